@@ -1,0 +1,30 @@
+// Clock: where "now" comes from, so that tests can put a virtual one under production code.
+// Time is monotonic nanoseconds since an arbitrary start; wall-clock time is for log stamps only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace gyre {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual std::int64_t now_ns() const = 0;
+};
+
+class SystemClock final : public Clock {
+ public:
+  std::int64_t now_ns() const override { return read(); }
+  static std::int64_t read() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+};
+
+inline constexpr std::int64_t ns_per_us = 1'000;
+inline constexpr std::int64_t ns_per_ms = 1'000'000;
+inline constexpr std::int64_t ns_per_s = 1'000'000'000;
+
+}  // namespace gyre

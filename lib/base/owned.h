@@ -1,0 +1,63 @@
+// Owned<Traits>: the one RAII handle. Traits say what a handle is, when there is none, and how it
+// is given back. No bare descriptor, mapping or foreign object lives outside one of these.
+#pragma once
+
+#include <cstddef>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <utility>
+
+namespace gyre {
+
+template <typename Traits>
+class Owned {
+ public:
+  using Handle = typename Traits::Handle;
+
+  Owned() = default;
+  explicit Owned(Handle handle) : handle_(handle) {}
+  Owned(Owned&& other) noexcept : handle_(other.release()) {}
+  Owned& operator=(Owned&& other) noexcept {
+    if (this != &other) {
+      reset();
+      handle_ = other.release();
+    }
+    return *this;
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() { reset(); }
+
+  const Handle& get() const { return handle_; }
+  bool has_value() const { return !(handle_ == Traits::none()); }
+  // The caller owns it from here.
+  [[nodiscard]] Handle release() { return std::exchange(handle_, Traits::none()); }
+  void reset() {
+    if (has_value()) Traits::close(release());
+  }
+
+ private:
+  Handle handle_ = Traits::none();
+};
+
+struct FileDescriptorTraits {
+  using Handle = int;
+  static int none() { return -1; }
+  static void close(int descriptor) { ::close(descriptor); }
+};
+using FileDescriptor = Owned<FileDescriptorTraits>;
+
+struct MemoryRange {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  friend bool operator==(const MemoryRange&, const MemoryRange&) = default;
+};
+
+struct MappingTraits {
+  using Handle = MemoryRange;
+  static MemoryRange none() { return {}; }
+  static void close(MemoryRange range) { ::munmap(range.data, range.bytes); }
+};
+using Mapping = Owned<MappingTraits>;
+
+}  // namespace gyre

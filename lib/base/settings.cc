@@ -1,0 +1,239 @@
+#include "lib/base/settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <strings.h>
+
+extern "C" char** environ;
+
+namespace gyre {
+namespace {
+
+constexpr std::int64_t second_most = 10LL * 365 * 24 * 3600;
+constexpr std::int64_t rank_most = (1LL << 31) - 1;
+
+template <typename... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
+
+Status refuse(std::string_view name, std::string_view value, std::string_view accepted) {
+  return invalid_usage(fmt::format("{}=\"{}\" is not accepted: give {}", name, value, accepted));
+}
+
+std::string accepted(const Setting::Kind& kind) {
+  return std::visit(
+      Overloaded{[](const Setting::Integer& integer) {
+                   return fmt::format("a whole number from {} to {}", integer.least, integer.most);
+                 },
+                 [](const Setting::Size& size) {
+                   return fmt::format("a size from {} to {}, K, M and G allowed", size.least,
+                                      size.most);
+                 },
+                 [](const Setting::Switch&) { return std::string("0 or 1"); },
+                 [](const Setting::Choice& choice) {
+                   return fmt::format("one of {}", fmt::join(choice.words, ", "));
+                 },
+                 [](const Setting::Text&) { return std::string("a text that is not empty"); }},
+      kind);
+}
+
+std::string shown_value(const Settings& settings, const Setting::Kind& kind) {
+  return std::visit(
+      Overloaded{
+          [&](const Setting::Switch& s) { return std::string(settings.*s.field ? "1" : "0"); },
+          [&](const Setting::Choice& s) { return settings.*s.field; },
+          [&](const Setting::Text& s) {
+            return (settings.*s.field).empty() ? std::string("unset") : settings.*s.field;
+          },
+          [&](const auto& s) { return std::to_string(settings.*s.field); }},
+      kind);
+}
+
+// Stores `value`; false if it is not of the setting's kind.
+bool store(Settings& settings, const Setting::Kind& kind, const std::string& value) {
+  const auto keep = [&](std::int64_t Settings::*field, Result<std::int64_t> parsed) {
+    if (parsed.ok()) settings.*field = *parsed;
+    return parsed.ok();
+  };
+  return std::visit(Overloaded{[&](const Setting::Integer& s) {
+                                 return keep(s.field, parse_integer(value, s.least, s.most));
+                               },
+                               [&](const Setting::Size& s) {
+                                 return keep(s.field, parse_size(value, s.least, s.most));
+                               },
+                               [&](const Setting::Switch& s) {
+                                 settings.*s.field = value == "1";
+                                 return value == "0" || value == "1";
+                               },
+                               [&](const Setting::Choice& s) {
+                                 for (std::string_view word : s.words) {
+                                   if (strcasecmp(std::string(word).c_str(), value.c_str()) != 0)
+                                     continue;
+                                   settings.*s.field = word;
+                                   return true;
+                                 }
+                                 return false;
+                               },
+                               [&](const Setting::Text& s) {
+                                 settings.*s.field = value;
+                                 return !value.empty();
+                               }},
+                    kind);
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+const std::vector<Setting>& settings_table() {
+  using S = Setting;
+  static const std::vector<Setting> table = {
+      {"GYRE_DEBUG", S::Choice{&Settings::debug, {"NONE", "VERSION", "WARN", "INFO", "TRACE"}},
+       "what to log"},
+      {"GYRE_DEBUG_FILE", S::Text{&Settings::debug_file},
+       "where to log; %h and %p become host and process id"},
+      {"GYRE_ALGO", S::Text{&Settings::algorithm},
+       "algorithms allowed, as in \"ring,tree\" or \"allreduce:^ring\""},
+      {"GYRE_PROTO", S::Text{&Settings::protocol},
+       "protocols allowed, as in \"simple\" or \"^LL\" (LL is line on the host)"},
+      {"GYRE_TRANSPORT", S::Text{&Settings::transport},
+       "transports allowed, best first (self, shm, tcp), or ^ and those to leave out"},
+      {"GYRE_BUFFSIZE", S::Size{&Settings::slot_bytes, 0, 1LL << 30},
+       "bytes of one slot of the simple protocol; 0 takes the tuner's"},
+      {"GYRE_SOCKET_IFNAME", S::Text{&Settings::socket_interface},
+       "interfaces to use: prefixes, =exact names, or ^ and those to leave out"},
+      {"GYRE_SOCKET_FAMILY", S::Choice{&Settings::socket_family, {"ANY", "AF_INET", "AF_INET6"}},
+       "address family"},
+      {"GYRE_TCP_SECURITY", S::Choice{&Settings::tcp_security, {"ticket", "tls"}},
+       "ticket: data connections show a one-time ticket; tls: they are encrypted too"},
+      {"GYRE_SHM_DISABLE", S::Switch{&Settings::shm_disable}, "1 leaves out shared memory"},
+      {"GYRE_TIMEOUT", S::Integer{&Settings::timeout_s, 1, second_most},
+       "seconds a call may wait for a live rank that does not come"},
+      {"GYRE_INIT_TIMEOUT", S::Integer{&Settings::init_timeout_s, 1, second_most},
+       "seconds the ranks have to meet"},
+      {"GYRE_LIVENESS_TIMEOUT", S::Integer{&Settings::liveness_timeout_s, 1, second_most},
+       "seconds without a sign of life after which a process counts as dead"},
+      {"GYRE_SPIN_COUNT", S::Integer{&Settings::spin_count, -1, 1LL << 40},
+       "polls before a waiting thread yields; -1 decides from the load"},
+      {"GYRE_RANK", S::Integer{&Settings::rank, 0, rank_most}, "this process's rank"},
+      {"GYRE_SIZE", S::Integer{&Settings::size, 1, rank_most}, "number of ranks"},
+      {"GYRE_LOCAL_RANK", S::Integer{&Settings::local_rank, 0, rank_most}, "rank on this host"},
+      {"GYRE_LOCAL_SIZE", S::Integer{&Settings::local_size, 1, rank_most}, "ranks on this host"},
+      {"GYRE_JOB_ID", S::Text{&Settings::job_id}, "name that the ranks of one job share"},
+      {"GYRE_RENDEZVOUS_FILE", S::Text{&Settings::rendezvous_file},
+       "file of mode 0600 through which the ranks meet"},
+      {"GYRE_RENDEZVOUS_ADDRESS", S::Text{&Settings::rendezvous_address},
+       "host:port where rank 0 listens; needs GYRE_RENDEZVOUS_SECRET_FILE"},
+      {"GYRE_RENDEZVOUS_SECRET_FILE", S::Text{&Settings::rendezvous_secret_file},
+       "file of mode 0600 with at least 32 bytes that all ranks share"},
+      {"GYRE_RENDEZVOUS_FD", S::Integer{&Settings::rendezvous_fd, 0, 1 << 20},
+       "descriptor inherited from gyre run (set by it)"},
+      {"GYRE_REPRODUCIBLE", S::Switch{&Settings::reproducible},
+       "1 allows only plans that sum in rank order and round once"},
+  };
+  return table;
+}
+
+Result<Settings> parse_settings(const std::map<std::string, std::string>& environment,
+                                std::vector<std::string>* warnings) {
+  Settings settings;
+  std::vector<std::string_view> names;
+  for (const Setting& setting : settings_table()) {
+    names.push_back(setting.name);
+    const auto found = environment.find(std::string(setting.name));
+    if (found != environment.end() && !store(settings, setting.kind, found->second))
+      return refuse(setting.name, found->second, accepted(setting.kind));
+  }
+  for (const auto& [name, value] : environment) {
+    if (!name.starts_with("GYRE_") || std::ranges::count(names, name) > 0) continue;
+    const std::string_view known = nearest(name, names);
+    if (warnings != nullptr)
+      warnings->push_back(
+          known.empty()
+              ? fmt::format("{} is not a setting of Gyre", name)
+              : fmt::format("{} is not a setting of Gyre; did you mean {}?", name, known));
+  }
+  return settings;
+}
+
+Result<Settings> read_settings(std::vector<std::string>* warnings) {
+  std::map<std::string, std::string> environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (text.starts_with("GYRE_") && equals != text.npos)
+      environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return parse_settings(environment, warnings);
+}
+
+Result<std::int64_t> parse_integer(std::string_view text, std::int64_t least, std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < least ||
+      value > most)
+    return invalid_argument(
+        fmt::format("\"{}\" is not a whole number from {} to {}", text, least, most));
+  return value;
+}
+
+Result<std::int64_t> parse_size(std::string_view text, std::int64_t least, std::int64_t most) {
+  const Status wrong = invalid_argument(
+      fmt::format("\"{}\" is not a size from {} to {} (K, M, G, T allowed)", text, least, most));
+  std::string_view digits = text;
+  double unit = 1;
+  constexpr std::string_view units = "KMGT";
+  if (!digits.empty()) {
+    const std::size_t place = units.find(static_cast<char>(std::toupper(digits.back())));
+    if (place != units.npos) {
+      unit = std::pow(1024.0, static_cast<double>(place + 1));
+      digits.remove_suffix(1);
+    }
+  }
+  if (digits.empty() || digits.find_first_not_of("0123456789.") != digits.npos) return wrong;
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size()) return wrong;
+  const double bytes = value * unit;
+  if (!(bytes >= static_cast<double>(least) && bytes <= static_cast<double>(most))) return wrong;
+  return static_cast<std::int64_t>(bytes);
+}
+
+std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
+  std::string_view best;
+  std::size_t least = word.size() / 3 + 1;
+  for (std::string_view candidate : candidates) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < least) least = distance, best = candidate;
+  }
+  return best;
+}
+
+std::string settings_help() {
+  std::string help;
+  const Settings defaults;
+  for (const Setting& setting : settings_table())
+    help += fmt::format("  {:<28} {} (default {}; {})\n", setting.name, setting.meaning,
+                        shown_value(defaults, setting.kind), accepted(setting.kind));
+  return help;
+}
+
+}  // namespace gyre

@@ -1,0 +1,94 @@
+// Settings: every GYRE_ variable, in one table with its type, range, default and meaning. Parsed
+// whole and strictly: a bad value is an error that names variable, value and what is accepted; an
+// unknown GYRE_ name warns with the nearest known one. A communicator reads them once, at its
+// birth.
+#pragma once
+
+#include "lib/base/status.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace gyre {
+
+struct Settings {
+  // What to say, and where.
+  std::string debug = "WARN";
+  std::string debug_file;
+  // What to choose. The grammars of algorithm and protocol are the tuner's, see lib/tune.
+  std::string algorithm;
+  std::string protocol;
+  std::string transport;        // comma list, best first, or ^ and a list to exclude
+  std::int64_t slot_bytes = 0;  // 0: the tuner's table
+  // Which network.
+  std::string socket_interface;
+  std::string socket_family = "ANY";
+  std::string tcp_security = "ticket";
+  bool shm_disable = false;
+  // How long to wait.
+  std::int64_t timeout_s = 1800;
+  std::int64_t init_timeout_s = 120;
+  std::int64_t liveness_timeout_s = 10;
+  std::int64_t spin_count = -1;  // polls before yielding the processor; -1: from the load
+  // How ranks find each other (InitEnv); see lib/bootstrap.
+  std::int64_t rank = -1;
+  std::int64_t size = -1;
+  std::int64_t local_rank = -1;
+  std::int64_t local_size = -1;
+  std::string job_id;
+  std::string rendezvous_file;
+  std::string rendezvous_address;  // host:port of rank 0, with a secret from rendezvous_secret_file
+  std::string rendezvous_secret_file;
+  std::int64_t rendezvous_fd = -1;
+  bool reproducible = false;
+};
+
+struct Setting {
+  struct Integer {
+    std::int64_t Settings::*field;
+    std::int64_t least, most;
+  };
+  struct Size {
+    std::int64_t Settings::*field;
+    std::int64_t least, most;
+  };  // K, M, G of 1024
+  struct Switch {
+    bool Settings::*field;
+  };  // 0 or 1
+  struct Choice {
+    std::string Settings::*field;
+    std::vector<std::string_view> words;
+  };
+  struct Text {
+    std::string Settings::*field;
+  };
+  using Kind = std::variant<Integer, Size, Switch, Choice, Text>;
+
+  std::string_view name;
+  Kind kind;
+  std::string_view meaning;
+};
+
+const std::vector<Setting>& settings_table();
+
+// Values by name; `warnings` gets one line for each unknown GYRE_ name.
+Result<Settings> parse_settings(const std::map<std::string, std::string>& environment,
+                                std::vector<std::string>* warnings);
+// The process's environment, now.
+Result<Settings> read_settings(std::vector<std::string>* warnings);
+
+// The integer of a whole string: optional sign, digits, nothing else, in range.
+Result<std::int64_t> parse_integer(std::string_view text, std::int64_t least, std::int64_t most);
+// A size: digits, optional fraction, optional K, M, G or T (powers of 1024).
+Result<std::int64_t> parse_size(std::string_view text, std::int64_t least, std::int64_t most);
+// The candidate with the least edit distance to `word`; empty if none is close.
+std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates);
+// Lines for --help: name, default, accepted values, meaning.
+std::string settings_help();
+
+}  // namespace gyre

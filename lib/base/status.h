@@ -1,0 +1,117 @@
+// Status: what became of an operation. Result<T>: that, or a value. Success allocates nothing.
+// The function that finds a failure makes the Status, with its cause and values; callers add what
+// they know with `while_doing` and pass it up. Nothing here throws.
+#pragma once
+
+#include <cassert>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace gyre {
+
+// One table of codes: name in gyre.h after "gyre", value, text, what the caller can do.
+// The first nine values are NCCL's (nccl.h 2.30).
+#define GYRE_CODES(X)                                                                             \
+  X(Success, 0, "no error", "nothing to do")                                                      \
+  X(UnhandledCudaError, 1, "a CUDA call failed", "read the cause; check the device and driver")   \
+  X(SystemError, 2, "a system call failed", "read the cause: it names the call and the limit")    \
+  X(InternalError, 3, "Gyre broke one of its own rules", "report it with GYRE_DEBUG=INFO output") \
+  X(InvalidArgument, 4, "an argument is wrong", "correct the argument that the text names")       \
+  X(InvalidUsage, 5, "the call is not allowed here", "follow the text; the call had no effect")   \
+  X(RemoteError, 6, "another rank failed", "see the named rank first; destroy and start anew")    \
+  X(InProgress, 7, "not finished yet", "ask again with gyreCommGetAsyncError")                    \
+  X(Timeout, 8, "a deadline passed", "see the named rank; raise GYRE_TIMEOUT if it is just slow") \
+  X(Mismatch, 9, "ranks called different things", "make the calls agree on all ranks")            \
+  X(Aborted, 10, "the communicator was aborted", "destroy it")
+
+enum class Code : int {
+#define GYRE_CODE_ENUMERATOR(name, value, text, remedy) name = value,
+  GYRE_CODES(GYRE_CODE_ENUMERATOR)
+#undef GYRE_CODE_ENUMERATOR
+};
+
+std::string_view code_text(Code code);
+std::string_view code_remedy(Code code);
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;  // success
+  Status(Code code, std::string message);
+  // A failed system call: `call` and what it was applied to, then errno's name and text.
+  static Status from_errno(std::string call, int error_number);
+
+  Status(const Status& other);
+  Status& operator=(const Status& other);
+  Status(Status&&) noexcept = default;
+  Status& operator=(Status&&) noexcept = default;
+  ~Status() = default;
+
+  bool ok() const { return detail_ == nullptr; }
+  Code code() const { return ok() ? Code::Success : detail_->code; }
+  std::string_view message() const { return ok() ? std::string_view() : detail_->message; }
+  // Ranks of the communicator that caused the failure, ascending; empty if none is to blame.
+  const std::vector<int>& culprits() const;
+
+  // Adds what the caller was doing, outermost first: "while doing X: cause".
+  Status while_doing(std::string_view what) &&;
+  Status blame(std::vector<int> ranks) &&;
+  // The message and the remedy of its code, for people.
+  std::string full_text() const;
+
+ private:
+  struct Detail {
+    Code code;
+    std::string message;
+    std::vector<int> culprits;
+  };
+  std::unique_ptr<Detail> detail_;
+};
+
+Status invalid_argument(std::string message);
+Status invalid_usage(std::string message);
+Status internal_error(std::string message);
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {
+    assert(!std::get<1>(state_).ok());
+  }
+  bool ok() const { return state_.index() == 0; }
+  T& value() & { return std::get<0>(state_); }
+  const T& value() const& { return std::get<0>(state_); }
+  T&& value() && { return std::get<0>(std::move(state_)); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  Status status() const& { return ok() ? Status() : std::get<1>(state_); }
+  Status status() && { return ok() ? Status() : std::get<1>(std::move(state_)); }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+#define GYRE_CONCAT_INNER(a, b) a##b
+#define GYRE_CONCAT(a, b) GYRE_CONCAT_INNER(a, b)
+
+// Returns the Status of `expression` from this function if it failed.
+#define GYRE_TRY(expression)                           \
+  do {                                                 \
+    ::gyre::Status gyre_try_status = (expression);     \
+    if (!gyre_try_status.ok()) return gyre_try_status; \
+  } while (false)
+
+// GYRE_ASSIGN(auto x, f()): x is f's value, or this function returns f's Status.
+#define GYRE_ASSIGN(declaration, expression)                        \
+  auto GYRE_CONCAT(gyre_result_, __LINE__) = (expression);          \
+  if (!GYRE_CONCAT(gyre_result_, __LINE__).ok())                    \
+    return std::move(GYRE_CONCAT(gyre_result_, __LINE__)).status(); \
+  declaration = std::move(GYRE_CONCAT(gyre_result_, __LINE__)).value()
+
+}  // namespace gyre

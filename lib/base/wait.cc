@@ -1,0 +1,114 @@
+#include "lib/base/wait.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <ctime>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace gyre {
+namespace {
+
+timespec to_timespec(std::int64_t ns) {
+  return {.tv_sec = ns / ns_per_s, .tv_nsec = ns % ns_per_s};
+}
+
+void sleep_on_one(std::atomic<std::uint32_t>* word, std::uint32_t seen, std::int64_t ns) {
+  const timespec limit = to_timespec(ns);
+  syscall(SYS_futex, word, FUTEX_WAIT, seen, &limit, nullptr, 0);
+}
+
+}  // namespace
+
+std::string_view blocked_on_name(BlockedOn what) {
+  constexpr std::string_view names[] = {
+      "nothing", "the peer to begin this call",        "a connection", "a free slot",
+      "data",    "the peer to finish with our buffer", "a kernel",     "a stream"};
+  return names[static_cast<int>(what)];
+}
+
+void WaitSet::add_futex(std::atomic<std::uint32_t>* word, std::uint32_t seen) {
+  for (const Word& known : words_)
+    if (known.word == word) return;
+  words_.push_back({word, seen});
+}
+
+void WaitSet::add_descriptor(int descriptor, short events) {
+  for (pollfd& known : descriptors_) {
+    if (known.fd != descriptor) continue;
+    known.events = static_cast<short>(known.events | events);
+    return;
+  }
+  descriptors_.push_back({descriptor, events, 0});
+}
+
+void WaitSet::clear() {
+  words_.clear();
+  descriptors_.clear();
+}
+
+void WaitSet::sleep(std::int64_t at_most_ns) {
+  // Both kinds at once cannot be slept on; descriptors win with a shorter nap.
+  if (!descriptors_.empty()) {
+    const timespec limit =
+        to_timespec(words_.empty() ? at_most_ns : std::min(at_most_ns, ns_per_ms / 5));
+    ppoll(descriptors_.data(), descriptors_.size(), &limit, nullptr);
+    return;
+  }
+  if (words_.empty()) {
+    const timespec limit = to_timespec(at_most_ns);
+    nanosleep(&limit, nullptr);
+    return;
+  }
+  if (words_.size() == 1) return sleep_on_one(words_[0].word, words_[0].seen, at_most_ns);
+#ifdef SYS_futex_waitv
+  futex_waitv waiters[FUTEX_WAITV_MAX] = {};
+  const std::size_t count = std::min<std::size_t>(words_.size(), FUTEX_WAITV_MAX);
+  for (std::size_t i = 0; i < count; ++i)
+    waiters[i] = {.val = words_[i].seen,
+                  .uaddr = reinterpret_cast<std::uintptr_t>(words_[i].word),
+                  .flags = FUTEX_32,
+                  .__reserved = 0};
+  timespec until{};
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  const std::int64_t end_ns = until.tv_sec * ns_per_s + until.tv_nsec + at_most_ns;
+  until = to_timespec(end_ns);
+  if (syscall(SYS_futex_waitv, waiters, count, 0, &until, CLOCK_MONOTONIC) >= 0 || errno != ENOSYS)
+    return;
+#endif
+  sleep_on_one(words_[0].word, words_[0].seen, std::min(at_most_ns, ns_per_ms / 5));
+}
+
+void wake_futex(std::atomic<std::uint32_t>* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+WaitPolicy wait_policy(int ranks_on_this_host, std::int64_t spin_setting) {
+  WaitPolicy policy;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const int processors =
+      sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  if (ranks_on_this_host > processors) policy.spins = 0, policy.yields = 4;
+  if (spin_setting >= 0)
+    policy.spins = static_cast<int>(std::min<std::int64_t>(spin_setting, INT_MAX / 2));
+  return policy;
+}
+
+void Wait::yield() { sched_yield(); }
+
+std::int64_t Wait::sleep_ns() const {
+  const std::int64_t left = deadline_ns_ - clock_.now_ns();
+  return std::clamp<std::int64_t>(left, ns_per_us, policy_.sleep_most_ns);
+}
+
+Wait::Outcome Wait::check_deadline() {
+  const std::int64_t now = clock_.now_ns();
+  if (first_pause_ns_ == 0) first_pause_ns_ = now;
+  return now >= deadline_ns_ ? Outcome::deadline : Outcome::again;
+}
+
+}  // namespace gyre

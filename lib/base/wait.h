@@ -1,0 +1,112 @@
+// Wait: the one place where the library waits. A thread advances everything it has; when a whole
+// turn brought nothing it calls `pause`, which spins, then yields, then sleeps at most 1 ms at a
+// time on what the transports armed. A lost wake-up therefore costs time and never a hang.
+//
+//   Blocked   what one Launch waits for, and for whom: for errors and for tools
+//   WaitSet   the futex words and descriptors that end one sleep
+#pragma once
+
+#include "lib/base/clock.h"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <poll.h>
+#include <string_view>
+#include <vector>
+
+namespace gyre {
+
+enum class BlockedOn : std::uint8_t {
+  nothing,
+  entered,     // the peer has not begun this call (no grant yet)
+  connection,  // the link to the peer is being opened
+  credit,      // the peer has not freed a slot
+  data,        // the peer has not sent
+  drain,       // the peer still reads or writes our buffer
+  kernel,
+  stream,
+};
+std::string_view blocked_on_name(BlockedOn what);
+
+struct Blocked {
+  BlockedOn what = BlockedOn::nothing;
+  int peer = -1;
+  int channel = 0;
+  std::uint32_t chunk = 0;
+};
+
+class WaitSet {
+ public:
+  // Wakes when *word is no longer `seen`. At most 128 words count; the 1 ms bound covers the rest.
+  void add_futex(std::atomic<std::uint32_t>* word, std::uint32_t seen);
+  void add_descriptor(int descriptor, short events);
+  void clear();
+  void sleep(std::int64_t at_most_ns);
+
+ private:
+  struct Word {
+    std::atomic<std::uint32_t>* word;
+    std::uint32_t seen;
+  };
+  std::vector<Word> words_;
+  std::vector<pollfd> descriptors_;
+};
+
+// Wakes every sleeper on `word`, in any process; the caller changed the word before.
+void wake_futex(std::atomic<std::uint32_t>* word);
+
+struct WaitPolicy {
+  int spins = 2000;  // polls with a pause instruction
+  int yields = 64;   // then polls with sched_yield; then sleep
+  std::int64_t sleep_most_ns = ns_per_ms;
+};
+// Spinning only helps while each waiting rank has a processor of its own.
+WaitPolicy wait_policy(int ranks_on_this_host, std::int64_t spin_setting);
+
+class Wait {
+ public:
+  enum class Outcome { again, deadline };
+
+  Wait(const Clock& clock, WaitPolicy policy, std::int64_t deadline_ns)
+      : clock_(clock), policy_(policy), deadline_ns_(deadline_ns) {}
+
+  // Something moved: spin again before sleeping.
+  void progressed() { turns_ = 0; }
+
+  // After a turn without progress. `arm(set)` announces the sleepers and returns false if something
+  // is ready after all; `disarm()` takes the announcement back. Both are called only before a
+  // sleep.
+  template <typename Arm, typename Disarm>
+  Outcome pause(Arm&& arm, Disarm&& disarm) {
+    if (++turns_ <= policy_.spins) {
+      __builtin_ia32_pause();
+      return turns_ % deadline_check_turns == 0 ? check_deadline() : Outcome::again;
+    }
+    if (turns_ <= policy_.spins + policy_.yields) {
+      yield();
+      return check_deadline();
+    }
+    set_.clear();
+    if (arm(set_)) set_.sleep(sleep_ns());
+    disarm();
+    return check_deadline();
+  }
+
+  std::int64_t first_pause_ns() const { return first_pause_ns_; }
+
+ private:
+  static constexpr int deadline_check_turns = 1024;
+  static void yield();
+  std::int64_t sleep_ns() const;
+  Outcome check_deadline();
+
+  const Clock& clock_;
+  const WaitPolicy policy_;
+  const std::int64_t deadline_ns_;
+  std::int64_t first_pause_ns_ = 0;
+  int turns_ = 0;
+  WaitSet set_;
+};
+
+}  // namespace gyre

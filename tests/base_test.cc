@@ -1,0 +1,93 @@
+// lib/base: statuses, settings, sizes, waits.
+#include "lib/base/settings.h"
+#include "lib/base/units.h"
+#include "lib/base/wait.h"
+
+#include <catch2/catch.hpp>
+
+using namespace gyre;
+
+TEST_CASE("a status keeps its code and its cause when callers add to it", "[base]") {
+  Status status = Status::from_errno("open(/x)", ENOENT);
+  status = std::move(status).while_doing("reading the job file").blame({3});
+  CHECK(status.code() == Code::SystemError);
+  CHECK(status.message() == "reading the job file: open(/x): ENOENT (No such file or directory)");
+  CHECK(status.culprits() == std::vector<int>{3});
+  const Status copy = status;
+  CHECK(copy.message() == status.message());
+  CHECK(Status().ok());
+}
+
+TEST_CASE("a setting is parsed whole or refused with its name and value", "[base]") {
+  const auto refused = [](const char* name, const char* value) {
+    std::vector<std::string> warnings;
+    const auto parsed = parse_settings({{name, value}}, &warnings);
+    REQUIRE_FALSE(parsed.ok());
+    const std::string text(parsed.status().message());
+    CHECK(text.find(name) != text.npos);
+    CHECK(text.find(std::string("\"") + value + "\"") != text.npos);
+  };
+  refused("GYRE_TIMEOUT", "4abc");
+  refused("GYRE_TIMEOUT", "");
+  refused("GYRE_TIMEOUT", "-1");
+  refused("GYRE_TIMEOUT", "0");
+  refused("GYRE_TIMEOUT", "1e9999");
+  refused("GYRE_DEBUG", "LOUD");
+  refused("GYRE_SHM_DISABLE", "yes");
+  refused("GYRE_BUFFSIZE", "4KB");
+  refused("GYRE_ALGO", "");
+  const auto good = parse_settings(
+      {{"GYRE_TIMEOUT", "7"}, {"GYRE_BUFFSIZE", "64K"}, {"GYRE_DEBUG", "info"}}, nullptr);
+  REQUIRE(good.ok());
+  CHECK(good->timeout_s == 7);
+  CHECK(good->slot_bytes == 65536);
+  CHECK(good->debug == "INFO");
+}
+
+TEST_CASE("an unknown GYRE_ name warns with the nearest known one", "[base]") {
+  std::vector<std::string> warnings;
+  REQUIRE(parse_settings({{"GYRE_TIMEOT", "7"}}, &warnings).ok());
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].find("did you mean GYRE_TIMEOUT?") != std::string::npos);
+}
+
+TEST_CASE("sizes take units of 1024 and nothing else", "[base]") {
+  CHECK(*parse_size("1.5K", 0, 1 << 20) == 1536);
+  CHECK(*parse_size("2g", 0, 1LL << 40) == 2LL << 30);
+  for (const char* wrong : {"", "K", "1KB", "-1", "1..5", "0x10", "1e3", "nan"})
+    CHECK_FALSE(parse_size(wrong, 0, 1LL << 40).ok());
+}
+
+TEST_CASE("checked arithmetic refuses to wrap", "[base]") {
+  CHECK_FALSE(checked_multiply(1ULL << 33, 1ULL << 31));
+  CHECK(*checked_multiply(1ULL << 32, 8) == 1ULL << 35);
+  CHECK_FALSE(checked_add(~0ULL, 1));
+}
+
+namespace {
+struct ManualClock final : Clock {
+  std::int64_t now = 0;
+  std::int64_t now_ns() const override { return now; }
+};
+}  // namespace
+
+TEST_CASE("a wait spins, yields, then sleeps until its deadline", "[base]") {
+  ManualClock clock;
+  Wait wait(clock, {.spins = 2, .yields = 2, .sleep_most_ns = 1000}, 5000);
+  int sleeps = 0;
+  const auto arm = [&](WaitSet&) { return ++sleeps, clock.now += 1000, false; };
+  int turns = 0;
+  while (wait.pause(arm, [] {}) == Wait::Outcome::again) REQUIRE(++turns < 100);
+  CHECK(sleeps == 5);
+  CHECK(turns == 2 + 2 + 4);
+}
+
+TEST_CASE("a sleep ends when one of two words changes", "[base]") {
+  std::atomic<std::uint32_t> a{0}, b{7};
+  WaitSet set;
+  set.add_futex(&a, 0);
+  set.add_futex(&b, 6);  // has changed already
+  const std::int64_t start = SystemClock::read();
+  set.sleep(10 * ns_per_s);
+  CHECK(SystemClock::read() - start < 5 * ns_per_s);
+}
