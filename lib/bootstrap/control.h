@@ -1,0 +1,83 @@
+// The control plane: how ranks meet, pass small letters, and learn of deaths and aborts. One
+// control thread per process, whatever the number of ranks and communicators in it; it alone
+// listens, accepts, reads and writes control connections. No payload passes here.
+//
+//   ControlPlane   the process's end: door, tickets, the thread
+//   Membership     one rank's place in one communicator
+//   Roster         who the ranks are and which process each lives in
+//   letter         a small message from rank to rank, by key
+#pragma once
+
+#include "lib/base/settings.h"
+#include "lib/base/status.h"
+#include "lib/trust/identity.h"
+#include "lib/trust/tickets.h"
+#include "lib/trust/unique_id.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace gyre::bootstrap {
+
+using Letter = std::vector<std::uint8_t>;
+
+struct Roster {
+  std::vector<trust::ProcessIdentity> processes;
+  std::vector<std::uint32_t> process_of_rank;
+  std::vector<Letter> notes;  // by rank: what it said of itself when it joined
+};
+
+// Any thread may call any member. Nothing here blocks.
+class Membership {
+ public:
+  enum class State : std::uint32_t { joining, joined, failed, left };
+  virtual ~Membership() = default;
+
+  virtual State state() const = 0;
+  // Cheap enough for a hot loop: one relaxed load.
+  virtual bool failed() const = 0;
+  // Why it failed: who died, aborted or never came; culprits are ranks. Success if it has not.
+  virtual Status failure() const = 0;
+  // Changes (and is woken) at every change of state, failure and arrival of a letter.
+  virtual std::atomic<std::uint32_t>& changed() = 0;
+  // Valid once joined, and stays so.
+  virtual const Roster& roster() const = 0;
+
+  // Letters between two ranks with one key arrive in order. A letter to a rank of this process does
+  // not leave it. At most 64 KiB.
+  virtual Status send(int to_rank, std::uint64_t key, Letter letter) = 0;
+  virtual std::optional<Letter> receive(int from_rank, std::uint64_t key) = 0;
+
+  // Fails this membership on every rank, with this rank as the one who aborted (or the culprits
+  // that `why` names). Returns at once; the flood goes out before any later letter.
+  virtual void abort(Status why) = 0;
+  // This rank needs the others no more; its process's end is no failure from now on.
+  virtual void leave() = 0;
+};
+
+class ControlPlane {
+ public:
+  virtual ~ControlPlane() = default;
+  // Starts the control thread and opens the door. One per process; after fork the child needs a new
+  // one.
+  static Result<std::unique_ptr<ControlPlane>> start(const Settings& settings);
+
+  virtual const trust::ProcessIdentity& identity() const = 0;
+  virtual trust::TicketBook& tickets() = 0;
+
+  // Makes this process the root of a new communicator.
+  virtual Result<trust::UniqueId> create_unique_id() = 0;
+  // The same with a secret and a door name that a launcher gave to all ranks: no id needs passing.
+  virtual Result<trust::UniqueId> create_root(const trust::Secret& secret) = 0;
+
+  // Joins as `rank` of `size`. Several ranks of one process may join the same id, from any threads.
+  // `settings` gives the deadline to meet and the liveness limit. Returns at once, in state
+  // joining.
+  virtual Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
+                                                   Letter note, const Settings& settings) = 0;
+};
+
+}  // namespace gyre::bootstrap

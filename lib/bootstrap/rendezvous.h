@@ -1,0 +1,51 @@
+// Rendezvous: how a process that was only started learns its rank and meets the others (InitEnv),
+// and how an id travels through a caller's store (InitStore). It reads launchers' variables and
+// passes a UniqueId; the meeting itself is the control plane's.
+#pragma once
+
+#include "lib/base/settings.h"
+#include "lib/base/status.h"
+#include "lib/bootstrap/control.h"
+
+#include <functional>
+#include <map>
+#include <string>
+
+namespace gyre::bootstrap {
+
+// What a launcher said of this process.
+struct LaunchPlace {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  std::string source;  // which variables said so, for the log: "torchrun (RANK, WORLD_SIZE)"
+  std::string
+      job_id;  // equal on all ranks of one job, different between jobs of one user if possible
+};
+
+// Reads Gyre's own variables, then torchrun's, Open MPI's, MPICH's and Intel MPI's, MVAPICH's,
+// PMIx's, Slurm's. Sets that contradict each other are reported in `warnings` with the one that was
+// used.
+Result<LaunchPlace> read_launch_place(const Settings& settings,
+                                      const std::map<std::string, std::string>& environment,
+                                      std::vector<std::string>* warnings);
+std::map<std::string, std::string> process_environment();
+
+// Gets the job's UniqueId to this rank: gyre run's inherited descriptor, a 0600 file, an address
+// with a secret file, or (one host) an abstract socket keyed by user and job. Rank 0 makes it.
+// Blocks until it is there or settings.init_timeout_s have passed.
+Result<trust::UniqueId> meet(ControlPlane& plane, const Settings& settings,
+                             const LaunchPlace& place);
+
+// The same through a key-value store: rank 0 sets, the others get (and wait).
+struct Store {
+  std::function<Status(const std::string& key, const std::vector<std::uint8_t>& value)> set;
+  std::function<Result<std::vector<std::uint8_t>>(const std::string& key, std::int64_t timeout_ms)>
+      get;
+};
+Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& store,
+                                           const std::string& key, int rank,
+                                           std::int64_t timeout_ms);
+
+}  // namespace gyre::bootstrap

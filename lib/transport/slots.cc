@@ -1,0 +1,66 @@
+#include "lib/transport/slots.h"
+
+#include "lib/base/wait.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gyre::transport {
+
+void ring(Bell& bell) {
+  bell.rung.fetch_add(1, std::memory_order_release);
+  wake_futex(&bell.rung);
+}
+
+void LineWriter::write(const std::byte* message, std::uint64_t bytes, std::uint64_t signature) {
+  for (std::uint32_t left = lines_for(bytes); left > 0; --left) {
+    Line& line = view_.line(next_);
+    const std::uint64_t part = std::min<std::uint64_t>(bytes, line_payload_bytes);
+    std::memcpy(line.payload, message, part);
+    ++next_;
+    // Pairs with the acquire in LineReader::poll.
+    line.flag.store(message_flag(next_, signature), std::memory_order_release);
+    message += part;
+    bytes -= part;
+  }
+  ring_if_sleeping(view_.control->receiver_bell);
+}
+
+LineReader::State LineReader::poll(std::uint64_t bytes, std::uint64_t signature) {
+  const std::uint32_t lines = lines_for(bytes);
+  while (here_ < lines) {
+    // Pairs with the release in LineWriter::write.
+    const std::uint64_t flag = view_.line(next_ + here_).flag.load(std::memory_order_acquire);
+    const std::uint64_t wanted = message_flag(next_ + here_ + 1, signature);
+    if (flag != wanted)
+      return flag_sequence(flag) == flag_sequence(wanted) ? State::other_call : State::waiting;
+    ++here_;
+  }
+  return State::here;
+}
+
+const std::byte* LineReader::read(std::uint64_t bytes, std::byte* staging) const {
+  if (bytes <= line_payload_bytes) return view_.line(next_).payload;
+  std::byte* place = staging;
+  for (std::uint64_t index = next_; bytes > 0; ++index) {
+    const std::uint64_t part = std::min<std::uint64_t>(bytes, line_payload_bytes);
+    std::memcpy(place, view_.line(index).payload, part);
+    place += part;
+    bytes -= part;
+  }
+  return staging;
+}
+
+void LineReader::release(std::uint64_t bytes) {
+  next_ += lines_for(bytes);
+  here_ = 0;
+  // Credit goes back in quarters: a store to the shared counter for each message would cost the
+  // sender a miss each time.
+  if (next_ - released_ < view_.shape.line_count / 4) return;
+  released_ = next_;
+  // Pairs with the acquire in LineWriter::has_credit.
+  view_.control->line_head.value.store(next_, std::memory_order_release);
+  ring_if_sleeping(view_.control->sender_bell);
+}
+
+}  // namespace gyre::transport

@@ -1,0 +1,247 @@
+// Slots: the memory that two ends of a link share, laid out alike for threads, processes and the
+// staging side of a network link. A Fifo carries messages one way, from one sender to one receiver.
+//
+//   line    64 bytes: 56 of payload and a flag, written payload first, then the flag (release)
+//   slot    bulk bytes; the tail counter says how many were committed, the head how many released
+//   grant   where a user buffer lies that the other end may read (sender's) or write (receiver's)
+//   bell    futex word of a sleeping end
+//
+// Counters are 64-bit, only grow, have one writer each and lie 128 bytes apart (two lines: the
+// adjacent-line prefetcher moves pairs). What the other end wrote is input: FifoView is made from
+// this end's own shape, never from numbers found in the memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace gyre::transport {
+
+inline constexpr std::size_t line_payload_bytes = 56;
+inline constexpr std::size_t counter_spacing = 128;
+
+struct alignas(64) Line {
+  std::byte payload[line_payload_bytes];
+  std::atomic<std::uint64_t> flag;  // line_flag of what it holds; 0 = never written
+};
+static_assert(sizeof(Line) == 64);
+
+struct alignas(counter_spacing) Counter {
+  std::atomic<std::uint64_t> value;
+};
+
+// `rung` changes at each wake-up; `sleeping` is set by the one end that may sleep here.
+struct alignas(counter_spacing) Bell {
+  std::atomic<std::uint32_t> rung;
+  std::atomic<std::uint32_t> sleeping;
+};
+
+// How a message's bytes travel; chosen by the sender, message by message.
+enum class Delivery : std::uint32_t {
+  staged = 0,  // in the slot
+  pull = 1,    // they stay in the sender's user buffer; the receiver reads them there
+  push = 2,    // they are in the receiver's output already
+};
+
+// What the sender says of one slot. Both words are written before the tail is released.
+struct SlotNote {
+  std::uint64_t flag;   // message_flag: sequence and signature of the call
+  std::uint32_t bytes;  // length of the message
+  Delivery delivery;
+};
+static_assert(sizeof(SlotNote) == 16);
+
+// A user buffer lent for one call. `sequence` is stored last (release) and read first (acquire).
+struct alignas(counter_spacing) Grant {
+  std::atomic<std::uint64_t> sequence;  // the call's sequence number + 1
+  std::uint64_t region;  // 0: staged, nothing is lent; 1: plain address; else a region id
+  std::uint64_t offset;  // plain address, or offset in the region
+  std::uint64_t bytes;
+  std::uint64_t signature;
+};
+inline constexpr std::uint64_t region_staged = 0;
+inline constexpr std::uint64_t region_same_process = 1;
+
+// Sizes that both ends derive from what all ranks know.
+struct FifoShape {
+  std::uint32_t slot_count = 4;         // a power of two
+  std::uint32_t line_count = 128;       // a power of two
+  std::uint64_t slot_bytes = 64 << 10;  // a multiple of 128
+};
+
+struct FifoControl {
+  Counter tail;          // slots committed; written by the sender
+  Counter head;          // slots released; written by the receiver
+  Counter line_head;     // lines released, lazily; written by the receiver
+  Bell sender_bell;      // the sender sleeps here for credit
+  Bell receiver_bell;    // the receiver sleeps here for data
+  Grant sender_grant;    // the sender's input
+  Grant receiver_grant;  // the receiver's output
+};
+
+constexpr std::uint64_t fifo_notes_offset() { return sizeof(FifoControl); }
+constexpr std::uint64_t fifo_lines_offset(const FifoShape& shape) {
+  return (fifo_notes_offset() + shape.slot_count * sizeof(SlotNote) + 127) / 128 * 128;
+}
+constexpr std::uint64_t fifo_slots_offset(const FifoShape& shape) {
+  return (fifo_lines_offset(shape) + shape.line_count * sizeof(Line) + 4095) / 4096 * 4096;
+}
+constexpr std::uint64_t fifo_bytes(const FifoShape& shape) {
+  return fifo_slots_offset(shape) + shape.slot_count * shape.slot_bytes;
+}
+
+// Pointers into one fifo's memory, which must be zeroed, 4096-aligned and fifo_bytes(shape) long.
+struct FifoView {
+  FifoControl* control = nullptr;
+  SlotNote* notes = nullptr;
+  Line* lines = nullptr;
+  std::byte* slots = nullptr;
+  FifoShape shape;
+
+  static FifoView at(std::byte* memory, const FifoShape& shape) {
+    return {reinterpret_cast<FifoControl*>(memory),
+            reinterpret_cast<SlotNote*>(memory + fifo_notes_offset()),
+            reinterpret_cast<Line*>(memory + fifo_lines_offset(shape)),
+            memory + fifo_slots_offset(shape), shape};
+  }
+  SlotNote& note(std::uint64_t index) const { return notes[index & (shape.slot_count - 1)]; }
+  std::byte* slot(std::uint64_t index) const {
+    return slots + (index & (shape.slot_count - 1)) * shape.slot_bytes;
+  }
+  Line& line(std::uint64_t index) const { return lines[index & (shape.line_count - 1)]; }
+};
+
+// Sequence in the high 40 bits, 24 bits of the call's signature below. For lines the sequence is
+// the line's running number + 1, so that what an earlier lap left behind never matches.
+constexpr std::uint64_t message_flag(std::uint64_t sequence, std::uint64_t signature) {
+  return sequence << 24 | (signature & 0xffffff);
+}
+constexpr std::uint64_t flag_sequence(std::uint64_t flag) { return flag >> 24; }
+constexpr std::uint64_t flag_signature(std::uint64_t flag) { return flag & 0xffffff; }
+
+// Wakes the end that sleeps at `bell`, if it does. The store that it waits for came before. Without
+// a full fence a wake-up can be missed; the sleeper's 1 ms bound covers that.
+void ring(Bell& bell);
+
+inline void ring_if_sleeping(Bell& bell) {
+  if (bell.sleeping.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    ring(bell);
+}
+
+// The sending end. Used by one thread at a time.
+class SlotWriter {
+ public:
+  SlotWriter() = default;
+  explicit SlotWriter(const FifoView& view) : view_(view) {}
+
+  bool has_credit() {
+    if (tail_ - head_seen_ < view_.shape.slot_count) return true;
+    refresh();
+    return tail_ - head_seen_ < view_.shape.slot_count;
+  }
+  std::byte* place() const { return view_.slot(tail_); }
+  std::uint64_t tail() const { return tail_; }
+  void commit(std::uint32_t bytes, std::uint64_t flag, Delivery delivery) {
+    view_.note(tail_) = {flag, bytes, delivery};
+    // Pairs with the acquire in SlotReader::has_message.
+    view_.control->tail.value.store(++tail_, std::memory_order_release);
+    ring_if_sleeping(view_.control->receiver_bell);
+  }
+  // Everything committed has been released by the receiver.
+  bool drained() {
+    if (head_seen_ == tail_) return true;
+    refresh();
+    return head_seen_ == tail_;
+  }
+  const FifoView& view() const { return view_; }
+
+ private:
+  void refresh() {
+    // Pairs with the release in SlotReader::release. A head beyond the tail is the peer's lie.
+    const std::uint64_t head = view_.control->head.value.load(std::memory_order_acquire);
+    if (head <= tail_ && head >= head_seen_) head_seen_ = head;
+  }
+
+  FifoView view_;
+  std::uint64_t tail_ = 0;
+  std::uint64_t head_seen_ = 0;
+};
+
+// The receiving end. Used by one thread at a time.
+class SlotReader {
+ public:
+  SlotReader() = default;
+  explicit SlotReader(const FifoView& view) : view_(view) {}
+
+  bool has_message() {
+    if (head_ != tail_seen_) return true;
+    // Pairs with the release in SlotWriter::commit. A tail out of bounds is the peer's lie.
+    const std::uint64_t tail = view_.control->tail.value.load(std::memory_order_acquire);
+    if (tail > head_ && tail - head_ <= view_.shape.slot_count) tail_seen_ = tail;
+    return head_ != tail_seen_;
+  }
+  const std::byte* place() const { return view_.slot(head_); }
+  // A copy: the peer may write it again at any time.
+  SlotNote note() const { return view_.note(head_); }
+  std::uint64_t head() const { return head_; }
+  void release() {
+    // Pairs with the acquire in SlotWriter::refresh.
+    view_.control->head.value.store(++head_, std::memory_order_release);
+    ring_if_sleeping(view_.control->sender_bell);
+  }
+  const FifoView& view() const { return view_; }
+
+ private:
+  FifoView view_;
+  std::uint64_t head_ = 0;
+  std::uint64_t tail_seen_ = 0;
+};
+
+// How many lines a message of `bytes` takes; a token takes one.
+constexpr std::uint32_t lines_for(std::uint64_t bytes) {
+  return bytes == 0
+             ? 1
+             : static_cast<std::uint32_t>((bytes + line_payload_bytes - 1) / line_payload_bytes);
+}
+
+// The sending end of the line protocol. Used by one thread at a time.
+class LineWriter {
+ public:
+  LineWriter() = default;
+  explicit LineWriter(const FifoView& view) : view_(view) {}
+  bool has_credit(std::uint32_t lines) {
+    if (next_ + lines - head_seen_ <= view_.shape.line_count) return true;
+    // Pairs with the release in LineReader::release.
+    const std::uint64_t head = view_.control->line_head.value.load(std::memory_order_acquire);
+    if (head <= next_ && head >= head_seen_) head_seen_ = head;
+    return next_ + lines - head_seen_ <= view_.shape.line_count;
+  }
+  // Copies the message out, line by line.
+  void write(const std::byte* message, std::uint64_t bytes, std::uint64_t signature);
+
+ private:
+  FifoView view_;
+  std::uint64_t next_ = 0;
+  std::uint64_t head_seen_ = 0;
+};
+
+// The receiving end of the line protocol. Used by one thread at a time.
+class LineReader {
+ public:
+  enum class State { waiting, here, other_call };
+  LineReader() = default;
+  explicit LineReader(const FifoView& view) : view_(view) {}
+  // Whether all lines of a message of `bytes` are here and belong to the call of `signature`.
+  State poll(std::uint64_t bytes, std::uint64_t signature);
+  // The message: in the line itself if it fits one, else copied to `staging`.
+  const std::byte* read(std::uint64_t bytes, std::byte* staging) const;
+  void release(std::uint64_t bytes);
+
+ private:
+  FifoView view_;
+  std::uint64_t next_ = 0;
+  std::uint32_t here_ = 0;      // lines of the next message already seen
+  std::uint64_t released_ = 0;  // what line_head says
+};
+
+}  // namespace gyre::transport

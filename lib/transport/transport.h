@@ -1,0 +1,87 @@
+// The contract of a transport. A Transport judges how well it reaches a peer (Reach) and makes
+// Connections; a Connection is one way of one link: a fifo of slots to or from one peer.
+//
+//   receiving side   listen(key, shape)  -> a Connection and an Endpoint, which travels to the
+//   sender sending side     connect(key, shape, endpoint) -> a Connection
+//
+// The executor works on the fifo's memory alone (SlotWriter/SlotReader on `fifo()`): no virtual
+// call per message. Where memory does not reach the peer, `progress` ships what was committed and
+// lands what arrives. A Connection is used by one thread at a time; errors are sticky and name
+// their cause.
+#pragma once
+
+#include "lib/base/reach.h"
+#include "lib/base/status.h"
+#include "lib/base/wait.h"
+#include "lib/transport/slots.h"
+#include "lib/trust/identity.h"
+#include "lib/trust/tickets.h"
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace gyre::transport {
+
+enum class Direction : std::uint8_t { send, receive };
+enum class TrafficClass : std::uint8_t { collective, point_to_point };
+
+struct LinkKey {
+  std::int32_t peer = 0;  // rank at the other end
+  std::uint32_t channel = 0;
+  Direction direction = Direction::send;
+  TrafficClass traffic = TrafficClass::collective;
+  friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
+};
+
+// What the sender needs to reach the receiver. Opaque to all but its transport; checked by it.
+using Endpoint = std::vector<std::uint8_t>;
+
+class Connection {
+ public:
+  virtual ~Connection() = default;
+
+  // Whether both ends are joined; `progress` brings it about. The fifo may be used from then on
+  // (a receiving end in shared memory is ready at once).
+  virtual bool ready() const = 0;
+  // Stable from creation to destruction.
+  virtual const FifoView& fifo() const = 0;
+  // Moves bytes between fifo and wire without blocking. A no-op where memory reaches the peer.
+  // The sticky error, if there is one.
+  virtual Status progress() = 0;
+  // Everything committed has left to shared memory or the kernel.
+  virtual bool flushed() const = 0;
+  // Whether calls of `progress` do anything after `ready`.
+  virtual bool needs_progress() const = 0;
+  // Announces that this thread is about to sleep until the fifo changes for this end; disarm takes
+  // it back. The caller looks at the fifo once more between arm and sleep.
+  virtual void arm(WaitSet& set) = 0;
+  virtual void disarm() = 0;
+  // Grants over this connection can lend plain addresses: both ends share one address space.
+  virtual bool same_address_space() const = 0;
+};
+
+struct Listening {
+  std::unique_ptr<Connection> connection;
+  Endpoint endpoint;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;
+  virtual Reach reach(const trust::ProcessIdentity& peer) const = 0;
+  virtual Result<Listening> listen(const LinkKey& key, const FifoShape& shape) = 0;
+  virtual Result<std::unique_ptr<Connection>> connect(const LinkKey& key, const FifoShape& shape,
+                                                      const Endpoint& endpoint) = 0;
+};
+
+// What a transport is made from.
+struct Surroundings {
+  const trust::ProcessIdentity& self;
+  trust::TicketBook& tickets;
+  bool tcp_encrypted = false;
+};
+
+}  // namespace gyre::transport

@@ -1,0 +1,52 @@
+// Tickets: a data connection shows a one-time ticket at the door of the process it wants to reach.
+// The receiving side issues the ticket, says what happens when it is shown, and hands it to the
+// sender over the authenticated control plane. Shown twice, or after it was withdrawn, it is
+// nothing.
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace gyre::trust {
+
+using Ticket = std::array<std::uint8_t, 32>;
+
+// What a data connection sends first, over TCP or an abstract socket: 40 bytes.
+struct TicketHello {
+  std::array<char, 8> magic = {'G', 'Y', 'R', 'E', 'T', 'K', 'T', '1'};
+  Ticket ticket{};
+};
+static_assert(sizeof(TicketHello) == 40);
+
+class TicketBook {
+ public:
+  // Called on the control thread with the connected socket (non-blocking, hello already read).
+  using OnArrival = std::function<void(FileDescriptor)>;
+
+  // A fresh random ticket. `local` is what a thread of this same process gets from `redeem_local`.
+  Result<Ticket> issue(OnArrival on_arrival, std::shared_ptr<void> local = nullptr);
+  // After it returns, on_arrival is not running and will not run.
+  void withdraw(const Ticket& ticket);
+
+  // The door: true if the ticket was good; it is used up.
+  bool redeem(const Ticket& ticket, FileDescriptor socket);
+  // A thread of this process: the `local` of a good ticket, which is used up; else null.
+  std::shared_ptr<void> redeem_local(const Ticket& ticket);
+
+ private:
+  struct Entry {
+    OnArrival on_arrival;
+    std::shared_ptr<void> local;
+  };
+  std::mutex mutex_;
+  std::map<Ticket, Entry> entries_;
+};
+
+}  // namespace gyre::trust

@@ -1,0 +1,32 @@
+// UniqueId: what the ranks of one communicator pass round, out of band, to find and to trust each
+// other. Opaque to callers, 128 bytes; it contains the secret, so it is as secret as that.
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/trust/identity.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace gyre::trust {
+
+inline constexpr std::size_t unique_id_bytes = 128;
+using Secret = std::array<std::uint8_t, 32>;
+
+struct UniqueId {
+  Secret secret{};           // from getrandom, or from a launcher; never sent, logged or in argv
+  Token root_host{};         // host of the root process
+  std::string root_door;     // abstract name of the root's door; at most 30 bytes
+  std::string root_address;  // "1.2.3.4:port" or "[::1]:port" of the root's door; empty if none
+  std::uint32_t epoch = 0;
+};
+
+// 128 bytes, with version and checksum; decode refuses anything else with a clear text.
+Result<std::array<std::uint8_t, unique_id_bytes>> encode(const UniqueId& id);
+Result<UniqueId> decode_unique_id(const std::array<std::uint8_t, unique_id_bytes>& bytes);
+// Eight hexadecimal digits of a hash, for logs and errors.
+std::string short_name(const UniqueId& id);
+Result<Secret> random_secret();
+
+}  // namespace gyre::trust
