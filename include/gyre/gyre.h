@@ -43,8 +43,8 @@
  *          (which has none) NaN. gyreConfig_t.reproducible = 1 also makes results independent of
  *          algorithm and transport: operands in rank order, rounded once.
  *
- * SETTINGS Environment variables GYRE_*: `gyre --help-settings` lists them. Each communicator reads them when it
- *          is made. A value that cannot be parsed whole is an error, never a silent default.
+ * SETTINGS Environment variables GYRE_*: `gyre settings` lists them. Each communicator reads them when
+ *          it is made. A value that cannot be parsed whole is an error, never a silent default.
  */
 #ifndef GYRE_H_
 #define GYRE_H_
@@ -120,7 +120,6 @@ typedef enum {
   gyreNumTypes = 12
 } gyreDataType_t;
 
-typedef enum { gyreNumOps_dummy = 8 } gyreRedOp_dummy_t;
 typedef enum {
   gyreSum = 0,
   gyreProd = 1,
@@ -132,7 +131,7 @@ typedef enum {
   gyreBxor = 7, /* [gyre] bitwise exclusive or */
   gyreNumOps = 8,
   /* Values from gyreNumOps up are made by gyreRedOpCreatePreMulSum. */
-  gyreMaxRedOp = INT_MAX >> (32 - 8 * (int)sizeof(gyreRedOp_dummy_t))
+  gyreMaxRedOp = INT_MAX
 } gyreRedOp_t;
 
 typedef enum {
