@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -78,6 +79,10 @@ class ControlPlane {
   // joining.
   virtual Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
                                                    Letter note, const Settings& settings) = 0;
+
+  // Calls `on_readable` on the control thread whenever `descriptor` (which it owns; an epoll
+  // descriptor is one too) is readable, until it returns false or the plane ends; then destroys it.
+  virtual Status watch(int descriptor, std::function<bool()> on_readable) = 0;
 };
 
 }  // namespace gyre::bootstrap

@@ -3,6 +3,7 @@
 // passes a UniqueId; the meeting itself is the control plane's.
 #pragma once
 
+#include "lib/base/owned.h"
 #include "lib/base/settings.h"
 #include "lib/base/status.h"
 #include "lib/bootstrap/control.h"
@@ -10,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace gyre::bootstrap {
 
@@ -19,9 +21,12 @@ struct LaunchPlace {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
+  bool several_hosts = false;  // the launcher said so; local_size may still be unknown to it
+  // How many meetings of this process have succeeded (the caller counts): a second gyreCommInitEnv
+  // meets under another name, so that it cannot find what is left of the first.
+  int earlier_meetings = 0;
   std::string source;  // which variables said so, for the log: "torchrun (RANK, WORLD_SIZE)"
-  std::string
-      job_id;  // equal on all ranks of one job, different between jobs of one user if possible
+  std::string job_id;  // equal on all ranks of a job, different for two jobs of a user if possible
 };
 
 // Reads Gyre's own variables, then torchrun's, Open MPI's, MPICH's and Intel MPI's, MVAPICH's,
@@ -47,5 +52,14 @@ struct Store {
 Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& store,
                                            const std::string& key, int rank,
                                            std::int64_t timeout_ms);
+
+// The sealed memory file that `gyre run` lets every rank inherit (GYRE_RENDEZVOUS_FD): 8 bytes of
+// magic, the secret, the job's token. Not closed on exec.
+struct RunSecret {
+  trust::Secret secret{};
+  trust::Token job{};
+};
+Result<FileDescriptor> make_run_descriptor(const RunSecret& run);
+Result<RunSecret> read_run_descriptor(int descriptor);
 
 }  // namespace gyre::bootstrap
