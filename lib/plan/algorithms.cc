@@ -1,0 +1,114 @@
+#include "lib/plan/algorithms.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace gyre::plan {
+
+namespace {
+
+constexpr Collective ring_does[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                    Collective::all_gather, Collective::broadcast,
+                                    Collective::reduce};
+constexpr Collective rooted_does[] = {Collective::all_reduce, Collective::broadcast,
+                                      Collective::reduce};
+constexpr Collective two_shot_does[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                        Collective::all_gather};
+constexpr Collective all_reduce_only[] = {Collective::all_reduce};
+
+constexpr Algorithm table[] = {
+    {"ring", ring_does, build_ring,
+     "Each chunk goes round the ring once to be summed and once to be shared; broadcast and reduce "
+     "pass pieces along a chain.",
+     "n - 1", SumOrder::own},
+    {"tree", rooted_does, build_tree,
+     "Two binary trees, each with half of the data, so that a leaf of one is an inner rank of the "
+     "other; broadcast and reduce use one binomial tree.",
+     "at most 1 + log2 n, rounded up", SumOrder::own},
+    {"oneshot", all_reduce_only, build_one_shot,
+     "Each rank sends all of its data to all others and sums everything itself.", "1",
+     SumOrder::rank},
+    {"twoshot", two_shot_does, build_two_shot,
+     "Chunk j goes from all ranks straight to rank j, is summed there, and goes straight to all.",
+     "1", SumOrder::rank},
+    {"doubling", all_reduce_only, build_recursive_doubling,
+     "Ranks at distance 1, 2, 4, ... exchange and sum; ranks beyond a power of two stand behind "
+     "another.",
+     "log2 n, rounded up", SumOrder::rank},
+    {"chain", rooted_does, build_chain, "Pieces pass along a line of ranks from or to the root.",
+     "n - 1", SumOrder::own},
+    {"binomial", rooted_does, build_binomial,
+     "A tree in which rank r hangs under r with its lowest bit cleared.", "log2 n, rounded up",
+     SumOrder::own},
+    {"star", rooted_does, build_star,
+     "All ranks talk to the root alone: the parameter server, kept as a baseline.", "1",
+     SumOrder::rank},
+};
+
+Status check_order(const PlanRequest& request) {
+  if (request.order.empty()) return {};
+  std::vector<std::int32_t> sorted = request.order;
+  std::sort(sorted.begin(), sorted.end());
+  bool each_once = sorted.size() == static_cast<std::size_t>(request.rank_count);
+  for (std::size_t i = 0; each_once && i < sorted.size(); ++i) {
+    each_once = sorted[i] == static_cast<std::int32_t>(i);
+  }
+  if (each_once) return {};
+  return invalid_argument(fmt::format("order [{}] does not name each of {} ranks once",
+                                      fmt::join(request.order, ", "), request.rank_count));
+}
+
+}  // namespace
+
+bool Algorithm::does(Collective collective) const {
+  return std::find(collectives.begin(), collectives.end(), collective) != collectives.end();
+}
+
+std::span<const Algorithm> algorithms() { return table; }
+
+const Algorithm* find_algorithm(std::string_view name) {
+  for (const Algorithm& algorithm : table) {
+    if (algorithm.name == name) return &algorithm;
+  }
+  return nullptr;
+}
+
+Result<Plan> build_plan(const Algorithm& algorithm, const PlanRequest& request) {
+  const std::int32_t n = request.rank_count;
+  if (n < 1 || static_cast<std::uint32_t>(n) > max_chunks) {
+    return invalid_argument(fmt::format("a plan for {} ranks", n));
+  }
+  if (request.rank < 0 || request.rank >= n || request.root < 0 || request.root >= n) {
+    return invalid_argument(
+        fmt::format("rank {} or root {} is not one of {} ranks", request.rank, request.root, n));
+  }
+  if (!algorithm.does(request.collective)) {
+    return invalid_argument(
+        fmt::format("{} does no {}", algorithm.name, collective_name(request.collective)));
+  }
+  GYRE_TRY(check_order(request));
+  PlanParts parts = algorithm.build(request);
+  parts.algorithm = algorithm.name;
+  return Plan(std::move(parts));
+}
+
+Result<Plan> build_plan(std::string_view algorithm, const PlanRequest& request) {
+  const Algorithm* found = find_algorithm(algorithm);
+  if (found == nullptr) {
+    return invalid_argument(fmt::format("there is no algorithm \"{}\"", algorithm));
+  }
+  return build_plan(*found, request);
+}
+
+Result<std::vector<Plan>> build_plans(const Algorithm& algorithm, PlanRequest request) {
+  std::vector<Plan> plans;
+  for (request.rank = 0; request.rank < std::max(request.rank_count, 1); ++request.rank) {
+    GYRE_ASSIGN(Plan plan, build_plan(algorithm, request));
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+}  // namespace gyre::plan

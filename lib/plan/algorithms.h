@@ -1,0 +1,59 @@
+// The algorithms: which there are, what each can do, and how a plan is asked for.
+// A new algorithm is one builder file and one line in algorithms.cc.
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/plan/plan.h"
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace gyre::plan {
+
+struct PlanRequest {
+  Collective collective = Collective::all_reduce;
+  std::int32_t rank_count = 1;
+  std::int32_t rank = 0;
+  std::int32_t root = 0;            // of broadcast, reduce, gather, scatter
+  std::vector<std::int32_t> order;  // ranks along the ring, the same on all; empty: 0, 1, ...
+};
+
+// In which order operands meet. All ranks hold the same bits in any case.
+enum class SumOrder : std::uint8_t {
+  rank,  // rank order: the same whatever the placement
+  own,   // fixed for (algorithm, rank count, order), but not rank order
+};
+
+struct Algorithm {
+  std::string_view name;  // as in GYRE_ALGO
+  std::span<const Collective> collectives;
+  PlanParts (*build)(const PlanRequest&);
+  std::string_view idea;       // what it does, one sentence
+  std::string_view roundings;  // how often a sum of floats is rounded, in terms of n
+  SumOrder order;
+
+  bool does(Collective collective) const;
+};
+
+std::span<const Algorithm> algorithms();
+const Algorithm* find_algorithm(std::string_view name);  // null if there is none
+
+// One rank's plan, or why there is none.
+Result<Plan> build_plan(const Algorithm& algorithm, const PlanRequest& request);
+Result<Plan> build_plan(std::string_view algorithm, const PlanRequest& request);
+// The plans of all ranks, by rank; request.rank is not read.
+Result<std::vector<Plan>> build_plans(const Algorithm& algorithm, PlanRequest request);
+
+// The builders, each in the file of its name.
+PlanParts build_ring(const PlanRequest& request);
+PlanParts build_tree(const PlanRequest& request);
+PlanParts build_chain(const PlanRequest& request);
+PlanParts build_binomial(const PlanRequest& request);
+PlanParts build_star(const PlanRequest& request);
+PlanParts build_one_shot(const PlanRequest& request);
+PlanParts build_two_shot(const PlanRequest& request);
+PlanParts build_recursive_doubling(const PlanRequest& request);
+
+}  // namespace gyre::plan

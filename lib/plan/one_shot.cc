@@ -1,0 +1,20 @@
+// One-shot: everything to everyone, summed everywhere in rank order. One message latency, n - 1
+// times the bytes: for the smallest sizes.
+#include "lib/plan/draft.h"
+
+namespace gyre::plan {
+
+PlanParts build_one_shot(const PlanRequest& request) {
+  PlanParts parts = parts_for(request, 1);
+  const Ranks others = without(all_ranks(request.rank_count), request.rank);
+  Peers everyone;
+  if (!others.empty()) everyone = {{others.front(), 0}, static_cast<std::uint32_t>(others.size())};
+  const Drafts drafts = {sending(Buffer::input, everyone, {}),
+                         taking(everyone, {}, Buffer::input, step_flag::finish)};
+  parts.lanes.push_back(make_lane(drafts, others));
+  // In place, a fast rank would overwrite the input that a slow one has yet to read.
+  parts.direct_in_place = request.rank_count == 1;
+  return parts;
+}
+
+}  // namespace gyre::plan

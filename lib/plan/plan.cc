@@ -1,0 +1,46 @@
+#include "lib/plan/plan.h"
+
+#include <algorithm>
+
+namespace gyre::plan {
+
+namespace {
+constexpr std::string_view collective_names[collective_count] = {
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast",
+    "reduce",     "all_to_all",     "gather",     "scatter"};
+}
+
+std::string_view collective_name(Collective collective) {
+  return collective_names[static_cast<int>(collective)];
+}
+
+std::optional<Collective> find_collective(std::string_view name) {
+  for (int i = 0; i < collective_count; ++i) {
+    if (collective_names[i] == name) return static_cast<Collective>(i);
+  }
+  return std::nullopt;
+}
+
+std::uint32_t Plan::own_chunk() const {
+  const auto place = std::find(parts_.owners.begin(), parts_.owners.end(), parts_.rank);
+  if (place == parts_.owners.end()) return static_cast<std::uint32_t>(parts_.rank);
+  return static_cast<std::uint32_t>(place - parts_.owners.begin());
+}
+
+std::uint32_t Plan::largest_span() const {
+  std::uint32_t largest = 1;
+  for (const LaneSteps& lane : parts_.lanes) {
+    for (const Step& step : lane.steps) largest = std::max(largest, step.chunks.span);
+  }
+  return largest;
+}
+
+Lane Plan::lane(std::uint32_t index) const {
+  const LaneSteps& lane = parts_.lanes[index];
+  const auto below = std::count_if(lane.links.begin(), lane.links.end(),
+                                   [this](const Link& link) { return link.peer < parts_.rank; });
+  return {lane.links.data(), lane.steps.data(), static_cast<std::uint32_t>(lane.links.size()),
+          static_cast<std::uint32_t>(lane.steps.size()), static_cast<std::uint32_t>(below)};
+}
+
+}  // namespace gyre::plan

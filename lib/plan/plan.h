@@ -1,0 +1,96 @@
+// Plan: what one rank does in one collective, as lanes of steps. A value that never changes; it
+// counts chunks, never bytes, and holds no pointers into anything else.
+// Words: the owner of a chunk is the rank that brings it (all-gather, gather) or gets it
+// (reduce-scatter, scatter); the depth of a FIFO is how many messages it holds unread.
+#pragma once
+
+#include "lib/plan/step.h"
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace gyre::plan {
+
+enum class Collective : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  all_to_all,
+  gather,
+  scatter,
+};
+inline constexpr int collective_count = 8;
+
+std::string_view collective_name(Collective collective);  // "all_reduce"
+std::optional<Collective> find_collective(std::string_view name);
+
+// Whether contributions are summed, and whether a result is spread.
+constexpr bool sums(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+         collective == Collective::reduce;
+}
+constexpr bool shares(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::all_gather ||
+         collective == Collective::broadcast;
+}
+
+struct LaneSteps {
+  std::vector<Link> links;  // ascending
+  std::vector<Step> steps;
+};
+
+// What a Plan is made of; builders fill it in.
+struct PlanParts {
+  Collective collective = Collective::all_reduce;
+  std::string_view algorithm;  // a literal
+  std::int32_t rank_count = 1;
+  std::int32_t rank = 0;
+  std::int32_t root = 0;
+  std::uint32_t chunk_count = 1;
+  std::uint32_t scratch_chunks = 0;  // of one piece each, used again in every round
+  std::uint32_t least_depth = 1;     // with less, the plan may deadlock
+  // Whether each delivery that plan::delivery allows keeps the result right: with separate
+  // buffers, and with input and output in the same place. verify proves both.
+  bool direct = true;
+  bool direct_in_place = false;
+  std::vector<std::int32_t> owners;  // by chunk; empty if chunk c belongs to rank c
+  std::vector<LaneSteps> lanes;
+};
+
+class Plan {
+ public:
+  explicit Plan(PlanParts parts) : parts_(std::move(parts)) {}
+
+  const PlanParts& parts() const { return parts_; }
+  Collective collective() const { return parts_.collective; }
+  std::string_view algorithm() const { return parts_.algorithm; }
+  std::int32_t rank_count() const { return parts_.rank_count; }
+  std::int32_t rank() const { return parts_.rank; }
+  std::int32_t root() const { return parts_.root; }
+  std::uint32_t chunk_count() const { return parts_.chunk_count; }
+  std::uint32_t scratch_chunks() const { return parts_.scratch_chunks; }
+  std::uint32_t least_depth() const { return parts_.least_depth; }
+  bool direct() const { return parts_.direct; }
+  bool direct_in_place() const { return parts_.direct_in_place; }
+
+  std::int32_t owner(std::uint32_t chunk) const {
+    return parts_.owners.empty() ? static_cast<std::int32_t>(chunk) : parts_.owners[chunk];
+  }
+  // The chunk that belongs to this rank; only where chunks have owners.
+  std::uint32_t own_chunk() const;
+  // Most chunks in one message: a slot holds that many pieces.
+  std::uint32_t largest_span() const;
+
+  std::uint32_t lane_count() const { return static_cast<std::uint32_t>(parts_.lanes.size()); }
+  // Valid as long as the Plan.
+  Lane lane(std::uint32_t index) const;
+
+ private:
+  PlanParts parts_;
+};
+
+}  // namespace gyre::plan
