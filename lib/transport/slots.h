@@ -8,9 +8,11 @@
 //
 // Counters are 64-bit, only grow, have one writer each and lie 128 bytes apart (two lines: the
 // adjacent-line prefetcher moves pairs). What the other end wrote is input: FifoView is made from
-// this end's own shape, never from numbers found in the memory.
+// this end's own shape, never from numbers found in the memory, and a counter out of its window is
+// not believed. A note's length is the reader's to check (see note_fits).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -67,6 +69,7 @@ struct FifoShape {
   std::uint32_t slot_count = 4;         // a power of two
   std::uint32_t line_count = 128;       // a power of two
   std::uint64_t slot_bytes = 64 << 10;  // a multiple of 128
+  friend bool operator==(const FifoShape&, const FifoShape&) = default;
 };
 
 struct FifoControl {
@@ -88,6 +91,11 @@ constexpr std::uint64_t fifo_slots_offset(const FifoShape& shape) {
 }
 constexpr std::uint64_t fifo_bytes(const FifoShape& shape) {
   return fifo_slots_offset(shape) + shape.slot_count * shape.slot_bytes;
+}
+
+// Whether a note that the peer wrote stays within this end's own slot.
+constexpr bool note_fits(const SlotNote& note, const FifoShape& shape) {
+  return note.bytes <= shape.slot_bytes;
 }
 
 // Pointers into one fifo's memory, which must be zeroed, 4096-aligned and fifo_bytes(shape) long.
@@ -128,11 +136,13 @@ inline void ring_if_sleeping(Bell& bell) {
     ring(bell);
 }
 
-// The sending end. Used by one thread at a time.
+// The sending end. Used by one thread at a time. `first` is what the counters in the memory stand
+// at: zero, but for one that takes over a fifo in use, or begins near the end of the numbers.
 class SlotWriter {
  public:
   SlotWriter() = default;
-  explicit SlotWriter(const FifoView& view) : view_(view) {}
+  explicit SlotWriter(const FifoView& view, std::uint64_t first = 0)
+      : view_(view), tail_(first), head_seen_(first) {}
 
   bool has_credit() {
     if (tail_ - head_seen_ < view_.shape.slot_count) return true;
@@ -159,7 +169,7 @@ class SlotWriter {
   void refresh() {
     // Pairs with the release in SlotReader::release. A head beyond the tail is the peer's lie.
     const std::uint64_t head = view_.control->head.value.load(std::memory_order_acquire);
-    if (head <= tail_ && head >= head_seen_) head_seen_ = head;
+    if (head - head_seen_ <= tail_ - head_seen_) head_seen_ = head;
   }
 
   FifoView view_;
@@ -171,18 +181,24 @@ class SlotWriter {
 class SlotReader {
  public:
   SlotReader() = default;
-  explicit SlotReader(const FifoView& view) : view_(view) {}
+  explicit SlotReader(const FifoView& view, std::uint64_t first = 0)
+      : view_(view), head_(first), tail_seen_(first) {}
 
   bool has_message() {
     if (head_ != tail_seen_) return true;
     // Pairs with the release in SlotWriter::commit. A tail out of bounds is the peer's lie.
     const std::uint64_t tail = view_.control->tail.value.load(std::memory_order_acquire);
-    if (tail > head_ && tail - head_ <= view_.shape.slot_count) tail_seen_ = tail;
+    if (tail - head_ <= view_.shape.slot_count) tail_seen_ = tail;
     return head_ != tail_seen_;
   }
   const std::byte* place() const { return view_.slot(head_); }
-  // A copy: the peer may write it again at any time.
-  SlotNote note() const { return view_.note(head_); }
+  // A copy, read once: the peer may write it again at any time, also between a check and a use.
+  SlotNote note() const {
+    SlotNote& note = view_.note(head_);
+    return {std::atomic_ref(note.flag).load(std::memory_order_relaxed),
+            std::atomic_ref(note.bytes).load(std::memory_order_relaxed),
+            std::atomic_ref(note.delivery).load(std::memory_order_relaxed)};
+  }
   std::uint64_t head() const { return head_; }
   void release() {
     // Pairs with the acquire in SlotWriter::refresh.
@@ -204,16 +220,27 @@ constexpr std::uint32_t lines_for(std::uint64_t bytes) {
              : static_cast<std::uint32_t>((bytes + line_payload_bytes - 1) / line_payload_bytes);
 }
 
+// The longest message that the line protocol carries: the reader returns credit in quarters, so the
+// last quarter may be owed while the writer waits.
+constexpr std::uint32_t lines_most(const FifoShape& shape) {
+  return shape.line_count - std::max(shape.line_count / 4, 1U) + 1;
+}
+constexpr std::uint64_t line_message_most_bytes(const FifoShape& shape) {
+  return std::uint64_t{lines_most(shape)} * line_payload_bytes;
+}
+
 // The sending end of the line protocol. Used by one thread at a time.
 class LineWriter {
  public:
   LineWriter() = default;
-  explicit LineWriter(const FifoView& view) : view_(view) {}
+  explicit LineWriter(const FifoView& view, std::uint64_t first = 0)
+      : view_(view), next_(first), head_seen_(first) {}
+  // Room for a message of `lines`, at most lines_most(shape).
   bool has_credit(std::uint32_t lines) {
     if (next_ + lines - head_seen_ <= view_.shape.line_count) return true;
     // Pairs with the release in LineReader::release.
     const std::uint64_t head = view_.control->line_head.value.load(std::memory_order_acquire);
-    if (head <= next_ && head >= head_seen_) head_seen_ = head;
+    if (head - head_seen_ <= next_ - head_seen_) head_seen_ = head;
     return next_ + lines - head_seen_ <= view_.shape.line_count;
   }
   // Copies the message out, line by line.
@@ -230,7 +257,8 @@ class LineReader {
  public:
   enum class State { waiting, here, other_call };
   LineReader() = default;
-  explicit LineReader(const FifoView& view) : view_(view) {}
+  explicit LineReader(const FifoView& view, std::uint64_t first = 0)
+      : view_(view), next_(first), released_(first) {}
   // Whether all lines of a message of `bytes` are here and belong to the call of `signature`.
   State poll(std::uint64_t bytes, std::uint64_t signature);
   // The message: in the line itself if it fits one, else copied to `staging`.

@@ -1,8 +1,8 @@
 // The contract of a transport. A Transport judges how well it reaches a peer (Reach) and makes
 // Connections; a Connection is one way of one link: a fifo of slots to or from one peer.
 //
-//   receiving side   listen(key, shape)  -> a Connection and an Endpoint, which travels to the
-//   sender sending side     connect(key, shape, endpoint) -> a Connection
+//   receiving side   listen(key, shape, sender)     a Connection, and an Endpoint for the sender
+//   sending side     connect(key, shape, endpoint)  a Connection
 //
 // The executor works on the fifo's memory alone (SlotWriter/SlotReader on `fifo()`): no virtual
 // call per message. Where memory does not reach the peer, `progress` ships what was committed and
@@ -48,14 +48,17 @@ class Connection {
   // Stable from creation to destruction.
   virtual const FifoView& fifo() const = 0;
   // Moves bytes between fifo and wire without blocking. A no-op where memory reaches the peer.
-  // The sticky error, if there is one.
+  // The sticky error, if there is one. A peer that closes after its last message is none, until
+  // this end waits for more (see arm).
   virtual Status progress() = 0;
   // Everything committed has left to shared memory or the kernel.
   virtual bool flushed() const = 0;
   // Whether calls of `progress` do anything after `ready`.
   virtual bool needs_progress() const = 0;
   // Announces that this thread is about to sleep until the fifo changes for this end; disarm takes
-  // it back. The caller looks at the fifo once more between arm and sleep.
+  // it back. The caller looks at the fifo once more between arm and sleep. To be armed only where
+  // the caller cannot go on without the peer: a peer that has closed its end is an error from then
+  // on.
   virtual void arm(WaitSet& set) = 0;
   virtual void disarm() = 0;
   // Grants over this connection can lend plain addresses: both ends share one address space.
@@ -72,16 +75,24 @@ class Transport {
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
   virtual Reach reach(const trust::ProcessIdentity& peer) const = 0;
-  virtual Result<Listening> listen(const LinkKey& key, const FifoShape& shape) = 0;
+  // `sender` is the process that will connect: it decides what kind of memory it takes.
+  virtual Result<Listening> listen(const LinkKey& key, const FifoShape& shape,
+                                   const trust::ProcessIdentity& sender) = 0;
   virtual Result<std::unique_ptr<Connection>> connect(const LinkKey& key, const FifoShape& shape,
                                                       const Endpoint& endpoint) = 0;
 };
 
-// What a transport is made from.
+// What a transport is made from. Both references outlive the transport and its connections.
 struct Surroundings {
   const trust::ProcessIdentity& self;
   trust::TicketBook& tickets;
   bool tcp_encrypted = false;
+  // Which communicator's bytes these are; said in every message on a wire and checked there.
+  std::uint64_t communicator_hash = 0;
+  std::uint32_t epoch = 0;
+  // How long a live peer may leave our bytes unread. TCP_USER_TIMEOUT counts a full window as
+  // silence, so it must not be shorter than the deadline of an operation (GYRE_TIMEOUT).
+  std::int64_t tcp_user_timeout_ms = 1'800'000;
 };
 
 }  // namespace gyre::transport

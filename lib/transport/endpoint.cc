@@ -1,0 +1,94 @@
+#include "lib/transport/endpoint.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+namespace gyre::transport {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the encoding is little-endian");
+
+constexpr std::size_t places_most = 8;
+constexpr std::size_t place_bytes_most = 255;
+
+struct Head {
+  std::array<char, 4> magic = {'G', 'Y', 'E', '1'};
+  EndpointKind kind{};
+  std::uint8_t flags = 0;
+  std::uint8_t place_count = 0;
+  std::uint8_t reserved = 0;
+  trust::Token process{};
+  trust::Ticket ticket{};
+  std::uint32_t slot_count = 0;
+  std::uint32_t line_count = 0;
+  std::uint64_t slot_bytes = 0;
+};
+static_assert(sizeof(Head) == 72 && std::has_unique_object_representations_v<Head>);
+
+// The places behind the head: each a length byte and as many bytes, to the very end.
+bool read_places(const Endpoint& bytes, std::size_t count, std::vector<std::string>& places) {
+  std::size_t at = sizeof(Head);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (at >= bytes.size()) return false;
+    const std::size_t length = bytes[at++];
+    if (length == 0 || bytes.size() - at < length) return false;
+    places.emplace_back(reinterpret_cast<const char*>(bytes.data()) + at, length);
+    at += length;
+  }
+  return at == bytes.size();
+}
+
+}  // namespace
+
+Endpoint encode_endpoint(const EndpointContents& contents) {
+  Head head;
+  head.kind = contents.kind;
+  head.flags = contents.flags;
+  head.process = contents.process;
+  head.ticket = contents.ticket;
+  head.slot_count = contents.shape.slot_count;
+  head.line_count = contents.shape.line_count;
+  head.slot_bytes = contents.shape.slot_bytes;
+  Endpoint bytes(sizeof head);
+  for (const std::string& place : contents.places) {
+    if (place.empty() || place.size() > place_bytes_most || head.place_count == places_most)
+      continue;
+    ++head.place_count;
+    bytes.push_back(static_cast<std::uint8_t>(place.size()));
+    bytes.insert(bytes.end(), place.begin(), place.end());
+  }
+  std::memcpy(bytes.data(), &head, sizeof head);
+  return bytes;
+}
+
+Result<EndpointContents> decode_endpoint(const Endpoint& bytes, EndpointKind kind,
+                                         const FifoShape& shape, std::int32_t peer) {
+  const auto refuse = [peer](std::string_view why) {
+    return Status(Code::RemoteError, fmt::format("rank {} sent an endpoint that {}", peer, why))
+        .blame({peer});
+  };
+  Head head;
+  if (bytes.size() < sizeof head) return refuse("is too short");
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (head.magic != Head().magic || head.reserved != 0) return refuse("has an unknown format");
+  if (head.kind != kind) return refuse("belongs to another transport");
+  if (head.place_count > places_most) return refuse("names too many places");
+  EndpointContents contents{head.kind,
+                            head.flags,
+                            head.process,
+                            head.ticket,
+                            {head.slot_count, head.line_count, head.slot_bytes},
+                            {}};
+  if (contents.shape != shape)
+    return refuse(fmt::format(
+        "describes a fifo of {} slots of {} bytes and {} lines; here it has {} of {} and {}",
+        head.slot_count, head.slot_bytes, head.line_count, shape.slot_count, shape.slot_bytes,
+        shape.line_count));
+  if (!read_places(bytes, head.place_count, contents.places)) return refuse("is malformed");
+  return contents;
+}
+
+}  // namespace gyre::transport

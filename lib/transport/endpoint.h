@@ -1,0 +1,44 @@
+// What an Endpoint says, in one format for all transports, and its one parser. A sender gets it
+// from the receiver's process over the control plane and still checks every field.
+// Also: IssuedTicket, a ticket that is withdrawn when its owner goes.
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+#include "lib/transport/transport.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gyre::transport {
+
+enum class EndpointKind : std::uint8_t { self = 1, shm = 2, tcp = 3 };
+
+struct EndpointContents {
+  EndpointKind kind = EndpointKind::self;
+  std::uint8_t flags = 0;  // the transport's own
+  trust::Token process{};  // the receiver's process
+  trust::Ticket ticket{};
+  FifoShape shape;
+  std::vector<std::string> places;  // door name or addresses, best first; at most 8
+};
+
+Endpoint encode_endpoint(const EndpointContents& contents);
+// The contents, if they are whole, of this kind and for a fifo of this shape. `peer` is who sent
+// them.
+Result<EndpointContents> decode_endpoint(const Endpoint& bytes, EndpointKind kind,
+                                         const FifoShape& shape, std::int32_t peer);
+
+struct IssuedTicketTraits {
+  struct Handle {
+    trust::TicketBook* book = nullptr;
+    trust::Ticket ticket{};
+    friend bool operator==(const Handle&, const Handle&) = default;
+  };
+  static Handle none() { return {}; }
+  static void close(const Handle& handle) { handle.book->withdraw(handle.ticket); }
+};
+using IssuedTicket = Owned<IssuedTicketTraits>;
+
+}  // namespace gyre::transport

@@ -1,0 +1,69 @@
+#include "transports/self/self.h"
+
+#include "lib/transport/endpoint.h"
+#include "lib/transport/mapped.h"
+
+#include <fmt/format.h>
+
+namespace gyre::transport {
+namespace {
+
+class SelfTransport final : public Transport {
+ public:
+  explicit SelfTransport(const Surroundings& surroundings) : surroundings_(surroundings) {}
+
+  std::string_view name() const override { return "self"; }
+
+  Reach reach(const trust::ProcessIdentity& peer) const override {
+    if (peer.process != surroundings_.self.process) return {.reason = "another process"};
+    // Both ends run on one core, in its cache. Measured on a Xeon of 2.6 GHz, in cache.
+    return {.reachable = true,
+            .gigabytes_per_s = 20,
+            .latency_us = 0.02,
+            .overhead_us = 0.02,
+            .maps_slots = true,
+            .maps_user_memory = true,
+            .reason = "own memory"};
+  }
+
+  Result<Listening> listen(const LinkKey&, const FifoShape& shape,
+                           const trust::ProcessIdentity&) override {
+    GYRE_ASSIGN(const std::shared_ptr<FifoMemory> memory, private_fifo(shape));
+    // Nobody shows this ticket at the door: the sending end, in this process, redeems it.
+    GYRE_ASSIGN(const trust::Ticket ticket,
+                surroundings_.tickets.issue([](FileDescriptor) {}, memory));
+    return Listening{std::make_unique<MappedConnection>(
+                         memory, Direction::receive, MappedConnection::Sharing::one_process,
+                         IssuedTicket({&surroundings_.tickets, ticket})),
+                     encode_endpoint({.kind = EndpointKind::self,
+                                      .process = surroundings_.self.process,
+                                      .ticket = ticket,
+                                      .shape = shape,
+                                      .places = {}})};
+  }
+
+  Result<std::unique_ptr<Connection>> connect(const LinkKey& key, const FifoShape& shape,
+                                              const Endpoint& endpoint) override {
+    GYRE_ASSIGN(const EndpointContents contents,
+                decode_endpoint(endpoint, EndpointKind::self, shape, key.peer));
+    auto memory =
+        std::static_pointer_cast<FifoMemory>(surroundings_.tickets.redeem_local(contents.ticket));
+    if (memory == nullptr || memory->view.shape != shape)
+      return Status(Code::RemoteError,
+                    fmt::format("rank {}'s link with itself is not open, or is in use", key.peer))
+          .blame({key.peer});
+    return std::unique_ptr<Connection>(std::make_unique<MappedConnection>(
+        memory, Direction::send, MappedConnection::Sharing::one_process));
+  }
+
+ private:
+  const Surroundings surroundings_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_self_transport(const Surroundings& surroundings) {
+  return std::make_unique<SelfTransport>(surroundings);
+}
+
+}  // namespace gyre::transport

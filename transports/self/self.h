@@ -1,0 +1,13 @@
+// self: a rank's links with itself. A plan uses them to put its lanes in order; their messages are
+// mostly tokens of zero bytes. The smallest transport: read it first, the others have the same cut.
+#pragma once
+
+#include "lib/transport/transport.h"
+
+#include <memory>
+
+namespace gyre::transport {
+
+std::unique_ptr<Transport> make_self_transport(const Surroundings& surroundings);
+
+}  // namespace gyre::transport

@@ -1,0 +1,15 @@
+// tcp: one socket for each connection, bytes one way only. Each end has a private fifo of the same
+// shape: the executor commits into the sender's, `progress` ships it, the receiver's `progress`
+// lands each message in a free slot of its own. A full fifo stops reading: the kernel's window is
+// the credit.
+#pragma once
+
+#include "lib/transport/transport.h"
+
+#include <memory>
+
+namespace gyre::transport {
+
+std::unique_ptr<Transport> make_tcp_transport(const Surroundings& surroundings);
+
+}  // namespace gyre::transport
