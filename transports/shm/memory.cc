@@ -1,0 +1,139 @@
+#include "transports/shm/memory.h"
+
+#include "lib/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace gyre::transport {
+namespace {
+
+constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
+#ifndef MFD_NOEXEC_SEAL  // Linux 6.3
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+std::size_t mapped_bytes(const FifoShape& shape) { return round_up(fifo_bytes(shape), 4096); }
+
+// Nothing, with errno, if the kernel or a sandbox does not let us.
+FileDescriptor open_memfd() {
+  // Hosts with vm.memfd_noexec=2 refuse a memfd that may become executable; older kernels do not
+  // know the flag.
+  const int descriptor = memfd_create("gyre-fifo", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+  if (descriptor >= 0 || errno != EINVAL) return FileDescriptor(descriptor);
+  return FileDescriptor(memfd_create("gyre-fifo", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+}
+
+Result<SharedFifo> make_memfd(FileDescriptor descriptor, std::size_t bytes) {
+  if (ftruncate(descriptor.get(), static_cast<off_t>(bytes)) != 0)
+    return Status::from_errno(fmt::format("ftruncate of a memfd to {} bytes", bytes), errno);
+  if (fcntl(descriptor.get(), F_ADD_SEALS, size_seals | F_SEAL_SEAL) != 0)
+    return Status::from_errno("fcntl(F_ADD_SEALS) on a memfd", errno);
+  return SharedFifo{nullptr, std::move(descriptor), true};
+}
+
+// The name exists only between these two calls, and nobody can guess it or open what it names.
+Result<FileDescriptor> open_unlinked_file() {
+  std::array<std::uint8_t, 16> random;
+  if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
+    return Status::from_errno("getrandom for a name in /dev/shm", errno);
+  std::string name = "/gyre-";
+  for (const std::uint8_t byte : random) name += fmt::format("{:02x}", byte);
+  FileDescriptor descriptor(shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
+  if (!descriptor.has_value())
+    return Status::from_errno("shm_open in /dev/shm (memfd_create is denied here too)", errno);
+  if (shm_unlink(name.c_str()) != 0) return Status::from_errno("shm_unlink", errno);
+  return descriptor;
+}
+
+Result<SharedFifo> make_unlinked_file(std::size_t bytes) {
+  GYRE_ASSIGN(FileDescriptor descriptor, open_unlinked_file());
+  struct stat about {};
+  if (fstat(descriptor.get(), &about) != 0) return Status::from_errno("fstat in /dev/shm", errno);
+  if (!S_ISREG(about.st_mode) || about.st_uid != geteuid() || about.st_nlink != 0)
+    return Status(Code::SystemError, "what shm_open made in /dev/shm is not a file of our own");
+  // Here, and not for a memfd: /dev/shm has a limit of its own (64 MiB in a plain container), and
+  // a page that it cannot give at first touch would be a SIGBUS.
+  const int error = posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes));
+  if (error != 0)
+    return Status::from_errno(
+        fmt::format("posix_fallocate of {} bytes in /dev/shm (memfd_create is denied here; allow "
+                    "it, or raise the size of /dev/shm, as with docker's --shm-size)",
+                    bytes),
+        error);
+  return SharedFifo{nullptr, std::move(descriptor), false};
+}
+
+// Best effort: containers may forbid it, and then the first to touch a page decides.
+void prefer_this_node(const MemoryRange& range) {
+  unsigned node = 0;
+  if (getcpu(nullptr, &node) != 0 || node >= 64) return;
+  const unsigned long mask = 1UL << node;
+  syscall(SYS_mbind, range.data, range.bytes, MPOL_PREFERRED, &mask, 65UL, 0U);
+}
+
+}  // namespace
+
+Result<SharedFifo> make_shared_fifo(const FifoShape& shape) {
+  GYRE_TRY(check_shape(shape));
+  const std::size_t bytes = mapped_bytes(shape);
+  FileDescriptor memfd = open_memfd();
+  const bool denied = !memfd.has_value() && (errno == ENOSYS || errno == EPERM || errno == EACCES);
+  if (!memfd.has_value() && !denied) return Status::from_errno("memfd_create", errno);
+  GYRE_ASSIGN(SharedFifo fifo,
+              denied ? make_unlinked_file(bytes) : make_memfd(std::move(memfd), bytes));
+  void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fifo.descriptor.get(), 0);
+  if (start == MAP_FAILED)
+    return Status::from_errno(fmt::format("mmap of {} bytes of shared memory", bytes), errno);
+  fifo.memory = std::make_shared<FifoMemory>();
+  fifo.memory->mapping = Mapping({static_cast<std::byte*>(start), bytes});
+  fifo.memory->view = FifoView::at(fifo.memory->mapping.get().data, shape);
+  prefer_this_node(fifo.memory->mapping.get());
+  // Only what every protocol uses is touched now; slots cost memory when they carry something.
+  for (std::uint64_t at = 0; at < fifo_slots_offset(shape); at += 4096)
+    static_cast<volatile std::byte*>(start)[at] = std::byte{0};
+  return fifo;
+}
+
+Result<std::shared_ptr<FifoMemory>> reserve_fifo(const FifoShape& shape) {
+  GYRE_TRY(check_shape(shape));
+  const std::size_t bytes = mapped_bytes(shape);
+  void* start = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (start == MAP_FAILED)
+    return Status::from_errno(fmt::format("mmap to reserve {} bytes", bytes), errno);
+  auto memory = std::make_shared<FifoMemory>();
+  memory->mapping = Mapping({static_cast<std::byte*>(start), bytes});
+  memory->view = FifoView::at(memory->mapping.get().data, shape);
+  return memory;
+}
+
+Status map_received_fifo(const FileDescriptor& descriptor, bool sealed, FifoMemory& reserved) {
+  const MemoryRange range = reserved.mapping.get();
+  struct stat about {};
+  if (fstat(descriptor.get(), &about) != 0)
+    return Status::from_errno("fstat of received memory", errno);
+  if (!S_ISREG(about.st_mode) || about.st_size != static_cast<off_t>(range.bytes))
+    return Status(Code::RemoteError, fmt::format("the memory received is {} bytes, not {}",
+                                                 about.st_size, range.bytes));
+  // Without the seals its maker could cut the memory off, and our next access would be a SIGBUS.
+  const int seals = fcntl(descriptor.get(), F_GET_SEALS);
+  if (sealed && (seals < 0 || (seals & size_seals) != size_seals))
+    return Status(Code::RemoteError, "the memory received is not sealed against resizing");
+  void* start = mmap(range.data, range.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                     descriptor.get(), 0);
+  if (start == MAP_FAILED)
+    return Status::from_errno(fmt::format("mmap of {} bytes received", range.bytes), errno);
+  return {};
+}
+
+}  // namespace gyre::transport

@@ -1,0 +1,48 @@
+// The sending end of a fifo whose memory another process made: asks for it at that process's door,
+// maps it, and is from then on as any mapped connection.
+#pragma once
+
+#include "lib/transport/endpoint.h"
+#include "lib/transport/mapped.h"
+#include "lib/transport/transport.h"
+
+#include <memory>
+#include <string>
+
+namespace gyre::transport {
+
+inline constexpr std::uint8_t endpoint_unsealed = 1;  // flag: memory of the fallback
+
+class ShmSender final : public Connection {
+ public:
+  static Result<std::unique_ptr<Connection>> create(const LinkKey& key,
+                                                    const EndpointContents& endpoint);
+
+  bool ready() const override { return state_ == State::mapped; }
+  const FifoView& fifo() const override { return memory_->view; }
+  Status progress() override;
+  bool flushed() const override { return true; }
+  bool needs_progress() const override { return false; }
+  void arm(WaitSet& set) override;
+  void disarm() override;
+  bool same_address_space() const override { return false; }
+
+ private:
+  enum class State { knocking, waiting, mapped };
+
+  ShmSender(const LinkKey& key, const EndpointContents& endpoint,
+            std::shared_ptr<FifoMemory> reserved);
+  Status join();
+  Status show_ticket();
+
+  const LinkKey key_;
+  const std::string door_name_;
+  const trust::Ticket ticket_;
+  const bool sealed_;
+  const std::shared_ptr<FifoMemory> memory_;  // address space only, until mapped
+  State state_ = State::knocking;
+  FileDescriptor socket_;  // to the door, while waiting
+  Status error_;
+};
+
+}  // namespace gyre::transport

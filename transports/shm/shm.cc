@@ -1,0 +1,124 @@
+#include "transports/shm/shm.h"
+
+#include "lib/base/log.h"
+#include "lib/transport/endpoint.h"
+#include "lib/transport/mapped.h"
+#include "transports/shm/handover.h"
+#include "transports/shm/memory.h"
+#include "transports/shm/sender.h"
+
+#include <fmt/format.h>
+
+namespace gyre::transport {
+namespace {
+
+class ShmTransport final : public Transport {
+ public:
+  explicit ShmTransport(const Surroundings& surroundings) : surroundings_(surroundings) {}
+
+  std::string_view name() const override { return "shm"; }
+  Reach reach(const trust::ProcessIdentity& peer) const override;
+  Result<Listening> listen(const LinkKey& key, const FifoShape& shape,
+                           const trust::ProcessIdentity& sender) override;
+  Result<std::unique_ptr<Connection>> connect(const LinkKey& key, const FifoShape& shape,
+                                              const Endpoint& endpoint) override;
+
+ private:
+  bool is_ours(const trust::Token& process) const { return process == surroundings_.self.process; }
+  Result<Listening> listen_to_thread(const FifoShape& shape);
+  Result<Listening> listen_to_process(const LinkKey& key, const FifoShape& shape);
+  Result<std::unique_ptr<Connection>> connect_to_thread(const LinkKey& key,
+                                                        const EndpointContents& endpoint);
+
+  const Surroundings surroundings_;
+};
+
+Reach ShmTransport::reach(const trust::ProcessIdentity& peer) const {
+  const trust::ProcessIdentity& self = surroundings_.self;
+  if (!is_ours(peer.process)) {
+    if (peer.host != self.host) return {.reason = "another host"};
+    if (peer.net_namespace != self.net_namespace)
+      return {.reason = "another network namespace, where our door cannot be seen"};
+    if (peer.uid != self.uid) return {.reason = "another user"};
+    if (peer.door_name.empty()) return {.reason = "its process has no local door"};
+  }
+  // Measured between two cores of a Xeon of 2.6 GHz: one line of 8 bytes, slots of 64 KiB.
+  return {.reachable = true,
+          .gigabytes_per_s = 8,
+          .latency_us = 0.15,
+          .overhead_us = 0.05,
+          .maps_slots = true,
+          .maps_user_memory = is_ours(peer.process),
+          .reason = is_ours(peer.process) ? "same process" : "same host and user"};
+}
+
+Result<Listening> ShmTransport::listen(const LinkKey& key, const FifoShape& shape,
+                                       const trust::ProcessIdentity& sender) {
+  return is_ours(sender.process) ? listen_to_thread(shape) : listen_to_process(key, shape);
+}
+
+Result<Listening> ShmTransport::listen_to_thread(const FifoShape& shape) {
+  GYRE_ASSIGN(const std::shared_ptr<FifoMemory> memory, private_fifo(shape));
+  GYRE_ASSIGN(const trust::Ticket ticket,
+              surroundings_.tickets.issue([](FileDescriptor) {}, memory));
+  return Listening{std::make_unique<MappedConnection>(
+                       memory, Direction::receive, MappedConnection::Sharing::one_process,
+                       IssuedTicket({&surroundings_.tickets, ticket})),
+                   encode_endpoint({.kind = EndpointKind::shm,
+                                    .process = surroundings_.self.process,
+                                    .ticket = ticket,
+                                    .shape = shape,
+                                    .places = {}})};
+}
+
+Result<Listening> ShmTransport::listen_to_process(const LinkKey& key, const FifoShape& shape) {
+  GYRE_ASSIGN(SharedFifo fifo, make_shared_fifo(shape));
+  const std::uint64_t bytes = fifo.memory->mapping.get().bytes;
+  const std::uint8_t flags = fifo.sealed ? 0 : endpoint_unsealed;
+  // Closed with the callback: after the sender came, or when the connection goes.
+  const auto descriptor = std::make_shared<FileDescriptor>(std::move(fifo.descriptor));
+  const auto answer = [descriptor, bytes, peer = key.peer](const FileDescriptor& socket) {
+    const Status sent = hand_over(socket, *descriptor, bytes);
+    // The sender sees the socket close and reports it; here it is only worth a line.
+    if (!sent.ok()) log_warn("shared memory for rank {}: {}", peer, sent.message());
+  };
+  GYRE_ASSIGN(const trust::Ticket ticket, surroundings_.tickets.issue(answer));
+  return Listening{std::make_unique<MappedConnection>(
+                       fifo.memory, Direction::receive, MappedConnection::Sharing::two_processes,
+                       IssuedTicket({&surroundings_.tickets, ticket})),
+                   encode_endpoint({.kind = EndpointKind::shm,
+                                    .flags = flags,
+                                    .process = surroundings_.self.process,
+                                    .ticket = ticket,
+                                    .shape = shape,
+                                    .places = {surroundings_.self.door_name}})};
+}
+
+Result<std::unique_ptr<Connection>> ShmTransport::connect(const LinkKey& key,
+                                                          const FifoShape& shape,
+                                                          const Endpoint& endpoint) {
+  GYRE_ASSIGN(const EndpointContents contents,
+              decode_endpoint(endpoint, EndpointKind::shm, shape, key.peer));
+  return is_ours(contents.process) ? connect_to_thread(key, contents)
+                                   : ShmSender::create(key, contents);
+}
+
+Result<std::unique_ptr<Connection>> ShmTransport::connect_to_thread(
+    const LinkKey& key, const EndpointContents& endpoint) {
+  auto memory =
+      std::static_pointer_cast<FifoMemory>(surroundings_.tickets.redeem_local(endpoint.ticket));
+  if (memory == nullptr || memory->view.shape != endpoint.shape)
+    return Status(Code::RemoteError,
+                  fmt::format("rank {}'s link is not open, or is in use", key.peer))
+        .blame({key.peer});
+  return std::unique_ptr<Connection>(std::make_unique<MappedConnection>(
+      memory, Direction::send, MappedConnection::Sharing::one_process));
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_shm_transport(const Surroundings& surroundings) {
+  return std::make_unique<ShmTransport>(surroundings);
+}
+
+}  // namespace gyre::transport
