@@ -1,0 +1,26 @@
+// Which processors each local rank may use. Decided once, before any rank starts, from the
+// processors that this process itself may use.
+#pragma once
+
+#include "lib/base/status.h"
+
+#include <sched.h>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gyre::tools {
+
+enum class BindingChoice { automatic, core, numa, none };
+
+struct Binding {
+  std::vector<cpu_set_t> sets;  // one for each rank; empty: not bound
+  std::string reason;           // what was chosen and why, for people
+};
+
+// automatic: one core each while there are as many cores as ranks, else none.
+Result<Binding> choose_binding(BindingChoice choice, int ranks);
+// As taskset(1) prints it: "0-3,8".
+std::string processor_list(const cpu_set_t& set);
+
+}  // namespace gyre::tools

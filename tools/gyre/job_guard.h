@@ -1,0 +1,32 @@
+// The guard: a small process that outlives the launcher for a moment. When the launcher dies
+// without a word (SIGKILL), the kernel kills the ranks, and the guard what the ranks had started.
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+
+#include <sys/types.h>
+
+namespace gyre::tools {
+
+class JobGuard {
+ public:
+  static Result<JobGuard> start();
+  JobGuard(JobGuard&&) noexcept = default;
+  JobGuard& operator=(JobGuard&&) = delete;
+  JobGuard(const JobGuard&) = delete;
+  JobGuard& operator=(const JobGuard&) = delete;
+  // Lets the guard go: the launcher has ended every group itself.
+  ~JobGuard();
+
+  // Watches the group from here on.
+  void watch(pid_t group) const;
+
+ private:
+  JobGuard(FileDescriptor line, pid_t pid) : line_(std::move(line)), pid_(pid) {}
+
+  FileDescriptor line_;  // carries group ids; its end is the launcher's
+  pid_t pid_;
+};
+
+}  // namespace gyre::tools

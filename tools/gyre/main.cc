@@ -1,0 +1,71 @@
+// gyre: one program for what one does around a job; each subcommand has a file of its own.
+// This file only picks the subcommand.
+#include "lib/base/settings.h"
+#include "tools/gyre/run_command.h"
+#ifdef GYRE_HAS_PLAN_COMMAND
+#include "tools/gyre/plan_command.h"
+#endif
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+struct Subcommand {
+  std::string_view name;
+  int (*run)(int argc, char** argv);  // argv[0] is the subcommand's name
+  std::string_view meaning;
+};
+
+constexpr Subcommand subcommands[] = {
+    {"run", gyre::tools::run_command, "start the ranks of a job on this machine"},
+#ifdef GYRE_HAS_PLAN_COMMAND
+    {"plan", gyre::tools::plan_command, "print, verify and count the plans of the collectives"},
+#endif
+};
+
+void print_help(std::FILE* stream) {
+  fmt::print(stream, "usage: gyre SUBCOMMAND [options]\n\n");
+  for (const Subcommand& subcommand : subcommands)
+    fmt::print(stream, "  {:<6} {}\n", subcommand.name, subcommand.meaning);
+  fmt::print(stream, "\n  -h, --help     this text; gyre SUBCOMMAND --help says more\n");
+  fmt::print(stream, "  --settings     every GYRE_ variable, its default and its meaning\n");
+  fmt::print(stream, "  --version      the version\n");
+}
+
+int refuse(std::string_view word) {
+  std::vector<std::string_view> known = {"--help", "--settings", "--version"};
+  for (const Subcommand& subcommand : subcommands) known.push_back(subcommand.name);
+  const std::string_view near = gyre::nearest(word, known);
+  fmt::print(stderr, "gyre: no subcommand \"{}\"{}; gyre --help lists them\n", word,
+             near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    print_help(stderr);
+    return 2;
+  }
+  const std::string_view word = argv[1];
+  for (const Subcommand& subcommand : subcommands)
+    if (word == subcommand.name) return subcommand.run(argc - 1, argv + 1);
+  if (word == "-h" || word == "--help" || word == "help") {
+    print_help(stdout);
+    return 0;
+  }
+  if (word == "--version") {
+    fmt::print("gyre {}\n", GYRE_VERSION_TEXT);
+    return 0;
+  }
+  if (word == "--settings") {
+    fmt::print("{}", gyre::settings_help());
+    return 0;
+  }
+  return refuse(word);
+}

@@ -1,0 +1,9 @@
+// gyre run: the options of the launcher. What it does with them is in launcher.h.
+#pragma once
+
+namespace gyre::tools {
+
+// The process's exit code; argv[0] is "run".
+int run_command(int argc, char** argv);
+
+}  // namespace gyre::tools
