@@ -26,7 +26,7 @@ constexpr Algorithm table[] = {
     {"tree", rooted_does, build_tree,
      "Two binary trees, each with half of the data, so that a leaf of one is an inner rank of the "
      "other; broadcast and reduce use one binomial tree.",
-     "at most 1 + log2 n, rounded up", SumOrder::own},
+     "log2 n, rounded up", SumOrder::own},
     {"oneshot", all_reduce_only, build_one_shot,
      "Each rank sends all of its data to all others and sums everything itself.", "1",
      SumOrder::rank},

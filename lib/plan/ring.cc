@@ -41,7 +41,9 @@ PlanParts build_ring(const PlanRequest& request) {
   phases.shares = shares(request.collective);
   parts.lanes.push_back(make_lane(ring_drafts(group, phases)));
   parts.owners = request.order;
-  parts.least_depth = 2;
+  // Everybody sends before receiving; in an all-reduce the two halves overlap as well.
+  const bool both = phases.sums && phases.shares;
+  parts.least_depth = n > (both ? 1 : 2) ? 2 : 1;
   parts.direct_in_place = true;
   return parts;
 }

@@ -21,7 +21,7 @@ PlanParts build_two_shot(const PlanRequest& request) {
 
   PlanParts parts = parts_for(request, static_cast<std::uint32_t>(n));
   parts.lanes.push_back(make_lane(drafts, without(all_ranks(n), request.rank)));
-  parts.least_depth = 2;
+  parts.least_depth = sum && share && n > 1 ? 2 : 1;  // both messages of a pair of ranks at once
   parts.direct_in_place = true;
   return parts;
 }

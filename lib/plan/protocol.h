@@ -1,0 +1,22 @@
+// Protocol: where the bytes of a move cross a link and how arrival is told. The names in GYRE_PROTO
+// are NCCL's where there is one.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace gyre::plan {
+
+enum class Protocol : std::uint8_t {
+  line,    // "LL": payload and flag in one cache line; links that memory crosses
+  simple,  // "Simple": bulk bytes in a slot, then a counter; every link
+  direct,  // "Direct": as simple, but user buffers are the slots wherever both ends reach them
+};
+inline constexpr int protocol_count = 3;
+
+constexpr std::string_view protocol_name(Protocol protocol) {
+  constexpr std::string_view names[protocol_count] = {"line", "simple", "direct"};
+  return names[static_cast<int>(protocol)];
+}
+
+}  // namespace gyre::plan

@@ -1,0 +1,124 @@
+// Rehearsal: all ranks of one collective at once, walked with the production cursor on symbolic
+// values. It is the interpreter's rules without bytes, threads or time.
+//
+// One schedule of the workers tells about all of them. Each FIFO has one sender and one receiver,
+// and a move that could go ahead can still do so after any other, so the order of the workers
+// changes neither what arrives nor whether everything ends; a deeper FIFO only lets more moves go.
+// What could depend on the order is who touches a cell first. Memory shows that messages order each
+// pair of accesses; credits are not counted among them, so that holds at any depth.
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/plan/contract.h"
+#include "lib/plan/cursor.h"
+#include "lib/plan/memory.h"
+#include "lib/plan/plan.h"
+#include "lib/plan/totals.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace gyre::plan {
+
+enum class Delivering : std::uint8_t {
+  staged,  // each message crosses a slot
+  direct,  // each as plan::delivery says
+  mixed,   // each link one way or the other, by the seed
+};
+
+struct Scene {
+  std::uint32_t depth = 0;  // of each FIFO; 0: no limit
+  bool in_place = false;
+  bool even = true;  // chunks of one size and a short last one, or of any length anywhere
+  Delivering delivering = Delivering::staged;
+  bool ordered = false;  // look whether messages order each pair of accesses
+  std::uint64_t seed = 1;
+};
+
+class Rehearsal {
+ public:
+  // The plans of all ranks, by rank; they outlive the rehearsal.
+  explicit Rehearsal(std::span<const Plan> plans);
+
+  // Success if each promised chunk is there, complete and the same wherever it is.
+  Status run(const Scene& scene);
+
+  // Of all runs so far. A run whose sums are made in another order than before fails.
+  std::uint32_t roundings() const;
+  bool in_rank_order() const;
+
+ private:
+  struct Message {
+    std::vector<Value> values;
+    Clock clock;  // of its sender
+    Delivery delivery = Delivery::staged;
+    std::int32_t source = 0;
+    std::vector<CellAddress> cells;  // pull: where it lies; push: where it was written
+  };
+  struct Fifo {
+    std::int32_t from = 0;
+    std::int32_t to = 0;
+    std::int32_t channel = 0;
+    std::int64_t sender = -1;  // workers, once they are known
+    std::int64_t receiver = -1;
+    std::vector<std::shared_ptr<const Message>> messages;
+  };
+  struct Worker {
+    std::int32_t rank = 0;
+    std::uint32_t number = 0;  // among the lanes of its rank
+    std::uint32_t index = 0;   // among all workers
+    Lane lane;
+    std::vector<std::uint32_t> in;  // FIFOs by link
+    std::vector<std::uint32_t> out;
+    Cursor cursor;
+    Clock clock;
+  };
+  // A move while it is performed.
+  struct Act {
+    Worker& worker;
+    const Move& move;
+    std::vector<Piece> pieces;
+    std::vector<std::vector<Value>> operands;  // in rank order
+    bool was_pushed = false;                   // what was received is in the output already
+    std::vector<Value> values;
+  };
+
+  void lay_out(const Scene& scene);
+  std::uint64_t size_of(std::uint64_t label) const;
+  void bring_inputs();
+  Status run_all();
+  bool ready(const Worker& worker, const Move& move) const;
+  Status perform(Worker& worker, const Move& move);
+  Status claim_ends(const Act& act);
+  Status receive(Act& act);
+  Status read_where_it_lies(const Act& act, const Message& message);
+  Status check_landing(const Act& act, const Message& message);
+  Status read_own(Act& act);
+  Status reduce(Act& act);
+  Status store(const Act& act);
+  Status send(const Act& act);
+  Status push(const Act& act, std::int32_t peer, Message& message);
+  Delivery delivery_on(const Move& move, std::uint32_t fifo) const;
+  Memory& memory(std::int32_t rank) { return memories_[static_cast<std::size_t>(rank)]; }
+  Status check_results();
+  Status check_result(std::int32_t rank, std::uint32_t chunk);
+  Status deadlock(const std::vector<std::uint32_t>& blocked) const;
+
+  std::span<const Plan> plans_;
+  Contract contract_;
+  Totals totals_;
+  std::map<std::uint64_t, Total> results_;  // by label
+  std::vector<Worker> workers_;
+  std::vector<Fifo> fifos_;
+
+  // Of the present run.
+  Scene scene_;
+  std::vector<std::vector<Extent>> tables_;
+  std::vector<Geometry> geometries_;  // by rank
+  std::vector<Memory> memories_;
+};
+
+}  // namespace gyre::plan

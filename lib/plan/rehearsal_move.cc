@@ -1,0 +1,214 @@
+// One move of a rehearsal: what receiving, reducing, storing and sending mean.
+#include "lib/plan/rehearsal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gyre::plan {
+
+namespace {
+
+CellAddress cell(const Geometry& geometry, Buffer buffer, std::uint64_t offset) {
+  return {buffer, offset / geometry.piece_bytes};
+}
+
+}  // namespace
+
+Status Rehearsal::perform(Worker& worker, const Move& move) {
+  Act act{worker, move, {}, {}, false, {}};
+  for_each_piece(move, [&](const Piece& piece) { act.pieces.push_back(piece); });
+  GYRE_TRY(claim_ends(act));
+  if (scene_.ordered) ++worker.clock[worker.index];
+
+  GYRE_TRY(receive(act));
+  GYRE_TRY(read_own(act));
+  GYRE_TRY(reduce(act));
+  GYRE_TRY(store(act));
+  return send(act);
+}
+
+// Each end of a FIFO belongs to one lane.
+Status Rehearsal::claim_ends(const Act& act) {
+  const std::int64_t claimant = act.worker.index;
+  const auto claim = [claimant](std::int64_t& owner, const Fifo& fifo) -> Status {
+    if (owner < 0) owner = claimant;
+    if (owner == claimant) return {};
+    return internal_error(
+        fmt::format("another lane has this end of the link from {} to {}", fifo.from, fifo.to));
+  };
+  for (std::uint32_t i = 0; i < act.move.recv.count; ++i) {
+    Fifo& fifo = fifos_[act.worker.in[act.move.recv[i]]];
+    GYRE_TRY(claim(fifo.receiver, fifo));
+  }
+  for (std::uint32_t i = 0; i < act.move.send.count; ++i) {
+    Fifo& fifo = fifos_[act.worker.out[act.move.send[i]]];
+    GYRE_TRY(claim(fifo.sender, fifo));
+  }
+  return {};
+}
+
+Status Rehearsal::receive(Act& act) {
+  Clock& clock = act.worker.clock;
+  for (std::uint32_t i = 0; i < act.move.recv.count; ++i) {
+    Fifo& fifo = fifos_[act.worker.in[act.move.recv[i]]];
+    const std::shared_ptr<const Message> message = fifo.messages.front();
+    fifo.messages.erase(fifo.messages.begin());
+    for (std::size_t w = 0; w < clock.size(); ++w) clock[w] = std::max(clock[w], message->clock[w]);
+
+    if (message->values.size() != act.pieces.size()) {
+      return internal_error(fmt::format("rank {} sends {} pieces where {} are expected", fifo.from,
+                                        message->values.size(), act.pieces.size()));
+    }
+    if (message->delivery == Delivery::pull) GYRE_TRY(read_where_it_lies(act, *message));
+    if (message->delivery == Delivery::push) {
+      GYRE_TRY(check_landing(act, *message));
+      act.was_pushed = true;
+    }
+    act.operands.push_back(message->values);
+  }
+  return {};
+}
+
+Status Rehearsal::read_where_it_lies(const Act& act, const Message& message) {
+  for (std::size_t k = 0; k < act.pieces.size(); ++k) {
+    Result<Value> value =
+        memory(message.source).read(message.cells[k], {act.worker.index, act.worker.clock});
+    if (!value.ok()) {
+      return std::move(value).status().while_doing(
+          fmt::format("pulling chunk {} from rank {}", act.pieces[k].chunk, message.source));
+    }
+    if (*value == message.values[k]) continue;
+    return internal_error(
+        fmt::format("rank {} overwrote a message before it was pulled", message.source));
+  }
+  return {};
+}
+
+// A pushed message is already where it belongs, so it must belong there and nowhere else.
+Status Rehearsal::check_landing(const Act& act, const Message& message) {
+  const Step& step = *act.move.step;
+  if (step.local != Buffer::none || step.recv_count != 1 || step.store != Buffer::output) {
+    return internal_error(
+        fmt::format("rank {} pushes into a step that does more than store", message.source));
+  }
+  for (std::size_t k = 0; k < act.pieces.size(); ++k) {
+    const CellAddress here = cell(*act.move.geometry, Buffer::output, act.pieces[k].store_offset);
+    const Result<Value> value =
+        memory(act.worker.rank).read(here, {act.worker.index, act.worker.clock});
+    if (value.ok() && *value == message.values[k] && here.index == message.cells[k].index) {
+      continue;
+    }
+    return internal_error(fmt::format("chunk {} is not where rank {} pushed it",
+                                      act.pieces[k].chunk, message.source));
+  }
+  return {};
+}
+
+// Operands are in rank order, the own one at its place.
+Status Rehearsal::read_own(Act& act) {
+  const Buffer local = act.move.step->local;
+  if (local == Buffer::none) return {};
+  std::vector<Value> own;
+  for (const Piece& piece : act.pieces) {
+    Result<Value> value = memory(act.worker.rank)
+                              .read(cell(*act.move.geometry, local, piece.local_offset),
+                                    {act.worker.index, act.worker.clock});
+    if (!value.ok()) {
+      return std::move(value).status().while_doing(
+          fmt::format("reading the own chunk {}", piece.chunk));
+    }
+    own.push_back(*value);
+  }
+  const auto place = static_cast<std::ptrdiff_t>(act.move.recv.below(act.worker.lane.own_place));
+  act.operands.insert(act.operands.begin() + place, std::move(own));
+  return {};
+}
+
+Status Rehearsal::reduce(Act& act) {
+  const bool finishes = act.move.step->finishes();
+  std::vector<Total> parts;
+  for (std::size_t k = 0; k < act.pieces.size(); ++k) {
+    parts.clear();
+    Value value = act.operands.front()[k];
+    for (const std::vector<Value>& operand : act.operands) {
+      const Value& part = operand[k];
+      if (part.bytes != act.pieces[k].bytes) {
+        return internal_error(fmt::format("{} bytes arrive where chunk {} has {}", part.bytes,
+                                          act.pieces[k].chunk, act.pieces[k].bytes));
+      }
+      if (part.label != value.label || part.piece != value.piece) {
+        return internal_error(
+            fmt::format("pieces of the chunks {} and {} meet", value.label, part.label));
+      }
+      if (part.finished && (act.operands.size() > 1 || finishes)) {
+        return internal_error(fmt::format("chunk {} is summed after it was finished", part.label));
+      }
+      parts.push_back(part.total);
+    }
+    if (parts.size() > 1) value.total = totals_.sum(parts);
+    if (finishes) value.finished = true;
+    act.values.push_back(value);
+  }
+  return {};
+}
+
+Status Rehearsal::store(const Act& act) {
+  const Buffer buffer = act.move.step->store;
+  if (buffer == Buffer::none) return {};
+  for (std::size_t k = 0; k < act.pieces.size(); ++k) {
+    const Piece& piece = act.pieces[k];
+    if (buffer == Buffer::output && !contract_.gets(act.worker.rank, piece.chunk)) {
+      return internal_error(
+          fmt::format("chunk {} is stored, which this rank does not get", piece.chunk));
+    }
+    if (act.was_pushed) continue;
+    Status written = memory(act.worker.rank)
+                         .write(cell(*act.move.geometry, buffer, piece.store_offset), act.values[k],
+                                {act.worker.index, act.worker.clock});
+    if (written.ok()) continue;
+    return std::move(written).while_doing(fmt::format("storing chunk {}", piece.chunk));
+  }
+  return {};
+}
+
+// A link is direct or staged as a whole; its two ends agree on that.
+Delivery Rehearsal::delivery_on(const Move& move, std::uint32_t fifo) const {
+  if (scene_.delivering == Delivering::staged) return Delivery::staged;
+  const bool by_lot = ((fifo + 1) * 0x9e3779b97f4a7c15U ^ scene_.seed) >> 40 & 1;
+  const bool is_staged = scene_.delivering == Delivering::mixed && by_lot;
+  return is_staged ? Delivery::staged : delivery(*move.step);
+}
+
+Status Rehearsal::send(const Act& act) {
+  for (std::uint32_t i = 0; i < act.move.send.count; ++i) {
+    const std::uint32_t number = act.worker.out[act.move.send[i]];
+    Fifo& fifo = fifos_[number];
+    Message message{
+        act.values, act.worker.clock, delivery_on(act.move, number), act.worker.rank, {}};
+    if (message.delivery == Delivery::push) GYRE_TRY(push(act, fifo.to, message));
+    if (message.delivery == Delivery::pull) {
+      for (const Piece& piece : act.pieces) {
+        message.cells.push_back(cell(*act.move.geometry, act.move.step->local, piece.local_offset));
+      }
+    }
+    fifo.messages.push_back(std::make_shared<const Message>(std::move(message)));
+  }
+  return {};
+}
+
+Status Rehearsal::push(const Act& act, std::int32_t peer, Message& message) {
+  const Geometry& there = geometries_[static_cast<std::size_t>(peer)];
+  for (std::size_t k = 0; k < act.pieces.size(); ++k) {
+    const std::uint32_t chunk = act.pieces[k].chunk;
+    const std::uint64_t offset = there.place(Buffer::output, chunk, act.move.round_offset);
+    message.cells.push_back(cell(there, Buffer::output, offset));
+    Status written = memory(peer).write(message.cells.back(), act.values[k],
+                                        {act.worker.index, act.worker.clock});
+    if (written.ok()) continue;
+    return std::move(written).while_doing(fmt::format("pushing chunk {} to rank {}", chunk, peer));
+  }
+  return {};
+}
+
+}  // namespace gyre::plan
