@@ -1,0 +1,117 @@
+"""The house checks find what they are there to find: each is run on a small tree that breaks one
+rule, and on one that breaks none."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+TABLE = """# Architecture
+
+| room | holds | may include |
+|---|---|---|
+| `include/gyre/` | the API | – |
+| `lib/base/` | the ground | – |
+| `lib/plan/` | plans | – |
+| `kernels/cpu/` | loops | `lib/plan/step.h` |
+| `transports/*/` | ways | `lib/plan/` |
+| `tests/` | tests | any |
+"""
+GOOD = {
+    "ARCHITECTURE.md": TABLE,
+    "meson.build": "project('x')\n",
+    "include/gyre/gyre.h": "/* api */\n#ifndef X\n#define X\nint gyre(void);\n#endif\n",
+    "lib/base/units.h": "// units\n#pragma once\n#include <vector>\n",
+    "lib/plan/step.h": '// steps\n#pragma once\n#include "lib/base/units.h"\n',
+    "lib/plan/plan.h": "// plans\n#pragma once\n",
+    "lib/plan/plan.cc": '#include "lib/plan/plan.h"\n',
+    "kernels/cpu/loop.cc": '// loops\n#include "lib/plan/step.h"\n',
+    "transports/shm/shm.h": '// shm\n#pragma once\n#include "lib/plan/plan.h"\n',
+    "tests/plan_test.cc": '// plans\n#include "transports/shm/shm.h"\n',
+}
+
+
+def function_of(lines):
+    return "// f\nvoid f() {\n" + "  g();\n" * (lines - 2) + "}\n"
+
+
+class House(unittest.TestCase):
+    def run_check(self, check, changes):
+        with tempfile.TemporaryDirectory() as root:
+            for path, text in {**GOOD, **changes}.items():
+                os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+                with open(os.path.join(root, path), "w") as file:
+                    file.write(text)
+            done = subprocess.run([sys.executable, os.path.join(HERE, check), root],
+                                  capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def accepted(self, check, changes):
+        code, said = self.run_check(check, changes)
+        self.assertEqual(code, 0, said)
+
+    def refused(self, check, changes, *texts):
+        code, said = self.run_check(check, changes)
+        self.assertEqual(code, 1, said)
+        for text in texts:
+            self.assertIn(text, said)
+
+    def test_a_tree_in_order_passes(self):
+        for check in ("rooms_test.py", "shape_test.py", "headers_test.py"):
+            self.accepted(check, {})
+
+    def test_an_include_that_the_table_does_not_allow_is_found(self):
+        def includes(path, target):
+            self.refused("rooms_test.py", {path: f'// x\n#pragma once\n#include "{target}"\n'},
+                         f"{path}:", target)
+
+        includes("lib/base/units.h", "lib/plan/plan.h")
+        includes("kernels/cpu/wide.h", "lib/plan/plan.h")
+        includes("transports/tcp/tcp.h", "transports/shm/shm.h")
+        includes("lib/plan/print.h", "include/gyre/gyre.h")
+        includes("lib/plan/print.h", "plan.h")
+        self.refused("rooms_test.py", {"lib/plan/x.cc": "// x\n#include <gyre/gyre.h>\n"}, "x.cc")
+        self.refused("rooms_test.py", {"lib/new/x.h": "// x\n#pragma once\n"}, "lies in no room")
+        self.refused("rooms_test.py", {"ARCHITECTURE.md": "no table\n"}, "no rooms table")
+
+    def test_an_include_circle_is_found(self):
+        self.refused("rooms_test.py",
+                     {"lib/plan/step.h": '// a\n#pragma once\n#include "lib/plan/plan.h"\n',
+                      "lib/plan/plan.h": '// b\n#pragma once\n#include "lib/plan/step.h"\n'},
+                     "include circle")
+
+    def test_a_function_of_71_lines_is_found_and_one_of_70_is_not(self):
+        self.accepted("shape_test.py", {"lib/plan/f.cc": function_of(70)})
+        self.refused("shape_test.py", {"lib/plan/f.cc": function_of(71)},
+                     "f.cc:2: a function of 71")
+        nested = "namespace a {\nclass B {\n" + function_of(71) + "};\n}\n"
+        self.refused("shape_test.py", {"lib/plan/f.cc": "// x\n" + nested}, "a function of 71")
+        data = "// x\nint a[] = {\n" + "  1,\n" * 90 + "};\n"
+        self.accepted("shape_test.py", {"lib/plan/f.cc": data})
+
+    def test_long_files_and_lines_are_found(self):
+        self.accepted("shape_test.py", {"lib/plan/f.cc": "// x\n" * 600})
+        self.refused("shape_test.py", {"lib/plan/f.cc": "// x\n" * 601}, "601 lines")
+        self.accepted("shape_test.py", {"lib/plan/f.cc": "// " + "x" * 97 + "\n"})
+        self.refused("shape_test.py", {"lib/plan/f.cc": "// " + "x" * 98 + "\n"}, "101 columns")
+
+    def test_names_and_openings_are_checked(self):
+        self.refused("shape_test.py", {"lib/plan/plan_util.cc": "// x\n"}, '"util"')
+        self.refused("shape_test.py", {"src/x.cc": "// x\n"}, '"src" does not belong')
+        self.refused("shape_test.py", {"lib/plan/x.h": "#pragma once\n"}, "does not open")
+        self.refused("shape_test.py", {"lib/plan/x.h": "// x\n"}, "no #pragma once")
+        self.refused("shape_test.py", {"lib/plan/x.cc": "// x\n// TO" + "DO: y\n"},
+                     "x.cc:2: marked")
+
+    def test_a_header_that_leans_on_another_is_found(self):
+        self.refused("headers_test.py",
+                     {"lib/plan/x.h": "// x\n#pragma once\ninline std::string s;\n"},
+                     "lib/plan/x.h: does not compile alone")
+        self.refused("headers_test.py", {"include/gyre/gyre.h": "/* x */\nbool x(void);\n"},
+                     "does not compile alone (-std=c99)")
+
+
+if __name__ == "__main__":
+    unittest.main()

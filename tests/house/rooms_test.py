@@ -1,0 +1,108 @@
+"""A room includes only what the table in ARCHITECTURE.md allows; no include goes in a circle."""
+import re
+
+import tree
+
+ALWAYS_ALLOWED = "lib/base/"
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.M)
+
+
+def rooms_table(text):
+    """{room: what it may include}: first and last column of the table whose head starts "room".
+    A room is a folder ("lib/plan/", "transports/*/") or "any"; what it may include, folders and
+    files."""
+    table = {}
+    in_table = False
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("|"):
+            in_table = False
+        elif cells[0] == "room":
+            in_table = True
+        elif in_table and not set(cells[0]) <= set("-: "):
+            for room in re.findall(r"`([^`]+)`", cells[0]):
+                allowed = re.findall(r"`([^`]+)`", cells[-1])
+                table[room] = None if cells[-1] == "any" else allowed
+    return table
+
+
+def room_of(path, table):
+    """The most particular row that holds the path: (row, the folder itself), or None."""
+    for row in sorted(table, key=len, reverse=True):
+        match = re.match(re.escape(row).replace(r"\*", "[^/]+"), path)
+        if match:
+            return row, match.group(0)
+    return None
+
+
+def resolve(included, paths):
+    """The project's file that an include means, or None for one of the system's."""
+    if included in paths:
+        return included
+    public = "include/" + included
+    return public if public in paths else None
+
+
+def allows(allowed, target):
+    return any(re.match(re.escape(entry).replace(r"\*", "[^/]+") + ("$" if "." in entry else ""),
+                        target) for entry in allowed)
+
+
+def forbidden_includes(root, table, graph):
+    found = []
+    for path, targets in graph.items():
+        place = room_of(path, table)
+        if place is None:
+            found.append(f"{path}: lies in no room of ARCHITECTURE.md's table")
+            continue
+        row, folder = place
+        if table[row] is None:
+            continue
+        for target in targets:
+            if target.startswith((folder, ALWAYS_ALLOWED)) or allows(table[row], target):
+                continue
+            found.append(f'{path}: "{target}" is not for {row} (see the table in ARCHITECTURE.md)')
+    return found
+
+
+def circles(graph):
+    found, done = [], set()
+
+    def visit(path, trail):
+        if path in trail:
+            found.append("include circle: " + " -> ".join(trail[trail.index(path):] + [path]))
+        elif path not in done:
+            for target in graph.get(path, []):
+                visit(target, trail + [path])
+            done.add(path)
+
+    for path in graph:
+        visit(path, [])
+    return found
+
+
+def include_graph(root):
+    paths = set(tree.files(root))
+    graph = {}
+    for path in tree.sources(root):
+        targets = [resolve(name, paths) for name in INCLUDE.findall(tree.read(root, path))]
+        graph[path] = [target for target in targets if target]
+    return graph
+
+
+def quoted_strangers(root):
+    """A quoted include names one of our files, from the root."""
+    paths = set(tree.files(root))
+    quoted = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
+    return [f'{path}: "{name}" is no file of the project (includes start at the root)'
+            for path in tree.sources(root) for name in quoted.findall(tree.read(root, path))
+            if name not in paths]
+
+
+if __name__ == "__main__":
+    top = tree.root_from_arguments()
+    rooms = rooms_table(tree.read(top, "ARCHITECTURE.md"))
+    includes = include_graph(top)
+    missing = [] if rooms else ["ARCHITECTURE.md: no rooms table"]
+    tree.report(missing + forbidden_includes(top, rooms, includes) + circles(includes) +
+                quoted_strangers(top))
