@@ -20,24 +20,35 @@ struct Subcommand {
   std::string_view meaning;
 };
 
+int settings_command(int argc, char** argv) {
+  if (argc == 1) {
+    fmt::print("{}", gyre::settings_help());
+    return 0;
+  }
+  const std::string_view word = argv[1];
+  const bool help = word == "-h" || word == "--help";
+  fmt::print(help ? stdout : stderr, "usage: gyre settings\n\nPrints every GYRE_ variable.\n");
+  return help ? 0 : 2;
+}
+
 constexpr Subcommand subcommands[] = {
     {"run", gyre::tools::run_command, "start the ranks of a job on this machine"},
 #ifdef GYRE_HAS_PLAN_COMMAND
     {"plan", gyre::tools::plan_command, "print, verify and count the plans of the collectives"},
 #endif
+    {"settings", settings_command, "every GYRE_ variable, its default and its meaning"},
 };
 
 void print_help(std::FILE* stream) {
   fmt::print(stream, "usage: gyre SUBCOMMAND [options]\n\n");
   for (const Subcommand& subcommand : subcommands)
-    fmt::print(stream, "  {:<6} {}\n", subcommand.name, subcommand.meaning);
-  fmt::print(stream, "\n  -h, --help     this text; gyre SUBCOMMAND --help says more\n");
-  fmt::print(stream, "  --settings     every GYRE_ variable, its default and its meaning\n");
-  fmt::print(stream, "  --version      the version\n");
+    fmt::print(stream, "  {:<9} {}\n", subcommand.name, subcommand.meaning);
+  fmt::print(stream, "\n  -h, --help   this text; gyre SUBCOMMAND --help says more\n");
+  fmt::print(stream, "  --version    the version\n");
 }
 
 int refuse(std::string_view word) {
-  std::vector<std::string_view> known = {"--help", "--settings", "--version"};
+  std::vector<std::string_view> known = {"--help", "--version"};
   for (const Subcommand& subcommand : subcommands) known.push_back(subcommand.name);
   const std::string_view near = gyre::nearest(word, known);
   fmt::print(stderr, "gyre: no subcommand \"{}\"{}; gyre --help lists them\n", word,
@@ -61,10 +72,6 @@ int main(int argc, char** argv) {
   }
   if (word == "--version") {
     fmt::print("gyre {}\n", GYRE_VERSION_TEXT);
-    return 0;
-  }
-  if (word == "--settings") {
-    fmt::print("{}", gyre::settings_help());
     return 0;
   }
   return refuse(word);
