@@ -1,0 +1,61 @@
+// The rounding and subnormal settings that a float reduction runs under: to nearest even, nothing
+// flushed, no traps. The calling thread may have others (a library linked with -ffast-math sets
+// flush-to-zero at load), and then its rank alone would get other bits.
+#pragma once
+
+#include "kernels/cpu/move.h"
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#else
+#include <cfenv>
+#endif
+
+namespace gyre::kernels {
+namespace {
+
+#if defined(__SSE__)
+class FloatEnvironment {
+ public:
+  FloatEnvironment() : saved_(_mm_getcsr()) {
+    if (differs()) _mm_setcsr(default_control);
+  }
+  ~FloatEnvironment() {
+    if (differs()) _mm_setcsr(saved_);
+  }
+  FloatEnvironment(const FloatEnvironment&) = delete;
+  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+
+ private:
+  // Intel SDM vol. 1, 10.2.3: bits 0-5 are sticky flags, the rest control; 0x1f80 after reset.
+  static constexpr unsigned default_control = 0x1f80;
+  static constexpr unsigned sticky_flags = 0x3f;
+  bool differs() const { return (saved_ & ~sticky_flags) != default_control; }
+  const unsigned saved_;
+};
+#else
+class FloatEnvironment {
+ public:
+  FloatEnvironment() {
+    std::fegetenv(&saved_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~FloatEnvironment() { std::fesetenv(&saved_); }
+  FloatEnvironment(const FloatEnvironment&) = delete;
+  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+
+ private:
+  std::fenv_t saved_;
+};
+#endif
+
+// `body` under these settings. It must be a real call, or its arithmetic could be moved out of
+// them.
+template <MoveFunction body>
+void with_float_environment(const Move& move) {
+  const FloatEnvironment environment;
+  body(move);
+}
+
+}  // namespace
+}  // namespace gyre::kernels

@@ -1,0 +1,389 @@
+// The vector move loop, written once for every instruction set, element type and reduction. Each
+// instruction set instantiates it with its own Lanes; nothing here names an instruction.
+//
+//   line     64 bytes of elements: the unit of loading, storing and streaming
+//   Machine  Raw, a line as it lies in memory, and how to load, store and stream one
+//   Lanes    Line, a line widened for arithmetic in `parts` Registers; unpack: Raw -> Line and
+//            pack: Line -> Raw (rounds, makes NaNs canonical); operations on Registers
+//   tile     lines that stay accumulated in the first-level cache while more than `group_sources`
+//            sources pass by: too many streams at once are more than a prefetcher follows
+//
+// Everything is in an unnamed namespace, as each including file is compiled for another processor.
+#pragma once
+
+#include "kernels/cpu/float_environment.h"
+#include "kernels/cpu/move_table.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#define GYRE_ALWAYS_INLINE [[gnu::always_inline]] inline
+
+namespace gyre::kernels {
+namespace {
+
+constexpr std::uint64_t line_bytes = 64;
+constexpr std::uint32_t group_sources = 8;
+constexpr std::uint64_t tile_lines = 32;
+
+template <typename Lanes>
+struct Line {
+  typename Lanes::Register part[Lanes::parts];
+};
+
+// The reductions, by the names that the tables list them under.
+struct Add {
+  template <typename Lanes, typename Register>
+  GYRE_ALWAYS_INLINE static Register apply(Register a, Register b) {
+    return Lanes::add(a, b);
+  }
+};
+struct Multiply {
+  template <typename Lanes, typename Register>
+  GYRE_ALWAYS_INLINE static Register apply(Register a, Register b) {
+    return Lanes::multiply(a, b);
+  }
+};
+struct Minimum {
+  template <typename Lanes, typename Register>
+  GYRE_ALWAYS_INLINE static Register apply(Register a, Register b) {
+    return Lanes::minimum(a, b);
+  }
+};
+struct Maximum {
+  template <typename Lanes, typename Register>
+  GYRE_ALWAYS_INLINE static Register apply(Register a, Register b) {
+    return Lanes::maximum(a, b);
+  }
+};
+struct And {
+  template <typename Lanes, typename Register>
+  GYRE_ALWAYS_INLINE static Register apply(Register a, Register b) {
+    return Lanes::bit_and(a, b);
+  }
+};
+struct Or {
+  template <typename Lanes, typename Register>
+  GYRE_ALWAYS_INLINE static Register apply(Register a, Register b) {
+    return Lanes::bit_or(a, b);
+  }
+};
+struct Xor {
+  template <typename Lanes, typename Register>
+  GYRE_ALWAYS_INLINE static Register apply(Register a, Register b) {
+    return Lanes::bit_xor(a, b);
+  }
+};
+
+template <typename Lanes, typename Op>
+GYRE_ALWAYS_INLINE Line<Lanes> combine(Line<Lanes> a, const Line<Lanes>& b) {
+  for (int p = 0; p < Lanes::parts; ++p)
+    a.part[p] = Op::template apply<Lanes>(a.part[p], b.part[p]);
+  return a;
+}
+
+// Where a pass begins and which targets it streams: everything is cut so that stores are aligned.
+struct Alignment {
+  std::uint64_t head_bytes = 0;  // before the first aligned line of the leading target
+  std::uint32_t streamed = 0;    // streamed targets whose lines are aligned behind that head
+};
+
+GYRE_ALWAYS_INLINE std::uint64_t bytes_to_line(const void* place) {
+  return (0 - reinterpret_cast<std::uintptr_t>(place)) % line_bytes;
+}
+
+GYRE_ALWAYS_INLINE Alignment align(const Move& move, std::uint64_t bytes,
+                                   std::uint32_t element_size) {
+  constexpr std::uint64_t worth_aligning = 8 * line_bytes;
+  Alignment alignment;
+  if (bytes < worth_aligning) return alignment;
+  const std::uint32_t listed = std::min(move.target_count, 32U);
+  const std::uint32_t candidates =
+      listed == 32 ? move.streamed : move.streamed & ((1U << listed) - 1);
+  const int leading = candidates == 0 ? 0 : __builtin_ctz(candidates);
+  const std::uint64_t head = bytes_to_line(move.targets[leading]);
+  if (head % element_size != 0) return alignment;  // its elements straddle lines: no store aligns
+  alignment.head_bytes = head;
+  for (std::uint32_t t = 0; t < listed; ++t)
+    if (bytes_to_line(move.targets[t]) == head) alignment.streamed |= candidates & (1U << t);
+  return alignment;
+}
+
+// What is less than a block, or lies before the first aligned line.
+template <typename Lanes, typename Op, bool adjusted>
+[[gnu::noinline]] void reduce_parts(const Move& move, std::uint64_t begin, std::uint64_t end);
+
+// One move. fixed_sources: the number of sources if the compiler is to know it, else 0.
+// `this` never leaves run(), so that its fields can live in registers; what is not worth inlining
+// there is a static function that makes a Loop of its own.
+template <typename Lanes, typename Op, std::uint32_t fixed_sources, bool adjusted>
+class Loop {
+ public:
+  GYRE_ALWAYS_INLINE explicit Loop(const Move& move)
+      : sources_(reinterpret_cast<const std::byte* const*>(move.sources)),
+        targets_(reinterpret_cast<std::byte* const*>(move.targets)),
+        first_target_(targets_[0]),
+        source_count_(fixed_sources != 0 ? fixed_sources : move.source_count),
+        target_count_(move.target_count) {
+    for (std::uint32_t s = 0; s < fixed_sources; ++s) fixed_[s] = sources_[s];
+    if constexpr (adjusted) {
+      pre_source_ = move.pre_source;
+      if (pre_source_ >= 0) scalar_ = Lanes::broadcast(move.pre_scalar);
+      divides_ = move.divisor != 1;
+      divisor_ = typename Lanes::Divisor(move.divisor);
+    }
+  }
+
+  GYRE_ALWAYS_INLINE void run(const Move& move) {
+    const std::uint64_t bytes = move.count * Lanes::element_size;
+    const Alignment alignment = align(move, bytes, Lanes::element_size);
+    const std::uint64_t begin = alignment.head_bytes;
+    const std::uint64_t end = begin + (bytes - begin) / block_bytes * block_bytes;
+    if (begin > 0) reduce_parts<Lanes, Op, adjusted>(move, 0, begin);
+    streamed_ = alignment.streamed;
+    if constexpr (fixed_sources != 0)
+      sweep({0, fixed_sources, true}, begin, end, nullptr);
+    else
+      tiles(begin, end);
+    if (end < bytes) reduce_parts<Lanes, Op, adjusted>(move, end, bytes);
+    if (streamed_ != 0) Machine::fence();
+  }
+
+  // Up to a line, of all sources at once.
+  GYRE_ALWAYS_INLINE void part(std::uint64_t offset, std::uint64_t bytes) const {
+    Line<Lanes> sum[1] = {part_of(0, offset, bytes)};
+    for (std::uint32_t s = 1; s < source_count_; ++s)
+      sum[0] = combine<Lanes, Op>(sum[0], part_of(s, offset, bytes));
+    finish(sum);
+    const Raw raw = Lanes::pack(sum[0]);
+    for (std::uint32_t t = 0; t < target_count_; ++t)
+      Machine::store_part(targets_[t] + offset, raw, bytes);
+  }
+
+ private:
+  using Machine = typename Lanes::Machine;
+  using Raw = typename Machine::Raw;
+  static constexpr int block_lines = std::max(1, Lanes::block_registers / Lanes::parts);
+  static constexpr std::uint64_t block_bytes = block_lines * line_bytes;
+  static constexpr std::uint64_t tile_bytes = tile_lines * line_bytes;
+
+  // Which sources one sweep takes, and whether their sum is then the result.
+  struct Sources {
+    std::uint32_t first, last;
+    bool final;
+  };
+
+  GYRE_ALWAYS_INLINE void tiles(std::uint64_t begin, std::uint64_t end) const {
+    Line<Lanes> sums[tile_lines];
+    const bool at_once = source_count_ <= group_sources;
+    while (begin < end) {
+      const std::uint64_t tile_end = at_once ? end : std::min(end, begin + tile_bytes);
+      for (std::uint32_t first = 0; first < source_count_; first += group_sources) {
+        const std::uint32_t last = std::min(source_count_, first + group_sources);
+        sweep({first, last, last == source_count_}, begin, tile_end, sums);
+      }
+      begin = tile_end;
+    }
+  }
+
+  GYRE_ALWAYS_INLINE Line<Lanes> part_of(std::uint32_t source, std::uint64_t offset,
+                                         std::uint64_t bytes) const {
+    const Raw raw = Machine::load_part(sources_[source] + offset, bytes);
+    Line<Lanes> values[1] = {Lanes::unpack(raw)};
+    scale(source, values);
+    return values[0];
+  }
+
+  // sums: where partial sums lie between sweeps over the same lines; unused by a single sweep.
+  GYRE_ALWAYS_INLINE void sweep(Sources sources, std::uint64_t begin, std::uint64_t end,
+                                Line<Lanes>* sums) const {
+    for (std::uint64_t offset = begin; offset < end; offset += block_bytes)
+      block(sources, offset, sums + (offset - begin) / line_bytes);
+  }
+
+  GYRE_ALWAYS_INLINE void block(Sources sources, std::uint64_t offset, Line<Lanes>* sums) const {
+    Line<Lanes> sum[block_lines];
+    std::uint32_t source = sources.first;
+    if (source == 0) {
+      load(source++, offset, sum);
+    } else {
+      for (int l = 0; l < block_lines; ++l) sum[l] = sums[l];
+    }
+    for (; source < sources.last; ++source) {
+      Line<Lanes> next[block_lines];
+      load(source, offset, next);
+      for (int l = 0; l < block_lines; ++l) sum[l] = combine<Lanes, Op>(sum[l], next[l]);
+    }
+    if (!sources.final) {
+      for (int l = 0; l < block_lines; ++l) sums[l] = sum[l];
+      return;
+    }
+    finish(sum);
+    Raw raw[block_lines];
+    for (int l = 0; l < block_lines; ++l) raw[l] = Lanes::pack(sum[l]);
+    store(first_target_ + offset, raw, 0);
+    for (std::uint32_t t = 1; t < target_count_; ++t) store(targets_[t] + offset, raw, t);
+  }
+
+  template <int line_count>
+  GYRE_ALWAYS_INLINE void load(std::uint32_t source, std::uint64_t offset,
+                               Line<Lanes> (&values)[line_count]) const {
+    const std::byte* place = (fixed_sources != 0 ? fixed_[source] : sources_[source]) + offset;
+    for (int l = 0; l < line_count; ++l, place += line_bytes)
+      values[l] = Lanes::unpack(Machine::load(place));
+    scale(source, values);
+  }
+
+  template <int line_count>
+  GYRE_ALWAYS_INLINE void scale(std::uint32_t source, Line<Lanes> (&values)[line_count]) const {
+    if constexpr (adjusted) {
+      if (static_cast<std::int32_t>(source) != pre_source_) return;
+      for (Line<Lanes>& value : values) {
+        for (auto& register_part : value.part)
+          register_part = Lanes::multiply(register_part, scalar_);
+      }
+    }
+  }
+
+  template <int line_count>
+  GYRE_ALWAYS_INLINE void finish(Line<Lanes> (&sums)[line_count]) const {
+    if constexpr (adjusted) {
+      if (!divides_) return;
+      for (Line<Lanes>& sum : sums) sum = Lanes::divide(sum, divisor_);
+    }
+  }
+
+  template <int line_count>
+  GYRE_ALWAYS_INLINE void store(std::byte* place, const Raw (&raw)[line_count],
+                                std::uint32_t target) const {
+    if (target < 32 && (streamed_ >> target & 1) != 0) {
+      for (int l = 0; l < line_count; ++l, place += line_bytes) Machine::stream(place, raw[l]);
+    } else {
+      for (int l = 0; l < line_count; ++l, place += line_bytes) Machine::store(place, raw[l]);
+    }
+  }
+
+  const std::byte* const* const sources_;
+  std::byte* const* const targets_;
+  std::byte* const first_target_;
+  const std::uint32_t source_count_;
+  const std::uint32_t target_count_;
+  std::uint32_t streamed_ = 0;
+  const std::byte* fixed_[std::max(fixed_sources, 1U)] = {};
+  std::int32_t pre_source_ = -1;
+  bool divides_ = false;
+  typename Lanes::Register scalar_{};
+  typename Lanes::Divisor divisor_{};
+};
+
+template <typename Lanes, typename Op, bool adjusted>
+void reduce_parts(const Move& move, std::uint64_t begin, std::uint64_t end) {
+  const Loop<Lanes, Op, 0, adjusted> loop(move);
+  for (; begin < end; begin += std::min(line_bytes, end - begin))
+    loop.part(begin, std::min(line_bytes, end - begin));
+}
+
+template <typename Lanes, typename Op, std::uint32_t fixed_sources, bool adjusted>
+[[gnu::noinline]] void reduce(const Move& move) {
+  Loop<Lanes, Op, fixed_sources, adjusted>(move).run(move);
+}
+
+// Bytes to all targets that are not the source; several targets are written from one read.
+template <typename ByteLanes>
+void copy_bytes(const Move& move) {
+  if (move.count == 0) return;
+  if (move.target_count == 1 && move.streamed == 0) {
+    if (move.targets[0] != move.sources[0])
+      std::memcpy(move.targets[0], move.sources[0], move.count);
+    return;
+  }
+  constexpr std::uint32_t group_targets = 16;
+  void* targets[group_targets];
+  Move group = move;
+  group.source_count = 1;
+  group.targets = targets;
+  group.target_count = 0;
+  group.streamed = 0;
+  for (std::uint32_t t = 0; t < move.target_count; ++t) {
+    if (move.targets[t] != move.sources[0]) {
+      group.streamed |= (t < 32 ? move.streamed >> t & 1 : 0) << group.target_count;
+      targets[group.target_count++] = move.targets[t];
+    }
+    if (group.target_count == 0) continue;
+    if (group.target_count < group_targets && t + 1 < move.target_count) continue;
+    reduce<ByteLanes, Or, 0, false>(group);
+    group.target_count = 0;
+    group.streamed = 0;
+  }
+}
+
+template <typename Lanes, MoveFunction body>
+GYRE_ALWAYS_INLINE void call(const Move& move) {
+  if constexpr (Lanes::is_float)
+    with_float_environment<body>(move);
+  else
+    body(move);
+}
+
+// What a table holds: sees to copies, then picks the loop. The loops without pre- and
+// post-operation run on PlainLanes, which several types share where their bits come out alike.
+template <typename Lanes, typename PlainLanes, typename ByteLanes, typename Op, bool may_adjust>
+void entry(const Move& move) {
+  if (move.count == 0) return;
+  if (may_adjust && (move.pre_source >= 0 || move.divisor != 1))
+    return call<Lanes, reduce<Lanes, Op, 0, may_adjust>>(move);
+  Move plain = move;
+  if (move.source_count == 1) {
+    plain.count *= Lanes::element_size;
+    return copy_bytes<ByteLanes>(plain);
+  }
+  plain.count *= Lanes::element_size / PlainLanes::element_size;
+  if (move.source_count == 2) return call<PlainLanes, reduce<PlainLanes, Op, 2, false>>(plain);
+  call<PlainLanes, reduce<PlainLanes, Op, 0, false>>(plain);
+}
+
+template <typename Lanes, typename PlainLanes, typename ByteLanes>
+constexpr void fill_row(MoveTable& table, ElementType type) {
+  table.at(type, ReduceOp::sum) = entry<Lanes, PlainLanes, ByteLanes, Add, true>;
+  table.at(type, ReduceOp::avg) = entry<Lanes, PlainLanes, ByteLanes, Add, true>;
+  table.at(type, ReduceOp::pre_mul_sum) = entry<Lanes, PlainLanes, ByteLanes, Add, true>;
+  table.at(type, ReduceOp::prod) = entry<Lanes, PlainLanes, ByteLanes, Multiply, false>;
+  table.at(type, ReduceOp::min) = entry<Lanes, Lanes, ByteLanes, Minimum, false>;
+  table.at(type, ReduceOp::max) = entry<Lanes, Lanes, ByteLanes, Maximum, false>;
+  if constexpr (!Lanes::is_float) {
+    table.at(type, ReduceOp::band) = entry<Lanes, ByteLanes, ByteLanes, And, false>;
+    table.at(type, ReduceOp::bor) = entry<Lanes, ByteLanes, ByteLanes, Or, false>;
+    table.at(type, ReduceOp::bxor) = entry<Lanes, ByteLanes, ByteLanes, Xor, false>;
+  }
+}
+
+// The whole table of a Set, which names its lanes.
+template <typename Set>
+constexpr MoveTable make_table() {
+  using Bytes = typename Set::Bytes;
+  using U8 = typename Set::template Integer<std::uint8_t>;
+  using U32 = typename Set::template Integer<std::uint32_t>;
+  using U64 = typename Set::template Integer<std::uint64_t>;
+  MoveTable table;
+  fill_row<typename Set::template Integer<std::int8_t>, U8, Bytes>(table, ElementType::int8);
+  fill_row<U8, U8, Bytes>(table, ElementType::uint8);
+  fill_row<typename Set::template Integer<std::int32_t>, U32, Bytes>(table, ElementType::int32);
+  fill_row<U32, U32, Bytes>(table, ElementType::uint32);
+  fill_row<typename Set::template Integer<std::int64_t>, U64, Bytes>(table, ElementType::int64);
+  fill_row<U64, U64, Bytes>(table, ElementType::uint64);
+  fill_row<typename Set::Float16, typename Set::Float16, Bytes>(table, ElementType::float16);
+  fill_row<typename Set::Float32, typename Set::Float32, Bytes>(table, ElementType::float32);
+  fill_row<typename Set::Float64, typename Set::Float64, Bytes>(table, ElementType::float64);
+  fill_row<typename Set::BFloat16, typename Set::BFloat16, Bytes>(table, ElementType::bfloat16);
+  fill_row<typename Set::Float8E4M3, typename Set::Float8E4M3, Bytes>(table,
+                                                                      ElementType::float8_e4m3);
+  fill_row<typename Set::Float8E5M2, typename Set::Float8E5M2, Bytes>(table,
+                                                                      ElementType::float8_e5m2);
+  table.copy = copy_bytes<Bytes>;
+  return table;
+}
+
+}  // namespace
+}  // namespace gyre::kernels

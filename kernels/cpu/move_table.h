@@ -1,0 +1,27 @@
+// What an instruction set offers: a function for each (type, reduction) that it wins, else null.
+// table.cc lays the tables over each other. Private to kernels/cpu.
+#pragma once
+
+#include "kernels/cpu/move.h"
+
+namespace gyre::kernels {
+
+struct MoveTable {
+  MoveFunction reduce[element_type_count][reduce_op_count] = {};
+  MoveFunction copy = nullptr;  // counts bytes
+
+  constexpr MoveFunction& at(ElementType type, ReduceOp op) {
+    return reduce[static_cast<int>(type)][static_cast<int>(op)];
+  }
+  constexpr MoveFunction at(ElementType type, ReduceOp op) const {
+    return reduce[static_cast<int>(type)][static_cast<int>(op)];
+  }
+};
+
+extern const MoveTable reference_table;  // complete
+#ifdef GYRE_KERNELS_X86
+extern const MoveTable avx2_table;
+extern const MoveTable avx512_table;
+#endif
+
+}  // namespace gyre::kernels

@@ -1,0 +1,98 @@
+// Which function does a move: the tables of the instruction sets this processor has, laid over the
+// scalar reference, each entry from the best set that overrides it.
+#include "kernels/cpu/move.h"
+#include "kernels/cpu/move_table.h"
+
+#include <algorithm>
+
+#ifdef GYRE_KERNELS_X86
+#include <cpuid.h>
+#endif
+
+namespace gyre::kernels {
+namespace {
+
+#ifdef GYRE_KERNELS_X86
+// The half-precision conversions have no name in clang 14's __builtin_cpu_supports. Their registers
+// are AVX's, so the operating system's part is answered by avx2.
+bool has_f16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+InstructionSet detect() {
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !has_f16c()) return InstructionSet::scalar;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return avx512 ? InstructionSet::avx512 : InstructionSet::avx2;
+}
+#else
+InstructionSet detect() { return InstructionSet::scalar; }
+#endif
+
+void touch_nothing(const Move&) {}
+
+void lay_over(MoveTable& table, const MoveTable& better) {
+  for (int type = 0; type < element_type_count; ++type) {
+    for (int op = 0; op < reduce_op_count; ++op)
+      if (better.reduce[type][op] != nullptr) table.reduce[type][op] = better.reduce[type][op];
+  }
+  if (better.copy != nullptr) table.copy = better.copy;
+}
+
+MoveTable complete_table(InstructionSet set) {
+  MoveTable table;
+  for (auto& row : table.reduce) std::fill(std::begin(row), std::end(row), touch_nothing);
+  lay_over(table, reference_table);
+#ifdef GYRE_KERNELS_X86
+  if (set >= InstructionSet::avx2) lay_over(table, avx2_table);
+  if (set >= InstructionSet::avx512) lay_over(table, avx512_table);
+#else
+  static_cast<void>(set);
+#endif
+  return table;
+}
+
+struct Tables {
+  InstructionSet best = detect();
+  MoveTable of[instruction_set_count];
+
+  Tables() {
+    for (int set = 0; set < instruction_set_count; ++set)
+      of[set] = complete_table(std::min(static_cast<InstructionSet>(set), best));
+  }
+};
+
+const Tables& tables() {
+  static const Tables all;
+  return all;
+}
+
+}  // namespace
+
+InstructionSet best_instruction_set() { return tables().best; }
+
+const char* instruction_set_name(InstructionSet set) {
+  constexpr const char* names[instruction_set_count] = {"scalar", "avx2", "avx512"};
+  return names[static_cast<int>(set)];
+}
+
+MoveFunction find_move(ElementType type, ReduceOp op, InstructionSet set) {
+  return tables().of[static_cast<int>(set)].at(type, op);
+}
+
+MoveFunction find_move(ElementType type, ReduceOp op) {
+  return find_move(type, op, best_instruction_set());
+}
+
+void copy_move(const Move& move, InstructionSet set) {
+  tables().of[static_cast<int>(set)].copy(move);
+}
+
+void copy_move(const Move& move) { copy_move(move, best_instruction_set()); }
+
+}  // namespace gyre::kernels
