@@ -101,14 +101,14 @@ WaitPolicy wait_policy(int ranks_on_this_host, std::int64_t spin_setting) {
 void Wait::yield() { sched_yield(); }
 
 std::int64_t Wait::sleep_ns() const {
-  const std::int64_t left = deadline_ns_ - clock_.now_ns();
+  const std::int64_t left = limit_ns_ - waited_ns();
   return std::clamp<std::int64_t>(left, ns_per_us, policy_.sleep_most_ns);
 }
 
 Wait::Outcome Wait::check_deadline() {
   const std::int64_t now = clock_.now_ns();
-  if (first_pause_ns_ == 0) first_pause_ns_ = now;
-  return now >= deadline_ns_ ? Outcome::deadline : Outcome::again;
+  if (!started_) start_ns_ = now, started_ = true;
+  return now - start_ns_ >= limit_ns_ ? Outcome::deadline : Outcome::again;
 }
 
 }  // namespace gyre

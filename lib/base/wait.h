@@ -68,8 +68,10 @@ class Wait {
  public:
   enum class Outcome { again, deadline };
 
-  Wait(const Clock& clock, WaitPolicy policy, std::int64_t deadline_ns)
-      : clock_(clock), policy_(policy), deadline_ns_(deadline_ns) {}
+  // The limit counts from the first look at the clock, so that a wait that ends while spinning
+  // costs no clock reading.
+  Wait(const Clock& clock, WaitPolicy policy, std::int64_t limit_ns)
+      : clock_(clock), policy_(policy), limit_ns_(limit_ns) {}
 
   // Something moved: spin again before sleeping.
   void progressed() { turns_ = 0; }
@@ -93,7 +95,8 @@ class Wait {
     return check_deadline();
   }
 
-  std::int64_t first_pause_ns() const { return first_pause_ns_; }
+  // Since the first look at the clock.
+  std::int64_t waited_ns() const { return started_ ? clock_.now_ns() - start_ns_ : 0; }
 
  private:
   static constexpr int deadline_check_turns = 1024;
@@ -103,8 +106,9 @@ class Wait {
 
   const Clock& clock_;
   const WaitPolicy policy_;
-  const std::int64_t deadline_ns_;
-  std::int64_t first_pause_ns_ = 0;
+  const std::int64_t limit_ns_;
+  std::int64_t start_ns_ = 0;
+  bool started_ = false;
   int turns_ = 0;
   WaitSet set_;
 };

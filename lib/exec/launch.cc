@@ -1,0 +1,372 @@
+#include "lib/exec/launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gyre::exec {
+
+using transport::Delivery;
+using transport::message_flag;
+
+void Launch::begin(BoundPlan& bound, const Call& call) {
+  bound_ = &bound;
+  call_ = call;
+  element_bytes_ = element_bytes(call.type);
+  reduce_ = kernels::find_move(call.type, call.op);
+  error_ = {};
+  unfinished_ = nullptr;
+  lanes_done_ = 0;
+  lends_ = call.protocol == Protocol::direct && bound.direct &&
+           (bound.direct_in_place || call.input != call.output);
+  if (lanes_.size() < bound.lanes.size()) lanes_.resize(bound.lanes.size());
+  const std::uint64_t rounds = plan::rounds(call_.geometry);
+  for (std::size_t i = 0; i < bound.lanes.size(); ++i) {
+    LaneRun& run = lanes_[i];
+    run.ends = &bound.lanes[i];
+    run.cursor = plan::Cursor(run.ends->lane, call_.geometry, rounds);
+    run.has_move = false;
+    run.blocked = {};
+    const std::size_t links = run.ends->lane.link_count;
+    if (run.sources.size() <= links) {
+      run.incoming.resize(links);
+      run.outgoing.resize(links);
+      run.sources.resize(links + 1);
+      run.targets.resize(links + 1);
+    }
+    if (run.cursor.done()) ++lanes_done_;
+  }
+  if (call.protocol == Protocol::direct) lend_buffers();
+}
+
+void Launch::lend_buffers() {
+  const auto lend = [&](transport::Grant& grant, bool reachable, const void* place,
+                        std::uint64_t bytes) {
+    const bool lent = lends_ && reachable;
+    grant.region = lent ? transport::region_same_process : transport::region_staged;
+    grant.offset = lent ? reinterpret_cast<std::uintptr_t>(place) : 0;
+    grant.bytes = bytes;
+    grant.signature = call_.signature;
+    // Pairs with the acquire in may_send and open_incoming.
+    grant.sequence.store(call_.sequence + 1, std::memory_order_release);
+  };
+  for (SendPort* port : bound_->send_ports)
+    lend(port->slots.view().control->sender_grant, port->connection->same_address_space(),
+         call_.input, call_.input_bytes);
+  for (ReceivePort* port : bound_->receive_ports) {
+    transport::FifoControl& control = *port->slots.view().control;
+    lend(control.receiver_grant, port->connection->same_address_space(), call_.output,
+         call_.output_bytes);
+    transport::ring_if_sleeping(control.sender_bell);
+  }
+}
+
+Launch::State Launch::advance() {
+  bool moved = false;
+  for (SendPort* port : bound_->send_ports) {
+    if (!port->connection->needs_progress()) continue;
+    error_ = port->connection->progress();
+    if (!error_.ok()) return State::failed;
+  }
+  for (ReceivePort* port : bound_->receive_ports) {
+    if (!port->connection->needs_progress()) continue;
+    error_ = port->connection->progress();
+    if (!error_.ok()) return State::failed;
+  }
+  for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {
+    if (lanes_[i].cursor.done()) continue;
+    moved |= advance_lane(lanes_[i]);
+    if (!error_.ok()) return State::failed;
+  }
+  if (lanes_done_ < bound_->lanes.size()) return moved ? State::moved : State::blocked;
+  const bool finished = finish_up();
+  if (!error_.ok()) return State::failed;
+  if (finished) return State::done;
+  return moved ? State::moved : State::blocked;
+}
+
+// Nothing pending may need this rank again: bytes have left, lent buffers are given back.
+bool Launch::finish_up() {
+  for (SendPort* port : bound_->send_ports) {
+    if (!port->connection->flushed()) {
+      error_ = port->connection->progress();
+      if (!error_.ok() || !port->connection->flushed()) return unfinished_ = port, false;
+    }
+    if (lends_ && port->connection->same_address_space() && !port->slots.drained())
+      return unfinished_ = port, false;
+  }
+  unfinished_ = nullptr;
+  return true;
+}
+
+bool Launch::advance_lane(LaneRun& run) {
+  bool moved = false;
+  while (true) {
+    if (!run.has_move) {
+      run.move = run.cursor.move();
+      run.has_move = true;
+    }
+    if (!ready(run)) return moved;
+    perform(run);
+    if (!error_.ok()) return moved;
+    moved = true;
+    run.has_move = false;
+    run.cursor.advance();
+    if (!run.cursor.done()) continue;
+    run.blocked = {};
+    ++lanes_done_;
+    return true;
+  }
+}
+
+bool Launch::ready(LaneRun& run) {
+  const plan::Move& move = run.move;
+  for (std::uint32_t i = 0; i < move.recv.count; ++i)
+    if (!message_is_here(run, *run.ends->recv[move.recv[i]])) return false;
+  for (std::uint32_t i = 0; i < move.send.count; ++i)
+    if (!may_send(run, *run.ends->send[move.send[i]])) return false;
+  return true;
+}
+
+bool Launch::message_is_here(LaneRun& run, ReceivePort& port) {
+  if (call_.protocol == Protocol::line) {
+    const auto state = port.lines.poll(run.move.bytes, call_.signature);
+    if (state == transport::LineReader::State::here) return true;
+    if (state == transport::LineReader::State::other_call)
+      fail_mismatch(port.peer, "its signature differs");
+  } else if (port.slots.has_message()) {
+    return true;
+  }
+  block(run, BlockedOn::data, nullptr, &port);
+  return false;
+}
+
+bool Launch::may_send(LaneRun& run, SendPort& port) {
+  if (call_.protocol == Protocol::line) {
+    if (port.lines.has_credit(transport::lines_for(run.move.bytes))) return true;
+    block(run, BlockedOn::credit, &port, nullptr);
+    return false;
+  }
+  if (!port.slots.has_credit()) {
+    block(run, BlockedOn::credit, &port, nullptr);
+    return false;
+  }
+  if (call_.protocol != Protocol::direct || !port.connection->same_address_space() ||
+      plan::delivery(*run.move.step) != plan::Delivery::push)
+    return true;
+  // Pairs with the release in lend_buffers of the receiver.
+  const auto& grant = port.slots.view().control->receiver_grant;
+  if (grant.sequence.load(std::memory_order_acquire) == call_.sequence + 1) return true;
+  block(run, BlockedOn::entered, &port, nullptr);
+  return false;
+}
+
+void Launch::block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* receive) {
+  run.awaited_send = send;
+  run.awaited_receive = receive;
+  run.blocked.what = what;
+  run.blocked.peer = send != nullptr ? send->peer : receive->peer;
+  run.blocked.channel = send != nullptr ? send->channel : receive->channel;
+  run.blocked.chunk = run.move.chunks[0].first;
+}
+
+void Launch::perform(LaneRun& run) {
+  if (!open_incoming(run)) return;
+  open_outgoing(run);
+  plan::PieceWalk walk(run.move);
+  for (plan::Piece piece; walk.next(piece);) move_piece(run, piece);
+  close_messages(run);
+}
+
+bool Launch::open_incoming(LaneRun& run) {
+  const plan::Move& move = run.move;
+  if (call_.protocol == Protocol::line && move.bytes > transport::line_payload_bytes &&
+      run.line_operands.size() < move.recv.count * move.bytes)
+    run.line_operands.resize(move.recv.count * move.bytes);
+  for (std::uint32_t i = 0; i < move.recv.count; ++i) {
+    ReceivePort& port = *run.ends->recv[move.recv[i]];
+    Incoming& incoming = run.incoming[i];
+    incoming = {};
+    if (call_.protocol == Protocol::line) {
+      incoming.base = port.lines.read(move.bytes, run.line_operands.data() + i * move.bytes);
+      continue;
+    }
+    const transport::SlotNote note = port.slots.note();
+    if (note.flag != message_flag(port.slots.head() + 1, call_.signature))
+      return fail_mismatch(port.peer, "its signature differs"), false;
+    if (note.bytes != move.bytes)
+      return fail_mismatch(port.peer, fmt::format("a message has {} bytes in place of {}",
+                                                  note.bytes, move.bytes)),
+             false;
+    if (note.delivery == Delivery::staged) {
+      incoming.base = port.slots.place();
+    } else if (note.delivery == Delivery::pull) {
+      const transport::Grant& grant = port.slots.view().control->sender_grant;
+      const bool good =
+          call_.protocol == Protocol::direct && port.connection->same_address_space() &&
+          grant.sequence.load(std::memory_order_acquire) == call_.sequence + 1 &&
+          grant.region == transport::region_same_process && grant.bytes == call_.input_bytes;
+      if (!good) return fail_mismatch(port.peer, "it lends no buffer for this call"), false;
+      incoming.base = reinterpret_cast<const std::byte*>(grant.offset);
+      incoming.in_input_layout = true;
+    } else if (!lends_ || move.step->store != plan::Buffer::output || move.step->reduces()) {
+      return fail_mismatch(port.peer, "it wrote where nothing was lent"), false;
+    }
+  }
+  return true;
+}
+
+bool Launch::lends_input() const { return lends_ && call_.pre_scalar == nullptr; }
+
+void Launch::open_outgoing(LaneRun& run) {
+  const plan::Move& move = run.move;
+  if (call_.protocol == Protocol::line) {
+    if (move.send.count > 0 && run.staging.size() < move.bytes) run.staging.resize(move.bytes);
+    for (std::uint32_t i = 0; i < move.send.count; ++i) run.outgoing[i] = {};
+    if (move.send.count > 0) run.outgoing[0].base = run.staging.data();
+    return;
+  }
+  const plan::Delivery wish =
+      call_.protocol == Protocol::direct ? plan::delivery(*move.step) : plan::Delivery::staged;
+  for (std::uint32_t i = 0; i < move.send.count; ++i) {
+    SendPort& port = *run.ends->send[move.send[i]];
+    Outgoing& outgoing = run.outgoing[i];
+    outgoing = {port.slots.place(), Delivery::staged};
+    if (wish == plan::Delivery::staged || !port.connection->same_address_space()) continue;
+    if (wish == plan::Delivery::pull && lends_input() && move.step->local == plan::Buffer::input) {
+      outgoing = {nullptr, Delivery::pull};
+    } else if (wish == plan::Delivery::push) {
+      const transport::Grant& grant = port.slots.view().control->receiver_grant;
+      if (grant.region == transport::region_same_process && grant.bytes == call_.output_bytes)
+        outgoing = {reinterpret_cast<std::byte*>(grant.offset), Delivery::push};
+    }
+  }
+}
+
+// One chunk's part: operands in rank order, the own one at its sorted place.
+void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
+  const plan::Move& move = run.move;
+  const plan::Step& step = *move.step;
+  std::uint32_t source_count = 0;
+  std::int32_t pre_source = -1;
+  const std::uint32_t own_place =
+      step.local == plan::Buffer::none ? ~0U : move.recv.below(run.ends->lane.own_place);
+  for (std::uint32_t i = 0; i <= move.recv.count; ++i) {
+    if (i == own_place) {
+      const std::byte* base = step.local == plan::Buffer::input    ? call_.input
+                              : step.local == plan::Buffer::output ? call_.output
+                                                                   : call_.scratch;
+      if (step.local == plan::Buffer::input && call_.pre_scalar != nullptr)
+        pre_source = static_cast<std::int32_t>(source_count);
+      run.sources[source_count++] = base + piece.local_offset;
+    }
+    if (i == move.recv.count) break;
+    const Incoming& incoming = run.incoming[i];
+    const std::uint64_t place =
+        incoming.in_input_layout
+            ? call_.geometry.place(plan::Buffer::input, piece.chunk, move.round_offset)
+            : piece.message_offset;
+    run.sources[source_count++] =
+        incoming.base != nullptr ? incoming.base + place : call_.output + piece.store_offset;
+  }
+
+  std::uint32_t target_count = 0;
+  std::uint32_t streamed = 0;
+  const auto add_target = [&](std::byte* place, bool to_output) {
+    if (to_output && call_.streamed && target_count < 32) streamed |= 1U << target_count;
+    run.targets[target_count++] = place;
+  };
+  for (std::uint32_t i = 0; i < move.send.count; ++i) {
+    const Outgoing& outgoing = run.outgoing[i];
+    if (outgoing.base == nullptr) continue;
+    const bool pushed = outgoing.delivery == Delivery::push;
+    add_target(outgoing.base + (pushed ? call_.geometry.place(plan::Buffer::output, piece.chunk,
+                                                              move.round_offset)
+                                       : piece.message_offset),
+               pushed);
+  }
+  const std::uint32_t divisor = step.finishes() ? call_.divisor : 1;
+  const bool changes = source_count != 1 || pre_source >= 0 || divisor != 1;
+  if (step.store == plan::Buffer::output) {
+    std::byte* const place = call_.output + piece.store_offset;
+    if (changes || place != run.sources[0]) add_target(place, true);
+  } else if (step.store == plan::Buffer::scratch) {
+    run.targets[target_count++] = call_.scratch + piece.store_offset;
+  }
+  if (target_count == 0) return;
+
+  kernels::Move act;
+  act.sources = run.sources.data();
+  act.source_count = source_count;
+  act.targets = run.targets.data();
+  act.target_count = target_count;
+  act.streamed = streamed;
+  if (!changes) {
+    act.count = piece.bytes;
+    return kernels::copy_move(act);
+  }
+  act.count = piece.bytes / element_bytes_;
+  act.pre_source = pre_source;
+  act.pre_scalar = call_.pre_scalar;
+  act.divisor = divisor;
+  reduce_(act);
+}
+
+void Launch::close_messages(LaneRun& run) {
+  const plan::Move& move = run.move;
+  const bool lines = call_.protocol == Protocol::line;
+  for (std::uint32_t i = 0; i < move.send.count; ++i) {
+    SendPort& port = *run.ends->send[move.send[i]];
+    if (lines) {
+      port.lines.write(run.staging.data(), move.bytes, call_.signature);
+    } else {
+      port.slots.commit(static_cast<std::uint32_t>(move.bytes),
+                        message_flag(port.slots.tail() + 1, call_.signature),
+                        run.outgoing[i].delivery);
+    }
+  }
+  for (std::uint32_t i = 0; i < move.recv.count; ++i) {
+    ReceivePort& port = *run.ends->recv[move.recv[i]];
+    if (lines)
+      port.lines.release(move.bytes);
+    else
+      port.slots.release();
+  }
+}
+
+void Launch::fail_mismatch(int peer, std::string_view what) {
+  error_ = Status(Code::Mismatch, fmt::format("rank {} made a different call: {}", peer, what))
+               .blame({peer});
+}
+
+Blocked Launch::blocked() const {
+  for (std::size_t i = 0; i < bound_->lanes.size(); ++i)
+    if (!lanes_[i].cursor.done()) return lanes_[i].blocked;
+  if (unfinished_ == nullptr) return {};
+  return {BlockedOn::drain, unfinished_->peer, unfinished_->channel, 0};
+}
+
+bool Launch::arm(WaitSet& set) {
+  bool asleep = true;
+  for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {
+    LaneRun& run = lanes_[i];
+    if (run.cursor.done()) continue;
+    if (run.awaited_send != nullptr)
+      run.awaited_send->connection->arm(set);
+    else
+      run.awaited_receive->connection->arm(set);
+    asleep &= !ready(run);
+  }
+  if (unfinished_ != nullptr) unfinished_->connection->arm(set);
+  // A link that this thread ships for may become writable while a lane waits for something else.
+  for (SendPort* port : bound_->send_ports)
+    if (!port->connection->flushed()) port->connection->arm(set);
+  return asleep && error_.ok();
+}
+
+void Launch::disarm() {
+  for (SendPort* port : bound_->send_ports) port->connection->disarm();
+  for (ReceivePort* port : bound_->receive_ports) port->connection->disarm();
+}
+
+}  // namespace gyre::exec

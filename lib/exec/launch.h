@@ -1,0 +1,120 @@
+// Launch: one call of a collective on this rank: a plan bound to buffers, arithmetic and ports. It
+// is resumable: `advance` runs every lane as far as it goes and never waits. One Launch runs at a
+// time on a set of ports, since messages of a link carry no name but their order.
+#pragma once
+
+#include "kernels/cpu/move.h"
+#include "lib/base/element.h"
+#include "lib/base/wait.h"
+#include "lib/exec/port.h"
+#include "lib/plan/cursor.h"
+#include "lib/plan/protocol.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace gyre::exec {
+
+using plan::Protocol;
+
+// A plan whose links are joined. Made once per plan and communicator; a Launch borrows it.
+struct BoundPlan {
+  struct LaneEnds {
+    plan::Lane lane;
+    std::vector<SendPort*> send;  // by the lane's link index; null where the lane never sends
+    std::vector<ReceivePort*> recv;
+  };
+  std::vector<LaneEnds> lanes;
+  // Each port once: all that a Launch must progress, flush and grant.
+  std::vector<SendPort*> send_ports;
+  std::vector<ReceivePort*> receive_ports;
+  bool direct = false;           // messages may stay in user buffers
+  bool direct_in_place = false;  // even if input and output are one buffer
+};
+
+struct Call {
+  plan::Geometry geometry;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::byte* scratch = nullptr;
+  std::uint64_t input_bytes = 0;
+  std::uint64_t output_bytes = 0;
+  ElementType type = ElementType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  const void* pre_scalar = nullptr;  // pre_mul_sum: multiplies this rank's input
+  std::uint32_t divisor = 1;         // avg: at the last reduction
+  Protocol protocol = Protocol::simple;
+  bool streamed = false;        // the output leaves past the cache
+  std::uint64_t sequence = 0;   // of the call on its communicator
+  std::uint64_t signature = 0;  // of what all ranks must agree on
+};
+
+class Launch {
+ public:
+  enum class State { blocked, moved, done, failed };
+
+  // Both outlive the Launch's run.
+  void begin(BoundPlan& bound, const Call& call);
+  State advance();
+
+  // Why `advance` failed. The culprits are the peers of the link concerned.
+  const Status& error() const { return error_; }
+  // What the first blocked lane waits for.
+  Blocked blocked() const;
+
+  // Announces the sleeper on everything that blocks a lane; false if a lane can go on after all.
+  bool arm(WaitSet& set);
+  void disarm();
+
+ private:
+  struct Incoming {
+    const std::byte* base = nullptr;  // null: pushed to its place already
+    bool in_input_layout = false;     // pulled: pieces lie as in the sender's input
+  };
+  struct Outgoing {
+    std::byte* base = nullptr;  // null: nothing to write (pull, or lines)
+    transport::Delivery delivery = transport::Delivery::staged;
+  };
+  struct LaneRun {
+    BoundPlan::LaneEnds* ends = nullptr;
+    plan::Cursor cursor;
+    plan::Move move;
+    bool has_move = false;
+    Blocked blocked;
+    SendPort* awaited_send = nullptr;
+    ReceivePort* awaited_receive = nullptr;
+    std::vector<Incoming> incoming;
+    std::vector<Outgoing> outgoing;
+    std::vector<const void*> sources;
+    std::vector<void*> targets;
+    std::vector<std::byte> staging;        // outgoing message of the line protocol
+    std::vector<std::byte> line_operands;  // incoming ones that take several lines
+  };
+
+  void lend_buffers();
+  bool finish_up();
+  bool advance_lane(LaneRun& run);
+  bool ready(LaneRun& run);
+  bool message_is_here(LaneRun& run, ReceivePort& port);
+  bool may_send(LaneRun& run, SendPort& port);
+  void block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* receive);
+  void perform(LaneRun& run);
+  bool open_incoming(LaneRun& run);
+  void open_outgoing(LaneRun& run);
+  void move_piece(LaneRun& run, const plan::Piece& piece);
+  void close_messages(LaneRun& run);
+  void fail_mismatch(int peer, std::string_view what);
+  bool lends_input() const;
+
+  BoundPlan* bound_ = nullptr;
+  Call call_;
+  std::uint32_t element_bytes_ = 1;
+  kernels::MoveFunction reduce_ = nullptr;
+  bool lends_ = false;
+  std::vector<LaneRun> lanes_;
+  std::size_t lanes_done_ = 0;
+  SendPort* unfinished_ = nullptr;  // after the last move: what is still to flush or drain
+  Status error_;
+};
+
+}  // namespace gyre::exec

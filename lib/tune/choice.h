@@ -1,0 +1,58 @@
+// Choice: which algorithm, protocol and piece size carry out a call. It follows from what every
+// rank knows alike (the Scene and the call) and from a shipped table, so all ranks choose the same.
+#pragma once
+
+#include "lib/base/settings.h"
+#include "lib/base/status.h"
+#include "lib/base/units.h"
+#include "lib/plan/algorithms.h"
+#include "lib/plan/protocol.h"
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace gyre::tune {
+
+// What all ranks of a communicator know.
+struct Scene {
+  int ranks = 1;
+  bool mapped = false;       // memory reaches between any two ranks
+  bool one_process = false;  // and they share one address space
+  bool reproducible = false;
+  std::uint64_t slot_bytes = 0;
+  std::uint32_t line_count = 0;
+};
+
+struct Choice {
+  const plan::Algorithm* algorithm = nullptr;
+  plan::Protocol protocol = plan::Protocol::simple;
+  std::uint64_t piece_bytes = 0;
+};
+
+// What GYRE_ALGO and GYRE_PROTO allow, with NCCL's grammar: sections divided by ';', each an
+// optional "collective:", then a comma list, or '^' and the list to leave out.
+// "ring,tree;allreduce:^tree".
+class Allowed {
+ public:
+  static Result<Allowed> parse(const Settings& settings);
+  bool algorithm(plan::Collective collective, const plan::Algorithm& algorithm) const;
+  bool protocol(plan::Collective collective, plan::Protocol protocol) const;
+
+ private:
+  using Mask = std::array<std::uint32_t, plan::collective_count>;
+  static Status parse_list(std::string_view setting, std::string_view text, bool protocols,
+                           Mask& mask);
+  Mask algorithms_ = filled();
+  Mask protocols_ = filled();
+  static Mask filled() {
+    Mask mask;
+    mask.fill(~0U);
+    return mask;
+  }
+};
+
+Result<Choice> choose(const Scene& scene, const Allowed& allowed, plan::Collective collective,
+                      std::uint64_t bytes);
+
+}  // namespace gyre::tune

@@ -1,0 +1,75 @@
+// lib/tune: what is chosen, and what GYRE_ALGO and GYRE_PROTO make of it.
+#include "lib/tune/choice.h"
+
+#include <catch2/catch.hpp>
+
+using namespace gyre;
+using plan::Collective;
+using plan::Protocol;
+
+namespace {
+
+const tune::Scene mapped{.ranks = 4, .mapped = true, .slot_bytes = 128 << 10, .line_count = 128};
+const tune::Scene network{.ranks = 4, .mapped = false, .slot_bytes = 128 << 10, .line_count = 128};
+
+Result<tune::Choice> choose(const tune::Scene& scene, std::uint64_t bytes,
+                            const char* algorithm = "", const char* protocol = "") {
+  Settings settings;
+  settings.algorithm = algorithm;
+  settings.protocol = protocol;
+  auto allowed = tune::Allowed::parse(settings);
+  if (!allowed.ok()) return allowed.status();
+  return tune::choose(scene, *allowed, Collective::all_reduce, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("small calls go by lines, large ones by slots, and networks never by lines", "[tune]") {
+  CHECK(choose(mapped, 8)->protocol == Protocol::line);
+  CHECK(choose(mapped, 64 << 20)->protocol == Protocol::direct);
+  for (std::uint64_t bytes = 0; bytes <= 1ULL << 33; bytes = bytes * 2 + 8) {
+    const auto choice = choose(network, bytes);
+    REQUIRE(choice.ok());
+    CHECK(choice->protocol == Protocol::simple);
+    CHECK(choice->piece_bytes > 0);
+    CHECK(choice->piece_bytes <= network.slot_bytes);
+    CHECK(choice->piece_bytes % 64 == 0);
+  }
+}
+
+TEST_CASE("a setting wins over the table, also for one collective alone", "[tune]") {
+  CHECK(choose(mapped, 8, "ring")->algorithm->name == "ring");
+  CHECK(choose(mapped, 8, "Ring,TREE")->algorithm->name != "oneshot");
+  CHECK(choose(mapped, 8, "^oneshot")->algorithm->name != "oneshot");
+  CHECK(choose(mapped, 8, "allreduce:tree;broadcast:ring")->algorithm->name == "tree");
+  CHECK(choose(mapped, 8, "broadcast:ring")->algorithm->name == "oneshot");
+  CHECK(choose(mapped, 1 << 20, "", "LL")->protocol == Protocol::line);
+  CHECK(choose(mapped, 8, "", "simple")->protocol == Protocol::simple);
+  CHECK(choose(mapped, 8, "", "^LL,LL128")->protocol != Protocol::line);
+}
+
+TEST_CASE("a setting that is not understood or leaves nothing is an error", "[tune]") {
+  for (const char* wrong : {"rnig", "ring,", "", "ring;;tree", "allreduce:", "bogus:ring", "^"}) {
+    if (*wrong == '\0') continue;
+    INFO(wrong);
+    CHECK_FALSE(choose(mapped, 8, wrong).ok());
+  }
+  CHECK_FALSE(choose(mapped, 8, "", "LL256").ok());
+  CHECK_FALSE(choose(network, 8, "", "LL").ok());
+  CHECK_FALSE(choose(network, 8, "", "direct").ok());
+  CHECK_FALSE(choose(mapped, 8, "", "LL128").ok());
+}
+
+TEST_CASE("reproducible allows only algorithms in rank order with one rounding", "[tune]") {
+  tune::Scene scene = network;
+  scene.reproducible = true;
+  for (int ranks : {1, 2, 5, 17, 64, 256}) {
+    scene.ranks = ranks;
+    for (std::uint64_t bytes : {8ULL, 8192ULL, 1ULL << 20, 1ULL << 30}) {
+      const auto choice = choose(scene, bytes);
+      REQUIRE(choice.ok());
+      CHECK(choice->algorithm->order == plan::SumOrder::rank);
+      CHECK(choice->algorithm->roundings == "1");
+    }
+  }
+}

@@ -1,0 +1,280 @@
+// lib/exec: every plan on every protocol, all ranks in one thread under a seeded scheduler, with
+// real fifos in plain memory and real arithmetic. Integers, so that results are exact whatever the
+// order.
+#include "lib/exec/launch.h"
+
+#include "lib/base/units.h"
+#include "lib/plan/algorithms.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+
+using namespace gyre;
+
+namespace {
+
+struct FifoMemory {
+  explicit FifoMemory(const transport::FifoShape& shape)
+      : memory(static_cast<std::byte*>(
+            std::aligned_alloc(4096, round_up(transport::fifo_bytes(shape), 4096)))) {
+    std::memset(memory, 0, transport::fifo_bytes(shape));
+    view = transport::FifoView::at(memory, shape);
+  }
+  ~FifoMemory() { std::free(memory); }
+  FifoMemory(const FifoMemory&) = delete;
+  FifoMemory& operator=(const FifoMemory&) = delete;
+  std::byte* memory;
+  transport::FifoView view;
+};
+
+class PlainConnection final : public transport::Connection {
+ public:
+  PlainConnection(const transport::FifoView& view, bool shared) : view_(view), shared_(shared) {}
+  bool ready() const override { return true; }
+  const transport::FifoView& fifo() const override { return view_; }
+  Status progress() override { return {}; }
+  bool flushed() const override { return true; }
+  bool needs_progress() const override { return false; }
+  void arm(WaitSet&) override {}
+  void disarm() override {}
+  bool same_address_space() const override { return shared_; }
+
+ private:
+  transport::FifoView view_;
+  bool shared_;
+};
+
+// All ranks of one collective, and the fifos between them.
+class Job {
+ public:
+  Job(std::string_view algorithm, int ranks, const transport::FifoShape& shape, bool shared)
+      : shape_(shape), shared_(shared) {
+    plan::PlanRequest request;
+    request.rank_count = ranks;
+    auto plans = plan::build_plans(*plan::find_algorithm(algorithm), request);
+    REQUIRE(plans.ok());
+    plans_ = std::move(*plans);
+    for (int rank = 0; rank < ranks; ++rank) bound_.push_back(bind(rank));
+    launches_.resize(bound_.size());
+  }
+
+  const plan::Plan& plan(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
+  int size() const { return static_cast<int>(plans_.size()); }
+
+  // Runs one call on each rank; which rank goes next is the seed's choice.
+  void run(const std::vector<exec::Call>& calls, std::mt19937_64& random) {
+    std::vector<std::size_t> running;
+    for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+      launches_[rank].begin(bound_[rank], calls[rank]);
+      running.push_back(rank);
+    }
+    int idle = 0;
+    while (!running.empty()) {
+      const std::size_t pick = random() % running.size();
+      const auto state = launches_[running[pick]].advance();
+      INFO(launches_[running[pick]].error().message());
+      REQUIRE(state != exec::Launch::State::failed);
+      idle = state == exec::Launch::State::blocked ? idle + 1 : 0;
+      REQUIRE(idle < 20000);  // nobody moved for a long time: a deadlock
+      if (state == exec::Launch::State::done)
+        running.erase(running.begin() + static_cast<long>(pick));
+    }
+  }
+
+  // The first failure; success if there is none within many turns.
+  Status run_to_failure(const std::vector<exec::Call>& calls) {
+    for (std::size_t rank = 0; rank < calls.size(); ++rank)
+      launches_[rank].begin(bound_[rank], calls[rank]);
+    for (int turn = 0; turn < 1000; ++turn)
+      for (exec::Launch& launch : launches_)
+        if (launch.advance() == exec::Launch::State::failed) return launch.error();
+    return {};
+  }
+
+ private:
+  transport::FifoView fifo(int from, int to, int channel) {
+    auto& memory = fifos_[{from, to, channel}];
+    if (!memory) memory = std::make_unique<FifoMemory>(shape_);
+    return memory->view;
+  }
+
+  exec::BoundPlan bind(int rank) {
+    exec::BoundPlan bound;
+    const plan::Plan& plan = plans_[static_cast<std::size_t>(rank)];
+    bound.direct = plan.direct();
+    bound.direct_in_place = plan.direct_in_place();
+    std::map<std::pair<int, int>, std::pair<exec::SendPort*, exec::ReceivePort*>> known;
+    for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
+      exec::BoundPlan::LaneEnds ends;
+      ends.lane = plan.lane(index);
+      for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {
+        const plan::Link link = ends.lane.links[i];
+        auto& ports = known[{link.peer, link.channel}];
+        if (ports.first == nullptr) {
+          ports = make_ports(rank, link);
+          bound.send_ports.push_back(ports.first);
+          bound.receive_ports.push_back(ports.second);
+        }
+        ends.send.push_back(ports.first);
+        ends.recv.push_back(ports.second);
+      }
+      bound.lanes.push_back(std::move(ends));
+    }
+    return bound;
+  }
+
+  std::pair<exec::SendPort*, exec::ReceivePort*> make_ports(int rank, plan::Link link) {
+    auto send = std::make_unique<exec::SendPort>();
+    send->peer = link.peer;
+    send->connection =
+        std::make_unique<PlainConnection>(fifo(rank, link.peer, link.channel), shared_);
+    send->slots = transport::SlotWriter(send->connection->fifo());
+    send->lines = transport::LineWriter(send->connection->fifo());
+    auto receive = std::make_unique<exec::ReceivePort>();
+    receive->peer = link.peer;
+    receive->connection =
+        std::make_unique<PlainConnection>(fifo(link.peer, rank, link.channel), shared_);
+    receive->slots = transport::SlotReader(receive->connection->fifo());
+    receive->lines = transport::LineReader(receive->connection->fifo());
+    sends_.push_back(std::move(send));
+    receives_.push_back(std::move(receive));
+    return {sends_.back().get(), receives_.back().get()};
+  }
+
+  transport::FifoShape shape_;
+  bool shared_;
+  std::vector<plan::Plan> plans_;
+  std::map<std::tuple<int, int, int>, std::unique_ptr<FifoMemory>> fifos_;
+  std::vector<std::unique_ptr<exec::SendPort>> sends_;
+  std::vector<std::unique_ptr<exec::ReceivePort>> receives_;
+  std::vector<exec::BoundPlan> bound_;
+  std::vector<exec::Launch> launches_;
+};
+
+struct Case {
+  std::string_view algorithm;
+  plan::Protocol protocol;
+  int ranks;
+  std::uint64_t count;
+  bool in_place;
+  ReduceOp op;
+  std::uint32_t depth;
+};
+
+std::uint32_t element_of(int rank, std::uint64_t index, std::uint64_t seed) {
+  std::uint64_t hash =
+      (static_cast<std::uint64_t>(rank) * 0x9e3779b97f4a7c15ULL) ^ index ^ seed << 40;
+  hash = (hash ^ hash >> 31) * 0xbf58476d1ce4e5b9ULL;
+  return static_cast<std::uint32_t>(hash >> 20);
+}
+
+class CallsOfOne {
+ public:
+  CallsOfOne(const Job& job, const Case& one, std::uint64_t sequence, std::uint64_t seed)
+      : one_(one), seed_(seed) {
+    for (int rank = 0; rank < one.ranks; ++rank) {
+      inputs_.emplace_back(one.count + 1);
+      outputs_.emplace_back(one.count + 2, 0xdeadbeef);
+      for (std::uint64_t i = 0; i < one.count; ++i) inputs_.back()[i] = element_of(rank, i, seed);
+    }
+    for (int rank = 0; rank < one.ranks; ++rank) calls_.push_back(make(job, rank, sequence));
+  }
+  const std::vector<exec::Call>& calls() const { return calls_; }
+
+  void check() const {
+    for (std::uint64_t i = 0; i < one_.count; ++i) {
+      std::uint32_t sum = 0;
+      for (int rank = 0; rank < one_.ranks; ++rank)
+        sum += element_of(rank, i, seed_) * (one_.op == ReduceOp::pre_mul_sum ? 3 : 1);
+      if (one_.op == ReduceOp::avg) sum /= static_cast<std::uint32_t>(one_.ranks);
+      for (std::size_t rank = 0; rank < inputs_.size(); ++rank) {
+        const std::uint32_t got = one_.in_place ? inputs_[rank][i] : outputs_[rank][i + 1];
+        if (got != sum)
+          FAIL("rank " << rank << " element " << i << ": " << got << " is not " << sum);
+        if (!one_.in_place && inputs_[rank][i] != element_of(static_cast<int>(rank), i, seed_))
+          FAIL("rank " << rank << " lost its input " << i);
+      }
+    }
+    for (const auto& output : outputs_) {
+      CHECK(output.front() == 0xdeadbeef);
+      CHECK(output.back() == 0xdeadbeef);
+    }
+  }
+
+ private:
+  exec::Call make(const Job& job, int rank, std::uint64_t sequence) {
+    const auto place = static_cast<std::size_t>(rank);
+    const std::uint64_t bytes = one_.count * 4;
+    const std::uint32_t chunks = job.plan(rank).chunk_count();
+    exec::Call call;
+    call.geometry.input = call.geometry.output = plan::Layout::even(
+        std::max<std::uint64_t>(64, round_up(divide_up(bytes, chunks), 64)), bytes);
+    call.geometry.chunk_count = chunks;
+    call.geometry.piece_bytes = one_.protocol == plan::Protocol::line ? 448 : 1024;
+    call.input = reinterpret_cast<const std::byte*>(inputs_[place].data());
+    call.output = one_.in_place ? reinterpret_cast<std::byte*>(inputs_[place].data())
+                                : reinterpret_cast<std::byte*>(outputs_[place].data() + 1);
+    call.input_bytes = call.output_bytes = bytes;
+    call.type = ElementType::uint32;
+    call.op = one_.op;
+    call.pre_scalar = one_.op == ReduceOp::pre_mul_sum ? &three_ : nullptr;
+    call.divisor = one_.op == ReduceOp::avg ? static_cast<std::uint32_t>(one_.ranks) : 1;
+    call.protocol = one_.protocol;
+    call.streamed = one_.count > 1000;
+    call.sequence = sequence;
+    call.signature = one_.count * 77 + static_cast<std::uint64_t>(one_.op);
+    return call;
+  }
+
+  const Case one_;
+  const std::uint64_t seed_;
+  const std::uint32_t three_ = 3;
+  std::vector<std::vector<std::uint32_t>> inputs_;
+  std::vector<std::vector<std::uint32_t>> outputs_;
+  std::vector<exec::Call> calls_;
+};
+
+}  // namespace
+
+TEST_CASE("every plan gives the sum on every rank, over every protocol", "[exec]") {
+  const auto protocol =
+      GENERATE(plan::Protocol::line, plan::Protocol::simple, plan::Protocol::direct);
+  const std::string_view algorithm = GENERATE("ring", "tree", "oneshot", "twoshot", "doubling");
+  const bool in_place = GENERATE(false, true);
+  for (int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16}) {
+    const std::uint32_t depth = ranks % 2 == 0 ? 2 : 8;
+    const transport::FifoShape shape{.slot_count = depth, .line_count = 32, .slot_bytes = 1024};
+    Job job(algorithm, ranks, shape, ranks % 3 != 0);
+    std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
+    std::uint64_t sequence = 0;
+    // Several calls over the same fifos, one after the other, of different sizes and ops.
+    for (std::uint64_t count : {0ULL, 1ULL, 2ULL, 17ULL, 1009ULL, 5000ULL}) {
+      const ReduceOp op = count % 3 == 0   ? ReduceOp::sum
+                          : count % 3 == 1 ? ReduceOp::avg
+                                           : ReduceOp::pre_mul_sum;
+      CAPTURE(algorithm, plan::protocol_name(protocol), ranks, count, in_place);
+      const Case one{algorithm, protocol, ranks, count, in_place, op, depth};
+      CallsOfOne calls(job, one, ++sequence, count);
+      job.run(calls.calls(), random);
+      calls.check();
+    }
+  }
+}
+
+TEST_CASE("ranks that call different things get an error, not wrong data", "[exec]") {
+  for (const auto protocol :
+       {plan::Protocol::line, plan::Protocol::simple, plan::Protocol::direct}) {
+    const transport::FifoShape shape{.slot_count = 4, .line_count = 32, .slot_bytes = 1024};
+    Job job("twoshot", 2, shape, true);
+    CallsOfOne first(job, {"twoshot", protocol, 2, 64, false, ReduceOp::sum, 4}, 1, 1);
+    CallsOfOne other(job, {"twoshot", protocol, 2, 64, false, ReduceOp::max, 4}, 1, 1);
+    // Rank 1 sums while rank 0 takes the maximum.
+    const Status status = job.run_to_failure({other.calls()[0], first.calls()[1]});
+    CHECK(status.code() == Code::Mismatch);
+    CHECK(status.culprits().size() == 1);
+  }
+}
