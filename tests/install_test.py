@@ -1,0 +1,112 @@
+"""The installed tree serves its users: README's program builds as strict C99 against it through
+pkg-config and through CMake, runs under the installed gyre, and the library exports the API alone.
+install_test.py SOURCE_ROOT BUILD_FOLDER MESON"""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT, BUILD, MESON = "", "", ""
+STRICT_C = ["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror"]
+RANKS = 2
+EXPECTED = [f"[{rank}] {RANKS} ranks are here" for rank in range(RANKS)]
+
+CMAKE_LISTS = """cmake_minimum_required(VERSION 3.18)
+project(user C)
+set(CMAKE_C_STANDARD 99)
+find_package(gyre {version} REQUIRED)
+add_executable(hello hello.c)
+target_link_libraries(hello PRIVATE gyre::gyre)
+"""
+
+
+def checked(arguments, **how):
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, **how)
+    assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def readme_program():
+    with open(os.path.join(ROOT, "README.md")) as readme:
+        return re.search(r"```c\n(.*?)```", readme.read(), re.S).group(1)
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        stage = os.path.join(cls.folder.name, "stage")
+        checked([MESON, "install", "-C", BUILD, "--destdir", stage, "--no-rebuild", "--quiet"])
+        # The prefix, moved: what is installed must not depend on where it was meant to be.
+        (header,) = glob.glob(f"{stage}/**/include/gyre/gyre.h", recursive=True)
+        cls.prefix = os.path.join(cls.folder.name, "moved")
+        os.rename(os.path.dirname(os.path.dirname(os.path.dirname(header))), cls.prefix)
+        (library,) = glob.glob(f"{cls.prefix}/lib*/**/libgyre.so.0", recursive=True)
+        cls.library, cls.libdir = library, os.path.dirname(library)
+        cls.source = os.path.join(cls.folder.name, "hello.c")
+        with open(cls.source, "w") as file:
+            file.write(readme_program())
+
+    def run_ranks(self, program):
+        said = checked([f"{self.prefix}/bin/gyre", "run", "-n", str(RANKS), "--timeout", "60",
+                        program], env={**os.environ, "LD_LIBRARY_PATH": self.libdir})
+        self.assertEqual(sorted(said.splitlines()), EXPECTED)
+
+    def test_a_strict_c99_program_builds_through_pkg_config_and_runs(self):
+        flags = checked(["pkg-config", f"--define-variable=prefix={self.prefix}", "--cflags",
+                         "--libs", "gyre"],
+                        env={**os.environ, "PKG_CONFIG_PATH": f"{self.libdir}/pkgconfig"}).split()
+        program = os.path.join(self.folder.name, "hello-pkg-config")
+        checked([*STRICT_C, self.source, *flags, "-o", program])
+        self.run_ranks(program)
+
+    def test_a_cxx_program_may_include_the_header(self):
+        checked(["c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-x", "c++", "-fsyntax-only",
+                 f"-I{self.prefix}/include", "-include", "gyre/gyre.h", "/dev/null"])
+
+    @unittest.skipUnless(shutil.which("cmake"), "no cmake here")
+    def test_a_program_builds_through_cmake_and_runs(self):
+        user = os.path.join(self.folder.name, "user")
+        os.makedirs(user)
+        shutil.copy(self.source, user)
+        with open(f"{user}/CMakeLists.txt", "w") as lists:
+            lists.write(CMAKE_LISTS.format(version="0.1"))
+        checked(["cmake", "-S", user, "-B", f"{user}/build", f"-DCMAKE_PREFIX_PATH={self.prefix}"])
+        checked(["cmake", "--build", f"{user}/build"])
+        self.run_ranks(f"{user}/build/hello")
+
+    @unittest.skipUnless(shutil.which("cmake"), "no cmake here")
+    def test_cmake_refuses_a_version_with_another_api(self):
+        user = os.path.join(self.folder.name, "refused")
+        os.makedirs(user)
+        shutil.copy(self.source, user)
+        for version in ("0.0", "1.0", "9"):
+            with open(f"{user}/CMakeLists.txt", "w") as lists:
+                lists.write(CMAKE_LISTS.format(version=version))
+            done = subprocess.run(["cmake", "-S", user, "-B", f"{user}/build-{version}",
+                                   f"-DCMAKE_PREFIX_PATH={self.prefix}"], capture_output=True)
+            self.assertNotEqual(done.returncode, 0, version)
+
+    def test_the_library_exports_the_api_alone(self):
+        symbols = checked(["nm", "--dynamic", "--defined-only", "--format=posix", self.library])
+        names = {line.split()[0].split("@")[0] for line in symbols.splitlines()}
+        self.assertIn("gyreAllReduce", names)
+        self.assertEqual({n for n in names if not re.fullmatch(r"gyre[A-Z]\w*", n)}, set())
+
+    def test_every_function_of_the_header_is_exported(self):
+        with open(f"{self.prefix}/include/gyre/gyre.h") as header:
+            declared = set(re.findall(r"^GYRE_API [^;(]*?\b(gyre\w+)\(", header.read(), re.M))
+        symbols = checked(["nm", "--dynamic", "--defined-only", "--format=posix", self.library])
+        exported = {line.split()[0].split("@")[0] for line in symbols.splitlines()}
+        self.assertGreater(len(declared), 30)
+        self.assertEqual(declared - exported, set())
+
+
+if __name__ == "__main__":
+    ROOT, BUILD, MESON = (sys.argv.pop(1) for _ in range(3))
+    unittest.main()
