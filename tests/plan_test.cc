@@ -1,0 +1,212 @@
+// lib/plan: the form of plans and of their text. What plans do is in verify_test.cc.
+// UPDATE_GOLDEN=1 in the environment writes tests/golden/*.txt anew instead of comparing.
+#include "lib/plan/algorithms.h"
+#include "lib/plan/print.h"
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+using namespace gyre;
+using namespace gyre::plan;
+
+namespace {
+
+PlanRequest request(Collective collective, std::int32_t rank_count, std::int32_t rank = 0) {
+  PlanRequest made;
+  made.collective = collective;
+  made.rank_count = rank_count;
+  made.rank = rank;
+  return made;
+}
+
+Plan plan_of(std::string_view algorithm, const PlanRequest& asked) {
+  Result<Plan> plan = build_plan(algorithm, asked);
+  if (!plan.ok()) FAIL(plan.status().full_text());
+  return std::move(plan).value();
+}
+
+std::string refusal(std::string_view algorithm, const PlanRequest& asked) {
+  const Result<Plan> plan = build_plan(algorithm, asked);
+  return plan.ok() ? "" : std::string(plan.status().message());
+}
+
+std::size_t most_steps(std::string_view algorithm, Collective collective, std::int32_t n) {
+  std::size_t most = 0;
+  for (std::int32_t rank = 0; rank < n; ++rank) {
+    const Plan plan = plan_of(algorithm, request(collective, n, rank));
+    for (const LaneSteps& lane : plan.parts().lanes) most = std::max(most, lane.steps.size());
+  }
+  return most;
+}
+
+template <Step step>
+constexpr bool sends_at_compile_time = step.sends();
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("a step's verbs follow from its fields", "[plan]") {
+  const auto words = [](Buffer local, Buffer store, std::uint32_t recv, std::uint32_t send) {
+    Step step;
+    step.local = local;
+    step.store = store;
+    step.recv_count = recv;
+    step.send_count = send;
+    return verbs(step);
+  };
+  CHECK(words(Buffer::input, Buffer::none, 0, 1) == "send");
+  CHECK(words(Buffer::input, Buffer::none, 1, 1) == "recv reduce send");
+  CHECK(words(Buffer::input, Buffer::output, 1, 1) == "recv reduce store send");
+  CHECK(words(Buffer::none, Buffer::output, 1, 1) == "recv store send");
+  CHECK(words(Buffer::none, Buffer::output, 1, 0) == "recv store");
+  CHECK(words(Buffer::none, Buffer::output, 2, 0) == "recv reduce store");
+  CHECK(words(Buffer::input, Buffer::output, 0, 0) == "store");
+}
+
+TEST_CASE("a step can be a template argument", "[plan]") {
+  constexpr Step step = [] {
+    Step made;
+    made.local = Buffer::input;
+    made.send_count = 1;
+    return made;
+  }();
+  STATIC_REQUIRE(sends_at_compile_time<step>);
+  STATIC_REQUIRE_FALSE(sends_at_compile_time<Step{}>);
+}
+
+TEST_CASE("a message is delivered in place only where its bytes lie or end", "[plan]") {
+  Step step;
+  CHECK(delivery(step) == Delivery::staged);
+  step.local = Buffer::input;
+  step.send_count = 1;
+  CHECK(delivery(step) == Delivery::pull);
+  step.local = Buffer::scratch;
+  CHECK(delivery(step) == Delivery::staged);
+  step.local = Buffer::output;
+  CHECK(delivery(step) == Delivery::pull);
+  step.flags = step_flag::staged;
+  CHECK(delivery(step) == Delivery::staged);
+  step.flags = step_flag::finish;  // the post-op is in no buffer
+  CHECK(delivery(step) == Delivery::staged);
+  step.recv_count = 1;
+  CHECK(delivery(step) == Delivery::push);
+  step.flags = 0;
+  CHECK(delivery(step) == Delivery::staged);
+  step.local = Buffer::none;
+  CHECK(delivery(step) == Delivery::push);
+  step.chunks.span = 0;
+  CHECK(delivery(step) == Delivery::staged);
+}
+
+TEST_CASE("the number of steps hardly depends on the number of ranks", "[plan]") {
+  for (const std::int32_t n : {3, 4, 17, 64}) {
+    CAPTURE(n);
+    CHECK(most_steps("ring", Collective::all_reduce, n) == 5);
+    CHECK(most_steps("ring", Collective::reduce_scatter, n) == 3);
+    CHECK(most_steps("ring", Collective::all_gather, n) == 3);
+    CHECK(most_steps("ring", Collective::broadcast, n) == 1);
+    CHECK(most_steps("tree", Collective::all_reduce, n) == 1);
+    CHECK(most_steps("tree", Collective::reduce, n) == 1);
+    CHECK(most_steps("oneshot", Collective::all_reduce, n) == 2);
+    CHECK(most_steps("twoshot", Collective::all_reduce, n) == 3);
+    CHECK(most_steps("twoshot", Collective::reduce_scatter, n) == 2);
+    CHECK(most_steps("doubling", Collective::all_reduce, n) <= 8);
+  }
+}
+
+TEST_CASE("every algorithm has a plan for one rank, without links", "[plan]") {
+  for (const Algorithm& algorithm : algorithms()) {
+    for (const Collective collective : algorithm.collectives) {
+      CAPTURE(algorithm.name, collective_name(collective));
+      const Plan plan = plan_of(algorithm.name, request(collective, 1));
+      CHECK(plan.algorithm() == algorithm.name);
+      for (std::uint32_t lane = 0; lane < plan.lane_count(); ++lane) {
+        CHECK(plan.lane(lane).step_count > 0);
+        for (std::uint32_t i = 0; i < plan.lane(lane).link_count; ++i) {
+          CHECK(plan.lane(lane).links[i].peer == 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a request that no plan can serve is refused with its values", "[plan]") {
+  const Collective all_reduce = Collective::all_reduce;
+  CHECK(refusal("ring", request(all_reduce, 0)) == "a plan for 0 ranks");
+  CHECK(refusal("ring", request(all_reduce, 4, 4)) == "rank 4 or root 0 is not one of 4 ranks");
+  CHECK(refusal("ring", request(all_reduce, 4, -1)) == "rank -1 or root 0 is not one of 4 ranks");
+  CHECK(refusal("oneshot", request(Collective::gather, 4)) == "oneshot does no gather");
+  CHECK(refusal("rnig", request(all_reduce, 4)) == "there is no algorithm \"rnig\"");
+  PlanRequest asked = request(all_reduce, 3);
+  asked.order = {0, 2, 2};
+  CHECK(refusal("ring", asked) == "order [0, 2, 2] does not name each of 3 ranks once");
+  asked.order = {0, 2};
+  CHECK(refusal("ring", asked) == "order [0, 2] does not name each of 3 ranks once");
+  asked.order = {2, 0, 1};
+  CHECK(refusal("ring", asked).empty());
+}
+
+TEST_CASE("along a given order, each rank owns the chunk of its place", "[plan]") {
+  PlanRequest asked = request(Collective::reduce_scatter, 4);
+  asked.order = {2, 0, 3, 1};
+  for (std::uint32_t place = 0; place < 4; ++place) {
+    asked.rank = asked.order[place];
+    const Plan plan = plan_of("ring", asked);
+    CHECK(plan.own_chunk() == place);
+    CHECK(plan.owner(place) == asked.rank);
+  }
+  CHECK(plan_of("ring", request(Collective::reduce_scatter, 4, 3)).own_chunk() == 3);
+}
+
+TEST_CASE("collectives are found by their names", "[plan]") {
+  for (int i = 0; i < collective_count; ++i) {
+    const Collective collective = static_cast<Collective>(i);
+    CHECK(find_collective(collective_name(collective)) == collective);
+  }
+  CHECK_FALSE(find_collective("all-reduce"));
+}
+
+TEST_CASE("plans print as the golden files say", "[plan]") {
+  struct Golden {
+    const char* algorithm;
+    Collective collective;
+    std::int32_t rank_count;
+    std::int32_t root;
+  };
+  const Golden cases[] = {
+      {"ring", Collective::all_reduce, 1, 0},     {"ring", Collective::all_reduce, 2, 0},
+      {"ring", Collective::all_reduce, 4, 0},     {"ring", Collective::reduce_scatter, 3, 0},
+      {"ring", Collective::all_gather, 5, 0},     {"ring", Collective::broadcast, 4, 1},
+      {"ring", Collective::reduce, 4, 3},         {"tree", Collective::all_reduce, 5, 0},
+      {"tree", Collective::all_reduce, 8, 0},     {"tree", Collective::broadcast, 7, 2},
+      {"oneshot", Collective::all_reduce, 4, 0},  {"twoshot", Collective::all_reduce, 4, 0},
+      {"twoshot", Collective::all_gather, 3, 0},  {"twoshot", Collective::reduce_scatter, 3, 0},
+      {"doubling", Collective::all_reduce, 4, 0}, {"doubling", Collective::all_reduce, 7, 0},
+  };
+  const char* update = std::getenv("UPDATE_GOLDEN");
+  const bool updates = update != nullptr && std::string_view(update) == "1";
+  for (const Golden& golden : cases) {
+    const std::string name = fmt::format("{}_{}_{}", golden.algorithm,
+                                         collective_name(golden.collective), golden.rank_count);
+    CAPTURE(name);
+    PlanRequest asked = request(golden.collective, golden.rank_count);
+    asked.root = golden.root;
+    std::string text;
+    for (asked.rank = 0; asked.rank < golden.rank_count; ++asked.rank) {
+      text += fmt::format("rank {}\n{}", asked.rank, to_text(plan_of(golden.algorithm, asked)));
+    }
+    const std::string path = fmt::format("{}/golden/{}.txt", GYRE_TESTS_FOLDER, name);
+    if (updates) std::ofstream(path, std::ios::binary) << text;
+    CHECK(read_file(path) == text);
+  }
+}
