@@ -1,0 +1,318 @@
+// The C functions that make, ask and end communicators.
+#include "lib/base/log.h"
+#include "lib/bootstrap/rendezvous.h"
+#include "lib/comm/calls.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace gyre::comm {
+namespace {
+
+// The caller's config as this library knows it: fields that the caller's version lacks are
+// undefined.
+Result<gyreConfig_t> known_config(const gyreConfig_t* given) {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  if (given == nullptr) return config;
+  if (given->magic != GYRE_CONFIG_MAGIC)
+    return invalid_argument("the config was not made with GYRE_CONFIG_INITIALIZER (wrong magic)");
+  if (given->size < offsetof(gyreConfig_t, blocking) || given->size > 4096)
+    return invalid_argument(fmt::format("the config's size {} is absurd", given->size));
+  std::memcpy(&config, given, std::min(given->size, sizeof config));
+  return config;
+}
+
+Result<int> in_range(std::string_view field, int value, int least, int most, int undefined) {
+  if (value == GYRE_CONFIG_UNDEF_INT) return undefined;
+  if (value < least || value > most)
+    return invalid_argument(
+        fmt::format("config.{} = {} is not from {} to {}", field, value, least, most));
+  return value;
+}
+
+Result<CommunicatorOptions> make_options(const gyreConfig_t* given) {
+  CommunicatorOptions options;
+  GYRE_ASSIGN(const gyreConfig_t config, known_config(given));
+  std::vector<std::string> warnings;
+  GYRE_ASSIGN(options.settings, read_settings(&warnings));
+  for (const std::string& warning : warnings) log_warn("{}", warning);
+  GYRE_ASSIGN(const int blocking, in_range("blocking", config.blocking, 0, 1, 1));
+  GYRE_ASSIGN(const int reproducible, in_range("reproducible", config.reproducible, 0, 1, 0));
+  GYRE_ASSIGN(const int timeout_ms, in_range("timeoutMs", config.timeoutMs, 1, INT_MAX, 0));
+  GYRE_ASSIGN(const int init_ms, in_range("initTimeoutMs", config.initTimeoutMs, 1, INT_MAX, 0));
+  GYRE_ASSIGN(const int device,
+              in_range("device", config.device, GYRE_DEVICE_HOST, INT_MAX, GYRE_DEVICE_HOST));
+  if (blocking == 0)
+    return invalid_usage("config.blocking = 0 is not available in this version: use a host stream");
+  if (device != GYRE_DEVICE_HOST)
+    return invalid_usage(
+        fmt::format("config.device = {}: this build has no CUDA executor; use "
+                    "GYRE_DEVICE_HOST and host memory",
+                    device));
+  options.blocking = blocking != 0;
+  options.reproducible = reproducible != 0 || options.settings.reproducible;
+  options.timeout_ns =
+      timeout_ms > 0 ? timeout_ms * ns_per_ms : options.settings.timeout_s * ns_per_s;
+  if (init_ms > 0) options.settings.init_timeout_s = std::max(1, init_ms / 1000);
+  if (config.commName != nullptr) options.name = fmt::format("\"{}\" ", config.commName);
+  return options;
+}
+
+Result<trust::UniqueId> decode(const gyreUniqueId& id) {
+  std::array<std::uint8_t, trust::unique_id_bytes> bytes;
+  static_assert(sizeof bytes == sizeof id);
+  std::memcpy(bytes.data(), id.internal, bytes.size());
+  return trust::decode_unique_id(bytes);
+}
+
+Status check_place(int nranks, int rank) {
+  if (nranks < 1) return invalid_argument(fmt::format("nranks = {} is not positive", nranks));
+  if (rank < 0 || rank >= nranks)
+    return invalid_argument(
+        fmt::format("rank {} is not from 0 to nranks - 1 = {}", rank, nranks - 1));
+  return {};
+}
+
+// Makes the communicator and its handle and joins now, or at the end of the open group.
+Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int rank,
+                  CommunicatorOptions options) {
+  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
+  GYRE_ASSIGN(auto made, Communicator::join(*plane, id, nranks, rank, std::move(options)));
+  const std::uint64_t handle = process().communicators.insert(std::move(made));
+  if (handle == 0) return Status(Code::SystemError, "there are 2^20 communicators already");
+  GroupedCall call;
+  call.communicator = process().communicators.pin(handle);
+  call.joins = true;
+  *comm = reinterpret_cast<gyreComm_t>(handle);
+  if (caller().group_depth > 0) {
+    caller().group.push_back(std::move(call));
+    return {};
+  }
+  std::vector<GroupedCall> calls;
+  calls.push_back(std::move(call));
+  Status status = carry_out(std::move(calls));
+  if (status.ok()) return status;
+  process().communicators.remove(handle);
+  *comm = nullptr;
+  return status;
+}
+
+Status init_rank(gyreComm_t* comm, int nranks, const gyreUniqueId& id, int rank,
+                 const gyreConfig_t* config) {
+  if (comm == nullptr) return invalid_argument("comm is NULL");
+  GYRE_TRY(check_place(nranks, rank));
+  GYRE_ASSIGN(const trust::UniqueId decoded, decode(id));
+  GYRE_ASSIGN(CommunicatorOptions options, make_options(config));
+  return begin_join(comm, decoded, nranks, rank, std::move(options));
+}
+
+Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
+  if (comms == nullptr) return invalid_argument("comms is NULL");
+  GYRE_TRY(check_place(ndev, 0));
+  for (int i = 0; devlist != nullptr && i < ndev; ++i)
+    if (devlist[i] != GYRE_DEVICE_HOST)
+      return invalid_usage(
+          fmt::format("devlist[{}] = {}: this build has no CUDA executor; use "
+                      "GYRE_DEVICE_HOST",
+                      i, devlist[i]));
+  GYRE_ASSIGN(CommunicatorOptions options, make_options(nullptr));
+  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
+  GYRE_ASSIGN(const trust::UniqueId id, plane->create_unique_id());
+  if (gyreGroupStart() != gyreSuccess) return internal_error("gyreGroupStart failed");
+  Status begun;
+  for (int rank = 0; rank < ndev && begun.ok(); ++rank)
+    begun = begin_join(&comms[rank], id, ndev, rank, options);
+  const gyreResult_t ended = gyreGroupEnd();
+  if (!begun.ok()) return begun;
+  if (ended == gyreSuccess) return {};
+  return Status(static_cast<Code>(ended), caller().last_error);
+}
+
+Status init_env(gyreComm_t* comm, const gyreConfig_t* config) {
+  if (comm == nullptr) return invalid_argument("comm is NULL");
+  GYRE_ASSIGN(CommunicatorOptions options, make_options(config));
+  std::vector<std::string> warnings;
+  GYRE_ASSIGN(
+      const bootstrap::LaunchPlace place,
+      bootstrap::read_launch_place(options.settings, bootstrap::process_environment(), &warnings));
+  for (const std::string& warning : warnings) log_warn("{}", warning);
+  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
+  GYRE_ASSIGN(const trust::UniqueId id, bootstrap::meet(*plane, options.settings, place));
+  return begin_join(comm, id, place.size, place.rank, std::move(options));
+}
+
+bootstrap::Store wrap(const gyreStore_t& store) {
+  bootstrap::Store wrapped;
+  wrapped.set = [store](const std::string& key, const std::vector<std::uint8_t>& value) {
+    if (store.set(store.user, key.c_str(), value.data(), value.size()) == 0) return Status();
+    return Status(Code::SystemError, fmt::format("the store's set of \"{}\" failed", key));
+  };
+  wrapped.get = [store](const std::string& key,
+                        std::int64_t timeout_ms) -> Result<std::vector<std::uint8_t>> {
+    std::vector<std::uint8_t> value(4096);
+    std::size_t bytes = value.size();
+    const int limit = static_cast<int>(std::min<std::int64_t>(timeout_ms, INT_MAX));
+    if (store.get(store.user, key.c_str(), value.data(), &bytes, limit) != 0 ||
+        bytes > value.size())
+      return Status(Code::SystemError,
+                    fmt::format("the store's get of \"{}\" failed or timed out", key));
+    value.resize(bytes);
+    return value;
+  };
+  return wrapped;
+}
+
+Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* store, const char* key,
+                  const gyreConfig_t* config) {
+  if (comm == nullptr) return invalid_argument("comm is NULL");
+  if (store == nullptr || store->set == nullptr || store->get == nullptr)
+    return invalid_argument("the store, its set or its get is NULL");
+  if (key == nullptr || *key == '\0') return invalid_argument("the key is NULL or empty");
+  GYRE_TRY(check_place(nranks, rank));
+  GYRE_ASSIGN(CommunicatorOptions options, make_options(config));
+  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
+  GYRE_ASSIGN(const trust::UniqueId id,
+              bootstrap::meet_through_store(*plane, wrap(*store), key, rank,
+                                            options.settings.init_timeout_s * 1000));
+  return begin_join(comm, id, nranks, rank, std::move(options));
+}
+
+// Waits for what is queued on streams; the last pin deletes it.
+Status end(gyreComm_t comm, bool abort) {
+  GYRE_ASSIGN(auto pin, find_communicator(comm));
+  if (caller().group_depth > 0)
+    return invalid_usage("a communicator cannot be ended inside a group: call gyreGroupEnd first");
+  if (abort) {
+    pin->abort();
+  } else {
+    const Entry entry(*pin);
+    GYRE_TRY(entry.status());
+    Until drained(pin->queued, [&] { return pin->queued.load(std::memory_order_acquire) == 0; });
+    Resumable* const all[] = {&drained};
+    static const SystemClock clock;
+    run(all, clock, pin->wait_policy());
+  }
+  process().communicators.remove(reinterpret_cast<std::uintptr_t>(comm));
+  return {};
+}
+
+}  // namespace
+}  // namespace gyre::comm
+
+using namespace gyre;
+using namespace gyre::comm;
+
+gyreResult_t gyreGetVersion(int* version) {
+  return guarded([&]() -> Status {
+    if (version == nullptr) return invalid_argument("version is NULL");
+    *version = GYRE_VERSION_CODE;
+    return {};
+  });
+}
+
+const char* gyreGetErrorString(gyreResult_t result) {
+  return code_text(static_cast<Code>(result)).data();
+}
+
+const char* gyreGetLastError(gyreComm_t comm) {
+  CallerState& state = caller();
+  state.shown_error = state.last_error;
+  if (comm != nullptr)
+    if (auto pin = process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm)))
+      state.shown_error = pin->last_error();
+  return state.shown_error.c_str();
+}
+
+gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId) {
+  return guarded([&]() -> Status {
+    if (uniqueId == nullptr) return invalid_argument("uniqueId is NULL");
+    GYRE_ASSIGN(const CommunicatorOptions options, make_options(nullptr));
+    GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
+    GYRE_ASSIGN(const trust::UniqueId id, plane->create_unique_id());
+    GYRE_ASSIGN(const auto bytes, trust::encode(id));
+    std::memcpy(uniqueId->internal, bytes.data(), bytes.size());
+    return {};
+  });
+}
+
+gyreResult_t gyreCommInitRank(gyreComm_t* comm, int nranks, gyreUniqueId commId, int rank) {
+  return guarded([&] { return init_rank(comm, nranks, commId, rank, nullptr); });
+}
+
+gyreResult_t gyreCommInitRankConfig(gyreComm_t* comm, int nranks, gyreUniqueId commId, int rank,
+                                    gyreConfig_t* config) {
+  return guarded([&] { return init_rank(comm, nranks, commId, rank, config); });
+}
+
+gyreResult_t gyreCommInitAll(gyreComm_t* comms, int ndev, const int* devlist) {
+  return guarded([&] { return init_all(comms, ndev, devlist); });
+}
+
+gyreResult_t gyreCommInitEnv(gyreComm_t* comm, gyreConfig_t* config) {
+  return guarded([&] { return init_env(comm, config); });
+}
+
+gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* store,
+                               const char* key, gyreConfig_t* config) {
+  return guarded([&] { return init_store(comm, nranks, rank, store, key, config); });
+}
+
+gyreResult_t gyreCommFinalize(gyreComm_t comm) {
+  return guarded([&]() -> Status {
+    GYRE_ASSIGN(auto pin, find_communicator(comm));
+    Until drained(pin->queued, [&] { return pin->queued.load(std::memory_order_acquire) == 0; });
+    Resumable* const all[] = {&drained};
+    static const SystemClock clock;
+    run(all, clock, pin->wait_policy());
+    return pin->broken();
+  });
+}
+
+gyreResult_t gyreCommDestroy(gyreComm_t comm) {
+  return guarded([&] { return end(comm, false); });
+}
+
+gyreResult_t gyreCommAbort(gyreComm_t comm) {
+  return guarded([&] { return end(comm, true); });
+}
+
+gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
+  return guarded([&]() -> Status {
+    if (asyncError == nullptr) return invalid_argument("asyncError is NULL");
+    GYRE_ASSIGN(auto pin, find_communicator(comm));
+    Status lasting = pin->broken();
+    if (lasting.ok() && pin->membership().failed())
+      lasting = pin->fail(pin->membership().failure());
+    if (!lasting.ok()) pin->remember(lasting);
+    *asyncError = to_result(lasting);
+    return {};
+  });
+}
+
+gyreResult_t gyreCommCount(gyreComm_t comm, int* count) {
+  return guarded([&]() -> Status {
+    if (count == nullptr) return invalid_argument("count is NULL");
+    GYRE_ASSIGN(const auto pin, find_communicator(comm));
+    *count = pin->size();
+    return {};
+  });
+}
+
+gyreResult_t gyreCommUserRank(gyreComm_t comm, int* rank) {
+  return guarded([&]() -> Status {
+    if (rank == nullptr) return invalid_argument("rank is NULL");
+    GYRE_ASSIGN(const auto pin, find_communicator(comm));
+    *rank = pin->rank();
+    return {};
+  });
+}
+
+gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device) {
+  return guarded([&]() -> Status {
+    if (device == nullptr) return invalid_argument("device is NULL");
+    GYRE_ASSIGN(const auto pin, find_communicator(comm));
+    *device = GYRE_DEVICE_HOST;
+    return {};
+  });
+}

@@ -1,0 +1,103 @@
+// The C functions of host streams.
+#include "lib/comm/calls.h"
+
+#include <fmt/format.h>
+
+namespace gyre::comm {
+namespace {
+
+const SystemClock clock;
+
+bool is_empty(HostStream& stream) {
+  const std::lock_guard lock(stream.mutex);
+  return stream.entries.empty();
+}
+
+// Every queued operation has a deadline of its own, so this ends.
+void drain(HostStream& stream) {
+  Until drained(stream.done, [&] { return is_empty(stream); });
+  Resumable* const all[] = {&drained};
+  run(all, clock, {.spins = 200, .yields = 16});
+}
+
+Status take_first_error(HostStream& stream) {
+  const std::lock_guard lock(stream.mutex);
+  return std::exchange(stream.first_error, Status());
+}
+
+Status create(gyreStream_t* stream) {
+  if (stream == nullptr) return invalid_argument("stream is NULL");
+  const std::uint64_t handle = process().streams.insert(std::make_unique<HostStream>());
+  if (handle == 0) return Status(Code::SystemError, "there are 2^20 host streams already");
+  *stream = reinterpret_cast<gyreStream_t>(handle);
+  return {};
+}
+
+Status destroy(gyreStream_t stream) {
+  GYRE_ASSIGN(auto pin, find_stream(stream));
+  drain(*pin);
+  process().streams.remove(reinterpret_cast<std::uintptr_t>(stream));
+  process().worker.forget(*pin);
+  return take_first_error(*pin);
+}
+
+Status queue(gyreStream_t stream, HostStream::Entry entry) {
+  GYRE_ASSIGN(auto pin, find_stream(stream));
+  HostStream& to = *pin;
+  process().worker.queue(to, std::move(pin), std::move(entry));
+  return {};
+}
+
+Status wait_for(gyreStream_t stream, gyreStream_t other) {
+  if (stream == other) return invalid_argument("a stream cannot wait for itself");
+  GYRE_TRY(find_stream(stream).status());
+  HostStream::Entry mark, wait;
+  mark.mark = wait.wait_for = std::make_shared<StreamMark>();
+  GYRE_TRY(queue(other, std::move(mark)));
+  return queue(stream, std::move(wait));
+}
+
+}  // namespace
+}  // namespace gyre::comm
+
+using namespace gyre;
+using namespace gyre::comm;
+
+gyreResult_t gyreStreamCreate(gyreStream_t* stream) {
+  return guarded([&] { return create(stream); });
+}
+
+gyreResult_t gyreStreamDestroy(gyreStream_t stream) {
+  return guarded([&] { return destroy(stream); });
+}
+
+gyreResult_t gyreStreamSynchronize(gyreStream_t stream) {
+  return guarded([&]() -> Status {
+    GYRE_ASSIGN(auto pin, find_stream(stream));
+    drain(*pin);
+    return take_first_error(*pin);
+  });
+}
+
+gyreResult_t gyreStreamQuery(gyreStream_t stream) {
+  return guarded([&]() -> Status {
+    GYRE_ASSIGN(auto pin, find_stream(stream));
+    const std::lock_guard lock(pin->mutex);
+    if (!pin->first_error.ok()) return pin->first_error;
+    if (pin->entries.empty()) return {};
+    return Status(Code::InProgress, fmt::format("{} entries are queued", pin->entries.size()));
+  });
+}
+
+gyreResult_t gyreStreamWait(gyreStream_t stream, gyreStream_t other) {
+  return guarded([&] { return wait_for(stream, other); });
+}
+
+gyreResult_t gyreStreamAddCallback(gyreStream_t stream, gyreStreamCallback_t callback, void* user) {
+  return guarded([&]() -> Status {
+    if (callback == nullptr) return invalid_argument("callback is NULL");
+    HostStream::Entry entry;
+    entry.callback = [=](const Status& status) { callback(stream, to_result(status), user); };
+    return queue(stream, std::move(entry));
+  });
+}

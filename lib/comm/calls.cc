@@ -1,0 +1,42 @@
+#include "lib/comm/calls.h"
+
+#include "lib/base/log.h"
+
+#include <fmt/format.h>
+
+namespace gyre::comm {
+
+gyreResult_t answer(Status status) {
+  if (status.ok()) [[likely]]
+    return gyreSuccess;
+  caller().last_error = status.full_text();
+  if (status.code() != Code::InProgress) log_info("{}", status.full_text());
+  return to_result(status);
+}
+
+gyreResult_t answer(Communicator& communicator, Status status) {
+  if (!status.ok()) communicator.remember(status);
+  return answer(std::move(status));
+}
+
+Result<HandleTable<Communicator>::Pin> find_communicator(gyreComm_t comm) {
+  if (comm == nullptr) return invalid_argument("the communicator is NULL");
+  auto pin = process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm));
+  if (!pin)
+    return invalid_argument(fmt::format(
+        "{} is no communicator of this process: destroyed, made up, or from before a fork",
+        static_cast<const void*>(comm)));
+  return pin;
+}
+
+Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream) {
+  auto pin = process().streams.pin(reinterpret_cast<std::uintptr_t>(stream));
+  if (!pin)
+    return invalid_argument(
+        fmt::format("{} is no host stream (gyreStreamCreate makes them); CUDA streams go with CUDA "
+                    "communicators",
+                    static_cast<const void*>(stream)));
+  return pin;
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,346 @@
+#include "lib/comm/communicator.h"
+
+#include "lib/base/log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gyre::comm {
+namespace {
+
+const SystemClock clock;
+
+// gyre.h's gyreNumOps: made ops count up from it.
+constexpr int first_made_op = 8;
+
+// Slots of 128 KiB: two of them and what they are summed with stay in a core's 2 MiB second-level
+// cache, and the flags of a message cost under 1 % of moving it (bench/results).
+constexpr transport::FifoShape default_shape = {
+    .slot_count = 4, .line_count = 128, .slot_bytes = 128 << 10};
+
+transport::FifoShape fifo_shape(const Settings& settings) {
+  transport::FifoShape shape = default_shape;
+  if (settings.slot_bytes > 0)
+    shape.slot_bytes = round_up(static_cast<std::uint64_t>(settings.slot_bytes), 4096);
+  return shape;
+}
+
+// What must be equal on all ranks before they exchange anything: the notes they join with.
+bootstrap::Letter joining_note(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio: spreads low bits upward
+  return hash ^ hash >> 29;
+}
+
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0;
+  for (const char c : text) hash = mixed(hash, static_cast<unsigned char>(c));
+  return hash;
+}
+
+std::uint64_t signature_of(const Request& request) {
+  std::uint64_t hash = mixed(0x67797265, static_cast<std::uint64_t>(request.collective));
+  hash = mixed(hash, request.count);
+  hash = mixed(
+      hash, static_cast<std::uint64_t>(request.type) << 8 | static_cast<std::uint64_t>(request.op));
+  return mixed(hash, static_cast<std::uint64_t>(request.root));
+}
+
+}  // namespace
+
+Communicator::Communicator(int size, int rank, CommunicatorOptions options)
+    : size_(size), rank_(rank), options_(std::move(options)), next_op_(first_made_op) {}
+
+Communicator::~Communicator() {
+  if (membership_) membership_->leave();
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane& plane,
+                                                         const trust::UniqueId& id, int size,
+                                                         int rank, CommunicatorOptions options) {
+  std::unique_ptr<Communicator> made(new Communicator(size, rank, std::move(options)));
+  const Settings& settings = made->options_.settings;
+  GYRE_ASSIGN(made->allowed_, tune::Allowed::parse(settings));
+  made->self_ = &plane.identity();
+  GYRE_ASSIGN(
+      made->transports_,
+      make_transports(settings, {.self = plane.identity(),
+                                 .tickets = plane.tickets(),
+                                 .tcp_encrypted = settings.tcp_security == "tls",
+                                 .communicator_hash = hash_of(trust::short_name(id)),
+                                 .epoch = id.epoch,
+                                 .tcp_user_timeout_ms = made->options_.timeout_ns / ns_per_ms}));
+  // Settings that every rank must share, since all choose for themselves and must choose alike.
+  const std::string note = fmt::format(
+      "version=1 transports={} algo={} proto={} slots={} reproducible={} security={}",
+      transport_names(made->transports_), settings.algorithm, settings.protocol,
+      fifo_shape(settings).slot_bytes, made->options_.reproducible, settings.tcp_security);
+  GYRE_ASSIGN(made->membership_, plane.join(id, size, rank, joining_note(note), settings));
+  return made;
+}
+
+Status Communicator::settle() {
+  const bootstrap::Roster& roster = membership_->roster();
+  const auto& notes = roster.notes;
+  const std::size_t me = static_cast<std::size_t>(rank_);
+  for (std::size_t rank = 0; rank < notes.size(); ++rank)
+    if (notes[rank] != notes[me])
+      return Status(Code::InvalidUsage,
+                    fmt::format("ranks {} and {} differ in their settings: \"{}\" and \"{}\"",
+                                rank_, rank, std::string(notes[me].begin(), notes[me].end()),
+                                std::string(notes[rank].begin(), notes[rank].end())));
+  int local_ranks = 0;
+  bool one_host = true;
+  for (std::uint32_t process : roster.process_of_rank) {
+    const bool here = roster.processes[process].host == self_->host;
+    local_ranks += here;
+    one_host &= here;
+  }
+  policy_ = gyre::wait_policy(local_ranks, options_.settings.spin_count);
+  links_ = std::make_unique<Links>(rank_, *membership_, transports_, fifo_shape(options_.settings));
+  scene_.ranks = size_;
+  scene_.one_process = roster.processes.size() == 1;
+  scene_.mapped = one_host;
+  for (int peer = 0; peer < size_ && scene_.mapped; ++peer) {
+    GYRE_ASSIGN(transport::Transport * transport, links_->select(peer));
+    scene_.mapped = transport->reach(links_->identity_of(peer)).maps_slots;
+  }
+  scene_.reproducible = options_.reproducible;
+  scene_.slot_bytes = fifo_shape(options_.settings).slot_bytes;
+  scene_.line_count = fifo_shape(options_.settings).line_count;
+  log_info("communicator {}rank {} of {}: {} processes, {} ranks on this host, {}", options_.name,
+           rank_, size_, roster.processes.size(), local_ranks,
+           scene_.mapped ? "memory reaches all ranks" : "not all ranks share memory");
+  return {};
+}
+
+Status Communicator::broken() const {
+  if (!is_broken_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+Status Communicator::fail(Status why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_.ok()) broken_ = why;
+    why = broken_;
+  }
+  is_broken_.store(true, std::memory_order_release);
+  if (!membership_->failed()) membership_->abort(why);
+  return why;
+}
+
+void Communicator::abort() {
+  (void)fail(
+      Status(Code::Aborted, fmt::format("rank {} called gyreCommAbort", rank_)).blame({rank_}));
+}
+
+void Communicator::remember(const Status& status) {
+  const std::lock_guard lock(mutex_);
+  last_error_ = status.full_text();
+}
+
+std::string Communicator::last_error() const {
+  const std::lock_guard lock(mutex_);
+  return last_error_.empty() ? "no error" : last_error_;
+}
+
+Result<ReduceOp> Communicator::find_made_op(int op, ElementType type, std::uint64_t& scalar) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = made_ops_.find(op);
+  if (found == made_ops_.end())
+    return invalid_argument(fmt::format("op {} was not made on this communicator", op));
+  if (found->second.type != type)
+    return invalid_argument(fmt::format("op {} was made for {} and is used with {}", op,
+                                        element_name(found->second.type), element_name(type)));
+  scalar = found->second.scalar;
+  return ReduceOp::pre_mul_sum;
+}
+
+int Communicator::make_op(ElementType type, std::uint64_t scalar) {
+  const std::lock_guard lock(mutex_);
+  made_ops_[next_op_] = {type, scalar};
+  return next_op_++;
+}
+
+Status Communicator::destroy_op(int op) {
+  const std::lock_guard lock(mutex_);
+  if (made_ops_.erase(op) == 0)
+    return invalid_argument(fmt::format("op {} was not made on this communicator", op));
+  return {};
+}
+
+// ------------------------------------------------------------------------------ joining
+
+bool Communicator::Joining::advance() {
+  using State = bootstrap::Membership::State;
+  switch (owner_.membership_->state()) {
+    case State::joining:
+      return false;
+    case State::joined: {
+      Status settled = owner_.settle();
+      finish(settled.ok() ? settled : owner_.fail(std::move(settled)));
+      return true;
+    }
+    default:
+      finish(owner_.fail(owner_.membership_->failure()));
+      return true;
+  }
+}
+
+void Communicator::Joining::expire() {
+  finish(owner_.fail(Status(Code::Timeout, fmt::format("rank {} of {} could not join in time",
+                                                       owner_.rank_, owner_.size_))));
+}
+
+bool Communicator::Joining::arm(WaitSet& set) {
+  auto& word = owner_.membership_->changed();
+  set.add_futex(&word, word.load(std::memory_order_acquire));
+  return owner_.membership_->state() == bootstrap::Membership::State::joining;
+}
+
+std::int64_t Communicator::Joining::limit_ns() const {
+  // The control plane keeps the deadline and knows who is missing; this only bounds its silence.
+  return (owner_.options_.settings.init_timeout_s + 5) * ns_per_s;
+}
+
+// ------------------------------------------------------------------------------ operation
+
+Status Communicator::choose(const Request& request) {
+  const std::uint64_t bytes = request.count * element_bytes(request.type);
+  GYRE_ASSIGN(choice_, tune::choose(scene_, allowed_, request.collective, bytes));
+  auto& prepared = prepared_[choice_.algorithm];
+  if (prepared == nullptr) {
+    plan::PlanRequest wanted;
+    wanted.collective = request.collective;
+    wanted.rank_count = size_;
+    wanted.rank = rank_;
+    GYRE_ASSIGN(plan::Plan made, plan::build_plan(*choice_.algorithm, wanted));
+    prepared.reset(new Prepared{std::move(made), false, {}, {}});
+    log_info("all ranks choose {} with {} for {} bytes and the like", choice_.algorithm->name,
+             plan::protocol_name(choice_.protocol), bytes);
+  }
+  current_ = prepared.get();
+  return {};
+}
+
+exec::Call Communicator::make_call(const Request& request) {
+  const std::uint64_t bytes = request.count * element_bytes(request.type);
+  // Whole cache lines, so that ranks never share one and vector loads stay aligned.
+  const std::uint64_t chunk_bytes =
+      std::max<std::uint64_t>(64, round_up(divide_up(bytes, current_->plan.chunk_count()), 64));
+  exec::Call call;
+  call.geometry.input = call.geometry.output = plan::Layout::even(chunk_bytes, bytes);
+  call.geometry.chunk_count = current_->plan.chunk_count();
+  call.geometry.piece_bytes = choice_.piece_bytes / current_->plan.largest_span() / 64 * 64;
+  call.input = request.input;
+  call.output = request.output;
+  call.input_bytes = call.output_bytes = bytes;
+  call.type = request.type;
+  call.op = request.op;
+  call.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(size_) : 1;
+  call.protocol = choice_.protocol;
+  // Past the cache only what would push everything else out of it: several times the second level.
+  call.streamed = bytes >= 16ULL << 20;
+  call.sequence = sequence_;
+  call.signature = signature_of(request);
+  return call;
+}
+
+void Communicator::Operation::begin(const Request& request) {
+  request_ = request;
+  stage_ = Stage::opening;
+  restart();
+  ++owner_.sequence_;
+  Status chosen = owner_.choose(request_);
+  if (chosen.ok() && owner_.current_->bound_already) {
+    (void)launch();
+    return;
+  }
+  if (chosen.ok()) chosen = owner_.links_->open(owner_.current_->plan);
+  if (!chosen.ok()) finish(owner_.fail(std::move(chosen)));
+}
+
+bool Communicator::Operation::launch() {
+  exec::Call call = owner_.make_call(request_);
+  if (request_.op == ReduceOp::pre_mul_sum) call.pre_scalar = &request_.pre_scalar;
+  owner_.launch_.begin(owner_.current_->bound, call);
+  stage_ = Stage::running;
+  return true;
+}
+
+bool Communicator::Operation::open() {
+  bool moved = false;
+  Status status = owner_.links_->advance(moved);
+  if (!status.ok()) return break_down(std::move(status)), true;
+  if (!owner_.links_->all_open()) return moved;
+  owner_.current_->bound = owner_.links_->bind(owner_.current_->plan);
+  owner_.current_->bound_already = true;
+  return launch();
+}
+
+bool Communicator::Operation::advance() {
+  if (owner_.membership_->failed()) [[unlikely]] {
+    finish(owner_.fail(owner_.membership_->failure()));
+    return true;
+  }
+  if (stage_ == Stage::opening) return open();
+  if (stage_ == Stage::blaming) return blame();
+  switch (owner_.launch_.advance()) {
+    case exec::Launch::State::blocked:
+      return false;
+    case exec::Launch::State::moved:
+      return true;
+    case exec::Launch::State::done:
+      finish({});
+      return true;
+    case exec::Launch::State::failed:
+      break_down(owner_.launch_.error());
+      return true;
+  }
+  return true;
+}
+
+// A broken link is a symptom. Whoever caused it is known to the control plane, perhaps a moment
+// later: only if it stays silent is the peer at the other end blamed.
+void Communicator::Operation::break_down(Status why) {
+  if (why.code() != Code::RemoteError) return finish(owner_.fail(std::move(why)));
+  suspicion_ = std::move(why);
+  blame_until_ns_ = clock.now_ns() + 2 * ns_per_s;
+  stage_ = Stage::blaming;
+}
+
+bool Communicator::Operation::blame() {
+  if (clock.now_ns() < blame_until_ns_) return false;
+  finish(owner_.fail(std::move(suspicion_)));
+  return true;
+}
+
+void Communicator::Operation::expire() {
+  const Blocked blocked =
+      stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
+  Status late(
+      Code::Timeout,
+      fmt::format("{} number {} of {} elements waited {} s for {} from rank {}",
+                  plan::collective_name(request_.collective), owner_.sequence_, request_.count,
+                  limit_ns() / ns_per_s, blocked_on_name(blocked.what), blocked.peer));
+  finish(owner_.fail(std::move(late).blame({blocked.peer})));
+}
+
+bool Communicator::Operation::arm(WaitSet& set) {
+  if (owner_.membership_->failed()) return false;
+  if (stage_ == Stage::opening) return owner_.links_->arm(set);
+  if (stage_ == Stage::running) return owner_.launch_.arm(set);
+  return true;
+}
+
+void Communicator::Operation::disarm() {
+  if (stage_ == Stage::opening) owner_.links_->disarm();
+  if (stage_ == Stage::running) owner_.launch_.disarm();
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,159 @@
+// Communicator: one rank's membership in a group of ranks. Owns the links, the plans and the
+// position in the sequence of calls. One operation runs at a time, since messages of a link are
+// told apart by their order alone; the thread that runs it owns everything here that is not atomic.
+#pragma once
+
+#include "lib/base/settings.h"
+#include "lib/bootstrap/control.h"
+#include "lib/comm/builtin.h"
+#include "lib/comm/links.h"
+#include "lib/comm/request.h"
+#include "lib/comm/resumable.h"
+#include "lib/exec/launch.h"
+#include "lib/tune/choice.h"
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace gyre::comm {
+
+// What config and settings made of it.
+struct CommunicatorOptions {
+  Settings settings;
+  bool blocking = true;
+  bool reproducible = false;
+  std::int64_t timeout_ns = 0;
+  std::string name;
+};
+
+class Communicator {
+ public:
+  // Begins to join; `joining` is the operation that completes it.
+  static Result<std::unique_ptr<Communicator>> join(bootstrap::ControlPlane& plane,
+                                                    const trust::UniqueId& id, int size, int rank,
+                                                    CommunicatorOptions options);
+  ~Communicator();
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const WaitPolicy& wait_policy() const { return policy_; }
+  const CommunicatorOptions& options() const { return options_; }
+  bootstrap::Membership& membership() { return *membership_; }
+
+  // Resumable parts. `operation()` is idle until `begin`.
+  Resumable& joining() { return joining_; }
+  Resumable& operation() { return operation_; }
+  void begin(const Request& request) { operation_.begin(request); }
+
+  // The lasting error, or success. Any thread.
+  Status broken() const;
+  // Breaks this communicator for good and tells all ranks. The first cause stays.
+  Status fail(Status why);
+  // From any thread: what is running ends with an error.
+  void abort();
+
+  // One thread at a time; see Entry.
+  std::atomic<bool> entered{false};
+  // Operations queued on host streams and not yet finished. A call without a stream waits for them.
+  std::atomic<std::uint32_t> queued{0};
+  // Order of queued operations: the next number to give, and the next to run.
+  std::uint64_t next_ticket = 0;
+  std::atomic<std::uint64_t> running_ticket{0};
+
+  Result<ReduceOp> find_made_op(int op, ElementType type, std::uint64_t& scalar) const;
+  int make_op(ElementType type, std::uint64_t scalar);
+  Status destroy_op(int op);
+
+  // The story of the last error, for gyreGetLastError.
+  void remember(const Status& status);
+  std::string last_error() const;
+
+ private:
+  Communicator(int size, int rank, CommunicatorOptions options);
+
+  class Joining final : public Resumable {
+   public:
+    explicit Joining(Communicator& owner) : owner_(owner) {}
+    bool advance() override;
+    void expire() override;
+    bool arm(WaitSet& set) override;
+    void disarm() override {}
+    std::int64_t limit_ns() const override;
+
+   private:
+    Communicator& owner_;
+  };
+
+  // Opens links, then runs a Launch.
+  class Operation final : public Resumable {
+   public:
+    explicit Operation(Communicator& owner) : owner_(owner) {}
+    void begin(const Request& request);
+    bool advance() override;
+    void expire() override;
+    bool arm(WaitSet& set) override;
+    void disarm() override;
+    std::int64_t limit_ns() const override { return owner_.options_.timeout_ns; }
+
+   private:
+    enum class Stage { opening, running, blaming };
+    bool open();
+    bool launch();
+    bool blame();
+    void break_down(Status why);
+
+    Communicator& owner_;
+    Request request_;
+    Stage stage_ = Stage::opening;
+    Status suspicion_;  // blaming: what this rank saw, until the control plane knows
+    std::int64_t blame_until_ns_ = 0;
+  };
+
+  // A plan with its links, kept for good.
+  struct Prepared {
+    plan::Plan plan;
+    bool bound_already = false;
+    exec::BoundPlan bound;
+    std::vector<std::byte> scratch;
+  };
+
+  Status settle();  // after all have joined: transports, scene
+  Status choose(const Request& request);
+  exec::Call make_call(const Request& request);
+
+  const int size_;
+  const int rank_;
+  const CommunicatorOptions options_;
+  WaitPolicy policy_;
+  std::shared_ptr<bootstrap::Membership> membership_;
+  const trust::ProcessIdentity* self_ = nullptr;
+  TransportList transports_;
+  tune::Allowed allowed_;
+  tune::Scene scene_;
+  std::unique_ptr<Links> links_;
+  std::map<const plan::Algorithm*, std::unique_ptr<Prepared>> prepared_;
+  tune::Choice choice_;
+  Prepared* current_ = nullptr;
+  exec::Launch launch_;
+  std::uint64_t sequence_ = 0;
+
+  Joining joining_{*this};
+  Operation operation_{*this};
+
+  mutable std::mutex mutex_;  // of what follows
+  Status broken_;
+  std::atomic<bool> is_broken_{false};
+  std::string last_error_;
+  struct MadeOp {
+    ElementType type;
+    std::uint64_t scalar;
+  };
+  std::map<int, MadeOp> made_ops_;
+  int next_op_;
+};
+
+}  // namespace gyre::comm

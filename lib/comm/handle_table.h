@@ -1,0 +1,147 @@
+// HandleTable: handles that are an index and a generation, never an address. Looking one up pins
+// the object, so that a destroy in another thread cannot pull it away; whoever lets go last deletes
+// it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace gyre::comm {
+
+template <typename T>
+class HandleTable {
+ public:
+  // `kind` is the top byte of every handle, so that a handle of another table is told apart.
+  HandleTable(std::uint8_t kind, std::uint32_t first_generation)
+      : kind_(kind), first_generation_(first_generation | 1) {}
+  ~HandleTable() {
+    for (auto& block : blocks_) delete[] block.load(std::memory_order_relaxed);
+  }
+
+  // A pinned object, or null.
+  class Pin {
+   public:
+    Pin() = default;
+    Pin(HandleTable* table, std::uint32_t index, T* object)
+        : table_(table), index_(index), object_(object) {}
+    Pin(Pin&& other) noexcept
+        : table_(other.table_),
+          index_(other.index_),
+          object_(std::exchange(other.object_, nullptr)) {}
+    Pin& operator=(Pin&& other) noexcept {
+      std::swap(table_, other.table_);
+      std::swap(index_, other.index_);
+      std::swap(object_, other.object_);
+      return *this;
+    }
+    ~Pin() {
+      if (object_ != nullptr) table_->unpin(index_);
+    }
+    explicit operator bool() const { return object_ != nullptr; }
+    T* operator->() const { return object_; }
+    T& operator*() const { return *object_; }
+
+   private:
+    HandleTable* table_ = nullptr;
+    std::uint32_t index_ = 0;
+    T* object_ = nullptr;
+  };
+
+  // 0 if the table is full (2^20 objects).
+  std::uint64_t insert(std::unique_ptr<T> object) {
+    const std::lock_guard lock(mutex_);
+    std::uint32_t index = next_;
+    if (!free_.empty()) {
+      index = free_.back();
+      free_.pop_back();
+    } else if (next_ == block_most * block_slots) {
+      return 0;
+    } else {
+      ++next_;
+    }
+    auto& block = blocks_[index / block_slots];
+    if (block.load(std::memory_order_relaxed) == nullptr)
+      block.store(new Slot[block_slots], std::memory_order_release);
+    Slot& slot = *find(index);
+    if (slot.generation_next == 0) slot.generation_next = first_generation_;
+    const std::uint32_t generation = slot.generation_next;
+    slot.generation_next = generation + 2;  // odd: never 0
+    slot.object = object.release();
+    // The table's own pin; pairs with the acquire in pin().
+    slot.state.store(static_cast<std::uint64_t>(generation) << 32 | 1, std::memory_order_release);
+    return static_cast<std::uint64_t>(kind_) << 56 | static_cast<std::uint64_t>(generation) << 24 |
+           index;
+  }
+
+  Pin pin(std::uint64_t handle) {
+    Slot* slot = checked(handle);
+    if (slot == nullptr) return {};
+    const std::uint64_t generation = handle >> 24 & 0xffffffff;
+    std::uint64_t state = slot->state.load(std::memory_order_acquire);
+    while (state >> 32 == generation && (state & closing) == 0) {
+      if (slot->state.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel))
+        return {this, static_cast<std::uint32_t>(handle & 0xffffff), slot->object};
+    }
+    return {};
+  }
+
+  // No later pin finds it; it is deleted when the last pin goes. False if the handle is stale.
+  bool remove(std::uint64_t handle) {
+    Slot* slot = checked(handle);
+    if (slot == nullptr) return false;
+    std::uint64_t state = slot->state.load(std::memory_order_acquire);
+    while (state >> 32 == (handle >> 24 & 0xffffffff) && (state & closing) == 0) {
+      if (!slot->state.compare_exchange_weak(state, state | closing, std::memory_order_acq_rel))
+        continue;
+      unpin(static_cast<std::uint32_t>(handle & 0xffffff));
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::uint32_t block_slots = 1024;
+  static constexpr std::uint32_t block_most = 1024;
+  static constexpr std::uint64_t closing = 1ULL << 31;
+  static constexpr std::uint64_t pins = closing - 1;
+
+  struct Slot {
+    std::atomic<std::uint64_t> state{0};  // generation (32 bits), closing (1), pins (31)
+    T* object = nullptr;
+    std::uint32_t generation_next = 0;
+  };
+
+  Slot* find(std::uint64_t index) {
+    if (index >= static_cast<std::uint64_t>(block_slots) * block_most) return nullptr;
+    // Pairs with the release in insert().
+    Slot* block = blocks_[index / block_slots].load(std::memory_order_acquire);
+    return block == nullptr ? nullptr : block + index % block_slots;
+  }
+  Slot* checked(std::uint64_t handle) {
+    return handle >> 56 == kind_ ? find(handle & 0xffffff) : nullptr;
+  }
+
+  void unpin(std::uint32_t index) {
+    Slot& slot = *find(index);
+    if (((slot.state.fetch_sub(1, std::memory_order_acq_rel) - 1) & (closing | pins)) != closing)
+      return;
+    T* object = std::exchange(slot.object, nullptr);
+    slot.state.store(0, std::memory_order_release);
+    delete object;
+    const std::lock_guard lock(mutex_);
+    free_.push_back(index);
+  }
+
+  const std::uint8_t kind_;
+  const std::uint32_t first_generation_;
+  std::array<std::atomic<Slot*>, block_most> blocks_{};
+  std::mutex mutex_;
+  std::vector<std::uint32_t> free_;
+  std::uint32_t next_ = 0;
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,60 @@
+// Links: this rank's ports to its peers, opened when a plan first needs them. Opening is resumable:
+// the receiving side listens and sends its endpoint as a letter, the sending side connects to it.
+#pragma once
+
+#include "lib/base/wait.h"
+#include "lib/bootstrap/control.h"
+#include "lib/exec/launch.h"
+#include "lib/plan/plan.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gyre::comm {
+
+using TransportList = std::vector<std::unique_ptr<transport::Transport>>;
+
+class Links {
+ public:
+  Links(int rank, bootstrap::Membership& membership, const TransportList& transports,
+        const transport::FifoShape& shape)
+      : rank_(rank), membership_(membership), transports_(transports), shape_(shape) {}
+
+  // Begins to open what `plan` needs and is not there.
+  Status open(const plan::Plan& plan);
+  // Goes on opening. `moved` says whether anything happened.
+  Status advance(bool& moved);
+  bool all_open() const { return opening_.empty(); }
+  Blocked blocked() const;
+  bool arm(WaitSet& set);
+  void disarm();
+
+  // The plan's lanes with their ports; all links are open.
+  exec::BoundPlan bind(const plan::Plan& plan);
+  // The best transport to a rank, or why there is none.
+  Result<transport::Transport*> select(int peer) const;
+  const trust::ProcessIdentity& identity_of(int peer) const;
+  // One line on each candidate: why it is taken or not.
+  std::string reasons(int peer) const;
+
+ private:
+  using Key = std::pair<int, int>;  // peer, channel
+  struct Opening {
+    Key key;
+    bool endpoint_came = false;
+  };
+  Status advance_one(Opening& opening, bool& moved, bool& open);
+
+  const int rank_;
+  bootstrap::Membership& membership_;
+  const TransportList& transports_;
+  const transport::FifoShape shape_;
+  std::map<Key, std::unique_ptr<exec::SendPort>> send_ports_;
+  std::map<Key, std::unique_ptr<exec::ReceivePort>> receive_ports_;
+  std::vector<Opening> opening_;
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,75 @@
+#include "lib/comm/process.h"
+
+#include "lib/base/log.h"
+
+#include <cstdlib>
+#include <pthread.h>
+#include <sys/random.h>
+
+namespace gyre::comm {
+namespace {
+
+constexpr std::uint8_t communicator_kind = 0xC1;
+constexpr std::uint8_t stream_kind = 0xC2;
+
+// Handles of another process, or of this one before a fork, should not happen to be valid here.
+std::uint32_t random_generation() {
+  std::uint32_t value = 1;
+  if (getrandom(&value, sizeof value, GRND_NONBLOCK) != sizeof value) value = 1;
+  return value;
+}
+
+std::atomic<Process*> current{nullptr};
+std::mutex making;
+
+LogLevel level_of(const std::string& word) {
+  if (word == "NONE") return LogLevel::none;
+  if (word == "VERSION") return LogLevel::version;
+  if (word == "INFO") return LogLevel::info;
+  return word == "TRACE" ? LogLevel::trace : LogLevel::warn;
+}
+
+// The control thread's last words (goodbyes, floods) go out before the process ends.
+void close_at_exit() { delete current.exchange(nullptr); }
+
+// The child has none of the threads and must not touch the parent's connections.
+void forget_in_child() { current.store(nullptr); }
+
+}  // namespace
+
+Process::Process()
+    : communicators(communicator_kind, random_generation()),
+      streams(stream_kind, random_generation()) {}
+
+Result<bootstrap::ControlPlane*> Process::plane(const Settings& settings) {
+  const std::lock_guard lock(mutex_);
+  if (plane_ == nullptr) {
+    GYRE_TRY(configure_log(level_of(settings.debug), settings.debug_file));
+    GYRE_ASSIGN(plane_, bootstrap::ControlPlane::start(settings));
+  }
+  return plane_.get();
+}
+
+Process& process() {
+  Process* known = current.load(std::memory_order_acquire);
+  if (known != nullptr) [[likely]]
+    return *known;
+  const std::lock_guard lock(making);
+  known = current.load(std::memory_order_acquire);
+  if (known != nullptr) return *known;
+  static const bool hooked = [] {
+    std::atexit(close_at_exit);
+    return pthread_atfork(nullptr, nullptr, forget_in_child) == 0;
+  }();
+  if (!hooked) log_warn("pthread_atfork failed: a forked child must not use Gyre");
+  known = new Process;
+  current.store(known, std::memory_order_release);
+  return *known;
+}
+
+CallerState& caller() {
+  thread_local CallerState state;
+  return state;
+}
+
+}  // namespace gyre::comm

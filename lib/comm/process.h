@@ -1,0 +1,54 @@
+// The only process-wide state: the control plane, the tables of handles, the progress thread, and
+// each thread's open group and last error. Made at first use; a forked child starts with a fresh
+// one, in which the parent's handles are unknown.
+#pragma once
+
+#include "lib/comm/communicator.h"
+#include "lib/comm/handle_table.h"
+#include "lib/comm/stream.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace gyre::comm {
+
+// A call that waits for gyreGroupEnd.
+struct GroupedCall {
+  HandleTable<Communicator>::Pin communicator;
+  bool joins = false;  // gyreCommInitRank; else `request`
+  Request request;
+  HandleTable<HostStream>::Pin stream;  // none: at GroupEnd itself
+};
+
+struct CallerState {
+  int group_depth = 0;
+  std::vector<GroupedCall> group;
+  Status group_error;
+  std::string last_error = "no error";
+  std::string shown_error;  // what gyreGetLastError returned
+};
+
+class Process {
+ public:
+  Process();
+
+  // Starts the control plane and the log at the first call.
+  Result<bootstrap::ControlPlane*> plane(const Settings& settings);
+
+  HandleTable<Communicator> communicators;
+  HandleTable<HostStream> streams;
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<bootstrap::ControlPlane> plane_;
+
+ public:
+  StreamWorker worker;  // ends before the control plane does
+};
+
+Process& process();
+CallerState& caller();
+
+}  // namespace gyre::comm

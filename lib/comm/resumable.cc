@@ -1,0 +1,40 @@
+#include "lib/comm/resumable.h"
+
+#include <algorithm>
+
+namespace gyre::comm {
+
+void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& policy) {
+  std::int64_t limit_ns = INT64_MAX;
+  for (const Resumable* one : all) limit_ns = std::min(limit_ns, one->limit_ns());
+  Wait wait(clock, policy, limit_ns);
+  const auto arm = [&](WaitSet& set) {
+    bool asleep = true;
+    for (Resumable* one : all)
+      if (!one->finished()) asleep &= one->arm(set);
+    return asleep;
+  };
+  const auto disarm = [&] {
+    for (Resumable* one : all)
+      if (!one->finished()) one->disarm();
+  };
+  while (true) {
+    bool moved = false, finished = true;
+    for (Resumable* one : all) {
+      if (one->finished()) continue;
+      moved |= one->advance();
+      finished &= one->finished();
+    }
+    if (finished) return;
+    if (moved) {
+      wait.progressed();
+      continue;
+    }
+    if (wait.pause(arm, disarm) == Wait::Outcome::again) continue;
+    const std::int64_t waited_ns = wait.waited_ns();
+    for (Resumable* one : all)
+      if (!one->finished() && waited_ns >= one->limit_ns()) one->expire();
+  }
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,71 @@
+// Resumable: something that goes on by being asked to, and says what it waits for. `run` is the one
+// loop that asks: it advances everything it was given in turn and sleeps only in Wait.
+#pragma once
+
+#include "lib/base/clock.h"
+#include "lib/base/status.h"
+#include "lib/base/wait.h"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+namespace gyre::comm {
+
+class Resumable {
+ public:
+  virtual ~Resumable() = default;
+  bool finished() const { return finished_; }
+  // Success, or why it failed; valid when finished.
+  const Status& outcome() const { return outcome_; }
+
+  // Goes as far as it can. True if anything moved.
+  virtual bool advance() = 0;
+  // The wait has lasted longer than `limit_ns`: ends it with an error that says who did not come.
+  virtual void expire() = 0;
+  // Announces the sleeper; false if it can go on after all.
+  virtual bool arm(WaitSet& set) = 0;
+  virtual void disarm() = 0;
+  virtual std::int64_t limit_ns() const = 0;
+
+ protected:
+  void finish(Status outcome) {
+    outcome_ = std::move(outcome);
+    finished_ = true;
+  }
+  void restart() { finished_ = false; }
+
+ private:
+  Status outcome_;
+  bool finished_ = false;
+};
+
+// Waits until a condition of this process holds; whoever makes it true changes `word` and wakes it.
+class Until final : public Resumable {
+ public:
+  Until(std::atomic<std::uint32_t>& word, std::function<bool()> holds)
+      : word_(word), holds_(std::move(holds)) {}
+  bool advance() override {
+    if (!holds_()) return false;
+    finish({});
+    return true;
+  }
+  // What it waits for has a deadline of its own.
+  void expire() override {}
+  bool arm(WaitSet& set) override {
+    set.add_futex(&word_, word_.load(std::memory_order_acquire));
+    return !holds_();
+  }
+  void disarm() override {}
+  std::int64_t limit_ns() const override { return INT64_MAX; }
+
+ private:
+  std::atomic<std::uint32_t>& word_;
+  std::function<bool()> holds_;
+};
+
+// Returns when all are finished. The outcomes are theirs.
+void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& policy);
+
+}  // namespace gyre::comm

@@ -1,0 +1,76 @@
+// HostStream: a queue of operations, callbacks and waits, carried out in order. The process's one
+// progress thread (StreamWorker) advances the heads of all queues in turn; it starts with the first
+// queued entry.
+#pragma once
+
+#include "lib/comm/communicator.h"
+#include "lib/comm/handle_table.h"
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace gyre::comm {
+
+// What a stream's callback gets: the first error since the last synchronize.
+using StreamCallback = std::function<void(const Status&)>;
+
+// Reached when all that was queued before has been done.
+struct StreamMark {
+  std::atomic<bool> reached{false};
+};
+
+class HostStream {
+ public:
+  struct Entry {
+    HandleTable<Communicator>::Pin communicator;  // an operation on it
+    Request request;
+    std::uint64_t ticket = 0;
+    StreamCallback callback;               // or a callback
+    std::shared_ptr<StreamMark> wait_for;  // or a wait
+    std::shared_ptr<StreamMark> mark;      // or a mark
+    bool begun = false;
+    std::int64_t begun_ns = 0;
+  };
+
+  std::mutex mutex;  // of everything here
+  std::deque<Entry> entries;
+  Status first_error;
+  std::atomic<std::uint32_t> done{0};  // futex word: changes with each entry that was done
+};
+
+class StreamWorker {
+ public:
+  ~StreamWorker();
+  // Takes its place in the order of the stream and of the communicator.
+  void queue(HostStream& stream, HandleTable<HostStream>::Pin pin, HostStream::Entry entry);
+  // The stream will be queued on no more and is empty.
+  void forget(HostStream& stream);
+
+ private:
+  struct Served {
+    HandleTable<HostStream>::Pin pin;
+    HostStream* stream;
+  };
+  void serve();
+  struct Blocked {
+    Resumable* operation;
+    std::int64_t since_ns;
+  };
+  bool serve_head(HostStream& stream, std::vector<Blocked>& blocked);
+  bool serve_all(std::vector<Blocked>& blocked);
+  bool stopped();
+  void finish_head(HostStream& stream, Status outcome);
+
+  std::mutex mutex_;  // of streams_, stop_, started_
+  std::vector<Served> streams_;
+  bool stop_ = false;
+  std::atomic<std::uint32_t> queued_{0};  // futex word: changes with each queued entry
+  std::thread thread_;
+};
+
+}  // namespace gyre::comm
