@@ -78,7 +78,9 @@ Status internal_error(std::string message);
 template <typename T>
 class [[nodiscard]] Result {
  public:
+  // NOLINTNEXTLINE(google-explicit-constructor): `return value;` makes a Result
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): and so does `return status;`
   Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {
     assert(!std::get<1>(state_).ok());
   }

@@ -169,11 +169,10 @@ void OutputPump::discard() {
 std::vector<std::string> OutputPump::losses() const {
   std::vector<std::string> lines;
   if (!log_loss_.empty()) lines.push_back(log_loss_);
-  const char* const names[] = {"stdout", "stderr"};
   for (std::size_t i = 0; i < sinks_.size(); ++i)
     if (sinks_[i].error() != 0 && sinks_[i].error() != EPIPE)
-      lines.push_back(
-          fmt::format("{} is cut short: {}", names[i], std::strerror(sinks_[i].error())));
+      lines.push_back(fmt::format("{} is cut short: {}", i == 0 ? "stdout" : "stderr",
+                                  std::strerror(sinks_[i].error())));
   return lines;
 }
 
