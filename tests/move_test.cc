@@ -104,6 +104,30 @@ TEST_CASE("every 16-bit float next to a few others gives the oracle's bits") {
   }
 }
 
+// float16 arithmetic in one instruction must round as by way of float32 does: each `stride`th first
+// operand with every second one.
+void check_native_float16(std::uint32_t stride) {
+  const std::uint32_t codes = 65536;
+  std::vector<std::uint16_t> first(codes), second(codes), wide(codes), native(codes);
+  for (std::uint32_t b = 0; b < codes; ++b) second[b] = static_cast<std::uint16_t>(b);
+  const void* sources[] = {first.data(), second.data()};
+  for (std::uint32_t a = 0; a < codes; a += stride) {
+    std::fill(first.begin(), first.end(), static_cast<std::uint16_t>(a));
+    for (ReduceOp op : {ReduceOp::sum, ReduceOp::prod}) {
+      void* to_wide[] = {wide.data()};
+      void* to_native[] = {native.data()};
+      find_move(ElementType::float16, op, InstructionSet::avx2)({sources, 2, to_wide, 1, codes});
+      find_move(ElementType::float16, op)({sources, 2, to_native, 1, codes});
+      if (wide != native) FAIL_CHECK(op_name(op) << " of float16 " << a << " and another");
+    }
+  }
+}
+
+TEST_CASE("float16 rounds the same natively and by way of float32") { check_native_float16(37); }
+TEST_CASE("every pair of float16 rounds the same natively and by way of float32", "[.soak]") {
+  check_native_float16(1);
+}
+
 struct Fact {
   ElementType type;
   ReduceOp op;

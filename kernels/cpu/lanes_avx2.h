@@ -48,6 +48,7 @@ struct Bits256 {
   using Register = __m256i;
   using Divisor = std::uint32_t;
   static constexpr bool is_float = false;
+  static constexpr bool packs_nan = true;
   static constexpr int parts = 2;
   static constexpr int block_registers = 4;
 
@@ -59,6 +60,7 @@ struct Bits256 {
 // Bytes as they are, for copies and bitwise reductions of any integer.
 struct Bytes256 : Bits256 {
   static constexpr std::uint32_t element_size = 1;
+  static Line<Bytes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
   static Line<Bytes256> unpack(Avx2::Raw raw) { return {{raw.half[0], raw.half[1]}}; }
   static Avx2::Raw pack(Line<Bytes256> line) { return {{line.part[0], line.part[1]}}; }
 };
@@ -68,6 +70,7 @@ struct Integer256 : Bits256 {
   static constexpr std::uint32_t element_size = sizeof(Integer);
   static constexpr bool is_signed = std::is_signed_v<Integer>;
 
+  static Line<Integer256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
   static Line<Integer256> unpack(Avx2::Raw raw) { return {{raw.half[0], raw.half[1]}}; }
   static Avx2::Raw pack(Line<Integer256> line) { return {{line.part[0], line.part[1]}}; }
 
@@ -132,6 +135,7 @@ struct Accumulators256 {
   using Machine = Avx2;
   using Register = __m256;
   static constexpr bool is_float = true;
+  static constexpr bool packs_nan = false;
   static constexpr int block_registers = 4;
 
   // Division by a power of two is the same rounding of the same number as a product.
@@ -158,9 +162,12 @@ struct Accumulators256 {
     const Register magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0F), _mm256_or_ps(ab, ba));
     return _mm256_or_ps(_mm256_and_ps(ab, ba), magnitude);
   }
+  static Register unordered(Register a, Register b) { return _mm256_cmp_ps(a, b, _CMP_UNORD_Q); }
+  static Register either(Register a, Register b) { return _mm256_or_ps(a, b); }
+  static bool any(Register found) { return _mm256_movemask_ps(found) != 0; }
   static Register canonical(Register a) {
     const __m256i nan = _mm256_set1_epi32(static_cast<int>(Float32Bits::canonical_nan));
-    return _mm256_blendv_ps(a, _mm256_castsi256_ps(nan), _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    return _mm256_blendv_ps(a, _mm256_castsi256_ps(nan), unordered(a, a));
   }
   static Register divide_register(Register a, const Divisor& by) {
     return by.is_power ? _mm256_mul_ps(a, by.factor) : _mm256_div_ps(a, by.factor);
@@ -171,12 +178,12 @@ struct Float32Lanes256 : Accumulators256 {
   static constexpr std::uint32_t element_size = 4;
   static constexpr int parts = 2;
 
+  static Line<Float32Lanes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
   static Line<Float32Lanes256> unpack(Avx2::Raw raw) {
     return {{_mm256_castsi256_ps(raw.half[0]), _mm256_castsi256_ps(raw.half[1])}};
   }
   static Avx2::Raw pack(Line<Float32Lanes256> line) {
-    return {{_mm256_castps_si256(canonical(line.part[0])),
-             _mm256_castps_si256(canonical(line.part[1]))}};
+    return {{_mm256_castps_si256(line.part[0]), _mm256_castps_si256(line.part[1])}};
   }
   static Register broadcast(const void* element) {
     float value;
@@ -192,6 +199,7 @@ struct Float64Lanes256 {
   using Machine = Avx2;
   using Register = __m256d;
   static constexpr bool is_float = true;
+  static constexpr bool packs_nan = false;
   static constexpr int parts = 2;
   static constexpr int block_registers = 4;
   static constexpr std::uint32_t element_size = 8;
@@ -202,16 +210,24 @@ struct Float64Lanes256 {
     __m256d value{};
   };
 
+  static Line<Float64Lanes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
   static Line<Float64Lanes256> unpack(Avx2::Raw raw) {
     return {{_mm256_castsi256_pd(raw.half[0]), _mm256_castsi256_pd(raw.half[1])}};
   }
   static Avx2::Raw pack(Line<Float64Lanes256> line) {
-    return {{canonical(line.part[0]), canonical(line.part[1])}};
+    return {{_mm256_castpd_si256(line.part[0]), _mm256_castpd_si256(line.part[1])}};
   }
   static Register broadcast(const void* element) {
     double value;
     std::memcpy(&value, element, sizeof value);
     return _mm256_set1_pd(value);
+  }
+  static Register unordered(Register a, Register b) { return _mm256_cmp_pd(a, b, _CMP_UNORD_Q); }
+  static Register either(Register a, Register b) { return _mm256_or_pd(a, b); }
+  static bool any(Register found) { return _mm256_movemask_pd(found) != 0; }
+  static Register canonical(Register a) {
+    const __m256i nan = _mm256_set1_epi64x(0x7ff8000000000000);
+    return _mm256_blendv_pd(a, _mm256_castsi256_pd(nan), unordered(a, a));
   }
   static Register add(Register a, Register b) { return _mm256_add_pd(a, b); }
   static Register multiply(Register a, Register b) { return _mm256_mul_pd(a, b); }
@@ -226,12 +242,6 @@ struct Float64Lanes256 {
   }
   static Line<Float64Lanes256> divide(Line<Float64Lanes256> line, const Divisor& by) {
     return {{_mm256_div_pd(line.part[0], by.value), _mm256_div_pd(line.part[1], by.value)}};
-  }
-
- private:
-  static __m256i canonical(Register a) {
-    const __m256d nan = _mm256_castsi256_pd(_mm256_set1_epi64x(0x7ff8000000000000));
-    return _mm256_castpd_si256(_mm256_blendv_pd(a, nan, _mm256_cmp_pd(a, a, _CMP_UNORD_Q)));
   }
 };
 

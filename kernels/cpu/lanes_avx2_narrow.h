@@ -17,6 +17,7 @@ GYRE_ALWAYS_INLINE __m256 broadcast_narrow(const void* element, std::uint32_t el
 
 template <typename Lanes>
 GYRE_ALWAYS_INLINE Line<Lanes> divide_line(Line<Lanes> line, const typename Lanes::Divisor& by) {
+  GYRE_UNROLLED
   for (auto& part : line.part) part = Lanes::divide_register(part, by);
   return line;
 }
@@ -29,6 +30,7 @@ struct Float16Lanes256 : Accumulators256 {
   static constexpr std::uint32_t element_size = 2;
   static constexpr int parts = 4;
 
+  static Line<Float16Lanes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
   static Line<Float16Lanes256> unpack(Avx2::Raw raw) {
     return {{_mm256_cvtph_ps(_mm256_castsi256_si128(raw.half[0])),
              _mm256_cvtph_ps(_mm256_extracti128_si256(raw.half[0], 1)),
@@ -45,8 +47,8 @@ struct Float16Lanes256 : Accumulators256 {
 
  private:
   static __m256i narrow(Register low, Register high) {
-    return _mm256_set_m128i(_mm256_cvtps_ph(canonical(high), _MM_FROUND_TO_NEAREST_INT),
-                            _mm256_cvtps_ph(canonical(low), _MM_FROUND_TO_NEAREST_INT));
+    return _mm256_set_m128i(_mm256_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT),
+                            _mm256_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT));
   }
 };
 
@@ -54,6 +56,7 @@ struct BFloat16Lanes256 : Accumulators256 {
   static constexpr std::uint32_t element_size = 2;
   static constexpr int parts = 4;  // even elements, odd elements of each half
 
+  static Line<BFloat16Lanes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
   static Line<BFloat16Lanes256> unpack(Avx2::Raw raw) {
     return {{even(raw.half[0]), odd(raw.half[0]), even(raw.half[1]), odd(raw.half[1])}};
   }
@@ -88,9 +91,12 @@ struct Float8Lanes256 : Accumulators256 {
   static constexpr std::uint32_t element_size = 1;
   static constexpr int parts = 8;  // of each half: even and odd bytes, first low then high 16 bytes
   static constexpr bool is_e4m3 = !Format::has_infinity;
+  static constexpr bool packs_nan = true;
 
+  static Line<Float8Lanes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
   static Line<Float8Lanes256> unpack(Avx2::Raw raw) {
     Line<Float8Lanes256> line;
+    GYRE_UNROLLED
     for (int h = 0; h < 2; ++h) {
       const __m256i even = halves(_mm256_slli_epi16(raw.half[h], 8));
       const __m256i odd = halves(raw.half[h]);
@@ -103,6 +109,7 @@ struct Float8Lanes256 : Accumulators256 {
   }
   static Avx2::Raw pack(Line<Float8Lanes256> line) {
     Avx2::Raw raw;
+    GYRE_UNROLLED
     for (int h = 0; h < 2; ++h) {
       const __m256i low = join(narrow(line.part[4 * h]), narrow(line.part[4 * h + 1]));
       const __m256i high = join(narrow(line.part[4 * h + 2]), narrow(line.part[4 * h + 3]));

@@ -40,6 +40,7 @@ struct Bits512 {
   using Register = __m512i;
   using Divisor = std::uint32_t;
   static constexpr bool is_float = false;
+  static constexpr bool packs_nan = true;
   static constexpr int parts = 1;
   static constexpr int block_registers = 4;
 
@@ -51,6 +52,7 @@ struct Bits512 {
 // Bytes as they are, for copies and bitwise reductions of any integer.
 struct Bytes512 : Bits512 {
   static constexpr std::uint32_t element_size = 1;
+  static Line<Bytes512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
   static Line<Bytes512> unpack(Avx512::Raw raw) { return {{raw.bits}}; }
   static Avx512::Raw pack(Line<Bytes512> line) { return {line.part[0]}; }
 };
@@ -60,6 +62,7 @@ struct Integer512 : Bits512 {
   static constexpr std::uint32_t element_size = sizeof(Integer);
   static constexpr bool is_signed = std::is_signed_v<Integer>;
 
+  static Line<Integer512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
   static Line<Integer512> unpack(Avx512::Raw raw) { return {{raw.bits}}; }
   static Avx512::Raw pack(Line<Integer512> line) { return {line.part[0]}; }
 
@@ -115,6 +118,7 @@ struct Accumulators512 {
   using Machine = Avx512;
   using Register = __m512;
   static constexpr bool is_float = true;
+  static constexpr bool packs_nan = false;
   static constexpr int block_registers = 4;
 
   // Division by a power of two is the same rounding of the same number as a product.
@@ -141,9 +145,14 @@ struct Accumulators512 {
     const __m512i ba = _mm512_castps_si512(_mm512_max_ps(b, a));
     return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(sign, ab, ba, 0x8e));
   }
+  static __mmask16 unordered(Register a, Register b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
+  }
+  static __mmask16 either(__mmask16 a, __mmask16 b) { return _kor_mask16(a, b); }
+  static bool any(__mmask16 found) { return found != 0; }
   static Register canonical(Register a) {
     const __m512i nan = _mm512_set1_epi32(static_cast<int>(Float32Bits::canonical_nan));
-    return _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), _mm512_castsi512_ps(nan));
+    return _mm512_mask_mov_ps(a, unordered(a, a), _mm512_castsi512_ps(nan));
   }
   static Register divide_register(Register a, const Divisor& by) {
     return by.is_power ? _mm512_mul_ps(a, by.factor) : _mm512_div_ps(a, by.factor);
@@ -154,9 +163,10 @@ struct Float32Lanes512 : Accumulators512 {
   static constexpr std::uint32_t element_size = 4;
   static constexpr int parts = 1;
 
+  static Line<Float32Lanes512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
   static Line<Float32Lanes512> unpack(Avx512::Raw raw) { return {{_mm512_castsi512_ps(raw.bits)}}; }
   static Avx512::Raw pack(Line<Float32Lanes512> line) {
-    return {_mm512_castps_si512(canonical(line.part[0]))};
+    return {_mm512_castps_si512(line.part[0])};
   }
   static Register broadcast(const void* element) {
     float value;
@@ -172,6 +182,7 @@ struct Float64Lanes512 {
   using Machine = Avx512;
   using Register = __m512d;
   static constexpr bool is_float = true;
+  static constexpr bool packs_nan = false;
   static constexpr int parts = 1;
   static constexpr int block_registers = 4;
   static constexpr std::uint32_t element_size = 8;
@@ -182,12 +193,19 @@ struct Float64Lanes512 {
     __m512d value{};
   };
 
+  static Line<Float64Lanes512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
   static Line<Float64Lanes512> unpack(Avx512::Raw raw) { return {{_mm512_castsi512_pd(raw.bits)}}; }
   static Avx512::Raw pack(Line<Float64Lanes512> line) {
-    const __m512d a = line.part[0];
-    const __m512d nan = _mm512_castsi512_pd(_mm512_set1_epi64(0x7ff8000000000000));
-    const __m512d canonical = _mm512_mask_mov_pd(a, _mm512_cmp_pd_mask(a, a, _CMP_UNORD_Q), nan);
-    return {_mm512_castpd_si512(canonical)};
+    return {_mm512_castpd_si512(line.part[0])};
+  }
+  static __mmask8 unordered(Register a, Register b) {
+    return _mm512_cmp_pd_mask(a, b, _CMP_UNORD_Q);
+  }
+  static __mmask8 either(__mmask8 a, __mmask8 b) { return _kor_mask8(a, b); }
+  static bool any(__mmask8 found) { return found != 0; }
+  static Register canonical(Register a) {
+    const __m512i nan = _mm512_set1_epi64(0x7ff8000000000000);
+    return _mm512_mask_mov_pd(a, unordered(a, a), _mm512_castsi512_pd(nan));
   }
   static Register broadcast(const void* element) {
     double value;

@@ -17,6 +17,7 @@ GYRE_ALWAYS_INLINE __m512 broadcast_narrow(const void* element, std::uint32_t el
 
 template <typename Lanes>
 GYRE_ALWAYS_INLINE Line<Lanes> divide_line(Line<Lanes> line, const typename Lanes::Divisor& by) {
+  GYRE_UNROLLED
   for (auto& part : line.part) part = Lanes::divide_register(part, by);
   return line;
 }
@@ -25,14 +26,20 @@ struct Float16Lanes512 : Accumulators512 {
   static constexpr std::uint32_t element_size = 2;
   static constexpr int parts = 2;
 
+  // From memory in halves, as a conversion takes half a register.
+  static Line<Float16Lanes512> load(const std::byte* place) {
+    const auto* halves = reinterpret_cast<const __m256i*>(place);
+    return {{_mm512_cvtph_ps(_mm256_loadu_si256(halves)),
+             _mm512_cvtph_ps(_mm256_loadu_si256(halves + 1))}};
+  }
   static Line<Float16Lanes512> unpack(Avx512::Raw raw) {
     return {{_mm512_cvtph_ps(_mm512_castsi512_si256(raw.bits)),
              _mm512_cvtph_ps(_mm512_extracti64x4_epi64(raw.bits, 1))}};
   }
   static Avx512::Raw pack(Line<Float16Lanes512> line) {
     constexpr int nearest_even = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    const __m256i low = _mm512_cvtps_ph(canonical(line.part[0]), nearest_even);
-    const __m256i high = _mm512_cvtps_ph(canonical(line.part[1]), nearest_even);
+    const __m256i low = _mm512_cvtps_ph(line.part[0], nearest_even);
+    const __m256i high = _mm512_cvtps_ph(line.part[1], nearest_even);
     return {_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)};
   }
   static Register broadcast(const void* element) { return broadcast_narrow<Float16>(element, 2); }
@@ -45,13 +52,24 @@ struct BFloat16Lanes512 : Accumulators512 {
   static constexpr std::uint32_t element_size = 2;
   static constexpr int parts = 2;  // even elements, odd elements
 
+  static Line<BFloat16Lanes512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
   static Line<BFloat16Lanes512> unpack(Avx512::Raw raw) {
     const __m512i odd = _mm512_and_si512(raw.bits, high_half());
     return {{_mm512_castsi512_ps(_mm512_slli_epi32(raw.bits, 16)), _mm512_castsi512_ps(odd)}};
   }
+  // Upper and lower halves are gathered first, so that one rounding does for both registers: up if
+  // the lower half is above 0x8000, or is that and the upper one odd.
   static Avx512::Raw pack(Line<BFloat16Lanes512> line) {
-    const __m512i even = _mm512_srli_epi32(rounded(line.part[0]), 16);
-    return {_mm512_ternarylogic_epi32(high_half(), rounded(line.part[1]), even, 0xca)};
+    const __m512i even = _mm512_castps_si512(line.part[0]);
+    const __m512i odd = _mm512_castps_si512(line.part[1]);
+    const __m512i upper = choose_high(odd, _mm512_srli_epi32(even, 16));
+    const __m512i lower = choose_high(_mm512_slli_epi32(odd, 16), even);
+    const __m512i one = _mm512_set1_epi16(1);
+    const __m512i tie = _mm512_set1_epi16(INT16_MIN);
+    // The least lower half that rounds up: tie | (~upper & 1).
+    const __m512i least = _mm512_ternarylogic_epi32(upper, one, tie, 0xae);
+    const __mmask32 up = _mm512_cmpge_epu16_mask(lower, least);
+    return {_mm512_mask_add_epi16(upper, up, upper, one)};
   }
   static Register broadcast(const void* element) { return broadcast_narrow<BFloat16>(element, 2); }
   static Line<BFloat16Lanes512> divide(Line<BFloat16Lanes512> line, const Divisor& by) {
@@ -60,11 +78,8 @@ struct BFloat16Lanes512 : Accumulators512 {
 
  private:
   static __m512i high_half() { return _mm512_set1_epi32(static_cast<int>(0xffff0000)); }
-  // The result in the high half of each 32 bits; what is in the low half is of no account.
-  static __m512i rounded(Register value) {
-    const __m512i bits = _mm512_castps_si512(canonical(value));
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    return _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+  static __m512i choose_high(__m512i high, __m512i low) {
+    return _mm512_ternarylogic_epi32(high_half(), high, low, 0xca);
   }
 };
 
@@ -75,7 +90,9 @@ struct Float8Lanes512 : Accumulators512 {
   static constexpr std::uint32_t element_size = 1;
   static constexpr int parts = 4;  // even and odd bytes of the low half, of the high half
   static constexpr bool is_e4m3 = !Format::has_infinity;
+  static constexpr bool packs_nan = true;
 
+  static Line<Float8Lanes512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
   static Line<Float8Lanes512> unpack(Avx512::Raw raw) {
     const __m512i even = halves(_mm512_slli_epi16(raw.bits, 8));
     const __m512i odd = halves(raw.bits);

@@ -39,8 +39,8 @@ struct Move {
 using MoveFunction = void (*)(const Move&);
 
 // In the order of preference. scalar exists everywhere.
-enum class InstructionSet : std::uint8_t { scalar, avx2, avx512 };
-inline constexpr int instruction_set_count = 3;
+enum class InstructionSet : std::uint8_t { scalar, avx2, avx512, avx512fp16 };
+inline constexpr int instruction_set_count = 4;
 
 // The best that this processor, its operating system and this build have.
 InstructionSet best_instruction_set();

@@ -3,8 +3,8 @@
 //
 //   line     64 bytes of elements: the unit of loading, storing and streaming
 //   Machine  Raw, a line as it lies in memory, and how to load, store and stream one
-//   Lanes    Line, a line widened for arithmetic in `parts` Registers; unpack: Raw -> Line and
-//            pack: Line -> Raw (rounds, makes NaNs canonical); operations on Registers
+//   Lanes    Line, a line widened for arithmetic in `parts` Registers; unpack: Raw -> Line, load:
+//            the same from memory, pack: Line -> Raw (rounds); operations on Registers
 //   tile     lines that stay accumulated in the first-level cache while more than `group_sources`
 //            sources pass by: too many streams at once are more than a prefetcher follows
 //
@@ -20,6 +20,12 @@
 #include <cstring>
 
 #define GYRE_ALWAYS_INLINE [[gnu::always_inline]] inline
+// A loop over registers, not over memory: unless it is unrolled whole, they are spilled.
+#ifdef __clang__
+#define GYRE_UNROLLED _Pragma("unroll")
+#else
+#define GYRE_UNROLLED _Pragma("GCC unroll 8")
+#endif
 
 namespace gyre::kernels {
 namespace {
@@ -79,6 +85,7 @@ struct Xor {
 
 template <typename Lanes, typename Op>
 GYRE_ALWAYS_INLINE Line<Lanes> combine(Line<Lanes> a, const Line<Lanes>& b) {
+  GYRE_UNROLLED
   for (int p = 0; p < Lanes::parts; ++p)
     a.part[p] = Op::template apply<Lanes>(a.part[p], b.part[p]);
   return a;
@@ -152,11 +159,12 @@ class Loop {
   }
 
   // Up to a line, of all sources at once.
-  GYRE_ALWAYS_INLINE void part(std::uint64_t offset, std::uint64_t bytes) const {
-    Line<Lanes> sum[1] = {part_of(0, offset, bytes)};
+  GYRE_ALWAYS_INLINE void partial_line(std::uint64_t offset, std::uint64_t bytes) const {
+    Line<Lanes> sum[1] = {load_part(0, offset, bytes)};
     for (std::uint32_t s = 1; s < source_count_; ++s)
-      sum[0] = combine<Lanes, Op>(sum[0], part_of(s, offset, bytes));
+      sum[0] = combine<Lanes, Op>(sum[0], load_part(s, offset, bytes));
     finish(sum);
+    settle(sum);
     const Raw raw = Lanes::pack(sum[0]);
     for (std::uint32_t t = 0; t < target_count_; ++t)
       Machine::store_part(targets_[t] + offset, raw, bytes);
@@ -188,8 +196,8 @@ class Loop {
     }
   }
 
-  GYRE_ALWAYS_INLINE Line<Lanes> part_of(std::uint32_t source, std::uint64_t offset,
-                                         std::uint64_t bytes) const {
+  GYRE_ALWAYS_INLINE Line<Lanes> load_part(std::uint32_t source, std::uint64_t offset,
+                                           std::uint64_t bytes) const {
     const Raw raw = Machine::load_part(sources_[source] + offset, bytes);
     Line<Lanes> values[1] = {Lanes::unpack(raw)};
     scale(source, values);
@@ -209,19 +217,24 @@ class Loop {
     if (source == 0) {
       load(source++, offset, sum);
     } else {
+      GYRE_UNROLLED
       for (int l = 0; l < block_lines; ++l) sum[l] = sums[l];
     }
     for (; source < sources.last; ++source) {
       Line<Lanes> next[block_lines];
       load(source, offset, next);
+      GYRE_UNROLLED
       for (int l = 0; l < block_lines; ++l) sum[l] = combine<Lanes, Op>(sum[l], next[l]);
     }
     if (!sources.final) {
+      GYRE_UNROLLED
       for (int l = 0; l < block_lines; ++l) sums[l] = sum[l];
       return;
     }
     finish(sum);
+    settle(sum);
     Raw raw[block_lines];
+    GYRE_UNROLLED
     for (int l = 0; l < block_lines; ++l) raw[l] = Lanes::pack(sum[l]);
     store(first_target_ + offset, raw, 0);
     for (std::uint32_t t = 1; t < target_count_; ++t) store(targets_[t] + offset, raw, t);
@@ -231,8 +244,8 @@ class Loop {
   GYRE_ALWAYS_INLINE void load(std::uint32_t source, std::uint64_t offset,
                                Line<Lanes> (&values)[line_count]) const {
     const std::byte* place = (fixed_sources != 0 ? fixed_[source] : sources_[source]) + offset;
-    for (int l = 0; l < line_count; ++l, place += line_bytes)
-      values[l] = Lanes::unpack(Machine::load(place));
+    GYRE_UNROLLED
+    for (int l = 0; l < line_count; ++l, place += line_bytes) values[l] = Lanes::load(place);
     scale(source, values);
   }
 
@@ -240,9 +253,10 @@ class Loop {
   GYRE_ALWAYS_INLINE void scale(std::uint32_t source, Line<Lanes> (&values)[line_count]) const {
     if constexpr (adjusted) {
       if (static_cast<std::int32_t>(source) != pre_source_) return;
+      GYRE_UNROLLED
       for (Line<Lanes>& value : values) {
-        for (auto& register_part : value.part)
-          register_part = Lanes::multiply(register_part, scalar_);
+        GYRE_UNROLLED
+        for (auto& part : value.part) part = Lanes::multiply(part, scalar_);
       }
     }
   }
@@ -251,7 +265,29 @@ class Loop {
   GYRE_ALWAYS_INLINE void finish(Line<Lanes> (&sums)[line_count]) const {
     if constexpr (adjusted) {
       if (!divides_) return;
+      GYRE_UNROLLED
       for (Line<Lanes>& sum : sums) sum = Lanes::divide(sum, divisor_);
+    }
+  }
+
+  // Makes NaNs canonical, where pack does not do that itself. There are hardly ever any, so that
+  // one test for many registers is cheaper than a correction of each.
+  template <int line_count>
+  GYRE_ALWAYS_INLINE static void settle(Line<Lanes> (&sums)[line_count]) {
+    if constexpr (!Lanes::packs_nan) {
+      constexpr int count = line_count * Lanes::parts;
+      const auto at = [&sums](int i) { return sums[i / Lanes::parts].part[i % Lanes::parts]; };
+      auto found = Lanes::unordered(at(0), at(count > 1 ? 1 : 0));
+      GYRE_UNROLLED
+      for (int i = 2; i < count; i += 2)
+        found = Lanes::either(found, Lanes::unordered(at(i), at(i + 1)));
+      if (!Lanes::any(found)) [[likely]]
+        return;
+      GYRE_UNROLLED
+      for (Line<Lanes>& sum : sums) {
+        GYRE_UNROLLED
+        for (auto& part : sum.part) part = Lanes::canonical(part);
+      }
     }
   }
 
@@ -259,8 +295,10 @@ class Loop {
   GYRE_ALWAYS_INLINE void store(std::byte* place, const Raw (&raw)[line_count],
                                 std::uint32_t target) const {
     if (target < 32 && (streamed_ >> target & 1) != 0) {
+      GYRE_UNROLLED
       for (int l = 0; l < line_count; ++l, place += line_bytes) Machine::stream(place, raw[l]);
     } else {
+      GYRE_UNROLLED
       for (int l = 0; l < line_count; ++l, place += line_bytes) Machine::store(place, raw[l]);
     }
   }
@@ -282,7 +320,7 @@ template <typename Lanes, typename Op, bool adjusted>
 void reduce_parts(const Move& move, std::uint64_t begin, std::uint64_t end) {
   const Loop<Lanes, Op, 0, adjusted> loop(move);
   for (; begin < end; begin += std::min(line_bytes, end - begin))
-    loop.part(begin, std::min(line_bytes, end - begin));
+    loop.partial_line(begin, std::min(line_bytes, end - begin));
 }
 
 template <typename Lanes, typename Op, std::uint32_t fixed_sources, bool adjusted>

@@ -23,5 +23,8 @@ extern const MoveTable reference_table;  // complete
 extern const MoveTable avx2_table;
 extern const MoveTable avx512_table;
 #endif
+#ifdef GYRE_KERNELS_FP16
+extern const MoveTable avx512fp16_table;
+#endif
 
 }  // namespace gyre::kernels

@@ -13,22 +13,38 @@ namespace gyre::kernels {
 namespace {
 
 #ifdef GYRE_KERNELS_X86
-// The half-precision conversions have no name in clang 14's __builtin_cpu_supports. Their registers
-// are AVX's, so the operating system's part is answered by avx2.
+// Two feature bits have no name in clang 14's __builtin_cpu_supports. Their registers are AVX's and
+// AVX-512's, so the operating system's part is answered by those. CPUID leaves: Intel SDM vol. 2A.
 bool has_f16c() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  constexpr unsigned f16c = 1U << 29;
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & f16c) != 0;
 }
+
+#ifdef GYRE_KERNELS_FP16
+bool has_avx512fp16() {
+  constexpr unsigned avx512_fp16 = 1U << 23;
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & avx512_fp16) != 0;
+}
+#endif
 
 InstructionSet detect() {
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !has_f16c()) return InstructionSet::scalar;
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return avx512 ? InstructionSet::avx512 : InstructionSet::avx2;
+  if (!avx512) return InstructionSet::avx2;
+#ifdef GYRE_KERNELS_FP16
+  if (has_avx512fp16()) return InstructionSet::avx512fp16;
+#endif
+  return InstructionSet::avx512;
 }
 #else
 InstructionSet detect() { return InstructionSet::scalar; }
@@ -51,6 +67,9 @@ MoveTable complete_table(InstructionSet set) {
 #ifdef GYRE_KERNELS_X86
   if (set >= InstructionSet::avx2) lay_over(table, avx2_table);
   if (set >= InstructionSet::avx512) lay_over(table, avx512_table);
+#ifdef GYRE_KERNELS_FP16
+  if (set >= InstructionSet::avx512fp16) lay_over(table, avx512fp16_table);
+#endif
 #else
   static_cast<void>(set);
 #endif
@@ -77,7 +96,7 @@ const Tables& tables() {
 InstructionSet best_instruction_set() { return tables().best; }
 
 const char* instruction_set_name(InstructionSet set) {
-  constexpr const char* names[instruction_set_count] = {"scalar", "avx2", "avx512"};
+  constexpr const char* names[instruction_set_count] = {"scalar", "avx2", "avx512", "avx512fp16"};
   return names[static_cast<int>(set)];
 }
 

@@ -1,0 +1,190 @@
+// How fast the host moves are: every table entry, beside memcpy and a STREAM-like triad of the same
+// run. GB/s counts each byte read or written by the move once; `ratio` is that over the triad's
+// (for copies: over memcpy's) at the same block size.
+//
+//   block   bytes of each source and each target. 64 KiB: three of them live in a second-level
+//           cache; 64 MiB: most of it comes from memory.
+#include "kernels/cpu/move.h"
+
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <time.h>
+#include <vector>
+
+namespace gyre::kernels {
+namespace {
+
+constexpr std::uint64_t cached_block = 64 << 10;
+constexpr std::uint64_t memory_block = 64 << 20;
+
+// Page-aligned arrays of small whole numbers: any type, no NaN, no subnormal.
+class Arrays {
+ public:
+  Arrays(std::uint32_t count, std::uint64_t bytes) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      arrays_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
+      std::memset(arrays_.back().get(), 0x38, bytes);  // near 1 in every float type
+    }
+  }
+  std::byte* at(std::uint32_t index) const { return arrays_[index].get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::vector<std::unique_ptr<std::byte, Free>> arrays_;
+};
+
+// GB/s of the yardsticks, by block size: registered, and therefore run, before what they measure.
+std::map<std::uint64_t, double> triad_rates;
+std::map<std::uint64_t, double> memcpy_rates;
+
+// Processor time, so that other work on the machine does not count.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Runs `body` and reports; returns GB/s.
+template <typename Body>
+double measure(benchmark::State& state, std::uint64_t moved_bytes, const Body& body) {
+  body();  // page in, warm up
+  const double begin = thread_seconds();
+  for ([[maybe_unused]] auto _ : state) {
+    body();
+    benchmark::ClobberMemory();
+  }
+  const double rate = static_cast<double>(moved_bytes) * static_cast<double>(state.iterations()) /
+                      (thread_seconds() - begin) / 1e9;
+  state.counters["GB/s"] = rate;
+  return rate;
+}
+
+void report_ratio(benchmark::State& state, double rate,
+                  const std::map<std::uint64_t, double>& yardstick, std::uint64_t block) {
+  const auto known = yardstick.find(block);
+  if (known != yardstick.end()) state.counters["ratio"] = rate / known->second;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define GYRE_BEST_OF_PROCESSOR [[gnu::target_clones("avx512f", "avx2", "default")]]
+#else
+#define GYRE_BEST_OF_PROCESSOR
+#endif
+GYRE_BEST_OF_PROCESSOR void triad(float* __restrict a, const float* __restrict b,
+                                  const float* __restrict c, std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) a[i] = b[i] + 3.0F * c[i];
+}
+
+void bench_triad(benchmark::State& state, std::uint64_t block) {
+  const Arrays arrays(3, block);
+  float* a = reinterpret_cast<float*>(arrays.at(0));
+  const float* b = reinterpret_cast<const float*>(arrays.at(1));
+  const float* c = reinterpret_cast<const float*>(arrays.at(2));
+  triad_rates[block] = measure(state, 3 * block, [&] { triad(a, b, c, block / sizeof(float)); });
+}
+
+void bench_memcpy(benchmark::State& state, std::uint64_t block) {
+  const Arrays arrays(2, block);
+  memcpy_rates[block] =
+      measure(state, 2 * block, [&] { std::memcpy(arrays.at(0), arrays.at(1), block); });
+}
+
+struct Job {
+  ElementType type;
+  ReduceOp op;
+  InstructionSet set;
+  std::uint32_t sources = 2;
+  std::uint32_t targets = 1;
+  std::uint64_t block = cached_block;
+  bool streamed = false;
+  bool copy = false;
+};
+
+void bench_move(benchmark::State& state, const Job& job) {
+  const Arrays arrays(job.sources + job.targets, job.block);
+  std::vector<const void*> sources;
+  std::vector<void*> targets;
+  for (std::uint32_t i = 0; i < job.sources; ++i) sources.push_back(arrays.at(i));
+  for (std::uint32_t i = 0; i < job.targets; ++i) targets.push_back(arrays.at(job.sources + i));
+  Move move{sources.data(), job.sources, targets.data(), job.targets,
+            job.block / element_bytes(job.type)};
+  if (job.op == ReduceOp::avg) move.divisor = 3;
+  if (job.op == ReduceOp::pre_mul_sum) {
+    move.pre_source = 0;
+    move.pre_scalar = sources[1];
+  }
+  move.streamed = job.streamed ? (1U << job.targets) - 1 : 0;
+  const MoveFunction function = find_move(job.type, job.op, job.set);
+  const double rate =
+      measure(state, (job.sources + job.targets) * job.block, [&] { function(move); });
+  report_ratio(state, rate, job.copy ? memcpy_rates : triad_rates, job.block);
+}
+
+std::string size_name(std::uint64_t bytes) {
+  return bytes >= 1 << 20 ? std::to_string(bytes >> 20) + "MiB"
+                          : std::to_string(bytes >> 10) + "KiB";
+}
+
+void add(const Job& job) {
+  std::string name = job.copy ? "copy" : "move/";
+  if (!job.copy) name += std::string(element_name(job.type)) + "/" + std::string(op_name(job.op));
+  name += std::string("/") + instruction_set_name(job.set) + "/" + std::to_string(job.sources) +
+          "to" + std::to_string(job.targets) + "/" + size_name(job.block);
+  if (job.streamed) name += "/streamed";
+  benchmark::RegisterBenchmark(name.c_str(), [job](benchmark::State& s) { bench_move(s, job); });
+}
+
+void add_yardsticks() {
+  for (std::uint64_t block : {cached_block, memory_block}) {
+    benchmark::RegisterBenchmark(("triad/" + size_name(block)).c_str(),
+                                 [block](benchmark::State& s) { bench_triad(s, block); });
+    benchmark::RegisterBenchmark(("memcpy/" + size_name(block)).c_str(),
+                                 [block](benchmark::State& s) { bench_memcpy(s, block); });
+  }
+}
+
+void add_every_entry(InstructionSet set) {
+  for (int t = 0; t < element_type_count; ++t)
+    for (int o = 0; o < reduce_op_count; ++o)
+      if (const auto type = static_cast<ElementType>(t); supported(type, static_cast<ReduceOp>(o)))
+        add({type, static_cast<ReduceOp>(o), set});
+}
+
+// What collectives do most: more sources, more targets, large blocks.
+void add_shapes(InstructionSet set) {
+  for (ElementType type : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
+    for (std::uint32_t sources : {3U, 4U, 8U, 16U}) add({type, ReduceOp::sum, set, sources});
+    add({type, ReduceOp::sum, set, 2, 2});
+    for (std::uint32_t sources : {2U, 8U, 16U})
+      for (bool streamed : {false, true})
+        add({type, ReduceOp::sum, set, sources, 1, memory_block, streamed});
+  }
+  for (std::uint32_t targets : {1U, 2U, 3U})
+    for (std::uint64_t block : {cached_block, memory_block})
+      for (bool streamed : {false, true})
+        if (block == memory_block || !streamed)
+          add({ElementType::uint8, ReduceOp::sum, set, 1, targets, block, streamed, true});
+}
+
+}  // namespace
+}  // namespace gyre::kernels
+
+int main(int count, char** arguments) {
+  using namespace gyre::kernels;
+  add_yardsticks();
+  for (int set = static_cast<int>(best_instruction_set()); set >= 0; --set) {
+    add_every_entry(static_cast<InstructionSet>(set));
+    add_shapes(static_cast<InstructionSet>(set));
+  }
+  benchmark::Initialize(&count, arguments);
+  if (benchmark::ReportUnrecognizedArguments(count, arguments)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
