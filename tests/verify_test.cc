@@ -43,7 +43,7 @@ std::uint32_t log2_up(std::int32_t n) {
 std::uint32_t said_roundings(const Algorithm& algorithm, std::int32_t n) {
   if (algorithm.roundings == "1") return n > 1 ? 1 : 0;
   if (algorithm.roundings == "n - 1") return static_cast<std::uint32_t>(n - 1);
-  REQUIRE(algorithm.roundings == "log2 n, rounded up");
+  REQUIRE(algorithm.roundings == "ceil(log2 n)");
   return log2_up(n);
 }
 

@@ -26,7 +26,7 @@ constexpr Algorithm table[] = {
     {"tree", rooted_does, build_tree,
      "Two binary trees, each with half of the data, so that a leaf of one is an inner rank of the "
      "other; broadcast and reduce use one binomial tree.",
-     "log2 n, rounded up", SumOrder::own},
+     "ceil(log2 n)", SumOrder::own},
     {"oneshot", all_reduce_only, build_one_shot,
      "Each rank sends all of its data to all others and sums everything itself.", "1",
      SumOrder::rank},
@@ -36,11 +36,11 @@ constexpr Algorithm table[] = {
     {"doubling", all_reduce_only, build_recursive_doubling,
      "Ranks at distance 1, 2, 4, ... exchange and sum; ranks beyond a power of two stand behind "
      "another.",
-     "log2 n, rounded up", SumOrder::rank},
+     "ceil(log2 n)", SumOrder::rank},
     {"chain", rooted_does, build_chain, "Pieces pass along a line of ranks from or to the root.",
      "n - 1", SumOrder::own},
     {"binomial", rooted_does, build_binomial,
-     "A tree in which rank r hangs under r with its lowest bit cleared.", "log2 n, rounded up",
+     "A tree in which rank r hangs under r with its lowest bit cleared.", "ceil(log2 n)",
      SumOrder::own},
     {"star", rooted_does, build_star,
      "All ranks talk to the root alone: the parameter server, kept as a baseline.", "1",

@@ -1,0 +1,131 @@
+#include "lib/plan/explain.h"
+
+#include "lib/plan/print.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace gyre::plan {
+
+namespace {
+
+constexpr std::size_t listed_links = 24;  // more are summed up
+
+struct Growth {
+  std::uint64_t most_messages = 0;  // that one rank sends
+  std::uint64_t most_bytes = 0;
+  std::uint64_t messages = 0;  // of all ranks
+  std::uint64_t chain = 0;     // that wait for each other
+};
+
+Result<Growth> growth(const Algorithm& algorithm, PlanRequest request, std::uint64_t bytes) {
+  GYRE_ASSIGN(const std::vector<Plan> plans, build_plans(algorithm, request));
+  GYRE_ASSIGN(const Timeline flights, timeline(plans, bytes, 0));
+  std::map<std::int32_t, Growth> by_rank;
+  Growth all;
+  for (const Flight& flight : flights.flights) {
+    if (flight.from == flight.to) continue;
+    Growth& sender = by_rank[flight.from];
+    ++sender.messages;
+    sender.most_bytes += flight.bytes;
+    ++all.messages;
+  }
+  for (const auto& [rank, sent] : by_rank) {
+    all.most_messages = std::max(all.most_messages, sent.messages);
+    all.most_bytes = std::max(all.most_bytes, sent.most_bytes);
+  }
+  all.chain = flights.end;
+  return all;
+}
+
+std::string describe_steps(std::span<const Plan> plans) {
+  std::size_t steps = 0;
+  std::size_t links = 0;
+  std::uint32_t lanes = 0;
+  for (const Plan& plan : plans) {
+    lanes = std::max(lanes, plan.lane_count());
+    for (const LaneSteps& lane : plan.parts().lanes) {
+      steps = std::max(steps, lane.steps.size());
+      links = std::max(links, lane.links.size());
+    }
+  }
+  const Plan& first = plans.front();
+  return fmt::format(
+      "  chunks        {} ({} of scratch)\n"
+      "  a rank has    at most {} lane(s), of {} step(s) and {} link(s) each\n"
+      "  fifo depth    at least {}\n"
+      "  in place of slots, where memory is shared: {}\n",
+      first.chunk_count(), first.scratch_chunks(), lanes, steps, links, first.least_depth(),
+      first.direct_in_place() ? "always"
+      : first.direct()        ? "unless input and output are the same buffer"
+                              : "never");
+}
+
+std::string describe_loads(const Timeline& flights, std::uint64_t total_bytes) {
+  const std::vector<LinkLoad> loads = link_loads(flights);
+  std::string text = fmt::format("\nWith {} bytes:\n", total_bytes);
+  if (loads.size() <= listed_links) {
+    text += "  from   to  channel  messages         bytes\n";
+    for (const LinkLoad& load : loads) {
+      text += fmt::format("  {:4} {:4}  {:7}  {:8}  {:12}\n", load.from, load.to, load.channel,
+                          load.messages, load.bytes);
+    }
+    return text;
+  }
+  const auto by_bytes = [](const LinkLoad& a, const LinkLoad& b) { return a.bytes < b.bytes; };
+  const auto [least, most] = std::minmax_element(loads.begin(), loads.end(), by_bytes);
+  return text + fmt::format("  {} links carry {} to {} bytes each\n", loads.size(), least->bytes,
+                            most->bytes);
+}
+
+}  // namespace
+
+std::vector<LinkLoad> link_loads(const Timeline& timeline) {
+  std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, LinkLoad> by_link;
+  for (const Flight& flight : timeline.flights) {
+    LinkLoad& load = by_link[{flight.from, flight.to, flight.channel}];
+    load.from = flight.from;
+    load.to = flight.to;
+    load.channel = flight.channel;
+    ++load.messages;
+    load.bytes += flight.bytes;
+  }
+  std::vector<LinkLoad> loads;
+  for (const auto& [link, load] : by_link) loads.push_back(load);
+  return loads;
+}
+
+Result<std::string> explain(const Algorithm& algorithm, const PlanRequest& request,
+                            std::uint64_t total_bytes) {
+  GYRE_ASSIGN(const std::vector<Plan> plans, build_plans(algorithm, request));
+  GYRE_ASSIGN(const Timeline flights, timeline(plans, total_bytes, 0));
+  std::string text =
+      fmt::format("{} {}, {} ranks\n  {}\n", algorithm.name, collective_name(request.collective),
+                  request.rank_count, algorithm.idea);
+  text += describe_steps(plans);
+  if (sums(request.collective)) {
+    text += fmt::format("  roundings     {} of a sum, made in {}\n", algorithm.roundings,
+                        algorithm.order == SumOrder::rank ? "rank order" : "a fixed order");
+  }
+  text += describe_loads(flights, total_bytes);
+  text +=
+      "\nAs the number of ranks grows, in a round:\n"
+      "  ranks  messages of a rank     of all  longest chain  a rank sends, in units of data\n";
+  PlanRequest grown = request;
+  grown.order.clear();
+  for (const std::int32_t n : {2, 3, 4, 8, 16, 32, 64}) {
+    grown.rank_count = n;
+    grown.root = std::min(request.root, n - 1);
+    const std::uint64_t unit = 1U << 20;
+    GYRE_ASSIGN(const Growth count, growth(algorithm, grown, unit));
+    text +=
+        fmt::format("  {:5}  {:18}  {:9}  {:13}  {:.3f}\n", n, count.most_messages, count.messages,
+                    count.chain, static_cast<double>(count.most_bytes) / static_cast<double>(unit));
+  }
+  return text;
+}
+
+}  // namespace gyre::plan

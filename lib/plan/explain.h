@@ -1,0 +1,32 @@
+// An algorithm explained in figures, all of them counted from its plans.
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/plan/algorithms.h"
+#include "lib/plan/timeline.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gyre::plan {
+
+// What crosses one link, in one direction.
+struct LinkLoad {
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+  std::int32_t channel = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+};
+
+// By from, to and channel; links to oneself included.
+std::vector<LinkLoad> link_loads(const Timeline& timeline);
+
+// What the algorithm does, its steps, roundings and depth, what crosses each link if the larger
+// buffer of a rank has `total_bytes`, and how messages grow with the number of ranks.
+Result<std::string> explain(const Algorithm& algorithm, const PlanRequest& request,
+                            std::uint64_t total_bytes);
+
+}  // namespace gyre::plan

@@ -1,0 +1,51 @@
+"""gyre plan: what it prints, writes and refuses. plan_command_test.py GYRE."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+GYRE = sys.argv[1]
+
+
+def gyre_plan(*arguments):
+    return subprocess.run([GYRE, "plan", *arguments], capture_output=True, text=True, timeout=60,
+                          stdin=subprocess.DEVNULL)
+
+
+def succeeds(*arguments):
+    done = gyre_plan(*arguments)
+    assert done.returncode == 0, (arguments, done)
+    return done.stdout
+
+
+def refused(word, *arguments):
+    done = gyre_plan(*arguments)
+    assert done.returncode == 2 and word in done.stderr, (arguments, done)
+
+
+text = succeeds("--collective", "all_reduce", "--algorithm", "ring", "-n", "4", "--rank", "2")
+assert "lane 0 step 0.0  send                            [] > [1] > [3]" in text, text
+assert "rank 1\n" not in text, text
+assert "verified for 5 ranks" in succeeds("-n", "5", "-a", "tree", "--verify")
+assert "twoshot" in succeeds("--list")
+
+document = json.loads(succeeds("-n", "4", "--bytes", "1M", "--json"))
+assert [link["bytes"] for link in document["links"]] == [3 << 19] * 4, document["links"]
+assert [len(plan["lanes"][0]["steps"]) for plan in document["plans"]] == [5] * 4
+ordered = json.loads(succeeds("-n", "4", "--order", "0,2,1,3", "--json"))
+assert [(link["from"], link["to"]) for link in ordered["links"]] == [(0, 2), (1, 3), (2, 1), (3, 0)]
+
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "ring.svg")
+    succeeds("--draw", path)
+    with open(path, encoding="utf-8") as file:
+        assert file.read().startswith("<svg "), path
+    refused("cannot write", "--draw", os.path.join(folder, "none", "ring.svg"))
+
+refused('"rnig"', "-a", "rnig")
+refused("oneshot does no gather", "-a", "oneshot", "-c", "gather")
+refused("collective", "-c", "all-reduce")
+refused("--rank 4", "-n", "4", "--rank", "4")
+refused("order", "-n", "3", "--order", "0,1,1")
+refused("--bytes", "--bytes", "many")
