@@ -1,0 +1,88 @@
+// lib/comm/handle_table.h: stale, made-up and foreign handles find nothing; pins keep objects
+// alive.
+#include "lib/comm/handle_table.h"
+
+#include <catch2/catch.hpp>
+
+#include <thread>
+
+using gyre::comm::HandleTable;
+
+namespace {
+
+struct Counted {
+  explicit Counted(std::atomic<int>& alive) : alive_(alive) { ++alive_; }
+  ~Counted() { --alive_; }
+  std::atomic<int>& alive_;
+};
+
+}  // namespace
+
+TEST_CASE("a handle finds its object until it is removed, and never another one", "[comm]") {
+  std::atomic<int> alive{0};
+  HandleTable<Counted> table(0xC1, 77);
+  const std::uint64_t first = table.insert(std::make_unique<Counted>(alive));
+  CHECK(table.pin(first));
+  CHECK(table.remove(first));
+  CHECK(alive == 0);
+  CHECK_FALSE(table.pin(first));
+  CHECK_FALSE(table.remove(first));
+  const std::uint64_t second = table.insert(std::make_unique<Counted>(alive));
+  CHECK(second != first);  // the same slot, another generation
+  CHECK_FALSE(table.pin(first));
+  CHECK(table.pin(second));
+  CHECK(table.remove(second));
+}
+
+TEST_CASE("made-up handles find nothing", "[comm]") {
+  std::atomic<int> alive{0};
+  HandleTable<Counted> table(0xC1, 77), other(0xC2, 77);
+  const std::uint64_t handle = table.insert(std::make_unique<Counted>(alive));
+  const std::uint64_t kind = std::uint64_t{0xC1} << 56;
+  const std::vector<std::uint64_t> made_up = {0,
+                                              1,
+                                              ~std::uint64_t{0},
+                                              handle ^ 1,
+                                              handle + (1U << 24),
+                                              handle ^ kind,
+                                              kind,
+                                              kind | 0xffffff};
+  for (const std::uint64_t wrong : made_up) CHECK_FALSE(table.pin(wrong));
+  CHECK_FALSE(other.pin(handle));
+  CHECK(table.remove(handle));
+}
+
+TEST_CASE("a pinned object outlives its removal", "[comm]") {
+  std::atomic<int> alive{0};
+  HandleTable<Counted> table(0xC1, 1);
+  const std::uint64_t handle = table.insert(std::make_unique<Counted>(alive));
+  {
+    const auto pin = table.pin(handle);
+    CHECK(table.remove(handle));
+    CHECK(alive == 1);
+    CHECK_FALSE(table.pin(handle));
+  }
+  CHECK(alive == 0);
+}
+
+TEST_CASE("threads that pin, remove and insert at once leave nothing alive", "[comm]") {
+  std::atomic<int> alive{0};
+  HandleTable<Counted> table(0xC1, 1);
+  std::atomic<std::uint64_t> shared{table.insert(std::make_unique<Counted>(alive))};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 5000; ++round) {
+        const std::uint64_t handle = shared.load();
+        if (i == 0) {
+          shared = table.insert(std::make_unique<Counted>(alive));
+          table.remove(handle);
+        } else if (const auto pin = table.pin(handle)) {
+          if (pin->alive_ < 1) std::abort();
+        }
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(table.remove(shared));
+  CHECK(alive == 0);
+}
