@@ -1,51 +1,55 @@
+/* clang-format off */
 /* gyre.h: collective communication between processes, threads and GPUs.
  *
- * This file is the manual. Names, values and meanings follow NCCL's nccl.h, so that s/nccl/gyre/ ports
- * a program; what goes beyond NCCL is marked [gyre].
+ * This file is the manual. Names, values and meanings follow NCCL's nccl.h, so that s/nccl/gyre/
+ * ports a program; what goes beyond NCCL is marked [gyre].
  *
  * WORDS
  *   rank          one participant: a process or a thread, numbered 0 .. n-1 in a communicator
- *   communicator  n ranks that talk to each other; each rank holds one gyreComm_t for its place in it
- *   collective    a call that every rank of a communicator makes, in the same order and with agreeing
- *                 arguments
- *   in place      sendbuff == recvbuff (all-reduce, reduce, broadcast); sendbuff == recvbuff + rank *
- *                 sendcount (all-gather), recvbuff == sendbuff + rank * recvcount (reduce-scatter).
- *                 Any other overlap is refused.
+ *   communicator  n ranks that talk to each other; each rank holds one gyreComm_t for its place in
+ *                 it
+ *   collective    a call that every rank of a communicator makes, in the same order and with
+ *                 agreeing arguments
+ *   in place      sendbuff == recvbuff (all-reduce, reduce, broadcast); sendbuff == recvbuff + rank
+ *                 * sendcount (all-gather), recvbuff == sendbuff + rank * recvcount
+ *                 (reduce-scatter). Any other overlap is refused.
  *
- * UNITS    counts are numbers of elements, never bytes. Any count and any alignment are allowed; 0 is a
- *          call without data that still needs every rank.
+ * UNITS    counts are numbers of elements, never bytes. Any count and any alignment are allowed; 0
+ *          is a call without data that still needs every rank.
  *
- * MEMORY   A communicator works on host memory or on CUDA memory, by gyreConfig_t.device. The library
- *          never keeps a user's buffer beyond the call (host, NULL stream) or beyond the operation's
- *          place in its stream. After a call was refused before it began, buffers are untouched; after
- *          a peer failed they are undefined.
+ * MEMORY   A communicator works on host memory or on CUDA memory, by gyreConfig_t.device. The
+ *          library never keeps a user's buffer beyond the call (host, NULL stream) or beyond the
+ *          operation's place in its stream. After a call was refused before it began, buffers are
+ *          untouched; after a peer failed they are undefined.
  *
- * STREAMS  On a host communicator a NULL stream means: the calling thread does the work and the call
- *          returns when it is done. With a host stream (gyreStreamCreate) the call returns at once and
- *          the work is done in stream order by the process's one progress thread.
+ * STREAMS  On a host communicator a NULL stream means: the calling thread does the work and the
+ *          call returns when it is done. With a host stream (gyreStreamCreate) the call returns at
+ *          once and the work is done in stream order by the process's one progress thread.
  *
- * THREADS  Any thread may call any function. One communicator is used by one thread at a time; a second
- *          thread that enters at the same time gets gyreInvalidUsage. gyreCommAbort,
+ * THREADS  Any thread may call any function. One communicator is used by one thread at a time; a
+ *          second thread that enters at the same time gets gyreInvalidUsage. gyreCommAbort,
  *          gyreCommGetAsyncError, gyreCommCount, gyreCommUserRank, gyreCommCuDevice and
- *          gyreGetLastError may be called at any time from any thread. A group belongs to its thread.
- *          After fork, the child may not use the parent's communicators; it gets gyreInvalidUsage.
+ *          gyreGetLastError may be called at any time from any thread. A group belongs to its
+ *          thread. After fork, the child may not use the parent's communicators; it gets
+ *          gyreInvalidUsage.
  *
- * ERRORS   Every function returns a gyreResult_t; none throws, aborts the process or hangs: each wait
- *          has a deadline (GYRE_TIMEOUT). gyreGetLastError gives the whole story: what was called,
- *          what failed, which rank is to blame, what to do. When a rank dies or aborts, every other
- *          rank's current or next call on that communicator returns gyreRemoteError, naming it; the
- *          communicator can then only be aborted or destroyed.
+ * ERRORS   Every function returns a gyreResult_t; none throws, aborts the process or hangs: each
+ *          wait has a deadline (GYRE_TIMEOUT). gyreGetLastError gives the whole story: what was
+ *          called, what failed, which rank is to blame, what to do. When a rank dies or aborts,
+ *          every other rank's current or next call on that communicator returns gyreRemoteError,
+ *          naming it; the communicator can then only be aborted or destroyed.
  *
- * RESULTS  All ranks get the same bits. The same job (number of ranks, counts, types, settings) gives
- *          the same bits each time. Operands are combined lower rank first. NaN and infinity propagate,
- *          also through min and max; NaNs come out canonical. 16- and 8-bit floats are summed in 32-bit
- *          float wherever several operands meet. Overflow: integers wrap; e5m2 becomes infinity, e4m3
- *          (which has none) NaN. gyreConfig_t.reproducible = 1 also makes results independent of
- *          algorithm and transport: operands in rank order, rounded once.
+ * RESULTS  All ranks get the same bits. The same job (number of ranks, counts, types, settings)
+ *          gives the same bits each time. Operands are combined lower rank first. NaN and infinity
+ *          propagate, also through min and max; NaNs come out canonical. 16- and 8-bit floats are
+ *          summed in 32-bit float wherever several operands meet. Overflow: integers wrap; e5m2
+ *          becomes infinity, e4m3 (which has none) NaN. gyreConfig_t.reproducible = 1 also makes
+ *          results independent of algorithm and transport: operands in rank order, rounded once.
  *
- * SETTINGS Environment variables GYRE_*: `gyre settings` lists them. Each communicator reads them when
- *          it is made. A value that cannot be parsed whole is an error, never a silent default.
+ * SETTINGS Environment variables GYRE_*: `gyre settings` lists them. Each communicator reads them
+ *          when it is made. A value that cannot be parsed whole is an error, never a silent default.
  */
+/* clang-format on */
 #ifndef GYRE_H_
 #define GYRE_H_
 
@@ -71,8 +75,8 @@ extern "C" {
 
 /* ---------------------------------------------------------------------------- types */
 
-/* A communicator: an index and a generation, never an address. A stale or made-up handle is answered
- * with gyreInvalidArgument. */
+/* A communicator: an index and a generation, never an address. A stale or made-up handle is
+ * answered with gyreInvalidArgument. */
 typedef struct gyreComm* gyreComm_t;
 
 /* A host stream (gyreStreamCreate), or a cudaStream_t, unchanged, on a CUDA communicator. */
@@ -90,12 +94,12 @@ typedef enum {
   gyreSystemError = 2,     /* a system call failed; the text names it */
   gyreInternalError = 3,   /* a bug in Gyre */
   gyreInvalidArgument = 4, /* the call is refused; nothing happened */
-  gyreInvalidUsage = 5,    /* right arguments at the wrong place, or not available; nothing happened */
-  gyreRemoteError = 6,     /* another rank died or failed; the text names it */
-  gyreInProgress = 7,      /* non-blocking communicator: ask gyreCommGetAsyncError again */
-  gyreTimeout = 8,         /* a deadline passed; the text names the rank that did not come */
-  gyreMismatch = 9,        /* [gyre] ranks called different things; the text shows the calls */
-  gyreAborted = 10,        /* [gyre] this communicator was aborted */
+  gyreInvalidUsage = 5, /* right arguments at the wrong place, or not available; nothing happened */
+  gyreRemoteError = 6,  /* another rank died or failed; the text names it */
+  gyreInProgress = 7,   /* non-blocking communicator: ask gyreCommGetAsyncError again */
+  gyreTimeout = 8,      /* a deadline passed; the text names the rank that did not come */
+  gyreMismatch = 9,     /* [gyre] ranks called different things; the text shows the calls */
+  gyreAborted = 10,     /* [gyre] this communicator was aborted */
   gyreNumResults = 11
 } gyreResult_t;
 
@@ -125,7 +129,7 @@ typedef enum {
   gyreProd = 1,
   gyreMax = 2,
   gyreMin = 3,
-  gyreAvg = 4, /* sum, divided by n at the end (floats in 32 bit; integers truncate toward zero) */
+  gyreAvg = 4,  /* sum, divided by n at the end (floats in 32 bit; integers truncate toward zero) */
   gyreBand = 5, /* [gyre] bitwise and: integer types only */
   gyreBor = 6,  /* [gyre] bitwise or */
   gyreBxor = 7, /* [gyre] bitwise exclusive or */
@@ -144,14 +148,14 @@ typedef enum {
 #define GYRE_SPLIT_NOCOLOR (-1)
 #define GYRE_DEVICE_HOST (-1)
 
-/* Start from GYRE_CONFIG_INITIALIZER and set what you mean. Fields are only ever appended; `size` tells
- * the library which the caller knows. GYRE_CONFIG_UNDEF_INT and _PTR mean "the library decides", and a
- * GYRE_ variable of the same meaning beats a field. */
+/* Start from GYRE_CONFIG_INITIALIZER and set what you mean. Fields are only ever appended; `size`
+ * tells the library which the caller knows. GYRE_CONFIG_UNDEF_INT and _PTR mean "the library
+ * decides", and a GYRE_ variable of the same meaning beats a field. */
 typedef struct {
   size_t size;          /* sizeof(gyreConfig_t) of the caller */
   unsigned int magic;   /* GYRE_CONFIG_MAGIC */
   unsigned int version; /* GYRE_VERSION_CODE of the caller's header */
-  int blocking;         /* 1 (default): calls return when they are done; 0: gyreInProgress, see NCCL */
+  int blocking; /* 1 (default): calls return when they are done; 0: gyreInProgress, see NCCL */
   int cgaClusterSize;   /* CUDA only */
   int minCTAs;          /* channels, at least */
   int maxCTAs;          /* channels, at most */
@@ -159,11 +163,11 @@ typedef struct {
   int splitShare;       /* children share the parent's resources */
   int trafficClass;     /* RDMA traffic class */
   const char* commName; /* shown in logs and errors; copied during init */
-  int device;           /* [gyre] GYRE_DEVICE_HOST, or a CUDA device; default: the current CUDA device
-                           if there is a driver, else host */
-  int reproducible;     /* [gyre] 1: only plans that sum in rank order and round once */
-  int timeoutMs;        /* [gyre] deadline of each operation; default GYRE_TIMEOUT */
-  int initTimeoutMs;    /* [gyre] deadline to meet; default GYRE_INIT_TIMEOUT */
+  int device;        /* [gyre] GYRE_DEVICE_HOST, or a CUDA device; default: the current CUDA device
+                        if there is a driver, else host */
+  int reproducible;  /* [gyre] 1: only plans that sum in rank order and round once */
+  int timeoutMs;     /* [gyre] deadline of each operation; default GYRE_TIMEOUT */
+  int initTimeoutMs; /* [gyre] deadline to meet; default GYRE_INIT_TIMEOUT */
 } gyreConfig_t;
 
 #define GYRE_CONFIG_MAGIC 0x67797265u
@@ -175,7 +179,8 @@ typedef struct {
   GYRE_CONFIG_UNDEF_INT, GYRE_CONFIG_UNDEF_INT, GYRE_CONFIG_UNDEF_INT, GYRE_CONFIG_UNDEF_INT }
 /* clang-format on */
 
-/* ---------------------------------------------------------------------------- errors and version */
+/* ---------------------------------------------------------------------------- errors and version
+ */
 
 /* The library's GYRE_VERSION_CODE. */
 GYRE_API gyreResult_t gyreGetVersion(int* version);
@@ -187,37 +192,39 @@ GYRE_API const char* gyreGetLastError(gyreComm_t comm);
 
 /* ---------------------------------------------------------------------------- communicators */
 
-/* Makes an id and opens this process's door; the process stays the meeting point until all have joined.
- * Call it in one rank and pass the id to the others by your own means. */
+/* Makes an id and opens this process's door; the process stays the meeting point until all have
+ * joined. Call it in one rank and pass the id to the others by your own means. */
 GYRE_API gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId);
 
-/* Joins as `rank` of `nranks`. Returns when all ranks have come, or with gyreTimeout naming those who
- * did not. Within a group, or with blocking = 0, it only begins. */
+/* Joins as `rank` of `nranks`. Returns when all ranks have come, or with gyreTimeout naming those
+ * who did not. Within a group, or with blocking = 0, it only begins. */
 GYRE_API gyreResult_t gyreCommInitRank(gyreComm_t* comm, int nranks, gyreUniqueId commId, int rank);
-GYRE_API gyreResult_t gyreCommInitRankConfig(gyreComm_t* comm, int nranks, gyreUniqueId commId, int rank,
-                                             gyreConfig_t* config);
-/* `ndev` ranks in this process: comms[i] is rank i. devlist[i] is its device: GYRE_DEVICE_HOST for host
- * memory; NULL means host memory for all where there is no CUDA driver. */
+GYRE_API gyreResult_t gyreCommInitRankConfig(gyreComm_t* comm, int nranks, gyreUniqueId commId,
+                                             int rank, gyreConfig_t* config);
+/* `ndev` ranks in this process: comms[i] is rank i. devlist[i] is its device: GYRE_DEVICE_HOST for
+ * host memory; NULL means host memory for all where there is no CUDA driver. */
 GYRE_API gyreResult_t gyreCommInitAll(gyreComm_t* comms, int ndev, const int* devlist);
-/* [gyre] Rank and size from the launcher: gyre run, torchrun, mpirun (Open MPI, MPICH, Intel), srun, or
- * GYRE_RANK and GYRE_SIZE. Ranks meet as GYRE_RENDEZVOUS_* says, or by themselves on one host. `config`
- * may be NULL. */
+/* [gyre] Rank and size from the launcher: gyre run, torchrun, mpirun (Open MPI, MPICH, Intel),
+ * srun, or GYRE_RANK and GYRE_SIZE. Ranks meet as GYRE_RENDEZVOUS_* says, or by themselves on one
+ * host. `config` may be NULL. */
 GYRE_API gyreResult_t gyreCommInitEnv(gyreComm_t* comm, gyreConfig_t* config);
 
-/* [gyre] A key-value store of the caller, through which the ranks pass the id. Keys are NUL-terminated
- * texts. Both functions return 0 on success; `get` waits for the key, at most `timeoutMs`, and stores
- * the value's length in *bytes (which holds the buffer's size before). Called during init only. */
+/* [gyre] A key-value store of the caller, through which the ranks pass the id. Keys are
+ * NUL-terminated texts. Both functions return 0 on success; `get` waits for the key, at most
+ * `timeoutMs`, and stores the value's length in *bytes (which holds the buffer's size before).
+ * Called during init only. */
 typedef struct {
   void* user;
   int (*set)(void* user, const char* key, const void* value, size_t bytes);
   int (*get)(void* user, const char* key, void* value, size_t* bytes, int timeoutMs);
 } gyreStore_t;
 /* `key` names this communicator in the store: unique among all that use the store. */
-GYRE_API gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* store,
-                                        const char* key, gyreConfig_t* config);
+GYRE_API gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank,
+                                        const gyreStore_t* store, const char* key,
+                                        gyreConfig_t* config);
 
-/* A new communicator for each color, ranks ordered by key, then by old rank. GYRE_SPLIT_NOCOLOR gets a
- * NULL handle. Collective. */
+/* A new communicator for each color, ranks ordered by key, then by old rank. GYRE_SPLIT_NOCOLOR
+ * gets a NULL handle. Collective. */
 GYRE_API gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreComm_t* newcomm,
                                     gyreConfig_t* config);
 /* Waits for this rank's operations. */
@@ -236,8 +243,8 @@ GYRE_API gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device);
 
 /* ---------------------------------------------------------------------------- memory */
 
-/* Memory that peers on this host (or GPUs) can reach directly; ordinary memory otherwise works, at the
- * price of copies. Page-aligned, zeroed. */
+/* Memory that peers on this host (or GPUs) can reach directly; ordinary memory otherwise works, at
+ * the price of copies. Page-aligned, zeroed. */
 GYRE_API gyreResult_t gyreMemAlloc(void** ptr, size_t size);
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
 /* Tells the communicator of a buffer that will be used often. */
@@ -247,7 +254,8 @@ GYRE_API gyreResult_t gyreCommDeregister(gyreComm_t comm, void* handle);
 /* ---------------------------------------------------------------------------- reductions */
 
 /* An op: each rank's input times *scalar (an element of `datatype`), then sum. Local to `comm`. */
-GYRE_API gyreResult_t gyreRedOpCreatePreMulSum(gyreRedOp_t* op, void* scalar, gyreDataType_t datatype,
+GYRE_API gyreResult_t gyreRedOpCreatePreMulSum(gyreRedOp_t* op, void* scalar,
+                                               gyreDataType_t datatype,
                                                gyreScalarResidence_t residence, gyreComm_t comm);
 GYRE_API gyreResult_t gyreRedOpDestroy(gyreRedOp_t op, gyreComm_t comm);
 
@@ -280,22 +288,25 @@ GYRE_API gyreResult_t gyreAlltoAll(const void* sendbuff, void* recvbuff, size_t 
                                    gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream);
 /* Every rank's `count` elements to blocks of root's recvbuff. */
 GYRE_API gyreResult_t gyreGather(const void* sendbuff, void* recvbuff, size_t count,
-                                 gyreDataType_t datatype, int root, gyreComm_t comm, gyreStream_t stream);
+                                 gyreDataType_t datatype, int root, gyreComm_t comm,
+                                 gyreStream_t stream);
 /* Blocks of root's sendbuff, `count` elements each, to the ranks. */
 GYRE_API gyreResult_t gyreScatter(const void* sendbuff, void* recvbuff, size_t count,
-                                  gyreDataType_t datatype, int root, gyreComm_t comm, gyreStream_t stream);
-/* [gyre] Uneven blocks. Arrays of nranks counts and displacements, in elements; the v-tables of a rank
- * may be known to that rank alone for gyreAlltoAllv, and are equal on all ranks for the others. */
+                                  gyreDataType_t datatype, int root, gyreComm_t comm,
+                                  gyreStream_t stream);
+/* [gyre] Uneven blocks. Arrays of nranks counts and displacements, in elements; the v-tables of a
+ * rank may be known to that rank alone for gyreAlltoAllv, and are equal on all ranks for the
+ * others. */
 GYRE_API gyreResult_t gyreAlltoAllv(const void* sendbuff, const size_t sendcounts[],
-                                    const size_t sdispls[], void* recvbuff, const size_t recvcounts[],
-                                    const size_t rdispls[], gyreDataType_t datatype, gyreComm_t comm,
-                                    gyreStream_t stream);
+                                    const size_t sdispls[], void* recvbuff,
+                                    const size_t recvcounts[], const size_t rdispls[],
+                                    gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream);
 GYRE_API gyreResult_t gyreAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff,
                                      const size_t recvcounts[], const size_t displs[],
                                      gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream);
-GYRE_API gyreResult_t gyreReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[],
-                                         gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
-                                         gyreStream_t stream);
+GYRE_API gyreResult_t gyreReduceScatterv(const void* sendbuff, void* recvbuff,
+                                         const size_t recvcounts[], gyreDataType_t datatype,
+                                         gyreRedOp_t op, gyreComm_t comm, gyreStream_t stream);
 /* [gyre] Nobody leaves before everybody has entered. */
 GYRE_API gyreResult_t gyreBarrier(gyreComm_t comm, gyreStream_t stream);
 
@@ -305,30 +316,30 @@ GYRE_API gyreResult_t gyreBarrier(gyreComm_t comm, gyreStream_t stream);
 #define GYRE_ANY_TAG (-1)
 /* `count` elements to `peer`, matched in order with its gyreRecv from this rank. Group several that
  * depend on each other. */
-GYRE_API gyreResult_t gyreSend(const void* sendbuff, size_t count, gyreDataType_t datatype, int peer,
-                               gyreComm_t comm, gyreStream_t stream);
+GYRE_API gyreResult_t gyreSend(const void* sendbuff, size_t count, gyreDataType_t datatype,
+                               int peer, gyreComm_t comm, gyreStream_t stream);
 GYRE_API gyreResult_t gyreRecv(void* recvbuff, size_t count, gyreDataType_t datatype, int peer,
                                gyreComm_t comm, gyreStream_t stream);
-/* [gyre] The same with tags; a receiver may take GYRE_ANY_SOURCE and GYRE_ANY_TAG, and learns who it was
- * through *source and *tag (may be NULL). */
-GYRE_API gyreResult_t gyreSendTagged(const void* sendbuff, size_t count, gyreDataType_t datatype, int peer,
-                                     int tag, gyreComm_t comm, gyreStream_t stream);
-GYRE_API gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_t datatype, int peer,
-                                     int tag, int* source, int* receivedTag, gyreComm_t comm,
-                                     gyreStream_t stream);
+/* [gyre] The same with tags; a receiver may take GYRE_ANY_SOURCE and GYRE_ANY_TAG, and learns who
+ * it was through *source and *tag (may be NULL). */
+GYRE_API gyreResult_t gyreSendTagged(const void* sendbuff, size_t count, gyreDataType_t datatype,
+                                     int peer, int tag, gyreComm_t comm, gyreStream_t stream);
+GYRE_API gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_t datatype,
+                                     int peer, int tag, int* source, int* receivedTag,
+                                     gyreComm_t comm, gyreStream_t stream);
 
 /* ---------------------------------------------------------------------------- groups */
 
 /* Calls between Start and End are gathered and carried out together at End, on any number of
- * communicators of this thread; they may not be ordered against each other. Groups nest. If a call in
- * a group was refused, End returns its error and nothing of the group is carried out. */
+ * communicators of this thread; they may not be ordered against each other. Groups nest. If a call
+ * in a group was refused, End returns its error and nothing of the group is carried out. */
 GYRE_API gyreResult_t gyreGroupStart(void);
 GYRE_API gyreResult_t gyreGroupEnd(void);
 
 /* ---------------------------------------------------------------------------- host streams */
 
-/* [gyre] A queue of operations on host memory, carried out in order by the progress thread. For CUDA
- * communicators use CUDA's streams. A stream may serve several communicators. */
+/* [gyre] A queue of operations on host memory, carried out in order by the progress thread. For
+ * CUDA communicators use CUDA's streams. A stream may serve several communicators. */
 GYRE_API gyreResult_t gyreStreamCreate(gyreStream_t* stream);
 /* Waits for what is queued, then frees it. */
 GYRE_API gyreResult_t gyreStreamDestroy(gyreStream_t stream);
@@ -338,10 +349,11 @@ GYRE_API gyreResult_t gyreStreamSynchronize(gyreStream_t stream);
 GYRE_API gyreResult_t gyreStreamQuery(gyreStream_t stream);
 /* What is queued on `stream` from now on waits for what is queued on `other` until now. */
 GYRE_API gyreResult_t gyreStreamWait(gyreStream_t stream, gyreStream_t other);
-/* Called on the progress thread when all queued before is done, with the first error so far. It must
- * not block and must not call into Gyre, except to query. */
+/* Called on the progress thread when all queued before is done, with the first error so far. It
+ * must not block and must not call into Gyre, except to query. */
 typedef void (*gyreStreamCallback_t)(gyreStream_t stream, gyreResult_t status, void* user);
-GYRE_API gyreResult_t gyreStreamAddCallback(gyreStream_t stream, gyreStreamCallback_t callback, void* user);
+GYRE_API gyreResult_t gyreStreamAddCallback(gyreStream_t stream, gyreStreamCallback_t callback,
+                                            void* user);
 
 #ifdef __cplusplus
 } /* extern "C" */

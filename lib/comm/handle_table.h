@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <utility>
 #include <vector>
 
 namespace gyre::comm {
