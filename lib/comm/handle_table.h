@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <utility>
 #include <vector>
 
 namespace gyre::comm {
