@@ -1,10 +1,8 @@
 // gyre: one program for what one does around a job; each subcommand has a file of its own.
 // This file only picks the subcommand.
 #include "lib/base/settings.h"
-#include "tools/gyre/run_command.h"
-#ifdef GYRE_HAS_PLAN_COMMAND
 #include "tools/gyre/plan_command.h"
-#endif
+#include "tools/gyre/run_command.h"
 
 #include <fmt/format.h>
 
@@ -33,9 +31,7 @@ int settings_command(int argc, char** argv) {
 
 constexpr Subcommand subcommands[] = {
     {"run", gyre::tools::run_command, "start the ranks of a job on this machine"},
-#ifdef GYRE_HAS_PLAN_COMMAND
-    {"plan", gyre::tools::plan_command, "print, verify and count the plans of the collectives"},
-#endif
+    {"plan", gyre::tools::plan_command, "show, prove and draw the plans of the collectives"},
     {"settings", settings_command, "every GYRE_ variable, its default and its meaning"},
 };
 
