@@ -47,7 +47,8 @@
  *          results independent of algorithm and transport: operands in rank order, rounded once.
  *
  * SETTINGS Environment variables GYRE_*: `gyre settings` lists them. Each communicator reads them
- *          when it is made. A value that cannot be parsed whole is an error, never a silent default.
+ *          when it is made. A value that cannot be parsed whole is an error, never a silent
+ *          default.
  */
 /* clang-format on */
 #ifndef GYRE_H_

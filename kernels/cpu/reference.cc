@@ -76,17 +76,48 @@ struct NarrowElement : Float32Element {
 };
 
 // The reductions, by the names that table_row lists them under.
-// clang-format off
-struct Add { template <typename E> static auto apply(auto a, auto b) { return E::add(a, b); } };
-struct Multiply {
-  template <typename E> static auto apply(auto a, auto b) { return E::multiply(a, b); }
+struct Add {
+  template <typename E>
+  static auto apply(auto a, auto b) {
+    return E::add(a, b);
+  }
 };
-struct Minimum { template <typename E> static auto apply(auto a, auto b) { return E::minimum(a, b); } };
-struct Maximum { template <typename E> static auto apply(auto a, auto b) { return E::maximum(a, b); } };
-struct And { template <typename E, typename T> static T apply(T a, T b) { return static_cast<T>(a & b); } };
-struct Or { template <typename E, typename T> static T apply(T a, T b) { return static_cast<T>(a | b); } };
-struct Xor { template <typename E, typename T> static T apply(T a, T b) { return static_cast<T>(a ^ b); } };
-// clang-format on
+struct Multiply {
+  template <typename E>
+  static auto apply(auto a, auto b) {
+    return E::multiply(a, b);
+  }
+};
+struct Minimum {
+  template <typename E>
+  static auto apply(auto a, auto b) {
+    return E::minimum(a, b);
+  }
+};
+struct Maximum {
+  template <typename E>
+  static auto apply(auto a, auto b) {
+    return E::maximum(a, b);
+  }
+};
+struct And {
+  template <typename E, typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct Or {
+  template <typename E, typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct Xor {
+  template <typename E, typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
 
 constexpr std::uint64_t block_elements = 512;
 
