@@ -154,6 +154,8 @@ TEST_CASE("a request that no plan can serve is refused with its values", "[plan]
   CHECK(refusal("ring", asked) == "order [0, 2] does not name each of 3 ranks once");
   asked.order = {2, 0, 1};
   CHECK(refusal("ring", asked).empty());
+  asked.hosts = 2;
+  CHECK(refusal("hierarchical", asked) == "3 ranks on 2 hosts, in messages of 0 chunks");
 }
 
 TEST_CASE("along a given order, each rank owns the chunk of its place", "[plan]") {
@@ -192,6 +194,9 @@ TEST_CASE("plans print as the golden files say", "[plan]") {
       {"oneshot", Collective::all_reduce, 4, 0},  {"twoshot", Collective::all_reduce, 4, 0},
       {"twoshot", Collective::all_gather, 3, 0},  {"twoshot", Collective::reduce_scatter, 3, 0},
       {"doubling", Collective::all_reduce, 4, 0}, {"doubling", Collective::all_reduce, 7, 0},
+      {"halving", Collective::all_reduce, 6, 0},  {"window", Collective::all_reduce, 5, 0},
+      {"pairwise", Collective::all_to_all, 3, 0}, {"linear", Collective::gather, 3, 1},
+      {"linear", Collective::scatter, 3, 2},      {"hierarchical", Collective::all_reduce, 6, 0},
   };
   const char* update = std::getenv("UPDATE_GOLDEN");
   const bool updates = update != nullptr && std::string_view(update) == "1";
@@ -201,6 +206,7 @@ TEST_CASE("plans print as the golden files say", "[plan]") {
     CAPTURE(name);
     PlanRequest asked = request(golden.collective, golden.rank_count);
     asked.root = golden.root;
+    if (asked.rank_count % 2 == 0) asked.hosts = 2;
     std::string text;
     for (asked.rank = 0; asked.rank < golden.rank_count; ++asked.rank) {
       text += fmt::format("rank {}\n{}", asked.rank, to_text(plan_of(golden.algorithm, asked)));

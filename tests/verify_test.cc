@@ -41,6 +41,7 @@ std::uint32_t log2_up(std::int32_t n) {
 
 // How often the algorithm says that it rounds.
 std::uint32_t said_roundings(const Algorithm& algorithm, std::int32_t n) {
+  if (algorithm.roundings == "0") return 0;
   if (algorithm.roundings == "1") return n > 1 ? 1 : 0;
   if (algorithm.roundings == "n - 1") return static_cast<std::uint32_t>(n - 1);
   REQUIRE(algorithm.roundings == "ceil(log2 n)");
@@ -102,7 +103,8 @@ const Mutation mutations[] = {
      [](LaneSteps&, Step& s) { s.chunks.first = after(s.chunks.first, s.chunks.wrap); }},
     {"chunks backwards", [](LaneSteps&, Step& s) { s.chunks.stride = -s.chunks.stride; }},
     {"chunks stand still", [](LaneSteps&, Step& s) { s.chunks.stride = 0; }},
-    {"one repeat more", [](LaneSteps&, Step& s) { ++s.chunks.repeat; }},
+    {"one repeat more",
+     [](LaneSteps&, Step& s) { s.chunks.repeat += s.receives() || s.sends() ? 1 : 0; }},
     {"one repeat less",
      [](LaneSteps&, Step& s) { s.chunks.repeat -= s.chunks.repeat > 1 ? 1 : 0; }},
     {"no chunk", [](LaneSteps&, Step& s) { s.chunks.span = 0; }},
@@ -127,7 +129,10 @@ const Mutation mutations[] = {
     {"a reserved flag", [](LaneSteps&, Step& s) { s.flags |= step_flag::multicast; }},
     {"nothing stored", [](LaneSteps&, Step& s) { s.store = Buffer::none; }},
     {"the input stored", [](LaneSteps&, Step& s) { s.store = Buffer::input; }},
-    {"stored to scratch", [](LaneSteps&, Step& s) { s.store = Buffer::scratch; }},
+    {"stored to scratch",
+     [](LaneSteps&, Step& s) {
+       if (s.stores()) s.store = Buffer::scratch;
+     }},
     {"nothing of its own", [](LaneSteps&, Step& s) { s.local = Buffer::none; }},
     {"input for output",
      [](LaneSteps&, Step& s) {
@@ -144,6 +149,7 @@ const Mutation mutations[] = {
     {"missing", [](LaneSteps& l, Step& s) { l.steps.erase(l.steps.begin() + (&s - &l.steps[0])); }},
     {"done twice",
      [](LaneSteps& l, Step& s) {
+       if (!s.receives() && !s.sends()) return;  // to copy twice is harmless
        const Step copy = s;
        l.steps.insert(l.steps.begin() + (&s - &l.steps[0]), copy);
      }},
@@ -221,6 +227,24 @@ TEST_CASE("a ring is right along any order", "[plan][verify]") {
   }
 }
 
+TEST_CASE("hosts and grains of any size are right", "[plan][verify]") {
+  for (std::int32_t n = 1; n <= 24; ++n) {
+    PlanRequest request;
+    request.rank_count = n;
+    for (request.hosts = 1; request.hosts <= n; ++request.hosts) {
+      CAPTURE(n, request.hosts);
+      if (n % request.hosts == 0) check_proof(*find_algorithm("hierarchical"), request);
+    }
+    request.hosts = 1;
+    for (request.grain = 1; request.grain <= 9; request.grain += 2) {
+      CAPTURE(n, request.grain);
+      check_proof(*find_algorithm("halving"), request);
+      CHECK(plans_of(*find_algorithm("halving"), request)[0].largest_span() <=
+            static_cast<std::uint32_t>(request.grain));
+    }
+  }
+}
+
 TEST_CASE("no declared depth is deeper than needed", "[plan][verify]") {
   std::size_t deep = 0;
   for (const Algorithm& algorithm : algorithms()) {
@@ -229,6 +253,7 @@ TEST_CASE("no declared depth is deeper than needed", "[plan][verify]") {
         PlanRequest request;
         request.collective = collective;
         request.rank_count = n;
+        request.hosts = algorithm.name == "hierarchical" && n % 2 == 0 ? n / 2 : 1;
         const std::vector<Plan> plans = plans_of(algorithm, request);
         if (plans.front().least_depth() == 1) continue;
         CAPTURE(algorithm.name, collective_name(collective), n);
@@ -346,6 +371,16 @@ TEST_CASE("no mutation of a plan goes unnoticed", "[plan][verify]") {
   mutate(plans_of("twoshot", Collective::reduce_scatter, 4), count);
   mutate(plans_of("doubling", Collective::all_reduce, 4), count);
   mutate(plans_of("doubling", Collective::all_reduce, 6), count);
-  CHECK(count.caught > 2000);
+  mutate(plans_of("halving", Collective::all_reduce, 4), count);
+  mutate(plans_of("window", Collective::all_reduce, 5), count);
+  mutate(plans_of("window", Collective::reduce_scatter, 4), count);
+  mutate(plans_of("pairwise", Collective::all_to_all, 4), count);
+  mutate(plans_of("linear", Collective::gather, 4), count);
+  mutate(plans_of("linear", Collective::scatter, 4), count);
+  PlanRequest hosts;
+  hosts.rank_count = 6;
+  hosts.hosts = 2;
+  mutate(plans_of(*find_algorithm("hierarchical"), hosts), count);
+  CHECK(count.caught > 4000);
   CHECK(count.survivors == std::vector<std::string>());
 }

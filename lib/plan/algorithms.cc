@@ -14,9 +14,11 @@ constexpr Collective ring_does[] = {Collective::all_reduce, Collective::reduce_s
                                     Collective::reduce};
 constexpr Collective rooted_does[] = {Collective::all_reduce, Collective::broadcast,
                                       Collective::reduce};
-constexpr Collective two_shot_does[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                        Collective::all_gather};
+constexpr Collective scattered_does[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                         Collective::all_gather};
 constexpr Collective all_reduce_only[] = {Collective::all_reduce};
+constexpr Collective all_to_all_only[] = {Collective::all_to_all};
+constexpr Collective linear_does[] = {Collective::gather, Collective::scatter};
 
 constexpr Algorithm table[] = {
     {"ring", ring_does, build_ring,
@@ -30,7 +32,7 @@ constexpr Algorithm table[] = {
     {"oneshot", all_reduce_only, build_one_shot,
      "Each rank sends all of its data to all others and sums everything itself.", "1",
      SumOrder::rank},
-    {"twoshot", two_shot_does, build_two_shot,
+    {"twoshot", scattered_does, build_two_shot,
      "Chunk j goes from all ranks straight to rank j, is summed there, and goes straight to all.",
      "1", SumOrder::rank},
     {"doubling", all_reduce_only, build_recursive_doubling,
@@ -44,6 +46,21 @@ constexpr Algorithm table[] = {
      SumOrder::own},
     {"star", rooted_does, build_star,
      "All ranks talk to the root alone: the parameter server, kept as a baseline.", "1",
+     SumOrder::rank},
+    {"halving", all_reduce_only, build_halving_doubling,
+     "Ranks at distance n/2, n/4, ... give each other half of what they still sum, then share it "
+     "the same way back.",
+     "ceil(log2 n)", SumOrder::own},
+    {"window", scattered_does, build_window,
+     "In exchange after exchange with ranks ever nearer, half of a window of chunks is given away "
+     "to be summed; the same way back to be shared.",
+     "ceil(log2 n)", SumOrder::own},
+    {"hierarchical", all_reduce_only, build_hierarchical,
+     "Reduce-scatter in each host, all-reduce across hosts, all-gather in each host, by rings.",
+     "n - 1", SumOrder::own},
+    {"pairwise", all_to_all_only, build_pairwise,
+     "In exchange i, ranks meet whose numbers add up to i modulo n.", "0", SumOrder::rank},
+    {"linear", linear_does, build_linear, "The root serves one rank after the other.", "0",
      SumOrder::rank},
 };
 
@@ -89,6 +106,10 @@ Result<Plan> build_plan(const Algorithm& algorithm, const PlanRequest& request) 
         fmt::format("{} does no {}", algorithm.name, collective_name(request.collective)));
   }
   GYRE_TRY(check_order(request));
+  if (request.hosts < 1 || n % request.hosts != 0 || request.grain < 0) {
+    return invalid_argument(fmt::format("{} ranks on {} hosts, in messages of {} chunks", n,
+                                        request.hosts, request.grain));
+  }
   PlanParts parts = algorithm.build(request);
   parts.algorithm = algorithm.name;
   return Plan(std::move(parts));

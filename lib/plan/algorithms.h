@@ -18,6 +18,8 @@ struct PlanRequest {
   std::int32_t rank = 0;
   std::int32_t root = 0;            // of broadcast, reduce, gather, scatter
   std::vector<std::int32_t> order;  // ranks along the ring, the same on all; empty: 0, 1, ...
+  std::int32_t hosts = 1;           // of hierarchical: as many ranks on each, numbered host by host
+  std::int32_t grain = 0;           // of halving: most chunks in a message; 0: no limit
 };
 
 // In which order operands meet. All ranks hold the same bits in any case.
@@ -55,5 +57,10 @@ PlanParts build_star(const PlanRequest& request);
 PlanParts build_one_shot(const PlanRequest& request);
 PlanParts build_two_shot(const PlanRequest& request);
 PlanParts build_recursive_doubling(const PlanRequest& request);
+PlanParts build_halving_doubling(const PlanRequest& request);
+PlanParts build_window(const PlanRequest& request);
+PlanParts build_hierarchical(const PlanRequest& request);
+PlanParts build_pairwise(const PlanRequest& request);
+PlanParts build_linear(const PlanRequest& request);
 
 }  // namespace gyre::plan

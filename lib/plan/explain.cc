@@ -119,6 +119,7 @@ Result<std::string> explain(const Algorithm& algorithm, const PlanRequest& reque
   for (const std::int32_t n : {2, 3, 4, 8, 16, 32, 64}) {
     grown.rank_count = n;
     grown.root = std::min(request.root, n - 1);
+    grown.hosts = n % request.hosts == 0 ? request.hosts : 1;
     const std::uint64_t unit = 1U << 20;
     GYRE_ASSIGN(const Growth count, growth(algorithm, grown, unit));
     text +=

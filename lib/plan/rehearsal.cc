@@ -122,6 +122,11 @@ Status Rehearsal::run(const Scene& scene) {
   return check_results();
 }
 
+std::string Rehearsal::describe(const Worker& worker, const Move& move) {
+  return fmt::format("rank {} lane {} step {}.{} round {}", worker.rank, worker.number,
+                     move.step_index, move.repeat, move.round);
+}
+
 // A seeded scheduler: in each turn the workers come in another order, and some run ahead.
 Status Rehearsal::run_all() {
   std::vector<std::uint32_t> open;
@@ -142,10 +147,9 @@ Status Rehearsal::run_all() {
         if (worker.cursor.done()) break;
         const Move move = worker.cursor.move();
         if (!ready(worker, move)) break;
-        GYRE_TRY(
-            perform(worker, move)
-                .while_doing(fmt::format("rank {} lane {} step {}.{} round {}", worker.rank,
-                                         worker.number, move.step_index, move.repeat, move.round)));
+        if (Status status = perform(worker, move); !status.ok()) {
+          return std::move(status).while_doing(describe(worker, move));
+        }
         worker.cursor.advance();
         moved = true;
       }
@@ -176,8 +180,7 @@ Status Rehearsal::deadlock(const std::vector<std::uint32_t>& blocked) const {
       const Fifo& fifo = fifos_[worker.in[move.recv[link]]];
       if (fifo.messages.empty()) why = fmt::format("data from rank {}", fifo.from);
     }
-    who += fmt::format("; rank {} lane {} step {}.{} round {} waits for {}", worker.rank,
-                       worker.number, move.step_index, move.repeat, move.round, why);
+    who += fmt::format("; {} waits for {}", describe(worker, move), why);
   }
   return internal_error(
       fmt::format("deadlock of {} lanes at depth {}{}", blocked.size(), scene_.depth, who));
@@ -200,8 +203,10 @@ Status Rehearsal::check_results() {
   for (const Plan& plan : plans_) {
     for (std::uint32_t chunk = 0; chunk < plan.chunk_count(); ++chunk) {
       if (!contract_.gets(plan.rank(), chunk)) continue;
-      GYRE_TRY(check_result(plan.rank(), chunk)
-                   .while_doing(fmt::format("rank {} output chunk {}", plan.rank(), chunk)));
+      Status status = check_result(plan.rank(), chunk);
+      if (status.ok()) continue;
+      return std::move(status).while_doing(
+          fmt::format("rank {} output chunk {}", plan.rank(), chunk));
     }
   }
   return {};

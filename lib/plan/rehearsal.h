@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace gyre::plan {
@@ -105,6 +106,7 @@ class Rehearsal {
   Memory& memory(std::int32_t rank) { return memories_[static_cast<std::size_t>(rank)]; }
   Status check_results();
   Status check_result(std::int32_t rank, std::uint32_t chunk);
+  static std::string describe(const Worker& worker, const Move& move);
   Status deadlock(const std::vector<std::uint32_t>& blocked) const;
 
   std::span<const Plan> plans_;

@@ -42,6 +42,9 @@ Status check_step(const Plan& plan, const LaneSteps& lane, std::size_t index) {
   if (!step.receives() && !step.sends() && !step.stores()) {
     return internal_error("it does nothing");
   }
+  const bool is_token = step.always_sends() && !step.finishes() && step.local == Buffer::none &&
+                        step.store == Buffer::none;
+  if (step.chunks.span == 0 && !is_token) return internal_error("it has no chunks and is no token");
   if (step.chunks.span > 0 && !step.receives() && step.local == Buffer::none) {
     return internal_error("it has no source");
   }

@@ -36,6 +36,8 @@ struct Options {
   std::int32_t rank = -1;
   std::int32_t root = 0;
   std::vector<std::int32_t> order;
+  std::int32_t hosts = 1;
+  std::int32_t grain = 0;
   std::uint64_t bytes = 1U << 20;
   std::string drawing;
   bool verify = false;
@@ -62,6 +64,11 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--order", options.order, "the ranks along the ring, as in 0,2,1,3")
       ->delimiter(',')
       ->type_name("RANKS");
+  app.add_option("--hosts", options.hosts, "of hierarchical: as many ranks on each; default 1")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--grain", options.grain,
+                 "of halving: most chunks in a message; default 0, no limit")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--bytes", options.bytes,
                  "of the larger buffer of a rank, for the figures of the links; default 1M")
       ->transform(size)
@@ -116,6 +123,8 @@ Result<plan::PlanRequest> make_request(const Options& options) {
   request.rank_count = options.ranks;
   request.root = options.root;
   request.order = options.order;
+  request.hosts = options.hosts;
+  request.grain = options.grain;
   return request;
 }
 

@@ -1,0 +1,55 @@
+// Hierarchical: reduce-scatter in each host, all-reduce across hosts, all-gather in each host, by
+// rings. Each phase is a lane, so that they overlap; a token on a link of the rank to itself says
+// that its block is in the output.
+#include "lib/plan/ring.h"
+
+namespace gyre::plan {
+
+namespace {
+
+// Channels: one for each phase, one for each token.
+constexpr std::int32_t reduce_channel = 0;
+constexpr std::int32_t across_channel = 1;
+constexpr std::int32_t share_channel = 2;
+constexpr std::int32_t summed_channel = 3;
+constexpr std::int32_t shared_channel = 4;
+
+Draft token(const Peers& from, const Peers& to) {
+  Chunks nothing;
+  nothing.span = 0;
+  return {Buffer::none, Buffer::none, from, to, nothing, step_flag::always_send};
+}
+
+}  // namespace
+
+// Ranks are numbered host by host. The block of a rank's place in its host is what the rank sums
+// with the ranks of the same place elsewhere.
+PlanParts build_hierarchical(const PlanRequest& request) {
+  const std::int32_t per_host = request.rank_count / request.hosts;
+  const std::int32_t host = request.rank / per_host;
+  const std::int32_t place = request.rank % per_host;
+  Group near{{}, place, 0, request.hosts, reduce_channel};
+  for (std::int32_t i = 0; i < per_host; ++i) near.ranks.push_back(host * per_host + i);
+  const std::uint32_t block = static_cast<std::uint32_t>(place * request.hosts);
+  Group far{{}, host, block, 1, across_channel};
+  for (std::int32_t i = 0; i < request.hosts; ++i) far.ranks.push_back(i * per_host + place);
+
+  const Peers summed = one(request.rank, summed_channel);
+  const Peers shared = one(request.rank, shared_channel);
+  Drafts first = ring_drafts(near, {true, false, Buffer::input, false});
+  first.push_back(token({}, summed));
+  Drafts second = {token(summed, {})};
+  append(second, ring_drafts(far, {true, true, Buffer::output, true}));
+  second.push_back(token({}, shared));
+  near.channel = share_channel;
+  Drafts third = {token(shared, {})};
+  append(third, ring_drafts(near, {false, true, Buffer::output, false}));
+
+  PlanParts parts = parts_for(request, static_cast<std::uint32_t>(request.rank_count));
+  for (const Drafts& drafts : {first, second, third}) parts.lanes.push_back(make_lane(drafts));
+  parts.least_depth = request.hosts > 1 || per_host > 2 ? 2 : 1;
+  parts.direct_in_place = true;
+  return parts;
+}
+
+}  // namespace gyre::plan
