@@ -1,0 +1,98 @@
+#include "transports/tcp/dial.h"
+
+#include "lib/base/clock.h"
+#include "lib/trust/address.h"
+#include "transports/tcp/stream.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace gyre::transport {
+namespace {
+
+// Long enough for two lost SYNs (sent again after 1 s and 3 s), short enough that a dead first
+// address of several does not use up the time to meet.
+constexpr std::int64_t attempt_ns = 5 * ns_per_s;
+
+// With nobody listening at a port that the kernel also hands out, a socket can connect to itself.
+bool connected_to_itself(const FileDescriptor& socket) {
+  trust::SocketAddress here, there;
+  here.length = there.length = sizeof here.storage;
+  return getsockname(socket.get(), here.get(), &here.length) == 0 &&
+         getpeername(socket.get(), there.get(), &there.length) == 0 &&
+         trust::format_address(here) == trust::format_address(there);
+}
+
+}  // namespace
+
+Dial::Dial(std::vector<std::string> addresses, const trust::Ticket& ticket)
+    : addresses_(std::move(addresses)), ticket_(ticket) {}
+
+Result<std::optional<FileDescriptor>> Dial::advance() {
+  if (!socket_.has_value()) GYRE_TRY(begin_next());
+  if (!socket_.has_value()) return std::optional<FileDescriptor>();
+  switch (answer()) {
+    case Answer::connected:
+      GYRE_TRY(show_ticket());
+      return std::optional<FileDescriptor>(std::move(socket_));
+    case Answer::refused:
+      socket_.reset();
+      break;
+    case Answer::pending:
+      if (SystemClock::read() < give_up_ns_) break;
+      refuse("no answer");
+      silent_ = true;
+      socket_.reset();
+  }
+  return std::optional<FileDescriptor>();
+}
+
+Status Dial::begin_next() {
+  if (next_ == addresses_.size()) {
+    if (!silent_)
+      return Status(Code::RemoteError, fmt::format("none of its addresses takes us: {}",
+                                                   refusals_.empty() ? "it has none" : refusals_));
+    next_ = 0;
+    silent_ = false;
+    refusals_.clear();
+  }
+  const Result<trust::SocketAddress> address = trust::parse_address(addresses_[next_++]);
+  if (!address.ok()) return refuse(address.status().message()), Status();
+  bool pending = false;
+  Result<FileDescriptor> socket = trust::begin_connect(*address, &pending);
+  if (!socket.ok()) return refuse(socket.status().message()), Status();
+  socket_ = std::move(*socket);
+  give_up_ns_ = SystemClock::read() + attempt_ns;
+  return {};
+}
+
+Dial::Answer Dial::answer() {
+  pollfd ready{socket_.get(), POLLOUT, 0};
+  if (poll(&ready, 1, 0) <= 0) return Answer::pending;
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  if (error == 0 && connected_to_itself(socket_)) error = ECONNREFUSED;
+  if (error == 0) return Answer::connected;
+  refuse(errno_text(error));
+  return Answer::refused;
+}
+
+Status Dial::show_ticket() {
+  trust::TicketHello hello;
+  hello.ticket = ticket_;
+  // A fresh socket takes the 40 bytes at once.
+  if (send(socket_.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello)
+    return {};
+  return Status(Code::RemoteError, fmt::format("send of a ticket to {}: {}", addresses_[next_ - 1],
+                                               errno_text(errno)));
+}
+
+void Dial::refuse(std::string_view why) {
+  refusals_ += fmt::format("{}{}: {}", refusals_.empty() ? "" : "; ", addresses_[next_ - 1], why);
+}
+
+}  // namespace gyre::transport

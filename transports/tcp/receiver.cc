@@ -1,0 +1,150 @@
+#include "transports/tcp/receiver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace gyre::transport {
+namespace {
+
+// A host that is gone sends no FIN: ask after 5 s of silence, each second, and give up after the
+// fifth question, which makes the 10 s of GYRE_LIVENESS_TIMEOUT's default. A sender that has
+// nothing to send answers.
+Status watch_peer(const FileDescriptor& socket) {
+  const auto set = [&](int level, int option, int value) {
+    return setsockopt(socket.get(), level, option, &value, sizeof value) == 0;
+  };
+  const bool good = set(SOL_SOCKET, SO_KEEPALIVE, 1) && set(IPPROTO_TCP, TCP_KEEPIDLE, 5) &&
+                    set(IPPROTO_TCP, TCP_KEEPINTVL, 1) && set(IPPROTO_TCP, TCP_KEEPCNT, 5);
+  return good ? Status() : Status::from_errno("setsockopt of keep-alive", errno);
+}
+
+}  // namespace
+
+TcpReceiver::TcpReceiver(const LinkKey& key, const Surroundings& surroundings,
+                         std::shared_ptr<FifoMemory> memory, std::shared_ptr<Arrival> arrival,
+                         IssuedTicket ticket)
+    : key_(key),
+      memory_(std::move(memory)),
+      arrival_(std::move(arrival)),
+      ticket_(std::move(ticket)),
+      arriving_(memory_->view),
+      common_(common_header(key, surroundings)) {}
+
+Status TcpReceiver::progress() {
+  if (!error_.ok() || closed_) return error_;
+  Status status = ready() ? land() : join();
+  if (!status.ok()) fail(std::move(status));
+  return error_;
+}
+
+void TcpReceiver::fail(Status status) {
+  stream_.reset();
+  error_ = std::move(status)
+               .while_doing(fmt::format("tcp from rank {} ({})", key_.peer, address_))
+               .blame({key_.peer});
+}
+
+Status TcpReceiver::join() {
+  if (stream_ == nullptr) {
+    // Pairs with the release of the control thread, which fills it.
+    FileDescriptor socket(arrival_->socket.exchange(-1, std::memory_order_acquire));
+    if (!socket.has_value()) return {};
+    address_ = peer_address(socket);
+    GYRE_TRY(watch_peer(socket));
+    stream_ = make_plain_stream(std::move(socket));
+  }
+  if (!stream_->joined()) GYRE_TRY(stream_->join());
+  return stream_->joined() ? land() : Status();
+}
+
+Status TcpReceiver::land() {
+  for (;;) {
+    GYRE_TRY(use_ahead());
+    if (!arriving_.has_credit()) return {};
+    // A header that is not whole yet moves to the front, so that there is room behind it.
+    std::memmove(ahead_.data(), ahead_.data() + ahead_begin_, ahead_bytes());
+    ahead_end_ = ahead_bytes();
+    ahead_begin_ = 0;
+    const std::size_t missing = has_header_ ? header_.bytes - landed_ : 0;
+    std::array<iovec, 2> parts = {iovec{arriving_.place() + landed_, missing},
+                                  iovec{ahead_.data() + ahead_end_, ahead_most - ahead_end_}};
+    const std::size_t asked = missing + parts[1].iov_len;
+    const Transfer transfer =
+        stream_->receive(missing > 0 ? std::span(parts) : std::span(parts).last(1));
+    if (transfer.outcome == Transfer::Outcome::blocked) return {};
+    if (transfer.outcome == Transfer::Outcome::closed) return note_closing();
+    if (transfer.outcome == Transfer::Outcome::failed)
+      return Status(Code::RemoteError, "receive: " + transfer.cause);
+    const std::size_t into_slot = std::min(transfer.bytes, missing);
+    landed_ += into_slot;
+    ahead_end_ += transfer.bytes - into_slot;
+    commit_if_whole();
+    // The kernel has no more; another call would only say so.
+    if (transfer.bytes < asked) return use_ahead();
+  }
+}
+
+Status TcpReceiver::use_ahead() {
+  while (arriving_.has_credit()) {
+    if (!has_header_) {
+      if (ahead_bytes() < sizeof(WireHeader)) return {};
+      GYRE_TRY(take_header());
+    }
+    const std::size_t part = std::min<std::size_t>(ahead_bytes(), header_.bytes - landed_);
+    std::memcpy(arriving_.place() + landed_, ahead_.data() + ahead_begin_, part);
+    landed_ += part;
+    ahead_begin_ += part;
+    commit_if_whole();
+    if (has_header_) return {};
+  }
+  return {};
+}
+
+Status TcpReceiver::take_header() {
+  std::memcpy(&header_, ahead_.data() + ahead_begin_, sizeof header_);
+  ahead_begin_ += sizeof header_;
+  const std::string fault =
+      wire_fault(header_, common_, arriving_.tail(), memory_->view.shape.slot_bytes);
+  if (!fault.empty())
+    return Status(Code::RemoteError, "a message with a header that is not ours: " + fault);
+  has_header_ = true;
+  landed_ = 0;
+  return {};
+}
+
+void TcpReceiver::commit_if_whole() {
+  if (!has_header_ || landed_ < header_.bytes) return;
+  arriving_.commit(static_cast<std::uint32_t>(header_.bytes), header_.signature, Delivery::staged);
+  has_header_ = false;
+}
+
+Status TcpReceiver::note_closing() {
+  if (has_header_)
+    return Status(Code::RemoteError, fmt::format("the peer closed after {} of a message's {} bytes",
+                                                 landed_, header_.bytes));
+  if (ahead_bytes() > 0)
+    return Status(Code::RemoteError, "the peer closed in the middle of a message's header");
+  closed_ = true;
+  return {};
+}
+
+void TcpReceiver::arm(WaitSet& set) {
+  if (!error_.ok()) return;
+  if (stream_ == nullptr)
+    return set.add_futex(&arrival_->rung, arrival_->rung.load(std::memory_order_acquire));
+  // This end waits for a message that will not come.
+  if (closed_ && arriving_.drained())
+    return fail(Status(Code::RemoteError, "the peer closed the connection"));
+  const short own = !closed_ && arriving_.has_credit() ? POLLIN : 0;
+  const auto events = static_cast<short>(own | stream_->wanted_events());
+  if (events != 0) set.add_descriptor(stream_->descriptor(), events);
+}
+
+}  // namespace gyre::transport

@@ -1,0 +1,72 @@
+// The receiving end of a tcp connection: waits for the sender to show its ticket at the door, then
+// lands each message in the next free slot of a private fifo. Reads nothing while none is free.
+#pragma once
+
+#include "lib/transport/endpoint.h"
+#include "lib/transport/mapped.h"
+#include "transports/tcp/stream.h"
+#include "transports/tcp/wire.h"
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+
+namespace gyre::transport {
+
+// Where the control thread leaves the socket that came. It is written once.
+struct Arrival {
+  ~Arrival() { FileDescriptor(socket.load()).reset(); }
+  std::atomic<int> socket{-1};
+  std::atomic<std::uint32_t> rung{0};  // changes when it has come
+};
+
+class TcpReceiver final : public Connection {
+ public:
+  TcpReceiver(const LinkKey& key, const Surroundings& surroundings,
+              std::shared_ptr<FifoMemory> memory, std::shared_ptr<Arrival> arrival,
+              IssuedTicket ticket);
+
+  bool ready() const override { return stream_ != nullptr && stream_->joined(); }
+  const FifoView& fifo() const override { return memory_->view; }
+  Status progress() override;
+  bool flushed() const override { return true; }
+  bool needs_progress() const override { return true; }
+  void arm(WaitSet& set) override;
+  void disarm() override {}
+  bool same_address_space() const override { return false; }
+
+ private:
+  // What is read beyond the message at hand: small messages come many at a time, and a large one's
+  // successor loses no more than this to a copy.
+  static constexpr std::size_t ahead_most = 4096;
+
+  Status join();
+  Status land();
+  // Makes messages of what was read ahead, as far as it goes and slots are free.
+  Status use_ahead();
+  Status take_header();
+  Status note_closing();
+  void commit_if_whole();
+  std::size_t ahead_bytes() const { return ahead_end_ - ahead_begin_; }
+  void fail(Status status);
+
+  const LinkKey key_;
+  const std::shared_ptr<FifoMemory> memory_;
+  const std::shared_ptr<Arrival> arrival_;
+  const IssuedTicket ticket_;
+  SlotWriter arriving_;
+  const WireHeader common_;
+  WireHeader header_;  // of the message at hand
+  bool has_header_ = false;
+  std::size_t landed_ = 0;  // bytes of its payload in its slot
+  std::array<std::byte, ahead_most> ahead_;
+  std::size_t ahead_begin_ = 0;
+  std::size_t ahead_end_ = 0;
+  std::unique_ptr<Stream> stream_;
+  bool closed_ = false;  // by the peer, between two messages
+  std::string address_ = "not connected";
+  Status error_;
+};
+
+}  // namespace gyre::transport

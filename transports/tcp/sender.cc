@@ -1,0 +1,131 @@
+#include "transports/tcp/sender.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace gyre::transport {
+namespace {
+
+// No keep-alive on this end: with TCP_USER_TIMEOUT set, the kernel would use that limit for it too.
+// The receiving end watches with keep-alive, and the control plane watches processes.
+Status set_user_timeout(const FileDescriptor& socket, std::int64_t timeout_ms) {
+  const auto value = static_cast<unsigned>(std::clamp<std::int64_t>(timeout_ms, 1, INT32_MAX));
+  if (setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &value, sizeof value) == 0) return {};
+  return Status::from_errno("setsockopt(TCP_USER_TIMEOUT)", errno);
+}
+
+}  // namespace
+
+TcpSender::TcpSender(const LinkKey& key, const Surroundings& surroundings,
+                     const EndpointContents& endpoint, std::shared_ptr<FifoMemory> memory)
+    : key_(key),
+      surroundings_(surroundings),
+      ticket_(endpoint.ticket),
+      memory_(std::move(memory)),
+      leaving_(memory_->view),
+      common_(common_header(key, surroundings)),
+      dial_(endpoint.places, endpoint.ticket) {}
+
+Status TcpSender::progress() {
+  if (!error_.ok()) return error_;
+  Status status = ready() ? ship() : join();
+  if (status.ok()) return status;
+  stream_.reset();
+  error_ = std::move(status)
+               .while_doing(fmt::format("tcp to rank {} ({})", key_.peer, address_))
+               .blame({key_.peer});
+  return error_;
+}
+
+Status TcpSender::join() {
+  if (stream_ == nullptr) {
+    GYRE_ASSIGN(std::optional<FileDescriptor> socket, dial_.advance());
+    if (!socket.has_value()) return {};
+    address_ = peer_address(*socket);
+    GYRE_TRY(set_user_timeout(*socket, surroundings_.tcp_user_timeout_ms));
+    stream_ = make_plain_stream(std::move(*socket));
+  }
+  if (!stream_->joined()) GYRE_TRY(stream_->join());
+  return stream_->joined() ? ship() : Status();
+}
+
+Status TcpSender::ship() {
+  while (leaving_.head() != committed()) {
+    std::size_t bytes = 0;
+    GYRE_ASSIGN(const std::size_t count, gather(&bytes));
+    const Transfer transfer = stream_->send(std::span(parts_).first(count));
+    if (transfer.outcome == Transfer::Outcome::blocked) return {};
+    if (transfer.outcome != Transfer::Outcome::moved)
+      return Status(Code::RemoteError, "send: " + transfer.cause);
+    account(transfer.bytes);
+    // The kernel's buffer is full; another call would only say so.
+    if (transfer.bytes < bytes) return {};
+  }
+  return {};
+}
+
+Result<std::size_t> TcpSender::gather(std::size_t* bytes) {
+  const FifoView& fifo = memory_->view;
+  const std::uint64_t end = std::min(committed(), leaving_.head() + batch_most);
+  std::size_t count = 0;
+  std::size_t skip = sent_of_first_;
+  const auto add = [&](void* data, std::size_t size) {
+    const std::size_t skipped = std::min(skip, size);
+    skip -= skipped;
+    if (size == skipped) return;
+    parts_[count++] = {static_cast<std::byte*>(data) + skipped, size - skipped};
+    *bytes += size - skipped;
+  };
+  for (std::uint64_t index = leaving_.head(); index != end; ++index) {
+    const SlotNote& note = fifo.note(index);
+    if (note.delivery != Delivery::staged || !note_fits(note, fifo.shape))
+      return internal_error(fmt::format("message {} of {} bytes with delivery {} over tcp", index,
+                                        note.bytes, static_cast<int>(note.delivery)));
+    WireHeader& header = headers_[index % batch_most];
+    header = common_;
+    header.sequence = index;
+    header.signature = note.flag;
+    header.bytes = note.bytes;
+    add(&header, sizeof header);
+    add(fifo.slot(index), note.bytes);
+  }
+  return count;
+}
+
+void TcpSender::account(std::size_t bytes) {
+  bytes += sent_of_first_;
+  while (leaving_.has_message()) {
+    const std::size_t whole = sizeof(WireHeader) + leaving_.note().bytes;
+    if (bytes < whole) break;
+    bytes -= whole;
+    leaving_.release();
+  }
+  sent_of_first_ = bytes;
+}
+
+std::uint64_t TcpSender::committed() const {
+  // This end's own memory, and its one thread.
+  return memory_->view.control->tail.value.load(std::memory_order_relaxed);
+}
+
+bool TcpSender::flushed() const {
+  return leaving_.head() == committed() && (stream_ == nullptr || !stream_->holds_bytes());
+}
+
+void TcpSender::arm(WaitSet& set) {
+  if (stream_ == nullptr) {
+    if (dial_.descriptor() >= 0) set.add_descriptor(dial_.descriptor(), POLLOUT);
+    return;
+  }
+  const short own = stream_->joined() && !flushed() ? POLLOUT : 0;
+  const auto events = static_cast<short>(own | stream_->wanted_events());
+  if (events != 0) set.add_descriptor(stream_->descriptor(), events);
+}
+
+}  // namespace gyre::transport

@@ -1,0 +1,56 @@
+// The sending end of a tcp connection: a private fifo that the executor commits into, and the
+// shipping of what it committed, many messages with one system call.
+#pragma once
+
+#include "lib/transport/endpoint.h"
+#include "lib/transport/mapped.h"
+#include "transports/tcp/dial.h"
+#include "transports/tcp/stream.h"
+#include "transports/tcp/wire.h"
+
+#include <array>
+#include <memory>
+#include <string>
+
+namespace gyre::transport {
+
+class TcpSender final : public Connection {
+ public:
+  TcpSender(const LinkKey& key, const Surroundings& surroundings, const EndpointContents& endpoint,
+            std::shared_ptr<FifoMemory> memory);
+
+  bool ready() const override { return stream_ != nullptr && stream_->joined(); }
+  const FifoView& fifo() const override { return memory_->view; }
+  Status progress() override;
+  bool flushed() const override;
+  bool needs_progress() const override { return true; }
+  void arm(WaitSet& set) override;
+  void disarm() override {}
+  bool same_address_space() const override { return false; }
+
+ private:
+  static constexpr std::size_t batch_most = 16;  // messages with one call
+
+  Status join();
+  Status ship();
+  // Describes what has not left, from the first byte on; the number of parts and their bytes.
+  Result<std::size_t> gather(std::size_t* bytes);
+  void account(std::size_t bytes);
+  std::uint64_t committed() const;
+
+  const LinkKey key_;
+  const Surroundings surroundings_;
+  const trust::Ticket ticket_;
+  const std::shared_ptr<FifoMemory> memory_;
+  SlotReader leaving_;             // the messages that the kernel has not taken whole
+  std::size_t sent_of_first_ = 0;  // bytes of the first, header included, that it has taken
+  const WireHeader common_;
+  std::array<WireHeader, batch_most> headers_;
+  std::array<iovec, 2 * batch_most> parts_{};
+  Dial dial_;
+  std::unique_ptr<Stream> stream_;
+  std::string address_ = "not connected";
+  Status error_;
+};
+
+}  // namespace gyre::transport

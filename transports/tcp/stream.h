@@ -1,0 +1,46 @@
+// Stream: bytes one way over a connected socket, without blocking; in clear or encrypted. Knows
+// nothing of messages.
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <sys/uio.h>
+
+namespace gyre::transport {
+
+struct Transfer {
+  enum class Outcome { moved, blocked, closed, failed };
+  Outcome outcome = Outcome::blocked;
+  std::size_t bytes = 0;  // when moved: at least one
+  std::string cause;      // when failed
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Whether bytes may pass; brought about by `join`, which is called until then.
+  virtual bool joined() const = 0;
+  virtual Status join() = 0;
+  virtual Transfer send(std::span<iovec> parts) = 0;
+  virtual Transfer receive(std::span<iovec> parts) = 0;
+  // What `send` took and the kernel did not yet.
+  virtual bool holds_bytes() const = 0;
+  virtual Transfer flush() = 0;
+  virtual int descriptor() const = 0;
+  // The poll events that it waits for besides those of its user.
+  virtual short wanted_events() const = 0;
+};
+
+std::unique_ptr<Stream> make_plain_stream(FileDescriptor socket);
+
+// "ECONNRESET (Connection reset by peer)"
+std::string errno_text(int error_number);
+// Where the other end is, for people.
+std::string peer_address(const FileDescriptor& socket);
+
+}  // namespace gyre::transport

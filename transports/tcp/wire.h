@@ -1,0 +1,40 @@
+// The header before each message on a tcp connection, little-endian, and what makes one acceptable.
+// Version 1. A change of layout or meaning is a new version.
+#pragma once
+
+#include "lib/transport/transport.h"
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+namespace gyre::transport {
+
+struct WireHeader {
+  std::uint32_t magic = 0;
+  std::uint16_t version = 0;
+  TrafficClass traffic{};
+  std::uint8_t flags = 0;  // none yet: zero
+  std::uint64_t communicator_hash = 0;
+  std::uint32_t epoch = 0;
+  std::uint32_t channel = 0;
+  std::uint64_t sequence = 0;   // messages sent before this one on this connection
+  std::uint64_t signature = 0;  // the slot note's flag
+  std::uint64_t tag = 0;        // of a tagged message; zero here
+  std::uint64_t bytes = 0;      // of payload, which follows at once
+};
+static_assert(sizeof(WireHeader) == 56 && alignof(WireHeader) == 8);
+static_assert(std::has_unique_object_representations_v<WireHeader>, "no padding on the wire");
+static_assert(std::endian::native == std::endian::little, "written in memory order");
+
+inline constexpr std::uint32_t wire_magic = 0x31575947;  // "GYW1" in memory
+inline constexpr std::uint16_t wire_version = 1;
+
+// All that a link's headers share; the rest is each message's own.
+WireHeader common_header(const LinkKey& key, const Surroundings& surroundings);
+// What is wrong with a header, against this link's common one; empty if nothing is.
+std::string wire_fault(const WireHeader& header, const WireHeader& common,
+                       std::uint64_t expected_sequence, std::uint64_t bytes_most);
+
+}  // namespace gyre::transport
