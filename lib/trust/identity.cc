@@ -1,6 +1,17 @@
 #include "lib/trust/identity.h"
 
-#include <cstring>
+#include "lib/base/owned.h"
+#include "lib/trust/wire.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <string_view>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace gyre::trust {
 namespace {
@@ -8,48 +19,50 @@ namespace {
 constexpr std::size_t text_most = 256;
 constexpr std::size_t address_most = 8;
 
-class Writer {
- public:
-  template <typename T>
-  void put(const T& value) {
-    const auto* bytes = reinterpret_cast<const std::uint8_t*>(&value);
-    bytes_.insert(bytes_.end(), bytes, bytes + sizeof value);
-  }
-  void put_text(const std::string& text) {
-    put(static_cast<std::uint16_t>(text.size()));
-    bytes_.insert(bytes_.end(), text.begin(), text.end());
-  }
-  std::vector<std::uint8_t> take() { return std::move(bytes_); }
+std::string read_line(const char* path) {
+  const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!file.has_value()) return {};
+  char text[128];
+  const ssize_t length = ::read(file.get(), text, sizeof text);
+  if (length <= 0) return {};
+  std::string line(text, static_cast<std::size_t>(length));
+  return line.substr(0, line.find('\n'));
+}
 
- private:
-  std::vector<std::uint8_t> bytes_;
-};
+std::string this_host_name() {
+  char name[text_most] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "unknown-host";
+  return name;
+}
 
-class Reader {
- public:
-  explicit Reader(const std::vector<std::uint8_t>& bytes) : bytes_(bytes) {}
-  template <typename T>
-  bool get(T& value) {
-    if (bytes_.size() - place_ < sizeof value) return false;
-    std::memcpy(&value, bytes_.data() + place_, sizeof value);
-    place_ += sizeof value;
-    return true;
-  }
-  bool get_text(std::string& text) {
-    std::uint16_t length = 0;
-    if (!get(length) || length > text_most || bytes_.size() - place_ < length) return false;
-    text.assign(reinterpret_cast<const char*>(bytes_.data()) + place_, length);
-    place_ += length;
-    return true;
-  }
-  bool at_end() const { return place_ == bytes_.size(); }
-
- private:
-  const std::vector<std::uint8_t>& bytes_;
-  std::size_t place_ = 0;
-};
+// The boot id itself stays at home: others get a hash of it.
+Result<Token> host_token(const std::string& host_name) {
+  std::string boot = read_line("/proc/sys/kernel/random/boot_id");
+  if (boot.empty()) boot = "name " + host_name;
+  const std::string text = "gyre host " + boot;
+  std::array<std::uint8_t, EVP_MAX_MD_SIZE> digest;
+  if (EVP_Digest(text.data(), text.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1)
+    return internal_error("hashing the boot id failed");
+  Token token;
+  std::copy_n(digest.begin(), token.size(), token.begin());
+  return token;
+}
 
 }  // namespace
+
+Result<ProcessIdentity> describe_this_process() {
+  ProcessIdentity identity;
+  const auto size = static_cast<ssize_t>(identity.process.size());
+  if (getrandom(identity.process.data(), identity.process.size(), 0) != size)
+    return Status::from_errno("getrandom for a process token", errno);
+  identity.host_name = this_host_name();
+  GYRE_ASSIGN(identity.host, host_token(identity.host_name));
+  struct stat net = {};
+  if (::stat("/proc/self/ns/net", &net) == 0) identity.net_namespace = net.st_ino;
+  identity.pid = static_cast<std::uint32_t>(getpid());
+  identity.uid = geteuid();
+  return identity;
+}
 
 std::vector<std::uint8_t> encode(const ProcessIdentity& identity) {
   Writer writer;
@@ -58,10 +71,11 @@ std::vector<std::uint8_t> encode(const ProcessIdentity& identity) {
   writer.put(identity.net_namespace);
   writer.put(identity.pid);
   writer.put(identity.uid);
-  writer.put_text(identity.host_name);
+  writer.put_text(std::string_view(identity.host_name).substr(0, text_most));
   writer.put_text(identity.door_name);
-  writer.put(static_cast<std::uint8_t>(identity.addresses.size()));
-  for (const std::string& address : identity.addresses) writer.put_text(address);
+  const std::size_t addresses = std::min(identity.addresses.size(), address_most);
+  writer.put(static_cast<std::uint8_t>(addresses));
+  for (std::size_t i = 0; i < addresses; ++i) writer.put_text(identity.addresses[i]);
   return writer.take();
 }
 
@@ -71,11 +85,12 @@ Result<ProcessIdentity> decode_identity(const std::vector<std::uint8_t>& bytes) 
   std::uint8_t count = 0;
   bool good = reader.get(identity.process) && reader.get(identity.host) &&
               reader.get(identity.net_namespace) && reader.get(identity.pid) &&
-              reader.get(identity.uid) && reader.get_text(identity.host_name) &&
-              reader.get_text(identity.door_name) && reader.get(count) && count <= address_most;
+              reader.get(identity.uid) && reader.get_text(identity.host_name, text_most) &&
+              reader.get_text(identity.door_name, text_most) && reader.get(count) &&
+              count <= address_most;
   for (int i = 0; good && i < count; ++i) {
     identity.addresses.emplace_back();
-    good = reader.get_text(identity.addresses.back());
+    good = reader.get_text(identity.addresses.back(), text_most);
   }
   if (!good || !reader.at_end())
     return Status(Code::RemoteError, "a process sent a malformed identity");

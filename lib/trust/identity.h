@@ -25,6 +25,10 @@ struct ProcessIdentity {
       addresses;  // "1.2.3.4:port" or "[::1]:port" of the process's door, best first
 };
 
+// All but the door's name and addresses, which whoever opens the door fills in. A new process token
+// each time.
+Result<ProcessIdentity> describe_this_process();
+
 // Bytes for the control plane. decode checks every length.
 std::vector<std::uint8_t> encode(const ProcessIdentity& identity);
 Result<ProcessIdentity> decode_identity(const std::vector<std::uint8_t>& bytes);

@@ -28,5 +28,9 @@ Result<UniqueId> decode_unique_id(const std::array<std::uint8_t, unique_id_bytes
 // Eight hexadecimal digits of a hash, for logs and errors.
 std::string short_name(const UniqueId& id);
 Result<Secret> random_secret();
+// Where all ranks have the secret beforehand and share a host, no id needs passing: the root also
+// listens at a name derived from the secret, and the others make the id themselves.
+Result<std::string> door_name_of(const Secret& secret);
+Result<UniqueId> id_on_this_host(const Secret& secret);
 
 }  // namespace gyre::trust

@@ -1,0 +1,52 @@
+// Addresses as values and as text, and the choice of the one interface a process listens on.
+// "1.2.3.4:80", "[::1]:80", and "@name" for an abstract AF_UNIX name (for people only).
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <sys/socket.h>
+#include <vector>
+
+namespace gyre::trust {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+
+  int family() const { return storage.ss_family; }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+Result<SocketAddress> parse_address(std::string_view text);
+std::string format_address(const SocketAddress& address);
+Result<SocketAddress> abstract_address(std::string_view name);
+
+struct Interface {
+  std::string name;
+  SocketAddress address;
+  bool loopback = false;
+};
+// Those that are up, with each of their addresses; IPv6 link-local ones are left out, since they
+// mean nothing without the listener's own interface number.
+Result<std::vector<Interface>> list_interfaces();
+
+// GYRE_SOCKET_IFNAME's grammar: comma list of prefixes, after = of whole names, after ^ of those to
+// leave out (^= whole names).
+bool interface_matches(std::string_view wanted, std::string_view name);
+// The first that fits; without a wish the first that is neither loopback nor a container bridge,
+// then any that is not loopback, then loopback. An error names what was there.
+Result<Interface> choose_interface(std::span<const Interface> interfaces, std::string_view wanted,
+                                   std::string_view family);
+
+// Non-blocking, close-on-exec sockets.
+Result<FileDescriptor> listen_at(const SocketAddress& address);
+// Begins to connect (TCP_NODELAY set before anything is sent); `*pending` if the answer is still to
+// come: the socket becomes writable, then SO_ERROR says.
+Result<FileDescriptor> begin_connect(const SocketAddress& address, bool* pending);
+
+}  // namespace gyre::trust

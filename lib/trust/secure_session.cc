@@ -1,0 +1,203 @@
+#include "lib/trust/secure_session.h"
+
+#include "lib/trust/tls_socket.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gyre::trust {
+namespace {
+
+// What may wait for a peer that does not read; a relay's worth of letters.
+constexpr std::size_t outgoing_most = 64u << 20;
+// One TLS record.
+constexpr std::size_t record_bytes = 16 << 10;
+// One call to advance reads at most this, so that one loud peer cannot hold the thread.
+constexpr std::size_t collect_most = 256 << 10;
+
+std::string openssl_reason() {
+  const unsigned long code = ERR_get_error();
+  ERR_clear_error();
+  const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
+  return reason == nullptr ? "unknown" : reason;
+}
+
+}  // namespace
+
+SecureSession::SecureSession(FileDescriptor socket, SessionRole role,
+                             std::shared_ptr<const SessionKey> key)
+    : socket_(std::move(socket)), role_(role), key_(std::move(key)) {}
+
+SecureSession::~SecureSession() = default;
+
+Result<std::unique_ptr<SecureSession>> SecureSession::start(const Tls& tls, FileDescriptor socket,
+                                                            SessionRole role,
+                                                            std::shared_ptr<const SessionKey> key) {
+  std::unique_ptr<SecureSession> session(
+      new SecureSession(std::move(socket), role, std::move(key)));
+  GYRE_TRY(session->prepare(tls));
+  return session;
+}
+
+Status SecureSession::prepare(const Tls& tls) {
+  ssl_ = Owned<SslTraits>(SSL_new(tls.of(role_)));
+  BIO* bio = ssl_.has_value() ? BIO_new(tls.socket_method()) : nullptr;
+  if (bio == nullptr) return internal_error("OpenSSL has no memory for a session");
+  BIO_set_data(bio, this);
+  BIO_set_init(bio, 1);
+  SSL_set_bio(ssl_.get(), bio, bio);  // takes it
+  SSL_set_app_data(ssl_.get(), this);
+  if (role_ == SessionRole::client)
+    SSL_set_connect_state(ssl_.get());
+  else
+    SSL_set_accept_state(ssl_.get());
+  return {};
+}
+
+Status SecureSession::advance() {
+  heard_ = false;
+  if (!failure_.ok()) return failure_;
+  if (!established_) {
+    Status shaken = shake_hands();
+    if (!shaken.ok()) return fail(std::move(shaken));
+    if (!established_) return {};
+  }
+  Status sent = transmit();
+  if (!sent.ok()) return fail(std::move(sent));
+  Status collected = collect();
+  if (!collected.ok()) return fail(std::move(collected));
+  return {};
+}
+
+Status SecureSession::shake_hands() {
+  blocked_on_write_ = false;
+  ERR_clear_error();
+  const int result = SSL_do_handshake(ssl_.get());
+  if (result != 1) {
+    const int error = SSL_get_error(ssl_.get(), result);
+    if (error == SSL_ERROR_WANT_READ && !ended_) return {};
+    if (error == SSL_ERROR_WANT_WRITE) {
+      blocked_on_write_ = true;
+      return {};
+    }
+    if (ended_)
+      return Status(Code::RemoteError,
+                    "the connection was closed during the handshake: is the "
+                    "unique id the right one, and its communicator alive?");
+    return Status(Code::RemoteError, fmt::format("the handshake failed: {}", openssl_reason()));
+  }
+  // Without the key there is no certificate that could have stood in for it; to be sure, ask.
+  if (SSL_session_reused(ssl_.get()) != 1)
+    return Status(Code::RemoteError, "the peer did not prove that it knows the secret");
+  established_ = true;
+  key_.reset();
+  return {};
+}
+
+Status SecureSession::send(std::uint8_t type, std::span<const std::uint8_t> body) {
+  if (!failure_.ok()) return failure_;
+  if (body.size() + 1 > frame_most_bytes)
+    return fail(internal_error(fmt::format("a frame of {} bytes is too long", body.size())));
+  if (outgoing_.size() - sent_ + body.size() > outgoing_most)
+    return fail(Status(Code::RemoteError, "the peer does not read what it is sent"));
+  const auto length = static_cast<std::uint32_t>(body.size() + 1);
+  std::uint8_t head[5];
+  std::memcpy(head, &length, sizeof length);
+  head[4] = type;
+  outgoing_.insert(outgoing_.end(), head, head + sizeof head);
+  outgoing_.insert(outgoing_.end(), body.begin(), body.end());
+  return {};
+}
+
+Status SecureSession::transmit() {
+  blocked_on_write_ = false;
+  while (sent_ < outgoing_.size()) {
+    const std::size_t piece = std::min(outgoing_.size() - sent_, record_bytes);
+    std::size_t taken = 0;
+    ERR_clear_error();
+    if (SSL_write_ex(ssl_.get(), outgoing_.data() + sent_, piece, &taken) == 1) {
+      sent_ += taken;
+      continue;
+    }
+    const int error = SSL_get_error(ssl_.get(), 0);
+    if (error == SSL_ERROR_WANT_READ) break;
+    if (error != SSL_ERROR_WANT_WRITE)
+      return Status(Code::RemoteError, fmt::format("sending failed: {}", openssl_reason()));
+    blocked_on_write_ = true;
+    break;
+  }
+  if (sent_ == outgoing_.size()) {
+    outgoing_.clear();
+    sent_ = 0;
+  } else if (sent_ > frame_most_bytes) {
+    outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(sent_));
+    sent_ = 0;
+  }
+  return {};
+}
+
+Status SecureSession::collect() {
+  std::uint8_t buffer[record_bytes];
+  for (std::size_t total = 0; total < collect_most;) {
+    std::size_t length = 0;
+    ERR_clear_error();
+    if (SSL_read_ex(ssl_.get(), buffer, sizeof buffer, &length) == 1) {
+      total += length;
+      heard_ = true;
+      GYRE_TRY(take_bytes({buffer, length}));
+      continue;
+    }
+    const int error = SSL_get_error(ssl_.get(), 0);
+    if (ended_) return closed_status();
+    if (error == SSL_ERROR_WANT_READ) return {};
+    if (error == SSL_ERROR_WANT_WRITE) {
+      blocked_on_write_ = true;
+      return {};
+    }
+    return Status(Code::RemoteError, fmt::format("receiving failed: {}", openssl_reason()));
+  }
+  return {};
+}
+
+Status SecureSession::take_bytes(std::span<const std::uint8_t> bytes) {
+  incoming_.insert(incoming_.end(), bytes.begin(), bytes.end());
+  std::size_t place = 0;
+  while (incoming_.size() - place >= 5) {
+    std::uint32_t length = 0;
+    std::memcpy(&length, incoming_.data() + place, sizeof length);
+    if (length == 0 || length > frame_most_bytes)
+      return Status(Code::RemoteError, fmt::format("the peer sent a frame of {} bytes", length));
+    if (incoming_.size() - place - 4 < length) break;
+    const auto start = incoming_.begin() + static_cast<std::ptrdiff_t>(place);
+    frames_.push_back({start[4], {start + 5, start + 4 + length}});
+    place += 4 + std::size_t{length};
+  }
+  incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<std::ptrdiff_t>(place));
+  return {};
+}
+
+std::optional<Frame> SecureSession::receive() {
+  if (frames_.empty()) return std::nullopt;
+  Frame frame = std::move(frames_.front());
+  frames_.pop_front();
+  return frame;
+}
+
+Status SecureSession::closed_status() const {
+  if (socket_error_ != 0)
+    return Status(Code::RemoteError,
+                  fmt::format("its control connection broke ({})", strerrordesc_np(socket_error_)));
+  return Status(Code::RemoteError, "its control connection closed");
+}
+
+Status SecureSession::fail(Status why) {
+  failure_ = why;
+  key_.reset();
+  return why;
+}
+
+}  // namespace gyre::trust

@@ -1,0 +1,117 @@
+// SecureSession: framed messages over one stream socket under TLS 1.3 with an external pre-shared
+// key; no certificates, no cryptography of our own. It never blocks and never raises SIGPIPE. It
+// does not know what the frames mean.
+//
+//   Tls     the settings of OpenSSL that all sessions of a process share
+//   Frame   {length of type and body, type, body}; at most 1 MiB
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+#include "lib/trust/session_key.h"
+
+#include <openssl/ssl.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace gyre::trust {
+
+inline constexpr std::size_t frame_most_bytes = 1 << 20;
+
+struct Frame {
+  std::uint8_t type = 0;
+  std::vector<std::uint8_t> body;
+};
+
+enum class SessionRole { client, server };
+
+struct SslContextTraits {
+  using Handle = SSL_CTX*;
+  static Handle none() { return nullptr; }
+  static void close(Handle context) { SSL_CTX_free(context); }
+};
+struct SslTraits {
+  using Handle = SSL*;
+  static Handle none() { return nullptr; }
+  static void close(Handle ssl) { SSL_free(ssl); }
+};
+struct BioMethodTraits {
+  using Handle = BIO_METHOD*;
+  static Handle none() { return nullptr; }
+  static void close(Handle method) { BIO_meth_free(method); }
+};
+
+class Tls {
+ public:
+  static Result<std::unique_ptr<Tls>> create();
+  SSL_CTX* of(SessionRole role) const {
+    return role == SessionRole::client ? client_.get() : server_.get();
+  }
+  const BIO_METHOD* socket_method() const { return method_.get(); }
+
+ private:
+  Owned<BioMethodTraits> method_;
+  Owned<SslContextTraits> client_, server_;
+};
+
+// Used by one thread. A failure is sticky.
+class SecureSession {
+ public:
+  // `socket` is connected (or will be once writable) and non-blocking; `tls` outlives the session.
+  static Result<std::unique_ptr<SecureSession>> start(const Tls& tls, FileDescriptor socket,
+                                                      SessionRole role,
+                                                      std::shared_ptr<const SessionKey> key);
+  ~SecureSession();
+
+  // Moves bytes both ways as far as the socket goes without blocking. What the peer sent before it
+  // closed is received before the closing is reported.
+  Status advance();
+  // True once both sides have proved that they know the key.
+  bool established() const { return established_; }
+  // More to send than the socket took: call advance when it is writable.
+  bool wants_write() const { return blocked_on_write_; }
+  bool flushed() const { return sent_ == outgoing_.size() && !blocked_on_write_; }
+
+  // Queues a frame; advance sends it. Fails when the peer lets too much pile up.
+  Status send(std::uint8_t type, std::span<const std::uint8_t> body);
+  std::optional<Frame> receive();
+
+  int descriptor() const { return socket_.get(); }
+  // True if the last advance got anything from the peer.
+  bool heard() const { return heard_; }
+
+ private:
+  friend struct SessionBio;
+  friend struct SessionPsk;
+  SecureSession(FileDescriptor socket, SessionRole role, std::shared_ptr<const SessionKey> key);
+  Status prepare(const Tls& tls);
+  Status shake_hands();
+  Status transmit();
+  Status collect();
+  Status take_bytes(std::span<const std::uint8_t> bytes);
+  Status closed_status() const;
+  Status fail(Status why);
+
+  FileDescriptor socket_;
+  const SessionRole role_;
+  std::shared_ptr<const SessionKey> key_;  // until established
+  Owned<SslTraits> ssl_;
+  Status failure_;
+  bool established_ = false;
+  bool blocked_on_write_ = false;
+  bool heard_ = false;
+  bool ended_ = false;        // the peer closed, or the socket broke while reading
+  bool send_broken_ = false;  // bytes go nowhere; reading goes on to the end
+  int socket_error_ = 0;
+  std::vector<std::uint8_t> outgoing_;
+  std::size_t sent_ = 0;
+  std::vector<std::uint8_t> incoming_;
+  std::deque<Frame> frames_;
+};
+
+}  // namespace gyre::trust

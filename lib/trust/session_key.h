@@ -1,0 +1,39 @@
+// SessionKey: what two processes of one communicator prove to each other over TLS, derived from the
+// id's secret. The identity goes over the wire in clear and tells nothing of the secret.
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/trust/unique_id.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gyre::trust {
+
+// Every identity begins with this, so that a door finds it in a ClientHello.
+inline constexpr std::string_view identity_prefix = "gyre-control-1-";
+inline constexpr std::size_t identity_length = identity_prefix.size() + 32;
+
+struct SessionKey {
+  SessionKey() = default;
+  SessionKey(const SessionKey&) = delete;
+  SessionKey& operator=(const SessionKey&) = delete;
+  ~SessionKey();  // wipes
+
+  std::string identity;
+  std::array<std::uint8_t, 32> psk{};
+};
+
+// Depends on the secret and the epoch alone: an id of an old epoch opens nothing.
+Result<std::shared_ptr<const SessionKey>> derive_control_key(const UniqueId& id);
+
+// HKDF-SHA256 of a secret under a label.
+Status derive(std::span<const std::uint8_t> secret, std::string_view label,
+              std::span<std::uint8_t> output);
+std::string hexadecimal(std::span<const std::uint8_t> bytes);
+
+}  // namespace gyre::trust
