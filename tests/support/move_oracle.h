@@ -181,7 +181,7 @@ inline Wide combine_integer(Wide a, Wide b, ReduceOp op) {
     case ReduceOp::bxor:
       return a ^ b;
     default:
-      return a + b;
+      return wrap(static_cast<WideBits>(a) + static_cast<WideBits>(b));
   }
 }
 
