@@ -74,8 +74,8 @@ struct Geometry {
 };
 
 // Rounds until every chunk of the layout is done.
-constexpr std::uint64_t rounds(const Layout& layout, std::uint64_t piece_bytes,
-                               std::uint32_t chunk_count) {
+GYRE_HOST_DEVICE constexpr std::uint64_t rounds(const Layout& layout, std::uint64_t piece_bytes,
+                                                std::uint32_t chunk_count) {
   std::uint64_t longest = layout.table != nullptr ? 0 : layout.bytes(0);
   for (std::uint32_t chunk = 0; layout.table != nullptr && chunk < chunk_count; ++chunk) {
     if (layout.table[chunk].bytes > longest) longest = layout.table[chunk].bytes;
@@ -84,7 +84,7 @@ constexpr std::uint64_t rounds(const Layout& layout, std::uint64_t piece_bytes,
 }
 
 // Rounds of every lane of this rank. At least one, so that tokens are exchanged without bytes too.
-constexpr std::uint64_t rounds(const Geometry& geometry) {
+GYRE_HOST_DEVICE constexpr std::uint64_t rounds(const Geometry& geometry) {
   const std::uint64_t in = rounds(geometry.input, geometry.piece_bytes, geometry.chunk_count);
   const std::uint64_t out = rounds(geometry.output, geometry.piece_bytes, geometry.chunk_count);
   const std::uint64_t most = in > out ? in : out;
@@ -140,18 +140,22 @@ struct Move {
 // The pieces of a move in message order: `for (Piece p; walk.next(p);)`.
 class PieceWalk {
  public:
-  GYRE_HOST_DEVICE constexpr explicit PieceWalk(const Move& move) : move_(move) {}
+  // The move outlives the walk.
+  GYRE_HOST_DEVICE constexpr explicit PieceWalk(const Move& move)
+      : move_(move), chunk_(move.chunks[0].first), left_(move.chunks[0].count) {}
 
   GYRE_HOST_DEVICE constexpr bool next(Piece& piece) {
     const Geometry& geometry = *move_.geometry;
     const Step& step = *move_.step;
-    while (range_ < 2) {
-      if (done_in_range_ == move_.chunks[range_].count) {
-        ++range_;
-        done_in_range_ = 0;
+    while (left_ > 0 || !wrapped_) {
+      if (left_ == 0) {
+        wrapped_ = true;  // no indexing by a variable: a kernel keeps the move in registers
+        chunk_ = move_.chunks[1].first;
+        left_ = move_.chunks[1].count;
         continue;
       }
-      const std::uint32_t chunk = move_.chunks[range_].first + done_in_range_++;
+      const std::uint32_t chunk = chunk_++;
+      --left_;
       const std::uint64_t bytes = geometry.piece(step.sized_by(), chunk, move_.round_offset);
       if (bytes == 0) continue;
       piece = {chunk, bytes, message_offset_, geometry.place(step.local, chunk, move_.round_offset),
@@ -165,8 +169,9 @@ class PieceWalk {
  private:
   const Move& move_;
   std::uint64_t message_offset_ = 0;
-  std::uint32_t range_ = 0;
-  std::uint32_t done_in_range_ = 0;
+  std::uint32_t chunk_ = 0;
+  std::uint32_t left_ = 0;
+  bool wrapped_ = false;
 };
 
 template <typename Visit>
@@ -214,11 +219,7 @@ class Cursor {
     const std::uint32_t head = at.chunks.span < to_end ? at.chunks.span : to_end;
     result.chunks[0] = {at.chunks.base + here_.chunk, head};
     result.chunks[1] = {at.chunks.base, at.chunks.span - head};
-    for (const ChunkRange& range : result.chunks) {
-      for (std::uint32_t i = 0; i < range.count; ++i) {
-        result.bytes += geometry_->piece(at.sized_by(), range.first + i, round_offset_);
-      }
-    }
+    result.bytes = bytes_of(result.chunks[0]) + bytes_of(result.chunks[1]);
     result.recv = links(here_.recv, at.recv_count);
     result.send = links(here_.send, at.send_count);
     return result;
@@ -244,6 +245,14 @@ class Cursor {
   GYRE_HOST_DEVICE constexpr MoveLinks links(std::uint32_t first, std::uint32_t count) const {
     const std::uint32_t to_end = lane_.link_count - first;
     return {first, count, count > to_end ? count - to_end : 0};
+  }
+
+  GYRE_HOST_DEVICE constexpr std::uint64_t bytes_of(const ChunkRange& range) const {
+    std::uint64_t bytes = 0;
+    for (std::uint32_t i = 0; i < range.count; ++i) {
+      bytes += geometry_->piece(step().sized_by(), range.first + i, round_offset_);
+    }
+    return bytes;
   }
 
   GYRE_HOST_DEVICE static constexpr Place begin(const Step& step) {

@@ -26,10 +26,10 @@ struct Link {
   std::int32_t peer = 0;
   std::int32_t channel = 0;
 
-  friend constexpr bool operator==(const Link& a, const Link& b) {
+  GYRE_HOST_DEVICE friend constexpr bool operator==(const Link& a, const Link& b) {
     return a.peer == b.peer && a.channel == b.channel;
   }
-  friend constexpr bool operator<(const Link& a, const Link& b) {
+  GYRE_HOST_DEVICE friend constexpr bool operator<(const Link& a, const Link& b) {
     return a.peer != b.peer ? a.peer < b.peer : a.channel < b.channel;
   }
 };
