@@ -3,7 +3,6 @@
 // passes a UniqueId; the meeting itself is the control plane's.
 #pragma once
 
-#include "lib/base/owned.h"
 #include "lib/base/settings.h"
 #include "lib/base/status.h"
 #include "lib/bootstrap/control.h"
@@ -37,9 +36,20 @@ Result<LaunchPlace> read_launch_place(const Settings& settings,
                                       std::vector<std::string>* warnings);
 std::map<std::string, std::string> process_environment();
 
-// Gets the job's UniqueId to this rank: gyre run's inherited descriptor, a 0600 file, an address
-// with a secret file, or (one host) an abstract socket keyed by user and job. Rank 0 makes it.
-// Blocks until it is there or settings.init_timeout_s have passed.
+// Gets the job's UniqueId to this rank; rank 0 makes it. In this order, by what is set:
+//
+//   GYRE_RENDEZVOUS_FD       the sealed memory with a secret that `gyre run` lets ranks inherit:
+//   each
+//                            rank makes the id from it (with GYRE_RENDEZVOUS_ADDRESS: as below)
+//   GYRE_RENDEZVOUS_FILE     a file of mode 0600; rank 0 removes it when the time to meet is over,
+//                            and replaces what a dead job left on its host
+//   GYRE_RENDEZVOUS_ADDRESS  rank 0 listens there; ranks prove that they have the bytes of
+//                            GYRE_RENDEZVOUS_SECRET_FILE, and the id travels under TLS
+//   nothing, one host        an abstract socket named after user and job; the kernel says that both
+//                            ends are ours
+//
+// Blocks the others until rank 0 is there or settings.init_timeout_s have passed; rank 0 goes on at
+// once, and its control thread answers.
 Result<trust::UniqueId> meet(ControlPlane& plane, const Settings& settings,
                              const LaunchPlace& place);
 
@@ -52,14 +62,5 @@ struct Store {
 Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& store,
                                            const std::string& key, int rank,
                                            std::int64_t timeout_ms);
-
-// The sealed memory file that `gyre run` lets every rank inherit (GYRE_RENDEZVOUS_FD): 8 bytes of
-// magic, the secret, the job's token. Not closed on exec.
-struct RunSecret {
-  trust::Secret secret{};
-  trust::Token job{};
-};
-Result<FileDescriptor> make_run_descriptor(const RunSecret& run);
-Result<RunSecret> read_run_descriptor(int descriptor);
 
 }  // namespace gyre::bootstrap

@@ -1,0 +1,43 @@
+// A meeting through a file (GYRE_RENDEZVOUS_FILE): rank 0 puts the 128 bytes of the id there, the
+// others read them. The file appears whole or not at all, belongs to our user and nobody else can
+// read it. Rank 0 holds a lock on it as long as it lives, so what a dead job left on this host is
+// known for what it is: it is passed over by the others and replaced by rank 0.
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+#include "lib/base/wait.h"
+#include "lib/trust/unique_id.h"
+
+#include <memory>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+namespace gyre::bootstrap {
+
+// Rank 0's file; removed with this, if it is still the same file and we are not a forked child.
+class IdFile {
+ public:
+  static Result<std::shared_ptr<IdFile>> publish(const std::string& path, const trust::UniqueId& id,
+                                                 const trust::Token& this_host);
+  ~IdFile();
+  IdFile(const IdFile&) = delete;
+  IdFile& operator=(const IdFile&) = delete;
+
+ private:
+  IdFile(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+
+  const std::string path_;
+  const FileDescriptor file_;
+  const pid_t owner_ = getpid();
+};
+
+// Waits for rank 0's file.
+Result<trust::UniqueId> read_id_file(const std::string& path, const trust::Token& this_host,
+                                     std::int64_t timeout_s, Wait& wait);
+
+// The bytes of a file of secrets: regular, ours, closed to others, at least `least` bytes.
+Result<std::vector<std::uint8_t>> read_secret_file(const std::string& path, std::size_t least);
+
+}  // namespace gyre::bootstrap

@@ -1,0 +1,166 @@
+#include "lib/bootstrap/id_line.h"
+
+#include "lib/trust/wire.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <sys/socket.h>
+
+namespace gyre::bootstrap {
+namespace {
+
+constexpr std::array<char, 7> question_magic = {'G', 'Y', 'R', 'E', 'A', 'S', 'K'};
+constexpr std::uint8_t version = 1;
+enum class AnswerKind : std::uint8_t { id = 1, refusal = 2 };
+constexpr std::size_t refusal_most = 240;
+constexpr std::uint8_t tls_handshake = 22;  // RFC 8446, 5.1: ContentType of a ClientHello's record
+constexpr std::uint8_t frame_kind = 'm';
+
+Status closed() { return Status(Code::RemoteError, "the other end closed the connection"); }
+
+}  // namespace
+
+Message encode(const Question& question) {
+  trust::Writer writer;
+  writer.put(question_magic);
+  writer.put(version);
+  writer.put(question.rank);
+  writer.put(question.size);
+  writer.put(question.meeting);
+  writer.put(question.process);
+  return writer.take();
+}
+
+Result<Question> decode_question(const Message& message) {
+  trust::Reader reader(message);
+  std::array<char, 7> magic{};
+  std::uint8_t spoken = 0;
+  if (!reader.get(magic) || magic != question_magic || !reader.get(spoken))
+    return Status(Code::RemoteError, "it does not speak Gyre's language");
+  if (spoken != version)
+    return Status(Code::Mismatch,
+                  fmt::format("this rank's Gyre meets by version {}, rank 0's by version {}: all "
+                              "ranks must run the same library",
+                              spoken, version));
+  Question question;
+  if (!reader.get(question.rank) || !reader.get(question.size) || !reader.get(question.meeting) ||
+      !reader.get(question.process) || !reader.at_end())
+    return Status(Code::RemoteError, "its question is malformed");
+  return question;
+}
+
+Message encode_id(const std::array<std::uint8_t, trust::unique_id_bytes>& id) {
+  trust::Writer writer;
+  writer.put(AnswerKind::id);
+  writer.put(id);
+  return writer.take();
+}
+
+Message encode_refusal(std::string_view why) {
+  trust::Writer writer;
+  writer.put(AnswerKind::refusal);
+  why = why.substr(0, refusal_most);
+  writer.put_rest({reinterpret_cast<const std::uint8_t*>(why.data()), why.size()});
+  return writer.take();
+}
+
+Result<trust::UniqueId> decode_answer(const Message& message) {
+  trust::Reader reader(message);
+  AnswerKind kind{};
+  std::array<std::uint8_t, trust::unique_id_bytes> id{};
+  const bool whole = reader.get(kind);
+  if (whole && kind == AnswerKind::id && reader.get(id) && reader.at_end())
+    return trust::decode_unique_id(id);
+  if (!whole || kind != AnswerKind::refusal)
+    return Status(Code::RemoteError, "rank 0's answer is malformed");
+  std::string why;
+  for (const std::uint8_t letter : reader.rest())
+    why += letter < ' ' || letter > '~' ? '?' : static_cast<char>(letter);
+  return invalid_usage("rank 0 answers: " + why);
+}
+
+Result<IdLine> IdLine::make(End end, FileDescriptor socket,
+                            std::shared_ptr<const NetworkProof> proof) {
+  IdLine line;
+  line.socket_ = std::move(socket);
+  line.proof_ = std::move(proof);
+  if (line.proof_ != nullptr && end == End::asking)
+    GYRE_TRY(line.start_session(trust::SessionRole::client));
+  return line;
+}
+
+Status IdLine::start_session(trust::SessionRole role) {
+  GYRE_ASSIGN(session_,
+              trust::SecureSession::start(*proof_->tls, std::move(socket_), role, proof_->key));
+  return Status();
+}
+
+bool IdLine::wants_to_write() const {
+  return session_ ? session_->wants_write() : !leaving_.empty();
+}
+
+Result<std::optional<Message>> IdLine::receive() {
+  if (proof_ == nullptr) return receive_in_clear();
+  if (session_ == nullptr) {
+    // The session, which is large, is made for those alone who begin as TLS does.
+    std::uint8_t first = 0;
+    const ssize_t got = ::recv(socket_.get(), &first, 1, MSG_DONTWAIT | MSG_PEEK);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::optional<Message>();
+    if (got <= 0) return closed();
+    if (first != tls_handshake) return Status(Code::RemoteError, "it does not speak TLS");
+    GYRE_TRY(start_session(trust::SessionRole::server));
+  }
+  Status status = session_->advance();
+  // What came before the end still counts.
+  std::optional<trust::Frame> frame = session_->receive();
+  if (!frame && !status.ok()) return status;
+  if (!frame) return std::optional<Message>();
+  if (frame->type != frame_kind) return Status(Code::RemoteError, "it sent an unknown frame");
+  return std::optional(std::move(frame->body));
+}
+
+Result<std::optional<Message>> IdLine::receive_in_clear() {
+  while (true) {
+    const std::size_t wanted = arrived_bytes_ == 0 ? 1 : 1 + arrived_[0];
+    if (arrived_bytes_ == wanted && wanted > 1) {
+      arrived_bytes_ = 0;
+      return std::optional(Message(&arrived_[1], &arrived_[0] + wanted));
+    }
+    if (arrived_bytes_ == 1 && wanted == 1)
+      return Status(Code::RemoteError, "it sent an empty message");
+    const ssize_t got =
+        ::recv(socket_.get(), &arrived_[arrived_bytes_], wanted - arrived_bytes_, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return std::optional<Message>();
+    if (got <= 0) return closed();
+    arrived_bytes_ += static_cast<std::size_t>(got);
+  }
+}
+
+Status IdLine::send(const Message& message) {
+  if (session_ != nullptr) {
+    GYRE_TRY(session_->send(frame_kind, message));
+    return session_->advance();
+  }
+  leaving_.push_back(static_cast<std::uint8_t>(message.size()));
+  leaving_.insert(leaving_.end(), message.begin(), message.end());
+  return flush();
+}
+
+Status IdLine::flush() {
+  if (session_ != nullptr) return session_->advance();
+  while (!leaving_.empty()) {
+    const ssize_t put =
+        ::send(socket_.get(), leaving_.data(), leaving_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0 && errno == EAGAIN) return Status();
+    if (put < 0) return closed();
+    leaving_.erase(leaving_.begin(), leaving_.begin() + put);
+  }
+  return Status();
+}
+
+}  // namespace gyre::bootstrap

@@ -1,0 +1,65 @@
+// IdLine: what is said between rank 0, who has the id, and another rank, who wants it: one question
+// and one answer over a stream socket, in clear on one host, under TLS over a network. Never
+// blocks. A stranger costs 256 bytes until it has shown that it speaks the protocol.
+//
+//   message   u8 length, body (of at most 255 bytes)
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+#include "lib/bootstrap/meeting_point.h"
+#include "lib/trust/secure_session.h"
+#include "lib/trust/unique_id.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gyre::bootstrap {
+
+using Message = std::vector<std::uint8_t>;
+
+struct Question {
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  std::uint32_t meeting = 0;  // earlier meetings of this process
+  trust::Token process{};
+};
+Message encode(const Question& question);
+Result<Question> decode_question(const Message& message);
+
+// The id, or why there is none for the one who asked.
+Message encode_id(const std::array<std::uint8_t, trust::unique_id_bytes>& id);
+Message encode_refusal(std::string_view why);
+Result<trust::UniqueId> decode_answer(const Message& message);
+
+class IdLine {
+ public:
+  enum class End { asking, answering };
+  // Without a proof: in clear.
+  static Result<IdLine> make(End end, FileDescriptor socket,
+                             std::shared_ptr<const NetworkProof> proof);
+
+  int descriptor() const { return session_ ? session_->descriptor() : socket_.get(); }
+  bool wants_to_write() const;
+  // The other end's message, once it is whole. An error: closed, or not our protocol.
+  Result<std::optional<Message>> receive();
+  Status send(const Message& message);
+  Status flush();
+
+ private:
+  Result<std::optional<Message>> receive_in_clear();
+  Status start_session(trust::SessionRole role);
+
+  FileDescriptor socket_;  // until there is a session
+  std::shared_ptr<const NetworkProof> proof_;
+  std::unique_ptr<trust::SecureSession> session_;
+  std::array<std::uint8_t, 256> arrived_{};
+  std::size_t arrived_bytes_ = 0;
+  Message leaving_;
+};
+
+}  // namespace gyre::bootstrap

@@ -1,0 +1,213 @@
+#include "lib/bootstrap/id_server.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+
+namespace gyre::bootstrap {
+namespace {
+
+constexpr std::int64_t visit_most_ns = 2 * ns_per_s;
+constexpr std::int64_t tick_ns = ns_per_s / 4;
+constexpr std::uint64_t listener_key = 0, timer_key = 1, first_visitor_key = 2;
+
+}  // namespace
+
+Result<std::shared_ptr<IdServer>> IdServer::start(FileDescriptor listener,
+                                                  const MeetingPoint& point,
+                                                  const Meeting& meeting) {
+  std::shared_ptr<IdServer> server(new IdServer);
+  server->epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
+  server->timer_ = FileDescriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  if (!server->epoll_.has_value() || !server->timer_.has_value())
+    return Status::from_errno("preparing to hand out the id", errno);
+  const itimerspec every = {{0, tick_ns}, {0, tick_ns}};
+  timerfd_settime(server->timer_.get(), 0, &every, nullptr);
+  server->listener_ = std::move(listener);
+  server->point_ = point;
+  server->meeting_ = meeting;
+  server->next_key_ = first_visitor_key;
+  GYRE_ASSIGN(const auto id, trust::encode(meeting.id));
+  server->answer_ = encode_id(id);
+  GYRE_TRY(server->watch(EPOLL_CTL_ADD, server->listener_.get(), EPOLLIN, listener_key));
+  GYRE_TRY(server->watch(EPOLL_CTL_ADD, server->timer_.get(), EPOLLIN, timer_key));
+  return server;
+}
+
+Status IdServer::watch(int operation, int descriptor, std::uint32_t events, std::uint64_t key) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = key;
+  if (epoll_ctl(epoll_.get(), operation, descriptor, &event) == 0) return Status();
+  return Status::from_errno("epoll_ctl for the server of the id", errno);
+}
+
+bool IdServer::serve() {
+  epoll_event events[32];
+  const int count = epoll_wait(epoll_.get(), events, 32, 0);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t key = events[i].data.u64;
+    if (key == listener_key) accept_all();
+    if (key == timer_key) tick();
+    if (const auto visit = visitors_.find(key); visit != visitors_.end()) {
+      Visitor& visitor = visit->second;
+      if (!attend(visitor)) {
+        leave(visit);
+        continue;
+      }
+      const std::uint32_t wanted = visitor.line.wants_to_write() ? EPOLLIN | EPOLLOUT : EPOLLIN;
+      (void)watch(EPOLL_CTL_MOD, visitor.line.descriptor(), wanted, key);
+    }
+  }
+  return !done();
+}
+
+void IdServer::accept_all() {
+  while (true) {
+    FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket.has_value()) {
+      admit(std::move(socket));
+      continue;
+    }
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if (errno == EAGAIN) return;
+    // Out of descriptors or memory: no use in being told of it again before the next tick.
+    strangers_.write(
+        Status::from_errno(fmt::format("accepting at {}", point_.text), errno).message());
+    accepting_ = !watch(EPOLL_CTL_MOD, listener_.get(), 0, listener_key).ok();
+    return;
+  }
+}
+
+void IdServer::admit(FileDescriptor socket) {
+  if (!point_.network)
+    if (const Status same = check_same_user(socket.get()); !same.ok())
+      return strangers_.write(fmt::format("{}: {}", point_.text, same.message()));
+  const std::size_t most = 2 * std::size_t{meeting_.size} + 64;
+  for (auto oldest = visitors_.begin(); visitors_.size() >= most && oldest != visitors_.end();)
+    oldest = oldest->second.answered ? std::next(oldest) : visitors_.erase(oldest);
+  auto line = IdLine::make(IdLine::End::answering, std::move(socket), point_.network);
+  const std::uint64_t key = next_key_++;
+  if (!line.ok() || !watch(EPOLL_CTL_ADD, line->descriptor(), EPOLLIN, key).ok()) return;
+  visitors_.emplace(key, Visitor{std::move(*line), SystemClock::read() + visit_most_ns, false, {}});
+}
+
+bool IdServer::attend(Visitor& visitor) {
+  const Status flushed = visitor.line.flush();
+  const auto message = visitor.line.receive();
+  if (visitor.answered) return flushed.ok() && message.ok() && !message->has_value();
+  Status status = flushed.ok() ? message.status() : flushed;
+  if (status.ok() && !message->has_value()) return true;
+  if (status.ok()) status = reply(visitor, **message);
+  if (!status.ok())
+    strangers_.write(
+        fmt::format("turned a stranger away at {}: {}", point_.text, status.message()));
+  return status.ok();
+}
+
+Status IdServer::reply(Visitor& visitor, const Message& message) {
+  const auto question = decode_question(message);
+  if (!question.ok() && question.status().code() != Code::Mismatch) return question.status();
+  // A rank that is ahead of us finds the next meeting when it asks again.
+  if (question.ok() && question->meeting != meeting_.number)
+    return Status(Code::RemoteError, "it asked for another meeting");
+  const std::string why =
+      question.ok() ? objection(*question) : std::string(question.status().message());
+  visitor.answered = true;
+  if (!why.empty()) {
+    log_warn("{}: refused a rank: {}", point_.text, why);
+    return visitor.line.send(encode_refusal(why));
+  }
+  process_of_[question->rank] = question->process;
+  visitor.rank = question->rank;
+  return visitor.line.send(answer_);
+}
+
+std::string IdServer::objection(const Question& question) const {
+  if (question.size != meeting_.size)
+    return fmt::format("this job has {} ranks, but you were started as rank {} of {}",
+                       meeting_.size, question.rank, question.size);
+  if (question.rank == 0 || question.rank >= meeting_.size)
+    return fmt::format("you cannot be rank {} of {}", question.rank, meeting_.size);
+  const auto known = process_of_.find(question.rank);
+  if (known != process_of_.end() && known->second != question.process)
+    return fmt::format(
+        "another process already met as rank {}. If two jobs run at once, give each "
+        "its own GYRE_JOB_ID",
+        question.rank);
+  return {};
+}
+
+void IdServer::leave(Visitors::iterator visit) {
+  if (visit->second.rank) served_.insert(*visit->second.rank);
+  visitors_.erase(visit);
+}
+
+void IdServer::tick() {
+  std::uint64_t ticks = 0;
+  (void)!::read(timer_.get(), &ticks, sizeof ticks);
+  const std::int64_t now_ns = SystemClock::read();
+  for (auto visit = visitors_.begin(); visit != visitors_.end();) {
+    const auto current = visit++;
+    if (now_ns >= current->second.end_ns) leave(current);
+  }
+  if (!std::exchange(accepting_, true))
+    accepting_ = watch(EPOLL_CTL_MOD, listener_.get(), EPOLLIN, listener_key).ok();
+  over_ = now_ns >= meeting_.deadline_ns;
+}
+
+namespace {
+
+// One visit. Nothing: rank 0 is not there, or not yet able to answer.
+Result<std::optional<trust::UniqueId>> visit(const MeetingPoint& point, const Question& question,
+                                             Wait& wait, std::string* reason) {
+  GYRE_ASSIGN(FileDescriptor socket, reach_point(point, wait, reason));
+  if (!socket.has_value()) return std::optional<trust::UniqueId>();
+  GYRE_ASSIGN(IdLine line, IdLine::make(IdLine::End::asking, std::move(socket), point.network));
+  *reason = "connected, but no answer";
+  Status status = line.send(encode(question));
+  while (status.ok()) {
+    auto message = line.receive();
+    status = message.status();
+    if (status.ok() && message->has_value()) {
+      GYRE_ASSIGN(const trust::UniqueId id, decode_answer(**message));
+      return std::optional(id);
+    }
+    const short events = line.wants_to_write() ? POLLIN | POLLOUT : POLLIN;
+    if (status.ok() && !rest(wait, line.descriptor(), events))
+      return std::optional<trust::UniqueId>();
+  }
+  *reason = fmt::format("connected, but {}", status.message());
+  return std::optional<trust::UniqueId>();
+}
+
+}  // namespace
+
+Result<trust::UniqueId> ask_for_id(const MeetingPoint& point, const Question& question,
+                                   std::int64_t timeout_s, Wait& wait) {
+  std::string reason = "not tried", last_said;
+  do {
+    GYRE_ASSIGN(const std::optional<trust::UniqueId> id, visit(point, question, wait, &reason));
+    if (id) return *id;
+    // Somebody is there, but it is not the rank 0 that we look for, or not with our secret.
+    if (reason.starts_with("connected, but ") && std::exchange(last_said, reason) != reason)
+      log_info("{}: {}; trying again", point.text, reason);
+  } while (rest(wait));
+  const bool refused = !reason.starts_with("connected");
+  return Status(
+             Code::Timeout,
+             fmt::format(
+                 "rank 0 has not {} at {} within {} s (last attempt: {}). {}",
+                 refused ? "opened the meeting" : "answered", point.text, timeout_s, reason,
+                 point.network
+                     ? "Is rank 0 running at this address, with the same secret file?"
+                     : "Is rank 0 running on this host and in this network namespace, as the same "
+                       "user and with the same job id?"))
+      .blame({0});
+}
+
+}  // namespace gyre::bootstrap

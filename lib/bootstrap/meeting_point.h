@@ -1,0 +1,50 @@
+// MeetingPoint: where rank 0 hands out the id and the others ask for it: an abstract socket of this
+// host, where the kernel vouches for the user, or a TCP address, where a shared secret does.
+// This file opens and reaches such places; what is said there is id_server's.
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/settings.h"
+#include "lib/base/status.h"
+#include "lib/base/wait.h"
+#include "lib/trust/address.h"
+#include "lib/trust/secure_session.h"
+#include "lib/trust/session_key.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gyre::bootstrap {
+
+// What both ends of a network meeting prove to each other.
+struct NetworkProof {
+  std::shared_ptr<const trust::SessionKey> key;
+  std::unique_ptr<const trust::Tls> tls;
+};
+
+struct MeetingPoint {
+  std::vector<trust::SocketAddress> addresses;  // tried in turn
+  std::string text;                             // for people
+  std::shared_ptr<const NetworkProof> network;  // none: same host, same user
+};
+
+// The abstract socket that belongs to this user and this text.
+Result<MeetingPoint> local_point(std::string_view text);
+// GYRE_RENDEZVOUS_ADDRESS; a name that does not resolve is tried again until `wait` ends.
+Result<MeetingPoint> network_point(const Settings& settings, const trust::Secret& secret,
+                                   Wait& wait);
+
+// Rank 0: a listening, non-blocking socket. Whoever holds the place gets two seconds to go.
+Result<FileDescriptor> open_point(const MeetingPoint& point, Wait& wait);
+// The others, one attempt. Without a descriptor nobody is there yet, and `reason` says how we know.
+Result<FileDescriptor> reach_point(const MeetingPoint& point, Wait& wait, std::string* reason);
+
+// At the other end of a local socket is a process of our own user.
+Status check_same_user(int socket);
+
+// Until `descriptor` is ready (-1: nothing) or the wait's longest sleep; false after its deadline.
+bool rest(Wait& wait, int descriptor = -1, short events = 0);
+
+}  // namespace gyre::bootstrap

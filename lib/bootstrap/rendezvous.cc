@@ -1,0 +1,248 @@
+#include "lib/bootstrap/rendezvous.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/owned.h"
+#include "lib/base/wait.h"
+#include "lib/bootstrap/id_file.h"
+#include "lib/bootstrap/id_server.h"
+#include "lib/bootstrap/meeting_point.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+namespace gyre::bootstrap {
+namespace {
+
+// How long a rank sleeps between two looks: others' processors, servers of files and networks pay
+// for each.
+constexpr std::int64_t local_nap_ns = 5 * ns_per_ms;
+constexpr std::int64_t far_nap_ns = 50 * ns_per_ms;
+constexpr std::size_t secret_file_least = 32;
+
+// What `gyre run` writes: magic, the secret, the job's token.
+constexpr std::string_view run_magic = "GYRERUN1";
+constexpr std::size_t run_bytes = 8 + 32 + 16;
+
+const SystemClock system_clock;
+
+struct Deadline {
+  std::int64_t at_ns;
+  std::int64_t seconds;
+
+  static Deadline of(const Settings& settings) {
+    return {SystemClock::read() + settings.init_timeout_s * ns_per_s, settings.init_timeout_s};
+  }
+  Wait wait(std::int64_t nap_ns) const {
+    return Wait(system_clock, {.spins = 0, .yields = 0, .sleep_most_ns = nap_ns}, at_ns);
+  }
+};
+
+Result<trust::Secret> read_run_secret(int descriptor) {
+  constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+  const auto refuse = [&](std::string_view what) {
+    return invalid_usage(
+        fmt::format("GYRE_RENDEZVOUS_FD={} {}. `gyre run` sets it; do not set it by "
+                    "hand, and let its descriptor through to the ranks",
+                    descriptor, what));
+  };
+  struct stat facts {};
+  if (::fstat(descriptor, &facts) != 0) return refuse("is not an open descriptor");
+  const int has = ::fcntl(descriptor, F_GET_SEALS);
+  if (has < 0 || (has & seals) != seals) return refuse("is not the sealed memory of `gyre run`");
+  if (facts.st_uid != geteuid())
+    return refuse(fmt::format("belongs to another user (uid {})", facts.st_uid));
+  std::array<std::uint8_t, run_bytes + 1> content{};
+  // Not read(2): all ranks share the descriptor's position.
+  const ssize_t got = ::pread(descriptor, content.data(), content.size(), 0);
+  if (got != static_cast<ssize_t>(run_bytes) ||
+      std::memcmp(content.data(), run_magic.data(), run_magic.size()) != 0)
+    return refuse("holds something else than what this version's `gyre run` writes");
+  trust::Secret secret{};
+  std::copy_n(content.begin() + run_magic.size(), secret.size(), secret.begin());
+  OPENSSL_cleanse(content.data(), content.size());
+  return secret;
+}
+
+Result<trust::Secret> secret_of_this_meeting(const trust::Secret& secret, int earlier_meetings) {
+  trust::Secret own{};
+  GYRE_TRY(trust::derive(secret, fmt::format("meeting {}", earlier_meetings), own));
+  return own;
+}
+
+Result<trust::Secret> read_network_secret(const Settings& settings) {
+  if (settings.rendezvous_secret_file.empty())
+    return invalid_usage(
+        "GYRE_RENDEZVOUS_ADDRESS needs GYRE_RENDEZVOUS_SECRET_FILE: a file of mode 0600 with at "
+        "least 32 random bytes, the same on all hosts (head -c 32 /dev/urandom > FILE; chmod 600 "
+        "FILE)");
+  GYRE_ASSIGN(std::vector<std::uint8_t> bytes,
+              read_secret_file(settings.rendezvous_secret_file, secret_file_least));
+  trust::Secret secret{};
+  const Status derived = trust::derive(bytes, "secret file", secret);
+  OPENSSL_cleanse(bytes.data(), bytes.size());
+  if (!derived.ok()) return derived;
+  return secret;
+}
+
+Result<trust::UniqueId> meet_at(ControlPlane& plane, const MeetingPoint& point,
+                                const LaunchPlace& place, const Deadline& deadline, Wait& wait) {
+  const auto size = static_cast<std::uint32_t>(place.size);
+  const auto number = static_cast<std::uint32_t>(place.earlier_meetings);
+  if (place.rank != 0) {
+    const Question question{static_cast<std::uint32_t>(place.rank), size, number,
+                            plane.identity().process};
+    return ask_for_id(point, question, deadline.seconds, wait);
+  }
+  GYRE_ASSIGN(FileDescriptor listener, open_point(point, wait));
+  GYRE_ASSIGN(const trust::UniqueId id, plane.create_unique_id());
+  GYRE_ASSIGN(auto server,
+              IdServer::start(std::move(listener), point, {id, size, number, deadline.at_ns}));
+  const int descriptor = server->descriptor();
+  GYRE_TRY(plane.watch(descriptor, [server] { return server->serve(); }));
+  return id;
+}
+
+Result<trust::UniqueId> meet_on_network(ControlPlane& plane, const Settings& settings,
+                                        const LaunchPlace& place, const trust::Secret& secret,
+                                        const Deadline& deadline) {
+  Wait wait = deadline.wait(far_nap_ns);
+  GYRE_ASSIGN(const MeetingPoint point, network_point(settings, secret, wait));
+  return meet_at(plane, point, place, deadline, wait);
+}
+
+Result<trust::UniqueId> meet_by_run(ControlPlane& plane, const Settings& settings,
+                                    const LaunchPlace& place, const Deadline& deadline) {
+  GYRE_ASSIGN(const trust::Secret run, read_run_secret(static_cast<int>(settings.rendezvous_fd)));
+  if (!settings.rendezvous_address.empty())
+    return meet_on_network(plane, settings, place, run, deadline);
+  if (place.several_hosts)
+    return invalid_usage(
+        "the ranks are on several hosts, but GYRE_RENDEZVOUS_FD alone serves one: set "
+        "GYRE_RENDEZVOUS_ADDRESS=host:port of rank 0 as well");
+  GYRE_ASSIGN(const trust::Secret secret, secret_of_this_meeting(run, place.earlier_meetings));
+  return place.rank == 0 ? plane.create_root(secret) : trust::id_on_this_host(secret);
+}
+
+// The control thread keeps the file until nobody can still be waiting for it.
+Status keep_until(ControlPlane& plane, std::shared_ptr<IdFile> file, const Deadline& deadline) {
+  struct Kept {
+    FileDescriptor timer;
+    std::shared_ptr<IdFile> file;
+  };
+  auto kept = std::make_shared<Kept>();
+  kept->file = std::move(file);
+  kept->timer = FileDescriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  const itimerspec once = {{0, 0}, {deadline.seconds, 0}};
+  if (!kept->timer.has_value() || timerfd_settime(kept->timer.get(), 0, &once, nullptr) != 0)
+    return Status::from_errno("a timer for the meeting file", errno);
+  const int timer = kept->timer.get();
+  return plane.watch(timer, [kept] { return false; });
+}
+
+Result<trust::UniqueId> meet_by_file(ControlPlane& plane, const Settings& settings,
+                                     const LaunchPlace& place, const Deadline& deadline) {
+  std::string path = settings.rendezvous_file;
+  if (place.earlier_meetings > 0) path += fmt::format(".{}", place.earlier_meetings);
+  const trust::Token& this_host = plane.identity().host;
+  if (place.rank != 0) {
+    Wait wait = deadline.wait(far_nap_ns);
+    auto id = read_id_file(path, this_host, deadline.seconds, wait);
+    if (id.ok()) return id;
+    return std::move(id).status().while_doing("GYRE_RENDEZVOUS_FILE");
+  }
+  GYRE_ASSIGN(const trust::UniqueId id, plane.create_unique_id());
+  auto file = IdFile::publish(path, id, this_host);
+  if (!file.ok()) return std::move(file).status().while_doing("GYRE_RENDEZVOUS_FILE");
+  GYRE_TRY(keep_until(plane, *file, deadline));
+  return id;
+}
+
+Result<trust::UniqueId> meet_on_this_host(ControlPlane& plane, const LaunchPlace& place,
+                                          const Deadline& deadline) {
+  if (place.several_hosts)
+    return invalid_usage(fmt::format(
+        "the ranks are on several hosts ({} of {} on this one), and nothing says how they meet: "
+        "set "
+        "GYRE_RENDEZVOUS_FILE=a file that all hosts see, or GYRE_RENDEZVOUS_ADDRESS=host:port of "
+        "rank 0 with GYRE_RENDEZVOUS_SECRET_FILE",
+        place.local_size == place.size ? std::string("some") : std::to_string(place.local_size),
+        place.size));
+  Wait wait = deadline.wait(local_nap_ns);
+  GYRE_ASSIGN(const MeetingPoint point,
+              local_point(fmt::format("{}:{}", place.earlier_meetings, place.job_id)));
+  return meet_at(plane, point, place, deadline, wait);
+}
+
+Result<trust::UniqueId> meet_as_set(ControlPlane& plane, const Settings& settings,
+                                    const LaunchPlace& place) {
+  const Deadline deadline = Deadline::of(settings);
+  if (settings.rendezvous_fd >= 0) return meet_by_run(plane, settings, place, deadline);
+  if (!settings.rendezvous_file.empty()) return meet_by_file(plane, settings, place, deadline);
+  if (!settings.rendezvous_address.empty()) {
+    auto secret = read_network_secret(settings);
+    if (!secret.ok()) return std::move(secret).status().while_doing("GYRE_RENDEZVOUS_SECRET_FILE");
+    return meet_on_network(plane, settings, place, *secret, deadline);
+  }
+  return meet_on_this_host(plane, place, deadline);
+}
+
+constexpr std::string_view store_excuse = "rank 0 failed: ";
+
+}  // namespace
+
+Result<trust::UniqueId> meet(ControlPlane& plane, const Settings& settings,
+                             const LaunchPlace& place) {
+  if (place.size == 1) return plane.create_unique_id();
+  auto id = meet_as_set(plane, settings, place);
+  if (id.ok()) return id;
+  return std::move(id).status().while_doing(
+      fmt::format("rank {} of {} meeting the others", place.rank, place.size));
+}
+
+Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& store,
+                                           const std::string& key, int rank,
+                                           std::int64_t timeout_ms) {
+  const std::string doing = fmt::format("meeting through the store's key \"{}\"", key);
+  if (rank == 0) {
+    auto id = plane.create_unique_id();
+    if (!id.ok()) {
+      // The others should not wait for what will not come.
+      const std::string excuse = std::string(store_excuse) + std::string(id.status().message());
+      (void)store.set(key, {excuse.begin(), excuse.end()}).ok();
+      return std::move(id).status().while_doing(doing);
+    }
+    GYRE_ASSIGN(const auto bytes, trust::encode(*id));
+    GYRE_TRY(store.set(key, {bytes.begin(), bytes.end()}).while_doing(doing));
+    return id;
+  }
+  auto value = store.get(key, timeout_ms);
+  if (!value.ok())
+    return std::move(value)
+        .status()
+        .while_doing(fmt::format("{}, which rank 0 sets (waited up to {} ms)", doing, timeout_ms))
+        .blame({0});
+  const std::string text(value->begin(), value->end());
+  if (text.starts_with(store_excuse))
+    return Status(Code::RemoteError, fmt::format("{}: {}", doing, text)).blame({0});
+  std::array<std::uint8_t, trust::unique_id_bytes> bytes{};
+  if (value->size() != bytes.size())
+    return Status(Code::RemoteError,
+                  fmt::format("{}: the value has {} bytes, an id has {}: does another program use "
+                              "this key?",
+                              doing, value->size(), bytes.size()));
+  std::copy(value->begin(), value->end(), bytes.begin());
+  auto id = trust::decode_unique_id(bytes);
+  if (id.ok()) return id;
+  return std::move(id).status().while_doing(doing);
+}
+
+}  // namespace gyre::bootstrap
