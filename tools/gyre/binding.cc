@@ -9,6 +9,7 @@
 #endif
 
 #include <cerrno>
+#include <cstdlib>
 
 namespace gyre::tools {
 namespace {
@@ -50,21 +51,36 @@ std::vector<cpu_set_t> object_sets(hwloc_topology_t topology, hwloc_obj_type_t t
   return sets;
 }
 
-Result<Machine> read_machine(const cpu_set_t& allowed) {
+// Loads the topology without hwloc's own words on stderr, where a container hides sysfs; ranks must
+// not inherit the variable that silences it.
+int load_quietly(hwloc_topology_t topology) {
+  constexpr const char* name = "HWLOC_HIDE_ERRORS";
+  const bool chosen = getenv(name) != nullptr;
+  setenv(name, "2", 0);
+  const int result = hwloc_topology_load(topology);
+  if (!chosen) unsetenv(name);
+  return result;
+}
+
+Result<Machine> ask_hwloc(const cpu_set_t& allowed) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Status::from_errno("hwloc_topology_init", errno);
   const Owned<TopologyTraits> topology(raw);
-  if (hwloc_topology_load(topology.get()) != 0)
-    return Status::from_errno("hwloc_topology_load", errno);
+  if (load_quietly(topology.get()) != 0) return Status::from_errno("hwloc_topology_load", errno);
   return Machine{object_sets(topology.get(), HWLOC_OBJ_CORE, allowed),
                  object_sets(topology.get(), HWLOC_OBJ_NUMANODE, allowed)};
 }
 
 #else
 
-// Without hwloc each processor counts as a core.
+Result<Machine> ask_hwloc(const cpu_set_t&) { return Machine{}; }
+
+#endif
+
+// Where nobody knows the cores, each processor counts as one.
 Result<Machine> read_machine(const cpu_set_t& allowed) {
-  Machine machine;
+  GYRE_ASSIGN(Machine machine, ask_hwloc(allowed));
+  if (!machine.cores.empty()) return machine;
   for (int i = 0; i < CPU_SETSIZE; ++i) {
     if (!CPU_ISSET(i, &allowed)) continue;
     cpu_set_t set;
@@ -74,8 +90,6 @@ Result<Machine> read_machine(const cpu_set_t& allowed) {
   }
   return machine;
 }
-
-#endif
 
 // Rank r of n gets place r·k/n of k: consecutive ranks stay neighbours, each place serves as many
 // ranks as any other, give or take one.
@@ -111,7 +125,6 @@ Result<Binding> choose_binding(BindingChoice choice, int ranks) {
         fmt::format("{} ranks over {} NUMA nodes, as asked", ranks, machine.nodes.size());
     return binding;
   }
-  if (cores == 0) return Binding{{}, "ranks are not bound: no core is known here"};
   if (choice == BindingChoice::automatic && ranks > cores)
     return Binding{{}, fmt::format("ranks are not bound: {} ranks on {} cores", ranks, cores)};
   Binding binding = one_core_each(machine, ranks);
