@@ -62,6 +62,9 @@ Result<std::unique_ptr<Tls>> Tls::create() {
     return internal_error("OpenSSL takes no socket of ours");
   GYRE_ASSIGN(tls->client_, make_context(TLS_client_method()));
   GYRE_ASSIGN(tls->server_, make_context(TLS_server_method()));
+  // A server that verifies peers takes no key without it.
+  static constexpr unsigned char id_context[] = {'g', 'y', 'r', 'e'};
+  SSL_CTX_set_session_id_context(tls->server_.get(), id_context, sizeof id_context);
   SSL_CTX_set_psk_use_session_callback(tls->client_.get(), &SessionPsk::use);
   SSL_CTX_set_psk_find_session_callback(tls->server_.get(), &SessionPsk::find);
   return tls;
