@@ -1,0 +1,249 @@
+// lib/transport/slots: both protocols between two threads, around the end of the numbers, and what
+// an end believes of words that the other could have written.
+#include "lib/transport/slots.h"
+
+#include "lib/transport/mapped.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+using namespace gyre;
+using namespace gyre::transport;
+
+namespace {
+
+constexpr std::uint64_t signature = 0x123456789abcdef;
+
+std::shared_ptr<FifoMemory> make_fifo(const FifoShape& shape, std::uint64_t first = 0) {
+  auto memory = private_fifo(shape);
+  REQUIRE(memory.ok());
+  FifoControl& control = *(*memory)->view.control;
+  control.tail.value = first;
+  control.head.value = first;
+  control.line_head.value = first;
+  return *memory;
+}
+
+void fill(std::byte* place, std::size_t bytes, std::uint64_t number) {
+  for (std::size_t i = 0; i < bytes; ++i)
+    place[i] = static_cast<std::byte>((number * 131 + i * 7) & 0xff);
+}
+
+bool is_filled(const std::byte* place, std::size_t bytes, std::uint64_t number) {
+  std::vector<std::byte> wanted(bytes);
+  fill(wanted.data(), bytes, number);
+  return std::memcmp(place, wanted.data(), bytes) == 0;
+}
+
+// The sizes of a run, the same at both ends.
+std::vector<std::uint32_t> sizes_of(std::uint64_t seed, std::size_t count, std::uint64_t most) {
+  std::mt19937_64 random(seed);
+  std::vector<std::uint32_t> sizes(count);
+  for (std::uint32_t& size : sizes) {
+    const std::uint64_t drawn = random();
+    const std::uint64_t small = drawn % 4 == 0 ? std::min<std::uint64_t>(40, most) : most;
+    size = static_cast<std::uint32_t>(drawn % 16 == 1 ? most : (drawn >> 8) % (small + 1));
+  }
+  return sizes;
+}
+
+int exchange_slots(const FifoShape& shape, std::uint64_t seed, std::uint64_t first) {
+  const auto memory = make_fifo(shape, first);
+  const std::vector<std::uint32_t> sizes = sizes_of(seed, 2000, shape.slot_bytes);
+  std::thread sender([&] {
+    SlotWriter writer(memory->view, first);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      while (!writer.has_credit()) std::this_thread::yield();
+      fill(writer.place(), sizes[i], i);
+      writer.commit(sizes[i], message_flag(i, signature), Delivery::staged);
+    }
+  });
+  int wrong = 0;
+  SlotReader reader(memory->view, first);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    while (!reader.has_message()) std::this_thread::yield();
+    const SlotNote note = reader.note();
+    wrong += note.bytes != sizes[i] || note.flag != message_flag(i, signature) ||
+             note.delivery != Delivery::staged || !is_filled(reader.place(), sizes[i], i);
+    reader.release();
+  }
+  sender.join();
+  return wrong + reader.has_message();
+}
+
+int exchange_lines(const FifoShape& shape, std::uint64_t seed, std::uint64_t first) {
+  const auto memory = make_fifo(shape, first);
+  const std::uint64_t most = line_message_most_bytes(shape);
+  const std::vector<std::uint32_t> sizes = sizes_of(seed, 2000, most);
+  std::thread sender([&] {
+    LineWriter writer(memory->view, first);
+    std::vector<std::byte> message(most);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      fill(message.data(), sizes[i], i);
+      while (!writer.has_credit(lines_for(sizes[i]))) std::this_thread::yield();
+      writer.write(message.data(), sizes[i], signature);
+    }
+  });
+  int wrong = 0;
+  LineReader reader(memory->view, first);
+  std::vector<std::byte> staging(most);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    LineReader::State state = LineReader::State::waiting;
+    while ((state = reader.poll(sizes[i], signature)) == LineReader::State::waiting)
+      std::this_thread::yield();
+    wrong += state != LineReader::State::here ||
+             !is_filled(reader.read(sizes[i], staging.data()), sizes[i], i);
+    reader.release(sizes[i]);
+  }
+  sender.join();
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("slots carry every message whole and in order between two threads", "[slots]") {
+  const std::uint64_t seed = GENERATE(1, 2, 3);
+  const std::uint32_t count = GENERATE(1U, 2U, 8U);
+  CAPTURE(seed, count);
+  CHECK(exchange_slots({count, 2, 1024}, seed, 0) == 0);
+}
+
+TEST_CASE("lines carry every message whole and in order between two threads", "[slots]") {
+  const std::uint64_t seed = GENERATE(1, 2, 3);
+  const std::uint32_t count = GENERATE(1U, 2U, 4U, 64U);
+  CAPTURE(seed, count);
+  CHECK(exchange_lines({2, count, 128}, seed, 0) == 0);
+}
+
+TEST_CASE("counters pass the end of their numbers", "[slots]") {
+  const std::uint64_t before_64_bits = ~std::uint64_t{0} - 500;
+  CHECK(exchange_slots({4, 2, 512}, 5, before_64_bits) == 0);
+  CHECK(exchange_lines({2, 16, 128}, 6, before_64_bits) == 0);
+  // A flag keeps 40 bits of a line's number.
+  CHECK(exchange_lines({2, 16, 128}, 7, (std::uint64_t{1} << 40) - 500) == 0);
+}
+
+TEST_CASE("a sender has exactly as much credit as there are slots", "[slots]") {
+  const auto memory = make_fifo({4, 2, 128});
+  SlotWriter writer(memory->view);
+  SlotReader reader(memory->view);
+  for (int i = 0; i < 4; ++i) {
+    REQUIRE(writer.has_credit());
+    writer.commit(0, message_flag(1, signature), Delivery::staged);
+  }
+  CHECK_FALSE(writer.has_credit());
+  CHECK_FALSE(writer.drained());
+  REQUIRE(reader.has_message());
+  reader.release();
+  REQUIRE(writer.has_credit());
+  writer.commit(0, message_flag(2, signature), Delivery::staged);
+  CHECK_FALSE(writer.has_credit());
+  while (reader.has_message()) reader.release();
+  CHECK(writer.drained());
+}
+
+TEST_CASE("the longest line message finds credit wherever the fifo stands", "[slots]") {
+  for (const std::uint32_t count : {1U, 2U, 4U, 8U, 128U}) {
+    const FifoShape shape{2, count, 128};
+    for (std::uint32_t before = 0; before < 2 * count; ++before) {
+      const auto memory = make_fifo(shape);
+      LineWriter writer(memory->view);
+      LineReader reader(memory->view);
+      for (std::uint32_t i = 0; i < before; ++i) {
+        REQUIRE(writer.has_credit(1));
+        writer.write(nullptr, 0, signature);
+        REQUIRE(reader.poll(0, signature) == LineReader::State::here);
+        reader.release(0);
+      }
+      CAPTURE(count, before);
+      CHECK(writer.has_credit(lines_most(shape)));
+    }
+  }
+}
+
+TEST_CASE("a line of another call is told from one that has not come", "[slots]") {
+  const auto memory = make_fifo({2, 4, 128});
+  LineWriter writer(memory->view);
+  LineReader reader(memory->view);
+  CHECK(reader.poll(8, signature) == LineReader::State::waiting);
+  const std::byte message[8] = {};
+  writer.write(message, sizeof message, signature);
+  CHECK(reader.poll(8, signature + 1) == LineReader::State::other_call);
+  CHECK(reader.poll(8, signature) == LineReader::State::here);
+  // What an earlier lap left behind is no message.
+  reader.release(8);
+  for (int i = 0; i < 3; ++i) {
+    writer.write(message, sizeof message, signature);
+    REQUIRE(reader.poll(8, signature) == LineReader::State::here);
+    reader.release(8);
+  }
+  CHECK(reader.poll(8, signature) == LineReader::State::waiting);
+}
+
+TEST_CASE("no word in the memory leads an end out of its fifo", "[slots]") {
+  const FifoShape shape{4, 8, 128};
+  const auto memory = make_fifo(shape);
+  FifoControl& control = *memory->view.control;
+  SlotWriter writer(memory->view);
+  SlotReader reader(memory->view);
+  LineWriter lines(memory->view);
+  for (int i = 0; i < 2; ++i) writer.commit(1, 0, Delivery::staged);
+  const std::byte* begin = memory->view.slots;
+  const std::byte* end = begin + shape.slot_count * shape.slot_bytes;
+  std::mt19937_64 random(9);
+  int committed = 2, released = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const std::uint64_t lie = random() >> random() % 64;
+    if (i % 2 == 0) control.tail.value = lie;
+    if (i % 3 == 0) control.head.value = lie;
+    control.line_head.value = random();
+    memory->view.note(reader.head()).bytes = static_cast<std::uint32_t>(random());
+    if (reader.has_message() && i % 5 == 0) reader.release(), ++released;
+    if (writer.has_credit() && i % 7 == 0) writer.commit(1, 0, Delivery::staged), ++committed;
+    REQUIRE(reader.place() >= begin);
+    REQUIRE(reader.place() + shape.slot_bytes <= end);
+    REQUIRE(writer.place() + shape.slot_bytes <= end);
+    REQUIRE(note_fits(reader.note(), shape) == (reader.note().bytes <= shape.slot_bytes));
+    if (lines.has_credit(1)) lines.write(nullptr, 0, signature);
+  }
+  // The lies within the window were believed, so the case did something.
+  CHECK(committed > 4);
+  CHECK(released > 4);
+}
+
+TEST_CASE("a counter beyond what was sent is not believed", "[slots]") {
+  const auto memory = make_fifo({4, 8, 128});
+  FifoControl& control = *memory->view.control;
+  SlotReader reader(memory->view);
+  for (const std::uint64_t tail : {std::uint64_t{5}, ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
+    control.tail.value = tail;
+    CHECK_FALSE(reader.has_message());
+  }
+  control.tail.value = 0;
+  SlotWriter writer(memory->view);
+  for (int i = 0; i < 4; ++i) writer.commit(0, 0, Delivery::staged);
+  for (const std::uint64_t head : {std::uint64_t{5}, ~std::uint64_t{0}}) {
+    control.head.value = head;
+    CHECK_FALSE(writer.has_credit());
+  }
+  LineWriter lines(memory->view);
+  for (int i = 0; i < 8; ++i) lines.write(nullptr, 0, signature);
+  control.line_head.value = 9;
+  CHECK_FALSE(lines.has_credit(1));
+  control.line_head.value = 8;
+  CHECK(lines.has_credit(1));
+}
+
+TEST_CASE("a shape that no fifo can have is refused", "[slots]") {
+  for (const FifoShape& shape :
+       {FifoShape{0, 2, 128}, FifoShape{3, 2, 128}, FifoShape{4, 0, 128}, FifoShape{4, 2, 0},
+        FifoShape{4, 2, 100}, FifoShape{4, 2, std::uint64_t{1} << 33},
+        FifoShape{1 << 20, 2, std::uint64_t{1} << 31}, FifoShape{1U << 31, 2, 128}})
+    CHECK(private_fifo(shape).status().code() == Code::InvalidArgument);
+  CHECK(private_fifo({1, 1, 128}).ok());
+}
