@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Kills one rank of a busy job at a seeded instant and looks at what the others say.
+
+Every survivor has to end within a bound, naming the rank that was killed (or to have finished its work),
+and nothing may stay behind: no process, no shared memory, no socket.
+
+usage: kill_test.py PROGRAM [--transport shm|tcp] [--rounds N] [--seed S] [--ranks N]
+"""
+import argparse
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+BOUND_S = 15  # 3 times what init's deadline and the detection of a death may take together
+
+
+def leftovers():
+    """Names of shared memory and abstract sockets that belong to Gyre."""
+    names = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm") if "gyre" in name}
+    with open("/proc/net/unix") as table:
+        names |= {line.split()[-1] for line in table if "@gyre" in line}
+    return names
+
+
+def start(arguments, round_number, seconds, rank):
+    environment = dict(os.environ, GYRE_RANK=str(rank), GYRE_SIZE=str(arguments.ranks),
+                       GYRE_LOCAL_RANK=str(rank), GYRE_LOCAL_SIZE=str(arguments.ranks),
+                       GYRE_TRANSPORT=arguments.transport, GYRE_INIT_TIMEOUT="3",
+                       GYRE_TIMEOUT="10", GYRE_SOCKET_IFNAME="lo")
+    name = f"kill-{os.getpid()}-{arguments.seed}-{round_number}"
+    return subprocess.Popen([arguments.program, str(seconds), name], env=environment,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+def verdict(output, victim):
+    """None if a survivor may say this; else what is wrong with it."""
+    lines = output.strip().splitlines()
+    says = [line for line in lines if line.startswith(("error", "done", "wrong"))]
+    if not says or says[-1].startswith("wrong"):
+        return "it said nothing of use"
+    if says[-1].startswith("done"):
+        return "it did not notice"
+    named = {int(rank) for rank in re.findall(r"rank (\d+)", says[-1])}
+    named |= {int(rank) for group in re.findall(r"ranks ([\d, ]+)", says[-1])
+              for rank in re.findall(r"\d+", group)}
+    return None if victim in named else f"it names {sorted(named)}"
+
+
+def one_round(arguments, round_number):
+    choose = random.Random(f"{arguments.seed} {arguments.transport} {round_number}")
+    victim = choose.randrange(arguments.ranks)
+    # Half of the instants in start-up, half in work and in the next meetings.
+    delay = choose.choice([choose.uniform(0, 0.05), choose.uniform(0.05, 0.6)])
+    ranks = [start(arguments, round_number, 20, rank) for rank in range(arguments.ranks)]
+    time.sleep(delay)
+    os.kill(ranks[victim].pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    complaints = []
+    for rank, process in enumerate(ranks):
+        try:
+            left = max(0.1, killed_at + BOUND_S - time.monotonic())
+            output, _ = process.communicate(timeout=left)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+            complaints.append(f"rank {rank} hung: {output[-500:]}")
+            continue
+        wrong = verdict(output, victim) if rank != victim else None
+        if wrong:
+            complaints.append(f"rank {rank}: {wrong}: {output[-500:]}")
+    for complaint in complaints:
+        print(f"round {round_number} (seed {arguments.seed}, victim {victim}, after {delay:.3f} s): "
+              f"{complaint}", flush=True)
+    return not complaints, time.monotonic() - killed_at
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program")
+    parser.add_argument("--transport", default="shm", choices=["shm", "tcp"])
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=3)
+    arguments = parser.parse_args()
+    before = leftovers()
+    results = [one_round(arguments, number)
+               for number in range(arguments.first, arguments.first + arguments.rounds)]
+    stayed = leftovers() - before
+    good = sum(ok for ok, _ in results)
+    times = sorted(seconds for _, seconds in results)
+    print(f"{arguments.transport}: {good} of {len(results)} rounds good; survivors ended after "
+          f"{times[0]:.2f} .. {times[len(times) // 2]:.2f} .. {times[-1]:.2f} s")
+    if stayed:
+        print("left behind:", *sorted(stayed))
+    return 0 if good == len(results) and not stayed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
