@@ -1,10 +1,11 @@
 #include "lib/bootstrap/control.h"
 
 #include "lib/base/clock.h"
-#include "lib/base/log.h"
 #include "lib/bootstrap/control_thread.h"
 #include "lib/bootstrap/door.h"
 #include "lib/bootstrap/job.h"
+#include "lib/bootstrap/member.h"
+#include "lib/trust/address.h"
 
 #include <fmt/format.h>
 
@@ -12,22 +13,143 @@
 #include <chrono>
 #include <map>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 
 namespace gyre::bootstrap {
 namespace {
 
 // At most this long does the end of a process wait for its last words to leave.
 constexpr std::int64_t farewell_ns = 200 * ns_per_ms;
+// Failed jobs that a root remembers, to tell those who come late.
+constexpr std::ptrdiff_t tombstones_most = 64;
+
+// What the control thread owns.
+class Works {
+ public:
+  Works(std::shared_ptr<ControlThread> thread, std::unique_ptr<trust::Tls> tls)
+      : thread_(std::move(thread)), tls_(std::move(tls)), door_(*thread_, *tls_, tickets_) {}
+  Works(const Works&) = delete;
+  Works& operator=(const Works&) = delete;
+
+  const std::shared_ptr<ControlThread>& thread() const { return thread_; }
+  const trust::ProcessIdentity& self() const { return self_; }
+  trust::TicketBook& tickets() { return tickets_; }
+
+  // Any thread, first.
+  Status open(const Settings& settings);
+  // The control thread from here.
+  Status serve();
+  Status add_door(const std::string& name) { return door_.add_name(name); }
+  // The job of this key, made if it is new; `ways` as for Job.
+  Job& job(const std::shared_ptr<const trust::SessionKey>& key,
+           std::optional<std::vector<trust::SocketAddress>> ways);
+  bool has_job(const std::string& identity) const { return jobs_.contains(identity); }
+  Status watch(int descriptor, std::function<bool()> on_readable);
+  // The end: last words, then nothing.
+  void close_jobs();
+  bool flushed() const;
+  void clear();
+
+ private:
+  struct Watched {
+    FileDescriptor descriptor;
+    ControlThread::Watch watch;
+  };
+  std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
+  void drop_finished();
+
+  const std::shared_ptr<ControlThread> thread_;
+  const std::unique_ptr<trust::Tls> tls_;
+  trust::ProcessIdentity self_;
+  trust::TicketBook tickets_;
+  Door door_;
+  std::map<std::string, std::unique_ptr<Job>> jobs_;  // by the key's identity
+  std::map<int, Watched> watched_;
+};
+
+Status Works::open(const Settings& settings) {
+  GYRE_ASSIGN(self_, trust::describe_this_process());
+  GYRE_TRY(door_.open(settings).while_doing("opening this process's door"));
+  self_.door_name = door_.name();
+  self_.addresses = door_.addresses();
+  return {};
+}
+
+Status Works::serve() {
+  thread_->on_tick([this](std::int64_t now, std::int64_t late) { return tick(now, late); });
+  return door_.serve(
+      [this](const std::string& identity) -> std::shared_ptr<const trust::SessionKey> {
+        const auto found = jobs_.find(identity);
+        return found == jobs_.end() ? nullptr : found->second->key();
+      },
+      [this](const std::string& identity, std::unique_ptr<trust::SecureSession> session) {
+        const auto found = jobs_.find(identity);
+        if (found != jobs_.end()) found->second->admit(std::move(session));
+      });
+}
+
+Job& Works::job(const std::shared_ptr<const trust::SessionKey>& key,
+                std::optional<std::vector<trust::SocketAddress>> ways) {
+  std::unique_ptr<Job>& job = jobs_[key->identity];
+  if (job == nullptr)
+    job = std::make_unique<Job>(Surroundings{*thread_, *tls_, self_}, key, std::move(ways));
+  return *job;
+}
+
+Status Works::watch(int descriptor, std::function<bool()> on_readable) {
+  Watched watched{FileDescriptor(descriptor), {}};
+  GYRE_ASSIGN(watched.watch, thread_->watch(descriptor, EPOLLIN, [=, this](std::uint32_t) {
+    if (!on_readable()) watched_.erase(descriptor);
+  }));
+  watched_[descriptor] = std::move(watched);
+  return {};
+}
+
+std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
+  std::int64_t next = door_.tick(now_ns);
+  std::size_t guests = 0;
+  for (const auto& [identity, job] : jobs_) {
+    next = std::min(next, job->tick(now_ns, overslept_ns));
+    guests += job->expected_guests();
+  }
+  constexpr std::size_t guests_least = 64;
+  door_.expect(std::max(guests, guests_least));
+  drop_finished();
+  return next;
+}
+
+void Works::drop_finished() {
+  std::erase_if(jobs_, [](const auto& entry) { return entry.second->finished(); });
+  auto tombstones = std::count_if(jobs_.begin(), jobs_.end(),
+                                  [](const auto& entry) { return entry.second->is_tombstone(); });
+  std::erase_if(jobs_, [&](const auto& entry) {
+    return tombstones > tombstones_most && entry.second->is_tombstone() && tombstones-- > 0;
+  });
+}
+
+void Works::close_jobs() {
+  for (const auto& [identity, job] : jobs_) job->close();
+}
+
+bool Works::flushed() const {
+  return std::all_of(jobs_.begin(), jobs_.end(),
+                     [](const auto& entry) { return entry.second->flushed(); });
+}
+
+void Works::clear() {
+  thread_->on_tick(nullptr);
+  jobs_.clear();
+  watched_.clear();
+}
 
 class Plane final : public ControlPlane {
  public:
   static Result<std::unique_ptr<Plane>> make(const Settings& settings);
   ~Plane() override;
 
-  const trust::ProcessIdentity& identity() const override { return self_; }
-  trust::TicketBook& tickets() override { return tickets_; }
+  const trust::ProcessIdentity& identity() const override { return works_->self(); }
+  trust::TicketBook& tickets() override { return works_->tickets(); }
   Result<trust::UniqueId> create_unique_id() override;
   Result<trust::UniqueId> create_root(const trust::Secret& secret) override;
   Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
@@ -36,164 +158,130 @@ class Plane final : public ControlPlane {
 
  private:
   Plane() = default;
-  Result<std::string> open_job(const trust::UniqueId& id, bool is_root);
-  Job* find(const std::string& identity);
-  bool knows(std::string_view hello);
-  void welcome(Door::Guest guest);
-  void tick(std::int64_t now_ns);
+  Status check_process() const;
+  Status make_root(const trust::UniqueId& id);
+  Result<std::vector<trust::SocketAddress>> ways_to_root(const trust::UniqueId& id) const;
+  ControlThread& thread() const { return *works_->thread(); }
 
-  trust::ProcessIdentity self_;
-  trust::TicketBook tickets_;
-  std::unique_ptr<trust::Tls> tls_;
-  std::unique_ptr<ControlThread> thread_;
-  // Control thread only:
-  std::unique_ptr<Door> door_;
-  std::map<std::string, std::unique_ptr<Job>> jobs_;  // by identity
-  struct Watched {
-    FileDescriptor descriptor;
-    ControlThread::WatchId id;
-  };
-  std::map<int, Watched> watched_;
+  const pid_t process_ = getpid();
+  std::unique_ptr<Works> works_;
 };
 
 Result<std::unique_ptr<Plane>> Plane::make(const Settings& settings) {
+  GYRE_ASSIGN(auto tls, trust::Tls::create());
+  GYRE_ASSIGN(auto thread, ControlThread::start());
   std::unique_ptr<Plane> plane(new Plane);
-  GYRE_ASSIGN(plane->self_, trust::describe_this_process());
-  GYRE_ASSIGN(plane->tls_, trust::Tls::create());
-  GYRE_ASSIGN(plane->thread_, ControlThread::start());
-  plane->door_ = std::make_unique<Door>(*plane->thread_, plane->tickets_);
-  GYRE_TRY(plane->door_->open(settings).while_doing("opening this process's door"));
-  plane->self_.door_name = plane->door_->name();
-  plane->self_.addresses = plane->door_->addresses();
-  plane->thread_->call([made = plane.get()] {
-    made->door_->serve([made](std::string_view hello) { return made->knows(hello); },
-                       [made](Door::Guest guest) { made->welcome(std::move(guest)); });
-    made->thread_->on_tick([made](std::int64_t now) { made->tick(now); });
-  });
+  plane->works_ = std::make_unique<Works>(std::move(thread), std::move(tls));
+  GYRE_TRY(plane->works_->open(settings));
+  Status served;
+  plane->thread().call([&] { served = plane->works_->serve(); });
+  GYRE_TRY(std::move(served));
   return plane;
 }
 
 Plane::~Plane() {
-  if (thread_ == nullptr) return;
-  const std::int64_t until = SystemClock::read() + farewell_ns;
-  bool unsent = true;
-  while (unsent && SystemClock::read() < until) {
-    thread_->call([&] {
-      unsent = std::ranges::any_of(jobs_, [](const auto& job) { return job.second->has_unsent(); });
-    });
-    if (unsent) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  if (works_ == nullptr) return;
+  if (getpid() != process_) {
+    // A forked child: the thread is not here, and its locks may be held for ever.
+    [[maybe_unused]] const Works* left_behind = works_.release();
+    return;
   }
-  thread_->call([&] {
-    jobs_.clear();
-    for (auto& [descriptor, watched] : watched_) thread_->unwatch(watched.id);
-    watched_.clear();
-    door_.reset();
-    thread_->on_tick(nullptr);
+  const std::int64_t until = SystemClock::read() + farewell_ns;
+  bool flushed = false;
+  thread().call([&] {
+    works_->close_jobs();
+    flushed = works_->flushed();
   });
+  while (!flushed && SystemClock::read() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    thread().call([&] { flushed = works_->flushed(); });
+  }
+  thread().call([&] { works_->clear(); });
+  thread().stop();
 }
 
-Result<std::string> Plane::open_job(const trust::UniqueId& id, bool is_root) {
-  GYRE_ASSIGN(auto key, trust::derive_control_key(id));
-  const std::string identity = key->identity;
-  thread_->call([&] {
-    auto& job = jobs_[identity];
-    if (job == nullptr)
-      job = std::make_unique<Job>(*thread_, *tls_, self_, id, std::move(key), is_root);
+Status Plane::check_process() const {
+  if (getpid() == process_) return {};
+  return invalid_usage("a control plane does not survive fork: the child needs its own");
+}
+
+Status Plane::make_root(const trust::UniqueId& id) {
+  GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
+  bool fresh = false;
+  thread().call([&] {
+    fresh = !works_->has_job(key->identity);
+    if (fresh) works_->job(key, std::nullopt);
   });
-  return identity;
+  if (fresh) return {};
+  return invalid_usage("this process takes part in a communicator with that secret already");
 }
 
 Result<trust::UniqueId> Plane::create_unique_id() {
+  GYRE_TRY(check_process());
   trust::UniqueId id;
   GYRE_ASSIGN(id.secret, trust::random_secret());
-  id.root_host = self_.host;
-  id.root_door = self_.door_name;
-  if (!self_.addresses.empty()) id.root_address = self_.addresses[0];
-  GYRE_TRY(open_job(id, true).status());
+  id.root_host = works_->self().host;
+  id.root_door = works_->self().door_name;
+  if (!works_->self().addresses.empty()) id.root_address = works_->self().addresses[0];
+  GYRE_TRY(make_root(id));
   return id;
 }
 
 Result<trust::UniqueId> Plane::create_root(const trust::Secret& secret) {
-  GYRE_ASSIGN(const trust::UniqueId id, trust::id_on_this_host(secret));
-  GYRE_ASSIGN(const std::string name, trust::door_name_of(secret));
+  GYRE_TRY(check_process());
+  GYRE_ASSIGN(trust::UniqueId id, trust::id_on_this_host(secret));
+  if (!works_->self().addresses.empty()) id.root_address = works_->self().addresses[0];
+  GYRE_TRY(make_root(id));
   Status opened;
-  thread_->call([&] { opened = door_->add_name(name); });
+  thread().call([&] { opened = works_->add_door(id.root_door); });
   GYRE_TRY(std::move(opened));
-  GYRE_TRY(open_job(id, true).status());
   return id;
+}
+
+Result<std::vector<trust::SocketAddress>> Plane::ways_to_root(const trust::UniqueId& id) const {
+  std::vector<trust::SocketAddress> ways;
+  if (id.root_host == works_->self().host && !id.root_door.empty()) {
+    GYRE_ASSIGN(ways.emplace_back(), trust::abstract_address(id.root_door));
+  }
+  if (!id.root_address.empty()) {
+    GYRE_ASSIGN(ways.emplace_back(), trust::parse_address(id.root_address));
+  }
+  if (ways.empty())
+    return invalid_usage(
+        "the unique id was made on another host by a process without a network "
+        "address; set GYRE_SOCKET_IFNAME there");
+  return ways;
 }
 
 Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int size, int rank,
                                                 Letter note, const Settings& settings) {
-  // If this process made the id, the job is there and is the root's.
-  GYRE_ASSIGN(const std::string identity, open_job(id, false));
-  const auto on_job = [this, identity](std::function<void(Job&)> act) {
-    thread_->post([this, identity, act = std::move(act)] {
-      if (Job* job = find(identity)) act(*job);
-    });
-  };
-  Member::Wishes wishes;
-  wishes.send = [on_job](int from, int to, std::uint64_t key, Letter letter) {
-    on_job([=, letter = std::move(letter)](Job& job) { job.send_letter(from, to, key, letter); });
-  };
-  wishes.abort = [on_job](int who, Status why) { on_job([=](Job& job) { job.abort(who, why); }); };
-  wishes.leave = [on_job](int who) { on_job([=](Job& job) { job.leave(who); }); };
-  auto member = std::make_shared<Member>(rank, size, std::move(wishes));
-  on_job([=, note = std::move(note)](Job& job) { job.add_local(member, size, note, settings); });
+  GYRE_TRY(check_process());
+  if (size < 1 || size > size_most)
+    return invalid_argument(fmt::format("a communicator of {} ranks", size));
+  if (rank < 0 || rank >= size)
+    return invalid_argument(fmt::format("rank {} is not among 0 to {}", rank, size - 1));
+  if (note.size() > letter_most_bytes)
+    return invalid_argument(fmt::format("a note of {} bytes is longer than 64 KiB", note.size()));
+  GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
+  GYRE_ASSIGN(const auto ways, ways_to_root(id));
+  auto member = std::make_shared<Member>(works_->thread(), rank, size);
+  const bool own_id = id.root_door == works_->self().door_name;
+  const bool posted = thread().post([=, this, text = std::move(note)] {
+    // If this process made the id, its job is there and is the root's.
+    if (own_id && !works_->has_job(key->identity))
+      return member->become_failed(
+          invalid_usage("the communicator of this unique id is over: make a new id"));
+    works_->job(key, ways).enlist(member, size, text, settings);
+  });
+  if (!posted) return invalid_usage("the control plane has ended");
   return std::shared_ptr<Membership>(std::move(member));
 }
 
 Status Plane::watch(int descriptor, std::function<bool()> on_readable) {
-  Status status;
-  thread_->call([&] {
-    const auto end = [this, descriptor] {
-      const auto found = watched_.find(descriptor);
-      thread_->unwatch(found->second.id);
-      watched_.erase(found);
-    };
-    auto id = thread_->watch(descriptor, EPOLLIN, [on_readable, end](std::uint32_t) {
-      if (!on_readable()) end();
-    });
-    if (id.ok())
-      watched_[descriptor] = {FileDescriptor(descriptor), *id};
-    else
-      status = id.status();
-  });
-  return status;
-}
-
-Job* Plane::find(const std::string& identity) {
-  const auto found = jobs_.find(identity);
-  return found == jobs_.end() ? nullptr : found->second.get();
-}
-
-bool Plane::knows(std::string_view hello) {
-  const std::size_t place = hello.find(trust::identity_prefix);
-  if (place == hello.npos || hello.size() - place < trust::identity_length) return false;
-  const Job* job = find(std::string(hello.substr(place, trust::identity_length)));
-  return job != nullptr && job->is_root();
-}
-
-void Plane::welcome(Door::Guest guest) {
-  // knows() has found it a moment ago; the hello is still unread, so look again for which job it
-  // was.
-  char hello[2048];
-  const ssize_t length = ::recv(guest.socket.get(), hello, sizeof hello, MSG_PEEK | MSG_DONTWAIT);
-  if (length <= 0) return;
-  const std::string_view text(hello, static_cast<std::size_t>(length));
-  const std::size_t place = text.find(trust::identity_prefix);
-  if (place == text.npos) return;
-  if (Job* job = find(std::string(text.substr(place, trust::identity_length))))
-    job->add_guest(std::move(guest));
-}
-
-void Plane::tick(std::int64_t now_ns) {
-  door_->tick(now_ns);
-  for (auto job = jobs_.begin(); job != jobs_.end();) {
-    job->second->tick(now_ns);
-    const bool done = job->second->finished() && !job->second->has_unsent();
-    job = done ? jobs_.erase(job) : std::next(job);
-  }
+  GYRE_TRY(check_process());
+  Status watched;
+  thread().call([&] { watched = works_->watch(descriptor, std::move(on_readable)); });
+  return watched;
 }
 
 }  // namespace

@@ -2,18 +2,22 @@
 
 #include "lib/base/clock.h"
 
+#include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <csignal>
+#include <future>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <system_error>
 
 namespace gyre::bootstrap {
 namespace {
 
-constexpr int tick_ms = 100;
 constexpr std::uint64_t bell_id = 0;
+constexpr int events_most = 64;
+// A turn that takes this much longer than it meant to sleep was stopped or starved.
+constexpr std::int64_t standstill_ns = 200 * ns_per_ms;
 
 // The application's signal handlers run on its own threads.
 class SignalsBlocked {
@@ -29,17 +33,18 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+// Milliseconds, rounded up, so that a deadline is not slept short of and then spun for.
+int timeout_ms(std::int64_t now_ns, std::int64_t due_ns) {
+  if (due_ns == never_ns) return -1;
+  const std::int64_t left_ms = (due_ns - now_ns + ns_per_ms - 1) / ns_per_ms;
+  return static_cast<int>(std::clamp<std::int64_t>(left_ms, 0, 3'600'000));
+}
+
 }  // namespace
 
-Result<std::unique_ptr<ControlThread>> ControlThread::start() {
-  std::unique_ptr<ControlThread> made(new ControlThread);
-  made->epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
-  if (!made->epoll_.has_value()) return Status::from_errno("epoll_create1", errno);
-  made->bell_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!made->bell_.has_value()) return Status::from_errno("eventfd", errno);
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = bell_id}};
-  if (epoll_ctl(made->epoll_.get(), EPOLL_CTL_ADD, made->bell_.get(), &event) != 0)
-    return Status::from_errno("epoll_ctl", errno);
+Result<std::shared_ptr<ControlThread>> ControlThread::start() {
+  std::shared_ptr<ControlThread> made(new ControlThread);
+  GYRE_TRY(made->open());
   const SignalsBlocked blocked;
   try {
     made->thread_ = std::thread([control = made.get()] { control->serve(); });
@@ -50,7 +55,18 @@ Result<std::unique_ptr<ControlThread>> ControlThread::start() {
   return made;
 }
 
-ControlThread::~ControlThread() {
+Status ControlThread::open() {
+  epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_.has_value()) return Status::from_errno("epoll_create1", errno);
+  bell_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell_.has_value()) return Status::from_errno("eventfd", errno);
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = bell_id}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_.get(), &event) != 0)
+    return Status::from_errno("epoll_ctl", errno);
+  return {};
+}
+
+void ControlThread::stop() {
   if (!thread_.joinable()) return;
   post([this] {
     const std::lock_guard lock(mutex_);
@@ -59,54 +75,65 @@ ControlThread::~ControlThread() {
   thread_.join();
 }
 
-void ControlThread::post(std::function<void()> act) {
+bool ControlThread::post(std::function<void()> act) {
   {
     const std::lock_guard lock(mutex_);
+    if (stop_) return false;
     posted_.push_back(std::move(act));
+    if (posted_.size() > 1) return true;  // the bell has rung already
   }
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t rung = ::write(bell_.get(), &one, sizeof one);
+  return true;
 }
 
-void ControlThread::call(const std::function<void()>& act) {
-  if (std::this_thread::get_id() == thread_.get_id()) return act();
-  std::mutex mutex;
-  std::condition_variable ran;
-  bool done = false;
-  post([&] {
+bool ControlThread::call(const std::function<void()>& act) {
+  if (is_current()) {
     act();
-    const std::lock_guard lock(mutex);
-    done = true;
-    ran.notify_one();
-  });
-  std::unique_lock lock(mutex);
-  ran.wait(lock, [&] { return done; });
+    return true;
+  }
+  std::promise<void> ran;
+  std::future<void> done = ran.get_future();
+  if (!post([&] {
+        act();
+        ran.set_value();
+      }))
+    return false;
+  done.wait();
+  return true;
 }
 
-Result<ControlThread::WatchId> ControlThread::watch(int descriptor, std::uint32_t events,
-                                                    std::function<void(std::uint32_t)> on_event) {
-  const WatchId id = next_id_++;
+Result<ControlThread::Watch> ControlThread::watch(int descriptor, std::uint32_t events,
+                                                  OnEvent on_event) {
+  const std::uint64_t id = next_id_++;
   epoll_event event{.events = events, .data = {.u64 = id}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)
     return Status::from_errno("epoll_ctl", errno);
-  watches_[id] = {descriptor,
-                  std::make_shared<std::function<void(std::uint32_t)>>(std::move(on_event))};
-  return id;
+  entries_[id] = {descriptor, events, std::make_shared<OnEvent>(std::move(on_event))};
+  return Watch(this, id);
 }
 
-void ControlThread::change(WatchId id, std::uint32_t events) {
-  const auto found = watches_.find(id);
-  if (found == watches_.end()) return;
+void ControlThread::change(std::uint64_t id, std::uint32_t events) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || found->second.events == events) return;
+  found->second.events = events;
   epoll_event event{.events = events, .data = {.u64 = id}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, found->second.descriptor, &event);
 }
 
-void ControlThread::unwatch(WatchId id) {
-  const auto found = watches_.find(id);
-  if (found == watches_.end()) return;
+void ControlThread::unwatch(std::uint64_t id) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.descriptor, nullptr);
-  watches_.erase(found);
+  entries_.erase(found);
 }
+
+void ControlThread::on_tick(Tick tick) {
+  tick_ = std::move(tick);
+  due_at(0);
+}
+
+void ControlThread::due_at(std::int64_t time_ns) { due_ns_ = std::min(due_ns_, time_ns); }
 
 void ControlThread::run_posted() {
   std::vector<std::function<void()>> acts;
@@ -118,32 +145,45 @@ void ControlThread::run_posted() {
 }
 
 void ControlThread::serve() {
-  std::int64_t last_tick_ns = SystemClock::read();
+  awake_ns_ = SystemClock::read();
   while (true) {
     {
       const std::lock_guard lock(mutex_);
-      if (stop_ && posted_.empty()) return;
+      if (stop_ && posted_.empty()) break;
     }
-    epoll_event events[64];
-    const int count = epoll_wait(epoll_.get(), events, 64, tick_ms);
-    for (int i = 0; i < count; ++i) {
-      if (events[i].data.u64 == bell_id) {
-        std::uint64_t rung = 0;
-        [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rung, sizeof rung);
-        continue;
-      }
-      // An earlier event of this turn may have ended the watch.
-      const auto found = watches_.find(events[i].data.u64);
-      if (found == watches_.end()) continue;
-      const auto on_event = found->second.on_event;
-      (*on_event)(events[i].events);
-    }
-    run_posted();
-    const std::int64_t now = SystemClock::read();
-    if (now - last_tick_ns < tick_ms * ns_per_ms) continue;
-    last_tick_ns = now;
-    if (tick_) tick_(now);
+    turn();
   }
+  retired_.clear();
+}
+
+void ControlThread::turn() {
+  const int sleep_ms = timeout_ms(awake_ns_, due_ns_);
+  epoll_event events[events_most];
+  const int count = epoll_wait(epoll_.get(), events, events_most, sleep_ms);
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.u64 == bell_id) {
+      std::uint64_t rung = 0;
+      [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rung, sizeof rung);
+      run_posted();
+      continue;
+    }
+    // An earlier event of this turn may have ended the watch.
+    const auto found = entries_.find(events[i].data.u64);
+    if (found == entries_.end()) continue;
+    const auto on_event = found->second.on_event;
+    (*on_event)(events[i].events);
+  }
+  retired_.clear();
+  std::int64_t now = SystemClock::read();
+  // What the peers said meanwhile has been read above if there was little of it; their silence is
+  // judged only by the time in which this process could have listened.
+  const std::int64_t overslept =
+      sleep_ms < 0 ? 0 : now - awake_ns_ - sleep_ms * ns_per_ms - standstill_ns;
+  awake_ns_ = now;
+  if (!tick_ || (now < due_ns_ && overslept <= 0)) return;
+  due_ns_ = never_ns;
+  due_at(tick_(now, std::max<std::int64_t>(overslept, 0)));
+  retired_.clear();
 }
 
 }  // namespace gyre::bootstrap

@@ -18,167 +18,223 @@ namespace gyre::bootstrap {
 namespace {
 
 constexpr std::int64_t patience_ns = 2 * ns_per_s;
-// Enough for every rank of a large host to knock at once; more are strangers' doing.
-constexpr std::size_t strangers_most = 512;
-constexpr std::size_t hello_most = 2048;
+constexpr std::int64_t deaf_ns = 100 * ns_per_ms;
+constexpr int accepts_at_once = 64;
+// A ClientHello with one key share and one key identity has about 350 bytes.
+constexpr std::size_t hello_most = 1024;
 constexpr unsigned char tls_handshake = 22;  // RFC 8446 5.1, ContentType
 constexpr std::size_t tls_record_head = 5;
 
 Result<std::string> random_name() {
   std::uint8_t bytes[12];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    return Status::from_errno("getrandom", errno);
+    return Status::from_errno("getrandom for a door name", errno);
   return "gyre-" + trust::hexadecimal(bytes);
+}
+
+bool is_same_user(int socket) {
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+std::string peer_text(int socket) {
+  trust::SocketAddress address;
+  address.length = sizeof address.storage;
+  if (getpeername(socket, address.get(), &address.length) != 0) return "a connection";
+  return trust::format_address(address);
+}
+
+bool is_exhausted(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
 }  // namespace
 
-Door::~Door() {
-  for (Stranger& stranger : strangers_) thread_.unwatch(stranger.watch);
-  for (Listener& listener : listeners_) thread_.unwatch(listener.watch);
-}
-
 Status Door::open(const Settings& settings) {
+  static_assert(sizeof(Stranger) + sizeof(void*) * 2 <= 256, "what a stranger may cost");
   GYRE_ASSIGN(name_, random_name());
   GYRE_ASSIGN(const auto local, trust::abstract_address(name_));
-  GYRE_ASSIGN(FileDescriptor local_socket, trust::listen_at(local));
-  listeners_.push_back({std::move(local_socket), true});
+  GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(local));
+  listeners_.push_back({std::move(socket), true, {}});
+  return open_network(settings);
+}
+
+Status Door::open_network(const Settings& settings) {
   GYRE_ASSIGN(const auto interfaces, trust::list_interfaces());
   const auto chosen =
       trust::choose_interface(interfaces, settings.socket_interface, settings.socket_family);
   if (!chosen.ok()) {
     // One host needs no network; but a wish that cannot be met is an error.
-    if (!settings.socket_interface.empty() || settings.socket_family != "ANY")
-      return chosen.status();
+    const bool wished = !settings.socket_interface.empty() || settings.socket_family != "ANY";
+    if (wished) return chosen.status();
     log_info("no TCP door: {}", chosen.status().message());
     return {};
   }
-  GYRE_ASSIGN(FileDescriptor tcp_socket, trust::listen_at(chosen->address));
+  GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(chosen->address));
   trust::SocketAddress bound;
   bound.length = sizeof bound.storage;
-  if (getsockname(tcp_socket.get(), bound.get(), &bound.length) != 0)
+  if (getsockname(socket.get(), bound.get(), &bound.length) != 0)
     return Status::from_errno("getsockname", errno);
   addresses_.push_back(trust::format_address(bound));
-  listeners_.push_back({std::move(tcp_socket), false});
-  log_info("door at {} of {}", addresses_[0], chosen->name);
+  listeners_.push_back({std::move(socket), false, {}});
+  log_info("door at {} on {}", addresses_[0], chosen->name);
+  return {};
+}
+
+Status Door::serve(FindKey find_key, OnSession on_session) {
+  find_key_ = std::move(find_key);
+  on_session_ = std::move(on_session);
+  for (Listener& listener : listeners_) GYRE_TRY(watch_listener(listener));
   return {};
 }
 
 Status Door::add_name(const std::string& name) {
   GYRE_ASSIGN(const auto address, trust::abstract_address(name));
   GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(address));
-  listeners_.push_back({std::move(socket), true});
-  watch_listener(listeners_.back());
+  listeners_.push_back({std::move(socket), true, {}});
+  return watch_listener(listeners_.back());
+}
+
+Status Door::watch_listener(Listener& listener) {
+  GYRE_ASSIGN(listener.watch,
+              thread_.watch(listener.socket.get(), EPOLLIN,
+                            [this, &listener](std::uint32_t) { accept_some(listener); }));
   return {};
 }
 
-void Door::serve(Knows knows, OnGuest on_guest) {
-  knows_ = std::move(knows);
-  on_guest_ = std::move(on_guest);
-  for (Listener& listener : listeners_) watch_listener(listener);
-}
-
-void Door::watch_listener(Listener& listener) {
-  auto watch = thread_.watch(listener.socket.get(), EPOLLIN,
-                             [this, &listener](std::uint32_t) { accept_all(listener); });
-  if (watch.ok())
-    listener.watch = *watch;
-  else
-    log_warn("the door does not open: {}", watch.status().message());
-}
-
-void Door::accept_all(Listener& listener) {
-  // Few at a time, so that those who are in are not kept waiting by those who knock.
-  for (int i = 0; i < 64; ++i) {
+// Few at a time, so that those who are in are not kept waiting by those who knock.
+void Door::accept_some(Listener& listener) {
+  for (int i = 0; i < accepts_at_once; ++i) {
     FileDescriptor socket(
         accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.has_value()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      // Out of descriptors or memory: the oldest stranger goes, or the door stays shut for a
-      // moment.
-      warning_.write(fmt::format("the door cannot accept: {}", strerror(errno)));
-      if (!strangers_.empty()) {
-        turn_away(strangers_.begin(), "descriptors ran out");
-        continue;
-      }
-      for (Listener& one : listeners_) thread_.change(one.watch, 0);
-      deaf_until_ns_ = SystemClock::read() + 100 * ns_per_ms;
-      return;
+      if (is_exhausted(errno) && !make_room()) pause();
+      return;  // a connection that still waits wakes us again
     }
-    int pid = -1;
-    if (listener.local && !is_same_user(socket.get(), pid)) {
-      warning_.write("a process of another user knocked at the door and was turned away");
+    if (listener.local && !is_same_user(socket.get())) {
+      warning_.write("the door turned away a process of another user");
       continue;
     }
-    if (strangers_.size() >= strangers_most) turn_away(strangers_.begin(), "too many strangers");
-    strangers_.push_back({std::move(socket), 0, SystemClock::read() + patience_ns, pid});
-    const Place stranger = std::prev(strangers_.end());
-    auto watch = thread_.watch(stranger->socket.get(), EPOLLIN | EPOLLRDHUP | EPOLLET,
-                               [this, stranger](std::uint32_t) { look(stranger); });
-    if (watch.ok())
-      stranger->watch = *watch;
-    else
-      strangers_.erase(stranger);
+    let_in(std::move(socket));
   }
 }
 
-bool Door::is_same_user(int socket, int& pid) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
-  pid = peer.pid;
-  return peer.uid == getuid();
+// The oldest stranger's descriptor is free again once the event at hand is over.
+bool Door::make_room() {
+  if (strangers_.empty()) return false;
+  turn_away(strangers_.begin(), "no descriptors are left");
+  return true;
 }
 
-// Looks without taking: what a stranger sends stays in the kernel until it is known.
+void Door::pause() {
+  warning_.write(
+      "the door accepts nobody for now: no descriptors or memory are left; raise the "
+      "limit (ulimit -n)");
+  for (Listener& listener : listeners_) listener.watch.change(0);
+  deaf_until_ns_ = SystemClock::read() + deaf_ns;
+  thread_.due_at(deaf_until_ns_);
+}
+
+void Door::let_in(FileDescriptor socket) {
+  while (strangers_.size() >= strangers_most_)
+    turn_away(strangers_.begin(), "too many connections wait to prove themselves");
+  const int descriptor = socket.get();
+  Stranger newcomer;
+  newcomer.socket = std::move(socket);
+  newcomer.until_ns = SystemClock::read() + patience_ns;
+  thread_.due_at(newcomer.until_ns);
+  const Place stranger = strangers_.insert(strangers_.end(), std::move(newcomer));
+  // Edges: what it sends stays in the kernel until there is enough to judge.
+  auto watch = thread_.watch(descriptor, EPOLLIN | EPOLLRDHUP | EPOLLET,
+                             [this, stranger](std::uint32_t) { on_event(stranger); });
+  if (!watch.ok()) return turn_away(stranger, watch.status().message());
+  stranger->watch = std::move(*watch);
+}
+
+void Door::on_event(Place stranger) {
+  if (stranger->session != nullptr) return continue_handshake(stranger);
+  look(stranger);
+}
+
+// Looks without taking.
 void Door::look(Place stranger) {
-  std::uint8_t bytes[hello_most];
-  const int socket = stranger->socket.get();
-  const ssize_t got = ::recv(socket, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+  char bytes[hello_most];
+  const ssize_t got = ::recv(stranger->socket.get(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) return turn_away(stranger, "it went away without a word");
   const auto length = static_cast<std::size_t>(got);
 
-  const trust::TicketHello expected;
-  const std::size_t same = std::min(length, expected.magic.size());
-  if (std::memcmp(bytes, expected.magic.data(), same) == 0) {
-    trust::TicketHello hello;
-    if (length < sizeof hello) return;
-    if (::recv(socket, &hello, sizeof hello, MSG_DONTWAIT) != sizeof hello)
-      return turn_away(stranger, "its ticket cannot be read");
-    FileDescriptor taken = std::move(stranger->socket);
-    thread_.unwatch(stranger->watch);
-    strangers_.erase(stranger);
-    if (!tickets_.redeem(hello.ticket, std::move(taken)))
-      warning_.write("a connection showed a ticket that is unknown or was used before");
+  const trust::TicketHello ticket;
+  if (std::memcmp(bytes, ticket.magic.data(), std::min(length, ticket.magic.size())) == 0) {
+    if (length >= sizeof ticket) take_ticket(stranger);
     return;
   }
-  if (bytes[0] != tls_handshake) return turn_away(stranger, "it spoke another protocol");
+  if (static_cast<unsigned char>(bytes[0]) != tls_handshake)
+    return turn_away(stranger, "it spoke another protocol");
   if (length < tls_record_head) return;
-  const std::size_t record = tls_record_head + (static_cast<std::size_t>(bytes[3]) << 8 | bytes[4]);
+  const std::size_t record = tls_record_head +
+                             (std::size_t{static_cast<unsigned char>(bytes[3])} << 8) +
+                             static_cast<unsigned char>(bytes[4]);
   if (record > hello_most) return turn_away(stranger, "its hello is too long");
-  if (length < record) return;
-  if (!knows_({reinterpret_cast<const char*>(bytes), record}))
-    return turn_away(stranger, "it does not know the secret of any communicator here");
-  Guest guest{std::move(stranger->socket), stranger->pid};
-  thread_.unwatch(stranger->watch);
+  if (length >= record) take_hello(stranger, {bytes, record});
+}
+
+void Door::take_ticket(Place stranger) {
+  trust::TicketHello hello;
+  if (::recv(stranger->socket.get(), &hello, sizeof hello, MSG_DONTWAIT) != sizeof hello)
+    return turn_away(stranger, "its ticket could not be read");
+  FileDescriptor socket = std::move(stranger->socket);
+  stranger->watch.reset();
   strangers_.erase(stranger);
-  on_guest_(std::move(guest));
+  if (!tickets_.redeem(hello.ticket, std::move(socket)))
+    warning_.write("the door turned away a connection: its ticket is unknown or was used before");
+}
+
+void Door::take_hello(Place stranger, std::string_view hello) {
+  const std::size_t place = hello.find(trust::identity_prefix);
+  const bool whole = place != hello.npos && hello.size() - place >= trust::identity_length;
+  if (whole) stranger->key = find_key_(std::string(hello.substr(place, trust::identity_length)));
+  if (stranger->key == nullptr)
+    return turn_away(stranger, "it knows no communicator of this process");
+  auto session = trust::SecureSession::start(tls_, std::move(stranger->socket),
+                                             trust::SessionRole::server, stranger->key);
+  if (!session.ok()) return turn_away(stranger, session.status().message());
+  stranger->session = std::move(*session);
+  continue_handshake(stranger);
+}
+
+void Door::continue_handshake(Place stranger) {
+  trust::SecureSession& session = *stranger->session;
+  const Status status = session.advance();
+  if (!status.ok()) return turn_away(stranger, status.message());
+  if (!session.established())
+    return stranger->watch.change(session.wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  stranger->watch.reset();
+  const std::string identity = stranger->key->identity;
+  std::unique_ptr<trust::SecureSession> proved = std::move(stranger->session);
+  strangers_.erase(stranger);
+  on_session_(identity, std::move(proved));
 }
 
 void Door::turn_away(Place stranger, std::string_view why) {
-  warning_.write(fmt::format("a stranger at the door was turned away: {}", why));
-  thread_.unwatch(stranger->watch);
+  const int descriptor =
+      stranger->session != nullptr ? stranger->session->descriptor() : stranger->socket.get();
+  warning_.write(fmt::format("the door turned away {}: {}", peer_text(descriptor), why));
+  stranger->watch.reset();
   strangers_.erase(stranger);
 }
 
-void Door::tick(std::int64_t now_ns) {
+std::int64_t Door::tick(std::int64_t now_ns) {
   while (!strangers_.empty() && strangers_.front().until_ns <= now_ns)
-    turn_away(strangers_.begin(), "it said too little for two seconds");
-  if (deaf_until_ns_ == 0 || now_ns < deaf_until_ns_) return;
+    turn_away(strangers_.begin(), "it did not prove itself within two seconds");
+  const std::int64_t next = strangers_.empty() ? never_ns : strangers_.front().until_ns;
+  if (deaf_until_ns_ == 0) return next;
+  if (now_ns < deaf_until_ns_) return std::min(next, deaf_until_ns_);
   deaf_until_ns_ = 0;
-  for (Listener& listener : listeners_) thread_.change(listener.watch, EPOLLIN);
+  for (Listener& listener : listeners_) listener.watch.change(EPOLLIN);
+  return next;
 }
 
 }  // namespace gyre::bootstrap

@@ -1,76 +1,92 @@
-// Door: where other processes knock: one abstract AF_UNIX name (same host, same user) and one TCP
-// port on one interface. The first bytes decide: a ticket goes to the TicketBook, a TLS hello with
-// an identity that somebody here knows becomes a session, everything else is a stranger and is
-// closed without an answer. A stranger costs a descriptor for two seconds at most, and one log line
-// for all.
+// Door: where other processes knock: one abstract AF_UNIX name (same user only) and one TCP port on
+// one interface. The first bytes decide: a ticket goes to the TicketBook, a ClientHello that names
+// a key known here becomes a session, everything else is closed without an answer.
+//
+//   stranger   whoever has not shown a ticket or proved a key yet: a descriptor for two seconds at
+//              most, nothing of its bytes kept but a running handshake, one log line for them all
 #pragma once
 
 #include "lib/base/log.h"
 #include "lib/base/settings.h"
 #include "lib/bootstrap/control_thread.h"
+#include "lib/trust/secure_session.h"
 #include "lib/trust/tickets.h"
 
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gyre::bootstrap {
 
 class Door {
  public:
-  struct Guest {
-    FileDescriptor socket;
-    int pid = -1;  // same-host guests: the kernel's word
-  };
-  // Whether a ClientHello holds an identity that is known here.
-  using Knows = std::function<bool(std::string_view hello)>;
-  using OnGuest = std::function<void(Guest)>;
+  // The key of an identity that may come in here; null for a stranger's.
+  using FindKey =
+      std::function<std::shared_ptr<const trust::SessionKey>(const std::string& identity)>;
+  using OnSession = std::function<void(const std::string& identity,
+                                       std::unique_ptr<trust::SecureSession> session)>;
 
-  Door(ControlThread& thread, trust::TicketBook& tickets) : thread_(thread), tickets_(tickets) {}
-  ~Door();
+  Door(ControlThread& thread, const trust::Tls& tls, trust::TicketBook& tickets)
+      : thread_(thread), tls_(tls), tickets_(tickets) {}
 
-  // Before the thread serves it: opens both listeners.
+  // Any thread, before serve: opens both listeners.
   Status open(const Settings& settings);
-  void serve(Knows knows, OnGuest on_guest);
-  // A further abstract name that leads here.
-  Status add_name(const std::string& name);
-  void tick(std::int64_t now_ns);
-
   const std::string& name() const { return name_; }
   const std::vector<std::string>& addresses() const { return addresses_; }
 
+  // The control thread from here.
+  Status serve(FindKey find_key, OnSession on_session);
+  // A further abstract name that leads here.
+  Status add_name(const std::string& name);
+  // How many ranks may come at once: strangers beyond twice as many and 64 push out the oldest.
+  void expect(std::size_t ranks) { strangers_most_ = 2 * ranks + 64; }
+  std::int64_t tick(std::int64_t now_ns);
+
  private:
   struct Stranger {
-    FileDescriptor socket;
-    ControlThread::WatchId watch = 0;
+    FileDescriptor socket;  // until its handshake begins
+    std::unique_ptr<trust::SecureSession> session;
+    std::shared_ptr<const trust::SessionKey> key;
+    ControlThread::Watch watch;
     std::int64_t until_ns = 0;
-    int pid = -1;
   };
   using Place = std::list<Stranger>::iterator;
   struct Listener {
     FileDescriptor socket;
     bool local = false;
-    ControlThread::WatchId watch = 0;
+    ControlThread::Watch watch;
   };
 
-  void watch_listener(Listener& listener);
-  void accept_all(Listener& listener);
-  bool is_same_user(int socket, int& pid);
+  Status open_network(const Settings& settings);
+  Status add_listener(FileDescriptor socket, bool local);
+  Status watch_listener(Listener& listener);
+  void accept_some(Listener& listener);
+  bool make_room();
+  void pause();
+  void let_in(FileDescriptor socket);
+  void on_event(Place stranger);
   void look(Place stranger);
+  void take_ticket(Place stranger);
+  void take_hello(Place stranger, std::string_view hello);
+  void continue_handshake(Place stranger);
   void turn_away(Place stranger, std::string_view why);
 
   ControlThread& thread_;
+  const trust::Tls& tls_;
   trust::TicketBook& tickets_;
   std::string name_;
   std::vector<std::string> addresses_;
   std::list<Listener> listeners_;
-  std::list<Stranger> strangers_;   // oldest first
+  std::list<Stranger> strangers_;  // oldest first
+  std::size_t strangers_most_ = 2 * 64 + 64;
   std::int64_t deaf_until_ns_ = 0;  // no descriptors left: accept nothing until then
-  Knows knows_;
-  OnGuest on_guest_;
-  RateLimitedWarning warning_{10 * 1'000'000'000LL};
+  FindKey find_key_;
+  OnSession on_session_;
+  RateLimitedWarning warning_{60 * 1'000'000'000LL};
 };
 
 }  // namespace gyre::bootstrap

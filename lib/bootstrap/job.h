@@ -1,111 +1,152 @@
-// Job: one unique id as this process sees it: which of its ranks live here, how the other processes
-// are reached, and what became of it. The process that made the id is the root: everybody has a
-// session with it, it gathers the roster, passes letters on and spreads failures. Control thread
-// only.
+// Job: one unique id as this process sees it: which of its ranks live here, which processes are its
+// neighbours, and what became of it. On the control thread only.
+//
+// The ranks gather: every process opens one session to the root, the process that made the id, and
+// says who it is; the root answers with the roster. Then they link up as a tree (tree.h): children
+// of the root keep their session, the others open one to their parent and close the one to the
+// root. When all links stand the root says go, and everybody has joined. Letters, failures and
+// leaves travel over the tree.
 #pragma once
 
 #include "lib/base/settings.h"
 #include "lib/bootstrap/control_thread.h"
-#include "lib/bootstrap/door.h"
+#include "lib/bootstrap/dial.h"
+#include "lib/bootstrap/link.h"
 #include "lib/bootstrap/member.h"
+#include "lib/bootstrap/messages.h"
+#include "lib/bootstrap/roll_call.h"
 #include "lib/trust/secure_session.h"
-#include "lib/trust/unique_id.h"
 
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace gyre::bootstrap {
 
-class Job {
+// What all jobs of a process share.
+struct Surroundings {
+  ControlThread& thread;
+  const trust::Tls& tls;
+  const trust::ProcessIdentity& self;
+};
+
+class Job final : public LinkOwner {
  public:
-  Job(ControlThread& thread, const trust::Tls& tls, const trust::ProcessIdentity& self,
-      trust::UniqueId id, std::shared_ptr<const trust::SessionKey> key, bool is_root);
+  // `ways` lead to the root; none: this process is the root.
+  Job(const Surroundings& surroundings, std::shared_ptr<const trust::SessionKey> key,
+      std::optional<std::vector<trust::SocketAddress>> ways);
   ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
 
-  const std::string& identity() const { return key_->identity; }
-  const std::shared_ptr<const trust::SessionKey>& key() const { return key_; }
   bool is_root() const { return is_root_; }
+  // Null once nobody else may come in.
+  const std::shared_ptr<const trust::SessionKey>& key() const { return key_; }
+  // How many ranks are still to come: for the door.
+  std::size_t expected_guests() const;
 
-  void add_local(std::shared_ptr<Member> member, int size, Letter note, const Settings& settings);
-  void add_guest(Door::Guest guest);  // root: a process whose hello named this job
-  void send_letter(int from, int to, std::uint64_t key, Letter letter);
+  void enlist(std::shared_ptr<Member> member, int size, Letter note, const Settings& settings);
+  void admit(std::unique_ptr<trust::SecureSession> session);
+  void send_letter(int from, int to, std::uint64_t key, const Letter& letter);
   void abort(int rank, Status why);
-  void leave(int rank);
-  void tick(std::int64_t now_ns);
-  // Nobody here needs it any more, and it has said all it had to say.
+  void leave(const Member& member);
+
+  std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
+  // Nobody here needs it any more. A root that failed before its ranks were together stays, to tell
+  // those who come late.
   bool finished() const;
-  // Bytes that are still to be sent (at the end of the process).
-  bool has_unsent() const;
+  bool is_tombstone() const { return is_root_ && failed() && members_.empty(); }
+  // The process ends: whoever is still in it dies with it.
+  void close();
+  bool flushed() const;
 
  private:
-  // The other end of a session: for the root one of many, for the others the root.
-  struct Peer {
-    std::unique_ptr<trust::SecureSession> session;
-    ControlThread::WatchId watch = 0;
-    FileDescriptor pidfd;
-    ControlThread::WatchId pid_watch = 0;
-    std::set<int> ranks;  // those that live there
-    trust::ProcessIdentity identity;
-    std::int64_t heard_ns = 0;
-    std::int64_t pinged_ns = 0;
-    bool gone = false;
-  };
-  enum class Kind : std::uint8_t { join = 1, roster, letter, failure, leave, ping };
+  enum class Phase { gathering, linking, joined };
 
   bool failed() const { return !failure_.ok(); }
-  void fail(const Status& why, const Peer* except = nullptr);
-  void fail_for(const Peer& peer, std::string_view what);
-  std::string describe(const Peer& peer) const;
-  std::vector<int> active_ranks(const Peer& peer) const;
+  void fail(const Status& cause, const Link* told_by = nullptr);
+  void end_as_root();
+  void leave_as_root();
+  void fail_process(const Link& link, std::string_view what);
+  Status blame_process(std::uint32_t process, std::string_view what) const;
+  std::vector<int> ranks_of(std::uint32_t process) const;
+  const trust::ProcessIdentity& identity_of(std::uint32_t process) const;
 
-  void connect_root(std::int64_t now_ns);
-  Status attach(Peer& peer, std::unique_ptr<trust::SecureSession> session, int pid);
-  void on_event(Peer& peer);
-  void on_gone(Peer& peer, std::string_view how);
-  void send(Peer& peer, Kind kind, const std::vector<std::uint8_t>& body);
-  void send_others(Kind kind, const std::vector<std::uint8_t>& body, const Peer* except);
-  void update_watch(Peer& peer);
+  // Gathering, job_gathering.cc.
+  void on_join(Link& link, const trust::Frame& frame);
+  Status note_join(Link& link, JoinMessage message);
+  void enter(std::uint32_t slot, int size, int rank, Letter note);
+  void finish_roll_call();
+  void on_roster(Link& link, const trust::Frame& frame);
+  Status take_roster(RosterMessage message);
+  void root_reached(std::unique_ptr<trust::SecureSession> session);
+  void set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns);
+  std::int64_t check_deadline(std::int64_t now_ns);
+  Status lateness() const;
+  bool is_late(std::uint32_t process) const;
 
-  Status take(Peer& peer, const trust::Frame& frame);
-  Status take_join(Peer& peer, const trust::Frame& frame);
-  Status take_roster(const trust::Frame& frame);
-  Status take_letter(Peer& peer, const trust::Frame& frame);
-  Status take_failure(Peer& peer, const trust::Frame& frame);
-  Status take_leave(Peer& peer, const trust::Frame& frame);
+  // The tree, job_tree.cc.
+  void begin_linking();
+  void dial_parent();
+  void parent_reached(std::unique_ptr<trust::SecureSession> session);
+  void place_child(Link& link, const HelloMessage& hello);
+  void on_hello(Link& link, const trust::Frame& frame);
+  void on_welcome(Link& link, const trust::Frame& frame);
+  void on_ready(Link& link);
+  void check_ready();
+  void go();
+  void on_go(Link& link);
+  void route(std::uint32_t process, const LetterHead& head, std::span<const std::uint8_t> frame,
+             std::span<const std::uint8_t> text);
+  void on_letter(Link& link, const trust::Frame& frame);
+  void on_leave(Link& link, const trust::Frame& frame);
+  void note_left(std::uint32_t rank, const Link* told_by);
+  void on_moved(Link& link);
+  Link* neighbour(std::uint32_t process) const;
+  bool is_neighbour(const Link& link) const;
+  bool process_left(std::uint32_t process) const;
+  bool everybody_left() const;
 
-  Status enter(int size, int rank, Letter note, std::uint32_t process);
-  void complete_if_all_came();
-  std::shared_ptr<Roster> decode_roster(const trust::Frame& frame) const;
-  std::string missing_ranks() const;
-  std::vector<int> missing() const;
+  // Links, job.cc.
+  void on_frame(Link& link, const trust::Frame& frame) override;
+  void on_end(Link& link, const Status& how) override;
+  void protocol_error(const Link& link, Kind kind);
+  Link* add_link(std::unique_ptr<trust::SecureSession> session, Link::Role role);
+  void drop(Link& link);
+  void send_neighbours(Kind kind, std::span<const std::uint8_t> body, const Link* except);
 
-  ControlThread& thread_;
-  const trust::Tls& tls_;
-  const trust::ProcessIdentity& self_;
-  const trust::UniqueId id_;
-  const std::shared_ptr<const trust::SessionKey> key_;
+  const Surroundings surroundings_;
+  std::shared_ptr<const trust::SessionKey> key_;
   const bool is_root_;
-
-  int size_ = 0;
-  std::int64_t liveness_ns_ = 0;
-  std::int64_t init_limit_ns_ = 0;
-  std::int64_t init_until_ns_ = 0;  // 0: nobody has joined yet, or all have
-  std::map<int, std::weak_ptr<Member>> locals_;
-  std::vector<std::vector<std::uint8_t>> waiting_joins_;  // until the root is reached
-  std::set<int> left_;
-  std::vector<std::unique_ptr<Peer>> peers_;
-  std::int64_t retry_ns_ = 0;
-  std::size_t attempt_ = 0;
-  std::string last_attempt_;
-  // Root: what has come in so far.
-  std::map<int, std::pair<std::uint32_t, Letter>> entered_;  // rank -> process, note
-  std::vector<trust::ProcessIdentity> processes_;
-  std::shared_ptr<const Roster> roster_;
+  Phase phase_ = Phase::gathering;
   Status failure_;
+  bool ended_ = false;
+
+  std::map<int, std::shared_ptr<Member>> members_;  // of this process, until they leave
+  std::vector<std::shared_ptr<Member>> doubles_;    // joined as a rank that is here already
+  std::vector<std::unique_ptr<Link>> links_;
+  std::unique_ptr<Dial> dial_;  // to the root, later to the parent
+
+  int size_ = 0;  // 0: not known yet
+  std::int64_t init_limit_ns_ = 0;
+  std::int64_t init_until_ns_ = never_ns;
+  std::int64_t liveness_ns_ = 0;
+
+  RollCall roll_;                                 // root
+  std::vector<std::vector<std::uint8_t>> joins_;  // others: what the root is told, once reached
+  RosterIntake intake_;
+
+  std::shared_ptr<Company> company_;
+  std::uint32_t index_ = 0;  // this process's place in the roster
+  std::set<std::uint32_t> ready_children_;
+  bool parent_stands_ = false;
+  bool ready_sent_ = false;
+  std::vector<bool> left_;  // by rank
+  std::size_t left_count_ = 0;
+  bool root_left_ = false;  // a root without ranks has gone in peace
 };
 
 }  // namespace gyre::bootstrap

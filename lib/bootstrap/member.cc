@@ -1,26 +1,75 @@
 #include "lib/bootstrap/member.h"
 
-#include "lib/base/wait.h"
+#include "lib/bootstrap/job.h"
+#include "lib/bootstrap/messages.h"
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <future>
+#include <unistd.h>
+
 namespace gyre::bootstrap {
 namespace {
-constexpr std::size_t letter_most = 64 << 10;
-}
+
+constexpr std::size_t unread_most_bytes = 64u << 20;
+constexpr std::size_t letter_cost_bytes = 64;  // of keeping even an empty one
+// How long abort waits for its flood to reach the kernel; as a rule that takes microseconds.
+constexpr std::chrono::milliseconds abort_patience{100};
+
+}  // namespace
+
+Member::Member(std::shared_ptr<ControlThread> thread, int rank, int size)
+    : thread_(std::move(thread)), rank_(rank), size_(size), process_(getpid()) {}
 
 Status Member::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
 
+const Roster& Member::roster() const {
+  static const Roster nobody;
+  // Pairs with the release in become_joined.
+  const Company* company = together_.load(std::memory_order_acquire);
+  return company != nullptr ? company->roster : nobody;
+}
+
+Status Member::check_usable() const {
+  if (getpid() != process_)
+    return invalid_usage(
+        "a communicator does not survive fork: use it in the parent, or start "
+        "anew in the child");
+  switch (state()) {
+    case State::joined:
+      return {};
+    case State::failed:
+      return failure();
+    case State::left:
+      return invalid_usage(fmt::format("rank {} has left", rank_));
+    case State::joining:
+      break;
+  }
+  return invalid_usage(fmt::format("rank {} has not joined yet", rank_));
+}
+
 Status Member::send(int to_rank, std::uint64_t key, Letter letter) {
   if (to_rank < 0 || to_rank >= size_)
-    return internal_error(fmt::format("a letter to rank {} of {}", to_rank, size_));
-  if (letter.size() > letter_most)
-    return internal_error(fmt::format("a letter of {} bytes", letter.size()));
-  wishes_.send(rank_, to_rank, key, std::move(letter));
-  return {};
+    return invalid_argument(fmt::format("a letter to rank {} of {}", to_rank, size_));
+  if (letter.size() > letter_most_bytes)
+    return invalid_argument(
+        fmt::format("a letter of {} bytes is longer than 64 KiB", letter.size()));
+  GYRE_TRY(check_usable());
+  const auto& here = together_.load(std::memory_order_acquire)->here;
+  if (const auto found = here.find(to_rank); found != here.end()) {
+    const std::shared_ptr<Member> target = found->second.lock();
+    if (target == nullptr || target->deliver(rank_, key, std::move(letter))) return {};
+    return invalid_usage(fmt::format("rank {} does not read its letters", to_rank));
+  }
+  const bool posted =
+      thread_->post([self = shared_from_this(), to_rank, key, text = std::move(letter)] {
+        if (self->job_ != nullptr) self->job_->send_letter(self->rank_, to_rank, key, text);
+      });
+  return posted ? Status() : invalid_usage("the control plane has ended");
 }
 
 std::optional<Letter> Member::receive(int from_rank, std::uint64_t key) {
@@ -30,39 +79,72 @@ std::optional<Letter> Member::receive(int from_rank, std::uint64_t key) {
   Letter letter = std::move(found->second.front());
   found->second.pop_front();
   if (found->second.empty()) letters_.erase(found);
+  unread_bytes_ -= letter.size() + letter_cost_bytes;
   return letter;
 }
 
-void Member::abort(Status why) { wishes_.abort(rank_, std::move(why)); }
-
-void Member::leave() {
-  if (!left_.exchange(true)) wishes_.leave(rank_);
+// This thread sees the failure at once. The wait is for the others: a process that ends right after
+// abort would otherwise be taken for the cause.
+void Member::abort(Status why) {
+  if (getpid() != process_ || failed()) return;
+  if (why.ok()) why = Status(Code::Aborted, fmt::format("rank {} aborted", rank_));
+  if (why.culprits().empty()) why = std::move(why).blame({rank_});
+  if (set_failed(why)) announce();
+  const auto flooded = std::make_shared<std::promise<void>>();
+  std::future<void> done = flooded->get_future();
+  const bool posted = thread_->post([self = shared_from_this(), why, flooded] {
+    if (self->job_ != nullptr) self->job_->abort(self->rank_, why);
+    flooded->set_value();
+  });
+  if (posted && !thread_->is_current()) done.wait_for(abort_patience);
 }
 
-void Member::join(std::shared_ptr<const Roster> roster) {
-  roster_ = std::move(roster);
+void Member::leave() {
+  if (getpid() != process_) return;
+  if (state_.exchange(State::left, std::memory_order_acq_rel) == State::left) return;
+  announce();
+  thread_->post([self = shared_from_this()] {
+    if (self->job_ != nullptr) self->job_->leave(*self);
+  });
+}
+
+void Member::become_joined(std::shared_ptr<const Company> company) {
+  company_ = std::move(company);
+  together_.store(company_.get(), std::memory_order_release);
   State expected = State::joining;
   // Pairs with the acquire in state().
   state_.compare_exchange_strong(expected, State::joined, std::memory_order_release);
   announce();
 }
 
-void Member::fail(const Status& why) {
+bool Member::set_failed(const Status& why) {
   {
     const std::lock_guard lock(mutex_);
-    if (!failure_.ok()) return;
+    if (!failure_.ok()) return false;
     failure_ = why;
   }
-  state_.store(State::failed, std::memory_order_release);
-  announce();
+  failed_.store(true, std::memory_order_release);
+  State expected = state_.load(std::memory_order_relaxed);
+  while (expected != State::left &&
+         !state_.compare_exchange_weak(expected, State::failed, std::memory_order_release))
+    continue;
+  return true;
 }
 
-void Member::deliver(int from, std::uint64_t key, Letter letter) {
+void Member::become_failed(const Status& why) {
+  if (set_failed(why)) announce();
+}
+
+bool Member::deliver(int from, std::uint64_t key, Letter letter) {
+  if (state() == State::left) return true;  // nobody will read it
   {
     const std::lock_guard lock(mutex_);
+    if (unread_bytes_ + letter.size() > unread_most_bytes) return false;
+    unread_bytes_ += letter.size() + letter_cost_bytes;
     letters_[{from, key}].push_back(std::move(letter));
   }
   announce();
+  return true;
 }
 
 void Member::announce() {

@@ -1,57 +1,70 @@
 // Member: the Membership that comm/ holds: what the control thread found out, readable from any
 // thread, and wishes handed to the control thread.
+//
+//   Company   all members of a communicator, once they are together
 #pragma once
 
+#include "lib/base/wait.h"
 #include "lib/bootstrap/control.h"
+#include "lib/bootstrap/control_thread.h"
 
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sys/types.h>
+#include <unordered_map>
 
 namespace gyre::bootstrap {
 
-class Member final : public Membership {
+class Job;
+class Member;
+
+struct Company {
+  Roster roster;
+  std::unordered_map<int, std::weak_ptr<Member>> here;  // the ranks of this process
+};
+
+class Member final : public Membership, public std::enable_shared_from_this<Member> {
  public:
-  // What the control thread does for a member; each posts and returns.
-  struct Wishes {
-    std::function<void(int from, int to, std::uint64_t key, Letter)> send;
-    std::function<void(int rank, Status why)> abort;
-    std::function<void(int rank)> leave;
-  };
-  Member(int rank, int size, Wishes wishes)
-      : rank_(rank), size_(size), wishes_(std::move(wishes)) {}
-  ~Member() override { leave(); }
+  Member(std::shared_ptr<ControlThread> thread, int rank, int size);
 
   State state() const override { return state_.load(std::memory_order_acquire); }
-  bool failed() const override { return state_.load(std::memory_order_relaxed) == State::failed; }
+  bool failed() const override { return failed_.load(std::memory_order_relaxed); }
   Status failure() const override;
   std::atomic<std::uint32_t>& changed() override { return changed_; }
-  const Roster& roster() const override { return *roster_; }
+  const Roster& roster() const override;
   Status send(int to_rank, std::uint64_t key, Letter letter) override;
   std::optional<Letter> receive(int from_rank, std::uint64_t key) override;
   void abort(Status why) override;
   void leave() override;
 
-  // The control thread's side.
   int rank() const { return rank_; }
-  void join(std::shared_ptr<const Roster> roster);
-  void fail(const Status& why);
-  void deliver(int from, std::uint64_t key, Letter letter);
+  // The control thread's side. `set_job` tells the member whose it is, before anything else.
+  void set_job(Job* job) { job_ = job; }
+  void become_joined(std::shared_ptr<const Company> company);
+  void become_failed(const Status& why);
+  // From any thread; false when too much lies unread.
+  bool deliver(int from, std::uint64_t key, Letter letter);
 
  private:
+  Status check_usable() const;
+  bool set_failed(const Status& why);
   void announce();
 
+  const std::shared_ptr<ControlThread> thread_;
   const int rank_, size_;
-  const Wishes wishes_;
+  const pid_t process_;  // sessions do not survive a fork
+  Job* job_ = nullptr;   // control thread only
   std::atomic<State> state_{State::joining};
+  std::atomic<bool> failed_{false};
   std::atomic<std::uint32_t> changed_{0};
-  std::atomic<bool> left_{false};
-  std::shared_ptr<const Roster> roster_;  // set before state_ becomes joined
-  mutable std::mutex mutex_;              // of the next two
+  std::shared_ptr<const Company> company_;         // control thread only
+  std::atomic<const Company*> together_{nullptr};  // the same for all threads, once joined
+  mutable std::mutex mutex_;                       // of the rest
   Status failure_;
   std::map<std::pair<int, std::uint64_t>, std::deque<Letter>> letters_;
+  std::size_t unread_bytes_ = 0;
 };
 
 }  // namespace gyre::bootstrap

@@ -66,8 +66,7 @@ Status SecureSession::advance() {
     if (!shaken.ok()) return fail(std::move(shaken));
     if (!established_) return {};
   }
-  Status sent = transmit();
-  if (!sent.ok()) return fail(std::move(sent));
+  GYRE_TRY(transmit());
   Status collected = collect();
   if (!collected.ok()) return fail(std::move(collected));
   return {};
@@ -114,6 +113,12 @@ Status SecureSession::send(std::uint8_t type, std::span<const std::uint8_t> body
 }
 
 Status SecureSession::transmit() {
+  if (!failure_.ok() || !established_) return failure_;
+  Status sent = write_out();
+  return sent.ok() ? sent : fail(std::move(sent));
+}
+
+Status SecureSession::write_out() {
   blocked_on_write_ = false;
   while (sent_ < outgoing_.size()) {
     const std::size_t piece = std::min(outgoing_.size() - sent_, record_bytes);

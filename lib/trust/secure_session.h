@@ -77,11 +77,14 @@ class SecureSession {
   bool wants_write() const { return blocked_on_write_; }
   bool flushed() const { return sent_ == outgoing_.size() && !blocked_on_write_; }
 
-  // Queues a frame; advance sends it. Fails when the peer lets too much pile up.
+  // Queues a frame; advance or transmit sends it. Fails when the peer lets too much pile up.
   Status send(std::uint8_t type, std::span<const std::uint8_t> body);
+  // The sending half of advance.
+  Status transmit();
   std::optional<Frame> receive();
 
   int descriptor() const { return socket_.get(); }
+  const Status& failure() const { return failure_; }
   // True if the last advance got anything from the peer.
   bool heard() const { return heard_; }
 
@@ -91,7 +94,7 @@ class SecureSession {
   SecureSession(FileDescriptor socket, SessionRole role, std::shared_ptr<const SessionKey> key);
   Status prepare(const Tls& tls);
   Status shake_hands();
-  Status transmit();
+  Status write_out();
   Status collect();
   Status take_bytes(std::span<const std::uint8_t> bytes);
   Status closed_status() const;

@@ -1,0 +1,25 @@
+// Cause: why a communicator failed, in words that name ranks, host and process, and as bytes on
+// their way to all the others.
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/trust/identity.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gyre::bootstrap {
+
+// "rank 3", "ranks 0-3, 7"; a long list is cut.
+std::string rank_text(const std::vector<int>& ranks);
+// "rank 3 (host h, pid 123)"; without ranks it is the process that made the id.
+std::string process_text(const std::vector<int>& ranks, const trust::ProcessIdentity& process);
+
+std::vector<std::uint8_t> encode_cause(const Status& cause);
+// Nothing if malformed. Culprits beyond `size` ranks are malformed too; 0: size unknown.
+std::optional<Status> decode_cause(std::span<const std::uint8_t> bytes, int size);
+
+}  // namespace gyre::bootstrap

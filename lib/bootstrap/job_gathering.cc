@@ -1,0 +1,207 @@
+// How the ranks of a job come together: everybody tells the root, the root tells everybody.
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/bootstrap/cause.h"
+#include "lib/bootstrap/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gyre::bootstrap {
+namespace {
+
+// The root knows who is missing; the others give it this long to say so.
+constexpr std::int64_t grace_ns = ns_per_s;
+
+}  // namespace
+
+void Job::enlist(std::shared_ptr<Member> member, int size, Letter note, const Settings& settings) {
+  if (failed()) return member->become_failed(failure_);
+  if (ended_ || phase_ != Phase::gathering) {
+    member->become_failed(
+        invalid_usage(fmt::format("rank {} comes too late: all {} ranks of this unique id have "
+                                  "joined already",
+                                  member->rank(), size_)));
+    return;
+  }
+  member->set_job(this);
+  const int rank = member->rank();
+  const bool is_double = !members_.try_emplace(rank, member).second;
+  if (is_double) doubles_.push_back(member);
+  if (size_ == 0) size_ = size;
+  const std::int64_t init_ns = settings.init_timeout_s * ns_per_s;
+  set_limits(SystemClock::read() + init_ns, settings.liveness_timeout_s * ns_per_s);
+  if (is_root_) return enter(0, size, rank, std::move(note));
+
+  JoinMessage join;
+  join.size = static_cast<std::uint32_t>(size);
+  join.rank = static_cast<std::uint32_t>(rank);
+  join.init_timeout_ms = static_cast<std::uint32_t>(
+      std::min<std::int64_t>(settings.init_timeout_s * 1000, UINT32_MAX));
+  join.liveness_ms = static_cast<std::uint32_t>(
+      std::min<std::int64_t>(settings.liveness_timeout_s * 1000, UINT32_MAX));
+  join.process = surroundings_.self;
+  join.note = std::move(note);
+  joins_.push_back(encode(join));
+  for (const auto& link : links_)
+    if (link->role == Link::Role::root) link->send(Kind::join, joins_.back());
+}
+
+// The shortest wish of any rank holds.
+void Job::set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns) {
+  const std::int64_t now = SystemClock::read();
+  if (init_until_ns < init_until_ns_) {
+    init_until_ns_ = init_until_ns;
+    init_limit_ns_ = init_until_ns - now;
+    surroundings_.thread.due_at(init_until_ns_);
+  }
+  if (liveness_ns_ != 0 && liveness_ns >= liveness_ns_) return;
+  liveness_ns_ = liveness_ns;
+  for (const auto& link : links_) link->set_liveness(liveness_ns_);
+}
+
+void Job::root_reached(std::unique_ptr<trust::SecureSession> session) {
+  surroundings_.thread.retire(std::move(dial_));
+  Link* link = add_link(std::move(session), Link::Role::root);
+  if (link == nullptr)
+    return fail(internal_error("the connection to the root could not be watched"));
+  link->process = 0;
+  for (const auto& join : joins_) link->send(Kind::join, join);
+}
+
+// -------------------------------------------------------------------------------------- the root's
+
+void Job::on_join(Link& link, const trust::Frame& frame) {
+  if (!is_root_) return protocol_error(link, Kind::join);
+  if (failed()) return link.send(Kind::failure, encode_cause(failure_));
+  if (phase_ != Phase::gathering) {
+    const Status late =
+        invalid_usage(fmt::format("all {} ranks of this unique id have joined already", size_));
+    return link.send(Kind::failure, encode_cause(late));
+  }
+  Result<JoinMessage> message = decode_join(frame.body);
+  if (!message.ok()) return fail(std::move(message).status().while_doing("a process that joins"));
+  const Status noted = note_join(link, std::move(*message));
+  if (!noted.ok()) fail(noted);
+}
+
+Status Job::note_join(Link& link, JoinMessage message) {
+  if (link.process == Link::unknown) {
+    GYRE_ASSIGN(link.process, roll_.add_process(message.process));
+  } else if (roll_.process(link.process).process != message.process.process) {
+    return blame_process(link.process, "gave two identities");
+  }
+  set_limits(SystemClock::read() + message.init_timeout_ms * ns_per_ms,
+             message.liveness_ms * ns_per_ms);
+  if (size_ == 0) size_ = static_cast<int>(message.size);
+  enter(link.process, static_cast<int>(message.size), static_cast<int>(message.rank),
+        std::move(message.note));
+  return {};
+}
+
+void Job::enter(std::uint32_t slot, int size, int rank, Letter note) {
+  const Status entered = roll_.enter(slot, size, rank, std::move(note));
+  if (!entered.ok()) return fail(entered);
+  if (roll_.complete()) finish_roll_call();
+}
+
+void Job::finish_roll_call() {
+  std::vector<std::uint32_t> place_of_slot;
+  RosterMessage message;
+  message.liveness_ms = static_cast<std::uint32_t>(liveness_ns_ / ns_per_ms);
+  message.roster = roll_.finish(&place_of_slot);
+  const auto parts = encode_parts(message);
+  for (const auto& link : links_) {
+    if (link->process == Link::unknown) continue;  // proved the key, but has said nothing yet
+    link->process = place_of_slot[link->process];
+    for (const auto& part : parts) link->send(Kind::roster, part);
+  }
+  const Status taken = take_roster(std::move(message));
+  if (!taken.ok()) fail(taken);
+}
+
+// ------------------------------------------------------------------------------------ the others'
+
+void Job::on_roster(Link& link, const trust::Frame& frame) {
+  if (link.role != Link::Role::root || phase_ != Phase::gathering)
+    return protocol_error(link, Kind::roster);
+  const Result<bool> whole = intake_.take(frame.body);
+  if (!whole.ok()) return protocol_error(link, Kind::roster);
+  if (!*whole) return;
+  Result<RosterMessage> message = intake_.decode(static_cast<std::uint32_t>(size_));
+  if (!message.ok()) return protocol_error(link, Kind::roster);
+  const Status taken = take_roster(std::move(*message));
+  if (!taken.ok()) fail(taken);
+}
+
+Status Job::take_roster(RosterMessage message) {
+  auto company = std::make_shared<Company>();
+  company->roster = std::move(message.roster);
+  const Roster& roster = company->roster;
+  const auto self = std::find_if(
+      roster.processes.begin(), roster.processes.end(),
+      [&](const auto& process) { return process.process == surroundings_.self.process; });
+  if (self == roster.processes.end())
+    return Status(Code::RemoteError, "the root's roster lacks this process");
+  index_ = static_cast<std::uint32_t>(self - roster.processes.begin());
+  std::size_t here = 0;
+  for (const std::uint32_t process : roster.process_of_rank) here += process == index_;
+  for (const auto& [rank, member] : members_) {
+    if (rank >= size_ || roster.process_of_rank[static_cast<std::size_t>(rank)] != index_)
+      return Status(Code::RemoteError, fmt::format("the root's roster misplaces rank {}", rank));
+    company->here[rank] = member;
+  }
+  if (here != members_.size() || (index_ == 0) != is_root_)
+    return Status(Code::RemoteError, "the root's roster gives this process ranks it has not");
+  company_ = std::move(company);
+  left_.assign(static_cast<std::size_t>(size_), false);
+  liveness_ns_ = message.liveness_ms * ns_per_ms;
+  for (const auto& link : links_) link->set_liveness(liveness_ns_);
+  begin_linking();
+  return {};
+}
+
+// --------------------------------------------------------------------------------------- deadlines
+
+// Says when to look again.
+std::int64_t Job::check_deadline(std::int64_t now_ns) {
+  if (failed() || phase_ == Phase::joined || init_until_ns_ == never_ns) return never_ns;
+  // Gathering, the root knows who is missing; linking, the others know whom they cannot reach.
+  const bool knows = is_root_ == (phase_ == Phase::gathering) || dial_ != nullptr;
+  const std::int64_t until = knows ? init_until_ns_ : init_until_ns_ + grace_ns;
+  if (now_ns < until) return until;
+  fail(lateness());
+  return never_ns;
+}
+
+Status Job::lateness() const {
+  const std::string limit =
+      fmt::format("within {:.1f} s", static_cast<double>(init_limit_ns_) / ns_per_s);
+  if (phase_ == Phase::gathering && is_root_) {
+    std::vector<int> missing = roll_.missing();
+    const std::string text =
+        fmt::format("{} did not join {}; {} of {} ranks came", rank_text(missing), limit,
+                    static_cast<std::size_t>(size_) - missing.size(), size_);
+    return Status(Code::Timeout, text).blame(std::move(missing));
+  }
+  if (phase_ == Phase::gathering && dial_ != nullptr)
+    return Status(Code::Timeout,
+                  fmt::format("the process that made the unique id could not be reached at {} {}: "
+                              "{}",
+                              dial_->target(), limit, dial_->problem()));
+  std::vector<int> late;
+  for (std::uint32_t process = 0; company_ && process < company_->roster.processes.size();
+       ++process) {
+    if (!is_late(process)) continue;
+    const std::vector<int> ranks = ranks_of(process);
+    late.insert(late.end(), ranks.begin(), ranks.end());
+  }
+  if (late.empty())
+    return Status(Code::Timeout, fmt::format("the ranks did not all come together {}", limit));
+  const std::string why = dial_ != nullptr ? ": " + dial_->problem() : std::string();
+  const std::string text = fmt::format("{} did not link up {}{}", rank_text(late), limit, why);
+  return Status(Code::Timeout, text).blame(std::move(late));
+}
+
+}  // namespace gyre::bootstrap

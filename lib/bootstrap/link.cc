@@ -1,0 +1,135 @@
+#include "lib/bootstrap/link.h"
+
+#include "lib/base/clock.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // asm-generic/socket.h, since Linux 6.5
+#endif
+
+namespace gyre::bootstrap {
+namespace {
+
+// A sign of life a second, or three in the limit if that is shorter.
+std::int64_t ping_period_ns(std::int64_t limit_ns) { return std::min(ns_per_s, limit_ns / 3); }
+
+// A descriptor that becomes readable when the process at the other end of a local socket ends.
+FileDescriptor open_peer_process(int socket) {
+  int descriptor = -1;
+  socklen_t length = sizeof descriptor;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &descriptor, &length) == 0)
+    return FileDescriptor(descriptor);
+  ucred peer = {};
+  length = sizeof peer;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0) return {};
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+}
+
+bool is_local(int socket) {
+  int domain = 0;
+  socklen_t length = sizeof domain;
+  return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
+}
+
+}  // namespace
+
+Link::Link(ControlThread& thread, LinkOwner& owner, std::unique_ptr<trust::SecureSession> session,
+           Role first_role)
+    : role(first_role), thread_(thread), owner_(owner), session_(std::move(session)) {}
+
+Status Link::open() {
+  heard_ns_ = said_ns_ = SystemClock::read();
+  GYRE_ASSIGN(watch_, thread_.watch(session_->descriptor(), EPOLLIN | EPOLLOUT,
+                                    [this](std::uint32_t) { on_socket(); }));
+  if (is_local(session_->descriptor())) watch_peer_process();
+  return {};
+}
+
+void Link::watch_peer_process() {
+  peer_process_ = open_peer_process(session_->descriptor());
+  if (!peer_process_.has_value()) return;  // the socket's end and silence remain
+  auto watch =
+      thread_.watch(peer_process_.get(), EPOLLIN, [this](std::uint32_t) { on_peer_exit(); });
+  if (watch.ok()) process_watch_ = std::move(*watch);
+}
+
+void Link::send(Kind kind, std::span<const std::uint8_t> body) {
+  if (ended_) return;
+  said_ns_ = SystemClock::read();
+  Status sent = session_->send(static_cast<std::uint8_t>(kind), body);
+  // Only bytes leave here; what arrives is taken in order at the socket's next event, and so is an
+  // error: the caller may be in the middle of something.
+  if (sent.ok()) sent = session_->transmit();
+  watch_.change(sent.ok() && session_->wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  if (!sent.ok()) thread_.due_at(0);
+}
+
+void Link::on_socket() {
+  read_all();
+  if (!ended_) watch_.change(session_->wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+// One helping; epoll comes back for more.
+void Link::read_all() {
+  const Status status = session_->advance();
+  if (session_->heard()) heard_ns_ = SystemClock::read();
+  while (!ended_) {
+    const std::optional<trust::Frame> frame = session_->receive();
+    if (!frame) break;
+    owner_.on_frame(*this, *frame);
+  }
+  if (!status.ok()) end(status);
+}
+
+// Its socket holds everything that it said before it died: hear that first, it may name the cause.
+void Link::on_peer_exit() {
+  process_watch_.reset();
+  do {
+    read_all();
+  } while (!ended_ && session_->heard());
+  end(Status(Code::RemoteError, "its process ended"));
+}
+
+void Link::close() {
+  ended_ = true;
+  watch_.reset();
+  process_watch_.reset();
+}
+
+void Link::end(const Status& how) {
+  if (ended_) return;
+  close();
+  owner_.on_end(*this, how);
+}
+
+void Link::set_liveness(std::int64_t limit_ns) {
+  limit_ns_ = limit_ns;
+  thread_.due_at(0);
+}
+
+std::int64_t Link::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
+  if (ended_) return never_ns;
+  if (!session_->failure().ok()) {
+    on_socket();
+    return never_ns;
+  }
+  if (limit_ns_ == 0) return never_ns;
+  heard_ns_ = std::min(now_ns, heard_ns_ + overslept_ns);
+  if (now_ns - heard_ns_ >= limit_ns_) {
+    end(Status(Code::RemoteError,
+               fmt::format("no sign of life for {} s", static_cast<double>(limit_ns_) / ns_per_s)));
+    return never_ns;
+  }
+  const std::int64_t period = ping_period_ns(limit_ns_);
+  if (now_ns - said_ns_ >= period) send(Kind::ping, {});
+  return std::min(said_ns_ + period, heard_ns_ + limit_ns_);
+}
+
+}  // namespace gyre::bootstrap

@@ -1,0 +1,176 @@
+#include "lib/bootstrap/messages.h"
+
+#include "lib/trust/wire.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace gyre::bootstrap {
+namespace {
+
+using trust::Reader;
+using trust::Writer;
+
+constexpr std::size_t identity_most = 4096;
+constexpr std::size_t part_bytes = 256 << 10;
+constexpr std::size_t roster_most_bytes = 1u << 30;
+
+Status malformed(std::string_view what) {
+  return Status(Code::RemoteError, fmt::format("sent a malformed {}", what));
+}
+
+bool get_processes(Reader& reader, std::uint32_t most, Roster& roster) {
+  std::uint32_t count = 0;
+  if (!reader.get(count) || count == 0 || count > most) return false;
+  std::set<trust::Token> tokens;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::vector<std::uint8_t> block;
+    if (!reader.get_block(block, identity_most)) return false;
+    Result<trust::ProcessIdentity> identity = trust::decode_identity(block);
+    if (!identity.ok() || !tokens.insert(identity->process).second) return false;
+    roster.processes.push_back(std::move(*identity));
+  }
+  return true;
+}
+
+bool get_ranks(Reader& reader, std::uint32_t size, Roster& roster) {
+  std::uint32_t count = 0;
+  if (!reader.get(count) || count != size) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::uint32_t process = 0;
+    Letter note;
+    if (!reader.get(process) || process >= roster.processes.size() ||
+        !reader.get_block(note, letter_most_bytes))
+      return false;
+    roster.process_of_rank.push_back(process);
+    roster.notes.push_back(std::move(note));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string_view kind_name(Kind kind) {
+  constexpr std::string_view names[] = {"message", "join",   "roster",  "hello", "welcome", "ready",
+                                        "go",      "letter", "failure", "leave", "moved",   "ping"};
+  const auto index = static_cast<std::size_t>(kind);
+  return index < std::size(names) ? names[index] : names[0];
+}
+
+std::vector<std::uint8_t> encode(const JoinMessage& message) {
+  Writer writer;
+  writer.put(message.version);
+  writer.put(message.size);
+  writer.put(message.rank);
+  writer.put(message.init_timeout_ms);
+  writer.put(message.liveness_ms);
+  writer.put_block(trust::encode(message.process));
+  writer.put_block(message.note);
+  return writer.take();
+}
+
+Result<JoinMessage> decode_join(std::span<const std::uint8_t> bytes) {
+  JoinMessage message;
+  Reader reader(bytes);
+  if (!reader.get(message.version)) return malformed("join");
+  if (message.version != protocol_version)
+    return Status(Code::Mismatch,
+                  fmt::format("speaks control protocol {}, this library speaks {}: all ranks must "
+                              "run the same version of Gyre",
+                              message.version, protocol_version));
+  std::vector<std::uint8_t> identity;
+  if (!reader.get(message.size) || !reader.get(message.rank) ||
+      !reader.get(message.init_timeout_ms) || !reader.get(message.liveness_ms) ||
+      !reader.get_block(identity, identity_most) ||
+      !reader.get_block(message.note, letter_most_bytes) || !reader.at_end())
+    return malformed("join");
+  if (message.size == 0 || message.size > size_most || message.rank >= message.size ||
+      message.init_timeout_ms == 0 || message.liveness_ms == 0)
+    return malformed("join");
+  GYRE_ASSIGN(message.process, trust::decode_identity(identity));
+  return message;
+}
+
+std::vector<std::uint8_t> encode(const HelloMessage& message) {
+  Writer writer;
+  writer.put(message.process);
+  writer.put(message.token);
+  return writer.take();
+}
+
+std::optional<HelloMessage> decode_hello(std::span<const std::uint8_t> bytes) {
+  HelloMessage message;
+  Reader reader(bytes);
+  if (!reader.get(message.process) || !reader.get(message.token) || !reader.at_end())
+    return std::nullopt;
+  return message;
+}
+
+std::vector<std::uint8_t> encode(const LetterHead& head, std::span<const std::uint8_t> text) {
+  Writer writer;
+  writer.put(head.from);
+  writer.put(head.to);
+  writer.put(head.key);
+  writer.put_rest(text);
+  return writer.take();
+}
+
+std::optional<LetterHead> decode_letter(std::span<const std::uint8_t> bytes,
+                                        std::span<const std::uint8_t>* text) {
+  LetterHead head;
+  Reader reader(bytes);
+  if (!reader.get(head.from) || !reader.get(head.to) || !reader.get(head.key) ||
+      reader.left() > letter_most_bytes)
+    return std::nullopt;
+  *text = reader.rest();
+  return head;
+}
+
+std::vector<std::vector<std::uint8_t>> encode_parts(const RosterMessage& message) {
+  Writer writer;
+  writer.put(message.liveness_ms);
+  writer.put(static_cast<std::uint32_t>(message.roster.processes.size()));
+  for (const auto& process : message.roster.processes) writer.put_block(trust::encode(process));
+  writer.put(static_cast<std::uint32_t>(message.roster.process_of_rank.size()));
+  for (std::size_t rank = 0; rank < message.roster.process_of_rank.size(); ++rank) {
+    writer.put(message.roster.process_of_rank[rank]);
+    writer.put_block(message.roster.notes[rank]);
+  }
+  const std::vector<std::uint8_t> whole = writer.take();
+  std::vector<std::vector<std::uint8_t>> parts;
+  for (std::size_t offset = 0; offset < whole.size(); offset += part_bytes) {
+    Writer part;
+    part.put(static_cast<std::uint32_t>(whole.size()));
+    part.put(static_cast<std::uint32_t>(offset));
+    const std::size_t length = std::min(part_bytes, whole.size() - offset);
+    part.put_rest(std::span(whole).subspan(offset, length));
+    parts.push_back(part.take());
+  }
+  return parts;
+}
+
+Result<bool> RosterIntake::take(std::span<const std::uint8_t> part) {
+  Reader reader(part);
+  std::uint32_t total = 0, offset = 0;
+  if (!reader.get(total) || !reader.get(offset) || total > roster_most_bytes ||
+      offset != bytes_.size() || reader.at_end() || reader.left() > total - offset)
+    return malformed("roster");
+  const auto rest = reader.rest();
+  bytes_.insert(bytes_.end(), rest.begin(), rest.end());
+  return bytes_.size() == total;
+}
+
+Result<RosterMessage> RosterIntake::decode(std::uint32_t size) const {
+  RosterMessage message;
+  Reader reader(bytes_);
+  // The root's process may have no rank of its own.
+  if (!reader.get(message.liveness_ms) || message.liveness_ms == 0 ||
+      !get_processes(reader, size + 1, message.roster) ||
+      !get_ranks(reader, size, message.roster) || !reader.at_end())
+    return malformed("roster");
+  return message;
+}
+
+}  // namespace gyre::bootstrap

@@ -1,0 +1,83 @@
+// The messages of the control plane and their bytes. What a peer sent is checked here against what
+// it could mean at all; whether the peer may say it now is the job's to judge.
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/bootstrap/control.h"
+#include "lib/trust/identity.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace gyre::bootstrap {
+
+enum class Kind : std::uint8_t {
+  join = 1,  // to the root: a rank of this process
+  roster,    // from the root: a part of the roster
+  hello,     // to the parent in the tree
+  welcome,   // its answer
+  ready,     // to the parent: everybody below is linked
+  go,        // to those below: all are
+  letter,
+  failure,
+  leave,
+  moved,  // to the root: the parent has taken over this session's duty
+  ping,
+};
+std::string_view kind_name(Kind kind);
+
+inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::size_t letter_most_bytes = 64 << 10;
+inline constexpr int size_most = 1 << 24;
+
+struct JoinMessage {
+  std::uint16_t version = protocol_version;
+  std::uint32_t size = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t init_timeout_ms = 0;
+  std::uint32_t liveness_ms = 0;
+  trust::ProcessIdentity process;
+  Letter note;
+};
+std::vector<std::uint8_t> encode(const JoinMessage& message);
+// A wrong version is an error that shows both; anything else that is wrong is "malformed".
+Result<JoinMessage> decode_join(std::span<const std::uint8_t> bytes);
+
+struct HelloMessage {
+  std::uint32_t process = 0;
+  trust::Token token{};
+};
+std::vector<std::uint8_t> encode(const HelloMessage& message);
+std::optional<HelloMessage> decode_hello(std::span<const std::uint8_t> bytes);
+
+struct LetterHead {
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;
+  std::uint64_t key = 0;
+};
+std::vector<std::uint8_t> encode(const LetterHead& head, std::span<const std::uint8_t> text);
+// `text` becomes the view of what follows the head.
+std::optional<LetterHead> decode_letter(std::span<const std::uint8_t> bytes,
+                                        std::span<const std::uint8_t>* text);
+
+// The roster travels in parts, each {total, offset, bytes}.
+struct RosterMessage {
+  std::uint32_t liveness_ms = 0;  // the shortest that any rank asked for
+  Roster roster;
+};
+std::vector<std::vector<std::uint8_t>> encode_parts(const RosterMessage& message);
+
+class RosterIntake {
+ public:
+  // True when the last part has come.
+  Result<bool> take(std::span<const std::uint8_t> part);
+  Result<RosterMessage> decode(std::uint32_t size) const;
+
+ private:
+  std::vector<std::uint8_t> bytes_;
+};
+
+}  // namespace gyre::bootstrap
