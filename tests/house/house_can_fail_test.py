@@ -109,6 +109,10 @@ class House(unittest.TestCase):
         self.refused("headers_test.py",
                      {"lib/plan/x.h": "// x\n#pragma once\ninline std::string s;\n"},
                      "lib/plan/x.h: does not compile alone")
+        self.refused("headers_test.py",
+                     {"lib/plan/x.h": "// x\n#pragma once\ninline std::string s;\n",
+                      "lib/plan/x.cc": '#include <string>\n#include "lib/plan/x.h"\n'},
+                     "lib/plan/x.h: does not compile alone")
         self.refused("headers_test.py", {"include/gyre/gyre.h": "/* x */\nbool x(void);\n"},
                      "does not compile alone (-std=c99)")
 
