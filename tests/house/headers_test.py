@@ -1,4 +1,4 @@
-"""Every header compiles alone; the public ones as strict C99 and as C++11. A header that is the first
+"""Every header compiles alone; public ones as strict C99 and as C++11. A header that is the first
 include of its own source file was compiled alone by the build; the others are compiled here.
 headers_test.py [ROOT]; the compilers are CC and CXX, else cc and c++."""
 import concurrent.futures
