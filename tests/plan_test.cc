@@ -213,6 +213,7 @@ TEST_CASE("plans print as the golden files say", "[plan]") {
     }
     const std::string path = fmt::format("{}/golden/{}.txt", GYRE_TESTS_FOLDER, name);
     if (updates) std::ofstream(path, std::ios::binary) << text;
+    INFO("run with UPDATE_GOLDEN=1 to write " << path << " anew");
     CHECK(read_file(path) == text);
   }
 }

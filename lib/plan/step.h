@@ -109,7 +109,10 @@ enum class Delivery : std::uint8_t {
 
 // A value that exists nowhere but here must cross a slot; one that lies in a user buffer as it is
 // can be read there; one that is final can be written where it ends. verify shows that each plan
-// keeps what this needs: see Plan::direct and Plan::direct_in_place.
+// keeps what this needs: see Plan::direct and Plan::direct_in_place. Three things it leaves to who
+// runs the plan: a pre-op changes the input on its way out, so with one nothing is pulled from
+// there; in place, a copy of a chunk onto itself must be left out, since a peer may be reading it;
+// and in an all-to-all the two ends number a chunk differently, so a puller asks the sender where.
 GYRE_HOST_DEVICE constexpr Delivery delivery(const Step& step) {
   if (!step.sends() || step.chunks.span == 0 || step.has(step_flag::staged)) {
     return Delivery::staged;

@@ -22,8 +22,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int exit_usage = 2;
-constexpr std::int32_t most_ranks = 4096;  // of which all plans are built
-constexpr std::int32_t shown_ranks = 8;    // more are shown one at a time
+constexpr std::int32_t most_ranks = 512;  // a ring of 512 exchanges half a million messages
+constexpr std::int32_t shown_ranks = 8;   // more are shown one at a time
 
 constexpr const char* description =
     "Shows what each rank does in a collective: the plan that the host engine, the CUDA kernels\n"
