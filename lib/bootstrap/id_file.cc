@@ -59,7 +59,7 @@ Result<FileDescriptor> open_private(const std::string& path, int flags, bool exa
   if (!file.has_value() && errno == ENOENT) return FileDescriptor();
   if (!file.has_value() && errno == ELOOP)
     return refuse(path, "is a symbolic link; give the file itself");
-  if (!file.has_value() && errno == EISDIR) return refuse(path, "is a folder; give a file");
+  if (!file.has_value() && errno == EISDIR) return refuse(path, "is not a regular file");
   if (!file.has_value()) return Status::from_errno(fmt::format("opening {}", path), errno);
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0)

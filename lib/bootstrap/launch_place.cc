@@ -157,6 +157,7 @@ bool in_slurm_step(const Environment& environment) {
 // "2(x3),1": two tasks on each of three nodes, then one. The tasks of the `node`-th; -1 if there is
 // no such node or the text is something else.
 int slurm_tasks_of_node(std::string_view text, std::int64_t node) {
+  int found = -1;
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());
     std::string_view entry = text.substr(0, comma);
@@ -171,10 +172,10 @@ int slurm_tasks_of_node(std::string_view text, std::int64_t node) {
     }
     const auto tasks = parse_integer(entry, 0, 1 << 30);
     if (!tasks.ok()) return -1;
-    if (node < nodes) return static_cast<int>(*tasks);
+    if (node >= 0 && node < nodes) found = static_cast<int>(*tasks);
     node -= nodes;
   }
-  return -1;
+  return found;
 }
 
 void add_slurm_nodes(const Environment& environment, Claim* claim) {

@@ -42,7 +42,8 @@ struct Deadline {
     return {SystemClock::read() + settings.init_timeout_s * ns_per_s, settings.init_timeout_s};
   }
   Wait wait(std::int64_t nap_ns) const {
-    return Wait(system_clock, {.spins = 0, .yields = 0, .sleep_most_ns = nap_ns}, at_ns);
+    return Wait(system_clock, {.spins = 0, .yields = 0, .sleep_most_ns = nap_ns},
+                at_ns - SystemClock::read());
   }
 };
 

@@ -1,0 +1,265 @@
+// Meetings through a file, and what is wrong with files that are no meeting's.
+#include "lib/bootstrap/id_file.h"
+#include "tests/support/meeting.h"
+
+#include <filesystem>
+#include <fstream>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+using namespace gyre;
+using namespace gyre::bootstrap;
+using namespace gyre::bootstrap::test;
+
+namespace {
+
+struct Folder {
+  Folder() {
+    std::string name = "/tmp/gyre-rendezvous-XXXXXX";
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string file(const char* name) const { return path + "/" + name; }
+  int entries() const {
+    const std::filesystem::directory_iterator all(path);
+    return static_cast<int>(std::distance(begin(all), end(all)));
+  }
+  std::string path;
+};
+
+void write_file(const std::string& path, std::string_view content, mode_t mode = 0600) {
+  std::ofstream(path, std::ios::binary) << content;
+  REQUIRE(chmod(path.c_str(), mode) == 0);
+}
+
+std::string id_bytes() {
+  const auto bytes = *trust::encode(*trust::id_on_this_host(*trust::random_secret()));
+  return {bytes.begin(), bytes.end()};
+}
+
+Settings by_file(const std::string& path, int seconds) {
+  Settings settings = with_timeout(seconds);
+  settings.rendezvous_file = path;
+  return settings;
+}
+
+trust::Token this_host() { return trust::describe_this_process()->host; }
+
+}  // namespace
+
+TEST_CASE("ranks meet through a file that is gone afterwards", "[rendezvous]") {
+  const Folder folder;
+  const std::string path = folder.file("id");
+  SmallPlane plane;
+  const std::string id = report(meet(plane, by_file(path, 1), place_of(0, 3, "")));
+  struct stat facts {};
+  REQUIRE(lstat(path.c_str(), &facts) == 0);
+  CHECK((facts.st_mode & 07777) == 0600);
+  CHECK(facts.st_size == 128);
+  CHECK(folder.entries() == 1);
+  check_same_id(run_job(3, [&](int rank) {
+    return rank == 0 ? id : meet_and_stay(by_file(path, 20), place_of(rank, 3, ""));
+  }));
+  // When nobody can still be waiting for it the file is removed.
+  for (int i = 0; i < 10000 && !plane.idle(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(folder.entries() == 0);
+}
+
+TEST_CASE("ranks that are there before rank 0 wait for its file", "[rendezvous]") {
+  const Folder folder;
+  const std::string path = folder.file("id");
+  std::vector<Child> waiting;
+  for (int rank = 1; rank < 3; ++rank)
+    waiting.push_back(
+        start([&, rank] { return meet_and_stay(by_file(path, 20), place_of(rank, 3, "")); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  {
+    SmallPlane plane;
+    const std::string id = report(meet(plane, by_file(path, 20), place_of(0, 3, "")));
+    for (Child& child : waiting) CHECK(finish(std::move(child)) == id);
+  }
+  CHECK(folder.entries() == 0);  // the plane's end removes it too
+}
+
+TEST_CASE("a second meeting does not find the file of the first", "[rendezvous]") {
+  const Folder folder;
+  SmallPlane plane;
+  LaunchPlace place = place_of(0, 2, "");
+  const std::string first = report(meet(plane, by_file(folder.file("id"), 20), place));
+  place.earlier_meetings = 1;
+  const std::string second = report(meet(plane, by_file(folder.file("id"), 20), place));
+  place.rank = 1;
+  CHECK(report(meet(plane, by_file(folder.file("id"), 20), place)) == second);
+  CHECK(first != second);
+}
+
+TEST_CASE("a file that is no meeting file is refused and left alone", "[rendezvous]") {
+  const Folder folder;
+  const std::string path = folder.file("id");
+  const std::string good = id_bytes();
+  std::string damaged = good;
+  damaged[50] ^= 1;
+  struct Row {
+    const char* what;
+    std::function<void()> make;
+    const char* text;
+  };
+  const std::vector<Row> rows = {
+      {"too short", [&] { write_file(path, good.substr(1)); }, "has only 127 bytes"},
+      {"empty", [&] { write_file(path, ""); }, "has only 0 bytes"},
+      {"too long", [&] { write_file(path, good + "x"); }, "has more than 128 bytes"},
+      {"open to the group", [&] { write_file(path, good, 0640); }, "has mode 0640"},
+      {"open to all", [&] { write_file(path, good, 0604); }, "has mode 0604"},
+      {"executable", [&] { write_file(path, good, 0700); }, "has mode 0700"},
+      {"damaged", [&] { write_file(path, damaged); }, "damaged"},
+      {"something else", [&] { write_file(path, std::string(128, 'x')); }, "not made by"},
+      {"a link",
+       [&] {
+         write_file(folder.file("target"), good);
+         REQUIRE(symlink(folder.file("target").c_str(), path.c_str()) == 0);
+       },
+       "is a symbolic link"},
+      {"a FIFO", [&] { REQUIRE(mkfifo(path.c_str(), 0600) == 0); }, "is not a regular file"},
+      {"a folder", [&] { REQUIRE(mkdir(path.c_str(), 0700) == 0); }, "is not a regular file"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    std::filesystem::remove(path);
+    row.make();
+    for (const int rank : {0, 1}) {
+      SmallPlane plane;
+      const Status status = meet(plane, by_file(path, 5), place_of(rank, 2, "")).status();
+      INFO("rank " << rank << ": " << status.message());
+      CHECK((status.code() == Code::InvalidUsage || status.code() == Code::InvalidArgument));
+      CHECK(contains(status.message(), path));
+      CHECK(contains(status.message(), row.text));
+      CHECK(std::filesystem::exists(std::filesystem::symlink_status(path)));
+    }
+  }
+}
+
+TEST_CASE("a file of another user is refused", "[rendezvous]") {
+  if (geteuid() != 0) return;  // only root can make one
+  const Folder folder;
+  write_file(folder.file("id"), id_bytes());
+  REQUIRE(chown(folder.file("id").c_str(), 65534, 65534) == 0);
+  SmallPlane plane;
+  CHECK(contains(report(meet(plane, by_file(folder.file("id"), 5), place_of(1, 2, ""))),
+                 "belongs to another user (uid 65534, we are 0)"));
+}
+
+TEST_CASE("without rank 0's file the others name the file and the time", "[rendezvous]") {
+  const Folder folder;
+  SmallPlane plane;
+  const Status status = meet(plane, by_file(folder.file("id"), 1), place_of(1, 2, "")).status();
+  CHECK(status.code() == Code::Timeout);
+  CHECK(status.culprits() == std::vector<int>{0});
+  CHECK(contains(status.message(), "rank 0 has not written " + folder.file("id") + " within 1 s"));
+  const Status nowhere =
+      meet(plane, by_file(folder.file("no/such/id"), 1), place_of(0, 2, "")).status();
+  CHECK(contains(nowhere.message(), "making a file in " + folder.file("no/such")));
+}
+
+TEST_CASE("what a killed job left is passed over by the others and replaced by rank 0",
+          "[rendezvous]") {
+  const Folder folder;
+  const std::string path = folder.file("id");
+  int ends[2] = {-1, -1};
+  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+  const FileDescriptor ready(ends[0]);
+  FileDescriptor telling(ends[1]);
+  Child dead = start([&]() -> std::string {
+    const auto file =
+        IdFile::publish(path, *trust::id_on_this_host(*trust::random_secret()), this_host());
+    (void)!write(telling.get(), "x", 1);
+    while (true) pause();
+  });
+  char letter = 0;
+  REQUIRE(read(ready.get(), &letter, 1) == 1);
+
+  // While it lives: the others read it, another rank 0 must not touch it.
+  SmallPlane plane;
+  const std::string old_id = report(meet(plane, by_file(path, 5), place_of(1, 2, "")));
+  CHECK(old_id.substr(0, 3) == "id ");
+  CHECK(contains(report(meet(plane, by_file(path, 5), place_of(0, 2, ""))), "a job that runs"));
+
+  kill(dead.pid, SIGKILL);
+  CHECK(contains(finish(std::move(dead)), "ended with"));
+  REQUIRE(std::filesystem::exists(path));
+  const Status late = meet(plane, by_file(path, 1), place_of(1, 2, "")).status();
+  CHECK(late.code() == Code::Timeout);
+  CHECK(contains(late.message(), "is what a dead job left"));
+
+  Child other = start([&] { return meet_and_stay(by_file(path, 20), place_of(1, 2, "")); });
+  const std::string new_id = report(meet(plane, by_file(path, 20), place_of(0, 2, "")));
+  CHECK(new_id.substr(0, 3) == "id ");
+  CHECK(new_id != old_id);
+  CHECK(finish(std::move(other)) == new_id);
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("a file of a job on another host is trusted by the others and kept by rank 0",
+          "[rendezvous]") {
+  const Folder folder;
+  trust::UniqueId id = *trust::id_on_this_host(*trust::random_secret());
+  id.root_host[0] ^= 1;
+  const auto bytes = *trust::encode(id);
+  write_file(folder.file("id"), std::string(bytes.begin(), bytes.end()));
+  SmallPlane plane;
+  CHECK(report(meet(plane, by_file(folder.file("id"), 5), place_of(1, 2, ""))) == report(id));
+  const Status status = meet(plane, by_file(folder.file("id"), 5), place_of(0, 2, "")).status();
+  CHECK(status.code() == Code::InvalidUsage);
+  CHECK(contains(status.message(), "one on another host"));
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("of many first ranks at one dead job's file exactly one replaces it", "[rendezvous]") {
+  const Folder folder;
+  const std::string path = folder.file("id");
+  for (int round = 0; round < 10; ++round) {
+    std::filesystem::remove(path);
+    write_file(path, id_bytes());
+    int gate[2] = {-1, -1};
+    REQUIRE(pipe2(gate, O_CLOEXEC) == 0);
+    const FileDescriptor closed(gate[0]);
+    FileDescriptor open(gate[1]);
+    std::vector<Child> roots;
+    for (int i = 0; i < 6; ++i)
+      roots.push_back(start([&]() -> std::string {
+        open.reset();
+        char letter = 0;
+        (void)!read(closed.get(), &letter, 1);  // until all are there
+        const auto file =
+            IdFile::publish(path, *trust::id_on_this_host(*trust::random_secret()), this_host());
+        // Long enough for the others to see it alive.
+        if (file.ok()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        return file.ok() ? "published" : std::string(file.status().message());
+      }));
+    open.reset();
+    int published = 0;
+    for (Child& root : roots) {
+      const std::string text = finish(std::move(root));
+      published += text == "published";
+      CHECK((text == "published" || contains(text, "a job that runs")));
+    }
+    CHECK(published == 1);
+    CHECK(folder.entries() == 0);
+  }
+}
+
+TEST_CASE("a forked child of rank 0 does not remove its file", "[rendezvous]") {
+  const Folder folder;
+  auto file = IdFile::publish(folder.file("id"), *trust::id_on_this_host(*trust::random_secret()),
+                              this_host());
+  REQUIRE(file.ok());
+  CHECK(finish(start([&] {
+          file->reset();
+          return std::string("gone");
+        })) == "gone");
+  CHECK(folder.entries() == 1);
+  file->reset();
+  CHECK(folder.entries() == 0);
+}

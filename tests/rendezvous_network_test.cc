@@ -1,0 +1,210 @@
+// Meetings at an address: under TLS, with the bytes of a secret file as the proof.
+#include "tests/support/meeting.h"
+
+#include <arpa/inet.h>
+#include <cstdlib>
+#include <fstream>
+#include <netinet/in.h>
+#include <sys/stat.h>
+
+using namespace gyre;
+using namespace gyre::bootstrap;
+using namespace gyre::bootstrap::test;
+
+namespace {
+
+int free_port() {
+  const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  REQUIRE(bind(probe.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
+  REQUIRE(getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
+  return ntohs(address.sin_port);
+}
+
+// A secret file that is removed again, with `content` and `mode`.
+struct SecretFile {
+  explicit SecretFile(const std::string& content, mode_t mode = 0600) {
+    const FileDescriptor file(mkostemp(path.data(), O_CLOEXEC));
+    REQUIRE(file.has_value());
+    REQUIRE(write(file.get(), content.data(), content.size()) ==
+            static_cast<ssize_t>(content.size()));
+    REQUIRE(fchmod(file.get(), mode) == 0);
+  }
+  ~SecretFile() { unlink(path.c_str()); }
+  std::string path = "/tmp/gyre-secret-XXXXXX";
+};
+
+Settings at_address(const std::string& address, const std::string& secret_file, int seconds) {
+  Settings settings = with_timeout(seconds);
+  settings.rendezvous_address = address;
+  settings.rendezvous_secret_file = secret_file;
+  return settings;
+}
+
+LaunchPlace on_two_hosts(int rank) {
+  LaunchPlace place = place_of(rank, 3, "network");
+  place.several_hosts = true;
+  place.local_size = 2;
+  return place;
+}
+
+FileDescriptor tcp_to(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < 5000; ++i) {
+    FileDescriptor made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(made.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0)
+      return made;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("ranks of several hosts meet at an address with a shared secret", "[rendezvous]") {
+  const SecretFile secret(std::string(32, 's'));
+  const std::string address = fmt::format("127.0.0.1:{}", free_port());
+  for (int job = 0; job < 2; ++job)  // the port is free again at once
+    check_same_id(run_job(3, [&](int rank) {
+      return meet_and_stay(at_address(address, secret.path, 20), on_two_hosts(rank));
+    }));
+}
+
+TEST_CASE("a name for the address is resolved, and IPv6 is understood", "[rendezvous]") {
+  const SecretFile secret(std::string(32, 's'));
+  for (const char* host : {"localhost", "[::1]"}) {
+    const std::string address = fmt::format("{}:{}", host, free_port());
+    if (host[0] == '[') {
+      const FileDescriptor probe(socket(AF_INET6, SOCK_STREAM, 0));
+      sockaddr_in6 loopback{};
+      loopback.sin6_family = AF_INET6;
+      loopback.sin6_addr = in6addr_loopback;
+      if (bind(probe.get(), reinterpret_cast<sockaddr*>(&loopback), sizeof loopback) != 0) continue;
+    }
+    check_same_id(run_job(3, [&](int rank) {
+      return meet_and_stay(at_address(address, secret.path, 20), on_two_hosts(rank));
+    }));
+  }
+}
+
+TEST_CASE("a rank with another secret gets nothing, and the job meets", "[rendezvous]") {
+  const SecretFile secret(std::string(40, 's')), other(std::string(40, 't'));
+  const std::string address = fmt::format("127.0.0.1:{}", free_port());
+  Child root =
+      start([&] { return meet_and_stay(at_address(address, secret.path, 20), on_two_hosts(0)); });
+  SmallPlane plane;
+  const Status status = meet(plane, at_address(address, other.path, 1), on_two_hosts(1)).status();
+  INFO(status.message());
+  CHECK(status.code() == Code::Timeout);
+  CHECK(contains(status.message(), "rank 0 has not answered at GYRE_RENDEZVOUS_ADDRESS=127.0.0.1"));
+  CHECK(contains(status.message(), "with the same secret file?"));
+  const auto others = run_job(2, [&](int rank) {
+    return meet_and_stay(at_address(address, secret.path, 20), on_two_hosts(rank + 1));
+  });
+  CHECK(others[0] == others[1]);
+  CHECK(finish(std::move(root)) == others[0]);
+}
+
+TEST_CASE("strangers at the address are dropped without an answer, and the job meets",
+          "[rendezvous]") {
+  const SecretFile secret(std::string(32, 's'));
+  const int port = free_port();
+  const std::string address = fmt::format("127.0.0.1:{}", port);
+  Child root =
+      start([&] { return meet_and_stay(at_address(address, secret.path, 20), on_two_hosts(0)); });
+  std::vector<FileDescriptor> holders;
+  for (int i = 0; i < 80; ++i) holders.push_back(tcp_to(port));
+  const FileDescriptor plain = tcp_to(port);
+  say(plain.get(), as_text(encode(Question{1, 3, 0, {1}})));  // the protocol of the local socket
+  CHECK(hear(plain.get()).empty());
+  const FileDescriptor web = tcp_to(port);
+  say(web.get(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  CHECK(hear(web.get()).empty());
+  const FileDescriptor half = tcp_to(port);  // the head of a ClientHello of 16 KiB, and no more
+  say(half.get(), std::string("\x16\x03\x01\x40\x00\x01", 6));
+  const std::int64_t start_ns = SystemClock::read();
+  CHECK(hear(half.get()).empty());
+  CHECK(SystemClock::read() - start_ns < 3 * 2250 * ns_per_ms);
+  const auto others = run_job(2, [&](int rank) {
+    return meet_and_stay(at_address(address, secret.path, 20), on_two_hosts(rank + 1));
+  });
+  CHECK(others[0].substr(0, 3) == "id ");
+  CHECK(others[0] == others[1]);
+  CHECK(finish(std::move(root)) == others[0]);
+}
+
+TEST_CASE("an address or a secret file that cannot be used is refused", "[rendezvous]") {
+  const SecretFile secret(std::string(32, 's')), open_to_all(std::string(32, 's'), 0644),
+      short_one(std::string(31, 's')), long_one(std::string(5000, 's')),
+      read_only(std::string(32, 's'), 0400);
+  const int port = free_port();
+  const std::string good = fmt::format("127.0.0.1:{}", port);
+  const FileDescriptor taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  own.sin_port = htons(static_cast<std::uint16_t>(port));
+  REQUIRE(bind(taken.get(), reinterpret_cast<sockaddr*>(&own), sizeof own) == 0);
+  REQUIRE(listen(taken.get(), 1) == 0);
+  struct Row {
+    std::string address, secret_file;
+    const char* text;
+  };
+  const std::vector<Row> rows = {
+      {good, "", "GYRE_RENDEZVOUS_ADDRESS needs GYRE_RENDEZVOUS_SECRET_FILE"},
+      {good, "/no/such/file", "/no/such/file does not exist"},
+      {good, open_to_all.path, "has mode 0644 and must have 0600"},
+      {good, short_one.path, "must have 32 to 4096 bytes"},
+      {good, long_one.path, "must have 32 to 4096 bytes"},
+      {good, read_only.path, "another program or job does"},
+      {good, secret.path, "another program or job does"},
+      {"127.0.0.1", secret.path, "give host:port"},
+      {"127.0.0.1:", secret.path, "give host:port"},
+      {"127.0.0.1:0", secret.path, "give host:port"},
+      {"127.0.0.1:65536", secret.path, "give host:port"},
+      {"127.0.0.1:80x", secret.path, "give host:port"},
+      {":80", secret.path, "give host:port"},
+      {"::1:80", secret.path, "give host:port"},
+      {"[]:80", secret.path, "give host:port"},
+      // TEST-NET-1, RFC 5737: nobody's.
+      {"192.0.2.77:4000", secret.path, "is not an address of this host, where rank 0 runs"},
+  };
+  for (const Row& row : rows) {
+    SmallPlane plane;
+    const Status status =
+        meet(plane, at_address(row.address, row.secret_file, 1), on_two_hosts(0)).status();
+    INFO(row.address << " " << row.secret_file << ": " << status.message());
+    CHECK(status.code() == Code::InvalidUsage);
+    CHECK(contains(status.message(), row.text));
+  }
+}
+
+TEST_CASE("a name that does not resolve is an error within the deadline", "[rendezvous]") {
+  const SecretFile secret(std::string(32, 's'));
+  SmallPlane plane;
+  // RFC 6761: .invalid never resolves.
+  const std::int64_t start_ns = SystemClock::read();
+  const Status status =
+      meet(plane, at_address("rank0.invalid:4000", secret.path, 1), on_two_hosts(1)).status();
+  INFO(status.message());
+  CHECK(status.code() == Code::Timeout);
+  CHECK(contains(status.message(), "\"rank0.invalid\" did not resolve"));
+  CHECK(SystemClock::read() - start_ns < 3 * ns_per_s);
+}
+
+TEST_CASE("an address where nobody listens is named with the deadline", "[rendezvous]") {
+  const SecretFile secret(std::string(32, 's'));
+  SmallPlane plane;
+  const std::string address = fmt::format("127.0.0.1:{}", free_port());
+  const Status status = meet(plane, at_address(address, secret.path, 1), on_two_hosts(1)).status();
+  INFO(status.message());
+  CHECK(status.code() == Code::Timeout);
+  CHECK(contains(status.message(), "rank 0 has not opened the meeting at GYRE_RENDEZVOUS_ADDRESS=" +
+                                       address + " within 1 s (last attempt: ECONNREFUSED)"));
+}
