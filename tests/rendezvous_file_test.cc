@@ -1,6 +1,6 @@
 // Meetings through a file, and what is wrong with files that are no meeting's.
 #include "lib/bootstrap/id_file.h"
-#include "tests/support/meeting.h"
+#include "tests/support/small_plane.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 // Meetings at an address: under TLS, with the bytes of a secret file as the proof.
-#include "tests/support/meeting.h"
+#include "tests/support/small_plane.h"
 
 #include <arpa/inet.h>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Meetings at an abstract socket, by gyre run's memory and through a store.
 #include "lib/bootstrap/rendezvous.h"
 
-#include "tests/support/meeting.h"
+#include "tests/support/small_plane.h"
 
 #include <sys/mman.h>
 

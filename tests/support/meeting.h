@@ -1,201 +1,92 @@
-// Meetings for tests: ranks are forked processes, each with a small control plane of its own, so
-// that every way of passing the id is walked through real sockets, files and deadlines.
+// Meeting: for tests of the control plane: planes, ranks and the wait for what becomes of them.
 #pragma once
 
-#include "lib/bootstrap/id_line.h"
-#include "lib/bootstrap/meeting_point.h"
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/base/clock.h"
+#include "lib/bootstrap/control.h"
 
 #include <catch2/catch.hpp>
-#include <fmt/format.h>
 
 #include <chrono>
-#include <fcntl.h>
-#include <mutex>
-#include <poll.h>
-#include <sys/wait.h>
+#include <memory>
 #include <thread>
+#include <vector>
 
-namespace gyre::bootstrap::test {
+namespace gyre::test {
 
-// What meet() needs of a control plane: ids, an identity, and a thread that watches descriptors.
-class SmallPlane final : public ControlPlane {
- public:
-  ~SmallPlane() override {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
-  const trust::ProcessIdentity& identity() const override { return identity_; }
-  trust::TicketBook& tickets() override { return tickets_; }
-  Result<trust::UniqueId> create_unique_id() override {
-    GYRE_ASSIGN(const trust::Secret secret, trust::random_secret());
-    return create_root(secret);
-  }
-  Result<trust::UniqueId> create_root(const trust::Secret& secret) override {
-    if (!fails.ok()) return fails;
-    return trust::id_on_this_host(secret);
-  }
-  Result<std::shared_ptr<Membership>> join(const trust::UniqueId&, int, int, Letter,
-                                           const Settings&) override {
-    return internal_error("this plane joins nobody");
-  }
-  Status watch(int descriptor, std::function<bool()> on_readable) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    watches_.push_back({descriptor, std::move(on_readable)});
-    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
-    return Status();
-  }
-  bool idle() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return watches_.empty();
-  }
+using bootstrap::ControlPlane;
+using bootstrap::Letter;
+using bootstrap::Membership;
 
-  Status fails;
-
- private:
-  struct Watch {
-    int descriptor;
-    std::function<bool()> on_readable;
-  };
-  void serve() {
-    while (!stop_) {
-      {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        std::erase_if(watches_, [](Watch& watch) {
-          pollfd ready{watch.descriptor, POLLIN, 0};
-          return poll(&ready, 1, 0) == 1 && !watch.on_readable();
-        });
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-
-  trust::ProcessIdentity identity_ = *trust::describe_this_process();
-  trust::TicketBook tickets_;
-  std::mutex mutex_;
-  std::vector<Watch> watches_;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
-};
-
-inline std::string test_name(const char* what) { return fmt::format("test {} {}", getpid(), what); }
-
-inline LaunchPlace place_of(int rank, int size, const std::string& job) {
-  LaunchPlace place;
-  place.rank = place.local_rank = rank;
-  place.size = place.local_size = size;
-  place.job_id = job;
-  return place;
-}
-
-inline Settings with_timeout(int seconds) {
+inline Settings loopback_settings() {
   Settings settings;
-  settings.init_timeout_s = seconds;
+  settings.socket_interface = "lo";
+  settings.socket_family = "AF_INET";
+  settings.init_timeout_s = 20;
   return settings;
 }
 
-inline std::string report(const Result<trust::UniqueId>& id) {
-  if (!id.ok())
-    return fmt::format("{}: {}", static_cast<int>(id.status().code()), id.status().message());
-  return "id " + trust::hexadecimal(*trust::encode(*id));
+inline std::unique_ptr<ControlPlane> start_plane(const Settings& settings = loopback_settings()) {
+  auto plane = ControlPlane::start(settings);
+  INFO(plane.status().full_text());
+  REQUIRE(plane.ok());
+  return std::move(plane).value();
 }
 
-struct Child {
-  pid_t pid;
-  FileDescriptor report;
+inline std::shared_ptr<Membership> join(ControlPlane& plane, const trust::UniqueId& id, int size,
+                                        int rank, const Settings& settings = loopback_settings()) {
+  auto member = plane.join(id, size, rank, Letter{static_cast<std::uint8_t>(rank)}, settings);
+  INFO(member.status().full_text());
+  REQUIRE(member.ok());
+  return std::move(member).value();
+}
+
+// True once `holds` does; false after `seconds`.
+template <typename Condition>
+bool soon(Condition&& holds, double seconds = 20) {
+  const auto until = SystemClock::read() + static_cast<std::int64_t>(seconds * 1e9);
+  while (!holds()) {
+    if (SystemClock::read() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+inline bool settles(const Membership& member, double seconds = 20) {
+  return soon([&] { return member.state() != Membership::State::joining; }, seconds);
+}
+
+inline bool fails(const Membership& member, double seconds = 20) {
+  return soon([&] { return member.failed(); }, seconds);
+}
+
+inline std::optional<Letter> next_letter(Membership& member, int from, std::uint64_t key) {
+  std::optional<Letter> letter;
+  soon([&] { return (letter = member.receive(from, key)).has_value() || member.failed(); });
+  return letter;
+}
+
+// Planes of one process stand for as many processes; rank r lives in plane r % planes.
+struct Meeting {
+  Meeting(int plane_count, int size, const Settings& settings = loopback_settings()) {
+    for (int i = 0; i < plane_count; ++i) planes.push_back(start_plane(settings));
+    auto made = planes[0]->create_unique_id();
+    REQUIRE(made.ok());
+    id = *made;
+    for (int rank = 0; rank < size; ++rank)
+      members.push_back(
+          join(*planes[static_cast<std::size_t>(rank % plane_count)], id, size, rank, settings));
+  }
+  void require_joined() {
+    for (const auto& member : members) {
+      REQUIRE(settles(*member));
+      INFO(member->failure().full_text());
+      REQUIRE(member->state() == Membership::State::joined);
+    }
+  }
+
+  std::vector<std::unique_ptr<ControlPlane>> planes;
+  trust::UniqueId id;
+  std::vector<std::shared_ptr<Membership>> members;
 };
 
-// A process that runs `body` and sends what it returns. It ends by itself, at the latest by
-// SIGALRM.
-inline Child start(const std::function<std::string()>& body) {
-  int ends[2] = {-1, -1};
-  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
-  FileDescriptor reading(ends[0]), writing(ends[1]);
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) {
-    alarm(30);
-    const std::string text = body();
-    const ssize_t put = write(writing.get(), text.data(), text.size());
-    _exit(put == static_cast<ssize_t>(text.size()) ? 0 : 1);
-  }
-  return {pid, std::move(reading)};
-}
-
-inline std::string finish(Child child) {
-  std::string text;
-  char piece[512];
-  for (ssize_t got; (got = read(child.report.get(), piece, sizeof piece)) > 0;)
-    text.append(piece, static_cast<std::size_t>(got));
-  int status = 0;
-  waitpid(child.pid, &status, 0);
-  return status == 0 ? text : fmt::format("ended with {}: {}", status, text);
-}
-
-inline std::string meet_and_stay(const Settings& settings, const LaunchPlace& place) {
-  SmallPlane plane;
-  const auto id = meet(plane, settings, place);
-  // Rank 0 stays until it has nothing left to hand out, as a real job's does until all have joined.
-  for (int i = 0; i < 25000 && !plane.idle() && settings.rendezvous_file.empty(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return report(id);
-}
-
-// What each rank of a job reports; ranks start from the last to the first.
-inline std::vector<std::string> run_job(int size,
-                                        const std::function<std::string(int rank)>& body) {
-  std::vector<Child> children;
-  for (int rank = size - 1; rank >= 0; --rank)
-    children.push_back(start([&] { return body(rank); }));
-  std::vector<std::string> reports(static_cast<std::size_t>(size));
-  for (int i = 0; i < size; ++i)
-    reports[static_cast<std::size_t>(size - 1 - i)] =
-        finish(std::move(children[static_cast<std::size_t>(i)]));
-  return reports;
-}
-
-inline void check_same_id(const std::vector<std::string>& reports) {
-  for (const std::string& text : reports) {
-    CHECK(text.substr(0, 3) == "id ");
-    CHECK(text == reports[0]);
-  }
-}
-
-inline bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != text.npos;
-}
-
-inline FileDescriptor connect_to(const MeetingPoint& point) {
-  const trust::SocketAddress& address = point.addresses.front();
-  FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  for (int i = 0; i < 5000; ++i) {
-    if (connect(socket.get(), address.get(), address.length) == 0) return socket;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return {};
-}
-
-// What the other end says until it closes or a whole message is there; "timeout" after 10 s.
-inline std::string hear(int socket) {
-  std::string text;
-  char piece[256];
-  pollfd ready{socket, POLLIN, 0};
-  while (text.empty() || text.size() <= static_cast<unsigned char>(text[0])) {
-    if (poll(&ready, 1, 10000) != 1) return "timeout";
-    const ssize_t got = recv(socket, piece, sizeof piece, 0);
-    if (got <= 0) return text;
-    text.append(piece, static_cast<std::size_t>(got));
-  }
-  return text;
-}
-
-inline void say(int socket, std::string_view text) {
-  (void)(send(socket, text.data(), text.size(), MSG_NOSIGNAL) < 0);
-}
-
-inline std::string as_text(const Message& message) {
-  return std::string(1, static_cast<char>(message.size())) +
-         std::string(message.begin(), message.end());
-}
-
-}  // namespace gyre::bootstrap::test
+}  // namespace gyre::test
