@@ -38,11 +38,11 @@ FileDescriptor listen_local(const std::string& name) {
   return std::move(*socket);
 }
 
-std::optional<FileDescriptor> listen_loopback(int family, std::string& address) {
+FileDescriptor listen_loopback(int family, std::string& address) {
   const auto wanted = trust::parse_address(family == AF_INET ? "127.0.0.1:0" : "[::1]:0");
   if (!wanted.ok()) give_up("parse_address");
   auto socket = trust::listen_at(*wanted);
-  if (!socket.ok()) return std::nullopt;
+  if (!socket.ok()) return {};
   trust::SocketAddress bound;
   bound.length = sizeof bound.storage;
   if (getsockname(socket->get(), bound.get(), &bound.length) != 0) give_up("getsockname");
@@ -76,9 +76,8 @@ TestDoor::TestDoor(trust::TicketBook& tickets, trust::ProcessIdentity& identity,
   listeners_.push_back(listen_local(identity.door_name));
   if (ways != Ways::local_only) {
     std::string address;
-    auto socket = listen_loopback(ways == Ways::with_tcp4 ? AF_INET : AF_INET6, address);
-    if (!socket.has_value()) give_up("listening on loopback");
-    listeners_.push_back(std::move(*socket));
+    listeners_.push_back(listen_loopback(ways == Ways::with_tcp4 ? AF_INET : AF_INET6, address));
+    if (!listeners_.back().has_value()) give_up("listening on loopback");
     identity.addresses = {address};
   }
   int ends[2];

@@ -17,8 +17,8 @@ namespace gyre::tests {
 
 // Tests cannot go on without a descriptor or a loopback address; both are there or the run is void.
 FileDescriptor listen_local(const std::string& name);
-// Nothing if the machine lacks the family. `address` becomes the text of where it listens.
-std::optional<FileDescriptor> listen_loopback(int family, std::string& address);
+// None if the machine lacks the family. `address` becomes the text of where it listens.
+FileDescriptor listen_loopback(int family, std::string& address);
 // The whole hello, or nothing after two seconds or an early end.
 std::optional<trust::TicketHello> read_hello(const FileDescriptor& socket);
 

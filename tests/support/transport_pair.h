@@ -55,7 +55,7 @@ class Letters {
 struct PairOptions {
   transport::FifoShape shape = {.slot_count = 4, .line_count = 16, .slot_bytes = 4096};
   std::uint64_t seed = 1;
-  WaitPolicy policy;
+  WaitPolicy policy{};
   bool processes = false;          // two of them for tcp as well
   bool receiver_in_child = false;  // else the sender is
 };
@@ -69,11 +69,11 @@ struct End {
   transport::Endpoint endpoint;  // the sender's: what it connected with
   Status status;                 // the connection's, once `until` has failed
 
-  // Moves the link on, and sleeps, until `ready()`. False on an error or after `limit_s`.
+  // Moves the link on, and sleeps, until `ready()`. False on an error or after `limit_ms`.
   template <typename Ready>
-  bool until(Ready&& ready, int limit_s = 30) {
+  bool until(Ready&& ready, int limit_ms = 30'000) {
     const SystemClock clock;
-    Wait wait(clock, options.policy, limit_s * ns_per_s);
+    Wait wait(clock, options.policy, limit_ms * ns_per_ms);
     const auto arm = [&](WaitSet& set) {
       connection->arm(set);
       return !ready();

@@ -46,6 +46,9 @@ class SelfTransport final : public Transport {
                                               const Endpoint& endpoint) override {
     GYRE_ASSIGN(const EndpointContents contents,
                 decode_endpoint(endpoint, EndpointKind::self, shape, key.peer));
+    if (contents.process != surroundings_.self.process)
+      return Status(Code::RemoteError, "a link with oneself leads to another process")
+          .blame({key.peer});
     auto memory =
         std::static_pointer_cast<FifoMemory>(surroundings_.tickets.redeem_local(contents.ticket));
     if (memory == nullptr || memory->view.shape != shape)

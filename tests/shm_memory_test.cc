@@ -1,0 +1,231 @@
+// shm where the host gives less than it should, and where the one who hands over memory is not to
+// be trusted. Limits are set in a child process, so that they end with it.
+#include "lib/base/units.h"
+#include "lib/transport/endpoint.h"
+#include "lib/transport/slots.h"
+#include "tests/support/transport_pair.h"
+#include "transports/shm/handover.h"
+#include "transports/shm/memory.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace gyre;
+using namespace gyre::tests;
+using namespace gyre::transport;
+
+namespace {
+
+const FifoShape shape{4, 16, 4096};
+const LinkKey sending_key{.peer = 0, .direction = Direction::send};
+
+// What `body` says, run in a child process; "" is good.
+std::string in_child(const std::function<std::string()>& body) {
+  int ends[2];
+  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+  FileDescriptor reader(ends[0]), writer(ends[1]);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const std::string said = "=" + body();
+    const ssize_t written = write(writer.get(), said.data(), said.size());
+    _exit(written < 0 ? 1 : 0);
+  }
+  writer.reset();
+  char text[512] = {};
+  const ssize_t bytes = read(reader.get(), text, sizeof text - 1);
+  waitpid(child, nullptr, 0);
+  return bytes < 1 ? "its process ended without a word" : std::string(text + 1);
+}
+
+// From here on memfd_create fails with EPERM, as under some container profiles.
+bool deny_memfd() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(rules), rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+std::size_t files_of_ours() {
+  const auto close = [](DIR* folder) { closedir(folder); };
+  const std::unique_ptr<DIR, decltype(close)> folder(opendir("/dev/shm"), close);
+  if (folder == nullptr) return 0;
+  std::size_t count = 0;
+  while (const dirent* entry = readdir(folder.get()))
+    count += std::strncmp(entry->d_name, "gyre-", 5) == 0;
+  return count;
+}
+
+std::string exchange_one(Link& link) {
+  if (!link.status.ok()) return std::string(link.status.message());
+  SlotWriter out(link.sender->fifo());
+  SlotReader in(link.receiver->fifo());
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    fill(out.place(), shape.slot_bytes, i);
+    out.commit(4096, message_flag(i, 1), Delivery::staged);
+    if (!in.has_message() || !is_filled(in.place(), shape.slot_bytes, i)) return "wrong bytes";
+    in.release();
+  }
+  return "";
+}
+
+// A door that hands `memory` to the first who shows any ticket.
+std::thread serve_memory(const FileDescriptor& listener, const FileDescriptor& memory,
+                         std::uint64_t bytes) {
+  return std::thread([&listener, &memory, bytes] {
+    pollfd ready{listener.get(), POLLIN, 0};
+    if (poll(&ready, 1, 5000) != 1) return;
+    const FileDescriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    // A sender that finds fault with the door itself shows no ticket.
+    if (read_hello(socket).has_value()) (void)hand_over(socket, memory, bytes);
+  });
+}
+
+Status join_impostor(Side& side, const std::string& door, const FileDescriptor& listener,
+                     const FileDescriptor& memory, std::uint64_t bytes) {
+  std::thread thread = serve_memory(listener, memory, bytes);
+  const EndpointContents contents{.kind = EndpointKind::shm, .shape = shape, .places = {door}};
+  auto connection = side.transport->connect(sending_key, shape, encode_endpoint(contents));
+  REQUIRE(connection.ok());
+  Status status;
+  const std::int64_t end_ns = SystemClock::read() + 5 * ns_per_s;
+  while (status.ok() && !(*connection)->ready() && SystemClock::read() < end_ns)
+    status = (*connection)->progress();
+  thread.join();
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("the memory of two processes cannot be resized by either", "[shm]") {
+  const auto fifo = make_shared_fifo(shape);
+  REQUIRE(fifo.ok());
+  CHECK(fifo->sealed);
+  CHECK(ftruncate(fifo->descriptor.get(), 0) == -1);
+  CHECK(errno == EPERM);
+  CHECK(ftruncate(fifo->descriptor.get(), 1 << 30) == -1);
+  CHECK((fcntl(fifo->descriptor.get(), F_GET_SEALS) & F_SEAL_SEAL) != 0);
+}
+
+TEST_CASE("memory that is unsealed, short or none at all is refused", "[shm]") {
+  Side side(Kind::shm_processes);
+  const std::string door = "gyre-test-impostor-" + std::to_string(getpid());
+  const FileDescriptor listener = listen_local(door);
+  const auto bytes = round_up(fifo_bytes(shape), 4096);
+  const FileDescriptor memfd(memfd_create("impostor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const auto expect = [&](const FileDescriptor& memory, std::uint64_t said, const char* text) {
+    const Status status = join_impostor(side, door, listener, memory, said);
+    CHECK(status.code() == Code::RemoteError);
+    CHECK(status.culprits() == std::vector<int>{0});
+    CHECK_THAT(std::string(status.message()), Catch::Contains(text));
+  };
+  REQUIRE(ftruncate(memfd.get(), static_cast<off_t>(bytes)) == 0);
+  expect(memfd, bytes, "not sealed");
+  expect(memfd, bytes + 4096, "something else");
+  REQUIRE(ftruncate(memfd.get(), 4096) == 0);
+  REQUIRE(fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+  expect(memfd, bytes, "4096 bytes, not");
+  expect(FileDescriptor(open("/dev/null", O_RDWR | O_CLOEXEC)), bytes, "bytes, not");
+}
+
+TEST_CASE("a door of another user is not trusted", "[shm]") {
+  if (geteuid() != 0) return;  // only root can be two users
+  int ends[2];
+  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+  FileDescriptor reader(ends[0]), writer(ends[1]);
+  const std::string door = "gyre-test-squatter-" + std::to_string(getpid());
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    writer.reset();
+    if (setuid(65534) != 0) _exit(1);
+    const FileDescriptor listener = listen_local(door);
+    char none = 0;
+    _exit(read(reader.get(), &none, 1) == 0 ? 0 : 1);  // until the parent closes its end
+  }
+  Side side(Kind::shm_processes);
+  const EndpointContents contents{.kind = EndpointKind::shm, .shape = shape, .places = {door}};
+  Status status;
+  for (int i = 0; i < 500; ++i, usleep(10'000)) {
+    auto connection = side.transport->connect(sending_key, shape, encode_endpoint(contents));
+    REQUIRE(connection.ok());
+    status = (*connection)->progress();
+    // Until the child listens, the door is nobody's.
+    if (status.message().find("ECONNREFUSED") == std::string_view::npos) break;
+  }
+  writer.reset();
+  waitpid(child, nullptr, 0);
+  CHECK_THAT(std::string(status.message()), Catch::Contains("belongs to user 65534"));
+}
+
+TEST_CASE("where memfd is denied, links work and leave no file behind", "[shm]") {
+  CHECK(in_child([]() -> std::string {
+          Side receiving(Kind::shm_processes), sending(Kind::shm_processes);
+          if (!deny_memfd()) return "";  // a sandbox without seccomp shows nothing
+          const auto fallback = make_shared_fifo(shape);
+          if (!fallback.ok() || fallback->sealed) return "the fallback was not taken";
+          const std::size_t before = files_of_ours();
+          Link link = open_link(receiving, sending, shape);
+          if (files_of_ours() != before) return "a file is left in /dev/shm";
+          return exchange_one(link);
+        }) == "");
+}
+
+TEST_CASE("a full /dev/shm is an error that says what to do, not a SIGBUS", "[shm]") {
+  CHECK(in_child([]() -> std::string {
+          struct statvfs about {};
+          if (statvfs("/dev/shm", &about) != 0 || !deny_memfd()) return "";
+          const std::uint64_t room = about.f_blocks * about.f_frsize;
+          // More than the file system has in all, which it refuses before it gives a page.
+          FifoShape large{1, 2, 1 << 30};
+          while (fifo_bytes(large) <= room && large.slot_count < 32) large.slot_count *= 2;
+          if (fifo_bytes(large) <= room) return "";
+          const auto fifo = make_shared_fifo(large);
+          if (fifo.ok()) return "it was given";
+          const std::string text(fifo.status().message());
+          return text.find("ENOSPC") != text.npos && text.find("--shm-size") != text.npos ? ""
+                                                                                          : text;
+        }) == "");
+}
+
+TEST_CASE("a process without descriptors left gets an error, and links when it has them", "[shm]") {
+  CHECK(in_child([]() -> std::string {
+          Side receiving(Kind::shm_processes), sending(Kind::shm_processes);
+          const rlimit none{3, 3};
+          rlimit before{};
+          getrlimit(RLIMIT_NOFILE, &before);
+          const rlimit lowered{none.rlim_cur, before.rlim_max};
+          setrlimit(RLIMIT_NOFILE, &lowered);
+          auto refused = receiving.transport->listen({.direction = Direction::receive}, shape,
+                                                     sending.identity);
+          setrlimit(RLIMIT_NOFILE, &before);
+          const std::string text(refused.status().message());
+          if (text.find("EMFILE") == text.npos) return "said: " + text;
+          Link link = open_link(receiving, sending, shape);
+          return exchange_one(link);
+        }) == "");
+}

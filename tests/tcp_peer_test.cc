@@ -1,0 +1,285 @@
+// tcp against peers that lie, fall silent or go: whatever the other end does with the socket, this
+// one reports an error that names the rank, and neither hangs nor reads outside its slots.
+#include "lib/transport/endpoint.h"
+#include "lib/transport/slots.h"
+#include "lib/trust/address.h"
+#include "tests/support/transport_pair.h"
+#include "transports/tcp/tcp.h"
+#include "transports/tcp/wire.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+
+using namespace gyre;
+using namespace gyre::tests;
+using namespace gyre::transport;
+
+namespace {
+
+const FifoShape shape{4, 2, 4096};
+
+// A receiving end of ours, and the bare socket of whoever came with its ticket.
+struct Prey {
+  Side side{Kind::tcp4};
+  std::unique_ptr<Connection> connection;
+  FileDescriptor liar;
+  Status status;
+
+  // Until `ready()`, an error, or five seconds.
+  template <typename Ready>
+  bool until(Ready&& ready) {
+    const std::int64_t end_ns = SystemClock::read() + 5 * ns_per_s;
+    while (status.ok() && SystemClock::read() < end_ns) {
+      status = connection->progress();
+      if (status.ok() && ready()) return true;
+      WaitSet set;
+      connection->arm(set);
+      set.sleep(ns_per_ms);
+      connection->disarm();
+    }
+    return false;
+  }
+  void send_bytes(const void* data, std::size_t bytes) {
+    REQUIRE(send(liar.get(), data, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes));
+  }
+  // What the error has to say, besides the culprit.
+  void expect_error(const std::string& text) {
+    CHECK_FALSE(until([] { return false; }));
+    CHECK(status.code() == Code::RemoteError);
+    CHECK(status.culprits() == std::vector<int>{1});
+    CHECK_THAT(std::string(status.message()), Catch::Contains(text));
+    CHECK_THAT(std::string(status.message()), Catch::Contains("tcp from rank 1 (127.0.0.1:"));
+    // Sticky, and the socket is gone.
+    CHECK(connection->progress().message() == status.message());
+  }
+};
+
+void meet(Prey& prey) {
+  auto listening = prey.side.transport->listen({.peer = 1, .direction = Direction::receive}, shape,
+                                               prey.side.identity);
+  REQUIRE(listening.ok());
+  prey.connection = std::move(listening->connection);
+  const auto contents = decode_endpoint(listening->endpoint, EndpointKind::tcp, shape, 0);
+  REQUIRE(contents.ok());
+  bool pending = false;
+  auto socket = trust::begin_connect(*trust::parse_address(contents->places.at(0)), &pending);
+  REQUIRE(socket.ok());
+  prey.liar = std::move(*socket);
+  pollfd writable{prey.liar.get(), POLLOUT, 0};
+  REQUIRE(poll(&writable, 1, 5000) == 1);
+  trust::TicketHello hello;
+  hello.ticket = contents->ticket;
+  prey.send_bytes(&hello, sizeof hello);
+  REQUIRE(prey.until([&] { return prey.connection->ready(); }));
+}
+
+WireHeader good_header(std::uint64_t sequence, std::uint64_t bytes) {
+  WireHeader header;
+  header.magic = wire_magic;
+  header.version = wire_version;
+  header.communicator_hash = 77;
+  header.epoch = 3;
+  header.sequence = sequence;
+  header.signature = message_flag(sequence + 1, 5);
+  header.bytes = bytes;
+  return header;
+}
+
+// Closes with a reset instead of an orderly end.
+void reset_connection(FileDescriptor& socket) {
+  const linger at_once{1, 0};
+  REQUIRE(setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+  socket.reset();
+}
+
+}  // namespace
+
+TEST_CASE("a header with one wrong field ends the link and says which", "[tcp]") {
+  struct Lie {
+    const char* text;
+    void (*tell)(WireHeader&);
+  };
+  const Lie lie = GENERATE(
+      Lie{"magic", [](WireHeader& h) { h.magic ^= 1; }},
+      Lie{"wire version 2", [](WireHeader& h) { h.version = 2; }},
+      Lie{"flags", [](WireHeader& h) { h.flags = 4; }},
+      Lie{"communicator", [](WireHeader& h) { h.communicator_hash = 78; }},
+      Lie{"epoch", [](WireHeader& h) { h.epoch = 4; }},
+      Lie{"channel 9", [](WireHeader& h) { h.channel = 9; }},
+      Lie{"class", [](WireHeader& h) { h.traffic = TrafficClass::point_to_point; }},
+      Lie{"message number 2; expected 1", [](WireHeader& h) { h.sequence = 2; }},
+      Lie{"message number 0; expected 1", [](WireHeader& h) { h.sequence = 0; }},
+      Lie{"expected 1", [](WireHeader& h) { h.sequence = ~std::uint64_t{0}; }},
+      Lie{"4097 bytes", [](WireHeader& h) { h.bytes = 4097; }},
+      Lie{"bytes of payload", [](WireHeader& h) { h.bytes = std::uint64_t{1} << 63; }},
+      Lie{"bytes of payload", [](WireHeader& h) { h.bytes = (std::uint64_t{1} << 32) + 8; }});
+  Prey prey;
+  meet(prey);
+  const WireHeader first = good_header(0, 0);
+  prey.send_bytes(&first, sizeof first);
+  SlotReader in(prey.connection->fifo());
+  REQUIRE(prey.until([&] { return in.has_message(); }));
+  in.release();
+  WireHeader second = good_header(1, 8);
+  lie.tell(second);
+  prey.send_bytes(&second, sizeof second);
+  prey.expect_error(lie.text);
+  CHECK_FALSE(in.has_message());
+}
+
+TEST_CASE("random bytes never become a message", "[tcp]") {
+  const std::uint64_t seed = GENERATE(range(1, 9));
+  Prey prey;
+  meet(prey);
+  std::mt19937_64 random(seed);
+  std::vector<std::uint8_t> bytes(1 + random() % 9000);
+  for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random());
+  prey.send_bytes(bytes.data(), bytes.size());
+  reset_connection(prey.liar);
+  SlotReader in(prey.connection->fifo());
+  CHECK_FALSE(prey.until([&] { return in.has_message(); }));
+  CHECK(prey.status.code() == Code::RemoteError);
+}
+
+TEST_CASE("a message that comes byte by byte is whole in the end", "[tcp]") {
+  Prey prey;
+  meet(prey);
+  std::vector<std::byte> stream;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    const WireHeader header = good_header(i, 20 * i);
+    const std::size_t at = stream.size();
+    stream.resize(at + sizeof header + 20 * i);
+    std::memcpy(stream.data() + at, &header, sizeof header);
+    fill(stream.data() + at + sizeof header, 20 * i, i);
+  }
+  SlotReader in(prey.connection->fifo());
+  std::uint64_t messages = 0;
+  for (const std::byte& byte : stream) {
+    prey.send_bytes(&byte, 1);
+    REQUIRE(prey.connection->progress().ok());
+    if (!in.has_message()) continue;
+    CHECK(is_filled(in.place(), 20 * messages, messages));
+    in.release();
+    ++messages;
+  }
+  while (messages < 3 && prey.until([&] { return in.has_message(); })) in.release(), ++messages;
+  CHECK(messages == 3);
+}
+
+TEST_CASE("an end in the middle of a message is an error, never short data", "[tcp]") {
+  const bool reset = GENERATE(false, true);
+  const std::size_t sent = GENERATE(1UL, 55UL, 56UL, 57UL, 1000UL);
+  CAPTURE(reset, sent);
+  Prey prey;
+  meet(prey);
+  std::vector<std::byte> message(sizeof(WireHeader) + 2000);
+  const WireHeader header = good_header(0, 2000);
+  std::memcpy(message.data(), &header, sizeof header);
+  prey.send_bytes(message.data(), sent);
+  if (reset)
+    reset_connection(prey.liar);
+  else
+    prey.liar.reset();
+  SlotReader in(prey.connection->fifo());
+  prey.expect_error(reset ? "ECONNRESET" : sent < sizeof header ? "header" : "2000 bytes");
+  CHECK_FALSE(in.has_message());
+}
+
+TEST_CASE("a peer that closes before its first message is an error once it is awaited", "[tcp]") {
+  Prey prey;
+  meet(prey);
+  prey.liar.reset();
+  for (int i = 0; i < 20; ++i) {
+    CHECK(prey.connection->progress().ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  prey.expect_error("closed the connection");
+}
+
+TEST_CASE("a sender whose peer is gone gets an error, not a signal and not silence", "[tcp]") {
+  const bool reset = GENERATE(false, true);
+  CAPTURE(reset);
+  Side side(Kind::tcp4);
+  std::string address;
+  const auto listener = listen_loopback(AF_INET, address);
+  REQUIRE(listener.has_value());
+  EndpointContents contents{.kind = EndpointKind::tcp, .shape = shape, .places = {address}};
+  auto connection = side.transport->connect({.peer = 7, .direction = Direction::send}, shape,
+                                            encode_endpoint(contents));
+  REQUIRE(connection.ok());
+  FileDescriptor peer;
+  SlotWriter out((*connection)->fifo());
+  Status status;
+  const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+  while (status.ok() && SystemClock::read() < end_ns) {
+    status = (*connection)->progress();
+    if ((*connection)->ready() && out.has_credit()) out.commit(4096, 1, Delivery::staged);
+    if (peer.has_value()) {
+      reset ? reset_connection(peer) : peer.reset();
+    } else {
+      peer = FileDescriptor(accept(listener.get(), nullptr, nullptr));
+    }
+  }
+  CHECK(status.code() == Code::RemoteError);
+  CHECK(status.culprits() == std::vector<int>{7});
+  CHECK_THAT(std::string(status.message()), Catch::Contains("tcp to rank 7 (" + address + ")"));
+}
+
+TEST_CASE("the second address is tried when the first refuses", "[tcp]") {
+  Side receiving(Kind::tcp4), sending(Kind::tcp4);
+  std::string closed;
+  listen_loopback(AF_INET, closed).reset();
+  receiving.identity.addresses.insert(receiving.identity.addresses.begin(), closed);
+  Link link = open_link(receiving, sending, shape);
+  CHECK(link.status.ok());
+}
+
+TEST_CASE("when no address takes us, the error names each and why", "[tcp]") {
+  Side side(Kind::tcp4);
+  std::string closed;
+  listen_loopback(AF_INET, closed).reset();
+  const EndpointContents contents{
+      .kind = EndpointKind::tcp, .shape = shape, .places = {closed, "256.0.0.1:80", "nonsense"}};
+  auto connection = side.transport->connect({.peer = 7, .direction = Direction::send}, shape,
+                                            encode_endpoint(contents));
+  REQUIRE(connection.ok());
+  Status status;
+  for (int i = 0; i < 5000 && status.ok(); ++i, std::this_thread::yield())
+    status = (*connection)->progress();
+  CHECK(status.code() == Code::RemoteError);
+  const std::string text(status.message());
+  CHECK_THAT(text, Catch::Contains(closed + ": ") && Catch::Contains("ECONNREFUSED"));
+  CHECK_THAT(text, Catch::Contains("'256.0.0.1:80' is no address"));
+  CHECK_THAT(text, Catch::Contains("'nonsense' is no address"));
+}
+
+TEST_CASE("the limit on unread bytes is the one that was asked for", "[tcp]") {
+  // The kernel counts a full window as silence, whoever is alive behind it: 1 s here ends a link
+  // whose receiver merely does not read; the default of 30 minutes does not.
+  Side side(Kind::tcp4);
+  const Surroundings impatient{
+      .self = side.identity, .tickets = side.tickets, .tcp_user_timeout_ms = 1000};
+  const std::unique_ptr<Transport> transport = make_tcp_transport(impatient);
+  auto listening = transport->listen({.peer = 1, .direction = Direction::receive}, {2, 2, 1 << 20},
+                                     side.identity);
+  REQUIRE(listening.ok());
+  auto connection = transport->connect({.peer = 0, .direction = Direction::send}, {2, 2, 1 << 20},
+                                       listening->endpoint);
+  REQUIRE(connection.ok());
+  SlotWriter out((*connection)->fifo());
+  const std::int64_t end_ns = SystemClock::read() + 30 * ns_per_s;
+  Status status;
+  while (status.ok() && SystemClock::read() < end_ns) {
+    if (!listening->connection->ready()) REQUIRE(listening->connection->progress().ok());
+    status = (*connection)->progress();
+    if ((*connection)->ready() && out.has_credit()) out.commit(1 << 20, 1, Delivery::staged);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK_THAT(std::string(status.message()), Catch::Contains("ETIMEDOUT"));
+}
