@@ -1,6 +1,7 @@
 // The moves on AVX-512. Compiled for processors that have it and called on no other.
 #include "kernels/cpu/lanes_avx512.h"
 #include "kernels/cpu/lanes_avx512_narrow.h"
+#include "kernels/cpu/move_entry.h"
 
 namespace gyre::kernels {
 namespace {

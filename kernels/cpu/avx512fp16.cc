@@ -3,6 +3,9 @@
 // sources, and the sum or product of two. There, rounding the float32 result once more changes
 // nothing: float32 has 24 digits, at least two more than twice float16's 11 (Figueroa 1995).
 #include "kernels/cpu/lanes_avx512.h"
+#include "kernels/cpu/move_entry.h"
+
+#include <type_traits>
 
 namespace gyre::kernels {
 namespace {

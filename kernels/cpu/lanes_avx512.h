@@ -5,6 +5,7 @@
 #include "kernels/cpu/narrow_float.h"
 #include "kernels/cpu/quotient.h"
 
+#include <cstring>
 #include <immintrin.h>
 #include <type_traits>
 

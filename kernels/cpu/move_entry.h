@@ -1,0 +1,110 @@
+// From the vector loops of an instruction set's Lanes (see move_loop.h) to its MoveTable: copies
+// are told from reductions, the loop is picked, the float settings are seen to.
+#pragma once
+
+#include "kernels/cpu/float_environment.h"
+#include "kernels/cpu/move_loop.h"
+#include "kernels/cpu/move_table.h"
+
+#include <cstring>
+
+namespace gyre::kernels {
+namespace {
+
+// Bytes to all targets that are not the source; several targets are written from one read.
+template <typename ByteLanes>
+void copy_bytes(const Move& move) {
+  if (move.count == 0) return;
+  if (move.target_count == 1 && move.streamed == 0) {
+    if (move.targets[0] != move.sources[0])
+      std::memcpy(move.targets[0], move.sources[0], move.count);
+    return;
+  }
+  constexpr std::uint32_t group_targets = 16;
+  void* targets[group_targets];
+  Move group = move;
+  group.source_count = 1;
+  group.targets = targets;
+  group.target_count = 0;
+  group.streamed = 0;
+  for (std::uint32_t t = 0; t < move.target_count; ++t) {
+    if (move.targets[t] != move.sources[0]) {
+      group.streamed |= (t < 32 ? move.streamed >> t & 1 : 0) << group.target_count;
+      targets[group.target_count++] = move.targets[t];
+    }
+    if (group.target_count == 0) continue;
+    if (group.target_count < group_targets && t + 1 < move.target_count) continue;
+    reduce<ByteLanes, Or, 0, false>(group);
+    group.target_count = 0;
+    group.streamed = 0;
+  }
+}
+
+template <typename Lanes, MoveFunction body>
+GYRE_ALWAYS_INLINE void call(const Move& move) {
+  if constexpr (Lanes::is_float)
+    with_float_environment<body>(move);
+  else
+    body(move);
+}
+
+// What a table holds: sees to copies, then picks the loop. The loops without pre- and
+// post-operation run on PlainLanes, which several types share where their bits come out alike.
+template <typename Lanes, typename PlainLanes, typename ByteLanes, typename Op, bool may_adjust>
+void entry(const Move& move) {
+  if (move.count == 0) return;
+  if (may_adjust && (move.pre_source >= 0 || move.divisor != 1))
+    return call<Lanes, reduce<Lanes, Op, 0, may_adjust>>(move);
+  Move plain = move;
+  if (move.source_count == 1) {
+    plain.count *= Lanes::element_size;
+    return copy_bytes<ByteLanes>(plain);
+  }
+  plain.count *= Lanes::element_size / PlainLanes::element_size;
+  if (move.source_count == 2) return call<PlainLanes, reduce<PlainLanes, Op, 2, false>>(plain);
+  call<PlainLanes, reduce<PlainLanes, Op, 0, false>>(plain);
+}
+
+template <typename Lanes, typename PlainLanes, typename ByteLanes>
+constexpr void fill_row(MoveTable& table, ElementType type) {
+  table.at(type, ReduceOp::sum) = entry<Lanes, PlainLanes, ByteLanes, Add, true>;
+  table.at(type, ReduceOp::avg) = entry<Lanes, PlainLanes, ByteLanes, Add, true>;
+  table.at(type, ReduceOp::pre_mul_sum) = entry<Lanes, PlainLanes, ByteLanes, Add, true>;
+  table.at(type, ReduceOp::prod) = entry<Lanes, PlainLanes, ByteLanes, Multiply, false>;
+  table.at(type, ReduceOp::min) = entry<Lanes, Lanes, ByteLanes, Minimum, false>;
+  table.at(type, ReduceOp::max) = entry<Lanes, Lanes, ByteLanes, Maximum, false>;
+  if constexpr (!Lanes::is_float) {
+    table.at(type, ReduceOp::band) = entry<Lanes, ByteLanes, ByteLanes, And, false>;
+    table.at(type, ReduceOp::bor) = entry<Lanes, ByteLanes, ByteLanes, Or, false>;
+    table.at(type, ReduceOp::bxor) = entry<Lanes, ByteLanes, ByteLanes, Xor, false>;
+  }
+}
+
+// The whole table of a Set, which names its lanes.
+template <typename Set>
+constexpr MoveTable make_table() {
+  using Bytes = typename Set::Bytes;
+  using U8 = typename Set::template Integer<std::uint8_t>;
+  using U32 = typename Set::template Integer<std::uint32_t>;
+  using U64 = typename Set::template Integer<std::uint64_t>;
+  MoveTable table;
+  fill_row<typename Set::template Integer<std::int8_t>, U8, Bytes>(table, ElementType::int8);
+  fill_row<U8, U8, Bytes>(table, ElementType::uint8);
+  fill_row<typename Set::template Integer<std::int32_t>, U32, Bytes>(table, ElementType::int32);
+  fill_row<U32, U32, Bytes>(table, ElementType::uint32);
+  fill_row<typename Set::template Integer<std::int64_t>, U64, Bytes>(table, ElementType::int64);
+  fill_row<U64, U64, Bytes>(table, ElementType::uint64);
+  fill_row<typename Set::Float16, typename Set::Float16, Bytes>(table, ElementType::float16);
+  fill_row<typename Set::Float32, typename Set::Float32, Bytes>(table, ElementType::float32);
+  fill_row<typename Set::Float64, typename Set::Float64, Bytes>(table, ElementType::float64);
+  fill_row<typename Set::BFloat16, typename Set::BFloat16, Bytes>(table, ElementType::bfloat16);
+  fill_row<typename Set::Float8E4M3, typename Set::Float8E4M3, Bytes>(table,
+                                                                      ElementType::float8_e4m3);
+  fill_row<typename Set::Float8E5M2, typename Set::Float8E5M2, Bytes>(table,
+                                                                      ElementType::float8_e5m2);
+  table.copy = copy_bytes<Bytes>;
+  return table;
+}
+
+}  // namespace
+}  // namespace gyre::kernels
