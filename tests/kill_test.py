@@ -2,7 +2,7 @@
 """Kills one rank of a busy job at a seeded instant and looks at what the others say.
 
 Every survivor has to end within a bound, naming the rank that was killed (or to have finished its work),
-and nothing may stay behind: no process, no shared memory, no socket.
+and nothing may stay behind: no process, no shared memory, no file.
 
 usage: kill_test.py PROGRAM [--transport shm|tcp] [--rounds N] [--seed S] [--ranks N]
 """
@@ -19,11 +19,9 @@ BOUND_S = 15  # 3 times what init's deadline and the detection of a death may ta
 
 
 def leftovers():
-    """Names of shared memory and abstract sockets that belong to Gyre."""
-    names = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm") if "gyre" in name}
-    with open("/proc/net/unix") as table:
-        names |= {line.split()[-1] for line in table if "@gyre" in line}
-    return names
+    """Files of Gyre's that a dead process could leave; abstract sockets and memfds end with it."""
+    return {f"{folder}/{name}" for folder in ("/dev/shm", "/tmp")
+            for name in os.listdir(folder) if name.startswith("gyre")}
 
 
 def start(arguments, round_number, seconds, rank):
