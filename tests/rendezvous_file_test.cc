@@ -34,11 +34,6 @@ void write_file(const std::string& path, std::string_view content, mode_t mode =
   REQUIRE(chmod(path.c_str(), mode) == 0);
 }
 
-std::string id_bytes() {
-  const auto bytes = *trust::encode(*trust::id_on_this_host(*trust::random_secret()));
-  return {bytes.begin(), bytes.end()};
-}
-
 Settings by_file(const std::string& path, int seconds) {
   Settings settings = with_timeout(seconds);
   settings.rendezvous_file = path;

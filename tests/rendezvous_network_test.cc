@@ -13,17 +13,6 @@ using namespace gyre::bootstrap::test;
 
 namespace {
 
-int free_port() {
-  const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  REQUIRE(bind(probe.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
-  REQUIRE(getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
-  return ntohs(address.sin_port);
-}
-
 // A secret file that is removed again, with `content` and `mode`.
 struct SecretFile {
   explicit SecretFile(const std::string& content, mode_t mode = 0600) {

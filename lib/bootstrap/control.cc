@@ -52,10 +52,6 @@ class Works {
   void clear();
 
  private:
-  struct Watched {
-    FileDescriptor descriptor;
-    ControlThread::Watch watch;
-  };
   std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
   void drop_finished();
 
@@ -65,7 +61,7 @@ class Works {
   trust::TicketBook tickets_;
   Door door_;
   std::map<std::string, std::unique_ptr<Job>> jobs_;  // by the key's identity
-  std::map<int, Watched> watched_;
+  std::map<int, ControlThread::Watch> watched_;       // by the descriptor
 };
 
 Status Works::open(const Settings& settings) {
@@ -98,11 +94,10 @@ Job& Works::job(const std::shared_ptr<const trust::SessionKey>& key,
 }
 
 Status Works::watch(int descriptor, std::function<bool()> on_readable) {
-  Watched watched{FileDescriptor(descriptor), {}};
-  GYRE_ASSIGN(watched.watch, thread_->watch(descriptor, EPOLLIN, [=, this](std::uint32_t) {
+  // The descriptor is on_readable's, which is destroyed after its watch.
+  GYRE_ASSIGN(watched_[descriptor], thread_->watch(descriptor, EPOLLIN, [=, this](std::uint32_t) {
     if (!on_readable()) watched_.erase(descriptor);
   }));
-  watched_[descriptor] = std::move(watched);
   return {};
 }
 

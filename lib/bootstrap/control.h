@@ -80,7 +80,7 @@ class ControlPlane {
   virtual Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
                                                    Letter note, const Settings& settings) = 0;
 
-  // Calls `on_readable` on the control thread whenever `descriptor` (which it owns; an epoll
+  // Calls `on_readable` on the control thread whenever `descriptor` (which stays its own; an epoll
   // descriptor is one too) is readable, until it returns false or the plane ends; then destroys it.
   virtual Status watch(int descriptor, std::function<bool()> on_readable) = 0;
 };

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <fcntl.h>
 #include <mutex>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <thread>
@@ -196,6 +197,22 @@ inline void say(int socket, std::string_view text) {
 inline std::string as_text(const Message& message) {
   return std::string(1, static_cast<char>(message.size())) +
          std::string(message.begin(), message.end());
+}
+
+inline int free_port() {
+  const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  REQUIRE(bind(probe.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
+  REQUIRE(getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
+  return ntohs(address.sin_port);
+}
+
+inline std::string id_bytes() {
+  const auto bytes = *trust::encode(*trust::id_on_this_host(*trust::random_secret()));
+  return {bytes.begin(), bytes.end()};
 }
 
 }  // namespace gyre::bootstrap::test

@@ -1,0 +1,92 @@
+// From a launcher's variables to a joined communicator, with the control plane itself: each way to
+// meet leads to one job, again and again in one process.
+#include "tests/support/small_plane.h"
+
+#include <sys/mman.h>
+
+using namespace gyre;
+using namespace gyre::bootstrap;
+using namespace gyre::bootstrap::test;
+
+namespace {
+
+constexpr int ranks = 4;
+constexpr int meetings = 3;
+
+// What one rank tells of `meetings` meetings in a row: the names of the ids, or the first error.
+std::string join_all(const Settings& settings, LaunchPlace place) {
+  auto plane = ControlPlane::start(settings);
+  if (!plane.ok()) return std::string(plane.status().message());
+  std::string names;
+  for (int i = 0; i < meetings; ++i) {
+    place.earlier_meetings = i;
+    const auto id = meet(**plane, settings, place);
+    if (!id.ok()) return std::string(id.status().message());
+    const auto member = (*plane)->join(*id, place.size, place.rank, Letter{1}, settings);
+    if (!member.ok()) return std::string(member.status().message());
+    while ((*member)->state() == Membership::State::joining)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if ((*member)->failed()) return std::string((*member)->failure().message());
+    if ((*member)->roster().process_of_rank.size() != ranks) return "a wrong roster";
+    (*member)->leave();
+    names += trust::short_name(*id) + " ";
+  }
+  return names;
+}
+
+void check_all_join(const Settings& settings, const std::string& job) {
+  const auto reports =
+      run_job(ranks, [&](int rank) { return join_all(settings, place_of(rank, ranks, job)); });
+  for (const std::string& text : reports) CHECK(text == reports[0]);
+  CHECK(reports[0].size() == 9 * meetings);
+  CHECK(reports[0].substr(0, 9) != reports[0].substr(9, 9));
+}
+
+Settings on_loopback() {
+  Settings settings = with_timeout(20);
+  settings.socket_interface = "lo";
+  return settings;
+}
+
+std::string fresh_file(std::string_view content) {
+  std::string path = "/tmp/gyre-join-XXXXXX";
+  const FileDescriptor file(mkostemp(path.data(), O_CLOEXEC));
+  REQUIRE(file.has_value());
+  REQUIRE(write(file.get(), content.data(), content.size()) ==
+          static_cast<ssize_t>(content.size()));
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that met at the socket of their job join", "[rendezvous]") {
+  check_all_join(on_loopback(), test_name("join"));
+}
+
+TEST_CASE("ranks with the memory of gyre run join, in whatever order they come", "[rendezvous]") {
+  const FileDescriptor file(memfd_create("gyre-run", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const std::string content = "GYRERUN1" + id_bytes().substr(8, 48);
+  REQUIRE(write(file.get(), content.data(), content.size()) == 56);
+  REQUIRE(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0);
+  Settings settings = on_loopback();
+  settings.rendezvous_fd = file.get();
+  check_all_join(settings, test_name("join"));
+}
+
+TEST_CASE("ranks that met through a file join", "[rendezvous]") {
+  const std::string path = fresh_file("");
+  REQUIRE(unlink(path.c_str()) == 0);
+  Settings settings = on_loopback();
+  settings.rendezvous_file = path;
+  check_all_join(settings, test_name("join"));
+  for (const char* end : {"", ".1", ".2"}) CHECK(access((path + end).c_str(), F_OK) != 0);
+}
+
+TEST_CASE("ranks that met at an address join", "[rendezvous]") {
+  const std::string path = fresh_file(std::string(32, 's'));
+  Settings settings = on_loopback();
+  settings.rendezvous_secret_file = path;
+  settings.rendezvous_address = fmt::format("127.0.0.1:{}", free_port());
+  check_all_join(settings, test_name("join"));
+  unlink(path.c_str());
+}
