@@ -70,7 +70,7 @@ std::string joined(const Environment& environment, const std::vector<std::string
   std::string id;
   for (std::string_view name : names)
     if (const std::string* value = find(environment, name); value != nullptr)
-      id += fmt::format("{}={} ", name, *value);
+      id += fmt::format("{}{}={}", id.empty() ? "" : " ", name, *value);
   return id;
 }
 

@@ -134,12 +134,15 @@ Status init_env(gyreComm_t* comm, const gyreConfig_t* config) {
   GYRE_ASSIGN(CommunicatorOptions options, make_options(config));
   std::vector<std::string> warnings;
   GYRE_ASSIGN(
-      const bootstrap::LaunchPlace place,
+      bootstrap::LaunchPlace place,
       bootstrap::read_launch_place(options.settings, bootstrap::process_environment(), &warnings));
   for (const std::string& warning : warnings) log_warn("{}", warning);
   GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
+  place.earlier_meetings = process().meetings;
   GYRE_ASSIGN(const trust::UniqueId id, bootstrap::meet(*plane, options.settings, place));
-  return begin_join(comm, id, place.size, place.rank, std::move(options));
+  GYRE_TRY(begin_join(comm, id, place.size, place.rank, std::move(options)));
+  ++process().meetings;
+  return {};
 }
 
 bootstrap::Store wrap(const gyreStore_t& store) {

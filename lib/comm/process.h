@@ -7,6 +7,7 @@
 #include "lib/comm/handle_table.h"
 #include "lib/comm/stream.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -39,6 +40,7 @@ class Process {
 
   HandleTable<Communicator> communicators;
   HandleTable<HostStream> streams;
+  std::atomic<int> meetings = 0;  // calls of gyreCommInitEnv that succeeded
 
  private:
   std::mutex mutex_;
