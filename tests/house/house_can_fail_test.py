@@ -74,6 +74,8 @@ class House(unittest.TestCase):
         includes("lib/plan/print.h", "plan.h")
         self.refused("rooms_test.py", {"lib/plan/x.cc": "// x\n#include <gyre/gyre.h>\n"}, "x.cc")
         self.refused("rooms_test.py", {"lib/new/x.h": "// x\n#pragma once\n"}, "lies in no room")
+        self.refused("rooms_test.py", {"ARCHITECTURE.md": TABLE + "| `lib/sim/` | x | – |\n"},
+                     "there is no file in lib/sim/")
         self.refused("rooms_test.py", {"ARCHITECTURE.md": "no table\n"}, "no rooms table")
 
     def test_an_include_circle_is_found(self):

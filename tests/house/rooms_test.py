@@ -65,6 +65,11 @@ def forbidden_includes(root, table, graph):
     return found
 
 
+def empty_rooms(root, table):
+    taken = {place[0] for place in (room_of(path, table) for path in tree.files(root)) if place}
+    return [f"ARCHITECTURE.md: there is no file in {row}" for row in table if row not in taken]
+
+
 def circles(graph):
     found, done = [], set()
 
@@ -104,5 +109,5 @@ if __name__ == "__main__":
     rooms = rooms_table(tree.read(top, "ARCHITECTURE.md"))
     includes = include_graph(top)
     missing = [] if rooms else ["ARCHITECTURE.md: no rooms table"]
-    tree.report(missing + forbidden_includes(top, rooms, includes) + circles(includes) +
-                quoted_strangers(top))
+    tree.report(missing + forbidden_includes(top, rooms, includes) + empty_rooms(top, rooms) +
+                circles(includes) + quoted_strangers(top))
