@@ -1,0 +1,41 @@
+// all_reduce_perf: time and correctness of gyreAllReduce, with the options and the table of
+// nccl-tests. This file says what an all-reduce is; bench/runner does the rest.
+#include "bench/runner/collective.h"
+
+namespace {
+
+using gyre::bench::Block;
+using gyre::bench::Call;
+using gyre::bench::Collective;
+using gyre::bench::Extent;
+
+Extent extent(std::uint64_t count, int /*ranks*/) {
+  return {.send = count, .recv = count, .param = count};
+}
+
+// Each rank must send and receive 2 (n - 1) / n of the data, whatever the algorithm
+// (P. Patarasuk, X. Yuan, Bandwidth optimal all-reduce algorithms, JPDC 2009).
+double bus_factor(int ranks) { return 2.0 * (ranks - 1) / ranks; }
+
+std::vector<Block> expected(const Extent& extent, int /*ranks*/, int /*rank*/, int /*root*/) {
+  return {{.output_first = 0, .count = extent.recv, .source_rank = Block::reduced}};
+}
+
+gyreResult_t call(const Call& call) {
+  return gyreAllReduce(call.send, call.recv, call.count, call.type, call.op, call.comm,
+                       call.stream);
+}
+
+constexpr Collective all_reduce = {.program = "all_reduce_perf",
+                                   .name = "AllReduce",
+                                   .reduces = true,
+                                   .rooted = false,
+                                   .same_everywhere = true,
+                                   .extent = extent,
+                                   .bus_factor = bus_factor,
+                                   .expected = expected,
+                                   .call = call};
+
+}  // namespace
+
+int main(int argc, char** argv) { return gyre::bench::run_benchmark(all_reduce, argc, argv); }

@@ -1,0 +1,96 @@
+"""The programs that are compared: how each is started on so many ranks over a given transport, and
+how its results are read."""
+import json
+import os
+import shutil
+
+MANY = os.cpu_count() or 1  # above this many ranks, waiting ranks must give way
+
+
+class Gyre:
+    name = "gyre"
+
+    def __init__(self, build):
+        self.launcher = os.path.join(build, "tools", "gyre")
+        self.program = os.path.join(build, "bench", "all_reduce_perf")
+
+    def command(self, ranks, transport, sizes, rows_file):
+        words = [self.launcher, "run", "-n", str(ranks), self.program, *sizes, "--stats", "-J",
+                 rows_file]
+        return words, {"GYRE_TRANSPORT": transport, "GYRE_SOCKET_IFNAME": "lo"}
+
+    @staticmethod
+    def rows(rows_file):
+        with open(rows_file) as file:
+            document = json.load(file)
+        for result in document["results"]:
+            for key, in_place in (("out_of_place", False), ("in_place", True)):
+                times = result[key + "_per_iter"]
+                yield {"bytes": result["size"], "in_place": in_place, "p50_us": times["p50_us"],
+                       "p99_us": times["p99_us"]}
+
+
+class Mpi:
+    def __init__(self, program):
+        self.program = program
+
+    @staticmethod
+    def rows(rows_file):
+        with open(rows_file) as file:
+            for line in file:
+                yield json.loads(line)
+
+    def after(self, launcher, sizes, rows_file):
+        return [*launcher, self.program, *sizes, "-J", rows_file]
+
+
+class OpenMpi(Mpi):
+    name = "openmpi"
+    launcher = "mpirun.openmpi"
+
+    def command(self, ranks, transport, sizes, rows_file):
+        words = [self.launcher, "--oversubscribe", "-n", str(ranks), "--mca", "pml", "ob1"]
+        if os.geteuid() == 0:
+            words.append("--allow-run-as-root")
+        if ranks > MANY:
+            words += ["--mca", "mpi_yield_when_idle", "1", "--bind-to", "none"]
+        if transport == "tcp":
+            words += ["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]
+        else:
+            words += ["--mca", "btl", "self,vader"]
+        return self.after(words, sizes, rows_file), {}
+
+
+class Mpich(Mpi):
+    """Debian builds it on UCX; MPIR_CVAR_NOLOCAL takes every rank for one on another host, so that
+    it leaves its own shared memory alone, and UCX is then told to use TCP."""
+    name = "mpich"
+    launcher = "mpirun.mpich"
+
+    def command(self, ranks, transport, sizes, rows_file):
+        extra = {}
+        if transport == "tcp":
+            extra = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}
+        return self.after([self.launcher, "-n", str(ranks)], sizes, rows_file), extra
+
+
+def find_peers(build, wanted):
+    """Programs that can run, Gyre first, and a line for each that cannot."""
+    found, missing = [], []
+    gyre = Gyre(build)
+    absent = [path for path in (gyre.launcher, gyre.program) if not os.access(path, os.X_OK)]
+    if absent:
+        missing.append(f"gyre: no {' and no '.join(absent)}")
+    else:
+        found.append(gyre)
+    for kind in (OpenMpi, Mpich):
+        program = os.path.join(build, "bench", "compare", "mpi_all_reduce." + kind.name)
+        if kind.name not in wanted:
+            continue
+        if not os.access(program, os.X_OK):
+            missing.append(f"{kind.name}: no {program}")
+        elif shutil.which(kind.launcher) is None:
+            missing.append(f"{kind.name}: no {kind.launcher}")
+        else:
+            found.append(kind(program))
+    return found, missing

@@ -1,0 +1,120 @@
+// Ranks: who takes part. processes x threads x ranks per thread, how they find each other, and the
+// small exchanges that a benchmark needs beside the measured calls. Those go over the measured
+// communicators themselves, outside the timed parts, so no other channel is needed.
+//
+//   Seat   one rank, as the header shows it
+//   Crew   the ranks of one thread
+#pragma once
+
+#include "bench/runner/options.h"
+#include "lib/base/status.h"
+#include <gyre/gyre.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gyre::bench {
+
+// Success, or what Gyre says of a failed call.
+Status checked(gyreResult_t result, gyreComm_t comm, std::string_view call);
+
+// The rank that a launcher gave this process, before anything else is known; nothing without one.
+std::optional<int> launched_rank();
+
+// The group of a process by GYRE_TESTS_SPLIT or GYRE_TESTS_SPLIT_MASK (or NCCL_TESTS_): 0 without.
+Result<int> split_color(int process);
+// The same for one text: "AND 3", "%2", "div 4".
+Result<int> parse_split(std::string_view text, int process);
+
+// A variable of the tests: GYRE_TESTS_<name>, else NCCL_TESTS_<name>, else nothing.
+const char* tests_variable(const std::string& name);
+
+enum class Combine { rank0, mean, least, most, sum };
+
+struct Seat {
+  int rank = 0;
+  int group = 0;
+  int pid = 0;
+  std::string host;
+};
+
+class Crew {
+ public:
+  Crew(int first_rank, int ranks, std::vector<gyreComm_t> comms)
+      : first_rank_(first_rank), ranks_(ranks), comms_(std::move(comms)) {}
+
+  int size() const { return static_cast<int>(comms_.size()); }
+  int first_rank() const { return first_rank_; }
+  int ranks() const { return ranks_; }  // of the whole communicator
+  gyreComm_t comm(int member) const { return comms_[static_cast<std::size_t>(member)]; }
+
+  // Nobody leaves before all have come.
+  Status barrier();
+  // Each value, over the crews of all threads and processes.
+  Status combine(std::span<double> values, Combine how);
+  Result<double> combine(double value, Combine how);
+  // True if every rank has the same; one of each member.
+  Result<bool> equal_everywhere(std::span<const std::uint64_t> of_members);
+  // Lets everybody else's calls fail now instead of at their deadline.
+  void abort();
+
+ private:
+  Status all_reduce(std::span<const std::vector<std::byte>> inputs, std::vector<std::byte>& result,
+                    std::size_t count, gyreDataType_t type, gyreRedOp_t op);
+
+  int first_rank_;
+  int ranks_;
+  std::vector<gyreComm_t> comms_;
+};
+
+class Ranks {
+ public:
+  // Meets the other processes, if a launcher started several.
+  static Result<std::unique_ptr<Ranks>> enter(const Options& options);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  bool speaks() const { return world_process_ == 0; }  // the one process that prints
+  int group() const { return group_; }
+  int processes() const { return processes_; }  // of this group
+  int process() const { return process_; }
+  int total() const { return processes_ * options_.threads * options_.ranks_per_thread; }
+  int ranks_on_this_host() const { return ranks_here_; }
+  const std::vector<Seat>& seats() const { return seats_; }  // of all groups
+
+  // The smallest of all processes' values.
+  Result<std::uint64_t> smallest(std::uint64_t value);
+
+  // Makes the communicators of all threads (from the main thread), or only the id that
+  // `make_crew` needs with -p 1.
+  Status prepare();
+  // The ranks of one thread; call it in that thread.
+  Result<std::unique_ptr<Crew>> make_crew(int thread);
+
+ private:
+  explicit Ranks(const Options& options) : options_(options) {}
+  Status meet();
+  Status split();
+  Status gather_seats();
+  Status share_id();
+  Status join(int first, std::span<gyreComm_t> comms);
+  Status sum_bytes(std::span<std::uint8_t> bytes);
+  gyreConfig_t config() const;
+  int ranks_per_process() const { return options_.threads * options_.ranks_per_thread; }
+
+  const Options options_;
+  int world_processes_ = 1, world_process_ = 0;
+  int processes_ = 1, process_ = 0, group_ = 0, ranks_here_ = 1;
+  std::vector<Seat> seats_;
+  gyreUniqueId id_{};
+  gyreComm_t launched_ = nullptr;     // one rank per process, all processes; NULL without launcher
+  gyreComm_t of_group_ = nullptr;     // of this group; the same as launched_ without a split
+  std::vector<gyreComm_t> measured_;  // of this process, all threads
+};
+
+}  // namespace gyre::bench

@@ -1,0 +1,207 @@
+// Run: the whole of a perf program, from the command line to the exit code. See collective.h.
+#include "bench/runner/machine.h"
+#include "bench/runner/options.h"
+#include "bench/runner/ranks.h"
+#include "bench/runner/report.h"
+#include "bench/runner/sweep.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace gyre::bench {
+namespace {
+
+constexpr int exit_wrong = 1, exit_usage = 2, exit_failed = 3;
+
+void complain(const Collective& collective, const Status& status) {
+  std::fprintf(stderr, "%s: %s\n", std::string(collective.program).c_str(),
+               std::string(status.message()).c_str());
+}
+
+// MIN_BW; -1 if not asked for.
+Result<double> least_bandwidth() {
+  const char* text = tests_variable("MIN_BW");
+  if (text == nullptr) return -1.0;
+  char* end = nullptr;
+  const double value = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !std::isfinite(value) || value < 0)
+    return invalid_argument(fmt::format("MIN_BW=\"{}\" is not a bandwidth in GB/s", text));
+  return value;
+}
+
+// One benchmark of one process.
+class Run {
+ public:
+  Run(const Collective& collective, const Options& options, std::vector<std::string> arguments)
+      : collective_(collective),
+        options_(options),
+        arguments_(std::move(arguments)),
+        report_(collective, options_) {}
+
+  Result<int> run();
+
+ private:
+  Status fit_memory();
+  Status run_threads();
+  void run_thread(int thread);
+  Result<SweepOutcome> sweep(int thread, std::unique_ptr<Crew>& crew);
+  MemoryUse memory_use() const;
+
+  const Collective& collective_;
+  Options options_;  // the sizes may be cut to fit the memory
+  const std::vector<std::string> arguments_;
+  std::unique_ptr<Ranks> ranks_;
+  Report report_;
+  SweepPlace place_;
+  std::uint64_t resident_at_start_ = 0, resident_joined_ = 0;
+
+  std::mutex mutex_;  // guards what follows: threads end at different times
+  Status failure_;
+  SweepOutcome outcome_;
+};
+
+// Two buffers for each rank. All processes use the same sizes: those that fit everywhere.
+Status Run::fit_memory() {
+  std::uint64_t most =
+      largest_size(available_memory(), total_memory(), ranks_->ranks_on_this_host(), 2);
+  GYRE_ASSIGN(most, ranks_->smallest(most));
+  if (options_.max_bytes > most) {
+    options_.max_bytes = most;
+    options_.min_bytes = std::min(options_.min_bytes, most);
+    if (ranks_->speaks()) {
+      report_.comment("");
+      report_.comment(fmt::format("Reducing maxBytes to {} due to memory limitation", most));
+    }
+  }
+  place_.processes = ranks_->processes();
+  place_.process = ranks_->process();
+  place_.buffer_bytes = options_.max_bytes;
+  if (!options_.cold) return {};
+  // All buffers of this host together are four times the last-level cache, or more.
+  const auto here = static_cast<std::uint64_t>(ranks_->ranks_on_this_host());
+  const std::uint64_t wanted = std::max(options_.max_bytes, 2 * last_level_cache_bytes() / here);
+  GYRE_ASSIGN(const std::uint64_t least_wanted, ranks_->smallest(UINT64_MAX - wanted));
+  place_.buffer_bytes = UINT64_MAX - least_wanted;
+  if (place_.buffer_bytes <= most) return {};
+  return Status(Code::SystemError,
+                fmt::format("--cold needs two buffers of {} bytes for each rank, to exceed the "
+                            "last-level cache; the memory allows {}",
+                            place_.buffer_bytes, most));
+}
+
+Result<SweepOutcome> Run::sweep(int thread, std::unique_ptr<Crew>& crew) {
+  GYRE_ASSIGN(crew, ranks_->make_crew(thread));
+  const bool speaks = ranks_->speaks() && thread == 0;
+  SweepListener listener;
+  if (speaks) {
+    resident_joined_ = resident_memory();
+    listener.row = [this](const Row& row) { report_.row(row); };
+    listener.position = [this](const SweepPosition& at) { report_.position(at); };
+  }
+  listener.wrong = [this](const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    report_.wrong(text);
+  };
+  Sweep sweep(collective_, options_, place_, *crew, std::move(listener));
+  GYRE_TRY(sweep.allocate());
+  return sweep.run();
+}
+
+void Run::run_thread(int thread) {
+  std::unique_ptr<Crew> crew;
+  Result<SweepOutcome> outcome = sweep(thread, crew);
+  if (outcome.ok()) {
+    const std::lock_guard lock(mutex_);
+    if (thread == 0) outcome_ = *outcome;
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.ok()) failure_ = outcome.status();
+  }
+  // The other threads and processes must not wait for a rank that has given up.
+  if (crew) crew->abort();
+}
+
+Status Run::run_threads() {
+  std::vector<std::thread> threads;
+  for (int i = 1; i < options_.threads; ++i) threads.emplace_back([this, i] { run_thread(i); });
+  run_thread(0);
+  for (std::thread& thread : threads) thread.join();
+  return failure_;
+}
+
+MemoryUse Run::memory_use() const {
+  MemoryUse use;
+  use.initialization =
+      resident_joined_ > resident_at_start_ ? resident_joined_ - resident_at_start_ : 0;
+  use.buffers = place_.buffer_bytes * 2 *
+                static_cast<std::uint64_t>(options_.threads * options_.ranks_per_thread);
+  const std::uint64_t before = resident_joined_ + use.buffers, now = resident_memory();
+  use.collective = now > before ? now - before : 0;
+  return use;
+}
+
+Result<int> Run::run() {
+  Verdict verdict;
+  GYRE_ASSIGN(verdict.least_bandwidth, least_bandwidth());
+  int library_version = 0;
+  GYRE_TRY(checked(gyreGetVersion(&library_version), nullptr, "gyreGetVersion"));
+  resident_at_start_ = resident_memory();
+  GYRE_ASSIGN(ranks_, Ranks::enter(options_));
+  const bool speaks = ranks_->speaks();
+  if (speaks) {
+    GYRE_TRY(report_.open(arguments_, library_version));
+    report_.begin(ranks_->seats(), library_version);
+  }
+  GYRE_TRY(fit_memory());
+  GYRE_TRY(ranks_->prepare());
+  if (speaks) report_.columns();
+
+  Status status = run_threads();
+  if (status.ok()) {
+    verdict.failed_checks = outcome_.failed_checks;
+    if (outcome_.placements > 0)
+      verdict.average_bus_bandwidth =
+          outcome_.bus_bandwidth_sum / static_cast<double>(outcome_.placements);
+    if (speaks) report_.finish(verdict, memory_use());
+  } else if (speaks) {
+    report_.fail(status);
+  }
+  if (speaks) {
+    Status closed = report_.close(ranks_->total());
+    if (status.ok()) status = std::move(closed);
+  }
+  GYRE_TRY(std::move(status));
+  return verdict.good() ? 0 : exit_wrong;
+}
+
+}  // namespace
+
+int run_benchmark(const Collective& collective, int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  // Every process is given the same words; one of them answers for all.
+  const bool speaks = launched_rank().value_or(0) == 0;
+  Result<ParsedCommand> parsed = parse_command(std::string(collective.program), arguments);
+  if (!parsed.ok()) {
+    if (speaks) complain(collective, parsed.status());
+    return exit_usage;
+  }
+  if (!parsed->help.empty()) {
+    if (speaks) std::fputs(parsed->help.c_str(), stdout);
+    return 0;
+  }
+  const std::vector<std::string> command(argv, argv + argc);
+  Run run(collective, parsed->options, command);
+  Result<int> code = run.run();
+  if (code.ok()) return *code;
+  complain(collective, code.status());
+  return exit_failed;
+}
+
+}  // namespace gyre::bench

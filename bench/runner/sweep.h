@@ -1,0 +1,129 @@
+// Sweep: one thread's part of the measurement, the same calls in the same order in every thread of
+// every process. It times and checks; it prints nothing (see report.h).
+//
+//   Row        one line of the table: a size, type, operation and root
+//   Placement  one half of it: out of place or in place
+#pragma once
+
+#include "bench/runner/buffers.h"
+#include "bench/runner/collective.h"
+#include "bench/runner/options.h"
+#include "bench/runner/ranks.h"
+#include "bench/runner/statistics.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gyre::bench {
+
+struct Placement {
+  double time_us = 0;              // of one operation, over ranks as -a says
+  double cpu_time_us = 0;          // until the calls had returned; this process's
+  double algorithm_bandwidth = 0;  // GB/s, decimal
+  double bus_bandwidth = 0;
+  std::optional<std::uint64_t> wrong;  // elements, over all ranks; nothing if not checked
+  // With Options::iteration_times: each iteration, the slowest rank's.
+  std::vector<double> iteration_us;
+  std::vector<std::vector<double>> process_iteration_us;
+  IterationStatistics statistics;
+};
+
+struct Row {
+  std::uint64_t bytes = 0;
+  std::uint64_t count = 0;
+  ElementType type = ElementType::float32;
+  std::optional<ReduceOp> op;
+  int root = -1;  // -1: none
+  Placement out_of_place;
+  Placement in_place;
+};
+
+struct SweepOutcome {
+  std::uint64_t failed_checks = 0;  // placements with a wrong element
+  double bus_bandwidth_sum = 0;
+  std::uint64_t placements = 0;
+};
+
+// Where the sweep is, for who waits for it.
+struct SweepPosition {
+  std::uint64_t row = 0, rows = 0;  // of this cycle over all types, operations and roots
+  std::uint64_t bytes = 0;
+};
+
+// What the one thread that prints wants to hear; empty in all others.
+struct SweepListener {
+  std::function<void(const Row&)> row;
+  std::function<void(const SweepPosition&)> position;
+  std::function<void(const std::string&)>
+      wrong;  // what a wrong element was, on this thread's ranks
+};
+
+struct SweepPlace {
+  int processes = 1, process = 0;
+  std::uint64_t buffer_bytes = 0;  // of each send and each receive buffer; at least max_bytes
+};
+
+class Sweep {
+ public:
+  Sweep(const Collective& collective, const Options& options, const SweepPlace& place, Crew& crew,
+        SweepListener listener);
+  ~Sweep();
+  Sweep(const Sweep&) = delete;
+  Sweep& operator=(const Sweep&) = delete;
+
+  Status allocate();
+  Result<SweepOutcome> run();
+
+ private:
+  // One operation to measure: a row's, in one placement.
+  struct Case {
+    Extent extent;
+    ElementType type;
+    ReduceOp op;
+    int root;
+    bool in_place;
+    std::uint64_t send_bytes, recv_bytes, largest_bytes;
+  };
+  struct Member {
+    Buffer send, recv;
+    gyreStream_t stream = nullptr;
+    gyreRedOp_t op = gyreSum;
+  };
+  struct Timing {
+    double seconds = 0, cpu_seconds = 0;
+    std::vector<double> iteration_us;
+  };
+
+  Case make_case(std::uint64_t bytes, ElementType type, ReduceOp op, int root, bool in_place) const;
+  Status make_ops(ElementType type, ReduceOp op);
+  void destroy_ops();
+  Status start(const Case& test, std::uint64_t offset);
+  Status wait();
+  Status iterate(const Case& test);
+  Status warm_up(ElementType type, ReduceOp op, int root);
+  Status run_series(ElementType type, ReduceOp op, int root, SweepOutcome& outcome);
+  Result<Placement> measure(const Case& test, SweepOutcome& outcome);
+  Result<Timing> time_loop(const Case& test);
+  Status add_iterations(const Timing& timing, Placement& placement);
+  Result<std::uint64_t> check(const Case& test);
+  Result<std::uint64_t> check_once(const Case& test, const Recipe& recipe);
+  void fill(const Case& test, const Recipe& recipe);
+  CheckOutcome check_member(const Case& test, const Recipe& recipe, int member);
+  void tell_wrong(const Case& test, int member, const CheckOutcome& outcome);
+
+  const Collective& collective_;
+  const Options& options_;
+  const SweepPlace place_;
+  Crew& crew_;
+  SweepListener listener_;
+  std::vector<Member> members_;
+  Rotation rotation_;
+  std::uint64_t pass_ = 0;  // counts checks: each has data of its own
+  std::uint64_t told_ = 0;
+  gyreRedOp_t made_for_ = gyreSum;
+  SweepPosition position_;
+};
+
+}  // namespace gyre::bench
