@@ -41,6 +41,7 @@ void Job::fail(const Status& cause, const Link* told_by) {
   const std::vector<std::uint8_t> bytes = encode_cause(cause);
   for (const auto& link : links_)
     if (link.get() != told_by) link->send(Kind::failure, bytes);
+  for (const auto& link : links_) link->set_liveness(0);
   surroundings_.thread.retire(std::move(dial_));
   init_until_ns_ = never_ns;
   if (!is_root_ || phase_ == Phase::joined) key_.reset();
@@ -69,8 +70,8 @@ Status Job::blame_process(std::uint32_t process, std::string_view what) const {
   return Status(Code::RemoteError, fmt::format("{} {}", who, what)).blame(std::move(ranks));
 }
 
-void Job::fail_process(const Link& link, std::string_view what) {
-  fail(blame_process(link.process, what), &link);
+void Job::fail_process(std::uint32_t process, std::string_view what) {
+  fail(blame_process(process, what));
 }
 
 void Job::abort(int rank, Status why) {
@@ -103,7 +104,7 @@ void Job::end_as_root() {
   if (phase_ == Phase::joined) {
     if (company_->here.empty()) leave_as_root();
   } else if (!links_.empty()) {
-    fail(blame_process(0, "ended before all ranks had joined"));
+    fail_process(0, "ended before all ranks had joined");
   }
 }
 
@@ -151,7 +152,7 @@ void Job::send_neighbours(Kind kind, std::span<const std::uint8_t> body, const L
 
 void Job::protocol_error(const Link& link, Kind kind) {
   const std::string what = fmt::format("broke the control protocol ({})", kind_name(kind));
-  if (link.process != Link::unknown) return fail(blame_process(link.process, what));
+  if (link.process != Link::unknown) return fail_process(link.process, what);
   log_warn("a process that knows the secret {}", what);
 }
 
@@ -186,15 +187,24 @@ void Job::on_frame(Link& link, const trust::Frame& frame) {
   }
 }
 
+// Whether the end of the process at the other side is a failure.
+bool Job::is_needed(const Link& link) const {
+  if (failed() || ended_ || link.role == Link::Role::leaving || link.process == Link::unknown)
+    return false;
+  return phase_ != Phase::joined || !process_left(link.process);
+}
+
 void Job::on_end(Link& link, const Status& how) {
-  const bool matters = !failed() && !ended_ && link.role != Link::Role::leaving &&
-                       link.process != Link::unknown &&
-                       !(phase_ == Phase::joined && process_left(link.process));
-  if (matters) {
-    const bool silent = how.message().starts_with("no sign of life");
-    fail_process(link, fmt::format("{}: {}", silent ? "does not answer" : "died", how.message()));
-  }
+  if (is_needed(link)) fail_process(link.process, fmt::format("died: {}", how.message()));
   drop(link);
+}
+
+// It is told as well: if it was only stopped, it learns that the others went on without it.
+void Job::on_silence(Link& link, std::int64_t limit_ns) {
+  if (link.process == Link::unknown) return drop(link);
+  if (is_needed(link))
+    fail_process(link.process, fmt::format("does not answer: no sign of life for {} s",
+                                           static_cast<double>(limit_ns) / ns_per_s));
 }
 
 std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {

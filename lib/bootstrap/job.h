@@ -70,7 +70,7 @@ class Job final : public LinkOwner {
   void fail(const Status& cause, const Link* told_by = nullptr);
   void end_as_root();
   void leave_as_root();
-  void fail_process(const Link& link, std::string_view what);
+  void fail_process(std::uint32_t process, std::string_view what);
   Status blame_process(std::uint32_t process, std::string_view what) const;
   std::vector<int> ranks_of(std::uint32_t process) const;
   const trust::ProcessIdentity& identity_of(std::uint32_t process) const;
@@ -113,6 +113,8 @@ class Job final : public LinkOwner {
   // Links, job.cc.
   void on_frame(Link& link, const trust::Frame& frame) override;
   void on_end(Link& link, const Status& how) override;
+  void on_silence(Link& link, std::int64_t limit_ns) override;
+  bool is_needed(const Link& link) const;
   void protocol_error(const Link& link, Kind kind);
   Link* add_link(std::unique_ptr<trust::SecureSession> session, Link::Role role);
   void drop(Link& link);

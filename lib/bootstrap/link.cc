@@ -123,8 +123,7 @@ std::int64_t Link::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   if (limit_ns_ == 0) return never_ns;
   heard_ns_ = std::min(now_ns, heard_ns_ + overslept_ns);
   if (now_ns - heard_ns_ >= limit_ns_) {
-    end(Status(Code::RemoteError,
-               fmt::format("no sign of life for {} s", static_cast<double>(limit_ns_) / ns_per_s)));
+    owner_.on_silence(*this, std::exchange(limit_ns_, 0));
     return never_ns;
   }
   const std::int64_t period = ping_period_ns(limit_ns_);

@@ -21,6 +21,8 @@ class LinkOwner {
   virtual void on_frame(Link& link, const trust::Frame& frame) = 0;
   // Once, after the last frame. The text says how: "its control connection closed".
   virtual void on_end(Link& link, const Status& how) = 0;
+  // The peer has given no sign of life for `limit_ns`; the link still stands.
+  virtual void on_silence(Link& link, std::int64_t limit_ns) = 0;
 
  protected:
   ~LinkOwner() = default;
@@ -48,9 +50,9 @@ class Link {
   // Hears and says nothing more; the owner is not told.
   void close();
 
-  // Pings if it is time, ends the link if the peer has been silent for too long, and says when to
-  // look again.
+  // Pings if it is time, reports a silence that is too long, and says when to look again.
   std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
+  // 0: pings no more and judges no silence.
   void set_liveness(std::int64_t limit_ns);
 
   Role role;
