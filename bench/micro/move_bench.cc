@@ -3,8 +3,9 @@
 // (for copies: over memcpy's) at the same block size.
 //
 //   block   bytes of each source and each target. 64 KiB: three of them live in a second-level
-//           cache; 64 MiB: most of it comes from memory.
+//           cache; 64 MiB: from beyond it; 64 B and 4 KiB: what a call costs.
 #include "kernels/cpu/move.h"
+#include "lib/base/units.h"
 
 #include <benchmark/benchmark.h>
 
@@ -18,25 +19,34 @@
 namespace gyre::kernels {
 namespace {
 
+constexpr std::uint64_t small_blocks[] = {64, 4 << 10};
 constexpr std::uint64_t cached_block = 64 << 10;
 constexpr std::uint64_t memory_block = 64 << 20;
 
-// Page-aligned arrays of small whole numbers: any type, no NaN, no subnormal.
+// Arrays of small whole numbers: any type, no NaN, no subnormal. Aligned to lines but each to
+// another place in its page: a load right behind a store to the same place of another page waits
+// for it.
 class Arrays {
  public:
   Arrays(std::uint32_t count, std::uint64_t bytes) {
     for (std::uint32_t i = 0; i < count; ++i) {
-      arrays_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
-      std::memset(arrays_.back().get(), 0x38, bytes);  // near 1 in every float type
+      const std::uint64_t offset = i * uneven % page;
+      const std::uint64_t allocated = round_up(bytes + offset, page);
+      arrays_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(page, allocated)));
+      std::memset(arrays_.back().get(), 0x38, allocated);  // near 1 in every float type
+      starts_.push_back(arrays_.back().get() + offset);
     }
   }
-  std::byte* at(std::uint32_t index) const { return arrays_[index].get(); }
+  std::byte* at(std::uint32_t index) const { return starts_[index]; }
 
  private:
+  static constexpr std::uint64_t page = 4096;
+  static constexpr std::uint64_t uneven = 17 * 64;
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
   std::vector<std::unique_ptr<std::byte, Free>> arrays_;
+  std::vector<std::byte*> starts_;
 };
 
 // GB/s of the yardsticks, by block size: registered, and therefore run, before what they measure.
@@ -127,8 +137,9 @@ void bench_move(benchmark::State& state, const Job& job) {
 }
 
 std::string size_name(std::uint64_t bytes) {
-  return bytes >= 1 << 20 ? std::to_string(bytes >> 20) + "MiB"
-                          : std::to_string(bytes >> 10) + "KiB";
+  if (bytes < 1 << 10) return std::to_string(bytes) + "B";
+  if (bytes < 1 << 20) return std::to_string(bytes >> 10) + "KiB";
+  return std::to_string(bytes >> 20) + "MiB";
 }
 
 void add(const Job& job) {
@@ -161,6 +172,7 @@ void add_shapes(InstructionSet set) {
   for (ElementType type : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
     for (std::uint32_t sources : {3U, 4U, 8U, 16U}) add({type, ReduceOp::sum, set, sources});
     add({type, ReduceOp::sum, set, 2, 2});
+    for (std::uint64_t block : small_blocks) add({type, ReduceOp::sum, set, 2, 1, block});
     for (std::uint32_t sources : {2U, 8U, 16U})
       for (bool streamed : {false, true})
         add({type, ReduceOp::sum, set, sources, 1, memory_block, streamed});

@@ -58,7 +58,7 @@ void two_sources(const Move& move) {
   const bool plain = move.pre_source < 0 && move.divisor == 1;
   if (move.source_count != 2 || (!plain && std::is_same_v<Op, Add>))
     return avx512_table.at(ElementType::float16, wide_op)(move);
-  call<NativeFloat16Lanes, reduce<NativeFloat16Lanes, Op, 2, false>>(move);
+  call<NativeFloat16Lanes, reduce<NativeFloat16Lanes, Op, 2, false>>(move, 2 * move.count);
 }
 
 constexpr MoveTable make_native_table() {

@@ -3,8 +3,6 @@
 // flush-to-zero at load), and then its rank alone would get other bits.
 #pragma once
 
-#include "kernels/cpu/move.h"
-
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #else
@@ -51,10 +49,10 @@ class FloatEnvironment {
 
 // `body` under these settings. It must be a real call, or its arithmetic could be moved out of
 // them.
-template <MoveFunction body>
-void with_float_environment(const Move& move) {
+template <auto body, typename... Arguments>
+void with_float_environment(const Arguments&... arguments) {
   const FloatEnvironment environment;
-  body(move);
+  body(arguments...);
 }
 
 }  // namespace

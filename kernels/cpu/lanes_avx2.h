@@ -27,11 +27,13 @@ struct Avx2 {
     _mm256_storeu_si256(halves(place) + 1, raw.half[1]);
   }
   GYRE_ALWAYS_INLINE static Raw load_part(const void* place, std::uint64_t bytes) {
+    if (bytes == line_bytes) return load(place);
     alignas(line_bytes) std::byte line[line_bytes] = {};
     std::memcpy(line, place, bytes);
     return load(line);
   }
   GYRE_ALWAYS_INLINE static void store_part(void* place, Raw raw, std::uint64_t bytes) {
+    if (bytes == line_bytes) return store(place, raw);
     alignas(line_bytes) std::byte line[line_bytes];
     store(line, raw);
     std::memcpy(place, line, bytes);

@@ -13,39 +13,41 @@ namespace {
 
 // Bytes to all targets that are not the source; several targets are written from one read.
 template <typename ByteLanes>
-void copy_bytes(const Move& move) {
-  if (move.count == 0) return;
+void copy_bytes(const Move& move, std::uint64_t bytes) {
   if (move.target_count == 1 && move.streamed == 0) {
-    if (move.targets[0] != move.sources[0])
-      std::memcpy(move.targets[0], move.sources[0], move.count);
+    if (move.targets[0] != move.sources[0]) std::memcpy(move.targets[0], move.sources[0], bytes);
     return;
   }
   constexpr std::uint32_t group_targets = 16;
   void* targets[group_targets];
-  Move group = move;
+  Move group;
+  group.sources = move.sources;
   group.source_count = 1;
   group.targets = targets;
-  group.target_count = 0;
-  group.streamed = 0;
   for (std::uint32_t t = 0; t < move.target_count; ++t) {
     if (move.targets[t] != move.sources[0]) {
       group.streamed |= (t < 32 ? move.streamed >> t & 1 : 0) << group.target_count;
       targets[group.target_count++] = move.targets[t];
     }
-    if (group.target_count == 0) continue;
-    if (group.target_count < group_targets && t + 1 < move.target_count) continue;
-    reduce<ByteLanes, Or, 0, false>(group);
+    const bool full = group.target_count == group_targets || t + 1 == move.target_count;
+    if (!full || group.target_count == 0) continue;
+    reduce<ByteLanes, Or, 0, false>(group, bytes);
     group.target_count = 0;
     group.streamed = 0;
   }
 }
 
-template <typename Lanes, MoveFunction body>
-GYRE_ALWAYS_INLINE void call(const Move& move) {
+template <typename ByteLanes>
+void copy_entry(const Move& move) {
+  if (move.count > 0) copy_bytes<ByteLanes>(move, move.count);
+}
+
+template <typename Lanes, auto body>
+GYRE_ALWAYS_INLINE void call(const Move& move, std::uint64_t bytes) {
   if constexpr (Lanes::is_float)
-    with_float_environment<body>(move);
+    with_float_environment<body>(move, bytes);
   else
-    body(move);
+    body(move, bytes);
 }
 
 // What a table holds: sees to copies, then picks the loop. The loops without pre- and
@@ -53,16 +55,13 @@ GYRE_ALWAYS_INLINE void call(const Move& move) {
 template <typename Lanes, typename PlainLanes, typename ByteLanes, typename Op, bool may_adjust>
 void entry(const Move& move) {
   if (move.count == 0) return;
+  const std::uint64_t bytes = move.count * Lanes::element_size;
   if (may_adjust && (move.pre_source >= 0 || move.divisor != 1))
-    return call<Lanes, reduce<Lanes, Op, 0, may_adjust>>(move);
-  Move plain = move;
-  if (move.source_count == 1) {
-    plain.count *= Lanes::element_size;
-    return copy_bytes<ByteLanes>(plain);
-  }
-  plain.count *= Lanes::element_size / PlainLanes::element_size;
-  if (move.source_count == 2) return call<PlainLanes, reduce<PlainLanes, Op, 2, false>>(plain);
-  call<PlainLanes, reduce<PlainLanes, Op, 0, false>>(plain);
+    return call<Lanes, reduce<Lanes, Op, 0, may_adjust>>(move, bytes);
+  if (move.source_count == 1) return copy_bytes<ByteLanes>(move, bytes);
+  if (move.source_count == 2)
+    return call<PlainLanes, reduce<PlainLanes, Op, 2, false>>(move, bytes);
+  call<PlainLanes, reduce<PlainLanes, Op, 0, false>>(move, bytes);
 }
 
 template <typename Lanes, typename PlainLanes, typename ByteLanes>
@@ -102,7 +101,7 @@ constexpr MoveTable make_table() {
                                                                       ElementType::float8_e4m3);
   fill_row<typename Set::Float8E5M2, typename Set::Float8E5M2, Bytes>(table,
                                                                       ElementType::float8_e5m2);
-  table.copy = copy_bytes<Bytes>;
+  table.copy = copy_entry<Bytes>;
   return table;
 }
 

@@ -141,8 +141,8 @@ class Loop {
     }
   }
 
-  GYRE_ALWAYS_INLINE void run(const Move& move) {
-    const std::uint64_t bytes = move.count * Lanes::element_size;
+  // bytes: of each source. The move's count is of elements of a type that may not be Lanes'.
+  GYRE_ALWAYS_INLINE void run(const Move& move, std::uint64_t bytes) {
     const Alignment alignment = align(move, bytes, Lanes::element_size);
     const std::uint64_t begin = alignment.head_bytes;
     const std::uint64_t end = begin + (bytes - begin) / block_bytes * block_bytes;
@@ -330,8 +330,8 @@ void reduce_parts(const Move& move, std::uint64_t begin, std::uint64_t end) {
 }
 
 template <typename Lanes, typename Op, std::uint32_t fixed_sources, bool adjusted>
-[[gnu::noinline]] void reduce(const Move& move) {
-  Loop<Lanes, Op, fixed_sources, adjusted>(move).run(move);
+[[gnu::noinline]] void reduce(const Move& move, std::uint64_t bytes) {
+  Loop<Lanes, Op, fixed_sources, adjusted>(move).run(move, bytes);
 }
 
 }  // namespace

@@ -53,18 +53,18 @@ struct NarrowFloat {
 
   // Bits of the float32 with the same value. A NaN stays a NaN; its payload may change.
   GYRE_HOST_DEVICE static constexpr std::uint32_t widen(std::uint32_t code) {
+    if constexpr (rebias == 0) return code << mantissa_shift;
     const std::uint32_t sign = (code >> sign_shift) << 31;
     const std::uint32_t size = code & magnitude;
     if (!has_infinity && size == magnitude) return sign | Float32Bits::canonical_nan;
     if (has_infinity && size >= beyond_finite)
       return sign | Float32Bits::infinity | ((size - beyond_finite) << mantissa_shift);
-    if (size >= (1U << mantissa_bits) || rebias == 0)
-      return sign | ((size + rebias) << mantissa_shift);
+    if (size >= (1U << mantissa_bits)) return sign | ((size + rebias) << mantissa_shift);
     // Subnormal here, normal in float32: an integer of a few bits times a power of two, exactly.
     constexpr std::uint32_t unit_bits =
         static_cast<std::uint32_t>(Float32Bits::bias - bias + 1 - mantissa_bits)
         << Float32Bits::mantissa_bits;
-    constexpr float unit = rebias == 0 ? 0.0F : __builtin_bit_cast(float, unit_bits);
+    constexpr float unit = __builtin_bit_cast(float, unit_bits);
     return sign | __builtin_bit_cast(std::uint32_t, static_cast<float>(size) * unit);
   }
 
@@ -72,8 +72,9 @@ struct NarrowFloat {
   GYRE_HOST_DEVICE static constexpr std::uint32_t narrow(std::uint32_t bits) {
     const std::uint32_t size = bits & Float32Bits::magnitude;
     if (size > Float32Bits::infinity) return canonical_nan;
+    const bool as_normal = rebias == 0 || size >= least_normal;
     const std::uint32_t rounded =
-        size >= least_normal ? round_shift(size, mantissa_shift) - rebias : narrow_subnormal(size);
+        as_normal ? round_shift(size, mantissa_shift) - rebias : narrow_subnormal(size);
     const std::uint32_t sign = (bits >> 31) << sign_shift;
     if (rounded < beyond_finite) return sign | rounded;
     return has_infinity ? sign | beyond_finite : canonical_nan;
