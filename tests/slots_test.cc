@@ -37,7 +37,7 @@ void fill(std::byte* place, std::size_t bytes, std::uint64_t number) {
 bool is_filled(const std::byte* place, std::size_t bytes, std::uint64_t number) {
   std::vector<std::byte> wanted(bytes);
   fill(wanted.data(), bytes, number);
-  return std::memcmp(place, wanted.data(), bytes) == 0;
+  return bytes == 0 || std::memcmp(place, wanted.data(), bytes) == 0;
 }
 
 // The sizes of a run, the same at both ends.

@@ -16,7 +16,7 @@ void LineWriter::write(const std::byte* message, std::uint64_t bytes, std::uint6
   for (std::uint32_t left = lines_for(bytes); left > 0; --left) {
     Line& line = view_.line(next_);
     const std::uint64_t part = std::min<std::uint64_t>(bytes, line_payload_bytes);
-    std::memcpy(line.payload, message, part);
+    if (part > 0) std::memcpy(line.payload, message, part);  // a token may have no address
     ++next_;
     // Pairs with the acquire in LineReader::poll.
     line.flag.store(message_flag(next_, signature), std::memory_order_release);

@@ -56,10 +56,12 @@ static_assert(sizeof(SlotNote) == 16);
 // A user buffer lent for one call. `sequence` is stored last (release) and read first (acquire).
 struct alignas(counter_spacing) Grant {
   std::atomic<std::uint64_t> sequence;  // the call's sequence number + 1
-  std::uint64_t region;  // 0: staged, nothing is lent; 1: plain address; else a region id
+  std::uint64_t region;  // 0: staged, nothing is lent; 1: plain address; else an inode
   std::uint64_t offset;  // plain address, or offset in the region
   std::uint64_t bytes;
   std::uint64_t signature;
+  std::uint32_t descriptor;  // of a region, in the lender's process
+  std::uint32_t maps_peer;   // the lender can map the other end's regions
 };
 inline constexpr std::uint64_t region_staged = 0;
 inline constexpr std::uint64_t region_same_process = 1;

@@ -1,0 +1,132 @@
+#include "lib/transport/region.h"
+
+#include "lib/base/log.h"
+#include "lib/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace gyre::transport {
+namespace {
+
+constexpr std::uint64_t page_bytes = 4096;
+constexpr std::uint64_t huge_page_bytes = 2 << 20;
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// A sealed file of zeros. No file and errno set where the kernel gives none.
+FileDescriptor make_file(std::uint64_t bytes) {
+  FileDescriptor file(memfd_create("gyre-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.has_value() || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(file.get(), F_ADD_SEALS, seals) != 0)
+    return {};
+  return file;
+}
+
+std::uint64_t inode_of(int file) {
+  struct stat status {};
+  return fstat(file, &status) == 0 ? status.st_ino : 0;
+}
+
+}  // namespace
+
+Result<void*> RegionTable::allocate(std::size_t bytes) {
+  const std::uint64_t mapped_bytes = round_up(bytes, page_bytes);
+  Region region;
+  region.file = make_file(mapped_bytes);
+  const bool shared = region.file.has_value();
+  if (!shared)
+    log_info("memory for peers: memfd_create failed ({}): peers will copy", strerror(errno));
+  void* memory =
+      mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
+           shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, shared ? region.file.get() : -1, 0);
+  if (memory == MAP_FAILED)
+    return Status::from_errno(fmt::format("mapping {} bytes", mapped_bytes), errno);
+  // Fewer translations for large buffers; a hint, so its failure does not matter.
+  if (mapped_bytes >= 2 * huge_page_bytes) (void)madvise(memory, mapped_bytes, MADV_HUGEPAGE);
+  region.mapping = Mapping({static_cast<std::byte*>(memory), mapped_bytes});
+  region.inode = shared ? inode_of(region.file.get()) : 0;
+  const std::lock_guard lock(mutex_);
+  regions_[reinterpret_cast<std::uintptr_t>(memory) + mapped_bytes] = std::move(region);
+  return memory;
+}
+
+Status RegionTable::release(void* memory) {
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.upper_bound(reinterpret_cast<std::uintptr_t>(memory));
+  if (found == regions_.end() || found->second.mapping.get().data != memory)
+    return invalid_argument(
+        fmt::format("{} does not come from gyreMemAlloc, or was freed", memory));
+  regions_.erase(found);
+  return {};
+}
+
+RegionPlace RegionTable::find(const void* memory, std::uint64_t bytes) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.upper_bound(address);
+  if (found == regions_.end() || found->second.inode == 0) return {};
+  const MemoryRange& range = found->second.mapping.get();
+  const auto base = reinterpret_cast<std::uintptr_t>(range.data);
+  if (address < base || address - base > range.bytes || bytes > range.bytes - (address - base))
+    return {};
+  return {found->second.inode, static_cast<std::uint32_t>(found->second.file.get()),
+          address - base};
+}
+
+Probe RegionTable::probe() {
+  const std::lock_guard lock(mutex_);
+  if (!probe_.has_value()) probe_ = make_file(page_bytes);
+  if (!probe_.has_value()) return {};
+  return {static_cast<std::uint32_t>(getpid()), static_cast<std::uint32_t>(probe_.get()),
+          inode_of(probe_.get())};
+}
+
+FileDescriptor PeerMemory::open_file(std::uint32_t pid, std::uint32_t descriptor,
+                                     std::uint64_t inode, std::uint64_t* bytes) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, descriptor);
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  // The peer's word is input: it must be this very file, and one that cannot shrink under us.
+  if (!file.has_value() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_ino != inode || (fcntl(file.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+    return {};
+  *bytes = static_cast<std::uint64_t>(status.st_size);
+  return file;
+}
+
+std::unique_ptr<PeerMemory> PeerMemory::open(const Probe& probe) {
+  std::uint64_t bytes = 0;
+  if (probe.inode == 0 || !open_file(probe.pid, probe.descriptor, probe.inode, &bytes).has_value())
+    return nullptr;
+  return std::unique_ptr<PeerMemory>(new PeerMemory(probe.pid));
+}
+
+std::byte* PeerMemory::at(const Grant& grant) {
+  const std::uint64_t region = grant.region, offset = grant.offset, bytes = grant.bytes;
+  auto known = std::ranges::find(mapped_, region, &Mapped::region);
+  if (known == mapped_.end()) {
+    std::uint64_t length = 0;
+    const FileDescriptor file = open_file(pid_, grant.descriptor, region, &length);
+    if (!file.has_value() || length == 0) return nullptr;
+    void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (memory == MAP_FAILED) return nullptr;
+    // The peer does not tell when it frees a region: the longest unused one makes room.
+    if (mapped_.size() == mapped_most)
+      mapped_.erase(std::ranges::min_element(mapped_, {}, &Mapped::used));
+    mapped_.push_back({region, Mapping({static_cast<std::byte*>(memory), length}), 0});
+    known = std::prev(mapped_.end());
+  }
+  known->used = ++uses_;
+  const MemoryRange& range = known->mapping.get();
+  if (offset > range.bytes || bytes > range.bytes - offset) return nullptr;
+  return range.data + offset;
+}
+
+}  // namespace gyre::transport

@@ -1,0 +1,82 @@
+// Region: user memory that other processes of this host can map: a sealed memfd. A peer opens it
+// through /proc/PID/fd, which the kernel allows where it would allow reading the memory anyway,
+// checks that it is the file that was meant, and keeps it mapped.
+//
+//   RegionTable   what this process has allocated
+//   Probe         a page by which a peer finds out whether it can open this process's regions
+//   PeerMemory    another process's regions, as mapped here
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+#include "lib/transport/slots.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace gyre::transport {
+
+// Where a buffer lies in this process's regions. region 0: in none.
+struct RegionPlace {
+  std::uint64_t region = region_staged;
+  std::uint32_t descriptor = 0;
+  std::uint64_t offset = 0;
+};
+
+struct Probe {
+  std::uint32_t pid = 0;
+  std::uint32_t descriptor = 0;
+  std::uint64_t inode = 0;
+};
+
+// Any thread.
+class RegionTable {
+ public:
+  // Zeroed, page-aligned, shared memory; falls back to memory that only this process reaches where
+  // the kernel gives no memfd, and says so in the log.
+  Result<void*> allocate(std::size_t bytes);
+  // What allocate gave and nothing else.
+  Status release(void* memory);
+  RegionPlace find(const void* memory, std::uint64_t bytes) const;
+  Probe probe();
+
+ private:
+  struct Region {
+    FileDescriptor file;  // none: the fallback
+    Mapping mapping;
+    std::uint64_t inode = 0;
+  };
+  mutable std::mutex mutex_;
+  std::map<std::uintptr_t, Region> regions_;  // by their end, so that upper_bound finds the owner
+  FileDescriptor probe_;
+};
+
+// One thread at a time.
+class PeerMemory {
+ public:
+  // Null if the peer's files cannot be opened here.
+  static std::unique_ptr<PeerMemory> open(const Probe& probe);
+  // The memory that a grant lends; null if it is not what the grant says.
+  std::byte* at(const Grant& grant);
+
+ private:
+  struct Mapped {
+    std::uint64_t region;
+    Mapping mapping;
+    std::uint64_t used;
+  };
+  static constexpr std::size_t mapped_most = 16;
+
+  explicit PeerMemory(std::uint32_t pid) : pid_(pid) {}
+  static FileDescriptor open_file(std::uint32_t pid, std::uint32_t descriptor, std::uint64_t inode,
+                                  std::uint64_t* bytes);
+  const std::uint32_t pid_;
+  std::vector<Mapped> mapped_;
+  std::uint64_t uses_ = 0;
+};
+
+}  // namespace gyre::transport
