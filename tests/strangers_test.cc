@@ -1,0 +1,302 @@
+// Strangers at the door while a job comes together: the job completes, nobody is answered, one line
+// is logged, and neither memory nor descriptors grow.
+#include "lib/base/log.h"
+#include "lib/trust/address.h"
+#include "lib/trust/secure_session.h"
+#include "tests/support/meeting.h"
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace gyre;
+using namespace gyre::test;
+using State = Membership::State;
+
+namespace {
+
+std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+std::int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::int64_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * getpagesize();
+}
+
+double processor_seconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// The log of one test, and back to warnings on stderr.
+class LogFile {
+ public:
+  LogFile() {
+    char name[] = "/tmp/gyre-strangers-XXXXXX";
+    file_ = FileDescriptor(mkstemp(name));
+    path_ = name;
+    REQUIRE(configure_log(LogLevel::warn, path_).ok());
+  }
+  ~LogFile() {
+    (void)configure_log(LogLevel::warn, "/dev/null");
+    std::remove(path_.c_str());
+  }
+  std::vector<std::string> lines() const {
+    std::ifstream file(path_);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+
+ private:
+  FileDescriptor file_;
+  std::string path_;
+};
+
+trust::SocketAddress door_of(const ControlPlane& plane, bool tcp) {
+  return tcp ? *trust::parse_address(plane.identity().addresses.at(0))
+             : *trust::abstract_address(plane.identity().door_name);
+}
+
+// Blocking; the door's backlog may be full for a moment.
+FileDescriptor knock(const trust::SocketAddress& address) {
+  FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(socket.has_value());
+  REQUIRE(connect(socket.get(), address.get(), address.length) == 0);
+  return socket;
+}
+
+void say(const FileDescriptor& socket, std::string_view words) {
+  // The door may have closed already.
+  [[maybe_unused]] const ssize_t sent =
+      send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL);
+}
+
+// True if the door closes within `seconds` without having said a word.
+bool closed_without_a_word(const FileDescriptor& socket, double seconds = 6) {
+  pollfd poller{socket.get(), POLLIN, 0};
+  if (poll(&poller, 1, static_cast<int>(seconds * 1000)) != 1) return false;
+  char byte = 0;
+  return recv(socket.get(), &byte, 1, MSG_DONTWAIT) <= 0;
+}
+
+std::string as_text(const trust::TicketHello& hello) {
+  return {reinterpret_cast<const char*>(&hello), sizeof hello};
+}
+
+// A ClientHello that a process with this id would send.
+std::string client_hello(const trust::UniqueId& id) {
+  int pair[2] = {};
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
+  const FileDescriptor far(pair[1]);
+  const auto tls = std::move(trust::Tls::create()).value();
+  auto session = trust::SecureSession::start(
+      *tls, FileDescriptor(pair[0]), trust::SessionRole::client, *trust::derive_control_key(id));
+  REQUIRE((*session)->advance().ok());
+  char bytes[2048];
+  const ssize_t length = recv(far.get(), bytes, sizeof bytes, 0);
+  REQUIRE(length > 0);
+  return {bytes, static_cast<std::size_t>(length)};
+}
+
+trust::UniqueId with_another_secret(trust::UniqueId id) {
+  id.secret[5] ^= 1;
+  return id;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "whatever strangers say while a job comes together, they get no answer and it completes") {
+  const bool tcp = GENERATE(true, false);
+  LogFile log;
+  const auto root = start_plane(), other = start_plane();
+  const auto id = *root->create_unique_id();
+  const auto first = join(*root, id, 2, 0);
+  const auto door = door_of(*root, tcp);
+  const auto idle = open_descriptors();
+
+  const std::string hello = client_hello(id);
+  std::vector<FileDescriptor> strangers;
+  const auto stranger_says = [&](std::string_view words) {
+    strangers.push_back(knock(door));
+    say(strangers.back(), words);
+  };
+  stranger_says("GET / HTTP/1.1\r\nHost: gyre\r\n\r\n");
+  stranger_says(std::string(100'000, '\xff'));
+  stranger_says(std::string(1, '\0'));
+  stranger_says(client_hello(with_another_secret(id)));
+  stranger_says(as_text({}));                             // a ticket nobody issued
+  stranger_says(std::string("\x16\x03\x01\xff\xff", 5));  // a hello of 64 KiB
+  stranger_says(std::string("\x16\x03\x01\x00\x40", 5) + std::string(64, 'x'));
+  strangers.push_back(knock(door));                  // silence
+  stranger_says("\x16\x03");                         // half a hello
+  stranger_says(hello.substr(0, hello.size() - 1));  // all but a byte
+  stranger_says("GYRETKT1 half");                    // half a ticket
+  {
+    const FileDescriptor reset = knock(door);
+    const linger at_once{1, 0};
+    setsockopt(reset.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  }
+  for (const auto& stranger : strangers) CHECK(closed_without_a_word(stranger));
+  strangers.clear();
+  CHECK(soon([&] { return open_descriptors() <= idle; }));
+
+  const auto second = join(*other, id, 2, 1);
+  REQUIRE(settles(*first));
+  REQUIRE(settles(*second));
+  CHECK(first->state() == State::joined);
+  CHECK(second->state() == State::joined);
+  CHECK(log.lines().size() == 1);
+}
+
+TEST_CASE("a replayed hello gets a handshake that it cannot finish") {
+  LogFile log;
+  const auto root = start_plane(), other = start_plane();
+  const auto id = *root->create_unique_id();
+  const auto first = join(*root, id, 2, 0);
+  const std::string hello = client_hello(id);
+  const FileDescriptor stranger = knock(door_of(*root, true));
+  say(stranger, hello);
+  // The server's half of the handshake, and then the door closes: without the key there is no more.
+  char bytes[4096];
+  REQUIRE(recv(stranger.get(), bytes, sizeof bytes, 0) > 0);
+  const auto second = join(*other, id, 2, 1);
+  REQUIRE(settles(*first));
+  CHECK(first->state() == State::joined);
+  CHECK(closed_without_a_word(stranger));
+}
+
+TEST_CASE("a ticket that was shown before is refused at the door") {
+  LogFile log;
+  const auto plane = start_plane();
+  std::atomic<int> arrivals{0};
+  trust::TicketHello hello;
+  hello.ticket = *plane->tickets().issue([&](FileDescriptor) { ++arrivals; });
+  const auto door = door_of(*plane, GENERATE(true, false));
+  // In pieces, to see that they are put together.
+  const FileDescriptor guest = knock(door);
+  const std::string words = as_text(hello);
+  say(guest, words.substr(0, 11));
+  usleep(20'000);
+  say(guest, words.substr(11) + "the first bytes of data");
+  REQUIRE(soon([&] { return arrivals == 1; }));
+  const FileDescriptor replay = knock(door);
+  say(replay, words);
+  CHECK(closed_without_a_word(replay));
+  CHECK(arrivals == 1);
+  CHECK(log.lines().size() == 1);
+}
+
+TEST_CASE("a thousand connections that say nothing keep nobody out and cost nothing") {
+  LogFile log;
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  const int crowd = limit.rlim_cur > 2000 ? 1000 : 300;
+
+  const auto root = start_plane(), other = start_plane();
+  const auto id = *root->create_unique_id();
+  const auto first = join(*root, id, 2, 0);
+  const auto door = door_of(*root, true);
+  const auto idle = open_descriptors();
+  std::int64_t after_first_wave = 0;
+  for (int wave = 0; wave < 3; ++wave) {
+    std::vector<FileDescriptor> strangers;
+    for (int i = 0; i < crowd; ++i) strangers.push_back(knock(door));
+    // Of those who wait, the door keeps 2 * 64 + 64.
+    CHECK(soon([&] { return open_descriptors() <= idle + crowd + 2 * 64 + 64; }));
+    if (wave == 2) {
+      const auto second = join(*other, id, 2, 1);
+      REQUIRE(settles(*second));
+      CHECK(second->state() == State::joined);
+    }
+    strangers.clear();
+    CHECK(soon([&] { return open_descriptors() <= idle + 4; }));
+    if (wave == 0) after_first_wave = resident_bytes();
+  }
+  CHECK(first->state() == State::joined);
+  CHECK(log.lines().size() == 1);
+#ifndef __SANITIZE_ADDRESS__
+  CHECK(resident_bytes() - after_first_wave < 1 << 20);
+#endif
+}
+
+TEST_CASE("without descriptors the door waits instead of spinning, and opens again") {
+  LogFile log;
+  // Forked first: the strangers' own descriptors must not count here.
+  int gate[2] = {};
+  REQUIRE(pipe(gate) == 0);
+  const FileDescriptor gate_in(gate[0]), gate_out(gate[1]);
+  const pid_t crowd = fork();
+  if (crowd == 0) {
+    trust::SocketAddress door;
+    std::vector<FileDescriptor> held;
+    if (read(gate[0], &door, sizeof door) != sizeof door) _exit(1);
+    for (int i = 0; i < 40; ++i) {
+      held.emplace_back(::socket(door.family(), SOCK_STREAM, 0));
+      (void)!connect(held.back().get(), door.get(), door.length);
+    }
+    sleep(30);
+    _exit(0);
+  }
+  const auto root = start_plane(), other = start_plane();
+  const auto id = *root->create_unique_id();
+  const auto first = join(*root, id, 2, 0);
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  // The next descriptor that may be opened is the last one.
+  const FileDescriptor next(dup(0));
+  rlimit tight = limit;
+  tight.rlim_cur = static_cast<rlim_t>(next.get()) + 1;
+  setrlimit(RLIMIT_NOFILE, &tight);
+  const auto door = door_of(*root, true);
+  REQUIRE(write(gate[1], &door, sizeof door) == sizeof door);
+  usleep(100'000);
+  const double before = processor_seconds();
+  usleep(500'000);
+  const double used = processor_seconds() - before;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  CHECK(used < 0.15);
+  const auto second = join(*other, id, 2, 1);
+  REQUIRE(settles(*first));
+  CHECK(first->state() == State::joined);
+  kill(crowd, SIGKILL);
+  waitpid(crowd, nullptr, 0);
+  REQUIRE(log.lines().size() == 1);
+  CHECK(log.lines()[0].find("no descriptors") != std::string::npos);
+}
+
+TEST_CASE("a process with the wrong secret does not get in, and the job does not notice") {
+  LogFile log;
+  Settings settings = loopback_settings();
+  settings.init_timeout_s = 1;
+  const auto root = start_plane(), other = start_plane(), stranger = start_plane();
+  const auto id = *root->create_unique_id();
+  const auto first = join(*root, id, 2, 0);
+  const auto forged = join(*stranger, with_another_secret(id), 2, 1, settings);
+  REQUIRE(fails(*forged));
+  INFO(forged->failure().full_text());
+  CHECK(forged->failure().code() == Code::Timeout);
+  CHECK(forged->failure().message().find("is the unique id the right one") !=
+        std::string_view::npos);
+  CHECK(first->state() == State::joining);
+  const auto second = join(*other, id, 2, 1);
+  REQUIRE(settles(*first));
+  CHECK(first->state() == State::joined);
+  CHECK(log.lines().size() == 1);
+}
