@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Kills one rank of a busy job at a seeded instant and looks at what the others say.
 
-Every survivor has to end within a bound, naming the rank that was killed (or to have finished its work),
-and nothing may stay behind: no process, no shared memory, no file.
+Every survivor has to end within a bound, naming the rank that was killed (or to have finished its
+work), and nothing may stay behind: no process, no shared memory, no file.
 
 usage: kill_test.py PROGRAM [--transport shm|tcp] [--rounds N] [--seed S] [--ranks N]
 """
@@ -72,8 +72,8 @@ def one_round(arguments, round_number):
         if wrong:
             complaints.append(f"rank {rank}: {wrong}: {output[-500:]}")
     for complaint in complaints:
-        print(f"round {round_number} (seed {arguments.seed}, victim {victim}, after {delay:.3f} s): "
-              f"{complaint}", flush=True)
+        print(f"round {round_number} (seed {arguments.seed}, victim {victim}, "
+              f"after {delay:.3f} s): {complaint}", flush=True)
     return not complaints, time.monotonic() - killed_at
 
 
