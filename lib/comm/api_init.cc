@@ -78,7 +78,8 @@ Status check_place(int nranks, int rank) {
 Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int rank,
                   CommunicatorOptions options) {
   GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
-  GYRE_ASSIGN(auto made, Communicator::join(*plane, id, nranks, rank, std::move(options)));
+  GYRE_ASSIGN(auto made,
+              Communicator::join(*plane, process().regions, id, nranks, rank, std::move(options)));
   const std::uint64_t handle = process().communicators.insert(std::move(made));
   if (handle == 0) return Status(Code::SystemError, "there are 2^20 communicators already");
   GroupedCall call;

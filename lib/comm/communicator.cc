@@ -51,17 +51,23 @@ std::uint64_t signature_of(const Request& request) {
 
 }  // namespace
 
-Communicator::Communicator(int size, int rank, CommunicatorOptions options)
-    : size_(size), rank_(rank), options_(std::move(options)), next_op_(first_made_op) {}
+Communicator::Communicator(transport::RegionTable& regions, int size, int rank,
+                           CommunicatorOptions options)
+    : regions_(regions),
+      size_(size),
+      rank_(rank),
+      options_(std::move(options)),
+      next_op_(first_made_op) {}
 
 Communicator::~Communicator() {
   if (membership_) membership_->leave();
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane& plane,
+                                                         transport::RegionTable& regions,
                                                          const trust::UniqueId& id, int size,
                                                          int rank, CommunicatorOptions options) {
-  std::unique_ptr<Communicator> made(new Communicator(size, rank, std::move(options)));
+  std::unique_ptr<Communicator> made(new Communicator(regions, size, rank, std::move(options)));
   const Settings& settings = made->options_.settings;
   GYRE_ASSIGN(made->allowed_, tune::Allowed::parse(settings));
   made->self_ = &plane.identity();
@@ -100,7 +106,8 @@ Status Communicator::settle() {
     one_host &= here;
   }
   policy_ = gyre::wait_policy(local_ranks, options_.settings.spin_count);
-  links_ = std::make_unique<Links>(rank_, *membership_, transports_, fifo_shape(options_.settings));
+  links_ = std::make_unique<Links>(rank_, *membership_, transports_, fifo_shape(options_.settings),
+                                   regions_.probe());
   scene_.ranks = size_;
   scene_.one_process = roster.processes.size() == 1;
   scene_.mapped = one_host;
@@ -240,6 +247,10 @@ exec::Call Communicator::make_call(const Request& request) {
   call.input = request.input;
   call.output = request.output;
   call.input_bytes = call.output_bytes = bytes;
+  if (choice_.protocol == plan::Protocol::direct && !scene_.one_process) {
+    call.input_place = regions_.find(request.input, bytes);
+    call.output_place = regions_.find(request.output, bytes);
+  }
   call.type = request.type;
   call.op = request.op;
   call.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(size_) : 1;

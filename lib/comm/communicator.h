@@ -34,6 +34,7 @@ class Communicator {
  public:
   // Begins to join; `joining` is the operation that completes it.
   static Result<std::unique_ptr<Communicator>> join(bootstrap::ControlPlane& plane,
+                                                    transport::RegionTable& regions,
                                                     const trust::UniqueId& id, int size, int rank,
                                                     CommunicatorOptions options);
   ~Communicator();
@@ -73,7 +74,7 @@ class Communicator {
   std::string last_error() const;
 
  private:
-  Communicator(int size, int rank, CommunicatorOptions options);
+  Communicator(transport::RegionTable& regions, int size, int rank, CommunicatorOptions options);
 
   class Joining final : public Resumable {
    public:
@@ -125,6 +126,7 @@ class Communicator {
   Status choose(const Request& request);
   exec::Call make_call(const Request& request);
 
+  transport::RegionTable& regions_;
   const int size_;
   const int rank_;
   const CommunicatorOptions options_;

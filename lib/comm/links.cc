@@ -5,11 +5,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace gyre::comm {
 namespace {
 
 std::uint64_t letter_key(int channel) { return 1ULL << 56 | static_cast<std::uint32_t>(channel); }
+
+// What precedes an endpoint: which transport (by its place in the list, which all ranks share), and
+// how to try this process's regions.
+struct LetterHead {
+  std::uint32_t transport = 0;
+  transport::Probe probe;
+};
 
 transport::LinkKey link_key(const std::pair<int, int>& key, transport::Direction direction) {
   return {key.first, static_cast<std::uint32_t>(key.second), direction,
@@ -55,10 +63,13 @@ Status Links::open(const plan::Plan& plan) {
       GYRE_ASSIGN(transport::Listening listening,
                   transport->listen(link_key(key, transport::Direction::receive), shape_,
                                     identity_of(key.first)));
-      // First byte: which transport, by its place in the list, which all ranks share.
-      bootstrap::Letter letter{0};
+      LetterHead head;
       for (std::size_t place = 0; place < transports_.size(); ++place)
-        if (transports_[place].get() == transport) letter[0] = static_cast<std::uint8_t>(place);
+        if (transports_[place].get() == transport)
+          head.transport = static_cast<std::uint32_t>(place);
+      head.probe = probe_;
+      bootstrap::Letter letter(sizeof head);
+      std::memcpy(letter.data(), &head, sizeof head);
       letter.insert(letter.end(), listening.endpoint.begin(), listening.endpoint.end());
       auto port = std::make_unique<exec::ReceivePort>();
       port->peer = key.first;
@@ -76,24 +87,43 @@ Status Links::open(const plan::Plan& plan) {
   return {};
 }
 
+Status Links::connect(Opening& opening, const bootstrap::Letter& letter) {
+  const int peer = opening.key.first;
+  LetterHead head;
+  if (letter.size() >= sizeof head) std::memcpy(&head, letter.data(), sizeof head);
+  if (letter.size() < sizeof head || head.transport >= transports_.size())
+    return Status(Code::RemoteError, fmt::format("rank {} sent a malformed endpoint", peer))
+        .blame({peer});
+  transport::Transport& transport = *transports_[head.transport];
+  const transport::Endpoint endpoint(letter.begin() + sizeof head, letter.end());
+  GYRE_ASSIGN(auto connection, transport.connect(link_key(opening.key, transport::Direction::send),
+                                                 shape_, endpoint));
+  auto port = std::make_unique<exec::SendPort>();
+  exec::ReceivePort& back = *receive_ports_[opening.key];
+  port->peer = peer;
+  port->channel = opening.key.second;
+  port->same_address_space = back.same_address_space = connection->same_address_space();
+  if (!port->same_address_space && transport.reach(identity_of(peer)).maps_slots)
+    port->peer_memory = back.peer_memory = memory_of(peer, head.probe);
+  port->connection = std::move(connection);
+  send_ports_[opening.key] = std::move(port);
+  return {};
+}
+
+// Whether this process can map the peer's regions is found out once for each process.
+transport::PeerMemory* Links::memory_of(int peer, const transport::Probe& probe) {
+  const std::uint32_t process =
+      membership_.roster().process_of_rank[static_cast<std::size_t>(peer)];
+  auto& memory = peer_memories_[process];
+  if (memory == nullptr) memory = transport::PeerMemory::open(probe);
+  return memory.get();
+}
+
 Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
   if (!opening.endpoint_came) {
-    auto letter = membership_.receive(opening.key.first, letter_key(opening.key.second));
+    const auto letter = membership_.receive(opening.key.first, letter_key(opening.key.second));
     if (!letter) return {};
-    if (letter->empty() || (*letter)[0] >= transports_.size())
-      return Status(Code::RemoteError,
-                    fmt::format("rank {} sent a malformed endpoint", opening.key.first))
-          .blame({opening.key.first});
-    transport::Transport& transport = *transports_[(*letter)[0]];
-    const transport::Endpoint endpoint(letter->begin() + 1, letter->end());
-    GYRE_ASSIGN(
-        auto connection,
-        transport.connect(link_key(opening.key, transport::Direction::send), shape_, endpoint));
-    auto port = std::make_unique<exec::SendPort>();
-    port->peer = opening.key.first;
-    port->channel = opening.key.second;
-    port->connection = std::move(connection);
-    send_ports_[opening.key] = std::move(port);
+    GYRE_TRY(connect(opening, *letter));
     opening.endpoint_came = moved = true;
   }
   exec::SendPort& send = *send_ports_[opening.key];

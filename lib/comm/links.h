@@ -20,8 +20,12 @@ using TransportList = std::vector<std::unique_ptr<transport::Transport>>;
 class Links {
  public:
   Links(int rank, bootstrap::Membership& membership, const TransportList& transports,
-        const transport::FifoShape& shape)
-      : rank_(rank), membership_(membership), transports_(transports), shape_(shape) {}
+        const transport::FifoShape& shape, const transport::Probe& probe)
+      : rank_(rank),
+        membership_(membership),
+        transports_(transports),
+        shape_(shape),
+        probe_(probe) {}
 
   // Begins to open what `plan` needs and is not there.
   Status open(const plan::Plan& plan);
@@ -46,12 +50,16 @@ class Links {
     Key key;
     bool endpoint_came = false;
   };
+  Status connect(Opening& opening, const bootstrap::Letter& letter);
+  transport::PeerMemory* memory_of(int peer, const transport::Probe& probe);
   Status advance_one(Opening& opening, bool& moved, bool& open);
 
   const int rank_;
   bootstrap::Membership& membership_;
   const TransportList& transports_;
   const transport::FifoShape shape_;
+  const transport::Probe probe_;  // by which peers try to map this process's regions
+  std::map<std::uint32_t, std::unique_ptr<transport::PeerMemory>> peer_memories_;  // by process
   std::map<Key, std::unique_ptr<exec::SendPort>> send_ports_;
   std::map<Key, std::unique_ptr<exec::ReceivePort>> receive_ports_;
   std::vector<Opening> opening_;

@@ -40,7 +40,8 @@ class Process {
 
   HandleTable<Communicator> communicators;
   HandleTable<HostStream> streams;
-  std::atomic<int> meetings = 0;  // calls of gyreCommInitEnv that succeeded
+  transport::RegionTable regions;  // what gyreMemAlloc gave
+  std::atomic<int> meetings = 0;   // calls of gyreCommInitEnv that succeeded
 
  private:
   std::mutex mutex_;

@@ -17,6 +17,7 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
   error_ = {};
   unfinished_ = nullptr;
   lanes_done_ = 0;
+  for (SendPort* port : bound.send_ports) port->pulled = false;
   lends_ = call.protocol == Protocol::direct && bound.direct &&
            (bound.direct_in_place || call.input != call.output);
   if (lanes_.size() < bound.lanes.size()) lanes_.resize(bound.lanes.size());
@@ -39,26 +40,55 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
   if (call.protocol == Protocol::direct) lend_buffers();
 }
 
+void Launch::lend(transport::Grant& grant, bool same_address_space, bool maps_peer,
+                  const void* buffer, std::uint64_t bytes,
+                  const transport::RegionPlace& place) const {
+  grant.region = transport::region_staged;
+  grant.offset = 0;
+  if (lends_ && same_address_space) {
+    grant.region = transport::region_same_process;
+    grant.offset = reinterpret_cast<std::uintptr_t>(buffer);
+  } else if (lends_) {
+    grant.region = place.region;
+    grant.offset = place.offset;
+    grant.descriptor = place.descriptor;
+  }
+  grant.bytes = bytes;
+  grant.signature = call_.signature;
+  grant.maps_peer = maps_peer ? 1 : 0;
+  // Pairs with the acquire in may_send and open_incoming.
+  grant.sequence.store(call_.sequence + 1, std::memory_order_release);
+}
+
 void Launch::lend_buffers() {
-  const auto lend = [&](transport::Grant& grant, bool reachable, const void* place,
-                        std::uint64_t bytes) {
-    const bool lent = lends_ && reachable;
-    grant.region = lent ? transport::region_same_process : transport::region_staged;
-    grant.offset = lent ? reinterpret_cast<std::uintptr_t>(place) : 0;
-    grant.bytes = bytes;
-    grant.signature = call_.signature;
-    // Pairs with the acquire in may_send and open_incoming.
-    grant.sequence.store(call_.sequence + 1, std::memory_order_release);
-  };
   for (SendPort* port : bound_->send_ports)
-    lend(port->slots.view().control->sender_grant, port->connection->same_address_space(),
-         call_.input, call_.input_bytes);
+    lend(port->slots.view().control->sender_grant, port->same_address_space,
+         port->peer_memory != nullptr, call_.input, call_.input_bytes, call_.input_place);
   for (ReceivePort* port : bound_->receive_ports) {
     transport::FifoControl& control = *port->slots.view().control;
-    lend(control.receiver_grant, port->connection->same_address_space(), call_.output,
-         call_.output_bytes);
+    lend(control.receiver_grant, port->same_address_space, port->peer_memory != nullptr,
+         call_.output, call_.output_bytes, call_.output_place);
     transport::ring_if_sleeping(control.sender_bell);
   }
+}
+
+// What a grant lends, as this process can reach it; null if it lends nothing or not what it says.
+std::byte* Launch::borrowed(transport::Grant& grant, std::uint64_t bytes, bool same_address_space,
+                            transport::PeerMemory* memory) {
+  if (grant.region == transport::region_staged || grant.bytes != bytes) return nullptr;
+  if (grant.region != transport::region_same_process)
+    return memory != nullptr ? memory->at(grant) : nullptr;
+  return same_address_space ? reinterpret_cast<std::byte*>(grant.offset) : nullptr;
+}
+
+// Whether the receiver can read our input where it lies. Another process says so in its grants.
+bool Launch::pulls_from_us(SendPort& port) const {
+  if (!lends_ || call_.pre_scalar != nullptr) return false;
+  if (port.same_address_space) return true;
+  const transport::Grant& grant = port.slots.view().control->receiver_grant;
+  if (!port.peer_maps_us && grant.sequence.load(std::memory_order_acquire) != 0)
+    port.peer_maps_us = grant.maps_peer != 0;
+  return port.peer_maps_us && call_.input_place.region != transport::region_staged;
 }
 
 Launch::State Launch::advance() {
@@ -92,8 +122,7 @@ bool Launch::finish_up() {
       error_ = port->connection->progress();
       if (!error_.ok() || !port->connection->flushed()) return unfinished_ = port, false;
     }
-    if (lends_ && port->connection->same_address_space() && !port->slots.drained())
-      return unfinished_ = port, false;
+    if (port->pulled && !port->slots.drained()) return unfinished_ = port, false;
   }
   unfinished_ = nullptr;
   return true;
@@ -151,7 +180,8 @@ bool Launch::may_send(LaneRun& run, SendPort& port) {
     block(run, BlockedOn::credit, &port, nullptr);
     return false;
   }
-  if (call_.protocol != Protocol::direct || !port.connection->same_address_space() ||
+  const bool reachable = port.same_address_space || port.peer_memory != nullptr;
+  if (call_.protocol != Protocol::direct || !reachable ||
       plan::delivery(*run.move.step) != plan::Delivery::push)
     return true;
   // Pairs with the release in lend_buffers of the receiver.
@@ -201,13 +231,14 @@ bool Launch::open_incoming(LaneRun& run) {
     if (note.delivery == Delivery::staged) {
       incoming.base = port.slots.place();
     } else if (note.delivery == Delivery::pull) {
-      const transport::Grant& grant = port.slots.view().control->sender_grant;
-      const bool good =
-          call_.protocol == Protocol::direct && port.connection->same_address_space() &&
-          grant.sequence.load(std::memory_order_acquire) == call_.sequence + 1 &&
-          grant.region == transport::region_same_process && grant.bytes == call_.input_bytes;
-      if (!good) return fail_mismatch(port.peer, "it lends no buffer for this call"), false;
-      incoming.base = reinterpret_cast<const std::byte*>(grant.offset);
+      transport::Grant& grant = port.slots.view().control->sender_grant;
+      // Pairs with the release in lend of the sender.
+      if (call_.protocol == Protocol::direct &&
+          grant.sequence.load(std::memory_order_acquire) == call_.sequence + 1)
+        incoming.base =
+            borrowed(grant, call_.input_bytes, port.same_address_space, port.peer_memory);
+      if (incoming.base == nullptr)
+        return fail_mismatch(port.peer, "the buffer that it lends cannot be reached"), false;
       incoming.in_input_layout = true;
     } else if (!lends_ || move.step->store != plan::Buffer::output || move.step->reduces()) {
       return fail_mismatch(port.peer, "it wrote where nothing was lent"), false;
@@ -215,8 +246,6 @@ bool Launch::open_incoming(LaneRun& run) {
   }
   return true;
 }
-
-bool Launch::lends_input() const { return lends_ && call_.pre_scalar == nullptr; }
 
 void Launch::open_outgoing(LaneRun& run) {
   const plan::Move& move = run.move;
@@ -232,13 +261,15 @@ void Launch::open_outgoing(LaneRun& run) {
     SendPort& port = *run.ends->send[move.send[i]];
     Outgoing& outgoing = run.outgoing[i];
     outgoing = {port.slots.place(), Delivery::staged};
-    if (wish == plan::Delivery::staged || !port.connection->same_address_space()) continue;
-    if (wish == plan::Delivery::pull && lends_input() && move.step->local == plan::Buffer::input) {
+    if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&
+        pulls_from_us(port)) {
       outgoing = {nullptr, Delivery::pull};
+      port.pulled = true;
     } else if (wish == plan::Delivery::push) {
-      const transport::Grant& grant = port.slots.view().control->receiver_grant;
-      if (grant.region == transport::region_same_process && grant.bytes == call_.output_bytes)
-        outgoing = {reinterpret_cast<std::byte*>(grant.offset), Delivery::push};
+      transport::Grant& grant = port.slots.view().control->receiver_grant;
+      std::byte* output =
+          borrowed(grant, call_.output_bytes, port.same_address_space, port.peer_memory);
+      if (output != nullptr) outgoing = {output, Delivery::push};
     }
   }
 }

@@ -39,6 +39,8 @@ struct Call {
   std::byte* scratch = nullptr;
   std::uint64_t input_bytes = 0;
   std::uint64_t output_bytes = 0;
+  transport::RegionPlace input_place;  // for peers that map this process's regions
+  transport::RegionPlace output_place;
   ElementType type = ElementType::uint8;
   ReduceOp op = ReduceOp::sum;
   const void* pre_scalar = nullptr;  // pre_mul_sum: multiplies this rank's input
@@ -92,6 +94,11 @@ class Launch {
   };
 
   void lend_buffers();
+  void lend(transport::Grant& grant, bool same_address_space, bool maps_peer, const void* buffer,
+            std::uint64_t bytes, const transport::RegionPlace& place) const;
+  static std::byte* borrowed(transport::Grant& grant, std::uint64_t bytes, bool same_address_space,
+                             transport::PeerMemory* memory);
+  bool pulls_from_us(SendPort& port) const;
   bool finish_up();
   bool advance_lane(LaneRun& run);
   bool ready(LaneRun& run);
@@ -104,7 +111,6 @@ class Launch {
   void move_piece(LaneRun& run, const plan::Piece& piece);
   void close_messages(LaneRun& run);
   void fail_mismatch(int peer, std::string_view what);
-  bool lends_input() const;
 
   BoundPlan* bound_ = nullptr;
   Call call_;

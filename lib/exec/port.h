@@ -2,6 +2,7 @@
 // uses a port by its link index; no two lanes share one.
 #pragma once
 
+#include "lib/transport/region.h"
 #include "lib/transport/transport.h"
 
 #include <memory>
@@ -11,6 +12,11 @@ namespace gyre::exec {
 struct SendPort {
   int peer = 0;
   int channel = 0;
+  // The peer's user memory: by plain address, by mapping its regions, or not at all (null).
+  bool same_address_space = false;
+  transport::PeerMemory* peer_memory = nullptr;
+  bool pulled = false;        // of this call: the receiver reads our input where it lies
+  bool peer_maps_us = false;  // the peer has said that it can map our regions
   std::unique_ptr<transport::Connection> connection;
   transport::SlotWriter slots;
   transport::LineWriter lines;
@@ -19,6 +25,8 @@ struct SendPort {
 struct ReceivePort {
   int peer = 0;
   int channel = 0;
+  bool same_address_space = false;
+  transport::PeerMemory* peer_memory = nullptr;
   std::unique_ptr<transport::Connection> connection;
   transport::SlotReader slots;
   transport::LineReader lines;
