@@ -91,3 +91,17 @@ TEST_CASE("a sleep ends when one of two words changes", "[base]") {
   set.sleep(10 * ns_per_s);
   CHECK(SystemClock::read() - start < 5 * ns_per_s);
 }
+
+TEST_CASE("processors of several ranks are counted once each", "[base]") {
+  CHECK(count_processors({"0000000000000001", "0000000000000002"}) == 2);
+  CHECK(count_processors({"0000000000000003", "0000000000000003"}) == 2);
+  CHECK(count_processors({"00000000000000000000000000000001", "000000000000000f"}) == 5);
+  CHECK(count_processors({"", "junk", "zzzzzzzzzzzzzzzz"}) == 0);
+  CHECK(count_processors({processor_mask()}) >= 1);
+}
+
+TEST_CASE("ranks that share processors do not spin", "[base]") {
+  CHECK(wait_policy(2, 2, -1).spins > 0);
+  CHECK(wait_policy(3, 2, -1).spins == 0);
+  CHECK(wait_policy(3, 2, 77).spins == 77);
+}

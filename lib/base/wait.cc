@@ -1,7 +1,11 @@
 #include "lib/base/wait.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <ctime>
 #include <linux/futex.h>
@@ -86,16 +90,43 @@ void wake_futex(std::atomic<std::uint32_t>* word) {
   syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-WaitPolicy wait_policy(int ranks_on_this_host, std::int64_t spin_setting) {
+WaitPolicy wait_policy(int ranks_on_this_host, int their_processors, std::int64_t spin_setting) {
   WaitPolicy policy;
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const int processors =
-      sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-  if (ranks_on_this_host > processors) policy.spins = 0, policy.yields = 4;
+  if (ranks_on_this_host > their_processors) policy.spins = 0, policy.yields = 4;
   if (spin_setting >= 0)
     policy.spins = static_cast<int>(std::min<std::int64_t>(spin_setting, INT_MAX / 2));
   return policy;
+}
+
+std::string processor_mask() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
+  std::string mask;
+  for (int word = 0; word < CPU_SETSIZE / 64; ++word) {
+    std::uint64_t bits = 0;
+    for (int bit = 0; bit < 64; ++bit)
+      bits |= static_cast<std::uint64_t>(CPU_ISSET(word * 64 + bit, &allowed) != 0) << bit;
+    mask += fmt::format("{:016x}", bits);
+  }
+  mask.erase(mask.find_last_not_of('0') / 16 * 16 + 16);
+  return mask;
+}
+
+int count_processors(const std::vector<std::string_view>& masks) {
+  std::vector<std::uint64_t> all;
+  for (std::string_view mask : masks) {
+    for (std::size_t word = 0; word * 16 + 16 <= mask.size(); ++word) {
+      std::uint64_t bits = 0;
+      const char* begin = mask.data() + word * 16;
+      if (std::from_chars(begin, begin + 16, bits, 16).ptr != begin + 16) break;
+      if (all.size() <= word) all.resize(word + 1);
+      all[word] |= bits;
+    }
+  }
+  int count = 0;
+  for (const std::uint64_t word : all) count += std::popcount(word);
+  return count;
 }
 
 void Wait::yield() { sched_yield(); }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <poll.h>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -62,7 +63,11 @@ struct WaitPolicy {
   std::int64_t sleep_most_ns = ns_per_ms;
 };
 // Spinning only helps while each waiting rank has a processor of its own.
-WaitPolicy wait_policy(int ranks_on_this_host, std::int64_t spin_setting);
+WaitPolicy wait_policy(int ranks_on_this_host, int their_processors, std::int64_t spin_setting);
+// The processors that this thread may run on, one bit each, as hexadecimal words.
+std::string processor_mask();
+// How many processors the masks name together. What is no mask counts for nothing.
+int count_processors(const std::vector<std::string_view>& masks);
 
 class Wait {
  public:

@@ -28,6 +28,18 @@ transport::FifoShape fifo_shape(const Settings& settings) {
 }
 
 // What must be equal on all ranks before they exchange anything: the notes they join with.
+// Settings that every rank must share, then the processors that this one may use.
+constexpr char mask_mark = '|';
+struct Note {
+  std::string_view settings;
+  std::string_view processors;
+};
+Note read_note(const bootstrap::Letter& letter) {
+  const std::string_view text(reinterpret_cast<const char*>(letter.data()), letter.size());
+  const std::size_t mark = std::min(text.rfind(mask_mark), text.size());
+  return {text.substr(0, mark), text.substr(std::min(mark + 1, text.size()))};
+}
+
 bootstrap::Letter joining_note(const std::string& text) { return {text.begin(), text.end()}; }
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
@@ -84,28 +96,29 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
       "version=1 transports={} algo={} proto={} slots={} reproducible={} security={}",
       transport_names(made->transports_), settings.algorithm, settings.protocol,
       fifo_shape(settings).slot_bytes, made->options_.reproducible, settings.tcp_security);
-  GYRE_ASSIGN(made->membership_, plane.join(id, size, rank, joining_note(note), settings));
+  GYRE_ASSIGN(
+      made->membership_,
+      plane.join(id, size, rank, joining_note(note + mask_mark + processor_mask()), settings));
   return made;
 }
 
 Status Communicator::settle() {
   const bootstrap::Roster& roster = membership_->roster();
-  const auto& notes = roster.notes;
-  const std::size_t me = static_cast<std::size_t>(rank_);
-  for (std::size_t rank = 0; rank < notes.size(); ++rank)
-    if (notes[rank] != notes[me])
+  std::vector<std::string_view> masks;
+  const Note mine = read_note(roster.notes[static_cast<std::size_t>(rank_)]);
+  int local_ranks = 0;
+  for (std::size_t rank = 0; rank < roster.notes.size(); ++rank) {
+    const Note note = read_note(roster.notes[rank]);
+    if (note.settings != mine.settings)
       return Status(Code::InvalidUsage,
                     fmt::format("ranks {} and {} differ in their settings: \"{}\" and \"{}\"",
-                                rank_, rank, std::string(notes[me].begin(), notes[me].end()),
-                                std::string(notes[rank].begin(), notes[rank].end())));
-  int local_ranks = 0;
-  bool one_host = true;
-  for (std::uint32_t process : roster.process_of_rank) {
-    const bool here = roster.processes[process].host == self_->host;
-    local_ranks += here;
-    one_host &= here;
+                                rank_, rank, mine.settings, note.settings));
+    if (roster.processes[roster.process_of_rank[rank]].host != self_->host) continue;
+    ++local_ranks;
+    masks.push_back(note.processors);
   }
-  policy_ = gyre::wait_policy(local_ranks, options_.settings.spin_count);
+  const bool one_host = local_ranks == size_;
+  policy_ = gyre::wait_policy(local_ranks, count_processors(masks), options_.settings.spin_count);
   links_ = std::make_unique<Links>(rank_, *membership_, transports_, fifo_shape(options_.settings),
                                    regions_.probe());
   scene_.ranks = size_;
