@@ -14,8 +14,7 @@ namespace gyre::bench {
 Status Buffer::allocate(std::uint64_t bytes) {
   void* memory = nullptr;
   const std::uint64_t whole = front + bytes + guard_bytes;
-  GYRE_TRY(checked(gyreMemAlloc(&memory, whole), nullptr,
-                   fmt::format("gyreMemAlloc of {} bytes", whole)));
+  GYRE_TRY(checked(gyreMemAlloc(&memory, whole), fmt::format("gyreMemAlloc of {} bytes", whole)));
   memory_ = GyreMemory(memory);
   page_ = static_cast<std::byte*>(memory) + front;
   place(0, bytes);
@@ -28,8 +27,7 @@ void Buffer::place(std::uint64_t offset, std::uint64_t bytes) {
 }
 
 Status Buffer::register_with(gyreComm_t comm) {
-  GYRE_TRY(
-      checked(gyreCommRegister(comm, begin_, bytes_, &registration_), comm, "gyreCommRegister"));
+  GYRE_TRY(checked(gyreCommRegister(comm, begin_, bytes_, &registration_), "gyreCommRegister"));
   comm_ = comm;
   return {};
 }

@@ -21,13 +21,13 @@ Status Crew::all_reduce(std::span<const std::vector<std::byte>> inputs,
                         std::vector<std::byte>& result, std::size_t count, gyreDataType_t type,
                         gyreRedOp_t op) {
   std::vector<std::vector<std::byte>> outputs(inputs.begin(), inputs.end());
-  GYRE_TRY(checked(gyreGroupStart(), nullptr, "gyreGroupStart"));
+  GYRE_TRY(checked(gyreGroupStart(), "gyreGroupStart"));
   Status status;
   for (std::size_t i = 0; i < outputs.size() && status.ok(); ++i)
     status = checked(
         gyreAllReduce(inputs[i].data(), outputs[i].data(), count, type, op, comms_[i], nullptr),
-        comms_[i], "gyreAllReduce");
-  Status end = checked(gyreGroupEnd(), comms_[0], "gyreGroupEnd");
+        "gyreAllReduce");
+  Status end = checked(gyreGroupEnd(), "gyreGroupEnd");
   if (!status.ok()) return status;
   GYRE_TRY(std::move(end));
   result = std::move(outputs[0]);

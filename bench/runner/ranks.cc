@@ -37,11 +37,13 @@ bool is_slurm_task() {
 
 }  // namespace
 
-Status checked(gyreResult_t result, gyreComm_t comm, std::string_view call) {
+Status checked(gyreResult_t result, std::string_view call) {
   if (result == gyreSuccess) return {};
-  const std::string cause = gyreGetLastError(comm);
-  return Status(static_cast<Code>(result),
-                fmt::format("{}: {}", call, cause.empty() ? gyreGetErrorString(result) : cause));
+  const std::string cause = gyreGetLastError(nullptr);
+  const auto code = static_cast<Code>(result);
+  if (cause.empty()) return Status(code, fmt::format("{}: {}", call, gyreGetErrorString(result)));
+  const bool named = cause.find(call) != cause.npos;
+  return Status(code, named ? cause : fmt::format("{}: {}", call, cause));
 }
 
 std::optional<int> launched_rank() {
@@ -125,9 +127,9 @@ gyreConfig_t Ranks::config() const {
 Status Ranks::meet() {
   if (!launched_rank()) return {};
   gyreConfig_t settings = config();
-  GYRE_TRY(checked(gyreCommInitEnv(&launched_, &settings), nullptr, "gyreCommInitEnv"));
-  GYRE_TRY(checked(gyreCommCount(launched_, &world_processes_), launched_, "gyreCommCount"));
-  GYRE_TRY(checked(gyreCommUserRank(launched_, &world_process_), launched_, "gyreCommUserRank"));
+  GYRE_TRY(checked(gyreCommInitEnv(&launched_, &settings), "gyreCommInitEnv"));
+  GYRE_TRY(checked(gyreCommCount(launched_, &world_processes_), "gyreCommCount"));
+  GYRE_TRY(checked(gyreCommUserRank(launched_, &world_process_), "gyreCommUserRank"));
   of_group_ = launched_;
   processes_ = world_processes_;
   process_ = world_process_;
@@ -139,10 +141,10 @@ Status Ranks::split() {
   for (const Seat& seat : seats_) same += seat.group == group_;
   const int per_process = ranks_per_process();
   if (same == world_processes_ * per_process) return {};
-  GYRE_TRY(checked(gyreCommSplit(launched_, group_, world_process_, &of_group_, nullptr), launched_,
+  GYRE_TRY(checked(gyreCommSplit(launched_, group_, world_process_, &of_group_, nullptr),
                    "gyreCommSplit"));
-  GYRE_TRY(checked(gyreCommCount(of_group_, &processes_), of_group_, "gyreCommCount"));
-  return checked(gyreCommUserRank(of_group_, &process_), of_group_, "gyreCommUserRank");
+  GYRE_TRY(checked(gyreCommCount(of_group_, &processes_), "gyreCommCount"));
+  return checked(gyreCommUserRank(of_group_, &process_), "gyreCommUserRank");
 }
 
 // Everybody's bytes where its own are not zero: a gather of disjoint parts.
@@ -150,7 +152,7 @@ Status Ranks::sum_bytes(std::span<std::uint8_t> bytes) {
   if (of_group_ == nullptr) return {};
   return checked(gyreAllReduce(bytes.data(), bytes.data(), bytes.size(), gyreUint8, gyreSum,
                                of_group_, nullptr),
-                 of_group_, "gyreAllReduce");
+                 "gyreAllReduce");
 }
 
 Status Ranks::gather_seats() {
@@ -179,25 +181,25 @@ Status Ranks::gather_seats() {
 Result<std::uint64_t> Ranks::smallest(std::uint64_t value) {
   if (launched_ != nullptr)
     GYRE_TRY(checked(gyreAllReduce(&value, &value, 1, gyreUint64, gyreMin, launched_, nullptr),
-                     launched_, "gyreAllReduce"));
+                     "gyreAllReduce"));
   return value;
 }
 
 // Rank 0's process makes the id; the processes' communicator carries it to the others.
 Status Ranks::share_id() {
-  if (process_ == 0) GYRE_TRY(checked(gyreGetUniqueId(&id_), nullptr, "gyreGetUniqueId"));
+  if (process_ == 0) GYRE_TRY(checked(gyreGetUniqueId(&id_), "gyreGetUniqueId"));
   return sum_bytes({reinterpret_cast<std::uint8_t*>(id_.internal), sizeof id_.internal});
 }
 
 Status Ranks::join(int first, std::span<gyreComm_t> comms) {
   gyreConfig_t settings = config();
-  GYRE_TRY(checked(gyreGroupStart(), nullptr, "gyreGroupStart"));
+  GYRE_TRY(checked(gyreGroupStart(), "gyreGroupStart"));
   Status status;
   for (std::size_t i = 0; i < comms.size() && status.ok(); ++i)
     status = checked(
         gyreCommInitRankConfig(&comms[i], total(), id_, first + static_cast<int>(i), &settings),
-        nullptr, "gyreCommInitRankConfig");
-  Status end = checked(gyreGroupEnd(), nullptr, "gyreGroupEnd");
+        "gyreCommInitRankConfig");
+  Status end = checked(gyreGroupEnd(), "gyreGroupEnd");
   return status.ok() ? end : status;
 }
 

@@ -19,8 +19,8 @@
 
 namespace gyre::bench {
 
-// Success, or what Gyre says of a failed call.
-Status checked(gyreResult_t result, gyreComm_t comm, std::string_view call);
+// Success, or what Gyre says of a call that this thread has just made.
+Status checked(gyreResult_t result, std::string_view call);
 
 // The rank that a launcher gave this process, before anything else is known; nothing without one.
 std::optional<int> launched_rank();

@@ -151,7 +151,7 @@ Result<int> Run::run() {
   Verdict verdict;
   GYRE_ASSIGN(verdict.least_bandwidth, least_bandwidth());
   int library_version = 0;
-  GYRE_TRY(checked(gyreGetVersion(&library_version), nullptr, "gyreGetVersion"));
+  GYRE_TRY(checked(gyreGetVersion(&library_version), "gyreGetVersion"));
   resident_at_start_ = resident_memory();
   GYRE_ASSIGN(ranks_, Ranks::enter(options_));
   const bool speaks = ranks_->speaks();

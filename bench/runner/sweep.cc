@@ -62,7 +62,7 @@ Status Sweep::allocate() {
       if (options_.local_register) GYRE_TRY(buffer->register_with(crew_.comm(i)));
     }
     if (!options_.null_stream)
-      GYRE_TRY(checked(gyreStreamCreate(&member.stream), nullptr, "gyreStreamCreate"));
+      GYRE_TRY(checked(gyreStreamCreate(&member.stream), "gyreStreamCreate"));
   }
   return {};
 }
@@ -91,7 +91,7 @@ Status Sweep::make_ops(ElementType type, ReduceOp op) {
     std::uint64_t factor = factor_bits(type, crew_.first_rank() + i);
     GYRE_TRY(checked(gyreRedOpCreatePreMulSum(&made, &factor, static_cast<gyreDataType_t>(type),
                                               gyreScalarHostImmediate, crew_.comm(i)),
-                     crew_.comm(i), "gyreRedOpCreatePreMulSum"));
+                     "gyreRedOpCreatePreMulSum"));
   }
   return {};
 }
@@ -107,7 +107,7 @@ void Sweep::destroy_ops() {
 Status Sweep::start(const Case& test, std::uint64_t offset) {
   const std::uint64_t size = element_bytes(test.type);
   const bool grouped = members_.size() > 1;
-  if (grouped) GYRE_TRY(checked(gyreGroupStart(), nullptr, "gyreGroupStart"));
+  if (grouped) GYRE_TRY(checked(gyreGroupStart(), "gyreGroupStart"));
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const Member& member = members_[i];
     const auto rank = static_cast<std::uint64_t>(crew_.first_rank()) + i;
@@ -125,9 +125,9 @@ Status Sweep::start(const Case& test, std::uint64_t offset) {
                                                   .root = test.root,
                                                   .comm = crew_.comm(static_cast<int>(i)),
                                                   .stream = member.stream});
-    if (result != gyreSuccess) return checked(result, crew_.comm(static_cast<int>(i)), "the call");
+    if (result != gyreSuccess) return checked(result, fmt::format("gyre{}", collective_.name));
   }
-  if (grouped) GYRE_TRY(checked(gyreGroupEnd(), crew_.comm(0), "gyreGroupEnd"));
+  if (grouped) GYRE_TRY(checked(gyreGroupEnd(), "gyreGroupEnd"));
   if (options_.blocking == Blocking::wait || options_.blocking == Blocking::wait_and_barrier)
     GYRE_TRY(wait());
   if (options_.blocking == Blocking::wait_and_barrier) GYRE_TRY(crew_.barrier());
@@ -138,16 +138,15 @@ Status Sweep::start(const Case& test, std::uint64_t offset) {
 Status Sweep::wait() {
   for (std::size_t i = 0; i < members_.size(); ++i)
     if (members_[i].stream != nullptr)
-      GYRE_TRY(checked(gyreStreamSynchronize(members_[i].stream), crew_.comm(static_cast<int>(i)),
-                       "gyreStreamSynchronize"));
+      GYRE_TRY(checked(gyreStreamSynchronize(members_[i].stream), "gyreStreamSynchronize"));
   return {};
 }
 
 Status Sweep::iterate(const Case& test) {
   if (options_.aggregated == 1) return start(test, rotation_.next());
-  GYRE_TRY(checked(gyreGroupStart(), nullptr, "gyreGroupStart"));
+  GYRE_TRY(checked(gyreGroupStart(), "gyreGroupStart"));
   for (int i = 0; i < options_.aggregated; ++i) GYRE_TRY(start(test, rotation_.next()));
-  return checked(gyreGroupEnd(), crew_.comm(0), "gyreGroupEnd");
+  return checked(gyreGroupEnd(), "gyreGroupEnd");
 }
 
 Result<Sweep::Timing> Sweep::time_loop(const Case& test) {

@@ -164,6 +164,7 @@ Result<Settings> parse_settings(const std::map<std::string, std::string>& enviro
   }
   for (const auto& [name, value] : environment) {
     if (!name.starts_with("GYRE_") || std::ranges::count(names, name) > 0) continue;
+    if (name.starts_with("GYRE_TESTS_")) continue;  // the benchmarks' own
     const std::string_view known = nearest(name, names);
     if (warnings != nullptr)
       warnings->push_back(
