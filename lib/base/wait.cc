@@ -92,7 +92,7 @@ void wake_futex(std::atomic<std::uint32_t>* word) {
 
 WaitPolicy wait_policy(int ranks_on_this_host, int their_processors, std::int64_t spin_setting) {
   WaitPolicy policy;
-  if (ranks_on_this_host > their_processors) policy.spins = 0, policy.yields = 4;
+  if (ranks_on_this_host > their_processors) policy.spins = 0;
   if (spin_setting >= 0)
     policy.spins = static_cast<int>(std::min<std::int64_t>(spin_setting, INT_MAX / 2));
   return policy;
