@@ -7,7 +7,9 @@ import sys
 
 import tree
 
-DECLARATION = re.compile(r'\badd_(?:option|flag)\w*\(\s*(?:\w+\s*,\s*)?"([^"]+)"')
+# How CLI11 is told of options, and texts that can be nothing else.
+DECLARATION = re.compile(r'\badd_(?:option|flag)\w*\(\s*(?:\w+\s*,\s*)?"([^"]+)"|'
+                         r'"(-\w,--[\w-]+)"')
 PATIENCE_S = 20
 
 
@@ -21,7 +23,8 @@ def declared_options(root, sources):
              if path == sources or path.startswith(sources.rstrip("/") + "/")]
     names = set()
     for path in paths:
-        for declaration in DECLARATION.findall(tree.read(root, path)):
+        for groups in DECLARATION.findall(tree.read(root, path)):
+            declaration = "".join(groups)
             names.update(name.strip() for name in declaration.split(",") if name.strip()[0] == "-")
     return names
 
