@@ -27,6 +27,7 @@ std::vector<Adjustment> adjustments(ElementType type, ReduceOp op, std::uint32_t
   const auto scalar = [&] { return random_code(type, random); };
   if (op == ReduceOp::sum) all.push_back({static_cast<int>(random() % sources), scalar(), 3});
   if (op == ReduceOp::avg) all.push_back({-1, 0, 8});
+  if (op == ReduceOp::avg) all.push_back({-1, 0, 6});
   if (op == ReduceOp::avg) all.push_back({-1, 0, 1000003});
   if (op == ReduceOp::pre_mul_sum) all.push_back({0, scalar(), 1});
   if (op == ReduceOp::pre_mul_sum && last > 0) all.push_back({last, scalar(), 1});
@@ -271,6 +272,21 @@ TEST_CASE("no move touches a byte beside its ranges") {
             find_move(type, ReduceOp::avg, set)(move);
           }
         }
+}
+
+TEST_CASE("a copy in place does not write its source") {
+  const Fenced read_only(4096), other(4096);
+  const void* source = read_only.begin();
+  REQUIRE(mprotect(read_only.begin(), 4096, PROT_READ) == 0);
+  for (InstructionSet set : sets_here())
+    for (std::uint32_t target_count : {1U, 2U})
+      for (std::uint32_t streamed : {0U, 1U}) {
+        void* targets[] = {read_only.begin(), other.begin()};
+        Move move{&source, 1, targets, target_count, 1000};
+        move.streamed = streamed;
+        find_move(ElementType::float32, ReduceOp::max, set)(move);  // a fault is the failure
+        copy_move(move, set);
+      }
 }
 
 TEST_CASE("bytes are copied to every target but the source itself") {
