@@ -6,7 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -16,6 +19,34 @@ namespace {
 // Long enough for two lost SYNs (sent again after 1 s and 3 s), short enough that a dead first
 // address of several does not use up the time to meet.
 constexpr std::int64_t attempt_ns = 5 * ns_per_s;
+
+// No keep-alive on this end: with TCP_USER_TIMEOUT set, the kernel would use that limit for it too.
+// The receiving end watches with keep-alive, and the control plane watches processes.
+Status set_options(const FileDescriptor& socket, std::int64_t user_timeout_ms) {
+  const int at_once = 1;
+  const auto limit = static_cast<unsigned>(std::clamp<std::int64_t>(user_timeout_ms, 1, INT32_MAX));
+  if (setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once) == 0 &&
+      setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit) == 0)
+    return {};
+  return Status::from_errno("setsockopt(TCP_NODELAY, TCP_USER_TIMEOUT)", errno);
+}
+
+std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
+
+bool leads_to_this_host(std::string_view address, const std::vector<std::string>& own) {
+  if (address.starts_with("127.") || address.starts_with("[::1]:")) return true;
+  return std::ranges::any_of(
+      own, [&](const std::string& one) { return host_of(one) == host_of(address); });
+}
+
+// Within a host nothing is lost and no link is shared, but BBR (the default of some) paces as if it
+// were, and CUBIC leaves slow start early. Measured over loopback, 1 MiB there and back on one
+// socket, one way: 480 us with BBR, 230 with CUBIC, 92 with Reno. To be set before connecting, else
+// BBR's pacing stays on. Best effort: a sandbox may allow only the default.
+void prefer_reno(const FileDescriptor& socket) {
+  constexpr std::string_view reno = "reno";
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, reno.data(), reno.size());
+}
 
 // With nobody listening at a port that the kernel also hands out, a socket can connect to itself.
 bool connected_to_itself(const FileDescriptor& socket) {
@@ -28,8 +59,11 @@ bool connected_to_itself(const FileDescriptor& socket) {
 
 }  // namespace
 
-Dial::Dial(std::vector<std::string> addresses, const trust::Ticket& ticket)
-    : addresses_(std::move(addresses)), ticket_(ticket) {}
+Dial::Dial(const EndpointContents& endpoint, const Surroundings& surroundings)
+    : addresses_(endpoint.places),
+      ticket_(endpoint.ticket),
+      own_addresses_(surroundings.self.addresses),
+      user_timeout_ms_(surroundings.tcp_user_timeout_ms) {}
 
 Result<std::optional<FileDescriptor>> Dial::advance() {
   if (!socket_.has_value()) GYRE_TRY(begin_next());
@@ -59,14 +93,22 @@ Status Dial::begin_next() {
     silent_ = false;
     refusals_.clear();
   }
-  const Result<trust::SocketAddress> address = trust::parse_address(addresses_[next_++]);
-  if (!address.ok()) return refuse(address.status().message()), Status();
-  bool pending = false;
-  Result<FileDescriptor> socket = trust::begin_connect(*address, &pending);
+  Result<FileDescriptor> socket = begin(addresses_[next_++]);
   if (!socket.ok()) return refuse(socket.status().message()), Status();
   socket_ = std::move(*socket);
   give_up_ns_ = SystemClock::read() + attempt_ns;
   return {};
+}
+
+Result<FileDescriptor> Dial::begin(const std::string& text) const {
+  GYRE_ASSIGN(const trust::SocketAddress address, trust::parse_address(text));
+  FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.has_value()) return Status::from_errno("socket", errno);
+  GYRE_TRY(set_options(socket, user_timeout_ms_));
+  if (leads_to_this_host(text, own_addresses_)) prefer_reno(socket);
+  if (connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS)
+    return socket;
+  return Status::from_errno("connect", errno);
 }
 
 Dial::Answer Dial::answer() {

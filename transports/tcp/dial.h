@@ -16,7 +16,7 @@ namespace gyre::transport {
 
 class Dial {
  public:
-  Dial(std::vector<std::string> addresses, const trust::Ticket& ticket);
+  Dial(const EndpointContents& endpoint, const Surroundings& surroundings);
 
   // The socket, once; nothing while no address has answered.
   Result<std::optional<FileDescriptor>> advance();
@@ -26,12 +26,15 @@ class Dial {
  private:
   enum class Answer { pending, connected, refused };
   Status begin_next();
+  Result<FileDescriptor> begin(const std::string& text) const;
   Answer answer();
   Status show_ticket();
   void refuse(std::string_view why);
 
   const std::vector<std::string> addresses_;
   const trust::Ticket ticket_;
+  const std::vector<std::string> own_addresses_;
+  const std::int64_t user_timeout_ms_;
   std::size_t next_ = 0;  // address to be tried next
   bool silent_ = false;   // an address of this round did not answer
   FileDescriptor socket_;

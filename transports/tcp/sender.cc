@@ -3,24 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 namespace gyre::transport {
-namespace {
-
-// No keep-alive on this end: with TCP_USER_TIMEOUT set, the kernel would use that limit for it too.
-// The receiving end watches with keep-alive, and the control plane watches processes.
-Status set_user_timeout(const FileDescriptor& socket, std::int64_t timeout_ms) {
-  const auto value = static_cast<unsigned>(std::clamp<std::int64_t>(timeout_ms, 1, INT32_MAX));
-  if (setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &value, sizeof value) == 0) return {};
-  return Status::from_errno("setsockopt(TCP_USER_TIMEOUT)", errno);
-}
-
-}  // namespace
 
 TcpSender::TcpSender(const LinkKey& key, const Surroundings& surroundings,
                      const EndpointContents& endpoint, std::shared_ptr<FifoMemory> memory)
@@ -30,7 +15,7 @@ TcpSender::TcpSender(const LinkKey& key, const Surroundings& surroundings,
       memory_(std::move(memory)),
       leaving_(memory_->view),
       common_(common_header(key, surroundings)),
-      dial_(endpoint.places, endpoint.ticket) {}
+      dial_(endpoint, surroundings) {}
 
 Status TcpSender::progress() {
   if (!error_.ok()) return error_;
@@ -48,7 +33,6 @@ Status TcpSender::join() {
     GYRE_ASSIGN(std::optional<FileDescriptor> socket, dial_.advance());
     if (!socket.has_value()) return {};
     address_ = peer_address(*socket);
-    GYRE_TRY(set_user_timeout(*socket, surroundings_.tcp_user_timeout_ms));
     stream_ = make_plain_stream(std::move(*socket));
   }
   if (!stream_->joined()) GYRE_TRY(stream_->join());
