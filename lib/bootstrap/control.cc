@@ -21,6 +21,8 @@ namespace {
 
 // At most this long does the end of a process wait for its last words to leave.
 constexpr std::int64_t farewell_ns = 200 * ns_per_ms;
+// And at most this long a failed root's, for ranks that are still on their way to it.
+constexpr std::int64_t latecomers_ns = 2 * ns_per_s;
 // Failed jobs that a root remembers, to tell those who come late.
 constexpr std::ptrdiff_t tombstones_most = 64;
 
@@ -49,6 +51,7 @@ class Works {
   // The end: last words, then nothing.
   void close_jobs();
   bool flushed() const;
+  bool owes_news() const;
   void clear();
 
  private:
@@ -132,6 +135,11 @@ bool Works::flushed() const {
                      [](const auto& entry) { return entry.second->flushed(); });
 }
 
+bool Works::owes_news() const {
+  return std::any_of(jobs_.begin(), jobs_.end(),
+                     [](const auto& entry) { return entry.second->owes_news(); });
+}
+
 void Works::clear() {
   thread_->on_tick(nullptr);
   jobs_.clear();
@@ -154,6 +162,7 @@ class Plane final : public ControlPlane {
  private:
   Plane() = default;
   Status check_process() const;
+  void stay_for_latecomers();
   Status make_root(const trust::UniqueId& id);
   Result<std::vector<trust::SocketAddress>> ways_to_root(const trust::UniqueId& id) const;
   ControlThread& thread() const { return *works_->thread(); }
@@ -181,6 +190,7 @@ Plane::~Plane() {
     [[maybe_unused]] const Works* left_behind = works_.release();
     return;
   }
+  stay_for_latecomers();
   const std::int64_t until = SystemClock::read() + farewell_ns;
   bool flushed = false;
   thread().call([&] {
@@ -193,6 +203,17 @@ Plane::~Plane() {
   }
   thread().call([&] { works_->clear(); });
   thread().stop();
+}
+
+// Ranks that come while a root whose job has failed is on its way out would find nobody, and blame
+// the root in place of whoever made it fail.
+void Plane::stay_for_latecomers() {
+  const std::int64_t until = SystemClock::read() + latecomers_ns;
+  bool owes_news = true;
+  while (owes_news && SystemClock::read() < until) {
+    thread().call([&] { owes_news = works_->owes_news(); });
+    if (owes_news) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 Status Plane::check_process() const {

@@ -59,6 +59,8 @@ class Job final : public LinkOwner {
   // those who come late.
   bool finished() const;
   bool is_tombstone() const { return is_root_ && failed() && members_.empty(); }
+  // A root whose job failed while ranks were still to come: they do not know why yet.
+  bool owes_news() const;
   // The process ends: whoever is still in it dies with it.
   void close();
   bool flushed() const;

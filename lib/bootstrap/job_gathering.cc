@@ -186,10 +186,11 @@ Status Job::lateness() const {
     return Status(Code::Timeout, text).blame(std::move(missing));
   }
   if (phase_ == Phase::gathering && dial_ != nullptr)
-    return Status(Code::Timeout,
-                  fmt::format("the process that made the unique id could not be reached at {} {}: "
-                              "{}",
-                              dial_->target(), limit, dial_->problem()));
+    return Status(
+        Code::Timeout,
+        fmt::format("the process that made the unique id (as a rule rank 0's) could not be "
+                    "reached at {} {}: {}",
+                    dial_->target(), limit, dial_->problem()));
   std::vector<int> late;
   for (std::uint32_t process = 0; company_ && process < company_->roster.processes.size();
        ++process) {
