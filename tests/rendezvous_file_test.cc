@@ -40,7 +40,30 @@ Settings by_file(const std::string& path, int seconds) {
   return settings;
 }
 
+// Opens when all processes that have it are at it: a pipe ends when its last writer is gone.
+struct Gate {
+  Gate() {
+    int ends[2] = {-1, -1};
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    reading = FileDescriptor(ends[0]);
+    writing = FileDescriptor(ends[1]);
+  }
+  void open() { writing.reset(); }
+  void pass() {
+    open();
+    char letter = 0;
+    (void)!read(reading.get(), &letter, 1);
+  }
+  FileDescriptor reading, writing;
+};
+
 trust::Token this_host() { return trust::describe_this_process()->host; }
+
+Result<std::shared_ptr<IdFile>> publish(const std::string& path) {
+  static const SystemClock clock;
+  Wait wait(clock, {0, 0, ns_per_ms}, 20 * ns_per_s);
+  return IdFile::publish(path, *trust::id_on_this_host(*trust::random_secret()), this_host(), wait);
+}
 
 }  // namespace
 
@@ -167,8 +190,7 @@ TEST_CASE("what a killed job left is passed over by the others and replaced by r
   const FileDescriptor ready(ends[0]);
   FileDescriptor telling(ends[1]);
   Child dead = start([&]() -> std::string {
-    const auto file =
-        IdFile::publish(path, *trust::id_on_this_host(*trust::random_secret()), this_host());
+    const auto file = publish(path);
     (void)!write(telling.get(), "x", 1);
     while (true) pause();
   });
@@ -214,26 +236,20 @@ TEST_CASE("a file of a job on another host is trusted by the others and kept by 
 TEST_CASE("of many first ranks at one dead job's file exactly one replaces it", "[rendezvous]") {
   const Folder folder;
   const std::string path = folder.file("id");
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < 25; ++round) {
     std::filesystem::remove(path);
     write_file(path, id_bytes());
-    int gate[2] = {-1, -1};
-    REQUIRE(pipe2(gate, O_CLOEXEC) == 0);
-    const FileDescriptor closed(gate[0]);
-    FileDescriptor open(gate[1]);
+    Gate begin, end;
     std::vector<Child> roots;
     for (int i = 0; i < 6; ++i)
       roots.push_back(start([&]() -> std::string {
-        open.reset();
-        char letter = 0;
-        (void)!read(closed.get(), &letter, 1);  // until all are there
-        const auto file =
-            IdFile::publish(path, *trust::id_on_this_host(*trust::random_secret()), this_host());
-        // Long enough for the others to see it alive.
-        if (file.ok()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        begin.pass();
+        const auto file = publish(path);
+        end.pass();  // whoever published lives until all have tried
         return file.ok() ? "published" : std::string(file.status().message());
       }));
-    open.reset();
+    begin.open();
+    end.open();
     int published = 0;
     for (Child& root : roots) {
       const std::string text = finish(std::move(root));
@@ -247,8 +263,7 @@ TEST_CASE("of many first ranks at one dead job's file exactly one replaces it", 
 
 TEST_CASE("a forked child of rank 0 does not remove its file", "[rendezvous]") {
   const Folder folder;
-  auto file = IdFile::publish(folder.file("id"), *trust::id_on_this_host(*trust::random_secret()),
-                              this_host());
+  auto file = publish(folder.file("id"));
   REQUIRE(file.ok());
   CHECK(finish(start([&] {
           file->reset();

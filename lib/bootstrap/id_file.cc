@@ -164,31 +164,29 @@ Result<Draft> make_draft(const std::string& path, const trust::UniqueId& id) {
   return draft;
 }
 
+// link(2), not rename(2): it never takes the place of another job's file.
+Status link_in(const Draft& draft, const std::string& path, const trust::Token& this_host,
+               Wait& wait) {
+  while (::link(draft.path.c_str(), path.c_str()) != 0) {
+    if (errno != EEXIST)
+      return Status::from_errno(fmt::format("link({}, {})", draft.path, path), errno);
+    GYRE_TRY(clear_away(path, this_host));
+    // Another may be about to remove it.
+    if (!rest(wait))
+      return Status(Code::Timeout,
+                    fmt::format("{} is being replaced by others all the time", path));
+  }
+  return Status();
+}
+
 }  // namespace
 
 Result<std::shared_ptr<IdFile>> IdFile::publish(const std::string& path, const trust::UniqueId& id,
-                                                const trust::Token& this_host) {
-  constexpr int attempts = 8;
+                                                const trust::Token& this_host, Wait& wait) {
   GYRE_ASSIGN(Draft draft, make_draft(path, id));
-  // link(2), not rename(2): it never puts itself in the place of another job's file.
-  Status status =
-      Status(Code::SystemError, fmt::format("{}: others replace it again and again", path));
-  for (int i = 0; i < attempts; ++i) {
-    if (::link(draft.path.c_str(), path.c_str()) == 0) {
-      status = Status();
-      break;
-    }
-    if (errno != EEXIST) {
-      status = Status::from_errno(fmt::format("link({}, {})", draft.path, path), errno);
-      break;
-    }
-    if (Status cleared = clear_away(path, this_host); !cleared.ok()) {
-      status = std::move(cleared);
-      break;
-    }
-  }
+  const Status linked = link_in(draft, path, this_host, wait);
   ::unlink(draft.path.c_str());
-  GYRE_TRY(status);
+  if (!linked.ok()) return linked;
   return std::shared_ptr<IdFile>(new IdFile(path, std::move(draft.file)));
 }
 

@@ -20,7 +20,7 @@ namespace gyre::bootstrap {
 class IdFile {
  public:
   static Result<std::shared_ptr<IdFile>> publish(const std::string& path, const trust::UniqueId& id,
-                                                 const trust::Token& this_host);
+                                                 const trust::Token& this_host, Wait& wait);
   ~IdFile();
   IdFile(const IdFile&) = delete;
   IdFile& operator=(const IdFile&) = delete;

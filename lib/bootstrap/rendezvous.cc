@@ -154,14 +154,14 @@ Result<trust::UniqueId> meet_by_file(ControlPlane& plane, const Settings& settin
   std::string path = settings.rendezvous_file;
   if (place.earlier_meetings > 0) path += fmt::format(".{}", place.earlier_meetings);
   const trust::Token& this_host = plane.identity().host;
+  Wait wait = deadline.wait(far_nap_ns);
   if (place.rank != 0) {
-    Wait wait = deadline.wait(far_nap_ns);
     auto id = read_id_file(path, this_host, deadline.seconds, wait);
     if (id.ok()) return id;
     return std::move(id).status().while_doing("GYRE_RENDEZVOUS_FILE");
   }
   GYRE_ASSIGN(const trust::UniqueId id, plane.create_unique_id());
-  auto file = IdFile::publish(path, id, this_host);
+  auto file = IdFile::publish(path, id, this_host, wait);
   if (!file.ok()) return std::move(file).status().while_doing("GYRE_RENDEZVOUS_FILE");
   GYRE_TRY(keep_until(plane, *file, deadline));
   return id;
