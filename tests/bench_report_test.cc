@@ -280,9 +280,10 @@ TEST_CASE("the plot has one line for each type, operation and placement, and sta
   CHECK(plot_svg("empty", {}).find("</svg>") != std::string::npos);
 }
 
-TEST_CASE("the largest size leaves a sixteenth of the memory, and never more than there is") {
+TEST_CASE("the largest size leaves a sixteenth of the memory, or half where little is left") {
   const std::uint64_t gib = 1ULL << 30;
   CHECK(largest_size(16 * gib, 16 * gib, 2, 2) == 15 * gib / 4);
   CHECK(largest_size(200 * gib, 200 * gib, 1, 2) == 98 * gib);
-  CHECK(largest_size(gib / 2, 16 * gib, 1, 2) == 0);
+  CHECK(largest_size(gib, 16 * gib, 1, 2) == gib / 4);
+  CHECK(largest_size(0, 16 * gib, 1, 2) == UINT64_MAX);
 }

@@ -133,6 +133,10 @@ def measure(programs, options, transport):
     return series
 
 
+def common_keys(series, names):
+    return sorted(set.intersection(*(set(series[name].p50) for name in names)))
+
+
 def print_table(series, limit, options, transport):
     names = [name for name in series if not series[name].problem]
     peers = [name for name in names if name != "gyre"]
@@ -140,7 +144,7 @@ def print_table(series, limit, options, transport):
           f"medians of {options.rounds} rounds; {limit.text()}")
     print(f"{'bytes':>10}" + "".join(f"  {name + ' p50':>12} {'p99':>10}" for name in names) +
           "".join(f"  {'gyre/' + name:>13}" for name in peers) + f"  {'limit':>10}")
-    for key in sorted(series["gyre"].p50):
+    for key in common_keys(series, names):
         if key[1]:
             continue
         line = f"{key[0]:>10}"
@@ -178,8 +182,8 @@ def record(series, limit, options, transport):
         for name, peer in series.items():
             if name == "gyre" or peer.problem:
                 continue
-            for key in sorted(series["gyre"].p50):
-                own = series["gyre"]
+            own = series["gyre"]
+            for key in common_keys(series, ["gyre", name]):
                 file.write(json.dumps({
                     **common, "peer": name, "collective": "all_reduce", "type": "float",
                     "ranks": options.ranks, "bytes": key[0], "p50_us": round(own.median(key), 3),

@@ -1,5 +1,6 @@
 """What the machine allows, measured in the same run as the programs that are compared with it:
-memory bandwidth by plain copies, and the kernel's loopback by plain sockets."""
+memory bandwidth by plain copies, and the kernel's loopback by plain sockets. A limit is the best of
+many short windows, so that what else runs on the machine lowers it as little as possible."""
 import ctypes
 import mmap
 import os
@@ -8,9 +9,11 @@ import struct
 import threading
 import time
 
-COPY_BYTES = 256 << 20
-COPY_TURNS = 4
-STREAM_BYTES = 256 << 20
+COPY_LEAST, COPY_MOST = 64 << 10, 256 << 20  # sizes of copies whose speed is measured
+COPY_SECONDS = 0.15                          # for each of them
+COPY_BLOCK = 2 << 20                         # of it timed at once: rarely interrupted
+STREAM_BYTES = 512 << 20
+WINDOW_BYTES = 32 << 20  # more than the kernel's socket buffers hold, or their emptying is measured
 PING_PONGS = 2000
 PATIENCE_S = 120
 
@@ -60,20 +63,27 @@ def _in_children(count, work):
     return [struct.unpack(f"{len(text) // 8}d", text) for text in packed]
 
 
-def memory_bandwidth(processes):
-    """Bytes read plus bytes written in a second, by copies in all processes at once."""
+def memory_bandwidth(processes, size):
+    """Bytes read plus bytes written in a second, by copies of `size` bytes in all processes at once,
+    each again and again from one place to another: what fits a cache is copied in it."""
     processes = max(1, min(processes, os.cpu_count() or 1))
-    size = min(COPY_BYTES, _available_memory() // (8 * processes))
+    size = min(size, COPY_MOST, _available_memory() // (8 * processes))
 
     def copy(_):
         source, target = mmap.mmap(-1, size), mmap.mmap(-1, size)
         to, origin = (ctypes.addressof(ctypes.c_char.from_buffer(m)) for m in (target, source))
         ctypes.memset(to, 1, size)
         ctypes.memset(origin, 2, size)
-        began = time.monotonic()
-        for _ in range(COPY_TURNS):
-            ctypes.memmove(to, origin, size)
-        return (2 * size * COPY_TURNS / (time.monotonic() - began),)
+        block = min(size, COPY_BLOCK)
+        turns = max(1, (1 << 20) // block)  # clock readings and calls cost little beside 1 MiB
+        best, end, at = float("inf"), time.monotonic() + COPY_SECONDS, 0
+        while time.monotonic() < end or at != 0:
+            began = time.monotonic()
+            for _ in range(turns):
+                ctypes.memmove(to + at, origin + at, block)
+            best = min(best, time.monotonic() - began)
+            at = at + block if at + 2 * block <= size else 0
+        return (2 * block * turns / best,)
 
     return sum(bandwidth for bandwidth, in _in_children(processes, copy))
 
@@ -89,22 +99,26 @@ def _receive(connection, total, buffer):
 def _exchange(connection, index):
     """(bytes a second that arrive here while as many leave, seconds of one 8-byte way)."""
     small, large = bytearray(8), bytearray(1 << 20)
-    began = time.monotonic()
+    way = float("inf")
     for _ in range(PING_PONGS):
+        began = time.monotonic()
         if index == 0:
             connection.sendall(small)
-            _receive(connection, 8, small)
-        else:
-            _receive(connection, 8, small)
+        _receive(connection, 8, small)
+        if index == 1:
             connection.sendall(small)
-    way = (time.monotonic() - began) / PING_PONGS / 2
+        else:
+            way = min(way, (time.monotonic() - began) / 2)
     sender = threading.Thread(
         target=lambda: [connection.sendall(large) for _ in range(STREAM_BYTES // len(large))])
-    began = time.monotonic()
     sender.start()
-    _receive(connection, STREAM_BYTES, bytearray(1 << 20))
+    best = float("inf")
+    for _ in range(STREAM_BYTES // WINDOW_BYTES):
+        began = time.monotonic()
+        _receive(connection, WINDOW_BYTES, large)
+        best = min(best, time.monotonic() - began)
     sender.join()
-    return STREAM_BYTES / (time.monotonic() - began), way
+    return WINDOW_BYTES / best, way
 
 
 def loopback():
@@ -125,7 +139,7 @@ def loopback():
             return _exchange(connection, index)
 
         streams, ways = zip(*_in_children(2, end))
-    return sum(streams), max(ways)
+    return sum(streams), min(ways)
 
 
 class Limits:
@@ -133,19 +147,25 @@ class Limits:
 
     def __init__(self, ranks, transport):
         self.ranks, self.transport = ranks, transport
+        self.memory = {}
         if transport == "tcp":
-            self.bandwidth, self.way_s = loopback()
-        else:
-            self.bandwidth, self.way_s = memory_bandwidth(ranks), 0.0
+            self.stream, self.way_s = loopback()
+
+    def _memory(self, size):
+        size = max(size, COPY_LEAST)
+        if size not in self.memory:
+            self.memory[size] = memory_bandwidth(self.ranks, size)
+        return self.memory[size]
 
     def microseconds(self, size):
-        # shm: each rank reads its input and writes its output once, 2 * ranks * size bytes.
-        # tcp: each rank sends 2 (ranks - 1) / ranks of the data, whatever the algorithm.
-        moved = 2 * (self.ranks - 1 if self.transport == "tcp" else self.ranks) * size
-        return max(self.way_s, moved / self.bandwidth) * 1e6
+        if self.transport == "tcp":
+            # Each rank sends 2 (ranks - 1) / ranks of the data, whatever the algorithm.
+            return max(self.way_s, 2 * (self.ranks - 1) * size / self.stream) * 1e6
+        # Each rank reads its input and writes its output once: 2 * ranks * size bytes.
+        return 2 * self.ranks * size / self._memory(size) * 1e6
 
     def text(self):
         if self.transport == "tcp":
-            return (f"loopback {self.bandwidth / 1e9:.2f} GB/s both ways together, "
+            return (f"loopback {self.stream / 1e9:.2f} GB/s both ways together, "
                     f"{self.way_s * 1e6:.1f} us one way")
-        return f"memory {self.bandwidth / 1e9:.1f} GB/s (copies, read + written)"
+        return f"memory {self._memory(COPY_MOST) / 1e9:.1f} GB/s (copies, read + written)"

@@ -63,9 +63,12 @@ std::uint64_t last_level_cache_bytes() {
 
 std::uint64_t largest_size(std::uint64_t available, std::uint64_t total, int ranks_here,
                            int buffers) {
+  if (available == 0) return UINT64_MAX;  // not known: the system will say
   const std::uint64_t reserve = std::min(total / 16, std::uint64_t{4} << 30);
-  if (available <= reserve) return 0;
-  return (available - reserve) / static_cast<std::uint64_t>(ranks_here * buffers) / 4096 * 4096;
+  // Where little is left, half of it rather than nothing.
+  const std::uint64_t usable =
+      std::max(available > reserve ? available - reserve : 0, available / 2);
+  return usable / static_cast<std::uint64_t>(ranks_here * buffers) / 4096 * 4096;
 }
 
 }  // namespace gyre::bench

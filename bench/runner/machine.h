@@ -17,7 +17,8 @@ std::uint64_t resident_memory();
 std::uint64_t last_level_cache_bytes();
 
 // The largest size whose buffers fit: `buffers` of it for each of `ranks_here` ranks, keeping a
-// sixteenth of the memory, at most 4 GiB, for everything else.
+// sixteenth of the memory, at most 4 GiB, for everything else, or half of what is available if that
+// is more. No limit where `available` is 0.
 std::uint64_t largest_size(std::uint64_t available, std::uint64_t total, int ranks_here,
                            int buffers);
 

@@ -25,10 +25,16 @@ struct RawOptions {
   int graph_launches = 0, cta_policy = 0, device_implementation = 0, device_cta_count = 16;
 };
 
+// A Range without its own text in --help.
+template <typename Value>
+CLI::Validator between(Value least, Value most) {
+  return CLI::Range(least, most).description("");
+}
+
 CLI::Option* integer(CLI::App& app, const std::string& names, int& value, int least, int most,
                      const std::string& meaning) {
   return app.add_option(names, value, meaning)
-      ->check(CLI::Range(least, most))
+      ->check(between(least, most))
       ->type_name(most == 1 ? "0|1" : "INT");
 }
 
@@ -50,7 +56,7 @@ void add_size_options(CLI::App& app, RawOptions& raw) {
   app.add_option("-e,--maxbytes", raw.max_bytes, "largest size")->type_name("SIZE");
   app.add_option("-i,--stepbytes", raw.step_bytes, "increment between sizes")->type_name("SIZE");
   app.add_option("-f,--stepfactor", o.step_factor, "factor between sizes; 1: use the increment")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(between(1, 1 << 20))
       ->type_name("INT");
 }
 
@@ -91,7 +97,7 @@ void add_data_options(CLI::App& app, RawOptions& raw) {
   integer(app, "-c,--check", o.checks, 0, integer_most,
           "checked passes of each row, every element; 0: none");
   app.add_option("-u,--unalign", o.unaligned_elements, "begin the buffers at this element")
-      ->check(CLI::Range(0, 4096))
+      ->check(between(0, 4096))
       ->type_name("INT");
   app.add_option("--seed", o.seed, "seed of the random data")->type_name("INT");
 }

@@ -186,8 +186,10 @@ std::vector<PlotLine> plot_lines(std::span<const Row> rows) {
     name += where;
     const auto [found, fresh] = index.try_emplace(name, lines.size());
     if (fresh) lines.push_back({name, {}});
-    lines[found->second].points.push_back(
-        {static_cast<double>(row.bytes), placement.statistics.p50, placement.bus_bandwidth});
+    // Both panels show the median iteration; the row's bandwidth is of the mean.
+    const double median = placement.statistics.p50;
+    const double bandwidth = median > 0 ? placement.bus_bandwidth * placement.time_us / median : 0;
+    lines[found->second].points.push_back({static_cast<double>(row.bytes), median, bandwidth});
   };
   for (const Row& row : rows) {
     add(row, row.out_of_place, ", out of place");

@@ -67,9 +67,12 @@ class Run {
 
 // Two buffers for each rank. All processes use the same sizes: those that fit everywhere.
 Status Run::fit_memory() {
-  std::uint64_t most =
+  const std::uint64_t own =
       largest_size(available_memory(), total_memory(), ranks_->ranks_on_this_host(), 2);
-  GYRE_ASSIGN(most, ranks_->smallest(most));
+  GYRE_ASSIGN(const std::uint64_t most, ranks_->smallest(own));
+  if (most == 0 || most > own)
+    return internal_error(fmt::format(
+        "gyreAllReduce found {} to be the least of {} and others, all above 0", most, own));
   if (options_.max_bytes > most) {
     options_.max_bytes = most;
     options_.min_bytes = std::min(options_.min_bytes, most);
