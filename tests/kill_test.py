@@ -19,9 +19,8 @@ BOUND_S = 15  # 3 times what init's deadline and the detection of a death may ta
 
 
 def leftovers():
-    """Files of Gyre's that a dead process could leave; abstract sockets and memfds end with it."""
-    return {f"{folder}/{name}" for folder in ("/dev/shm", "/tmp")
-            for name in os.listdir(folder) if name.startswith("gyre")}
+    """Shared memory that a dead process could leave; abstract sockets and memfds end with it."""
+    return {name for name in os.listdir("/dev/shm") if name.startswith("gyre")}
 
 
 def start(arguments, round_number, seconds, rank):
