@@ -263,6 +263,22 @@ TEST_CASE("a root without ranks of its own may end once the others have joined")
   CHECK_FALSE(second->failed());
 }
 
+TEST_CASE("jobs that are over leave no descriptor behind, however many there were") {
+  const auto root = start_plane(), other = start_plane();
+  const auto idle = entries("/proc/self/fd");
+  for (int round = 0; round < 50; ++round) {
+    const auto id = root->create_unique_id();
+    const auto a = join(*root, *id, 2, 0), b = join(*other, *id, 2, 1);
+    REQUIRE(settles(*a));
+    REQUIRE(settles(*b));
+    if (round % 2 == 1) a->abort(Status(Code::Aborted, "no more"));
+    REQUIRE((round % 2 == 0 || fails(*b)));
+    a->leave();
+    b->leave();
+  }
+  CHECK(soon([&] { return entries("/proc/self/fd") == idle; }));
+}
+
 TEST_CASE("a forked child cannot use its parent's control plane") {
   Meeting meeting(2, 2);
   meeting.require_joined();

@@ -223,10 +223,6 @@ bool Job::flushed() const {
                      [](const auto& link) { return link->flushed(); });
 }
 
-bool Job::owes_news() const {
-  return is_root_ && failed() && phase_ != Phase::joined && !roll_.missing().empty();
-}
-
 bool Job::finished() const {
   if (!members_.empty() || !flushed()) return false;
   if (failed()) return !is_root_ || phase_ == Phase::joined;

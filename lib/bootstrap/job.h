@@ -79,6 +79,7 @@ class Job final : public LinkOwner {
 
   // Gathering, job_gathering.cc.
   void on_join(Link& link, const trust::Frame& frame);
+  void tell_latecomer(Link& link, const trust::Frame& frame);
   Status note_join(Link& link, JoinMessage message);
   void enter(std::uint32_t slot, int size, int rank, Letter note);
   void finish_roll_call();
@@ -137,9 +138,11 @@ class Job final : public LinkOwner {
   int size_ = 0;  // 0: not known yet
   std::int64_t init_limit_ns_ = 0;
   std::int64_t init_until_ns_ = never_ns;
+  bool deadline_passed_ = false;
   std::int64_t liveness_ns_ = 0;
 
   RollCall roll_;                                 // root
+  std::set<int> told_late_;                       // root: ranks that came after the failure
   std::vector<std::vector<std::uint8_t>> joins_;  // others: what the root is told, once reached
   RosterIntake intake_;
 

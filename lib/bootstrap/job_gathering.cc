@@ -74,7 +74,7 @@ void Job::root_reached(std::unique_ptr<trust::SecureSession> session) {
 
 void Job::on_join(Link& link, const trust::Frame& frame) {
   if (!is_root_) return protocol_error(link, Kind::join);
-  if (failed()) return link.send(Kind::failure, encode_cause(failure_));
+  if (failed()) return tell_latecomer(link, frame);
   if (phase_ != Phase::gathering) {
     const Status late =
         invalid_usage(fmt::format("all {} ranks of this unique id have joined already", size_));
@@ -84,6 +84,19 @@ void Job::on_join(Link& link, const trust::Frame& frame) {
   if (!message.ok()) return fail(std::move(message).status().while_doing("a process that joins"));
   const Status noted = note_join(link, std::move(*message));
   if (!noted.ok()) fail(noted);
+}
+
+void Job::tell_latecomer(Link& link, const trust::Frame& frame) {
+  const Result<JoinMessage> message = decode_join(frame.body);
+  if (message.ok()) told_late_.insert(static_cast<int>(message->rank));
+  link.send(Kind::failure, encode_cause(failure_));
+}
+
+bool Job::owes_news() const {
+  if (!is_root_ || !failed() || phase_ == Phase::joined || deadline_passed_) return false;
+  const std::vector<int> missing = roll_.missing();
+  return std::any_of(missing.begin(), missing.end(),
+                     [&](int rank) { return !told_late_.contains(rank); });
 }
 
 Status Job::note_join(Link& link, JoinMessage message) {
@@ -171,6 +184,7 @@ std::int64_t Job::check_deadline(std::int64_t now_ns) {
   const bool knows = is_root_ == (phase_ == Phase::gathering) || dial_ != nullptr;
   const std::int64_t until = knows ? init_until_ns_ : init_until_ns_ + grace_ns;
   if (now_ns < until) return until;
+  deadline_passed_ = true;
   fail(lateness());
   return never_ns;
 }

@@ -88,16 +88,16 @@ void Crew::run(int process) {
   for (const int rank : ranks_of(process))
     members.push_back(*(*plane)->join(id, ranks(), rank, {}, settings));
   while (board_->end.load() == 0) {
-    bool failed = false;
+    bool all_said_why = true;
     for (std::size_t i = 0; i < members.size(); ++i) {
       CrewReport& report = board_->reports[static_cast<std::size_t>(ranks_of(process)[i])];
       const Membership& member = *members[i];
       if (member.failed() && report.failed_ns.load() == 0) note_failure(report, member);
       if (member.state() != Membership::State::joining)
         report.state.store(static_cast<int>(member.state()) + 1);
-      failed |= member.failed();
+      all_said_why &= report.failed_ns.load() != 0;
     }
-    if (failed && plan_.die_when_failed) _exit(3);
+    if (all_said_why && plan_.die_when_failed) _exit(3);
     int wanted = process;
     if (board_->holder_wanted.compare_exchange_strong(wanted, -1)) {
       const pid_t holder = fork();
