@@ -280,10 +280,10 @@ TEST_CASE("a copy in place does not write its source") {
   REQUIRE(mprotect(read_only.begin(), 4096, PROT_READ) == 0);
   for (InstructionSet set : sets_here())
     for (std::uint32_t target_count : {1U, 2U})
-      for (std::uint32_t streamed : {0U, 1U}) {
+      for (std::uint64_t count : {20U, 1000U}) {
         void* targets[] = {read_only.begin(), other.begin()};
-        Move move{&source, 1, targets, target_count, 1000};
-        move.streamed = streamed;
+        Move move{&source, 1, targets, target_count, count};
+        move.streamed = count == 1000 ? 1 : 0;
         find_move(ElementType::float32, ReduceOp::max, set)(move);  // a fault is the failure
         copy_move(move, set);
       }
@@ -313,6 +313,18 @@ TEST_CASE("bytes are copied to every target but the source itself") {
             right &= to[t] == from || targets[t].holds(content, bytes);
           CHECK(right);
         }
+}
+
+TEST_CASE("a better instruction set is used for every pair") {
+  for (InstructionSet set : {InstructionSet::avx2, InstructionSet::avx512}) {
+    if (set > best_instruction_set()) continue;
+    const auto lesser = static_cast<InstructionSet>(static_cast<int>(set) - 1);
+    for (ElementType type : all_types())
+      for (ReduceOp op : ops_of(type))
+        CHECK(find_move(type, op, set) != find_move(type, op, lesser));
+  }
+  CHECK(find_move(ElementType::float32, ReduceOp::sum) ==
+        find_move(ElementType::float32, ReduceOp::sum, best_instruction_set()));
 }
 
 TEST_CASE("a pair that does not exist has a function that touches nothing") {

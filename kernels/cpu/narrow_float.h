@@ -88,9 +88,9 @@ struct NarrowFloat {
     const std::uint32_t significand = exponent == 0 ? fraction : fraction | hidden_one;
     constexpr int least_exponent = static_cast<int>(least_normal >> Float32Bits::mantissa_bits);
     const int below = least_exponent - (exponent == 0 ? 1 : static_cast<int>(exponent));
-    // Beyond 25 places even the largest significand is less than half of the least subnormal.
+    // Beyond 24 places even the largest significand is less than half of the least subnormal.
     const int shift = mantissa_shift + below;
-    return shift > 25 ? 0 : round_shift(significand, shift);
+    return shift > 24 ? 0 : round_shift(significand, shift);
   }
 };
 
