@@ -283,3 +283,70 @@ TEST_CASE("the limit on unread bytes is the one that was asked for", "[tcp]") {
   }
   CHECK_THAT(std::string(status.message()), Catch::Contains("ETIMEDOUT"));
 }
+
+TEST_CASE("under TLS an end without the secret gets nowhere", "[tcp]") {
+  Side receiving(Kind::tcp_tls), sending(Kind::tcp_tls);
+  auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive}, shape,
+                                               sending.identity);
+  REQUIRE(listening.ok());
+  auto contents = decode_endpoint(listening->endpoint, EndpointKind::tcp, shape, 1);
+  REQUIRE(contents.ok());
+  CHECK(contents->secret != EndpointContents().secret);
+  contents->secret[5] ^= 1;
+  auto connection = sending.transport->connect({.peer = 0, .direction = Direction::send}, shape,
+                                               encode_endpoint(*contents));
+  REQUIRE(connection.ok());
+  Link link{std::move(listening->connection), std::move(*connection), {}, {}};
+  CHECK_FALSE(pump(link, [&] { return link.receiver->ready() || link.sender->ready(); }));
+  CHECK(link.status.code() == Code::RemoteError);
+}
+
+TEST_CASE("ends that do not agree on encryption do not meet", "[tcp]") {
+  Side secret(Kind::tcp_tls), open(Kind::tcp4);
+  for (const auto& [receiving, sending] : {std::pair{&secret, &open}, std::pair{&open, &secret}}) {
+    const Link link = open_link(*receiving, *sending, shape);
+    CHECK_THAT(std::string(link.status.message()), Catch::Contains("GYRE_TCP_SECURITY"));
+  }
+}
+
+TEST_CASE("under TLS the payload is not on the wire", "[tcp]") {
+  // A relay between the two ends keeps what it passes on.
+  Side receiving(Kind::tcp_tls), sending(Kind::tcp_tls);
+  std::string address;
+  const FileDescriptor listener = listen_loopback(AF_INET, address);
+  std::swap(receiving.identity.addresses[0], address);
+  std::string seen;
+  std::thread relay([&] {
+    const FileDescriptor from(accept(listener.get(), nullptr, nullptr));
+    bool pending = false;
+    const auto to = trust::begin_connect(*trust::parse_address(address), &pending);
+    if (!to.ok()) return;
+    pollfd ends[] = {{from.get(), POLLIN, 0}, {to->get(), POLLIN, 0}};
+    for (;;) {
+      if (poll(ends, 2, 5000) <= 0) return;
+      for (int i = 0; i < 2; ++i) {
+        char bytes[4096];
+        if (ends[i].revents == 0) continue;
+        const ssize_t got = recv(ends[i].fd, bytes, sizeof bytes, 0);
+        if (got <= 0) return;
+        seen.append(bytes, static_cast<std::size_t>(got));
+        (void)send(ends[1 - i].fd, bytes, static_cast<std::size_t>(got), MSG_NOSIGNAL);
+      }
+    }
+  });
+  const std::string text = "a gradient that nobody else may see";
+  {
+    Link link = open_link(receiving, sending, shape);
+    REQUIRE(link.status.ok());
+    SlotWriter out(link.sender->fifo());
+    SlotReader in(link.receiver->fifo());
+    std::memcpy(out.place(), text.data(), text.size());
+    out.commit(static_cast<std::uint32_t>(text.size()), 1, Delivery::staged);
+    REQUIRE(pump(link, [&] { return in.has_message(); }));
+    CHECK(std::memcmp(in.place(), text.data(), text.size()) == 0);
+  }
+  relay.join();
+  CHECK(seen.size() > text.size() + sizeof(trust::TicketHello));
+  CHECK(seen.find(text) == std::string::npos);
+  CHECK(seen.find("gradient") == std::string::npos);
+}

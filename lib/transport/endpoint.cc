@@ -22,11 +22,12 @@ struct Head {
   std::uint8_t reserved = 0;
   trust::Token process{};
   trust::Ticket ticket{};
+  std::array<std::uint8_t, 32> secret{};
   std::uint32_t slot_count = 0;
   std::uint32_t line_count = 0;
   std::uint64_t slot_bytes = 0;
 };
-static_assert(sizeof(Head) == 72 && std::has_unique_object_representations_v<Head>);
+static_assert(sizeof(Head) == 104 && std::has_unique_object_representations_v<Head>);
 
 // The places behind the head: each a length byte and as many bytes, to the very end.
 bool read_places(const Endpoint& bytes, std::size_t count, std::vector<std::string>& places) {
@@ -49,6 +50,7 @@ Endpoint encode_endpoint(const EndpointContents& contents) {
   head.flags = contents.flags;
   head.process = contents.process;
   head.ticket = contents.ticket;
+  head.secret = contents.secret;
   head.slot_count = contents.shape.slot_count;
   head.line_count = contents.shape.line_count;
   head.slot_bytes = contents.shape.slot_bytes;
@@ -76,12 +78,13 @@ Result<EndpointContents> decode_endpoint(const Endpoint& bytes, EndpointKind kin
   if (head.magic != Head().magic || head.reserved != 0) return refuse("has an unknown format");
   if (head.kind != kind) return refuse("belongs to another transport");
   if (head.place_count > places_most) return refuse("names too many places");
-  EndpointContents contents{head.kind,
-                            head.flags,
-                            head.process,
-                            head.ticket,
-                            {head.slot_count, head.line_count, head.slot_bytes},
-                            {}};
+  EndpointContents contents;
+  contents.kind = head.kind;
+  contents.flags = head.flags;
+  contents.process = head.process;
+  contents.ticket = head.ticket;
+  contents.secret = head.secret;
+  contents.shape = {head.slot_count, head.line_count, head.slot_bytes};
   if (contents.shape != shape)
     return refuse(fmt::format(
         "describes a fifo of {} slots of {} bytes and {} lines; here it has {} of {} and {}",

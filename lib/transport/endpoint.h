@@ -7,6 +7,7 @@
 #include "lib/base/status.h"
 #include "lib/transport/transport.h"
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ struct EndpointContents {
   std::uint8_t flags = 0;  // the transport's own
   trust::Token process{};  // the receiver's process
   trust::Ticket ticket{};
+  // What both ends of an encrypted stream derive its key from; zero where none is. Unlike the
+  // ticket it is shown to nobody: an endpoint travels over the encrypted control plane alone.
+  std::array<std::uint8_t, 32> secret{};
   FifoShape shape;
   std::vector<std::string> places;  // door name or addresses, best first; at most 8
 };

@@ -85,6 +85,8 @@ class SecureSession {
 
   int descriptor() const { return socket_.get(); }
   const Status& failure() const { return failure_; }
+  // The peer closed its side without a socket error; a failure for a control connection.
+  bool closed_by_peer() const { return ended_ && socket_error_ == 0; }
   // True if the last advance got anything from the peer.
   bool heard() const { return heard_; }
 

@@ -30,13 +30,16 @@ trust::ProcessIdentity make_identity() {
 }
 
 TestDoor::Ways ways(Kind kind) {
-  if (kind == Kind::tcp4) return TestDoor::Ways::with_tcp4;
-  return kind == Kind::tcp6 ? TestDoor::Ways::with_tcp6 : TestDoor::Ways::local_only;
+  if (kind == Kind::tcp6) return TestDoor::Ways::with_tcp6;
+  return is_tcp(kind) ? TestDoor::Ways::with_tcp4 : TestDoor::Ways::local_only;
 }
 
 std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
-  const transport::Surroundings surroundings{
-      .self = side.identity, .tickets = side.tickets, .communicator_hash = 77, .epoch = 3};
+  const transport::Surroundings surroundings{.self = side.identity,
+                                             .tickets = side.tickets,
+                                             .tcp_encrypted = kind == Kind::tcp_tls,
+                                             .communicator_hash = 77,
+                                             .epoch = 3};
   if (kind == Kind::self) return make_self_transport(surroundings);
   if (is_tcp(kind)) return make_tcp_transport(surroundings);
   return make_shm_transport(surroundings);
@@ -141,8 +144,8 @@ PairResult run_processes(Kind kind, const PairOptions& options, const Script& se
 }  // namespace
 
 std::string kind_name(Kind kind) {
-  constexpr const char* names[] = {"self", "shm between threads", "shm between processes",
-                                   "tcp over IPv4", "tcp over IPv6"};
+  constexpr const char* names[] = {"self",          "shm between threads", "shm between processes",
+                                   "tcp over IPv4", "tcp over IPv6",       "tcp under TLS"};
   return names[static_cast<int>(kind)];
 }
 
@@ -151,6 +154,7 @@ std::vector<Kind> mapped_kinds() { return {Kind::self, Kind::shm_threads, Kind::
 std::vector<Kind> all_kinds() {
   std::vector<Kind> kinds = mapped_kinds();
   kinds.push_back(Kind::tcp4);
+  kinds.push_back(Kind::tcp_tls);
   if (has_family(AF_INET6)) kinds.push_back(Kind::tcp6);
   return kinds;
 }

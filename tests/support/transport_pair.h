@@ -19,12 +19,12 @@
 
 namespace gyre::tests {
 
-enum class Kind { self, shm_threads, shm_processes, tcp4, tcp6 };
+enum class Kind { self, shm_threads, shm_processes, tcp4, tcp6, tcp_tls };
 std::string kind_name(Kind kind);
 // Those that this machine has (all, but for tcp6 where IPv6 is off).
 std::vector<Kind> all_kinds();
 std::vector<Kind> mapped_kinds();
-constexpr bool is_tcp(Kind kind) { return kind == Kind::tcp4 || kind == Kind::tcp6; }
+constexpr bool is_tcp(Kind kind) { return kind >= Kind::tcp4; }
 
 // One process, or what stands for one: identity, tickets, door and transport.
 class Side {

@@ -38,6 +38,7 @@ class SelfTransport final : public Transport {
                      encode_endpoint({.kind = EndpointKind::self,
                                       .process = surroundings_.self.process,
                                       .ticket = ticket,
+                                      .secret = {},
                                       .shape = shape,
                                       .places = {}})};
   }

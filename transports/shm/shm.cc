@@ -67,6 +67,7 @@ Result<Listening> ShmTransport::listen_to_thread(const FifoShape& shape) {
                    encode_endpoint({.kind = EndpointKind::shm,
                                     .process = surroundings_.self.process,
                                     .ticket = ticket,
+                                    .secret = {},
                                     .shape = shape,
                                     .places = {}})};
 }
@@ -90,6 +91,7 @@ Result<Listening> ShmTransport::listen_to_process(const LinkKey& key, const Fifo
                                     .flags = flags,
                                     .process = surroundings_.self.process,
                                     .ticket = ticket,
+                                    .secret = {},
                                     .shape = shape,
                                     .places = {surroundings_.self.door_name}})};
 }

@@ -29,11 +29,12 @@ Status watch_peer(const FileDescriptor& socket) {
 
 TcpReceiver::TcpReceiver(const LinkKey& key, const Surroundings& surroundings,
                          std::shared_ptr<FifoMemory> memory, std::shared_ptr<Arrival> arrival,
-                         IssuedTicket ticket)
+                         IssuedTicket ticket, StreamSecurity security)
     : key_(key),
       memory_(std::move(memory)),
       arrival_(std::move(arrival)),
       ticket_(std::move(ticket)),
+      security_(std::move(security)),
       arriving_(memory_->view),
       common_(common_header(key, surroundings)) {}
 
@@ -58,7 +59,7 @@ Status TcpReceiver::join() {
     if (!socket.has_value()) return {};
     address_ = peer_address(socket);
     GYRE_TRY(watch_peer(socket));
-    stream_ = make_plain_stream(std::move(socket));
+    GYRE_ASSIGN(stream_, make_stream(security_, std::move(socket), trust::SessionRole::server));
   }
   if (!stream_->joined()) GYRE_TRY(stream_->join());
   return stream_->joined() ? land() : Status();

@@ -4,6 +4,7 @@
 
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
+#include "transports/tcp/secure_stream.h"
 #include "transports/tcp/stream.h"
 #include "transports/tcp/wire.h"
 
@@ -25,7 +26,7 @@ class TcpReceiver final : public Connection {
  public:
   TcpReceiver(const LinkKey& key, const Surroundings& surroundings,
               std::shared_ptr<FifoMemory> memory, std::shared_ptr<Arrival> arrival,
-              IssuedTicket ticket);
+              IssuedTicket ticket, StreamSecurity security);
 
   bool ready() const override { return stream_ != nullptr && stream_->joined(); }
   const FifoView& fifo() const override { return memory_->view; }
@@ -55,6 +56,7 @@ class TcpReceiver final : public Connection {
   const std::shared_ptr<FifoMemory> memory_;
   const std::shared_ptr<Arrival> arrival_;
   const IssuedTicket ticket_;
+  const StreamSecurity security_;
   SlotWriter arriving_;
   const WireHeader common_;
   WireHeader header_;  // of the message at hand

@@ -8,13 +8,13 @@
 namespace gyre::transport {
 
 TcpSender::TcpSender(const LinkKey& key, const Surroundings& surroundings,
-                     const EndpointContents& endpoint, std::shared_ptr<FifoMemory> memory)
+                     const EndpointContents& endpoint, std::shared_ptr<FifoMemory> memory,
+                     StreamSecurity security)
     : key_(key),
-      surroundings_(surroundings),
-      ticket_(endpoint.ticket),
       memory_(std::move(memory)),
       leaving_(memory_->view),
       common_(common_header(key, surroundings)),
+      security_(std::move(security)),
       dial_(endpoint, surroundings) {}
 
 Status TcpSender::progress() {
@@ -33,13 +33,18 @@ Status TcpSender::join() {
     GYRE_ASSIGN(std::optional<FileDescriptor> socket, dial_.advance());
     if (!socket.has_value()) return {};
     address_ = peer_address(*socket);
-    stream_ = make_plain_stream(std::move(*socket));
+    GYRE_ASSIGN(stream_, make_stream(security_, std::move(*socket), trust::SessionRole::client));
   }
   if (!stream_->joined()) GYRE_TRY(stream_->join());
   return stream_->joined() ? ship() : Status();
 }
 
 Status TcpSender::ship() {
+  if (stream_->holds_bytes()) {
+    const Transfer flushed = stream_->flush();
+    if (flushed.outcome == Transfer::Outcome::failed)
+      return Status(Code::RemoteError, "send: " + flushed.cause);
+  }
   while (leaving_.head() != committed()) {
     std::size_t bytes = 0;
     GYRE_ASSIGN(const std::size_t count, gather(&bytes));

@@ -5,6 +5,7 @@
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
 #include "transports/tcp/dial.h"
+#include "transports/tcp/secure_stream.h"
 #include "transports/tcp/stream.h"
 #include "transports/tcp/wire.h"
 
@@ -17,7 +18,7 @@ namespace gyre::transport {
 class TcpSender final : public Connection {
  public:
   TcpSender(const LinkKey& key, const Surroundings& surroundings, const EndpointContents& endpoint,
-            std::shared_ptr<FifoMemory> memory);
+            std::shared_ptr<FifoMemory> memory, StreamSecurity security);
 
   bool ready() const override { return stream_ != nullptr && stream_->joined(); }
   const FifoView& fifo() const override { return memory_->view; }
@@ -39,14 +40,13 @@ class TcpSender final : public Connection {
   std::uint64_t committed() const;
 
   const LinkKey key_;
-  const Surroundings surroundings_;
-  const trust::Ticket ticket_;
   const std::shared_ptr<FifoMemory> memory_;
   SlotReader leaving_;             // the messages that the kernel has not taken whole
   std::size_t sent_of_first_ = 0;  // bytes of the first, header included, that it has taken
   const WireHeader common_;
   std::array<WireHeader, batch_most> headers_;
   std::array<iovec, 2 * batch_most> parts_{};
+  const StreamSecurity security_;
   Dial dial_;
   std::unique_ptr<Stream> stream_;
   std::string address_ = "not connected";

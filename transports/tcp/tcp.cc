@@ -38,6 +38,7 @@ class TcpTransport final : public Transport {
     if (surroundings_.self.addresses.empty())
       return invalid_usage("tcp needs an address, and this process's door has none");
     GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
+    GYRE_ASSIGN(StreamSecurity security, make_security());
     const auto arrival = std::make_shared<Arrival>();
     const auto on_arrival = [arrival](FileDescriptor socket) {
       // Pairs with the acquire in TcpReceiver::join.
@@ -47,26 +48,48 @@ class TcpTransport final : public Transport {
     };
     GYRE_ASSIGN(const trust::Ticket ticket, surroundings_.tickets.issue(on_arrival));
     IssuedTicket issued({&surroundings_.tickets, ticket});
-    return Listening{
-        std::make_unique<TcpReceiver>(key, surroundings_, memory, arrival, std::move(issued)),
-        encode_endpoint({.kind = EndpointKind::tcp,
-                         .process = surroundings_.self.process,
-                         .ticket = ticket,
-                         .shape = shape,
-                         .places = surroundings_.self.addresses})};
+    return Listening{std::make_unique<TcpReceiver>(key, surroundings_, memory, arrival,
+                                                   std::move(issued), security),
+                     encode_endpoint({.kind = EndpointKind::tcp,
+                                      .flags = own_flags(),
+                                      .process = surroundings_.self.process,
+                                      .ticket = ticket,
+                                      .secret = security.secret,
+                                      .shape = shape,
+                                      .places = surroundings_.self.addresses})};
   }
 
   Result<std::unique_ptr<Connection>> connect(const LinkKey& key, const FifoShape& shape,
                                               const Endpoint& endpoint) override {
     GYRE_ASSIGN(const EndpointContents contents,
                 decode_endpoint(endpoint, EndpointKind::tcp, shape, key.peer));
+    if (contents.flags != own_flags())
+      return Status(Code::RemoteError,
+                    fmt::format("rank {} and this one do not agree on GYRE_TCP_SECURITY", key.peer))
+          .blame({key.peer});
     GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
-    return std::unique_ptr<Connection>(
-        std::make_unique<TcpSender>(key, surroundings_, contents, std::move(memory)));
+    GYRE_ASSIGN(StreamSecurity security, make_security());
+    security.secret = contents.secret;
+    return std::unique_ptr<Connection>(std::make_unique<TcpSender>(
+        key, surroundings_, contents, std::move(memory), std::move(security)));
   }
 
  private:
+  static constexpr std::uint8_t endpoint_encrypted = 1;
+
+  std::uint8_t own_flags() const { return surroundings_.tcp_encrypted ? endpoint_encrypted : 0; }
+  // A fresh secret, where streams are encrypted.
+  Result<StreamSecurity> make_security() {
+    if (!surroundings_.tcp_encrypted) return StreamSecurity{};
+    if (tls_ == nullptr) {
+      GYRE_ASSIGN(tls_, trust::Tls::create());
+    }
+    GYRE_ASSIGN(const trust::Secret secret, trust::random_secret());
+    return StreamSecurity{tls_, secret};
+  }
+
   const Surroundings surroundings_;
+  std::shared_ptr<const trust::Tls> tls_;  // shared by all streams; made with the first
 };
 
 }  // namespace

@@ -1,0 +1,131 @@
+#include "transports/tcp/secure_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <poll.h>
+#include <vector>
+
+namespace gyre::transport {
+namespace {
+
+constexpr std::uint8_t stream_frame = 1;
+// Four TLS records: the other end can use a piece as soon as it is whole.
+constexpr std::size_t piece_bytes = 64 << 10;
+
+class SecureStream final : public Stream {
+ public:
+  SecureStream(std::shared_ptr<const trust::Tls> tls, std::unique_ptr<trust::SecureSession> session)
+      : tls_(std::move(tls)), session_(std::move(session)) {}
+
+  bool joined() const override { return session_->established(); }
+  Status join() override {
+    const Status status = session_->advance();
+    // A short-lived sender's bytes and its end can come with the handshake's last message.
+    return joined() ? Status() : status;
+  }
+  Transfer send(std::span<iovec> parts) override;
+  Transfer receive(std::span<iovec> parts) override;
+  bool holds_bytes() const override { return !session_->flushed(); }
+  Transfer flush() override;
+  int descriptor() const override { return session_->descriptor(); }
+  short wanted_events() const override {
+    const int input = joined() ? 0 : POLLIN;
+    return static_cast<short>(input | (session_->wants_write() ? POLLOUT : 0));
+  }
+
+ private:
+  bool next_piece();
+  // Bytes that are decrypted already, as many as there are and the parts hold.
+  std::size_t give(std::span<const iovec> parts);
+
+  const std::shared_ptr<const trust::Tls> tls_;
+  const std::unique_ptr<trust::SecureSession> session_;
+  std::vector<std::uint8_t> leaving_;
+  trust::Frame arrived_;
+  std::size_t used_ = 0;  // bytes of it that the user has
+};
+
+Transfer failed(const Status& status) {
+  return {.outcome = Transfer::Outcome::failed, .cause = std::string(status.message())};
+}
+
+Transfer SecureStream::flush() {
+  const Status sent = session_->transmit();
+  return sent.ok() ? Transfer{} : failed(sent);
+}
+
+Transfer SecureStream::send(std::span<iovec> parts) {
+  std::size_t taken = 0;
+  std::size_t skip = 0;  // bytes of the first part that are taken
+  while (session_->flushed() && !parts.empty()) {
+    leaving_.clear();
+    while (!parts.empty() && leaving_.size() < piece_bytes) {
+      const auto* data = static_cast<const std::uint8_t*>(parts[0].iov_base) + skip;
+      const std::size_t bytes = std::min(parts[0].iov_len - skip, piece_bytes - leaving_.size());
+      leaving_.insert(leaving_.end(), data, data + bytes);
+      skip += bytes;
+      if (skip < parts[0].iov_len) continue;
+      parts = parts.subspan(1);
+      skip = 0;
+    }
+    Status sent = session_->send(stream_frame, leaving_);
+    if (sent.ok()) sent = session_->transmit();
+    if (!sent.ok()) return failed(sent);
+    taken += leaving_.size();
+  }
+  if (taken == 0) return flush();
+  return {Transfer::Outcome::moved, taken, {}};
+}
+
+bool SecureStream::next_piece() {
+  std::optional<trust::Frame> next = session_->receive();
+  if (!next.has_value()) return false;
+  arrived_ = std::move(*next);
+  used_ = 0;
+  return true;
+}
+
+std::size_t SecureStream::give(std::span<const iovec> parts) {
+  std::size_t total = 0;
+  for (const iovec& part : parts) {
+    for (std::size_t given = 0; given < part.iov_len;) {
+      if (used_ == arrived_.body.size() && !next_piece()) return total;
+      const std::size_t bytes = std::min(part.iov_len - given, arrived_.body.size() - used_);
+      auto* place = static_cast<std::byte*>(part.iov_base) + given;
+      if (bytes > 0) std::memcpy(place, arrived_.body.data() + used_, bytes);
+      used_ += bytes;
+      given += bytes;
+      total += bytes;
+    }
+  }
+  return total;
+}
+
+Transfer SecureStream::receive(std::span<iovec> parts) {
+  std::size_t given = give(parts);
+  Status status;
+  if (given == 0) {
+    // It may bring pieces and the end at once: pieces first.
+    status = session_->advance();
+    given = give(parts);
+  }
+  if (given > 0) return {Transfer::Outcome::moved, given, {}};
+  if (status.ok()) return {};
+  if (session_->closed_by_peer()) return {.outcome = Transfer::Outcome::closed, .cause = {}};
+  return failed(status);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Stream>> make_stream(const StreamSecurity& security, FileDescriptor socket,
+                                            trust::SessionRole role) {
+  if (security.tls == nullptr) return make_plain_stream(std::move(socket));
+  const auto key = std::make_shared<trust::SessionKey>();
+  GYRE_TRY(trust::derive(security.secret, "data psk", key->psk));
+  key->identity = "gyre-data-1";  // the ticket has said already which link it is
+  GYRE_ASSIGN(auto session,
+              trust::SecureSession::start(*security.tls, std::move(socket), role, key));
+  return std::unique_ptr<Stream>(std::make_unique<SecureStream>(security.tls, std::move(session)));
+}
+
+}  // namespace gyre::transport

@@ -1,0 +1,26 @@
+// A Stream under TLS 1.3: a secure session whose frames are pieces of the stream. The key comes
+// from the endpoint's secret, so both ends prove that they have it from the control plane.
+#pragma once
+
+#include "lib/trust/secure_session.h"
+#include "transports/tcp/stream.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+namespace gyre::transport {
+
+using StreamSecret = std::array<std::uint8_t, 32>;
+
+// How a link's stream is protected: not at all without `tls`.
+struct StreamSecurity {
+  std::shared_ptr<const trust::Tls> tls;
+  StreamSecret secret{};
+};
+
+// The sending end is the client.
+Result<std::unique_ptr<Stream>> make_stream(const StreamSecurity& security, FileDescriptor socket,
+                                            trust::SessionRole role);
+
+}  // namespace gyre::transport
