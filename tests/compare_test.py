@@ -1,0 +1,90 @@
+"""bench/compare: how sizes become runs, rounds become medians, and that no program outlives its
+time. compare_test.py FOLDER_OF_COMPARE [unittest arguments]."""
+import argparse
+import os
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, sys.argv.pop(1))
+import compare  # noqa: E402
+import limits  # noqa: E402
+import peers  # noqa: E402
+
+
+def options(**values):
+    return argparse.Namespace(**{"minbytes": 8, "maxbytes": 64 << 20, "stepfactor": 2, "ranks": 1,
+                                 "rounds": 3, **values})
+
+
+class Compare(unittest.TestCase):
+    def test_bands_cover_every_size_once_and_in_order(self):
+        for given in (options(), options(minbytes=1000, stepfactor=3), options(maxbytes=8)):
+            sizes, size = [], given.minbytes
+            while size <= given.maxbytes:
+                sizes.append(size)
+                size *= given.stepfactor
+            covered = []
+            for least, most, count in compare.bands(given):
+                self.assertGreater(count, 0)
+                while least <= most:
+                    covered.append(least)
+                    least *= given.stepfactor
+            self.assertEqual(covered, sizes)
+
+    def test_large_sizes_take_fewer_iterations(self):
+        counts = [count for _, _, count in compare.bands(options())]
+        self.assertEqual(counts, sorted(counts, reverse=True))
+
+    def test_a_series_is_the_median_of_its_rounds(self):
+        series = compare.Series()
+        for p50, p99 in ((1, 10), (9, 90), (2, 20)):
+            series.add([{"bytes": 8, "in_place": False, "p50_us": p50, "p99_us": p99}])
+        self.assertEqual(series.median((8, False)), 2)
+        self.assertEqual(series.tail((8, False)), 20)
+
+    def test_sizes_are_read_as_the_programs_read_them(self):
+        for text, size in (("8", 8), ("1.5K", 1536), ("64M", 64 << 20), ("1g", 1 << 30)):
+            self.assertEqual(compare.parse_size(text), size)
+
+    def test_a_program_that_hangs_is_ended_with_its_children(self):
+        with tempfile.TemporaryDirectory() as folder:
+            mark = os.path.join(folder, "mark")
+            script = f"(sleep 2; touch {mark}) & sleep 600"
+            began = time.monotonic()
+            said = compare.run_program(["sh", "-c", script], dict(os.environ), 0.3)
+            self.assertIn("not done after", said)
+            self.assertLess(time.monotonic() - began, 60)
+            time.sleep(4)
+            self.assertFalse(os.path.exists(mark))
+
+    def test_a_program_that_fails_is_quoted(self):
+        said = compare.run_program(["sh", "-c", "echo reason; exit 3"], dict(os.environ), 60)
+        self.assertIn("exit code 3", said)
+        self.assertIn("reason", said)
+        self.assertEqual(compare.run_program(["true"], dict(os.environ), 60), "")
+
+    def test_what_is_not_built_is_named(self):
+        found, missing = peers.find_peers("/nonexistent", ["openmpi"])
+        self.assertEqual(found, [])
+        self.assertEqual(len(missing), 2)
+
+    def test_limits_grow_with_size_and_never_below_one_way(self):
+        tcp = limits.Limits.__new__(limits.Limits)
+        tcp.ranks, tcp.transport, tcp.stream, tcp.way_s = 2, "tcp", 1e9, 5e-6
+        self.assertAlmostEqual(tcp.microseconds(8), 5)
+        self.assertAlmostEqual(tcp.microseconds(1 << 20), 2 * (1 << 20) / 1e9 * 1e6)
+        shm = limits.Limits.__new__(limits.Limits)
+        shm.ranks, shm.transport, shm.memory = 4, "shm", {limits.COPY_LEAST: 8e9, 1 << 20: 4e9}
+        self.assertAlmostEqual(shm.microseconds(1000), 1)
+        self.assertAlmostEqual(shm.microseconds(1 << 20), 2 * (1 << 20) / 1e9 * 1e6)
+
+    def test_bandwidth_is_measured_in_children_that_are_gone_afterwards(self):
+        self.assertGreater(limits.memory_bandwidth(2, 64 << 10), 1e7)
+        with self.assertRaises(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]], verbosity=2)
