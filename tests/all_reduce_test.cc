@@ -72,7 +72,7 @@ class Buffers {
     const std::size_t size = element_bytes(call_.type);
     std::vector<const std::byte*> operands(inputs_.size());
     for (int rank = 1; rank < ranks; ++rank)
-      if (std::memcmp(output(0), output(rank), bytes_) != 0)
+      if (!std::equal(output(0), output(0) + bytes_, output(rank)))
         return "rank " + std::to_string(rank) + " has other bits than rank 0";
     for (std::size_t i = 0; i < call_.count; ++i) {
       for (int rank = 0; rank < ranks; ++rank)
@@ -81,7 +81,7 @@ class Buffers {
         return "element " + std::to_string(i) + " is wrong";
     }
     for (int rank = 0; rank < ranks && !call_.in_place; ++rank) {
-      if (std::memcmp(input(rank), originals_[at(rank)].data(), bytes_) != 0)
+      if (!std::equal(input(rank), input(rank) + bytes_, originals_[at(rank)].begin()))
         return "the input of rank " + std::to_string(rank) + " changed";
       for (std::size_t i = 0; i < 32; ++i)
         if (output(rank)[bytes_ + i] != std::byte{0xA5}) return "bytes after the output changed";

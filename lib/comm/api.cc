@@ -8,6 +8,16 @@
 namespace gyre::comm {
 namespace {
 
+// What a caller passed for an enumeration may be no value of it, and C++ must not look at it as
+// one.
+template <typename Enumeration>
+int raw(const Enumeration& value) {
+  int number = 0;
+  static_assert(sizeof number == sizeof value);
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
+
 // The end of user space on 64-bit machines with 48-bit addresses (x86-64, arm64).
 constexpr std::uint64_t address_end = 1ULL << 47;
 
@@ -30,9 +40,9 @@ Status check_overlap(const void* send, const void* receive, std::uint64_t bytes)
       send, receive, bytes));
 }
 
-Result<std::uint64_t> check_count(std::size_t count, gyreDataType_t type) {
+Result<std::uint64_t> check_count(std::size_t count, int type) {
   if (type < 0 || type >= gyreNumTypes)
-    return invalid_argument(fmt::format("datatype {} is not known", static_cast<int>(type)));
+    return invalid_argument(fmt::format("datatype {} is not known", type));
   const auto bytes = checked_multiply(count, element_bytes(static_cast<ElementType>(type)));
   if (!bytes || *bytes > address_end)
     return invalid_argument(fmt::format("count {} of {} is more than any memory", count,
@@ -40,8 +50,8 @@ Result<std::uint64_t> check_count(std::size_t count, gyreDataType_t type) {
   return *bytes;
 }
 
-Status check_op(const Communicator& communicator, gyreRedOp_t op, Request& request) {
-  if (op < 0) return invalid_argument(fmt::format("op {} is not known", static_cast<int>(op)));
+Status check_op(const Communicator& communicator, int op, Request& request) {
+  if (op < 0) return invalid_argument(fmt::format("op {} is not known", op));
   if (op >= gyreNumOps) {
     GYRE_ASSIGN(request.op, communicator.find_made_op(op, request.type, request.pre_scalar));
     return {};
@@ -76,8 +86,8 @@ Status submit(HandleTable<Communicator>::Pin pin, const Request& request, gyreSt
   return carry_out(std::move(calls));
 }
 
-Status all_reduce(const void* sendbuff, void* recvbuff, std::size_t count, gyreDataType_t datatype,
-                  gyreRedOp_t op, gyreComm_t comm, gyreStream_t stream) {
+Status all_reduce(const void* sendbuff, void* recvbuff, std::size_t count, int datatype, int op,
+                  gyreComm_t comm, gyreStream_t stream) {
   GYRE_ASSIGN(auto pin, find_communicator(comm));
   const auto checked = [&]() -> Result<Request> {
     GYRE_ASSIGN(const std::uint64_t bytes, check_count(count, datatype));
@@ -121,17 +131,17 @@ Status end_group() {
   return carry_out(std::move(calls));
 }
 
-Status make_op(gyreRedOp_t* op, const void* scalar, gyreDataType_t datatype,
-               gyreScalarResidence_t residence, gyreComm_t comm) {
+Status make_op(gyreRedOp_t* op, const void* scalar, int datatype, int residence, gyreComm_t comm) {
   if (op == nullptr) return invalid_argument("op is NULL");
   if (scalar == nullptr) return invalid_argument("scalar is NULL");
   if (residence != gyreScalarDevice && residence != gyreScalarHostImmediate)
-    return invalid_argument(fmt::format("residence {} is not known", static_cast<int>(residence)));
+    return invalid_argument(fmt::format("residence {} is not known", residence));
   GYRE_ASSIGN(auto pin, find_communicator(comm));
   GYRE_ASSIGN(const std::uint64_t bytes, check_count(1, datatype));
   std::uint64_t value = 0;
   std::memcpy(&value, scalar, bytes);
-  *op = static_cast<gyreRedOp_t>(pin->make_op(static_cast<ElementType>(datatype), value));
+  const int made = pin->make_op(static_cast<ElementType>(datatype), value);
+  std::memcpy(op, &made, sizeof made);
   return {};
 }
 
@@ -145,7 +155,7 @@ gyreResult_t gyreAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                            gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                            gyreStream_t stream) {
   try {
-    return in_group(all_reduce(sendbuff, recvbuff, count, datatype, op, comm, stream));
+    return in_group(all_reduce(sendbuff, recvbuff, count, raw(datatype), raw(op), comm, stream));
   } catch (const std::exception& error) {
     return in_group(Status(Code::SystemError, fmt::format("gyreAllReduce: {}", error.what())));
   }
@@ -160,12 +170,12 @@ gyreResult_t gyreGroupEnd(void) { return guarded(end_group); }
 
 gyreResult_t gyreRedOpCreatePreMulSum(gyreRedOp_t* op, void* scalar, gyreDataType_t datatype,
                                       gyreScalarResidence_t residence, gyreComm_t comm) {
-  return guarded([&] { return make_op(op, scalar, datatype, residence, comm); });
+  return guarded([&] { return make_op(op, scalar, raw(datatype), raw(residence), comm); });
 }
 
 gyreResult_t gyreRedOpDestroy(gyreRedOp_t op, gyreComm_t comm) {
   return guarded([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
-    return pin->destroy_op(op);
+    return pin->destroy_op(raw(op));
   });
 }
