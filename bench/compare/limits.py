@@ -64,7 +64,7 @@ def _in_children(count, work):
 
 
 def memory_bandwidth(processes, size):
-    """Bytes read plus bytes written in a second, by copies of `size` bytes in all processes at once,
+    """Bytes read plus bytes written in a second, by copies of `size` bytes in all processes,
     each again and again from one place to another: what fits a cache is copied in it."""
     processes = max(1, min(processes, os.cpu_count() or 1))
     size = min(size, COPY_MOST, _available_memory() // (8 * processes))
