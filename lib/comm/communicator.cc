@@ -83,14 +83,15 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
   const Settings& settings = made->options_.settings;
   GYRE_ASSIGN(made->allowed_, tune::Allowed::parse(settings));
   made->self_ = &plane.identity();
-  GYRE_ASSIGN(
-      made->transports_,
-      make_transports(settings, {.self = plane.identity(),
-                                 .tickets = plane.tickets(),
-                                 .tcp_encrypted = settings.tcp_security == "tls",
-                                 .communicator_hash = hash_of(trust::short_name(id)),
-                                 .epoch = id.epoch,
-                                 .tcp_user_timeout_ms = made->options_.timeout_ns / ns_per_ms}));
+  // The operation's own deadline speaks first: it knows more than the kernel.
+  const std::int64_t tcp_user_timeout_ms = made->options_.timeout_ns / ns_per_ms + 10'000;
+  GYRE_ASSIGN(made->transports_,
+              make_transports(settings, {.self = plane.identity(),
+                                         .tickets = plane.tickets(),
+                                         .tcp_encrypted = settings.tcp_security == "tls",
+                                         .communicator_hash = hash_of(trust::short_name(id)),
+                                         .epoch = id.epoch,
+                                         .tcp_user_timeout_ms = tcp_user_timeout_ms}));
   // Settings that every rank must share, since all choose for themselves and must choose alike.
   const std::string note = fmt::format(
       "version=1 transports={} algo={} proto={} slots={} reproducible={} security={}",
