@@ -274,6 +274,24 @@ void Launch::open_outgoing(LaneRun& run) {
   }
 }
 
+// A peer gets this rank's product rounded to the type; kept wider here, ranks would differ in bits.
+const std::byte* Launch::rounded_product(LaneRun& run, const std::byte* own,
+                                         std::uint64_t bytes) const {
+  if (run.product.size() < bytes) run.product.resize(bytes);
+  const void* source = own;
+  void* target = run.product.data();
+  kernels::Move act;
+  act.sources = &source;
+  act.source_count = 1;
+  act.targets = &target;
+  act.target_count = 1;
+  act.count = bytes / element_bytes_;
+  act.pre_source = 0;
+  act.pre_scalar = call_.pre_scalar;
+  reduce_(act);
+  return run.product.data();
+}
+
 // One chunk's part: operands in rank order, the own one at its sorted place.
 void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
   const plan::Move& move = run.move;
@@ -287,9 +305,14 @@ void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
       const std::byte* base = step.local == plan::Buffer::input    ? call_.input
                               : step.local == plan::Buffer::output ? call_.output
                                                                    : call_.scratch;
-      if (step.local == plan::Buffer::input && call_.pre_scalar != nullptr)
-        pre_source = static_cast<std::int32_t>(source_count);
-      run.sources[source_count++] = base + piece.local_offset;
+      const std::byte* own = base + piece.local_offset;
+      if (step.local == plan::Buffer::input && call_.pre_scalar != nullptr) {
+        if (move.recv.count > 0 && is_float(call_.type) && element_bytes_ < 4)
+          own = rounded_product(run, own, piece.bytes);
+        else
+          pre_source = static_cast<std::int32_t>(source_count);
+      }
+      run.sources[source_count++] = own;
     }
     if (i == move.recv.count) break;
     const Incoming& incoming = run.incoming[i];

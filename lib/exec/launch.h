@@ -89,7 +89,8 @@ class Launch {
     std::vector<Outgoing> outgoing;
     std::vector<const void*> sources;
     std::vector<void*> targets;
-    std::vector<std::byte> staging;        // outgoing message of the line protocol
+    std::vector<std::byte> product;  // of the own operand with the pre-op, as peers receive theirs
+    std::vector<std::byte> staging;  // outgoing message of the line protocol
     std::vector<std::byte> line_operands;  // incoming ones that take several lines
   };
 
@@ -109,6 +110,7 @@ class Launch {
   bool open_incoming(LaneRun& run);
   void open_outgoing(LaneRun& run);
   void move_piece(LaneRun& run, const plan::Piece& piece);
+  const std::byte* rounded_product(LaneRun& run, const std::byte* own, std::uint64_t bytes) const;
   void close_messages(LaneRun& run);
   void fail_mismatch(int peer, std::string_view what);
 
