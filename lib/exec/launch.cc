@@ -292,6 +292,15 @@ const std::byte* Launch::rounded_product(LaneRun& run, const std::byte* own,
   return run.product.data();
 }
 
+// Where one chunk's part of what came in lies.
+const std::byte* Launch::arrived(const LaneRun& run, const Incoming& incoming,
+                                 const plan::Piece& piece) const {
+  if (incoming.base == nullptr) return call_.output + piece.store_offset;
+  if (!incoming.in_input_layout) return incoming.base + piece.message_offset;
+  return incoming.base +
+         call_.geometry.place(plan::Buffer::input, piece.chunk, run.move.round_offset);
+}
+
 // One chunk's part: operands in rank order, the own one at its sorted place.
 void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
   const plan::Move& move = run.move;
@@ -315,13 +324,7 @@ void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
       run.sources[source_count++] = own;
     }
     if (i == move.recv.count) break;
-    const Incoming& incoming = run.incoming[i];
-    const std::uint64_t place =
-        incoming.in_input_layout
-            ? call_.geometry.place(plan::Buffer::input, piece.chunk, move.round_offset)
-            : piece.message_offset;
-    run.sources[source_count++] =
-        incoming.base != nullptr ? incoming.base + place : call_.output + piece.store_offset;
+    run.sources[source_count++] = arrived(run, run.incoming[i], piece);
   }
 
   std::uint32_t target_count = 0;

@@ -109,6 +109,8 @@ class Launch {
   void perform(LaneRun& run);
   bool open_incoming(LaneRun& run);
   void open_outgoing(LaneRun& run);
+  const std::byte* arrived(const LaneRun& run, const Incoming& incoming,
+                           const plan::Piece& piece) const;
   void move_piece(LaneRun& run, const plan::Piece& piece);
   const std::byte* rounded_product(LaneRun& run, const std::byte* own, std::uint64_t bytes) const;
   void close_messages(LaneRun& run);
