@@ -4,12 +4,15 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,39 +48,66 @@ struct AddressListTraits {
   static void close(Handle list) { ::freeaddrinfo(list); }
 };
 
-// A name server may be slow or silent: the question is asked by glibc's own thread, and left to it
-// if the deadline passes first.
+// A name server may be slow or silent: a thread of its own asks it, and is left to itself if the
+// deadline passes first. (glibc's getaddrinfo_a does the same, but never answers after a fork.)
 struct Lookup {
-  std::string host, port;
-  addrinfo hints{};
-  gaicb request{};
+  HostPort where;
+  int family = AF_UNSPEC;
+  std::atomic<std::uint32_t> done = 0;
+  int code = EAI_SYSTEM;  // these two are the thread's until done
+  std::vector<trust::SocketAddress> found;
+
+  void ask() {
+    addrinfo hints{};
+    hints.ai_family = family;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_NUMERICSERV;
+    addrinfo* first = nullptr;
+    code = ::getaddrinfo(where.host.c_str(), where.port.c_str(), &hints, &first);
+    const Owned<AddressListTraits> list(code == 0 ? first : nullptr);
+    for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
+      trust::SocketAddress address;
+      std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
+      address.length = each->ai_addrlen;
+      found.push_back(address);
+    }
+    done.store(1, std::memory_order_release);  // pairs with the acquire in look_up
+    wake_futex(&done);
+  }
 };
 
 // getaddrinfo's code; EAI_INPROGRESS at the deadline.
 int look_up(const HostPort& where, int family, Wait& wait,
             std::vector<trust::SocketAddress>* found) {
-  auto lookup = std::make_unique<Lookup>(Lookup{where.host, where.port, {}, {}});
-  lookup->hints.ai_family = family;
-  lookup->hints.ai_socktype = SOCK_STREAM;
-  lookup->hints.ai_flags = AI_NUMERICSERV;
-  lookup->request = {lookup->host.c_str(), lookup->port.c_str(), &lookup->hints, nullptr, {}, {}};
-  gaicb* list[] = {&lookup->request};
-  if (const int code = getaddrinfo_a(GAI_NOWAIT, list, 1, nullptr); code != 0) return code;
-  int code = EAI_INPROGRESS;
-  while ((code = gai_error(&lookup->request)) == EAI_INPROGRESS && rest(wait)) {
-  }
-  if (code == EAI_INPROGRESS) {
-    if (gai_cancel(&lookup->request) == EAI_NOTCANCELED) (void)lookup.release();
-    return code;
-  }
-  const Owned<AddressListTraits> list_found(lookup->request.ar_result);
-  for (const addrinfo* each = list_found.get(); each != nullptr; each = each->ai_next) {
-    trust::SocketAddress address;
-    std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
-    address.length = each->ai_addrlen;
-    found->push_back(address);
-  }
-  return code;
+  const auto lookup = std::make_shared<Lookup>();
+  lookup->where = where;
+  lookup->family = family;
+  // The thread lets the application's signals to the application's threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const auto run = [](void* own) -> void* {
+    const std::unique_ptr<std::shared_ptr<Lookup>> asked(
+        static_cast<std::shared_ptr<Lookup>*>(own));
+    (*asked)->ask();
+    return nullptr;
+  };
+  auto own = std::make_unique<std::shared_ptr<Lookup>>(lookup);
+  pthread_t thread{};
+  const int started = pthread_create(&thread, nullptr, run, own.get());
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (started != 0) return EAI_AGAIN;
+  (void)own.release();  // the thread's
+  pthread_detach(thread);
+
+  const auto arm = [&](WaitSet& set) {
+    set.add_futex(&lookup->done, 0);
+    return true;
+  };
+  while (lookup->done.load(std::memory_order_acquire) == 0)
+    if (wait.pause(arm, [] {}) == Wait::Outcome::deadline) return EAI_INPROGRESS;
+  *found = lookup->found;
+  return lookup->code;
 }
 
 int wanted_family(const Settings& settings) {
@@ -217,6 +247,11 @@ Result<MeetingPoint> network_point(const Settings& settings, const trust::Secret
   MeetingPoint point;
   point.text = fmt::format("GYRE_RENDEZVOUS_ADDRESS={}", settings.rendezvous_address);
   GYRE_ASSIGN(point.network, prove_with(secret));
+  // What needs no name server asks none.
+  if (const auto numeric = trust::parse_address(settings.rendezvous_address); numeric.ok()) {
+    point.addresses = {*numeric};
+    return point;
+  }
   bool said = false;
   while (true) {
     const int code = look_up(where, wanted_family(settings), wait, &point.addresses);

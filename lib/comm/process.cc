@@ -46,6 +46,10 @@ Result<bootstrap::ControlPlane*> Process::plane(const Settings& settings) {
   if (plane_ == nullptr) {
     GYRE_TRY(configure_log(level_of(settings.debug), settings.debug_file));
     GYRE_ASSIGN(plane_, bootstrap::ControlPlane::start(settings));
+    // Only now: what is hooked later runs earlier, and OpenSSL, which starting the plane has begun
+    // to use at the latest, tears itself down at exit as well.
+    static const int hooked = std::atexit(close_at_exit);
+    if (hooked != 0) log_warn("atexit failed: the others will not hear of this process's end");
   }
   return plane_.get();
 }
@@ -57,10 +61,7 @@ Process& process() {
   const std::lock_guard lock(making);
   known = current.load(std::memory_order_acquire);
   if (known != nullptr) return *known;
-  static const bool hooked = [] {
-    std::atexit(close_at_exit);
-    return pthread_atfork(nullptr, nullptr, forget_in_child) == 0;
-  }();
+  static const bool hooked = pthread_atfork(nullptr, nullptr, forget_in_child) == 0;
   if (!hooked) log_warn("pthread_atfork failed: a forked child must not use Gyre");
   known = new Process;
   current.store(known, std::memory_order_release);
