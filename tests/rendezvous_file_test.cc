@@ -261,6 +261,31 @@ TEST_CASE("of many first ranks at one dead job's file exactly one replaces it", 
   }
 }
 
+TEST_CASE("a dead job's file is left alone while another rank 0 is about to replace it",
+          "[rendezvous]") {
+  const Folder folder;
+  const std::string path = folder.file("id");
+  const std::string dead = id_bytes();
+  write_file(path, dead);
+  FileDescriptor other(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct flock removal {};
+  removal.l_type = F_WRLCK;
+  removal.l_start = 1;
+  removal.l_len = 1;
+  REQUIRE(fcntl(other.get(), F_OFD_SETLK, &removal) == 0);
+  Child root = start([&]() -> std::string {
+    other.reset();
+    const auto file = publish(path);
+    return file.ok() ? "published" : std::string(file.status().message());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::string content(128, 0);
+  std::ifstream(path, std::ios::binary).read(content.data(), 128);
+  CHECK(content == dead);
+  other.reset();
+  CHECK(finish(std::move(root)) == "published");
+}
+
 TEST_CASE("a forked child of rank 0 does not remove its file", "[rendezvous]") {
   const Folder folder;
   auto file = publish(folder.file("id"));

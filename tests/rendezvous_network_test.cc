@@ -13,6 +13,8 @@ using namespace gyre::bootstrap::test;
 
 namespace {
 
+const SystemClock clock_of_this_test;
+
 // A secret file that is removed again, with `content` and `mode`.
 struct SecretFile {
   explicit SecretFile(const std::string& content, mode_t mode = 0600) {
@@ -51,6 +53,7 @@ FileDescriptor tcp_to(int port) {
       return made;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  FAIL("nobody listens at port " << port);
   return {};
 }
 
@@ -67,6 +70,9 @@ TEST_CASE("ranks of several hosts meet at an address with a shared secret", "[re
 
 TEST_CASE("a name for the address is resolved, and IPv6 is understood", "[rendezvous]") {
   const SecretFile secret(std::string(32, 's'));
+  // A lookup in this process must not be in the way of those of its children.
+  Wait wait(clock_of_this_test, {0, 0, ns_per_ms}, 10 * ns_per_s);
+  REQUIRE(network_point(at_address("localhost:4000", "", 1), trust::Secret{1}, wait).ok());
   for (const char* host : {"localhost", "[::1]"}) {
     const std::string address = fmt::format("{}:{}", host, free_port());
     if (host[0] == '[') {
@@ -98,6 +104,53 @@ TEST_CASE("a rank with another secret gets nothing, and the job meets", "[rendez
   });
   CHECK(others[0] == others[1]);
   CHECK(finish(std::move(root)) == others[0]);
+}
+
+TEST_CASE("who knows the name of the secret but not the secret gets nothing", "[rendezvous]") {
+  const SecretFile secret(std::string(32, 's'));
+  const int port = free_port();
+  Child root = start([&] {
+    return meet_and_stay(at_address(fmt::format("127.0.0.1:{}", port), secret.path, 2),
+                         on_two_hosts(0));
+  });
+  // The name is what an eavesdropper sees.
+  Wait wait(clock_of_this_test, {0, 0, ns_per_ms}, 10 * ns_per_s);
+  trust::Secret derived{};
+  const std::vector<std::uint8_t> bytes(32, 's');
+  REQUIRE(trust::derive(bytes, "secret file", derived).ok());
+  Settings settings = at_address(fmt::format("127.0.0.1:{}", port), secret.path, 2);
+  const auto point = network_point(settings, derived, wait);
+  REQUIRE(point.ok());
+  const auto ask = [&](std::uint8_t flip) -> std::string {
+    auto key = std::make_shared<trust::SessionKey>();
+    key->identity = point->network->key->identity;
+    key->psk = point->network->key->psk;
+    key->psk[0] ^= flip;
+    auto tls = trust::Tls::create();
+    auto line =
+        IdLine::make(IdLine::End::asking, tcp_to(port),
+                     std::shared_ptr<const NetworkProof>(new NetworkProof{key, std::move(*tls)}));
+    Status status = line->send(encode(Question{1, 3, 0, {1}}));
+    while (status.ok() && rest(wait)) {
+      const auto message = line->receive();
+      status = message.status();
+      if (status.ok() && message->has_value()) return "answered";
+    }
+    return status.ok() ? "timeout" : "refused";
+  };
+  CHECK(ask(1) == "refused");
+  CHECK(ask(0) == "answered");
+  CHECK(finish(std::move(root)).substr(0, 3) == "id ");
+}
+
+TEST_CASE("the key of the address depends on the secret", "[rendezvous]") {
+  Wait wait(clock_of_this_test, {0, 0, ns_per_ms}, 10 * ns_per_s);
+  const Settings settings = at_address("127.0.0.1:4000", "", 1);
+  const auto one = network_point(settings, trust::Secret{1}, wait);
+  const auto other = network_point(settings, trust::Secret{2}, wait);
+  REQUIRE((one.ok() && other.ok()));
+  CHECK(one->network->key->psk != other->network->key->psk);
+  CHECK(one->network->key->identity != other->network->key->identity);
 }
 
 TEST_CASE("strangers at the address are dropped without an answer, and the job meets",

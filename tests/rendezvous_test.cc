@@ -116,8 +116,18 @@ TEST_CASE("strangers, garbage and impostors at the socket get nothing, and the j
   const MeetingPoint point = *local_point("0:" + job);
   Child root = start([&] { return meet_and_stay(with_timeout(20), place_of(0, 3, job)); });
 
+  // 2 * 3 + 64 are heard at once, for two seconds; the oldest make room for more before that. A
+  // machine that stands still for a second in one round does not in the next.
   std::vector<FileDescriptor> holders;  // connect and say nothing
-  for (int i = 0; i < 80; ++i) holders.push_back(connect_to(point));
+  bool made_room = false;
+  for (int round = 0; round < 5 && !made_room; ++round) {
+    holders.clear();
+    const std::int64_t start_ns = SystemClock::read();
+    for (int i = 0; i < 80; ++i) holders.push_back(connect_to(point));
+    CHECK(hear(holders.front().get()).empty());
+    made_room = SystemClock::read() - start_ns < ns_per_s;
+  }
+  CHECK(made_room);
   for (const std::string& garbage :
        {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(300, '\0'), std::string(1, '\0'),
         std::string(1 << 16, 'x'), as_text({'G', 'Y', 'R', 'E'}),

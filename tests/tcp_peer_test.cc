@@ -309,7 +309,7 @@ TEST_CASE("ends that do not agree on encryption do not meet", "[tcp]") {
   }
 }
 
-TEST_CASE("under TLS the payload is not on the wire", "[tcp][.relay]") {
+TEST_CASE("under TLS the payload is not on the wire", "[tcp]") {
   // A relay between the two ends keeps what it passes on.
   Side receiving(Kind::tcp_tls), sending(Kind::tcp_tls);
   std::string address;
@@ -317,6 +317,8 @@ TEST_CASE("under TLS the payload is not on the wire", "[tcp][.relay]") {
   std::swap(receiving.identity.addresses[0], address);
   std::string seen;
   std::thread relay([&] {
+    pollfd knock = {listener.get(), POLLIN, 0};  // it does not block
+    if (poll(&knock, 1, 5000) <= 0) return;
     const FileDescriptor from(accept(listener.get(), nullptr, nullptr));
     bool pending = false;
     const auto to = trust::begin_connect(*trust::parse_address(address), &pending);
@@ -339,12 +341,14 @@ TEST_CASE("under TLS the payload is not on the wire", "[tcp][.relay]") {
   const std::string text = "a gradient that nobody else may see";
   {
     Link link = open_link(receiving, sending, shape);
+    if (!link.status.ok()) relay.join();
+    INFO(link.status.message());
     REQUIRE(link.status.ok());
     SlotWriter out(link.sender->fifo());
     SlotReader in(link.receiver->fifo());
     std::memcpy(out.place(), text.data(), text.size());
     out.commit(static_cast<std::uint32_t>(text.size()), 1, Delivery::staged);
-    REQUIRE(pump(link, [&] { return in.has_message(); }));
+    CHECK(pump(link, [&] { return in.has_message(); }));
     CHECK(std::memcmp(in.place(), text.data(), text.size()) == 0);
   }
   relay.join();

@@ -199,15 +199,21 @@ inline std::string as_text(const Message& message) {
          std::string(message.begin(), message.end());
 }
 
+// A port that nothing listens at. Not one of those that the kernel gives to clients, which would
+// take it, or even connect to themselves, before it is used.
 inline int free_port() {
-  const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  REQUIRE(bind(probe.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
-  REQUIRE(getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
-  return ntohs(address.sin_port);
+  static int next = getpid();
+  for (int i = 0; i < 1000; ++i) {
+    const int port = 20000 + ++next % 10000;
+    const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(probe.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return port;
+  }
+  FAIL("no port is free");
+  return 0;
 }
 
 inline std::string id_bytes() {
