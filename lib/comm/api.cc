@@ -71,9 +71,7 @@ Status submit(HandleTable<Communicator>::Pin pin, const Request& request, gyreSt
   } else if (caller().group_depth == 0) {
     const Entry entry(*pin);
     GYRE_TRY(entry.status());
-    Status status = carry_out_now(*pin, request);
-    if (!status.ok()) pin->remember(status);
-    return status;
+    return carry_out_now(*pin, request);
   }
   call.communicator = std::move(pin);
   call.request = request;
@@ -106,19 +104,15 @@ Status all_reduce(const void* sendbuff, void* recvbuff, std::size_t count, int d
     return request;
   };
   Result<Request> request = checked();
-  if (!request.ok()) {
-    Status refused = std::move(request).status().while_doing("gyreAllReduce");
-    pin->remember(refused);
-    return refused;
-  }
+  if (!request.ok()) return std::move(request).status().while_doing("gyreAllReduce");
   return submit(std::move(pin), *request, stream);
 }
 
 // A refused call spoils the open group: nothing of it will be carried out.
-gyreResult_t in_group(Status status) {
+gyreResult_t in_group(gyreComm_t comm, Status status) {
   CallerState& state = caller();
   if (!status.ok() && state.group_depth > 0 && state.group_error.ok()) state.group_error = status;
-  return answer(std::move(status));
+  return answer(comm, std::move(status));
 }
 
 Status end_group() {
@@ -154,11 +148,10 @@ using namespace gyre::comm;
 gyreResult_t gyreAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                            gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                            gyreStream_t stream) {
-  try {
-    return in_group(all_reduce(sendbuff, recvbuff, count, raw(datatype), raw(op), comm, stream));
-  } catch (const std::exception& error) {
-    return in_group(Status(Code::SystemError, fmt::format("gyreAllReduce: {}", error.what())));
-  }
+  return in_group(comm, caught([&] {
+                    return all_reduce(sendbuff, recvbuff, count, raw(datatype), raw(op), comm,
+                                      stream);
+                  }));
 }
 
 gyreResult_t gyreGroupStart(void) {
@@ -170,11 +163,11 @@ gyreResult_t gyreGroupEnd(void) { return guarded(end_group); }
 
 gyreResult_t gyreRedOpCreatePreMulSum(gyreRedOp_t* op, void* scalar, gyreDataType_t datatype,
                                       gyreScalarResidence_t residence, gyreComm_t comm) {
-  return guarded([&] { return make_op(op, scalar, raw(datatype), raw(residence), comm); });
+  return guarded(comm, [&] { return make_op(op, scalar, raw(datatype), raw(residence), comm); });
 }
 
 gyreResult_t gyreRedOpDestroy(gyreRedOp_t op, gyreComm_t comm) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     return pin->destroy_op(raw(op));
   });

@@ -263,7 +263,7 @@ gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank, const gyr
 }
 
 gyreResult_t gyreCommFinalize(gyreComm_t comm) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     Until drained(pin->queued, [&] { return pin->queued.load(std::memory_order_acquire) == 0; });
     Resumable* const all[] = {&drained};
@@ -274,15 +274,15 @@ gyreResult_t gyreCommFinalize(gyreComm_t comm) {
 }
 
 gyreResult_t gyreCommDestroy(gyreComm_t comm) {
-  return guarded([&] { return end(comm, false); });
+  return guarded(comm, [&] { return end(comm, false); });
 }
 
 gyreResult_t gyreCommAbort(gyreComm_t comm) {
-  return guarded([&] { return end(comm, true); });
+  return guarded(comm, [&] { return end(comm, true); });
 }
 
 gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (asyncError == nullptr) return invalid_argument("asyncError is NULL");
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     Status lasting = pin->broken();
@@ -295,7 +295,7 @@ gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
 }
 
 gyreResult_t gyreCommCount(gyreComm_t comm, int* count) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (count == nullptr) return invalid_argument("count is NULL");
     GYRE_ASSIGN(const auto pin, find_communicator(comm));
     *count = pin->size();
@@ -304,7 +304,7 @@ gyreResult_t gyreCommCount(gyreComm_t comm, int* count) {
 }
 
 gyreResult_t gyreCommUserRank(gyreComm_t comm, int* rank) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (rank == nullptr) return invalid_argument("rank is NULL");
     GYRE_ASSIGN(const auto pin, find_communicator(comm));
     *rank = pin->rank();
@@ -313,7 +313,7 @@ gyreResult_t gyreCommUserRank(gyreComm_t comm, int* rank) {
 }
 
 gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (device == nullptr) return invalid_argument("device is NULL");
     GYRE_ASSIGN(const auto pin, find_communicator(comm));
     *device = GYRE_DEVICE_HOST;

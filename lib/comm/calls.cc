@@ -14,8 +14,10 @@ gyreResult_t answer(Status status) {
   return to_result(status);
 }
 
-gyreResult_t answer(Communicator& communicator, Status status) {
-  if (!status.ok()) communicator.remember(status);
+gyreResult_t answer(gyreComm_t comm, Status status) {
+  if (!status.ok() && comm != nullptr)
+    if (auto pin = process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm)))
+      pin->remember(status);
   return answer(std::move(status));
 }
 

@@ -12,21 +12,31 @@ inline gyreResult_t to_result(const Status& status) {
 
 // Keeps the text for gyreGetLastError and returns the code.
 gyreResult_t answer(Status status);
-gyreResult_t answer(Communicator& communicator, Status status);
+// The same, on that communicator too, if it is one.
+gyreResult_t answer(gyreComm_t comm, Status status);
 
 Result<HandleTable<Communicator>::Pin> find_communicator(gyreComm_t comm);
 Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream);
 
 // Runs `body` (returning Status) for a C function; nothing thrown gets past it.
 template <typename Body>
-gyreResult_t guarded(Body&& body) {
+Status caught(Body&& body) {
   try {
-    return answer(body());
+    return body();
   } catch (const std::bad_alloc&) {
-    return answer(Status(Code::SystemError, "out of memory"));
+    return Status(Code::SystemError, "out of memory");
   } catch (const std::exception& error) {
-    return answer(internal_error(error.what()));
+    return internal_error(error.what());
   }
+}
+template <typename Body>
+gyreResult_t guarded(Body&& body) {
+  return answer(caught(body));
+}
+// For a function that is called on `comm`.
+template <typename Body>
+gyreResult_t guarded(gyreComm_t comm, Body&& body) {
+  return answer(comm, caught(body));
 }
 
 }  // namespace gyre::comm
