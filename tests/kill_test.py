@@ -34,18 +34,35 @@ def start(arguments, round_number, seconds, rank):
                             stderr=subprocess.STDOUT, text=True)
 
 
-def verdict(output, victim):
-    """None if a survivor may say this; else what is wrong with it."""
-    lines = output.strip().splitlines()
-    says = [line for line in lines if line.startswith(("error", "done", "wrong"))]
+def named_in(output):
+    """(the ranks that its last words name, None), or (None, what is wrong with them)."""
+    says = [line for line in output.splitlines() if line.startswith(("error", "done", "wrong"))]
     if not says or says[-1].startswith("wrong"):
-        return "it said nothing of use"
+        return None, "it said nothing of use"
     if says[-1].startswith("done"):
-        return "it did not notice"
-    named = {int(rank) for rank in re.findall(r"rank (\d+)", says[-1])}
-    named |= {int(rank) for group in re.findall(r"ranks ([\d, ]+)", says[-1])
-              for rank in re.findall(r"\d+", group)}
-    return None if victim in named else f"it names {sorted(named)}"
+        return None, "it did not notice"
+    groups = re.findall(r"ranks? (\d[\d, ]*)", says[-1])
+    return {int(rank) for group in groups for rank in re.findall(r"\d+", group)}, None
+
+
+def verdicts(outputs, victim):
+    """What is wrong with the survivors' last words, by rank.
+
+    Each has to name the victim. One that was through with the communicator that broke, and waits in
+    the next meeting for a rank 0 that the victim's death has ended, cannot know of the victim: it
+    names rank 0, and rank 0 the victim."""
+    named = {rank: named_in(output) for rank, output in outputs.items() if rank != victim}
+    complaints = {}
+    for rank, (ranks, wrong) in named.items():
+        if wrong or victim in ranks:
+            if wrong:
+                complaints[rank] = wrong
+            continue
+        by_chain = ("has not opened the meeting" in outputs[rank] and 0 in named
+                    and victim in (named[0][0] or ()))
+        if not by_chain:
+            complaints[rank] = f"it names {sorted(ranks)}"
+    return complaints
 
 
 def one_round(arguments, round_number):
@@ -57,22 +74,21 @@ def one_round(arguments, round_number):
     time.sleep(delay)
     os.kill(ranks[victim].pid, signal.SIGKILL)
     killed_at = time.monotonic()
-    complaints = []
+    outputs, complaints = {}, {}
     for rank, process in enumerate(ranks):
         try:
             left = max(0.1, killed_at + BOUND_S - time.monotonic())
-            output, _ = process.communicate(timeout=left)
+            outputs[rank], _ = process.communicate(timeout=left)
         except subprocess.TimeoutExpired:
             process.kill()
-            output, _ = process.communicate()
-            complaints.append(f"rank {rank} hung: {output[-500:]}")
-            continue
-        wrong = verdict(output, victim) if rank != victim else None
-        if wrong:
-            complaints.append(f"rank {rank}: {wrong}: {output[-500:]}")
-    for complaint in complaints:
+            outputs[rank], _ = process.communicate()
+            complaints[rank] = "it hung"
+    complaints = {**verdicts(outputs, victim), **complaints}
+    if complaints:
         print(f"round {round_number} (seed {arguments.seed}, victim {victim}, "
-              f"after {delay:.3f} s): {complaint}", flush=True)
+              f"after {delay:.3f} s):", *(f"rank {r}: {c}" for r, c in complaints.items()),
+              *(f"rank {r} said: {o[-500:].strip()}" for r, o in outputs.items()),
+              sep="\n  ", flush=True)
     return not complaints, time.monotonic() - killed_at
 
 

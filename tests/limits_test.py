@@ -55,6 +55,14 @@ def main():
     for name, value in (("GYRE_TIMEOUT", "4abc"), ("GYRE_ALGO", "rnig"), ("GYRE_PROTO", ""),
                         ("GYRE_TRANSPORT", "smh"), ("GYRE_DEBUG", "LOUD")):
         refuses(f'{name}="{value}"', two, name, {name: value})
+    for name, options in (("read-only", "ro"), ("full", "size=4k")):
+        fill = "" if options == "ro" else "head -c 4096 /dev/zero > /dev/shm/filling;"
+        setup = f'mount -t tmpfs -o {options} gyre-test /dev/shm && {fill} exec "$@"'
+        private = ["unshare", "--mount", "--map-root-user", "sh", "-c", setup, "sh"]
+        if run([*private, "true"])[0] != 0:
+            print(f"left out, no mount namespace may be made here: /dev/shm {name}")
+            continue
+        completes(f"/dev/shm {name}", [*private, *two], environment={"GYRE_TRANSPORT": "shm"})
     refuses("line protocol over tcp", two, "GYRE_PROTO",
             {"GYRE_PROTO": "LL", "GYRE_TRANSPORT": "tcp"})
     code, output = run(two, environment={"GYRE_TIMEOT": "5"})
