@@ -17,6 +17,7 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
   error_ = {};
   unfinished_ = nullptr;
   lanes_done_ = 0;
+  fresh_ = true;
   for (SendPort* port : bound.send_ports) port->pulled = false;
   lends_ = call.protocol == Protocol::direct && bound.direct &&
            (bound.direct_in_place || call.input != call.output);
@@ -91,23 +92,28 @@ bool Launch::pulls_from_us(SendPort& port) const {
   return port.peer_maps_us && call_.input_place.region != transport::region_staged;
 }
 
+template <typename Port>
+bool Launch::progress(const std::vector<Port*>& ports) {
+  for (Port* port : ports) {
+    if (!port->connection->needs_progress()) continue;
+    error_ = port->connection->progress();
+    if (!error_.ok()) return false;
+  }
+  return true;
+}
+
+// What came in, then what it lets the lanes do, then what they leave to be sent: a call's first
+// message is on its way before anything is asked of the kernel.
 Launch::State Launch::advance() {
   bool moved = false;
-  for (SendPort* port : bound_->send_ports) {
-    if (!port->connection->needs_progress()) continue;
-    error_ = port->connection->progress();
-    if (!error_.ok()) return State::failed;
-  }
-  for (ReceivePort* port : bound_->receive_ports) {
-    if (!port->connection->needs_progress()) continue;
-    error_ = port->connection->progress();
-    if (!error_.ok()) return State::failed;
-  }
+  if (!fresh_ && !progress(bound_->receive_ports)) return State::failed;
+  fresh_ = false;
   for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {
     if (lanes_[i].cursor.done()) continue;
     moved |= advance_lane(lanes_[i]);
     if (!error_.ok()) return State::failed;
   }
+  if (!progress(bound_->send_ports)) return State::failed;
   if (lanes_done_ < bound_->lanes.size()) return moved ? State::moved : State::blocked;
   const bool finished = finish_up();
   if (!error_.ok()) return State::failed;

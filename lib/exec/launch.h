@@ -100,6 +100,8 @@ class Launch {
   static std::byte* borrowed(transport::Grant& grant, std::uint64_t bytes, bool same_address_space,
                              transport::PeerMemory* memory);
   bool pulls_from_us(SendPort& port) const;
+  template <typename Port>
+  bool progress(const std::vector<Port*>& ports);
   bool finish_up();
   bool advance_lane(LaneRun& run);
   bool ready(LaneRun& run);
@@ -121,6 +123,7 @@ class Launch {
   std::uint32_t element_bytes_ = 1;
   kernels::MoveFunction reduce_ = nullptr;
   bool lends_ = false;
+  bool fresh_ = true;  // nothing is sent yet
   std::vector<LaneRun> lanes_;
   std::size_t lanes_done_ = 0;
   SendPort* unfinished_ = nullptr;  // after the last move: what is still to flush or drain

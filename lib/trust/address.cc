@@ -192,6 +192,12 @@ Result<Interface> choose_interface(std::span<const Interface> interfaces, std::s
 Result<FileDescriptor> listen_at(const SocketAddress& address) {
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.has_value()) return Status::from_errno("socket for a listener", errno);
+  if (address.family() != AF_UNIX) {
+    // What it accepts inherits this. Pacing that BBR has switched on stays on, whatever a socket
+    // takes up later; from Reno every way is open.
+    constexpr std::string_view reno = "reno";
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, reno.data(), reno.size());
+  }
   if (::bind(socket.get(), address.get(), address.length) != 0)
     return Status::from_errno(fmt::format("binding {}", format_address(address)), errno);
   if (::listen(socket.get(), listen_backlog) != 0)

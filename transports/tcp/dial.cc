@@ -2,14 +2,11 @@
 
 #include "lib/base/clock.h"
 #include "lib/trust/address.h"
-#include "transports/tcp/stream.h"
+#include "transports/tcp/socket.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -19,34 +16,6 @@ namespace {
 // Long enough for two lost SYNs (sent again after 1 s and 3 s), short enough that a dead first
 // address of several does not use up the time to meet.
 constexpr std::int64_t attempt_ns = 5 * ns_per_s;
-
-// No keep-alive on this end: with TCP_USER_TIMEOUT set, the kernel would use that limit for it too.
-// The receiving end watches with keep-alive, and the control plane watches processes.
-Status set_options(const FileDescriptor& socket, std::int64_t user_timeout_ms) {
-  const int at_once = 1;
-  const auto limit = static_cast<unsigned>(std::clamp<std::int64_t>(user_timeout_ms, 1, INT32_MAX));
-  if (setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once) == 0 &&
-      setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit) == 0)
-    return {};
-  return Status::from_errno("setsockopt(TCP_NODELAY, TCP_USER_TIMEOUT)", errno);
-}
-
-std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
-
-bool leads_to_this_host(std::string_view address, const std::vector<std::string>& own) {
-  if (address.starts_with("127.") || address.starts_with("[::1]:")) return true;
-  return std::ranges::any_of(
-      own, [&](const std::string& one) { return host_of(one) == host_of(address); });
-}
-
-// Within a host nothing is lost and no link is shared, but BBR (the default of some) paces as if it
-// were, and CUBIC leaves slow start early. Measured over loopback, 1 MiB there and back on one
-// socket, one way: 480 us with BBR, 230 with CUBIC, 92 with Reno. To be set before connecting, else
-// BBR's pacing stays on. Best effort: a sandbox may allow only the default.
-void prefer_reno(const FileDescriptor& socket) {
-  constexpr std::string_view reno = "reno";
-  setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, reno.data(), reno.size());
-}
 
 // With nobody listening at a port that the kernel also hands out, a socket can connect to itself.
 bool connected_to_itself(const FileDescriptor& socket) {
@@ -70,7 +39,7 @@ Result<std::optional<FileDescriptor>> Dial::advance() {
   if (!socket_.has_value()) return std::optional<FileDescriptor>();
   switch (answer()) {
     case Answer::connected:
-      GYRE_TRY(show_ticket());
+      GYRE_TRY(show_ticket(socket_, ticket_).while_doing(addresses_[next_ - 1]));
       return std::optional<FileDescriptor>(std::move(socket_));
     case Answer::refused:
       socket_.reset();
@@ -104,7 +73,7 @@ Result<FileDescriptor> Dial::begin(const std::string& text) const {
   GYRE_ASSIGN(const trust::SocketAddress address, trust::parse_address(text));
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.has_value()) return Status::from_errno("socket", errno);
-  GYRE_TRY(set_options(socket, user_timeout_ms_));
+  GYRE_TRY(set_sending(socket, user_timeout_ms_));
   if (leads_to_this_host(text, own_addresses_)) prefer_reno(socket);
   if (connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS)
     return socket;
@@ -121,16 +90,6 @@ Dial::Answer Dial::answer() {
   if (error == 0) return Answer::connected;
   refuse(errno_text(error));
   return Answer::refused;
-}
-
-Status Dial::show_ticket() {
-  trust::TicketHello hello;
-  hello.ticket = ticket_;
-  // A fresh socket takes the 40 bytes at once.
-  if (send(socket_.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello)
-    return {};
-  return Status(Code::RemoteError, fmt::format("send of a ticket to {}: {}", addresses_[next_ - 1],
-                                               errno_text(errno)));
 }
 
 void Dial::refuse(std::string_view why) {

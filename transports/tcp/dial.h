@@ -28,7 +28,6 @@ class Dial {
   Status begin_next();
   Result<FileDescriptor> begin(const std::string& text) const;
   Answer answer();
-  Status show_ticket();
   void refuse(std::string_view why);
 
   const std::vector<std::string> addresses_;

@@ -3,38 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 namespace gyre::transport {
-namespace {
-
-// A host that is gone sends no FIN: ask after 5 s of silence, each second, and give up after the
-// fifth question, which makes the 10 s of GYRE_LIVENESS_TIMEOUT's default. A sender that has
-// nothing to send answers.
-Status watch_peer(const FileDescriptor& socket) {
-  const auto set = [&](int level, int option, int value) {
-    return setsockopt(socket.get(), level, option, &value, sizeof value) == 0;
-  };
-  const bool good = set(SOL_SOCKET, SO_KEEPALIVE, 1) && set(IPPROTO_TCP, TCP_KEEPIDLE, 5) &&
-                    set(IPPROTO_TCP, TCP_KEEPINTVL, 1) && set(IPPROTO_TCP, TCP_KEEPCNT, 5);
-  return good ? Status() : Status::from_errno("setsockopt of keep-alive", errno);
-}
-
-}  // namespace
-
 TcpReceiver::TcpReceiver(const LinkKey& key, const Surroundings& surroundings,
                          std::shared_ptr<FifoMemory> memory, std::shared_ptr<Arrival> arrival,
-                         IssuedTicket ticket, StreamSecurity security)
+                         IssuedTicket ticket, StreamSecurity security, std::shared_ptr<Pair> pair)
     : key_(key),
       memory_(std::move(memory)),
       arrival_(std::move(arrival)),
       ticket_(std::move(ticket)),
       security_(std::move(security)),
+      pair_(std::move(pair)),
+      own_addresses_(surroundings.self.addresses),
       arriving_(memory_->view),
       common_(common_header(key, surroundings)) {}
 
@@ -54,15 +36,31 @@ void TcpReceiver::fail(Status status) {
 
 Status TcpReceiver::join() {
   if (stream_ == nullptr) {
-    // Pairs with the release of the control thread, which fills it.
-    FileDescriptor socket(arrival_->socket.exchange(-1, std::memory_order_acquire));
+    GYRE_ASSIGN(FileDescriptor socket, find_socket());
     if (!socket.has_value()) return {};
-    address_ = peer_address(socket);
-    GYRE_TRY(watch_peer(socket));
+    GYRE_TRY(set_receiving(socket));
     GYRE_ASSIGN(stream_, make_stream(security_, std::move(socket), trust::SessionRole::server));
   }
   if (!stream_->joined()) GYRE_TRY(stream_->join());
   return stream_->joined() ? land() : Status();
+}
+
+// At the door, or as the other way of what the sending end dialed; none yet.
+Result<FileDescriptor> TcpReceiver::find_socket() {
+  // Pairs with the release of the control thread, which fills it.
+  FileDescriptor socket(arrival_->socket.exchange(-1, std::memory_order_acquire));
+  if (socket.has_value()) {
+    address_ = peer_address(socket);
+    if (!leads_to_this_host(address_, own_addresses_)) prefer_system_default(socket);
+    if (pair_ != nullptr) {
+      GYRE_ASSIGN(pair_->came, duplicate(socket));
+    }
+    return socket;
+  }
+  if (pair_ == nullptr || !pair_->dialed.has_value()) return socket;
+  address_ = peer_address(pair_->dialed);
+  GYRE_ASSIGN(const bool shown, take_ticket(pair_->dialed, pair_->ticket, shown_));
+  return shown ? std::move(pair_->dialed) : std::move(socket);
 }
 
 Status TcpReceiver::land() {
@@ -138,8 +136,11 @@ Status TcpReceiver::note_closing() {
 
 void TcpReceiver::arm(WaitSet& set) {
   if (!error_.ok()) return;
-  if (stream_ == nullptr)
+  if (stream_ == nullptr) {
+    if (pair_ != nullptr && pair_->dialed.has_value())
+      return set.add_descriptor(pair_->dialed.get(), POLLIN);
     return set.add_futex(&arrival_->rung, arrival_->rung.load(std::memory_order_acquire));
+  }
   // This end waits for a message that will not come.
   if (closed_ && arriving_.drained())
     return fail(Status(Code::RemoteError, "the peer closed the connection"));

@@ -4,7 +4,9 @@
 
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
+#include "transports/tcp/pair.h"
 #include "transports/tcp/secure_stream.h"
+#include "transports/tcp/socket.h"
 #include "transports/tcp/stream.h"
 #include "transports/tcp/wire.h"
 
@@ -12,6 +14,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace gyre::transport {
 
@@ -26,7 +29,7 @@ class TcpReceiver final : public Connection {
  public:
   TcpReceiver(const LinkKey& key, const Surroundings& surroundings,
               std::shared_ptr<FifoMemory> memory, std::shared_ptr<Arrival> arrival,
-              IssuedTicket ticket, StreamSecurity security);
+              IssuedTicket ticket, StreamSecurity security, std::shared_ptr<Pair> pair);
 
   bool ready() const override { return stream_ != nullptr && stream_->joined(); }
   const FifoView& fifo() const override { return memory_->view; }
@@ -43,6 +46,7 @@ class TcpReceiver final : public Connection {
   static constexpr std::size_t ahead_most = 4096;
 
   Status join();
+  Result<FileDescriptor> find_socket();
   Status land();
   // Makes messages of what was read ahead, as far as it goes and slots are free.
   Status use_ahead();
@@ -57,6 +61,9 @@ class TcpReceiver final : public Connection {
   const std::shared_ptr<Arrival> arrival_;
   const IssuedTicket ticket_;
   const StreamSecurity security_;
+  const std::shared_ptr<Pair> pair_;  // null: the other way has a socket of its own
+  ShownTicket shown_;                 // on the socket that the sending end dialed
+  const std::vector<std::string> own_addresses_;
   SlotWriter arriving_;
   const WireHeader common_;
   WireHeader header_;  // of the message at hand

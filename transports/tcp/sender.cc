@@ -1,21 +1,33 @@
 #include "transports/tcp/sender.h"
 
+#include "transports/tcp/socket.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <poll.h>
+#include <sys/socket.h>
 
 namespace gyre::transport {
 
 TcpSender::TcpSender(const LinkKey& key, const Surroundings& surroundings,
                      const EndpointContents& endpoint, std::shared_ptr<FifoMemory> memory,
-                     StreamSecurity security)
+                     StreamSecurity security, std::shared_ptr<Pair> pair)
     : key_(key),
       memory_(std::move(memory)),
       leaving_(memory_->view),
       common_(common_header(key, surroundings)),
       security_(std::move(security)),
+      pair_(std::move(pair)),
+      ticket_(endpoint.ticket),
+      user_timeout_ms_(surroundings.tcp_user_timeout_ms),
       dial_(endpoint, surroundings) {}
+
+// The other way may go on: the peer learns here that nothing more comes.
+TcpSender::~TcpSender() {
+  if (stream_ != nullptr && pair_ != nullptr) ::shutdown(stream_->descriptor(), SHUT_WR);
+}
 
 Status TcpSender::progress() {
   if (!error_.ok()) return error_;
@@ -30,13 +42,29 @@ Status TcpSender::progress() {
 
 Status TcpSender::join() {
   if (stream_ == nullptr) {
-    GYRE_ASSIGN(std::optional<FileDescriptor> socket, dial_.advance());
+    GYRE_ASSIGN(FileDescriptor socket, find_socket());
     if (!socket.has_value()) return {};
-    address_ = peer_address(*socket);
-    GYRE_ASSIGN(stream_, make_stream(security_, std::move(*socket), trust::SessionRole::client));
+    address_ = peer_address(socket);
+    GYRE_ASSIGN(stream_, make_stream(security_, std::move(socket), trust::SessionRole::client));
   }
   if (!stream_->joined()) GYRE_TRY(stream_->join());
   return stream_->joined() ? ship() : Status();
+}
+
+Result<FileDescriptor> TcpSender::find_socket() {
+  if (pair_ != nullptr && pair_->rides(ticket_)) {
+    FileDescriptor socket = std::move(pair_->came);
+    if (!socket.has_value()) return socket;
+    GYRE_TRY(set_sending(socket, user_timeout_ms_));
+    GYRE_TRY(show_ticket(socket, ticket_));
+    return socket;
+  }
+  GYRE_ASSIGN(std::optional<FileDescriptor> socket, dial_.advance());
+  if (!socket.has_value()) return FileDescriptor();
+  if (pair_ != nullptr) {
+    GYRE_ASSIGN(pair_->dialed, duplicate(*socket));
+  }
+  return std::move(*socket);
 }
 
 Status TcpSender::ship() {
@@ -76,13 +104,18 @@ Result<std::size_t> TcpSender::gather(std::size_t* bytes) {
     if (note.delivery != Delivery::staged || !note_fits(note, fifo.shape))
       return internal_error(fmt::format("message {} of {} bytes with delivery {} over tcp", index,
                                         note.bytes, static_cast<int>(note.delivery)));
-    WireHeader& header = headers_[index % batch_most];
-    header = common_;
-    header.sequence = index;
-    header.signature = note.flag;
-    header.bytes = note.bytes;
-    add(&header, sizeof header);
-    add(fifo.slot(index), note.bytes);
+    Packed& packed = packed_[index % batch_most];
+    packed.header = common_;
+    packed.header.sequence = index;
+    packed.header.signature = note.flag;
+    packed.header.bytes = note.bytes;
+    if (note.bytes <= packed.payload.size()) {
+      std::memcpy(packed.payload.data(), fifo.slot(index), note.bytes);
+      add(&packed, sizeof packed.header + note.bytes);
+    } else {
+      add(&packed.header, sizeof packed.header);
+      add(fifo.slot(index), note.bytes);
+    }
   }
   return count;
 }

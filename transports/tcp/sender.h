@@ -5,6 +5,7 @@
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
 #include "transports/tcp/dial.h"
+#include "transports/tcp/pair.h"
 #include "transports/tcp/secure_stream.h"
 #include "transports/tcp/stream.h"
 #include "transports/tcp/wire.h"
@@ -18,7 +19,9 @@ namespace gyre::transport {
 class TcpSender final : public Connection {
  public:
   TcpSender(const LinkKey& key, const Surroundings& surroundings, const EndpointContents& endpoint,
-            std::shared_ptr<FifoMemory> memory, StreamSecurity security);
+            std::shared_ptr<FifoMemory> memory, StreamSecurity security,
+            std::shared_ptr<Pair> pair);
+  ~TcpSender() override;
 
   bool ready() const override { return stream_ != nullptr && stream_->joined(); }
   const FifoView& fifo() const override { return memory_->view; }
@@ -33,6 +36,7 @@ class TcpSender final : public Connection {
   static constexpr std::size_t batch_most = 16;  // messages with one call
 
   Status join();
+  Result<FileDescriptor> find_socket();
   Status ship();
   // Describes what has not left, from the first byte on; the number of parts and their bytes.
   Result<std::size_t> gather(std::size_t* bytes);
@@ -44,9 +48,18 @@ class TcpSender final : public Connection {
   SlotReader leaving_;             // the messages that the kernel has not taken whole
   std::size_t sent_of_first_ = 0;  // bytes of the first, header included, that it has taken
   const WireHeader common_;
-  std::array<WireHeader, batch_most> headers_;
+  // A header, and behind it its payload if that is short: one part of the vector then.
+  struct Packed {
+    WireHeader header;
+    std::array<std::byte, 200> payload;
+  };
+  static_assert(sizeof(Packed) == 256);
+  std::array<Packed, batch_most> packed_;
   std::array<iovec, 2 * batch_most> parts_{};
   const StreamSecurity security_;
+  const std::shared_ptr<Pair> pair_;  // null: the other way has a socket of its own
+  const trust::Ticket ticket_;        // of the receiving end at the peer
+  const std::int64_t user_timeout_ms_;
   Dial dial_;
   std::unique_ptr<Stream> stream_;
   std::string address_ = "not connected";

@@ -1,11 +1,8 @@
 #include "transports/tcp/stream.h"
 
-#include "lib/trust/address.h"
-
-#include <fmt/format.h>
+#include "transports/tcp/socket.h"
 
 #include <cerrno>
-#include <cstring>
 #include <sys/socket.h>
 
 namespace gyre::transport {
@@ -23,14 +20,23 @@ class PlainStream final : public Stream {
   short wanted_events() const override { return 0; }
 
   Transfer send(std::span<iovec> parts) override {
+    // A peer that is gone is an error here, not a signal that ends the process. One part alone
+    // costs the kernel less to look at.
+    constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+    if (parts.size() == 1)
+      return judge(::send(socket_.get(), parts[0].iov_base, parts[0].iov_len, flags));
     const msghdr message = message_of(parts);
-    // A peer that is gone is an error here, not a signal that ends the process.
-    return judge(sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
+    return judge(sendmsg(socket_.get(), &message, flags));
   }
 
   Transfer receive(std::span<iovec> parts) override {
-    msghdr message = message_of(parts);
-    const ssize_t got = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+    ssize_t got = 0;
+    if (parts.size() == 1) {
+      got = ::recv(socket_.get(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
+    } else {
+      msghdr message = message_of(parts);
+      got = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+    }
     if (got == 0) return {.outcome = Transfer::Outcome::closed, .cause = {}};
     return judge(got);
   }
@@ -55,18 +61,6 @@ class PlainStream final : public Stream {
 
 std::unique_ptr<Stream> make_plain_stream(FileDescriptor socket) {
   return std::make_unique<PlainStream>(std::move(socket));
-}
-
-std::string errno_text(int error_number) {
-  const char* name = strerrorname_np(error_number);
-  return fmt::format("{} ({})", name != nullptr ? name : "errno", strerrordesc_np(error_number));
-}
-
-std::string peer_address(const FileDescriptor& socket) {
-  trust::SocketAddress address;
-  address.length = sizeof address.storage;
-  if (getpeername(socket.get(), address.get(), &address.length) != 0) return "address unknown";
-  return trust::format_address(address);
 }
 
 }  // namespace gyre::transport

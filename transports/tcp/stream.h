@@ -38,9 +38,4 @@ class Stream {
 
 std::unique_ptr<Stream> make_plain_stream(FileDescriptor socket);
 
-// "ECONNRESET (Connection reset by peer)"
-std::string errno_text(int error_number);
-// Where the other end is, for people.
-std::string peer_address(const FileDescriptor& socket);
-
 }  // namespace gyre::transport

@@ -7,6 +7,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <tuple>
+
 namespace gyre::transport {
 namespace {
 
@@ -49,8 +52,9 @@ class TcpTransport final : public Transport {
     };
     GYRE_ASSIGN(const trust::Ticket ticket, surroundings_.tickets.issue(on_arrival));
     IssuedTicket issued({&surroundings_.tickets, ticket});
+    const std::shared_ptr<Pair> pair = make_pair(key, ticket);
     return Listening{std::make_unique<TcpReceiver>(key, surroundings_, memory, arrival,
-                                                   std::move(issued), security),
+                                                   std::move(issued), security, pair),
                      encode_endpoint({.kind = EndpointKind::tcp,
                                       .flags = own_flags(),
                                       .process = surroundings_.self.process,
@@ -72,11 +76,27 @@ class TcpTransport final : public Transport {
     GYRE_ASSIGN(StreamSecurity security, make_security());
     security.secret = contents.secret;
     return std::unique_ptr<Connection>(std::make_unique<TcpSender>(
-        key, surroundings_, contents, std::move(memory), std::move(security)));
+        key, surroundings_, contents, std::move(memory), std::move(security), find_pair(key)));
   }
 
  private:
+  using PairKey = std::tuple<std::int32_t, std::uint32_t>;
   static constexpr std::uint8_t endpoint_encrypted = 1;
+
+  // A collective's links come in pairs. Others may have one way only; encrypted ways are apart,
+  // since a session of TLS belongs to one.
+  std::shared_ptr<Pair> make_pair(const LinkKey& key, const trust::Ticket& ticket) {
+    if (surroundings_.tcp_encrypted || key.traffic != TrafficClass::collective) return nullptr;
+    auto pair = std::make_shared<Pair>();
+    pair->ticket = ticket;
+    pairs_[{key.peer, key.channel}] = pair;
+    return pair;
+  }
+  std::shared_ptr<Pair> find_pair(const LinkKey& key) const {
+    const auto found = pairs_.find({key.peer, key.channel});
+    return found == pairs_.end() || key.traffic != TrafficClass::collective ? nullptr
+                                                                            : found->second.lock();
+  }
 
   std::uint8_t own_flags() const { return surroundings_.tcp_encrypted ? endpoint_encrypted : 0; }
   // A fresh secret, where streams are encrypted.
@@ -90,7 +110,8 @@ class TcpTransport final : public Transport {
   }
 
   const Surroundings surroundings_;
-  std::shared_ptr<const trust::Tls> tls_;  // shared by all streams; made with the first
+  std::map<PairKey, std::weak_ptr<Pair>> pairs_;  // of the receiving ends
+  std::shared_ptr<const trust::Tls> tls_;         // shared by all streams; made with the first
 };
 
 }  // namespace

@@ -1,0 +1,152 @@
+// tcp: the two ways between two ranks on one channel share a socket, whoever dials, and neither
+// takes the other's word for whose socket it is.
+#include "lib/transport/endpoint.h"
+#include "lib/transport/slots.h"
+#include "lib/trust/address.h"
+#include "tests/support/transport_pair.h"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <poll.h>
+#include <set>
+#include <sys/socket.h>
+
+using namespace gyre;
+using namespace gyre::tests;
+using namespace gyre::transport;
+
+namespace {
+
+const FifoShape shape{4, 2, 4096};
+
+// How many different sockets this process holds; copies of a descriptor are one.
+std::size_t count_sockets() {
+  std::set<std::string> sockets;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with("socket:")) sockets.insert(target);
+  }
+  return sockets.size();
+}
+
+struct Ways {
+  Listening listening;
+  std::unique_ptr<Connection> sender;
+};
+
+Ways listen(Side& side, int peer, const Side& other) {
+  auto listening = side.transport->listen({.peer = peer, .direction = Direction::receive}, shape,
+                                          other.identity);
+  REQUIRE(listening.ok());
+  return {std::move(*listening), nullptr};
+}
+
+void connect(Side& side, int peer, Ways& own, const Ways& others) {
+  auto sender = side.transport->connect({.peer = peer, .direction = Direction::send}, shape,
+                                        others.listening.endpoint);
+  REQUIRE(sender.ok());
+  own.sender = std::move(*sender);
+}
+
+// Until all are ready or one fails.
+Status join(const std::vector<Connection*>& connections) {
+  const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+  while (SystemClock::read() < end_ns) {
+    bool ready = true;
+    for (Connection* connection : connections) {
+      GYRE_TRY(connection->progress());
+      ready &= connection->ready();
+    }
+    if (ready) return {};
+    sched_yield();
+  }
+  return Status(Code::Timeout, "they do not meet");
+}
+
+void exchange(Connection& sender, Connection& receiver, std::uint64_t number) {
+  SlotWriter out(sender.fifo());
+  SlotReader in(receiver.fifo());
+  fill(out.place(), 3000, number);
+  out.commit(3000, message_flag(1, 5), Delivery::staged);
+  const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+  while (!in.has_message() && SystemClock::read() < end_ns) {
+    REQUIRE(sender.progress().ok());
+    REQUIRE(receiver.progress().ok());
+  }
+  REQUIRE(in.has_message());
+  CHECK(is_filled(in.place(), 3000, number));
+}
+
+}  // namespace
+
+TEST_CASE("both ways of a channel go over one socket, encrypted ones over two", "[tcp]") {
+  const Kind kind = GENERATE(Kind::tcp4, Kind::tcp_tls);
+  // Which end dials is up to the tickets, which are random.
+  for (int i = 0; i < 6; ++i) {
+    Side one(kind), two(kind);
+    const std::size_t before = count_sockets();
+    Ways a = listen(one, 1, two), b = listen(two, 0, one);
+    connect(one, 1, a, b);
+    connect(two, 0, b, a);
+    const Status joined = join({a.sender.get(), b.sender.get(), a.listening.connection.get(),
+                                b.listening.connection.get()});
+    INFO(joined.message());
+    REQUIRE(joined.ok());
+    // Both ends of each are this process's.
+    CHECK(count_sockets() - before == (kind == Kind::tcp4 ? 2U : 4U));
+    exchange(*a.sender, *b.listening.connection, 1);
+    exchange(*b.sender, *a.listening.connection, 2);
+  }
+}
+
+TEST_CASE("one way of a pair may end before the other", "[tcp]") {
+  Side one(Kind::tcp4), two(Kind::tcp4);
+  Ways a = listen(one, 1, two), b = listen(two, 0, one);
+  connect(one, 1, a, b);
+  connect(two, 0, b, a);
+  REQUIRE(join({a.sender.get(), b.sender.get(), a.listening.connection.get(),
+                b.listening.connection.get()})
+              .ok());
+  a.sender.reset();
+  exchange(*b.sender, *a.listening.connection, 3);
+  // The end that waits for more of the way that ended is told so.
+  WaitSet set;
+  Connection& waiting = *b.listening.connection;
+  const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+  Status status;
+  while (status.ok() && SystemClock::read() < end_ns) {
+    status = waiting.progress();
+    waiting.arm(set);
+  }
+  CHECK_THAT(std::string(status.message()), Catch::Contains("closed the connection"));
+}
+
+TEST_CASE("who shows another ticket on the way back is not this link's peer", "[tcp]") {
+  Side side(Kind::tcp4);
+  const Side peer(Kind::tcp4);
+  std::string address;
+  const FileDescriptor listener = listen_loopback(AF_INET, address);
+  Ways ways = listen(side, 1, peer);
+  EndpointContents contents{.kind = EndpointKind::tcp, .shape = shape, .places = {address}};
+  contents.ticket.fill(0xff);  // the greater ticket's issuer waits for us to dial
+  auto sender = side.transport->connect({.peer = 1, .direction = Direction::send}, shape,
+                                        encode_endpoint(contents));
+  REQUIRE(sender.ok());
+  REQUIRE(join({sender->get()}).ok());
+  const FileDescriptor liar(accept(listener.get(), nullptr, nullptr));
+  REQUIRE(liar.has_value());
+  trust::TicketHello hello;
+  REQUIRE(recv(liar.get(), &hello, sizeof hello, MSG_WAITALL) == sizeof hello);
+  CHECK(hello.ticket == contents.ticket);
+  const bool cut = GENERATE(true, false);
+  hello.ticket[7] ^= 1;
+  const std::size_t bytes = cut ? 20 : sizeof hello;
+  REQUIRE(send(liar.get(), &hello, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes));
+  if (cut) REQUIRE(shutdown(liar.get(), SHUT_WR) == 0);
+  const Status status = join({ways.listening.connection.get()});
+  CHECK(status.code() == Code::RemoteError);
+  CHECK(status.culprits() == std::vector<int>{1});
+  CHECK_THAT(std::string(status.message()), Catch::Contains(cut ? "closed" : "ticket"));
+}

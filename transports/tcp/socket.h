@@ -1,0 +1,46 @@
+// What the tcp transport asks of a connected socket, whichever end opened it.
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+#include "lib/trust/tickets.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gyre::transport {
+
+// "ECONNRESET (Connection reset by peer)"
+std::string errno_text(int error_number);
+// Where the other end is, for people: "127.0.0.1:80".
+std::string peer_address(const FileDescriptor& socket);
+// Whether "host:port" is on this host, whose own addresses are `own`.
+bool leads_to_this_host(std::string_view address, const std::vector<std::string>& own);
+
+// For an end that sends: nothing is held back, and bytes that the peer leaves unread for that long
+// end the connection. Before connecting, or on a socket that came.
+Status set_sending(const FileDescriptor& socket, std::int64_t user_timeout_ms);
+// For an end that receives.
+Status set_receiving(const FileDescriptor& socket);
+
+// How the kernel paces a socket: Reno within a host, what the system prefers between hosts. Before
+// connecting; a socket that came was born with Reno (see trust::listen_at). Best effort: a sandbox
+// may allow only the default.
+void prefer_reno(const FileDescriptor& socket);
+void prefer_system_default(const FileDescriptor& socket);
+
+// The first bytes on a connection, or the first of its other way.
+Status show_ticket(const FileDescriptor& socket, const trust::Ticket& ticket);
+// Takes them as they come: false until they are whole; an error if they are not `ticket`'s.
+struct ShownTicket {
+  trust::TicketHello hello;
+  std::size_t bytes = 0;  // that are here
+};
+Result<bool> take_ticket(const FileDescriptor& socket, const trust::Ticket& ticket,
+                         ShownTicket& shown);
+
+Result<FileDescriptor> duplicate(const FileDescriptor& socket);
+
+}  // namespace gyre::transport
