@@ -19,7 +19,7 @@ Result<tune::Choice> choose(const tune::Scene& scene, std::uint64_t bytes,
   settings.protocol = protocol;
   auto allowed = tune::Allowed::parse(settings);
   if (!allowed.ok()) return allowed.status();
-  return tune::choose(scene, *allowed, Collective::all_reduce, bytes);
+  return tune::choose(scene, *allowed, {Collective::all_reduce, bytes});
 }
 
 }  // namespace

@@ -1,70 +1,20 @@
-// The C functions that move data: they check arguments, make a Request, and hand it on.
+// The C functions of the collectives: they check arguments, make a Request, and hand it on.
+#include "lib/comm/arguments.h"
 #include "lib/comm/calls.h"
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
+#include <numeric>
 
 namespace gyre::comm {
 namespace {
 
-// What a caller passed for an enumeration may be no value of it, and C++ must not look at it as
-// one.
-template <typename Enumeration>
-int raw(const Enumeration& value) {
-  int number = 0;
-  static_assert(sizeof number == sizeof value);
-  std::memcpy(&number, &value, sizeof number);
-  return number;
-}
-
-// The end of user space on 64-bit machines with 48-bit addresses (x86-64, arm64).
-constexpr std::uint64_t address_end = 1ULL << 47;
-
-Status check_buffer(std::string_view name, const void* buffer, std::uint64_t bytes) {
-  const auto address = reinterpret_cast<std::uintptr_t>(buffer);
-  if (buffer == nullptr) return invalid_argument(fmt::format("{} is NULL", name));
-  if (bytes > address_end || address > address_end - bytes)
-    return invalid_argument(
-        fmt::format("{} = {} with {} bytes does not fit the address space", name, buffer, bytes));
-  return {};
-}
-
-// Equal buffers are in place; anything else may not overlap.
-Status check_overlap(const void* send, const void* receive, std::uint64_t bytes) {
-  const auto a = reinterpret_cast<std::uintptr_t>(send);
-  const auto b = reinterpret_cast<std::uintptr_t>(receive);
-  if (a == b || a + bytes <= b || b + bytes <= a) return {};
-  return invalid_argument(fmt::format(
-      "sendbuff {} and recvbuff {} overlap within {} bytes: they must be equal (in place) or apart",
-      send, receive, bytes));
-}
-
-Result<std::uint64_t> check_count(std::size_t count, int type) {
-  if (type < 0 || type >= gyreNumTypes)
-    return invalid_argument(fmt::format("datatype {} is not known", type));
-  const auto bytes = checked_multiply(count, element_bytes(static_cast<ElementType>(type)));
-  if (!bytes || *bytes > address_end)
-    return invalid_argument(fmt::format("count {} of {} is more than any memory", count,
-                                        element_name(static_cast<ElementType>(type))));
-  return *bytes;
-}
-
-Status check_op(const Communicator& communicator, int op, Request& request) {
-  if (op < 0) return invalid_argument(fmt::format("op {} is not known", op));
-  if (op >= gyreNumOps) {
-    GYRE_ASSIGN(request.op, communicator.find_made_op(op, request.type, request.pre_scalar));
-    return {};
-  }
-  request.op = static_cast<ReduceOp>(op);
-  if (!kernels::supported(request.type, request.op))
-    return invalid_argument(fmt::format("{} is for integers, not for {}", op_name(request.op),
-                                        element_name(request.type)));
-  return {};
-}
+using plan::Collective;
+using Pin = HandleTable<Communicator>::Pin;
 
 // Carries the request out, queues it on its stream, or keeps it for the end of the group.
-Status submit(HandleTable<Communicator>::Pin pin, const Request& request, gyreStream_t stream) {
+Status submit(Pin pin, Request request, gyreStream_t stream) {
   GroupedCall call;
   if (stream != nullptr) {
     GYRE_ASSIGN(call.stream, find_stream(stream));
@@ -74,7 +24,7 @@ Status submit(HandleTable<Communicator>::Pin pin, const Request& request, gyreSt
     return carry_out_now(*pin, request);
   }
   call.communicator = std::move(pin);
-  call.request = request;
+  call.request = std::move(request);
   if (caller().group_depth > 0) {
     caller().group.push_back(std::move(call));
     return {};
@@ -84,59 +34,74 @@ Status submit(HandleTable<Communicator>::Pin pin, const Request& request, gyreSt
   return carry_out(std::move(calls));
 }
 
-Status all_reduce(const void* sendbuff, void* recvbuff, std::size_t count, int datatype, int op,
-                  gyreComm_t comm, gyreStream_t stream) {
-  GYRE_ASSIGN(auto pin, find_communicator(comm));
-  const auto checked = [&]() -> Result<Request> {
-    GYRE_ASSIGN(const std::uint64_t bytes, check_count(count, datatype));
-    if (bytes > 0) {
-      GYRE_TRY(check_buffer("sendbuff", sendbuff, bytes));
-      GYRE_TRY(check_buffer("recvbuff", recvbuff, bytes));
-      GYRE_TRY(check_overlap(sendbuff, recvbuff, bytes));
-    }
-    Request request;
-    request.collective = plan::Collective::all_reduce;
-    request.input = static_cast<const std::byte*>(sendbuff);
-    request.output = static_cast<std::byte*>(recvbuff);
-    request.count = count;
-    request.type = static_cast<ElementType>(datatype);
-    GYRE_TRY(check_op(*pin, op, request));
-    return request;
-  };
-  Result<Request> request = checked();
-  if (!request.ok()) return std::move(request).status().while_doing("gyreAllReduce");
-  return submit(std::move(pin), *request, stream);
+// `make` turns the arguments into a Request of that communicator.
+template <typename Make>
+gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream, Make&& make) {
+  Status status = caught([&]() -> Status {
+    GYRE_ASSIGN(Pin pin, find_communicator(comm));
+    Result<Request> request = make(*pin);
+    if (!request.ok()) return std::move(request).status().while_doing(function_name(function));
+    return submit(std::move(pin), std::move(*request), stream);
+  });
+  return in_group(comm, std::move(status));
 }
 
-// A refused call spoils the open group: nothing of it will be carried out.
-gyreResult_t in_group(gyreComm_t comm, Status status) {
-  CallerState& state = caller();
-  if (!status.ok() && state.group_depth > 0 && state.group_error.ok()) state.group_error = status;
-  return answer(comm, std::move(status));
+gyreResult_t even(const CollectiveCall& call, gyreComm_t comm, gyreStream_t stream) {
+  return collective(call.function, comm, stream,
+                    [&](const Communicator& pin) { return checked(pin, call); });
 }
 
-Status end_group() {
-  CallerState& state = caller();
-  if (state.group_depth == 0) return invalid_usage("gyreGroupEnd without gyreGroupStart");
-  if (--state.group_depth > 0) return {};
-  std::vector<GroupedCall> calls = std::exchange(state.group, {});
-  Status spoiled = std::exchange(state.group_error, Status());
-  if (!spoiled.ok()) return std::move(spoiled).while_doing("nothing of the group was carried out");
-  return carry_out(std::move(calls));
+std::uint64_t end_of(const std::vector<plan::Extent>& blocks) {
+  std::uint64_t end = 0;
+  for (const plan::Extent& block : blocks)
+    if (block.bytes > 0) end = std::max(end, block.offset + block.bytes);
+  return end;
 }
 
-Status make_op(gyreRedOp_t* op, const void* scalar, int datatype, int residence, gyreComm_t comm) {
-  if (op == nullptr) return invalid_argument("op is NULL");
-  if (scalar == nullptr) return invalid_argument("scalar is NULL");
-  if (residence != gyreScalarDevice && residence != gyreScalarHostImmediate)
-    return invalid_argument(fmt::format("residence {} is not known", residence));
-  GYRE_ASSIGN(auto pin, find_communicator(comm));
-  GYRE_ASSIGN(const std::uint64_t bytes, check_count(1, datatype));
-  std::uint64_t value = 0;
-  std::memcpy(&value, scalar, bytes);
-  const int made = pin->make_op(static_cast<ElementType>(datatype), value);
-  std::memcpy(op, &made, sizeof made);
-  return {};
+std::uint64_t bytes_of(const std::vector<plan::Extent>& blocks) {
+  return std::accumulate(
+      blocks.begin(), blocks.end(), std::uint64_t{0},
+      [](std::uint64_t sum, const plan::Extent& block) { return sum + block.bytes; });
+}
+
+// The same lengths, each at the buffer's beginning: of a side that has one block only.
+std::vector<plan::Extent> alone(std::vector<plan::Extent> blocks) {
+  for (plan::Extent& block : blocks) block.offset = 0;
+  return blocks;
+}
+
+// Buffers of a v-function: apart, or equal where the own block lies in the other side.
+Status place(Request& request, const void* send, std::uint64_t send_bytes, void* receive,
+             std::uint64_t receive_bytes, std::uint64_t own_offset) {
+  GYRE_TRY(check_buffer("sendbuff", send, send_bytes));
+  GYRE_TRY(check_buffer("recvbuff", receive, receive_bytes));
+  if (send_bytes > 0) request.input = static_cast<const std::byte*>(send);
+  if (receive_bytes > 0) request.output = static_cast<std::byte*>(receive);
+  if (send_bytes == 0 || receive_bytes == 0) return {};
+  const bool gathers = request.collective == Collective::all_gather;
+  const auto from = reinterpret_cast<std::uintptr_t>(send);
+  const auto to = reinterpret_cast<std::uintptr_t>(receive);
+  if (request.collective != Collective::all_to_all)
+    request.in_place = gathers ? from == to + own_offset : to == from + own_offset;
+  if (request.in_place || from + send_bytes <= to || to + receive_bytes <= from) return {};
+  return invalid_argument(fmt::format(
+      "sendbuff {} ({} bytes) and recvbuff {} ({} bytes) overlap{}", send, send_bytes, receive,
+      receive_bytes,
+      request.collective == Collective::all_to_all ? "" : ": they must be apart, or in place"));
+}
+
+Request uneven_request(Function function, Collective collective, int type,
+                       std::vector<plan::Extent> input, std::vector<plan::Extent> output) {
+  Request request;
+  request.function = function;
+  request.collective = collective;
+  request.type = static_cast<ElementType>(type);
+  const std::uint64_t bytes =
+      collective == Collective::all_gather ? bytes_of(output) : bytes_of(input);
+  request.count = bytes / element_bytes(request.type);
+  request.tables =
+      std::make_shared<const BlockTables>(BlockTables{std::move(input), std::move(output)});
+  return request;
 }
 
 }  // namespace
@@ -144,31 +109,140 @@ Status make_op(gyreRedOp_t* op, const void* scalar, int datatype, int residence,
 
 using namespace gyre;
 using namespace gyre::comm;
+using plan::Collective;
 
 gyreResult_t gyreAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                            gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                            gyreStream_t stream) {
-  return in_group(comm, caught([&] {
-                    return all_reduce(sendbuff, recvbuff, count, raw(datatype), raw(op), comm,
-                                      stream);
-                  }));
+  return even({Function::all_reduce, Collective::all_reduce, sendbuff, recvbuff, count,
+               raw(datatype), raw(op), 0},
+              comm, stream);
 }
 
-gyreResult_t gyreGroupStart(void) {
-  ++caller().group_depth;
-  return gyreSuccess;
+gyreResult_t gyreReduce(const void* sendbuff, void* recvbuff, size_t count, gyreDataType_t datatype,
+                        gyreRedOp_t op, int root, gyreComm_t comm, gyreStream_t stream) {
+  return even({Function::reduce, Collective::reduce, sendbuff, recvbuff, count, raw(datatype),
+               raw(op), root},
+              comm, stream);
 }
 
-gyreResult_t gyreGroupEnd(void) { return guarded(end_group); }
-
-gyreResult_t gyreRedOpCreatePreMulSum(gyreRedOp_t* op, void* scalar, gyreDataType_t datatype,
-                                      gyreScalarResidence_t residence, gyreComm_t comm) {
-  return guarded(comm, [&] { return make_op(op, scalar, raw(datatype), raw(residence), comm); });
+gyreResult_t gyreBroadcast(const void* sendbuff, void* recvbuff, size_t count,
+                           gyreDataType_t datatype, int root, gyreComm_t comm,
+                           gyreStream_t stream) {
+  return even({Function::broadcast, Collective::broadcast, sendbuff, recvbuff, count, raw(datatype),
+               0, root},
+              comm, stream);
 }
 
-gyreResult_t gyreRedOpDestroy(gyreRedOp_t op, gyreComm_t comm) {
-  return guarded(comm, [&]() -> Status {
-    GYRE_ASSIGN(auto pin, find_communicator(comm));
-    return pin->destroy_op(raw(op));
-  });
+gyreResult_t gyreBcast(void* buff, size_t count, gyreDataType_t datatype, int root, gyreComm_t comm,
+                       gyreStream_t stream) {
+  return gyreBroadcast(buff, buff, count, datatype, root, comm, stream);
+}
+
+gyreResult_t gyreReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
+                               gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
+                               gyreStream_t stream) {
+  return even({Function::reduce_scatter, Collective::reduce_scatter, sendbuff, recvbuff, recvcount,
+               raw(datatype), raw(op), 0},
+              comm, stream);
+}
+
+gyreResult_t gyreAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
+                           gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream) {
+  return even({Function::all_gather, Collective::all_gather, sendbuff, recvbuff, sendcount,
+               raw(datatype), 0, 0},
+              comm, stream);
+}
+
+gyreResult_t gyreAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
+                          gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream) {
+  return even({Function::all_to_all, Collective::all_to_all, sendbuff, recvbuff, count,
+               raw(datatype), 0, 0},
+              comm, stream);
+}
+
+gyreResult_t gyreGather(const void* sendbuff, void* recvbuff, size_t count, gyreDataType_t datatype,
+                        int root, gyreComm_t comm, gyreStream_t stream) {
+  return even(
+      {Function::gather, Collective::gather, sendbuff, recvbuff, count, raw(datatype), 0, root},
+      comm, stream);
+}
+
+gyreResult_t gyreScatter(const void* sendbuff, void* recvbuff, size_t count,
+                         gyreDataType_t datatype, int root, gyreComm_t comm, gyreStream_t stream) {
+  return even(
+      {Function::scatter, Collective::scatter, sendbuff, recvbuff, count, raw(datatype), 0, root},
+      comm, stream);
+}
+
+gyreResult_t gyreAlltoAllv(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[],
+                           void* recvbuff, const size_t recvcounts[], const size_t rdispls[],
+                           gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream) {
+  const int type = raw(datatype);
+  const auto make = [&](const Communicator& pin) -> Result<Request> {
+    GYRE_ASSIGN(auto input,
+                checked_blocks({"sendcounts", "sdispls", sendcounts, sdispls}, type, pin.size()));
+    GYRE_ASSIGN(auto output,
+                checked_blocks({"recvcounts", "rdispls", recvcounts, rdispls}, type, pin.size()));
+    const std::uint64_t send_bytes = end_of(input), receive_bytes = end_of(output);
+    Request request = uneven_request(Function::all_to_all_v, Collective::all_to_all, type,
+                                     std::move(input), std::move(output));
+    GYRE_TRY(place(request, sendbuff, send_bytes, recvbuff, receive_bytes, 0));
+    return request;
+  };
+  return collective(Function::all_to_all_v, comm, stream, make);
+}
+
+gyreResult_t gyreAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff,
+                            const size_t recvcounts[], const size_t displs[],
+                            gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream) {
+  const int type = raw(datatype);
+  const auto make = [&](const Communicator& pin) -> Result<Request> {
+    GYRE_ASSIGN(auto output,
+                checked_blocks({"recvcounts", "displs", recvcounts, displs}, type, pin.size()));
+    const auto rank = static_cast<std::size_t>(pin.rank());
+    if (recvcounts[rank] != sendcount)
+      return invalid_argument(fmt::format("sendcount {} is not recvcounts[{}] = {}", sendcount,
+                                          rank, recvcounts[rank]));
+    const plan::Extent own = output[rank];
+    const std::uint64_t receive_bytes = end_of(output);
+    auto input = alone(output);
+    Request request = uneven_request(Function::all_gather_v, Collective::all_gather, type,
+                                     std::move(input), std::move(output));
+    GYRE_TRY(place(request, sendbuff, own.bytes, recvbuff, receive_bytes, own.offset));
+    return request;
+  };
+  return collective(Function::all_gather_v, comm, stream, make);
+}
+
+gyreResult_t gyreReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[],
+                                gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
+                                gyreStream_t stream) {
+  const int type = raw(datatype);
+  const auto make = [&](const Communicator& pin) -> Result<Request> {
+    GYRE_ASSIGN(auto input,
+                checked_blocks({"recvcounts", "", recvcounts, nullptr}, type, pin.size()));
+    const plan::Extent own = input[static_cast<std::size_t>(pin.rank())];
+    const std::uint64_t send_bytes = end_of(input);
+    auto output = alone(input);
+    Request request = uneven_request(Function::reduce_scatter_v, Collective::reduce_scatter, type,
+                                     std::move(input), std::move(output));
+    GYRE_TRY(check_op(pin, raw(op), request));
+    GYRE_TRY(place(request, sendbuff, send_bytes, recvbuff, own.bytes, own.offset));
+    return request;
+  };
+  return collective(Function::reduce_scatter_v, comm, stream, make);
+}
+
+// A byte that everybody needs from everybody.
+gyreResult_t gyreBarrier(gyreComm_t comm, gyreStream_t stream) {
+  const auto make = [](Communicator& pin) -> Result<Request> {
+    Request request;
+    request.function = Function::barrier;
+    request.count = 1;
+    request.input = request.output = pin.barrier_byte();
+    request.in_place = true;
+    return request;
+  };
+  return collective(Function::barrier, comm, stream, make);
 }

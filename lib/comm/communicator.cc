@@ -53,14 +53,6 @@ std::uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
-std::uint64_t signature_of(const Request& request) {
-  std::uint64_t hash = mixed(0x67797265, static_cast<std::uint64_t>(request.collective));
-  hash = mixed(hash, request.count);
-  hash = mixed(
-      hash, static_cast<std::uint64_t>(request.type) << 8 | static_cast<std::uint64_t>(request.op));
-  return mixed(hash, static_cast<std::uint64_t>(request.root));
-}
-
 }  // namespace
 
 Communicator::Communicator(transport::RegionTable& regions, int size, int rank,
@@ -232,45 +224,71 @@ std::int64_t Communicator::Joining::limit_ns() const {
 // ------------------------------------------------------------------------------ operation
 
 Status Communicator::choose(const Request& request) {
-  const std::uint64_t bytes = request.count * element_bytes(request.type);
-  GYRE_ASSIGN(choice_, tune::choose(scene_, allowed_, request.collective, bytes));
-  auto& prepared = prepared_[choice_.algorithm];
+  const BlockCounts blocks = block_counts(request.collective, size_, true);
+  const std::uint64_t most = std::max(blocks.input, blocks.output);
+  // All blocks together; a v-function counts them so. What a rank alone knows is no ground to
+  // choose on.
+  tune::Question question{request.collective, request.block_bytes() * most};
+  if (request.tables != nullptr) question.bytes = request.block_bytes();
+  if (request.function == Function::all_to_all_v) question.bytes = tune::Question::private_bytes;
+  GYRE_ASSIGN(choice_, tune::choose(scene_, allowed_, question));
+  auto& prepared = prepared_[{choice_.algorithm, request.collective, request.root}];
   if (prepared == nullptr) {
     plan::PlanRequest wanted;
     wanted.collective = request.collective;
     wanted.rank_count = size_;
     wanted.rank = rank_;
+    wanted.root = request.root;
     GYRE_ASSIGN(plan::Plan made, plan::build_plan(*choice_.algorithm, wanted));
+    GYRE_TRY(check_slots(made));
     prepared.reset(new Prepared{std::move(made), false, {}, {}});
-    log_info("all ranks choose {} with {} for {} bytes and the like", choice_.algorithm->name,
-             plan::protocol_name(choice_.protocol), bytes);
+    log_info("all ranks choose {} with {} for {} of {} bytes and the like", choice_.algorithm->name,
+             plan::protocol_name(choice_.protocol), plan::collective_name(request.collective),
+             question.bytes);
   }
   current_ = prepared.get();
+  const bool too_wide = 64ULL * current_->plan.largest_span() >
+                        transport::line_message_most_bytes(fifo_shape(options_.settings));
+  if (too_wide && choice_.protocol == plan::Protocol::line)
+    choice_.protocol = plan::Protocol::simple;
   return {};
 }
 
+// The least piece of each chunk of a message, a cache line, has to fit the slot.
+Status Communicator::check_slots(const plan::Plan& plan) {
+  const transport::FifoShape shape = fifo_shape(options_.settings);
+  const std::uint64_t least = 64ULL * plan.largest_span();
+  if (least <= shape.slot_bytes) return {};
+  return invalid_usage(fmt::format("{} for {} ranks needs slots of {} bytes: raise GYRE_BUFFSIZE",
+                                   plan.algorithm(), size_, least));
+}
+
 exec::Call Communicator::make_call(const Request& request) {
-  const std::uint64_t bytes = request.count * element_bytes(request.type);
-  // Whole cache lines, so that ranks never share one and vector loads stay aligned.
-  const std::uint64_t chunk_bytes =
-      std::max<std::uint64_t>(64, round_up(divide_up(bytes, current_->plan.chunk_count()), 64));
+  binding_.bind(request, current_->plan, choice_.piece_bytes);
   exec::Call call;
-  call.geometry.input = call.geometry.output = plan::Layout::even(chunk_bytes, bytes);
-  call.geometry.chunk_count = current_->plan.chunk_count();
-  call.geometry.piece_bytes = choice_.piece_bytes / current_->plan.largest_span() / 64 * 64;
+  call.geometry = binding_.geometry();
   call.input = request.input;
   call.output = request.output;
-  call.input_bytes = call.output_bytes = bytes;
+  call.input_bytes = binding_.input_bytes();
+  call.output_bytes = binding_.output_bytes();
+  call.in_place = request.in_place;
+  const std::uint64_t scratch_bytes = current_->plan.scratch_chunks() * call.geometry.piece_bytes;
+  if (current_->scratch.size() < scratch_bytes) current_->scratch.resize(scratch_bytes);
+  call.scratch = current_->scratch.data();
   if (choice_.protocol == plan::Protocol::direct && !scene_.one_process) {
-    call.input_place = regions_.find(request.input, bytes);
-    call.output_place = regions_.find(request.output, bytes);
+    if (call.input != nullptr) call.input_place = regions_.find(call.input, call.input_bytes);
+    if (call.output != nullptr) call.output_place = regions_.find(call.output, call.output_bytes);
   }
+  // Only with equal blocks does a rank know where the peer's block for it lies.
+  call.pairs = request.collective == plan::Collective::all_to_all;
+  call.lends = !call.pairs || request.tables == nullptr;
+  call.rank = static_cast<std::uint32_t>(rank_);
   call.type = request.type;
   call.op = request.op;
   call.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(size_) : 1;
   call.protocol = choice_.protocol;
   // Past the cache only what would push everything else out of it: several times the second level.
-  call.streamed = bytes >= 16ULL << 20;
+  call.streamed = call.output_bytes >= 16ULL << 20;
   call.sequence = sequence_;
   call.signature = signature_of(request);
   return call;
@@ -348,11 +366,10 @@ bool Communicator::Operation::blame() {
 void Communicator::Operation::expire() {
   const Blocked blocked =
       stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
-  Status late(
-      Code::Timeout,
-      fmt::format("{} number {} of {} elements waited {} s for {} from rank {}",
-                  plan::collective_name(request_.collective), owner_.sequence_, request_.count,
-                  limit_ns() / ns_per_s, blocked_on_name(blocked.what), blocked.peer));
+  Status late(Code::Timeout,
+              fmt::format("{} number {} of {} elements waited {} s for {} from rank {}",
+                          function_name(request_.function), owner_.sequence_, request_.count,
+                          limit_ns() / ns_per_s, blocked_on_name(blocked.what), blocked.peer));
   finish(owner_.fail(std::move(late).blame({blocked.peer})));
 }
 

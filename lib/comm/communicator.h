@@ -5,6 +5,7 @@
 
 #include "lib/base/settings.h"
 #include "lib/bootstrap/control.h"
+#include "lib/comm/binding.h"
 #include "lib/comm/builtin.h"
 #include "lib/comm/links.h"
 #include "lib/comm/request.h"
@@ -18,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 
 namespace gyre::comm {
 
@@ -68,6 +70,8 @@ class Communicator {
   Result<ReduceOp> find_made_op(int op, ElementType type, std::uint64_t& scalar) const;
   int make_op(ElementType type, std::uint64_t scalar);
   Status destroy_op(int op);
+
+  std::byte* barrier_byte() { return &barrier_byte_; }
 
   // The story of the last error, for gyreGetLastError.
   void remember(const Status& status);
@@ -124,6 +128,7 @@ class Communicator {
 
   Status settle();  // after all have joined: transports, scene
   Status choose(const Request& request);
+  Status check_slots(const plan::Plan& plan);
   exec::Call make_call(const Request& request);
 
   transport::RegionTable& regions_;
@@ -137,11 +142,14 @@ class Communicator {
   tune::Allowed allowed_;
   tune::Scene scene_;
   std::unique_ptr<Links> links_;
-  std::map<const plan::Algorithm*, std::unique_ptr<Prepared>> prepared_;
+  using PlanKey = std::tuple<const plan::Algorithm*, plan::Collective, int>;  // int: the root
+  std::map<PlanKey, std::unique_ptr<Prepared>> prepared_;
   tune::Choice choice_;
   Prepared* current_ = nullptr;
+  Binding binding_;
   exec::Launch launch_;
   std::uint64_t sequence_ = 0;
+  std::byte barrier_byte_{};  // what ranks exchange only to have met
 
   Joining joining_{*this};
   Operation operation_{*this};

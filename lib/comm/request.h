@@ -2,21 +2,61 @@
 #pragma once
 
 #include "lib/base/element.h"
+#include "lib/plan/cursor.h"
 #include "lib/plan/plan.h"
 
 #include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
 
 namespace gyre::comm {
 
+// Which function was called: for errors, and because two of them may be one collective.
+enum class Function : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  all_to_all,
+  gather,
+  scatter,
+  all_to_all_v,
+  all_gather_v,
+  reduce_scatter_v,
+  barrier,
+};
+std::string_view function_name(Function function);  // "gyreAllReduce"
+
+// Uneven blocks, by rank, in bytes.
+struct BlockTables {
+  std::vector<plan::Extent> input, output;
+};
+
 struct Request {
+  Function function = Function::all_reduce;
   plan::Collective collective = plan::Collective::all_reduce;
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  std::uint64_t count = 0;  // elements, as the API function counts
+  const std::byte* input = nullptr;  // null where this rank brings nothing
+  std::byte* output = nullptr;       // null where this rank gets nothing
+  std::uint64_t count = 0;  // elements, as the API function counts; of all blocks if uneven
   ElementType type = ElementType::uint8;
   ReduceOp op = ReduceOp::sum;
   std::uint64_t pre_scalar = 0;  // pre_mul_sum: the element, in the low bytes
   int root = 0;
+  bool in_place = false;
+  std::shared_ptr<const BlockTables> tables;  // of the v-functions
+
+  std::uint64_t block_bytes() const { return count * element_bytes(type); }
 };
+
+// How many blocks of `count` elements a rank brings and gets.
+struct BlockCounts {
+  std::uint64_t input = 1, output = 1;
+};
+BlockCounts block_counts(plan::Collective collective, int size, bool is_root);
+
+// What all ranks must agree on, in one word. Private counts (gyreAlltoAllv) are not in it.
+std::uint64_t signature_of(const Request& request);
 
 }  // namespace gyre::comm

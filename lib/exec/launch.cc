@@ -19,8 +19,8 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
   lanes_done_ = 0;
   fresh_ = true;
   for (SendPort* port : bound.send_ports) port->pulled = false;
-  lends_ = call.protocol == Protocol::direct && bound.direct &&
-           (bound.direct_in_place || call.input != call.output);
+  lends_ = call.protocol == Protocol::direct && call.lends && bound.direct &&
+           (bound.direct_in_place || !call.in_place);
   if (lanes_.size() < bound.lanes.size()) lanes_.resize(bound.lanes.size());
   const std::uint64_t rounds = plan::rounds(call_.geometry);
   for (std::size_t i = 0; i < bound.lanes.size(); ++i) {
@@ -39,57 +39,6 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
     if (run.cursor.done()) ++lanes_done_;
   }
   if (call.protocol == Protocol::direct) lend_buffers();
-}
-
-void Launch::lend(transport::Grant& grant, bool same_address_space, bool maps_peer,
-                  const void* buffer, std::uint64_t bytes,
-                  const transport::RegionPlace& place) const {
-  grant.region = transport::region_staged;
-  grant.offset = 0;
-  if (lends_ && same_address_space) {
-    grant.region = transport::region_same_process;
-    grant.offset = reinterpret_cast<std::uintptr_t>(buffer);
-  } else if (lends_) {
-    grant.region = place.region;
-    grant.offset = place.offset;
-    grant.descriptor = place.descriptor;
-  }
-  grant.bytes = bytes;
-  grant.signature = call_.signature;
-  grant.maps_peer = maps_peer ? 1 : 0;
-  // Pairs with the acquire in may_send and open_incoming.
-  grant.sequence.store(call_.sequence + 1, std::memory_order_release);
-}
-
-void Launch::lend_buffers() {
-  for (SendPort* port : bound_->send_ports)
-    lend(port->slots.view().control->sender_grant, port->same_address_space,
-         port->peer_memory != nullptr, call_.input, call_.input_bytes, call_.input_place);
-  for (ReceivePort* port : bound_->receive_ports) {
-    transport::FifoControl& control = *port->slots.view().control;
-    lend(control.receiver_grant, port->same_address_space, port->peer_memory != nullptr,
-         call_.output, call_.output_bytes, call_.output_place);
-    transport::ring_if_sleeping(control.sender_bell);
-  }
-}
-
-// What a grant lends, as this process can reach it; null if it lends nothing or not what it says.
-std::byte* Launch::borrowed(transport::Grant& grant, std::uint64_t bytes, bool same_address_space,
-                            transport::PeerMemory* memory) {
-  if (grant.region == transport::region_staged || grant.bytes != bytes) return nullptr;
-  if (grant.region != transport::region_same_process)
-    return memory != nullptr ? memory->at(grant) : nullptr;
-  return same_address_space ? reinterpret_cast<std::byte*>(grant.offset) : nullptr;
-}
-
-// Whether the receiver can read our input where it lies. Another process says so in its grants.
-bool Launch::pulls_from_us(SendPort& port) const {
-  if (!lends_ || call_.pre_scalar != nullptr) return false;
-  if (port.same_address_space) return true;
-  const transport::Grant& grant = port.slots.view().control->receiver_grant;
-  if (!port.peer_maps_us && grant.sequence.load(std::memory_order_acquire) != 0)
-    port.peer_maps_us = grant.maps_peer != 0;
-  return port.peer_maps_us && call_.input_place.region != transport::region_staged;
 }
 
 template <typename Port>
@@ -241,9 +190,8 @@ bool Launch::open_incoming(LaneRun& run) {
       // Pairs with the release in lend of the sender.
       if (call_.protocol == Protocol::direct &&
           grant.sequence.load(std::memory_order_acquire) == call_.sequence + 1)
-        incoming.base =
-            borrowed(grant, call_.input_bytes, port.same_address_space, port.peer_memory);
-      if (incoming.base == nullptr)
+        incoming.base = borrowed(grant, port.same_address_space, port.peer_memory);
+      if (incoming.base == nullptr || !stays_within(run, grant.bytes, true))
         return fail_mismatch(port.peer, "the buffer that it lends cannot be reached"), false;
       incoming.in_input_layout = true;
     } else if (!lends_ || move.step->store != plan::Buffer::output || move.step->reduces()) {
@@ -273,9 +221,9 @@ void Launch::open_outgoing(LaneRun& run) {
       port.pulled = true;
     } else if (wish == plan::Delivery::push) {
       transport::Grant& grant = port.slots.view().control->receiver_grant;
-      std::byte* output =
-          borrowed(grant, call_.output_bytes, port.same_address_space, port.peer_memory);
-      if (output != nullptr) outgoing = {output, Delivery::push};
+      std::byte* output = borrowed(grant, port.same_address_space, port.peer_memory);
+      if (output != nullptr && stays_within(run, grant.bytes, false))
+        outgoing = {output, Delivery::push};
     }
   }
 }
@@ -303,8 +251,7 @@ const std::byte* Launch::arrived(const LaneRun& run, const Incoming& incoming,
                                  const plan::Piece& piece) const {
   if (incoming.base == nullptr) return call_.output + piece.store_offset;
   if (!incoming.in_input_layout) return incoming.base + piece.message_offset;
-  return incoming.base +
-         call_.geometry.place(plan::Buffer::input, piece.chunk, run.move.round_offset);
+  return incoming.base + lent_place(run, piece, true);
 }
 
 // One chunk's part: operands in rank order, the own one at its sorted place.
@@ -343,9 +290,7 @@ void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
     const Outgoing& outgoing = run.outgoing[i];
     if (outgoing.base == nullptr) continue;
     const bool pushed = outgoing.delivery == Delivery::push;
-    add_target(outgoing.base + (pushed ? call_.geometry.place(plan::Buffer::output, piece.chunk,
-                                                              move.round_offset)
-                                       : piece.message_offset),
+    add_target(outgoing.base + (pushed ? lent_place(run, piece, false) : piece.message_offset),
                pushed);
   }
   const std::uint32_t divisor = step.finishes() ? call_.divisor : 1;

@@ -34,7 +34,7 @@ struct BoundPlan {
 
 struct Call {
   plan::Geometry geometry;
-  const std::byte* input = nullptr;
+  const std::byte* input = nullptr;  // null where this rank brings nothing
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
   std::uint64_t input_bytes = 0;
@@ -46,6 +46,10 @@ struct Call {
   const void* pre_scalar = nullptr;  // pre_mul_sum: multiplies this rank's input
   std::uint32_t divisor = 1;         // avg: at the last reduction
   Protocol protocol = Protocol::simple;
+  bool in_place = false;
+  bool lends = true;   // direct: messages may stay in user buffers
+  bool pairs = false;  // all-to-all: the two ends number a chunk by each other's rank
+  std::uint32_t rank = 0;
   bool streamed = false;        // the output leaves past the cache
   std::uint64_t sequence = 0;   // of the call on its communicator
   std::uint64_t signature = 0;  // of what all ranks must agree on
@@ -97,8 +101,10 @@ class Launch {
   void lend_buffers();
   void lend(transport::Grant& grant, bool same_address_space, bool maps_peer, const void* buffer,
             std::uint64_t bytes, const transport::RegionPlace& place) const;
-  static std::byte* borrowed(transport::Grant& grant, std::uint64_t bytes, bool same_address_space,
+  static std::byte* borrowed(transport::Grant& grant, bool same_address_space,
                              transport::PeerMemory* memory);
+  bool stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input) const;
+  std::uint64_t lent_place(const LaneRun& run, const plan::Piece& piece, bool in_input) const;
   bool pulls_from_us(SendPort& port) const;
   template <typename Port>
   bool progress(const std::vector<Port*>& ports);

@@ -1,5 +1,7 @@
 #include "lib/tune/choice.h"
 
+#include "lib/tune/table.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,36 +15,6 @@ namespace {
 
 using plan::Collective;
 using plan::Protocol;
-
-constexpr std::uint64_t any_bytes = ~0ULL;
-constexpr int any_ranks = 1 << 30;
-
-// One line of the shipped table: the first that fits a call and is allowed is taken.
-struct Row {
-  bool mapped;
-  std::uint64_t bytes_most;
-  int ranks_most;
-  std::string_view algorithm;
-  Protocol protocol;
-};
-
-// Measured with all_reduce_perf on two cores that share their last-level cache (bench/results). Up
-// to 16 ranks everybody talks to everybody, which takes one or two hops; beyond that links per rank
-// grow with log n or stay at two.
-constexpr Row all_reduce_rows[] = {
-    {true, 2 << 10, 16, "oneshot", Protocol::line},
-    {true, 2 << 10, any_ranks, "doubling", Protocol::line},
-    {true, 16 << 10, 4, "oneshot", Protocol::simple},
-    {true, 128 << 10, 16, "twoshot", Protocol::simple},
-    {true, any_bytes, 16, "twoshot", Protocol::direct},
-    {true, 64 << 10, any_ranks, "doubling", Protocol::simple},
-    {true, any_bytes, any_ranks, "ring", Protocol::simple},
-    {false, 8 << 10, 4, "oneshot", Protocol::simple},
-    {false, 32 << 10, any_ranks, "doubling", Protocol::simple},
-    {false, 512 << 10, 16, "twoshot", Protocol::simple},
-    {false, 512 << 10, any_ranks, "tree", Protocol::simple},
-    {false, any_bytes, any_ranks, "ring", Protocol::simple},
-};
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -159,23 +131,27 @@ bool Allowed::protocol(Collective collective, Protocol protocol) const {
   return protocols_[static_cast<std::size_t>(collective)] >> static_cast<int>(protocol) & 1;
 }
 
-Result<Choice> choose(const Scene& scene, const Allowed& allowed, Collective collective,
-                      std::uint64_t bytes) {
+Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question& question) {
+  const auto [collective, bytes] = question;
   const auto algorithm_fits = [&](const plan::Algorithm& algorithm) {
     const bool exact = algorithm.order == plan::SumOrder::rank && algorithm.roundings == "1";
     return algorithm.does(collective) && allowed.algorithm(collective, algorithm) &&
-           (!scene.reproducible || exact);
+           (!scene.reproducible || !plan::sums(collective) || exact);
   };
   const auto protocol_fits = [&](Protocol protocol) {
+    // Among private counts each pair is on its own: there is nothing to choose.
+    if (bytes == Question::private_bytes) return protocol == Protocol::simple;
     return allowed.protocol(collective, protocol) && (scene.mapped || protocol == Protocol::simple);
   };
   const auto made = [&](const plan::Algorithm& algorithm, Protocol protocol) {
     const std::uint32_t chunks = static_cast<std::uint32_t>(scene.ranks);
-    return Choice{&algorithm, protocol, piece_bytes_for(scene, protocol, bytes, chunks)};
+    return Choice{
+        &algorithm, protocol,
+        piece_bytes_for(scene, protocol, std::min<std::uint64_t>(bytes, 1ULL << 40), chunks)};
   };
   const plan::Algorithm* preferred = nullptr;
   Protocol preferred_protocol = Protocol::simple;
-  for (const Row& row : all_reduce_rows) {
+  for (const Row& row : rows_for(collective)) {
     if (row.mapped != scene.mapped || bytes > row.bytes_most || scene.ranks > row.ranks_most)
       continue;
     const plan::Algorithm& algorithm = *plan::find_algorithm(row.algorithm);

@@ -52,7 +52,13 @@ class Allowed {
   }
 };
 
-Result<Choice> choose(const Scene& scene, const Allowed& allowed, plan::Collective collective,
-                      std::uint64_t bytes);
+// What a choice is for, as all ranks know it.
+struct Question {
+  // Each rank knows its own counts only: the protocol is then simple, in pieces of a slot.
+  static constexpr std::uint64_t private_bytes = ~0ULL;
+  plan::Collective collective = plan::Collective::all_reduce;
+  std::uint64_t bytes = 0;  // of all blocks together
+};
+Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question& question);
 
 }  // namespace gyre::tune

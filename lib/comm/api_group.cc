@@ -1,0 +1,64 @@
+// The C functions of groups and of made reductions.
+#include "lib/comm/arguments.h"
+#include "lib/comm/calls.h"
+
+#include <fmt/format.h>
+
+namespace gyre::comm {
+namespace {
+
+Status end_group() {
+  CallerState& state = caller();
+  if (state.group_depth == 0) return invalid_usage("gyreGroupEnd without gyreGroupStart");
+  if (--state.group_depth > 0) return {};
+  std::vector<GroupedCall> calls = std::exchange(state.group, {});
+  Status spoiled = std::exchange(state.group_error, Status());
+  if (!spoiled.ok()) return std::move(spoiled).while_doing("nothing of the group was carried out");
+  return carry_out(std::move(calls));
+}
+
+Status make_op(gyreRedOp_t* op, const void* scalar, int datatype, int residence, gyreComm_t comm) {
+  if (op == nullptr) return invalid_argument("op is NULL");
+  if (scalar == nullptr) return invalid_argument("scalar is NULL");
+  if (residence != gyreScalarDevice && residence != gyreScalarHostImmediate)
+    return invalid_argument(fmt::format("residence {} is not known", residence));
+  GYRE_ASSIGN(auto pin, find_communicator(comm));
+  GYRE_ASSIGN(const std::uint64_t bytes, check_count(1, datatype));
+  std::uint64_t value = 0;
+  std::memcpy(&value, scalar, bytes);
+  const int made = pin->make_op(static_cast<ElementType>(datatype), value);
+  std::memcpy(op, &made, sizeof made);
+  return {};
+}
+
+}  // namespace
+
+gyreResult_t in_group(gyreComm_t comm, Status status) {
+  CallerState& state = caller();
+  if (!status.ok() && state.group_depth > 0 && state.group_error.ok()) state.group_error = status;
+  return answer(comm, std::move(status));
+}
+
+}  // namespace gyre::comm
+
+using namespace gyre;
+using namespace gyre::comm;
+
+gyreResult_t gyreGroupStart(void) {
+  ++caller().group_depth;
+  return gyreSuccess;
+}
+
+gyreResult_t gyreGroupEnd(void) { return guarded(end_group); }
+
+gyreResult_t gyreRedOpCreatePreMulSum(gyreRedOp_t* op, void* scalar, gyreDataType_t datatype,
+                                      gyreScalarResidence_t residence, gyreComm_t comm) {
+  return guarded(comm, [&] { return make_op(op, scalar, raw(datatype), raw(residence), comm); });
+}
+
+gyreResult_t gyreRedOpDestroy(gyreRedOp_t op, gyreComm_t comm) {
+  return guarded(comm, [&]() -> Status {
+    GYRE_ASSIGN(auto pin, find_communicator(comm));
+    return pin->destroy_op(raw(op));
+  });
+}

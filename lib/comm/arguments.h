@@ -1,0 +1,53 @@
+// Checks of what callers pass to the C functions. Each error says which argument, its value and
+// what it may be.
+#pragma once
+
+#include "lib/comm/communicator.h"
+#include "lib/comm/request.h"
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace gyre::comm {
+
+// What a caller passed for an enumeration may be no value of it, and C++ must not look at it as
+// one.
+template <typename Enumeration>
+int raw(const Enumeration& value) {
+  int number = 0;
+  static_assert(sizeof number == sizeof value);
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
+
+Status check_buffer(std::string_view name, const void* buffer, std::uint64_t bytes);
+// `blocks` of `count` elements of `type`: their bytes.
+Result<std::uint64_t> check_count(std::size_t count, int type, std::uint64_t blocks = 1);
+// Fills in op and scalar of a request that has its type.
+Status check_op(const Communicator& communicator, int op, Request& request);
+Status check_root(int root, int size);
+
+// A collective with equal blocks, as its C function got it.
+struct CollectiveCall {
+  Function function;
+  plan::Collective collective;
+  const void* send;
+  void* receive;
+  std::size_t count;
+  int type;
+  int op;    // of those that sum
+  int root;  // of those that have one
+};
+Result<Request> checked(const Communicator& communicator, const CollectiveCall& call);
+
+// One side of a v-function; displacements of null: block after block.
+struct UnevenSide {
+  std::string_view counts_name, displacements_name;
+  const std::size_t* counts;
+  const std::size_t* displacements;
+};
+// The blocks in bytes.
+Result<std::vector<plan::Extent>> checked_blocks(const UnevenSide& side, int type, int size);
+
+}  // namespace gyre::comm

@@ -1,0 +1,94 @@
+#include "lib/comm/binding.h"
+
+#include "lib/base/units.h"
+
+#include <algorithm>
+
+namespace gyre::comm {
+namespace {
+
+using plan::Collective;
+using plan::Extent;
+using plan::Layout;
+
+// One block for every chunk, always at the buffer's beginning: a rank has only its own.
+Layout own_block(std::uint64_t block_bytes, std::uint64_t blocks) {
+  return {nullptr, block_bytes, block_bytes * blocks, 0, 0, 0};
+}
+
+std::uint64_t end_of(const std::vector<Extent>& blocks) {
+  std::uint64_t end = 0;
+  for (const Extent& block : blocks)
+    if (block.bytes > 0) end = std::max(end, block.offset + block.bytes);
+  return end;
+}
+
+}  // namespace
+
+void Binding::bind(const Request& request, const plan::Plan& plan, std::uint64_t piece_most_bytes) {
+  geometry_.chunk_count = plan.chunk_count();
+  geometry_.piece_bytes =
+      std::max<std::uint64_t>(64, piece_most_bytes / plan.largest_span() / 64 * 64);
+  if (request.tables != nullptr) return bind_tables(request, plan);
+  const bool whole = request.collective == Collective::all_reduce ||
+                     request.collective == Collective::broadcast ||
+                     request.collective == Collective::reduce;
+  if (whole) return bind_whole(request);
+  bind_blocks(request, plan);
+}
+
+void Binding::bind_whole(const Request& request) {
+  const std::uint64_t bytes = request.block_bytes();
+  // Whole cache lines, so that ranks never share one and vector loads stay aligned.
+  const std::uint64_t chunk_bytes =
+      std::max<std::uint64_t>(64, round_up(divide_up(bytes, geometry_.chunk_count), 64));
+  geometry_.input = geometry_.output = Layout::even(chunk_bytes, bytes);
+  input_bytes_ = request.input != nullptr ? bytes : 0;
+  output_bytes_ = request.output != nullptr ? bytes : 0;
+}
+
+Layout Binding::by_owner(const plan::Plan& plan, std::uint64_t block_bytes) {
+  if (plan.parts().owners.empty())
+    return Layout::even(block_bytes, block_bytes * plan.chunk_count());
+  owned_.resize(plan.chunk_count());
+  for (std::uint32_t chunk = 0; chunk < plan.chunk_count(); ++chunk)
+    owned_[chunk] = {static_cast<std::uint64_t>(plan.owner(chunk)) * block_bytes, block_bytes};
+  return Layout::listed(owned_.data());
+}
+
+void Binding::bind_blocks(const Request& request, const plan::Plan& plan) {
+  const std::uint64_t block = request.block_bytes();
+  const Layout spread = by_owner(plan, block);
+  const Layout own = own_block(block, plan.chunk_count());
+  geometry_.input = spread;
+  geometry_.output = spread;
+  if (request.collective == Collective::all_gather || request.collective == Collective::gather)
+    geometry_.input = own;
+  if (request.collective == Collective::reduce_scatter || request.collective == Collective::scatter)
+    geometry_.output = own;
+  const BlockCounts counts =
+      block_counts(request.collective, plan.rank_count(), plan.rank() == plan.root());
+  input_bytes_ = counts.input * block;
+  output_bytes_ = counts.output * block;
+}
+
+void Binding::bind_tables(const Request& request, const plan::Plan& plan) {
+  input_table_.resize(plan.chunk_count());
+  output_table_.resize(plan.chunk_count());
+  for (std::uint32_t chunk = 0; chunk < plan.chunk_count(); ++chunk) {
+    const auto owner = static_cast<std::size_t>(plan.owner(chunk));
+    input_table_[chunk] = request.tables->input[owner];
+    output_table_[chunk] = request.tables->output[owner];
+  }
+  geometry_.input = Layout::listed(input_table_.data());
+  geometry_.output = Layout::listed(output_table_.data());
+  // Of what has only the own block, the table's other entries lie elsewhere.
+  const auto self = static_cast<std::size_t>(plan.rank());
+  input_bytes_ = request.collective == Collective::all_gather ? request.tables->input[self].bytes
+                                                              : end_of(request.tables->input);
+  output_bytes_ = request.collective == Collective::reduce_scatter
+                      ? request.tables->output[self].bytes
+                      : end_of(request.tables->output);
+}
+
+}  // namespace gyre::comm

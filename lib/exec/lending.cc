@@ -1,0 +1,74 @@
+// The part of a Launch that lends user buffers to peers, and finds what they lend.
+#include "lib/exec/launch.h"
+
+namespace gyre::exec {
+
+void Launch::lend(transport::Grant& grant, bool same_address_space, bool maps_peer,
+                  const void* buffer, std::uint64_t bytes,
+                  const transport::RegionPlace& place) const {
+  grant.region = transport::region_staged;
+  grant.offset = 0;
+  if (lends_ && buffer != nullptr && same_address_space) {
+    grant.region = transport::region_same_process;
+    grant.offset = reinterpret_cast<std::uintptr_t>(buffer);
+  } else if (lends_ && buffer != nullptr) {
+    grant.region = place.region;
+    grant.offset = place.offset;
+    grant.descriptor = place.descriptor;
+  }
+  grant.bytes = bytes;
+  grant.signature = call_.signature;
+  grant.maps_peer = maps_peer ? 1 : 0;
+  // Pairs with the acquire in may_send and open_incoming.
+  grant.sequence.store(call_.sequence + 1, std::memory_order_release);
+}
+
+void Launch::lend_buffers() {
+  for (SendPort* port : bound_->send_ports)
+    lend(port->slots.view().control->sender_grant, port->same_address_space,
+         port->peer_memory != nullptr, call_.input, call_.input_bytes, call_.input_place);
+  for (ReceivePort* port : bound_->receive_ports) {
+    transport::FifoControl& control = *port->slots.view().control;
+    lend(control.receiver_grant, port->same_address_space, port->peer_memory != nullptr,
+         call_.output, call_.output_bytes, call_.output_place);
+    transport::ring_if_sleeping(control.sender_bell);
+  }
+}
+
+// What a grant lends, as this process can reach it; null if it lends nothing.
+std::byte* Launch::borrowed(transport::Grant& grant, bool same_address_space,
+                            transport::PeerMemory* memory) {
+  if (grant.region == transport::region_staged) return nullptr;
+  if (grant.region != transport::region_same_process)
+    return memory != nullptr ? memory->at(grant) : nullptr;
+  return same_address_space ? reinterpret_cast<std::byte*>(grant.offset) : nullptr;
+}
+
+// Where the peer has this piece in the buffer that it lends.
+std::uint64_t Launch::lent_place(const LaneRun& run, const plan::Piece& piece,
+                                 bool in_input) const {
+  return call_.geometry.place(in_input ? plan::Buffer::input : plan::Buffer::output,
+                              call_.pairs ? call_.rank : piece.chunk, run.move.round_offset);
+}
+
+// Whether all of the move's pieces lie within what the peer says that it lends.
+bool Launch::stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input) const {
+  plan::PieceWalk walk(run.move);
+  for (plan::Piece piece; walk.next(piece);) {
+    const std::uint64_t begin = lent_place(run, piece, in_input);
+    if (begin > bytes || piece.bytes > bytes - begin) return false;
+  }
+  return true;
+}
+
+// Whether the receiver can read our input where it lies. Another process says so in its grants.
+bool Launch::pulls_from_us(SendPort& port) const {
+  if (!lends_ || call_.pre_scalar != nullptr) return false;
+  if (port.same_address_space) return true;
+  const transport::Grant& grant = port.slots.view().control->receiver_grant;
+  if (!port.peer_maps_us && grant.sequence.load(std::memory_order_acquire) != 0)
+    port.peer_maps_us = grant.maps_peer != 0;
+  return port.peer_maps_us && call_.input_place.region != transport::region_staged;
+}
+
+}  // namespace gyre::exec

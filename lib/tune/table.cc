@@ -1,0 +1,97 @@
+#include "lib/tune/table.h"
+
+namespace gyre::tune {
+namespace {
+
+using plan::Protocol;
+
+constexpr std::uint64_t any_bytes = ~0ULL;
+constexpr int any_ranks = 1 << 30;
+
+// Measured with all_reduce_perf on two cores that share their last-level cache (bench/results). Up
+// to 16 ranks everybody talks to everybody, which takes one or two hops; beyond that links per rank
+// grow with log n or stay at two.
+constexpr Row all_reduce_rows[] = {
+    {true, 2 << 10, 16, "oneshot", Protocol::line},
+    {true, 2 << 10, any_ranks, "doubling", Protocol::line},
+    {true, 16 << 10, 4, "oneshot", Protocol::simple},
+    {true, 128 << 10, 16, "twoshot", Protocol::simple},
+    {true, any_bytes, 16, "twoshot", Protocol::direct},
+    {true, 64 << 10, any_ranks, "doubling", Protocol::simple},
+    {true, any_bytes, any_ranks, "ring", Protocol::simple},
+    {false, 8 << 10, 4, "oneshot", Protocol::simple},
+    {false, 32 << 10, any_ranks, "doubling", Protocol::simple},
+    {false, 512 << 10, 16, "twoshot", Protocol::simple},
+    {false, 512 << 10, any_ranks, "tree", Protocol::simple},
+    {false, any_bytes, any_ranks, "ring", Protocol::simple},
+};
+
+// Those below follow the same reasoning, with the borders of the all-reduce; they wait for
+// measurements of their own.
+constexpr Row scattered_rows[] = {
+    {true, 2 << 10, 16, "twoshot", Protocol::line},
+    {true, 2 << 10, 64, "window", Protocol::line},
+    {true, 128 << 10, 16, "twoshot", Protocol::simple},
+    {true, any_bytes, 16, "twoshot", Protocol::direct},
+    {true, 64 << 10, any_ranks, "window", Protocol::simple},
+    {true, any_bytes, any_ranks, "ring", Protocol::simple},
+    {false, 512 << 10, 16, "twoshot", Protocol::simple},
+    {false, 64 << 10, any_ranks, "window", Protocol::simple},
+    {false, any_bytes, any_ranks, "ring", Protocol::simple},
+};
+
+constexpr Row broadcast_rows[] = {
+    {true, 2 << 10, any_ranks, "binomial", Protocol::line},
+    {true, 128 << 10, any_ranks, "binomial", Protocol::simple},
+    {true, any_bytes, 16, "star", Protocol::direct},
+    {true, any_bytes, any_ranks, "chain", Protocol::simple},
+    {false, 256 << 10, any_ranks, "binomial", Protocol::simple},
+    {false, any_bytes, any_ranks, "chain", Protocol::simple},
+};
+
+constexpr Row reduce_rows[] = {
+    {true, 2 << 10, any_ranks, "binomial", Protocol::line},
+    {true, 128 << 10, any_ranks, "binomial", Protocol::simple},
+    {true, any_bytes, 4, "star", Protocol::direct},
+    {true, any_bytes, any_ranks, "chain", Protocol::simple},
+    {false, 256 << 10, any_ranks, "binomial", Protocol::simple},
+    {false, any_bytes, any_ranks, "chain", Protocol::simple},
+};
+
+constexpr Row all_to_all_rows[] = {
+    {true, 2 << 10, any_ranks, "pairwise", Protocol::line},
+    {true, 128 << 10, any_ranks, "pairwise", Protocol::simple},
+    {true, any_bytes, any_ranks, "pairwise", Protocol::direct},
+    {false, any_bytes, any_ranks, "pairwise", Protocol::simple},
+};
+
+constexpr Row linear_rows[] = {
+    {true, 2 << 10, any_ranks, "linear", Protocol::line},
+    {true, 128 << 10, any_ranks, "linear", Protocol::simple},
+    {true, any_bytes, any_ranks, "linear", Protocol::direct},
+    {false, any_bytes, any_ranks, "linear", Protocol::simple},
+};
+
+}  // namespace
+
+std::span<const Row> rows_for(plan::Collective collective) {
+  switch (collective) {
+    case plan::Collective::reduce_scatter:
+    case plan::Collective::all_gather:
+      return scattered_rows;
+    case plan::Collective::broadcast:
+      return broadcast_rows;
+    case plan::Collective::reduce:
+      return reduce_rows;
+    case plan::Collective::all_to_all:
+      return all_to_all_rows;
+    case plan::Collective::gather:
+    case plan::Collective::scatter:
+      return linear_rows;
+    case plan::Collective::all_reduce:
+      break;
+  }
+  return all_reduce_rows;
+}
+
+}  // namespace gyre::tune

@@ -1,0 +1,151 @@
+// Every collective but all-reduce through the C API, ranks as threads: algorithms, protocols,
+// transports, numbers of ranks, types, ops, placement, counts (uneven and zero too), alignments and
+// roots. Pairs of all values in the default run, the whole product under [.soak].
+#include "tests/support/collective_case.h"
+#include "tests/support/covering.h"
+#include "tests/support/ranks.h"
+
+#include <catch2/catch.hpp>
+
+#include <barrier>
+#include <memory>
+
+using namespace gyre;
+using namespace gyre::tests;
+
+namespace {
+
+const std::vector<const char*> scattered = {"ring", "twoshot", "window"};
+const std::vector<const char*> rooted = {"ring", "tree", "chain", "binomial", "star"};
+struct Subject {
+  Function function;
+  std::vector<const char*> algorithms;
+};
+const Subject subjects[] = {
+    {Function::reduce_scatter, scattered}, {Function::all_gather, scattered},
+    {Function::broadcast, rooted},         {Function::reduce, rooted},
+    {Function::all_to_all, {"pairwise"}},  {Function::gather, {"linear"}},
+    {Function::scatter, {"linear"}},       {Function::all_to_all_v, {"pairwise"}},
+    {Function::all_gather_v, scattered},   {Function::reduce_scatter_v, scattered}};
+constexpr std::size_t algorithms_most = 5;
+struct Path {
+  const char* transport;
+  const char* protocol;
+};
+constexpr Path paths[] = {{"shm", "LL"}, {"shm", "Simple"}, {"shm", "Direct"}, {"tcp", "Simple"}};
+constexpr int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16};
+constexpr std::size_t counts[] = {0, 1, 7, 1009, 20011};
+constexpr std::size_t shifts[] = {0, 1, 3};
+constexpr std::size_t op_count = 9;
+
+// The axes that a communicator is made for.
+struct World {
+  std::size_t subject, algorithm, path, ranks;
+  friend auto operator<=>(const World&, const World&) = default;
+};
+
+std::string shown(const World& world, const CollectiveCase& one) {
+  const Subject& subject = subjects[world.subject];
+  return std::string(subject.algorithms[world.algorithm]) + " " + paths[world.path].transport +
+         " " + paths[world.path].protocol + " " + one.shown();
+}
+
+void run_world(const World& world, const std::vector<CollectiveCase>& cases) {
+  const WithVariables variables({{"GYRE_ALGO", subjects[world.subject].algorithms[world.algorithm]},
+                                 {"GYRE_PROTO", paths[world.path].protocol},
+                                 {"GYRE_TRANSPORT", paths[world.path].transport}});
+  const int n = rank_counts[world.ranks];
+  std::unique_ptr<CaseBuffers> buffers;
+  std::barrier together(n);
+  on_ranks(n, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    for (const CollectiveCase& one : cases) {
+      if (rank == 0) buffers = std::make_unique<CaseBuffers>(one);
+      together.arrive_and_wait();
+      if (buffers->call(rank, comm) != gyreSuccess)
+        complaints.add(shown(world, one) + ": " + gyreGetLastError(comm));
+      together.arrive_and_wait();
+      const std::string wrong = buffers->wrong(rank);
+      if (!wrong.empty()) complaints.add(shown(world, one) + ": " + wrong);
+      together.arrive_and_wait();
+    }
+  });
+}
+
+void run_rows(const std::vector<Row>& rows) {
+  std::map<World, std::vector<CollectiveCase>> worlds;
+  for (const Row& row : rows) {
+    const Subject& subject = subjects[row[0]];
+    CollectiveCase one;
+    one.function = subject.function;
+    one.ranks = rank_counts[row[3]];
+    one.type = static_cast<ElementType>(row[4]);
+    one.op = static_cast<ReduceOp>(row[5]);
+    one.in_place = row[6] == 1;
+    one.count = counts[row[7]];
+    one.shift = shifts[row[8]];
+    one.root = static_cast<int>(row[9]) * (one.ranks - 1) / 2;
+    if (one.is_legal())
+      worlds[{row[0], row[1] % subject.algorithms.size(), row[2], row[3]}].push_back(one);
+  }
+  for (const auto& [world, cases] : worlds) run_world(world, cases);
+}
+
+const std::vector<std::size_t> axes = {std::size(subjects),
+                                       algorithms_most,
+                                       std::size(paths),
+                                       std::size(rank_counts),
+                                       element_type_count,
+                                       op_count,
+                                       2,
+                                       std::size(counts),
+                                       std::size(shifts),
+                                       3};
+
+}  // namespace
+
+TEST_CASE("collectives are right on each pair of what they depend on", "[collectives]") {
+  run_rows(covering_array(axes, 1));
+}
+
+TEST_CASE("every collective is right with every algorithm on every path", "[collectives]") {
+  std::vector<Row> rows;
+  for (std::size_t subject = 0; subject < std::size(subjects); ++subject)
+    for (std::size_t algorithm = 0; algorithm < subjects[subject].algorithms.size(); ++algorithm)
+      for (std::size_t path = 0; path < std::size(paths); ++path)
+        for (std::size_t ranks : {1UL, 2UL, 4UL})
+          for (std::size_t count : {0UL, 2UL, 3UL, 4UL})
+            rows.push_back({subject, algorithm, path, ranks, 7, 0, count % 2, count, count % 3,
+                            (ranks + path) % 3});
+  run_rows(rows);
+}
+
+TEST_CASE("collectives are right on the whole product", "[collectives][.soak]") {
+  // Types and ops meet each other in pairs; all else is complete.
+  std::vector<Row> rows;
+  const std::vector<Row> inner = covering_array({element_type_count, op_count}, 1);
+  for (Row row :
+       whole_product({std::size(subjects), algorithms_most, std::size(paths),
+                      std::size(rank_counts), 2, std::size(counts), std::size(shifts), 3}))
+    for (const Row& kind : inner)
+      rows.push_back(
+          {row[0], row[1], row[2], row[3], kind[0], kind[1], row[4], row[5], row[6], row[7]});
+  std::erase_if(rows, [](const Row& row) { return row[1] >= subjects[row[0]].algorithms.size(); });
+  run_rows(rows);
+}
+
+TEST_CASE("nobody leaves a barrier before everybody has entered", "[collectives]") {
+  for (const char* transport : {"shm", "tcp"}) {
+    const WithVariables variables(Variables{{"GYRE_TRANSPORT", transport}});
+    constexpr int n = 5;
+    std::atomic<int> entered = 0;
+    on_ranks(n, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+      for (int round = 1; round <= 50; ++round) {
+        if (rank == round % n) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        ++entered;
+        if (gyreBarrier(comm, nullptr) != gyreSuccess)
+          return complaints.add(gyreGetLastError(comm));
+        complaints.expect(entered >= n * round, "somebody was not there yet");
+      }
+    });
+  }
+}

@@ -1,0 +1,78 @@
+// One call of a collective on n ranks of this process, its buffers, and what has to be in them
+// afterwards, from a description of each collective that shares nothing with the library.
+#pragma once
+
+#include "lib/base/element.h"
+#include <gyre/gyre.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gyre::tests {
+
+enum class Function {
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  all_to_all,
+  gather,
+  scatter,
+  all_to_all_v,
+  all_gather_v,
+  reduce_scatter_v,
+};
+
+struct CollectiveCase {
+  Function function = Function::all_gather;
+  int ranks = 1;
+  ElementType type = ElementType::float32;
+  ReduceOp op = ReduceOp::sum;
+  bool in_place = false;
+  std::size_t count = 0;
+  std::size_t shift = 0;  // elements by which buffers are misaligned
+  int root = 0;
+
+  // An op that the type has, a placement that the collective allows.
+  bool is_legal() const;
+  bool sums() const;
+  std::string shown() const;
+};
+
+class CaseBuffers {
+ public:
+  explicit CaseBuffers(const CollectiveCase& one);
+  gyreResult_t call(int rank, gyreComm_t comm);
+  // After all ranks have called: what is wrong with that rank's memory; empty if nothing is.
+  std::string wrong(int rank) const;
+
+ private:
+  // So many elements of the output are those of a rank's input, or all ranks' reduced.
+  struct Expected {
+    static constexpr int all = -1;
+    std::size_t output_first, count;
+    int source;
+    std::size_t input_first;
+  };
+  struct Side {
+    std::vector<std::size_t> counts, displacements;
+    std::size_t end() const;
+  };
+  std::size_t at(int rank) const { return static_cast<std::size_t>(rank); }
+  std::size_t uneven(int from, int to) const;
+  Side side(int rank, bool output) const;
+  std::size_t input_count(int rank) const;
+  std::size_t output_count(int rank) const;
+  std::vector<Expected> expected(int rank) const;
+  bool is_element(const Expected& expected, std::size_t i, const std::byte* got) const;
+  gyreResult_t call_even(int rank, gyreRedOp_t op, gyreComm_t comm);
+  gyreResult_t call_uneven(int rank, gyreRedOp_t op, gyreComm_t comm);
+
+  const CollectiveCase case_;
+  const std::size_t size_;  // of an element
+  std::vector<std::vector<std::byte>> memory_, other_memory_, originals_;
+  std::vector<std::byte*> inputs_, outputs_;
+};
+
+}  // namespace gyre::tests
