@@ -224,8 +224,8 @@ TEST_CASE("what is not available says so", "[comm]") {
   gyreComm_t child = nullptr;
   CHECK(gyreCommSplit(comms[0], 0, 0, &child, nullptr) == gyreInvalidUsage);
   CHECK(mentions(last_error(), "gyreCommSplit is not available"));
-  CHECK(gyreSend(nullptr, 0, gyreFloat, 0, comms[0], nullptr) == gyreInvalidUsage);
-  CHECK(mentions(gyreGetLastError(comms[0]), "gyreSend is not available"));
+  CHECK(gyreCommRegister(comms[0], nullptr, 0, nullptr) == gyreInvalidUsage);
+  CHECK(mentions(gyreGetLastError(comms[0]), "gyreCommRegister is not available"));
   CHECK(gyreCommCount(comms[0], nullptr) == gyreInvalidArgument);
   CHECK(mentions(gyreGetLastError(comms[0]), "count is NULL"));
   int device = 0;

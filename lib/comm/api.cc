@@ -11,34 +11,12 @@ namespace gyre::comm {
 namespace {
 
 using plan::Collective;
-using Pin = HandleTable<Communicator>::Pin;
-
-// Carries the request out, queues it on its stream, or keeps it for the end of the group.
-Status submit(Pin pin, Request request, gyreStream_t stream) {
-  GroupedCall call;
-  if (stream != nullptr) {
-    GYRE_ASSIGN(call.stream, find_stream(stream));
-  } else if (caller().group_depth == 0) {
-    const Entry entry(*pin);
-    GYRE_TRY(entry.status());
-    return carry_out_now(*pin, request);
-  }
-  call.communicator = std::move(pin);
-  call.request = std::move(request);
-  if (caller().group_depth > 0) {
-    caller().group.push_back(std::move(call));
-    return {};
-  }
-  std::vector<GroupedCall> calls;
-  calls.push_back(std::move(call));
-  return carry_out(std::move(calls));
-}
 
 // `make` turns the arguments into a Request of that communicator.
 template <typename Make>
 gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream, Make&& make) {
   Status status = caught([&]() -> Status {
-    GYRE_ASSIGN(Pin pin, find_communicator(comm));
+    GYRE_ASSIGN(auto pin, find_communicator(comm));
     Result<Request> request = make(*pin);
     if (!request.ok()) return std::move(request).status().while_doing(function_name(function));
     return submit(std::move(pin), std::move(*request), stream);

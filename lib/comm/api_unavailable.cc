@@ -7,10 +7,9 @@
 namespace {
 
 gyreResult_t unavailable(gyreComm_t comm, const char* function) {
-  return gyre::comm::answer(
-      comm, gyre::invalid_usage(
-                fmt::format("{} is not available in version {}.{}.{}; the collectives are",
-                            function, GYRE_MAJOR, GYRE_MINOR, GYRE_PATCH)));
+  return gyre::comm::answer(comm, gyre::invalid_usage(fmt::format(
+                                      "{} is not available in version {}.{}.{}; see CHANGELOG.md",
+                                      function, GYRE_MAJOR, GYRE_MINOR, GYRE_PATCH)));
 }
 
 }  // namespace
@@ -23,18 +22,4 @@ gyreResult_t gyreCommRegister(gyreComm_t comm, void*, size_t, void**) {
 }
 gyreResult_t gyreCommDeregister(gyreComm_t comm, void*) {
   return unavailable(comm, "gyreCommDeregister");
-}
-gyreResult_t gyreSend(const void*, size_t, gyreDataType_t, int, gyreComm_t comm, gyreStream_t) {
-  return unavailable(comm, "gyreSend");
-}
-gyreResult_t gyreRecv(void*, size_t, gyreDataType_t, int, gyreComm_t comm, gyreStream_t) {
-  return unavailable(comm, "gyreRecv");
-}
-gyreResult_t gyreSendTagged(const void*, size_t, gyreDataType_t, int, int, gyreComm_t comm,
-                            gyreStream_t) {
-  return unavailable(comm, "gyreSendTagged");
-}
-gyreResult_t gyreRecvTagged(void*, size_t, gyreDataType_t, int, int, int*, int*, gyreComm_t comm,
-                            gyreStream_t) {
-  return unavailable(comm, "gyreRecvTagged");
 }

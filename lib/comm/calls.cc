@@ -41,4 +41,24 @@ Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream) {
   return pin;
 }
 
+Status submit(HandleTable<Communicator>::Pin pin, Request request, gyreStream_t stream) {
+  GroupedCall call;
+  if (stream != nullptr) {
+    GYRE_ASSIGN(call.stream, find_stream(stream));
+  } else if (caller().group_depth == 0) {
+    const Entry entry(*pin);
+    GYRE_TRY(entry.status());
+    return carry_out_now(*pin, request);
+  }
+  call.communicator = std::move(pin);
+  call.request = std::move(request);
+  if (caller().group_depth > 0) {
+    caller().group.push_back(std::move(call));
+    return {};
+  }
+  std::vector<GroupedCall> calls;
+  calls.push_back(std::move(call));
+  return carry_out(std::move(calls));
+}
+
 }  // namespace gyre::comm

@@ -114,6 +114,7 @@ Status Communicator::settle() {
   policy_ = gyre::wait_policy(local_ranks, count_processors(masks), options_.settings.spin_count);
   links_ = std::make_unique<Links>(rank_, *membership_, transports_, fifo_shape(options_.settings),
                                    regions_.probe());
+  exchange_ = std::make_unique<Exchange>(*links_, rank_, size_);
   scene_.ranks = size_;
   scene_.one_process = roster.processes.size() == 1;
   scene_.mapped = one_host;
@@ -187,42 +188,6 @@ Status Communicator::destroy_op(int op) {
   return {};
 }
 
-// ------------------------------------------------------------------------------ joining
-
-bool Communicator::Joining::advance() {
-  using State = bootstrap::Membership::State;
-  switch (owner_.membership_->state()) {
-    case State::joining:
-      return false;
-    case State::joined: {
-      Status settled = owner_.settle();
-      finish(settled.ok() ? settled : owner_.fail(std::move(settled)));
-      return true;
-    }
-    default:
-      finish(owner_.fail(owner_.membership_->failure()));
-      return true;
-  }
-}
-
-void Communicator::Joining::expire() {
-  finish(owner_.fail(Status(Code::Timeout, fmt::format("rank {} of {} could not join in time",
-                                                       owner_.rank_, owner_.size_))));
-}
-
-bool Communicator::Joining::arm(WaitSet& set) {
-  auto& word = owner_.membership_->changed();
-  set.add_futex(&word, word.load(std::memory_order_acquire));
-  return owner_.membership_->state() == bootstrap::Membership::State::joining;
-}
-
-std::int64_t Communicator::Joining::limit_ns() const {
-  // The control plane keeps the deadline and knows who is missing; this only bounds its silence.
-  return (owner_.options_.settings.init_timeout_s + 5) * ns_per_s;
-}
-
-// ------------------------------------------------------------------------------ operation
-
 Status Communicator::choose(const Request& request) {
   const BlockCounts blocks = block_counts(request.collective, size_, true);
   const std::uint64_t most = std::max(blocks.input, blocks.output);
@@ -292,97 +257,6 @@ exec::Call Communicator::make_call(const Request& request) {
   call.sequence = sequence_;
   call.signature = signature_of(request);
   return call;
-}
-
-void Communicator::Operation::begin(const Request& request) {
-  request_ = request;
-  stage_ = Stage::opening;
-  restart();
-  ++owner_.sequence_;
-  Status chosen = owner_.choose(request_);
-  if (chosen.ok() && owner_.current_->bound_already) {
-    (void)launch();
-    return;
-  }
-  if (chosen.ok()) chosen = owner_.links_->open(owner_.current_->plan);
-  if (!chosen.ok()) finish(owner_.fail(std::move(chosen)));
-}
-
-bool Communicator::Operation::launch() {
-  exec::Call call = owner_.make_call(request_);
-  if (request_.op == ReduceOp::pre_mul_sum) call.pre_scalar = &request_.pre_scalar;
-  owner_.launch_.begin(owner_.current_->bound, call);
-  stage_ = Stage::running;
-  return true;
-}
-
-bool Communicator::Operation::open() {
-  bool moved = false;
-  Status status = owner_.links_->advance(moved);
-  if (!status.ok()) return break_down(std::move(status)), true;
-  if (!owner_.links_->all_open()) return moved;
-  owner_.current_->bound = owner_.links_->bind(owner_.current_->plan);
-  owner_.current_->bound_already = true;
-  return launch();
-}
-
-bool Communicator::Operation::advance() {
-  if (owner_.membership_->failed()) [[unlikely]] {
-    finish(owner_.fail(owner_.membership_->failure()));
-    return true;
-  }
-  if (stage_ == Stage::opening) return open();
-  if (stage_ == Stage::blaming) return blame();
-  switch (owner_.launch_.advance()) {
-    case exec::Launch::State::blocked:
-      return false;
-    case exec::Launch::State::moved:
-      return true;
-    case exec::Launch::State::done:
-      finish({});
-      return true;
-    case exec::Launch::State::failed:
-      break_down(owner_.launch_.error());
-      return true;
-  }
-  return true;
-}
-
-// A broken link is a symptom. Whoever caused it is known to the control plane, perhaps a moment
-// later: only if it stays silent is the peer at the other end blamed.
-void Communicator::Operation::break_down(Status why) {
-  if (why.code() != Code::RemoteError) return finish(owner_.fail(std::move(why)));
-  suspicion_ = std::move(why);
-  blame_until_ns_ = clock.now_ns() + 2 * ns_per_s;
-  stage_ = Stage::blaming;
-}
-
-bool Communicator::Operation::blame() {
-  if (clock.now_ns() < blame_until_ns_) return false;
-  finish(owner_.fail(std::move(suspicion_)));
-  return true;
-}
-
-void Communicator::Operation::expire() {
-  const Blocked blocked =
-      stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
-  Status late(Code::Timeout,
-              fmt::format("{} number {} of {} elements waited {} s for {} from rank {}",
-                          function_name(request_.function), owner_.sequence_, request_.count,
-                          limit_ns() / ns_per_s, blocked_on_name(blocked.what), blocked.peer));
-  finish(owner_.fail(std::move(late).blame({blocked.peer})));
-}
-
-bool Communicator::Operation::arm(WaitSet& set) {
-  if (owner_.membership_->failed()) return false;
-  if (stage_ == Stage::opening) return owner_.links_->arm(set);
-  if (stage_ == Stage::running) return owner_.launch_.arm(set);
-  return true;
-}
-
-void Communicator::Operation::disarm() {
-  if (stage_ == Stage::opening) owner_.links_->disarm();
-  if (stage_ == Stage::running) owner_.launch_.disarm();
 }
 
 }  // namespace gyre::comm

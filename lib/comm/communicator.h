@@ -7,9 +7,11 @@
 #include "lib/bootstrap/control.h"
 #include "lib/comm/binding.h"
 #include "lib/comm/builtin.h"
+#include "lib/comm/exchange.h"
 #include "lib/comm/links.h"
 #include "lib/comm/request.h"
 #include "lib/comm/resumable.h"
+#include "lib/comm/suspicion.h"
 #include "lib/exec/launch.h"
 #include "lib/tune/choice.h"
 
@@ -49,8 +51,15 @@ class Communicator {
 
   // Resumable parts. `operation()` is idle until `begin`.
   Resumable& joining() { return joining_; }
-  Resumable& operation() { return operation_; }
-  void begin(const Request& request) { operation_.begin(request); }
+  // What carries such a request out: one for collectives, one for sends and receives, side by side.
+  Resumable& operation(const Request& request) {
+    if (request.transfers != nullptr) return exchanging_;
+    return operation_;
+  }
+  void begin(const Request& request) {
+    if (request.transfers != nullptr) return exchanging_.begin(request);
+    operation_.begin(request);
+  }
 
   // The lasting error, or success. Any thread.
   Status broken() const;
@@ -105,17 +114,32 @@ class Communicator {
     std::int64_t limit_ns() const override { return owner_.options_.timeout_ns; }
 
    private:
-    enum class Stage { opening, running, blaming };
+    enum class Stage { opening, running };
     bool open();
     bool launch();
-    bool blame();
     void break_down(Status why);
 
     Communicator& owner_;
     Request request_;
     Stage stage_ = Stage::opening;
-    Status suspicion_;  // blaming: what this rank saw, until the control plane knows
-    std::int64_t blame_until_ns_ = 0;
+    Suspicion suspicion_;
+  };
+
+  // Sends and receives.
+  class Exchanging final : public Resumable {
+   public:
+    explicit Exchanging(Communicator& owner) : owner_(owner) {}
+    void begin(const Request& request);
+    bool advance() override;
+    void expire() override;
+    bool arm(WaitSet& set) override;
+    void disarm() override;
+    std::int64_t limit_ns() const override { return owner_.options_.timeout_ns; }
+
+   private:
+    Communicator& owner_;
+    std::shared_ptr<const std::vector<Transfer>> transfers_;
+    Suspicion suspicion_;
   };
 
   // A plan with its links, kept for good.
@@ -142,6 +166,7 @@ class Communicator {
   tune::Allowed allowed_;
   tune::Scene scene_;
   std::unique_ptr<Links> links_;
+  std::unique_ptr<Exchange> exchange_;
   using PlanKey = std::tuple<const plan::Algorithm*, plan::Collective, int>;  // int: the root
   std::map<PlanKey, std::unique_ptr<Prepared>> prepared_;
   tune::Choice choice_;
@@ -153,6 +178,7 @@ class Communicator {
 
   Joining joining_{*this};
   Operation operation_{*this};
+  Exchanging exchanging_{*this};
 
   mutable std::mutex mutex_;  // of what follows
   Status broken_;

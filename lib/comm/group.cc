@@ -17,57 +17,110 @@ void wait_for_queue(Communicator& communicator) {
   run(all, clock, communicator.wait_policy());
 }
 
-// One communicator's calls of a group, one after the other.
+// One communicator's calls of a group: collectives one after the other, and beside them all sends
+// and receives at once.
 class Sequence final : public Resumable {
  public:
   explicit Sequence(Communicator& communicator) : communicator_(communicator) {}
-  void add(const GroupedCall& call) { calls_.push_back(&call); }
+  void add(const GroupedCall& call) {
+    if (call.request.transfers == nullptr) return calls_.push_back(&call);
+    transfers_.insert(transfers_.end(), call.request.transfers->begin(),
+                      call.request.transfers->end());
+  }
   Communicator& communicator() { return communicator_; }
 
   bool advance() override {
-    if (current_ == nullptr) begin_next();
-    if (finished()) return true;
-    const bool moved = current_->finished() || current_->advance();
-    if (!current_->finished()) return moved;
-    if (!current_->outcome().ok()) {
-      communicator_.remember(current_->outcome());
-      finish(current_->outcome());
-    } else {
-      begin_next();
+    if (!begun_) begin();
+    bool moved = false;
+    for (Resumable** part : {&current_, &exchange_}) {
+      if (finished() || *part == nullptr) continue;
+      moved |= advance_part(*part);
     }
-    return true;
+    if (!finished() && current_ == nullptr && exchange_ == nullptr) finish({});
+    return moved || finished();
   }
   void expire() override {
-    if (current_ != nullptr) current_->expire();
+    for (Resumable* part : {current_, exchange_})
+      if (part != nullptr) part->expire();
   }
-  bool arm(WaitSet& set) override { return current_ != nullptr && current_->arm(set); }
+  bool arm(WaitSet& set) override {
+    bool asleep = true;
+    for (Resumable* part : {current_, exchange_})
+      if (part != nullptr) asleep &= part->arm(set);
+    return asleep;
+  }
   void disarm() override {
-    if (current_ != nullptr) current_->disarm();
+    for (Resumable* part : {current_, exchange_})
+      if (part != nullptr) part->disarm();
   }
   std::int64_t limit_ns() const override {
-    return calls_[0]->joins ? communicator_.joining().limit_ns()
-                            : communicator_.operation().limit_ns();
+    return !calls_.empty() && calls_[0]->joins ? communicator_.joining().limit_ns()
+                                               : communicator_.options().timeout_ns;
   }
 
  private:
+  void begin() {
+    begun_ = true;
+    begin_next();
+    if (finished() || transfers_.empty()) return;
+    Request request;
+    request.transfers = std::make_shared<const std::vector<Transfer>>(std::move(transfers_));
+    communicator_.begin(request);
+    exchange_ = &communicator_.operation(request);
+  }
+  // To the next collective; none: null.
   void begin_next() {
-    if (next_ == calls_.size()) return finish({});
+    current_ = nullptr;
+    if (Status broken = communicator_.broken(); !broken.ok()) return finish(std::move(broken));
+    if (next_ == calls_.size()) return;
     const GroupedCall& call = *calls_[next_++];
     if (call.joins) {
       current_ = &communicator_.joining();
-    } else if (Status broken = communicator_.broken(); !broken.ok()) {
-      finish(std::move(broken));
     } else {
       communicator_.begin(call.request);
-      current_ = &communicator_.operation();
+      current_ = &communicator_.operation(call.request);
     }
+  }
+  bool advance_part(Resumable*& part) {
+    const bool moved = part->finished() || part->advance();
+    if (!part->finished()) return moved;
+    if (!part->outcome().ok()) {
+      communicator_.remember(part->outcome());
+      finish(part->outcome());
+    } else if (part == current_) {
+      begin_next();
+    } else {
+      part = nullptr;
+    }
+    return true;
   }
 
   Communicator& communicator_;
   std::vector<const GroupedCall*> calls_;
+  std::vector<Transfer> transfers_;
   std::size_t next_ = 0;
+  bool begun_ = false;
   Resumable* current_ = nullptr;
+  Resumable* exchange_ = nullptr;
 };
+
+// Sends and receives of a group on one stream and communicator become one entry, where the first of
+// them stood.
+void merge_transfers(std::vector<GroupedCall>& calls) {
+  for (auto first = calls.begin(); first != calls.end(); ++first) {
+    if (!first->stream || first->request.transfers == nullptr) continue;
+    auto all = std::make_shared<std::vector<Transfer>>(*first->request.transfers);
+    for (auto later = std::next(first); later != calls.end();) {
+      const bool same = later->stream && &*later->stream == &*first->stream &&
+                        later->request.transfers != nullptr &&
+                        &*later->communicator == &*first->communicator;
+      if (same)
+        all->insert(all->end(), later->request.transfers->begin(), later->request.transfers->end());
+      later = same ? calls.erase(later) : std::next(later);
+    }
+    first->request.transfers = std::move(all);
+  }
+}
 
 void queue(GroupedCall& call) {
   HostStream::Entry entry;
@@ -83,7 +136,7 @@ Status carry_out_now(Communicator& communicator, const Request& request) {
   GYRE_TRY(communicator.broken());
   wait_for_queue(communicator);
   communicator.begin(request);
-  Resumable& operation = communicator.operation();
+  Resumable& operation = communicator.operation(request);
   if (!operation.finished()) {
     Resumable* const all[] = {&operation};
     run(all, clock, communicator.wait_policy());
@@ -92,6 +145,7 @@ Status carry_out_now(Communicator& communicator, const Request& request) {
 }
 
 Status carry_out(std::vector<GroupedCall> calls) {
+  merge_transfers(calls);
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::vector<std::unique_ptr<Entry>> entries;
   for (GroupedCall& call : calls) {

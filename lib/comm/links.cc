@@ -19,9 +19,13 @@ struct LetterHead {
   transport::Probe probe;
 };
 
+// Beyond every channel of a plan.
+constexpr int pair_channel = 1 << 16;
+
 transport::LinkKey link_key(const std::pair<int, int>& key, transport::Direction direction) {
   return {key.first, static_cast<std::uint32_t>(key.second), direction,
-          transport::TrafficClass::collective};
+          key.second == pair_channel ? transport::TrafficClass::point_to_point
+                                     : transport::TrafficClass::collective};
 }
 
 }  // namespace
@@ -56,34 +60,68 @@ std::string Links::reasons(int peer) const {
 Status Links::open(const plan::Plan& plan) {
   for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
     const plan::Lane lane = plan.lane(index);
-    for (std::uint32_t i = 0; i < lane.link_count; ++i) {
-      const Key key{lane.links[i].peer, lane.links[i].channel};
-      if (receive_ports_.contains(key)) continue;
-      GYRE_ASSIGN(transport::Transport * transport, select(key.first));
-      GYRE_ASSIGN(transport::Listening listening,
-                  transport->listen(link_key(key, transport::Direction::receive), shape_,
-                                    identity_of(key.first)));
-      LetterHead head;
-      for (std::size_t place = 0; place < transports_.size(); ++place)
-        if (transports_[place].get() == transport)
-          head.transport = static_cast<std::uint32_t>(place);
-      head.probe = probe_;
-      bootstrap::Letter letter(sizeof head);
-      std::memcpy(letter.data(), &head, sizeof head);
-      letter.insert(letter.end(), listening.endpoint.begin(), listening.endpoint.end());
-      auto port = std::make_unique<exec::ReceivePort>();
-      port->peer = key.first;
-      port->channel = key.second;
-      port->slots = transport::SlotReader(listening.connection->fifo());
-      port->lines = transport::LineReader(listening.connection->fifo());
-      port->connection = std::move(listening.connection);
-      receive_ports_[key] = std::move(port);
-      GYRE_TRY(membership_.send(key.first, letter_key(key.second), std::move(letter)));
-      opening_.push_back({key});
-      log_info("channel {} from rank {} over {} ({})", key.second, key.first, transport->name(),
-               reasons(key.first));
-    }
+    for (std::uint32_t i = 0; i < lane.link_count; ++i)
+      GYRE_TRY(open_one({lane.links[i].peer, lane.links[i].channel}, std::nullopt));
   }
+  return {};
+}
+
+Status Links::open_pair(int peer) { return open_one({peer, pair_channel}, std::nullopt); }
+
+Status Links::accept_pairs(int size) {
+  for (int peer = 0; peer < size; ++peer) {
+    if (receive_ports_.contains({peer, pair_channel})) continue;
+    auto letter = membership_.receive(peer, letter_key(pair_channel));
+    if (letter) GYRE_TRY(open_one({peer, pair_channel}, std::move(letter)));
+  }
+  return {};
+}
+
+bool Links::plan_is_open() const {
+  return std::ranges::all_of(
+      opening_, [](const Opening& opening) { return opening.key.second == pair_channel; });
+}
+
+bool Links::pair_is_open(int peer) const {
+  const Key key{peer, pair_channel};
+  return receive_ports_.contains(key) &&
+         std::ranges::none_of(opening_, [&](const Opening& opening) { return opening.key == key; });
+}
+
+Links::Pair Links::pair(int peer) const {
+  const Key key{peer, pair_channel};
+  const auto send = send_ports_.find(key);
+  return {send == send_ports_.end() ? nullptr : send->second.get(), receive_ports_.at(key).get()};
+}
+
+Status Links::check_pair(int peer) const { return check_sendable({peer, pair_channel}); }
+
+Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
+  if (receive_ports_.contains(key)) return {};
+  GYRE_ASSIGN(transport::Transport * transport, select(key.first));
+  GYRE_ASSIGN(transport::Listening listening,
+              transport->listen(link_key(key, transport::Direction::receive), shape_,
+                                identity_of(key.first)));
+  LetterHead head;
+  for (std::size_t place = 0; place < transports_.size(); ++place)
+    if (transports_[place].get() == transport) head.transport = static_cast<std::uint32_t>(place);
+  head.probe = probe_;
+  bootstrap::Letter letter(sizeof head);
+  std::memcpy(letter.data(), &head, sizeof head);
+  letter.insert(letter.end(), listening.endpoint.begin(), listening.endpoint.end());
+  auto port = std::make_unique<exec::ReceivePort>();
+  port->peer = key.first;
+  port->channel = key.second;
+  port->slots = transport::SlotReader(listening.connection->fifo());
+  port->lines = transport::LineReader(listening.connection->fifo());
+  port->connection = std::move(listening.connection);
+  receive_ports_[key] = std::move(port);
+  GYRE_TRY(membership_.send(key.first, letter_key(key.second), std::move(letter)));
+  opening_.push_back({key, false, std::move(early)});
+  log_info("{} with rank {} over {} ({})",
+           key.second == pair_channel ? std::string("sends and receives")
+                                      : fmt::format("channel {}", key.second),
+           key.first, transport->name(), reasons(key.first));
   return {};
 }
 
@@ -121,20 +159,35 @@ transport::PeerMemory* Links::memory_of(int peer, const transport::Probe& probe)
 
 Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
   if (!opening.endpoint_came) {
-    const auto letter = membership_.receive(opening.key.first, letter_key(opening.key.second));
+    auto letter = std::exchange(opening.letter, std::nullopt);
+    if (!letter) letter = membership_.receive(opening.key.first, letter_key(opening.key.second));
     if (!letter) return {};
-    GYRE_TRY(connect(opening, *letter));
+    // A peer that only sends may have left before this rank looked: its messages are here.
+    Status connected = connect(opening, *letter);
+    if (!connected.ok()) unsendable_[opening.key] = std::move(connected);
     opening.endpoint_came = moved = true;
   }
-  exec::SendPort& send = *send_ports_[opening.key];
   exec::ReceivePort& receive = *receive_ports_[opening.key];
-  GYRE_TRY(send.connection->progress());
   GYRE_TRY(receive.connection->progress());
-  open = send.connection->ready() && receive.connection->ready();
+  open = receive.connection->ready();
+  const auto found = send_ports_.find(opening.key);
+  if (found == send_ports_.end()) return {};
+  exec::SendPort& send = *found->second;
+  if (Status moved_on = send.connection->progress(); !moved_on.ok()) {
+    unsendable_[opening.key] = std::move(moved_on);
+    send_ports_.erase(found);
+    return {};
+  }
+  open = open && send.connection->ready();
   if (!open) return {};
   send.slots = transport::SlotWriter(send.connection->fifo());
   send.lines = transport::LineWriter(send.connection->fifo());
   return {};
+}
+
+Status Links::check_sendable(const Key& key) const {
+  const auto found = unsendable_.find(key);
+  return found == unsendable_.end() ? Status() : found->second;
 }
 
 Status Links::advance(bool& moved) {
@@ -147,8 +200,7 @@ Status Links::advance(bool& moved) {
       continue;
     }
     moved = true;
-    opening_[i] = opening_.back();
-    opening_.pop_back();
+    opening_.erase(opening_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   return {};
 }
@@ -162,7 +214,8 @@ bool Links::arm(WaitSet& set) {
   set.add_futex(&membership_.changed(), membership_.changed().load(std::memory_order_acquire));
   for (const Opening& opening : opening_) {
     receive_ports_[opening.key]->connection->arm(set);
-    if (opening.endpoint_came) send_ports_[opening.key]->connection->arm(set);
+    if (const auto send = send_ports_.find(opening.key); send != send_ports_.end())
+      send->second->connection->arm(set);
   }
   return true;
 }
@@ -170,11 +223,33 @@ bool Links::arm(WaitSet& set) {
 void Links::disarm() {
   for (const Opening& opening : opening_) {
     receive_ports_[opening.key]->connection->disarm();
-    if (opening.endpoint_came) send_ports_[opening.key]->connection->disarm();
+    if (const auto send = send_ports_.find(opening.key); send != send_ports_.end())
+      send->second->connection->disarm();
   }
 }
 
-exec::BoundPlan Links::bind(const plan::Plan& plan) {
+namespace {
+
+// Which of a lane's links its steps receive on, or send on.
+std::vector<bool> used_links(const plan::Lane& lane, bool sends) {
+  std::vector<bool> used(lane.link_count, false);
+  for (std::uint32_t index = 0; index < lane.step_count; ++index) {
+    const plan::Step& step = lane.steps[index];
+    const plan::LinkRange range = sends ? step.send() : step.recv();
+    for (std::uint32_t repeat = 0; repeat < step.chunks.repeat && range.count > 0; ++repeat) {
+      const std::int64_t shift = static_cast<std::int64_t>(repeat) * range.stride;
+      const std::int64_t links = lane.link_count;
+      const std::int64_t first = ((range.first + shift) % links + links) % links;
+      for (std::int64_t k = 0; k < range.count; ++k)
+        used[static_cast<std::size_t>((first + k) % links)] = true;
+    }
+  }
+  return used;
+}
+
+}  // namespace
+
+Result<exec::BoundPlan> Links::bind(const plan::Plan& plan) {
   exec::BoundPlan bound;
   bound.direct = plan.direct();
   bound.direct_in_place = plan.direct_in_place();
@@ -184,12 +259,15 @@ exec::BoundPlan Links::bind(const plan::Plan& plan) {
   for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
     exec::BoundPlan::LaneEnds ends;
     ends.lane = plan.lane(index);
+    const std::vector<bool> sends = used_links(ends.lane, true);
+    const std::vector<bool> receives = used_links(ends.lane, false);
     for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {
       const Key key{ends.lane.links[i].peer, ends.lane.links[i].channel};
-      ends.send.push_back(send_ports_[key].get());
-      ends.recv.push_back(receive_ports_[key].get());
-      add_once(bound.send_ports, ends.send.back());
-      add_once(bound.receive_ports, ends.recv.back());
+      if (sends[i]) GYRE_TRY(check_sendable(key));
+      ends.send.push_back(sends[i] ? send_ports_[key].get() : nullptr);
+      ends.recv.push_back(receives[i] ? receive_ports_[key].get() : nullptr);
+      if (sends[i]) add_once(bound.send_ports, ends.send.back());
+      if (receives[i]) add_once(bound.receive_ports, ends.recv.back());
     }
     bound.lanes.push_back(std::move(ends));
   }

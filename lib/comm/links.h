@@ -9,6 +9,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,13 +32,27 @@ class Links {
   Status open(const plan::Plan& plan);
   // Goes on opening. `moved` says whether anything happened.
   Status advance(bool& moved);
+  // Whether nothing is being opened; `plan_is_open`: nothing of a plan.
   bool all_open() const { return opening_.empty(); }
+  bool plan_is_open() const;
+
+  // The link for sends and receives with one peer: begins to open it, if it is not there.
+  Status open_pair(int peer);
+  // The same for whoever of `size` ranks has begun.
+  Status accept_pairs(int size);
+  bool pair_is_open(int peer) const;
+  struct Pair {
+    exec::SendPort* send;
+    exec::ReceivePort* receive;
+  };
+  Pair pair(int peer) const;  // `send` is null if it cannot be sent to: see check_pair
+  Status check_pair(int peer) const;
   Blocked blocked() const;
   bool arm(WaitSet& set);
   void disarm();
 
   // The plan's lanes with their ports; all links are open.
-  exec::BoundPlan bind(const plan::Plan& plan);
+  Result<exec::BoundPlan> bind(const plan::Plan& plan);
   // The best transport to a rank, or why there is none.
   Result<transport::Transport*> select(int peer) const;
   const trust::ProcessIdentity& identity_of(int peer) const;
@@ -49,9 +64,12 @@ class Links {
   struct Opening {
     Key key;
     bool endpoint_came = false;
+    std::optional<bootstrap::Letter> letter;  // read before the opening began
   };
+  Status open_one(const Key& key, std::optional<bootstrap::Letter> letter);
   Status connect(Opening& opening, const bootstrap::Letter& letter);
   transport::PeerMemory* memory_of(int peer, const transport::Probe& probe);
+  Status check_sendable(const Key& key) const;
   Status advance_one(Opening& opening, bool& moved, bool& open);
 
   const int rank_;
@@ -63,6 +81,7 @@ class Links {
   std::map<Key, std::unique_ptr<exec::SendPort>> send_ports_;
   std::map<Key, std::unique_ptr<exec::ReceivePort>> receive_ports_;
   std::vector<Opening> opening_;
+  std::map<Key, Status> unsendable_;  // why a link has no sending end
 };
 
 }  // namespace gyre::comm

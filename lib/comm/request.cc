@@ -13,10 +13,10 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
 }  // namespace
 
 std::string_view function_name(Function function) {
-  constexpr std::string_view names[] = {"gyreAllReduce",  "gyreReduceScatter",  "gyreAllGather",
-                                        "gyreBroadcast",  "gyreReduce",         "gyreAlltoAll",
-                                        "gyreGather",     "gyreScatter",        "gyreAlltoAllv",
-                                        "gyreAllGatherv", "gyreReduceScatterv", "gyreBarrier"};
+  constexpr std::string_view names[] = {
+      "gyreAllReduce",      "gyreReduceScatter", "gyreAllGather", "gyreBroadcast", "gyreReduce",
+      "gyreAlltoAll",       "gyreGather",        "gyreScatter",   "gyreAlltoAllv", "gyreAllGatherv",
+      "gyreReduceScatterv", "gyreBarrier",       "gyreSend",      "gyreRecv"};
   return names[static_cast<int>(function)];
 }
 

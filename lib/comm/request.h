@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/base/element.h"
+#include "lib/comm/transfer.h"
 #include "lib/plan/cursor.h"
 #include "lib/plan/plan.h"
 
@@ -26,6 +27,8 @@ enum class Function : std::uint8_t {
   all_gather_v,
   reduce_scatter_v,
   barrier,
+  send,
+  receive,
 };
 std::string_view function_name(Function function);  // "gyreAllReduce"
 
@@ -46,6 +49,8 @@ struct Request {
   int root = 0;
   bool in_place = false;
   std::shared_ptr<const BlockTables> tables;  // of the v-functions
+  // Sends and receives instead of a collective; the rest is then meaningless.
+  std::shared_ptr<const std::vector<Transfer>> transfers;
 
   std::uint64_t block_bytes() const { return count * element_bytes(type); }
 };

@@ -27,9 +27,9 @@ void StreamWorker::queue(HostStream& stream, HandleTable<HostStream>::Pin pin,
     }
     const std::lock_guard stream_lock(stream.mutex);
     stream.entries.push_back(std::move(entry));
-    const bool known = std::ranges::any_of(
-        streams_, [&](const Served& served) { return served.stream == &stream; });
-    if (!known) streams_.push_back({std::move(pin), &stream});
+    const bool known =
+        std::ranges::any_of(streams_, [&](const Served& served) { return &**served == &stream; });
+    if (!known) streams_.push_back(std::make_shared<HandleTable<HostStream>::Pin>(std::move(pin)));
     if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
   }
   // Pairs with the acquire in serve().
@@ -39,7 +39,7 @@ void StreamWorker::queue(HostStream& stream, HandleTable<HostStream>::Pin pin,
 
 void StreamWorker::forget(HostStream& stream) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(streams_, [&](const Served& served) { return served.stream == &stream; });
+  std::erase_if(streams_, [&](const Served& served) { return &**served == &stream; });
 }
 
 void StreamWorker::finish_head(HostStream& stream, Status outcome) {
@@ -77,7 +77,7 @@ bool StreamWorker::serve_head(HostStream& stream, std::vector<Blocked>& blocked)
 
   Communicator& communicator = *head->communicator;
   if (communicator.running_ticket.load(std::memory_order_acquire) != head->ticket) return false;
-  Resumable& operation = communicator.operation();
+  Resumable& operation = communicator.operation(head->request);
   if (!head->begun) {
     if (Status broken = communicator.broken(); !broken.ok())
       return finish_head(stream, std::move(broken)), true;
@@ -101,13 +101,13 @@ bool StreamWorker::stopped() {
 }
 
 bool StreamWorker::serve_all(std::vector<Blocked>& blocked) {
-  std::vector<HostStream*> streams;
+  std::vector<Served> streams;
   {
     const std::lock_guard lock(mutex_);
-    for (const Served& served : streams_) streams.push_back(served.stream);
+    streams = streams_;
   }
   bool moved = false;
-  for (HostStream* stream : streams) moved |= serve_head(*stream, blocked);
+  for (const Served& stream : streams) moved |= serve_head(**stream, blocked);
   return moved;
 }
 

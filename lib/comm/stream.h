@@ -52,10 +52,8 @@ class StreamWorker {
   void forget(HostStream& stream);
 
  private:
-  struct Served {
-    HandleTable<HostStream>::Pin pin;
-    HostStream* stream;
-  };
+  // Held while a turn serves it, too: its owner may destroy it as soon as it is empty.
+  using Served = std::shared_ptr<HandleTable<HostStream>::Pin>;
   void serve();
   struct Blocked {
     Resumable* operation;

@@ -60,6 +60,8 @@ class Connection {
   // the caller cannot go on without the peer: a peer that has closed its end is an error from then
   // on.
   virtual void arm(WaitSet& set) = 0;
+  // The peer has closed its end and nothing more will come: only who depends on it arms this.
+  virtual bool at_end() const { return false; }
   virtual void disarm() = 0;
   // Grants over this connection can lend plain addresses: both ends share one address space.
   virtual bool same_address_space() const = 0;

@@ -37,6 +37,7 @@ class TcpReceiver final : public Connection {
   bool flushed() const override { return true; }
   bool needs_progress() const override { return true; }
   void arm(WaitSet& set) override;
+  bool at_end() const override { return closed_ && is_drained(); }
   void disarm() override {}
   bool same_address_space() const override { return false; }
 
@@ -53,6 +54,11 @@ class TcpReceiver final : public Connection {
   Status take_header();
   Status note_closing();
   void commit_if_whole();
+  // All that came has been taken. The head is this process's: it is read where its thread wrote it.
+  bool is_drained() const {
+    const auto& head = memory_->view.control->head.value;
+    return head.load(std::memory_order_relaxed) == arriving_.tail();
+  }
   std::size_t ahead_bytes() const { return ahead_end_ - ahead_begin_; }
   void fail(Status status);
 

@@ -83,10 +83,10 @@ class TcpTransport final : public Transport {
   using PairKey = std::tuple<std::int32_t, std::uint32_t>;
   static constexpr std::uint8_t endpoint_encrypted = 1;
 
-  // A collective's links come in pairs. Others may have one way only; encrypted ways are apart,
-  // since a session of TLS belongs to one.
+  // Links come in pairs: who listens to a peer on a channel also sends to it. Encrypted ways are
+  // apart, since a session of TLS belongs to one.
   std::shared_ptr<Pair> make_pair(const LinkKey& key, const trust::Ticket& ticket) {
-    if (surroundings_.tcp_encrypted || key.traffic != TrafficClass::collective) return nullptr;
+    if (surroundings_.tcp_encrypted) return nullptr;
     auto pair = std::make_shared<Pair>();
     pair->ticket = ticket;
     pairs_[{key.peer, key.channel}] = pair;
@@ -94,8 +94,7 @@ class TcpTransport final : public Transport {
   }
   std::shared_ptr<Pair> find_pair(const LinkKey& key) const {
     const auto found = pairs_.find({key.peer, key.channel});
-    return found == pairs_.end() || key.traffic != TrafficClass::collective ? nullptr
-                                                                            : found->second.lock();
+    return found == pairs_.end() ? nullptr : found->second.lock();
   }
 
   std::uint8_t own_flags() const { return surroundings_.tcp_encrypted ? endpoint_encrypted : 0; }

@@ -1,0 +1,89 @@
+// The C functions that send and receive.
+#include "lib/comm/arguments.h"
+#include "lib/comm/calls.h"
+
+#include <fmt/format.h>
+
+namespace gyre::comm {
+namespace {
+
+struct TransferCall {
+  Function function;
+  const void* send;
+  void* receive;
+  std::size_t count;
+  int type;
+  int peer;
+  int tag;
+  int* source = nullptr;
+  int* received_tag = nullptr;
+};
+
+Result<Request> checked(const Communicator& communicator, const TransferCall& call) {
+  const bool sends = call.function == Function::send;
+  const bool anyone = !sends && call.peer == any_source;
+  if (!anyone && (call.peer < 0 || call.peer >= communicator.size()))
+    return invalid_argument(fmt::format("peer {} is not from 0 to {}{}", call.peer,
+                                        communicator.size() - 1,
+                                        sends ? "" : ", nor GYRE_ANY_SOURCE"));
+  if (call.tag < 0 && (sends || call.tag != any_tag))
+    return invalid_argument(fmt::format("tag {} is negative", call.tag));
+  GYRE_ASSIGN(const std::uint64_t bytes, check_count(call.count, call.type));
+  GYRE_TRY(check_buffer(sends ? "sendbuff" : "recvbuff", sends ? call.send : call.receive, bytes));
+  Transfer transfer;
+  transfer.sends = sends;
+  transfer.input = static_cast<const std::byte*>(call.send);
+  transfer.output = static_cast<std::byte*>(call.receive);
+  transfer.bytes = bytes;
+  transfer.type = static_cast<ElementType>(call.type);
+  transfer.peer = call.peer;
+  transfer.tag = call.tag;
+  transfer.source = call.source;
+  transfer.received_tag = call.received_tag;
+  Request request;
+  request.function = call.function;
+  request.count = call.count;
+  request.type = transfer.type;
+  request.transfers = std::make_shared<const std::vector<Transfer>>(1, transfer);
+  return request;
+}
+
+gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t stream) {
+  Status status = caught([&]() -> Status {
+    GYRE_ASSIGN(auto pin, find_communicator(comm));
+    Result<Request> request = checked(*pin, call);
+    if (!request.ok()) return std::move(request).status().while_doing(function_name(call.function));
+    return submit(std::move(pin), std::move(*request), stream);
+  });
+  return in_group(comm, std::move(status));
+}
+
+}  // namespace
+}  // namespace gyre::comm
+
+using namespace gyre::comm;
+
+gyreResult_t gyreSend(const void* sendbuff, size_t count, gyreDataType_t datatype, int peer,
+                      gyreComm_t comm, gyreStream_t stream) {
+  return exchange({Function::send, sendbuff, nullptr, count, raw(datatype), peer, 0}, comm, stream);
+}
+
+gyreResult_t gyreRecv(void* recvbuff, size_t count, gyreDataType_t datatype, int peer,
+                      gyreComm_t comm, gyreStream_t stream) {
+  return exchange({Function::receive, nullptr, recvbuff, count, raw(datatype), peer, 0}, comm,
+                  stream);
+}
+
+gyreResult_t gyreSendTagged(const void* sendbuff, size_t count, gyreDataType_t datatype, int peer,
+                            int tag, gyreComm_t comm, gyreStream_t stream) {
+  return exchange({Function::send, sendbuff, nullptr, count, raw(datatype), peer, tag}, comm,
+                  stream);
+}
+
+gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_t datatype, int peer,
+                            int tag, int* source, int* receivedTag, gyreComm_t comm,
+                            gyreStream_t stream) {
+  return exchange(
+      {Function::receive, nullptr, recvbuff, count, raw(datatype), peer, tag, source, receivedTag},
+      comm, stream);
+}

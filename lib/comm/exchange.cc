@@ -1,0 +1,171 @@
+#include "lib/comm/exchange.h"
+
+#include "kernels/cpu/move.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gyre::comm {
+
+Status Exchange::begin(std::span<const Transfer> transfers) {
+  sends_.clear();
+  receives_.clear();
+  for (const Transfer& transfer : transfers) {
+    if (transfer.sends)
+      sends_.push_back({&transfer, 0, false, false});
+    else
+      receives_.push_back({&transfer, false, false});
+    if (transfer.peer != any_source) GYRE_TRY(links_.open_pair(transfer.peer));
+  }
+  peers_.clear();
+  for (const Transfer& transfer : transfers) peers_.push_back(transfer.peer);
+  if (takes_from_anyone())
+    for (int peer = 0; peer < size_; ++peer) peers_.push_back(peer);
+  std::ranges::sort(peers_);
+  peers_.erase(std::ranges::unique(peers_).begin(), peers_.end());
+  std::erase(peers_, any_source);
+  return {};
+}
+
+bool Exchange::awaits(int peer) const {
+  return std::ranges::any_of(receives_, [&](const PendingReceive& one) {
+    return !one.done && (one.transfer->peer == peer || one.transfer->peer == any_source);
+  });
+}
+
+bool Exchange::takes_from_anyone() const {
+  return std::ranges::any_of(receives_, [](const PendingReceive& one) {
+    return !one.done && one.transfer->peer == any_source;
+  });
+}
+
+bool Exchange::depends_on(int peer) const {
+  return std::ranges::any_of(receives_, [&](const PendingReceive& one) {
+    return !one.done && one.transfer->peer == peer;
+  });
+}
+
+Mailbox& Exchange::mailbox(int peer) {
+  return mailboxes_.try_emplace(peer, peer, *links_.pair(peer).receive).first->second;
+}
+
+// One slot after the other, the head in the first.
+void Exchange::ship(PendingSend& send, exec::SendPort& port, bool& moved) const {
+  const Transfer& transfer = *send.transfer;
+  const std::uint64_t slot_bytes = port.slots.view().shape.slot_bytes;
+  while (!send.done && port.slots.has_credit()) {
+    std::byte* place = port.slots.place();
+    std::uint64_t used = 0;
+    if (!send.begun) {
+      const TransferHead head{
+          transfer.bytes, transfer.tag, static_cast<std::uint8_t>(transfer.type), {}};
+      std::memcpy(place, &head, sizeof head);
+      used = sizeof head;
+      send.begun = true;
+    }
+    const std::uint64_t part = std::min(slot_bytes - used, transfer.bytes - send.sent);
+    if (part > 0) {
+      const void* source = transfer.input + send.sent;
+      void* target = place + used;
+      kernels::Move act;
+      act.sources = &source;
+      act.source_count = 1;
+      act.targets = &target;
+      act.target_count = 1;
+      act.count = part;
+      kernels::copy_move(act);
+    }
+    send.sent += part;
+    port.slots.commit(static_cast<std::uint32_t>(used + part),
+                      transport::message_flag(port.slots.tail() + 1, transfer_signature),
+                      transport::Delivery::staged);
+    moved = true;
+    send.done = send.sent == transfer.bytes;
+  }
+}
+
+Status Exchange::advance_sends(bool& moved) {
+  std::vector<int> served;  // peers whose first unfinished send has had its turn
+  for (PendingSend& send : sends_) {
+    const int peer = send.transfer->peer;
+    if (!links_.pair_is_open(peer) || std::ranges::find(served, peer) != served.end()) continue;
+    GYRE_TRY(links_.check_pair(peer));
+    exec::SendPort& port = *links_.pair(peer).send;
+    if (!send.done) ship(send, port, moved);
+    if (!send.done) served.push_back(peer);
+    if (port.connection->needs_progress()) GYRE_TRY(port.connection->progress());
+  }
+  return {};
+}
+
+Status Exchange::advance_receives(bool& moved) {
+  if (takes_from_anyone()) GYRE_TRY(links_.accept_pairs(size_));
+  for (const int peer : peers_) {
+    if (!awaits(peer) || !links_.pair_is_open(peer)) continue;
+    Mailbox& box = mailbox(peer);
+    if (box.port().connection->needs_progress()) GYRE_TRY(box.port().connection->progress());
+    GYRE_TRY(box.advance(receives_, moved, kept_bytes_));
+  }
+  return {};
+}
+
+Status Exchange::advance(bool& moved, bool& done) {
+  if (!links_.all_open()) GYRE_TRY(links_.advance(moved));
+  GYRE_TRY(advance_sends(moved));
+  GYRE_TRY(advance_receives(moved));
+  const auto gone = [&](const PendingSend& send) {
+    return send.done && links_.pair(send.transfer->peer).send->connection->flushed();
+  };
+  done = std::ranges::all_of(sends_, gone) &&
+         std::ranges::all_of(receives_, [](const PendingReceive& one) { return one.done; });
+  return {};
+}
+
+std::size_t Exchange::pending() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(sends_, [](const PendingSend& one) { return !one.done; }) +
+      std::ranges::count_if(receives_, [](const PendingReceive& one) { return !one.done; }));
+}
+
+Blocked Exchange::blocked() {
+  const auto state = [&](int peer, BlockedOn what) {
+    const bool opening = peer != any_source && !links_.pair_is_open(peer);
+    return Blocked{opening ? BlockedOn::connection : what, peer, 0, 0};
+  };
+  for (const PendingReceive& one : receives_)
+    if (!one.done) return state(one.transfer->peer, BlockedOn::data);
+  for (const PendingSend& one : sends_)
+    if (!one.done) return state(one.transfer->peer, BlockedOn::credit);
+  return {};
+}
+
+bool Exchange::arm(WaitSet& set) {
+  bool asleep = links_.arm(set);  // openings, and letters of those who begin one
+  for (const PendingSend& one : sends_) {
+    if (!links_.pair_is_open(one.transfer->peer) || !links_.check_pair(one.transfer->peer).ok())
+      continue;
+    exec::SendPort& port = *links_.pair(one.transfer->peer).send;
+    if (one.done && port.connection->flushed()) continue;
+    port.connection->arm(set);
+    asleep &= one.done || !port.slots.has_credit();
+  }
+  for (const int peer : peers_) {
+    if (!awaits(peer) || !links_.pair_is_open(peer)) continue;
+    exec::ReceivePort& port = *links_.pair(peer).receive;
+    if (port.connection->at_end() && !depends_on(peer)) continue;
+    port.connection->arm(set);
+    asleep &= !port.slots.has_message();
+  }
+  return asleep;
+}
+
+void Exchange::disarm() {
+  links_.disarm();
+  for (const int peer : peers_) {
+    if (!links_.pair_is_open(peer)) continue;
+    if (exec::SendPort* send = links_.pair(peer).send) send->connection->disarm();
+    links_.pair(peer).receive->connection->disarm();
+  }
+}
+
+}  // namespace gyre::comm

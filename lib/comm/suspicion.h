@@ -1,0 +1,29 @@
+// Suspicion: what this rank saw of a failure, until the control plane says who caused it. A broken
+// link is a symptom; only if nobody else speaks up is the peer at its other end blamed.
+#pragma once
+
+#include "lib/base/clock.h"
+#include "lib/base/status.h"
+
+#include <utility>
+
+namespace gyre::comm {
+
+class Suspicion {
+ public:
+  void begin(Status what, std::int64_t now_ns) {
+    what_ = std::move(what);
+    until_ns_ = now_ns + patience_ns;
+  }
+  void clear() { until_ns_ = 0; }
+  bool held() const { return until_ns_ != 0; }
+  bool ripe(std::int64_t now_ns) const { return now_ns >= until_ns_; }
+  Status take() { return std::move(what_); }
+
+ private:
+  static constexpr std::int64_t patience_ns = 2 * ns_per_s;
+  Status what_;
+  std::int64_t until_ns_ = 0;
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,45 @@
+// Transfer: one send or receive of point-to-point traffic, as a value, and what precedes its
+// payload on a link. Messages of a pair of ranks arrive in the order they were sent; a receive
+// takes the first that it fits.
+#pragma once
+
+#include "lib/base/element.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gyre::comm {
+
+inline constexpr int any_source = -1;
+inline constexpr int any_tag = -1;
+
+struct Transfer {
+  bool sends = false;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::uint64_t bytes = 0;
+  ElementType type = ElementType::uint8;
+  int peer = 0;  // or any_source
+  int tag = 0;   // or any_tag
+  // The caller's places for who it was and which tag; null if it does not ask.
+  int* source = nullptr;
+  int* received_tag = nullptr;
+
+  bool takes(int from, int message_tag) const {
+    return (peer == any_source || peer == from) && (tag == any_tag || tag == message_tag);
+  }
+};
+
+// At the start of a message's first slot; the payload follows at once, and goes on in later slots.
+struct TransferHead {
+  std::uint64_t bytes = 0;
+  std::int32_t tag = 0;
+  std::uint8_t type = 0;
+  std::uint8_t zero[3] = {};
+};
+static_assert(sizeof(TransferHead) == 16);
+
+// In the signature of every slot: point-to-point traffic has links of its own.
+inline constexpr std::uint64_t transfer_signature = 0x703270;
+
+}  // namespace gyre::comm

@@ -1,0 +1,243 @@
+// Sends and receives through the C API, ranks as threads: order, tags, any source, groups, streams,
+// the own rank, and what happens when the two ends do not fit.
+#include "tests/support/elements.h"
+#include "tests/support/ranks.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+using namespace gyre::tests;
+
+namespace {
+
+using Ints = std::vector<std::int32_t>;
+
+Ints numbers(std::size_t count, int from, int to, int round = 0) {
+  Ints made(count);
+  for (std::size_t i = 0; i < count; ++i)
+    made[i] = static_cast<std::int32_t>(
+        hashed(static_cast<std::uint64_t>(from * 100 + to), static_cast<std::uint64_t>(round), i));
+  return made;
+}
+
+gyreResult_t send(const Ints& data, int peer, gyreComm_t comm, int tag = 0) {
+  return gyreSendTagged(data.data(), data.size(), gyreInt32, peer, tag, comm, nullptr);
+}
+
+gyreResult_t receive(Ints& data, int peer, gyreComm_t comm, int tag = 0) {
+  return gyreRecvTagged(data.data(), data.size(), gyreInt32, peer, tag, nullptr, nullptr, comm,
+                        nullptr);
+}
+
+bool mentions(const std::string& text, const std::string& word) {
+  return text.find(word) != text.npos;
+}
+
+std::vector<Variables> paths() {
+  return {{{"GYRE_TRANSPORT", "shm"}},
+          {{"GYRE_TRANSPORT", "tcp"}},
+          {{"GYRE_TRANSPORT", "tcp"}, {"GYRE_TCP_SECURITY", "tls"}}};
+}
+
+}  // namespace
+
+TEST_CASE("everybody sends to everybody in one group, whatever the lengths", "[p2p]") {
+  for (const Variables& path : paths())
+    for (const int n : {1, 2, 3, 5}) {
+      const WithVariables variables(path);
+      on_ranks(n, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+        for (const std::size_t base : {0UL, 1UL, 1000UL, 200'000UL}) {
+          const auto length = [&](int from, int to) {
+            return base == 0 ? 0 : base + static_cast<std::size_t>(from * 7 + to);
+          };
+          std::vector<Ints> in, out;
+          (void)gyreGroupStart();
+          for (int peer = 0; peer < n; ++peer) {
+            out.push_back(numbers(length(rank, peer), rank, peer));
+            in.emplace_back(length(peer, rank));
+            (void)send(out.back(), peer, comm);
+            (void)receive(in.back(), peer, comm);
+          }
+          if (gyreGroupEnd() != gyreSuccess) return complaints.add(gyreGetLastError(comm));
+          for (int peer = 0; peer < n; ++peer)
+            complaints.expect(
+                in[static_cast<std::size_t>(peer)] == numbers(length(peer, rank), peer, rank),
+                "wrong data from rank " + std::to_string(peer));
+        }
+      });
+    }
+}
+
+TEST_CASE("messages of a pair arrive in the order they were sent", "[p2p]") {
+  for (const Variables& path : paths()) {
+    const WithVariables variables(path);
+    on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+      for (int round = 0; round < 200; ++round) {
+        const std::size_t count = static_cast<std::size_t>(round * round % 977);
+        Ints data = numbers(count, 0, 1, round);
+        if (rank == 0) {
+          complaints.expect(send(data, 1, comm) == gyreSuccess, gyreGetLastError(comm));
+        } else {
+          Ints got(count);
+          complaints.expect(receive(got, 0, comm) == gyreSuccess, gyreGetLastError(comm));
+          complaints.expect(got == data, "message " + std::to_string(round) + " is another");
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("a receive takes the first message with its tag, however many wait", "[p2p]") {
+  for (const Variables& path : paths()) {
+    const WithVariables variables(path);
+    on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+      const int tags[] = {3, 1, 2, 1};
+      const std::size_t counts[] = {5, 300'000, 0, 17};
+      if (rank == 0) {
+        (void)gyreGroupStart();
+        std::vector<Ints> all;
+        for (int i = 0; i < 4; ++i) all.push_back(numbers(counts[i], 0, 1, i));
+        for (int i = 0; i < 4; ++i) (void)send(all[static_cast<std::size_t>(i)], 1, comm, tags[i]);
+        return complaints.expect(gyreGroupEnd() == gyreSuccess, gyreGetLastError(comm));
+      }
+      for (const int i : {2, 1, 3, 0}) {  // the two of tag 1 in their order
+        Ints got(counts[i]);
+        complaints.expect(receive(got, 0, comm, tags[i]) == gyreSuccess, gyreGetLastError(comm));
+        complaints.expect(got == numbers(counts[i], 0, 1, i), "another message");
+      }
+    });
+  }
+}
+
+TEST_CASE("a receive from any source learns who it was and which tag", "[p2p]") {
+  for (const Variables& path : paths()) {
+    const WithVariables variables(path);
+    constexpr int n = 5;
+    on_ranks(n, [](int rank, gyreComm_t comm, Complaints& complaints) {
+      if (rank != 0) {
+        for (int round = 0; round < 3; ++round)
+          complaints.expect(
+              send(numbers(1000, rank, 0, round), 0, comm, 10 * rank + round) == gyreSuccess,
+              gyreGetLastError(comm));
+        return;
+      }
+      std::vector<int> rounds(n, 0);
+      for (int i = 0; i < 3 * (n - 1); ++i) {
+        Ints got(1000);
+        int source = -7, tag = -7;
+        if (gyreRecvTagged(got.data(), got.size(), gyreInt32, GYRE_ANY_SOURCE, GYRE_ANY_TAG,
+                           &source, &tag, comm, nullptr) != gyreSuccess)
+          return complaints.add(gyreGetLastError(comm));
+        if (source < 1 || source >= n) return complaints.add("no rank: " + std::to_string(source));
+        const int round = rounds[static_cast<std::size_t>(source)]++;
+        complaints.expect(tag == 10 * source + round, "tag " + std::to_string(tag));
+        complaints.expect(got == numbers(1000, source, 0, round), "another rank's data");
+      }
+    });
+  }
+}
+
+TEST_CASE("sends and receives of a group go on beside its collectives", "[p2p]") {
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    // More than fits the slots, in opposite order on the two ranks.
+    Ints out = numbers(400'000, rank, 1 - rank), in(out.size()), sum(1, 1);
+    (void)gyreGroupStart();
+    if (rank == 0) (void)send(out, 1, comm);
+    (void)gyreAllReduce(sum.data(), sum.data(), 1, gyreInt32, gyreSum, comm, nullptr);
+    (void)receive(in, 1 - rank, comm);
+    if (rank == 1) (void)send(out, 0, comm);
+    complaints.expect(gyreGroupEnd() == gyreSuccess, gyreGetLastError(comm));
+    complaints.expect(in == numbers(in.size(), 1 - rank, rank) && sum[0] == 2, "wrong data");
+  });
+}
+
+TEST_CASE("sends and receives take their places on streams", "[p2p]") {
+  on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    gyreStream_t stream = nullptr;
+    (void)gyreStreamCreate(&stream);
+    const int next = (rank + 1) % 3, previous = (rank + 2) % 3;
+    std::vector<Ints> out, in;
+    for (int round = 0; round < 20; ++round) {
+      out.push_back(numbers(5000, rank, next, round));
+      in.emplace_back(5000);
+    }
+    for (std::size_t round = 0; round < 20; ++round) {
+      (void)gyreGroupStart();
+      (void)gyreSend(out[round].data(), 5000, gyreInt32, next, comm, stream);
+      (void)gyreRecv(in[round].data(), 5000, gyreInt32, previous, comm, stream);
+      (void)gyreGroupEnd();
+    }
+    complaints.expect(gyreStreamSynchronize(stream) == gyreSuccess, gyreGetLastError(comm));
+    for (int round = 0; round < 20; ++round)
+      complaints.expect(in[static_cast<std::size_t>(round)] == numbers(5000, previous, rank, round),
+                        "wrong data");
+    (void)gyreStreamDestroy(stream);
+  });
+}
+
+TEST_CASE("ends that do not fit are told what both called", "[p2p]") {
+  struct Misfit {
+    std::size_t count;
+    gyreDataType_t type;
+    std::string text;
+  };
+  for (const Misfit& misfit : {Misfit{99, gyreInt32,
+                                      "rank 0 sends 100 of int32, and this rank "
+                                      "receives 99 of int32"},
+                               Misfit{100, gyreFloat, "receives 100 of float"},
+                               Misfit{0, gyreInt32, "receives 0 of int32"}})
+    on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+      Ints data(200'000);
+      if (rank == 1) {
+        complaints.expect(
+            gyreRecv(data.data(), misfit.count, misfit.type, 0, comm, nullptr) == gyreMismatch,
+            "the receiver takes it");
+        return complaints.expect(mentions(gyreGetLastError(comm), misfit.text),
+                                 gyreGetLastError(comm));
+      }
+      (void)gyreSend(data.data(), 100, gyreInt32, 1, comm, nullptr);
+      // It had left already; the next call tells.
+      complaints.expect(
+          gyreSend(data.data(), data.size(), gyreInt32, 1, comm, nullptr) == gyreMismatch,
+          "the sender is not told");
+      complaints.expect(mentions(gyreGetLastError(comm), misfit.text), gyreGetLastError(comm));
+    });
+}
+
+TEST_CASE("a send that nobody receives ends at its deadline and names the peer", "[p2p]") {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.timeoutMs = 1000;
+  on_ranks(
+      2,
+      [](int rank, gyreComm_t comm, Complaints& complaints) {
+        Ints data(1'000'000);
+        if (rank == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+          return;
+        }
+        complaints.expect(
+            gyreSend(data.data(), data.size(), gyreInt32, 1, comm, nullptr) == gyreTimeout,
+            "no timeout");
+        complaints.expect(mentions(gyreGetLastError(comm), "rank 1"), gyreGetLastError(comm));
+      },
+      &config);
+}
+
+TEST_CASE("peers and tags that cannot be are refused", "[p2p]") {
+  on_ranks(1, [](int, gyreComm_t comm, Complaints& complaints) {
+    Ints data(1);
+    const auto refused = [&](gyreResult_t result, const std::string& word) {
+      complaints.expect(result == gyreInvalidArgument, word + " is taken");
+      complaints.expect(mentions(gyreGetLastError(comm), word), gyreGetLastError(comm));
+    };
+    refused(send(data, 1, comm), "peer 1");
+    refused(send(data, -1, comm), "peer -1");
+    refused(receive(data, -2, comm), "peer -2");
+    refused(send(data, 0, comm, -1), "tag -1");
+    refused(receive(data, 0, comm, -2), "tag -2");
+    refused(gyreSend(nullptr, 1, gyreInt32, 0, comm, nullptr), "sendbuff is NULL");
+    refused(gyreRecv(nullptr, 1, gyreInt32, 0, comm, nullptr), "recvbuff is NULL");
+  });
+}
