@@ -427,5 +427,9 @@ class Binding(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    # A shell's background jobs start with these ignored, and what a process ignores its children
+    # ignore: signals that were never heard cannot be passed on.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     GYRE = os.path.abspath(sys.argv.pop(1))
     unittest.main()
