@@ -219,20 +219,26 @@ TEST_CASE("wrong arguments are refused with the reason, and do no harm", "[comm]
   refused(in, out, 8, gyreFloat, gyreSum, stale, "destroyed");
 }
 
-TEST_CASE("what is not available says so", "[comm]") {
+TEST_CASE("what was refused on a communicator is its last error", "[comm]") {
   auto comms = all_in_one_thread(1);
-  gyreComm_t child = nullptr;
-  CHECK(gyreCommSplit(comms[0], 0, 0, &child, nullptr) == gyreInvalidUsage);
-  CHECK(mentions(last_error(), "gyreCommSplit is not available"));
-  CHECK(gyreCommRegister(comms[0], nullptr, 0, nullptr) == gyreInvalidUsage);
-  CHECK(mentions(gyreGetLastError(comms[0]), "gyreCommRegister is not available"));
   CHECK(gyreCommCount(comms[0], nullptr) == gyreInvalidArgument);
   CHECK(mentions(gyreGetLastError(comms[0]), "count is NULL"));
+  void* handle = nullptr;
+  int buffer[4] = {};
+  CHECK(gyreCommRegister(comms[0], nullptr, 4, &handle) == gyreInvalidArgument);
+  CHECK(mentions(gyreGetLastError(comms[0]), "buff is NULL"));
+  CHECK(gyreCommRegister(comms[0], buffer, sizeof buffer, &handle) == gyreSuccess);
+  CHECK(gyreCommDeregister(comms[0], handle) == gyreSuccess);
+  CHECK(gyreCommDeregister(comms[0], handle) == gyreInvalidArgument);
+  CHECK(mentions(gyreGetLastError(comms[0]), "was not registered"));
+  destroy_all(comms);
+}
+
+TEST_CASE("what this build lacks says so", "[comm]") {
   int device = 0;
   gyreComm_t comm = nullptr;
   CHECK(gyreCommInitAll(&comm, 1, &device) == gyreInvalidUsage);
   CHECK(mentions(last_error(), "CUDA"));
-  destroy_all(comms);
 }
 
 TEST_CASE("a bad setting or config refuses the communicator, naming it", "[comm]") {

@@ -248,7 +248,9 @@ GYRE_API gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device);
  * the price of copies. Page-aligned, zeroed. */
 GYRE_API gyreResult_t gyreMemAlloc(void** ptr, size_t size);
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
-/* Tells the communicator of a buffer that will be used often. */
+/* Tells the communicator of a buffer that will be used often. Host memory from gyreMemAlloc is
+ * reached directly with or without it, other host memory never; it is for memory of devices and
+ * NICs. *handle is valid until Deregister or the communicator's end. */
 GYRE_API gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** handle);
 GYRE_API gyreResult_t gyreCommDeregister(gyreComm_t comm, void* handle);
 

@@ -19,7 +19,7 @@ gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream,
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     Result<Request> request = make(*pin);
     if (!request.ok()) return std::move(request).status().while_doing(function_name(function));
-    return submit(std::move(pin), std::move(*request), stream);
+    return submit(std::move(pin), {.request = std::move(*request)}, stream);
   });
   return in_group(comm, std::move(status));
 }

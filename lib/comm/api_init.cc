@@ -2,6 +2,7 @@
 #include "lib/base/log.h"
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/comm/calls.h"
+#include "lib/comm/split.h"
 
 #include <fmt/format.h>
 
@@ -43,8 +44,6 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given) {
   GYRE_ASSIGN(const int init_ms, in_range("initTimeoutMs", config.initTimeoutMs, 1, INT_MAX, 0));
   GYRE_ASSIGN(const int device,
               in_range("device", config.device, GYRE_DEVICE_HOST, INT_MAX, GYRE_DEVICE_HOST));
-  if (blocking == 0)
-    return invalid_usage("config.blocking = 0 is not available in this version: use a host stream");
   if (device != GYRE_DEVICE_HOST)
     return invalid_usage(
         fmt::format("config.device = {}: this build has no CUDA executor; use "
@@ -80,11 +79,9 @@ Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int r
   GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
   GYRE_ASSIGN(auto made,
               Communicator::join(*plane, process().regions, id, nranks, rank, std::move(options)));
-  const std::uint64_t handle = process().communicators.insert(std::move(made));
-  if (handle == 0) return Status(Code::SystemError, "there are 2^20 communicators already");
-  GroupedCall call;
-  call.communicator = process().communicators.pin(handle);
-  call.joins = true;
+  GYRE_ASSIGN(GroupedCall call, adopt(std::move(made)));
+  const auto handle = call.communicator->handle();
+  call.work.joins = true;
   *comm = reinterpret_cast<gyreComm_t>(handle);
   if (caller().group_depth > 0) {
     caller().group.push_back(std::move(call));
@@ -93,7 +90,7 @@ Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int r
   std::vector<GroupedCall> calls;
   calls.push_back(std::move(call));
   Status status = carry_out(std::move(calls));
-  if (status.ok()) return status;
+  if (status.ok() || status.code() == Code::InProgress) return status;
   process().communicators.remove(handle);
   *comm = nullptr;
   return status;
@@ -141,9 +138,23 @@ Status init_env(gyreComm_t* comm, const gyreConfig_t* config) {
   GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
   place.earlier_meetings = process().meetings;
   GYRE_ASSIGN(const trust::UniqueId id, bootstrap::meet(*plane, options.settings, place));
-  GYRE_TRY(begin_join(comm, id, place.size, place.rank, std::move(options)));
-  ++process().meetings;
-  return {};
+  Status begun = begin_join(comm, id, place.size, place.rank, std::move(options));
+  if (begun.ok() || begun.code() == Code::InProgress) ++process().meetings;
+  return begun;
+}
+
+Status split(gyreComm_t comm, int color, int key, gyreComm_t* newcomm, const gyreConfig_t* config) {
+  if (newcomm == nullptr) return invalid_argument("newcomm is NULL");
+  if (color < 0 && color != GYRE_SPLIT_NOCOLOR)
+    return invalid_argument(fmt::format("color {} is negative and not GYRE_SPLIT_NOCOLOR", color));
+  GYRE_ASSIGN(auto pin, find_communicator(comm));
+  CommunicatorOptions options = pin->options();
+  if (config != nullptr) {
+    GYRE_ASSIGN(options, make_options(config));
+  }
+  *newcomm = nullptr;
+  auto splitting = std::make_shared<Splitting>(*pin, color, key, newcomm, std::move(options));
+  return submit(std::move(pin), {.split = std::move(splitting)}, nullptr);
 }
 
 bootstrap::Store wrap(const gyreStore_t& store) {
@@ -182,6 +193,14 @@ Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* sto
   return begin_join(comm, id, nranks, rank, std::move(options));
 }
 
+void drain(Communicator& communicator) {
+  static const SystemClock clock;
+  Until drained(communicator.queued,
+                [&] { return communicator.queued.load(std::memory_order_acquire) == 0; });
+  Resumable* const all[] = {&drained};
+  run(all, clock, communicator.wait_policy());
+}
+
 // Waits for what is queued on streams; the last pin deletes it.
 Status end(gyreComm_t comm, bool abort) {
   GYRE_ASSIGN(auto pin, find_communicator(comm));
@@ -192,12 +211,14 @@ Status end(gyreComm_t comm, bool abort) {
   } else {
     const Entry entry(*pin);
     GYRE_TRY(entry.status());
-    Until drained(pin->queued, [&] { return pin->queued.load(std::memory_order_acquire) == 0; });
-    Resumable* const all[] = {&drained};
-    static const SystemClock clock;
-    run(all, clock, pin->wait_policy());
+    drain(*pin);
   }
   process().communicators.remove(reinterpret_cast<std::uintptr_t>(comm));
+  if (const std::uint64_t background = pin->background_stream(); background != 0) {
+    drain(*pin);  // after an abort, too: what is queued fails at once
+    if (auto stream = process().streams.pin(background)) process().worker.forget(*stream);
+    process().streams.remove(background);
+  }
   return {};
 }
 
@@ -262,13 +283,17 @@ gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank, const gyr
   return guarded([&] { return init_store(comm, nranks, rank, store, key, config); });
 }
 
+gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreComm_t* newcomm,
+                           gyreConfig_t* config) {
+  return in_group(comm, caught([&] { return split(comm, color, key, newcomm, config); }));
+}
+
 gyreResult_t gyreCommFinalize(gyreComm_t comm) {
   return guarded(comm, [&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
-    Until drained(pin->queued, [&] { return pin->queued.load(std::memory_order_acquire) == 0; });
-    Resumable* const all[] = {&drained};
-    static const SystemClock clock;
-    run(all, clock, pin->wait_policy());
+    const bool busy = pin->queued.load(std::memory_order_acquire) != 0;
+    if (busy && pin->background_stream() != 0) return Status(Code::InProgress, "not done yet");
+    drain(*pin);
     return pin->broken();
   });
 }
@@ -290,6 +315,8 @@ gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
       lasting = pin->fail(pin->membership().failure());
     if (!lasting.ok()) pin->remember(lasting);
     *asyncError = to_result(lasting);
+    const bool busy = pin->queued.load(std::memory_order_acquire) != 0;
+    if (lasting.ok() && busy && pin->background_stream() != 0) *asyncError = gyreInProgress;
     return {};
   });
 }

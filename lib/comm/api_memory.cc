@@ -1,5 +1,6 @@
 // The C functions for memory that peers can reach: threads of one process reach any memory of each
 // other; other processes map what comes from here.
+#include "lib/comm/arguments.h"
 #include "lib/comm/calls.h"
 
 #include <fmt/format.h>
@@ -22,4 +23,22 @@ gyreResult_t gyreMemAlloc(void** ptr, size_t size) {
 gyreResult_t gyreMemFree(void* ptr) {
   return guarded(
       [&]() -> Status { return ptr == nullptr ? Status() : process().regions.release(ptr); });
+}
+
+gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** handle) {
+  return guarded(comm, [&]() -> Status {
+    GYRE_ASSIGN(auto pin, find_communicator(comm));
+    if (handle == nullptr) return invalid_argument("handle is NULL");
+    if (size == 0) return invalid_argument("size is 0");
+    GYRE_TRY(check_buffer("buff", buff, size));
+    *handle = reinterpret_cast<void*>(pin->register_buffer(buff, size));
+    return {};
+  });
+}
+
+gyreResult_t gyreCommDeregister(gyreComm_t comm, void* handle) {
+  return guarded(comm, [&]() -> Status {
+    GYRE_ASSIGN(auto pin, find_communicator(comm));
+    return pin->deregister_buffer(reinterpret_cast<std::uintptr_t>(handle));
+  });
 }

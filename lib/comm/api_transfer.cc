@@ -53,7 +53,7 @@ gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t st
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     Result<Request> request = checked(*pin, call);
     if (!request.ok()) return std::move(request).status().while_doing(function_name(call.function));
-    return submit(std::move(pin), std::move(*request), stream);
+    return submit(std::move(pin), {.request = std::move(*request)}, stream);
   });
   return in_group(comm, std::move(status));
 }

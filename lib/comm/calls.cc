@@ -41,17 +41,42 @@ Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream) {
   return pin;
 }
 
-Status submit(HandleTable<Communicator>::Pin pin, Request request, gyreStream_t stream) {
+Result<GroupedCall> adopt(std::unique_ptr<Communicator> made) {
   GroupedCall call;
+  std::uint64_t background = 0;
+  if (!made->options().blocking) {
+    background = process().streams.insert(std::make_unique<HostStream>());
+    if (background == 0) return Status(Code::SystemError, "there are 2^20 host streams already");
+    made->set_background_stream(background);
+    call.stream = process().streams.pin(background);
+    call.background = true;
+  }
+  Communicator& communicator = *made;
+  const std::uint64_t handle = process().communicators.insert(std::move(made));
+  if (handle == 0) {
+    process().streams.remove(background);
+    return Status(Code::SystemError, "there are 2^20 communicators already");
+  }
+  communicator.set_handle(handle);
+  call.communicator = process().communicators.pin(handle);
+  return call;
+}
+
+// A non-blocking communicator's calls without a stream go to its own.
+Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream) {
+  GroupedCall call;
+  const bool background = stream == nullptr && pin->background_stream() != 0;
+  if (background) stream = reinterpret_cast<gyreStream_t>(pin->background_stream());
   if (stream != nullptr) {
     GYRE_ASSIGN(call.stream, find_stream(stream));
-  } else if (caller().group_depth == 0) {
+  } else if (caller().group_depth == 0 && work.split == nullptr) {
     const Entry entry(*pin);
     GYRE_TRY(entry.status());
-    return carry_out_now(*pin, request);
+    return carry_out_now(*pin, work.request);
   }
   call.communicator = std::move(pin);
-  call.request = std::move(request);
+  call.work = std::move(work);
+  call.background = background;
   if (caller().group_depth > 0) {
     caller().group.push_back(std::move(call));
     return {};

@@ -18,8 +18,11 @@ gyreResult_t answer(gyreComm_t comm, Status status);
 Result<HandleTable<Communicator>::Pin> find_communicator(gyreComm_t comm);
 Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream);
 
-// Carries the request out, queues it on its stream, or keeps it for the end of the group.
-Status submit(HandleTable<Communicator>::Pin pin, Request request, gyreStream_t stream);
+// Gives it a handle and, if it is non-blocking, a stream of its own; the call has both.
+Result<GroupedCall> adopt(std::unique_ptr<Communicator> made);
+
+// Carries the work out, queues it on its stream, or keeps it for the end of the group.
+Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream);
 
 // A refused call spoils the open group, if there is one: nothing of it will be carried out.
 gyreResult_t in_group(gyreComm_t comm, Status status);

@@ -188,6 +188,19 @@ Status Communicator::destroy_op(int op) {
   return {};
 }
 
+std::uint64_t Communicator::register_buffer(const void* buffer, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  registered_[++registrations_] = {buffer, bytes};
+  return registrations_;
+}
+
+Status Communicator::deregister_buffer(std::uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  if (registered_.erase(handle) == 0)
+    return invalid_argument(fmt::format("{:#x} was not registered on this communicator", handle));
+  return {};
+}
+
 Status Communicator::choose(const Request& request) {
   const BlockCounts blocks = block_counts(request.collective, size_, true);
   const std::uint64_t most = std::max(blocks.input, blocks.output);

@@ -34,6 +34,13 @@ struct CommunicatorOptions {
   std::string name;
 };
 
+// What a communicator is to do: join, split, or carry a request out.
+struct Work {
+  bool joins = false;
+  std::shared_ptr<Resumable> split = nullptr;
+  Request request = {};
+};
+
 class Communicator {
  public:
   // Begins to join; `joining` is the operation that completes it.
@@ -60,6 +67,15 @@ class Communicator {
     if (request.transfers != nullptr) return exchanging_.begin(request);
     operation_.begin(request);
   }
+  // Begins it and says what to advance.
+  Resumable& begin(const Work& work) {
+    if (work.joins) return joining_;
+    if (work.split != nullptr) return *work.split;
+    begin(work.request);
+    return operation(work.request);
+  }
+  // The key of the letters of the next split: the same on all ranks, another for each.
+  std::uint64_t next_split_key() { return 2ULL << 56 | ++splits_; }
 
   // The lasting error, or success. Any thread.
   Status broken() const;
@@ -80,7 +96,18 @@ class Communicator {
   int make_op(ElementType type, std::uint64_t scalar);
   Status destroy_op(int op);
 
+  // Buffers that the caller named. The handle is never 0.
+  std::uint64_t register_buffer(const void* buffer, std::uint64_t bytes);
+  Status deregister_buffer(std::uint64_t handle);
+
   std::byte* barrier_byte() { return &barrier_byte_; }
+
+  // Its own handle, once it has one.
+  std::uint64_t handle() const { return handle_; }
+  void set_handle(std::uint64_t handle) { handle_ = handle; }
+  // A non-blocking communicator's own host stream, as a handle; 0: it is blocking.
+  std::uint64_t background_stream() const { return background_stream_; }
+  void set_background_stream(std::uint64_t handle) { background_stream_ = handle; }
 
   // The story of the last error, for gyreGetLastError.
   void remember(const Status& status);
@@ -174,6 +201,9 @@ class Communicator {
   Binding binding_;
   exec::Launch launch_;
   std::uint64_t sequence_ = 0;
+  std::uint64_t splits_ = 0;
+  std::uint64_t handle_ = 0;
+  std::uint64_t background_stream_ = 0;
   std::byte barrier_byte_{};  // what ranks exchange only to have met
 
   Joining joining_{*this};
@@ -189,6 +219,8 @@ class Communicator {
     std::uint64_t scalar;
   };
   std::map<int, MadeOp> made_ops_;
+  std::map<std::uint64_t, std::pair<const void*, std::uint64_t>> registered_;
+  std::uint64_t registrations_ = 0;
   int next_op_;
 };
 

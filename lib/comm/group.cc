@@ -23,9 +23,9 @@ class Sequence final : public Resumable {
  public:
   explicit Sequence(Communicator& communicator) : communicator_(communicator) {}
   void add(const GroupedCall& call) {
-    if (call.request.transfers == nullptr) return calls_.push_back(&call);
-    transfers_.insert(transfers_.end(), call.request.transfers->begin(),
-                      call.request.transfers->end());
+    if (call.work.request.transfers == nullptr) return calls_.push_back(&call);
+    transfers_.insert(transfers_.end(), call.work.request.transfers->begin(),
+                      call.work.request.transfers->end());
   }
   Communicator& communicator() { return communicator_; }
 
@@ -54,8 +54,8 @@ class Sequence final : public Resumable {
       if (part != nullptr) part->disarm();
   }
   std::int64_t limit_ns() const override {
-    return !calls_.empty() && calls_[0]->joins ? communicator_.joining().limit_ns()
-                                               : communicator_.options().timeout_ns;
+    return !calls_.empty() && calls_[0]->work.joins ? communicator_.joining().limit_ns()
+                                                    : communicator_.options().timeout_ns;
   }
 
  private:
@@ -74,12 +74,7 @@ class Sequence final : public Resumable {
     if (Status broken = communicator_.broken(); !broken.ok()) return finish(std::move(broken));
     if (next_ == calls_.size()) return;
     const GroupedCall& call = *calls_[next_++];
-    if (call.joins) {
-      current_ = &communicator_.joining();
-    } else {
-      communicator_.begin(call.request);
-      current_ = &communicator_.operation(call.request);
-    }
+    current_ = &communicator_.begin(call.work);
   }
   bool advance_part(Resumable*& part) {
     const bool moved = part->finished() || part->advance();
@@ -108,24 +103,25 @@ class Sequence final : public Resumable {
 // them stood.
 void merge_transfers(std::vector<GroupedCall>& calls) {
   for (auto first = calls.begin(); first != calls.end(); ++first) {
-    if (!first->stream || first->request.transfers == nullptr) continue;
-    auto all = std::make_shared<std::vector<Transfer>>(*first->request.transfers);
+    if (!first->stream || first->work.request.transfers == nullptr) continue;
+    auto all = std::make_shared<std::vector<Transfer>>(*first->work.request.transfers);
     for (auto later = std::next(first); later != calls.end();) {
       const bool same = later->stream && &*later->stream == &*first->stream &&
-                        later->request.transfers != nullptr &&
+                        later->work.request.transfers != nullptr &&
                         &*later->communicator == &*first->communicator;
       if (same)
-        all->insert(all->end(), later->request.transfers->begin(), later->request.transfers->end());
+        all->insert(all->end(), later->work.request.transfers->begin(),
+                    later->work.request.transfers->end());
       later = same ? calls.erase(later) : std::next(later);
     }
-    first->request.transfers = std::move(all);
+    first->work.request.transfers = std::move(all);
   }
 }
 
 void queue(GroupedCall& call) {
   HostStream::Entry entry;
   entry.communicator = std::move(call.communicator);
-  entry.request = call.request;
+  entry.work = call.work;
   HostStream& stream = *call.stream;
   process().worker.queue(stream, std::move(call.stream), std::move(entry));
 }
@@ -161,9 +157,13 @@ Status carry_out(std::vector<GroupedCall> calls) {
     }
     (*known)->add(call);
   }
-  for (GroupedCall& call : calls)
+  bool background = false;
+  for (GroupedCall& call : calls) {
+    background |= call.background;
     if (call.stream) queue(call);
-  if (sequences.empty()) return {};
+  }
+  const Status begun = background ? Status(Code::InProgress, "begun") : Status();
+  if (sequences.empty()) return begun;
 
   std::vector<Resumable*> all;
   WaitPolicy policy = sequences[0]->communicator().wait_policy();
@@ -174,7 +174,7 @@ Status carry_out(std::vector<GroupedCall> calls) {
   run(all, clock, policy);
   for (const auto& sequence : sequences)
     if (!sequence->outcome().ok()) return sequence->outcome();
-  return {};
+  return begun;
 }
 
 }  // namespace gyre::comm

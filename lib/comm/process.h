@@ -18,9 +18,9 @@ namespace gyre::comm {
 // A call that waits for gyreGroupEnd.
 struct GroupedCall {
   HandleTable<Communicator>::Pin communicator;
-  bool joins = false;  // gyreCommInitRank; else `request`
-  Request request;
+  Work work;
   HandleTable<HostStream>::Pin stream;  // none: at GroupEnd itself
+  bool background = false;              // the stream is a non-blocking communicator's own
 };
 
 struct CallerState {

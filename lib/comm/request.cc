@@ -16,7 +16,7 @@ std::string_view function_name(Function function) {
   constexpr std::string_view names[] = {
       "gyreAllReduce",      "gyreReduceScatter", "gyreAllGather", "gyreBroadcast", "gyreReduce",
       "gyreAlltoAll",       "gyreGather",        "gyreScatter",   "gyreAlltoAllv", "gyreAllGatherv",
-      "gyreReduceScatterv", "gyreBarrier",       "gyreSend",      "gyreRecv"};
+      "gyreReduceScatterv", "gyreBarrier",       "gyreSend",      "gyreRecv",      "gyreCommSplit"};
   return names[static_cast<int>(function)];
 }
 

@@ -29,6 +29,7 @@ enum class Function : std::uint8_t {
   barrier,
   send,
   receive,
+  split,  // gyreCommSplit's own exchange
 };
 std::string_view function_name(Function function);  // "gyreAllReduce"
 

@@ -77,14 +77,13 @@ bool StreamWorker::serve_head(HostStream& stream, std::vector<Blocked>& blocked)
 
   Communicator& communicator = *head->communicator;
   if (communicator.running_ticket.load(std::memory_order_acquire) != head->ticket) return false;
-  Resumable& operation = communicator.operation(head->request);
-  if (!head->begun) {
+  if (head->begun == nullptr) {
     if (Status broken = communicator.broken(); !broken.ok())
       return finish_head(stream, std::move(broken)), true;
-    communicator.begin(head->request);
-    head->begun = true;
+    head->begun = &communicator.begin(head->work);
     head->begun_ns = clock.now_ns();
   }
+  Resumable& operation = *head->begun;
   const bool moved = operation.finished() || operation.advance();
   if (!operation.finished()) {
     blocked.push_back({&operation, head->begun_ns});

@@ -28,12 +28,12 @@ class HostStream {
  public:
   struct Entry {
     HandleTable<Communicator>::Pin communicator;  // an operation on it
-    Request request;
+    Work work;
     std::uint64_t ticket = 0;
     StreamCallback callback;               // or a callback
     std::shared_ptr<StreamMark> wait_for;  // or a wait
     std::shared_ptr<StreamMark> mark;      // or a mark
-    bool begun = false;
+    Resumable* begun = nullptr;            // once it is at the head: what to advance
     std::int64_t begun_ns = 0;
   };
 

@@ -1,0 +1,155 @@
+#include "lib/comm/split.h"
+
+#include "lib/comm/calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace gyre::comm {
+
+Splitting::Splitting(Communicator& parent, int color, int key, gyreComm_t* target,
+                     CommunicatorOptions options)
+    : parent_(parent),
+      target_(target),
+      options_(std::move(options)),
+      wishes_(static_cast<std::size_t>(parent.size())) {
+  wishes_[static_cast<std::size_t>(parent.rank())] = {color, key};
+  gathering_.function = Function::split;
+  gathering_.collective = plan::Collective::all_gather;
+  gathering_.count = sizeof(Wish);
+  gathering_.output = reinterpret_cast<std::byte*>(wishes_.data());
+  gathering_.input =
+      reinterpret_cast<const std::byte*>(&wishes_[static_cast<std::size_t>(parent.rank())]);
+  gathering_.in_place = true;
+}
+
+bool Splitting::give_up(Status why) {
+  *target_ = nullptr;
+  finish(std::move(why).while_doing("gyreCommSplit"));
+  return true;
+}
+
+bool Splitting::advance() {
+  switch (stage_) {
+    case Stage::gathering:
+      return advance_gathering();
+    case Stage::meeting:
+      return advance_meeting();
+    case Stage::joining:
+      return advance_joining();
+  }
+  return false;
+}
+
+std::vector<int> Splitting::members() const {
+  const int color = wishes_[static_cast<std::size_t>(parent_.rank())].color;
+  std::vector<int> members;
+  for (int rank = 0; rank < parent_.size() && color != GYRE_SPLIT_NOCOLOR; ++rank)
+    if (wishes_[static_cast<std::size_t>(rank)].color == color) members.push_back(rank);
+  std::ranges::stable_sort(members, {},
+                           [&](int rank) { return wishes_[static_cast<std::size_t>(rank)].key; });
+  return members;
+}
+
+bool Splitting::advance_gathering() {
+  if (!std::exchange(begun_, true)) {
+    letter_key_ = parent_.next_split_key();
+    parent_.begin(gathering_);
+  }
+  Resumable& gather = parent_.operation(gathering_);
+  const bool moved = gather.finished() || gather.advance();
+  if (!gather.finished()) return moved;
+  if (!gather.outcome().ok()) return give_up(gather.outcome());
+  members_ = members();
+  if (members_.empty()) {
+    *target_ = nullptr;
+    finish({});
+    return true;
+  }
+  stage_ = Stage::meeting;
+  if (members_[0] != parent_.rank()) return true;
+  if (Status led = lead(); !led.ok()) return give_up(std::move(led));
+  return true;
+}
+
+// An empty letter says that there is no id.
+Status Splitting::lead() {
+  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options_.settings));
+  const auto id = plane->create_unique_id();
+  bootstrap::Letter letter;
+  if (id.ok()) {
+    GYRE_ASSIGN(const auto bytes, trust::encode(*id));
+    letter.assign(bytes.begin(), bytes.end());
+  }
+  for (std::size_t i = 1; i < members_.size(); ++i)
+    GYRE_TRY(parent_.membership().send(members_[i], letter_key_, letter));
+  if (!id.ok()) return id.status();
+  return join(*id);
+}
+
+bool Splitting::advance_meeting() {
+  if (parent_.membership().failed()) return give_up(parent_.fail(parent_.membership().failure()));
+  const auto letter = parent_.membership().receive(members_[0], letter_key_);
+  if (!letter) return false;
+  std::array<std::uint8_t, trust::unique_id_bytes> bytes{};
+  if (letter->size() != bytes.size())
+    return give_up(Status(Code::RemoteError, fmt::format("rank {} could not make an id for the "
+                                                         "ranks of this color",
+                                                         members_[0]))
+                       .blame({members_[0]}));
+  std::copy(letter->begin(), letter->end(), bytes.begin());
+  const auto id = trust::decode_unique_id(bytes);
+  if (!id.ok()) return give_up(id.status());
+  if (Status joined = join(*id); !joined.ok()) return give_up(std::move(joined));
+  return true;
+}
+
+Status Splitting::join(const trust::UniqueId& id) {
+  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options_.settings));
+  const auto place = std::ranges::find(members_, parent_.rank()) - members_.begin();
+  GYRE_ASSIGN(child_,
+              Communicator::join(*plane, process().regions, id, static_cast<int>(members_.size()),
+                                 static_cast<int>(place), options_));
+  stage_ = Stage::joining;
+  return {};
+}
+
+bool Splitting::advance_joining() {
+  Resumable& joining = child_->joining();
+  const bool moved = joining.finished() || joining.advance();
+  if (!joining.finished()) return moved;
+  if (!joining.outcome().ok()) return give_up(joining.outcome());
+  const auto adopted = adopt(std::move(child_));
+  if (!adopted.ok()) return give_up(adopted.status());
+  *target_ = reinterpret_cast<gyreComm_t>(adopted->communicator->handle());
+  finish({});
+  return true;
+}
+
+void Splitting::expire() {
+  if (stage_ == Stage::gathering) {
+    parent_.operation(gathering_).expire();
+    (void)give_up(parent_.operation(gathering_).outcome());
+  } else if (stage_ == Stage::meeting) {
+    (void)give_up(Status(Code::Timeout, fmt::format("rank {} sends no id for the ranks of this "
+                                                    "color",
+                                                    members_[0]))
+                      .blame({members_[0]}));
+  }  // joining has a deadline of its own, which knows who is missing
+}
+
+bool Splitting::arm(WaitSet& set) {
+  if (stage_ == Stage::gathering) return parent_.operation(gathering_).arm(set);
+  if (stage_ == Stage::joining) return child_->joining().arm(set);
+  auto& word = parent_.membership().changed();
+  set.add_futex(&word, word.load(std::memory_order_acquire));
+  return !parent_.membership().failed();
+}
+
+void Splitting::disarm() {
+  if (stage_ == Stage::gathering) parent_.operation(gathering_).disarm();
+}
+
+}  // namespace gyre::comm

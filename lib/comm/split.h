@@ -1,0 +1,53 @@
+// Splitting: gyreCommSplit, as a Resumable. All ranks of the parent say color and key in an
+// all-gather; the first rank of each color makes an id and sends it to the others as letters, over
+// the control plane, since it is a secret; they join.
+#pragma once
+
+#include "lib/comm/communicator.h"
+#include <gyre/gyre.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace gyre::comm {
+
+class Splitting final : public Resumable {
+ public:
+  // `target` gets the handle, or NULL for GYRE_SPLIT_NOCOLOR.
+  Splitting(Communicator& parent, int color, int key, gyreComm_t* target,
+            CommunicatorOptions options);
+
+  bool advance() override;
+  void expire() override;
+  bool arm(WaitSet& set) override;
+  void disarm() override;
+  std::int64_t limit_ns() const override { return parent_.options().timeout_ns; }
+
+ private:
+  enum class Stage { gathering, meeting, joining };
+  struct Wish {
+    int color, key;
+  };
+  bool advance_gathering();
+  bool advance_meeting();
+  bool advance_joining();
+  bool give_up(Status why);
+  // The parent's ranks of this color in the order of the child's; empty for no color.
+  std::vector<int> members() const;
+  Status lead();
+  Status join(const trust::UniqueId& id);
+
+  Communicator& parent_;
+  gyreComm_t* const target_;
+  const CommunicatorOptions options_;
+  std::vector<Wish> wishes_;  // by the parent's rank
+  Request gathering_;
+  bool begun_ = false;
+  Stage stage_ = Stage::gathering;
+  std::vector<int> members_;
+  std::uint64_t letter_key_ = 0;
+  std::unique_ptr<Communicator> child_;
+};
+
+}  // namespace gyre::comm
