@@ -8,16 +8,17 @@ using gyre::bench::Block;
 using gyre::bench::Call;
 using gyre::bench::Collective;
 using gyre::bench::Extent;
+using gyre::bench::Shape;
 
-Extent extent(std::uint64_t count, int /*ranks*/) {
-  return {.send = count, .recv = count, .param = count};
+Extent extent(const Shape& shape) {
+  return {.send = shape.count, .recv = shape.count, .param = shape.count};
 }
 
 // Each rank must send and receive 2 (n - 1) / n of the data, whatever the algorithm
 // (P. Patarasuk, X. Yuan, Bandwidth optimal all-reduce algorithms, JPDC 2009).
 double bus_factor(int ranks) { return 2.0 * (ranks - 1) / ranks; }
 
-std::vector<Block> expected(const Extent& extent, int /*ranks*/, int /*rank*/, int /*root*/) {
+std::vector<Block> expected(const Shape& /*shape*/, const Extent& extent, int /*rank*/) {
   return {{.output_first = 0, .count = extent.recv, .source_rank = Block::reduced}};
 }
 
@@ -28,8 +29,8 @@ gyreResult_t call(const Call& call) {
 
 constexpr Collective all_reduce = {.program = "all_reduce_perf",
                                    .name = "AllReduce",
+                                   .calls = "gyreAllReduce",
                                    .reduces = true,
-                                   .rooted = false,
                                    .same_everywhere = true,
                                    .extent = extent,
                                    .bus_factor = bus_factor,

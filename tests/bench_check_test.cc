@@ -200,6 +200,16 @@ TEST_CASE("each byte of a guard is watched") {
   }
 }
 
+TEST_CASE("bytes that changed are counted, and no others") {
+  Data data(1000, 7);
+  CHECK(changed_bytes(data.data(), data.size(), 7) == 0);
+  CHECK(changed_bytes(data.data(), data.size(), 8) == 1000);
+  data[0] = data[500] = data[999] = 8;
+  CHECK(changed_bytes(data.data(), data.size(), 7) == 3);
+  CHECK(changed_bytes(data.data() + 1, data.size() - 2, 7) == 1);
+  CHECK(changed_bytes(data.data(), 0, 8) == 0);
+}
+
 TEST_CASE("outputs that differ in one bit have different fingerprints") {
   Data data(77);
   fill_inputs({ElementType::uint8, ReduceOp::sum, 1}, 0, 0, data.size(), data.data());

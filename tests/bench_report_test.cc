@@ -49,12 +49,13 @@ Row sample_row() {
   row.out_of_place.algorithm_bandwidth = 8.4937;
   row.out_of_place.bus_bandwidth = 12.74;
   row.out_of_place.wrong = 0;
-  row.in_place.time_us = 1234567.8;
-  row.in_place.algorithm_bandwidth = 1234.5678;
-  row.in_place.bus_bandwidth = 0.001;
-  row.in_place.wrong = 1234567;
+  row.in_place.emplace();
+  row.in_place->time_us = 1234567.8;
+  row.in_place->algorithm_bandwidth = 1234.5678;
+  row.in_place->bus_bandwidth = 0.001;
+  row.in_place->wrong = 1234567;
   const std::vector<double> times = {4, 1, 3, 2};
-  for (Placement* placement : {&row.out_of_place, &row.in_place}) {
+  for (Placement* placement : {&row.out_of_place, &*row.in_place}) {
     placement->iteration_us = times;
     placement->statistics = summarize(times);
   }
@@ -69,10 +70,26 @@ TEST_CASE("a row of the table is what nccl-tests prints") {
         "  1234568  1234.6    0.00  1.23457e+06\n");
   Row unchecked = sample_row();
   unchecked.out_of_place.wrong.reset();
-  unchecked.in_place.wrong.reset();
+  unchecked.in_place->wrong.reset();
   CHECK(row_line(accepted("-S 1"), unchecked, "2025-01-31 12:00:00") ==
         "     1048576        262144     float     sum      -1   123.46    8.49   12.74    N/A"
         "  1234568  1234.6    0.00    N/A  2025-01-31 12:00:00\n");
+}
+
+TEST_CASE("a half that a collective does not have is N/A in every column") {
+  Row row = sample_row();
+  row.in_place.reset();
+  CHECK(row_line(accepted(""), row, "") ==
+        "     1048576        262144     float     sum      -1   123.46    8.49   12.74       0"
+        "      N/A     N/A     N/A    N/A\n");
+  for (const char* line : {"", "-I 1", "--stats", "-S 1"}) {
+    const Options options = accepted(line);
+    Row whole = sample_row();
+    whole.in_place->wrong.reset();
+    CHECK(row_line(options, row, "12:00").size() == row_line(options, whole, "12:00").size());
+    CHECK(words(row_line(options, row, "12:00")).size() ==
+          words(row_line(options, whole, "12:00")).size());
+  }
 }
 
 TEST_CASE("the header and the footer are what nccl-tests prints") {
@@ -181,7 +198,7 @@ TEST_CASE("the JSON file has the keys and kinds of nccl-tests, and its values") 
   REQUIRE(report.ok());
   (*report)->configuration(options, {{.rank = 0, .group = 0, .pid = 9, .host = "node"}});
   Row row = sample_row();
-  row.in_place.wrong.reset();
+  row.in_place->wrong.reset();
   row.out_of_place.process_iteration_us = {{4, 1}, {3, 2}};
   (*report)->add(options, row);
   (*report)->conclude({.failed_checks = 0, .average_bus_bandwidth = 1.5});
@@ -220,6 +237,23 @@ TEST_CASE("the JSON file has the keys and kinds of nccl-tests, and its values") 
   CHECK(result["out_of_place_per_iter"]["per_process_max_times_us"][1][0] == 3);
   CHECK(read["out_of_bounds"] == nlohmann::json({{"count", 0}, {"okay", "true"}}));
   CHECK(read["average_bus_bandwidth"]["okay"] == "unchecked");
+}
+
+TEST_CASE("a half that a collective does not have keeps its keys in JSON, without values") {
+  Folder folder;
+  for (const char* line : {"", "-I 1", "-C 1"}) {
+    const Options options = accepted(line);
+    auto report = JsonReport::create(folder.file(std::string("out.json") + line), {}, 100);
+    REQUIRE(report.ok());
+    (*report)->configuration(options, {});
+    Row row = sample_row();
+    row.in_place.reset();
+    (*report)->add(options, row);
+    const nlohmann::json result = (*report)->document()["results"][0];
+    CHECK(keys(result["in_place"]) == keys(result["out_of_place"]));
+    for (const auto& [name, value] : result["in_place"].items()) CHECK(value.is_null());
+    CHECK(result.contains("in_place_per_iter") == result.contains("out_of_place_per_iter"));
+  }
 }
 
 TEST_CASE("an existing JSON file is never written over") {

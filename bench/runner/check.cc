@@ -252,6 +252,11 @@ CheckOutcome check_copy(const Recipe& recipe, int rank, std::uint64_t first, std
   return outcome;
 }
 
+std::uint64_t changed_bytes(const void* data, std::uint64_t bytes, unsigned char was) {
+  const auto* begin = static_cast<const unsigned char*>(data);
+  return bytes - static_cast<std::uint64_t>(std::count(begin, begin + bytes, was));
+}
+
 void write_guard(void* guard) {
   auto* bytes = static_cast<unsigned char*>(guard);
   for (std::uint64_t i = 0; i < guard_bytes; ++i)

@@ -28,6 +28,9 @@ CheckOutcome check_reduction(const Recipe& recipe, int ranks, std::uint64_t firs
 CheckOutcome check_copy(const Recipe& recipe, int rank, std::uint64_t first, std::uint64_t count,
                         const void* output);
 
+// How many of `bytes` are no longer `was`.
+std::uint64_t changed_bytes(const void* data, std::uint64_t bytes, unsigned char was);
+
 // Bytes around an output that nobody may write.
 inline constexpr std::uint64_t guard_bytes = 256;
 void write_guard(void* guard);

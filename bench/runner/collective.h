@@ -1,6 +1,7 @@
 // Collective: what a perf program says of the operation that it measures. Everything else (options,
 // ranks, timing, checking, output) is the runner's and the same for all.
 //
+//   Shape    what one row of the table asks for
 //   Extent   how many elements the buffers hold, and what "count" means in the call
 //   Block    a run of output elements and where their values come from
 #pragma once
@@ -13,9 +14,24 @@
 
 namespace gyre::bench {
 
+struct Shape {
+  std::uint64_t count = 0;  // elements of the size that was asked for
+  std::uint32_t element_bytes = 4;
+  int ranks = 1;
+  int root = -1;  // -1: none
+};
+
+// The elements of each rank where the size is divided among the ranks: whole runs of 16 bytes, as
+// nccl-tests divides, so the table may show less than was asked for.
+constexpr std::uint64_t equal_share(const Shape& shape) {
+  const std::uint64_t unit = 16 / shape.element_bytes;
+  return shape.count / static_cast<std::uint64_t>(shape.ranks) / unit * unit;
+}
+
 struct Extent {
-  std::uint64_t send = 0;   // elements in the send buffer
-  std::uint64_t recv = 0;   // elements in the receive buffer
+  // Elements in the buffers; where ranks differ, the most of any.
+  std::uint64_t send = 0;
+  std::uint64_t recv = 0;
   std::uint64_t param = 0;  // the count argument
   // In place, rank r sends from and receives into this buffer at r times these elements.
   std::uint64_t send_in_place_offset = 0;
@@ -35,8 +51,11 @@ struct Call {
   void* recv = nullptr;
   std::size_t count = 0;
   gyreDataType_t type = gyreFloat32;
+  std::size_t element_bytes = 4;
   gyreRedOp_t op = gyreSum;
   int root = -1;
+  int rank = 0, ranks = 1;
+  int phase = 0;
   gyreComm_t comm = nullptr;
   gyreStream_t stream = nullptr;
 };
@@ -44,17 +63,34 @@ struct Call {
 struct Collective {
   std::string_view program;      // "all_reduce_perf"
   std::string_view name;         // "AllReduce"
+  std::string_view calls;        // "gyreAllReduce"
   bool reduces = false;          // takes an operation
   bool rooted = false;           // takes a root
-  bool same_everywhere = false;  // every rank gets the same output
-  // `count`: elements of the size that the table shows.
-  Extent (*extent)(std::uint64_t count, int ranks) = nullptr;
-  // Bus bandwidth over algorithm bandwidth: what the busiest link carries for each byte of size.
+  bool same_everywhere = false;  // every rank gets the same output, and rounding must not differ
+  bool in_place = true;          // has an in-place form
+  bool powers_of_two = false;    // is defined for these numbers of ranks only
+  Extent (*extent)(const Shape& shape) = nullptr;
+  // Bus bandwidth over algorithm bandwidth: what the busiest link carries for each byte counted.
   double (*bus_factor)(int ranks) = nullptr;
-  // What `rank` must have received; nothing where it receives nothing.
-  std::vector<Block> (*expected)(const Extent& extent, int ranks, int rank, int root) = nullptr;
+  // What the algorithm bandwidth counts of the size; all of it if absent.
+  double (*counted)(int ranks) = nullptr;
+  // Elements that `rank` sends, from the beginning of its send buffer; Extent::send if absent.
+  std::uint64_t (*input)(const Shape& shape, const Extent& extent, int rank) = nullptr;
+  // What `rank` must have received, ascending. It must find all else in its buffer as it was.
+  std::vector<Block> (*expected)(const Shape& shape, const Extent& extent, int rank) = nullptr;
+  // Calls that follow each other; those of one phase may be grouped. 1 if absent.
+  int (*phases)(int ranks) = nullptr;
   gyreResult_t (*call)(const Call& call) = nullptr;
 };
+
+// The factor of collectives where each rank's own share stays where it is (nccl-tests,
+// doc/PERFORMANCE.md).
+constexpr double without_own_share(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
+// That of collectives where all data leave or reach one rank, and of point to point (same source).
+constexpr double whole_size(int /*ranks*/) { return 1; }
+
+// The blocks of a gather: `count` elements of each rank, in rank order.
+std::vector<Block> gathered(int ranks, std::uint64_t count);
 
 // The whole program: parses, runs, prints. Returns the exit code.
 int run_benchmark(const Collective& collective, int argc, char** argv);

@@ -35,6 +35,14 @@ ordered_json relevant_environment() {
   return list;
 }
 
+// The same keys without values where the collective has no such form.
+ordered_json absent_placement_json(const Options& options) {
+  return {{options.cpu_time ? "cpu_time" : "time", nullptr},
+          {"alg_bw", nullptr},
+          {"bus_bw", nullptr},
+          {"nwrong", nullptr}};
+}
+
 ordered_json placement_json(const Options& options, const Placement& placement) {
   ordered_json object;
   object[options.cpu_time ? "cpu_time" : "time"] =
@@ -134,8 +142,11 @@ void JsonReport::add(const Options& options, const Row& row) {
   object["out_of_place"] = placement_json(options, row.out_of_place);
   const bool iterations = options.per_iteration || options.stats;
   if (iterations) object["out_of_place_per_iter"] = iterations_json(options, row.out_of_place);
-  object["in_place"] = placement_json(options, row.in_place);
-  if (iterations) object["in_place_per_iter"] = iterations_json(options, row.in_place);
+  object["in_place"] =
+      row.in_place ? placement_json(options, *row.in_place) : absent_placement_json(options);
+  if (iterations)
+    object["in_place_per_iter"] =
+        row.in_place ? iterations_json(options, *row.in_place) : ordered_json();
   object["actual_iterations"] = options.iterations;
   object["experiment_name"] = "";
   document_["results"].push_back(std::move(object));

@@ -193,7 +193,7 @@ std::vector<PlotLine> plot_lines(std::span<const Row> rows) {
   };
   for (const Row& row : rows) {
     add(row, row.out_of_place, ", out of place");
-    add(row, row.in_place, ", in place");
+    if (row.in_place) add(row, *row.in_place, ", in place");
   }
   return lines;
 }

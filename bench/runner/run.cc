@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -46,6 +47,7 @@ class Run {
   Result<int> run();
 
  private:
+  Status check_ranks() const;
   Status fit_memory();
   Status run_threads();
   void run_thread(int thread);
@@ -64,6 +66,14 @@ class Run {
   Status failure_;
   SweepOutcome outcome_;
 };
+
+// What of the command line only the number of ranks shows to be wrong.
+Status Run::check_ranks() const {
+  if (collective_.rooted && options_.root >= ranks_->total())
+    return invalid_argument(
+        fmt::format("-r {}: the ranks are 0 to {}", options_.root, ranks_->total() - 1));
+  return {};
+}
 
 // Two buffers for each rank. All processes use the same sizes: those that fit everywhere.
 Status Run::fit_memory() {
@@ -158,6 +168,10 @@ Result<int> Run::run() {
   resident_at_start_ = resident_memory();
   GYRE_ASSIGN(ranks_, Ranks::enter(options_));
   const bool speaks = ranks_->speaks();
+  if (const Status wrong = check_ranks(); !wrong.ok()) {
+    if (ranks_->process() == 0) complain(collective_, wrong);  // one of each group
+    return exit_usage;
+  }
   if (speaks) {
     GYRE_TRY(report_.open(arguments_, library_version));
     report_.begin(ranks_->seats(), library_version);
@@ -166,7 +180,11 @@ Result<int> Run::run() {
   GYRE_TRY(ranks_->prepare());
   if (speaks) report_.columns();
 
-  Status status = run_threads();
+  const auto total = static_cast<unsigned>(ranks_->total());
+  const bool possible = !collective_.powers_of_two || std::has_single_bit(total);
+  if (!possible && speaks)
+    report_.comment(fmt::format("nRanks {} is not a power of 2, skipping", total));
+  Status status = possible ? run_threads() : Status();
   if (status.ok()) {
     verdict.failed_checks = outcome_.failed_checks;
     if (outcome_.placements > 0)

@@ -41,7 +41,8 @@ Sweep::Sweep(const Collective& collective, const Options& options, const SweepPl
       crew_(crew),
       listener_(std::move(listener)),
       members_(static_cast<std::size_t>(crew.size())),
-      rotation_(place.buffer_bytes, options.cold) {}
+      rotation_(place.buffer_bytes, options.cold),
+      offsets_(static_cast<std::size_t>(options.aggregated)) {}
 
 Sweep::~Sweep() {
   destroy_ops();
@@ -71,10 +72,13 @@ Sweep::Case Sweep::make_case(std::uint64_t bytes, ElementType type, ReduceOp op,
                              bool in_place) const {
   const std::uint64_t size = element_bytes(type);
   Case test{};
-  test.extent = collective_.extent(bytes / size, crew_.ranks());
+  test.shape = {.count = bytes / size,
+                .element_bytes = element_bytes(type),
+                .ranks = crew_.ranks(),
+                .root = root};
+  test.extent = collective_.extent(test.shape);
   test.type = type;
   test.op = op;
-  test.root = root;
   test.in_place = in_place;
   test.send_bytes = test.extent.send * size;
   test.recv_bytes = test.extent.recv * size;
@@ -104,34 +108,58 @@ void Sweep::destroy_ops() {
   }
 }
 
-Status Sweep::start(const Case& test, std::uint64_t offset) {
-  const std::uint64_t size = element_bytes(test.type);
-  const bool grouped = members_.size() > 1;
-  if (grouped) GYRE_TRY(checked(gyreGroupStart(), "gyreGroupStart"));
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    const Member& member = members_[i];
-    const auto rank = static_cast<std::uint64_t>(crew_.first_rank()) + i;
-    std::byte* send = member.send.begin() + offset;
-    std::byte* recv = member.recv.begin() + offset;
-    if (test.in_place) {
-      send = recv + rank * test.extent.send_in_place_offset * size;
-      recv += rank * test.extent.recv_in_place_offset * size;
-    }
-    const gyreResult_t result = collective_.call({.send = send,
-                                                  .recv = recv,
-                                                  .count = test.extent.param,
-                                                  .type = static_cast<gyreDataType_t>(test.type),
-                                                  .op = member.op,
-                                                  .root = test.root,
-                                                  .comm = crew_.comm(static_cast<int>(i)),
-                                                  .stream = member.stream});
-    if (result != gyreSuccess) return checked(result, fmt::format("gyre{}", collective_.name));
+gyreResult_t Sweep::call(const Case& test, std::size_t member, std::uint64_t offset, int phase) {
+  const Member& own = members_[member];
+  const int rank = crew_.first_rank() + static_cast<int>(member);
+  std::byte* send = own.send.begin() + offset;
+  std::byte* recv = own.recv.begin() + offset;
+  if (test.in_place) {
+    const std::uint64_t step = static_cast<std::uint64_t>(rank) * test.shape.element_bytes;
+    send = recv + step * test.extent.send_in_place_offset;
+    recv += step * test.extent.recv_in_place_offset;
   }
-  if (grouped) GYRE_TRY(checked(gyreGroupEnd(), "gyreGroupEnd"));
+  return collective_.call({.send = send,
+                           .recv = recv,
+                           .count = test.extent.param,
+                           .type = static_cast<gyreDataType_t>(test.type),
+                           .element_bytes = test.shape.element_bytes,
+                           .op = own.op,
+                           .root = test.shape.root,
+                           .rank = rank,
+                           .ranks = crew_.ranks(),
+                           .phase = phase,
+                           .comm = crew_.comm(static_cast<int>(member)),
+                           .stream = own.stream});
+}
+
+Status Sweep::start_phase(const Case& test, std::span<const std::uint64_t> offsets, int phase) {
+  const bool grouped = members_.size() > 1 || offsets.size() > 1;
+  if (grouped) GYRE_TRY(checked(gyreGroupStart(), "gyreGroupStart"));
+  gyreResult_t result = gyreSuccess;
+  for (const std::uint64_t offset : offsets)
+    for (std::size_t i = 0; i < members_.size() && result == gyreSuccess; ++i)
+      result = call(test, i, offset, phase);
+  if (result != gyreSuccess) {
+    Status failure = checked(result, collective_.calls);
+    if (grouped) (void)gyreGroupEnd();  // it would only say so again
+    return failure;
+  }
+  return grouped ? checked(gyreGroupEnd(), "gyreGroupEnd") : Status();
+}
+
+Status Sweep::start(const Case& test, std::span<const std::uint64_t> offsets) {
+  const int phases = collective_.phases == nullptr ? 1 : collective_.phases(crew_.ranks());
+  for (int phase = 0; phase < phases; ++phase) GYRE_TRY(start_phase(test, offsets, phase));
   if (options_.blocking == Blocking::wait || options_.blocking == Blocking::wait_and_barrier)
     GYRE_TRY(wait());
   if (options_.blocking == Blocking::wait_and_barrier) GYRE_TRY(crew_.barrier());
   return {};
+}
+
+// One operation, at the beginning of the buffers.
+Status Sweep::start_first(const Case& test) {
+  constexpr std::uint64_t beginning = 0;
+  return start(test, std::span(&beginning, 1));
 }
 
 // Without a stream a call has already done its work.
@@ -143,10 +171,8 @@ Status Sweep::wait() {
 }
 
 Status Sweep::iterate(const Case& test) {
-  if (options_.aggregated == 1) return start(test, rotation_.next());
-  GYRE_TRY(checked(gyreGroupStart(), "gyreGroupStart"));
-  for (int i = 0; i < options_.aggregated; ++i) GYRE_TRY(start(test, rotation_.next()));
-  return checked(gyreGroupEnd(), "gyreGroupEnd");
+  for (std::uint64_t& offset : offsets_) offset = rotation_.next();
+  return start(test, offsets_);
 }
 
 Result<Sweep::Timing> Sweep::time_loop(const Case& test) {
@@ -209,7 +235,7 @@ Status Sweep::add_iterations(const Timing& timing, Placement& placement) {
 
 Result<Placement> Sweep::measure(const Case& test, SweepOutcome& outcome) {
   fill(test, {.type = test.type, .op = test.op, .seed = options_.seed});
-  GYRE_TRY(start(test, 0));
+  GYRE_TRY(start_first(test));
   GYRE_TRY(wait());
   GYRE_TRY(crew_.barrier());
   GYRE_ASSIGN(const Timing timing, time_loop(test));
@@ -219,7 +245,8 @@ Result<Placement> Sweep::measure(const Case& test, SweepOutcome& outcome) {
               crew_.combine(timing.seconds, combine_of(options_.average)));
   placement.time_us = mean_seconds * 1e6;
   placement.cpu_time_us = timing.cpu_seconds * 1e6;
-  const double gigabytes = static_cast<double>(test.largest_bytes) / 1e9;
+  const double counted = collective_.counted == nullptr ? 1.0 : collective_.counted(crew_.ranks());
+  const double gigabytes = static_cast<double>(test.largest_bytes) * counted / 1e9;
   placement.algorithm_bandwidth = mean_seconds > 0 ? gigabytes / mean_seconds : 0;
   placement.bus_bandwidth = placement.algorithm_bandwidth * collective_.bus_factor(crew_.ranks());
   GYRE_TRY(add_iterations(timing, placement));
@@ -235,7 +262,10 @@ Status Sweep::warm_up(ElementType type, ReduceOp op, int root) {
   for (const std::uint64_t bytes : warmup_sizes(options_)) {
     const Case test = make_case(bytes, type, op, root, false);
     rotation_.begin_row(test.largest_bytes);
-    for (int i = 0; i < options_.warmup; ++i) GYRE_TRY(start(test, rotation_.next()));
+    for (int i = 0; i < options_.warmup; ++i) {
+      const std::uint64_t offset = rotation_.next();
+      GYRE_TRY(start(test, std::span(&offset, 1)));
+    }
     GYRE_TRY(wait());
   }
   return {};
@@ -266,7 +296,9 @@ Status Sweep::run_series(ElementType type, ReduceOp op, int root, SweepOutcome& 
       if (collective_.reduces) row.op = op;
       row.root = root;
       GYRE_ASSIGN(row.out_of_place, measure(test, outcome));
-      GYRE_ASSIGN(row.in_place, measure(make_case(bytes, type, op, root, true), outcome));
+      if (collective_.in_place) {
+        GYRE_ASSIGN(row.in_place, measure(make_case(bytes, type, op, root, true), outcome));
+      }
       if (listener_.row) listener_.row(row);
     }
   return {};

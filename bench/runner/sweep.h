@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,7 @@ struct Row {
   std::optional<ReduceOp> op;
   int root = -1;  // -1: none
   Placement out_of_place;
-  Placement in_place;
+  std::optional<Placement> in_place;  // nothing where the collective has no such form
 };
 
 struct SweepOutcome {
@@ -79,10 +80,10 @@ class Sweep {
  private:
   // One operation to measure: a row's, in one placement.
   struct Case {
+    Shape shape;
     Extent extent;
     ElementType type;
     ReduceOp op;
-    int root;
     bool in_place;
     std::uint64_t send_bytes, recv_bytes, largest_bytes;
   };
@@ -99,7 +100,11 @@ class Sweep {
   Case make_case(std::uint64_t bytes, ElementType type, ReduceOp op, int root, bool in_place) const;
   Status make_ops(ElementType type, ReduceOp op);
   void destroy_ops();
-  Status start(const Case& test, std::uint64_t offset);
+  // Offsets of as many operations as are started together.
+  Status start(const Case& test, std::span<const std::uint64_t> offsets);
+  Status start_first(const Case& test);
+  Status start_phase(const Case& test, std::span<const std::uint64_t> offsets, int phase);
+  gyreResult_t call(const Case& test, std::size_t member, std::uint64_t offset, int phase);
   Status wait();
   Status iterate(const Case& test);
   Status warm_up(ElementType type, ReduceOp op, int root);
@@ -110,7 +115,10 @@ class Sweep {
   Result<std::uint64_t> check(const Case& test);
   Result<std::uint64_t> check_once(const Case& test, const Recipe& recipe);
   void fill(const Case& test, const Recipe& recipe);
+  std::uint64_t inputs_of(const Case& test, int rank) const;
   CheckOutcome check_member(const Case& test, const Recipe& recipe, int member);
+  CheckOutcome check_kept(const Case& test, const Recipe& recipe, int member, std::uint64_t first,
+                          std::uint64_t last);
   void tell_wrong(const Case& test, int member, const CheckOutcome& outcome);
 
   const Collective& collective_;
@@ -120,7 +128,8 @@ class Sweep {
   SweepListener listener_;
   std::vector<Member> members_;
   Rotation rotation_;
-  std::uint64_t pass_ = 0;  // counts checks: each has data of its own
+  std::vector<std::uint64_t> offsets_;  // of the operations of an iteration
+  std::uint64_t pass_ = 0;              // counts checks: each has data of its own
   std::uint64_t told_ = 0;
   gyreRedOp_t made_for_ = gyreSum;
   SweepPosition position_;

@@ -4,52 +4,85 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace gyre::bench {
 namespace {
 
 // What no input starts with and no sum leaves behind by chance.
-constexpr int stale_byte = 0xa5;
+constexpr unsigned char stale_byte = 0xa5;
 // Lines on stderr from one thread; the count in the table is complete.
 constexpr std::uint64_t told_most = 8;
 
 }  // namespace
 
+std::uint64_t Sweep::inputs_of(const Case& test, int rank) const {
+  return collective_.input == nullptr ? test.extent.send
+                                      : collective_.input(test.shape, test.extent, rank);
+}
+
 void Sweep::fill(const Case& test, const Recipe& recipe) {
-  const std::uint64_t size = element_bytes(test.type);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
     const int rank = crew_.first_rank() + static_cast<int>(i);
     std::byte* input = member.send.begin();
     if (test.in_place)
-      input = member.recv.begin() +
-              static_cast<std::uint64_t>(rank) * test.extent.send_in_place_offset * size;
-    else
-      std::memset(member.recv.begin(), stale_byte, test.recv_bytes);
-    fill_inputs(recipe, rank, 0, test.extent.send, input);
+      input = member.recv.begin() + static_cast<std::uint64_t>(rank) *
+                                        test.extent.send_in_place_offset * test.shape.element_bytes;
+    std::memset(member.recv.begin(), stale_byte,
+                test.in_place ? test.largest_bytes : test.recv_bytes);
+    fill_inputs(recipe, rank, 0, inputs_of(test, rank), input);
   }
 }
 
+// Elements [first, last) of the receive buffer must be as `fill` left them.
+CheckOutcome Sweep::check_kept(const Case& test, const Recipe& recipe, int member,
+                               std::uint64_t first, std::uint64_t last) {
+  if (first >= last) return {};
+  const std::uint64_t size = test.shape.element_bytes;
+  const int rank = crew_.first_rank() + member;
+  const std::byte* buffer = members_[static_cast<std::size_t>(member)].recv.begin();
+  std::uint64_t input = last, input_end = last;
+  if (test.in_place) {
+    const std::uint64_t begin = static_cast<std::uint64_t>(rank) * test.extent.send_in_place_offset;
+    input = std::clamp(begin, first, last);
+    input_end = std::clamp(begin + inputs_of(test, rank), first, last);
+    const CheckOutcome own =
+        check_copy(recipe, rank, input - begin, input_end - input, buffer + input * size);
+    if (own.wrong > 0)
+      return {own.wrong, fmt::format("{} elements of the input were written", own.wrong)};
+  }
+  const std::uint64_t written =
+      changed_bytes(buffer + first * size, (input - first) * size, stale_byte) +
+      changed_bytes(buffer + input_end * size, (last - input_end) * size, stale_byte);
+  if (written == 0) return {};
+  return {written, fmt::format("{} bytes that are no output were written", written)};
+}
+
 CheckOutcome Sweep::check_member(const Case& test, const Recipe& recipe, int member) {
-  const std::uint64_t size = element_bytes(test.type);
+  const std::uint64_t size = test.shape.element_bytes;
   const int rank = crew_.first_rank() + member;
   const Member& own = members_[static_cast<std::size_t>(member)];
-  const std::byte* output = own.recv.begin();
-  if (test.in_place)
-    output += static_cast<std::uint64_t>(rank) * test.extent.recv_in_place_offset * size;
+  const std::uint64_t base =
+      test.in_place ? static_cast<std::uint64_t>(rank) * test.extent.recv_in_place_offset : 0;
+  const std::uint64_t used = test.in_place ? test.largest_bytes : test.recv_bytes;
   CheckOutcome outcome;
-  for (const Block& block : collective_.expected(test.extent, crew_.ranks(), rank, test.root)) {
-    const std::byte* at = output + block.output_first * size;
+  std::uint64_t seen = 0;  // elements of the buffer
+  for (const Block& block : collective_.expected(test.shape, test.extent, rank)) {
+    const std::uint64_t begin = base + block.output_first;
+    const std::byte* at = own.recv.begin() + begin * size;
     outcome.add(block.source_rank == Block::reduced
                     ? check_reduction(recipe, crew_.ranks(), block.input_first, block.count, at)
                     : check_copy(recipe, block.source_rank, block.input_first, block.count, at));
+    outcome.add(check_kept(test, recipe, member, seen, begin));
+    seen = begin + block.count;
   }
-  const std::uint64_t used = test.in_place ? test.largest_bytes : test.recv_bytes;
+  outcome.add(check_kept(test, recipe, member, seen, used / size));
   if (const std::uint64_t damage = own.recv.damage(used); damage > 0)
     outcome.add({damage, fmt::format("{} bytes beside the output were written", damage)});
   if (!test.in_place) {
-    CheckOutcome input = check_copy(recipe, rank, 0, test.extent.send, own.send.begin());
+    CheckOutcome input = check_copy(recipe, rank, 0, inputs_of(test, rank), own.send.begin());
     if (input.wrong > 0)
       outcome.add({input.wrong, fmt::format("{} elements of the input were written", input.wrong)});
   }
@@ -67,7 +100,7 @@ Result<std::uint64_t> Sweep::check_once(const Case& test, const Recipe& recipe) 
   fill(test, recipe);
   const std::uint64_t used = test.in_place ? test.largest_bytes : test.recv_bytes;
   for (Member& member : members_) member.recv.guard(used);
-  GYRE_TRY(start(test, 0));
+  GYRE_TRY(start_first(test));
   GYRE_TRY(wait());
 
   std::uint64_t wrong = 0;
@@ -76,8 +109,9 @@ Result<std::uint64_t> Sweep::check_once(const Case& test, const Recipe& recipe) 
     const CheckOutcome outcome = check_member(test, recipe, i);
     wrong += outcome.wrong;
     if (outcome.wrong > 0) tell_wrong(test, i, outcome);
-    fingerprints.push_back(
-        fingerprint(members_[static_cast<std::size_t>(i)].recv.begin(), test.recv_bytes));
+    if (collective_.same_everywhere)
+      fingerprints.push_back(
+          fingerprint(members_[static_cast<std::size_t>(i)].recv.begin(), test.recv_bytes));
   }
   if (collective_.same_everywhere) {
     GYRE_ASSIGN(const bool equal, crew_.equal_everywhere(fingerprints));

@@ -46,6 +46,14 @@ std::string half_body(const Options& options, const Placement& placement) {
   return text;
 }
 
+// Every column of a half that the collective does not have.
+std::string absent_half(const Options& options) {
+  std::string text = fmt::format("  {:>7}  {:>6}  {:>6}  {:>5}", "N/A", "N/A", "N/A", "N/A");
+  for (int i = options.per_iteration ? 4 : options.stats ? 3 : 0; i > 0; --i)
+    text += fmt::format("  {:>7}", "N/A");
+  return text;
+}
+
 std::string memory_text(std::uint64_t bytes) {
   auto amount = static_cast<double>(bytes);
   const char* unit = " B";
@@ -144,7 +152,8 @@ std::string row_line(const Options& options, const Row& row, std::string_view ti
   std::string text = fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", row.bytes, row.count,
                                  element_name(row.type), row.op ? op_name(*row.op) : "none",
                                  fmt::format("{:>6}", row.root));
-  text += half_body(options, row.out_of_place) + half_body(options, row.in_place);
+  text += half_body(options, row.out_of_place);
+  text += row.in_place ? half_body(options, *row.in_place) : absent_half(options);
   if (options.timestamps) text += fmt::format("{:>21}", time_of_day);
   return text + "\n";
 }
