@@ -1,0 +1,44 @@
+// broadcast_perf: time and correctness of gyreBroadcast, with the options and the table of
+// nccl-tests. This file says what a broadcast is; bench/runner does the rest.
+#include "bench/runner/collective.h"
+
+namespace {
+
+using gyre::bench::Block;
+using gyre::bench::Call;
+using gyre::bench::Collective;
+using gyre::bench::Extent;
+using gyre::bench::Shape;
+
+Extent extent(const Shape& shape) {
+  return {.send = shape.count, .recv = shape.count, .param = shape.count};
+}
+
+std::uint64_t input(const Shape& shape, const Extent& extent, int rank) {
+  return rank == shape.root ? extent.send : 0;
+}
+
+std::vector<Block> expected(const Shape& shape, const Extent& extent, int /*rank*/) {
+  return {{.count = extent.recv, .source_rank = shape.root}};
+}
+
+gyreResult_t call(const Call& call) {
+  return gyreBroadcast(call.send, call.recv, call.count, call.type, call.root, call.comm,
+                       call.stream);
+}
+
+constexpr Collective broadcast = {
+    .program = "broadcast_perf",
+    .name = "Broadcast",
+    .calls = "gyreBroadcast",
+    .rooted = true,
+    .extent = extent,
+    .bus_factor = gyre::bench::whole_size,
+    .input = input,
+    .expected = expected,
+    .call = call,
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return gyre::bench::run_benchmark(broadcast, argc, argv); }

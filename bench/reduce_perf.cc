@@ -1,0 +1,41 @@
+// reduce_perf: time and correctness of gyreReduce, with the options and the table of
+// nccl-tests. This file says what a reduce is; bench/runner does the rest.
+#include "bench/runner/collective.h"
+
+namespace {
+
+using gyre::bench::Block;
+using gyre::bench::Call;
+using gyre::bench::Collective;
+using gyre::bench::Extent;
+using gyre::bench::Shape;
+
+Extent extent(const Shape& shape) {
+  return {.send = shape.count, .recv = shape.count, .param = shape.count};
+}
+
+std::vector<Block> expected(const Shape& shape, const Extent& extent, int rank) {
+  if (rank != shape.root) return {};
+  return {{.count = extent.recv, .source_rank = Block::reduced}};
+}
+
+gyreResult_t call(const Call& call) {
+  return gyreReduce(call.send, call.recv, call.count, call.type, call.op, call.root, call.comm,
+                    call.stream);
+}
+
+constexpr Collective reduce = {
+    .program = "reduce_perf",
+    .name = "Reduce",
+    .calls = "gyreReduce",
+    .reduces = true,
+    .rooted = true,
+    .extent = extent,
+    .bus_factor = gyre::bench::whole_size,
+    .expected = expected,
+    .call = call,
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return gyre::bench::run_benchmark(reduce, argc, argv); }

@@ -1,0 +1,43 @@
+// reduce_scatter_perf: time and correctness of gyreReduceScatter, with the options and the table of
+// nccl-tests. This file says what a reduce-scatter is; bench/runner does the rest.
+#include "bench/runner/collective.h"
+
+namespace {
+
+using gyre::bench::Block;
+using gyre::bench::Call;
+using gyre::bench::Collective;
+using gyre::bench::Extent;
+using gyre::bench::Shape;
+
+Extent extent(const Shape& shape) {
+  const std::uint64_t own = gyre::bench::equal_share(shape);
+  const std::uint64_t all = own * static_cast<std::uint64_t>(shape.ranks);
+  return {.send = all, .recv = own, .param = own, .recv_in_place_offset = own};
+}
+
+std::vector<Block> expected(const Shape& /*shape*/, const Extent& extent, int rank) {
+  return {{.count = extent.recv,
+           .source_rank = Block::reduced,
+           .input_first = static_cast<std::uint64_t>(rank) * extent.recv}};
+}
+
+gyreResult_t call(const Call& call) {
+  return gyreReduceScatter(call.send, call.recv, call.count, call.type, call.op, call.comm,
+                           call.stream);
+}
+
+constexpr Collective reduce_scatter = {
+    .program = "reduce_scatter_perf",
+    .name = "ReduceScatter",
+    .calls = "gyreReduceScatter",
+    .reduces = true,
+    .extent = extent,
+    .bus_factor = gyre::bench::without_own_share,
+    .expected = expected,
+    .call = call,
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return gyre::bench::run_benchmark(reduce_scatter, argc, argv); }
