@@ -6,6 +6,7 @@
 //   Block    a run of output elements and where their values come from
 #pragma once
 
+#include "bench/runner/traffic.h"
 #include <gyre/gyre.h>
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct Shape {
   std::uint64_t count = 0;  // elements of the size that was asked for
   std::uint32_t element_bytes = 4;
   int ranks = 1;
-  int root = -1;  // -1: none
+  int root = -1;                     // -1: none
+  const Traffic* traffic = nullptr;  // of uneven collectives
 };
 
 // The elements of each rank where the size is divided among the ranks: whole runs of 16 bytes, as
@@ -56,19 +58,22 @@ struct Call {
   int root = -1;
   int rank = 0, ranks = 1;
   int phase = 0;
+  const Counts* counts = nullptr;  // of uneven collectives
   gyreComm_t comm = nullptr;
   gyreStream_t stream = nullptr;
 };
 
 struct Collective {
-  std::string_view program;      // "all_reduce_perf"
-  std::string_view name;         // "AllReduce"
-  std::string_view calls;        // "gyreAllReduce"
-  bool reduces = false;          // takes an operation
-  bool rooted = false;           // takes a root
-  bool same_everywhere = false;  // every rank gets the same output, and rounding must not differ
-  bool in_place = true;          // has an in-place form
-  bool powers_of_two = false;    // is defined for these numbers of ranks only
+  std::string_view program;         // "all_reduce_perf"
+  std::string_view name;            // "AllReduce"
+  std::string_view calls;           // "gyreAllReduce"
+  std::string_view variables = {};  // --help on variables that only this program reads
+  bool reduces = false;             // takes an operation
+  bool rooted = false;              // takes a root
+  bool same_everywhere = false;     // every rank gets the same output, and rounding must not differ
+  bool in_place = true;             // has an in-place form
+  bool uneven = false;              // sends blocks as a Traffic says
+  bool powers_of_two = false;       // is defined for these numbers of ranks only
   Extent (*extent)(const Shape& shape) = nullptr;
   // Bus bandwidth over algorithm bandwidth: what the busiest link carries for each byte counted.
   double (*bus_factor)(int ranks) = nullptr;

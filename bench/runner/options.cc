@@ -129,7 +129,7 @@ void add_neutral_options(CLI::App& app, RawOptions& raw) {
       ->group(group);
 }
 
-constexpr const char* footer =
+constexpr const char* footer_begin =
     "Ranks are processes x threads x ranks per thread. Processes come from a launcher (gyre run,\n"
     "mpirun, torchrun, srun); without one there is one process.\n"
     "\n"
@@ -137,7 +137,8 @@ constexpr const char* footer =
     "  MIN_BW          fail if the average bus bandwidth is below 0.9 of this (GB/s)\n"
     "  SPLIT           separate groups of processes: AND, OR, MOD or DIV and a number (or & | % "
     "/)\n"
-    "  SPLIT_MASK      separate groups by rank & this hexadecimal mask\n"
+    "  SPLIT_MASK      separate groups by rank & this hexadecimal mask\n";
+constexpr const char* footer_end =
     "\n"
     "Exit codes: 0 all right; 1 wrong data or less than MIN_BW; 2 the command line is wrong;\n"
     "3 a call of Gyre failed.";
@@ -274,14 +275,15 @@ Result<Options> finish(const RawOptions& raw) {
 }  // namespace
 
 Result<ParsedCommand> parse_command(const std::string& program,
-                                    const std::vector<std::string>& arguments) {
+                                    const std::vector<std::string>& arguments,
+                                    std::string_view more_variables) {
   RawOptions raw;
   CLI::App app("Measures and checks a collective, with the options and the table of nccl-tests.",
                program);
   app.set_help_flag("-h,--help", "print this and stop");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.option_defaults()->always_capture_default();
-  app.footer(footer);
+  app.footer(fmt::format("{}{}{}", footer_begin, more_variables, footer_end));
   app.allow_extras();
   add_rank_options(app, raw);
   add_size_options(app, raw);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gyre::bench {
@@ -64,9 +65,11 @@ struct ParsedCommand {
   std::string help;  // not empty: print this and stop
 };
 
-// `arguments` without the program's name.
+// `arguments` without the program's name. `more_variables`: lines for --help on variables that only
+// this program reads.
 Result<ParsedCommand> parse_command(const std::string& program,
-                                    const std::vector<std::string>& arguments);
+                                    const std::vector<std::string>& arguments,
+                                    std::string_view more_variables = "");
 
 // The sizes of the table, ascending.
 std::vector<std::uint64_t> sweep_sizes(const Options& options);

@@ -79,7 +79,8 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  bool speaks() const { return world_process_ == 0; }  // the one process that prints
+  bool speaks() const { return world_process_ == 0; }   // the one process that prints
+  int world_process() const { return world_process_; }  // of all groups
   int group() const { return group_; }
   int processes() const { return processes_; }  // of this group
   int process() const { return process_; }

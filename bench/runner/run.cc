@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace gyre::bench {
@@ -47,7 +48,9 @@ class Run {
   Result<int> run();
 
  private:
-  Status check_ranks() const;
+  Status check_usage();
+  Result<bool> all_agree(const Status& usage);
+  void print(const Row& row);
   Status fit_memory();
   Status run_threads();
   void run_thread(int thread);
@@ -60,6 +63,8 @@ class Run {
   std::unique_ptr<Ranks> ranks_;
   Report report_;
   SweepPlace place_;
+  std::optional<Traffic> traffic_;
+  bool summary_ = false;  // of the traffic, after each row
   std::uint64_t resident_at_start_ = 0, resident_joined_ = 0;
 
   std::mutex mutex_;  // guards what follows: threads end at different times
@@ -67,12 +72,25 @@ class Run {
   SweepOutcome outcome_;
 };
 
-// What of the command line only the number of ranks shows to be wrong.
-Status Run::check_ranks() const {
+// What of the command line and the tests' variables can be judged only when the ranks are known.
+Status Run::check_usage() {
   if (collective_.rooted && options_.root >= ranks_->total())
     return invalid_argument(
         fmt::format("-r {}: the ranks are 0 to {}", options_.root, ranks_->total() - 1));
-  return {};
+  if (!collective_.uneven) return {};
+  GYRE_ASSIGN(traffic_, Traffic::from_environment());
+  GYRE_ASSIGN(summary_, summary_wanted());
+  place_.traffic = &*traffic_;
+  return traffic_->fits(ranks_->total(), options_.min_bytes, options_.max_bytes);
+}
+
+// False if any process found its usage wrong: a file may be missing on one host only. The first one
+// says so.
+Result<bool> Run::all_agree(const Status& usage) {
+  const auto own = static_cast<std::uint64_t>(ranks_->world_process());
+  GYRE_ASSIGN(const std::uint64_t first, ranks_->smallest(usage.ok() ? UINT64_MAX : own));
+  if (first == own) complain(collective_, usage);
+  return first == UINT64_MAX;
 }
 
 // Two buffers for each rank. All processes use the same sizes: those that fit everywhere.
@@ -113,7 +131,7 @@ Result<SweepOutcome> Run::sweep(int thread, std::unique_ptr<Crew>& crew) {
   SweepListener listener;
   if (speaks) {
     resident_joined_ = resident_memory();
-    listener.row = [this](const Row& row) { report_.row(row); };
+    listener.row = [this](const Row& row) { print(row); };
     listener.position = [this](const SweepPosition& at) { report_.position(at); };
   }
   listener.wrong = [this](const std::string& text) {
@@ -123,6 +141,13 @@ Result<SweepOutcome> Run::sweep(int thread, std::unique_ptr<Crew>& crew) {
   Sweep sweep(collective_, options_, place_, *crew, std::move(listener));
   GYRE_TRY(sweep.allocate());
   return sweep.run();
+}
+
+void Run::print(const Row& row) {
+  report_.row(row);
+  if (!summary_) return;
+  for (const std::string& line : traffic_->summary(row.shape, row.out_of_place.time_us * 1e-6))
+    report_.comment(line);
 }
 
 void Run::run_thread(int thread) {
@@ -168,15 +193,14 @@ Result<int> Run::run() {
   resident_at_start_ = resident_memory();
   GYRE_ASSIGN(ranks_, Ranks::enter(options_));
   const bool speaks = ranks_->speaks();
-  if (const Status wrong = check_ranks(); !wrong.ok()) {
-    if (ranks_->process() == 0) complain(collective_, wrong);  // one of each group
-    return exit_usage;
-  }
+  GYRE_ASSIGN(const bool sound, all_agree(check_usage()));
+  if (!sound) return exit_usage;
   if (speaks) {
     GYRE_TRY(report_.open(arguments_, library_version));
     report_.begin(ranks_->seats(), library_version);
   }
   GYRE_TRY(fit_memory());
+  if (traffic_) GYRE_TRY(traffic_->fits(ranks_->total(), options_.min_bytes, options_.max_bytes));
   GYRE_TRY(ranks_->prepare());
   if (speaks) report_.columns();
 
@@ -208,7 +232,8 @@ int run_benchmark(const Collective& collective, int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   // Every process is given the same words; one of them answers for all.
   const bool speaks = launched_rank().value_or(0) == 0;
-  Result<ParsedCommand> parsed = parse_command(std::string(collective.program), arguments);
+  Result<ParsedCommand> parsed =
+      parse_command(std::string(collective.program), arguments, collective.variables);
   if (!parsed.ok()) {
     if (speaks) complain(collective, parsed.status());
     return exit_usage;

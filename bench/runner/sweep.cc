@@ -75,7 +75,8 @@ Sweep::Case Sweep::make_case(std::uint64_t bytes, ElementType type, ReduceOp op,
   test.shape = {.count = bytes / size,
                 .element_bytes = element_bytes(type),
                 .ranks = crew_.ranks(),
-                .root = root};
+                .root = root,
+                .traffic = place_.traffic};
   test.extent = collective_.extent(test.shape);
   test.type = type;
   test.op = op;
@@ -83,6 +84,8 @@ Sweep::Case Sweep::make_case(std::uint64_t bytes, ElementType type, ReduceOp op,
   test.send_bytes = test.extent.send * size;
   test.recv_bytes = test.extent.recv * size;
   test.largest_bytes = std::max(test.send_bytes, test.recv_bytes);
+  for (int i = 0; i < crew_.size() && collective_.uneven; ++i)
+    test.counts.push_back(place_.traffic->counts(test.shape, crew_.first_rank() + i));
   return test;
 }
 
@@ -128,6 +131,7 @@ gyreResult_t Sweep::call(const Case& test, std::size_t member, std::uint64_t off
                            .rank = rank,
                            .ranks = crew_.ranks(),
                            .phase = phase,
+                           .counts = collective_.uneven ? &test.counts[member] : nullptr,
                            .comm = crew_.comm(static_cast<int>(member)),
                            .stream = own.stream});
 }
@@ -290,6 +294,7 @@ Status Sweep::run_series(ElementType type, ReduceOp op, int root, SweepOutcome& 
       if (listener_.position) listener_.position(position_);
       Row row;
       const Case test = make_case(bytes, type, op, root, false);
+      row.shape = test.shape;
       row.bytes = test.largest_bytes;
       row.count = test.extent.param;
       row.type = type;

@@ -32,6 +32,7 @@ struct Placement {
 };
 
 struct Row {
+  Shape shape;
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
   ElementType type = ElementType::float32;
@@ -63,7 +64,8 @@ struct SweepListener {
 
 struct SweepPlace {
   int processes = 1, process = 0;
-  std::uint64_t buffer_bytes = 0;  // of each send and each receive buffer; at least max_bytes
+  std::uint64_t buffer_bytes = 0;    // of each send and each receive buffer; at least max_bytes
+  const Traffic* traffic = nullptr;  // of uneven collectives
 };
 
 class Sweep {
@@ -86,6 +88,7 @@ class Sweep {
     ReduceOp op;
     bool in_place;
     std::uint64_t send_bytes, recv_bytes, largest_bytes;
+    std::vector<Counts> counts;  // of each member, in uneven collectives
   };
   struct Member {
     Buffer send, recv;
