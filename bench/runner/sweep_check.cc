@@ -113,13 +113,12 @@ Result<std::uint64_t> Sweep::check_once(const Case& test, const Recipe& recipe) 
       fingerprints.push_back(
           fingerprint(members_[static_cast<std::size_t>(i)].recv.begin(), test.recv_bytes));
   }
-  if (collective_.same_everywhere) {
-    GYRE_ASSIGN(const bool equal, crew_.equal_everywhere(fingerprints));
-    if (!equal && wrong == 0) tell_wrong(test, 0, {1, "the ranks' outputs differ in some bits"});
-    if (!equal && wrong == 0) wrong = 1;
-  }
   GYRE_ASSIGN(const double sum, crew_.combine(static_cast<double>(wrong), Combine::sum));
-  return static_cast<std::uint64_t>(sum);
+  if (sum > 0 || !collective_.same_everywhere) return static_cast<std::uint64_t>(sum);
+  GYRE_ASSIGN(const bool equal, crew_.equal_everywhere(fingerprints));
+  if (!equal && crew_.first_rank() == 0)
+    tell_wrong(test, 0, {1, "the ranks' outputs differ in some bits"});
+  return std::uint64_t{equal ? 0U : 1U};
 }
 
 Result<std::uint64_t> Sweep::check(const Case& test) {
