@@ -148,6 +148,9 @@ const std::vector<Setting>& settings_table() {
        "descriptor inherited from gyre run (set by it)"},
       {"GYRE_REPRODUCIBLE", S::Switch{&Settings::reproducible},
        "1 allows only plans that sum in rank order and round once"},
+      {"GYRE_CHECK_CALLS", S::Switch{&Settings::check_calls},
+       "0: ranks that call different things are found by what arrives alone, and named without "
+       "their calls"},
   };
   return table;
 }

@@ -46,6 +46,7 @@ struct Settings {
   std::string rendezvous_secret_file;
   std::int64_t rendezvous_fd = -1;
   bool reproducible = false;
+  bool check_calls = true;
 };
 
 struct Setting {

@@ -52,6 +52,14 @@ class Membership {
   virtual Status send(int to_rank, std::uint64_t key, Letter letter) = 0;
   virtual std::optional<Letter> receive(int from_rank, std::uint64_t key) = 0;
 
+  // Letters with this key are not kept: `hear` gets each at once, on whatever thread brings it. It
+  // must not block; a status that it returns aborts this membership. Before any such letter comes.
+  using Hear = std::function<std::optional<Status>(int from_rank, const Letter& letter)>;
+  virtual void listen(std::uint64_t key, Hear hear) = 0;
+  // Whether that rank needs the others no more. Its last letters and messages may still be on
+  // their way.
+  virtual bool has_left(int rank) const = 0;
+
   // Fails this membership on every rank, with this rank as the one who aborted (or the culprits
   // that `why` names). Returns at once; the flood goes out before any later letter.
   virtual void abort(Status why) = 0;

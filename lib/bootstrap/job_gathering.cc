@@ -167,6 +167,7 @@ Status Job::take_roster(RosterMessage message) {
   }
   if (here != members_.size() || (index_ == 0) != is_root_)
     return Status(Code::RemoteError, "the root's roster gives this process ranks it has not");
+  company->left = std::vector<std::atomic<bool>>(static_cast<std::size_t>(size_));
   company_ = std::move(company);
   left_.assign(static_cast<std::size_t>(size_), false);
   liveness_ns_ = message.liveness_ms * ns_per_ms;

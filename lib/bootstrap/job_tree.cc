@@ -247,6 +247,7 @@ void Job::note_left(std::uint32_t rank, const Link* told_by) {
   } else if (!left_[rank]) {
     left_[rank] = true;
     ++left_count_;
+    company_->left[rank].store(true, std::memory_order_release);  // pairs with has_left
   }
   trust::Writer writer;
   writer.put(rank);

@@ -135,10 +135,30 @@ void Member::become_failed(const Status& why) {
   if (set_failed(why)) announce();
 }
 
+void Member::listen(std::uint64_t key, Hear hear) {
+  const std::lock_guard lock(mutex_);
+  heard_key_ = key;
+  hear_ = std::move(hear);
+}
+
+bool Member::has_left(int rank) const {
+  const Company* company = together_.load(std::memory_order_acquire);
+  if (company == nullptr || rank < 0 || rank >= size_) return false;
+  return company->left[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
+}
+
 bool Member::deliver(int from, std::uint64_t key, Letter letter) {
   if (state() == State::left) return true;  // nobody will read it
+  std::unique_lock lock(mutex_);
+  if (hear_ != nullptr && key == heard_key_) {
+    const Hear hear = hear_;
+    lock.unlock();
+    if (auto verdict = hear(from, letter)) abort(std::move(*verdict));
+    return true;
+  }
+  lock.unlock();
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard guard(mutex_);
     if (unread_bytes_ + letter.size() > unread_most_bytes) return false;
     unread_bytes_ += letter.size() + letter_cost_bytes;
     letters_[{from, key}].push_back(std::move(letter));

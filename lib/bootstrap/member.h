@@ -23,6 +23,8 @@ class Member;
 struct Company {
   Roster roster;
   std::unordered_map<int, std::weak_ptr<Member>> here;  // the ranks of this process
+  // By rank; written by the control thread alone.
+  mutable std::vector<std::atomic<bool>> left;
 };
 
 class Member final : public Membership, public std::enable_shared_from_this<Member> {
@@ -36,6 +38,8 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
   const Roster& roster() const override;
   Status send(int to_rank, std::uint64_t key, Letter letter) override;
   std::optional<Letter> receive(int from_rank, std::uint64_t key) override;
+  void listen(std::uint64_t key, Hear hear) override;
+  bool has_left(int rank) const override;
   void abort(Status why) override;
   void leave() override;
 
@@ -65,6 +69,8 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
   Status failure_;
   std::map<std::pair<int, std::uint64_t>, std::deque<Letter>> letters_;
   std::size_t unread_bytes_ = 0;
+  std::uint64_t heard_key_ = 0;
+  Hear hear_;
 };
 
 }  // namespace gyre::bootstrap

@@ -92,6 +92,12 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
   GYRE_ASSIGN(
       made->membership_,
       plane.join(id, size, rank, joining_note(note + mask_mark + processor_mask()), settings));
+  if (settings.check_calls) {
+    made->board_ = std::make_shared<CallBoard>(rank);
+    made->membership_->listen(call_key, [board = made->board_](int from, const auto& letter) {
+      return board->compare(from, letter);
+    });
+  }
   return made;
 }
 

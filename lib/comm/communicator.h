@@ -7,10 +7,12 @@
 #include "lib/bootstrap/control.h"
 #include "lib/comm/binding.h"
 #include "lib/comm/builtin.h"
+#include "lib/comm/call_board.h"
 #include "lib/comm/exchange.h"
 #include "lib/comm/links.h"
 #include "lib/comm/request.h"
 #include "lib/comm/resumable.h"
+#include "lib/comm/standstill.h"
 #include "lib/comm/suspicion.h"
 #include "lib/exec/launch.h"
 #include "lib/tune/choice.h"
@@ -129,8 +131,14 @@ class Communicator {
     Communicator& owner_;
   };
 
+  // What can end with an error that somebody else has to be asked about.
+  class Operating : public Resumable {
+   public:
+    void end(Status outcome) { finish(std::move(outcome)); }
+  };
+
   // Opens links, then runs a Launch.
-  class Operation final : public Resumable {
+  class Operation final : public Operating {
    public:
     explicit Operation(Communicator& owner) : owner_(owner) {}
     void begin(const Request& request);
@@ -145,15 +153,19 @@ class Communicator {
     bool open();
     bool launch();
     void break_down(Status why);
+    void question_peer();
+    std::string waiting() const;
 
     Communicator& owner_;
     Request request_;
     Stage stage_ = Stage::opening;
     Suspicion suspicion_;
+    Standstill standstill_;
+    CallRecord call_;
   };
 
   // Sends and receives.
-  class Exchanging final : public Resumable {
+  class Exchanging final : public Operating {
    public:
     explicit Exchanging(Communicator& owner) : owner_(owner) {}
     void begin(const Request& request);
@@ -164,9 +176,12 @@ class Communicator {
     std::int64_t limit_ns() const override { return owner_.options_.timeout_ns; }
 
    private:
+    std::string waiting() const;
+
     Communicator& owner_;
     std::shared_ptr<const std::vector<Transfer>> transfers_;
     Suspicion suspicion_;
+    Standstill standstill_;
   };
 
   // A plan with its links, kept for good.
@@ -176,6 +191,10 @@ class Communicator {
     exec::BoundPlan bound;
     std::vector<std::byte> scratch;
   };
+
+  static constexpr std::uint64_t call_key = 3ULL << 56;  // of letters that ask for a call
+  void ask(int peer);
+  bool settle_suspicion(Suspicion& suspicion, const std::string& waiting, Operating& operation);
 
   Status settle();  // after all have joined: transports, scene
   Status choose(const Request& request);
@@ -194,6 +213,7 @@ class Communicator {
   tune::Scene scene_;
   std::unique_ptr<Links> links_;
   std::unique_ptr<Exchange> exchange_;
+  std::shared_ptr<CallBoard> board_;  // null: GYRE_CHECK_CALLS=0
   using PlanKey = std::tuple<const plan::Algorithm*, plan::Collective, int>;  // int: the root
   std::map<PlanKey, std::unique_ptr<Prepared>> prepared_;
   tune::Choice choice_;

@@ -44,14 +44,43 @@ std::int64_t Communicator::Joining::limit_ns() const {
   return (owner_.options_.settings.init_timeout_s + 5) * ns_per_s;
 }
 
+// ------------------------------------------------------------------------------ suspicion
+
+// What the answer will be is for the peer's side to say: it ends the communicator on all ranks.
+void Communicator::ask(int peer) {
+  if (peer != rank_) (void)membership_->send(peer, call_key, board_->question());
+}
+
+// Goes on holding it, or ends `operation`. Who has left in peace did not fail: it did not call.
+bool Communicator::settle_suspicion(Suspicion& suspicion, const std::string& waiting,
+                                    Operating& operation) {
+  const std::vector<int>& culprits = suspicion.what().culprits();
+  if (suspicion.what().code() == Code::RemoteError && culprits.size() == 1 &&
+      membership_->has_left(culprits[0])) {
+    Status absent(Code::Mismatch,
+                  fmt::format("rank {} has left the communicator (gyreCommDestroy), and rank {} "
+                              "waits for it in {}",
+                              culprits[0], rank_, waiting));
+    operation.end(fail(std::move(absent).blame({culprits[0], rank_})));
+    return true;
+  }
+  if (!suspicion.ripe(clock.now_ns())) return false;
+  operation.end(fail(suspicion.take()));
+  return true;
+}
+
 // ------------------------------------------------------------------------------ collective
 
 void Communicator::Operation::begin(const Request& request) {
   request_ = request;
   stage_ = Stage::opening;
   suspicion_.clear();
+  standstill_.moved();
   restart();
-  ++owner_.sequence_;
+  call_ = CallRecord::of(request_, ++owner_.sequence_);
+  if (owner_.board_ != nullptr)
+    if (auto mismatch = owner_.board_->begin(call_))
+      return finish(owner_.fail(std::move(*mismatch)));
   Status chosen = owner_.choose(request_);
   if (chosen.ok() && owner_.current_->bound_already) {
     (void)launch();
@@ -86,16 +115,13 @@ bool Communicator::Operation::advance() {
     finish(owner_.fail(owner_.membership_->failure()));
     return true;
   }
-  if (suspicion_.held()) {
-    if (!suspicion_.ripe(clock.now_ns())) return false;
-    finish(owner_.fail(suspicion_.take()));
-    return true;
-  }
+  if (suspicion_.held()) return owner_.settle_suspicion(suspicion_, waiting(), *this);
   if (stage_ == Stage::opening) return open();
   switch (owner_.launch_.advance()) {
     case exec::Launch::State::blocked:
       return false;
     case exec::Launch::State::moved:
+      standstill_.moved();
       return true;
     case exec::Launch::State::done:
       finish({});
@@ -107,9 +133,28 @@ bool Communicator::Operation::advance() {
   return true;
 }
 
+std::string Communicator::Operation::waiting() const {
+  return fmt::format("collective number {}, {}", call_.sequence, call_.text());
+}
+
 void Communicator::Operation::break_down(Status why) {
-  if (why.code() != Code::RemoteError) return finish(owner_.fail(std::move(why)));
+  const bool mismatch = why.code() == Code::Mismatch && owner_.board_ != nullptr;
+  if (!mismatch && why.code() != Code::RemoteError) return finish(owner_.fail(std::move(why)));
+  if (mismatch) owner_.ask(why.culprits()[0]);
   suspicion_.begin(std::move(why), clock.now_ns());
+}
+
+// Before a sleep: who keeps this rank waiting may have called something else, or have gone.
+void Communicator::Operation::question_peer() {
+  const Blocked blocked =
+      stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
+  if (blocked.peer < 0 || !standstill_.due(blocked.peer, clock.now_ns())) return;
+  if (standstill_.times() == 1 && owner_.board_ != nullptr) owner_.ask(blocked.peer);
+  // What a socket still carries may be the last words of one who has left: its end tells then.
+  const bool nothing_under_way = stage_ == Stage::opening || owner_.scene_.mapped;
+  if (standstill_.times() > 1 && nothing_under_way && owner_.membership_->has_left(blocked.peer))
+    suspicion_.begin(Status(Code::RemoteError, "it has left").blame({blocked.peer}),
+                     clock.now_ns());
 }
 
 void Communicator::Operation::expire() {
@@ -124,6 +169,7 @@ void Communicator::Operation::expire() {
 
 bool Communicator::Operation::arm(WaitSet& set) {
   if (owner_.membership_->failed()) return false;
+  if (!suspicion_.held()) question_peer();
   if (suspicion_.held()) return true;
   return stage_ == Stage::opening ? owner_.links_->arm(set) : owner_.launch_.arm(set);
 }
@@ -138,6 +184,7 @@ void Communicator::Operation::disarm() {
 void Communicator::Exchanging::begin(const Request& request) {
   transfers_ = request.transfers;
   suspicion_.clear();
+  standstill_.moved();
   restart();
   Status begun = owner_.exchange_->begin(*transfers_);
   if (!begun.ok()) finish(owner_.fail(std::move(begun)));
@@ -148,11 +195,7 @@ bool Communicator::Exchanging::advance() {
     finish(owner_.fail(owner_.membership_->failure()));
     return true;
   }
-  if (suspicion_.held()) {
-    if (!suspicion_.ripe(clock.now_ns())) return false;
-    finish(owner_.fail(suspicion_.take()));
-    return true;
-  }
+  if (suspicion_.held()) return owner_.settle_suspicion(suspicion_, waiting(), *this);
   bool moved = false, done = false;
   Status status = owner_.exchange_->advance(moved, done);
   if (!status.ok() && status.code() == Code::RemoteError)
@@ -161,7 +204,13 @@ bool Communicator::Exchanging::advance() {
     finish(owner_.fail(std::move(status)));
   else if (done)
     finish({});
+  if (moved) standstill_.moved();
   return moved || finished();
+}
+
+std::string Communicator::Exchanging::waiting() const {
+  return fmt::format("{} of {} sends and receives", owner_.exchange_->pending(),
+                     transfers_->size());
 }
 
 void Communicator::Exchanging::expire() {
@@ -178,6 +227,12 @@ void Communicator::Exchanging::expire() {
 
 bool Communicator::Exchanging::arm(WaitSet& set) {
   if (owner_.membership_->failed()) return false;
+  const Blocked blocked = owner_.exchange_->blocked();
+  if (!suspicion_.held() && blocked.peer >= 0 && standstill_.due(blocked.peer, clock.now_ns()) &&
+      standstill_.times() > 1 && (owner_.scene_.mapped || blocked.what == BlockedOn::connection) &&
+      owner_.membership_->has_left(blocked.peer))
+    suspicion_.begin(Status(Code::RemoteError, "it has left").blame({blocked.peer}),
+                     clock.now_ns());
   return suspicion_.held() || owner_.exchange_->arm(set);
 }
 

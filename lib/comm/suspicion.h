@@ -12,9 +12,11 @@ namespace gyre::comm {
 class Suspicion {
  public:
   void begin(Status what, std::int64_t now_ns) {
+    const bool mismatch = what.code() == Code::Mismatch;
     what_ = std::move(what);
-    until_ns_ = now_ns + patience_ns;
+    until_ns_ = now_ns + (mismatch ? mismatch_patience_ns : patience_ns);
   }
+  const Status& what() const { return what_; }
   void clear() { until_ns_ = 0; }
   bool held() const { return until_ns_ != 0; }
   bool ripe(std::int64_t now_ns) const { return now_ns >= until_ns_; }
@@ -22,6 +24,8 @@ class Suspicion {
 
  private:
   static constexpr std::int64_t patience_ns = 2 * ns_per_s;
+  // The other rank was asked for its call, and its control thread answers.
+  static constexpr std::int64_t mismatch_patience_ns = 700 * ns_per_ms;
   Status what_;
   std::int64_t until_ns_ = 0;
 };

@@ -1,0 +1,67 @@
+// CallBoard: what this rank called last on a communicator, for peers that wait for it or were told
+// something else by it. Calls are numbered alike on all ranks, so two that differ at one number are
+// a mismatch, and both are known to whoever compares.
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/bootstrap/control.h"
+#include "lib/comm/request.h"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gyre::comm {
+
+// All that ranks have to agree on in one call.
+struct CallRecord {
+  std::uint64_t sequence = 0;  // of the call; the first is 1
+  std::uint64_t kind = 0;      // function, type, op and root
+  std::uint64_t count = 0;     // elements; 0 where each rank has its own
+  std::uint64_t blocks = 0;    // hash of uneven lengths that all ranks share
+
+  static CallRecord of(const Request& request, std::uint64_t sequence);
+  bool agrees_with(const CallRecord& other) const {
+    return kind == other.kind && count == other.count && blocks == other.blocks;
+  }
+  std::string text() const;  // "gyreAllReduce of 100 float (sum)"
+};
+
+class CallBoard {
+ public:
+  explicit CallBoard(int rank) : rank_(rank) {}
+
+  // The owner's thread, at the start of each call: a few stores. The mismatch, if a peer was here
+  // before with another call.
+  std::optional<Status> begin(const CallRecord& call);
+  // Any thread: a peer says what it called last. The first mismatch, if this rank's call of some
+  // number is another; what it says of calls that are still to come is kept.
+  std::optional<Status> compare(int from, const bootstrap::Letter& letter);
+  // This rank's last calls, for a peer to compare: who notices may be past the call that differs,
+  // since a rank that only sends returns early.
+  bootstrap::Letter question() const;
+
+ private:
+  static constexpr std::uint64_t calls_in_question = 32;
+  static constexpr std::size_t slot_count = 128;  // how far a rank may be ahead of one that asks
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> sequence{0};
+    std::atomic<std::uint64_t> kind{0}, count{0}, blocks{0};
+  };
+  std::optional<CallRecord> find(std::uint64_t sequence) const;
+  std::optional<Status> judge(int from, const CallRecord& theirs, const CallRecord& own) const;
+
+  const int rank_;
+  std::array<Slot, slot_count> slots_;
+  std::atomic<std::uint64_t> newest_{0};
+  std::atomic<bool> asked_ahead_{false};
+  std::mutex mutex_;
+  std::map<int, std::vector<CallRecord>> ahead_;  // by who asked; ascending
+};
+
+}  // namespace gyre::comm

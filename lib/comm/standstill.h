@@ -1,0 +1,35 @@
+// Standstill: how long an operation has waited for one and the same peer without anything moving.
+#pragma once
+
+#include "lib/base/clock.h"
+
+#include <cstdint>
+
+namespace gyre::comm {
+
+class Standstill {
+ public:
+  void moved() { since_ns_ = 0; }
+  // Called before each sleep. True once a quarter of a second; `times` counts them.
+  bool due(int peer, std::int64_t now_ns) {
+    if (since_ns_ == 0 || peer != peer_) {
+      peer_ = peer;
+      since_ns_ = now_ns;
+      times_ = 0;
+      return false;
+    }
+    if (now_ns - since_ns_ < period_ns) return false;
+    since_ns_ = now_ns;
+    ++times_;
+    return true;
+  }
+  int times() const { return times_; }
+
+ private:
+  static constexpr std::int64_t period_ns = 250 * ns_per_ms;
+  std::int64_t since_ns_ = 0;
+  int peer_ = -1;
+  int times_ = 0;
+};
+
+}  // namespace gyre::comm
