@@ -247,35 +247,44 @@ Status Communicator::check_slots(const plan::Plan& plan) {
                                    plan.algorithm(), size_, least));
 }
 
-exec::Call Communicator::make_call(const Request& request) {
+// All of a call but its buffers. Kept until another kind of call comes: most are like the one
+// before.
+void Communicator::bind(const Request& request, const CallRecord& record) {
   binding_.bind(request, current_->plan, choice_.piece_bytes);
-  exec::Call call;
-  call.geometry = binding_.geometry();
-  call.input = request.input;
-  call.output = request.output;
-  call.input_bytes = binding_.input_bytes();
-  call.output_bytes = binding_.output_bytes();
-  call.in_place = request.in_place;
-  const std::uint64_t scratch_bytes = current_->plan.scratch_chunks() * call.geometry.piece_bytes;
+  call_ = {};
+  call_.geometry = binding_.geometry();
+  call_.input_bytes = binding_.input_bytes();
+  call_.output_bytes = binding_.output_bytes();
+  const std::uint64_t scratch_bytes = current_->plan.scratch_chunks() * call_.geometry.piece_bytes;
   if (current_->scratch.size() < scratch_bytes) current_->scratch.resize(scratch_bytes);
-  call.scratch = current_->scratch.data();
-  if (choice_.protocol == plan::Protocol::direct && !scene_.one_process) {
-    if (call.input != nullptr) call.input_place = regions_.find(call.input, call.input_bytes);
-    if (call.output != nullptr) call.output_place = regions_.find(call.output, call.output_bytes);
-  }
+  call_.scratch = current_->scratch.data();
   // Only with equal blocks does a rank know where the peer's block for it lies.
-  call.pairs = request.collective == plan::Collective::all_to_all;
-  call.lends = !call.pairs || request.tables == nullptr;
-  call.rank = static_cast<std::uint32_t>(rank_);
-  call.type = request.type;
-  call.op = request.op;
-  call.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(size_) : 1;
-  call.protocol = choice_.protocol;
+  call_.pairs = request.collective == plan::Collective::all_to_all;
+  call_.lends = !call_.pairs || request.tables == nullptr;
+  call_.rank = static_cast<std::uint32_t>(rank_);
+  call_.type = request.type;
+  call_.op = request.op;
+  call_.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(size_) : 1;
+  call_.protocol = choice_.protocol;
   // Past the cache only what would push everything else out of it: several times the second level.
-  call.streamed = call.output_bytes >= 16ULL << 20;
-  call.sequence = sequence_;
-  call.signature = signature_of(request);
-  return call;
+  call_.streamed = call_.output_bytes >= 16ULL << 20;
+  call_.signature = signature_of(request);
+  bound_for_ = record;
+  if (request.tables != nullptr) bound_for_.sequence = 0;
+}
+
+// The next call of the kind that is bound.
+const exec::Call& Communicator::place(const Request& request) {
+  call_.input = request.input;
+  call_.output = request.output;
+  call_.in_place = request.in_place;
+  call_.pre_scalar = request.op == ReduceOp::pre_mul_sum ? &request.pre_scalar : nullptr;
+  call_.sequence = sequence_;
+  if (choice_.protocol != plan::Protocol::direct || scene_.one_process) return call_;
+  call_.input_place = call_.output_place = {};
+  if (call_.input != nullptr) call_.input_place = regions_.find(call_.input, call_.input_bytes);
+  if (call_.output != nullptr) call_.output_place = regions_.find(call_.output, call_.output_bytes);
+  return call_;
 }
 
 }  // namespace gyre::comm

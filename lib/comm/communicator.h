@@ -151,7 +151,7 @@ class Communicator {
    private:
     enum class Stage { opening, running };
     bool open();
-    bool launch();
+    void launch();
     void break_down(Status why);
     void question_peer();
     std::string waiting() const;
@@ -199,7 +199,11 @@ class Communicator {
   Status settle();  // after all have joined: transports, scene
   Status choose(const Request& request);
   Status check_slots(const plan::Plan& plan);
-  exec::Call make_call(const Request& request);
+  void bind(const Request& request, const CallRecord& record);
+  const exec::Call& place(const Request& request);
+  bool is_bound(const Request& request, const CallRecord& record) const {
+    return bound_for_.sequence != 0 && request.tables == nullptr && bound_for_.agrees_with(record);
+  }
 
   transport::RegionTable& regions_;
   const int size_;
@@ -219,6 +223,8 @@ class Communicator {
   tune::Choice choice_;
   Prepared* current_ = nullptr;
   Binding binding_;
+  exec::Call call_;       // bound with it
+  CallRecord bound_for_;  // sequence 0: for nothing that may come again
   exec::Launch launch_;
   std::uint64_t sequence_ = 0;
   std::uint64_t splits_ = 0;

@@ -81,21 +81,21 @@ void Communicator::Operation::begin(const Request& request) {
   if (owner_.board_ != nullptr)
     if (auto mismatch = owner_.board_->begin(call_))
       return finish(owner_.fail(std::move(*mismatch)));
+  if (owner_.is_bound(request_, call_)) [[likely]]
+    return launch();
+  owner_.bound_for_ = {};
   Status chosen = owner_.choose(request_);
   if (chosen.ok() && owner_.current_->bound_already) {
-    (void)launch();
-    return;
+    owner_.bind(request_, call_);
+    return launch();
   }
   if (chosen.ok()) chosen = owner_.links_->open(owner_.current_->plan);
   if (!chosen.ok()) finish(owner_.fail(std::move(chosen)));
 }
 
-bool Communicator::Operation::launch() {
-  exec::Call call = owner_.make_call(request_);
-  if (request_.op == ReduceOp::pre_mul_sum) call.pre_scalar = &request_.pre_scalar;
-  owner_.launch_.begin(owner_.current_->bound, call);
+void Communicator::Operation::launch() {
+  owner_.launch_.begin(owner_.current_->bound, owner_.place(request_));
   stage_ = Stage::running;
-  return true;
 }
 
 bool Communicator::Operation::open() {
@@ -107,7 +107,9 @@ bool Communicator::Operation::open() {
   if (!bound.ok()) return break_down(bound.status()), true;
   owner_.current_->bound = std::move(*bound);
   owner_.current_->bound_already = true;
-  return launch();
+  owner_.bind(request_, call_);
+  launch();
+  return true;
 }
 
 bool Communicator::Operation::advance() {
