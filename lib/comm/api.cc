@@ -19,6 +19,8 @@ gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream,
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     Result<Request> request = make(*pin);
     if (!request.ok()) return std::move(request).status().while_doing(function_name(function));
+    if (is_at_once(*pin, stream)) [[likely]]
+      return enter_and_carry_out(*pin, *request);
     return submit(std::move(pin), {.request = std::move(*request)}, stream);
   });
   return in_group(comm, std::move(status));

@@ -56,8 +56,10 @@ Result<TransportList> make_transports(const Settings& settings,
 
 std::string transport_names(const TransportList& transports) {
   std::string names;
-  for (const auto& transport : transports)
-    names += (names.empty() ? "" : ",") + std::string(transport->name());
+  for (const auto& transport : transports) {
+    if (!names.empty()) names += ',';
+    names += transport->name();
+  }
   return names;
 }
 

@@ -62,6 +62,16 @@ Result<GroupedCall> adopt(std::unique_ptr<Communicator> made) {
   return call;
 }
 
+bool is_at_once(const Communicator& communicator, gyreStream_t stream) {
+  return stream == nullptr && communicator.background_stream() == 0 && caller().group_depth == 0;
+}
+
+Status enter_and_carry_out(Communicator& communicator, const Request& request) {
+  const Entry entry(communicator);
+  GYRE_TRY(entry.status());
+  return carry_out_now(communicator, request);
+}
+
 // A non-blocking communicator's calls without a stream go to its own.
 Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream) {
   GroupedCall call;
@@ -70,9 +80,7 @@ Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream
   if (stream != nullptr) {
     GYRE_ASSIGN(call.stream, find_stream(stream));
   } else if (caller().group_depth == 0 && work.split == nullptr) {
-    const Entry entry(*pin);
-    GYRE_TRY(entry.status());
-    return carry_out_now(*pin, work.request);
+    return enter_and_carry_out(*pin, work.request);
   }
   call.communicator = std::move(pin);
   call.work = std::move(work);

@@ -21,6 +21,10 @@ Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream);
 // Gives it a handle and, if it is non-blocking, a stream of its own; the call has both.
 Result<GroupedCall> adopt(std::unique_ptr<Communicator> made);
 
+// Whether a call is carried out by its caller before it returns: neither queued nor in a group.
+bool is_at_once(const Communicator& communicator, gyreStream_t stream);
+Status enter_and_carry_out(Communicator& communicator, const Request& request);
+
 // Carries the work out, queues it on its stream, or keeps it for the end of the group.
 Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream);
 

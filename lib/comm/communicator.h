@@ -69,7 +69,7 @@ class Communicator {
     if (request.transfers != nullptr) return exchanging_.begin(request);
     operation_.begin(request);
   }
-  // Begins it and says what to advance.
+  // Begins it and says what to advance. The work stays where it is until that is finished.
   Resumable& begin(const Work& work) {
     if (work.joins) return joining_;
     if (work.split != nullptr) return *work.split;
@@ -157,7 +157,7 @@ class Communicator {
     std::string waiting() const;
 
     Communicator& owner_;
-    Request request_;
+    const Request* request_ = nullptr;
     Stage stage_ = Stage::opening;
     Suspicion suspicion_;
     Standstill standstill_;

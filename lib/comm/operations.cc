@@ -72,21 +72,21 @@ bool Communicator::settle_suspicion(Suspicion& suspicion, const std::string& wai
 // ------------------------------------------------------------------------------ collective
 
 void Communicator::Operation::begin(const Request& request) {
-  request_ = request;
+  request_ = &request;
   stage_ = Stage::opening;
   suspicion_.clear();
   standstill_.moved();
   restart();
-  call_ = CallRecord::of(request_, ++owner_.sequence_);
+  call_ = CallRecord::of(request, ++owner_.sequence_);
   if (owner_.board_ != nullptr)
     if (auto mismatch = owner_.board_->begin(call_))
       return finish(owner_.fail(std::move(*mismatch)));
-  if (owner_.is_bound(request_, call_)) [[likely]]
+  if (owner_.is_bound(request, call_)) [[likely]]
     return launch();
   owner_.bound_for_ = {};
-  Status chosen = owner_.choose(request_);
+  Status chosen = owner_.choose(request);
   if (chosen.ok() && owner_.current_->bound_already) {
-    owner_.bind(request_, call_);
+    owner_.bind(request, call_);
     return launch();
   }
   if (chosen.ok()) chosen = owner_.links_->open(owner_.current_->plan);
@@ -94,7 +94,7 @@ void Communicator::Operation::begin(const Request& request) {
 }
 
 void Communicator::Operation::launch() {
-  owner_.launch_.begin(owner_.current_->bound, owner_.place(request_));
+  owner_.launch_.begin(owner_.current_->bound, owner_.place(*request_));
   stage_ = Stage::running;
 }
 
@@ -107,7 +107,7 @@ bool Communicator::Operation::open() {
   if (!bound.ok()) return break_down(bound.status()), true;
   owner_.current_->bound = std::move(*bound);
   owner_.current_->bound_already = true;
-  owner_.bind(request_, call_);
+  owner_.bind(*request_, call_);
   launch();
   return true;
 }
@@ -164,7 +164,7 @@ void Communicator::Operation::expire() {
       stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
   Status late(Code::Timeout,
               fmt::format("{} number {} of {} elements waited {} s for {} from rank {}",
-                          function_name(request_.function), owner_.sequence_, request_.count,
+                          function_name(request_->function), owner_.sequence_, request_->count,
                           limit_ns() / ns_per_s, blocked_on_name(blocked.what), blocked.peer));
   finish(owner_.fail(std::move(late).blame({blocked.peer})));
 }

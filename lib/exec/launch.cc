@@ -11,7 +11,7 @@ using transport::message_flag;
 
 void Launch::begin(BoundPlan& bound, const Call& call) {
   bound_ = &bound;
-  call_ = call;
+  call_ = &call;
   element_bytes_ = element_bytes(call.type);
   reduce_ = kernels::find_move(call.type, call.op);
   error_ = {};
@@ -22,11 +22,11 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
   lends_ = call.protocol == Protocol::direct && call.lends && bound.direct &&
            (bound.direct_in_place || !call.in_place);
   if (lanes_.size() < bound.lanes.size()) lanes_.resize(bound.lanes.size());
-  const std::uint64_t rounds = plan::rounds(call_.geometry);
+  const std::uint64_t rounds = plan::rounds(call_->geometry);
   for (std::size_t i = 0; i < bound.lanes.size(); ++i) {
     LaneRun& run = lanes_[i];
     run.ends = &bound.lanes[i];
-    run.cursor = plan::Cursor(run.ends->lane, call_.geometry, rounds);
+    run.cursor = plan::Cursor(run.ends->lane, call_->geometry, rounds);
     run.has_move = false;
     run.blocked = {};
     const std::size_t links = run.ends->lane.link_count;
@@ -113,8 +113,8 @@ bool Launch::ready(LaneRun& run) {
 }
 
 bool Launch::message_is_here(LaneRun& run, ReceivePort& port) {
-  if (call_.protocol == Protocol::line) {
-    const auto state = port.lines.poll(run.move.bytes, call_.signature);
+  if (call_->protocol == Protocol::line) {
+    const auto state = port.lines.poll(run.move.bytes, call_->signature);
     if (state == transport::LineReader::State::here) return true;
     if (state == transport::LineReader::State::other_call)
       fail_mismatch(port.peer, "its signature differs");
@@ -126,7 +126,7 @@ bool Launch::message_is_here(LaneRun& run, ReceivePort& port) {
 }
 
 bool Launch::may_send(LaneRun& run, SendPort& port) {
-  if (call_.protocol == Protocol::line) {
+  if (call_->protocol == Protocol::line) {
     if (port.lines.has_credit(transport::lines_for(run.move.bytes))) return true;
     block(run, BlockedOn::credit, &port, nullptr);
     return false;
@@ -136,12 +136,12 @@ bool Launch::may_send(LaneRun& run, SendPort& port) {
     return false;
   }
   const bool reachable = port.same_address_space || port.peer_memory != nullptr;
-  if (call_.protocol != Protocol::direct || !reachable ||
+  if (call_->protocol != Protocol::direct || !reachable ||
       plan::delivery(*run.move.step) != plan::Delivery::push)
     return true;
   // Pairs with the release in lend_buffers of the receiver.
   const auto& grant = port.slots.view().control->receiver_grant;
-  if (grant.sequence.load(std::memory_order_acquire) == call_.sequence + 1) return true;
+  if (grant.sequence.load(std::memory_order_acquire) == call_->sequence + 1) return true;
   block(run, BlockedOn::entered, &port, nullptr);
   return false;
 }
@@ -165,19 +165,19 @@ void Launch::perform(LaneRun& run) {
 
 bool Launch::open_incoming(LaneRun& run) {
   const plan::Move& move = run.move;
-  if (call_.protocol == Protocol::line && move.bytes > transport::line_payload_bytes &&
+  if (call_->protocol == Protocol::line && move.bytes > transport::line_payload_bytes &&
       run.line_operands.size() < move.recv.count * move.bytes)
     run.line_operands.resize(move.recv.count * move.bytes);
   for (std::uint32_t i = 0; i < move.recv.count; ++i) {
     ReceivePort& port = *run.ends->recv[move.recv[i]];
     Incoming& incoming = run.incoming[i];
     incoming = {};
-    if (call_.protocol == Protocol::line) {
+    if (call_->protocol == Protocol::line) {
       incoming.base = port.lines.read(move.bytes, run.line_operands.data() + i * move.bytes);
       continue;
     }
     const transport::SlotNote note = port.slots.note();
-    if (note.flag != message_flag(port.slots.head() + 1, call_.signature))
+    if (note.flag != message_flag(port.slots.head() + 1, call_->signature))
       return fail_mismatch(port.peer, "its signature differs"), false;
     if (note.bytes != move.bytes)
       return fail_mismatch(port.peer, fmt::format("a message has {} bytes in place of {}",
@@ -188,8 +188,8 @@ bool Launch::open_incoming(LaneRun& run) {
     } else if (note.delivery == Delivery::pull) {
       transport::Grant& grant = port.slots.view().control->sender_grant;
       // Pairs with the release in lend of the sender.
-      if (call_.protocol == Protocol::direct &&
-          grant.sequence.load(std::memory_order_acquire) == call_.sequence + 1)
+      if (call_->protocol == Protocol::direct &&
+          grant.sequence.load(std::memory_order_acquire) == call_->sequence + 1)
         incoming.base = borrowed(grant, port.same_address_space, port.peer_memory);
       if (incoming.base == nullptr || !stays_within(run, grant.bytes, true))
         return fail_mismatch(port.peer, "the buffer that it lends cannot be reached"), false;
@@ -203,14 +203,14 @@ bool Launch::open_incoming(LaneRun& run) {
 
 void Launch::open_outgoing(LaneRun& run) {
   const plan::Move& move = run.move;
-  if (call_.protocol == Protocol::line) {
+  if (call_->protocol == Protocol::line) {
     if (move.send.count > 0 && run.staging.size() < move.bytes) run.staging.resize(move.bytes);
     for (std::uint32_t i = 0; i < move.send.count; ++i) run.outgoing[i] = {};
     if (move.send.count > 0) run.outgoing[0].base = run.staging.data();
     return;
   }
   const plan::Delivery wish =
-      call_.protocol == Protocol::direct ? plan::delivery(*move.step) : plan::Delivery::staged;
+      call_->protocol == Protocol::direct ? plan::delivery(*move.step) : plan::Delivery::staged;
   for (std::uint32_t i = 0; i < move.send.count; ++i) {
     SendPort& port = *run.ends->send[move.send[i]];
     Outgoing& outgoing = run.outgoing[i];
@@ -241,7 +241,7 @@ const std::byte* Launch::rounded_product(LaneRun& run, const std::byte* own,
   act.target_count = 1;
   act.count = bytes / element_bytes_;
   act.pre_source = 0;
-  act.pre_scalar = call_.pre_scalar;
+  act.pre_scalar = call_->pre_scalar;
   reduce_(act);
   return run.product.data();
 }
@@ -249,7 +249,7 @@ const std::byte* Launch::rounded_product(LaneRun& run, const std::byte* own,
 // Where one chunk's part of what came in lies.
 const std::byte* Launch::arrived(const LaneRun& run, const Incoming& incoming,
                                  const plan::Piece& piece) const {
-  if (incoming.base == nullptr) return call_.output + piece.store_offset;
+  if (incoming.base == nullptr) return call_->output + piece.store_offset;
   if (!incoming.in_input_layout) return incoming.base + piece.message_offset;
   return incoming.base + lent_place(run, piece, true);
 }
@@ -264,12 +264,12 @@ void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
       step.local == plan::Buffer::none ? ~0U : move.recv.below(run.ends->lane.own_place);
   for (std::uint32_t i = 0; i <= move.recv.count; ++i) {
     if (i == own_place) {
-      const std::byte* base = step.local == plan::Buffer::input    ? call_.input
-                              : step.local == plan::Buffer::output ? call_.output
-                                                                   : call_.scratch;
+      const std::byte* base = step.local == plan::Buffer::input    ? call_->input
+                              : step.local == plan::Buffer::output ? call_->output
+                                                                   : call_->scratch;
       const std::byte* own = base + piece.local_offset;
-      if (step.local == plan::Buffer::input && call_.pre_scalar != nullptr) {
-        if (move.recv.count > 0 && is_float(call_.type) && element_bytes_ < 4)
+      if (step.local == plan::Buffer::input && call_->pre_scalar != nullptr) {
+        if (move.recv.count > 0 && is_float(call_->type) && element_bytes_ < 4)
           own = rounded_product(run, own, piece.bytes);
         else
           pre_source = static_cast<std::int32_t>(source_count);
@@ -283,7 +283,7 @@ void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
   std::uint32_t target_count = 0;
   std::uint32_t streamed = 0;
   const auto add_target = [&](std::byte* place, bool to_output) {
-    if (to_output && call_.streamed && target_count < 32) streamed |= 1U << target_count;
+    if (to_output && call_->streamed && target_count < 32) streamed |= 1U << target_count;
     run.targets[target_count++] = place;
   };
   for (std::uint32_t i = 0; i < move.send.count; ++i) {
@@ -293,13 +293,13 @@ void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
     add_target(outgoing.base + (pushed ? lent_place(run, piece, false) : piece.message_offset),
                pushed);
   }
-  const std::uint32_t divisor = step.finishes() ? call_.divisor : 1;
+  const std::uint32_t divisor = step.finishes() ? call_->divisor : 1;
   const bool changes = source_count != 1 || pre_source >= 0 || divisor != 1;
   if (step.store == plan::Buffer::output) {
-    std::byte* const place = call_.output + piece.store_offset;
+    std::byte* const place = call_->output + piece.store_offset;
     if (changes || place != run.sources[0]) add_target(place, true);
   } else if (step.store == plan::Buffer::scratch) {
-    run.targets[target_count++] = call_.scratch + piece.store_offset;
+    run.targets[target_count++] = call_->scratch + piece.store_offset;
   }
   if (target_count == 0) return;
 
@@ -315,21 +315,21 @@ void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
   }
   act.count = piece.bytes / element_bytes_;
   act.pre_source = pre_source;
-  act.pre_scalar = call_.pre_scalar;
+  act.pre_scalar = call_->pre_scalar;
   act.divisor = divisor;
   reduce_(act);
 }
 
 void Launch::close_messages(LaneRun& run) {
   const plan::Move& move = run.move;
-  const bool lines = call_.protocol == Protocol::line;
+  const bool lines = call_->protocol == Protocol::line;
   for (std::uint32_t i = 0; i < move.send.count; ++i) {
     SendPort& port = *run.ends->send[move.send[i]];
     if (lines) {
-      port.lines.write(run.staging.data(), move.bytes, call_.signature);
+      port.lines.write(run.staging.data(), move.bytes, call_->signature);
     } else {
       port.slots.commit(static_cast<std::uint32_t>(move.bytes),
-                        message_flag(port.slots.tail() + 1, call_.signature),
+                        message_flag(port.slots.tail() + 1, call_->signature),
                         run.outgoing[i].delivery);
     }
   }

@@ -125,7 +125,7 @@ class Launch {
   void fail_mismatch(int peer, std::string_view what);
 
   BoundPlan* bound_ = nullptr;
-  Call call_;
+  const Call* call_ = nullptr;
   std::uint32_t element_bytes_ = 1;
   kernels::MoveFunction reduce_ = nullptr;
   bool lends_ = false;

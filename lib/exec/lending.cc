@@ -17,20 +17,20 @@ void Launch::lend(transport::Grant& grant, bool same_address_space, bool maps_pe
     grant.descriptor = place.descriptor;
   }
   grant.bytes = bytes;
-  grant.signature = call_.signature;
+  grant.signature = call_->signature;
   grant.maps_peer = maps_peer ? 1 : 0;
   // Pairs with the acquire in may_send and open_incoming.
-  grant.sequence.store(call_.sequence + 1, std::memory_order_release);
+  grant.sequence.store(call_->sequence + 1, std::memory_order_release);
 }
 
 void Launch::lend_buffers() {
   for (SendPort* port : bound_->send_ports)
     lend(port->slots.view().control->sender_grant, port->same_address_space,
-         port->peer_memory != nullptr, call_.input, call_.input_bytes, call_.input_place);
+         port->peer_memory != nullptr, call_->input, call_->input_bytes, call_->input_place);
   for (ReceivePort* port : bound_->receive_ports) {
     transport::FifoControl& control = *port->slots.view().control;
     lend(control.receiver_grant, port->same_address_space, port->peer_memory != nullptr,
-         call_.output, call_.output_bytes, call_.output_place);
+         call_->output, call_->output_bytes, call_->output_place);
     transport::ring_if_sleeping(control.sender_bell);
   }
 }
@@ -47,8 +47,8 @@ std::byte* Launch::borrowed(transport::Grant& grant, bool same_address_space,
 // Where the peer has this piece in the buffer that it lends.
 std::uint64_t Launch::lent_place(const LaneRun& run, const plan::Piece& piece,
                                  bool in_input) const {
-  return call_.geometry.place(in_input ? plan::Buffer::input : plan::Buffer::output,
-                              call_.pairs ? call_.rank : piece.chunk, run.move.round_offset);
+  return call_->geometry.place(in_input ? plan::Buffer::input : plan::Buffer::output,
+                               call_->pairs ? call_->rank : piece.chunk, run.move.round_offset);
 }
 
 // Whether all of the move's pieces lie within what the peer says that it lends.
@@ -63,12 +63,12 @@ bool Launch::stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input
 
 // Whether the receiver can read our input where it lies. Another process says so in its grants.
 bool Launch::pulls_from_us(SendPort& port) const {
-  if (!lends_ || call_.pre_scalar != nullptr) return false;
+  if (!lends_ || call_->pre_scalar != nullptr) return false;
   if (port.same_address_space) return true;
   const transport::Grant& grant = port.slots.view().control->receiver_grant;
   if (!port.peer_maps_us && grant.sequence.load(std::memory_order_acquire) != 0)
     port.peer_maps_us = grant.maps_peer != 0;
-  return port.peer_maps_us && call_.input_place.region != transport::region_staged;
+  return port.peer_maps_us && call_->input_place.region != transport::region_staged;
 }
 
 }  // namespace gyre::exec
