@@ -7,7 +7,6 @@
 #include <openssl/err.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace gyre::trust {
 namespace {
@@ -103,12 +102,7 @@ Status SecureSession::send(std::uint8_t type, std::span<const std::uint8_t> body
     return fail(internal_error(fmt::format("a frame of {} bytes is too long", body.size())));
   if (outgoing_.size() - sent_ + body.size() > outgoing_most)
     return fail(Status(Code::RemoteError, "the peer does not read what it is sent"));
-  const auto length = static_cast<std::uint32_t>(body.size() + 1);
-  std::uint8_t head[5];
-  std::memcpy(head, &length, sizeof length);
-  head[4] = type;
-  outgoing_.insert(outgoing_.end(), head, head + sizeof head);
-  outgoing_.insert(outgoing_.end(), body.begin(), body.end());
+  append_frame(type, body, outgoing_);
   return {};
 }
 
@@ -153,7 +147,7 @@ Status SecureSession::collect() {
     if (SSL_read_ex(ssl_.get(), buffer, sizeof buffer, &length) == 1) {
       total += length;
       heard_ = true;
-      GYRE_TRY(take_bytes({buffer, length}));
+      GYRE_TRY(intake_.take({buffer, length}));
       continue;
     }
     const int error = SSL_get_error(ssl_.get(), 0);
@@ -166,30 +160,6 @@ Status SecureSession::collect() {
     return Status(Code::RemoteError, fmt::format("receiving failed: {}", openssl_reason()));
   }
   return {};
-}
-
-Status SecureSession::take_bytes(std::span<const std::uint8_t> bytes) {
-  incoming_.insert(incoming_.end(), bytes.begin(), bytes.end());
-  std::size_t place = 0;
-  while (incoming_.size() - place >= 5) {
-    std::uint32_t length = 0;
-    std::memcpy(&length, incoming_.data() + place, sizeof length);
-    if (length == 0 || length > frame_most_bytes)
-      return Status(Code::RemoteError, fmt::format("the peer sent a frame of {} bytes", length));
-    if (incoming_.size() - place - 4 < length) break;
-    const auto start = incoming_.begin() + static_cast<std::ptrdiff_t>(place);
-    frames_.push_back({start[4], {start + 5, start + 4 + length}});
-    place += 4 + std::size_t{length};
-  }
-  incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<std::ptrdiff_t>(place));
-  return {};
-}
-
-std::optional<Frame> SecureSession::receive() {
-  if (frames_.empty()) return std::nullopt;
-  Frame frame = std::move(frames_.front());
-  frames_.pop_front();
-  return frame;
 }
 
 Status SecureSession::closed_status() const {

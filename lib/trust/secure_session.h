@@ -3,30 +3,22 @@
 // does not know what the frames mean.
 //
 //   Tls     the settings of OpenSSL that all sessions of a process share
-//   Frame   {length of type and body, type, body}; at most 1 MiB
 #pragma once
 
 #include "lib/base/owned.h"
 #include "lib/base/status.h"
+#include "lib/trust/frame.h"
 #include "lib/trust/session_key.h"
 
 #include <openssl/ssl.h>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace gyre::trust {
-
-inline constexpr std::size_t frame_most_bytes = 1 << 20;
-
-struct Frame {
-  std::uint8_t type = 0;
-  std::vector<std::uint8_t> body;
-};
 
 enum class SessionRole { client, server };
 
@@ -81,7 +73,7 @@ class SecureSession {
   Status send(std::uint8_t type, std::span<const std::uint8_t> body);
   // The sending half of advance.
   Status transmit();
-  std::optional<Frame> receive();
+  std::optional<Frame> receive() { return intake_.receive(); }
 
   int descriptor() const { return socket_.get(); }
   const Status& failure() const { return failure_; }
@@ -98,7 +90,6 @@ class SecureSession {
   Status shake_hands();
   Status write_out();
   Status collect();
-  Status take_bytes(std::span<const std::uint8_t> bytes);
   Status closed_status() const;
   Status fail(Status why);
 
@@ -115,8 +106,7 @@ class SecureSession {
   int socket_error_ = 0;
   std::vector<std::uint8_t> outgoing_;
   std::size_t sent_ = 0;
-  std::vector<std::uint8_t> incoming_;
-  std::deque<Frame> frames_;
+  FrameIntake intake_;
 };
 
 }  // namespace gyre::trust
