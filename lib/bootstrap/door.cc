@@ -1,6 +1,7 @@
 #include "lib/bootstrap/door.h"
 
 #include "lib/base/clock.h"
+#include "lib/bootstrap/first_words.h"
 #include "lib/trust/address.h"
 #include "lib/trust/session_key.h"
 
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -20,10 +20,6 @@ namespace {
 constexpr std::int64_t patience_ns = 2 * ns_per_s;
 constexpr std::int64_t deaf_ns = 100 * ns_per_ms;
 constexpr int accepts_at_once = 64;
-// A ClientHello with one key share and one key identity has about 350 bytes.
-constexpr std::size_t hello_most = 1024;
-constexpr unsigned char tls_handshake = 22;  // RFC 8446 5.1, ContentType
-constexpr std::size_t tls_record_head = 5;
 
 Result<std::string> random_name() {
   std::uint8_t bytes[12];
@@ -160,25 +156,21 @@ void Door::on_event(Place stranger) {
 
 // Looks without taking.
 void Door::look(Place stranger) {
-  char bytes[hello_most];
+  std::uint8_t bytes[first_words_most];
   const ssize_t got = ::recv(stranger->socket.get(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) return turn_away(stranger, "it went away without a word");
-  const auto length = static_cast<std::size_t>(got);
-
-  const trust::TicketHello ticket;
-  if (std::memcmp(bytes, ticket.magic.data(), std::min(length, ticket.magic.size())) == 0) {
-    if (length >= sizeof ticket) take_ticket(stranger);
-    return;
+  const FirstWords words = judge_first_words({bytes, static_cast<std::size_t>(got)});
+  switch (words.wish) {
+    case FirstWords::Wish::unclear:
+      return;
+    case FirstWords::Wish::show_ticket:
+      return take_ticket(stranger);
+    case FirstWords::Wish::prove_key:
+      return begin_handshake(stranger, words.identity);
+    case FirstWords::Wish::other:
+      return turn_away(stranger, words.fault);
   }
-  if (static_cast<unsigned char>(bytes[0]) != tls_handshake)
-    return turn_away(stranger, "it spoke another protocol");
-  if (length < tls_record_head) return;
-  const std::size_t record = tls_record_head +
-                             (std::size_t{static_cast<unsigned char>(bytes[3])} << 8) +
-                             static_cast<unsigned char>(bytes[4]);
-  if (record > hello_most) return turn_away(stranger, "its hello is too long");
-  if (length >= record) take_hello(stranger, {bytes, record});
 }
 
 void Door::take_ticket(Place stranger) {
@@ -192,10 +184,8 @@ void Door::take_ticket(Place stranger) {
     warning_.write("the door turned away a connection: its ticket is unknown or was used before");
 }
 
-void Door::take_hello(Place stranger, std::string_view hello) {
-  const std::size_t place = hello.find(trust::identity_prefix);
-  const bool whole = place != hello.npos && hello.size() - place >= trust::identity_length;
-  if (whole) stranger->key = find_key_(std::string(hello.substr(place, trust::identity_length)));
+void Door::begin_handshake(Place stranger, const std::string& identity) {
+  if (!identity.empty()) stranger->key = find_key_(identity);
   if (stranger->key == nullptr)
     return turn_away(stranger, "it knows no communicator of this process");
   auto session = trust::SecureSession::start(tls_, std::move(stranger->socket),

@@ -71,7 +71,7 @@ class Door {
   void on_event(Place stranger);
   void look(Place stranger);
   void take_ticket(Place stranger);
-  void take_hello(Place stranger, std::string_view hello);
+  void begin_handshake(Place stranger, const std::string& identity);
   void continue_handshake(Place stranger);
   void turn_away(Place stranger, std::string_view why);
 

@@ -1,0 +1,27 @@
+// FirstWords: what a stranger at a door wants, judged by its first bytes, which stay in the kernel
+// until it is known. It knows no sockets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gyre::bootstrap {
+
+// A ClientHello with one key share and one key identity has about 350 bytes.
+inline constexpr std::size_t first_words_most = 1024;
+
+struct FirstWords {
+  enum class Wish { unclear, show_ticket, prove_key, other };
+  Wish wish = Wish::unclear;
+  // prove_key: the control identity that its ClientHello names; empty if there is none in it.
+  std::string identity;
+  std::string_view fault;  // other: what it did wrong
+};
+
+// `bytes` is what there is so far, cut at first_words_most. Unclear: more must come.
+FirstWords judge_first_words(std::span<const std::uint8_t> bytes);
+
+}  // namespace gyre::bootstrap
