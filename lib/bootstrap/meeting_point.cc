@@ -1,6 +1,7 @@
 #include "lib/bootstrap/meeting_point.h"
 
 #include "lib/base/log.h"
+#include "lib/bootstrap/host_port.h"
 
 #include <fmt/format.h>
 
@@ -22,25 +23,6 @@ namespace {
 constexpr int listen_backlog = 4096;  // the kernel cuts it to net.core.somaxconn
 constexpr std::int64_t grace_ns = 2 * ns_per_s;
 constexpr std::int64_t connect_most_ns = 5 * ns_per_s;  // then the next address, then again
-
-struct HostPort {
-  std::string host, port;
-};
-
-Result<HostPort> split(const std::string& text) {
-  const Status refused = invalid_usage(fmt::format(
-      "GYRE_RENDEZVOUS_ADDRESS=\"{}\" is not accepted: give host:port, 1.2.3.4:port or [::1]:port, "
-      "with a port from 1 to 65535",
-      text));
-  const std::size_t colon = text.rfind(':');
-  if (colon == text.npos || colon == 0) return refused;
-  HostPort parts{text.substr(0, colon), text.substr(colon + 1)};
-  if (!parse_integer(parts.port, 1, 65535).ok()) return refused;
-  const bool bracketed = parts.host.front() == '[' && parts.host.back() == ']';
-  if (bracketed) parts.host = parts.host.substr(1, parts.host.size() - 2);
-  if (parts.host.empty() || (!bracketed && parts.host.find(':') != parts.host.npos)) return refused;
-  return parts;
-}
 
 struct AddressListTraits {
   using Handle = addrinfo*;
@@ -243,7 +225,7 @@ Result<MeetingPoint> local_point(std::string_view text) {
 
 Result<MeetingPoint> network_point(const Settings& settings, const trust::Secret& secret,
                                    Wait& wait) {
-  GYRE_ASSIGN(const HostPort where, split(settings.rendezvous_address));
+  GYRE_ASSIGN(const HostPort where, split_host_port(settings.rendezvous_address));
   MeetingPoint point;
   point.text = fmt::format("GYRE_RENDEZVOUS_ADDRESS={}", settings.rendezvous_address);
   GYRE_ASSIGN(point.network, prove_with(secret));
