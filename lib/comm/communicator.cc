@@ -1,6 +1,7 @@
 #include "lib/comm/communicator.h"
 
 #include "lib/base/log.h"
+#include "lib/comm/joining_note.h"
 
 #include <fmt/format.h>
 
@@ -26,21 +27,6 @@ transport::FifoShape fifo_shape(const Settings& settings) {
     shape.slot_bytes = round_up(static_cast<std::uint64_t>(settings.slot_bytes), 4096);
   return shape;
 }
-
-// What must be equal on all ranks before they exchange anything: the notes they join with.
-// Settings that every rank must share, then the processors that this one may use.
-constexpr char mask_mark = '|';
-struct Note {
-  std::string_view settings;
-  std::string_view processors;
-};
-Note read_note(const bootstrap::Letter& letter) {
-  const std::string_view text(reinterpret_cast<const char*>(letter.data()), letter.size());
-  const std::size_t mark = std::min(text.rfind(mask_mark), text.size());
-  return {text.substr(0, mark), text.substr(std::min(mark + 1, text.size()))};
-}
-
-bootstrap::Letter joining_note(const std::string& text) { return {text.begin(), text.end()}; }
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio: spreads low bits upward
@@ -85,13 +71,12 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
                                          .epoch = id.epoch,
                                          .tcp_user_timeout_ms = tcp_user_timeout_ms}));
   // Settings that every rank must share, since all choose for themselves and must choose alike.
-  const std::string note = fmt::format(
+  const std::string common = fmt::format(
       "version=1 transports={} algo={} proto={} slots={} reproducible={} security={}",
       transport_names(made->transports_), settings.algorithm, settings.protocol,
       fifo_shape(settings).slot_bytes, made->options_.reproducible, settings.tcp_security);
-  GYRE_ASSIGN(
-      made->membership_,
-      plane.join(id, size, rank, joining_note(note + mask_mark + processor_mask()), settings));
+  GYRE_ASSIGN(made->membership_,
+              plane.join(id, size, rank, encode(JoiningNote{common, processor_mask()}), settings));
   if (settings.check_calls) {
     made->board_ = std::make_shared<CallBoard>(rank);
     made->membership_->listen(call_key, [board = made->board_](int from, const auto& letter) {
@@ -104,10 +89,10 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
 Status Communicator::settle() {
   const bootstrap::Roster& roster = membership_->roster();
   std::vector<std::string_view> masks;
-  const Note mine = read_note(roster.notes[static_cast<std::size_t>(rank_)]);
+  const JoiningNote mine = read_joining_note(roster.notes[static_cast<std::size_t>(rank_)]);
   int local_ranks = 0;
   for (std::size_t rank = 0; rank < roster.notes.size(); ++rank) {
-    const Note note = read_note(roster.notes[rank]);
+    const JoiningNote note = read_joining_note(roster.notes[rank]);
     if (note.settings != mine.settings)
       return Status(Code::InvalidUsage,
                     fmt::format("ranks {} and {} differ in their settings: \"{}\" and \"{}\"",

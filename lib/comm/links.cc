@@ -1,23 +1,16 @@
 #include "lib/comm/links.h"
 
 #include "lib/base/log.h"
+#include "lib/comm/link_letter.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace gyre::comm {
 namespace {
 
 std::uint64_t letter_key(int channel) { return 1ULL << 56 | static_cast<std::uint32_t>(channel); }
-
-// What precedes an endpoint: which transport (by its place in the list, which all ranks share), and
-// how to try this process's regions.
-struct LetterHead {
-  std::uint32_t transport = 0;
-  transport::Probe probe;
-};
 
 // Beyond every channel of a plan.
 constexpr int pair_channel = 1 << 16;
@@ -102,13 +95,9 @@ Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
   GYRE_ASSIGN(transport::Listening listening,
               transport->listen(link_key(key, transport::Direction::receive), shape_,
                                 identity_of(key.first)));
-  LetterHead head;
+  LinkLetter letter{.probe = probe_, .endpoint = std::move(listening.endpoint)};
   for (std::size_t place = 0; place < transports_.size(); ++place)
-    if (transports_[place].get() == transport) head.transport = static_cast<std::uint32_t>(place);
-  head.probe = probe_;
-  bootstrap::Letter letter(sizeof head);
-  std::memcpy(letter.data(), &head, sizeof head);
-  letter.insert(letter.end(), listening.endpoint.begin(), listening.endpoint.end());
+    if (transports_[place].get() == transport) letter.transport = static_cast<std::uint32_t>(place);
   auto port = std::make_unique<exec::ReceivePort>();
   port->peer = key.first;
   port->channel = key.second;
@@ -116,7 +105,7 @@ Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
   port->lines = transport::LineReader(listening.connection->fifo());
   port->connection = std::move(listening.connection);
   receive_ports_[key] = std::move(port);
-  GYRE_TRY(membership_.send(key.first, letter_key(key.second), std::move(letter)));
+  GYRE_TRY(membership_.send(key.first, letter_key(key.second), encode(letter)));
   opening_.push_back({key, false, std::move(early)});
   log_info("{} with rank {} over {} ({})",
            key.second == pair_channel ? std::string("sends and receives")
@@ -127,22 +116,20 @@ Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
 
 Status Links::connect(Opening& opening, const bootstrap::Letter& letter) {
   const int peer = opening.key.first;
-  LetterHead head;
-  if (letter.size() >= sizeof head) std::memcpy(&head, letter.data(), sizeof head);
-  if (letter.size() < sizeof head || head.transport >= transports_.size())
+  const std::optional<LinkLetter> said = decode_link_letter(letter, transports_.size());
+  if (!said)
     return Status(Code::RemoteError, fmt::format("rank {} sent a malformed endpoint", peer))
         .blame({peer});
-  transport::Transport& transport = *transports_[head.transport];
-  const transport::Endpoint endpoint(letter.begin() + sizeof head, letter.end());
+  transport::Transport& transport = *transports_[said->transport];
   GYRE_ASSIGN(auto connection, transport.connect(link_key(opening.key, transport::Direction::send),
-                                                 shape_, endpoint));
+                                                 shape_, said->endpoint));
   auto port = std::make_unique<exec::SendPort>();
   exec::ReceivePort& back = *receive_ports_[opening.key];
   port->peer = peer;
   port->channel = opening.key.second;
   port->same_address_space = back.same_address_space = connection->same_address_space();
   if (!port->same_address_space && transport.reach(identity_of(peer)).maps_slots)
-    port->peer_memory = back.peer_memory = memory_of(peer, head.probe);
+    port->peer_memory = back.peer_memory = memory_of(peer, said->probe);
   port->connection = std::move(connection);
   send_ports_[opening.key] = std::move(port);
   return {};

@@ -1,0 +1,21 @@
+// JoiningNote: what a rank says of itself when it joins: the settings that all ranks must share,
+// and the processors that this one may use. It travels in the roster; what a peer wrote is looked
+// at, never trusted: settings are compared whole, and what is no mask counts for nothing.
+#pragma once
+
+#include "lib/bootstrap/control.h"
+
+#include <string_view>
+
+namespace gyre::comm {
+
+struct JoiningNote {
+  std::string_view settings;
+  std::string_view processors;  // a mask, see processor_mask
+};
+
+bootstrap::Letter encode(const JoiningNote& note);
+// Views of the letter, which outlives them.
+JoiningNote read_joining_note(const bootstrap::Letter& letter);
+
+}  // namespace gyre::comm
