@@ -20,7 +20,14 @@ std::string host_name() {
   return name;
 }
 
-std::string expand(const std::string& pattern) {
+constexpr std::string_view level_name(LogLevel level) {
+  constexpr std::string_view names[] = {"", "VERSION", "WARN", "INFO", "TRACE"};
+  return names[static_cast<int>(level)];
+}
+
+}  // namespace
+
+std::string log_path(const std::string& pattern) {
   std::string path;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const bool escape = pattern[i] == '%' && i + 1 < pattern.size();
@@ -34,17 +41,10 @@ std::string expand(const std::string& pattern) {
   return path;
 }
 
-constexpr std::string_view level_name(LogLevel level) {
-  constexpr std::string_view names[] = {"", "VERSION", "WARN", "INFO", "TRACE"};
-  return names[static_cast<int>(level)];
-}
-
-}  // namespace
-
 Status configure_log(LogLevel level, const std::string& file) {
   current_level.store(level, std::memory_order_relaxed);
   if (file.empty()) return {};
-  const std::string path = expand(file);
+  const std::string path = log_path(file);
   if (path == "/dev/stdout" || path == "stdout") {
     current_descriptor.store(STDOUT_FILENO, std::memory_order_relaxed);
     return {};
