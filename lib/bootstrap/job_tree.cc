@@ -4,7 +4,6 @@
 #include "lib/bootstrap/cause.h"
 #include "lib/bootstrap/job.h"
 #include "lib/bootstrap/tree.h"
-#include "lib/trust/wire.h"
 
 #include <fmt/format.h>
 
@@ -12,9 +11,6 @@
 
 namespace gyre::bootstrap {
 namespace {
-
-// In a leave: not a rank, but the root's process, which had none.
-constexpr std::uint32_t no_rank = UINT32_MAX;
 
 // Where that process's door is, the nearest way first.
 std::vector<trust::SocketAddress> ways_to(const trust::ProcessIdentity& peer,
@@ -229,16 +225,15 @@ void Job::leave(const Member& member) {
 void Job::leave_as_root() { note_left(no_rank, nullptr); }
 
 void Job::on_leave(Link& link, const trust::Frame& frame) {
-  std::uint32_t rank = 0;
-  trust::Reader reader(frame.body);
-  if (!reader.get(rank) || !reader.at_end() || !is_neighbour(link) || phase_ != Phase::joined)
+  const std::optional<std::uint32_t> rank = decode_leave(frame.body);
+  if (!rank || !is_neighbour(link) || phase_ != Phase::joined)
     return protocol_error(link, Kind::leave);
-  const bool known = rank < static_cast<std::uint32_t>(size_);
-  if (!known && rank != no_rank) return protocol_error(link, Kind::leave);
-  const std::uint32_t source = known ? company_->roster.process_of_rank[rank] : 0;
+  const bool known = *rank < static_cast<std::uint32_t>(size_);
+  if (!known && *rank != no_rank) return protocol_error(link, Kind::leave);
+  const std::uint32_t source = known ? company_->roster.process_of_rank[*rank] : 0;
   if (source == index_ || tree_next(index_, source) != link.process)
     return protocol_error(link, Kind::leave);
-  note_left(rank, &link);
+  note_left(*rank, &link);
 }
 
 void Job::note_left(std::uint32_t rank, const Link* told_by) {
@@ -249,9 +244,7 @@ void Job::note_left(std::uint32_t rank, const Link* told_by) {
     ++left_count_;
     company_->left[rank].store(true, std::memory_order_release);  // pairs with has_left
   }
-  trust::Writer writer;
-  writer.put(rank);
-  send_neighbours(Kind::leave, writer.take(), told_by);
+  send_neighbours(Kind::leave, encode_leave(rank), told_by);
   surroundings_.thread.due_at(0);
 }
 

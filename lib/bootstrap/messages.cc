@@ -128,6 +128,19 @@ std::optional<LetterHead> decode_letter(std::span<const std::uint8_t> bytes,
   return head;
 }
 
+std::vector<std::uint8_t> encode_leave(std::uint32_t rank) {
+  Writer writer;
+  writer.put(rank);
+  return writer.take();
+}
+
+std::optional<std::uint32_t> decode_leave(std::span<const std::uint8_t> bytes) {
+  std::uint32_t rank = 0;
+  Reader reader(bytes);
+  if (!reader.get(rank) || !reader.at_end()) return std::nullopt;
+  return rank;
+}
+
 std::vector<std::vector<std::uint8_t>> encode_parts(const RosterMessage& message) {
   Writer writer;
   writer.put(message.liveness_ms);

@@ -63,6 +63,11 @@ std::vector<std::uint8_t> encode(const LetterHead& head, std::span<const std::ui
 std::optional<LetterHead> decode_letter(std::span<const std::uint8_t> bytes,
                                         std::span<const std::uint8_t>* text);
 
+// In a leave: not a rank, but the root's process, which had none.
+inline constexpr std::uint32_t no_rank = UINT32_MAX;
+std::vector<std::uint8_t> encode_leave(std::uint32_t rank);
+std::optional<std::uint32_t> decode_leave(std::span<const std::uint8_t> bytes);
+
 // The roster travels in parts, each {total, offset, bytes}.
 struct RosterMessage {
   std::uint32_t liveness_ms = 0;  // the shortest that any rank asked for
