@@ -1,6 +1,7 @@
 #include "lib/base/log.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/file_pattern.h"
 
 #include <cstring>
 #include <fcntl.h>
@@ -14,12 +15,6 @@ std::atomic<LogLevel> current_level{LogLevel::warn};
 std::atomic<int> current_descriptor{STDERR_FILENO};
 thread_local int thread_rank = -1;
 
-std::string host_name() {
-  char name[256] = {};
-  if (gethostname(name, sizeof name - 1) != 0) return "host";
-  return name;
-}
-
 constexpr std::string_view level_name(LogLevel level) {
   constexpr std::string_view names[] = {"", "VERSION", "WARN", "INFO", "TRACE"};
   return names[static_cast<int>(level)];
@@ -27,36 +22,20 @@ constexpr std::string_view level_name(LogLevel level) {
 
 }  // namespace
 
-std::string log_path(const std::string& pattern) {
-  std::string path;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const bool escape = pattern[i] == '%' && i + 1 < pattern.size();
-    if (escape && pattern[i + 1] == 'h')
-      path += host_name(), ++i;
-    else if (escape && pattern[i + 1] == 'p')
-      path += std::to_string(getpid()), ++i;
-    else
-      path += pattern[i];
-  }
-  return path;
-}
-
 Status configure_log(LogLevel level, const std::string& file) {
   current_level.store(level, std::memory_order_relaxed);
   if (file.empty()) return {};
-  const std::string path = log_path(file);
+  const std::string path = expand_file_pattern(file);
   if (path == "/dev/stdout" || path == "stdout") {
     current_descriptor.store(STDOUT_FILENO, std::memory_order_relaxed);
     return {};
   }
   if (path == "/dev/stderr" || path == "stderr") return {};
-  // Appends, so that several ranks of one process and a second communicator share a file; a link is
-  // refused, so that nobody can point the log at another file.
-  const int descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (descriptor < 0)
+  // Several ranks of one process and a second communicator share the file.
+  FileDescriptor descriptor = open_for_appending(path);
+  if (!descriptor.has_value())
     return Status::from_errno(fmt::format("opening GYRE_DEBUG_FILE {}", path), errno);
-  const int previous = current_descriptor.exchange(descriptor, std::memory_order_relaxed);
+  const int previous = current_descriptor.exchange(descriptor.release(), std::memory_order_relaxed);
   if (previous > STDERR_FILENO) ::close(previous);
   return {};
 }
@@ -67,7 +46,7 @@ void set_log_rank(int rank) { thread_rank = rank; }
 
 void write_log(LogLevel level, std::string_view text) {
   const std::string rank = thread_rank >= 0 ? fmt::format(" [{}]", thread_rank) : std::string();
-  const std::string line = fmt::format("{}:{}:{}{} GYRE {} {}\n", host_name(), getpid(),
+  const std::string line = fmt::format("{}:{}:{}{} GYRE {} {}\n", this_host_name(), getpid(),
                                        syscall(SYS_gettid), rank, level_name(level), text);
   // A full disk or a closed stderr must not disturb the job.
   [[maybe_unused]] const ssize_t written =

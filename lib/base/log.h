@@ -17,8 +17,6 @@ enum class LogLevel : int { none, version, warn, info, trace };
 
 // Sets level and file ("" = stderr; %h and %p become host name and process id).
 Status configure_log(LogLevel level, const std::string& file);
-// GYRE_DEBUG_FILE with %h and %p replaced.
-std::string log_path(const std::string& pattern);
 LogLevel log_level();
 // Rank shown in this thread's lines; -1 shows none.
 void set_log_rank(int rank);

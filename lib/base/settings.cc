@@ -110,6 +110,9 @@ const std::vector<Setting>& settings_table() {
        "what to log"},
       {"GYRE_DEBUG_FILE", S::Text{&Settings::debug_file},
        "where to log; %h and %p become host and process id"},
+      {"GYRE_FLIGHT_FILE", S::Text{&Settings::flight_file},
+       "where a communicator that breaks writes its last operations; %h, %p and %r become host, "
+       "process id and rank"},
       {"GYRE_ALGO", S::Text{&Settings::algorithm},
        "algorithms allowed, as in \"ring,tree\" or \"allreduce:^ring\""},
       {"GYRE_PROTO", S::Text{&Settings::protocol},

@@ -20,6 +20,7 @@ struct Settings {
   // What to say, and where.
   std::string debug = "WARN";
   std::string debug_file;
+  std::string flight_file;
   // What to choose. The grammars of algorithm and protocol are the tuner's, see lib/tune.
   std::string algorithm;
   std::string protocol;

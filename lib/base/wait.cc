@@ -34,6 +34,12 @@ std::string_view blocked_on_name(BlockedOn what) {
   return names[static_cast<int>(what)];
 }
 
+std::string_view blocked_on_word(BlockedOn what) {
+  constexpr std::string_view words[blocked_on_count] = {
+      "nothing", "entered", "connection", "credit", "data", "drain", "kernel", "stream"};
+  return words[static_cast<int>(what)];
+}
+
 void WaitSet::add_futex(std::atomic<std::uint32_t>* word, std::uint32_t seen) {
   for (const Word& known : words_)
     if (known.word == word) return;

@@ -8,6 +8,7 @@
 
 #include "lib/base/clock.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -28,7 +29,9 @@ enum class BlockedOn : std::uint8_t {
   kernel,
   stream,
 };
-std::string_view blocked_on_name(BlockedOn what);
+std::string_view blocked_on_name(BlockedOn what);  // "the peer to begin this call"
+std::string_view blocked_on_word(BlockedOn what);  // "entered"
+inline constexpr int blocked_on_count = 8;
 
 struct Blocked {
   BlockedOn what = BlockedOn::nothing;
@@ -102,11 +105,21 @@ class Wait {
     return check_deadline();
   }
 
+  // Whether tools should be told of the wait now: not in its first turns, which are the whole of
+  // most waits, then now and then, and before each sleep.
+  bool is_long() const {
+    const int first = std::min(told_spins, policy_.spins + told_yields);
+    return turns_ >= first &&
+           ((turns_ - first) % told_spins == 0 || turns_ >= policy_.spins + policy_.yields);
+  }
+
   // Since the first look at the clock.
   std::int64_t waited_ns() const { return started_ ? clock_.now_ns() - start_ns_ : 0; }
 
  private:
   static constexpr int deadline_check_turns = 1024;
+  static constexpr int told_spins = 200;
+  static constexpr int told_yields = 20;  // each takes as long as many spins
   static void yield();
   std::int64_t sleep_ns() const;
   Outcome check_deadline();

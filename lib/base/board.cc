@@ -1,0 +1,227 @@
+#include "lib/base/board.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace gyre {
+namespace {
+
+constexpr std::uint64_t board_pages = divide_up(sizeof(BoardMemory), board_page_bytes);
+
+// Readers map it, so it must not shrink under them; it grows.
+FileDescriptor make_file() {
+  FileDescriptor file(memfd_create(board_file_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.has_value() || fchmod(file.get(), 0400) != 0 ||
+      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
+    return {};
+  return file;
+}
+
+// A file beyond the process's limit would bring it a deadly signal.
+bool grow(int file, std::uint64_t pages) {
+  const std::uint64_t bytes = pages * board_page_bytes;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) return false;
+  return ftruncate(file, static_cast<off_t>(bytes)) == 0;
+}
+
+// Of the file, or (-1) memory of this process alone. Zeros.
+Mapping map_pages(int file, std::uint64_t page, std::uint64_t count) {
+  const std::uint64_t bytes = count * board_page_bytes;
+  const int flags = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file,
+                      static_cast<off_t>(page * board_page_bytes));
+  if (memory == MAP_FAILED) return {};
+  return Mapping({static_cast<std::byte*>(memory), bytes});
+}
+
+}  // namespace
+
+std::string_view wait_phase_name(WaitPhase phase) {
+  constexpr std::string_view names[] = {"none", "joining", "opening", "moving", "blaming"};
+  return names[static_cast<int>(phase)];
+}
+
+// ------------------------------------------------------------------------------- board
+
+Status Board::open(const Owner& owner) {
+  file_ = make_file();
+  if (file_.has_value() && grow(file_.get(), board_pages))
+    mapping_ = map_pages(file_.get(), 0, board_pages);
+  if (!mapping_.has_value()) {
+    file_.reset();
+    mapping_ = map_pages(-1, 0, board_pages);
+  }
+  if (!mapping_.has_value()) return Status::from_errno("mapping the memory for tools", errno);
+  pages_ = board_pages;
+  source_ = tick_source();
+  // Fresh pages are zeros, which is what empty words are; writing them would only cost memory.
+  memory_ = reinterpret_cast<BoardMemory*>(mapping_.get().data);
+  BoardHead head;
+  head.pid = static_cast<std::uint32_t>(getpid());
+  head.uid = geteuid();
+  head.origin = read_tick_pair(source_);
+  head.source = source_;
+  head.host = owner.host;
+  head.host_name = FixedText<64>(owner.host_name);
+  head.version = FixedText<32>(owner.version);
+  head.names = owner.names;
+  memory_->head.write(head);
+  // Pairs with the acquire in board_reader.cc.
+  memory_->magic.store(board_magic, std::memory_order_release);
+  return {};
+}
+
+// First fit; 0: none to be had.
+std::uint64_t Board::take_pages(std::uint64_t count) {
+  if (!file_.has_value()) return 0;
+  for (auto extent = free_.begin(); extent != free_.end(); ++extent) {
+    const auto [page, free_count] = *extent;
+    if (free_count < count) continue;
+    free_.erase(extent);
+    if (free_count > count) free_[page + count] = free_count - count;
+    return page;
+  }
+  if (!grow(file_.get(), pages_ + count)) return 0;
+  return std::exchange(pages_, pages_ + count);
+}
+
+void Board::give_pages(std::uint64_t page, std::uint64_t count) {
+  // Its memory goes back to the kernel, and the next ledger there begins with zeros. Where that
+  // fails, the pages are not used again.
+  if (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(page * board_page_bytes),
+                static_cast<off_t>(count * board_page_bytes)) != 0)
+    return;
+  auto place = free_.emplace(page, count).first;
+  if (const auto next = std::next(place); next != free_.end() && page + count == next->first) {
+    place->second += next->second;
+    free_.erase(next);
+  }
+  if (place == free_.begin()) return;
+  const auto previous = std::prev(place);
+  if (previous->first + previous->second != page) return;
+  previous->second += place->second;
+  free_.erase(place);
+}
+
+Result<Ledger> Board::claim(const Owner& owner, const LedgerIdentity& identity) {
+  const std::lock_guard lock(mutex_);
+  if (memory_ == nullptr) GYRE_TRY(open(owner));
+  Ledger ledger;
+  ledger.board_ = this;
+  ledger.source_ = source_;
+  ledger.identity_ = identity;
+  const std::uint64_t count = ledger_span(identity.size).bytes / board_page_bytes;
+  const auto free_entry = std::ranges::find_if(memory_->directory, [](const SharedWord& entry) {
+    return entry.load(std::memory_order_relaxed) == 0;
+  });
+  ledger.index_ = static_cast<std::uint32_t>(free_entry - memory_->directory.begin());
+  if (ledger.index_ < ledgers_most) ledger.page_ = take_pages(count);
+  if (ledger.page_ != 0) ledger.mapping_ = map_pages(file_.get(), ledger.page_, count);
+  if (!ledger.mapping_.has_value()) {
+    if (ledger.page_ != 0) give_pages(std::exchange(ledger.page_, 0), count);
+    ledger.mapping_ = map_pages(-1, 0, count);
+  }
+  if (!ledger.mapping_.has_value())
+    return Status::from_errno("mapping memory for a communicator's ledger", errno);
+  ledger.memory_ = reinterpret_cast<LedgerMemory*>(ledger.mapping_.get().data);
+  ledger.memory_->identity.write(identity);
+  ++claims_;
+  if (ledger.page_ != 0)
+    // Pairs with the acquire in board_reader.cc.
+    free_entry->store(claims_ << 32 | ledger.page_, std::memory_order_release);
+  return ledger;
+}
+
+void Board::release(Ledger& ledger) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t count = ledger.mapping_.get().bytes / board_page_bytes;
+  ledger.mapping_.reset();
+  if (ledger.page_ == 0) return;
+  memory_->directory[ledger.index_].store(0, std::memory_order_release);
+  give_pages(ledger.page_, count);
+}
+
+// ------------------------------------------------------------------------------- ledger
+
+Ledger::Ledger(Ledger&& other) noexcept { *this = std::move(other); }
+
+Ledger& Ledger::operator=(Ledger&& other) noexcept {
+  if (this == &other) return *this;
+  if (board_ != nullptr) board_->release(*this);
+  board_ = std::exchange(other.board_, nullptr);
+  index_ = other.index_;
+  page_ = other.page_;
+  mapping_ = std::move(other.mapping_);
+  memory_ = std::exchange(other.memory_, nullptr);
+  source_ = other.source_;
+  identity_ = other.identity_;
+  caller_ = other.caller_;
+  told_ = other.told_;
+  tells_wait_ = other.tells_wait_;
+  return *this;
+}
+
+Ledger::~Ledger() {
+  if (board_ != nullptr) board_->release(*this);
+}
+
+void Ledger::note_caller() {
+  caller_ = pthread_self();
+  memory_->caller.store(static_cast<std::uint64_t>(gettid()), std::memory_order_relaxed);
+}
+
+void Ledger::tell_wait(WaitRecord wait) {
+  const bool same = tells_wait_ && wait.sequence == told_.sequence && wait.phase == told_.phase &&
+                    wait.what == told_.what && wait.peer == told_.peer &&
+                    wait.channel == told_.channel && wait.chunk == told_.chunk;
+  if (same) return;
+  wait.communicator = identity_.communicator;
+  wait.since_ns = SystemClock::read();
+  told_ = wait;
+  tells_wait_ = true;
+  memory_->wait.write(wait);
+}
+
+void Ledger::end_wait() {
+  if (!tells_wait_) return;
+  tells_wait_ = false;
+  memory_->wait.write({});
+}
+
+void Ledger::show_peers(const LedgerPeers& peers) {
+  const LedgerSpan span = ledger_span(identity_.size);
+  std::byte* const start = mapping_.get().data;
+  const std::size_t ranks = std::min(peers.peers.size(), static_cast<std::size_t>(identity_.size));
+  const std::size_t hosts = std::min(peers.hosts.size(), ranks);
+  auto* const words = reinterpret_cast<SharedWord*>(start + span.ranks_offset);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    words[rank].store(peers.peers[rank].pid | std::uint64_t{peers.peers[rank].host} << 32,
+                      std::memory_order_relaxed);
+  auto* const notes = reinterpret_cast<SharedWords<HostNote>*>(start + span.hosts_offset);
+  for (std::size_t host = 0; host < hosts; ++host)
+    notes[host].store({peers.hosts[host].token, FixedText<64>(peers.hosts[host].name)});
+  // Pairs with the acquire in board_reader.cc.
+  memory_->hosts.store(hosts, std::memory_order_release);
+}
+
+void Ledger::fail(const Status& why) {
+  const std::lock_guard lock(board_->failing_);
+  if (why.ok() || memory_->failure.writes() > 0) return;
+  FailureNote note;
+  note.at_ns = SystemClock::read();
+  note.code = static_cast<std::int32_t>(why.code());
+  const std::size_t count = std::min(why.culprits().size(), FailureNote::culprits_most);
+  note.culprit_count = static_cast<std::int32_t>(count);
+  std::copy_n(why.culprits().begin(), count, note.culprits.begin());
+  note.text = FixedText<912>(why.message());
+  memory_->failure.write(note);
+}
+
+}  // namespace gyre

@@ -1,0 +1,119 @@
+// Board: what a process shows of itself to tools, in a memfd that they find among its descriptors.
+// Ledger: one rank's part of it. If the kernel gives no memfd, both lie in memory of the process's
+// own: its error files still have what they hold. Layout: board_memory.h; reading: board_reader.h.
+#pragma once
+
+#include "lib/base/board_memory.h"
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <pthread.h>
+#include <string>
+#include <vector>
+
+namespace gyre {
+
+class Board;
+
+// Where a ledger's peers live; by rank.
+struct LedgerPeers {
+  struct Host {
+    std::array<std::uint8_t, 16> token{};
+    std::string name;
+  };
+  std::vector<Host> hosts;
+  struct Peer {
+    std::uint32_t pid;
+    std::uint32_t host;  // index
+  };
+  std::vector<Peer> peers;
+};
+
+// Who calls writes; one thread at a time, but for `fail`, which takes its own turn.
+class Ledger {
+ public:
+  Ledger() = default;
+  Ledger(Ledger&& other) noexcept;
+  Ledger& operator=(Ledger&& other) noexcept;
+  ~Ledger();
+
+  const LedgerIdentity& identity() const { return identity_; }
+  const LedgerMemory& memory() const { return *memory_; }
+  const Board& board() const { return *board_; }
+
+  // Begins the next flight and gives its serial. No other call in here is on the path of a short
+  // operation.
+  std::uint64_t begin(OpenFlight& flight, const FlightCall& call) {
+    const std::uint64_t serial = memory_->begun.load(std::memory_order_relaxed) + 1;
+    flight.begin(memory_->flights[serial % flight_count], serial, call, source_);
+    memory_->begun.store(serial, std::memory_order_release);
+    // Stores become visible in order: a miss on the next line would hold its first message back.
+    __builtin_prefetch(&memory_->flights[(serial + 1) % flight_count], 1);
+    if (const pthread_t self = pthread_self(); self != caller_) [[unlikely]]
+      note_caller();
+    return serial;
+  }
+  // This thread makes the calls from now on.
+  void note_caller();
+
+  // `since_ns` is kept while the same goes on; the communicator is filled in.
+  void tell_wait(WaitRecord wait);
+  void end_wait();
+  // A wait was told and has not ended.
+  bool tells_wait() const { return tells_wait_; }
+
+  void show_peers(const LedgerPeers& peers);
+  // The first one stays.
+  void fail(const Status& why);
+
+ private:
+  friend class Board;
+  Board* board_ = nullptr;
+  std::uint32_t index_ = 0;  // in the directory; ledgers_most: not in it
+  std::uint64_t page_ = 0;   // in the file; 0: not in it
+  Mapping mapping_;
+  LedgerMemory* memory_ = nullptr;
+  TickSource source_ = TickSource::clock;
+  LedgerIdentity identity_;
+  pthread_t caller_ = 0;
+  WaitRecord told_;
+  bool tells_wait_ = false;
+};
+
+// Any thread.
+class Board {
+ public:
+  struct Owner {
+    std::array<std::uint8_t, 16> host{};
+    std::string host_name;
+    std::string version;
+    BoardNames names;
+  };
+  // The memory is made at the first claim.
+  Result<Ledger> claim(const Owner& owner, const LedgerIdentity& identity);
+  // Valid once something was claimed.
+  const BoardMemory& memory() const { return *memory_; }
+  int descriptor() const { return file_.get(); }
+
+ private:
+  friend class Ledger;
+  Status open(const Owner& owner);
+  std::uint64_t take_pages(std::uint64_t count);
+  void give_pages(std::uint64_t page, std::uint64_t count);
+  void release(Ledger& ledger);
+
+  std::mutex mutex_;  // of everything; the memory's own rules hold in it
+  FileDescriptor file_;
+  Mapping mapping_;
+  BoardMemory* memory_ = nullptr;
+  std::uint64_t pages_ = 0;                      // of the file
+  std::map<std::uint64_t, std::uint64_t> free_;  // first page: how many
+  std::uint64_t claims_ = 0;
+  TickSource source_ = TickSource::clock;
+  std::mutex failing_;  // one `fail` at a time
+};
+
+}  // namespace gyre

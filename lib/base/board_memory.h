@@ -1,0 +1,131 @@
+// What lies in the memory `gyre-wait` that a process shows to tools: the layout that the writer
+// (board.h) and readers (board_reader.h) share. Everything in it is written word by word and read
+// by whoever may open the process's descriptors; a reader believes nothing of it.
+//
+//   board    a process: who it is, the names of its codes, and where its ledgers lie
+//   ledger   one rank's place in one communicator: what it waits for, its flights, its peers
+#pragma once
+
+#include "lib/base/alternating.h"
+#include "lib/base/flight.h"
+#include "lib/base/units.h"
+#include "lib/base/wait.h"
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace gyre {
+
+inline constexpr const char* board_file_name = "gyre-wait";
+inline constexpr std::uint32_t board_layout = 1;
+// "GYREWAIT", little-endian; stored when the rest is there.
+inline constexpr std::uint64_t board_magic = 0x5449'4157'4552'5947;
+inline constexpr std::uint32_t ledgers_most = 4096;
+inline constexpr std::size_t board_page_bytes = 4096;
+
+// Text of fixed room, cut if longer, zeros behind it.
+template <std::size_t room>
+struct FixedText {
+  std::array<char, room> bytes{};
+  FixedText() = default;
+  explicit FixedText(std::string_view text) { text.copy(bytes.data(), room - 1); }
+  std::string_view view() const {
+    const std::string_view all(bytes.data(), room);
+    return all.substr(0, all.find('\0'));
+  }
+};
+
+// What the codes of flights mean, in the words of the process's own library.
+struct NameTable {
+  static constexpr std::size_t most = 32;
+  std::array<FixedText<24>, most> names{};
+};
+struct BoardNames {
+  NameTable functions, types, ops, algorithms, protocols;
+};
+
+struct BoardHead {
+  std::uint32_t layout = board_layout;
+  std::uint32_t pid = 0;  // as the process itself knows it
+  std::uint64_t ledgers = ledgers_most;
+  TickPair origin;
+  TickSource source = TickSource::clock;
+  std::uint32_t uid = 0;
+  std::array<std::uint8_t, 16> host{};  // equal for all processes of a host
+  FixedText<64> host_name;
+  FixedText<32> version;
+  BoardNames names;
+};
+
+struct BoardMemory {
+  SharedWord magic;
+  Alternating<BoardHead> head;
+  // The page where each ledger begins, in the low half; 0: none. The high half changes with each
+  // new ledger, so that a reader can tell whether what it read is still the same.
+  std::array<SharedWord, ledgers_most> directory;
+};
+
+// What an operation does, or waits in.
+enum class WaitPhase : std::uint64_t { none, joining, opening, moving, blaming };
+std::string_view wait_phase_name(WaitPhase phase);
+
+// What one operation waits for; `what` nothing: it does not wait, or not for long yet.
+struct WaitRecord {
+  std::uint64_t communicator = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t serial = 0;  // of its flight; 0: it is no operation
+  std::int64_t since_ns = 0;
+  WaitPhase phase = WaitPhase::none;
+  BlockedOn what = BlockedOn::nothing;
+  std::uint8_t function = 0;
+  std::int32_t peer = -1;
+  std::int32_t channel = 0;
+  std::uint32_t chunk = 0;
+};
+
+struct LedgerIdentity {
+  std::uint64_t communicator = 0;  // the same on all its ranks
+  FixedText<16> name;              // the same for people, as in logs
+  FixedText<64> label;             // the caller's name for it
+  std::int32_t rank = 0;
+  std::int32_t size = 0;
+};
+
+// Why the communicator is broken.
+struct FailureNote {
+  static constexpr std::size_t culprits_most = 16;
+  std::int64_t at_ns = 0;
+  std::int32_t code = 0;  // 0: it is not
+  std::int32_t culprit_count = 0;
+  std::array<std::int32_t, culprits_most> culprits{};
+  FixedText<912> text;
+};
+
+struct HostNote {
+  std::array<std::uint8_t, 16> token{};
+  FixedText<64> name;
+};
+
+struct alignas(board_page_bytes) LedgerMemory {
+  SharedWord begun;   // flights; the last serial
+  SharedWord caller;  // the thread that made the last call
+  alignas(64) Alternating<WaitRecord> wait;
+  alignas(64) Alternating<LedgerIdentity> identity;
+  Alternating<FailureNote> failure;
+  SharedWord hosts;  // how many follow; 0: the ranks have not met yet
+  alignas(board_page_bytes) std::array<FlightLine, flight_count> flights;
+  // Behind it, for each rank a word (process id, index of its host << 32), then the hosts.
+};
+
+struct LedgerSpan {
+  std::uint64_t ranks_offset, hosts_offset, bytes;
+};
+constexpr LedgerSpan ledger_span(std::int32_t size) {
+  const auto ranks = static_cast<std::uint64_t>(size);
+  const std::uint64_t hosts = sizeof(LedgerMemory) + ranks * sizeof(SharedWord);
+  return {sizeof(LedgerMemory), hosts,
+          round_up(hosts + ranks * sizeof(SharedWords<HostNote>), board_page_bytes)};
+}
+
+}  // namespace gyre

@@ -1,0 +1,186 @@
+#include "lib/base/board_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+namespace gyre {
+namespace {
+
+constexpr std::int32_t size_most = 1 << 24;  // of a communicator; as in the control plane
+
+Mapping map_for_reading(int file, std::uint64_t offset, std::uint64_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, static_cast<off_t>(offset));
+  if (memory == MAP_FAILED) return {};
+  return Mapping({static_cast<std::byte*>(memory), bytes});
+}
+
+// The end of a flight that had no clock reading of its own.
+TimedFlight timed(const Flight& flight, const TickScale& scale) {
+  TimedFlight shown{flight, std::nullopt, std::nullopt};
+  if (flight.start_ticks != 0) shown.start_ns = scale.to_ns(flight.start_ticks);
+  switch (flight.end) {
+    case FlightEnd::open:
+      break;
+    case FlightEnd::exact:
+    case FlightEnd::soon:
+      shown.end_ns = scale.to_ns(flight.end_ticks);
+      break;
+    case FlightEnd::late:
+      shown.end_ns = static_cast<std::int64_t>(flight.end_ticks);
+      break;
+  }
+  return shown;
+}
+
+bool is_sane(const LedgerIdentity& identity) {
+  return identity.size >= 1 && identity.size <= size_most && identity.rank >= 0 &&
+         identity.rank < identity.size;
+}
+
+std::optional<WaitRecord> read_wait(const LedgerMemory& memory) {
+  auto wait = memory.wait.read();
+  if (!wait || wait->phase == WaitPhase::none || wait->phase > WaitPhase::blaming ||
+      static_cast<int>(wait->what) >= blocked_on_count)
+    return std::nullopt;
+  return wait;
+}
+
+void read_flights(const LedgerMemory& memory, const TickScale& scale, LedgerView& view) {
+  for (const FlightLine& line : memory.flights) {
+    const auto flight = read_flight(line);
+    if (flight && flight->end <= FlightEnd::late) view.flights.push_back(timed(*flight, scale));
+  }
+  std::ranges::sort(view.flights, {}, [](const TimedFlight& one) { return one.flight.serial; });
+}
+
+// `start` holds ledger_span(size).bytes.
+void read_peers(const std::byte* start, LedgerView& view) {
+  const auto& memory = *reinterpret_cast<const LedgerMemory*>(start);
+  // Pairs with the release in Ledger::show_peers.
+  const std::uint64_t hosts = memory.hosts.load(std::memory_order_acquire);
+  const auto size = static_cast<std::uint64_t>(view.identity.size);
+  if (hosts == 0 || hosts > size) return;
+  const LedgerSpan span = ledger_span(view.identity.size);
+  const auto* notes = reinterpret_cast<const SharedWords<HostNote>*>(start + span.hosts_offset);
+  for (std::uint64_t host = 0; host < hosts; ++host) view.hosts.push_back(notes[host].load());
+  const auto* words = reinterpret_cast<const SharedWord*>(start + span.ranks_offset);
+  for (std::uint64_t rank = 0; rank < size; ++rank) {
+    const std::uint64_t word = words[rank].load(std::memory_order_relaxed);
+    const auto host = static_cast<std::uint32_t>(word >> 32);
+    view.peers.push_back({static_cast<std::uint32_t>(word), host < hosts ? host : 0});
+  }
+}
+
+std::optional<LedgerView> view_of(const std::byte* start, const TickScale& scale,
+                                  const LedgerIdentity& identity) {
+  const auto& memory = *reinterpret_cast<const LedgerMemory*>(start);
+  LedgerView view;
+  view.identity = identity;
+  view.begun = memory.begun.load(std::memory_order_acquire);
+  view.caller = static_cast<std::uint32_t>(memory.caller.load(std::memory_order_relaxed));
+  view.wait = read_wait(memory);
+  view.failure = memory.failure.read();
+  if (view.failure) {
+    auto& count = view.failure->culprit_count;
+    count = std::clamp<std::int32_t>(count, 0, FailureNote::culprits_most);
+    if (view.failure->code == 0) view.failure.reset();
+  }
+  read_flights(memory, scale, view);
+  read_peers(start, view);
+  return view;
+}
+
+std::optional<LedgerView> read_foreign(int file, std::uint64_t file_bytes, std::uint64_t entry,
+                                       const TickScale& scale) {
+  const std::uint64_t offset = (entry & UINT32_MAX) * board_page_bytes;
+  if (offset + sizeof(LedgerMemory) > file_bytes) return std::nullopt;
+  Mapping head = map_for_reading(file, offset, sizeof(LedgerMemory));
+  if (!head.has_value()) return std::nullopt;
+  const auto identity = reinterpret_cast<const LedgerMemory*>(head.get().data)->identity.read();
+  if (!identity || !is_sane(*identity)) return std::nullopt;
+  const std::uint64_t bytes = ledger_span(identity->size).bytes;
+  if (bytes > file_bytes || offset > file_bytes - bytes) return std::nullopt;
+  const Mapping whole = map_for_reading(file, offset, bytes);
+  if (!whole.has_value()) return std::nullopt;
+  return view_of(whole.get().data, scale, *identity);
+}
+
+}  // namespace
+
+const TimedFlight* LedgerView::last_done() const {
+  const auto found = std::find_if(flights.rbegin(), flights.rend(),
+                                  [](const TimedFlight& one) { return one.end_ns.has_value(); });
+  return found == flights.rend() ? nullptr : &*found;
+}
+
+std::vector<const TimedFlight*> LedgerView::open() const {
+  std::vector<const TimedFlight*> found;
+  for (const TimedFlight& one : flights)
+    if (!one.end_ns) found.push_back(&one);
+  return found;
+}
+
+Result<BoardView> read_board(int descriptor) {
+  struct stat file {};
+  if (fstat(descriptor, &file) != 0) return Status::from_errno("fstat of a board", errno);
+  const int seals = fcntl(descriptor, F_GET_SEALS);
+  const auto file_bytes = static_cast<std::uint64_t>(file.st_size);
+  // Unsealed, it could shrink while it is mapped, which would be our end.
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || file_bytes < sizeof(BoardMemory))
+    return invalid_argument("it is no board: its seals or its size are wrong");
+  const Mapping mapping = map_for_reading(descriptor, 0, sizeof(BoardMemory));
+  if (!mapping.has_value()) return Status::from_errno("mapping a board", errno);
+  const auto& memory = *reinterpret_cast<const BoardMemory*>(mapping.get().data);
+  // Pairs with the release in Board::open.
+  if (memory.magic.load(std::memory_order_acquire) != board_magic)
+    return invalid_argument("it is no board, or not yet");
+  const auto head = memory.head.read();
+  if (!head) return internal_error("a board's head changes all the time");
+  if (head->layout != board_layout)
+    return invalid_usage(fmt::format("its library ({}) writes layout {}, and this program reads {}",
+                                     printable(head->version.view()), head->layout, board_layout));
+  BoardView view{*head, {}};
+  const TickScale scale(head->origin, read_tick_pair(head->source));
+  for (const SharedWord& entry : memory.directory) {
+    // Pairs with the release in Board::claim.
+    const std::uint64_t before = entry.load(std::memory_order_acquire);
+    if (before == 0) continue;
+    auto ledger = read_foreign(descriptor, file_bytes, before, scale);
+    // Given back meanwhile: what was read may be half of another.
+    if (ledger && entry.load(std::memory_order_acquire) == before)
+      view.ledgers.push_back(std::move(*ledger));
+  }
+  return view;
+}
+
+BoardView read_board(const Board& board) {
+  BoardView view;
+  view.head = board.memory().head.read().value_or(BoardHead());
+  return view;
+}
+
+LedgerView read_ledger(const Ledger& ledger) {
+  const BoardHead head = ledger.board().memory().head.read().value_or(BoardHead());
+  const TickScale scale(head.origin, read_tick_pair(head.source));
+  return *view_of(reinterpret_cast<const std::byte*>(&ledger.memory()), scale, ledger.identity());
+}
+
+std::string name_of(const NameTable& table, std::uint8_t code) {
+  if (code >= NameTable::most || table.names[code].view().empty())
+    return fmt::format("code {}", code);
+  return printable(table.names[code].view());
+}
+
+std::string printable(std::string_view text) {
+  std::string shown(text);
+  std::ranges::replace_if(
+      shown, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return shown;
+}
+
+}  // namespace gyre

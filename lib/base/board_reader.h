@@ -1,0 +1,54 @@
+// Reads a board (board_memory.h) into values: another process's through its descriptor, running,
+// stopped or looping, or this one's own. What it finds is checked before use: no text, index or
+// length of it is believed.
+#pragma once
+
+#include "lib/base/board.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gyre {
+
+// A flight with its times in nanoseconds of the monotonic clock.
+struct TimedFlight {
+  Flight flight;
+  std::optional<std::int64_t> start_ns;
+  std::optional<std::int64_t> end_ns;  // nothing: open
+};
+
+struct LedgerView {
+  LedgerIdentity identity;
+  std::uint64_t begun = 0;   // flights
+  std::uint32_t caller = 0;  // thread
+  std::optional<WaitRecord> wait;
+  std::optional<FailureNote> failure;
+  std::vector<TimedFlight> flights;  // by serial; the last 1,024
+  std::vector<HostNote> hosts;
+  std::vector<LedgerPeers::Peer> peers;  // by rank; empty until the ranks have met
+
+  // The last flight that has ended, and those that have not. Null or empty if there is none.
+  const TimedFlight* last_done() const;
+  std::vector<const TimedFlight*> open() const;
+};
+
+struct BoardView {
+  BoardHead head;
+  std::vector<LedgerView> ledgers;
+};
+
+// Of another process: a descriptor that /proc/PID/fd gave.
+Result<BoardView> read_board(int descriptor);
+// Of this one.
+BoardView read_board(const Board& board);
+LedgerView read_ledger(const Ledger& ledger);
+
+// The name of a code; "code 7" if there is none.
+std::string name_of(const NameTable& table, std::uint8_t code);
+// Nothing but printable ASCII: what other processes write may move cursors and split lines.
+std::string printable(std::string_view text);
+
+}  // namespace gyre

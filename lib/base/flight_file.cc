@@ -1,0 +1,122 @@
+#include "lib/base/flight_file.h"
+
+#include "lib/base/file_pattern.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <ctime>
+#include <iterator>
+#include <unistd.h>
+
+namespace gyre {
+namespace {
+
+// Ranks of a communicator beyond which its peers are not listed.
+constexpr std::size_t peers_listed_most = 4096;
+
+std::string quoted(std::string_view text) {
+  std::string shown = "\"";
+  for (const char c : printable(text)) {
+    if (c == '"' || c == '\\') shown += '\\';
+    shown += c;
+  }
+  shown += '"';
+  return shown;
+}
+
+std::string maybe(const std::optional<std::int64_t>& value) {
+  return value ? std::to_string(*value) : "null";
+}
+
+std::string failure_text(const std::optional<FailureNote>& failure) {
+  if (!failure) return "null";
+  std::string culprits;
+  for (int i = 0; i < failure->culprit_count; ++i)
+    culprits +=
+        fmt::format("{}{}", i > 0 ? "," : "", failure->culprits[static_cast<std::size_t>(i)]);
+  return fmt::format(R"({{"code":{},"text":{},"culprits":[{}],"at_ns":{}}})", failure->code,
+                     quoted(failure->text.view()), culprits, failure->at_ns);
+}
+
+std::string wait_text(const std::optional<WaitRecord>& wait) {
+  if (!wait) return "null";
+  return fmt::format(
+      R"({{"phase":"{}","what":"{}","peer":{},"channel":{},"chunk":{},"sequence":{},"serial":{},)"
+      R"("since_ns":{}}})",
+      wait_phase_name(wait->phase), blocked_on_word(wait->what), wait->peer, wait->channel,
+      wait->chunk, wait->sequence, wait->serial, wait->since_ns);
+}
+
+std::string peers_text(const LedgerView& ledger) {
+  if (ledger.peers.size() > peers_listed_most) return "[]";
+  std::string text;
+  for (const LedgerPeers::Peer& peer : ledger.peers)
+    text += fmt::format(R"({}{{"pid":{},"host":{}}})", text.empty() ? "" : ",", peer.pid,
+                        quoted(ledger.hosts[peer.host].name.view()));
+  return fmt::format("[{}]", text);
+}
+
+std::string_view end_word(FlightEnd end) {
+  constexpr std::string_view words[] = {"open", "exact", "soon", "late"};
+  return words[static_cast<int>(end)];
+}
+
+void add_flight(std::string& text, const BoardNames& names, const TimedFlight& timed) {
+  const Flight& flight = timed.flight;
+  const FlightCall& call = flight.call;
+  fmt::format_to(
+      std::back_inserter(text),
+      R"({{"serial":{},"sequence":{},"function":"{}","type":"{}","op":"{}","root":{},"count":{},)"
+      R"("bytes":{},"algorithm":"{}","protocol":"{}","start_ns":{},"end_ns":{},"end":"{}",)"
+      R"("outcome":{}}})"
+      "\n",
+      flight.serial, call.sequence, name_of(names.functions, call.function),
+      name_of(names.types, call.type), name_of(names.ops, call.op), call.root, call.count,
+      call.bytes, name_of(names.algorithms, call.algorithm),
+      name_of(names.protocols, call.protocol), maybe(timed.start_ns), maybe(timed.end_ns),
+      end_word(flight.end), timed.end_ns ? std::to_string(flight.outcome) : "null");
+}
+
+std::int64_t wall_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * ns_per_s + now.tv_nsec;
+}
+
+}  // namespace
+
+std::string flight_text(const BoardHead& head, const LedgerView& ledger) {
+  const std::int64_t now_ns = SystemClock::read();
+  const LedgerIdentity& identity = ledger.identity;
+  std::string text = fmt::format(
+      R"({{"gyre_flights":1,"communicator":{},"label":{},"rank":{},"size":{},"host":{},"pid":{},)"
+      R"("thread":{},"version":{},"now_ns":{},"wall_ns":{},"begun":{},"failure":{},"wait":{},)"
+      R"("peers":{}}})"
+      "\n",
+      quoted(identity.name.view()), quoted(identity.label.view()), identity.rank, identity.size,
+      quoted(head.host_name.view()), head.pid, ledger.caller, quoted(head.version.view()), now_ns,
+      wall_ns(), ledger.begun, failure_text(ledger.failure), wait_text(ledger.wait),
+      peers_text(ledger));
+  for (const TimedFlight& flight : ledger.flights) add_flight(text, head.names, flight);
+  return text;
+}
+
+Result<std::string> write_flight_file(const std::string& pattern, const BoardHead& head,
+                                      const LedgerView& ledger) {
+  std::string path = expand_file_pattern(pattern, printable(head.host_name.view()), head.pid,
+                                         ledger.identity.rank);
+  const FileDescriptor file = open_for_appending(path);
+  if (!file.has_value())
+    return Status::from_errno(fmt::format("opening the file of flights {}", path), errno);
+  const std::string text = flight_text(head, ledger);
+  for (std::size_t written = 0; written < text.size();) {
+    const ssize_t count = ::write(file.get(), text.data() + written, text.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Status::from_errno(fmt::format("writing {}", path), errno);
+    written += static_cast<std::size_t>(count);
+  }
+  return path;
+}
+
+}  // namespace gyre

@@ -1,0 +1,17 @@
+// The flights of one rank as a text: a line of JSON that says whose they are and what state they
+// were found in, then a line for each flight. Several of them may follow each other in one file.
+#pragma once
+
+#include "lib/base/board_reader.h"
+
+#include <string>
+
+namespace gyre {
+
+std::string flight_text(const BoardHead& head, const LedgerView& ledger);
+
+// Appends the text to the file of that name, with %h, %p and %r in it, and gives the file's name.
+Result<std::string> write_flight_file(const std::string& pattern, const BoardHead& head,
+                                      const LedgerView& ledger);
+
+}  // namespace gyre

@@ -1,0 +1,385 @@
+// What tools read of a process: records that stay whole under their writer, ledgers that come and
+// go, and boards that are none.
+#include "lib/base/board.h"
+
+#include "lib/base/board_reader.h"
+#include "lib/base/flight_file.h"
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
+
+using namespace gyre;
+
+namespace {
+
+// Whole if all its words follow from the first.
+struct Chain {
+  std::array<std::uint64_t, 24> words{};
+  static Chain from(std::uint64_t first) {
+    Chain chain;
+    for (std::uint64_t& word : chain.words) word = first, first = first * 6364136223846793005U + 1;
+    return chain;
+  }
+  bool is_whole() const {
+    return words == from(words[0]).words || words == std::array<std::uint64_t, 24>{};
+  }
+};
+
+Board::Owner owner() {
+  Board::Owner one;
+  one.host_name = "a-host";
+  one.version = "1.2.3";
+  one.names.functions.names[3] = FixedText<24>("gyreBroadcast");
+  one.names.types.names[7] = FixedText<24>("float");
+  return one;
+}
+
+LedgerIdentity identity(int rank, int size) {
+  LedgerIdentity one;
+  one.communicator = 0xabc;
+  one.name = FixedText<16>("0000abcd");
+  one.rank = rank;
+  one.size = size;
+  return one;
+}
+
+Ledger claim(Board& board, int rank = 0, int size = 4) {
+  auto ledger = board.claim(owner(), identity(rank, size));
+  REQUIRE(ledger.ok());
+  return std::move(*ledger);
+}
+
+BoardView read(const Board& board) {
+  auto view = read_board(board.descriptor());
+  REQUIRE(view.ok());
+  return std::move(*view);
+}
+
+FlightCall broadcast(std::uint64_t sequence, std::uint64_t bytes) {
+  FlightCall call;
+  call.sequence = sequence;
+  call.count = bytes / 4;
+  call.bytes = bytes;
+  call.function = 3;
+  call.type = 7;
+  call.root = 2;
+  return call;
+}
+
+std::uint64_t file_bytes(const Board& board) {
+  struct stat status {};
+  REQUIRE(fstat(board.descriptor(), &status) == 0);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+}  // namespace
+
+TEST_CASE("a record that is read while it is written is whole", "[board]") {
+  const auto record = std::make_unique<Alternating<Chain>>();
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (std::uint64_t i = 1; !stop.load(); ++i) record->write(Chain::from(i));
+  });
+  std::uint64_t seen = 0, torn = 0;
+  const std::int64_t until = SystemClock::read() + 20 * ns_per_s;
+  while ((record->writes() < 100000 || seen < 20000) && SystemClock::read() < until) {
+    const auto value = record->read();
+    if (value) ++seen, torn += !value->is_whole();
+  }
+  stop = true;
+  writer.join();
+  CHECK(torn == 0);
+  CHECK(seen > 0);
+}
+
+TEST_CASE("a record of a process that is stopped in the midst of writing is whole", "[board]") {
+  void* memory = mmap(nullptr, sizeof(Alternating<Chain>), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  auto& record = *reinterpret_cast<Alternating<Chain>*>(memory);
+  const pid_t child = fork();
+  if (child == 0)
+    for (std::uint64_t i = 1;; ++i) record.write(Chain::from(i));
+  REQUIRE(child > 0);
+  std::mt19937 random(1);
+  int whole = 0;
+  constexpr int rounds = 300;
+  for (int round = 0; round < rounds; ++round) {
+    usleep(static_cast<useconds_t>(random() % 300));
+    kill(child, SIGSTOP);
+    waitpid(child, nullptr, WUNTRACED);
+    const auto value = record.read();
+    whole += value && value->is_whole();
+    kill(child, SIGCONT);
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(record.writes() > rounds);
+  munmap(memory, sizeof(Alternating<Chain>));
+  CHECK(whole == rounds);
+}
+
+TEST_CASE("flights that are read while others replace them belong together", "[board]") {
+  Board board;
+  Ledger ledger = claim(board);
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    OpenFlight flight;
+    for (std::uint64_t i = 1; !stop.load(); ++i) {
+      ledger.begin(flight, broadcast(i, 4 * i));
+      flight.end(static_cast<std::uint8_t>(i % 7), false);
+    }
+  });
+  std::uint64_t seen = 0, wrong = 0;
+  const std::int64_t until = SystemClock::read() + 20 * ns_per_s;
+  for (int i = 0; i < 100 || (seen < 10000 && SystemClock::read() < until); ++i) {
+    for (const TimedFlight& timed : read_ledger(ledger).flights) {
+      const Flight& flight = timed.flight;
+      const std::uint64_t serial = flight.serial;
+      ++seen;
+      wrong += flight.call.sequence != serial || flight.call.count != serial ||
+               flight.call.bytes != 4 * serial || flight.call.function != 3 ||
+               (timed.end_ns && flight.outcome != serial % 7);
+    }
+  }
+  stop = true;
+  writer.join();
+  CHECK(wrong == 0);
+  CHECK(seen > 0);
+}
+
+TEST_CASE("a ledger shows its identity, wait, peers, failure and flights", "[board]") {
+  Board board;
+  Ledger ledger = claim(board, 1, 3);
+  ledger.note_caller();
+  LedgerPeers peers;
+  peers.hosts = {{{1}, "here"}, {{2}, "there"}};
+  peers.peers = {{10, 0}, {11, 0}, {12, 1}};
+  ledger.show_peers(peers);
+  OpenFlight flight;
+  ledger.begin(flight, broadcast(1, 128 << 10));
+  flight.end(0, false);
+  const std::uint64_t serial = ledger.begin(flight, broadcast(2, 64));
+  flight.stamp();
+  WaitRecord wait;
+  wait.sequence = 2;
+  wait.serial = serial;
+  wait.phase = WaitPhase::moving;
+  wait.what = BlockedOn::data;
+  wait.peer = 2;
+  ledger.tell_wait(wait);
+  const LedgerView view = read(board).ledgers.at(0);
+  CHECK(view.identity.communicator == 0xabc);
+  CHECK(view.identity.rank == 1);
+  CHECK(view.caller == static_cast<std::uint32_t>(gettid()));
+  REQUIRE(view.wait);
+  CHECK(view.wait->peer == 2);
+  CHECK(view.wait->what == BlockedOn::data);
+  CHECK(view.wait->communicator == 0xabc);
+  REQUIRE(view.peers.size() == 3);
+  CHECK(view.peers[2].pid == 12);
+  CHECK(view.hosts[view.peers[2].host].name.view() == "there");
+  CHECK_FALSE(view.failure);
+  CHECK(view.begun == 2);
+  REQUIRE(view.last_done() != nullptr);
+  CHECK(view.last_done()->flight.call.sequence == 1);
+  CHECK(view.last_done()->flight.end == FlightEnd::exact);
+  REQUIRE(view.open().size() == 1);
+  CHECK(view.open()[0]->flight.call.sequence == 2);
+  CHECK(SystemClock::read() - *view.open()[0]->start_ns < 60 * ns_per_s);
+  CHECK(*view.open()[0]->start_ns >= *view.last_done()->end_ns - ns_per_ms);
+
+  ledger.end_wait();
+  ledger.fail(Status(Code::RemoteError, "rank 2 died").blame({2}));
+  ledger.fail(Status(Code::Timeout, "a later one"));
+  const LedgerView after = read(board).ledgers.at(0);
+  CHECK_FALSE(after.wait);
+  REQUIRE(after.failure);
+  CHECK(after.failure->text.view() == "rank 2 died");
+  CHECK(after.failure->culprits[0] == 2);
+}
+
+TEST_CASE("a wait that goes on keeps its beginning, another one gets its own", "[board]") {
+  Board board;
+  Ledger ledger = claim(board);
+  WaitRecord wait;
+  wait.phase = WaitPhase::moving;
+  wait.what = BlockedOn::data;
+  wait.peer = 1;
+  ledger.tell_wait(wait);
+  const std::int64_t first = read(board).ledgers.at(0).wait->since_ns;
+  usleep(2000);
+  ledger.tell_wait(wait);
+  CHECK(read(board).ledgers.at(0).wait->since_ns == first);
+  wait.peer = 2;
+  ledger.tell_wait(wait);
+  CHECK(read(board).ledgers.at(0).wait->since_ns > first);
+}
+
+TEST_CASE("a short flight that waited is told from its start, one that did not by the tick",
+          "[board]") {
+  Board board;
+  Ledger ledger = claim(board);
+  OpenFlight flight;
+  ledger.begin(flight, broadcast(1, 8));
+  flight.stamp();
+  flight.end(0, false);
+  ledger.begin(flight, broadcast(2, 8));
+  flight.end(0, false);
+  ledger.begin(flight, broadcast(3, 8));
+  flight.stamp();
+  flight.end(0, true);
+  const LedgerView view = read(board).ledgers.at(0);
+  REQUIRE(view.flights.size() == 3);
+  CHECK(view.flights[0].flight.end == FlightEnd::soon);
+  CHECK(view.flights[0].end_ns == view.flights[0].start_ns);
+  CHECK(view.flights[1].flight.end == FlightEnd::late);
+  CHECK_FALSE(view.flights[1].start_ns);
+  CHECK(std::abs(SystemClock::read() - *view.flights[1].end_ns) < 60 * ns_per_s);
+  CHECK(view.flights[2].flight.end == FlightEnd::exact);
+}
+
+TEST_CASE("only the last 1,024 flights are kept", "[board]") {
+  Board board;
+  Ledger ledger = claim(board);
+  OpenFlight flight;
+  for (std::uint64_t i = 1; i <= 3000; ++i) {
+    ledger.begin(flight, broadcast(i, 8));
+    flight.end(0, false);
+  }
+  const LedgerView view = read(board).ledgers.at(0);
+  REQUIRE(view.flights.size() == flight_count);
+  CHECK(view.flights.front().flight.serial == 3000 - flight_count + 1);
+  CHECK(view.flights.back().flight.serial == 3000);
+}
+
+TEST_CASE("ledgers that come and go leave no memory behind and begin empty", "[board]") {
+  Board board;
+  const Ledger first = claim(board);
+  std::vector<Ledger> some;
+  for (int i = 0; i < 20; ++i) some.push_back(claim(board, i % 4));
+  some.clear();
+  const std::uint64_t bytes = file_bytes(board);
+  std::mt19937 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    if (some.size() < 20 && random() % 2 == 0) {
+      some.push_back(claim(board, 0, 1 + static_cast<int>(random() % 4)));
+      OpenFlight flight;
+      REQUIRE(read_ledger(some.back()).flights.empty());
+      some.back().begin(flight, broadcast(1, 8));
+      flight.end(0, false);
+    } else if (!some.empty()) {
+      std::swap(some[random() % some.size()], some.back());
+      some.pop_back();
+    }
+  }
+  CHECK(read(board).ledgers.size() == some.size() + 1);
+  CHECK(file_bytes(board) <= bytes);
+  some.clear();
+  CHECK(read(board).ledgers.size() == 1);
+}
+
+TEST_CASE("more communicators than the directory holds still have ledgers", "[board]") {
+  Board board;
+  std::vector<Ledger> all;
+  for (std::uint32_t i = 0; i < ledgers_most + 3; ++i) all.push_back(claim(board));
+  OpenFlight flight;
+  all.back().begin(flight, broadcast(5, 8));
+  CHECK(read_ledger(all.back()).flights.size() == 1);
+  CHECK(read(board).ledgers.size() == ledgers_most);
+}
+
+TEST_CASE("a file limit costs the tools their view and nothing else", "[board]") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  rlimit small = before;
+  small.rlim_cur = 4096;
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  Board board;
+  auto ledger = board.claim(owner(), identity(0, 2));
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  REQUIRE(ledger.ok());
+  CHECK(board.descriptor() == -1);
+  OpenFlight flight;
+  ledger->begin(flight, broadcast(1, 8));
+  CHECK(read_ledger(*ledger).flights.size() == 1);
+}
+
+TEST_CASE("what is no board, or a spoilt one, is refused or read without harm", "[board]") {
+  CHECK_FALSE(read_board(-1).ok());
+  const FileDescriptor unsealed(memfd_create("gyre-wait", MFD_ALLOW_SEALING));
+  REQUIRE(ftruncate(unsealed.get(), 1 << 20) == 0);
+  CHECK_FALSE(read_board(unsealed.get()).ok());
+  REQUIRE(fcntl(unsealed.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  CHECK_FALSE(read_board(unsealed.get()).ok());
+
+  Board board;
+  Ledger ledger = claim(board);
+  ledger.show_peers({{{{1}, "here"}}, {{10, 0}, {11, 0}, {12, 0}, {13, 0}}});
+  OpenFlight flight;
+  for (std::uint64_t i = 1; i <= 50; ++i) ledger.begin(flight, broadcast(i, 8));
+  const std::uint64_t bytes = file_bytes(board);
+  std::vector<char> good(bytes);
+  REQUIRE(pread(board.descriptor(), good.data(), bytes, 0) == static_cast<ssize_t>(bytes));
+  std::mt19937 random(3);
+  for (int round = 0; round < 500; ++round) {
+    const FileDescriptor file(memfd_create("gyre-wait", MFD_ALLOW_SEALING));
+    std::vector<char> spoilt = good;
+    // Mostly the heads: the flights are many.
+    for (int i = 0; i < 20; ++i) {
+      const std::size_t reach = random() % 2 ? sizeof(BoardMemory) + 4096 : bytes;
+      spoilt[random() % reach] = static_cast<char>(random());
+    }
+    const std::size_t length = random() % 4 ? bytes : random() % bytes;
+    REQUIRE(write(file.get(), spoilt.data(), length) == static_cast<ssize_t>(length));
+    REQUIRE(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    const auto view = read_board(file.get());
+    if (!view.ok()) continue;
+    for (const LedgerView& one : view->ledgers) {
+      CHECK(one.identity.rank < one.identity.size);
+      for (const char c : flight_text(view->head, one))
+        if (c != '\n' && (c < ' ' || c > '~')) FAIL("an unprintable character");
+    }
+  }
+}
+
+TEST_CASE("flights are written as lines of JSON, to the file that the pattern names", "[board]") {
+  Board board;
+  Ledger ledger = claim(board, 1, 2);
+  ledger.show_peers({{{{1}, "he\"re"}}, {{10, 0}, {11, 0}}});
+  OpenFlight flight;
+  ledger.begin(flight, broadcast(1, 128 << 10));
+  flight.end(6, false);
+  ledger.begin(flight, broadcast(2, 8));
+  ledger.fail(Status(Code::RemoteError, "it \"broke\"\n").blame({0}));
+  const std::string folder = fmt::format("/tmp/gyre-board-test-{}", getpid());
+  std::filesystem::create_directory(folder);
+  const BoardHead head = *board.memory().head.read();
+  const auto path = write_flight_file(folder + "/%h-%r", head, read_ledger(ledger));
+  REQUIRE(path.ok());
+  CHECK(*path == folder + "/a-host-1");
+  std::ifstream file(*path);
+  std::string line;
+  std::vector<nlohmann::json> lines;
+  while (std::getline(file, line)) lines.push_back(nlohmann::json::parse(line));
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0]["failure"]["text"] == "it \"broke\"?");
+  CHECK(lines[0]["peers"][1]["host"] == "he\"re");
+  CHECK(lines[1]["function"] == "gyreBroadcast");
+  CHECK(lines[1]["outcome"] == 6);
+  CHECK(lines[2]["end_ns"].is_null());
+  std::filesystem::remove_all(folder);
+}
