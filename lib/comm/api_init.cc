@@ -54,6 +54,8 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given) {
   options.timeout_ns =
       timeout_ms > 0 ? timeout_ms * ns_per_ms : options.settings.timeout_s * ns_per_s;
   if (init_ms > 0) options.settings.init_timeout_s = std::max(1, init_ms / 1000);
+  options.board = &process().board;
+  if (config.commName != nullptr) options.label = config.commName;
   if (config.commName != nullptr) options.name = fmt::format("\"{}\" ", config.commName);
   return options;
 }

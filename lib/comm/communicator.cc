@@ -70,6 +70,14 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
                                          .communicator_hash = hash_of(trust::short_name(id)),
                                          .epoch = id.epoch,
                                          .tcp_user_timeout_ms = tcp_user_timeout_ms}));
+  const LedgerIdentity identity{
+      .communicator = hash_of(trust::short_name(id)),
+      .name = FixedText<16>(trust::short_name(id)),
+      .label = FixedText<64>(made->options_.label),
+      .rank = rank,
+      .size = size,
+  };
+  GYRE_ASSIGN(made->ledger_, claim_ledger(*made->options_.board, plane.identity(), identity));
   // Settings that every rank must share, since all choose for themselves and must choose alike.
   const std::string common = fmt::format(
       "version=1 transports={} algo={} proto={} slots={} reproducible={} security={}",
@@ -101,6 +109,7 @@ Status Communicator::settle() {
     ++local_ranks;
     masks.push_back(note.processors);
   }
+  show_peers(ledger_, roster);
   const bool one_host = local_ranks == size_;
   policy_ = gyre::wait_policy(local_ranks, count_processors(masks), options_.settings.spin_count);
   links_ = std::make_unique<Links>(rank_, *membership_, transports_, fifo_shape(options_.settings),
@@ -134,8 +143,9 @@ Status Communicator::fail(Status why) {
     if (broken_.ok()) broken_ = why;
     why = broken_;
   }
-  is_broken_.store(true, std::memory_order_release);
+  const bool is_first = !is_broken_.exchange(true, std::memory_order_acq_rel);
   if (!membership_->failed()) membership_->abort(why);
+  if (is_first) note_failure(ledger_, why, options_.settings.flight_file);
   return why;
 }
 

@@ -9,6 +9,7 @@
 #include "lib/comm/builtin.h"
 #include "lib/comm/call_board.h"
 #include "lib/comm/exchange.h"
+#include "lib/comm/flight_record.h"
 #include "lib/comm/links.h"
 #include "lib/comm/request.h"
 #include "lib/comm/resumable.h"
@@ -34,6 +35,8 @@ struct CommunicatorOptions {
   bool reproducible = false;
   std::int64_t timeout_ns = 0;
   std::string name;
+  std::string label;       // the caller's name for it
+  Board* board = nullptr;  // of the process: where tools see the communicator
 };
 
 // What a communicator is to do: join, split, or carry a request out.
@@ -126,6 +129,7 @@ class Communicator {
     bool arm(WaitSet& set) override;
     void disarm() override {}
     std::int64_t limit_ns() const override;
+    void tell_wait() override;
 
    private:
     Communicator& owner_;
@@ -134,19 +138,21 @@ class Communicator {
   // What can end with an error that somebody else has to be asked about.
   class Operating : public Resumable {
    public:
-    void end(Status outcome) { finish(std::move(outcome)); }
+    virtual void end(Status outcome) { finish(std::move(outcome)); }
   };
 
   // Opens links, then runs a Launch.
   class Operation final : public Operating {
    public:
     explicit Operation(Communicator& owner) : owner_(owner) {}
+    void end(Status outcome) override;
     void begin(const Request& request);
     bool advance() override;
     void expire() override;
     bool arm(WaitSet& set) override;
     void disarm() override;
     std::int64_t limit_ns() const override { return owner_.options_.timeout_ns; }
+    void tell_wait() override;
 
    private:
     enum class Stage { opening, running };
@@ -155,8 +161,11 @@ class Communicator {
     void break_down(Status why);
     void question_peer();
     std::string waiting() const;
+    Blocked blocked() const;
+    void finish(Status outcome);
 
     Communicator& owner_;
+    OperationRecord record_{owner_.ledger_};
     const Request* request_ = nullptr;
     Stage stage_ = Stage::opening;
     Suspicion suspicion_;
@@ -232,6 +241,7 @@ class Communicator {
   std::uint64_t background_stream_ = 0;
   std::byte barrier_byte_{};  // what ranks exchange only to have met
 
+  Ledger ledger_;
   Joining joining_{*this};
   Operation operation_{*this};
   Exchanging exchanging_{*this};

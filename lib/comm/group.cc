@@ -53,6 +53,10 @@ class Sequence final : public Resumable {
     for (Resumable* part : {current_, exchange_})
       if (part != nullptr) part->disarm();
   }
+  void tell_wait() override {
+    for (Resumable* part : {current_, exchange_})
+      if (part != nullptr) part->tell_wait();
+  }
   std::int64_t limit_ns() const override {
     return !calls_.empty() && calls_[0]->work.joins ? communicator_.joining().limit_ns()
                                                     : communicator_.options().timeout_ns;

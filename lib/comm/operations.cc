@@ -14,6 +14,7 @@ const SystemClock clock;
 
 bool Communicator::Joining::advance() {
   using State = bootstrap::Membership::State;
+  if (owner_.membership_->state() != State::joining) owner_.ledger_.end_wait();
   switch (owner_.membership_->state()) {
     case State::joining:
       return false;
@@ -42,6 +43,13 @@ bool Communicator::Joining::arm(WaitSet& set) {
 std::int64_t Communicator::Joining::limit_ns() const {
   // The control plane keeps the deadline and knows who is missing; this only bounds its silence.
   return (owner_.options_.settings.init_timeout_s + 5) * ns_per_s;
+}
+
+void Communicator::Joining::tell_wait() {
+  WaitRecord wait;
+  wait.phase = WaitPhase::joining;
+  wait.what = BlockedOn::entered;
+  owner_.ledger_.tell_wait(wait);
 }
 
 // ------------------------------------------------------------------------------ suspicion
@@ -78,13 +86,15 @@ void Communicator::Operation::begin(const Request& request) {
   standstill_.moved();
   restart();
   call_ = CallRecord::of(request, ++owner_.sequence_);
+  const bool bound = owner_.is_bound(request, call_);
+  if (!bound) owner_.bound_for_ = {};
+  Status chosen = bound ? Status() : owner_.choose(request);
+  record_.begin(request, chosen.ok() ? owner_.choice_ : tune::Choice(), owner_.sequence_);
   if (owner_.board_ != nullptr)
     if (auto mismatch = owner_.board_->begin(call_))
       return finish(owner_.fail(std::move(*mismatch)));
-  if (owner_.is_bound(request, call_)) [[likely]]
+  if (bound) [[likely]]
     return launch();
-  owner_.bound_for_ = {};
-  Status chosen = owner_.choose(request);
   if (chosen.ok() && owner_.current_->bound_already) {
     owner_.bind(request, call_);
     return launch();
@@ -95,6 +105,7 @@ void Communicator::Operation::begin(const Request& request) {
 
 void Communicator::Operation::launch() {
   owner_.launch_.begin(owner_.current_->bound, owner_.place(*request_));
+  record_.moved();
   stage_ = Stage::running;
 }
 
@@ -121,8 +132,10 @@ bool Communicator::Operation::advance() {
   if (stage_ == Stage::opening) return open();
   switch (owner_.launch_.advance()) {
     case exec::Launch::State::blocked:
+      record_.blocked();
       return false;
     case exec::Launch::State::moved:
+      record_.moved();
       standstill_.moved();
       return true;
     case exec::Launch::State::done:
@@ -133,6 +146,24 @@ bool Communicator::Operation::advance() {
       return true;
   }
   return true;
+}
+
+Blocked Communicator::Operation::blocked() const {
+  return stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
+}
+
+void Communicator::Operation::end(Status outcome) { finish(std::move(outcome)); }
+
+void Communicator::Operation::finish(Status outcome) {
+  record_.end(outcome);
+  Resumable::finish(std::move(outcome));
+}
+
+void Communicator::Operation::tell_wait() {
+  const WaitPhase phase = suspicion_.held()          ? WaitPhase::blaming
+                          : stage_ == Stage::opening ? WaitPhase::opening
+                                                     : WaitPhase::moving;
+  record_.tell(phase, blocked());
 }
 
 std::string Communicator::Operation::waiting() const {
@@ -148,8 +179,7 @@ void Communicator::Operation::break_down(Status why) {
 
 // Before a sleep: who keeps this rank waiting may have called something else, or have gone.
 void Communicator::Operation::question_peer() {
-  const Blocked blocked =
-      stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
+  const Blocked blocked = this->blocked();
   if (blocked.peer < 0 || !standstill_.due(blocked.peer, clock.now_ns())) return;
   if (standstill_.times() == 1 && owner_.board_ != nullptr) owner_.ask(blocked.peer);
   // What a socket still carries may be the last words of one who has left: its end tells then.
@@ -160,8 +190,7 @@ void Communicator::Operation::question_peer() {
 }
 
 void Communicator::Operation::expire() {
-  const Blocked blocked =
-      stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
+  const Blocked blocked = this->blocked();
   Status late(Code::Timeout,
               fmt::format("{} number {} of {} elements waited {} s for {} from rank {}",
                           function_name(request_->function), owner_.sequence_, request_->count,

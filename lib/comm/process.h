@@ -3,6 +3,7 @@
 // one, in which the parent's handles are unknown.
 #pragma once
 
+#include "lib/base/board.h"
 #include "lib/comm/communicator.h"
 #include "lib/comm/handle_table.h"
 #include "lib/comm/stream.h"
@@ -38,6 +39,7 @@ class Process {
   // Starts the control plane and the log at the first call.
   Result<bootstrap::ControlPlane*> plane(const Settings& settings);
 
+  Board board;  // what tools may see of this process; communicators hold parts of it
   HandleTable<Communicator> communicators;
   HandleTable<HostStream> streams;
   transport::RegionTable regions;  // what gyreMemAlloc gave

@@ -17,6 +17,7 @@ std::string_view function_name(Function function) {
       "gyreAllReduce",      "gyreReduceScatter", "gyreAllGather", "gyreBroadcast", "gyreReduce",
       "gyreAlltoAll",       "gyreGather",        "gyreScatter",   "gyreAlltoAllv", "gyreAllGatherv",
       "gyreReduceScatterv", "gyreBarrier",       "gyreSend",      "gyreRecv",      "gyreCommSplit"};
+  static_assert(std::size(names) == function_count);
   return names[static_cast<int>(function)];
 }
 

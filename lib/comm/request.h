@@ -31,6 +31,7 @@ enum class Function : std::uint8_t {
   receive,
   split,  // gyreCommSplit's own exchange
 };
+inline constexpr int function_count = 15;
 std::string_view function_name(Function function);  // "gyreAllReduce"
 
 // Uneven blocks, by rank, in bytes.

@@ -30,6 +30,9 @@ void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& 
       wait.progressed();
       continue;
     }
+    if (wait.is_long()) [[unlikely]]
+      for (Resumable* one : all)
+        if (!one->finished()) one->tell_wait();
     if (wait.pause(arm, disarm) == Wait::Outcome::again) continue;
     const std::int64_t waited_ns = wait.waited_ns();
     for (Resumable* one : all)

@@ -28,6 +28,8 @@ class Resumable {
   virtual bool arm(WaitSet& set) = 0;
   virtual void disarm() = 0;
   virtual std::int64_t limit_ns() const = 0;
+  // The wait has become long enough for tools to know of it; called again while it lasts.
+  virtual void tell_wait() {}
 
  protected:
   void finish(Status outcome) {

@@ -137,6 +137,8 @@ void StreamWorker::serve() {
     const auto disarm = [&] {
       for (const Blocked& one : blocked) one.operation->disarm();
     };
+    if (wait.is_long())
+      for (const Blocked& one : blocked) one.operation->tell_wait();
     (void)wait.pause(arm, disarm);
     for (const Blocked& one : blocked)
       if (clock.now_ns() - one.since_ns >= one.operation->limit_ns()) one.operation->expire();

@@ -1,0 +1,93 @@
+#include "lib/comm/flight_record.h"
+
+#include "lib/base/flight_file.h"
+#include "lib/base/log.h"
+#include "lib/plan/algorithms.h"
+#include "lib/plan/protocol.h"
+#include <gyre/gyre.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace gyre::comm {
+namespace {
+
+template <typename NameOf>
+NameTable names(std::size_t count, NameOf name_of) {
+  NameTable table;
+  for (std::size_t i = 0; i < std::min(count, NameTable::most); ++i)
+    table.names[i] = FixedText<24>(name_of(i));
+  return table;
+}
+
+BoardNames board_names() {
+  BoardNames all;
+  all.functions =
+      names(function_count, [](std::size_t i) { return function_name(static_cast<Function>(i)); });
+  all.types = names(element_type_count,
+                    [](std::size_t i) { return element_name(static_cast<ElementType>(i)); });
+  all.ops = names(reduce_op_count, [](std::size_t i) { return op_name(static_cast<ReduceOp>(i)); });
+  const auto algorithms = plan::algorithms();
+  all.algorithms = names(algorithms.size(), [&](std::size_t i) { return algorithms[i].name; });
+  all.algorithms.names[no_algorithm] = FixedText<24>("none");
+  all.protocols = names(plan::protocol_count, [](std::size_t i) {
+    return plan::protocol_name(static_cast<plan::Protocol>(i));
+  });
+  return all;
+}
+
+}  // namespace
+
+Result<Ledger> claim_ledger(Board& board, const trust::ProcessIdentity& self,
+                            const LedgerIdentity& identity) {
+  Board::Owner owner;
+  owner.host = self.host;
+  owner.host_name = self.host_name;
+  owner.version = fmt::format("{}.{}.{}", GYRE_MAJOR, GYRE_MINOR, GYRE_PATCH);
+  owner.names = board_names();
+  GYRE_ASSIGN(Ledger ledger, board.claim(owner, identity));
+  ledger.note_caller();
+  return ledger;
+}
+
+void show_peers(Ledger& ledger, const bootstrap::Roster& roster) {
+  LedgerPeers peers;
+  std::map<trust::Token, std::uint32_t> known;
+  std::vector<std::uint32_t> host_of_process;
+  for (const trust::ProcessIdentity& process : roster.processes) {
+    const auto [place, is_new] =
+        known.emplace(process.host, static_cast<std::uint32_t>(peers.hosts.size()));
+    if (is_new) peers.hosts.push_back({process.host, process.host_name});
+    host_of_process.push_back(place->second);
+  }
+  for (const std::uint32_t process : roster.process_of_rank)
+    peers.peers.push_back({roster.processes[process].pid, host_of_process[process]});
+  ledger.show_peers(peers);
+}
+
+void note_failure(Ledger& ledger, const Status& why, const std::string& file_pattern) {
+  ledger.fail(why);
+  if (file_pattern.empty()) return;
+  const BoardHead head = ledger.board().memory().head.read().value_or(BoardHead());
+  const auto written = write_flight_file(file_pattern, head, read_ledger(ledger));
+  if (!written.ok()) return log_warn("{}", written.status().full_text());
+  log_info("the last {} operations are in {}", flight_count, *written);
+}
+
+void OperationRecord::tell(WaitPhase phase, const Blocked& on) {
+  waited_long_ = true;
+  WaitRecord wait;
+  wait.sequence = sequence_;
+  wait.serial = serial_;
+  wait.function = function_;
+  wait.phase = phase;
+  wait.what = on.what;
+  wait.peer = on.peer;
+  wait.channel = on.channel;
+  wait.chunk = on.chunk;
+  ledger_.tell_wait(wait);
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,73 @@
+// What a communicator leaves in its ledger (lib/base/board.h) for tools to read: who it is, each
+// operation as a flight, and the wait that an operation is in.
+#pragma once
+
+#include "lib/base/board.h"
+#include "lib/bootstrap/control.h"
+#include "lib/comm/request.h"
+#include "lib/tune/choice.h"
+
+#include <string>
+#include <string_view>
+
+namespace gyre::comm {
+
+// Takes a ledger for one rank of a communicator.
+Result<Ledger> claim_ledger(Board& board, const trust::ProcessIdentity& self,
+                            const LedgerIdentity& identity);
+// Once the ranks have met.
+void show_peers(Ledger& ledger, const bootstrap::Roster& roster);
+// The communicator broke: says so, and writes the flights to the file that GYRE_FLIGHT_FILE names.
+void note_failure(Ledger& ledger, const Status& why, const std::string& file_pattern);
+
+inline constexpr std::uint8_t no_algorithm = NameTable::most - 1;
+
+// One operation's part, again and again.
+class OperationRecord {
+ public:
+  explicit OperationRecord(Ledger& ledger)
+      : ledger_(ledger), first_algorithm_(plan::algorithms().data()) {}
+
+  // A choice without algorithm: none could be made.
+  void begin(const Request& request, const tune::Choice& choice, std::uint64_t sequence) {
+    FlightCall call;
+    call.sequence = sequence;
+    call.count = request.count;
+    call.bytes = request.block_bytes();
+    call.root = request.root;
+    call.function = static_cast<std::uint8_t>(request.function);
+    call.type = static_cast<std::uint8_t>(request.type);
+    call.op = static_cast<std::uint8_t>(request.op);
+    call.algorithm = choice.algorithm == nullptr
+                         ? no_algorithm
+                         : static_cast<std::uint8_t>(choice.algorithm - first_algorithm_);
+    call.protocol = static_cast<std::uint8_t>(choice.protocol);
+    sequence_ = sequence;
+    function_ = call.function;
+    waited_long_ = false;
+    serial_ = ledger_.begin(flight_, call);
+  }
+  // Nothing can go on without a peer.
+  void blocked() { flight_.stamp(); }
+  // It does go on.
+  void moved() {
+    if (ledger_.tells_wait()) [[unlikely]]
+      ledger_.end_wait();
+  }
+  void tell(WaitPhase phase, const Blocked& on);
+  void end(const Status& outcome) {
+    moved();
+    flight_.end(static_cast<std::uint8_t>(outcome.code()), waited_long_);
+  }
+
+ private:
+  Ledger& ledger_;
+  const plan::Algorithm* const first_algorithm_;
+  OpenFlight flight_;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t serial_ = 0;
+  std::uint8_t function_ = 0;
+  bool waited_long_ = false;
+};
+
+}  // namespace gyre::comm
