@@ -83,19 +83,24 @@ std::optional<Letter> Member::receive(int from_rank, std::uint64_t key) {
   return letter;
 }
 
-// This thread sees the failure at once. The wait is for the others: a process that ends right after
+// The failure is on its way before this rank's own thread can see it, and leave because of it: the
+// others would hear of the leave first. The wait is for the others: a process that ends right after
 // abort would otherwise be taken for the cause.
 void Member::abort(Status why) {
   if (getpid() != process_ || failed()) return;
   if (why.ok()) why = Status(Code::Aborted, fmt::format("rank {} aborted", rank_));
   if (why.culprits().empty()) why = std::move(why).blame({rank_});
-  if (set_failed(why)) announce();
+  const bool first = keep_failure(why);
   const auto flooded = std::make_shared<std::promise<void>>();
   std::future<void> done = flooded->get_future();
   const bool posted = thread_->post([self = shared_from_this(), why, flooded] {
     if (self->job_ != nullptr) self->job_->abort(self->rank_, why);
     flooded->set_value();
   });
+  if (first) {
+    show_failure();
+    announce();
+  }
   if (posted && !thread_->is_current()) done.wait_for(abort_patience);
 }
 
@@ -117,22 +122,25 @@ void Member::become_joined(std::shared_ptr<const Company> company) {
   announce();
 }
 
-bool Member::set_failed(const Status& why) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!failure_.ok()) return false;
-    failure_ = why;
-  }
+bool Member::keep_failure(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.ok()) return false;
+  failure_ = why;
+  return true;
+}
+
+void Member::show_failure() {
   failed_.store(true, std::memory_order_release);
   State expected = state_.load(std::memory_order_relaxed);
   while (expected != State::left &&
          !state_.compare_exchange_weak(expected, State::failed, std::memory_order_release))
     continue;
-  return true;
 }
 
 void Member::become_failed(const Status& why) {
-  if (set_failed(why)) announce();
+  if (!keep_failure(why)) return;
+  show_failure();
+  announce();
 }
 
 void Member::listen(std::uint64_t key, Hear hear) {

@@ -53,7 +53,8 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
 
  private:
   Status check_usable() const;
-  bool set_failed(const Status& why);
+  bool keep_failure(const Status& why);  // the first one
+  void show_failure();
   void announce();
 
   const std::shared_ptr<ControlThread> thread_;
