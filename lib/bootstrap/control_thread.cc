@@ -161,14 +161,15 @@ void ControlThread::turn() {
   epoll_event events[events_most];
   const int count = epoll_wait(epoll_.get(), events, events_most, sleep_ms);
   for (int i = 0; i < count; ++i) {
-    if (events[i].data.u64 == bell_id) {
+    const std::uint64_t id = events[i].data.u64;  // a copy: the struct is packed
+    if (id == bell_id) {
       std::uint64_t rung = 0;
       [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rung, sizeof rung);
       run_posted();
       continue;
     }
     // An earlier event of this turn may have ended the watch.
-    const auto found = entries_.find(events[i].data.u64);
+    const auto found = entries_.find(id);
     if (found == entries_.end()) continue;
     const auto on_event = found->second.on_event;
     (*on_event)(events[i].events);
