@@ -165,7 +165,8 @@ void Launch::perform(LaneRun& run) {
 
 bool Launch::open_incoming(LaneRun& run) {
   const plan::Move& move = run.move;
-  if (call_->protocol == Protocol::line && move.bytes > transport::line_payload_bytes &&
+  const bool several_lines = move.bytes > transport::line_payload_bytes;
+  if (call_->protocol == Protocol::line && several_lines &&
       run.line_operands.size() < move.recv.count * move.bytes)
     run.line_operands.resize(move.recv.count * move.bytes);
   for (std::uint32_t i = 0; i < move.recv.count; ++i) {
@@ -173,7 +174,8 @@ bool Launch::open_incoming(LaneRun& run) {
     Incoming& incoming = run.incoming[i];
     incoming = {};
     if (call_->protocol == Protocol::line) {
-      incoming.base = port.lines.read(move.bytes, run.line_operands.data() + i * move.bytes);
+      incoming.base = port.lines.read(
+          move.bytes, several_lines ? run.line_operands.data() + i * move.bytes : nullptr);
       continue;
     }
     const transport::SlotNote note = port.slots.note();
