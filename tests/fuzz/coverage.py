@@ -1,0 +1,93 @@
+"""Which lines of the parsers in README.md the replayed corpus reached: coverage.py BUILD, after every
+target there has left its profile in BUILD/profiles. Exit code 1 if a row has less than 90 %."""
+import collections
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+
+import table
+
+LEAST = 90.0
+
+
+def tool(name):
+    """What a tool of LLVM said, given its arguments."""
+    def run(*arguments, text=None):
+        return subprocess.run([f"{name}-14", *arguments], input=text, check=True,
+                              capture_output=True, text=True).stdout
+    return run
+
+
+def line_counts(programs, profile, paths):
+    """{path: {line: how often it ran}}; a line without code is not there."""
+    counts = collections.defaultdict(dict)
+    objects = [word for program in programs[1:] for word in ("-object", program)]
+    text = tool("llvm-cov")("export", "-format=lcov", f"-instr-profile={profile}", programs[0],
+                            *objects, *paths)
+    here = None
+    for line in text.splitlines():
+        if line.startswith("SF:"):
+            here = counts[line[3:]]
+        elif line.startswith("DA:"):
+            number, count = line[3:].split(",")[:2]
+            here[int(number)] = max(int(count), here.get(int(number), 0))
+    return counts
+
+
+def function_ranges(programs, profile, paths):
+    """{path: [(name, first line, last line)]}, names as in the source."""
+    objects = [word for program in programs[1:] for word in ("-object", program)]
+    exported = json.loads(tool("llvm-cov")("export", "-skip-expansions",
+                                           f"-instr-profile={profile}", programs[0], *objects,
+                                           *paths))
+    functions = exported["data"][0]["functions"]
+    mangled = "\n".join(function["name"].split(":")[-1] for function in functions)
+    names = tool("llvm-cxxfilt")(text=mangled).splitlines()
+    ranges = collections.defaultdict(list)
+    for function, name in zip(functions, names):
+        first, _, last, _ = function["regions"][0][:4]
+        ranges[function["filenames"][0]].append((name, first, last))
+    return ranges
+
+
+def lines_of(parser, ranges):
+    """The lines of a row's functions; None: of the whole file."""
+    if not parser.functions:
+        return None
+    wanted = re.compile(r"(?:^|[\s:])(?:" + "|".join(map(re.escape, parser.functions)) +
+                        r")(?:\[abi:\w+\])?(?:<[^(]*>)?\(")
+    return {line for name, first, last in ranges if wanted.search(name)
+            for line in range(first, last + 1)}
+
+
+def main(build):
+    profile = os.path.join(build, "all.profdata")
+    tool("llvm-profdata")("merge", "-sparse", *glob.glob(f"{build}/profiles/*.profraw"), "-o",
+                          profile)
+    programs = sorted(glob.glob(f"{build}/tests/fuzz/*_fuzz"))
+    parsers = table.parsers()
+    paths = [os.path.join(table.ROOT, path) for path in {parser.path for parser in parsers}]
+    counts = line_counts(programs, profile, paths)
+    ranges = function_ranges(programs, profile, paths)
+    low = 0
+    print(f"{'parser':<40} {'lines':>6} {'reached':>8} {'%':>6}")
+    for parser in parsers:
+        path = os.path.join(table.ROOT, parser.path)
+        chosen = lines_of(parser, ranges[path])
+        lines = {line: count for line, count in counts[path].items()
+                 if chosen is None or line in chosen}
+        reached = sum(count > 0 for count in lines.values())
+        percent = 100.0 * reached / len(lines) if lines else 0.0
+        missed = [line for line, count in sorted(lines.items()) if count == 0]
+        low += percent < LEAST
+        print(f"{parser.path:<40} {len(lines):>6} {reached:>8} {percent:>6.1f}"
+              f"{'' if percent >= LEAST else '  LOW'}  {' '.join(map(str, missed[:30]))}")
+    print(f"{low} of {len(parsers)} rows below {LEAST:.0f} %")
+    return 1 if low else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

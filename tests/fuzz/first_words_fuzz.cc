@@ -1,0 +1,28 @@
+// What a stranger says first at a door. Whatever was judged of a beginning holds for the whole.
+#include "lib/bootstrap/first_words.h"
+#include "lib/trust/session_key.h"
+#include "tests/fuzz/input.h"
+
+using namespace gyre;
+using namespace gyre::bootstrap;
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using Wish = FirstWords::Wish;
+  const std::span<const std::uint8_t> bytes(data, std::min(size, first_words_most));
+  FirstWords before;
+  for (std::size_t length = 0; length <= bytes.size(); ++length) {
+    // Exactly as long, so that a look beyond the end is seen.
+    const auto first = bytes.first(length);
+    const std::vector<std::uint8_t> beginning(first.begin(), first.end());
+    const FirstWords words = judge_first_words(beginning);
+    GYRE_DEMAND(before.wish == Wish::unclear || words.wish == before.wish);
+    GYRE_DEMAND(before.wish == Wish::unclear || words.identity == before.identity);
+    GYRE_DEMAND((words.wish == Wish::other) == !words.fault.empty());
+    GYRE_DEMAND(words.wish != Wish::show_ticket || length >= 40);
+    GYRE_DEMAND(words.identity.empty() ||
+                (words.wish == Wish::prove_key && words.identity.size() == trust::identity_length &&
+                 words.identity.starts_with(trust::identity_prefix)));
+    before = words;
+  }
+  return 0;
+}

@@ -1,0 +1,51 @@
+// What a process says of itself when it joins, and what the transports make of it.
+#include "lib/bootstrap/cause.h"
+#include "lib/trust/identity.h"
+#include "tests/fuzz/input.h"
+#include "transports/self/self.h"
+#include "transports/shm/shm.h"
+#include "transports/tcp/tcp.h"
+
+#include <algorithm>
+
+using namespace gyre;
+
+namespace {
+
+trust::ProcessIdentity this_process() {
+  trust::ProcessIdentity self;
+  self.process.fill(0x11);
+  self.host.fill(0x22);
+  self.net_namespace = 33;
+  self.uid = 44;
+  return self;
+}
+
+void judge_reach(const trust::ProcessIdentity& peer) {
+  const trust::ProcessIdentity self = this_process();
+  trust::TicketBook tickets;
+  const transport::Surroundings surroundings{.self = self, .tickets = tickets};
+  const Reach itself = transport::make_self_transport(surroundings)->reach(peer);
+  const Reach memory = transport::make_shm_transport(surroundings)->reach(peer);
+  const Reach network = transport::make_tcp_transport(surroundings)->reach(peer);
+  GYRE_DEMAND(itself.reachable == (peer.process == self.process));
+  GYRE_DEMAND(!memory.reachable || peer.process == self.process ||
+              (peer.host == self.host && peer.uid == self.uid));
+  GYRE_DEMAND(network.reachable == !peer.addresses.empty());
+  for (const Reach* reach : {&itself, &memory, &network}) GYRE_DEMAND(!reach->reason.empty());
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::vector<std::uint8_t> bytes(data, data + size);
+  const auto identity = trust::decode_identity(bytes);
+  if (!identity.ok()) return 0;
+  GYRE_DEMAND(identity->addresses.size() <= 8);
+  GYRE_DEMAND(identity->host_name.size() <= 256 && identity->door_name.size() <= 256);
+  GYRE_DEMAND(fuzz::is_one_line(bootstrap::process_text({1}, *identity)));
+  const auto copy = trust::decode_identity(trust::encode(*identity));
+  GYRE_DEMAND(copy.ok() && trust::encode(*copy) == trust::encode(*identity));
+  judge_reach(*identity);
+  return 0;
+}

@@ -1,0 +1,77 @@
+// Input: the bytes of one fuzz run, taken piece by piece. What is not there any more reads as zero,
+// so that every input means something. Seeds are written by trust::Writer, whose layout this reads.
+//
+//   block   u16 length and as many bytes, as Writer::put_text writes them
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+// The one entry of each target, called with every input; it may keep no state that matters.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes);
+
+// What must hold whatever the input says. A run in which it does not ends the process.
+#define GYRE_DEMAND(condition) \
+  ((condition) ? static_cast<void>(0) : ::gyre::fuzz::give_up(__FILE__, __LINE__, #condition))
+
+namespace gyre::fuzz {
+
+[[noreturn]] inline void give_up(const char* file, int line, const char* condition) {
+  std::fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, condition);
+  std::abort();
+}
+
+// Can be shown to people: nothing in it begins a line or steers a terminal.
+inline bool is_one_line(std::string_view text) {
+  return std::ranges::all_of(text, [](char letter) {
+    const auto code = static_cast<unsigned char>(letter);
+    return code >= ' ' && code != 0x7f;
+  });
+}
+
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t bytes) : bytes_(data, bytes) {}
+  explicit Input(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
+
+  template <typename T>
+  T take() {
+    static_assert(std::is_integral_v<T>);
+    T value{};
+    const std::size_t there = std::min(sizeof value, bytes_.size());
+    if (there > 0) std::memcpy(&value, bytes_.data(), there);
+    bytes_ = bytes_.subspan(there);
+    return value;
+  }
+  bool take_flag() { return (take<std::uint8_t>() & 1) != 0; }
+  std::span<const std::uint8_t> take_bytes(std::size_t count) {
+    const auto taken = bytes_.first(std::min(count, bytes_.size()));
+    bytes_ = bytes_.subspan(taken.size());
+    return taken;
+  }
+  std::span<const std::uint8_t> take_block() { return take_bytes(take<std::uint16_t>()); }
+  std::vector<std::uint8_t> take_vector() {
+    const auto block = take_block();
+    return {block.begin(), block.end()};
+  }
+  std::string take_text() {
+    const auto block = take_block();
+    return {block.begin(), block.end()};
+  }
+  std::span<const std::uint8_t> rest() { return take_bytes(bytes_.size()); }
+  bool empty() const { return bytes_.empty(); }
+
+ private:
+  std::span<const std::uint8_t> bytes_;
+};
+
+}  // namespace gyre::fuzz

@@ -1,0 +1,346 @@
+// A job whose peers know the secret and say anything in any order: as the root whom ranks join, and
+// as a process that joins. Real sessions and the real control thread; no deadline is waited for,
+// time jumps. Whatever is said, the job's ranks are joining, joined with a roster that holds, or
+// failed with a cause, and what the job itself sends can be read.
+// Input: u8 role, u8 size, u8 ranks here, then acts: u8 kind, u8 link, and what it needs.
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/bootstrap/cause.h"
+#include "lib/bootstrap/job.h"
+#include "lib/trust/address.h"
+#include "tests/fuzz/input.h"
+
+#include <sys/socket.h>
+
+using namespace gyre;
+using namespace gyre::bootstrap;
+using trust::SecureSession;
+using trust::SessionRole;
+
+namespace {
+
+constexpr std::size_t links_most = 6;
+constexpr int acts_most = 40;
+
+trust::Token token_of(std::uint32_t process) {
+  trust::Token token;
+  token.fill(static_cast<std::uint8_t>(0x40 + process));
+  return token;
+}
+
+// What all runs share: the control thread, the key, and the door of every other process.
+struct Stage {
+  std::shared_ptr<ControlThread> thread;
+  std::unique_ptr<trust::Tls> tls;
+  std::shared_ptr<const trust::SessionKey> key;
+  trust::ProcessIdentity self;
+  trust::SocketAddress door;
+  FileDescriptor listener;
+  Settings settings;
+
+  Stage() {
+    (void)configure_log(LogLevel::none, "");
+    thread = std::move(ControlThread::start()).value();
+    tls = std::move(trust::Tls::create()).value();
+    key = std::move(trust::derive_control_key(trust::UniqueId())).value();
+    self = process(0);
+    self.process.fill(0x11);
+    door = *trust::abstract_address(self.door_name);
+    listener = std::move(trust::listen_at(door)).value();
+    settings.init_timeout_s = 60;
+  }
+  // All have one door, where the input answers.
+  trust::ProcessIdentity process(std::uint32_t number) const {
+    trust::ProcessIdentity identity;
+    identity.process = token_of(number);
+    identity.host.fill(0x22);
+    identity.host_name = "host";
+    identity.door_name = "gyre-fuzz-job-" + std::to_string(getpid());
+    return identity;
+  }
+};
+
+const Stage& stage() {
+  static const Stage made;
+  return made;
+}
+
+// The other end of one of the job's links.
+class Peer {
+ public:
+  Peer(FileDescriptor socket, SessionRole role, std::uint32_t number) : process(number) {
+    session_ =
+        std::move(SecureSession::start(*stage().tls, std::move(socket), role, stage().key)).value();
+  }
+  const std::uint32_t process;
+  bool advance() { return session_ != nullptr && session_->advance().ok(); }
+  bool established() const { return session_ != nullptr && session_->established(); }
+  void close() { session_.reset(); }
+  void say(Kind kind, std::span<const std::uint8_t> body) {
+    if (!established() || !session_->send(static_cast<std::uint8_t>(kind), body).ok()) return;
+    (void)session_->transmit().ok();
+  }
+  // Reads what the job said, which must make sense.
+  void hear() {
+    if (session_ == nullptr) return;
+    (void)session_->advance().ok();
+    while (const auto frame = session_->receive()) judge(*frame);
+  }
+
+ private:
+  void judge(const trust::Frame& frame) {
+    std::span<const std::uint8_t> text;
+    switch (static_cast<Kind>(frame.type)) {
+      case Kind::join:
+        return GYRE_DEMAND(decode_join(frame.body).ok());
+      case Kind::hello:
+      case Kind::welcome:
+        return GYRE_DEMAND(decode_hello(frame.body).has_value());
+      case Kind::letter:
+        return GYRE_DEMAND(decode_letter(frame.body, &text).has_value());
+      case Kind::failure:
+        return GYRE_DEMAND(decode_cause(frame.body, 0).has_value());
+      case Kind::leave:
+        return GYRE_DEMAND(decode_leave(frame.body).has_value());
+      case Kind::roster:
+        return GYRE_DEMAND(intake_.take(frame.body).ok());
+      default:
+        return GYRE_DEMAND(frame.body.empty());
+    }
+  }
+
+  std::unique_ptr<SecureSession> session_;
+  RosterIntake intake_;
+};
+
+class Trial {
+ public:
+  explicit Trial(fuzz::Input& input);
+  ~Trial();
+  void act(fuzz::Input& input);
+
+ private:
+  ControlThread& thread() const { return *stage().thread; }
+  void admit_guest();
+  void accept_dialed();
+  void settle();
+  void tick(std::int64_t ahead_ns, std::int64_t overslept_ns);
+  void say_join(Peer& peer, fuzz::Input& input);
+  void say_roster(Peer& peer, fuzz::Input& input);
+  void say_cause(Peer& peer, fuzz::Input& input);
+  void use_member(fuzz::Input& input);
+  void pass_time(fuzz::Input& input);
+  void check_members() const;
+
+  bool is_root_ = false;
+  int size_ = 0;
+  std::vector<std::shared_ptr<Member>> members_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::unique_ptr<Job> job_;
+  std::int64_t ahead_ns_ = 0;
+};
+
+Trial::Trial(fuzz::Input& input) {
+  while (FileDescriptor(::accept(stage().listener.get(), nullptr, nullptr)).has_value()) {
+  }
+  is_root_ = input.take_flag();
+  size_ = 1 + input.take<std::uint8_t>() % 12;
+  const int here = is_root_ ? input.take<std::uint8_t>() % 3 : 1 + input.take<std::uint8_t>() % 2;
+  const bool spread = here == 2 && size_ > 2;
+  for (int i = 0; i < std::min(here, size_); ++i)
+    members_.push_back(
+        std::make_shared<Member>(stage().thread, spread ? i * (size_ - 1) : i, size_));
+  thread().call([&] {
+    std::optional<std::vector<trust::SocketAddress>> ways;
+    if (!is_root_) ways = {stage().door};
+    const Surroundings surroundings{thread(), *stage().tls, stage().self};
+    job_ = std::make_unique<Job>(surroundings, stage().key, std::move(ways));
+    for (const auto& member : members_) job_->enlist(member, size_, Letter{1, 2}, stage().settings);
+  });
+  if (is_root_) admit_guest();
+  tick(0, 0);
+  settle();
+}
+
+Trial::~Trial() {
+  thread().call([&] {
+    job_->close();
+    (void)job_->flushed();
+    (void)job_->owes_news();
+    (void)job_->finished();
+  });
+  settle();
+  thread().call([&] { job_.reset(); });
+  thread().call([] {});  // what was retired is gone
+}
+
+// A process that came through the door and has proved the key.
+void Trial::admit_guest() {
+  if (peers_.size() == links_most) return;
+  int ends[2];
+  GYRE_DEMAND(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+  auto peer = std::make_unique<Peer>(FileDescriptor(ends[0]), SessionRole::client,
+                                     static_cast<std::uint32_t>(peers_.size() + 1));
+  auto session = std::move(SecureSession::start(*stage().tls, FileDescriptor(ends[1]),
+                                                SessionRole::server, stage().key))
+                     .value();
+  while (!peer->established() || !session->established())
+    GYRE_DEMAND(peer->advance() && session->advance().ok());
+  thread().call([&] { job_->admit(std::move(session)); });
+  peers_.push_back(std::move(peer));
+}
+
+// The job has dialed: to the root, or to its parent in the tree.
+void Trial::accept_dialed() {
+  if (peers_.size() == links_most) return;
+  FileDescriptor socket(
+      ::accept4(stage().listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket.has_value()) return;
+  auto peer = std::make_unique<Peer>(std::move(socket), SessionRole::server, 0);
+  for (int turn = 0; turn < 100 && !peer->established() && peer->advance(); ++turn)
+    thread().call([] {});
+  peers_.push_back(std::move(peer));
+}
+
+// Twice: what is posted may run before the sockets of the same turn.
+void Trial::settle() {
+  for (int turn = 0; turn < 2; ++turn) thread().call([] {});
+  tick(0, 0);
+  accept_dialed();
+  for (const auto& peer : peers_) peer->hear();
+  check_members();
+}
+
+void Trial::tick(std::int64_t ahead_ns, std::int64_t overslept_ns) {
+  ahead_ns_ += ahead_ns;
+  thread().call([&] { job_->tick(SystemClock::read() + ahead_ns_, overslept_ns); });
+}
+
+void Trial::check_members() const {
+  for (const auto& member : members_) {
+    const Membership::State state = member->state();
+    GYRE_DEMAND((state == Membership::State::failed) <= !member->failure().ok());
+    if (member->failed()) GYRE_DEMAND(member->failure().code() != Code::InProgress);
+    if (state != Membership::State::joined) continue;
+    const Roster& roster = member->roster();
+    GYRE_DEMAND(static_cast<int>(roster.process_of_rank.size()) == size_);
+    const auto process = roster.process_of_rank[static_cast<std::size_t>(member->rank())];
+    GYRE_DEMAND(roster.processes[process].process == stage().self.process);
+  }
+}
+
+// Input: i8 added to the size, u8 rank, u8 whose process, block note.
+void Trial::say_join(Peer& peer, fuzz::Input& input) {
+  JoinMessage join;
+  join.size = static_cast<std::uint32_t>(size_ + input.take<std::int8_t>());
+  join.rank = input.take<std::uint8_t>();
+  join.init_timeout_ms = 60'000;
+  join.liveness_ms = 10'000;
+  const auto other = input.take<std::uint8_t>();
+  join.process = stage().process(other == 0 ? peer.process : other);
+  join.note = input.take_vector();
+  peer.say(Kind::join, encode(join));
+}
+
+// Input: u8 processes, u8 which of them the job's is, u16 place and u8 change in its bytes.
+void Trial::say_roster(Peer& peer, fuzz::Input& input) {
+  const std::uint32_t processes = 1 + input.take<std::uint8_t>() % 24;
+  const std::uint32_t own = input.take<std::uint8_t>() % processes;
+  RosterMessage message;
+  message.liveness_ms = 10'000;
+  for (std::uint32_t i = 0; i < processes; ++i)
+    message.roster.processes.push_back(i == own ? stage().self : stage().process(i));
+  for (int rank = 0; rank < size_; ++rank) {
+    const bool here =
+        std::ranges::any_of(members_, [&](const auto& m) { return m->rank() == rank; });
+    const std::uint32_t other = static_cast<std::uint32_t>(rank) % processes;
+    message.roster.process_of_rank.push_back(here ? own : other == own ? 0 : other);
+    message.roster.notes.push_back({static_cast<std::uint8_t>(rank)});
+  }
+  const std::size_t place = input.take<std::uint16_t>();
+  const std::uint8_t change = input.take<std::uint8_t>();
+  for (auto part : encode_parts(message)) {
+    part[place % part.size()] ^= change;
+    peer.say(Kind::roster, part);
+  }
+}
+
+// Input: u8 code, u8 culprit, block text.
+void Trial::say_cause(Peer& peer, fuzz::Input& input) {
+  const auto code = static_cast<Code>(1 + input.take<std::uint8_t>() % 10);
+  const int culprit = input.take<std::uint8_t>();
+  peer.say(Kind::failure, encode_cause(Status(code, input.take_text()).blame({culprit})));
+}
+
+// Input: u8 which member, u8 what it does, u8 to or from which rank.
+void Trial::use_member(fuzz::Input& input) {
+  if (members_.empty()) return;
+  Member& member = *members_[input.take<std::uint8_t>() % members_.size()];
+  const int what = input.take<std::uint8_t>() % 4;
+  const int rank = input.take<std::uint8_t>() % (size_ + 1);
+  if (what == 0) (void)member.send(rank, 7, Letter{4, 5, 6}).ok();
+  if (what == 1) (void)member.receive(rank, 7);
+  if (what == 2) member.abort(Status(Code::Aborted, "enough"));
+  if (what == 3) member.leave();
+}
+
+// Input: u8 seconds, u8 tenths of them in which this process stood still.
+void Trial::pass_time(fuzz::Input& input) {
+  const std::int64_t seconds = input.take<std::uint8_t>();
+  tick(seconds * ns_per_s, input.take<std::uint8_t>() * 100 * ns_per_ms);
+}
+
+void Trial::act(fuzz::Input& input) {
+  const int kind = input.take<std::uint8_t>() % 12;
+  const std::size_t link = input.take<std::uint8_t>();
+  if (kind == 0) return admit_guest(), settle();
+  if (kind == 1) return use_member(input), settle();
+  if (kind == 2) return pass_time(input), settle();
+  if (peers_.empty()) return;
+  Peer& peer = *peers_[link % peers_.size()];
+  switch (kind) {
+    case 3: {
+      const auto said = static_cast<Kind>(input.take<std::uint8_t>());
+      peer.say(said, input.take_block());
+      break;
+    }
+    case 4:
+      say_join(peer, input);
+      break;
+    case 5:
+      say_roster(peer, input);
+      break;
+    case 6:
+    case 7: {
+      const std::uint32_t process = input.take<std::uint8_t>();
+      peer.say(kind == 6 ? Kind::hello : Kind::welcome,
+               encode(HelloMessage{process, token_of(process)}));
+      break;
+    }
+    case 8: {
+      const std::uint32_t from = input.take<std::uint8_t>(), to = input.take<std::uint8_t>();
+      peer.say(Kind::letter, encode(LetterHead{from, to, 7}, input.take_block()));
+      break;
+    }
+    case 9:
+      say_cause(peer, input);
+      break;
+    case 10: {
+      const std::uint8_t rank = input.take<std::uint8_t>();
+      peer.say(Kind::leave, encode_leave(rank == UINT8_MAX ? no_rank : rank));
+      break;
+    }
+    default:
+      peer.close();
+  }
+  settle();
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  Trial trial(input);
+  for (int acts = 0; acts < acts_most && !input.empty(); ++acts) trial.act(input);
+  return 0;
+}

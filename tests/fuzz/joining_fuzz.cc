@@ -1,0 +1,53 @@
+// The notes that ranks join with: settings to compare, and masks of processors to count together.
+// Input: notes as blocks, one for each rank of a host.
+#include "lib/base/wait.h"
+#include "lib/comm/joining_note.h"
+#include "tests/fuzz/input.h"
+
+#include <bit>
+#include <set>
+
+using namespace gyre;
+
+namespace {
+
+int digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// The processors of one mask, by the simplest reading: whole words of 16 digits, up to the first
+// that is none.
+void add_processors(std::string_view mask, std::set<std::size_t>& processors) {
+  for (std::size_t word = 0; word + 16 <= mask.size(); word += 16) {
+    const std::string_view digits = mask.substr(word, 16);
+    if (std::ranges::any_of(digits, [](char c) { return digit(c) < 0; })) return;
+    for (std::size_t i = 0; i < 16; ++i)
+      for (std::size_t bit = 0; bit < 4; ++bit)
+        if (digit(digits[15 - i]) >> bit & 1) processors.insert(word * 4 + i * 4 + bit);
+  }
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  std::vector<bootstrap::Letter> letters;
+  while (!input.empty() && letters.size() < 8) letters.push_back(input.take_vector());
+  std::vector<std::string_view> masks;
+  std::set<std::size_t> processors;
+  for (const bootstrap::Letter& letter : letters) {
+    const comm::JoiningNote note = comm::read_joining_note(letter);
+    GYRE_DEMAND(note.processors.find('|') == note.processors.npos);
+    const bool has_mark = note.settings.size() + note.processors.size() < letter.size();
+    GYRE_DEMAND(!has_mark || comm::encode(note) == letter);
+    masks.push_back(note.processors);
+    add_processors(note.processors, processors);
+  }
+  const int count = count_processors(masks);
+  GYRE_DEMAND(count == static_cast<int>(processors.size()));
+  const WaitPolicy policy = wait_policy(static_cast<int>(letters.size()), count, -1);
+  GYRE_DEMAND((policy.spins == 0) == (static_cast<int>(letters.size()) > count));
+  return 0;
+}

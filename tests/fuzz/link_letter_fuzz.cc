@@ -1,0 +1,81 @@
+// The letter by which a rank lets a peer connect to it, from its first byte to the connection: the
+// letter, the endpoint in it, and what each transport makes of it. Nothing is dialed.
+// Input: u8 flags (1: the endpoint shows a ticket that is good, 2: from this process), the letter.
+#include "lib/comm/link_letter.h"
+#include "lib/transport/endpoint.h"
+#include "lib/transport/mapped.h"
+#include "tests/fuzz/input.h"
+#include "transports/self/self.h"
+#include "transports/shm/shm.h"
+#include "transports/tcp/tcp.h"
+
+using namespace gyre;
+using namespace gyre::transport;
+
+namespace {
+
+constexpr FifoShape shape = {.slot_count = 2, .line_count = 4, .slot_bytes = 256};
+constexpr std::size_t process_at = 8, ticket_at = 24;  // in an endpoint
+
+struct Process {
+  trust::ProcessIdentity self;
+  trust::TicketBook tickets;
+  std::vector<std::unique_ptr<Transport>> transports;
+
+  Process() {
+    self.process.fill(0x11);
+    self.door_name = "gyre-fuzz-none";
+    self.addresses = {"127.0.0.1:1"};
+    const Surroundings plain{.self = self, .tickets = tickets};
+    const Surroundings secret{.self = self, .tickets = tickets, .tcp_encrypted = true};
+    transports.push_back(make_self_transport(plain));
+    transports.push_back(make_shm_transport(plain));
+    transports.push_back(make_tcp_transport(plain));
+    transports.push_back(make_tcp_transport(secret));
+  }
+};
+
+template <typename Bytes>
+void write_over(Endpoint& endpoint, std::size_t at, const Bytes& bytes) {
+  if (endpoint.size() >= at + bytes.size())
+    std::memcpy(endpoint.data() + at, bytes.data(), bytes.size());
+}
+
+void check_contents(const Endpoint& endpoint, EndpointKind kind) {
+  const auto contents = decode_endpoint(endpoint, kind, shape, 1);
+  if (!contents.ok()) return;
+  GYRE_DEMAND(contents->kind == kind && contents->shape == shape && contents->places.size() <= 8);
+  for (const std::string& place : contents->places) GYRE_DEMAND(!place.empty());
+  GYRE_DEMAND(encode_endpoint(*contents) == endpoint);
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  const std::uint8_t flags = input.take<std::uint8_t>();
+  const auto rest = input.rest();
+  const bootstrap::Letter bytes(rest.begin(), rest.end());
+  Process process;
+  const auto letter = comm::decode_link_letter(bytes, process.transports.size());
+  if (!letter) return 0;
+  GYRE_DEMAND(letter->transport < process.transports.size());
+  GYRE_DEMAND(comm::encode(*letter) == bytes);
+
+  const auto memory = private_fifo(shape);
+  const auto ticket = process.tickets.issue([](FileDescriptor) {}, *memory);
+  Endpoint endpoint = letter->endpoint;
+  if ((flags & 1) != 0) write_over(endpoint, ticket_at, *ticket);
+  if ((flags & 2) != 0) write_over(endpoint, process_at, process.self.process);
+  for (const EndpointKind kind : {EndpointKind::self, EndpointKind::shm, EndpointKind::tcp})
+    check_contents(endpoint, kind);
+  const LinkKey key{.peer = 1, .direction = Direction::send};
+  auto connection = process.transports[letter->transport]->connect(key, shape, endpoint);
+  if (!connection.ok()) return 0;
+  GYRE_DEMAND((*connection)->fifo().shape == shape);
+  GYRE_DEMAND(!(*connection)->same_address_space() || (flags & 1) != 0);
+  // Used up.
+  if ((*connection)->same_address_space())
+    GYRE_DEMAND(!process.transports[letter->transport]->connect(key, shape, endpoint).ok());
+  return 0;
+}

@@ -1,0 +1,109 @@
+// The messages of the control plane, one decoder after the other. What was accepted is encoded
+// again and must read the same. Input: u8 which, then the message.
+#include "lib/bootstrap/cause.h"
+#include "lib/bootstrap/messages.h"
+#include "tests/fuzz/input.h"
+
+using namespace gyre;
+using namespace gyre::bootstrap;
+
+namespace {
+
+using Bytes = std::span<const std::uint8_t>;
+
+bool is_same(Bytes a, Bytes b) { return std::ranges::equal(a, b); }
+
+void read_join(Bytes bytes) {
+  const auto join = decode_join(bytes);
+  if (!join.ok()) return;
+  GYRE_DEMAND(join->size >= 1 && join->size <= size_most && join->rank < join->size);
+  GYRE_DEMAND(join->note.size() <= letter_most_bytes);
+  const auto again = encode(*join);
+  const auto copy = decode_join(again);
+  GYRE_DEMAND(copy.ok() && is_same(encode(*copy), again) && again.size() == bytes.size());
+}
+
+void read_hello(Bytes bytes) {
+  const auto hello = decode_hello(bytes);
+  GYRE_DEMAND(!hello || is_same(encode(*hello), bytes));
+}
+
+void read_letter(Bytes bytes) {
+  Bytes text;
+  const auto head = decode_letter(bytes, &text);
+  GYRE_DEMAND(!head || is_same(encode(*head, text), bytes));
+}
+
+void read_leave(Bytes bytes) {
+  const auto rank = decode_leave(bytes);
+  GYRE_DEMAND(!rank || is_same(encode_leave(*rank), bytes));
+}
+
+// Input: u32 number of ranks, then the cause.
+void read_cause(Bytes bytes) {
+  fuzz::Input input(bytes);
+  const int size = static_cast<int>(input.take<std::uint32_t>() & INT32_MAX);
+  const auto cause = decode_cause(input.rest(), size);
+  if (!cause) return;
+  GYRE_DEMAND(!cause->ok());
+  GYRE_DEMAND(std::ranges::is_sorted(cause->culprits()));
+  for (const int rank : cause->culprits()) GYRE_DEMAND(rank >= 0 && (size == 0 || rank < size));
+  GYRE_DEMAND(fuzz::is_one_line(cause->message()));
+  if (!cause->culprits().empty()) GYRE_DEMAND(rank_text(cause->culprits()).size() < 512);
+  GYRE_DEMAND(cause->full_text().size() >= cause->message().size());
+  const auto copy = decode_cause(encode_cause(*cause), size);
+  GYRE_DEMAND(copy && copy->code() == cause->code() && copy->message() == cause->message() &&
+              copy->culprits() == cause->culprits());
+}
+
+void check_roster(const RosterMessage& message, std::uint32_t size) {
+  const Roster& roster = message.roster;
+  GYRE_DEMAND(message.liveness_ms > 0);
+  GYRE_DEMAND(roster.process_of_rank.size() == size && roster.notes.size() == size);
+  GYRE_DEMAND(!roster.processes.empty() && roster.processes.size() <= std::size_t{size} + 1);
+  for (const std::uint32_t process : roster.process_of_rank)
+    GYRE_DEMAND(process < roster.processes.size());
+  RosterIntake intake;
+  bool whole = false;
+  for (const auto& part : encode_parts(message)) {
+    const auto taken = intake.take(part);
+    GYRE_DEMAND(taken.ok());
+    whole = *taken;
+  }
+  GYRE_DEMAND(whole && intake.decode(size).ok());
+}
+
+// Input: u32 number of ranks, then the parts as blocks.
+void read_roster(Bytes bytes) {
+  fuzz::Input input(bytes);
+  const auto size = input.take<std::uint32_t>();
+  RosterIntake intake;
+  std::size_t taken_bytes = 0;
+  std::uint32_t first_total = 0;
+  for (bool first = true; !input.empty(); first = false) {
+    const auto part = input.take_block();
+    const auto taken = intake.take(part);
+    if (!taken.ok()) return;
+    taken_bytes += part.size() - 8;
+    const auto total = fuzz::Input(part).take<std::uint32_t>();
+    if (first) first_total = total;
+    // Whatever later parts say, what is kept never outgrows what the first announced.
+    GYRE_DEMAND(total == first_total && taken_bytes <= first_total);
+    GYRE_DEMAND(*taken == (taken_bytes == first_total));
+    if (!*taken) continue;
+    const auto message = intake.decode(size);
+    if (message.ok()) check_roster(*message, size);
+    return;
+  }
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const Bytes bytes(data + 1, size - 1);
+  constexpr void (*readers[])(Bytes) = {read_join,  read_hello, read_letter,
+                                        read_cause, read_leave, read_roster};
+  readers[data[0] % std::size(readers)](bytes);
+  return 0;
+}

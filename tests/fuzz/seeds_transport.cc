@@ -1,0 +1,202 @@
+// Seeds of endpoints and link letters, of what comes over sockets and in shared memory.
+#include "lib/comm/joining_note.h"
+#include "lib/comm/link_letter.h"
+#include "lib/transport/endpoint.h"
+#include "tests/fuzz/seeds.h"
+
+#include <fcntl.h>
+
+namespace gyre::fuzz {
+namespace {
+
+using namespace transport;
+
+constexpr FifoShape shape = {.slot_count = 2, .line_count = 4, .slot_bytes = 256};
+
+Bytes letter_bytes(std::uint32_t place, const EndpointContents& contents) {
+  return comm::encode(comm::LinkLetter{
+      .transport = place, .probe = {1, 2, 3}, .endpoint = encode_endpoint(contents)});
+}
+
+EndpointContents contents_of(EndpointKind kind, std::vector<std::string> places) {
+  EndpointContents contents;
+  contents.kind = kind;
+  contents.process.fill(0x77);
+  contents.ticket.fill(0x42);
+  contents.shape = shape;
+  contents.places = std::move(places);
+  return contents;
+}
+
+void add_letters(Seeds& seeds) {
+  enum : std::uint32_t { self, shm, tcp, tcp_secret };
+  constexpr std::size_t endpoint_at = 20;
+  const auto add = [&](const char* name, std::uint8_t flags, const Bytes& letter) {
+    seeds.add("link_letter", name, Script(flags).rest(letter));
+  };
+  const Bytes to_self = letter_bytes(self, contents_of(EndpointKind::self, {}));
+  const Bytes to_shm = letter_bytes(shm, contents_of(EndpointKind::shm, {"gyre-door"}));
+  EndpointContents over_tcp =
+      contents_of(EndpointKind::tcp, {"192.0.2.7:4711", "[fd00::2]:4711", "nonsense"});
+  const Bytes to_tcp = letter_bytes(tcp, over_tcp);
+  add("self", 3, to_self);
+  add("self_other_process", 1, to_self);
+  add("self_used_ticket", 2, to_self);
+  add("shm_process", 0, to_shm);
+  add("shm_thread", 3, to_shm);
+  add("shm_no_door", 0, letter_bytes(shm, contents_of(EndpointKind::shm, {})));
+  EndpointContents unsealed = contents_of(EndpointKind::shm, {"gyre-door"});
+  unsealed.flags = 1;
+  add("shm_unsealed", 0, letter_bytes(shm, unsealed));
+  add("tcp", 0, to_tcp);
+  add("tcp_in_clear_for_tls", 0, changed(to_tcp, 0, tcp_secret));
+  over_tcp.flags = 1;
+  over_tcp.secret.fill(9);
+  add("tcp_tls", 0, letter_bytes(tcp_secret, over_tcp));
+  add("place_beyond", 0, changed(to_tcp, 0, 4));
+  add("cut", 0, cut(to_tcp, 19));
+  add("empty_endpoint", 0, cut(to_tcp, endpoint_at));
+  add("endpoint_cut", 0, cut(to_tcp, to_tcp.size() - 1));
+  add("endpoint_too_long", 0, cut(to_tcp, to_tcp.size() + 1));
+  add("other_magic", 0, changed(to_tcp, endpoint_at + 3, '2'));
+  add("reserved_used", 0, changed(to_tcp, endpoint_at + 7, 1));
+  add("other_transport", 0, changed(to_tcp, 0, shm));
+  add("nine_places", 0, changed(to_tcp, endpoint_at + 6, 9));
+  add("fewer_places", 0, changed(to_tcp, endpoint_at + 6, 1));
+  add("place_of_no_length", 0, changed(to_tcp, endpoint_at + 104, 0));
+  add("other_shape", 0, changed(to_tcp, endpoint_at + 88, 4));
+  over_tcp.places.assign(12, "192.0.2.7:4711");
+  over_tcp.places[0] = std::string(300, 'p');
+  over_tcp.places[1].clear();
+  add("many_places", 0, letter_bytes(tcp_secret, over_tcp));
+}
+
+void add_handovers(Seeds& seeds) {
+  enum : std::uint8_t { right_memory, memory, device, folder };
+  enum : std::uint8_t { magic = 1, length = 2, closes = 4, unsealed = 8 };
+  constexpr std::uint8_t sealed = F_SEAL_SHRINK | F_SEAL_GROW;
+  struct File {
+    std::uint8_t kind, seals;
+    std::uint32_t bytes = 0;
+  };
+  const auto add = [&](const char* name, const std::vector<File>& files, int flags,
+                       std::size_t letter) {
+    Script script(static_cast<std::uint8_t>(files.size()));
+    for (const File& file : files) script.number(file.kind).number(file.seals).number(file.bytes);
+    script.number(static_cast<std::uint8_t>(flags));
+    seeds.add("handover", name, script.rest(Bytes(letter)));
+  };
+  add("memory", {{right_memory, sealed}}, magic | length, 16);
+  add("memory_unsealed", {{right_memory, 0}}, magic | length, 16);
+  add("memory_half_sealed", {{right_memory, F_SEAL_GROW}}, magic | length, 16);
+  add("memory_unsealed_as_said", {{right_memory, 0}}, magic | length | unsealed, 16);
+  add("memory_short", {{memory, sealed, 4096}}, magic | length, 16);
+  add("device", {{device, 0}}, magic | length, 16);
+  add("folder", {{folder, 0}}, magic | length | unsealed, 16);
+  add("two_descriptors", {{right_memory, sealed}, {device, 0}}, magic | length, 16);
+  add("four_descriptors", {{right_memory, sealed}, {device, 0}, {device, 0}, {device, 0}},
+      magic | length, 16);
+  add("no_descriptor", {}, magic | length, 16);
+  add("other_magic", {{right_memory, sealed}}, length, 16);
+  add("other_length", {{right_memory, sealed}}, magic, 16);
+  add("short_letter", {{right_memory, sealed}}, magic | length, 15);
+  add("long_letter", {{right_memory, sealed}}, magic | length, 40);
+  add("nothing_yet", {}, 0, 0);
+  add("closed", {}, closes, 0);
+  add("closed_after", {{right_memory, sealed}}, magic | length | closes, 16);
+}
+
+// A peer of a tcp link, see the target for what each piece takes.
+class Stream {
+ public:
+  explicit Stream(std::uint8_t which) : script_(which) {}
+  Stream& raw(const Bytes& bytes) { return block(0, bytes); }
+  Stream& message(std::size_t bytes) { return block(1, Bytes(bytes, 0x5a)); }
+  Stream& lie(std::uint8_t place, std::uint8_t change, std::size_t bytes = 8) {
+    script_.number(std::uint8_t{2}).number(place).number(change).block(Bytes(bytes, 0x5a));
+    return *this;
+  }
+  Stream& take(std::uint8_t count) {
+    script_.number(std::uint8_t{3}).number(count);
+    return *this;
+  }
+  operator Bytes() { return script_; }
+
+ private:
+  Stream& block(std::uint8_t kind, const Bytes& bytes) {
+    script_.number(kind).block(bytes);
+    return *this;
+  }
+  Script script_;
+};
+
+void add_streams(Seeds& seeds) {
+  enum : std::uint8_t { clear, ticket, tls };
+  const auto add = [&](const char* name, Bytes bytes) {
+    seeds.add("tcp_receiver", name, std::move(bytes));
+  };
+  add("messages", Stream(clear).message(0).message(1).message(256).take(2).message(100));
+  Stream many(clear);
+  for (int i = 0; i < 12; ++i) many.message(200);
+  add("more_than_slots", many.take(1).take(3).take(7));
+  add("too_long", Stream(clear).message(257));
+  add("nothing", Stream(clear));
+  add("half_a_header", Stream(clear).message(8).raw(bytes_of("GYW1")));
+  add("foreign", Stream(clear).raw(Bytes(100, 'x')));
+  struct Lie {
+    const char* name;
+    std::uint8_t place;
+  };
+  for (const Lie& lie :
+       {Lie{"lie_magic", 0}, Lie{"lie_version", 4}, Lie{"lie_class", 6}, Lie{"lie_flags", 7},
+        Lie{"lie_communicator", 8}, Lie{"lie_epoch", 16}, Lie{"lie_channel", 20},
+        Lie{"lie_sequence", 24}, Lie{"lie_bytes", 55}, Lie{"lie_signature", 32}})
+    add(lie.name, Stream(clear).message(8).lie(lie.place, 1).take(2));
+  add("payload_longer", Stream(clear).lie(48, 8, 8).raw(Bytes(8)).message(3));
+  add("payload_missing", Stream(clear).lie(48, 32, 8));
+  add("tls_messages", Stream(tls).message(0).message(256).take(1).message(100));
+  add("tls_lie", Stream(tls).message(8).lie(24, 1));
+  add("tls_half", Stream(tls).lie(48, 32, 8));
+  Stream many_under_tls(tls);
+  for (int i = 0; i < 9; ++i) many_under_tls.message(180);
+  add("tls_more_than_slots", many_under_tls.take(6));
+  Bytes good = bytes_of("GYRETKT1");
+  good.resize(40, 0x42);
+  add("ticket", Script(ticket).block(good));
+  add("ticket_in_pieces", Script(ticket).block({good.data(), 7}).block({good.data() + 7, 33}));
+  Bytes more = good;
+  more.resize(60);
+  add("ticket_and_more", Script(ticket).block(more));
+  add("ticket_of_another", Script(ticket).block(changed(good, 39, 0x43)));
+  add("ticket_other_magic", Script(ticket).block(changed(good, 0, 'x')));
+}
+
+void add_notes(Seeds& seeds) {
+  const auto note = [](std::string_view settings, std::string_view mask) {
+    return comm::encode(comm::JoiningNote{settings, mask});
+  };
+  const std::string_view settings = "version=1 transports=self,shm,tcp";
+  const auto add = [&](const char* name, std::initializer_list<bootstrap::Letter> notes) {
+    Script script;
+    for (const bootstrap::Letter& each : notes) script.block(each);
+    seeds.add("joining", name, script);
+  };
+  add("two_ranks", {note(settings, "0000000000000003"), note(settings, "0000000000000006")});
+  add("many_words", {note(settings, "ffffffffffffffff0000000000000001")});
+  add("capitals", {note(settings, "FFFFFFFFFFFFFFFF"), note(settings, "00000000000000aF")});
+  add("half_a_word", {note(settings, "00000000000000ff00000000")});
+  add("no_digits", {note(settings, "-00000000000000f"), note(settings, "0x000000000000ff")});
+  add("no_mask", {note(settings, ""), bootstrap::Letter(), bytes_of("version=1")});
+  add("marks", {note("algo=a|b", "0000000000000001"), bytes_of("||")});
+}
+
+}  // namespace
+
+void add_transport_seeds(Seeds& seeds) {
+  add_letters(seeds);
+  add_handovers(seeds);
+  add_streams(seeds);
+  add_notes(seeds);
+}
+
+}  // namespace gyre::fuzz
