@@ -13,8 +13,10 @@ constexpr std::size_t message_most = 4096;
 constexpr std::size_t culprits_most = 1 << 16;
 constexpr int runs_most = 12;
 
+// What a communicator can fail with. In progress is no failure: who was told so would ask for ever.
 bool is_failure_code(std::uint8_t code) {
   return code != static_cast<std::uint8_t>(Code::Success) &&
+         code != static_cast<std::uint8_t>(Code::InProgress) &&
          code <= static_cast<std::uint8_t>(Code::Aborted);
 }
 

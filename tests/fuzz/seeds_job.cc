@@ -116,6 +116,7 @@ void add_roots(Seeds& seeds) {
   add("root_child_leaves_and_dies", joined_root().leave(0, 1).hang_up(0).letter(1, 2, 1));
   add("root_aborts", joined_root().use(0, abort));
   add("root_told_of_failure", joined_root().cause(0, 5, 1));
+  add("root_told_of_progress", joined_root().cause(0, 6, 1));
   add("root_told_of_rank_beyond", joined_root().cause(0, 5, 200));
   add("root_silence", joined_root().wait(11));
   add("root_deadline", Acts::root(3, 1).join(0, 1).wait(61));
