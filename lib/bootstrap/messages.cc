@@ -168,8 +168,11 @@ Result<bool> RosterIntake::take(std::span<const std::uint8_t> part) {
   Reader reader(part);
   std::uint32_t total = 0, offset = 0;
   if (!reader.get(total) || !reader.get(offset) || total > roster_most_bytes ||
-      offset != bytes_.size() || reader.at_end() || reader.left() > total - offset)
+      offset != bytes_.size() || reader.at_end())
     return malformed("roster");
+  // The first part's total holds: with a smaller one later on, what is still to come would wrap.
+  if (offset == 0) total_ = total;
+  if (total != total_ || reader.left() > total_ - offset) return malformed("roster");
   const auto rest = reader.rest();
   bytes_.insert(bytes_.end(), rest.begin(), rest.end());
   return bytes_.size() == total;

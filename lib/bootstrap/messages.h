@@ -82,7 +82,8 @@ class RosterIntake {
   Result<RosterMessage> decode(std::uint32_t size) const;
 
  private:
-  std::vector<std::uint8_t> bytes_;
+  std::uint32_t total_ = 0;
+  std::vector<std::uint8_t> bytes_;  // never more than total_
 };
 
 }  // namespace gyre::bootstrap

@@ -133,6 +133,10 @@ void add_rosters(Seeds& seeds) {
   std::vector<Bytes> parts = in_parts(good, 50);
   std::swap(parts[1], parts[2]);
   add("roster_out_of_order", 5, parts);
+  parts = in_parts(good, 50);
+  parts[1] = changed(parts[1], 0, 10);
+  parts[1] = changed(parts[1], 1, 0);
+  add("roster_total_shrinks", 5, parts);
   add("roster_empty_part", 5, {cut(good, 8)});
   add("roster_huge", 5, {changed(good, 3, 0x7f)});
 }
