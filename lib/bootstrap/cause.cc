@@ -60,7 +60,7 @@ std::optional<Status> decode_cause(std::span<const std::uint8_t> bytes, int size
   std::uint8_t code = 0;
   std::string message;
   std::uint32_t count = 0;
-  if (!reader.get(code) || !is_failure_code(code) || !reader.get_text(message, message_most) ||
+  if (!reader.get(code) || !is_failure_code(code) || !reader.get_words(message, message_most) ||
       !reader.get(count) || count > culprits_most || reader.left() != count * sizeof count)
     return std::nullopt;
   std::vector<int> culprits;

@@ -85,7 +85,7 @@ Result<ProcessIdentity> decode_identity(const std::vector<std::uint8_t>& bytes) 
   std::uint8_t count = 0;
   bool good = reader.get(identity.process) && reader.get(identity.host) &&
               reader.get(identity.net_namespace) && reader.get(identity.pid) &&
-              reader.get(identity.uid) && reader.get_text(identity.host_name, text_most) &&
+              reader.get(identity.uid) && reader.get_words(identity.host_name, text_most) &&
               reader.get_text(identity.door_name, text_most) && reader.get(count) &&
               count <= address_most;
   for (int i = 0; good && i < count; ++i) {

@@ -62,6 +62,14 @@ class Reader {
     bytes_ = bytes_.subspan(length);
     return true;
   }
+  // A text for people: what could begin a line of its own or steer a terminal becomes '?'.
+  bool get_words(std::string& text, std::size_t most) {
+    if (!get_text(text, most)) return false;
+    for (char& letter : text)
+      if (const auto code = static_cast<unsigned char>(letter); code < ' ' || code == 0x7f)
+        letter = '?';
+    return true;
+  }
   bool get_block(std::vector<std::uint8_t>& block, std::size_t most) {
     std::uint32_t length = 0;
     if (!get(length) || length > most || bytes_.size() < length) return false;

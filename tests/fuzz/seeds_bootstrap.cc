@@ -76,6 +76,7 @@ void add_causes(Seeds& seeds) {
   add("cause_unknown_code", changed(good, 0, 11));
   add("cause_cut", cut(good, good.size() - 1));
   add("cause_long_text", cause_bytes(Code::Mismatch, std::string(5000, 't'), {1}));
+  add("cause_steering", cause_bytes(Code::Mismatch, "rank 1\nGYRE WARN \x1b[31m", {1}));
   add("cause_too_long_text", changed(good, 2, 0x11));
 }
 

@@ -71,6 +71,7 @@ void add_identities(Seeds& seeds) {
   add("no_door", [](ProcessIdentity& i) { i.door_name.clear(); });
   add("no_address", [](ProcessIdentity& i) { i.addresses.clear(); });
   add("many_addresses", [](ProcessIdentity& i) { i.addresses.assign(20, "192.0.2.7:1"); });
+  add("steering_name", [](ProcessIdentity& i) { i.host_name = "node7\nGYRE WARN \x1b[31m"; });
   add("long_names", [](ProcessIdentity& i) { i.host_name = std::string(300, 'h'); });
   add("long_door", [](ProcessIdentity& i) { i.door_name = std::string(257, 'd'); });
   const Bytes whole = encode(some_identity());
