@@ -1,5 +1,6 @@
 // The environment: every GYRE_ variable, the grammars of GYRE_ALGO, GYRE_PROTO, GYRE_TRANSPORT and
 // GYRE_DEBUG_FILE, and numbers as such. Input: u8 which, then lines NAME=VALUE, or a number.
+#include "lib/base/file_pattern.h"
 #include "lib/base/log.h"
 #include "lib/base/settings.h"
 #include "lib/comm/builtin.h"
@@ -30,7 +31,7 @@ void make_choices(const tune::Allowed& allowed) {
   for (const bool mapped : {false, true}) {
     const tune::Scene scene{.ranks = 3, .mapped = mapped, .slot_bytes = 1 << 16, .line_count = 64};
     for (const std::uint64_t bytes : {8ULL, 1ULL << 20}) {
-      const auto choice = tune::choose(scene, allowed, plan::Collective::all_reduce, bytes);
+      const auto choice = tune::choose(scene, allowed, {plan::Collective::all_reduce, bytes});
       if (!choice.ok()) continue;
       GYRE_DEMAND(allowed.algorithm(plan::Collective::all_reduce, *choice->algorithm));
       GYRE_DEMAND(allowed.protocol(plan::Collective::all_reduce, choice->protocol));
@@ -57,7 +58,7 @@ void read_environment(fuzz::Input& input) {
   if (!settings.ok()) return;
   check_ranges(*settings);
   list_transports(*settings);
-  const std::string path = log_path(settings->debug_file);
+  const std::string path = expand_file_pattern(settings->debug_file);
   if (settings->debug_file.find('%') == std::string::npos)
     GYRE_DEMAND(path == settings->debug_file);
   const auto allowed = tune::Allowed::parse(*settings);
