@@ -19,7 +19,9 @@ using namespace gyre::tests;
 
 namespace {
 
-constexpr const char* algorithms[] = {"ring", "tree", "oneshot", "twoshot", "doubling"};
+constexpr const char* algorithms[] = {"ring",     "tree",   "oneshot",     "twoshot",
+                                      "doubling", "chain",  "binomial",    "star",
+                                      "halving",  "window", "hierarchical"};
 struct Path {
   const char* transport;
   const char* protocol;

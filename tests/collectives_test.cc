@@ -16,18 +16,22 @@ using namespace gyre::tests;
 namespace {
 
 const std::vector<const char*> scattered = {"ring", "twoshot", "window"};
-const std::vector<const char*> rooted = {"ring", "tree", "chain", "binomial", "star"};
+const std::vector<const char*> rooted = {"ring", "tree", "chain", "binomial", "star", "twoshot"};
 struct Subject {
   Function function;
   std::vector<const char*> algorithms;
 };
-const Subject subjects[] = {
-    {Function::reduce_scatter, scattered}, {Function::all_gather, scattered},
-    {Function::broadcast, rooted},         {Function::reduce, rooted},
-    {Function::all_to_all, {"pairwise"}},  {Function::gather, {"linear"}},
-    {Function::scatter, {"linear"}},       {Function::all_to_all_v, {"pairwise"}},
-    {Function::all_gather_v, scattered},   {Function::reduce_scatter_v, scattered}};
-constexpr std::size_t algorithms_most = 5;
+const Subject subjects[] = {{Function::reduce_scatter, scattered},
+                            {Function::all_gather, scattered},
+                            {Function::broadcast, rooted},
+                            {Function::reduce, rooted},
+                            {Function::all_to_all, {"pairwise", "bruck"}},
+                            {Function::gather, {"linear"}},
+                            {Function::scatter, {"linear"}},
+                            {Function::all_to_all_v, {"pairwise"}},
+                            {Function::all_gather_v, scattered},
+                            {Function::reduce_scatter_v, scattered}};
+constexpr std::size_t algorithms_most = 6;
 struct Path {
   const char* transport;
   const char* protocol;

@@ -52,8 +52,8 @@ Expected expected_move(const Lane& lane, const Geometry& geometry, std::uint32_t
                 expected_links(step.send(), repeat, lane.link_count),
                 {}};
   std::uint64_t message_offset = 0;
-  for (std::uint32_t k = 0; k < chunks.span; ++k) {
-    const std::int64_t place = chunks.first + std::int64_t{repeat} * chunks.stride + k;
+  const auto add = [&](std::uint32_t at, std::uint32_t k) {
+    const std::int64_t place = chunks.first + std::int64_t{at} * chunks.stride + k;
     const auto chunk = static_cast<std::uint32_t>(chunks.base + modulo(place, chunks.wrap));
     const auto offset = [&](Buffer buffer) -> std::uint64_t {
       if (buffer == Buffer::none) return 0;
@@ -63,10 +63,13 @@ Expected expected_move(const Lane& lane, const Geometry& geometry, std::uint32_t
     };
     const Layout& sizes = step.sized_by() == Buffer::output ? geometry.output : geometry.input;
     const std::uint64_t bytes = piece_size(sizes.bytes(chunk), round, geometry.piece_bytes);
-    if (bytes == 0) continue;
+    if (bytes == 0) return;
     move.pieces.push_back({chunk, bytes, message_offset, offset(step.local), offset(step.store)});
     message_offset += bytes;
-  }
+  };
+  const std::uint32_t end = step.packed() ? chunks.repeat : repeat + 1;
+  for (std::uint32_t at = repeat; at < end; ++at)
+    for (std::uint32_t k = 0; k < chunks.span; ++k) add(at, k);
   return move;
 }
 
@@ -80,7 +83,9 @@ std::vector<Expected> expected_walk(const Lane& lane, const Geometry& geometry,
   for (std::uint64_t round = 0; round < rounds; ++round) {
     for (std::uint32_t index = 0; index < lane.step_count; ++index) {
       const bool paired = lane.steps[index].paired();
-      for (std::uint32_t repeat = 0; repeat < lane.steps[index].chunks.repeat; ++repeat) {
+      const bool packed = lane.steps[index].packed();
+      const std::uint32_t repeats = packed ? 1 : lane.steps[index].chunks.repeat;
+      for (std::uint32_t repeat = 0; repeat < repeats; ++repeat) {
         visit(index, repeat, round);
         if (paired) visit(index + 1, repeat, round);
       }
@@ -171,6 +176,8 @@ class RandomLane {
     step.chunks.repeat = second ? steps_.back().chunks.repeat : 1 + below(7);
     if (below(4) == 0) step.flags = step_flag::always_send;
     if (!second && below(3) == 0) step.flags |= step_flag::paired;
+    const bool alone = !second && !step.paired();
+    if (alone && below(3) == 0) step.flags |= step_flag::pack;
     if (link_count > 0) {
       step.recv_first = below(link_count);
       step.recv_count = below(link_count + 1);
@@ -178,6 +185,7 @@ class RandomLane {
       step.send_first = below(link_count);
       step.send_count = below(link_count + 1);
       step.send_stride = static_cast<std::int16_t>(signed_below(link_count));
+      if (step.packed()) step.recv_stride = step.send_stride = 0;
     }
     steps_.push_back(step);
   }

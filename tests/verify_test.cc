@@ -100,7 +100,10 @@ std::uint32_t after(std::uint32_t index, std::size_t size) {
 
 const Mutation mutations[] = {
     {"wrong chunk",
-     [](LaneSteps&, Step& s) { s.chunks.first = after(s.chunks.first, s.chunks.wrap); }},
+     [](LaneSteps&, Step& s) {
+       const bool any_order = !s.receives() && !s.sends() && s.chunks.span == s.chunks.wrap;
+       if (!any_order) s.chunks.first = after(s.chunks.first, s.chunks.wrap);
+     }},
     {"chunks backwards", [](LaneSteps&, Step& s) { s.chunks.stride = -s.chunks.stride; }},
     {"chunks stand still", [](LaneSteps&, Step& s) { s.chunks.stride = 0; }},
     {"one repeat more",
@@ -239,10 +242,36 @@ TEST_CASE("hosts and grains of any size are right", "[plan][verify]") {
     for (request.grain = 1; request.grain <= 9; request.grain += 2) {
       CAPTURE(n, request.grain);
       check_proof(*find_algorithm("halving"), request);
-      CHECK(plans_of(*find_algorithm("halving"), request)[0].largest_span() <=
+      CHECK(plans_of(*find_algorithm("halving"), request)[0].message_chunks() <=
             static_cast<std::uint32_t>(request.grain));
     }
   }
+}
+
+TEST_CASE("all ranks declare the longest message of any of them", "[plan][verify]") {
+  for (const Algorithm& algorithm : algorithms()) {
+    for (const Collective collective : algorithm.collectives) {
+      for (std::int32_t n = 1; n <= 17; ++n) {
+        PlanRequest request;
+        request.collective = collective;
+        request.rank_count = n;
+        request.hosts = algorithm.name == "hierarchical" && n % 2 == 0 ? n / 2 : 1;
+        const std::vector<Plan> plans = plans_of(algorithm, request);
+        std::uint32_t longest = 1;
+        for (const Plan& plan : plans)
+          for (const LaneSteps& lane : plan.parts().lanes)
+            for (const Step& step : lane.steps)
+              if (step.sends() || step.receives())
+                longest = std::max(longest, step.chunks.span * step.repeats_of_move());
+        CAPTURE(algorithm.name, collective_name(collective), n);
+        for (const Plan& plan : plans) CHECK(plan.message_chunks() == longest);
+      }
+    }
+  }
+  const std::vector<Plan> window = plans_of("window", Collective::all_gather, 8);
+  CHECK(complaint(changed_everywhere(window, [](PlanParts& parts) {
+          parts.message_chunks = 3;
+        })).find("4 chunks in a message, and 3 were declared") != std::string::npos);
 }
 
 TEST_CASE("no declared depth is deeper than needed", "[plan][verify]") {
@@ -374,7 +403,10 @@ TEST_CASE("no mutation of a plan goes unnoticed", "[plan][verify]") {
   mutate(plans_of("halving", Collective::all_reduce, 4), count);
   mutate(plans_of("window", Collective::all_reduce, 5), count);
   mutate(plans_of("window", Collective::reduce_scatter, 4), count);
+  mutate(plans_of("twoshot", Collective::broadcast, 4), count);
+  mutate(plans_of("twoshot", Collective::reduce, 4), count);
   mutate(plans_of("pairwise", Collective::all_to_all, 4), count);
+  mutate(plans_of("bruck", Collective::all_to_all, 5), count);
   mutate(plans_of("linear", Collective::gather, 4), count);
   mutate(plans_of("linear", Collective::scatter, 4), count);
   PlanRequest hosts;

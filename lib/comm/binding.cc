@@ -28,7 +28,7 @@ std::uint64_t end_of(const std::vector<Extent>& blocks) {
 void Binding::bind(const Request& request, const plan::Plan& plan, std::uint64_t piece_most_bytes) {
   geometry_.chunk_count = plan.chunk_count();
   geometry_.piece_bytes =
-      std::max<std::uint64_t>(64, piece_most_bytes / plan.largest_span() / 64 * 64);
+      std::max<std::uint64_t>(64, piece_most_bytes / plan.message_chunks() / 64 * 64);
   if (request.tables != nullptr) return bind_tables(request, plan);
   const bool whole = request.collective == Collective::all_reduce ||
                      request.collective == Collective::broadcast ||

@@ -226,7 +226,7 @@ Status Communicator::choose(const Request& request) {
              question.bytes);
   }
   current_ = prepared.get();
-  const bool too_wide = 64ULL * current_->plan.largest_span() >
+  const bool too_wide = 64ULL * current_->plan.message_chunks() >
                         transport::line_message_most_bytes(fifo_shape(options_.settings));
   if (too_wide && choice_.protocol == plan::Protocol::line)
     choice_.protocol = plan::Protocol::simple;
@@ -236,7 +236,7 @@ Status Communicator::choose(const Request& request) {
 // The least piece of each chunk of a message, a cache line, has to fit the slot.
 Status Communicator::check_slots(const plan::Plan& plan) {
   const transport::FifoShape shape = fifo_shape(options_.settings);
-  const std::uint64_t least = 64ULL * plan.largest_span();
+  const std::uint64_t least = 64ULL * plan.message_chunks();
   if (least <= shape.slot_bytes) return {};
   return invalid_usage(fmt::format("{} for {} ranks needs slots of {} bytes: raise GYRE_BUFFSIZE",
                                    plan.algorithm(), size_, least));

@@ -152,7 +152,7 @@ void Launch::block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* re
   run.blocked.what = what;
   run.blocked.peer = send != nullptr ? send->peer : receive->peer;
   run.blocked.channel = send != nullptr ? send->channel : receive->channel;
-  run.blocked.chunk = run.move.chunks[0].first;
+  run.blocked.chunk = run.move.step->chunks.base + run.move.place;
 }
 
 void Launch::perform(LaneRun& run) {

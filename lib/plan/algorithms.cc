@@ -16,6 +16,9 @@ constexpr Collective rooted_does[] = {Collective::all_reduce, Collective::broadc
                                       Collective::reduce};
 constexpr Collective scattered_does[] = {Collective::all_reduce, Collective::reduce_scatter,
                                          Collective::all_gather};
+constexpr Collective two_shot_does[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                        Collective::all_gather, Collective::broadcast,
+                                        Collective::reduce};
 constexpr Collective all_reduce_only[] = {Collective::all_reduce};
 constexpr Collective all_to_all_only[] = {Collective::all_to_all};
 constexpr Collective linear_does[] = {Collective::gather, Collective::scatter};
@@ -32,8 +35,9 @@ constexpr Algorithm table[] = {
     {"oneshot", all_reduce_only, build_one_shot,
      "Each rank sends all of its data to all others and sums everything itself.", "1",
      SumOrder::rank},
-    {"twoshot", scattered_does, build_two_shot,
-     "Chunk j goes from all ranks straight to rank j, is summed there, and goes straight to all.",
+    {"twoshot", two_shot_does, build_two_shot,
+     "Chunk j goes from all ranks straight to rank j, is summed there, and goes straight to all; "
+     "broadcast is scatter and all-gather, reduce is reduce-scatter and gather.",
      "1", SumOrder::rank},
     {"doubling", all_reduce_only, build_recursive_doubling,
      "Ranks at distance 1, 2, 4, ... exchange and sum; ranks beyond a power of two stand behind "
@@ -60,6 +64,9 @@ constexpr Algorithm table[] = {
      "n - 1", SumOrder::own},
     {"pairwise", all_to_all_only, build_pairwise,
      "In exchange i, ranks meet whose numbers add up to i modulo n.", "0", SumOrder::rank},
+    {"bruck", all_to_all_only, build_bruck,
+     "In exchange k, the blocks whose way has bit k set go 2^k ranks ahead, in one message.", "0",
+     SumOrder::rank, true},
     {"linear", linear_does, build_linear, "The root serves one rank after the other.", "0",
      SumOrder::rank},
 };
@@ -112,6 +119,7 @@ Result<Plan> build_plan(const Algorithm& algorithm, const PlanRequest& request) 
   }
   PlanParts parts = algorithm.build(request);
   parts.algorithm = algorithm.name;
+  parts.equal_chunks = algorithm.equal_counts;
   return Plan(std::move(parts));
 }
 

@@ -35,6 +35,7 @@ struct Algorithm {
   std::string_view idea;       // what it does, one sentence
   std::string_view roundings;  // how often a sum of floats is rounded, in terms of n
   SumOrder order;
+  bool equal_counts = false;  // it needs blocks of one size
 
   bool does(Collective collective) const;
 };
@@ -61,6 +62,7 @@ PlanParts build_halving_doubling(const PlanRequest& request);
 PlanParts build_window(const PlanRequest& request);
 PlanParts build_hierarchical(const PlanRequest& request);
 PlanParts build_pairwise(const PlanRequest& request);
+PlanParts build_bruck(const PlanRequest& request);
 PlanParts build_linear(const PlanRequest& request);
 
 }  // namespace gyre::plan

@@ -2,7 +2,8 @@
 // included. Host engine, CUDA kernels, simulator and verify walk a lane with it.
 // Shared with device code: plain values, no allocation, no division while it walks.
 // Words: a piece is what one round moves of a chunk, at most Geometry::piece_bytes; a move is one
-// repeat of one step in one round: at most one message, one slot, on each of its links.
+// repeat of one step in one round, or all of them where they are packed: at most one message, one
+// slot, on each of its links.
 #pragma once
 
 #include "lib/plan/step.h"
@@ -115,6 +116,28 @@ struct ChunkRange {
   std::uint32_t count = 0;
 };
 
+// The chunks of one repeat, in message order; the second range if the span wraps.
+struct ChunkSpan {
+  ChunkRange head;
+  ChunkRange tail;
+
+  // `place` is where the repeat begins, before base.
+  GYRE_HOST_DEVICE static constexpr ChunkSpan at(const Chunks& chunks, std::uint32_t place) {
+    const std::uint32_t to_end = chunks.wrap - place;
+    const std::uint32_t count = chunks.span < to_end ? chunks.span : to_end;
+    return {{chunks.base + place, count}, {chunks.base, chunks.span - count}};
+  }
+};
+
+// `at` plus `by`, modulo `size`; |by| <= size.
+GYRE_HOST_DEVICE constexpr std::uint32_t turned(std::uint32_t at, std::int32_t by,
+                                                std::uint32_t size) {
+  std::int64_t sum = static_cast<std::int64_t>(at) + by;
+  if (sum < 0) sum += size;
+  if (sum >= static_cast<std::int64_t>(size)) sum -= size;
+  return static_cast<std::uint32_t>(sum);
+}
+
 // One chunk's part of a message. Offsets are in bytes; those of an absent buffer are zero.
 struct Piece {
   std::uint32_t chunk = 0;
@@ -132,7 +155,7 @@ struct Move {
   std::uint64_t round = 0;
   std::uint64_t round_offset = 0;  // round * piece_bytes
   std::uint64_t bytes = 0;         // of the message; zero only for a token
-  ChunkRange chunks[2];            // in message order; the second if the span wraps
+  std::uint32_t place = 0;         // of its first chunk, before base
   MoveLinks recv;
   MoveLinks send;
 };
@@ -142,20 +165,20 @@ class PieceWalk {
  public:
   // The move outlives the walk.
   GYRE_HOST_DEVICE constexpr explicit PieceWalk(const Move& move)
-      : move_(move), chunk_(move.chunks[0].first), left_(move.chunks[0].count) {}
+      : move_(move), place_(move.place), repeats_left_(move.step->repeats_of_move()) {
+    begin_repeat();
+  }
 
   GYRE_HOST_DEVICE constexpr bool next(Piece& piece) {
     const Geometry& geometry = *move_.geometry;
     const Step& step = *move_.step;
-    while (left_ > 0 || !wrapped_) {
-      if (left_ == 0) {
-        wrapped_ = true;  // no indexing by a variable: a kernel keeps the move in registers
-        chunk_ = move_.chunks[1].first;
-        left_ = move_.chunks[1].count;
+    while (true) {
+      if (here_.count == 0) {
+        if (!begin_range()) return false;
         continue;
       }
-      const std::uint32_t chunk = chunk_++;
-      --left_;
+      const std::uint32_t chunk = here_.first++;
+      --here_.count;
       const std::uint64_t bytes = geometry.piece(step.sized_by(), chunk, move_.round_offset);
       if (bytes == 0) continue;
       piece = {chunk, bytes, message_offset_, geometry.place(step.local, chunk, move_.round_offset),
@@ -163,15 +186,34 @@ class PieceWalk {
       message_offset_ += bytes;
       return true;
     }
-    return false;
   }
 
  private:
+  GYRE_HOST_DEVICE constexpr void begin_repeat() {
+    const ChunkSpan span = ChunkSpan::at(move_.step->chunks, place_);
+    here_ = span.head;
+    tail_ = span.tail;
+    --repeats_left_;
+  }
+
+  GYRE_HOST_DEVICE constexpr bool begin_range() {
+    if (tail_.count > 0) {
+      here_ = tail_;
+      tail_.count = 0;
+      return true;
+    }
+    if (repeats_left_ == 0) return false;
+    place_ = turned(place_, move_.step->chunks.stride, move_.step->chunks.wrap);
+    begin_repeat();
+    return true;
+  }
+
   const Move& move_;
   std::uint64_t message_offset_ = 0;
-  std::uint32_t chunk_ = 0;
-  std::uint32_t left_ = 0;
-  bool wrapped_ = false;
+  ChunkRange here_;
+  ChunkRange tail_;
+  std::uint32_t place_;
+  std::uint32_t repeats_left_;
 };
 
 template <typename Visit>
@@ -215,11 +257,8 @@ class Cursor {
     result.repeat = repeat_;
     result.round = round_;
     result.round_offset = round_offset_;
-    const std::uint32_t to_end = at.chunks.wrap - here_.chunk;
-    const std::uint32_t head = at.chunks.span < to_end ? at.chunks.span : to_end;
-    result.chunks[0] = {at.chunks.base + here_.chunk, head};
-    result.chunks[1] = {at.chunks.base, at.chunks.span - head};
-    result.bytes = bytes_of(result.chunks[0]) + bytes_of(result.chunks[1]);
+    result.place = here_.chunk;
+    result.bytes = message_bytes();
     result.recv = links(here_.recv, at.recv_count);
     result.send = links(here_.send, at.send_count);
     return result;
@@ -233,15 +272,6 @@ class Cursor {
     std::uint32_t send = 0;
   };
 
-  // `at` plus `by`, modulo `size`; |by| <= size.
-  GYRE_HOST_DEVICE static constexpr std::uint32_t turned(std::uint32_t at, std::int32_t by,
-                                                         std::uint32_t size) {
-    std::int64_t sum = static_cast<std::int64_t>(at) + by;
-    if (sum < 0) sum += size;
-    if (sum >= static_cast<std::int64_t>(size)) sum -= size;
-    return static_cast<std::uint32_t>(sum);
-  }
-
   GYRE_HOST_DEVICE constexpr MoveLinks links(std::uint32_t first, std::uint32_t count) const {
     const std::uint32_t to_end = lane_.link_count - first;
     return {first, count, count > to_end ? count - to_end : 0};
@@ -251,6 +281,18 @@ class Cursor {
     std::uint64_t bytes = 0;
     for (std::uint32_t i = 0; i < range.count; ++i) {
       bytes += geometry_->piece(step().sized_by(), range.first + i, round_offset_);
+    }
+    return bytes;
+  }
+
+  GYRE_HOST_DEVICE constexpr std::uint64_t message_bytes() const {
+    const Chunks& chunks = step().chunks;
+    std::uint64_t bytes = 0;
+    std::uint32_t place = here_.chunk;
+    for (std::uint32_t left = step().repeats_of_move(); left > 0; --left) {
+      const ChunkSpan span = ChunkSpan::at(chunks, place);
+      bytes += bytes_of(span.head) + bytes_of(span.tail);
+      place = turned(place, chunks.stride, chunks.wrap);
     }
     return bytes;
   }
@@ -276,7 +318,7 @@ class Cursor {
 
   GYRE_HOST_DEVICE constexpr void next() {
     const Step& left = step();
-    const std::uint32_t repeats = left.chunks.repeat;
+    const std::uint32_t repeats = left.moves();
     if (left.paired() || repeat_ + 1 < repeats) {
       here_.chunk = turned(here_.chunk, left.chunks.stride, left.chunks.wrap);
       here_.recv = turned(here_.recv, left.recv_stride, lane_.link_count);
@@ -303,10 +345,14 @@ class Cursor {
   GYRE_HOST_DEVICE constexpr bool empty() const {
     const Chunks& chunks = step().chunks;
     const Buffer buffer = step().sized_by();
-    std::uint32_t at = here_.chunk;
-    for (std::uint32_t k = 0; k < chunks.span; ++k) {
-      if (geometry_->bytes(buffer, chunks.base + at) > round_offset_) return false;
-      at = at + 1 < chunks.wrap ? at + 1 : 0;
+    std::uint32_t place = here_.chunk;
+    for (std::uint32_t left = step().repeats_of_move(); left > 0; --left) {
+      std::uint32_t at = place;
+      for (std::uint32_t k = 0; k < chunks.span; ++k) {
+        if (geometry_->bytes(buffer, chunks.base + at) > round_offset_) return false;
+        at = at + 1 < chunks.wrap ? at + 1 : 0;
+      }
+      place = turned(place, chunks.stride, chunks.wrap);
     }
     return true;
   }

@@ -15,6 +15,7 @@ class Seats {
         excess_(rank_count - size_) {}
 
   std::int32_t size() const { return size_; }
+  bool anyone_stands_behind() const { return excess_ > 0; }
   bool stands_behind(std::int32_t rank) const { return rank < 2 * excess_ && rank % 2 == 1; }
   bool stands_in_front(std::int32_t rank) const { return rank < 2 * excess_ && rank % 2 == 0; }
   std::int32_t seat(std::int32_t rank) const {

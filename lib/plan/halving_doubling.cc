@@ -24,6 +24,12 @@ class Builder {
     while ((grain_ & (grain_ - 1)) != 0) grain_ &= grain_ - 1;  // a power of two, to divide halves
   }
 
+  // Whoever stands behind another sends all, the others half at most.
+  std::uint32_t message_chunks() const {
+    const std::int32_t most =
+        seats_.anyone_stands_behind() ? grain_ : std::min(grain_, seats_.size() / 2);
+    return static_cast<std::uint32_t>(std::max(most, 1));
+  }
   // All the data, in messages of a grain.
   Chunks whole() const { return run(0, seats_.size()); }
 
@@ -86,6 +92,7 @@ PlanParts build_halving_doubling(const PlanRequest& request) {
   }
   PlanParts parts = parts_for(request, static_cast<std::uint32_t>(seats.size()));
   parts.lanes.push_back(make_lane(drafts));
+  parts.message_chunks = builder.message_chunks();
   parts.direct_in_place = true;
   return parts;
 }

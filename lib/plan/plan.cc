@@ -27,14 +27,6 @@ std::uint32_t Plan::own_chunk() const {
   return static_cast<std::uint32_t>(place - parts_.owners.begin());
 }
 
-std::uint32_t Plan::largest_span() const {
-  std::uint32_t largest = 1;
-  for (const LaneSteps& lane : parts_.lanes) {
-    for (const Step& step : lane.steps) largest = std::max(largest, step.chunks.span);
-  }
-  return largest;
-}
-
 Lane Plan::lane(std::uint32_t index) const {
   const LaneSteps& lane = parts_.lanes[index];
   const auto below = std::count_if(lane.links.begin(), lane.links.end(),

@@ -52,7 +52,9 @@ struct PlanParts {
   std::int32_t root = 0;
   std::uint32_t chunk_count = 1;
   std::uint32_t scratch_chunks = 0;  // of one piece each, used again in every round
+  std::uint32_t message_chunks = 1;  // most in one message of any rank: a slot holds their pieces
   std::uint32_t least_depth = 1;     // with less, the plan may deadlock
+  bool equal_chunks = false;         // it is right only if all chunks have the same size
   // Whether each delivery that plan::delivery allows keeps the result right: with separate
   // buffers, and with input and output in the same place. verify proves both.
   bool direct = true;
@@ -73,7 +75,9 @@ class Plan {
   std::int32_t root() const { return parts_.root; }
   std::uint32_t chunk_count() const { return parts_.chunk_count; }
   std::uint32_t scratch_chunks() const { return parts_.scratch_chunks; }
+  std::uint32_t message_chunks() const { return parts_.message_chunks; }
   std::uint32_t least_depth() const { return parts_.least_depth; }
+  bool equal_chunks() const { return parts_.equal_chunks; }
   bool direct() const { return parts_.direct; }
   bool direct_in_place() const { return parts_.direct_in_place; }
 
@@ -82,8 +86,6 @@ class Plan {
   }
   // The chunk that belongs to this rank; only where chunks have owners.
   std::uint32_t own_chunk() const;
-  // Most chunks in one message: a slot holds that many pieces.
-  std::uint32_t largest_span() const;
 
   std::uint32_t lane_count() const { return static_cast<std::uint32_t>(parts_.lanes.size()); }
   // Valid as long as the Plan.

@@ -31,6 +31,7 @@ std::string verbs(const Step& step) {
   add(step.sends(), "send");
   add(step.finishes(), "finish");
   add(step.paired(), "paired");
+  add(step.packed(), "packed");
   add(step.always_sends(), "always_send");
   add(step.has(step_flag::staged), "staged");
   return words;

@@ -55,7 +55,7 @@ struct Chunks {
 namespace step_flag {
 inline constexpr std::uint16_t finish = 1;       // the last reduction: the post-op belongs here
 inline constexpr std::uint16_t paired = 2;       // repeat i of this step, then i of the next
-inline constexpr std::uint16_t pack = 4;         // reserved: all repeats as one message
+inline constexpr std::uint16_t pack = 4;         // all repeats are one move and one message
 inline constexpr std::uint16_t always_send = 8;  // even without bytes: a token
 inline constexpr std::uint16_t multicast = 16;   // reserved: `send` is one multicast group
 inline constexpr std::uint16_t staged = 32;      // never delivered in place, see Delivery
@@ -90,7 +90,14 @@ struct Step {
   GYRE_HOST_DEVICE constexpr bool has(std::uint16_t flag) const { return (flags & flag) != 0; }
   GYRE_HOST_DEVICE constexpr bool finishes() const { return has(step_flag::finish); }
   GYRE_HOST_DEVICE constexpr bool paired() const { return has(step_flag::paired); }
+  GYRE_HOST_DEVICE constexpr bool packed() const { return has(step_flag::pack); }
   GYRE_HOST_DEVICE constexpr bool always_sends() const { return has(step_flag::always_send); }
+
+  // In one round.
+  GYRE_HOST_DEVICE constexpr std::uint32_t moves() const { return packed() ? 1 : chunks.repeat; }
+  GYRE_HOST_DEVICE constexpr std::uint32_t repeats_of_move() const {
+    return packed() ? chunks.repeat : 1;
+  }
 
   // A message is as long as the buffer that the step touches.
   GYRE_HOST_DEVICE constexpr Buffer sized_by() const {

@@ -51,9 +51,14 @@ Status check_step(const Plan& plan, const LaneSteps& lane, std::size_t index) {
   if (step.chunks.span > 0 && step.sized_by() == Buffer::none) {
     return internal_error("it touches no buffer, so nothing says how long a message is");
   }
-  constexpr std::uint16_t known =
-      step_flag::finish | step_flag::paired | step_flag::always_send | step_flag::staged;
+  constexpr std::uint16_t known = step_flag::finish | step_flag::paired | step_flag::pack |
+                                  step_flag::always_send | step_flag::staged;
   if ((step.flags & ~known) != 0) return internal_error("it has a reserved flag");
+  if (step.packed()) {
+    const bool is_one_move = !step.paired() && step.recv_stride == 0 && step.send_stride == 0 &&
+                             (index == 0 || !lane.steps[index - 1].paired());
+    if (!is_one_move) return internal_error("what is packed has one partner and no pair");
+  }
   if (step.paired()) {
     const bool fits = index + 1 < lane.steps.size() && !lane.steps[index + 1].paired() &&
                       lane.steps[index + 1].chunks.repeat == step.chunks.repeat;
@@ -61,7 +66,13 @@ Status check_step(const Plan& plan, const LaneSteps& lane, std::size_t index) {
   }
   GYRE_TRY(check_chunks(plan, step));
   GYRE_TRY(check_links(lane, step.recv()));
-  return check_links(lane, step.send());
+  GYRE_TRY(check_links(lane, step.send()));
+  const std::uint64_t together = std::uint64_t{step.chunks.span} * step.repeats_of_move();
+  if ((step.sends() || step.receives()) && together > plan.message_chunks()) {
+    return internal_error(fmt::format("{} chunks in a message, and {} were declared", together,
+                                      plan.message_chunks()));
+  }
+  return {};
 }
 
 Status check_lane(const Plan& plan, const LaneSteps& lane) {
@@ -90,7 +101,7 @@ Status check_family(std::span<const Plan> plans) {
                         parts.collective == first.collective && parts.root == first.root &&
                         parts.chunk_count == first.chunk_count &&
                         parts.least_depth == first.least_depth && parts.owners == first.owners &&
-                        parts.direct == first.direct &&
+                        parts.equal_chunks == first.equal_chunks && parts.direct == first.direct &&
                         parts.direct_in_place == first.direct_in_place;
     if (!agrees) return internal_error(fmt::format("rank {} has a plan of another family", rank));
     GYRE_TRY(check_form(plans[rank]).while_doing(fmt::format("rank {}", rank)));
@@ -109,9 +120,15 @@ Status run(Rehearsal& rehearsal, const Scene& scene) {
   return rehearsal.run(scene).while_doing(describe(scene));
 }
 
-Status run_staged(Rehearsal& rehearsal, std::uint32_t least_depth, std::uint64_t seed) {
+// Chunks of one size and a short last one, and of any length; plans may demand one size.
+std::vector<bool> evenness(const Plan& plan) {
+  return plan.equal_chunks() ? std::vector<bool>{true} : std::vector<bool>{true, false};
+}
+
+Status run_staged(Rehearsal& rehearsal, const Plan& plan, std::uint64_t seed) {
+  const std::uint32_t least_depth = plan.least_depth();
   for (const bool in_place : {false, true}) {
-    for (const bool even : {true, false}) {
+    for (const bool even : evenness(plan)) {
       GYRE_TRY(run(rehearsal, {0, in_place, even, Delivering::staged, true, seed}));
       for (const std::uint32_t depth : {least_depth, least_depth + 1, 8U}) {
         GYRE_TRY(run(rehearsal, {depth, in_place, even, Delivering::staged, false, ++seed}));
@@ -121,9 +138,9 @@ Status run_staged(Rehearsal& rehearsal, std::uint32_t least_depth, std::uint64_t
   return {};
 }
 
-Status run_direct(Rehearsal& rehearsal, std::uint32_t least_depth, bool in_place,
-                  std::uint64_t seed) {
-  for (const bool even : {true, false}) {
+Status run_direct(Rehearsal& rehearsal, const Plan& plan, bool in_place, std::uint64_t seed) {
+  const std::uint32_t least_depth = plan.least_depth();
+  for (const bool even : evenness(plan)) {
     GYRE_TRY(run(rehearsal, {0, in_place, even, Delivering::direct, true, seed}));
     GYRE_TRY(run(rehearsal, {0, in_place, even, Delivering::mixed, true, ++seed}));
     GYRE_TRY(run(rehearsal, {least_depth, in_place, even, Delivering::direct, false, ++seed}));
@@ -135,8 +152,9 @@ Status run_direct(Rehearsal& rehearsal, std::uint32_t least_depth, bool in_place
 
 Status check_form(const Plan& plan) {
   const PlanParts& parts = plan.parts();
-  if (parts.chunk_count < 1 || parts.chunk_count > max_chunks || parts.least_depth < 1) {
-    return internal_error("chunk count or depth out of range");
+  if (parts.chunk_count < 1 || parts.chunk_count > max_chunks || parts.least_depth < 1 ||
+      parts.message_chunks < 1 || parts.message_chunks > max_chunks) {
+    return internal_error("chunk count, message or depth out of range");
   }
   if (!parts.owners.empty() && parts.owners.size() != parts.chunk_count) {
     return internal_error("not one owner for each chunk");
@@ -150,12 +168,11 @@ Status check_form(const Plan& plan) {
 Result<Proof> prove(std::span<const Plan> plans, std::uint64_t seed) {
   GYRE_TRY(check_family(plans));
   Rehearsal rehearsal(plans);
-  const std::uint32_t least_depth = plans.front().least_depth();
-  GYRE_TRY(run_staged(rehearsal, least_depth, seed));
+  GYRE_TRY(run_staged(rehearsal, plans.front(), seed));
 
   Proof proof;
-  const Status direct = run_direct(rehearsal, least_depth, false, seed);
-  const Status direct_in_place = run_direct(rehearsal, least_depth, true, seed);
+  const Status direct = run_direct(rehearsal, plans.front(), false, seed);
+  const Status direct_in_place = run_direct(rehearsal, plans.front(), true, seed);
   proof.direct = direct.ok();
   proof.why_not_direct = direct.message();
   proof.direct_in_place = direct_in_place.ok();

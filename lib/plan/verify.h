@@ -25,7 +25,8 @@ struct Proof {
   std::string why_not_direct_in_place;
 };
 
-// The proof for the plans of all ranks, by rank, or what is wrong: with even and uneven chunks, in
+// The proof for the plans of all ranks, by rank, or what is wrong: with even and (unless the plans
+// demand chunks of one size) uneven chunks, in
 // and out of place, at the declared least depth, one more, 8 and no limit, and delivered directly
 // as far as the plans declare it.
 Result<Proof> prove(std::span<const Plan> plans, std::uint64_t seed = 1);

@@ -3,6 +3,8 @@
 // that begins at its own; each exchange gives the upper half of it away.
 #include "lib/plan/draft.h"
 
+#include <algorithm>
+
 namespace gyre::plan {
 
 namespace {
@@ -60,6 +62,7 @@ PlanParts build_window(const PlanRequest& request) {
   PlanParts parts = parts_for(request, static_cast<std::uint32_t>(n));
   parts.lanes.push_back(make_lane(drafts));
   parts.scratch_chunks = sum && !share ? parts.chunk_count : 0;
+  parts.message_chunks = static_cast<std::uint32_t>(std::max(n / 2, 1));
   parts.direct_in_place = true;
   return parts;
 }

@@ -136,6 +136,7 @@ Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question
   const auto algorithm_fits = [&](const plan::Algorithm& algorithm) {
     const bool exact = algorithm.order == plan::SumOrder::rank && algorithm.roundings == "1";
     return algorithm.does(collective) && allowed.algorithm(collective, algorithm) &&
+           (!algorithm.equal_counts || bytes != Question::private_bytes) &&
            (!scene.reproducible || !plan::sums(collective) || exact);
   };
   const auto protocol_fits = [&](Protocol protocol) {
@@ -164,8 +165,9 @@ Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question
   for (const plan::Algorithm& candidate : plan::algorithms())
     if (algorithm == nullptr && algorithm_fits(candidate)) algorithm = &candidate;
   if (algorithm == nullptr)
-    return invalid_usage(fmt::format("GYRE_ALGO (or reproducible) allows no algorithm for {}",
-                                     plan::collective_name(collective)));
+    return invalid_usage(fmt::format("GYRE_ALGO (or reproducible) allows no algorithm for {}{}",
+                                     plan::collective_name(collective),
+                                     bytes == Question::private_bytes ? " of unequal counts" : ""));
   for (Protocol protocol : {preferred_protocol, Protocol::simple, Protocol::direct, Protocol::line})
     if (protocol_fits(protocol)) return made(*algorithm, protocol);
   return invalid_usage(fmt::format(

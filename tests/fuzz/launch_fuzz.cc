@@ -166,7 +166,7 @@ void Job::begin(int rank) {
   exec::Call& call = self.call;
   call.geometry.input = call.geometry.output = plan::Layout::even(chunk_bytes, bytes);
   call.geometry.chunk_count = plan.chunk_count();
-  call.geometry.piece_bytes = room / plan.largest_span() / 64 * 64;
+  call.geometry.piece_bytes = room / plan.message_chunks() / 64 * 64;
   self.scratch.resize(plan.scratch_chunks() * call.geometry.piece_bytes);
   call.input = reinterpret_cast<const std::byte*>(input);
   call.output = reinterpret_cast<std::byte*>(output);
