@@ -8,9 +8,10 @@ import time
 import unittest
 
 sys.path.insert(0, sys.argv.pop(1))
-import compare  # noqa: E402
 import limits  # noqa: E402
 import peers  # noqa: E402
+import rounds  # noqa: E402
+import settings  # noqa: E402
 
 
 def options(**values):
@@ -26,7 +27,7 @@ class Compare(unittest.TestCase):
                 sizes.append(size)
                 size *= given.stepfactor
             covered = []
-            for least, most, count in compare.bands(given):
+            for least, most, count in rounds.bands(given):
                 self.assertGreater(count, 0)
                 while least <= most:
                     covered.append(least)
@@ -34,11 +35,11 @@ class Compare(unittest.TestCase):
             self.assertEqual(covered, sizes)
 
     def test_large_sizes_take_fewer_iterations(self):
-        counts = [count for _, _, count in compare.bands(options())]
+        counts = [count for _, _, count in rounds.bands(options())]
         self.assertEqual(counts, sorted(counts, reverse=True))
 
     def test_a_series_is_the_median_of_its_rounds(self):
-        series = compare.Series()
+        series = rounds.Series()
         for p50, p99 in ((1, 10), (9, 90), (2, 20)):
             series.add([{"bytes": 8, "in_place": False, "p50_us": p50, "p99_us": p99}])
         self.assertEqual(series.median((8, False)), 2)
@@ -46,24 +47,31 @@ class Compare(unittest.TestCase):
 
     def test_sizes_are_read_as_the_programs_read_them(self):
         for text, size in (("8", 8), ("1.5K", 1536), ("64M", 64 << 20), ("1g", 1 << 30)):
-            self.assertEqual(compare.parse_size(text), size)
+            self.assertEqual(rounds.parse_size(text), size)
 
     def test_a_program_that_hangs_is_ended_with_its_children(self):
         with tempfile.TemporaryDirectory() as folder:
             mark = os.path.join(folder, "mark")
             script = f"(sleep 2; touch {mark}) & sleep 600"
             began = time.monotonic()
-            said = compare.run_program(["sh", "-c", script], dict(os.environ), 0.3)
+            said = rounds.run_program(["sh", "-c", script], dict(os.environ), 0.3)
             self.assertIn("not done after", said)
             self.assertLess(time.monotonic() - began, 60)
             time.sleep(4)
             self.assertFalse(os.path.exists(mark))
 
+    def test_settings_are_ranked_by_their_medians_the_fastest_first(self):
+        slow, fast, absent = rounds.Series(), rounds.Series(), rounds.Series()
+        for series, time_us in ((slow, 9), (fast, 3)):
+            series.add([{"bytes": 8, "in_place": False, "p50_us": time_us, "p99_us": time_us}])
+        found = settings.ranked({"slow": slow, "absent": absent, "fast": fast}, (8, False))
+        self.assertEqual(found, [(3, "fast"), (9, "slow")])
+
     def test_a_program_that_fails_is_quoted(self):
-        said = compare.run_program(["sh", "-c", "echo reason; exit 3"], dict(os.environ), 60)
+        said = rounds.run_program(["sh", "-c", "echo reason; exit 3"], dict(os.environ), 60)
         self.assertIn("exit code 3", said)
         self.assertIn("reason", said)
-        self.assertEqual(compare.run_program(["true"], dict(os.environ), 60), "")
+        self.assertEqual(rounds.run_program(["true"], dict(os.environ), 60), "")
 
     def test_what_is_not_built_is_named(self):
         found, missing = peers.find_peers("/nonexistent", ["openmpi"])

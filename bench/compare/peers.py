@@ -4,20 +4,24 @@ import json
 import os
 import shutil
 
+NO_LIMIT = 1 << 62
 MANY = os.cpu_count() or 1  # above this many ranks, waiting ranks must give way
 
 
 class Gyre:
-    name = "gyre"
+    """A perf program of Gyre's, with settings of its own."""
 
-    def __init__(self, build):
+    def __init__(self, build, program="all_reduce_perf", name="gyre", settings=None):
+        self.name = name
         self.launcher = os.path.join(build, "tools", "gyre")
-        self.program = os.path.join(build, "bench", "all_reduce_perf")
+        self.program = os.path.join(build, "bench", program)
+        self.settings = settings or {}
+        self.bytes_most = NO_LIMIT  # larger sizes are left out
 
     def command(self, ranks, transport, sizes, rows_file):
         words = [self.launcher, "run", "-n", str(ranks), self.program, *sizes, "--stats", "-J",
                  rows_file]
-        return words, {"GYRE_TRANSPORT": transport, "GYRE_SOCKET_IFNAME": "lo"}
+        return words, {"GYRE_TRANSPORT": transport, "GYRE_SOCKET_IFNAME": "lo", **self.settings}
 
     @staticmethod
     def rows(rows_file):
@@ -26,11 +30,15 @@ class Gyre:
         for result in document["results"]:
             for key, in_place in (("out_of_place", False), ("in_place", True)):
                 times = result[key + "_per_iter"]
+                if times is None:  # there is no in-place form
+                    continue
                 yield {"bytes": result["size"], "in_place": in_place, "p50_us": times["p50_us"],
                        "p99_us": times["p99_us"]}
 
 
 class Mpi:
+    bytes_most = NO_LIMIT
+
     def __init__(self, program):
         self.program = program
 
