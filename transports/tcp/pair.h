@@ -10,13 +10,15 @@
 #include "lib/base/owned.h"
 #include "lib/trust/tickets.h"
 
+#include <memory>
+
 namespace gyre::transport {
 
 struct Pair {
   trust::Ticket ticket{};  // of the receiving way
-  // A second descriptor of the socket, left by the end that has it for the one that waits for it.
-  FileDescriptor dialed;  // by the sending end
-  FileDescriptor came;    // to the receiving end
+  // The socket, left by the end that has it for the one that waits for it; then they share it.
+  std::shared_ptr<FileDescriptor> dialed;  // by the sending end
+  std::shared_ptr<FileDescriptor> came;    // to the receiving end
 
   // Whether this rank's sending end waits for the peer to dial.
   bool rides(const trust::Ticket& of_peer) const { return ticket > of_peer; }

@@ -36,9 +36,9 @@ void TcpReceiver::fail(Status status) {
 
 Status TcpReceiver::join() {
   if (stream_ == nullptr) {
-    GYRE_ASSIGN(FileDescriptor socket, find_socket());
-    if (!socket.has_value()) return {};
-    GYRE_TRY(set_receiving(socket));
+    GYRE_ASSIGN(std::shared_ptr<FileDescriptor> socket, find_socket());
+    if (socket == nullptr) return {};
+    GYRE_TRY(set_receiving(*socket));
     GYRE_ASSIGN(stream_, make_stream(security_, std::move(socket), trust::SessionRole::server));
   }
   if (!stream_->joined()) GYRE_TRY(stream_->join());
@@ -46,21 +46,20 @@ Status TcpReceiver::join() {
 }
 
 // At the door, or as the other way of what the sending end dialed; none yet.
-Result<FileDescriptor> TcpReceiver::find_socket() {
+Result<std::shared_ptr<FileDescriptor>> TcpReceiver::find_socket() {
   // Pairs with the release of the control thread, which fills it.
-  FileDescriptor socket(arrival_->socket.exchange(-1, std::memory_order_acquire));
-  if (socket.has_value()) {
-    address_ = peer_address(socket);
-    if (!leads_to_this_host(address_, own_addresses_)) prefer_system_default(socket);
-    if (pair_ != nullptr) {
-      GYRE_ASSIGN(pair_->came, duplicate(socket));
-    }
+  FileDescriptor came(arrival_->socket.exchange(-1, std::memory_order_acquire));
+  if (came.has_value()) {
+    address_ = peer_address(came);
+    if (!leads_to_this_host(address_, own_addresses_)) prefer_system_default(came);
+    auto socket = std::make_shared<FileDescriptor>(std::move(came));
+    if (pair_ != nullptr) pair_->came = socket;
     return socket;
   }
-  if (pair_ == nullptr || !pair_->dialed.has_value()) return socket;
-  address_ = peer_address(pair_->dialed);
-  GYRE_ASSIGN(const bool shown, take_ticket(pair_->dialed, pair_->ticket, shown_));
-  return shown ? std::move(pair_->dialed) : std::move(socket);
+  if (pair_ == nullptr || pair_->dialed == nullptr) return std::shared_ptr<FileDescriptor>();
+  address_ = peer_address(*pair_->dialed);
+  GYRE_ASSIGN(const bool shown, take_ticket(*pair_->dialed, pair_->ticket, shown_));
+  return shown ? std::move(pair_->dialed) : nullptr;
 }
 
 Status TcpReceiver::land() {
@@ -137,8 +136,8 @@ Status TcpReceiver::note_closing() {
 void TcpReceiver::arm(WaitSet& set) {
   if (!error_.ok()) return;
   if (stream_ == nullptr) {
-    if (pair_ != nullptr && pair_->dialed.has_value())
-      return set.add_descriptor(pair_->dialed.get(), POLLIN);
+    if (pair_ != nullptr && pair_->dialed != nullptr)
+      return set.add_descriptor(pair_->dialed->get(), POLLIN);
     return set.add_futex(&arrival_->rung, arrival_->rung.load(std::memory_order_acquire));
   }
   // This end waits for a message that will not come.

@@ -47,7 +47,7 @@ class TcpReceiver final : public Connection {
   static constexpr std::size_t ahead_most = 4096;
 
   Status join();
-  Result<FileDescriptor> find_socket();
+  Result<std::shared_ptr<FileDescriptor>> find_socket();
   Status land();
   // Makes messages of what was read ahead, as far as it goes and slots are free.
   Status use_ahead();

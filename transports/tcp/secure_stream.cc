@@ -117,14 +117,15 @@ Transfer SecureStream::receive(std::span<iovec> parts) {
 
 }  // namespace
 
-Result<std::unique_ptr<Stream>> make_stream(const StreamSecurity& security, FileDescriptor socket,
+Result<std::unique_ptr<Stream>> make_stream(const StreamSecurity& security,
+                                            std::shared_ptr<FileDescriptor> socket,
                                             trust::SessionRole role) {
   if (security.tls == nullptr) return make_plain_stream(std::move(socket));
   const auto key = std::make_shared<trust::SessionKey>();
   GYRE_TRY(trust::derive(security.secret, "data psk", key->psk));
   key->identity = "gyre-data-1";  // the ticket has said already which link it is
   GYRE_ASSIGN(auto session,
-              trust::SecureSession::start(*security.tls, std::move(socket), role, key));
+              trust::SecureSession::start(*security.tls, std::move(*socket), role, key));
   return std::unique_ptr<Stream>(std::make_unique<SecureStream>(security.tls, std::move(session)));
 }
 

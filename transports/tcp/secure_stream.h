@@ -20,7 +20,8 @@ struct StreamSecurity {
 };
 
 // The sending end is the client.
-Result<std::unique_ptr<Stream>> make_stream(const StreamSecurity& security, FileDescriptor socket,
+Result<std::unique_ptr<Stream>> make_stream(const StreamSecurity& security,
+                                            std::shared_ptr<FileDescriptor> socket,
                                             trust::SessionRole role);
 
 }  // namespace gyre::transport

@@ -42,29 +42,28 @@ Status TcpSender::progress() {
 
 Status TcpSender::join() {
   if (stream_ == nullptr) {
-    GYRE_ASSIGN(FileDescriptor socket, find_socket());
-    if (!socket.has_value()) return {};
-    address_ = peer_address(socket);
+    GYRE_ASSIGN(std::shared_ptr<FileDescriptor> socket, find_socket());
+    if (socket == nullptr) return {};
+    address_ = peer_address(*socket);
     GYRE_ASSIGN(stream_, make_stream(security_, std::move(socket), trust::SessionRole::client));
   }
   if (!stream_->joined()) GYRE_TRY(stream_->join());
   return stream_->joined() ? ship() : Status();
 }
 
-Result<FileDescriptor> TcpSender::find_socket() {
+Result<std::shared_ptr<FileDescriptor>> TcpSender::find_socket() {
   if (pair_ != nullptr && pair_->rides(ticket_)) {
-    FileDescriptor socket = std::move(pair_->came);
-    if (!socket.has_value()) return socket;
-    GYRE_TRY(set_sending(socket, user_timeout_ms_));
-    GYRE_TRY(show_ticket(socket, ticket_));
+    std::shared_ptr<FileDescriptor> socket = std::move(pair_->came);
+    if (socket == nullptr) return socket;
+    GYRE_TRY(set_sending(*socket, user_timeout_ms_));
+    GYRE_TRY(show_ticket(*socket, ticket_));
     return socket;
   }
-  GYRE_ASSIGN(std::optional<FileDescriptor> socket, dial_.advance());
-  if (!socket.has_value()) return FileDescriptor();
-  if (pair_ != nullptr) {
-    GYRE_ASSIGN(pair_->dialed, duplicate(*socket));
-  }
-  return std::move(*socket);
+  GYRE_ASSIGN(std::optional<FileDescriptor> dialed, dial_.advance());
+  if (!dialed.has_value()) return std::shared_ptr<FileDescriptor>();
+  auto socket = std::make_shared<FileDescriptor>(std::move(*dialed));
+  if (pair_ != nullptr) pair_->dialed = socket;
+  return socket;
 }
 
 Status TcpSender::ship() {

@@ -36,7 +36,7 @@ class TcpSender final : public Connection {
   static constexpr std::size_t batch_most = 16;  // messages with one call
 
   Status join();
-  Result<FileDescriptor> find_socket();
+  Result<std::shared_ptr<FileDescriptor>> find_socket();
   Status ship();
   // Describes what has not left, from the first byte on; the number of parts and their bytes.
   Result<std::size_t> gather(std::size_t* bytes);

@@ -103,10 +103,4 @@ Result<bool> take_ticket(const FileDescriptor& socket, const trust::Ticket& tick
   return Status(Code::RemoteError, "the peer shows a ticket that is not this link's");
 }
 
-Result<FileDescriptor> duplicate(const FileDescriptor& socket) {
-  FileDescriptor copy(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy.has_value()) return Status::from_errno("a second descriptor of a socket", errno);
-  return copy;
-}
-
 }  // namespace gyre::transport

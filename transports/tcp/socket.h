@@ -41,6 +41,4 @@ struct ShownTicket {
 Result<bool> take_ticket(const FileDescriptor& socket, const trust::Ticket& ticket,
                          ShownTicket& shown);
 
-Result<FileDescriptor> duplicate(const FileDescriptor& socket);
-
 }  // namespace gyre::transport

@@ -10,13 +10,13 @@ namespace {
 
 class PlainStream final : public Stream {
  public:
-  explicit PlainStream(FileDescriptor socket) : socket_(std::move(socket)) {}
+  explicit PlainStream(std::shared_ptr<const FileDescriptor> socket) : socket_(std::move(socket)) {}
 
   bool joined() const override { return true; }
   Status join() override { return {}; }
   bool holds_bytes() const override { return false; }
   Transfer flush() override { return {}; }
-  int descriptor() const override { return socket_.get(); }
+  int descriptor() const override { return socket_->get(); }
   short wanted_events() const override { return 0; }
 
   Transfer send(std::span<iovec> parts) override {
@@ -24,18 +24,18 @@ class PlainStream final : public Stream {
     // costs the kernel less to look at.
     constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
     if (parts.size() == 1)
-      return judge(::send(socket_.get(), parts[0].iov_base, parts[0].iov_len, flags));
+      return judge(::send(socket_->get(), parts[0].iov_base, parts[0].iov_len, flags));
     const msghdr message = message_of(parts);
-    return judge(sendmsg(socket_.get(), &message, flags));
+    return judge(sendmsg(socket_->get(), &message, flags));
   }
 
   Transfer receive(std::span<iovec> parts) override {
     ssize_t got = 0;
     if (parts.size() == 1) {
-      got = ::recv(socket_.get(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
+      got = ::recv(socket_->get(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
     } else {
       msghdr message = message_of(parts);
-      got = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+      got = recvmsg(socket_->get(), &message, MSG_DONTWAIT);
     }
     if (got == 0) return {.outcome = Transfer::Outcome::closed, .cause = {}};
     return judge(got);
@@ -54,12 +54,12 @@ class PlainStream final : public Stream {
     return {.outcome = Transfer::Outcome::failed, .cause = errno_text(errno)};
   }
 
-  const FileDescriptor socket_;
+  const std::shared_ptr<const FileDescriptor> socket_;
 };
 
 }  // namespace
 
-std::unique_ptr<Stream> make_plain_stream(FileDescriptor socket) {
+std::unique_ptr<Stream> make_plain_stream(std::shared_ptr<const FileDescriptor> socket) {
   return std::make_unique<PlainStream>(std::move(socket));
 }
 

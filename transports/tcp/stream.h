@@ -36,6 +36,7 @@ class Stream {
   virtual short wanted_events() const = 0;
 };
 
-std::unique_ptr<Stream> make_plain_stream(FileDescriptor socket);
+// The socket may serve another stream, the other way.
+std::unique_ptr<Stream> make_plain_stream(std::shared_ptr<const FileDescriptor> socket);
 
 }  // namespace gyre::transport
