@@ -63,6 +63,7 @@ class Works {
   trust::ProcessIdentity self_;
   trust::TicketBook tickets_;
   Door door_;
+  PeerProcesses processes_{*thread_};
   std::map<std::string, std::unique_ptr<Job>> jobs_;  // by the key's identity
   std::map<int, ControlThread::Watch> watched_;       // by the descriptor
 };
@@ -92,7 +93,8 @@ Job& Works::job(const std::shared_ptr<const trust::SessionKey>& key,
                 std::optional<std::vector<trust::SocketAddress>> ways) {
   std::unique_ptr<Job>& job = jobs_[key->identity];
   if (job == nullptr)
-    job = std::make_unique<Job>(Surroundings{*thread_, *tls_, self_}, key, std::move(ways));
+    job = std::make_unique<Job>(Surroundings{*thread_, processes_, *tls_, self_}, key,
+                                std::move(ways));
   return *job;
 }
 

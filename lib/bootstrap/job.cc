@@ -111,7 +111,8 @@ void Job::end_as_root() {
 // ------------------------------------------------------------------------------------------ links
 
 Link* Job::add_link(std::unique_ptr<trust::SecureSession> session, Link::Role role) {
-  auto link = std::make_unique<Link>(surroundings_.thread, *this, std::move(session), role);
+  auto link = std::make_unique<Link>(surroundings_.thread, surroundings_.processes, *this,
+                                     std::move(session), role);
   const Status opened = link->open();
   if (!opened.ok()) {
     log_warn("a control connection cannot be served: {}", opened.message());

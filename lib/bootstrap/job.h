@@ -29,6 +29,7 @@ namespace gyre::bootstrap {
 // What all jobs of a process share.
 struct Surroundings {
   ControlThread& thread;
+  PeerProcesses& processes;
   const trust::Tls& tls;
   const trust::ProcessIdentity& self;
 };

@@ -7,30 +7,12 @@
 #include <algorithm>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77  // asm-generic/socket.h, since Linux 6.5
-#endif
 
 namespace gyre::bootstrap {
 namespace {
 
 // A sign of life a second, or three in the limit if that is shorter.
 std::int64_t ping_period_ns(std::int64_t limit_ns) { return std::min(ns_per_s, limit_ns / 3); }
-
-// A descriptor that becomes readable when the process at the other end of a local socket ends.
-FileDescriptor open_peer_process(int socket) {
-  int descriptor = -1;
-  socklen_t length = sizeof descriptor;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &descriptor, &length) == 0)
-    return FileDescriptor(descriptor);
-  ucred peer = {};
-  length = sizeof peer;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0) return {};
-  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
-}
 
 bool is_local(int socket) {
   int domain = 0;
@@ -40,24 +22,22 @@ bool is_local(int socket) {
 
 }  // namespace
 
-Link::Link(ControlThread& thread, LinkOwner& owner, std::unique_ptr<trust::SecureSession> session,
-           Role first_role)
-    : role(first_role), thread_(thread), owner_(owner), session_(std::move(session)) {}
+Link::Link(ControlThread& thread, PeerProcesses& processes, LinkOwner& owner,
+           std::unique_ptr<trust::SecureSession> session, Role first_role)
+    : role(first_role),
+      thread_(thread),
+      processes_(processes),
+      owner_(owner),
+      session_(std::move(session)) {}
 
 Status Link::open() {
   heard_ns_ = said_ns_ = SystemClock::read();
   GYRE_ASSIGN(watch_, thread_.watch(session_->descriptor(), EPOLLIN | EPOLLOUT,
                                     [this](std::uint32_t) { on_socket(); }));
-  if (is_local(session_->descriptor())) watch_peer_process();
+  // Elsewhere, and where the kernel does not tell, the socket's end and silence remain.
+  if (is_local(session_->descriptor()))
+    process_watch_ = processes_.watch(session_->descriptor(), [this] { on_peer_exit(); });
   return {};
-}
-
-void Link::watch_peer_process() {
-  peer_process_ = open_peer_process(session_->descriptor());
-  if (!peer_process_.has_value()) return;  // the socket's end and silence remain
-  auto watch =
-      thread_.watch(peer_process_.get(), EPOLLIN, [this](std::uint32_t) { on_peer_exit(); });
-  if (watch.ok()) process_watch_ = std::move(*watch);
 }
 
 void Link::send(Kind kind, std::span<const std::uint8_t> body) {

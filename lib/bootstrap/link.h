@@ -5,6 +5,7 @@
 
 #include "lib/bootstrap/control_thread.h"
 #include "lib/bootstrap/messages.h"
+#include "lib/bootstrap/peer_processes.h"
 #include "lib/trust/secure_session.h"
 
 #include <cstdint>
@@ -40,8 +41,8 @@ class Link {
   };
   static constexpr std::uint32_t unknown = UINT32_MAX;
 
-  Link(ControlThread& thread, LinkOwner& owner, std::unique_ptr<trust::SecureSession> session,
-       Role first_role);
+  Link(ControlThread& thread, PeerProcesses& processes, LinkOwner& owner,
+       std::unique_ptr<trust::SecureSession> session, Role first_role);
   Status open();
 
   // Queues and sends what the socket takes at once.
@@ -64,13 +65,13 @@ class Link {
   void on_peer_exit();
   void read_all();
   void end(const Status& how);
-  void watch_peer_process();
 
   ControlThread& thread_;
+  PeerProcesses& processes_;
   LinkOwner& owner_;
   const std::unique_ptr<trust::SecureSession> session_;
-  FileDescriptor peer_process_;
-  ControlThread::Watch watch_, process_watch_;
+  ControlThread::Watch watch_;
+  PeerProcesses::Watch process_watch_;
   bool ended_ = false;
   std::int64_t limit_ns_ = 0;  // 0: silence is not judged
   std::int64_t heard_ns_ = 0, said_ns_ = 0;

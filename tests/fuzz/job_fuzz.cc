@@ -31,6 +31,7 @@ trust::Token token_of(std::uint32_t process) {
 // What all runs share: the control thread, the key, and the door of every other process.
 struct Stage {
   std::shared_ptr<ControlThread> thread;
+  std::unique_ptr<PeerProcesses> processes;
   std::unique_ptr<trust::Tls> tls;
   std::shared_ptr<const trust::SessionKey> key;
   trust::ProcessIdentity self;
@@ -41,6 +42,7 @@ struct Stage {
   Stage() {
     (void)configure_log(LogLevel::none, "");
     thread = std::move(ControlThread::start()).value();
+    processes = std::make_unique<PeerProcesses>(*thread);
     tls = std::move(trust::Tls::create()).value();
     key = std::move(trust::derive_control_key(trust::UniqueId())).value();
     self = process(0);
@@ -153,7 +155,7 @@ Trial::Trial(fuzz::Input& input) {
   thread().call([&] {
     std::optional<std::vector<trust::SocketAddress>> ways;
     if (!is_root_) ways = {stage().door};
-    const Surroundings surroundings{thread(), *stage().tls, stage().self};
+    const Surroundings surroundings{thread(), *stage().processes, *stage().tls, stage().self};
     job_ = std::make_unique<Job>(surroundings, stage().key, std::move(ways));
     for (const auto& member : members_) job_->enlist(member, size_, Letter{1, 2}, stage().settings);
   });
