@@ -1,0 +1,58 @@
+// A rank that splits ARGUMENT communicators off its job's, all of which live at once and reduce;
+// then ends them. Rank 0 prints one line of JSON of what its process took of the machine. Started
+// by endurance_test.py through gyre run.
+#include "tests/support/throng.h"
+
+#include "tests/support/census.h"
+#include <gyre/gyre.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+using namespace gyre::tests;
+
+namespace {
+
+int failed(const char* what) {
+  std::fprintf(stderr, "%s: %s\n", what, gyreGetLastError(nullptr));
+  return 1;
+}
+
+void print(const char* name, const Census& census, const char* end) {
+  std::printf("\"%s\": {\"kib\": %.0f, \"heap_kib\": %.0f, \"descriptors\": %d, \"threads\": %d}%s",
+              name, census.resident_kib, census.heap_kib, census.descriptors, census.threads, end);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int live = argc == 2 ? std::atoi(argv[1]) : 0;
+  gyreComm_t parent = nullptr;
+  int rank = 0, size = 0;
+  if (live < 1) return 2;
+  if (gyreCommInitEnv(&parent, nullptr) != gyreSuccess) return failed("init");
+  if (gyreCommUserRank(parent, &rank) != gyreSuccess || gyreCommCount(parent, &size) != gyreSuccess)
+    return failed("place");
+  // The first ones bring what stays.
+  if (Throng first; !first.gather(rank, parent, size, 20) || !first.end()) return failed("first");
+  if (gyreBarrier(parent, nullptr) != gyreSuccess) return failed("barrier");
+  const Census before = Census::take();
+  Throng throng;
+  const double start = seconds_now();
+  if (!throng.gather(rank, parent, size, live)) return failed("split");
+  const double each = (seconds_now() - start) / live;
+  if (!throng.use(size)) return failed("use");
+  const Census during = Census::take();
+  if (!throng.end() || gyreBarrier(parent, nullptr) != gyreSuccess) return failed("destroy");
+  Census after_limit = before;
+  after_limit.heap_kib += kept_kib(live);
+  const Census after = Census::settled(after_limit);
+  if (rank == 0) {
+    std::printf("{\"live\": %d, \"ranks\": %d, \"split_and_reduce_us\": %.1f, \"memory\": %s, ",
+                live, size, 1e6 * each, memory_is_told ? "true" : "false");
+    print("before", before, ", ");
+    print("during", during, ", ");
+    print("after", after, "}\n");
+  }
+  return gyreCommDestroy(parent) == gyreSuccess ? 0 : failed("end");
+}
