@@ -74,6 +74,26 @@ TEST_CASE("children outlive their parent and split again", "[split]") {
   });
 }
 
+TEST_CASE("a rank without data to give or take may leave before the others have connected",
+          "[split]") {
+  for (const char* transport : {"shm", "tcp"}) {
+    const WithVariables variables(Variables{{"GYRE_TRANSPORT", transport}});
+    on_ranks(4, [](int rank, gyreComm_t comm, Complaints& complaints) {
+      const std::size_t none[4] = {};
+      for (int round = 0; round < 100; ++round) {
+        gyreComm_t child = nullptr;
+        if (gyreCommSplit(comm, 0, rank, &child, nullptr) != gyreSuccess)
+          return complaints.add(gyreGetLastError(comm));
+        const gyreResult_t result =
+            gyreAlltoAllv(nullptr, none, none, nullptr, none, none, gyreFloat, child, nullptr);
+        complaints.expect(result == gyreSuccess, gyreGetLastError(child));
+        complaints.expect(gyreCommDestroy(child) == gyreSuccess, gyreGetLastError(nullptr));
+        if (result != gyreSuccess) return;
+      }
+    });
+  }
+}
+
 TEST_CASE("splits of several ranks of one thread complete in a group", "[split]") {
   std::vector<gyreComm_t> parents(6), children(6);
   REQUIRE(gyreCommInitAll(parents.data(), 6, nullptr) == gyreSuccess);

@@ -1,6 +1,7 @@
 #include "lib/comm/links.h"
 
 #include "lib/base/log.h"
+#include "lib/comm/closed_end.h"
 #include "lib/comm/link_letter.h"
 
 #include <fmt/format.h>
@@ -172,6 +173,19 @@ Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
   return {};
 }
 
+exec::SendPort* Links::send_port(const Key& key) {
+  std::unique_ptr<exec::SendPort>& port = send_ports_[key];
+  if (port == nullptr) {
+    port = std::make_unique<exec::SendPort>();
+    port->peer = key.first;
+    port->channel = key.second;
+    port->connection = std::make_unique<ClosedEnd>(check_sendable(key));
+    port->slots = transport::SlotWriter(port->connection->fifo());
+    port->lines = transport::LineWriter(port->connection->fifo());
+  }
+  return port.get();
+}
+
 Status Links::check_sendable(const Key& key) const {
   const auto found = unsendable_.find(key);
   return found == unsendable_.end() ? Status() : found->second;
@@ -236,7 +250,7 @@ std::vector<bool> used_links(const plan::Lane& lane, bool sends) {
 
 }  // namespace
 
-Result<exec::BoundPlan> Links::bind(const plan::Plan& plan) {
+exec::BoundPlan Links::bind(const plan::Plan& plan) {
   exec::BoundPlan bound;
   bound.direct = plan.direct();
   bound.direct_in_place = plan.direct_in_place();
@@ -250,8 +264,7 @@ Result<exec::BoundPlan> Links::bind(const plan::Plan& plan) {
     const std::vector<bool> receives = used_links(ends.lane, false);
     for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {
       const Key key{ends.lane.links[i].peer, ends.lane.links[i].channel};
-      if (sends[i]) GYRE_TRY(check_sendable(key));
-      ends.send.push_back(sends[i] ? send_ports_[key].get() : nullptr);
+      ends.send.push_back(sends[i] ? send_port(key) : nullptr);
       ends.recv.push_back(receives[i] ? receive_ports_[key].get() : nullptr);
       if (sends[i]) add_once(bound.send_ports, ends.send.back());
       if (receives[i]) add_once(bound.receive_ports, ends.recv.back());

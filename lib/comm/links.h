@@ -52,7 +52,7 @@ class Links {
   void disarm();
 
   // The plan's lanes with their ports; all links are open.
-  Result<exec::BoundPlan> bind(const plan::Plan& plan);
+  exec::BoundPlan bind(const plan::Plan& plan);
   // The best transport to a rank, or why there is none.
   Result<transport::Transport*> select(int peer) const;
   const trust::ProcessIdentity& identity_of(int peer) const;
@@ -69,6 +69,7 @@ class Links {
   Status open_one(const Key& key, std::optional<bootstrap::Letter> letter);
   Status connect(Opening& opening, const bootstrap::Letter& letter);
   transport::PeerMemory* memory_of(int peer, const transport::Probe& probe);
+  exec::SendPort* send_port(const Key& key);  // a closed one if it cannot be sent to
   Status check_sendable(const Key& key) const;
   Status advance_one(Opening& opening, bool& moved, bool& open);
 

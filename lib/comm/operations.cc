@@ -114,9 +114,7 @@ bool Communicator::Operation::open() {
   Status status = owner_.links_->advance(moved);
   if (!status.ok()) return break_down(std::move(status)), true;
   if (!owner_.links_->plan_is_open()) return moved;
-  Result<exec::BoundPlan> bound = owner_.links_->bind(owner_.current_->plan);
-  if (!bound.ok()) return break_down(bound.status()), true;
-  owner_.current_->bound = std::move(*bound);
+  owner_.current_->bound = owner_.links_->bind(owner_.current_->plan);
   owner_.current_->bound_already = true;
   owner_.bind(*request_, call_);
   launch();
