@@ -180,15 +180,16 @@ TEST_CASE("a ledger shows its identity, wait, peers, failure and flights", "[boa
   wait.phase = WaitPhase::moving;
   wait.what = BlockedOn::data;
   wait.peer = 2;
-  ledger.tell_wait(wait);
+  ledger.tell_wait(WaitLane::collective, wait);
   const LedgerView view = read(board).ledgers.at(0);
   CHECK(view.identity.communicator == 0xabc);
   CHECK(view.identity.rank == 1);
   CHECK(view.caller == static_cast<std::uint32_t>(gettid()));
-  REQUIRE(view.wait);
-  CHECK(view.wait->peer == 2);
-  CHECK(view.wait->what == BlockedOn::data);
-  CHECK(view.wait->communicator == 0xabc);
+  REQUIRE(view.waits.size() == 1);
+  CHECK(view.wait_of(serial) == &view.waits[0]);
+  CHECK(view.waits[0].peer == 2);
+  CHECK(view.waits[0].what == BlockedOn::data);
+  CHECK(view.waits[0].communicator == 0xabc);
   REQUIRE(view.peers.size() == 3);
   CHECK(view.peers[2].pid == 12);
   CHECK(view.hosts[view.peers[2].host].name.view() == "there");
@@ -202,11 +203,14 @@ TEST_CASE("a ledger shows its identity, wait, peers, failure and flights", "[boa
   CHECK(SystemClock::read() - *view.open()[0]->start_ns < 60 * ns_per_s);
   CHECK(*view.open()[0]->start_ns >= *view.last_done()->end_ns - ns_per_ms);
 
-  ledger.end_wait();
+  ledger.tell_wait(WaitLane::transfers, wait);
+  ledger.end_wait(WaitLane::collective);
+  CHECK(read(board).ledgers.at(0).waits.size() == 1);
+  ledger.end_wait(WaitLane::transfers);
   ledger.fail(Status(Code::RemoteError, "rank 2 died").blame({2}));
   ledger.fail(Status(Code::Timeout, "a later one"));
   const LedgerView after = read(board).ledgers.at(0);
-  CHECK_FALSE(after.wait);
+  CHECK(after.waits.empty());
   REQUIRE(after.failure);
   CHECK(after.failure->text.view() == "rank 2 died");
   CHECK(after.failure->culprits[0] == 2);
@@ -219,14 +223,14 @@ TEST_CASE("a wait that goes on keeps its beginning, another one gets its own", "
   wait.phase = WaitPhase::moving;
   wait.what = BlockedOn::data;
   wait.peer = 1;
-  ledger.tell_wait(wait);
-  const std::int64_t first = read(board).ledgers.at(0).wait->since_ns;
+  ledger.tell_wait(WaitLane::collective, wait);
+  const std::int64_t first = read(board).ledgers.at(0).waits.at(0).since_ns;
   usleep(2000);
-  ledger.tell_wait(wait);
-  CHECK(read(board).ledgers.at(0).wait->since_ns == first);
+  ledger.tell_wait(WaitLane::collective, wait);
+  CHECK(read(board).ledgers.at(0).waits.at(0).since_ns == first);
   wait.peer = 2;
-  ledger.tell_wait(wait);
-  CHECK(read(board).ledgers.at(0).wait->since_ns > first);
+  ledger.tell_wait(WaitLane::collective, wait);
+  CHECK(read(board).ledgers.at(0).waits.at(0).since_ns > first);
 }
 
 TEST_CASE("a short flight that waited is told from its start, one that did not by the tick",

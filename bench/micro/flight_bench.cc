@@ -60,7 +60,7 @@ void tell(benchmark::State& state, bool changes) {
   wait.what = BlockedOn::data;
   for ([[maybe_unused]] auto _ : state) {
     if (changes) ++wait.chunk;
-    ledger.tell_wait(wait);
+    ledger.tell_wait(WaitLane::collective, wait);
     benchmark::ClobberMemory();
   }
 }

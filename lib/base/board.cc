@@ -164,7 +164,6 @@ Ledger& Ledger::operator=(Ledger&& other) noexcept {
   identity_ = other.identity_;
   caller_ = other.caller_;
   told_ = other.told_;
-  tells_wait_ = other.tells_wait_;
   return *this;
 }
 
@@ -177,22 +176,22 @@ void Ledger::note_caller() {
   memory_->caller.store(static_cast<std::uint64_t>(gettid()), std::memory_order_relaxed);
 }
 
-void Ledger::tell_wait(WaitRecord wait) {
-  const bool same = tells_wait_ && wait.sequence == told_.sequence && wait.phase == told_.phase &&
-                    wait.what == told_.what && wait.peer == told_.peer &&
-                    wait.channel == told_.channel && wait.chunk == told_.chunk;
+void Ledger::tell_wait(WaitLane lane, WaitRecord wait) {
+  WaitRecord& told = told_[index(lane)];
+  const bool same = wait.phase == told.phase && wait.serial == told.serial &&
+                    wait.what == told.what && wait.peer == told.peer &&
+                    wait.channel == told.channel && wait.chunk == told.chunk;
   if (same) return;
   wait.communicator = identity_.communicator;
   wait.since_ns = SystemClock::read();
-  told_ = wait;
-  tells_wait_ = true;
-  memory_->wait.write(wait);
+  told = wait;
+  memory_->waits[index(lane)].write(wait);
 }
 
-void Ledger::end_wait() {
-  if (!tells_wait_) return;
-  tells_wait_ = false;
-  memory_->wait.write({});
+void Ledger::end_wait(WaitLane lane) {
+  if (!tells_wait(lane)) return;
+  told_[index(lane)] = {};
+  memory_->waits[index(lane)].write({});
 }
 
 void Ledger::show_peers(const LedgerPeers& peers) {

@@ -60,10 +60,10 @@ class Ledger {
   void note_caller();
 
   // `since_ns` is kept while the same goes on; the communicator is filled in.
-  void tell_wait(WaitRecord wait);
-  void end_wait();
+  void tell_wait(WaitLane lane, WaitRecord wait);
+  void end_wait(WaitLane lane);
   // A wait was told and has not ended.
-  bool tells_wait() const { return tells_wait_; }
+  bool tells_wait(WaitLane lane) const { return told_[index(lane)].phase != WaitPhase::none; }
 
   void show_peers(const LedgerPeers& peers);
   // The first one stays.
@@ -79,8 +79,8 @@ class Ledger {
   TickSource source_ = TickSource::clock;
   LedgerIdentity identity_;
   pthread_t caller_ = 0;
-  WaitRecord told_;
-  bool tells_wait_ = false;
+  static constexpr std::size_t index(WaitLane lane) { return static_cast<std::size_t>(lane); }
+  std::array<WaitRecord, wait_lane_count> told_;
 };
 
 // Any thread.

@@ -70,6 +70,10 @@ struct BoardMemory {
 enum class WaitPhase : std::uint64_t { none, joining, opening, moving, blaming };
 std::string_view wait_phase_name(WaitPhase phase);
 
+// A communicator may be in a collective and in sends and receives at once.
+enum class WaitLane : std::uint8_t { collective, transfers };
+inline constexpr std::size_t wait_lane_count = 2;
+
 // What one operation waits for; `what` nothing: it does not wait, or not for long yet.
 struct WaitRecord {
   std::uint64_t communicator = 0;
@@ -110,7 +114,7 @@ struct HostNote {
 struct alignas(board_page_bytes) LedgerMemory {
   SharedWord begun;   // flights; the last serial
   SharedWord caller;  // the thread that made the last call
-  alignas(64) Alternating<WaitRecord> wait;
+  alignas(64) std::array<Alternating<WaitRecord>, wait_lane_count> waits;
   alignas(64) Alternating<LedgerIdentity> identity;
   Alternating<FailureNote> failure;
   SharedWord hosts;  // how many follow; 0: the ranks have not met yet

@@ -42,12 +42,15 @@ bool is_sane(const LedgerIdentity& identity) {
          identity.rank < identity.size;
 }
 
-std::optional<WaitRecord> read_wait(const LedgerMemory& memory) {
-  auto wait = memory.wait.read();
-  if (!wait || wait->phase == WaitPhase::none || wait->phase > WaitPhase::blaming ||
-      static_cast<int>(wait->what) >= blocked_on_count)
-    return std::nullopt;
-  return wait;
+std::vector<WaitRecord> read_waits(const LedgerMemory& memory) {
+  std::vector<WaitRecord> waits;
+  for (const Alternating<WaitRecord>& lane : memory.waits) {
+    const auto wait = lane.read();
+    if (wait && wait->phase != WaitPhase::none && wait->phase <= WaitPhase::blaming &&
+        static_cast<int>(wait->what) < blocked_on_count)
+      waits.push_back(*wait);
+  }
+  return waits;
 }
 
 void read_flights(const LedgerMemory& memory, const TickScale& scale, LedgerView& view) {
@@ -83,7 +86,7 @@ std::optional<LedgerView> view_of(const std::byte* start, const TickScale& scale
   view.identity = identity;
   view.begun = memory.begun.load(std::memory_order_acquire);
   view.caller = static_cast<std::uint32_t>(memory.caller.load(std::memory_order_relaxed));
-  view.wait = read_wait(memory);
+  view.waits = read_waits(memory);
   view.failure = memory.failure.read();
   if (view.failure) {
     auto& count = view.failure->culprit_count;
@@ -123,6 +126,11 @@ std::vector<const TimedFlight*> LedgerView::open() const {
   for (const TimedFlight& one : flights)
     if (!one.end_ns) found.push_back(&one);
   return found;
+}
+
+const WaitRecord* LedgerView::wait_of(std::uint64_t serial) const {
+  const auto found = std::ranges::find(waits, serial, &WaitRecord::serial);
+  return found == waits.end() ? nullptr : &*found;
 }
 
 Result<BoardView> read_board(int descriptor) {

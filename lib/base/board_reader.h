@@ -22,9 +22,9 @@ struct TimedFlight {
 
 struct LedgerView {
   LedgerIdentity identity;
-  std::uint64_t begun = 0;   // flights
-  std::uint32_t caller = 0;  // thread
-  std::optional<WaitRecord> wait;
+  std::uint64_t begun = 0;        // flights
+  std::uint32_t caller = 0;       // thread
+  std::vector<WaitRecord> waits;  // by lane, but only those that there are
   std::optional<FailureNote> failure;
   std::vector<TimedFlight> flights;  // by serial; the last 1,024
   std::vector<HostNote> hosts;
@@ -33,6 +33,8 @@ struct LedgerView {
   // The last flight that has ended, and those that have not. Null or empty if there is none.
   const TimedFlight* last_done() const;
   std::vector<const TimedFlight*> open() const;
+  // The wait of that flight, or null.
+  const WaitRecord* wait_of(std::uint64_t serial) const;
 };
 
 struct BoardView {

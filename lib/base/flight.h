@@ -82,6 +82,13 @@ class OpenFlight {
     line.serial.store(serial, std::memory_order_release);
   }
 
+  // By which algorithm and protocol it is carried out: known after the call is looked at.
+  void choose(std::uint8_t algorithm, std::uint8_t protocol) {
+    constexpr std::uint64_t both = 0xffffULL << 24;
+    codes_ = (codes_ & ~both) | std::uint64_t{algorithm} << 24 | std::uint64_t{protocol} << 32;
+    line_->codes.store(codes_, std::memory_order_release);
+  }
+
   // When it first waits for a peer: the clock is read while there is nothing else to do.
   void stamp() {
     if (start_ != 0 || line_ == nullptr) return;

@@ -39,13 +39,15 @@ std::string failure_text(const std::optional<FailureNote>& failure) {
                      quoted(failure->text.view()), culprits, failure->at_ns);
 }
 
-std::string wait_text(const std::optional<WaitRecord>& wait) {
-  if (!wait) return "null";
-  return fmt::format(
-      R"({{"phase":"{}","what":"{}","peer":{},"channel":{},"chunk":{},"sequence":{},"serial":{},)"
-      R"("since_ns":{}}})",
-      wait_phase_name(wait->phase), blocked_on_word(wait->what), wait->peer, wait->channel,
-      wait->chunk, wait->sequence, wait->serial, wait->since_ns);
+std::string waits_text(const std::vector<WaitRecord>& waits) {
+  std::string text;
+  for (const WaitRecord& wait : waits)
+    text += fmt::format(
+        R"({}{{"phase":"{}","what":"{}","peer":{},"channel":{},"chunk":{},"sequence":{},)"
+        R"("serial":{},"since_ns":{}}})",
+        text.empty() ? "" : ",", wait_phase_name(wait.phase), blocked_on_word(wait.what), wait.peer,
+        wait.channel, wait.chunk, wait.sequence, wait.serial, wait.since_ns);
+  return fmt::format("[{}]", text);
 }
 
 std::string peers_text(const LedgerView& ledger) {
@@ -91,12 +93,12 @@ std::string flight_text(const BoardHead& head, const LedgerView& ledger) {
   const LedgerIdentity& identity = ledger.identity;
   std::string text = fmt::format(
       R"({{"gyre_flights":1,"communicator":{},"label":{},"rank":{},"size":{},"host":{},"pid":{},)"
-      R"("thread":{},"version":{},"now_ns":{},"wall_ns":{},"begun":{},"failure":{},"wait":{},)"
+      R"("thread":{},"version":{},"now_ns":{},"wall_ns":{},"begun":{},"failure":{},"waits":{},)"
       R"("peers":{}}})"
       "\n",
       quoted(identity.name.view()), quoted(identity.label.view()), identity.rank, identity.size,
       quoted(head.host_name.view()), head.pid, ledger.caller, quoted(head.version.view()), now_ns,
-      wall_ns(), ledger.begun, failure_text(ledger.failure), wait_text(ledger.wait),
+      wall_ns(), ledger.begun, failure_text(ledger.failure), waits_text(ledger.waits),
       peers_text(ledger));
   for (const TimedFlight& flight : ledger.flights) add_flight(text, head.names, flight);
   return text;

@@ -60,6 +60,7 @@ class Communicator {
   const WaitPolicy& wait_policy() const { return policy_; }
   const CommunicatorOptions& options() const { return options_; }
   bootstrap::Membership& membership() { return *membership_; }
+  Ledger& ledger() { return ledger_; }
 
   // Resumable parts. `operation()` is idle until `begin`.
   Resumable& joining() { return joining_; }
@@ -138,14 +139,24 @@ class Communicator {
   // What can end with an error that somebody else has to be asked about.
   class Operating : public Resumable {
    public:
-    virtual void end(Status outcome) { finish(std::move(outcome)); }
+    Operating(Ledger& ledger, WaitLane lane) : record_(ledger, lane) {}
+    void end(Status outcome) { finish(std::move(outcome)); }
+
+   protected:
+    void finish(Status outcome) {
+      record_.end(outcome);
+      Resumable::finish(std::move(outcome));
+    }
+    OperationRecord record_;
+    Suspicion suspicion_;
+    Standstill standstill_;
   };
 
   // Opens links, then runs a Launch.
   class Operation final : public Operating {
    public:
-    explicit Operation(Communicator& owner) : owner_(owner) {}
-    void end(Status outcome) override;
+    explicit Operation(Communicator& owner)
+        : Operating(owner.ledger_, WaitLane::collective), owner_(owner) {}
     void begin(const Request& request);
     bool advance() override;
     void expire() override;
@@ -162,35 +173,31 @@ class Communicator {
     void question_peer();
     std::string waiting() const;
     Blocked blocked() const;
-    void finish(Status outcome);
 
     Communicator& owner_;
-    OperationRecord record_{owner_.ledger_};
     const Request* request_ = nullptr;
     Stage stage_ = Stage::opening;
-    Suspicion suspicion_;
-    Standstill standstill_;
     CallRecord call_;
   };
 
   // Sends and receives.
   class Exchanging final : public Operating {
    public:
-    explicit Exchanging(Communicator& owner) : owner_(owner) {}
+    explicit Exchanging(Communicator& owner)
+        : Operating(owner.ledger_, WaitLane::transfers), owner_(owner) {}
     void begin(const Request& request);
     bool advance() override;
     void expire() override;
     bool arm(WaitSet& set) override;
     void disarm() override;
     std::int64_t limit_ns() const override { return owner_.options_.timeout_ns; }
+    void tell_wait() override;
 
    private:
     std::string waiting() const;
 
     Communicator& owner_;
     std::shared_ptr<const std::vector<Transfer>> transfers_;
-    Suspicion suspicion_;
-    Standstill standstill_;
   };
 
   // A plan with its links, kept for good.

@@ -26,6 +26,7 @@ BoardNames board_names() {
   BoardNames all;
   all.functions =
       names(function_count, [](std::size_t i) { return function_name(static_cast<Function>(i)); });
+  all.functions.names[exchange_function] = FixedText<24>("gyreSend and gyreRecv");
   all.types = names(element_type_count,
                     [](std::size_t i) { return element_name(static_cast<ElementType>(i)); });
   all.ops = names(reduce_op_count, [](std::size_t i) { return op_name(static_cast<ReduceOp>(i)); });
@@ -76,6 +77,28 @@ void note_failure(Ledger& ledger, const Status& why, const std::string& file_pat
   log_info("the last {} operations are in {}", flight_count, *written);
 }
 
+FlightCall flight_call(std::span<const Transfer> transfers) {
+  FlightCall call;
+  call.algorithm = no_algorithm;
+  call.protocol = static_cast<std::uint8_t>(plan::Protocol::simple);
+  if (transfers.empty()) return call;
+  const Transfer& first = transfers[0];
+  bool one_type = true, one_way = true, one_peer = true;
+  for (const Transfer& transfer : transfers) {
+    call.bytes += transfer.bytes;
+    one_type &= transfer.type == first.type;
+    one_way &= transfer.sends == first.sends;
+    one_peer &= transfer.peer == first.peer;
+  }
+  const ElementType type = one_type ? first.type : ElementType::uint8;
+  call.type = static_cast<std::uint8_t>(type);
+  call.count = call.bytes / element_bytes(type);
+  call.root = one_peer ? first.peer : any_source;
+  const Function function = first.sends ? Function::send : Function::receive;
+  call.function = one_way ? static_cast<std::uint8_t>(function) : exchange_function;
+  return call;
+}
+
 void OperationRecord::tell(WaitPhase phase, const Blocked& on) {
   waited_long_ = true;
   WaitRecord wait;
@@ -87,7 +110,7 @@ void OperationRecord::tell(WaitPhase phase, const Blocked& on) {
   wait.peer = on.peer;
   wait.channel = on.channel;
   wait.chunk = on.chunk;
-  ledger_.tell_wait(wait);
+  ledger_.tell_wait(lane_, wait);
 }
 
 }  // namespace gyre::comm

@@ -7,6 +7,7 @@
 #include "lib/comm/request.h"
 #include "lib/tune/choice.h"
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,39 +21,49 @@ void show_peers(Ledger& ledger, const bootstrap::Roster& roster);
 // The communicator broke: says so, and writes the flights to the file that GYRE_FLIGHT_FILE names.
 void note_failure(Ledger& ledger, const Status& why, const std::string& file_pattern);
 
+// In place of an algorithm: none was chosen (yet), or none is needed.
 inline constexpr std::uint8_t no_algorithm = NameTable::most - 1;
+// Functions that the API does not have alone: sends and receives of one group.
+inline constexpr std::uint8_t exchange_function = function_count;
+
+inline FlightCall flight_call(const Request& request, std::uint64_t sequence) {
+  FlightCall call;
+  call.sequence = sequence;
+  call.count = request.count;
+  call.bytes = request.block_bytes();
+  call.root = request.root;
+  call.function = static_cast<std::uint8_t>(request.function);
+  call.type = static_cast<std::uint8_t>(request.type);
+  call.op = static_cast<std::uint8_t>(request.op);
+  call.algorithm = no_algorithm;
+  return call;
+}
+// They have no number on the communicator: 0. Bytes are counted where types differ.
+FlightCall flight_call(std::span<const Transfer> transfers);
 
 // One operation's part, again and again.
 class OperationRecord {
  public:
-  explicit OperationRecord(Ledger& ledger)
-      : ledger_(ledger), first_algorithm_(plan::algorithms().data()) {}
+  OperationRecord(Ledger& ledger, WaitLane lane)
+      : ledger_(ledger), lane_(lane), first_algorithm_(plan::algorithms().data()) {}
 
-  // A choice without algorithm: none could be made.
-  void begin(const Request& request, const tune::Choice& choice, std::uint64_t sequence) {
-    FlightCall call;
-    call.sequence = sequence;
-    call.count = request.count;
-    call.bytes = request.block_bytes();
-    call.root = request.root;
-    call.function = static_cast<std::uint8_t>(request.function);
-    call.type = static_cast<std::uint8_t>(request.type);
-    call.op = static_cast<std::uint8_t>(request.op);
-    call.algorithm = choice.algorithm == nullptr
-                         ? no_algorithm
-                         : static_cast<std::uint8_t>(choice.algorithm - first_algorithm_);
-    call.protocol = static_cast<std::uint8_t>(choice.protocol);
-    sequence_ = sequence;
+  void begin(const FlightCall& call) {
+    sequence_ = call.sequence;
     function_ = call.function;
     waited_long_ = false;
     serial_ = ledger_.begin(flight_, call);
+  }
+  void choose(const tune::Choice& choice) {
+    flight_.choose(static_cast<std::uint8_t>(choice.algorithm - first_algorithm_),
+                   static_cast<std::uint8_t>(choice.protocol));
+    moved();
   }
   // Nothing can go on without a peer.
   void blocked() { flight_.stamp(); }
   // It does go on.
   void moved() {
-    if (ledger_.tells_wait()) [[unlikely]]
-      ledger_.end_wait();
+    if (ledger_.tells_wait(lane_)) [[unlikely]]
+      ledger_.end_wait(lane_);
   }
   void tell(WaitPhase phase, const Blocked& on);
   void end(const Status& outcome) {
@@ -62,6 +73,7 @@ class OperationRecord {
 
  private:
   Ledger& ledger_;
+  const WaitLane lane_;
   const plan::Algorithm* const first_algorithm_;
   OpenFlight flight_;
   std::uint64_t sequence_ = 0;

@@ -14,7 +14,7 @@ const SystemClock clock;
 
 bool Communicator::Joining::advance() {
   using State = bootstrap::Membership::State;
-  if (owner_.membership_->state() != State::joining) owner_.ledger_.end_wait();
+  if (owner_.membership_->state() != State::joining) owner_.ledger_.end_wait(WaitLane::collective);
   switch (owner_.membership_->state()) {
     case State::joining:
       return false;
@@ -49,7 +49,7 @@ void Communicator::Joining::tell_wait() {
   WaitRecord wait;
   wait.phase = WaitPhase::joining;
   wait.what = BlockedOn::entered;
-  owner_.ledger_.tell_wait(wait);
+  owner_.ledger_.tell_wait(WaitLane::collective, wait);
 }
 
 // ------------------------------------------------------------------------------ suspicion
@@ -86,15 +86,14 @@ void Communicator::Operation::begin(const Request& request) {
   standstill_.moved();
   restart();
   call_ = CallRecord::of(request, ++owner_.sequence_);
-  const bool bound = owner_.is_bound(request, call_);
-  if (!bound) owner_.bound_for_ = {};
-  Status chosen = bound ? Status() : owner_.choose(request);
-  record_.begin(request, chosen.ok() ? owner_.choice_ : tune::Choice(), owner_.sequence_);
+  record_.begin(flight_call(request, call_.sequence));
   if (owner_.board_ != nullptr)
     if (auto mismatch = owner_.board_->begin(call_))
       return finish(owner_.fail(std::move(*mismatch)));
-  if (bound) [[likely]]
+  if (owner_.is_bound(request, call_)) [[likely]]
     return launch();
+  owner_.bound_for_ = {};
+  Status chosen = owner_.choose(request);
   if (chosen.ok() && owner_.current_->bound_already) {
     owner_.bind(request, call_);
     return launch();
@@ -104,8 +103,8 @@ void Communicator::Operation::begin(const Request& request) {
 }
 
 void Communicator::Operation::launch() {
+  record_.choose(owner_.choice_);
   owner_.launch_.begin(owner_.current_->bound, owner_.place(*request_));
-  record_.moved();
   stage_ = Stage::running;
 }
 
@@ -146,24 +145,6 @@ bool Communicator::Operation::advance() {
   return true;
 }
 
-Blocked Communicator::Operation::blocked() const {
-  return stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
-}
-
-void Communicator::Operation::end(Status outcome) { finish(std::move(outcome)); }
-
-void Communicator::Operation::finish(Status outcome) {
-  record_.end(outcome);
-  Resumable::finish(std::move(outcome));
-}
-
-void Communicator::Operation::tell_wait() {
-  const WaitPhase phase = suspicion_.held()          ? WaitPhase::blaming
-                          : stage_ == Stage::opening ? WaitPhase::opening
-                                                     : WaitPhase::moving;
-  record_.tell(phase, blocked());
-}
-
 std::string Communicator::Operation::waiting() const {
   return fmt::format("collective number {}, {}", call_.sequence, call_.text());
 }
@@ -173,6 +154,15 @@ void Communicator::Operation::break_down(Status why) {
   if (!mismatch && why.code() != Code::RemoteError) return finish(owner_.fail(std::move(why)));
   if (mismatch) owner_.ask(why.culprits()[0]);
   suspicion_.begin(std::move(why), clock.now_ns());
+}
+
+Blocked Communicator::Operation::blocked() const {
+  return stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
+}
+
+void Communicator::Operation::tell_wait() {
+  const WaitPhase phase = stage_ == Stage::opening ? WaitPhase::opening : WaitPhase::moving;
+  record_.tell(suspicion_.held() ? WaitPhase::blaming : phase, blocked());
 }
 
 // Before a sleep: who keeps this rank waiting may have called something else, or have gone.
@@ -215,6 +205,7 @@ void Communicator::Exchanging::begin(const Request& request) {
   suspicion_.clear();
   standstill_.moved();
   restart();
+  record_.begin(flight_call(*transfers_));
   Status begun = owner_.exchange_->begin(*transfers_);
   if (!begun.ok()) finish(owner_.fail(std::move(begun)));
 }
@@ -233,8 +224,13 @@ bool Communicator::Exchanging::advance() {
     finish(owner_.fail(std::move(status)));
   else if (done)
     finish({});
-  if (moved) standstill_.moved();
-  return moved || finished();
+  if (!moved) {
+    record_.blocked();
+    return finished();
+  }
+  record_.moved();
+  standstill_.moved();
+  return true;
 }
 
 std::string Communicator::Exchanging::waiting() const {
@@ -263,6 +259,11 @@ bool Communicator::Exchanging::arm(WaitSet& set) {
     suspicion_.begin(Status(Code::RemoteError, "it has left").blame({blocked.peer}),
                      clock.now_ns());
   return suspicion_.held() || owner_.exchange_->arm(set);
+}
+
+void Communicator::Exchanging::tell_wait() {
+  record_.tell(suspicion_.held() ? WaitPhase::blaming : WaitPhase::moving,
+               owner_.exchange_->blocked());
 }
 
 void Communicator::Exchanging::disarm() { owner_.exchange_->disarm(); }

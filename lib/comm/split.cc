@@ -93,6 +93,7 @@ bool Splitting::advance_meeting() {
   if (parent_.membership().failed()) return give_up(parent_.fail(parent_.membership().failure()));
   const auto letter = parent_.membership().receive(members_[0], letter_key_);
   if (!letter) return false;
+  parent_.ledger().end_wait(WaitLane::collective);
   std::array<std::uint8_t, trust::unique_id_bytes> bytes{};
   if (letter->size() != bytes.size())
     return give_up(Status(Code::RemoteError, fmt::format("rank {} could not make an id for the "
@@ -146,6 +147,16 @@ bool Splitting::arm(WaitSet& set) {
   auto& word = parent_.membership().changed();
   set.add_futex(&word, word.load(std::memory_order_acquire));
   return !parent_.membership().failed();
+}
+
+void Splitting::tell_wait() {
+  if (stage_ == Stage::gathering) return parent_.operation(gathering_).tell_wait();
+  if (stage_ == Stage::joining) return child_->joining().tell_wait();
+  WaitRecord wait;
+  wait.phase = WaitPhase::joining;
+  wait.what = BlockedOn::entered;
+  wait.peer = members_[0];
+  parent_.ledger().tell_wait(WaitLane::collective, wait);
 }
 
 void Splitting::disarm() {

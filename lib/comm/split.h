@@ -22,6 +22,7 @@ class Splitting final : public Resumable {
   void expire() override;
   bool arm(WaitSet& set) override;
   void disarm() override;
+  void tell_wait() override;
   std::int64_t limit_ns() const override { return parent_.options().timeout_ns; }
 
  private:
