@@ -82,6 +82,30 @@ TEST_CASE("a wait spins, yields, then sleeps until its deadline", "[base]") {
   CHECK(turns == 2 + 2 + 4);
 }
 
+TEST_CASE("a wait is long after some spins, some yields or a millisecond", "[base]") {
+  ManualClock clock;
+  clock.now = ns_per_s;
+  const auto arm = [](WaitSet&) { return false; };
+  const auto turns_until_long = [&](Wait& wait, std::int64_t turn_ns) {
+    for (int turns = 0; turns < 5000; ++turns) {
+      if (wait.is_long()) return turns;
+      (void)wait.pause(arm, [] {});
+      clock.now += turn_ns;
+    }
+    return -1;
+  };
+  Wait spinning(clock, {.spins = 2000, .yields = 200}, ns_per_s);
+  CHECK(turns_until_long(spinning, 0) == 200);
+  Wait yielding(clock, {.spins = 0, .yields = 200}, ns_per_s);
+  CHECK(turns_until_long(yielding, 0) == 21);
+  // Where other ranks run in between, a yield takes as long as they do.
+  Wait crowded(clock, {.spins = 0, .yields = 200}, ns_per_s);
+  CHECK(turns_until_long(crowded, ns_per_ms) == 2);
+  crowded.progressed();
+  CHECK_FALSE(crowded.is_long());
+  CHECK(turns_until_long(crowded, ns_per_ms) == 2);
+}
+
 TEST_CASE("a sleep ends when one of two words changes", "[base]") {
   std::atomic<std::uint32_t> a{0}, b{7};
   WaitSet set;

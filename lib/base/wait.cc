@@ -145,6 +145,8 @@ std::int64_t Wait::sleep_ns() const {
 Wait::Outcome Wait::check_deadline() {
   const std::int64_t now = clock_.now_ns();
   if (!started_) start_ns_ = now, started_ = true;
+  if (idle_since_ns_ == 0) idle_since_ns_ = now;
+  looked_ns_ = now;
   return now - start_ns_ >= limit_ns_ ? Outcome::deadline : Outcome::again;
 }
 

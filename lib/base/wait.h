@@ -84,7 +84,7 @@ class Wait {
       : clock_(clock), policy_(policy), limit_ns_(limit_ns) {}
 
   // Something moved: spin again before sleeping.
-  void progressed() { turns_ = 0; }
+  void progressed() { turns_ = 0, idle_since_ns_ = 0; }
 
   // After a turn without progress. `arm(set)` announces the sleepers and returns false if something
   // is ready after all; `disarm()` takes the announcement back. Both are called only before a
@@ -106,11 +106,11 @@ class Wait {
   }
 
   // Whether tools should be told of the wait now: not in its first turns, which are the whole of
-  // most waits, then now and then, and before each sleep.
+  // most waits, then now and then while it spins, and at every turn that costs more than telling.
   bool is_long() const {
-    const int first = std::min(told_spins, policy_.spins + told_yields);
-    return turns_ >= first &&
-           ((turns_ - first) % told_spins == 0 || turns_ >= policy_.spins + policy_.yields);
+    if (turns_ <= policy_.spins) return turns_ % told_spins == 0 && turns_ > 0;
+    return turns_ >= told_spins || turns_ > policy_.spins + told_yields ||
+           looked_ns_ - idle_since_ns_ >= told_ns;
   }
 
   // Since the first look at the clock.
@@ -119,7 +119,8 @@ class Wait {
  private:
   static constexpr int deadline_check_turns = 1024;
   static constexpr int told_spins = 200;
-  static constexpr int told_yields = 20;  // each takes as long as many spins
+  static constexpr int told_yields = 20;              // each takes as long as many spins
+  static constexpr std::int64_t told_ns = ns_per_ms;  // or much longer, where others run meanwhile
   static void yield();
   std::int64_t sleep_ns() const;
   Outcome check_deadline();
@@ -130,6 +131,8 @@ class Wait {
   std::int64_t start_ns_ = 0;
   bool started_ = false;
   int turns_ = 0;
+  std::int64_t looked_ns_ = 0;      // the last look at the clock
+  std::int64_t idle_since_ns_ = 0;  // the first one since something moved; 0: none yet
   WaitSet set_;
 };
 
