@@ -129,6 +129,14 @@ Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
   return Status(static_cast<Code>(ended), caller().last_error);
 }
 
+// Tools see this rank waiting for the others.
+Result<trust::UniqueId> find_id(bootstrap::ControlPlane& plane, const Settings& settings,
+                                const bootstrap::LaunchPlace& place) {
+  GYRE_ASSIGN(const Ledger shown, claim_meeting(process().board, plane.identity(), place.job_id,
+                                                place.size, place.rank));
+  return bootstrap::meet(plane, settings, place);
+}
+
 Status init_env(gyreComm_t* comm, const gyreConfig_t* config) {
   if (comm == nullptr) return invalid_argument("comm is NULL");
   GYRE_ASSIGN(CommunicatorOptions options, make_options(config));
@@ -139,7 +147,7 @@ Status init_env(gyreComm_t* comm, const gyreConfig_t* config) {
   for (const std::string& warning : warnings) log_warn("{}", warning);
   GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
   place.earlier_meetings = process().meetings;
-  GYRE_ASSIGN(const trust::UniqueId id, bootstrap::meet(*plane, options.settings, place));
+  GYRE_ASSIGN(const trust::UniqueId id, find_id(*plane, options.settings, place));
   Status begun = begin_join(comm, id, place.size, place.rank, std::move(options));
   if (begun.ok() || begun.code() == Code::InProgress) ++process().meetings;
   return begun;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 namespace gyre::comm {
@@ -50,6 +51,22 @@ Result<Ledger> claim_ledger(Board& board, const trust::ProcessIdentity& self,
   owner.names = board_names();
   GYRE_ASSIGN(Ledger ledger, board.claim(owner, identity));
   ledger.note_caller();
+  return ledger;
+}
+
+Result<Ledger> claim_meeting(Board& board, const trust::ProcessIdentity& self,
+                             const std::string& job, int size, int rank) {
+  LedgerIdentity identity;
+  identity.communicator = std::hash<std::string>()(job);
+  identity.name = FixedText<16>("meeting");
+  identity.label = FixedText<64>(job);
+  identity.rank = rank;
+  identity.size = size;
+  GYRE_ASSIGN(Ledger ledger, claim_ledger(board, self, identity));
+  WaitRecord wait;
+  wait.phase = WaitPhase::joining;
+  wait.what = BlockedOn::entered;
+  ledger.tell_wait(WaitLane::collective, wait);
   return ledger;
 }
 

@@ -16,6 +16,10 @@ namespace gyre::comm {
 // Takes a ledger for one rank of a communicator.
 Result<Ledger> claim_ledger(Board& board, const trust::ProcessIdentity& self,
                             const LedgerIdentity& identity);
+// For as long as a rank looks for the others of `job` (gyreCommInitEnv): that it waits for them. It
+// knows no communicator yet, so ranks with one name of the job are shown as one.
+Result<Ledger> claim_meeting(Board& board, const trust::ProcessIdentity& self,
+                             const std::string& job, int size, int rank);
 // Once the ranks have met.
 void show_peers(Ledger& ledger, const bootstrap::Roster& roster);
 // The communicator broke: says so, and writes the flights to the file that GYRE_FLIGHT_FILE names.
