@@ -233,6 +233,37 @@ TEST_CASE("a wait that goes on keeps its beginning, another one gets its own", "
   CHECK(read(board).ledgers.at(0).waits.at(0).since_ns > first);
 }
 
+TEST_CASE("waits that are over are kept in their order, the last 1,024", "[board]") {
+  Board board;
+  Ledger ledger = claim(board);
+  WaitRecord wait;
+  wait.phase = WaitPhase::moving;
+  wait.what = BlockedOn::data;
+  wait.peer = 1;
+  ledger.end_wait(WaitLane::collective);
+  CHECK(read(board).ledgers.at(0).past_waits.empty());
+  ledger.tell_wait(WaitLane::collective, wait);
+  ledger.tell_wait(WaitLane::collective, wait);  // goes on
+  CHECK(read(board).ledgers.at(0).past_waits.empty());
+  wait.peer = 2;
+  ledger.tell_wait(WaitLane::collective, wait);
+  ledger.end_wait(WaitLane::collective);
+  const auto two = read(board).ledgers.at(0).past_waits;
+  REQUIRE(two.size() == 2);
+  CHECK(two[0].wait.peer == 1);
+  CHECK(two[1].wait.peer == 2);
+  CHECK(two[0].until_ns == two[1].wait.since_ns);
+  CHECK(two[1].until_ns >= two[1].wait.since_ns);
+  for (std::uint32_t i = 0; i < past_wait_count; ++i) {
+    wait.chunk = i;
+    ledger.tell_wait(WaitLane::transfers, wait);
+    ledger.end_wait(WaitLane::transfers);
+  }
+  const auto last = read(board).ledgers.at(0).past_waits;
+  REQUIRE(last.size() == past_wait_count);
+  for (std::uint32_t i = 0; i < past_wait_count; ++i) CHECK(last[i].wait.chunk == i);
+}
+
 TEST_CASE("a short flight that waited is told from its start, one that did not by the tick",
           "[board]") {
   Board board;
@@ -368,6 +399,11 @@ TEST_CASE("flights are written as lines of JSON, to the file that the pattern na
   ledger.begin(flight, broadcast(1, 128 << 10));
   flight.end(6, false);
   ledger.begin(flight, broadcast(2, 8));
+  WaitRecord wait;
+  wait.phase = WaitPhase::moving;
+  wait.what = BlockedOn::credit;
+  ledger.tell_wait(WaitLane::collective, wait);
+  ledger.end_wait(WaitLane::collective);
   ledger.fail(Status(Code::RemoteError, "it \"broke\"\n").blame({0}));
   const std::string folder = fmt::format("/tmp/gyre-board-test-{}", getpid());
   std::filesystem::create_directory(folder);
@@ -379,11 +415,13 @@ TEST_CASE("flights are written as lines of JSON, to the file that the pattern na
   std::string line;
   std::vector<nlohmann::json> lines;
   while (std::getline(file, line)) lines.push_back(nlohmann::json::parse(line));
-  REQUIRE(lines.size() == 3);
+  REQUIRE(lines.size() == 4);
   CHECK(lines[0]["failure"]["text"] == "it \"broke\"?");
   CHECK(lines[0]["peers"][1]["host"] == "he\"re");
   CHECK(lines[1]["function"] == "gyreBroadcast");
   CHECK(lines[1]["outcome"] == 6);
   CHECK(lines[2]["end_ns"].is_null());
+  CHECK(lines[3]["wait"] == "credit");
+  CHECK(lines[3]["end_ns"] >= lines[3]["start_ns"]);
   std::filesystem::remove_all(folder);
 }

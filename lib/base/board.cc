@@ -164,6 +164,7 @@ Ledger& Ledger::operator=(Ledger&& other) noexcept {
   identity_ = other.identity_;
   caller_ = other.caller_;
   told_ = other.told_;
+  past_waits_ = other.past_waits_;
   return *this;
 }
 
@@ -184,14 +185,25 @@ void Ledger::tell_wait(WaitLane lane, WaitRecord wait) {
   if (same) return;
   wait.communicator = identity_.communicator;
   wait.since_ns = SystemClock::read();
+  if (tells_wait(lane)) keep_wait(told, wait.since_ns);
   told = wait;
   memory_->waits[index(lane)].write(wait);
 }
 
 void Ledger::end_wait(WaitLane lane) {
   if (!tells_wait(lane)) return;
+  keep_wait(told_[index(lane)], SystemClock::read());
   told_[index(lane)] = {};
   memory_->waits[index(lane)].write({});
+}
+
+void Ledger::keep_wait(const WaitRecord& wait, std::int64_t until_ns) {
+  PastWaitLine& line = memory_->past_waits[++past_waits_ % past_wait_count];
+  // A reader that sees a word of this wait sees that the former one is gone: the words are releases
+  // and pair with the acquires in board_reader.cc.
+  line.number.store(0, std::memory_order_relaxed);
+  line.wait.store({wait, until_ns});
+  line.number.store(past_waits_, std::memory_order_release);
 }
 
 void Ledger::show_peers(const LedgerPeers& peers) {

@@ -71,6 +71,8 @@ class Ledger {
 
  private:
   friend class Board;
+  void keep_wait(const WaitRecord& wait, std::int64_t until_ns);
+
   Board* board_ = nullptr;
   std::uint32_t index_ = 0;  // in the directory; ledgers_most: not in it
   std::uint64_t page_ = 0;   // in the file; 0: not in it
@@ -81,6 +83,7 @@ class Ledger {
   pthread_t caller_ = 0;
   static constexpr std::size_t index(WaitLane lane) { return static_cast<std::size_t>(lane); }
   std::array<WaitRecord, wait_lane_count> told_;
+  std::uint64_t past_waits_ = 0;
 };
 
 // Any thread.

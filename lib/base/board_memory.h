@@ -18,7 +18,7 @@
 namespace gyre {
 
 inline constexpr const char* board_file_name = "gyre-wait";
-inline constexpr std::uint32_t board_layout = 1;
+inline constexpr std::uint32_t board_layout = 2;
 // "GYREWAIT", little-endian; stored when the rest is there.
 inline constexpr std::uint64_t board_magic = 0x5449'4157'4552'5947;
 inline constexpr std::uint32_t ledgers_most = 4096;
@@ -88,6 +88,17 @@ struct WaitRecord {
   std::uint32_t chunk = 0;
 };
 
+// One that was told and is over. The last ones are kept for timelines.
+struct PastWait {
+  WaitRecord wait;
+  std::int64_t until_ns = 0;
+};
+inline constexpr std::uint32_t past_wait_count = 1024;
+struct PastWaitLine {
+  SharedWord number;  // on its communicator, from 1; 0 while the rest changes
+  SharedWords<PastWait> wait;
+};
+
 struct LedgerIdentity {
   std::uint64_t communicator = 0;  // the same on all its ranks
   FixedText<16> name;              // the same for people, as in logs
@@ -119,6 +130,7 @@ struct alignas(board_page_bytes) LedgerMemory {
   Alternating<FailureNote> failure;
   SharedWord hosts;  // how many follow; 0: the ranks have not met yet
   alignas(board_page_bytes) std::array<FlightLine, flight_count> flights;
+  std::array<PastWaitLine, past_wait_count> past_waits;
   // Behind it, for each rank a word (process id, index of its host << 32), then the hosts.
 };
 

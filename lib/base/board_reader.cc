@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <map>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -42,15 +43,32 @@ bool is_sane(const LedgerIdentity& identity) {
          identity.rank < identity.size;
 }
 
+bool is_sane(const WaitRecord& wait) {
+  return wait.phase != WaitPhase::none && wait.phase <= WaitPhase::blaming &&
+         static_cast<int>(wait.what) < blocked_on_count;
+}
+
 std::vector<WaitRecord> read_waits(const LedgerMemory& memory) {
   std::vector<WaitRecord> waits;
   for (const Alternating<WaitRecord>& lane : memory.waits) {
     const auto wait = lane.read();
-    if (wait && wait->phase != WaitPhase::none && wait->phase <= WaitPhase::blaming &&
-        static_cast<int>(wait->what) < blocked_on_count)
-      waits.push_back(*wait);
+    if (wait && is_sane(*wait)) waits.push_back(*wait);
   }
   return waits;
+}
+
+std::vector<PastWait> read_past_waits(const LedgerMemory& memory) {
+  std::map<std::uint64_t, PastWait> waits;
+  for (const PastWaitLine& line : memory.past_waits) {
+    const std::uint64_t number = line.number.load(std::memory_order_acquire);
+    if (number == 0) continue;
+    const PastWait past = line.wait.load();
+    if (line.number.load(std::memory_order_relaxed) == number && is_sane(past.wait))
+      waits.emplace(number, past);
+  }
+  std::vector<PastWait> sorted;
+  for (const auto& [number, past] : waits) sorted.push_back(past);
+  return sorted;
 }
 
 void read_flights(const LedgerMemory& memory, const TickScale& scale, LedgerView& view) {
@@ -87,6 +105,7 @@ std::optional<LedgerView> view_of(const std::byte* start, const TickScale& scale
   view.begun = memory.begun.load(std::memory_order_acquire);
   view.caller = static_cast<std::uint32_t>(memory.caller.load(std::memory_order_relaxed));
   view.waits = read_waits(memory);
+  view.past_waits = read_past_waits(memory);
   view.failure = memory.failure.read();
   if (view.failure) {
     auto& count = view.failure->culprit_count;

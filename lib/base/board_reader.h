@@ -22,9 +22,10 @@ struct TimedFlight {
 
 struct LedgerView {
   LedgerIdentity identity;
-  std::uint64_t begun = 0;        // flights
-  std::uint32_t caller = 0;       // thread
-  std::vector<WaitRecord> waits;  // by lane, but only those that there are
+  std::uint64_t begun = 0;           // flights
+  std::uint32_t caller = 0;          // thread
+  std::vector<WaitRecord> waits;     // by lane, but only those that there are
+  std::vector<PastWait> past_waits;  // in their order; the last 1,024
   std::optional<FailureNote> failure;
   std::vector<TimedFlight> flights;  // by serial; the last 1,024
   std::vector<HostNote> hosts;

@@ -80,6 +80,16 @@ void add_flight(std::string& text, const BoardNames& names, const TimedFlight& t
       end_word(flight.end), timed.end_ns ? std::to_string(flight.outcome) : "null");
 }
 
+void add_wait(std::string& text, const PastWait& past) {
+  const WaitRecord& wait = past.wait;
+  fmt::format_to(std::back_inserter(text),
+                 R"({{"wait":"{}","phase":"{}","peer":{},"channel":{},"chunk":{},"sequence":{},)"
+                 R"("serial":{},"start_ns":{},"end_ns":{}}})"
+                 "\n",
+                 blocked_on_word(wait.what), wait_phase_name(wait.phase), wait.peer, wait.channel,
+                 wait.chunk, wait.sequence, wait.serial, wait.since_ns, past.until_ns);
+}
+
 std::int64_t wall_ns() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -101,6 +111,7 @@ std::string flight_text(const BoardHead& head, const LedgerView& ledger) {
       wall_ns(), ledger.begun, failure_text(ledger.failure), waits_text(ledger.waits),
       peers_text(ledger));
   for (const TimedFlight& flight : ledger.flights) add_flight(text, head.names, flight);
+  for (const PastWait& past : ledger.past_waits) add_wait(text, past);
   return text;
 }
 

@@ -1,5 +1,6 @@
 // The flights of one rank as a text: a line of JSON that says whose they are and what state they
-// were found in, then a line for each flight. Several of them may follow each other in one file.
+// were found in, then a line for each flight, then one for each long wait that is over. Several
+// such texts may follow each other in one file.
 #pragma once
 
 #include "lib/base/board_reader.h"
