@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <fstream>
 #include <numeric>
+#include <sys/mman.h>
 #include <thread>
 
 using namespace gyre::tests;
@@ -328,6 +329,36 @@ TEST_CASE("an abort ends calls on every rank, from another thread too", "[comm]"
     // Lasting: the next call fails at once.
     complaints.expect(sum_one(&value, comm) != gyreSuccess, "a broken communicator went on");
   });
+}
+
+TEST_CASE("after an abort nobody touches the buffers of a call that has returned", "[comm]") {
+  // Long enough that the abort comes in the middle; unmapped at once, so that a late touch crashes.
+  constexpr std::size_t count = 16 << 20;
+  const WithVariables variables(Variables{{"GYRE_PROTO", "Direct"}, {"GYRE_ALGO", "twoshot"}});
+  for (int round = 0; round < 12; ++round) {
+    on_ranks(3, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+      void* const memory = mmap(nullptr, 2 * count * sizeof(float), PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+      if (memory == MAP_FAILED) return complaints.add("no memory");
+      float warm = 1;
+      (void)sum_one(&warm, comm);
+      std::thread breaker;
+      if (rank == round % 3)
+        breaker = std::thread([&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1 + 2 * round));
+          (void)gyreCommAbort(comm);
+        });
+      auto* const input = static_cast<float*>(memory);
+      gyreResult_t result = gyreSuccess;
+      while (result == gyreSuccess)
+        result = gyreAllReduce(input, input + count, count, gyreFloat, gyreSum, comm, nullptr);
+      munmap(memory, 2 * count * sizeof(float));
+      if (breaker.joinable()) breaker.join();
+      complaints.expect(
+          result == gyreRemoteError || result == gyreAborted || result == gyreInvalidArgument,
+          std::string("not aborted: ") + gyreGetErrorString(result));
+    });
+  }
 }
 
 TEST_CASE("a second thread inside one communicator is turned away", "[comm]") {

@@ -140,7 +140,7 @@ class Communicator {
   class Operating : public Resumable {
    public:
     Operating(Ledger& ledger, WaitLane lane) : record_(ledger, lane) {}
-    void end(Status outcome) { finish(std::move(outcome)); }
+    virtual void end(Status outcome) { finish(std::move(outcome)); }
 
    protected:
     void finish(Status outcome) {
@@ -164,11 +164,15 @@ class Communicator {
     void disarm() override;
     std::int64_t limit_ns() const override { return owner_.options_.timeout_ns; }
     void tell_wait() override;
+    // Not before peers have let go of the buffers of this call, if it failed.
+    void end(Status outcome) override;
 
    private:
-    enum class Stage { opening, running };
+    // Recalling: it has failed, and a peer is still in the middle of using a buffer of its.
+    enum class Stage { opening, running, recalling };
     bool open();
     void launch();
+    bool recall();
     void break_down(Status why);
     void question_peer();
     std::string waiting() const;
@@ -178,6 +182,8 @@ class Communicator {
     const Request* request_ = nullptr;
     Stage stage_ = Stage::opening;
     CallRecord call_;
+    Status verdict_;  // while recalling
+    std::int64_t recall_until_ns_ = 0;
   };
 
   // Sends and receives.

@@ -88,8 +88,7 @@ void Communicator::Operation::begin(const Request& request) {
   call_ = CallRecord::of(request, ++owner_.sequence_);
   record_.begin(flight_call(request, call_.sequence));
   if (owner_.board_ != nullptr)
-    if (auto mismatch = owner_.board_->begin(call_))
-      return finish(owner_.fail(std::move(*mismatch)));
+    if (auto mismatch = owner_.board_->begin(call_)) return end(owner_.fail(std::move(*mismatch)));
   if (owner_.is_bound(request, call_)) [[likely]]
     return launch();
   owner_.bound_for_ = {};
@@ -99,7 +98,7 @@ void Communicator::Operation::begin(const Request& request) {
     return launch();
   }
   if (chosen.ok()) chosen = owner_.links_->open(owner_.current_->plan);
-  if (!chosen.ok()) finish(owner_.fail(std::move(chosen)));
+  if (!chosen.ok()) end(owner_.fail(std::move(chosen)));
 }
 
 void Communicator::Operation::launch() {
@@ -120,9 +119,30 @@ bool Communicator::Operation::open() {
   return true;
 }
 
+// Of a peer in the middle of one move with a buffer of this call: far longer than a move takes, and
+// short enough for an abort.
+constexpr std::int64_t recall_most_ns = 500 * ns_per_ms;
+
+void Communicator::Operation::end(Status outcome) {
+  if (stage_ == Stage::recalling) return;  // its verdict stands
+  if (outcome.ok() || stage_ != Stage::running || owner_.launch_.recall())
+    return finish(std::move(outcome));
+  verdict_ = std::move(outcome);
+  recall_until_ns_ = clock.now_ns() + recall_most_ns;
+  stage_ = Stage::recalling;
+}
+
+bool Communicator::Operation::recall() {
+  if (!owner_.launch_.recall() && clock.now_ns() < recall_until_ns_) return false;
+  finish(std::move(verdict_));
+  return true;
+}
+
 bool Communicator::Operation::advance() {
+  if (stage_ == Stage::recalling) [[unlikely]]
+    return recall();
   if (owner_.membership_->failed()) [[unlikely]] {
-    finish(owner_.fail(owner_.membership_->failure()));
+    end(owner_.fail(owner_.membership_->failure()));
     return true;
   }
   if (suspicion_.held()) return owner_.settle_suspicion(suspicion_, waiting(), *this);
@@ -136,7 +156,7 @@ bool Communicator::Operation::advance() {
       standstill_.moved();
       return true;
     case exec::Launch::State::done:
-      finish({});
+      end({});
       return true;
     case exec::Launch::State::failed:
       break_down(owner_.launch_.error());
@@ -151,7 +171,7 @@ std::string Communicator::Operation::waiting() const {
 
 void Communicator::Operation::break_down(Status why) {
   const bool mismatch = why.code() == Code::Mismatch && owner_.board_ != nullptr;
-  if (!mismatch && why.code() != Code::RemoteError) return finish(owner_.fail(std::move(why)));
+  if (!mismatch && why.code() != Code::RemoteError) return end(owner_.fail(std::move(why)));
   if (mismatch) owner_.ask(why.culprits()[0]);
   suspicion_.begin(std::move(why), clock.now_ns());
 }
@@ -183,10 +203,11 @@ void Communicator::Operation::expire() {
               fmt::format("{} number {} of {} elements waited {} s for {} from rank {}",
                           function_name(request_->function), owner_.sequence_, request_->count,
                           limit_ns() / ns_per_s, blocked_on_name(blocked.what), blocked.peer));
-  finish(owner_.fail(std::move(late).blame({blocked.peer})));
+  end(owner_.fail(std::move(late).blame({blocked.peer})));
 }
 
 bool Communicator::Operation::arm(WaitSet& set) {
+  if (stage_ == Stage::recalling) return true;  // it looks again when the sleep is over
   if (owner_.membership_->failed()) return false;
   if (!suspicion_.held()) question_peer();
   if (suspicion_.held()) return true;

@@ -156,11 +156,13 @@ void Launch::block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* re
 }
 
 void Launch::perform(LaneRun& run) {
-  if (!open_incoming(run)) return;
-  open_outgoing(run);
-  plan::PieceWalk walk(run.move);
-  for (plan::Piece piece; walk.next(piece);) move_piece(run, piece);
-  close_messages(run);
+  if (open_incoming(run)) {
+    open_outgoing(run);
+    plan::PieceWalk walk(run.move);
+    for (plan::Piece piece; walk.next(piece);) move_piece(run, piece);
+    close_messages(run);
+  }
+  if (call_->protocol == Protocol::direct) give_back(run);
 }
 
 bool Launch::open_incoming(LaneRun& run) {
@@ -188,13 +190,12 @@ bool Launch::open_incoming(LaneRun& run) {
     if (note.delivery == Delivery::staged) {
       incoming.base = port.slots.place();
     } else if (note.delivery == Delivery::pull) {
-      transport::Grant& grant = port.slots.view().control->sender_grant;
-      // Pairs with the release in lend of the sender.
-      if (call_->protocol == Protocol::direct &&
-          grant.sequence.load(std::memory_order_acquire) == call_->sequence + 1)
-        incoming.base = borrowed(grant, port.same_address_space, port.peer_memory);
-      if (incoming.base == nullptr || !stays_within(run, grant.bytes, true))
-        return fail_mismatch(port.peer, "the buffer that it lends cannot be reached"), false;
+      transport::FifoControl& control = *port.slots.view().control;
+      incoming.mark = &control.receiver_borrows.value;
+      if (call_->protocol == Protocol::direct && borrow(control.sender_grant, *incoming.mark))
+        incoming.base = borrowed(control.sender_grant, port.same_address_space, port.peer_memory);
+      if (incoming.base == nullptr || !stays_within(run, control.sender_grant.bytes, true))
+        return fail_pull(port, control.sender_grant), false;
       incoming.in_input_layout = true;
     } else if (!lends_ || move.step->store != plan::Buffer::output || move.step->reduces()) {
       return fail_mismatch(port.peer, "it wrote where nothing was lent"), false;
@@ -216,16 +217,22 @@ void Launch::open_outgoing(LaneRun& run) {
   for (std::uint32_t i = 0; i < move.send.count; ++i) {
     SendPort& port = *run.ends->send[move.send[i]];
     Outgoing& outgoing = run.outgoing[i];
-    outgoing = {port.slots.place(), Delivery::staged};
+    outgoing = {port.slots.place(), Delivery::staged, nullptr};
     if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&
         pulls_from_us(port)) {
-      outgoing = {nullptr, Delivery::pull};
+      outgoing = {nullptr, Delivery::pull, nullptr};
       port.pulled = true;
     } else if (wish == plan::Delivery::push) {
-      transport::Grant& grant = port.slots.view().control->receiver_grant;
+      transport::FifoControl& control = *port.slots.view().control;
+      transport::Grant& grant = control.receiver_grant;
       std::byte* output = borrowed(grant, port.same_address_space, port.peer_memory);
-      if (output != nullptr && stays_within(run, grant.bytes, false))
-        outgoing = {output, Delivery::push};
+      if (output == nullptr || !stays_within(run, grant.bytes, false)) continue;
+      outgoing.mark = &control.sender_borrows.value;
+      // Who took its buffer back has failed, and gets a message that it will not read.
+      if (borrow(grant, *outgoing.mark)) {
+        outgoing.base = output;
+        outgoing.delivery = Delivery::push;
+      }
     }
   }
 }
@@ -347,6 +354,14 @@ void Launch::close_messages(LaneRun& run) {
 void Launch::fail_mismatch(int peer, std::string_view what) {
   error_ = Status(Code::Mismatch, fmt::format("rank {} made a different call: {}", peer, what))
                .blame({peer});
+}
+
+void Launch::fail_pull(const ReceivePort& port, const transport::Grant& grant) {
+  if (grant.sequence.load(std::memory_order_relaxed) != 0)
+    return fail_mismatch(port.peer, "the buffer that it lends cannot be reached");
+  error_ = Status(Code::RemoteError,
+                  fmt::format("rank {} has taken back the buffer that it lent", port.peer))
+               .blame({port.peer});
 }
 
 Blocked Launch::blocked() const {

@@ -10,6 +10,7 @@
 #include "lib/plan/cursor.h"
 #include "lib/plan/protocol.h"
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -68,18 +69,24 @@ class Launch {
   // What the first blocked lane waits for.
   Blocked blocked() const;
 
+  // After a failure: takes back what was lent to peers. True once none of them is in the middle of
+  // using it; to be called again until then.
+  bool recall();
+
   // Announces the sleeper on everything that blocks a lane; false if a lane can go on after all.
   bool arm(WaitSet& set);
   void disarm();
 
  private:
   struct Incoming {
-    const std::byte* base = nullptr;  // null: pushed to its place already
-    bool in_input_layout = false;     // pulled: pieces lie as in the sender's input
+    const std::byte* base = nullptr;             // null: pushed to its place already
+    bool in_input_layout = false;                // pulled: pieces lie as in the sender's input
+    std::atomic<std::uint64_t>* mark = nullptr;  // set while the sender's buffer is in use
   };
   struct Outgoing {
     std::byte* base = nullptr;  // null: nothing to write (pull, or lines)
     transport::Delivery delivery = transport::Delivery::staged;
+    std::atomic<std::uint64_t>* mark = nullptr;  // set while the receiver's buffer is in use
   };
   struct LaneRun {
     BoundPlan::LaneEnds* ends = nullptr;
@@ -103,6 +110,8 @@ class Launch {
             std::uint64_t bytes, const transport::RegionPlace& place) const;
   static std::byte* borrowed(transport::Grant& grant, bool same_address_space,
                              transport::PeerMemory* memory);
+  bool borrow(transport::Grant& grant, std::atomic<std::uint64_t>& mark) const;
+  static void give_back(LaneRun& run);
   bool stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input) const;
   std::uint64_t lent_place(const LaneRun& run, const plan::Piece& piece, bool in_input) const;
   bool pulls_from_us(SendPort& port) const;
@@ -123,6 +132,7 @@ class Launch {
   const std::byte* rounded_product(LaneRun& run, const std::byte* own, std::uint64_t bytes) const;
   void close_messages(LaneRun& run);
   void fail_mismatch(int peer, std::string_view what);
+  void fail_pull(const ReceivePort& port, const transport::Grant& grant);
 
   BoundPlan* bound_ = nullptr;
   const Call* call_ = nullptr;

@@ -35,6 +35,41 @@ void Launch::lend_buffers() {
   }
 }
 
+// Marks the peer's buffer as in use. False if the peer does not lend it for this call, or not any
+// more. See FifoControl.
+bool Launch::borrow(transport::Grant& grant, std::atomic<std::uint64_t>& mark) const {
+  mark.store(1, std::memory_order_seq_cst);
+  // Pairs with the release in lend, too.
+  return grant.sequence.load(std::memory_order_seq_cst) == call_->sequence + 1;
+}
+
+void Launch::give_back(LaneRun& run) {
+  const auto clear = [](std::atomic<std::uint64_t>*& mark) {
+    // Pairs with the load in recall: what was done with the buffer comes before.
+    if (mark != nullptr) mark->store(0, std::memory_order_release);
+    mark = nullptr;
+  };
+  for (std::uint32_t i = 0; i < run.move.recv.count; ++i) clear(run.incoming[i].mark);
+  for (std::uint32_t i = 0; i < run.move.send.count; ++i) clear(run.outgoing[i].mark);
+}
+
+bool Launch::recall() {
+  if (!lends_) return true;
+  for (SendPort* port : bound_->send_ports)
+    port->slots.view().control->sender_grant.sequence.store(0, std::memory_order_seq_cst);
+  for (ReceivePort* port : bound_->receive_ports)
+    port->slots.view().control->receiver_grant.sequence.store(0, std::memory_order_seq_cst);
+  const auto is_free = [](const transport::Counter& mark) {
+    return mark.value.load(std::memory_order_seq_cst) == 0;
+  };
+  bool free = true;
+  for (SendPort* port : bound_->send_ports)
+    free &= is_free(port->slots.view().control->receiver_borrows);
+  for (ReceivePort* port : bound_->receive_ports)
+    free &= is_free(port->slots.view().control->sender_borrows);
+  return free;
+}
+
 // What a grant lends, as this process can reach it; null if it lends nothing.
 std::byte* Launch::borrowed(transport::Grant& grant, bool same_address_space,
                             transport::PeerMemory* memory) {

@@ -82,6 +82,11 @@ struct FifoControl {
   Bell receiver_bell;    // the receiver sleeps here for data
   Grant sender_grant;    // the sender's input
   Grant receiver_grant;  // the receiver's output
+  // 1 while an end reads or writes what the other one lends. Who takes a grant back, by storing 0
+  // to its sequence, then waits for the mark; who borrows sets the mark, then looks at the sequence
+  // again. All four are sequentially consistent, so that one of the two sees the other.
+  Counter receiver_borrows;  // the sender's input
+  Counter sender_borrows;    // the receiver's output
 };
 
 constexpr std::uint64_t fifo_notes_offset() { return sizeof(FifoControl); }
