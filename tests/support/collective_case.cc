@@ -33,8 +33,10 @@ bool CollectiveCase::is_legal() const {
   return !sums() || !bitwise || !is_float(type);
 }
 
+const char* CollectiveCase::name() const { return names[static_cast<int>(function)]; }
+
 std::string CollectiveCase::shown() const {
-  return std::string(names[static_cast<int>(function)]) + " n=" + std::to_string(ranks) + " " +
+  return std::string(name()) + " n=" + std::to_string(ranks) + " " +
          std::string(element_name(type)) + " " + (sums() ? std::string(op_name(op)) : "") +
          (in_place ? " in place" : "") + " count=" + std::to_string(count) +
          " shift=" + std::to_string(shift) + " root=" + std::to_string(root);

@@ -38,6 +38,7 @@ struct CollectiveCase {
   bool is_legal() const;
   bool sums() const;
   std::string shown() const;
+  const char* name() const;
 };
 
 class CaseBuffers {
