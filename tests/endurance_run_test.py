@@ -10,10 +10,11 @@ import subprocess
 import sys
 
 
-def measure(gyre, throng, ranks, transport, live):
+def measure(gyre, throng, ranks, transport, live, **settings):
     done = subprocess.run([gyre, "run", "-n", str(ranks), throng, str(live)], text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=240,
-                          env=dict(os.environ, GYRE_SOCKET_IFNAME="lo", GYRE_TRANSPORT=transport))
+                          env=dict(os.environ, GYRE_SOCKET_IFNAME="lo", GYRE_TRANSPORT=transport,
+                                   **settings))
     lines = [line for line in done.stdout.splitlines() if '"live"' in line]
     if done.returncode != 0 or len(lines) != 1:
         sys.exit(f"{ranks} ranks over {transport} ended with {done.returncode}: {done.stdout}")
@@ -57,6 +58,8 @@ def main():
                 print(f"left out: {most} descriptors are too few for {live} communicators")
                 continue
             good &= check(measure(gyre, throng, ranks, transport, live), transport)
+        # The numbers of calls, splits and messages turn on the way.
+        measure(gyre, throng, 2, transport, 20, GYRE_FIRST_SEQUENCE=str(2**40 - 30))
     return 0 if good else 1
 
 

@@ -1,11 +1,16 @@
 // lib/comm/handle_table.h: stale, made-up and foreign handles find nothing; pins keep objects
-// alive.
+// alive. lib/comm/made_ops.h: ops by number. Both: what happens after the last number.
 #include "lib/comm/handle_table.h"
+
+#include "lib/comm/made_ops.h"
 
 #include <catch2/catch.hpp>
 
+#include <climits>
+#include <set>
 #include <thread>
 
+using namespace gyre;
 using gyre::comm::HandleTable;
 
 namespace {
@@ -85,4 +90,53 @@ TEST_CASE("threads that pin, remove and insert at once leave nothing alive", "[c
   for (std::thread& thread : threads) thread.join();
   CHECK(table.remove(shared));
   CHECK(alive == 0);
+}
+
+TEST_CASE("handles stay apart when their generations turn", "[comm]") {
+  HandleTable<int> table(0xC1, 0xffff'fff9);
+  std::set<std::uint64_t> seen;
+  for (int i = 0; i < 8; ++i) {
+    const std::uint64_t handle = table.insert(std::make_unique<int>(i));
+    CHECK(handle >> 56 == 0xC1);
+    CHECK((handle >> 24 & 0xffff'ffff) != 0);
+    for (const std::uint64_t stale : seen) CHECK_FALSE(table.pin(stale));
+    CHECK(seen.insert(handle).second);
+    {
+      const auto pin = table.pin(handle);
+      REQUIRE(pin);
+      CHECK(*pin == i);
+    }
+    CHECK(table.remove(handle));
+  }
+}
+
+TEST_CASE("made ops begin again after the last number, past those in use", "[comm]") {
+  comm::MadeOps ops(INT_MAX - 1);
+  const int first = *ops.make(ElementType::float32, 11);
+  const int last = *ops.make(ElementType::float32, 12);
+  CHECK(first == INT_MAX - 1);
+  CHECK(last == INT_MAX);
+  const int third = *ops.make(ElementType::int32, 13);
+  CHECK(third == comm::MadeOps::first);
+  CHECK(*ops.find(last, ElementType::float32) == 12);
+  CHECK(*ops.find(third, ElementType::int32) == 13);
+  CHECK_FALSE(ops.find(third, ElementType::float32).ok());
+  CHECK(ops.destroy(first).ok());
+  CHECK_FALSE(ops.destroy(first).ok());
+  CHECK_FALSE(ops.find(first, ElementType::float32).ok());
+
+  comm::MadeOps crowded(INT_MAX);
+  CHECK(*crowded.make(ElementType::int8, 1) == INT_MAX);
+  CHECK(*crowded.make(ElementType::int8, 2) == comm::MadeOps::first);
+  CHECK(*crowded.make(ElementType::int8, 3) == comm::MadeOps::first + 1);
+}
+
+TEST_CASE("no more than 2^20 ops are made, and a free number is found among them", "[comm]") {
+  comm::MadeOps ops(INT_MAX - 2);
+  for (std::size_t i = 0; i < comm::MadeOps::most; ++i)
+    REQUIRE(ops.make(ElementType::int8, i).ok());
+  CHECK(ops.make(ElementType::int8, 0).status().code() == Code::SystemError);
+  const int free = comm::MadeOps::first + 1000;
+  CHECK(ops.destroy(free).ok());
+  CHECK(ops.make(ElementType::int8, 7).ok());
 }

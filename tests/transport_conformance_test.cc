@@ -234,6 +234,17 @@ TEST_CASE("a tcp receiver that does not read stops its sender, and loses nothing
   check_pair(kind, options, sender, receiver);
 }
 
+TEST_CASE("the numbers of messages turn", "[transport]") {
+  const Kind kind = GENERATE(from_range(all_kinds()));
+  for (const std::uint64_t end : {std::uint64_t{0}, std::uint64_t{1} << 32}) {
+    PairOptions options;
+    options.shape.first = end - 20;
+    check_pair(
+        kind, options, [](End& one) { return send_slots(one, 60); },
+        [](End& one) { return receive_slots(one, 60); });
+  }
+}
+
 TEST_CASE("two ends that both sleep wake each other", "[transport]") {
   const Kind kind = GENERATE(from_range(all_kinds()));
   // Each message takes a sleep at either end; were none of them cut short, it would take 24 s.

@@ -40,7 +40,7 @@ struct FlightCall {
 
 // A finished or open operation, as read.
 struct Flight {
-  std::uint64_t serial = 0;  // on its communicator, from 1
+  std::uint64_t serial = 0;  // on its communicator, from 1; one a nanosecond: 584 years
   FlightCall call;
   std::uint64_t start_ticks = 0;  // 0: not known
   std::uint64_t end_ticks = 0;    // FlightEnd::late: nanoseconds of the clock

@@ -154,6 +154,8 @@ const std::vector<Setting>& settings_table() {
       {"GYRE_CHECK_CALLS", S::Switch{&Settings::check_calls},
        "0: ranks that call different things are found by what arrives alone, and named without "
        "their calls"},
+      {"GYRE_FIRST_SEQUENCE", S::Integer{&Settings::first_sequence, 0, 1LL << 48},
+       "number before that of the first call, split and message: for tests of where counters turn"},
   };
   return table;
 }

@@ -48,6 +48,7 @@ struct Settings {
   std::int64_t rendezvous_fd = -1;
   bool reproducible = false;
   bool check_calls = true;
+  std::int64_t first_sequence = 0;
 };
 
 struct Setting {

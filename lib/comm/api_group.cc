@@ -26,7 +26,7 @@ Status make_op(gyreRedOp_t* op, const void* scalar, int datatype, int residence,
   GYRE_ASSIGN(const std::uint64_t bytes, check_count(1, datatype));
   std::uint64_t value = 0;
   std::memcpy(&value, scalar, bytes);
-  const int made = pin->make_op(static_cast<ElementType>(datatype), value);
+  GYRE_ASSIGN(const int made, pin->make_op(static_cast<ElementType>(datatype), value));
   std::memcpy(op, &made, sizeof made);
   return {};
 }

@@ -20,7 +20,7 @@ namespace gyre::comm {
 
 // All that ranks have to agree on in one call.
 struct CallRecord {
-  std::uint64_t sequence = 0;  // of the call; the first is 1
+  std::uint64_t sequence = 0;  // of the call; the first is 1, and 0 is none: see Communicator
   std::uint64_t kind = 0;      // function, type, op and root
   std::uint64_t count = 0;     // elements; 0 where each rank has its own
   std::uint64_t blocks = 0;    // hash of uneven lengths that all ranks share

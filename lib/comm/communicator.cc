@@ -13,9 +13,6 @@ namespace {
 
 const SystemClock clock;
 
-// gyre.h's gyreNumOps: made ops count up from it.
-constexpr int first_made_op = 8;
-
 // Slots of 128 KiB: two of them and what they are summed with stay in a core's 2 MiB second-level
 // cache, and the flags of a message cost under 1 % of moving it (bench/results).
 constexpr transport::FifoShape default_shape = {
@@ -25,6 +22,7 @@ transport::FifoShape fifo_shape(const Settings& settings) {
   transport::FifoShape shape = default_shape;
   if (settings.slot_bytes > 0)
     shape.slot_bytes = round_up(static_cast<std::uint64_t>(settings.slot_bytes), 4096);
+  shape.first = static_cast<std::uint64_t>(settings.first_sequence);
   return shape;
 }
 
@@ -47,7 +45,8 @@ Communicator::Communicator(transport::RegionTable& regions, int size, int rank,
       size_(size),
       rank_(rank),
       options_(std::move(options)),
-      next_op_(first_made_op) {}
+      sequence_(static_cast<std::uint64_t>(options_.settings.first_sequence)),
+      splits_(sequence_) {}
 
 Communicator::~Communicator() {
   if (membership_) membership_->leave();
@@ -80,9 +79,10 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
   GYRE_ASSIGN(made->ledger_, claim_ledger(*made->options_.board, plane.identity(), identity));
   // Settings that every rank must share, since all choose for themselves and must choose alike.
   const std::string common = fmt::format(
-      "version=1 transports={} algo={} proto={} slots={} reproducible={} security={}",
+      "version=1 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
       transport_names(made->transports_), settings.algorithm, settings.protocol,
-      fifo_shape(settings).slot_bytes, made->options_.reproducible, settings.tcp_security);
+      fifo_shape(settings).slot_bytes, made->options_.reproducible, settings.tcp_security,
+      settings.first_sequence);
   GYRE_ASSIGN(made->membership_,
               plane.join(id, size, rank, encode(JoiningNote{common, processor_mask()}), settings));
   if (settings.check_calls) {
@@ -166,27 +166,18 @@ std::string Communicator::last_error() const {
 
 Result<ReduceOp> Communicator::find_made_op(int op, ElementType type, std::uint64_t& scalar) const {
   const std::lock_guard lock(mutex_);
-  const auto found = made_ops_.find(op);
-  if (found == made_ops_.end())
-    return invalid_argument(fmt::format("op {} was not made on this communicator", op));
-  if (found->second.type != type)
-    return invalid_argument(fmt::format("op {} was made for {} and is used with {}", op,
-                                        element_name(found->second.type), element_name(type)));
-  scalar = found->second.scalar;
+  GYRE_ASSIGN(scalar, made_ops_.find(op, type));
   return ReduceOp::pre_mul_sum;
 }
 
-int Communicator::make_op(ElementType type, std::uint64_t scalar) {
+Result<int> Communicator::make_op(ElementType type, std::uint64_t scalar) {
   const std::lock_guard lock(mutex_);
-  made_ops_[next_op_] = {type, scalar};
-  return next_op_++;
+  return made_ops_.make(type, scalar);
 }
 
 Status Communicator::destroy_op(int op) {
   const std::lock_guard lock(mutex_);
-  if (made_ops_.erase(op) == 0)
-    return invalid_argument(fmt::format("op {} was not made on this communicator", op));
-  return {};
+  return made_ops_.destroy(op);
 }
 
 std::uint64_t Communicator::register_buffer(const void* buffer, std::uint64_t bytes) {

@@ -11,6 +11,7 @@
 #include "lib/comm/exchange.h"
 #include "lib/comm/flight_record.h"
 #include "lib/comm/links.h"
+#include "lib/comm/made_ops.h"
 #include "lib/comm/request.h"
 #include "lib/comm/resumable.h"
 #include "lib/comm/standstill.h"
@@ -80,7 +81,8 @@ class Communicator {
     begin(work.request);
     return operation(work.request);
   }
-  // The key of the letters of the next split: the same on all ranks, another for each.
+  // The key of the letters of the next split: the same on all ranks, another for each; a split
+  // takes microseconds, and 2^56 of one 2,000 years.
   std::uint64_t next_split_key() { return 2ULL << 56 | ++splits_; }
 
   // The lasting error, or success. Any thread.
@@ -99,7 +101,7 @@ class Communicator {
   std::atomic<std::uint64_t> running_ticket{0};
 
   Result<ReduceOp> find_made_op(int op, ElementType type, std::uint64_t& scalar) const;
-  int make_op(ElementType type, std::uint64_t scalar);
+  Result<int> make_op(ElementType type, std::uint64_t scalar);
   Status destroy_op(int op);
 
   // Buffers that the caller named. The handle is never 0.
@@ -248,8 +250,10 @@ class Communicator {
   exec::Call call_;       // bound with it
   CallRecord bound_for_;  // sequence 0: for nothing that may come again
   exec::Launch launch_;
-  std::uint64_t sequence_ = 0;
-  std::uint64_t splits_ = 0;
+  // Both begin at GYRE_FIRST_SEQUENCE. Of 64 bits one call a nanosecond takes 584 years; flags keep
+  // 40 of them, which come round after 6 days of calls of half a microsecond.
+  std::uint64_t sequence_;
+  std::uint64_t splits_;
   std::uint64_t handle_ = 0;
   std::uint64_t background_stream_ = 0;
   std::byte barrier_byte_{};  // what ranks exchange only to have met
@@ -263,14 +267,9 @@ class Communicator {
   Status broken_;
   std::atomic<bool> is_broken_{false};
   std::string last_error_;
-  struct MadeOp {
-    ElementType type;
-    std::uint64_t scalar;
-  };
-  std::map<int, MadeOp> made_ops_;
+  MadeOps made_ops_;
   std::map<std::uint64_t, std::pair<const void*, std::uint64_t>> registered_;
   std::uint64_t registrations_ = 0;
-  int next_op_;
 };
 
 }  // namespace gyre::comm

@@ -43,7 +43,9 @@ class Process {
   HandleTable<Communicator> communicators;
   HandleTable<HostStream> streams;
   transport::RegionTable regions;  // what gyreMemAlloc gave
-  std::atomic<int> meetings = 0;   // calls of gyreCommInitEnv that succeeded
+  // Calls of gyreCommInitEnv that succeeded. It turns after 2^31 of 100 us, 2.5 days, on all ranks
+  // alike, and does no harm: names and secrets of meetings differ by it, no more.
+  std::atomic<int> meetings = 0;
 
  private:
   std::mutex mutex_;

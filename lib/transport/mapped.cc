@@ -46,6 +46,7 @@ Result<std::shared_ptr<FifoMemory>> private_fifo(const FifoShape& shape) {
   auto memory = std::make_shared<FifoMemory>();
   memory->mapping = Mapping({static_cast<std::byte*>(start), bytes});
   memory->view = FifoView::at(memory->mapping.get().data, shape);
+  start_counters(memory->view);
   return memory;
 }
 

@@ -32,7 +32,9 @@ struct alignas(counter_spacing) Counter {
   std::atomic<std::uint64_t> value;
 };
 
-// `rung` changes at each wake-up; `sleeping` is set by the one end that may sleep here.
+// `rung` changes at each wake-up, and turns: a sleeper compares it with what it was a moment ago,
+// and sleeps 1 ms at most, so 2^32 wake-ups do not pass unseen. `sleeping` is set by the one end
+// that may sleep here.
 struct alignas(counter_spacing) Bell {
   std::atomic<std::uint32_t> rung;
   std::atomic<std::uint32_t> sleeping;
@@ -71,6 +73,10 @@ struct FifoShape {
   std::uint32_t slot_count = 4;         // a power of two
   std::uint32_t line_count = 128;       // a power of two
   std::uint64_t slot_bytes = 64 << 10;  // a multiple of 128
+  // What the counters begin at: zero, but in tests of their ends. One message a nanosecond takes
+  // 584 years to turn 64 bits; a line's number loses all but 40 in its flag, which a line each 10
+  // ns turns in 3 hours.
+  std::uint64_t first = 0;
   friend bool operator==(const FifoShape&, const FifoShape&) = default;
 };
 
@@ -126,8 +132,12 @@ struct FifoView {
   Line& line(std::uint64_t index) const { return lines[index & (shape.line_count - 1)]; }
 };
 
+// Counters in fresh memory, before either end looks at them.
+void start_counters(const FifoView& view);
+
 // Sequence in the high 40 bits, 24 bits of the call's signature below. For lines the sequence is
-// the line's running number + 1, so that what an earlier lap left behind never matches.
+// the line's running number + 1, so that what an earlier lap left behind never matches: that is one
+// lap old, and 2^40 numbers are many laps, however often they turn.
 constexpr std::uint64_t message_flag(std::uint64_t sequence, std::uint64_t signature) {
   return sequence << 24 | (signature & 0xffffff);
 }
@@ -144,11 +154,12 @@ inline void ring_if_sleeping(Bell& bell) {
 }
 
 // The sending end. Used by one thread at a time. `first` is what the counters in the memory stand
-// at: zero, but for one that takes over a fifo in use, or begins near the end of the numbers.
+// at: what they began at, but for one that takes over a fifo in use.
 class SlotWriter {
  public:
   SlotWriter() = default;
-  explicit SlotWriter(const FifoView& view, std::uint64_t first = 0)
+  explicit SlotWriter(const FifoView& view) : SlotWriter(view, view.shape.first) {}
+  SlotWriter(const FifoView& view, std::uint64_t first)
       : view_(view), tail_(first), head_seen_(first) {}
 
   bool has_credit() {
@@ -188,7 +199,8 @@ class SlotWriter {
 class SlotReader {
  public:
   SlotReader() = default;
-  explicit SlotReader(const FifoView& view, std::uint64_t first = 0)
+  explicit SlotReader(const FifoView& view) : SlotReader(view, view.shape.first) {}
+  SlotReader(const FifoView& view, std::uint64_t first)
       : view_(view), head_(first), tail_seen_(first) {}
 
   bool has_message() {
@@ -240,7 +252,8 @@ constexpr std::uint64_t line_message_most_bytes(const FifoShape& shape) {
 class LineWriter {
  public:
   LineWriter() = default;
-  explicit LineWriter(const FifoView& view, std::uint64_t first = 0)
+  explicit LineWriter(const FifoView& view) : LineWriter(view, view.shape.first) {}
+  LineWriter(const FifoView& view, std::uint64_t first)
       : view_(view), next_(first), head_seen_(first) {}
   // Room for a message of `lines`, at most lines_most(shape).
   bool has_credit(std::uint32_t lines) {
@@ -264,7 +277,8 @@ class LineReader {
  public:
   enum class State { waiting, here, other_call };
   LineReader() = default;
-  explicit LineReader(const FifoView& view, std::uint64_t first = 0)
+  explicit LineReader(const FifoView& view) : LineReader(view, view.shape.first) {}
+  LineReader(const FifoView& view, std::uint64_t first)
       : view_(view), next_(first), released_(first) {}
   // Whether all lines of a message of `bytes` are here and belong to the call of `signature`.
   State poll(std::uint64_t bytes, std::uint64_t signature);

@@ -102,6 +102,7 @@ Result<SharedFifo> make_shared_fifo(const FifoShape& shape) {
   // Only what every protocol uses is touched now; slots cost memory when they carry something.
   for (std::uint64_t at = 0; at < fifo_slots_offset(shape); at += 4096)
     static_cast<volatile std::byte*>(start)[at] = std::byte{0};
+  start_counters(fifo.memory->view);
   return fifo;
 }
 

@@ -88,7 +88,8 @@ Status TcpSender::ship() {
 
 Result<std::size_t> TcpSender::gather(std::size_t* bytes) {
   const FifoView& fifo = memory_->view;
-  const std::uint64_t end = std::min(committed(), leaving_.head() + batch_most);
+  const std::uint64_t end =
+      leaving_.head() + std::min<std::uint64_t>(committed() - leaving_.head(), batch_most);
   std::size_t count = 0;
   std::size_t skip = sent_of_first_;
   const auto add = [&](void* data, std::size_t size) {

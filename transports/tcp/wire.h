@@ -19,7 +19,7 @@ struct WireHeader {
   std::uint64_t communicator_hash = 0;
   std::uint32_t epoch = 0;
   std::uint32_t channel = 0;
-  std::uint64_t sequence = 0;   // messages sent before this one on this connection
+  std::uint64_t sequence = 0;   // of its slot: one more than the message before it
   std::uint64_t signature = 0;  // the slot note's flag
   std::uint64_t tag = 0;        // of a tagged message; zero here
   std::uint64_t bytes = 0;      // of payload, which follows at once
