@@ -132,7 +132,8 @@ bool Allowed::protocol(Collective collective, Protocol protocol) const {
 }
 
 Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question& question) {
-  const auto [collective, bytes] = question;
+  const Collective collective = question.collective;  // bindings cannot be captured, clang says
+  const std::uint64_t bytes = question.bytes;
   const auto algorithm_fits = [&](const plan::Algorithm& algorithm) {
     const bool exact = algorithm.order == plan::SumOrder::rank && algorithm.roundings == "1";
     return algorithm.does(collective) && allowed.algorithm(collective, algorithm) &&
