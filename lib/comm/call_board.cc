@@ -86,6 +86,7 @@ std::optional<Status> CallBoard::begin(const CallRecord& call) {
 }
 
 std::optional<CallRecord> CallBoard::find(std::uint64_t sequence) const {
+  if (sequence == 0) return std::nullopt;  // what a slot holds that no call has used yet
   const Slot& slot = slots_[sequence % slot_count];
   if (slot.sequence.load(std::memory_order_acquire) != sequence) return std::nullopt;
   const CallRecord call{sequence, slot.kind.load(std::memory_order_relaxed),

@@ -103,8 +103,6 @@ Status Mailbox::begin(std::span<PendingReceive> receives, std::uint64_t& kept,
                                 "message has tag {}",
                                 peer_, kept >> 20, head.tag))
           .blame({peer_});
-    message->kept.resize(head.bytes);
-    message->place = message->kept.data();
   }
   arriving_ = std::move(message);
   return {};
@@ -131,6 +129,11 @@ Status Mailbox::advance(std::span<PendingReceive> receives, bool& moved, std::ui
     if (part > message.head.bytes - message.here)
       return Status(Code::RemoteError, fmt::format("rank {} sent more than it said", peer_))
           .blame({peer_});
+    // Memory for what nobody has asked for yet grows with what comes, not by the peer's word.
+    if (message.receive == nullptr) {
+      message.kept.resize(message.here + part);
+      message.place = message.kept.data();
+    }
     copy_bytes(port_.slots.place() + offset, message.place + message.here, part);
     message.here += part;
     port_.slots.release();

@@ -176,9 +176,128 @@ void add_launches(Seeds& seeds) {
   add("lie_nothing_lent", shared().lie(region_of_output, 1, 0, std::uint8_t{0}).advance(1));
 }
 
+// Acts of `mailbox`.
+class Mail {
+ public:
+  explicit Mail(std::uint8_t flags) : script_(flags) {}
+  Mail& send(std::uint16_t bytes, std::uint8_t tag = 0, std::uint8_t type = 1) {
+    script_.number(std::uint8_t{0}).number(bytes).number(tag).number(type);
+    return *this;
+  }
+  Mail& receive(std::uint16_t bytes, std::uint8_t tag = 0, std::uint8_t type = 1,
+                std::uint8_t from_anyone = 0) {
+    script_.number(std::uint8_t{2}).number(bytes).number(tag).number(type).number(from_anyone);
+    return *this;
+  }
+  // The sender ships what it can and the receiver takes it, so often.
+  Mail& pump(int times) {
+    for (; times > 0; --times) script_.number(std::uint8_t{1}).number(std::uint8_t{3});
+    return *this;
+  }
+  Mail& lie(std::uint32_t bytes, std::uint8_t delivery, std::uint64_t flag, Bytes content) {
+    script_.number(std::uint8_t{4}).number(bytes).number(delivery).number(flag).block(content);
+    return *this;
+  }
+  Mail& scribble(std::uint16_t offset) {
+    script_.number(std::uint8_t{5}).number(offset).number(std::uint8_t{0xff});
+    return *this;
+  }
+  operator Bytes() { return script_; }
+
+ private:
+  Script script_;
+};
+
+void add_mail(Seeds& seeds) {
+  const auto add = [&](const char* name, Bytes bytes) {
+    seeds.add("mailbox", name, std::move(bytes));
+  };
+  const auto head = [](std::uint64_t bytes, std::int32_t tag, std::uint8_t type) {
+    return Bytes(Script()
+                     .number(bytes)
+                     .number(tag)
+                     .number(type)
+                     .number(std::uint16_t{0})
+                     .number(std::uint8_t{0}));
+  };
+  add("honest", Mail(2).receive(100).send(100).pump(2));
+  add("honest_empty", Mail(2).receive(0).send(0).pump(1));
+  add("honest_long", Mail(0).receive(1400, 3, 1, 1).send(1400).pump(20));
+  add("honest_at_the_end", Mail(9).receive(1000).send(1000).pump(12).receive(3).send(3).pump(2));
+  add("honest_unasked",
+      Mail(2).receive(8, 1).send(900, 2).send(8, 1).pump(6).receive(900, 3).pump(1));
+  add("honest_twice", Mail(2).send(5).send(6, 1).send(7).receive(7, 1).receive(5).pump(3));
+  add("other_count", Mail(2).receive(100, 0, 7).send(96, 0, 7).pump(1));
+  add("other_type_tagged", Mail(2).receive(8, 2, 7).send(8, 2, 6).pump(1));
+  add("lie_short", Mail(2).receive(8).lie(8, 0, 0, {}).pump(1));
+  add("lie_type", Mail(2).receive(8).lie(24, 0, 0, head(8, 0, 99)).pump(1));
+  add("lie_tag", Mail(2).receive(8).lie(24, 0, 0, head(8, -1, 1)).pump(1));
+  add("lie_more", Mail(2).receive(300).lie(256, 0, 0, head(300, 0, 1)).lie(256, 0, 0, {}).pump(2));
+  add("lie_huge", Mail(2).receive(8).lie(16, 0, 0, head(1ULL << 46, 2, 1)).pump(1));
+  add("lie_absurd", Mail(2).receive(8).lie(16, 0, 0, head(1ULL << 60, 0, 1)).pump(1));
+  add("lie_flag", Mail(2).receive(8).lie(24, 0, 1, head(8, 0, 1)).pump(1));
+  add("lie_delivery", Mail(2).receive(8).lie(24, 1, 0, head(8, 0, 1)).pump(1));
+  add("lie_length", Mail(2).receive(8).lie(257, 0, 0, head(8, 0, 1)).pump(1));
+  add("scribbled", Mail(2).receive(8).send(8).pump(1).scribble(0).send(8).receive(8).pump(1));
+}
+
+// Acts of `call_board`.
+class Calls {
+ public:
+  explicit Calls(std::uint8_t rank) : script_(rank) {}
+  Calls& own(std::uint8_t function, std::uint8_t type, std::uint16_t count) {
+    script_.number(std::uint8_t{0});
+    return call(function, type, count);
+  }
+  Calls& hear(std::uint8_t from, Bytes letter) {
+    script_.number(std::uint8_t{2}).number(from).block(letter);
+    return *this;
+  }
+  Calls& told(std::uint8_t from, std::uint8_t count) {
+    script_.number(std::uint8_t{3}).number(from).number(count);
+    return *this;
+  }
+  Calls& record(std::int8_t distance, std::uint8_t function, std::uint8_t type,
+                std::uint16_t count) {
+    script_.number(distance);
+    return call(function, type, count);
+  }
+  operator Bytes() { return script_; }
+
+ private:
+  Calls& call(std::uint8_t function, std::uint8_t type, std::uint16_t count) {
+    script_.number(function).number(type).number(std::uint8_t{0}).number(std::uint8_t{1});
+    script_.number(count).number(static_cast<std::uint8_t>(function == 8));
+    return *this;
+  }
+  Script script_;
+};
+
+void add_calls(Seeds& seeds) {
+  const auto add = [&](const char* name, Bytes bytes) {
+    seeds.add("call_board", name, std::move(bytes));
+  };
+  for (std::uint8_t function = 0; function < 15; ++function)
+    seeds.add("call_board", "function_" + std::to_string(function),
+              Calls(2).own(function, 7, 10).told(0, 1).record(0, function, 7, 11));
+  add("agrees", Calls(0).own(0, 7, 10).told(0, 1).record(0, 0, 7, 10));
+  add("ahead_agrees", Calls(0).told(0, 1).record(1, 0, 7, 10).own(0, 7, 10).own(1, 7, 10));
+  add("ahead_differs", Calls(0).told(0, 1).record(2, 0, 7, 10).own(0, 7, 10).own(1, 7, 10));
+  add("never_called", Calls(3).told(0, 1).record(0, 0, 7, 10));
+  add("before_all", Calls(3).own(0, 7, 10).told(0, 1).record(-1, 0, 7, 10).told(0, 0));
+  Calls many(1);
+  for (int i = 0; i < 140; ++i) many.own(0, 7, 10);
+  add("many", many.told(0, 2).record(-127, 0, 7, 10).record(-128, 0, 6, 10).told(1, 33));
+  add("letter_odd", Calls(1).own(0, 7, 10).hear(0, Bytes(33, 1)));
+  add("letter_unknown", Calls(1).hear(0, Bytes(32, 0xff)).own(0, 7, 10));
+  add("letter_long", Calls(1).hear(0, Bytes(33 * 32, 0)));
+}
+
 }  // namespace
 
 void add_memory_seeds(Seeds& seeds) {
+  add_mail(seeds);
+  add_calls(seeds);
   add_slots(seeds);
   add_launches(seeds);
 }

@@ -1,0 +1,200 @@
+// What a peer sends to this rank as sends and receives see it: a receiver of messages in slots,
+// against an honest sender, and against one that writes what it likes.
+// Input: u8 flags (the shape; 8: counters near their end), then acts, see `Trial::act`.
+#include "lib/comm/mailbox.h"
+#include "tests/fuzz/fifo.h"
+#include "tests/fuzz/input.h"
+
+#include <deque>
+#include <memory>
+#include <set>
+
+using namespace gyre;
+using namespace gyre::comm;
+
+namespace {
+
+constexpr int peer = 3;
+constexpr std::size_t receives_most = 32;
+
+transport::FifoShape shape_of(std::uint8_t flags) {
+  transport::FifoShape shape;
+  shape.slot_count = 1u << (flags & 3);
+  shape.line_count = 2;
+  shape.slot_bytes = (flags & 4) != 0 ? 128 : 256;
+  shape.first = (flags & 8) != 0 ? ~std::uint64_t{0} - 2 : 0;
+  return shape;
+}
+
+// Of the message of that number; its first bytes are the number itself.
+std::byte byte_at(std::uint32_t number, std::uint64_t place) {
+  return static_cast<std::byte>(place < 4 ? number >> 8 * place : number * 31 + place * 7);
+}
+
+class Trial {
+ public:
+  explicit Trial(const transport::FifoShape& shape) : fifo_(shape) {
+    transport::start_counters(fifo_.view);
+    writer_ = transport::SlotWriter(fifo_.view);
+    port_.peer = peer;
+    port_.slots = transport::SlotReader(fifo_.view);
+    receives_.reserve(receives_most);
+  }
+  // False when it is over.
+  bool act(fuzz::Input& input);
+
+ private:
+  struct Sent {
+    TransferHead head;
+    std::uint64_t shipped = 0;
+    bool begun = false;
+  };
+  struct Wanted {
+    Transfer transfer;
+    std::vector<std::byte> place;
+    int source = -1, tag = -1;
+  };
+  void send(fuzz::Input& input);
+  void ship();
+  void lie(fuzz::Input& input);
+  void receive(fuzz::Input& input);
+  bool advance();
+  void check(const Wanted& wanted);
+
+  fuzz::Fifo fifo_;
+  transport::SlotWriter writer_;
+  exec::ReceivePort port_;
+  Mailbox box_{peer, port_};
+  std::vector<Sent> sent_;
+  std::size_t next_ = 0;  // of sent_, to be shipped
+  std::deque<Wanted> wanted_;
+  std::vector<PendingReceive> receives_;
+  std::vector<bool> checked_;
+  std::set<std::uint32_t> taken_;
+  std::uint64_t kept_ = 0, sent_bytes_ = 0;
+  bool honest_ = true;
+};
+
+void Trial::send(fuzz::Input& input) {
+  Sent one;
+  one.head.bytes = input.take<std::uint16_t>() % 1500;
+  one.head.tag = input.take<std::uint8_t>() % 3;
+  one.head.type = static_cast<std::uint8_t>(input.take<std::uint8_t>() % element_type_count);
+  sent_bytes_ += one.head.bytes;
+  sent_.push_back(one);
+}
+
+// As Exchange::ship does it.
+void Trial::ship() {
+  while (next_ < sent_.size() && writer_.has_credit()) {
+    Sent& one = sent_[next_];
+    std::uint64_t used = 0;
+    if (!std::exchange(one.begun, true)) {
+      std::memcpy(writer_.place(), &one.head, sizeof one.head);
+      used = sizeof one.head;
+    }
+    const std::uint64_t part =
+        std::min(fifo_.view.shape.slot_bytes - used, one.head.bytes - one.shipped);
+    for (std::uint64_t i = 0; i < part; ++i)
+      writer_.place()[used + i] = byte_at(static_cast<std::uint32_t>(next_), one.shipped + i);
+    one.shipped += part;
+    writer_.commit(static_cast<std::uint32_t>(used + part),
+                   transport::message_flag(writer_.tail() + 1, transfer_signature),
+                   transport::Delivery::staged);
+    if (one.shipped == one.head.bytes) ++next_;
+  }
+}
+
+void Trial::lie(fuzz::Input& input) {
+  const auto bytes = input.take<std::uint32_t>();
+  const auto delivery = input.take<std::uint8_t>();
+  const auto flag = input.take<std::uint64_t>();
+  const auto content = input.take_block();
+  if (!writer_.has_credit()) return;
+  honest_ = false;
+  const std::size_t fits = std::min<std::size_t>(content.size(), fifo_.view.shape.slot_bytes);
+  if (fits > 0) std::memcpy(writer_.place(), content.data(), fits);
+  writer_.commit(bytes, transport::message_flag(writer_.tail() + 1, transfer_signature) ^ flag,
+                 static_cast<transport::Delivery>(delivery));
+}
+
+void Trial::receive(fuzz::Input& input) {
+  const auto bytes = input.take<std::uint16_t>() % 1500u;
+  const auto tag = input.take<std::uint8_t>() % 4;
+  const auto type = input.take<std::uint8_t>() % element_type_count;
+  const bool from_anyone = input.take_flag();
+  if (receives_.size() == receives_most) return;
+  Wanted& wanted = wanted_.emplace_back();
+  wanted.place.resize(bytes);
+  Transfer& transfer = wanted.transfer;
+  transfer.output = wanted.place.data();
+  transfer.bytes = bytes;
+  transfer.type = static_cast<ElementType>(type);
+  transfer.peer = from_anyone ? any_source : peer;
+  transfer.tag = tag == 3 ? any_tag : tag;
+  transfer.source = &wanted.source;
+  transfer.received_tag = &wanted.tag;
+  receives_.push_back({&transfer, false, false});
+  checked_.push_back(false);
+}
+
+void Trial::check(const Wanted& wanted) {
+  GYRE_DEMAND(wanted.source == peer);
+  GYRE_DEMAND(wanted.transfer.takes(peer, wanted.tag));
+  if (!honest_ || wanted.place.size() < 4) return;
+  std::uint32_t number = 0;
+  std::memcpy(&number, wanted.place.data(), sizeof number);
+  GYRE_DEMAND(number < sent_.size() && taken_.insert(number).second);
+  const Sent& sent = sent_[number];
+  GYRE_DEMAND(sent.head.bytes == wanted.place.size() && sent.head.tag == wanted.tag);
+  for (std::size_t i = 0; i < wanted.place.size(); ++i)
+    GYRE_DEMAND(wanted.place[i] == byte_at(number, i));
+}
+
+bool Trial::advance() {
+  bool moved = false;
+  const Status status = box_.advance(receives_, moved, kept_);
+  if (!status.ok()) {
+    GYRE_DEMAND(status.culprits() == std::vector<int>{peer});
+    GYRE_DEMAND(!honest_ || status.code() == Code::Mismatch);
+    GYRE_DEMAND(fuzz::is_one_line(status.message()));
+    return false;
+  }
+  for (std::size_t i = 0; i < receives_.size(); ++i) {
+    GYRE_DEMAND(receives_[i].taken || !receives_[i].done);
+    if (!receives_[i].done || checked_[i]) continue;
+    checked_[i] = true;
+    check(wanted_[i]);
+  }
+  GYRE_DEMAND(!honest_ || kept_ <= sent_bytes_);
+  return true;
+}
+
+bool Trial::act(fuzz::Input& input) {
+  switch (input.take<std::uint8_t>() % 6) {
+    case 0:
+      return send(input), true;
+    case 1:
+      return ship(), true;
+    case 2:
+      return receive(input), true;
+    case 3:
+      return advance();
+    case 4:
+      return lie(input), true;
+    default:
+      honest_ = false;
+      const auto offset = input.take<std::uint16_t>();
+      return fifo_.scribble(offset, input.take<std::uint8_t>()), true;
+  }
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  Trial trial(shape_of(input.take<std::uint8_t>()));
+  for (int acts = 0; !input.empty() && acts < 300; ++acts)
+    if (!trial.act(input)) break;
+  return 0;
+}
