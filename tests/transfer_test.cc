@@ -35,6 +35,13 @@ bool mentions(const std::string& text, const std::string& word) {
   return text.find(word) != text.npos;
 }
 
+bool is_settled(gyreComm_t comm) {
+  gyreResult_t state = gyreInProgress;
+  while (gyreCommGetAsyncError(comm, &state) == gyreSuccess && state == gyreInProgress)
+    std::this_thread::yield();
+  return state == gyreSuccess;
+}
+
 std::vector<Variables> paths() {
   return {{{"GYRE_TRANSPORT", "shm"}},
           {{"GYRE_TRANSPORT", "tcp"}},
@@ -151,6 +158,43 @@ TEST_CASE("sends and receives of a group go on beside its collectives", "[p2p]")
     complaints.expect(gyreGroupEnd() == gyreSuccess, gyreGetLastError(comm));
     complaints.expect(in == numbers(in.size(), 1 - rank, rank) && sum[0] == 2, "wrong data");
   });
+}
+
+TEST_CASE("a group on a stream is carried out together, in whatever order a rank called", "[p2p]") {
+  for (const bool blocking : {true, false})
+    on_ranks(2, [=](int rank, gyreComm_t parent, Complaints& complaints) {
+      gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+      config.timeoutMs = 5000;
+      config.blocking = blocking ? 1 : 0;
+      gyreStream_t stream = nullptr;
+      if (blocking) (void)gyreStreamCreate(&stream);
+      gyreComm_t comm = nullptr, other = nullptr;
+      for (gyreComm_t* child : {&comm, &other})
+        if (gyreCommSplit(parent, 0, rank, child, &config) != gyreSuccess)
+          return complaints.add(gyreGetLastError(parent));
+      for (int round = 0; round < 5; ++round) {
+        Ints out = numbers(100'000, rank, 1 - rank, round), in(out.size()), sum(1, 1), most(1);
+        const auto transfer = [&] {
+          (void)gyreSend(out.data(), out.size(), gyreInt32, 1 - rank, comm, stream);
+          (void)gyreRecv(in.data(), in.size(), gyreInt32, 1 - rank, comm, stream);
+        };
+        const auto greatest = [&] {
+          (void)gyreAllReduce(&rank, most.data(), 1, gyreInt32, gyreMax, other, stream);
+        };
+        (void)gyreGroupStart();
+        if (rank == 0) transfer(), greatest();
+        (void)gyreAllReduce(sum.data(), sum.data(), 1, gyreInt32, gyreSum, comm, stream);
+        if (rank == 1) greatest(), transfer();
+        (void)gyreGroupEnd();
+        if (blocking) (void)gyreStreamSynchronize(stream);
+        complaints.expect(is_settled(comm) && is_settled(other), gyreGetLastError(comm));
+        complaints.expect(in == numbers(in.size(), 1 - rank, rank, round), "wrong data");
+        complaints.expect(sum[0] == 2 && most[0] == 1, "wrong sums");
+      }
+      if (blocking) (void)gyreStreamDestroy(stream);
+      (void)gyreCommDestroy(comm);
+      (void)gyreCommDestroy(other);
+    });
 }
 
 TEST_CASE("sends and receives take their places on streams", "[p2p]") {

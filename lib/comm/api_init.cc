@@ -164,7 +164,7 @@ Status split(gyreComm_t comm, int color, int key, gyreComm_t* newcomm, const gyr
   }
   *newcomm = nullptr;
   auto splitting = std::make_shared<Splitting>(*pin, color, key, newcomm, std::move(options));
-  return submit(std::move(pin), {.split = std::move(splitting)}, nullptr);
+  return submit(std::move(pin), {.resumable = std::move(splitting)}, nullptr);
 }
 
 bootstrap::Store wrap(const gyreStore_t& store) {

@@ -43,8 +43,7 @@ Status destroy(gyreStream_t stream) {
 
 Status queue(gyreStream_t stream, HostStream::Entry entry) {
   GYRE_ASSIGN(auto pin, find_stream(stream));
-  HostStream& to = *pin;
-  process().worker.queue(to, std::move(pin), std::move(entry));
+  process().worker.queue(std::move(pin), std::move(entry));
   return {};
 }
 

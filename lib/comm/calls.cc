@@ -79,7 +79,7 @@ Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream
   if (background) stream = reinterpret_cast<gyreStream_t>(pin->background_stream());
   if (stream != nullptr) {
     GYRE_ASSIGN(call.stream, find_stream(stream));
-  } else if (caller().group_depth == 0 && work.split == nullptr) {
+  } else if (caller().group_depth == 0 && work.resumable == nullptr) {
     return enter_and_carry_out(*pin, work.request);
   }
   call.communicator = std::move(pin);

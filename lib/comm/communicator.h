@@ -40,10 +40,11 @@ struct CommunicatorOptions {
   Board* board = nullptr;  // of the process: where tools see the communicator
 };
 
-// What a communicator is to do: join, split, or carry a request out.
+// What a communicator is to do: join, carry a request out, or something that goes on by itself (a
+// split, a group's calls).
 struct Work {
   bool joins = false;
-  std::shared_ptr<Resumable> split = nullptr;
+  std::shared_ptr<Resumable> resumable = nullptr;
   Request request = {};
 };
 
@@ -77,7 +78,7 @@ class Communicator {
   // Begins it and says what to advance. The work stays where it is until that is finished.
   Resumable& begin(const Work& work) {
     if (work.joins) return joining_;
-    if (work.split != nullptr) return *work.split;
+    if (work.resumable != nullptr) return *work.resumable;
     begin(work.request);
     return operation(work.request);
   }

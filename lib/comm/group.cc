@@ -1,5 +1,7 @@
 #include "lib/comm/group.h"
 
+#include "lib/comm/sequence.h"
+
 #include <algorithm>
 #include <memory>
 
@@ -16,92 +18,6 @@ void wait_for_queue(Communicator& communicator) {
   Resumable* const all[] = {&empty};
   run(all, clock, communicator.wait_policy());
 }
-
-// One communicator's calls of a group: collectives one after the other, and beside them all sends
-// and receives at once.
-class Sequence final : public Resumable {
- public:
-  explicit Sequence(Communicator& communicator) : communicator_(communicator) {}
-  void add(const GroupedCall& call) {
-    if (call.work.request.transfers == nullptr) return calls_.push_back(&call);
-    transfers_.insert(transfers_.end(), call.work.request.transfers->begin(),
-                      call.work.request.transfers->end());
-  }
-  Communicator& communicator() { return communicator_; }
-
-  bool advance() override {
-    if (!begun_) begin();
-    bool moved = false;
-    for (Resumable** part : {&current_, &exchange_}) {
-      if (finished() || *part == nullptr) continue;
-      moved |= advance_part(*part);
-    }
-    if (!finished() && current_ == nullptr && exchange_ == nullptr) finish({});
-    return moved || finished();
-  }
-  void expire() override {
-    for (Resumable* part : {current_, exchange_})
-      if (part != nullptr) part->expire();
-  }
-  bool arm(WaitSet& set) override {
-    bool asleep = true;
-    for (Resumable* part : {current_, exchange_})
-      if (part != nullptr) asleep &= part->arm(set);
-    return asleep;
-  }
-  void disarm() override {
-    for (Resumable* part : {current_, exchange_})
-      if (part != nullptr) part->disarm();
-  }
-  void tell_wait() override {
-    for (Resumable* part : {current_, exchange_})
-      if (part != nullptr) part->tell_wait();
-  }
-  std::int64_t limit_ns() const override {
-    return !calls_.empty() && calls_[0]->work.joins ? communicator_.joining().limit_ns()
-                                                    : communicator_.options().timeout_ns;
-  }
-
- private:
-  void begin() {
-    begun_ = true;
-    begin_next();
-    if (finished() || transfers_.empty()) return;
-    Request request;
-    request.transfers = std::make_shared<const std::vector<Transfer>>(std::move(transfers_));
-    communicator_.begin(request);
-    exchange_ = &communicator_.operation(request);
-  }
-  // To the next collective; none: null.
-  void begin_next() {
-    current_ = nullptr;
-    if (Status broken = communicator_.broken(); !broken.ok()) return finish(std::move(broken));
-    if (next_ == calls_.size()) return;
-    const GroupedCall& call = *calls_[next_++];
-    current_ = &communicator_.begin(call.work);
-  }
-  bool advance_part(Resumable*& part) {
-    const bool moved = part->finished() || part->advance();
-    if (!part->finished()) return moved;
-    if (!part->outcome().ok()) {
-      communicator_.remember(part->outcome());
-      finish(part->outcome());
-    } else if (part == current_) {
-      begin_next();
-    } else {
-      part = nullptr;
-    }
-    return true;
-  }
-
-  Communicator& communicator_;
-  std::vector<const GroupedCall*> calls_;
-  std::vector<Transfer> transfers_;
-  std::size_t next_ = 0;
-  bool begun_ = false;
-  Resumable* current_ = nullptr;
-  Resumable* exchange_ = nullptr;
-};
 
 // Sends and receives of a group on one stream and communicator become one entry, where the first of
 // them stood.
@@ -122,12 +38,40 @@ void merge_transfers(std::vector<GroupedCall>& calls) {
   }
 }
 
-void queue(GroupedCall& call) {
-  HostStream::Entry entry;
-  entry.communicator = std::move(call.communicator);
-  entry.work = call.work;
-  HostStream& stream = *call.stream;
-  process().worker.queue(stream, std::move(call.stream), std::move(entry));
+// What goes to streams: a communicator's calls together, unless several streams have some.
+void queue(std::vector<GroupedCall>& calls) {
+  using Where = std::pair<const Communicator*, const HostStream*>;
+  std::vector<Where> where;
+  for (const GroupedCall& call : calls)
+    if (call.stream) where.emplace_back(&*call.communicator, &*call.stream);
+  std::vector<StreamWorker::Placed> placed;
+  std::vector<std::shared_ptr<Sequence>> sequences;  // of `placed`; null where one call is alone
+  for (GroupedCall& call : calls) {
+    if (!call.stream) continue;
+    const Where mine{&*call.communicator, &*call.stream};
+    const bool together = std::ranges::all_of(
+        where, [&](const Where& one) { return one.first != mine.first || one == mine; });
+    const auto known = std::ranges::find_if(placed, [&](const StreamWorker::Placed& one) {
+      return together && &*one.part.communicator == mine.first;
+    });
+    if (known == placed.end()) {
+      sequences.emplace_back();
+      StreamWorker::Placed& one = placed.emplace_back();
+      one.stream = std::move(call.stream);
+      one.part.communicator = std::move(call.communicator);
+      one.part.work = std::move(call.work);
+      continue;
+    }
+    std::shared_ptr<Sequence>& sequence =
+        sequences[static_cast<std::size_t>(known - placed.begin())];
+    if (sequence == nullptr) {
+      sequence = std::make_shared<Sequence>(*known->part.communicator);
+      sequence->add(known->part.work);
+      known->part.work = {.resumable = sequence};
+    }
+    sequence->add(call.work);
+  }
+  if (!placed.empty()) process().worker.queue(std::move(placed));
 }
 
 }  // namespace
@@ -159,13 +103,11 @@ Status carry_out(std::vector<GroupedCall> calls) {
       GYRE_TRY(entries.back()->status());
       known = sequences.insert(sequences.end(), std::make_unique<Sequence>(communicator));
     }
-    (*known)->add(call);
+    (*known)->add(call.work);
   }
   bool background = false;
-  for (GroupedCall& call : calls) {
-    background |= call.background;
-    if (call.stream) queue(call);
-  }
+  for (const GroupedCall& call : calls) background |= call.background;
+  queue(calls);
   const Status begun = background ? Status(Code::InProgress, "begun") : Status();
   if (sequences.empty()) return begun;
 
@@ -173,7 +115,7 @@ Status carry_out(std::vector<GroupedCall> calls) {
   WaitPolicy policy = sequences[0]->communicator().wait_policy();
   // Who joins or splits waits for the control thread, which needs a processor: on two of them a
   // split of two ranks takes 140 us so, and 350 us with a spin first.
-  const auto meets = [](const GroupedCall& call) { return call.work.joins || call.work.split; };
+  const auto meets = [](const GroupedCall& call) { return call.work.joins || call.work.resumable; };
   if (std::ranges::any_of(calls, meets)) policy.spins = 0;
   for (const auto& sequence : sequences) {
     wait_for_queue(sequence->communicator());

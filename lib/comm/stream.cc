@@ -17,24 +17,51 @@ StreamWorker::~StreamWorker() {
   if (thread_.joinable()) thread_.join();
 }
 
-void StreamWorker::queue(HostStream& stream, HandleTable<HostStream>::Pin pin,
-                         HostStream::Entry entry) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (entry.communicator) {
-      entry.ticket = entry.communicator->next_ticket++;
-      entry.communicator->queued.fetch_add(1, std::memory_order_relaxed);
-    }
-    const std::lock_guard stream_lock(stream.mutex);
-    stream.entries.push_back(std::move(entry));
-    const bool known =
-        std::ranges::any_of(streams_, [&](const Served& served) { return &**served == &stream; });
-    if (!known) streams_.push_back(std::make_shared<HandleTable<HostStream>::Pin>(std::move(pin)));
-    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
-  }
+void StreamWorker::push(HandleTable<HostStream>::Pin stream, HostStream::Entry entry) {
+  HostStream& to = *stream;
+  const bool known =
+      std::ranges::any_of(streams_, [&](const Served& served) { return &**served == &to; });
+  if (!known) streams_.push_back(std::make_shared<HandleTable<HostStream>::Pin>(std::move(stream)));
+  const std::lock_guard lock(to.mutex);
+  to.entries.push_back(std::move(entry));
+}
+
+void StreamWorker::announce() {
   // Pairs with the acquire in serve().
   queued_.fetch_add(1, std::memory_order_release);
   wake_futex(&queued_);
+}
+
+void StreamWorker::queue(HandleTable<HostStream>::Pin stream, HostStream::Entry entry) {
+  {
+    const std::lock_guard lock(mutex_);
+    push(std::move(stream), std::move(entry));
+    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+  }
+  announce();
+}
+
+void StreamWorker::queue(std::vector<Placed> placed) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (Placed& one : placed) {
+      one.part.ticket = one.part.communicator->next_ticket++;
+      one.part.communicator->queued.fetch_add(1, std::memory_order_relaxed);
+    }
+    for (auto first = placed.begin(); first != placed.end(); ++first) {
+      if (!first->stream) continue;
+      HostStream::Entry entry;
+      entry.parts.push_back(std::move(first->part));
+      for (auto other = std::next(first); other != placed.end(); ++other) {
+        if (!other->stream || &*other->stream != &*first->stream) continue;
+        entry.parts.push_back(std::move(other->part));
+        other->stream = {};
+      }
+      push(std::move(first->stream), std::move(entry));
+    }
+    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+  }
+  announce();
 }
 
 void StreamWorker::forget(HostStream& stream) {
@@ -42,23 +69,51 @@ void StreamWorker::forget(HostStream& stream) {
   std::erase_if(streams_, [&](const Served& served) { return &**served == &stream; });
 }
 
-void StreamWorker::finish_head(HostStream& stream, Status outcome) {
+void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Status outcome) {
+  if (!outcome.ok()) {
+    const std::lock_guard lock(stream.mutex);
+    if (stream.first_error.ok()) stream.first_error = std::move(outcome);
+  }
+  const HandleTable<Communicator>::Pin communicator = std::move(part.communicator);
+  communicator->running_ticket.fetch_add(1, std::memory_order_release);
+  // Pairs with the acquire of a call without a stream that waits for zero.
+  communicator->queued.fetch_sub(1, std::memory_order_release);
+  wake_futex(&communicator->queued);
+}
+
+void StreamWorker::finish_head(HostStream& stream) {
   HostStream::Entry done;
   {
     const std::lock_guard lock(stream.mutex);
-    if (!outcome.ok() && stream.first_error.ok()) stream.first_error = std::move(outcome);
     done = std::move(stream.entries.front());
     stream.entries.pop_front();
-  }
-  if (done.communicator) {
-    done.communicator->running_ticket.fetch_add(1, std::memory_order_release);
-    // Pairs with the acquire of a call without a stream that waits for zero.
-    done.communicator->queued.fetch_sub(1, std::memory_order_release);
-    wake_futex(&done.communicator->queued);
   }
   if (done.mark) done.mark->reached.store(true, std::memory_order_release);
   stream.done.fetch_add(1, std::memory_order_release);
   wake_futex(&stream.done);
+}
+
+// Goes on with the work, if its communicator has come to it. True if anything moved.
+bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part,
+                              std::vector<Blocked>& blocked) {
+  Communicator& communicator = *part.communicator;
+  if (communicator.running_ticket.load(std::memory_order_acquire) != part.ticket) return false;
+  if (part.begun == nullptr) {
+    if (Status broken = communicator.broken(); !broken.ok())
+      return finish_part(stream, part, std::move(broken)), true;
+    part.begun = &communicator.begin(part.work);
+    part.moved_ns = clock.now_ns();
+  }
+  Resumable& operation = *part.begun;
+  const bool moved = operation.finished() || operation.advance();
+  if (!operation.finished()) {
+    if (moved) part.moved_ns = clock.now_ns();
+    blocked.push_back({&operation, part.moved_ns});
+    return moved;
+  }
+  if (!operation.outcome().ok()) communicator.remember(operation.outcome());
+  finish_part(stream, part, operation.outcome());
+  return true;
 }
 
 // Advances the first entry of a stream. True if anything moved; an operation that waits is added.
@@ -73,24 +128,14 @@ bool StreamWorker::serve_head(HostStream& stream, std::vector<Blocked>& blocked)
   }
   if (head->callback) head->callback(so_far);
   if (head->wait_for && !head->wait_for->reached.load(std::memory_order_acquire)) return false;
-  if (!head->communicator) return finish_head(stream, {}), true;
-
-  Communicator& communicator = *head->communicator;
-  if (communicator.running_ticket.load(std::memory_order_acquire) != head->ticket) return false;
-  if (head->begun == nullptr) {
-    if (Status broken = communicator.broken(); !broken.ok())
-      return finish_head(stream, std::move(broken)), true;
-    head->begun = &communicator.begin(head->work);
-    head->begun_ns = clock.now_ns();
+  bool moved = false, done = true;
+  for (HostStream::Part& part : head->parts) {
+    if (!part.communicator) continue;
+    moved |= serve_part(stream, part, blocked);
+    done &= !part.communicator;
   }
-  Resumable& operation = *head->begun;
-  const bool moved = operation.finished() || operation.advance();
-  if (!operation.finished()) {
-    blocked.push_back({&operation, head->begun_ns});
-    return moved;
-  }
-  if (!operation.outcome().ok()) communicator.remember(operation.outcome());
-  finish_head(stream, operation.outcome());
+  if (!done) return moved;
+  finish_head(stream);
   return true;
 }
 

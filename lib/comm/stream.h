@@ -26,15 +26,19 @@ struct StreamMark {
 
 class HostStream {
  public:
-  struct Entry {
-    HandleTable<Communicator>::Pin communicator;  // an operation on it
+  // Work on one communicator.
+  struct Part {
+    HandleTable<Communicator>::Pin communicator;  // none: it is done
     Work work;
     std::uint64_t ticket = 0;
+    Resumable* begun = nullptr;  // once its turn has come: what to advance
+    std::int64_t moved_ns = 0;   // when that last got on
+  };
+  struct Entry {
+    std::vector<Part> parts;               // of one group: side by side
     StreamCallback callback;               // or a callback
     std::shared_ptr<StreamMark> wait_for;  // or a wait
     std::shared_ptr<StreamMark> mark;      // or a mark
-    Resumable* begun = nullptr;            // once it is at the head: what to advance
-    std::int64_t begun_ns = 0;
   };
 
   std::mutex mutex;  // of everything here
@@ -46,8 +50,15 @@ class HostStream {
 class StreamWorker {
  public:
   ~StreamWorker();
-  // Takes its place in the order of the stream and of the communicator.
-  void queue(HostStream& stream, HandleTable<HostStream>::Pin pin, HostStream::Entry entry);
+  // Takes its place in the order of the stream.
+  void queue(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);
+  // One group's work: an entry for each stream. Parts take their places in the order of their
+  // communicator as they come here.
+  struct Placed {
+    HandleTable<HostStream>::Pin stream;
+    HostStream::Part part;
+  };
+  void queue(std::vector<Placed> placed);
   // The stream will be queued on no more and is empty.
   void forget(HostStream& stream);
 
@@ -60,9 +71,13 @@ class StreamWorker {
     std::int64_t since_ns;
   };
   bool serve_head(HostStream& stream, std::vector<Blocked>& blocked);
+  bool serve_part(HostStream& stream, HostStream::Part& part, std::vector<Blocked>& blocked);
   bool serve_all(std::vector<Blocked>& blocked);
   bool stopped();
-  void finish_head(HostStream& stream, Status outcome);
+  void finish_part(HostStream& stream, HostStream::Part& part, Status outcome);
+  void finish_head(HostStream& stream);
+  void push(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);  // mutex_ is held
+  void announce();
 
   std::mutex mutex_;  // of streams_, stop_, started_
   std::vector<Served> streams_;

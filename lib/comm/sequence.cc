@@ -1,0 +1,80 @@
+#include "lib/comm/sequence.h"
+
+namespace gyre::comm {
+
+void Sequence::add(const Work& work) {
+  if (work.request.transfers == nullptr) return works_.push_back(work);
+  transfers_.insert(transfers_.end(), work.request.transfers->begin(),
+                    work.request.transfers->end());
+}
+
+bool Sequence::advance() {
+  if (!begun_) begin();
+  bool moved = false;
+  for (Resumable** part : {&current_, &exchange_}) {
+    if (finished() || *part == nullptr) continue;
+    moved |= advance_part(*part);
+  }
+  if (!finished() && current_ == nullptr && exchange_ == nullptr) finish({});
+  return moved || finished();
+}
+
+void Sequence::expire() {
+  for (Resumable* part : {current_, exchange_})
+    if (part != nullptr) part->expire();
+}
+
+bool Sequence::arm(WaitSet& set) {
+  bool asleep = true;
+  for (Resumable* part : {current_, exchange_})
+    if (part != nullptr) asleep &= part->arm(set);
+  return asleep;
+}
+
+void Sequence::disarm() {
+  for (Resumable* part : {current_, exchange_})
+    if (part != nullptr) part->disarm();
+}
+
+void Sequence::tell_wait() {
+  for (Resumable* part : {current_, exchange_})
+    if (part != nullptr) part->tell_wait();
+}
+
+std::int64_t Sequence::limit_ns() const {
+  return !works_.empty() && works_[0].joins ? communicator_.joining().limit_ns()
+                                            : communicator_.options().timeout_ns;
+}
+
+void Sequence::begin() {
+  begun_ = true;
+  begin_next();
+  if (finished() || transfers_.empty()) return;
+  exchanged_.transfers = std::make_shared<const std::vector<Transfer>>(std::move(transfers_));
+  communicator_.begin(exchanged_);
+  exchange_ = &communicator_.operation(exchanged_);
+}
+
+// To the next collective; none: null.
+void Sequence::begin_next() {
+  current_ = nullptr;
+  if (Status broken = communicator_.broken(); !broken.ok()) return finish(std::move(broken));
+  if (next_ == works_.size()) return;
+  current_ = &communicator_.begin(works_[next_++]);
+}
+
+bool Sequence::advance_part(Resumable*& part) {
+  const bool moved = part->finished() || part->advance();
+  if (!part->finished()) return moved;
+  if (!part->outcome().ok()) {
+    communicator_.remember(part->outcome());
+    finish(part->outcome());
+  } else if (part == current_) {
+    begin_next();
+  } else {
+    part = nullptr;
+  }
+  return true;
+}
+
+}  // namespace gyre::comm
