@@ -3,6 +3,7 @@
 #include "lib/base/settings.h"
 #include "tools/gyre/plan_command.h"
 #include "tools/gyre/run_command.h"
+#include "tools/gyre/why_command.h"
 
 #include <fmt/format.h>
 
@@ -32,6 +33,7 @@ int settings_command(int argc, char** argv) {
 constexpr Subcommand subcommands[] = {
     {"run", gyre::tools::run_command, "start the ranks of a job on this machine"},
     {"plan", gyre::tools::plan_command, "show, prove and draw the plans of the collectives"},
+    {"why", gyre::tools::why_command, "who waits for whom in a job, and for which rank in the end"},
     {"settings", settings_command, "every GYRE_ variable, its default and its meaning"},
 };
 

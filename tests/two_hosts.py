@@ -1,0 +1,90 @@
+"""Two hosts on this machine, joined by a cable that can be cut: each with a network, a name, a
+boot id and processes of its own. They are namespaces without names, held by one process each: when
+it ends, the kernel takes all back. Needs root."""
+import os
+import shutil
+import subprocess
+import tempfile
+
+INTERFACE = "cable"
+ADDRESSES = ["10.77.0.1", "10.77.0.2"]
+PATIENCE_S = 20
+NAMESPACES = ["--net", "--uts", "--mount", "--pid"]
+
+
+def why_not():
+    """Why they cannot be made here, or nothing."""
+    if os.geteuid() != 0:
+        return "it takes root to make network namespaces"
+    for program in ("unshare", "nsenter", "ip"):
+        if not shutil.which(program):
+            return f"there is no {program}"
+    tried = subprocess.run(["unshare", *NAMESPACES, "--fork", "--mount-proc", "true"],
+                           capture_output=True, text=True, timeout=PATIENCE_S)
+    return tried.stderr.strip() if tried.returncode != 0 else None
+
+
+class TwoHosts:
+    def __init__(self, tag):
+        self.folder = tempfile.mkdtemp()
+        self.secret = os.path.join(self.folder, "secret")
+        with open(os.open(self.secret, os.O_WRONLY | os.O_CREAT, 0o600), "w",
+                  encoding="ascii") as file:
+            file.write(os.urandom(32).hex())
+        self.names = [f"{tag}a", f"{tag}b"]
+        self.holders = []
+        try:
+            for name in self.names:
+                self.holders.append(self.make(name))
+            self.lay_cable()
+        except BaseException:
+            self.end()
+            raise
+
+    def make(self, name):
+        boot_id = os.path.join(self.folder, name)
+        with open(boot_id, "w", encoding="ascii") as file:
+            file.write(f"{name}\n")
+        script = (f"hostname {name} && mount --bind {boot_id} /proc/sys/kernel/random/boot_id && "
+                  "ip link set lo up && echo ready && exec sleep 300")
+        holder = subprocess.Popen(["unshare", *NAMESPACES, "--fork", "--kill-child",
+                                   "--mount-proc", "sh", "-c", script], text=True,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        if holder.stdout.readline() != "ready\n":
+            holder.kill()
+            raise OSError(f"host {name} could not be made")
+        return holder
+
+    def first_process(self, host):
+        """Of the host, as this machine knows it."""
+        pid = self.holders[host].pid
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return file.read().split()[0]
+
+    def on(self, host, command):
+        """The command as it runs there."""
+        enter = ["nsenter", "-t", self.first_process(host), *NAMESPACES, "--"]
+        return [*enter, *command]
+
+    def lay_cable(self):
+        first, second = self.first_process(0), self.first_process(1)
+        self.call(["ip", "link", "add", INTERFACE, "netns", first, "type", "veth", "peer", "name",
+                   INTERFACE, "netns", second])
+        for host, address in enumerate(ADDRESSES):
+            self.call(self.on(host, ["ip", "addr", "add", f"{address}/24", "dev", INTERFACE]))
+            self.call(self.on(host, ["ip", "link", "set", INTERFACE, "up"]))
+
+    def cut(self, host):
+        self.call(self.on(host, ["ip", "link", "set", INTERFACE, "down"]))
+
+    @staticmethod
+    def call(command):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+        if done.returncode != 0:
+            raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+    def end(self):
+        for holder in self.holders:
+            holder.kill()
+            holder.communicate()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,56 @@
+// Finds the processes of this host that show a board (lib/base/board.h) and reads them; and what
+// the kernel tells of any process. Only processes that we may look into are seen: our own, or all
+// of them as root.
+#pragma once
+
+#include "lib/base/board_reader.h"
+#include "lib/base/owned.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gyre::tools {
+
+// States as in /proc/PID/stat: R runs, S sleeps, D waits for a device, T and t are stopped (t by a
+// debugger), Z and X have ended.
+inline constexpr char state_gone = '-';
+
+struct ProcessFacts {
+  long pid = 0;
+  long own_pid = 0;  // as it knows itself: in its innermost namespace
+  long parent = 0;
+  std::uint64_t network = 0;  // of its namespace; 0: not known
+  char state = state_gone;
+  std::string command;
+};
+ProcessFacts look_at(long pid);
+
+struct ThreadFacts {
+  char state = state_gone;
+  std::string kernel_function;  // where it sleeps; empty if it does not, or nobody may know
+};
+// `thread` as the process itself knows it.
+ThreadFacts look_at_thread(const ProcessFacts& process, std::uint32_t thread);
+
+struct SeenProcess {
+  ProcessFacts facts;
+  FileDescriptor board_file;
+  BoardView board;
+};
+
+struct Scan {
+  std::vector<SeenProcess> processes;  // by process id
+  std::vector<std::string> notes;      // boards that could not be read, and why
+};
+Scan scan_processes();
+// Whether this process exists but does not let us look at its descriptors.
+bool is_closed_to_us(long pid);
+// Looks again at the same ones.
+void look_again(Scan& scan);
+
+// Itself and what descends from it.
+std::vector<long> descendants(long pid);
+
+}  // namespace gyre::tools

@@ -1,0 +1,242 @@
+#include "tools/gyre/why_graph.h"
+
+#include "tools/gyre/why_roots.h"
+
+#include <algorithm>
+#include <set>
+
+namespace gyre::tools {
+namespace {
+
+// Beyond this size of a communicator only ranks that were seen or are waited for are listed.
+constexpr std::int32_t listed_most = 4096;
+
+bool has_ended(char state) { return state == state_gone || state == 'Z' || state == 'X'; }
+bool is_stopped(char state) { return state == 'T' || state == 't'; }
+
+// The wait of a rank that looks for others; null: it does not.
+const WaitRecord* joining_wait(const SeenRank& rank) {
+  const auto& waits = rank.ledger.waits;
+  const auto found = std::ranges::find(waits, WaitPhase::joining, &WaitRecord::phase);
+  return found == waits.end() ? nullptr : &*found;
+}
+
+bool is_in_a_call(const SeenRank& rank) {
+  return !rank.ledger.open().empty() || joining_wait(rank) != nullptr;
+}
+
+// One job's reports, made from a sight.
+class Reporter {
+ public:
+  Reporter(const Sight& sight, Job& job) : sight_(sight), job_(job) {}
+
+  void report() {
+    for (const SeenRank& rank : sight_.ranks) {
+      const LedgerIdentity& identity = rank.ledger.identity;
+      const Place place{identity.communicator, identity.rank};
+      seen_.emplace(place, &rank);
+      if (!rank.ledger.peers.empty()) met_.emplace(identity.communicator, &rank.ledger);
+    }
+    for (const Job::Communicator& communicator : job_.communicators) {
+      const std::int32_t listed = std::min(communicator.size, listed_most);
+      for (std::int32_t rank = 0; rank < listed; ++rank) add({communicator.id, rank});
+    }
+    for (const auto& [place, rank] : seen_)
+      if (is_ours(place.communicator)) add(place);
+    // Once all standings are known.
+    for (auto& [place, report] : job_.ranks)
+      if (report.standing == Standing::joins && report.waits_for.empty()) find_missing(report);
+    for (const auto& [place, report] : std::map(job_.ranks))
+      for (const Place& target : report.waits_for) {
+        add(target);
+        job_.ranks[target].waiters.push_back(place);
+      }
+  }
+
+ private:
+  bool is_ours(std::uint64_t communicator) const {
+    return std::ranges::any_of(job_.communicators,
+                               [&](const auto& one) { return one.id == communicator; });
+  }
+
+  void add(const Place& place) {
+    if (job_.ranks.contains(place)) return;
+    RankReport& report = job_.ranks[place];
+    report.place = place;
+    const auto seen = seen_.find(place);
+    if (seen == seen_.end()) return judge_unseen(report);
+    report.seen = seen->second;
+    const Sight::Process& process = sight_.processes[report.seen->process];
+    report.pid = process.facts.pid;
+    report.host = printable(process.head.host_name.view());
+    judge_seen(report, process.facts);
+  }
+
+  void judge_unseen(RankReport& report) {
+    const auto met = met_.find(report.place.communicator);
+    const auto rank = static_cast<std::size_t>(report.place.rank);
+    if (met == met_.end() || rank >= met->second->peers.size()) return;
+    const LedgerPeers::Peer& peer = met->second->peers[rank];
+    const HostNote& host = met->second->hosts[peer.host];
+    report.pid = peer.pid;
+    report.host = printable(host.name.view());
+    if (host.token != sight_.host) {
+      report.standing = Standing::other_host;
+      return;
+    }
+    const bool shows_a_board = std::ranges::any_of(sight_.processes, [&](const auto& process) {
+      return process.facts.own_pid == report.pid && !has_ended(process.facts.state);
+    });
+    const auto other = sight_.others.find(report.pid);
+    const bool lives = other != sight_.others.end() && !has_ended(other->second.facts.state);
+    if (lives && other->second.closed)
+      report.standing = Standing::closed;
+    else
+      report.standing = lives || shows_a_board ? Standing::left : Standing::dead;
+  }
+
+  void judge_seen(RankReport& report, const ProcessFacts& process) {
+    const SeenRank& seen = *report.seen;
+    const std::vector<const TimedFlight*> open = seen.ledger.open();
+    if (!open.empty()) report.open = open.back();
+    if (has_ended(process.state))
+      report.standing = Standing::dead;
+    else if (is_stopped(process.state) || is_stopped(seen.thread.state))
+      report.standing = Standing::stopped;
+    else if (seen.ledger.failure)
+      report.standing = Standing::failed;
+    else if (report.open != nullptr)
+      judge_calls(report, open);
+    else if (joining_wait(seen) != nullptr)
+      judge_joining(report);
+    else
+      look_elsewhere(report);
+  }
+
+  // A collective, or sends and receives, or both in one group.
+  static void judge_calls(RankReport& report, const std::vector<const TimedFlight*>& open) {
+    report.standing = Standing::works;
+    for (const TimedFlight* flight : open) {
+      const WaitRecord* wait = report.seen->ledger.wait_of(flight->flight.serial);
+      if (wait == nullptr || wait->what == BlockedOn::nothing || !report.seen->steady) continue;
+      report.standing = Standing::waits;
+      report.open = flight;
+      report.wait = wait;
+      add_peer(report, *wait);
+    }
+  }
+
+  static void judge_joining(RankReport& report) {
+    report.standing = Standing::joins;
+    report.wait = joining_wait(*report.seen);
+    add_peer(report, *report.wait);
+  }
+
+  static void add_peer(RankReport& report, const WaitRecord& wait) {
+    if (wait.peer >= 0 && wait.peer < report.seen->ledger.identity.size)
+      report.waits_for.push_back({report.place.communicator, wait.peer});
+  }
+
+  // The same thread may be in a call of another communicator.
+  void look_elsewhere(RankReport& report) {
+    report.standing = Standing::computes;
+    for (const SeenRank& other : sight_.ranks) {
+      if (other.process != report.seen->process || &other == report.seen ||
+          other.ledger.caller != report.seen->ledger.caller || !is_in_a_call(other))
+        continue;
+      report.standing = Standing::elsewhere;
+      report.waits_for.push_back({other.ledger.identity.communicator, other.ledger.identity.rank});
+    }
+  }
+
+  void find_missing(RankReport& report) {
+    for (const auto& [place, other] : job_.ranks) {
+      if (place.communicator != report.place.communicator) continue;
+      const bool has_come = other.standing == Standing::joins ||
+                            (other.seen != nullptr && !other.seen->ledger.peers.empty());
+      if (!has_come || other.standing == Standing::stopped || other.standing == Standing::dead)
+        report.waits_for.push_back(place);
+    }
+  }
+
+  const Sight& sight_;
+  Job& job_;
+  std::map<Place, const SeenRank*> seen_;
+  std::map<std::uint64_t, const LedgerView*> met_;  // a ledger that knows its peers
+};
+
+Job::Verdict judge(const Job& job) {
+  if (!job.roots.empty()) {
+    const bool waits = std::ranges::any_of(
+        job.roots, [](const Root& root) { return root.kind != RootKind::failure; });
+    return waits ? Job::Verdict::waiting : Job::Verdict::failed;
+  }
+  const bool moves = std::ranges::any_of(job.ranks, [](const auto& entry) {
+    return entry.second.seen != nullptr &&
+           (entry.second.open != nullptr || !entry.second.seen->steady);
+  });
+  return moves ? Job::Verdict::running : Job::Verdict::idle;
+}
+
+// Communicators by job: two that one process has belong together.
+std::vector<std::set<std::uint64_t>> group(const Sight& sight) {
+  std::map<std::size_t, std::set<std::uint64_t>> of_process;
+  for (const SeenRank& rank : sight.ranks)
+    of_process[rank.process].insert(rank.ledger.identity.communicator);
+  std::vector<std::set<std::uint64_t>> groups;
+  for (auto& [process, mine] : of_process) {
+    std::erase_if(groups, [&](const std::set<std::uint64_t>& known) {
+      const bool shared =
+          std::ranges::any_of(known, [&](std::uint64_t one) { return mine.contains(one); });
+      if (shared) mine.insert(known.begin(), known.end());
+      return shared;
+    });
+    groups.push_back(mine);
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::string_view standing_name(Standing standing) {
+  constexpr std::string_view names[] = {"waits", "joins",      "elsewhere", "computes",
+                                        "works", "stopped",    "dead",      "failed",
+                                        "left",  "other_host", "closed",    "not_there"};
+  return names[static_cast<int>(standing)];
+}
+
+std::string_view root_kind_name(RootKind kind) {
+  constexpr std::string_view names[] = {"rank", "crossed", "differs", "apart", "circle", "failure"};
+  return names[static_cast<int>(kind)];
+}
+
+std::string_view verdict_name(Job::Verdict verdict) {
+  constexpr std::string_view names[] = {"idle", "running", "waiting", "failed"};
+  return names[static_cast<int>(verdict)];
+}
+
+const Job::Communicator& Job::communicator(std::uint64_t id) const {
+  return *std::ranges::find_if(communicators, [&](const auto& one) { return one.id == id; });
+}
+
+std::vector<Job> find_jobs(const Sight& sight) {
+  std::vector<Job> jobs;
+  for (const std::set<std::uint64_t>& ids : group(sight)) {
+    Job& job = jobs.emplace_back();
+    for (const std::uint64_t id : ids) {
+      const auto one = std::ranges::find_if(sight.ranks, [&](const SeenRank& rank) {
+        return rank.ledger.identity.communicator == id;
+      });
+      const LedgerIdentity& identity = one->ledger.identity;
+      job.communicators.push_back(
+          {id, printable(identity.name.view()), printable(identity.label.view()), identity.size});
+    }
+    Reporter(sight, job).report();
+    find_roots(sight, job);
+    find_failures(sight, job);
+    job.verdict = judge(job);
+  }
+  return jobs;
+}
+
+}  // namespace gyre::tools

@@ -1,0 +1,11 @@
+// Where all waits end: of a job whose ranks are judged (why_graph.h), the ranks to look at.
+#pragma once
+
+#include "tools/gyre/why_graph.h"
+
+namespace gyre::tools {
+
+void find_roots(const Sight& sight, Job& job);
+void find_failures(const Sight& sight, Job& job);
+
+}  // namespace gyre::tools

@@ -1,0 +1,14 @@
+// What `gyre why` says of a job, for people.
+#pragma once
+
+#include "tools/gyre/why_graph.h"
+
+#include <string>
+
+namespace gyre::tools {
+
+std::string to_text(const Sight& sight, const Job& job);
+// One sentence on one root.
+std::string explain_root(const Sight& sight, const Job& job, const Root& root);
+
+}  // namespace gyre::tools
