@@ -60,16 +60,23 @@ std::optional<Status> CallBoard::judge(int from, const CallRecord& theirs,
       .blame({lower ? from : rank_, lower ? rank_ : from});
 }
 
-std::optional<Status> CallBoard::begin(const CallRecord& call) {
-  Slot& slot = slots_[call.sequence % slot_count];
+void CallBoard::begin_run(const CallRecord& call) {
+  const std::uint64_t number = begun_.load(std::memory_order_relaxed);
+  Run& run = runs_[number % run_count];
   // No number while the rest changes. The fence keeps the stores behind it; pairs with find's.
-  slot.sequence.store(0, std::memory_order_relaxed);
+  run.first.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  slot.kind.store(call.kind, std::memory_order_relaxed);
-  slot.count.store(call.count, std::memory_order_relaxed);
-  slot.blocks.store(call.blocks, std::memory_order_relaxed);
-  slot.sequence.store(call.sequence, std::memory_order_release);  // pairs with the acquire in find
-  newest_.store(call.sequence, std::memory_order_release);        // pairs with compare's
+  run.kind.store(call.kind, std::memory_order_relaxed);
+  run.count.store(call.count, std::memory_order_relaxed);
+  run.blocks.store(call.blocks, std::memory_order_relaxed);
+  run.first.store(call.sequence, std::memory_order_release);  // pairs with the acquire in find
+  begun_.store(number + 1, std::memory_order_release);        // pairs with the acquire in find
+}
+
+std::optional<Status> CallBoard::begin(const CallRecord& call) {
+  if (last_.sequence == 0 || !call.agrees_with(last_)) begin_run(call);
+  last_ = call;
+  newest_.store(call.sequence, std::memory_order_release);  // pairs with compare's and question's
   if (!asked_ahead_.load(std::memory_order_acquire)) [[likely]]
     return std::nullopt;
   const std::lock_guard lock(mutex_);
@@ -85,16 +92,22 @@ std::optional<Status> CallBoard::begin(const CallRecord& call) {
   return mismatch;
 }
 
+// Of a call that has begun: its run was there before the newest call was named. Backwards, since it
+// is one of the last; nothing if so many runs have begun since that its own is overwritten.
 std::optional<CallRecord> CallBoard::find(std::uint64_t sequence) const {
-  if (sequence == 0) return std::nullopt;  // what a slot holds that no call has used yet
-  const Slot& slot = slots_[sequence % slot_count];
-  if (slot.sequence.load(std::memory_order_acquire) != sequence) return std::nullopt;
-  const CallRecord call{sequence, slot.kind.load(std::memory_order_relaxed),
-                        slot.count.load(std::memory_order_relaxed),
-                        slot.blocks.load(std::memory_order_relaxed)};
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (slot.sequence.load(std::memory_order_relaxed) != sequence) return std::nullopt;
-  return call;
+  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
+  const std::uint64_t oldest = begun < run_count ? 0 : begun - run_count;
+  for (std::uint64_t number = begun; number > oldest; --number) {
+    const Run& run = runs_[(number - 1) % run_count];
+    const std::uint64_t first = run.first.load(std::memory_order_acquire);
+    if (first == 0 || first > sequence) continue;
+    const CallRecord call{sequence, run.kind.load(std::memory_order_relaxed),
+                          run.count.load(std::memory_order_relaxed),
+                          run.blocks.load(std::memory_order_relaxed)};
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (run.first.load(std::memory_order_relaxed) == first) return call;
+  }
+  return std::nullopt;
 }
 
 bootstrap::Letter CallBoard::question() const {

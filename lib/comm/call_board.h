@@ -36,8 +36,8 @@ class CallBoard {
  public:
   explicit CallBoard(int rank) : rank_(rank) {}
 
-  // The owner's thread, at the start of each call: a few stores. The mismatch, if a peer was here
-  // before with another call.
+  // The owner's thread, at the start of each call: one store if it is like the one before. The
+  // mismatch, if a peer was here before with another call.
   std::optional<Status> begin(const CallRecord& call);
   // Any thread: a peer says what it called last. The first mismatch, if this rank's call of some
   // number is another; what it says of calls that are still to come is kept.
@@ -48,17 +48,22 @@ class CallBoard {
 
  private:
   static constexpr std::uint64_t calls_in_question = 32;
-  static constexpr std::size_t slot_count = 128;  // how far a rank may be ahead of one that asks
-  struct alignas(64) Slot {
-    std::atomic<std::uint64_t> sequence{0};
+  // How many changes of call a rank may be ahead of one that asks.
+  static constexpr std::size_t run_count = 128;
+  // Calls that are alike, from the first one on: until the next run begins, or the newest call.
+  struct alignas(64) Run {
+    std::atomic<std::uint64_t> first{0};
     std::atomic<std::uint64_t> kind{0}, count{0}, blocks{0};
   };
+  void begin_run(const CallRecord& call);
   std::optional<CallRecord> find(std::uint64_t sequence) const;
   std::optional<Status> judge(int from, const CallRecord& theirs, const CallRecord& own) const;
 
   const int rank_;
-  std::array<Slot, slot_count> slots_;
-  std::atomic<std::uint64_t> newest_{0};
+  std::array<Run, run_count> runs_;
+  std::atomic<std::uint64_t> begun_{0};   // runs; the last one is at begun - 1
+  std::atomic<std::uint64_t> newest_{0};  // call
+  CallRecord last_;                       // the owner's thread's
   std::atomic<bool> asked_ahead_{false};
   std::mutex mutex_;
   std::map<int, std::vector<CallRecord>> ahead_;  // by who asked; ascending

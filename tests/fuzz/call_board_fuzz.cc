@@ -1,5 +1,5 @@
 // What peers say that they called, compared with what this rank called, against a second reading
-// that keeps every call in a map.
+// that keeps every call in a map, with the number of its run of calls that are alike.
 // Input: u8 rank, then acts: u8 kind: 0 and 1: this rank's next call, as u8 function, u8 type, u8
 // op, u8 root, u16 count, u8 blocks; 2: a letter, as u8 from and a block; 3: a letter of records,
 // as u8 from, u8 how many, each as i8 distance from the newest call and the call.
@@ -13,7 +13,12 @@ using namespace gyre::comm;
 
 namespace {
 
-constexpr std::uint64_t remembered = 128, told = 32;
+constexpr std::uint64_t remembered_runs = 128, told = 32;
+
+struct Own {
+  CallRecord call;
+  std::uint64_t run = 0;
+};
 
 class Trial {
  public:
@@ -31,7 +36,8 @@ class Trial {
 
   const int rank_;
   CallBoard board_;
-  std::map<std::uint64_t, CallRecord> own_;
+  std::map<std::uint64_t, Own> own_;
+  std::uint64_t runs_ = 0;
   std::uint64_t newest_ = 0;
   std::map<int, std::vector<CallRecord>> ahead_;
 };
@@ -60,11 +66,13 @@ void Trial::judge(const std::optional<Status>& verdict, bool expected) const {
 
 bool Trial::differs(const CallRecord& theirs) const {
   const auto own = own_.find(theirs.sequence);
-  return own != own_.end() && own->first + remembered > newest_ && !theirs.agrees_with(own->second);
+  return own != own_.end() && own->second.run + remembered_runs > runs_ &&
+         !theirs.agrees_with(own->second.call);
 }
 
 bool Trial::begin(const CallRecord& call) {
-  own_[call.sequence] = call;
+  if (own_.empty() || !call.agrees_with(own_.rbegin()->second.call)) ++runs_;
+  own_[call.sequence] = {call, runs_};
   newest_ = call.sequence;
   bool expected = false;
   for (auto& [from, calls] : ahead_) {
