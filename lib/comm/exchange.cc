@@ -22,7 +22,7 @@ Status Exchange::begin(std::span<const Transfer> transfers) {
   if (takes_from_anyone())
     for (int peer = 0; peer < size_; ++peer) peers_.push_back(peer);
   std::ranges::sort(peers_);
-  peers_.erase(std::ranges::unique(peers_).begin(), peers_.end());
+  peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
   std::erase(peers_, any_source);
   return {};
 }
