@@ -53,7 +53,8 @@ def main():
                   chosen)
     refuses("10 descriptors", two, "Too many open files", limit=(resource.RLIMIT_NOFILE, 10))
     for name, value in (("GYRE_TIMEOUT", "4abc"), ("GYRE_ALGO", "rnig"), ("GYRE_PROTO", ""),
-                        ("GYRE_TRANSPORT", "smh"), ("GYRE_DEBUG", "LOUD")):
+                        ("GYRE_TRANSPORT", "smh"), ("GYRE_DEBUG", "LOUD"),
+                        ("GYRE_DEBUG_SUBSYS", "TUNNING")):
         refuses(f'{name}="{value}"', two, name, {name: value})
     for name, options in (("read-only", "ro"), ("full", "size=4k")):
         fill = "" if options == "ro" else "head -c 4096 /dev/zero > /dev/shm/filling;"

@@ -49,6 +49,12 @@
  * SETTINGS Environment variables GYRE_*: `gyre settings` lists them. Each communicator reads them
  *          when it is made. A value that cannot be parsed whole is an error, never a silent
  *          default.
+ *
+ * LOG      GYRE_DEBUG=WARN (default), NONE, VERSION, INFO or TRACE. GYRE_DEBUG_SUBSYS chooses among
+ *          the INFO and TRACE lines: INIT, BOOTSTRAP, ENV, GRAPH (ways between ranks), TUNING
+ *          (algorithms), NET, SHM, ALLOC, COLL and P2P (TRACE: each call), CALL (calls that fail),
+ *          ALL (default), or ^ and those to leave out. GYRE_DEBUG_FILE says where to. The first
+ *          communicator of a process decides.
  */
 /* clang-format on */
 #ifndef GYRE_H_

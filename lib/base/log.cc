@@ -22,8 +22,14 @@ constexpr std::string_view level_name(LogLevel level) {
 
 }  // namespace
 
-Status configure_log(LogLevel level, const std::string& file) {
+namespace log_state {
+std::atomic<SubsystemMask> info{0}, trace{0};
+}  // namespace log_state
+
+Status configure_log(LogLevel level, const std::string& file, SubsystemMask subsystems) {
   current_level.store(level, std::memory_order_relaxed);
+  log_state::info.store(level >= LogLevel::info ? subsystems : 0, std::memory_order_relaxed);
+  log_state::trace.store(level >= LogLevel::trace ? subsystems : 0, std::memory_order_relaxed);
   if (file.empty()) return {};
   const std::string path = expand_file_pattern(file);
   if (path == "/dev/stdout" || path == "stdout") {
@@ -44,10 +50,11 @@ LogLevel log_level() { return current_level.load(std::memory_order_relaxed); }
 
 void set_log_rank(int rank) { thread_rank = rank; }
 
-void write_log(LogLevel level, std::string_view text) {
+void write_log(LogLevel level, std::string_view subject, std::string_view text) {
   const std::string rank = thread_rank >= 0 ? fmt::format(" [{}]", thread_rank) : std::string();
-  const std::string line = fmt::format("{}:{}:{}{} GYRE {} {}\n", this_host_name(), getpid(),
-                                       syscall(SYS_gettid), rank, level_name(level), text);
+  const std::string line =
+      fmt::format("{}:{}:{}{} GYRE {} {}{}{}\n", this_host_name(), getpid(), syscall(SYS_gettid),
+                  rank, level_name(level), subject, subject.empty() ? "" : " ", text);
   // A full disk or a closed stderr must not disturb the job.
   [[maybe_unused]] const ssize_t written =
       ::write(current_descriptor.load(std::memory_order_relaxed), line.data(), line.size());
@@ -64,8 +71,8 @@ void RateLimitedWarning::write(std::string_view text) {
     return;
   }
   const std::int64_t held_back = held_back_.exchange(0, std::memory_order_relaxed);
-  if (held_back == 0) return write_log(LogLevel::warn, text);
-  write_log(LogLevel::warn, fmt::format("{} (and {} more like it)", text, held_back));
+  if (held_back == 0) return write_log(LogLevel::warn, {}, text);
+  write_log(LogLevel::warn, {}, fmt::format("{} (and {} more like it)", text, held_back));
 }
 
 }  // namespace gyre

@@ -1,9 +1,10 @@
-// Log lines for people: "host:pid:tid [rank] GYRE WARN text" on stderr or in GYRE_DEBUG_FILE.
+// Log lines for people: "host:pid:tid [rank] GYRE INFO NET text" on stderr or in GYRE_DEBUG_FILE.
 // The sink is process-wide, as stderr is; it is the only such state in lib/base.
 // Any thread may log; a line is written with one write(2), so lines never interleave.
 #pragma once
 
 #include "lib/base/status.h"
+#include "lib/base/subsystem.h"
 
 #include <fmt/format.h>
 
@@ -15,29 +16,48 @@ namespace gyre {
 
 enum class LogLevel : int { none, version, warn, info, trace };
 
-// Sets level and file ("" = stderr; %h and %p become host name and process id).
-Status configure_log(LogLevel level, const std::string& file);
+// Sets level, file ("" = stderr; %h and %p become host name and process id), and which subsystems'
+// INFO and TRACE lines are written; VERSION and WARN always are.
+Status configure_log(LogLevel level, const std::string& file,
+                     SubsystemMask subsystems = all_subsystems);
 LogLevel log_level();
 // Rank shown in this thread's lines; -1 shows none.
 void set_log_rank(int rank);
-void write_log(LogLevel level, std::string_view text);
+// Of INFO and TRACE, `subject` is the subsystem's name.
+void write_log(LogLevel level, std::string_view subject, std::string_view text);
+
+namespace log_state {
+// Which subsystems' lines are written; zero below the level. One load tells a caller.
+extern std::atomic<SubsystemMask> info, trace;
+}  // namespace log_state
+
+inline bool logs_info(Subsystem subsystem) {
+  return (log_state::info.load(std::memory_order_relaxed) & mask_of(subsystem)) != 0;
+}
+inline bool logs_trace(Subsystem subsystem) {
+  return (log_state::trace.load(std::memory_order_relaxed) & mask_of(subsystem)) != 0;
+}
 
 template <typename... Arguments>
 void log_warn(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   if (log_level() >= LogLevel::warn)
-    write_log(LogLevel::warn, fmt::format(format, std::forward<Arguments>(arguments)...));
+    write_log(LogLevel::warn, {}, fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
 template <typename... Arguments>
-void log_info(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  if (log_level() >= LogLevel::info)
-    write_log(LogLevel::info, fmt::format(format, std::forward<Arguments>(arguments)...));
+void log_info(Subsystem subsystem, fmt::format_string<Arguments...> format,
+              Arguments&&... arguments) {
+  if (logs_info(subsystem)) [[unlikely]]
+    write_log(LogLevel::info, subsystem_name(subsystem),
+              fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
 template <typename... Arguments>
-void log_trace(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  if (log_level() >= LogLevel::trace)
-    write_log(LogLevel::trace, fmt::format(format, std::forward<Arguments>(arguments)...));
+void log_trace(Subsystem subsystem, fmt::format_string<Arguments...> format,
+               Arguments&&... arguments) {
+  if (logs_trace(subsystem)) [[unlikely]]
+    write_log(LogLevel::trace, subsystem_name(subsystem),
+              fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
 // At most one line in `interval_ns` passes; says how many were held back. One per kind of message.

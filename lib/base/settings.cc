@@ -108,6 +108,9 @@ const std::vector<Setting>& settings_table() {
   static const std::vector<Setting> table = {
       {"GYRE_DEBUG", S::Choice{&Settings::debug, {"NONE", "VERSION", "WARN", "INFO", "TRACE"}},
        "what to log"},
+      {"GYRE_DEBUG_SUBSYS", S::Text{&Settings::debug_subsystems},
+       "which of it at INFO and TRACE: INIT, BOOTSTRAP, ENV, GRAPH, TUNING, NET, SHM, ALLOC, COLL, "
+       "P2P, CALL, ALL, or ^ and those to leave out"},
       {"GYRE_DEBUG_FILE", S::Text{&Settings::debug_file},
        "where to log; %h and %p become host and process id"},
       {"GYRE_FLIGHT_FILE", S::Text{&Settings::flight_file},
@@ -183,7 +186,7 @@ Result<Settings> parse_settings(const std::map<std::string, std::string>& enviro
   return settings;
 }
 
-Result<Settings> read_settings(std::vector<std::string>* warnings) {
+std::map<std::string, std::string> given_settings() {
   std::map<std::string, std::string> environment;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
@@ -191,7 +194,11 @@ Result<Settings> read_settings(std::vector<std::string>* warnings) {
     if (text.starts_with("GYRE_") && equals != text.npos)
       environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  return parse_settings(environment, warnings);
+  return environment;
+}
+
+Result<Settings> read_settings(std::vector<std::string>* warnings) {
+  return parse_settings(given_settings(), warnings);
 }
 
 Result<std::int64_t> parse_integer(std::string_view text, std::int64_t least, std::int64_t most) {

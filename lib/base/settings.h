@@ -20,6 +20,7 @@ struct Settings {
   // What to say, and where.
   std::string debug = "WARN";
   std::string debug_file;
+  std::string debug_subsystems = "ALL";
   std::string flight_file;
   // What to choose. The grammars of algorithm and protocol are the tuner's, see lib/tune.
   std::string algorithm;
@@ -82,7 +83,8 @@ const std::vector<Setting>& settings_table();
 // Values by name; `warnings` gets one line for each unknown GYRE_ name.
 Result<Settings> parse_settings(const std::map<std::string, std::string>& environment,
                                 std::vector<std::string>* warnings);
-// The process's environment, now.
+// Every GYRE_ variable of the process's environment, now; and what they say.
+std::map<std::string, std::string> given_settings();
 Result<Settings> read_settings(std::vector<std::string>* warnings);
 
 // The integer of a whole string: optional sign, digits, nothing else, in range.

@@ -64,7 +64,7 @@ Status Door::open_network(const Settings& settings) {
     // One host needs no network; but a wish that cannot be met is an error.
     const bool wished = !settings.socket_interface.empty() || settings.socket_family != "ANY";
     if (wished) return chosen.status();
-    log_info("no TCP door: {}", chosen.status().message());
+    log_info(Subsystem::net, "no TCP door: {}", chosen.status().message());
     return {};
   }
   GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(chosen->address));
@@ -74,7 +74,7 @@ Status Door::open_network(const Settings& settings) {
     return Status::from_errno("getsockname", errno);
   addresses_.push_back(trust::format_address(bound));
   listeners_.push_back({std::move(socket), false, {}});
-  log_info("door at {} on {}", addresses_[0], chosen->name);
+  log_info(Subsystem::net, "door at {} on {}", addresses_[0], chosen->name);
   return {};
 }
 

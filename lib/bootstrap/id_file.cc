@@ -128,7 +128,7 @@ Status clear_away(const std::string& path, const trust::Token& this_host) {
     return Status();
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
     return Status::from_errno(fmt::format("removing {}, which a dead job left", path), errno);
-  log_info("{}: replaced what a dead job left", path);
+  log_info(Subsystem::bootstrap, "{}: replaced what a dead job left", path);
   return Status();
 }
 
@@ -160,7 +160,8 @@ Result<Draft> make_draft(const std::string& path, const trust::UniqueId& id) {
     return Status::from_errno(fmt::format("writing {}", draft.path), error);
   }
   // Where locks do not work, the others cannot tell either, and trust what is there.
-  if (!take(file, alive_byte)) log_info("{}: no locks on this file system", path);
+  if (!take(file, alive_byte))
+    log_info(Subsystem::bootstrap, "{}: no locks on this file system", path);
   return draft;
 }
 

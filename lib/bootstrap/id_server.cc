@@ -195,7 +195,7 @@ Result<trust::UniqueId> ask_for_id(const MeetingPoint& point, const Question& qu
     if (id) return *id;
     // Somebody is there, but it is not the rank 0 that we look for, or not with our secret.
     if (reason.starts_with("connected, but ") && std::exchange(last_said, reason) != reason)
-      log_info("{}: {}; trying again", point.text, reason);
+      log_info(Subsystem::bootstrap, "{}: {}; trying again", point.text, reason);
   } while (rest(wait));
   const bool refused = !reason.starts_with("connected");
   return Status(

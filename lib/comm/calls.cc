@@ -10,7 +10,7 @@ gyreResult_t answer(Status status) {
   if (status.ok()) [[likely]]
     return gyreSuccess;
   caller().last_error = status.full_text();
-  if (status.code() != Code::InProgress) log_info("{}", status.full_text());
+  if (status.code() != Code::InProgress) log_info(Subsystem::call, "{}", status.full_text());
   return to_result(status);
 }
 

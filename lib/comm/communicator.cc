@@ -125,8 +125,8 @@ Status Communicator::settle() {
   scene_.reproducible = options_.reproducible;
   scene_.slot_bytes = fifo_shape(options_.settings).slot_bytes;
   scene_.line_count = fifo_shape(options_.settings).line_count;
-  log_info("communicator {}rank {} of {}: {} processes, {} ranks on this host, {}", options_.name,
-           rank_, size_, roster.processes.size(), local_ranks,
+  log_info(Subsystem::init, "communicator {}rank {} of {}: {} processes, {} ranks on this host, {}",
+           options_.name, rank_, size_, roster.processes.size(), local_ranks,
            scene_.mapped ? "memory reaches all ranks" : "not all ranks share memory");
   return {};
 }
@@ -212,9 +212,9 @@ Status Communicator::choose(const Request& request) {
     GYRE_ASSIGN(plan::Plan made, plan::build_plan(*choice_.algorithm, wanted));
     GYRE_TRY(check_slots(made));
     prepared.reset(new Prepared{std::move(made), false, {}, {}});
-    log_info("all ranks choose {} with {} for {} of {} bytes and the like", choice_.algorithm->name,
-             plan::protocol_name(choice_.protocol), plan::collective_name(request.collective),
-             question.bytes);
+    log_info(Subsystem::tuning, "all ranks choose {} with {} for {} of {} bytes and the like",
+             choice_.algorithm->name, plan::protocol_name(choice_.protocol),
+             plan::collective_name(request.collective), question.bytes);
   }
   current_ = prepared.get();
   const bool too_wide = 64ULL * current_->plan.message_chunks() >

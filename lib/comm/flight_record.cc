@@ -91,7 +91,7 @@ void note_failure(Ledger& ledger, const Status& why, const std::string& file_pat
   const BoardHead head = ledger.board().memory().head.read().value_or(BoardHead());
   const auto written = write_flight_file(file_pattern, head, read_ledger(ledger));
   if (!written.ok()) return log_warn("{}", written.status().full_text());
-  log_info("the last {} operations are in {}", flight_count, *written);
+  log_info(Subsystem::coll, "the last {} operations are in {}", flight_count, *written);
 }
 
 FlightCall flight_call(std::span<const Transfer> transfers) {

@@ -108,7 +108,7 @@ Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
   receive_ports_[key] = std::move(port);
   GYRE_TRY(membership_.send(key.first, letter_key(key.second), encode(letter)));
   opening_.push_back({key, false, std::move(early)});
-  log_info("{} with rank {} over {} ({})",
+  log_info(Subsystem::graph, "{} with rank {} over {} ({})",
            key.second == pair_channel ? std::string("sends and receives")
                                       : fmt::format("channel {}", key.second),
            key.first, transport->name(), reasons(key.first));

@@ -1,4 +1,5 @@
 // What a communicator does, as Resumables: joining, a collective, sends and receives.
+#include "lib/base/log.h"
 #include "lib/comm/communicator.h"
 
 #include <fmt/format.h>
@@ -86,6 +87,9 @@ void Communicator::Operation::begin(const Request& request) {
   standstill_.moved();
   restart();
   call_ = CallRecord::of(request, ++owner_.sequence_);
+  if (logs_trace(Subsystem::coll)) [[unlikely]]
+    log_trace(Subsystem::coll, "communicator {}rank {}: number {}: {}", owner_.options_.name,
+              owner_.rank_, call_.sequence, call_.text());
   record_.begin(flight_call(request, call_.sequence));
   if (owner_.board_ != nullptr)
     if (auto mismatch = owner_.board_->begin(call_)) return end(owner_.fail(std::move(*mismatch)));
@@ -223,6 +227,11 @@ void Communicator::Operation::disarm() {
 
 void Communicator::Exchanging::begin(const Request& request) {
   transfers_ = request.transfers;
+  if (logs_trace(Subsystem::p2p)) [[unlikely]]
+    for (const Transfer& one : *transfers_)
+      log_trace(Subsystem::p2p, "communicator {}rank {}: {} {} bytes, rank {}, tag {}",
+                owner_.options_.name, owner_.rank_, one.sends ? "send" : "receive", one.bytes,
+                one.peer, one.tag);
   suspicion_.clear();
   standstill_.moved();
   restart();

@@ -1,6 +1,8 @@
 #include "lib/comm/process.h"
 
+#include "lib/base/board_reader.h"
 #include "lib/base/log.h"
+#include <gyre/gyre.h>
 
 #include <cstdlib>
 #include <pthread.h>
@@ -44,7 +46,13 @@ Process::Process()
 Result<bootstrap::ControlPlane*> Process::plane(const Settings& settings) {
   const std::lock_guard lock(mutex_);
   if (plane_ == nullptr) {
-    GYRE_TRY(configure_log(level_of(settings.debug), settings.debug_file));
+    GYRE_ASSIGN(const SubsystemMask subsystems, parse_subsystems(settings.debug_subsystems));
+    GYRE_TRY(configure_log(level_of(settings.debug), settings.debug_file, subsystems));
+    if (log_level() != LogLevel::warn && log_level() != LogLevel::none)
+      write_log(LogLevel::version, {},
+                fmt::format("Gyre {}.{}.{}", GYRE_MAJOR, GYRE_MINOR, GYRE_PATCH));
+    for (const auto& [name, value] : given_settings())
+      log_info(Subsystem::env, "{} is \"{}\"", name, printable(value));
     GYRE_ASSIGN(plane_, bootstrap::ControlPlane::start(settings));
     // Only now: what is hooked later runs earlier, and OpenSSL, which starting the plane has begun
     // to use at the latest, tears itself down at exit as well.

@@ -42,7 +42,8 @@ Result<void*> RegionTable::allocate(std::size_t bytes) {
   region.file = make_file(mapped_bytes);
   const bool shared = region.file.has_value();
   if (!shared)
-    log_info("memory for peers: memfd_create failed ({}): peers will copy", strerror(errno));
+    log_info(Subsystem::alloc, "memory for peers: memfd_create failed ({}): peers will copy",
+             strerror(errno));
   void* memory =
       mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
            shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, shared ? region.file.get() : -1, 0);

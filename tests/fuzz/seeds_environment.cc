@@ -8,6 +8,11 @@ void add_settings(Seeds& seeds) {
   const auto lines = [&](const char* name, std::string_view text) {
     seeds.add("settings", name, Script(0).rest_text(text));
   };
+  lines("subsystems", "GYRE_DEBUG=INFO\nGYRE_DEBUG_SUBSYS=init,NET,Shm\n");
+  lines("subsystems_left_out", "GYRE_DEBUG_SUBSYS=^COLL,P2P\n");
+  lines("subsystems_all", "GYRE_DEBUG_SUBSYS=^ALL\n");
+  lines("subsystems_near", "GYRE_DEBUG_SUBSYS=NET,TUNNING\n");
+  lines("subsystems_empty", "GYRE_DEBUG_SUBSYS=NET,\n");
   lines("usual", "GYRE_DEBUG=info\nGYRE_DEBUG_FILE=/tmp/gyre.%h.%p.%%\nGYRE_TIMEOUT=60\n");
   lines("ranks", "GYRE_RANK=1\nGYRE_SIZE=4\nGYRE_LOCAL_RANK=1\nGYRE_LOCAL_SIZE=2\nGYRE_JOB_ID=j\n");
   lines("algorithms", "GYRE_ALGO=ring,tree;allreduce:^ring\nGYRE_PROTO=^LL,LL128\n");

@@ -50,6 +50,18 @@ void list_transports(const Settings& settings) {
   GYRE_DEMAND(!settings.shm_disable || !names.contains("shm"));
 }
 
+// What was accepted, said name by name, is the same.
+void check_subsystems(const std::string& list) {
+  const auto mask = parse_subsystems(list);
+  if (!mask.ok()) return;
+  GYRE_DEMAND((*mask & ~all_subsystems) == 0);
+  std::string names;
+  for (int i = 0; i < subsystem_count; ++i)
+    if ((*mask >> i & 1) != 0)
+      names += (names.empty() ? "" : ",") + std::string(subsystem_name(static_cast<Subsystem>(i)));
+  if (*mask != 0) GYRE_DEMAND(*parse_subsystems(names) == *mask);
+}
+
 void read_environment(fuzz::Input& input) {
   const auto environment = fuzz::environment_of(input.rest());
   std::vector<std::string> warnings;
@@ -61,6 +73,7 @@ void read_environment(fuzz::Input& input) {
   const std::string path = expand_file_pattern(settings->debug_file);
   if (settings->debug_file.find('%') == std::string::npos)
     GYRE_DEMAND(path == settings->debug_file);
+  check_subsystems(settings->debug_subsystems);
   const auto allowed = tune::Allowed::parse(*settings);
   if (allowed.ok()) make_choices(*allowed);
 }

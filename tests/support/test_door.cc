@@ -18,7 +18,7 @@ namespace gyre::tests {
 namespace {
 
 [[noreturn]] void give_up(const char* what) {
-  write_log(LogLevel::warn, fmt::format("test support: {}: {}", what, strerror(errno)));
+  log_warn("test support: {}: {}", what, strerror(errno));
   std::abort();
 }
 

@@ -148,7 +148,7 @@ Status Launcher::start() {
   GYRE_ASSIGN(const Rendezvous rendezvous, make_rendezvous());
   GYRE_ASSIGN(const JobEnvironment environment,
               job_environment(job_.ranks, rendezvous, job_.environment));
-  log_info("gyre run: job {}: {}", rendezvous.job_id, binding.reason);
+  log_info(Subsystem::init, "gyre run: job {}: {}", rendezvous.job_id, binding.reason);
   if (environment.limits_openmp) pump_.say("OMP_NUM_THREADS=1 for every rank, as it was unset");
   if (!job_.log_directory.empty()) {
     std::error_code error;
@@ -180,7 +180,7 @@ Status Launcher::start_one(int rank, const JobEnvironment& environment, const Bi
     return {};
   }
   if (processors != nullptr)
-    log_info("gyre run: rank {} is process {} on processors {}", rank, process.pid,
+    log_info(Subsystem::init, "gyre run: rank {} is process {} on processors {}", rank, process.pid,
              processor_list(*processors));
   GYRE_TRY(pump_.add(rank, false, std::move(process.out), std::move(out_log)));
   return pump_.add(rank, true, std::move(process.err), std::move(err_log));
@@ -244,7 +244,7 @@ void Launcher::pass_on(int signal_number) {
     kill_at_ns_ = 0;
     return;
   }
-  log_info("gyre run: passing signal {} on to all ranks", signal_number);
+  log_info(Subsystem::init, "gyre run: passing signal {} on to all ranks", signal_number);
   signal_groups(signal_number);
 }
 

@@ -86,7 +86,8 @@ Status set_up_log() {
                                                   {"INFO", LogLevel::info},
                                                   {"TRACE", LogLevel::trace}};
   // The ranks write to GYRE_DEBUG_FILE; the launcher speaks to whoever started it.
-  GYRE_TRY(configure_log(levels.at(settings.debug), ""));
+  GYRE_ASSIGN(const SubsystemMask subsystems, parse_subsystems(settings.debug_subsystems));
+  GYRE_TRY(configure_log(levels.at(settings.debug), "", subsystems));
   for (const std::string& warning : warnings) log_warn("{}", warning);
   return {};
 }

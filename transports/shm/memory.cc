@@ -1,5 +1,6 @@
 #include "transports/shm/memory.h"
 
+#include "lib/base/log.h"
 #include "lib/base/units.h"
 
 #include <fmt/format.h>
@@ -89,6 +90,7 @@ Result<SharedFifo> make_shared_fifo(const FifoShape& shape) {
   const std::size_t bytes = mapped_bytes(shape);
   FileDescriptor memfd = open_memfd();
   const bool denied = !memfd.has_value() && (errno == ENOSYS || errno == EPERM || errno == EACCES);
+  if (denied) log_info(Subsystem::shm, "memfd_create is denied; a link's memory is in /dev/shm");
   if (!memfd.has_value() && !denied) return Status::from_errno("memfd_create", errno);
   GYRE_ASSIGN(SharedFifo fifo,
               denied ? make_unlinked_file(bytes) : make_memfd(std::move(memfd), bytes));

@@ -1,5 +1,6 @@
 #include "transports/tcp/sender.h"
 
+#include "lib/base/log.h"
 #include "transports/tcp/socket.h"
 
 #include <fmt/format.h>
@@ -45,6 +46,7 @@ Status TcpSender::join() {
     GYRE_ASSIGN(std::shared_ptr<FileDescriptor> socket, find_socket());
     if (socket == nullptr) return {};
     address_ = peer_address(*socket);
+    log_info(Subsystem::net, "rank {} is at {}", key_.peer, address_);
     GYRE_ASSIGN(stream_, make_stream(security_, std::move(socket), trust::SessionRole::client));
   }
   if (!stream_->joined()) GYRE_TRY(stream_->join());
