@@ -70,6 +70,9 @@ std::optional<Status> decode_cause(std::span<const std::uint8_t> bytes, int size
       return std::nullopt;
     culprits.push_back(static_cast<int>(rank));
   }
+  // In order and each once, whatever the peer's order: people read them as runs.
+  std::ranges::sort(culprits);
+  culprits.erase(std::unique(culprits.begin(), culprits.end()), culprits.end());
   return Status(static_cast<Code>(code), std::move(message)).blame(std::move(culprits));
 }
 
