@@ -125,6 +125,10 @@ def expect(round_, job):
     return None
 
 
+def texts_of(job):
+    return "; ".join(root["text"] for root in job["roots"])
+
+
 class HostRound:
     """A job on two hosts, one of which is cut off; gyre why is asked on the other one."""
 
@@ -178,11 +182,27 @@ class HostRound:
             if done.returncode != 0:
                 return done.stderr
             job, = json.loads(done.stdout)["jobs"]
-            wrong = self.expect(job)
+            wrong = self.expect(job) or self.look_from_outside()
             if wrong or job["verdict"] == "failed":
-                return wrong and f"{wrong}\n{done.stdout}"
+                return wrong and f"{wrong}: {texts_of(job)}"
             time.sleep(0.2)
         return "the communicator did not break"
+
+    def look_from_outside(self):
+        """From where both hosts are seen, as containers are: the smaller side is named."""
+        done = subprocess.run([self.gyre, "why", str(self.ranks[0].pid), "--json"],
+                              capture_output=True, text=True, timeout=PATIENCE_S)
+        if done.returncode != 0:
+            return f"from outside, {done.stderr}"
+        job, = json.loads(done.stdout)["jobs"]
+        sides = [self.first_on_b, self.size - self.first_on_b]
+        named = {self.host_of(root["rank"]) for root in job["roots"]}
+        if not named or any(sides[host] > min(sides) for host in named):
+            return f"from outside, hosts {named} are named: {texts_of(job)}"
+        if any(rank["standing"] == "other_host" or rank["thread_state"] not in ("R", "S", "D")
+               for rank in job["ranks"] if rank["process_state"]):
+            return f"from outside, not all is seen: {texts_of(job)}"
+        return None
 
     def expect(self, job):
         if not job["roots"]:
@@ -306,13 +326,24 @@ def closed_process_of(round_):
         yield f"of a process of root, {done.returncode}, {done.stderr}"
 
 
+def parent_of(round_):
+    """Ranks are found by the process that started them: this one, or gyre run."""
+    done = subprocess.run([round_.gyre, "why", str(os.getpid()), "--json"], capture_output=True,
+                          text=True, timeout=PATIENCE_S)
+    found = {rank["pid"] for job in json.loads(done.stdout or '{"jobs": []}')["jobs"]
+             for rank in job["ranks"]}
+    if found != {process.pid for process in round_.ranks}:
+        yield f"of the parent of all ranks, {done.returncode}, ranks {found}"
+
+
 def check_writing(arguments):
+    wrong = list(errors_of(arguments.gyre))
     # Ranks that share processors wait for each other: some of it is long.
     round_ = Round(arguments, "runs", 0)
-    wrong = list(errors_of(arguments.gyre))
     try:
         round_.wait_until_here()
         time.sleep(SETTLED_S)
+        wrong += parent_of(round_)
         wrong += closed_process_of(round_)
         with tempfile.TemporaryDirectory() as folder:
             wrong += flights_of(round_, folder)

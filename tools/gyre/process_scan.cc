@@ -34,12 +34,15 @@ std::string read_text(const std::string& path) {
 
 // The last number of the line that begins with `name`; 0 if there is none.
 long number_after(const std::string& text, std::string_view name) {
-  const std::size_t at = text.find(name);
-  if (at == text.npos) return 0;
-  std::istringstream words(text.substr(at + name.size(), text.find('\n', at) - at - name.size()));
-  long last = 0;
-  while (words >> last) continue;
-  return last;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(name)) continue;
+    std::istringstream words(line.substr(name.size()));
+    long last = 0;
+    for (long number = 0; words >> number;) last = number;
+    return last;
+  }
+  return 0;
 }
 
 // Names of a folder that are numbers.
@@ -105,8 +108,8 @@ ProcessFacts look_at(long pid) {
   facts.state = state_in(read_text(fmt::format("/proc/{}/stat", pid)));
   if (facts.state == state_gone) return facts;
   const std::string status = read_text(fmt::format("/proc/{}/status", pid));
-  facts.parent = number_after(status, "\nPPid:");
-  facts.own_pid = number_after(status, "\nNSpid:");
+  facts.parent = number_after(status, "PPid:");
+  facts.own_pid = number_after(status, "NSpid:");
   if (facts.own_pid == 0) facts.own_pid = pid;
   struct stat network {};
   if (::stat(fmt::format("/proc/{}/ns/net", pid).c_str(), &network) == 0)
@@ -121,7 +124,7 @@ ThreadFacts look_at_thread(const ProcessFacts& process, std::uint32_t thread) {
   if (process.own_pid != process.pid)
     for (const long one : numbers_in(fmt::format("/proc/{}/task", process.pid)))
       if (number_after(read_text(fmt::format("/proc/{}/task/{}/status", process.pid, one)),
-                       "\nNSpid:") == static_cast<long>(thread))
+                       "NSpid:") == static_cast<long>(thread))
         number = one;
   const std::string folder = fmt::format("/proc/{}/task/{}", process.pid, number);
   ThreadFacts facts;
@@ -153,8 +156,7 @@ void look_again(Scan& scan) {
 std::vector<long> descendants(long pid) {
   std::map<long, std::vector<long>> children;
   for (const long one : numbers_in("/proc"))
-    children[number_after(read_text(fmt::format("/proc/{}/status", one)), "\nPPid:")].push_back(
-        one);
+    children[number_after(read_text(fmt::format("/proc/{}/status", one)), "PPid:")].push_back(one);
   std::vector<long> found = {pid};
   // A process id in use twice cannot be: each is somebody's child once.
   for (std::size_t i = 0; i < found.size(); ++i)

@@ -184,7 +184,8 @@ std::vector<std::set<std::uint64_t>> group(const Sight& sight) {
   for (const SeenRank& rank : sight.ranks)
     of_process[rank.process].insert(rank.ledger.identity.communicator);
   std::vector<std::set<std::uint64_t>> groups;
-  for (auto& [process, mine] : of_process) {
+  for (auto& entry : of_process) {
+    std::set<std::uint64_t>& mine = entry.second;
     std::erase_if(groups, [&](const std::set<std::uint64_t>& known) {
       const bool shared =
           std::ranges::any_of(known, [&](std::uint64_t one) { return mine.contains(one); });

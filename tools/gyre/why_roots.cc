@@ -110,12 +110,18 @@ Sides find_networks(const Sight& sight, const Job& job, std::uint64_t communicat
   return sides;
 }
 
+// Ranks of the circle that are in different calls under one number. Those of a later call are only
+// ahead.
 Sides find_shapes(const Job& job, const std::vector<Place>& circle) {
-  std::map<decltype(shape({})), std::uint64_t> known;
-  Sides sides;
+  std::map<std::uint64_t, std::map<decltype(shape({})), std::vector<Place>>> numbers;
   for (const Place& place : circle)
     if (const TimedFlight* open = job.ranks.at(place).open)
-      sides[known.emplace(shape(open->flight.call), known.size()).first->second].push_back(place);
+      numbers[open->flight.call.sequence][shape(open->flight.call)].push_back(place);
+  Sides sides;
+  for (const auto& [number, shapes] : numbers) {
+    if (shapes.size() < 2 || !sides.empty()) continue;
+    for (const auto& [one, members] : shapes) sides.emplace(sides.size(), members);
+  }
   return sides;
 }
 
@@ -129,7 +135,7 @@ std::vector<Root> roots_of_circle(const Sight& sight, const Job& job,
   if (!absent.empty()) {
     kind = RootKind::crossed;
     culprits = minority(absent);
-  } else if (shapes.size() > 1) {
+  } else if (!shapes.empty()) {
     kind = RootKind::differs;
     culprits = minority(shapes);
   } else if (std::set<Network> of_circle; networks.size() > 1) {
