@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -290,6 +291,19 @@ def flights_of(round_, folder):
             yield f"{os.path.basename(path)}: a slice ends before it begins"
 
 
+def remedies_of(gyre):
+    """What --explain says is what the header's table says."""
+    header = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../include/gyre/gyre.h")
+    with open(header, encoding="utf-8") as file:
+        table = re.findall(r"^ \*\s+(gyre\w+)\s+(\S.*?): (\S.*)$", file.read(), re.M)
+    for code in range(11):
+        done = subprocess.run([gyre, "why", "--explain", str(code)], capture_output=True, text=True,
+                              timeout=PATIENCE_S)
+        said = re.fullmatch(r"(gyre\w+) \(\d+\): (.*)\nwhat to do: (.*)\n", done.stdout)
+        if not said or said.groups() not in table:
+            yield f"gyre.h has no line for {done.stdout}"
+
+
 ERRORS = [
     (["999999999"], 1, "is no process"),
     (["no-such-job"], 1, "no communicator of this host has that name"),
@@ -337,7 +351,7 @@ def parent_of(round_):
 
 
 def check_writing(arguments):
-    wrong = list(errors_of(arguments.gyre))
+    wrong = [*errors_of(arguments.gyre), *remedies_of(arguments.gyre)]
     # Ranks that share processors wait for each other: some of it is long.
     round_ = Round(arguments, "runs", 0)
     try:

@@ -39,6 +39,19 @@
  *          every other rank's current or next call on that communicator returns gyreRemoteError,
  *          naming it; the communicator can then only be aborted or destroyed.
  *
+ * CODES    What each means and what to do; `gyre why --explain CODE` says it too.
+ *  gyreSuccess            no error: nothing to do
+ *  gyreUnhandledCudaError a CUDA call failed: read the cause; check the device and driver
+ *  gyreSystemError        a system call failed: read the cause: it names the call and the limit
+ *  gyreInternalError      Gyre broke one of its own rules: report it with GYRE_DEBUG=INFO output
+ *  gyreInvalidArgument    an argument is wrong: correct the argument that the text names
+ *  gyreInvalidUsage       the call is not allowed here: follow the text; the call had no effect
+ *  gyreRemoteError        another rank failed: see the named rank first; destroy and start anew
+ *  gyreInProgress         not finished yet: ask again with gyreCommGetAsyncError
+ *  gyreTimeout            a deadline passed: see the named rank; raise GYRE_TIMEOUT if it is slow
+ *  gyreMismatch           ranks called different things: make the calls agree on all ranks
+ *  gyreAborted            the communicator was aborted: destroy it
+ *
  * RESULTS  All ranks get the same bits. The same job (number of ranks, counts, types, settings)
  *          gives the same bits each time. Operands are combined lower rank first. NaN and infinity
  *          propagate, also through min and max; NaNs come out canonical. 16- and 8-bit floats are

@@ -24,7 +24,7 @@ namespace gyre {
   X(InvalidUsage, 5, "the call is not allowed here", "follow the text; the call had no effect")   \
   X(RemoteError, 6, "another rank failed", "see the named rank first; destroy and start anew")    \
   X(InProgress, 7, "not finished yet", "ask again with gyreCommGetAsyncError")                    \
-  X(Timeout, 8, "a deadline passed", "see the named rank; raise GYRE_TIMEOUT if it is just slow") \
+  X(Timeout, 8, "a deadline passed", "see the named rank; raise GYRE_TIMEOUT if it is slow")      \
   X(Mismatch, 9, "ranks called different things", "make the calls agree on all ranks")            \
   X(Aborted, 10, "the communicator was aborted", "destroy it")
 
