@@ -15,6 +15,9 @@ STRICT_C = ["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror"]
 RANKS = 2
 EXPECTED = [f"[{rank}] {RANKS} ranks are here" for rank in range(RANKS)]
 
+# A program of NCCL's user, who renames and nothing else.
+NCCL_PROGRAM = os.path.join("tests", "nccl_examples", "point_to_point.c")
+
 CMAKE_LISTS = """cmake_minimum_required(VERSION 3.18)
 project(user C)
 set(CMAKE_C_STANDARD 99)
@@ -57,10 +60,22 @@ class Installed(unittest.TestCase):
                         program], env={**os.environ, "LD_LIBRARY_PATH": self.libdir})
         self.assertEqual(sorted(said.splitlines()), EXPECTED)
 
+    def pkg_config_flags(self):
+        return checked(["pkg-config", f"--define-variable=prefix={self.prefix}", "--cflags",
+                        "--libs", "gyre"],
+                       env={**os.environ, "PKG_CONFIG_PATH": f"{self.libdir}/pkgconfig"}).split()
+
+    def test_a_renamed_nccl_program_builds_through_pkg_config_and_runs(self):
+        source = os.path.join(self.folder.name, "ported.c")
+        with open(source, "w") as file:
+            file.write(checked(["sed", "s/nccl/gyre/g", os.path.join(ROOT, NCCL_PROGRAM)]))
+        program = os.path.join(self.folder.name, "ported")
+        checked([*STRICT_C, source, *self.pkg_config_flags(), "-pthread", "-o", program])
+        said = checked([program], env={**os.environ, "LD_LIBRARY_PATH": self.libdir})
+        self.assertEqual(said, "right\n")
+
     def test_a_strict_c99_program_builds_through_pkg_config_and_runs(self):
-        flags = checked(["pkg-config", f"--define-variable=prefix={self.prefix}", "--cflags",
-                         "--libs", "gyre"],
-                        env={**os.environ, "PKG_CONFIG_PATH": f"{self.libdir}/pkgconfig"}).split()
+        flags = self.pkg_config_flags()
         program = os.path.join(self.folder.name, "hello-pkg-config")
         checked([*STRICT_C, self.source, *flags, "-o", program])
         self.run_ranks(program)
