@@ -45,6 +45,11 @@ class Complaints {
     if (!good) add(text);
   }
   bool none() const { return texts_.empty(); }
+  // While others still add.
+  bool none_yet() {
+    const std::lock_guard lock(mutex_);
+    return texts_.empty();
+  }
   std::string all() const {
     std::string joined;
     for (const std::string& text : texts_) joined += text + "\n";

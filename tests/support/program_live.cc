@@ -1,0 +1,82 @@
+// Memory with guards, and waiting without the library.
+#include "tests/support/program_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace gyre::tests {
+namespace {
+
+constexpr std::byte guard{0x5C};
+
+}  // namespace
+
+LiveBuffer::LiveBuffer(const ProgramBuffer& made)
+    : bytes_(made.bytes),
+      shift_(made.shift),
+      allocated_(made.allocated),
+      whole_bytes_(made.bytes + made.shift + 2 * guard_bytes) {
+  void* memory = nullptr;
+  if (allocated_ && gyreMemAlloc(&memory, whole_bytes_) == gyreSuccess)
+    whole_ = static_cast<std::byte*>(memory);
+  if (whole_ == nullptr) {
+    heap_.resize(whole_bytes_);
+    whole_ = heap_.data();
+  }
+  std::fill_n(whole_, whole_bytes_, guard);
+  std::ranges::copy(first_bytes(made), begin());
+}
+
+LiveBuffer::~LiveBuffer() {
+  if (heap_.empty()) (void)gyreMemFree(whole_);
+}
+
+std::string LiveBuffer::wrong(const std::vector<std::byte>& expected) const {
+  const std::byte* first = whole_ + guard_bytes + shift_;
+  const auto hex = [](std::byte byte) { return std::to_string(std::to_integer<int>(byte)); };
+  for (std::size_t i = 0; i < bytes_; ++i)
+    if (first[i] != expected[i])
+      return "byte " + std::to_string(i) + " of " + std::to_string(bytes_) + " is " +
+             hex(first[i]) + ", not " + hex(expected[i]);
+  const auto is_guard = [](std::byte byte) { return byte == guard; };
+  if (!std::all_of(first - shift_ - guard_bytes, first, is_guard)) return "bytes before it changed";
+  if (!std::all_of(first + bytes_, first + bytes_ + guard_bytes, is_guard))
+    return "bytes behind it changed";
+  return {};
+}
+
+bool Crossing::cross(int threads) {
+  std::unique_lock lock(mutex_);
+  const std::size_t mine = passed_;
+  if (++here_ == threads) {
+    here_ = 0;
+    ++passed_;
+    changed_.notify_all();
+    return !failed_;
+  }
+  const bool came =
+      changed_.wait_for(lock, std::chrono::seconds(30), [&] { return failed_ || passed_ != mine; });
+  return came && !failed_;
+}
+
+void Crossing::fail() {
+  const std::lock_guard lock(mutex_);
+  failed_ = true;
+  changed_.notify_all();
+}
+
+gyreResult_t settled(gyreComm_t comm) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+  gyreResult_t state = gyreInProgress;
+  while (std::chrono::steady_clock::now() < end) {
+    if (const gyreResult_t asked = gyreCommGetAsyncError(comm, &state); asked != gyreSuccess)
+      return asked;
+    if (state != gyreInProgress) break;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return state;
+}
+
+}  // namespace gyre::tests
