@@ -20,19 +20,25 @@ Mapping map_for_reading(int file, std::uint64_t offset, std::uint64_t bytes) {
   return Mapping({static_cast<std::byte*>(memory), bytes});
 }
 
+// Sums of a few times of others are times again: 73 years either way.
+std::int64_t sane_time(std::int64_t ns) {
+  constexpr std::int64_t most_ns = std::int64_t{1} << 61;
+  return std::clamp(ns, -most_ns, most_ns);
+}
+
 // The end of a flight that had no clock reading of its own.
 TimedFlight timed(const Flight& flight, const TickScale& scale) {
   TimedFlight shown{flight, std::nullopt, std::nullopt};
-  if (flight.start_ticks != 0) shown.start_ns = scale.to_ns(flight.start_ticks);
+  if (flight.start_ticks != 0) shown.start_ns = sane_time(scale.to_ns(flight.start_ticks));
   switch (flight.end) {
     case FlightEnd::open:
       break;
     case FlightEnd::exact:
     case FlightEnd::soon:
-      shown.end_ns = scale.to_ns(flight.end_ticks);
+      shown.end_ns = sane_time(scale.to_ns(flight.end_ticks));
       break;
     case FlightEnd::late:
-      shown.end_ns = static_cast<std::int64_t>(flight.end_ticks);
+      shown.end_ns = sane_time(static_cast<std::int64_t>(flight.end_ticks));
       break;
   }
   return shown;
@@ -51,8 +57,10 @@ bool is_sane(const WaitRecord& wait) {
 std::vector<WaitRecord> read_waits(const LedgerMemory& memory) {
   std::vector<WaitRecord> waits;
   for (const Alternating<WaitRecord>& lane : memory.waits) {
-    const auto wait = lane.read();
-    if (wait && is_sane(*wait)) waits.push_back(*wait);
+    auto wait = lane.read();
+    if (!wait || !is_sane(*wait)) continue;
+    wait->since_ns = sane_time(wait->since_ns);
+    waits.push_back(*wait);
   }
   return waits;
 }
@@ -62,7 +70,9 @@ std::vector<PastWait> read_past_waits(const LedgerMemory& memory) {
   for (const PastWaitLine& line : memory.past_waits) {
     const std::uint64_t number = line.number.load(std::memory_order_acquire);
     if (number == 0) continue;
-    const PastWait past = line.wait.load();
+    PastWait past = line.wait.load();
+    past.wait.since_ns = sane_time(past.wait.since_ns);
+    past.until_ns = sane_time(past.until_ns);
     if (line.number.load(std::memory_order_relaxed) == number && is_sane(past.wait))
       waits.emplace(number, past);
   }
@@ -110,6 +120,7 @@ std::optional<LedgerView> view_of(const std::byte* start, const TickScale& scale
   if (view.failure) {
     auto& count = view.failure->culprit_count;
     count = std::clamp<std::int32_t>(count, 0, FailureNote::culprits_most);
+    view.failure->at_ns = sane_time(view.failure->at_ns);
     if (view.failure->code == 0) view.failure.reset();
   }
   read_flights(memory, scale, view);
@@ -166,11 +177,12 @@ Result<BoardView> read_board(int descriptor) {
   // Pairs with the release in Board::open.
   if (memory.magic.load(std::memory_order_acquire) != board_magic)
     return invalid_argument("it is no board, or not yet");
-  const auto head = memory.head.read();
+  auto head = memory.head.read();
   if (!head) return internal_error("a board's head changes all the time");
   if (head->layout != board_layout)
     return invalid_usage(fmt::format("its library ({}) writes layout {}, and this program reads {}",
                                      printable(head->version.view()), head->layout, board_layout));
+  head->origin.ns = sane_time(head->origin.ns);
   BoardView view{*head, {}};
   const TickScale scale(head->origin, read_tick_pair(head->source));
   for (const SharedWord& entry : memory.directory) {

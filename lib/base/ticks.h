@@ -5,6 +5,7 @@
 
 #include "lib/base/clock.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <ctime>
 
@@ -74,8 +75,11 @@ class TickScale {
                                static_cast<double>(to.ticks - from.ticks)
                          : 1.0) {}
   std::int64_t to_ns(std::uint64_t ticks) const {
+    // The ticks may be anybody's: what is beyond a lifetime from here is put at its end.
+    constexpr double most_ns = 1LL << 61;
     const auto since = static_cast<double>(static_cast<std::int64_t>(ticks - from_.ticks));
-    return from_.ns + static_cast<std::int64_t>(since * ns_per_tick_);
+    return from_.ns +
+           static_cast<std::int64_t>(std::clamp(since * ns_per_tick_, -most_ns, most_ns));
   }
 
  private:

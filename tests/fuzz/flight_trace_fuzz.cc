@@ -1,0 +1,23 @@
+// A file of flights that somebody hands to gyre why --trace: what is taken becomes a timeline in
+// which no slice ends before it begins, and nothing that a viewer could not open.
+// Input: the file.
+#include "tests/fuzz/input.h"
+#include "tools/gyre/flight_trace.h"
+
+#include <nlohmann/json.hpp>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+  const std::string text(data, data + bytes);
+  const auto trace = gyre::tools::make_trace({text, text});
+  if (!trace.ok()) {
+    GYRE_DEMAND(gyre::fuzz::is_one_line(trace.status().message()));
+    return 0;
+  }
+  const auto document = nlohmann::json::parse(*trace, nullptr, false);
+  GYRE_DEMAND(document.is_object() && document["traceEvents"].is_array());
+  for (const auto& event : document["traceEvents"]) {
+    GYRE_DEMAND(event["ph"].is_string() && event["name"].is_string());
+    if (event["ph"] == "X") GYRE_DEMAND(event["ts"] >= 0.0 && event["dur"] >= 0.0);
+  }
+  return 0;
+}
