@@ -102,13 +102,12 @@ bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part,
     if (Status broken = communicator.broken(); !broken.ok())
       return finish_part(stream, part, std::move(broken)), true;
     part.begun = &communicator.begin(part.work);
-    part.moved_ns = clock.now_ns();
+    part.begun_ns = clock.now_ns();
   }
   Resumable& operation = *part.begun;
   const bool moved = operation.finished() || operation.advance();
   if (!operation.finished()) {
-    if (moved) part.moved_ns = clock.now_ns();
-    blocked.push_back({&operation, part.moved_ns});
+    blocked.push_back({&operation, part.begun_ns});
     return moved;
   }
   if (!operation.outcome().ok()) communicator.remember(operation.outcome());

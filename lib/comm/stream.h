@@ -32,7 +32,7 @@ class HostStream {
     Work work;
     std::uint64_t ticket = 0;
     Resumable* begun = nullptr;  // once its turn has come: what to advance
-    std::int64_t moved_ns = 0;   // when that last got on
+    std::int64_t begun_ns = 0;
   };
   struct Entry {
     std::vector<Part> parts;               // of one group: side by side
