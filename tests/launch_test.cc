@@ -4,156 +4,16 @@
 #include "lib/exec/launch.h"
 
 #include "lib/base/units.h"
-#include "lib/plan/algorithms.h"
+#include "tests/support/launch_job.h"
 
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
-#include <cstring>
-#include <map>
 #include <random>
 
 using namespace gyre;
+using tests::Job;
 
 namespace {
-
-struct FifoMemory {
-  explicit FifoMemory(const transport::FifoShape& shape)
-      : memory(static_cast<std::byte*>(
-            std::aligned_alloc(4096, round_up(transport::fifo_bytes(shape), 4096)))) {
-    std::memset(memory, 0, transport::fifo_bytes(shape));
-    view = transport::FifoView::at(memory, shape);
-  }
-  ~FifoMemory() { std::free(memory); }
-  FifoMemory(const FifoMemory&) = delete;
-  FifoMemory& operator=(const FifoMemory&) = delete;
-  std::byte* memory;
-  transport::FifoView view;
-};
-
-class PlainConnection final : public transport::Connection {
- public:
-  PlainConnection(const transport::FifoView& view, bool shared) : view_(view), shared_(shared) {}
-  bool ready() const override { return true; }
-  const transport::FifoView& fifo() const override { return view_; }
-  Status progress() override { return {}; }
-  bool flushed() const override { return true; }
-  bool needs_progress() const override { return false; }
-  void arm(WaitSet&) override {}
-  void disarm() override {}
-  bool same_address_space() const override { return shared_; }
-
- private:
-  transport::FifoView view_;
-  bool shared_;
-};
-
-// All ranks of one collective, and the fifos between them.
-class Job {
- public:
-  Job(std::string_view algorithm, int ranks, const transport::FifoShape& shape, bool shared)
-      : shape_(shape), shared_(shared) {
-    plan::PlanRequest request;
-    request.rank_count = ranks;
-    auto plans = plan::build_plans(*plan::find_algorithm(algorithm), request);
-    REQUIRE(plans.ok());
-    plans_ = std::move(*plans);
-    for (int rank = 0; rank < ranks; ++rank) bound_.push_back(bind(rank));
-    launches_.resize(bound_.size());
-  }
-
-  const plan::Plan& plan(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
-  int size() const { return static_cast<int>(plans_.size()); }
-
-  // Runs one call on each rank; which rank goes next is the seed's choice.
-  void run(const std::vector<exec::Call>& calls, std::mt19937_64& random) {
-    std::vector<std::size_t> running;
-    for (std::size_t rank = 0; rank < calls.size(); ++rank) {
-      launches_[rank].begin(bound_[rank], calls[rank]);
-      running.push_back(rank);
-    }
-    int idle = 0;
-    while (!running.empty()) {
-      const std::size_t pick = random() % running.size();
-      const auto state = launches_[running[pick]].advance();
-      INFO(launches_[running[pick]].error().message());
-      REQUIRE(state != exec::Launch::State::failed);
-      idle = state == exec::Launch::State::blocked ? idle + 1 : 0;
-      REQUIRE(idle < 20000);  // nobody moved for a long time: a deadlock
-      if (state == exec::Launch::State::done)
-        running.erase(running.begin() + static_cast<long>(pick));
-    }
-  }
-
-  // The first failure; success if there is none within many turns.
-  Status run_to_failure(const std::vector<exec::Call>& calls) {
-    for (std::size_t rank = 0; rank < calls.size(); ++rank)
-      launches_[rank].begin(bound_[rank], calls[rank]);
-    for (int turn = 0; turn < 1000; ++turn)
-      for (exec::Launch& launch : launches_)
-        if (launch.advance() == exec::Launch::State::failed) return launch.error();
-    return {};
-  }
-
- private:
-  transport::FifoView fifo(int from, int to, int channel) {
-    auto& memory = fifos_[{from, to, channel}];
-    if (!memory) memory = std::make_unique<FifoMemory>(shape_);
-    return memory->view;
-  }
-
-  exec::BoundPlan bind(int rank) {
-    exec::BoundPlan bound;
-    const plan::Plan& plan = plans_[static_cast<std::size_t>(rank)];
-    bound.direct = plan.direct();
-    bound.direct_in_place = plan.direct_in_place();
-    std::map<std::pair<int, int>, std::pair<exec::SendPort*, exec::ReceivePort*>> known;
-    for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
-      exec::BoundPlan::LaneEnds ends;
-      ends.lane = plan.lane(index);
-      for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {
-        const plan::Link link = ends.lane.links[i];
-        auto& ports = known[{link.peer, link.channel}];
-        if (ports.first == nullptr) {
-          ports = make_ports(rank, link);
-          bound.send_ports.push_back(ports.first);
-          bound.receive_ports.push_back(ports.second);
-        }
-        ends.send.push_back(ports.first);
-        ends.recv.push_back(ports.second);
-      }
-      bound.lanes.push_back(std::move(ends));
-    }
-    return bound;
-  }
-
-  std::pair<exec::SendPort*, exec::ReceivePort*> make_ports(int rank, plan::Link link) {
-    auto send = std::make_unique<exec::SendPort>();
-    send->peer = link.peer;
-    send->connection =
-        std::make_unique<PlainConnection>(fifo(rank, link.peer, link.channel), shared_);
-    send->slots = transport::SlotWriter(send->connection->fifo());
-    send->lines = transport::LineWriter(send->connection->fifo());
-    auto receive = std::make_unique<exec::ReceivePort>();
-    receive->peer = link.peer;
-    receive->connection =
-        std::make_unique<PlainConnection>(fifo(link.peer, rank, link.channel), shared_);
-    receive->slots = transport::SlotReader(receive->connection->fifo());
-    receive->lines = transport::LineReader(receive->connection->fifo());
-    sends_.push_back(std::move(send));
-    receives_.push_back(std::move(receive));
-    return {sends_.back().get(), receives_.back().get()};
-  }
-
-  transport::FifoShape shape_;
-  bool shared_;
-  std::vector<plan::Plan> plans_;
-  std::map<std::tuple<int, int, int>, std::unique_ptr<FifoMemory>> fifos_;
-  std::vector<std::unique_ptr<exec::SendPort>> sends_;
-  std::vector<std::unique_ptr<exec::ReceivePort>> receives_;
-  std::vector<exec::BoundPlan> bound_;
-  std::vector<exec::Launch> launches_;
-};
 
 struct Case {
   std::string_view algorithm;
