@@ -9,9 +9,9 @@
 
 // Inlined always: code compiled for a better processor must never be linked in for a lesser one.
 #ifdef __CUDACC__
-#define GYRE_HOST_DEVICE __host__ __device__ __forceinline__
+#define GYRE_NARROW __host__ __device__ __forceinline__
 #else
-#define GYRE_HOST_DEVICE [[gnu::always_inline]] inline
+#define GYRE_NARROW [[gnu::always_inline]] inline
 #endif
 
 namespace gyre::kernels {
@@ -26,7 +26,7 @@ struct Float32Bits {
 };
 
 // x / 2^shift, rounded to nearest even; x < 2^31, 1 <= shift <= 31.
-GYRE_HOST_DEVICE constexpr std::uint32_t round_shift(std::uint32_t x, int shift) {
+GYRE_NARROW constexpr std::uint32_t round_shift(std::uint32_t x, int shift) {
   const std::uint32_t odd = (x >> shift) & 1;
   return (x + ((1U << (shift - 1)) - 1) + odd) >> shift;
 }
@@ -52,7 +52,7 @@ struct NarrowFloat {
       static_cast<std::uint32_t>(Float32Bits::bias - bias + 1) << Float32Bits::mantissa_bits;
 
   // Bits of the float32 with the same value. A NaN stays a NaN; its payload may change.
-  GYRE_HOST_DEVICE static constexpr std::uint32_t widen(std::uint32_t code) {
+  GYRE_NARROW static constexpr std::uint32_t widen(std::uint32_t code) {
     if constexpr (rebias == 0) return code << mantissa_shift;
     const std::uint32_t sign = (code >> sign_shift) << 31;
     const std::uint32_t size = code & magnitude;
@@ -69,7 +69,7 @@ struct NarrowFloat {
   }
 
   // The code nearest to the float32 of these bits, ties to even.
-  GYRE_HOST_DEVICE static constexpr std::uint32_t narrow(std::uint32_t bits) {
+  GYRE_NARROW static constexpr std::uint32_t narrow(std::uint32_t bits) {
     const std::uint32_t size = bits & Float32Bits::magnitude;
     if (size > Float32Bits::infinity) return canonical_nan;
     const bool as_normal = rebias == 0 || size >= least_normal;
@@ -81,7 +81,7 @@ struct NarrowFloat {
   }
 
  private:
-  GYRE_HOST_DEVICE static constexpr std::uint32_t narrow_subnormal(std::uint32_t size) {
+  GYRE_NARROW static constexpr std::uint32_t narrow_subnormal(std::uint32_t size) {
     constexpr std::uint32_t hidden_one = 1U << Float32Bits::mantissa_bits;
     const std::uint32_t exponent = size >> Float32Bits::mantissa_bits;
     const std::uint32_t fraction = size & (hidden_one - 1);
