@@ -1,0 +1,129 @@
+#include "tests/support/host_device.h"
+
+#include "kernels/cpu/narrow_float.h"
+#include "tests/support/host_machine.h"
+
+#include <bit>
+
+namespace gyre::tests {
+namespace {
+
+template <typename T>
+T loaded(const void* place, bool weak) {
+  T value;
+  machine->load(static_cast<const std::byte*>(place), &value, sizeof value, weak);
+  if (weak) machine->maybe_yield();
+  return value;
+}
+
+template <typename T>
+void stored(void* place, T value) {
+  machine->store(static_cast<std::byte*>(place), &value, sizeof value);
+  machine->maybe_yield();
+}
+
+}  // namespace
+
+std::string run_grids(const std::vector<Grid>& grids, const MachineOptions& options) {
+  return Machine(grids, options).run();
+}
+
+void let_others_run() {
+  machine->progress();
+  machine->yield();
+}
+
+}  // namespace gyre::tests
+
+namespace gyre::cuda::device {
+
+using tests::loaded;
+using tests::machine;
+using tests::stored;
+
+std::uint32_t thread_index() { return machine->self().thread; }
+std::uint32_t thread_count() { return machine->block().grid->threads; }
+std::uint32_t block_index() { return machine->block().index; }
+std::uint32_t block_count() { return machine->block().grid->blocks; }
+
+void block_barrier() { machine->meet_block(false); }
+bool block_any(bool mine) { return machine->meet_block(mine); }
+bool warp_any(bool mine) { return machine->meet_warp(mine, nullptr, false); }
+
+std::uint8_t load_1(const std::byte* place) { return loaded<std::uint8_t>(place, true); }
+std::uint16_t load_2(const std::byte* place) { return loaded<std::uint16_t>(place, true); }
+std::uint32_t load_4(const std::byte* place) { return loaded<std::uint32_t>(place, true); }
+std::uint64_t load_8(const std::byte* place) { return loaded<std::uint64_t>(place, true); }
+Bytes16 load_16(const std::byte* place) { return loaded<Bytes16>(place, true); }
+void store_1(std::byte* place, std::uint8_t value) { stored(place, value); }
+void store_2(std::byte* place, std::uint16_t value) { stored(place, value); }
+void store_4(std::byte* place, std::uint32_t value) { stored(place, value); }
+void store_8(std::byte* place, std::uint64_t value) { stored(place, value); }
+void store_16(std::byte* place, const Bytes16& value) { stored(place, value); }
+
+std::uint32_t load_relaxed(const std::uint32_t* word) { return loaded<std::uint32_t>(word, false); }
+std::uint64_t load_relaxed(const std::uint64_t* word) { return loaded<std::uint64_t>(word, false); }
+std::uint64_t load_acquire(const std::uint64_t* word) {
+  machine->yield();
+  const auto value = loaded<std::uint64_t>(word, false);
+  machine->acquire();
+  return value;
+}
+void store_relaxed(std::uint32_t* word, std::uint32_t value) { stored(word, value); }
+void store_relaxed(std::uint64_t* word, std::uint64_t value) { stored(word, value); }
+void store_release(std::uint64_t* word, std::uint64_t value) {
+  machine->release();
+  std::memcpy(word, &value, sizeof value);
+  machine->progress();
+  machine->yield();
+}
+std::uint32_t add_acquire_release(std::uint32_t* word, std::uint32_t value) {
+  machine->yield();
+  machine->release();
+  machine->acquire();
+  const std::uint32_t before = *word;
+  *word = before + value;
+  machine->progress();
+  return before;
+}
+
+Bytes16 load_flagged(const std::byte* place) { return loaded<Bytes16>(place, false); }
+void store_flagged(std::byte* place, const Bytes16& value) { stored(place, value); }
+
+Bytes16 load_line_part(const std::byte* place) {
+  machine->meet_warp(false, const_cast<std::byte*>(place), false);
+  return place != nullptr ? machine->self().part : Bytes16{0, 0};
+}
+void store_line_part(std::byte* place, const Bytes16& value) {
+  machine->self().part = value;
+  const bool whole = machine->options().whole_lines;
+  machine->meet_warp(false, whole ? place : nullptr, true);
+  if (!whole && place != nullptr) stored(place, value);
+}
+
+void pause(WaitingFor what, std::uint32_t link) { machine->wait_for(what, link); }
+std::uint64_t clock_ns() { return machine->now(); }
+
+float widen_float16(std::uint16_t code) {
+  return std::bit_cast<float>(kernels::Float16::widen(code));
+}
+std::uint16_t narrow_float16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::uint16_t>(kernels::Float16::narrow(bits));
+}
+float widen_bfloat16(std::uint16_t code) {
+  return std::bit_cast<float>(kernels::BFloat16::widen(code));
+}
+std::uint16_t narrow_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::uint16_t>(kernels::BFloat16::narrow(bits));
+}
+
+// All threads ask for the same size; what it holds at first is the seed's.
+void* block_bytes(std::size_t bytes) {
+  auto& memory = machine->block().memory;
+  if (memory.empty()) memory.assign(bytes, std::byte(0xa5 ^ machine->options().seed));
+  return memory.data();
+}
+
+}  // namespace gyre::cuda::device

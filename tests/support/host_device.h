@@ -1,0 +1,39 @@
+// The second machine behind kernels/cuda/device.h: grids of all ranks in this process, each CUDA
+// thread a fiber. A seeded scheduler decides who goes next at every poll, barrier and fence, and
+// now and then at an access; whole blocks fall behind at random. Stores may be delayed: they reach
+// other threads of the block at a barrier, and other blocks at a release, or earlier one by one in
+// random order. Weak loads may give what a block saw before, until it acquires.
+#pragma once
+
+#include "kernels/cuda/device.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace gyre::tests {
+
+struct Grid {
+  int rank = 0;
+  std::uint32_t blocks = 1;
+  std::uint32_t threads = 32;  // of a block; whole warps
+  std::function<void()> kernel;
+};
+
+struct MachineOptions {
+  std::uint64_t seed = 1;
+  bool delayed_stores = true;
+  bool stale_loads = true;
+  bool whole_lines = true;  // 128-byte lines arrive at once
+  std::uint64_t most_switches = 200'000'000;
+};
+
+// Runs the grids together until all have ended. Empty, or why they never would: a turn of all
+// threads without progress, and what each of them waits for.
+std::string run_grids(const std::vector<Grid>& grids, const MachineOptions& options);
+
+// For a thread of a grid that plays the host: others go on, and time passes.
+void let_others_run();
+
+}  // namespace gyre::tests
