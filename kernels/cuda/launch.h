@@ -1,0 +1,112 @@
+// What an executor hands to a kernel: plans, buffers, geometry and the ends of links, by pointers
+// that the device can follow. Trivially copyable; it goes by value into the launch, and may be
+// replayed by a CUDA graph: all that changes from call to call is in memory that kernels advance.
+// A block walks a lane. Blocks wait for each other and for peers, so all lanes of all ranks run at
+// the same time: an executor launches no more of them than the device holds.
+#pragma once
+
+#include "kernels/cuda/device.h"
+#include "lib/base/element.h"
+#include "lib/plan/cursor.h"
+#include "lib/transport/slots.h"
+
+#include <type_traits>
+
+namespace gyre::cuda {
+
+inline constexpr std::uint32_t links_most = 128;    // of a lane
+inline constexpr std::uint32_t channels_most = 16;  // of a launch
+// Of a block; whole warps, two or more. 384 leave each thread 168 registers, enough for no spills.
+inline constexpr std::uint32_t threads_most = 384;
+
+// A user buffer lent to the other end for one call: the receiver's output, or the sender's input.
+// Written by the lender, in memory of the other end; `sequence` last, by a release.
+struct DeviceGrant {
+  std::uint64_t sequence = 0;  // of the call, + 1
+  std::uint64_t address = 0;   // as the other end reaches it; 0: nothing is lent, use slots
+  std::uint64_t bytes = 0;
+};
+
+// This rank's end of one way of a link, for one protocol. All memory begins zeroed. Where it lies
+// is the executor's choice: what an end polls belongs into its own device's memory.
+struct DeviceEnd {
+  // Messages (simple) or lines (ll, ll128) sent or received by this end. Only its lane's block
+  // touches it, and puts it back when the call ends.
+  std::uint64_t* next = nullptr;
+  // Written by this end and read by the other: messages committed (sender of simple), or messages
+  // or lines released (receiver).
+  std::uint64_t* told = nullptr;
+  const std::uint64_t* heard = nullptr;  // the other end's `told`
+  std::byte* ring = nullptr;             // slots or lines, shared with the other end
+  transport::SlotNote* notes = nullptr;  // simple: one for each slot
+  // Direct, and null without: both ends have them, or neither does.
+  DeviceGrant* lent = nullptr;            // by this end, lies with the other
+  const DeviceGrant* borrowed = nullptr;  // by the other end, lies here
+  std::uint64_t shift = 0;                // from a lent buffer's address to where the other sees it
+};
+
+// The ends of a lane's links, by link; an end that the lane never uses stays empty.
+struct DeviceLane {
+  plan::Lane lane;
+  std::uint32_t channel = 0;
+  const DeviceEnd* send = nullptr;
+  const DeviceEnd* receive = nullptr;
+};
+
+enum class Outcome : std::uint32_t {
+  done,
+  aborted,   // the abort word was set
+  late,      // a wait took longer than `patience_ns`
+  mismatch,  // a peer's message belongs to another call
+};
+
+// How a launch went; the first thread that stops tells. `what` says what it waited for.
+struct DeviceStatus {
+  std::uint32_t claimed = 0;
+  Outcome outcome = Outcome::done;
+  WaitingFor what = WaitingFor::nothing;
+  std::uint32_t block = 0;
+  std::uint32_t link = 0;
+};
+
+struct DeviceLaunch {
+  const DeviceLane* lanes = nullptr;  // one for each block
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::byte* scratch = nullptr;  // of channel 0
+  std::uint64_t scratch_stride = 0;
+  std::uint64_t input_bytes = 0;
+  std::uint64_t output_bytes = 0;
+
+  // Arithmetic, as kernels/cpu/move.h has it. min and max share a kernel, and so do the bitwise
+  // operations, and types that differ in their sign alone.
+  ElementType type = ElementType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  bool scales = false;        // pre_mul_sum: `scalar` multiplies this rank's input
+  std::uint64_t scalar = 0;   // one element of the type, in the low bytes
+  std::uint32_t divisor = 1;  // avg: at the last reduction
+  std::uint32_t element_bytes = 1;
+
+  // Rings: 2^ring_shift slots of `slot_bytes`, a multiple of 128, or lines. Of lines, the longest
+  // message takes three quarters at most: receivers give them back by quarters.
+  std::uint32_t ring_shift = 1;
+  std::uint64_t slot_bytes = 0;
+
+  bool lends = false;  // direct: this rank's buffers may be lent
+  bool pairs = false;  // all-to-all: the two ends number a chunk by each other's rank
+  std::uint32_t rank = 0;
+  std::uint64_t signature = 0;  // of what all ranks must agree on
+
+  std::uint64_t* sequence = nullptr;      // calls so far; the last block to end adds one
+  std::uint32_t* blocks_ended = nullptr;  // of this launch; the last one sets it back to zero
+  const std::uint32_t* abort = nullptr;   // not zero: leave
+  DeviceStatus* status = nullptr;
+  std::uint32_t polls_between_looks = 4096;  // at the abort word and the clock; a power of two
+  std::uint64_t patience_ns = 0;             // longest wait; 0: as long as it takes
+
+  // Each channel's stripe of the buffers; tables in device memory.
+  plan::Geometry geometries[channels_most];
+};
+static_assert(std::is_trivially_copyable_v<DeviceLaunch>);
+
+}  // namespace gyre::cuda

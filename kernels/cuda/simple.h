@@ -1,0 +1,173 @@
+// simple: bulk bytes in a slot, a note beside it, then a counter. With direct on a link, the slot
+// is the peer's user buffer, and the note says so: what lies final in the sender's input is read
+// there (pull), what is final is written where it belongs (push). See plan::delivery.
+#pragma once
+
+#include "kernels/cuda/packs.h"
+
+namespace gyre::cuda {
+
+// Whether all of the move's pieces lie within the buffer that the peer says that it lends.
+GYRE_DEVICE bool stays_within(const Walk& walk, const plan::Move& move, std::uint64_t bytes,
+                              bool in_input) {
+  const DeviceLaunch& launch = walk.launch;
+  plan::PieceWalk pieces(move);
+  for (plan::Piece piece; pieces.next(piece);) {
+    const std::uint64_t begin =
+        walk.geometry().place(in_input ? plan::Buffer::input : plan::Buffer::output,
+                              launch.pairs ? launch.rank : piece.chunk, move.round_offset);
+    if (begin > bytes || piece.bytes > bytes - begin) return false;
+  }
+  return true;
+}
+
+// What the peer lends for this call; null if nothing, or less than the move touches.
+GYRE_DEVICE std::byte* borrowed(const Walk& walk, const plan::Move& move, const DeviceGrant& grant,
+                                bool in_input) {
+  const auto* words = reinterpret_cast<const std::byte*>(&grant);
+  const std::uint64_t address = device::load_8(words + offsetof(DeviceGrant, address));
+  const std::uint64_t bytes = device::load_8(words + offsetof(DeviceGrant, bytes));
+  if (address == 0 || !stays_within(walk, move, bytes, in_input)) return nullptr;
+  return reinterpret_cast<std::byte*>(address);
+}
+
+struct Simple {
+  static constexpr bool waits_while_it_moves = false;
+
+  GYRE_DEVICE static std::uint32_t lines_of(const plan::Move&) { return 0; }
+
+  GYRE_DEVICE static void lend(const Walk& walk, const DeviceEnd& wired, const std::byte* buffer,
+                               std::uint64_t bytes) {
+    if (wired.lent == nullptr) return;
+    const bool lends = walk.launch.lends && buffer != nullptr;
+    auto* words = reinterpret_cast<std::byte*>(wired.lent);
+    device::store_8(words + offsetof(DeviceGrant, address),
+                    lends ? reinterpret_cast<std::uint64_t>(buffer) + wired.shift : 0);
+    device::store_8(words + offsetof(DeviceGrant, bytes), bytes);
+    // Pairs with the acquires in await_grant and open_pulled of the other end.
+    device::store_release(&wired.lent->sequence, walk.state.sequence + 1);
+  }
+  GYRE_DEVICE static void open_send(Walk& walk, EndState& end, const DeviceEnd& wired) {
+    // Messages of an earlier call may still lie there. Pairs with the release in close_received.
+    end.seen = device::load_acquire(wired.heard);
+    end.pulled = false;
+    lend(walk, wired, walk.launch.input, walk.launch.input_bytes);
+  }
+  GYRE_DEVICE static void open_receive(Walk& walk, EndState& end, const DeviceEnd& wired) {
+    end.seen = end.next;
+    lend(walk, wired, walk.launch.output, walk.launch.output_bytes);
+  }
+
+  GYRE_DEVICE static void await_message(Walk& walk, const plan::Move& move, std::uint32_t link) {
+    EndState& end = walk.state.receive[link];
+    const DeviceEnd& wired = walk.lane.receive[link];
+    std::uint32_t polls = 0;
+    while (end.seen == end.next) {
+      // Pairs with the release in close_sent. A tail out of bounds is not believed.
+      const std::uint64_t tail = device::load_acquire(wired.heard);
+      if (tail - end.next <= walk.ring_count()) end.seen = tail;
+      if (end.seen == end.next && !walk.poll_again(polls, WaitingFor::data, link)) return;
+    }
+    const std::uint64_t slot = end.next & walk.ring_mask();
+    const Bytes16 note = device::load_16(reinterpret_cast<const std::byte*>(wired.notes + slot));
+    const auto delivery = static_cast<transport::Delivery>(note.high >> 32);
+    Incoming& incoming = walk.state.incoming[link];
+    incoming = {wired.ring + slot * walk.launch.slot_bytes, Lies::in_message};
+    bool fits = note.low == transport::message_flag(end.next + 1, walk.launch.signature) &&
+                static_cast<std::uint32_t>(note.high) == move.bytes;
+    if (delivery == transport::Delivery::pull) {
+      incoming.lies = Lies::in_input;
+      fits = fits && open_pulled(walk, move, wired, incoming);
+    } else if (delivery == transport::Delivery::push) {
+      incoming.lies = Lies::in_output;
+      fits = fits && walk.launch.lends && wired.lent != nullptr &&
+             move.step->store == plan::Buffer::output && !move.step->reduces();
+    }
+    if (!fits) walk.stop(Outcome::mismatch, WaitingFor::data, link);
+  }
+
+  GYRE_DEVICE static bool open_pulled(const Walk& walk, const plan::Move& move,
+                                      const DeviceEnd& wired, Incoming& incoming) {
+    if (wired.borrowed == nullptr) return false;
+    // Pairs with the release in lend of the sender.
+    if (device::load_acquire(&wired.borrowed->sequence) != walk.state.sequence + 1) return false;
+    incoming.base = borrowed(walk, move, *wired.borrowed, true);
+    return incoming.base != nullptr;
+  }
+
+  GYRE_DEVICE static void await_credit(Walk& walk, const plan::Move& move, std::uint32_t,
+                                       std::uint32_t link) {
+    EndState& end = walk.state.send[link];
+    const DeviceEnd& wired = walk.lane.send[link];
+    std::uint32_t polls = 0;
+    while (end.next - end.seen >= walk.ring_count()) {
+      // Pairs with the release in close_received. A head out of bounds is not believed.
+      const std::uint64_t head = device::load_acquire(wired.heard);
+      if (head - end.seen <= end.next - end.seen) end.seen = head;
+      if (end.next - end.seen < walk.ring_count()) break;
+      if (!walk.poll_again(polls, WaitingFor::credit, link)) return;
+    }
+    const std::uint64_t slot = end.next & walk.ring_mask();
+    Outgoing& outgoing = walk.state.outgoing[link];
+    outgoing = {wired.ring + slot * walk.launch.slot_bytes, transport::Delivery::staged};
+    if (wired.lent == nullptr) return;
+    const plan::Delivery wish = plan::delivery(*move.step);
+    if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&
+        walk.launch.lends && !walk.launch.scales) {
+      outgoing = {nullptr, transport::Delivery::pull};
+      end.pulled = true;
+    } else if (wish == plan::Delivery::push && await_grant(walk, wired, link)) {
+      std::byte* output = borrowed(walk, move, *wired.borrowed, false);
+      if (output != nullptr) outgoing = {output, transport::Delivery::push};
+    }
+  }
+
+  GYRE_DEVICE static bool await_grant(Walk& walk, const DeviceEnd& wired, std::uint32_t link) {
+    // Pairs with the release in lend of the receiver.
+    std::uint32_t polls = 0;
+    while (device::load_acquire(&wired.borrowed->sequence) != walk.state.sequence + 1)
+      if (!walk.poll_again(polls, WaitingFor::grant, link)) return false;
+    return true;
+  }
+
+  template <typename Reducer>
+  GYRE_DEVICE static void perform(Walk& walk, const plan::Move& move, std::uint32_t) {
+    plan::PieceWalk pieces(move);
+    for (plan::Piece piece; pieces.next(piece);)
+      move_piece<Reducer>(operands_of(walk, move, piece));
+  }
+
+  // The whole block has moved: what it wrote goes out with the tail, what it read is given back.
+  GYRE_DEVICE static void close_sent(Walk& walk, const plan::Move& move, std::uint32_t,
+                                     std::uint32_t link) {
+    EndState& end = walk.state.send[link];
+    const DeviceEnd& wired = walk.lane.send[link];
+    const std::uint64_t slot = end.next & walk.ring_mask();
+    ++end.next;
+    const auto delivery = static_cast<std::uint64_t>(walk.state.outgoing[link].delivery);
+    const Bytes16 note{transport::message_flag(end.next, walk.launch.signature),
+                       move.bytes | delivery << 32};
+    device::store_16(reinterpret_cast<std::byte*>(wired.notes + slot), note);
+    // Pairs with the acquire in await_message.
+    device::store_release(wired.told, end.next);
+  }
+  GYRE_DEVICE static void close_received(Walk& walk, std::uint32_t, std::uint32_t link) {
+    EndState& end = walk.state.receive[link];
+    // Pairs with the acquires in await_credit and finish_send.
+    device::store_release(walk.lane.receive[link].told, ++end.next);
+  }
+
+  // The input may change when the kernel has ended: peers that read it there have done so.
+  GYRE_DEVICE static void finish_send(Walk& walk, std::uint32_t link) {
+    EndState& end = walk.state.send[link];
+    std::uint32_t polls = 0;
+    while (end.pulled && end.seen != end.next) {
+      const std::uint64_t head = device::load_acquire(walk.lane.send[link].heard);
+      if (head - end.seen <= end.next - end.seen) end.seen = head;
+      if (end.seen != end.next && !walk.poll_again(polls, WaitingFor::drain, link)) return;
+    }
+  }
+  GYRE_DEVICE static void finish_receive(Walk&, std::uint32_t) {}
+};
+
+}  // namespace gyre::cuda

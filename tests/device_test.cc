@@ -1,0 +1,215 @@
+// kernels/cuda on the host's machine: every collective and algorithm, protocol, type and operation,
+// bit for bit what the host's interpreter gives, under a seeded scheduler and with delayed stores.
+// "[.soak]" takes a thousand seeds where the default run takes some dozens.
+#include "tests/support/covering.h"
+#include "tests/support/device_job.h"
+
+#include <catch2/catch.hpp>
+
+using namespace gyre;
+using namespace gyre::tests;
+using cuda::DeviceProtocol;
+using cuda::Outcome;
+using cuda::WaitingFor;
+using plan::Collective;
+
+namespace {
+
+struct Way {
+  DeviceProtocol protocol;
+  bool direct;
+};
+const Way ways[] = {{DeviceProtocol::simple, false},
+                    {DeviceProtocol::ll, false},
+                    {DeviceProtocol::ll128, false},
+                    {DeviceProtocol::simple, true}};
+
+struct Schedule {
+  std::string_view algorithm;
+  Collective collective;
+};
+std::vector<Schedule> all_schedules() {
+  std::vector<Schedule> all;
+  for (const plan::Algorithm& algorithm : plan::algorithms())
+    for (Collective collective : algorithm.collectives) all.push_back({algorithm.name, collective});
+  return all;
+}
+
+bool may_be_in_place(Collective collective) {
+  return collective != Collective::all_to_all && collective != Collective::gather &&
+         collective != Collective::scatter;
+}
+
+const int rank_counts[] = {1, 2, 3, 4, 8};
+const std::uint32_t channel_counts[] = {1, 2, 4};
+const std::uint64_t counts[] = {0, 1, 7, 129, 1001, 2048};
+const std::uint64_t shifts[] = {0, 1, 4, 8, 24};
+
+DeviceCase case_of(const Row& row, const std::vector<Schedule>& schedules) {
+  DeviceCase one;
+  one.algorithm = schedules[row[0]].algorithm;
+  one.collective = schedules[row[0]].collective;
+  one.ranks = rank_counts[row[1]];
+  one.root = one.ranks / 2;
+  one.protocol = ways[row[2]].protocol;
+  one.direct = ways[row[2]].direct;
+  one.channels = channel_counts[row[3]];
+  one.type = static_cast<ElementType>(row[4]);
+  one.op = static_cast<ReduceOp>(row[5]);
+  const bool bitwise =
+      one.op == ReduceOp::band || one.op == ReduceOp::bor || one.op == ReduceOp::bxor;
+  if (bitwise && is_float(one.type)) one.op = ReduceOp::sum;
+  if (!plan::sums(one.collective)) one.op = ReduceOp::sum;
+  one.count = counts[row[6]];
+  if (one.ranks == 8 && one.count > 1000) one.count /= 4;
+  one.shift = shifts[row[7]];
+  one.in_place = row[8] == 1 && may_be_in_place(one.collective);
+  one.threads = row[8] == 1 ? 96 : 64;
+  one.piece_bytes = row[9] == 0 ? 128 : 368;
+  return one;
+}
+
+// Calls that follow one another on the same rings, each under another seed and kind of machine.
+void check(const DeviceCase& one, std::uint64_t first_seed, std::uint64_t seeds) {
+  DeviceJob job(one);
+  for (std::uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
+    MachineOptions options;
+    options.seed = seed;
+    options.delayed_stores = seed % 4 != 3;
+    options.stale_loads = seed % 4 != 2;
+    const std::string wrong = job.run(options);
+    if (wrong.empty()) continue;
+    FAIL_CHECK(one.shown() << ", seed " << seed << ": " << wrong);
+    return;
+  }
+}
+
+void check_all(std::uint64_t seeds) {
+  const std::vector<Schedule> schedules = all_schedules();
+  const std::vector<std::size_t> axes = {schedules.size(),
+                                         std::size(rank_counts),
+                                         std::size(ways),
+                                         std::size(channel_counts),
+                                         element_type_count,
+                                         reduce_op_count,
+                                         std::size(counts),
+                                         std::size(shifts),
+                                         2,
+                                         2};
+  std::uint64_t seed = Catch::rngSeed();
+  for (const Row& row : covering_array(axes, Catch::rngSeed())) {
+    check(case_of(row, schedules), seed, seeds);
+    seed += seeds;
+  }
+}
+
+void check_seeds(std::uint64_t seeds) {
+  for (const Way& way : ways)
+    for (const Schedule& schedule :
+         {Schedule{"ring", Collective::all_reduce}, Schedule{"tree", Collective::all_reduce},
+          Schedule{"twoshot", Collective::all_reduce}, Schedule{"bruck", Collective::all_to_all}}) {
+      DeviceCase one;
+      one.algorithm = schedule.algorithm;
+      one.collective = schedule.collective;
+      one.ranks = 3;
+      one.channels = 2;
+      one.protocol = way.protocol;
+      one.direct = way.direct;
+      one.count = schedule.collective == Collective::all_to_all ? 130 : 407;
+      check(one, Catch::rngSeed() * 1000, seeds);
+    }
+}
+
+DeviceCase pair_of_ranks(const Way& way) {
+  DeviceCase one;
+  one.protocol = way.protocol;
+  one.direct = way.direct;
+  one.count = 3001;
+  return one;
+}
+
+}  // namespace
+
+TEST_CASE("every schedule, protocol, type and operation gives the host's bits") { check_all(3); }
+TEST_CASE("a few schedules give the host's bits under dozens of seeds") { check_seeds(36); }
+TEST_CASE("every schedule gives the host's bits under many seeds", "[.soak]") { check_all(40); }
+TEST_CASE("a few schedules give the host's bits under a thousand seeds", "[.soak]") {
+  check_seeds(1000);
+}
+
+TEST_CASE("a rank that is missing is a deadlock that names who waits for what") {
+  for (const Way& way : ways) {
+    DeviceJob job(pair_of_ranks(way));
+    job.begin();
+    const std::string report = run_grids({job.grids()[0]}, {});
+    INFO(report);
+    CHECK(report.find("without progress") != std::string::npos);
+    CHECK(report.find("rank 0 block 0 waits for ") != std::string::npos);
+  }
+}
+
+TEST_CASE("an abort ends every kernel, and the status names what it waited for") {
+  for (const Way& way : ways)
+    for (std::uint64_t seed = 1; seed < 6; ++seed) {
+      DeviceJob job(pair_of_ranks(way));
+      job.begin();
+      Grid host{1, 1, 32, [&] {
+                  if (cuda::device::thread_index() != 0) return;
+                  for (int i = 0; i < 2000; ++i) let_others_run();
+                  cuda::device::store_relaxed(&job.abort_word(), std::uint32_t{1});
+                }};
+      MachineOptions options;
+      options.seed = seed;
+      CHECK(run_grids({job.grids()[0], host}, options) == "");
+      CHECK(job.status(0).outcome == Outcome::aborted);
+      const WaitingFor what = job.status(0).what;
+      CHECK((what == WaitingFor::data || what == WaitingFor::grant));
+      CHECK(job.status(0).block == 0);
+    }
+}
+
+TEST_CASE("a wait that takes too long ends the kernel") {
+  for (const Way& way : ways) {
+    DeviceJob job(pair_of_ranks(way));
+    job.begin();
+    for (auto& launch : job.launches()) launch.patience_ns = 20'000;
+    Grid others{1, 1, 32, [&] {
+                  if (cuda::device::thread_index() != 0) return;
+                  for (int i = 0; i < 60'000; ++i) let_others_run();
+                }};
+    CHECK(run_grids({job.grids()[0], others}, {}) == "");
+    CHECK(job.status(0).outcome == Outcome::late);
+  }
+}
+
+TEST_CASE("ranks that call different things stop, and no wrong data is taken") {
+  for (const Way& way : ways) {
+    DeviceJob job(pair_of_ranks(way));
+    REQUIRE(job.run({}) == "");
+    job.begin();
+    job.launches()[1].signature += 1;
+    Grid host{2, 1, 32, [&] {
+                if (cuda::device::thread_index() != 0) return;
+                for (int i = 0; i < 5000; ++i) let_others_run();
+                cuda::device::store_relaxed(&job.abort_word(), std::uint32_t{1});
+              }};
+    auto grids = job.grids();
+    grids.push_back(host);
+    CHECK(run_grids(grids, {}) == "");
+    const bool either =
+        job.status(0).outcome == Outcome::mismatch || job.status(1).outcome == Outcome::mismatch;
+    CHECK(either);
+  }
+}
+
+TEST_CASE("a pair of type and operation that does not exist has no kernel") {
+  for (int type = 0; type < element_type_count; ++type)
+    for (int op = 0; op < reduce_op_count; ++op) {
+      const auto of_type = static_cast<ElementType>(type);
+      const auto of_op = static_cast<ReduceOp>(op);
+      const bool bitwise =
+          of_op == ReduceOp::band || of_op == ReduceOp::bor || of_op == ReduceOp::bxor;
+      const bool exists = cuda::find_kernel(DeviceProtocol::ll, of_type, of_op) != nullptr;
+      CHECK(exists == !(bitwise && is_float(of_type)));
+    }
+}

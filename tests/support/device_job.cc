@@ -1,0 +1,301 @@
+#include "tests/support/device_job.h"
+
+#include "lib/base/units.h"
+#include "tests/support/elements.h"
+#include "tests/support/launch_job.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace gyre::tests {
+
+using cuda::DeviceProtocol;
+using plan::Collective;
+using plan::Layout;
+
+namespace {
+
+constexpr std::size_t guard_bytes = 64;
+constexpr std::string_view protocol_names[] = {"simple", "ll", "ll128"};
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+std::byte* aligned(std::vector<std::byte>& memory, std::size_t bytes) {
+  memory.assign(bytes + 128, std::byte{0});
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  return memory.data() + (round_up(address, 128) - address);
+}
+
+// Which links a lane ever sends on, and receives from.
+void find_uses(const plan::Lane& lane, std::uint32_t chunks, std::vector<bool>& sends,
+               std::vector<bool>& receives) {
+  sends.assign(lane.link_count, false);
+  receives.assign(lane.link_count, false);
+  const plan::Geometry unit{Layout::even(1, chunks), Layout::even(1, chunks), 1, chunks};
+  for (plan::Cursor cursor(lane, unit, 1); !cursor.done(); cursor.advance()) {
+    const plan::Move move = cursor.move();
+    for (std::uint32_t i = 0; i < move.send.count; ++i) sends[move.send[i]] = true;
+    for (std::uint32_t i = 0; i < move.recv.count; ++i) receives[move.recv[i]] = true;
+  }
+}
+
+}  // namespace
+
+// Both ends of one way of a link, and what lies between them.
+struct DeviceJob::Ring {
+  alignas(128) std::uint64_t tail = 0;
+  alignas(128) std::uint64_t head = 0;
+  alignas(128) cuda::DeviceGrant sender_grant;
+  alignas(128) cuda::DeviceGrant receiver_grant;
+  std::uint64_t sender_next = 0, receiver_next = 0;
+  std::vector<std::byte> memory;
+  std::byte* begin = nullptr;
+  std::vector<transport::SlotNote> notes;
+};
+
+std::string DeviceCase::shown() const {
+  return fmt::format(
+      "{} {} of {} ranks (root {}), {} channels, {}{}, {} {}, {} elements, shift {}"
+      "{}, {} threads, pieces of {}",
+      algorithm, plan::collective_name(collective), ranks, root, channels,
+      protocol_names[int(protocol)], direct ? " direct" : "", element_name(type), op_name(op),
+      count, shift, in_place ? ", in place" : "", threads, piece_bytes);
+}
+
+DeviceJob::DeviceJob(const DeviceCase& one) : case_(one), element_(element_bytes(one.type)) {
+  plan::PlanRequest request;
+  request.collective = one.collective;
+  request.rank_count = one.ranks;
+  request.root = one.root;
+  auto plans = plan::build_plans(*plan::find_algorithm(one.algorithm), request);
+  REQUIRE(plans.ok());
+  plans_ = std::move(*plans);
+  block_bytes_ = one.count * element_;
+  stripe_bytes_ = divide_up(one.count, one.channels) * element_;
+  for (const plan::Plan& plan : plans_) {
+    const std::uint64_t all = block_bytes_ * at(one.ranks);
+    const bool whole = one.collective == Collective::all_reduce ||
+                       one.collective == Collective::broadcast ||
+                       one.collective == Collective::reduce;
+    const bool own_in =
+        one.collective == Collective::all_gather || one.collective == Collective::gather;
+    const bool own_out =
+        one.collective == Collective::reduce_scatter || one.collective == Collective::scatter;
+    input_bytes_.push_back(whole || own_in ? block_bytes_ : all);
+    output_bytes_.push_back(whole || own_out ? block_bytes_ : all);
+    message_bytes_ = plan.message_chunks() * one.piece_bytes;
+    slot_bytes_ = round_up(message_bytes_, 128);
+    const std::uint64_t payload = one.protocol == DeviceProtocol::ll ? 16 : 120;
+    const std::uint64_t lines = plan.message_chunks() * divide_up(one.piece_bytes, payload);
+    const std::uint64_t least = one.protocol == DeviceProtocol::simple
+                                    ? plan.least_depth()
+                                    : divide_up(lines * plan.least_depth() * 4, 3) + 4;
+    ring_shift_ = static_cast<std::uint32_t>(std::bit_width(least - 1));
+  }
+  wire();
+}
+
+DeviceJob::~DeviceJob() = default;
+
+plan::Geometry DeviceJob::geometry(std::size_t rank, std::uint32_t channel) const {
+  const std::uint32_t chunks = plans_[rank].chunk_count();
+  const std::uint64_t begin = std::min(block_bytes_, channel * stripe_bytes_);
+  const std::uint64_t length = std::min(stripe_bytes_, block_bytes_ - begin);
+  plan::Geometry result;
+  result.piece_bytes = case_.piece_bytes;
+  result.chunk_count = chunks;
+  const std::uint64_t chunk =
+      std::max<std::uint64_t>(element_, divide_up(length / element_, chunks) * element_);
+  result.input = result.output = {nullptr, chunk, length, chunk, begin, 0};
+  if (case_.collective == Collective::all_reduce || case_.collective == Collective::broadcast ||
+      case_.collective == Collective::reduce)
+    return result;
+  const Layout own{nullptr, length, length * chunks, 0, begin, 0};
+  const Layout spread{nullptr, length, length * chunks, block_bytes_, begin, 0};
+  result.input = result.output = spread;
+  if (input_bytes_[rank] == block_bytes_) result.input = own;
+  if (output_bytes_[rank] == block_bytes_) result.output = own;
+  return result;
+}
+
+DeviceJob::Ring& DeviceJob::ring(int from, int to, int link_channel, std::uint32_t channel) {
+  auto& ring = rings_[{from, to, link_channel, channel}];
+  if (ring) return *ring;
+  ring = std::make_unique<Ring>();
+  const std::uint64_t unit = case_.protocol == DeviceProtocol::simple ? slot_bytes_
+                             : case_.protocol == DeviceProtocol::ll   ? 32
+                                                                      : 128;
+  ring->begin = aligned(ring->memory, unit << ring_shift_);
+  ring->notes.resize(std::size_t{1} << ring_shift_);
+  return *ring;
+}
+
+void DeviceJob::wire() {
+  lanes_.resize(plans_.size());
+  for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
+    const plan::Plan& plan = plans_[rank];
+    for (std::uint32_t i = 0; i < case_.channels * plan.lane_count(); ++i) {
+      const std::uint32_t channel = i / plan.lane_count();
+      const plan::Lane lane = plan.lane(i % plan.lane_count());
+      std::vector<bool> sends, receives;
+      find_uses(lane, plan.chunk_count(), sends, receives);
+      auto& out = ends_.emplace_back(lane.link_count);
+      auto& in = ends_.emplace_back(lane.link_count);
+      for (std::uint32_t k = 0; k < lane.link_count; ++k) {
+        const plan::Link link = lane.links[k];
+        const int self = static_cast<int>(rank);
+        if (sends[k]) {
+          Ring& to = ring(self, link.peer, link.channel, channel);
+          out[k] = {&to.sender_next, &to.tail, &to.head, to.begin, to.notes.data()};
+          if (case_.direct) out[k].lent = &to.sender_grant, out[k].borrowed = &to.receiver_grant;
+        }
+        if (receives[k]) {
+          Ring& from = ring(link.peer, self, link.channel, channel);
+          in[k] = {&from.receiver_next, &from.head, &from.tail, from.begin, from.notes.data()};
+          if (case_.direct) in[k].lent = &from.receiver_grant, in[k].borrowed = &from.sender_grant;
+        }
+      }
+      lanes_[rank].push_back({lane, channel, out.data(), in.data()});
+    }
+  }
+  statuses_.resize(plans_.size());
+  sequences_.assign(plans_.size(), 0);
+  ended_.assign(plans_.size(), 0);
+}
+
+DeviceJob::RankMemory DeviceJob::make_memory(std::size_t rank) const {
+  RankMemory memory;
+  const auto make = [&](Side& side, std::uint64_t bytes) {
+    side.begin = aligned(side.memory, bytes + case_.shift + 2 * guard_bytes);
+    std::memset(side.memory.data(), 0x5a, side.memory.size());
+    side.begin += guard_bytes + case_.shift;
+  };
+  const std::uint64_t in = input_bytes_[rank], out = output_bytes_[rank];
+  make(memory.output, case_.in_place ? std::max(in, out) : out);
+  memory.input.begin = memory.output.begin;
+  if (case_.in_place && in < out) memory.input.begin += rank * block_bytes_;
+  if (case_.in_place && out < in) memory.output.begin += rank * block_bytes_;
+  if (!case_.in_place) make(memory.input, in);
+  for (std::uint64_t i = 0; i < in / element_; ++i) {
+    const std::uint64_t hash = hashed(calls_, rank, i);
+    std::byte* place = memory.input.begin + i * element_;
+    if (hash % 8 == 0)
+      std::memcpy(place, &hash, element_);
+    else
+      make_element(case_.type, place, hash);
+  }
+  memory.scratch.assign(case_.channels * (plans_[rank].scratch_chunks() * case_.piece_bytes + 16),
+                        std::byte{0x77});
+  return memory;
+}
+
+void DeviceJob::begin() {
+  ++calls_;
+  memory_.clear();
+  launches_.clear();
+  for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
+    memory_.push_back(make_memory(rank));
+    statuses_[rank] = {};
+    cuda::DeviceLaunch launch;
+    launch.lanes = lanes_[rank].data();
+    launch.input = memory_[rank].input.begin;
+    launch.output = memory_[rank].output.begin;
+    launch.scratch = memory_[rank].scratch.data();
+    launch.scratch_stride = memory_[rank].scratch.size() / case_.channels;
+    launch.input_bytes = input_bytes_[rank];
+    launch.output_bytes = output_bytes_[rank];
+    launch.type = case_.type;
+    launch.op = case_.op;
+    launch.element_bytes = static_cast<std::uint32_t>(element_);
+    launch.scales = case_.op == ReduceOp::pre_mul_sum;
+    put(case_.type, reinterpret_cast<std::byte*>(&launch.scalar), 1.25, 3);
+    if (case_.op == ReduceOp::avg) launch.divisor = static_cast<std::uint32_t>(case_.ranks);
+    launch.ring_shift = ring_shift_;
+    launch.slot_bytes = slot_bytes_;
+    launch.lends = case_.direct && plans_[rank].direct() &&
+                   (plans_[rank].direct_in_place() || !case_.in_place);
+    launch.pairs = case_.collective == Collective::all_to_all;
+    launch.rank = static_cast<std::uint32_t>(rank);
+    launch.signature = hashed(calls_, 99, 1);
+    launch.sequence = &sequences_[rank];
+    launch.blocks_ended = &ended_[rank];
+    launch.abort = &abort_;
+    launch.status = &statuses_[rank];
+    launch.polls_between_looks = 8;
+    for (std::uint32_t c = 0; c < case_.channels; ++c) launch.geometries[c] = geometry(rank, c);
+    launches_.push_back(launch);
+  }
+}
+
+std::vector<Grid> DeviceJob::grids() {
+  const cuda::Kernel kernel = cuda::find_kernel(case_.protocol, case_.type, case_.op);
+  std::vector<Grid> grids;
+  for (std::size_t rank = 0; rank < launches_.size(); ++rank)
+    grids.push_back({static_cast<int>(rank), static_cast<std::uint32_t>(lanes_[rank].size()),
+                     case_.threads, [this, rank, kernel] { kernel(launches_[rank]); }});
+  return grids;
+}
+
+void DeviceJob::run_on_host(std::vector<RankMemory>& memory) {
+  const transport::FifoShape shape{.slot_count = 8, .line_count = 32, .slot_bytes = slot_bytes_};
+  plan::PlanRequest request;
+  request.collective = case_.collective;
+  request.rank_count = case_.ranks;
+  request.root = case_.root;
+  std::mt19937_64 random(calls_);
+  std::uint64_t scalar = 0;
+  put(case_.type, reinterpret_cast<std::byte*>(&scalar), 1.25, 3);
+  for (std::uint32_t channel = 0; channel < case_.channels; ++channel) {
+    Job job(case_.algorithm, request, shape, true);
+    std::vector<exec::Call> calls;
+    for (std::size_t rank = 0; rank < memory.size(); ++rank) {
+      exec::Call& call = calls.emplace_back();
+      call.geometry = geometry(rank, channel);
+      call.input = memory[rank].input.begin;
+      call.output = memory[rank].output.begin;
+      call.scratch = memory[rank].scratch.data();
+      call.type = case_.type;
+      call.op = case_.op;
+      call.pre_scalar = case_.op == ReduceOp::pre_mul_sum ? &scalar : nullptr;
+      call.divisor = case_.op == ReduceOp::avg ? static_cast<std::uint32_t>(case_.ranks) : 1;
+      call.in_place = case_.in_place;
+    }
+    job.run(calls, random);
+  }
+}
+
+std::string DeviceJob::compare() {
+  std::vector<RankMemory> wanted;
+  for (std::size_t rank = 0; rank < plans_.size(); ++rank) wanted.push_back(make_memory(rank));
+  run_on_host(wanted);
+  for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
+    if (statuses_[rank].claimed != 0)
+      return fmt::format("rank {} stopped with outcome {}", rank, int(statuses_[rank].outcome));
+    const auto differs = [&](const Side& got, const Side& right) -> std::int64_t {
+      const std::byte* a = got.begin - guard_bytes;
+      const std::byte* b = right.begin - guard_bytes;
+      const auto bytes =
+          static_cast<std::size_t>(std::min(got.memory.data() + got.memory.size() - a,
+                                            right.memory.data() + right.memory.size() - b));
+      for (std::size_t i = 0; i < bytes; ++i)
+        if (a[i] != b[i])
+          return static_cast<std::int64_t>(i) - static_cast<std::int64_t>(guard_bytes);
+      return INT64_MAX;
+    };
+    const std::int64_t place = differs(memory_[rank].output, wanted[rank].output);
+    if (place != INT64_MAX) return fmt::format("rank {}: byte {} of the output", rank, place);
+    if (case_.in_place) continue;
+    const std::int64_t input = differs(memory_[rank].input, wanted[rank].input);
+    if (input != INT64_MAX) return fmt::format("rank {}: byte {} of the input", rank, input);
+  }
+  return "";
+}
+
+std::string DeviceJob::run(const MachineOptions& options) {
+  begin();
+  const std::string report = run_grids(grids(), options);
+  return report.empty() ? compare() : report;
+}
+
+}  // namespace gyre::tests
