@@ -165,6 +165,20 @@ Result<trust::UniqueId> meet_as_set(ControlPlane& plane, const Settings& setting
 
 constexpr std::string_view store_excuse = "rank 0 failed: ";
 
+// What a store holds under the key: the id that rank 0 put there, or why there is none.
+Result<trust::UniqueId> id_of_store(const std::vector<std::uint8_t>& value) {
+  const std::string text(value.begin(), value.end());
+  if (text.starts_with(store_excuse)) return Status(Code::RemoteError, text).blame({0});
+  std::array<std::uint8_t, trust::unique_id_bytes> bytes{};
+  if (value.size() != bytes.size())
+    return Status(Code::RemoteError,
+                  fmt::format("the value has {} bytes, an id has {}: does another program use "
+                              "this key?",
+                              value.size(), bytes.size()));
+  std::copy(value.begin(), value.end(), bytes.begin());
+  return trust::decode_unique_id(bytes);
+}
+
 }  // namespace
 
 Result<trust::UniqueId> meet(ControlPlane& plane, const Settings& settings,
@@ -198,19 +212,8 @@ Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& sto
         .status()
         .while_doing(fmt::format("{}, which rank 0 sets (waited up to {} ms)", doing, timeout_ms))
         .blame({0});
-  const std::string text(value->begin(), value->end());
-  if (text.starts_with(store_excuse))
-    return Status(Code::RemoteError, fmt::format("{}: {}", doing, text)).blame({0});
-  std::array<std::uint8_t, trust::unique_id_bytes> bytes{};
-  if (value->size() != bytes.size())
-    return Status(Code::RemoteError,
-                  fmt::format("{}: the value has {} bytes, an id has {}: does another program use "
-                              "this key?",
-                              doing, value->size(), bytes.size()));
-  std::copy(value->begin(), value->end(), bytes.begin());
-  auto id = trust::decode_unique_id(bytes);
-  if (id.ok()) return id;
-  return std::move(id).status().while_doing(doing);
+  auto id = id_of_store(*value);
+  return id.ok() ? std::move(id) : std::move(id).status().while_doing(doing);
 }
 
 }  // namespace gyre::bootstrap

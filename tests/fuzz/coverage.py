@@ -21,35 +21,35 @@ def tool(name):
     return run
 
 
-def line_counts(programs, profile, paths):
-    """{path: {line: how often it ran}}; a line without code is not there."""
+def line_counts(programs, profile):
+    """{path: {line: how often it ran}}; a line without code is not there. Paths are as compilers
+    name them, relative to their build folder or not, until they are made plain."""
     counts = collections.defaultdict(dict)
     objects = [word for program in programs[1:] for word in ("-object", program)]
     text = tool("llvm-cov")("export", "-format=lcov", f"-instr-profile={profile}", programs[0],
-                            *objects, *paths)
+                            *objects)
     here = None
     for line in text.splitlines():
         if line.startswith("SF:"):
-            here = counts[line[3:]]
+            here = counts[os.path.normpath(line[3:])]
         elif line.startswith("DA:"):
             number, count = line[3:].split(",")[:2]
             here[int(number)] = max(int(count), here.get(int(number), 0))
     return counts
 
 
-def function_ranges(programs, profile, paths):
+def function_ranges(programs, profile):
     """{path: [(name, first line, last line)]}, names as in the source."""
     objects = [word for program in programs[1:] for word in ("-object", program)]
     exported = json.loads(tool("llvm-cov")("export", "-skip-expansions",
-                                           f"-instr-profile={profile}", programs[0], *objects,
-                                           *paths))
+                                           f"-instr-profile={profile}", programs[0], *objects))
     functions = exported["data"][0]["functions"]
     mangled = "\n".join(function["name"].split(":")[-1] for function in functions)
     names = tool("llvm-cxxfilt")(text=mangled).splitlines()
     ranges = collections.defaultdict(list)
     for function, name in zip(functions, names):
         first, _, last, _ = function["regions"][0][:4]
-        ranges[function["filenames"][0]].append((name, first, last))
+        ranges[os.path.normpath(function["filenames"][0])].append((name, first, last))
     return ranges
 
 
@@ -69,9 +69,8 @@ def main(build):
                           profile)
     programs = sorted(glob.glob(f"{build}/tests/fuzz/*_fuzz"))
     parsers = table.parsers()
-    paths = [os.path.join(table.ROOT, path) for path in {parser.path for parser in parsers}]
-    counts = line_counts(programs, profile, paths)
-    ranges = function_ranges(programs, profile, paths)
+    counts = line_counts(programs, profile)
+    ranges = function_ranges(programs, profile)
     low = 0
     print(f"{'parser':<40} {'lines':>6} {'reached':>8} {'%':>6}")
     for parser in parsers:

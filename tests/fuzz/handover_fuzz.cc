@@ -7,6 +7,8 @@
 #include "transports/shm/handover.h"
 #include "transports/shm/memory.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -25,6 +27,7 @@ struct Parcel {
   FileDescriptor file;
   bool regular = false;
   bool sealed = false;
+  bool writable = true;
   std::uint64_t bytes = 0;
 };
 
@@ -34,7 +37,8 @@ int next_descriptor() { return FileDescriptor(::dup(STDERR_FILENO)).get(); }
 Parcel make_parcel(fuzz::Input& input, std::uint64_t right_bytes) {
   Parcel parcel;
   const int kind = input.take<std::uint8_t>() % 4;
-  const int seals = input.take<std::uint8_t>() & size_seals;
+  const auto flags = input.take<std::uint8_t>();  // 128: for reading only
+  const int seals = flags & size_seals;
   const auto bytes = input.take<std::uint32_t>();
   if (kind < 2) {
     parcel.file = FileDescriptor(memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -43,6 +47,10 @@ Parcel make_parcel(fuzz::Input& input, std::uint64_t right_bytes) {
     GYRE_DEMAND(::ftruncate(parcel.file.get(), static_cast<off_t>(parcel.bytes)) == 0);
     GYRE_DEMAND(::fcntl(parcel.file.get(), F_ADD_SEALS, seals) == 0);
     parcel.sealed = seals == size_seals;
+    parcel.writable = (flags & 128) == 0;
+    if (!parcel.writable)
+      parcel.file = FileDescriptor(
+          ::open(fmt::format("/proc/self/fd/{}", parcel.file.get()).c_str(), O_RDONLY | O_CLOEXEC));
   } else {
     parcel.file = FileDescriptor(::open(kind == 2 ? "/dev/null" : "/", O_RDONLY | O_CLOEXEC));
   }
@@ -109,7 +117,8 @@ void receive(fuzz::Input& input) {
   const bool sealed = (flags & 8) == 0;
   const Status mapped = map_received_fifo(**taken, sealed, **reserved);
   const Parcel& first = parcels.front();
-  GYRE_DEMAND(mapped.ok() == (first.regular && first.bytes == bytes && (first.sealed || !sealed)));
+  GYRE_DEMAND(mapped.ok() == (first.regular && first.writable && first.bytes == bytes &&
+                              (first.sealed || !sealed)));
   if (!mapped.ok()) return;
   // All of it is there.
   const MemoryRange range = (*reserved)->mapping.get();

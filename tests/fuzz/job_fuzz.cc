@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::size_t links_most = 6;
 constexpr int acts_most = 40;
+constexpr std::size_t spoilt = 128;  // a link's number from here on: see act
 
 trust::Token token_of(std::uint32_t process) {
   trust::Token token;
@@ -78,6 +79,11 @@ class Peer {
   bool advance() { return session_ != nullptr && session_->advance().ok(); }
   bool established() const { return session_ != nullptr && session_->established(); }
   void close() { session_.reset(); }
+  // Beside the session: nothing that follows can be read.
+  void spoil(std::span<const std::uint8_t> bytes) {
+    if (session_ != nullptr)
+      (void)::send(session_->descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
   void say(Kind kind, std::span<const std::uint8_t> body) {
     if (!established() || !session_->send(static_cast<std::uint8_t>(kind), body).ok()) return;
     (void)session_->transmit().ok();
@@ -134,6 +140,9 @@ class Trial {
   void pass_time(fuzz::Input& input);
   void check_members() const;
 
+  // What whoever is dialed next says: as it should, another protocol, or it closes.
+  enum class Answer : std::uint8_t { session, other, nothing };
+  Answer next_answer_ = Answer::session;
   bool is_root_ = false;
   int size_ = 0;
   std::vector<std::shared_ptr<Member>> members_;
@@ -198,6 +207,10 @@ void Trial::accept_dialed() {
   FileDescriptor socket(
       ::accept4(stage().listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket.has_value()) return;
+  const Answer answer = std::exchange(next_answer_, Answer::session);
+  if (answer == Answer::nothing) return;
+  constexpr std::string_view other = "HTTP/1.0 400 Bad Request\r\n\r\n";
+  if (answer == Answer::other) (void)::send(socket.get(), other.data(), other.size(), MSG_NOSIGNAL);
   auto peer = std::make_unique<Peer>(std::move(socket), SessionRole::server, 0);
   for (int turn = 0; turn < 100 && !peer->established() && peer->advance(); ++turn)
     thread().call([] {});
@@ -295,6 +308,10 @@ void Trial::pass_time(fuzz::Input& input) {
 void Trial::act(fuzz::Input& input) {
   const int kind = input.take<std::uint8_t>() % 12;
   const std::size_t link = input.take<std::uint8_t>();
+  if (kind == 0 && link >= spoilt) {
+    next_answer_ = link == spoilt ? Answer::other : Answer::nothing;
+    return;
+  }
   if (kind == 0) return admit_guest(), settle();
   if (kind == 1) return use_member(input), settle();
   if (kind == 2) return pass_time(input), settle();
@@ -333,7 +350,10 @@ void Trial::act(fuzz::Input& input) {
       break;
     }
     default:
-      peer.close();
+      if (link < spoilt)
+        peer.close();
+      else
+        peer.spoil(input.take_block());
   }
   settle();
 }

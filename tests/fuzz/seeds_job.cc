@@ -74,6 +74,15 @@ class Acts {
     return *this;
   }
   Acts& hang_up(std::uint8_t link) { return act(11, link); }
+  // Bytes that are no record of the session; `link` of two.
+  Acts& spoil(std::uint8_t link, std::string_view bytes) {
+    act(11, static_cast<std::uint8_t>(128 + link));
+    script_.text(bytes);
+    return *this;
+  }
+  // Whoever is dialed next speaks another protocol, or closes.
+  Acts& dialed_speaks_other() { return act(0, 128); }
+  Acts& dialed_closes() { return act(0, 129); }
   operator Bytes() { return script_; }
 
  private:
@@ -113,6 +122,7 @@ void add_roots(Seeds& seeds) {
   add("root_leave_of_another", joined_root().leave(0, 2));
   add("root_leave_beyond", joined_root().leave(0, 77));
   add("root_child_dies", joined_root().hang_up(0));
+  add("root_child_is_garbled", joined_root().spoil(0, "HTTP/1.0 400 Bad Request"));
   add("root_child_leaves_and_dies", joined_root().leave(0, 1).hang_up(0).letter(1, 2, 1));
   add("root_aborts", joined_root().use(0, abort));
   add("root_told_of_failure", joined_root().cause(0, 5, 1));
@@ -171,6 +181,9 @@ void add_members(Seeds& seeds) {
   add("member_moved", joined_member().raw(0, Kind::moved));
   add("member_two_ranks", Acts::member(3, 2).roster(0, 2, 1).raw(0, Kind::go).use(0, send, 2));
   add("deep_joined", deep_member().welcome(1, 1).raw(1, Kind::go).letter(1, 1, 0));
+  const auto unmet = [] { return Acts::member(12, 1); };
+  add("deep_parent_speaks_other", unmet().dialed_speaks_other().roster(0, 12, 9).wait(1));
+  add("deep_parent_closes", unmet().dialed_closes().roster(0, 12, 9).wait(1));
   add("deep_other_parent", deep_member().welcome(1, 2));
   add("deep_bad_welcome", deep_member().raw(1, Kind::welcome, "?"));
   add("deep_deadline", deep_member().wait(62));

@@ -87,6 +87,7 @@ void add_handovers(Seeds& seeds) {
     seeds.add("handover", name, script.rest(Bytes(letter)));
   };
   add("memory", {{right_memory, sealed}}, magic | length, 16);
+  add("memory_to_read", {{right_memory, sealed | 128}}, magic | length, 16);
   add("memory_unsealed", {{right_memory, 0}}, magic | length, 16);
   add("memory_half_sealed", {{right_memory, F_SEAL_GROW}}, magic | length, 16);
   add("memory_unsealed_as_said", {{right_memory, 0}}, magic | length | unsealed, 16);
