@@ -287,6 +287,88 @@ TEST_CASE("a short flight that waited is told from its start, one that did not b
   CHECK(view.flights[2].flight.end == FlightEnd::exact);
 }
 
+TEST_CASE("what ended well is counted by function, what failed is not", "[board]") {
+  Board board;
+  Ledger first = claim(board);
+  Ledger second = claim(board, 1, 3);
+  OpenFlight flight;
+  for (std::uint64_t i = 1; i <= 3000; ++i) {
+    FlightCall call = broadcast(i, i);
+    call.function = i % 3 == 0 ? 1 : 31;
+    first.begin(flight, call);
+    first.end(flight, i % 5 == 0 ? 6 : 0, false);
+    first.end(flight, 0, false);  // it is over already
+  }
+  FlightCall unknown = broadcast(1, 8);
+  unknown.function = 32;
+  second.begin(flight, unknown);
+  second.end(flight, 0, false);
+  std::uint64_t operations[2] = {}, bytes[2] = {};
+  for (std::uint64_t i = 1; i <= 3000; ++i)
+    if (i % 5 != 0) operations[i % 3 == 0] += 1, bytes[i % 3 == 0] += i;
+  const auto heads = read_heads(board);
+  REQUIRE(heads.size() == 2);
+  CHECK(heads[0].begun == 3000);
+  CHECK(heads[0].done[1].operations == operations[1]);
+  CHECK(heads[0].done[1].bytes == bytes[1]);
+  CHECK(heads[0].done[31].operations == operations[0]);
+  CHECK(heads[0].done[31].bytes == bytes[0]);
+  CHECK(heads[0].done[0].operations == 0);
+  CHECK(heads[1].identity.rank == 1);
+  for (const auto& done : heads[1].done) CHECK(done.operations == 0);
+}
+
+TEST_CASE("heads tell waits, meetings and failures, and go with their ledgers", "[board]") {
+  Board board;
+  CHECK(read_heads(board).empty());
+  {
+    Ledger ledger = claim(board, 0, 2);
+    CHECK_FALSE(read_heads(board).at(0).has_met);
+    LedgerPeers peers;
+    peers.hosts = {{{1}, "here"}};
+    peers.peers = {{10, 0}, {11, 0}};
+    ledger.show_peers(peers);
+    WaitRecord wait;
+    wait.phase = WaitPhase::moving;
+    wait.what = BlockedOn::data;
+    wait.peer = 1;
+    ledger.tell_wait(WaitLane::collective, wait);
+    const LedgerHead waiting = read_heads(board).at(0);
+    CHECK(waiting.has_met);
+    CHECK_FALSE(waiting.failure);
+    REQUIRE(waiting.waits.size() == 1);
+    CHECK(waiting.waits[0].peer == 1);
+    CHECK(waiting.long_waits == 0);
+    ledger.end_wait(WaitLane::collective);
+    ledger.fail(Status(Code::RemoteError, "rank 1 died").blame({1}));
+    const Ledger moved = std::move(ledger);
+    const LedgerHead failed = read_heads(board).at(0);
+    CHECK(failed.waits.empty());
+    CHECK(failed.long_waits == 1);
+    REQUIRE(failed.failure);
+    CHECK(failed.failure->code == 6);
+  }
+  CHECK(read_heads(board).empty());
+}
+
+// Bytes of memory that the file of a board takes.
+std::int64_t resident_bytes(const Board& board) {
+  struct stat file {};
+  REQUIRE(fstat(board.descriptor(), &file) == 0);
+  return file.st_blocks * 512;
+}
+
+TEST_CASE("heads touch no page that the ledger has not touched itself", "[board]") {
+  Board board;
+  const Ledger ledger = claim(board);
+  const std::int64_t before = resident_bytes(board);
+  CHECK(read_heads(board).size() == 1);
+  CHECK(resident_bytes(board) == before);
+  // Or the figures above say nothing: who reads all of it does touch more.
+  CHECK(read_ledger(ledger).flights.empty());
+  CHECK(resident_bytes(board) > before);
+}
+
 TEST_CASE("only the last 1,024 flights are kept", "[board]") {
   Board board;
   Ledger ledger = claim(board);

@@ -132,6 +132,7 @@ Result<Ledger> Board::claim(const Owner& owner, const LedgerIdentity& identity) 
     return Status::from_errno("mapping memory for a communicator's ledger", errno);
   ledger.memory_ = reinterpret_cast<LedgerMemory*>(ledger.mapping_.get().data);
   ledger.memory_->identity.write(identity);
+  ledgers_.push_back(ledger.memory_);
   ++claims_;
   if (ledger.page_ != 0)
     // Pairs with the acquire in board_reader.cc.
@@ -142,10 +143,16 @@ Result<Ledger> Board::claim(const Owner& owner, const LedgerIdentity& identity) 
 void Board::release(Ledger& ledger) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t count = ledger.mapping_.get().bytes / board_page_bytes;
+  std::erase(ledgers_, ledger.memory_);
   ledger.mapping_.reset();
   if (ledger.page_ == 0) return;
   memory_->directory[ledger.index_].store(0, std::memory_order_release);
   give_pages(ledger.page_, count);
+}
+
+void Board::look(const std::function<void(const LedgerMemory&)>& at) const {
+  const std::lock_guard lock(mutex_);
+  for (const LedgerMemory* memory : ledgers_) at(*memory);
 }
 
 // ------------------------------------------------------------------------------- ledger
@@ -204,6 +211,7 @@ void Ledger::keep_wait(const WaitRecord& wait, std::int64_t until_ns) {
   line.number.store(0, std::memory_order_relaxed);
   line.wait.store({wait, until_ns});
   line.number.store(past_waits_, std::memory_order_release);
+  memory_->long_waits.store(past_waits_, std::memory_order_relaxed);
 }
 
 void Ledger::show_peers(const LedgerPeers& peers) {

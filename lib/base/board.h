@@ -7,6 +7,7 @@
 #include "lib/base/owned.h"
 #include "lib/base/status.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -44,8 +45,8 @@ class Ledger {
   const LedgerMemory& memory() const { return *memory_; }
   const Board& board() const { return *board_; }
 
-  // Begins the next flight and gives its serial. No other call in here is on the path of a short
-  // operation.
+  // Begins the next flight and gives its serial. No other call in here but `end` is on the path of
+  // a short operation.
   std::uint64_t begin(OpenFlight& flight, const FlightCall& call) {
     const std::uint64_t serial = memory_->begun.load(std::memory_order_relaxed) + 1;
     flight.begin(memory_->flights[serial % flight_count], serial, call, source_);
@@ -55,6 +56,17 @@ class Ledger {
     if (const pthread_t self = pthread_self(); self != caller_) [[unlikely]]
       note_caller();
     return serial;
+  }
+  // And ends it. What ended well is counted: each word has one writer at a time, so that no store
+  // has to lock its line.
+  void end(OpenFlight& flight, std::uint8_t outcome, bool waited_long) {
+    if (!flight.is_open()) return;
+    if (outcome == 0 && flight.function() < NameTable::most) [[likely]] {
+      DoneWords& done = memory_->done[flight.function()];
+      add(done.operations, 1);
+      add(done.bytes, flight.bytes());
+    }
+    flight.end(outcome, waited_long);
   }
   // This thread makes the calls from now on.
   void note_caller();
@@ -72,6 +84,9 @@ class Ledger {
  private:
   friend class Board;
   void keep_wait(const WaitRecord& wait, std::int64_t until_ns);
+  static void add(SharedWord& word, std::uint64_t more) {
+    word.store(word.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  }
 
   Board* board_ = nullptr;
   std::uint32_t index_ = 0;  // in the directory; ledgers_most: not in it
@@ -100,6 +115,8 @@ class Board {
   // Valid once something was claimed.
   const BoardMemory& memory() const { return *memory_; }
   int descriptor() const { return file_.get(); }
+  // Each ledger, in the order of their claims; none comes or goes meanwhile.
+  void look(const std::function<void(const LedgerMemory&)>& at) const;
 
  private:
   friend class Ledger;
@@ -108,13 +125,14 @@ class Board {
   void give_pages(std::uint64_t page, std::uint64_t count);
   void release(Ledger& ledger);
 
-  std::mutex mutex_;  // of everything; the memory's own rules hold in it
+  mutable std::mutex mutex_;  // of everything; the memory's own rules hold in it
   FileDescriptor file_;
   Mapping mapping_;
   BoardMemory* memory_ = nullptr;
   std::uint64_t pages_ = 0;                      // of the file
   std::map<std::uint64_t, std::uint64_t> free_;  // first page: how many
   std::uint64_t claims_ = 0;
+  std::vector<const LedgerMemory*> ledgers_;  // that are claimed, in the file or not
   TickSource source_ = TickSource::clock;
   std::mutex failing_;  // one `fail` at a time
 };

@@ -12,13 +12,14 @@
 #include "lib/base/wait.h"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 namespace gyre {
 
 inline constexpr const char* board_file_name = "gyre-wait";
-inline constexpr std::uint32_t board_layout = 2;
+inline constexpr std::uint32_t board_layout = 3;
 // "GYREWAIT", little-endian; stored when the rest is there.
 inline constexpr std::uint64_t board_magic = 0x5449'4157'4552'5947;
 inline constexpr std::uint32_t ledgers_most = 4096;
@@ -118,6 +119,11 @@ struct FailureNote {
   FixedText<912> text;
 };
 
+// Operations of one function that ended well, and their bytes.
+struct DoneWords {
+  SharedWord operations, bytes;
+};
+
 struct HostNote {
   std::array<std::uint8_t, 16> token{};
   FixedText<64> name;
@@ -130,10 +136,15 @@ struct alignas(board_page_bytes) LedgerMemory {
   alignas(64) Alternating<LedgerIdentity> identity;
   Alternating<FailureNote> failure;
   SharedWord hosts;  // how many follow; 0: the ranks have not met yet
+  alignas(64) std::array<DoneWords, NameTable::most> done;  // by function
+  SharedWord long_waits;                                    // that were told and are over
   alignas(board_page_bytes) std::array<FlightLine, flight_count> flights;
   std::array<PastWaitLine, past_wait_count> past_waits;
   // Behind it, for each rank a word (process id, index of its host << 32), then the hosts.
 };
+
+// Who counts without looking at single operations touches one page of it.
+static_assert(offsetof(LedgerMemory, flights) == board_page_bytes);
 
 struct LedgerSpan {
   std::uint64_t ranks_offset, hosts_offset, bytes;

@@ -107,22 +107,38 @@ void read_peers(const std::byte* start, LedgerView& view) {
   }
 }
 
+LedgerHead read_head(const LedgerMemory& memory, const LedgerIdentity& identity) {
+  LedgerHead head;
+  head.identity = identity;
+  head.begun = memory.begun.load(std::memory_order_acquire);
+  head.caller = static_cast<std::uint32_t>(memory.caller.load(std::memory_order_relaxed));
+  head.has_met = memory.hosts.load(std::memory_order_relaxed) != 0;
+  head.waits = read_waits(memory);
+  head.failure = memory.failure.read();
+  if (head.failure) {
+    auto& count = head.failure->culprit_count;
+    count = std::clamp<std::int32_t>(count, 0, FailureNote::culprits_most);
+    head.failure->at_ns = sane_time(head.failure->at_ns);
+    if (head.failure->code == 0) head.failure.reset();
+  }
+  for (std::size_t function = 0; function < head.done.size(); ++function)
+    head.done[function] = {memory.done[function].operations.load(std::memory_order_relaxed),
+                           memory.done[function].bytes.load(std::memory_order_relaxed)};
+  head.long_waits = memory.long_waits.load(std::memory_order_relaxed);
+  return head;
+}
+
 std::optional<LedgerView> view_of(const std::byte* start, const TickScale& scale,
                                   const LedgerIdentity& identity) {
   const auto& memory = *reinterpret_cast<const LedgerMemory*>(start);
+  LedgerHead head = read_head(memory, identity);
   LedgerView view;
   view.identity = identity;
-  view.begun = memory.begun.load(std::memory_order_acquire);
-  view.caller = static_cast<std::uint32_t>(memory.caller.load(std::memory_order_relaxed));
-  view.waits = read_waits(memory);
+  view.begun = head.begun;
+  view.caller = head.caller;
+  view.waits = std::move(head.waits);
   view.past_waits = read_past_waits(memory);
-  view.failure = memory.failure.read();
-  if (view.failure) {
-    auto& count = view.failure->culprit_count;
-    count = std::clamp<std::int32_t>(count, 0, FailureNote::culprits_most);
-    view.failure->at_ns = sane_time(view.failure->at_ns);
-    if (view.failure->code == 0) view.failure.reset();
-  }
+  view.failure = head.failure;
   read_flights(memory, scale, view);
   read_peers(start, view);
   return view;
@@ -207,6 +223,15 @@ LedgerView read_ledger(const Ledger& ledger) {
   const BoardHead head = ledger.board().memory().head.read().value_or(BoardHead());
   const TickScale scale(head.origin, read_tick_pair(head.source));
   return *view_of(reinterpret_cast<const std::byte*>(&ledger.memory()), scale, ledger.identity());
+}
+
+std::vector<LedgerHead> read_heads(const Board& board) {
+  std::vector<LedgerHead> heads;
+  board.look([&](const LedgerMemory& memory) {
+    const auto identity = memory.identity.read();
+    if (identity) heads.push_back(read_head(memory, *identity));
+  });
+  return heads;
 }
 
 std::string name_of(const NameTable& table, std::uint8_t code) {

@@ -5,6 +5,7 @@
 
 #include "lib/base/board.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +19,21 @@ struct TimedFlight {
   Flight flight;
   std::optional<std::int64_t> start_ns;
   std::optional<std::int64_t> end_ns;  // nothing: open
+};
+
+// What a ledger says without its operations one by one: its first page.
+struct LedgerHead {
+  struct Done {
+    std::uint64_t operations = 0, bytes = 0;
+  };
+  LedgerIdentity identity;
+  std::uint64_t begun = 0;        // flights
+  std::uint32_t caller = 0;       // thread
+  bool has_met = false;           // its ranks have
+  std::vector<WaitRecord> waits;  // by lane, but only those that there are
+  std::optional<FailureNote> failure;
+  std::array<Done, NameTable::most> done{};  // by function
+  std::uint64_t long_waits = 0;              // that are over
 };
 
 struct LedgerView {
@@ -48,6 +64,8 @@ Result<BoardView> read_board(int descriptor);
 // Of this one.
 BoardView read_board(const Board& board);
 LedgerView read_ledger(const Ledger& ledger);
+// Of its ledgers the heads alone: a page of each is touched.
+std::vector<LedgerHead> read_heads(const Board& board);
 
 // The name of a code; "code 7" if there is none.
 std::string name_of(const NameTable& table, std::uint8_t code);

@@ -115,6 +115,9 @@ class OpenFlight {
   }
 
   bool is_open() const { return line_ != nullptr; }
+  // While it is open.
+  std::uint8_t function() const { return static_cast<std::uint8_t>(codes_); }
+  std::uint64_t bytes() const { return line_->bytes.load(std::memory_order_relaxed); }
 
  private:
   FlightLine* line_ = nullptr;

@@ -72,7 +72,7 @@ class OperationRecord {
   void tell(WaitPhase phase, const Blocked& on);
   void end(const Status& outcome) {
     moved();
-    flight_.end(static_cast<std::uint8_t>(outcome.code()), waited_long_);
+    ledger_.end(flight_, static_cast<std::uint8_t>(outcome.code()), waited_long_);
   }
 
  private:
