@@ -5,6 +5,7 @@
 #include "lib/bootstrap/door.h"
 #include "lib/bootstrap/job.h"
 #include "lib/bootstrap/member.h"
+#include "lib/bootstrap/metrics_door.h"
 #include "lib/trust/address.h"
 
 #include <fmt/format.h>
@@ -48,6 +49,7 @@ class Works {
            std::optional<std::vector<trust::SocketAddress>> ways);
   bool has_job(const std::string& identity) const { return jobs_.contains(identity); }
   Status watch(int descriptor, std::function<bool()> on_readable);
+  Status serve_metrics(std::unique_ptr<MetricsDoor> door);
   // The end: last words, then nothing.
   void close_jobs();
   bool flushed() const;
@@ -66,6 +68,7 @@ class Works {
   PeerProcesses processes_{*thread_};
   std::map<std::string, std::unique_ptr<Job>> jobs_;  // by the key's identity
   std::map<int, ControlThread::Watch> watched_;       // by the descriptor
+  std::unique_ptr<MetricsDoor> metrics_;              // null: nobody wished for them
 };
 
 Status Works::open(const Settings& settings) {
@@ -106,8 +109,16 @@ Status Works::watch(int descriptor, std::function<bool()> on_readable) {
   return {};
 }
 
+Status Works::serve_metrics(std::unique_ptr<MetricsDoor> door) {
+  if (metrics_ != nullptr) return internal_error("metrics are served already");
+  GYRE_TRY(door->serve());
+  metrics_ = std::move(door);
+  return {};
+}
+
 std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   std::int64_t next = door_.tick(now_ns);
+  if (metrics_ != nullptr) next = std::min(next, metrics_->tick(now_ns));
   std::size_t guests = 0;
   for (const auto& [identity, job] : jobs_) {
     next = std::min(next, job->tick(now_ns, overslept_ns));
@@ -146,6 +157,7 @@ void Works::clear() {
   thread_->on_tick(nullptr);
   jobs_.clear();
   watched_.clear();
+  metrics_.reset();
 }
 
 class Plane final : public ControlPlane {
@@ -160,6 +172,8 @@ class Plane final : public ControlPlane {
   Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
                                            Letter note, const Settings& settings) override;
   Status watch(int descriptor, std::function<bool()> on_readable) override;
+  Status serve_metrics(const std::string& where, int local_rank,
+                       std::function<std::string()> text) override;
 
  private:
   Plane() = default;
@@ -300,6 +314,19 @@ Status Plane::watch(int descriptor, std::function<bool()> on_readable) {
   Status watched;
   thread().call([&] { watched = works_->watch(descriptor, std::move(on_readable)); });
   return watched;
+}
+
+Status Plane::serve_metrics(const std::string& where, int local_rank,
+                            std::function<std::string()> text) {
+  GYRE_TRY(check_process());
+  GYRE_ASSIGN(const MetricsPlace place, read_metrics_place(where, local_rank));
+  GYRE_ASSIGN(auto door, MetricsDoor::open(thread(), place, std::move(text)));
+  const std::string name = door->name();
+  Status served;
+  thread().call([&] { served = works_->serve_metrics(std::move(door)); });
+  GYRE_TRY(std::move(served));
+  log_info(Subsystem::init, "metrics at {}{}", name, place.path.empty() ? "/metrics" : "");
+  return {};
 }
 
 }  // namespace

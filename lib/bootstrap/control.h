@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace gyre::bootstrap {
@@ -91,6 +92,11 @@ class ControlPlane {
   // Calls `on_readable` on the control thread whenever `descriptor` (which stays its own; an epoll
   // descriptor is one too) is readable, until it returns false or the plane ends; then destroys it.
   virtual Status watch(int descriptor, std::function<bool()> on_readable) = 0;
+
+  // Answers GET /metrics at `where`, GYRE_METRICS's value, with what `text` makes on the control
+  // thread, until the plane ends. Once.
+  virtual Status serve_metrics(const std::string& where, int local_rank,
+                               std::function<std::string()> text) = 0;
 };
 
 }  // namespace gyre::bootstrap

@@ -141,6 +141,9 @@ class NoPlane final : public ControlPlane {
     return internal_error("none here");
   }
   Status watch(int, std::function<bool()>) override { return internal_error("none here"); }
+  Status serve_metrics(const std::string&, int, std::function<std::string()>) override {
+    return internal_error("none here");
+  }
 
  private:
   trust::ProcessIdentity identity_;

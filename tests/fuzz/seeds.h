@@ -77,5 +77,6 @@ void add_transport_seeds(Seeds& seeds);
 void add_memory_seeds(Seeds& seeds);
 void add_board_seeds(Seeds& seeds);
 void add_environment_seeds(Seeds& seeds);
+void add_metrics_seeds(Seeds& seeds);
 
 }  // namespace gyre::fuzz

@@ -46,6 +46,9 @@ class SmallPlane final : public ControlPlane {
     if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
     return Status();
   }
+  Status serve_metrics(const std::string&, int, std::function<std::string()>) override {
+    return internal_error("this plane serves no metrics");
+  }
   bool idle() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return watches_.empty();

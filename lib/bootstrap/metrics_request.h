@@ -1,0 +1,24 @@
+// What a visitor of the metrics' door asks for: the head of an HTTP request, judged by what has
+// come of it so far. Not an HTTP server: one path, one method, no body, no second request.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace gyre::bootstrap {
+
+// A scraper's request has about 300 bytes.
+inline constexpr std::size_t request_bytes_most = 2048;
+
+enum class Asked {
+  unclear,       // more must come
+  metrics,       // GET /metrics
+  other_path,    // 404
+  other_method,  // 405
+  malformed,     // 400: no request of HTTP/1, or a longer one
+};
+
+// `bytes` is what there is so far. Whatever was judged of a beginning holds for the whole.
+Asked judge_request(std::string_view bytes);
+
+}  // namespace gyre::bootstrap
