@@ -116,6 +116,11 @@ const std::vector<Setting>& settings_table() {
       {"GYRE_FLIGHT_FILE", S::Text{&Settings::flight_file},
        "where a communicator that breaks writes its last operations; %h, %p and %r become host, "
        "process id and rank"},
+      {"GYRE_METRICS", S::Text{&Settings::metrics},
+       "where each process serves metrics in Prometheus's text format, over HTTP: a port of "
+       "127.0.0.1, address:port, or unix:/path (%h and %p as above). The rank on this host "
+       "(GYRE_LOCAL_RANK, or what the launcher gave) is added to the port; 0 takes any and logs it "
+       "at INFO. A place that is taken is an error of the communicator's init"},
       {"GYRE_ALGO", S::Text{&Settings::algorithm},
        "algorithms allowed, as in \"ring,tree\" or \"allreduce:^ring\""},
       {"GYRE_PROTO", S::Text{&Settings::protocol},

@@ -22,6 +22,8 @@ struct Settings {
   std::string debug_file;
   std::string debug_subsystems = "ALL";
   std::string flight_file;
+  std::string
+      metrics;  // where a scraper finds them; its grammar is lib/bootstrap/metrics_place.h's
   // What to choose. The grammars of algorithm and protocol are the tuner's, see lib/tune.
   std::string algorithm;
   std::string protocol;

@@ -1,7 +1,10 @@
 #include "lib/comm/process.h"
 
 #include "lib/base/board_reader.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/bootstrap/rendezvous.h"
+#include "lib/comm/metrics.h"
 #include <gyre/gyre.h>
 
 #include <cstdlib>
@@ -31,6 +34,8 @@ LogLevel level_of(const std::string& word) {
   return word == "TRACE" ? LogLevel::trace : LogLevel::warn;
 }
 
+std::string version() { return fmt::format("{}.{}.{}", GYRE_MAJOR, GYRE_MINOR, GYRE_PATCH); }
+
 // The control thread's last words (goodbyes, floods) go out before the process ends.
 void close_at_exit() { delete current.exchange(nullptr); }
 
@@ -43,22 +48,45 @@ Process::Process()
     : communicators(communicator_kind, random_generation()),
       streams(stream_kind, random_generation()) {}
 
+Status Process::open_plane(const Settings& settings) {
+  GYRE_ASSIGN(const SubsystemMask subsystems, parse_subsystems(settings.debug_subsystems));
+  GYRE_TRY(configure_log(level_of(settings.debug), settings.debug_file, subsystems));
+  if (log_level() != LogLevel::warn && log_level() != LogLevel::none)
+    write_log(LogLevel::version, {}, fmt::format("Gyre {}", version()));
+  for (const auto& [name, value] : given_settings())
+    log_info(Subsystem::env, "{} is \"{}\"", name, printable(value));
+  GYRE_ASSIGN(plane_, bootstrap::ControlPlane::start(settings));
+  // Only now: what is hooked later runs earlier, and OpenSSL, which starting the plane has begun
+  // to use at the latest, tears itself down at exit as well.
+  static const int hooked = std::atexit(close_at_exit);
+  if (hooked != 0) log_warn("atexit failed: the others will not hear of this process's end");
+  return {};
+}
+
+// One door for the process: a wish for a second one would have to be passed over in silence.
+Status Process::serve_metrics(const Settings& settings) {
+  if (settings.metrics.empty() || settings.metrics == metrics_) return {};
+  if (!metrics_.empty())
+    return invalid_usage(fmt::format(
+        "GYRE_METRICS=\"{}\" comes too late: this process serves metrics at \"{}\" already",
+        settings.metrics, metrics_));
+  // Processes of a host that nobody counted are told apart by nothing: the second one is refused.
+  std::vector<std::string> contradictions;  // gyreCommInitEnv tells them
+  const auto place =
+      bootstrap::read_launch_place(settings, bootstrap::process_environment(), &contradictions);
+  int local_rank = static_cast<int>(settings.local_rank);
+  if (local_rank < 0 && place.ok()) local_rank = place->local_rank;
+  GYRE_TRY(plane_->serve_metrics(settings.metrics, local_rank, [this] {
+    return metrics_text(version(), read_heads(board), SystemClock::read());
+  }));
+  metrics_ = settings.metrics;
+  return {};
+}
+
 Result<bootstrap::ControlPlane*> Process::plane(const Settings& settings) {
   const std::lock_guard lock(mutex_);
-  if (plane_ == nullptr) {
-    GYRE_ASSIGN(const SubsystemMask subsystems, parse_subsystems(settings.debug_subsystems));
-    GYRE_TRY(configure_log(level_of(settings.debug), settings.debug_file, subsystems));
-    if (log_level() != LogLevel::warn && log_level() != LogLevel::none)
-      write_log(LogLevel::version, {},
-                fmt::format("Gyre {}.{}.{}", GYRE_MAJOR, GYRE_MINOR, GYRE_PATCH));
-    for (const auto& [name, value] : given_settings())
-      log_info(Subsystem::env, "{} is \"{}\"", name, printable(value));
-    GYRE_ASSIGN(plane_, bootstrap::ControlPlane::start(settings));
-    // Only now: what is hooked later runs earlier, and OpenSSL, which starting the plane has begun
-    // to use at the latest, tears itself down at exit as well.
-    static const int hooked = std::atexit(close_at_exit);
-    if (hooked != 0) log_warn("atexit failed: the others will not hear of this process's end");
-  }
+  if (plane_ == nullptr) GYRE_TRY(open_plane(settings));
+  GYRE_TRY(serve_metrics(settings));
   return plane_.get();
 }
 

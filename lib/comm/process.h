@@ -36,7 +36,8 @@ class Process {
  public:
   Process();
 
-  // Starts the control plane and the log at the first call.
+  // Starts the control plane and the log at the first call, and metrics at the first that wishes
+  // for them.
   Result<bootstrap::ControlPlane*> plane(const Settings& settings);
 
   Board board;  // what tools may see of this process; communicators hold parts of it
@@ -48,8 +49,12 @@ class Process {
   std::atomic<int> meetings = 0;
 
  private:
+  Status open_plane(const Settings& settings);
+  Status serve_metrics(const Settings& settings);
+
   std::mutex mutex_;
   std::unique_ptr<bootstrap::ControlPlane> plane_;
+  std::string metrics_;  // where they are served; empty: nowhere
 
  public:
   StreamWorker worker;  // ends before the control plane does
