@@ -33,8 +33,8 @@ struct DeviceEnd {
   // Messages (simple) or lines (ll, ll128) sent or received by this end. Only its lane's block
   // touches it, and puts it back when the call ends.
   std::uint64_t* next = nullptr;
-  // Written by this end and read by the other: messages committed (sender of simple), or messages
-  // or lines released (receiver).
+  // Written by this end and read by the other: messages committed, or lines if the link is to the
+  // own rank (sender); messages or lines released (receiver).
   std::uint64_t* told = nullptr;
   const std::uint64_t* heard = nullptr;  // the other end's `told`
   std::byte* ring = nullptr;             // slots or lines, shared with the other end

@@ -33,8 +33,20 @@ struct LineProtocol {
     end.seen = end.next;  // a call ends with all lines given back
   }
 
-  // Lines are polled where they are used.
-  GYRE_DEVICE static void await_message(Walk&, const plan::Move&, std::uint32_t) {}
+  // Lines are polled where they are used. But lanes of one rank share its buffers, and what one has
+  // stored there for another is not in the line that tells of it: a link to the own rank counts.
+  GYRE_DEVICE static bool is_self(const Walk& walk, std::uint32_t link) {
+    return walk.lane.lane.links[link].peer == static_cast<std::int32_t>(walk.launch.rank);
+  }
+  GYRE_DEVICE static void await_message(Walk& walk, const plan::Move&, std::uint32_t lines,
+                                        std::uint32_t link) {
+    if (!is_self(walk, link)) return;
+    const std::uint64_t next = walk.state.receive[link].next;
+    std::uint32_t polls = 0;
+    // Pairs with the release in close_sent.
+    while (device::load_acquire(walk.lane.receive[link].heard) - next < lines)
+      if (!walk.poll_again(polls, WaitingFor::data, link)) return;
+  }
 
   GYRE_DEVICE static void await_credit(Walk& walk, const plan::Move&, std::uint32_t lines,
                                        std::uint32_t link) {
@@ -119,7 +131,9 @@ struct LineProtocol {
 
   GYRE_DEVICE static void close_sent(Walk& walk, const plan::Move&, std::uint32_t lines,
                                      std::uint32_t link) {
-    walk.state.send[link].next += lines;
+    const std::uint64_t next = walk.state.send[link].next += lines;
+    // Pairs with the acquire in await_message.
+    if (is_self(walk, link)) device::store_release(walk.lane.send[link].told, next);
   }
   GYRE_DEVICE static void close_received(Walk& walk, std::uint32_t lines, std::uint32_t link) {
     EndState& end = walk.state.receive[link];

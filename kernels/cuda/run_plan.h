@@ -43,7 +43,8 @@ GYRE_DEVICE void open_ends(Walk& walk) {
 template <typename Protocol>
 GYRE_DEVICE void await_links(Walk& walk, const plan::Move& move, std::uint32_t lines) {
   each_own_link(walk, [&](std::uint32_t link) {
-    if (has_link(move.recv, link) && !walk.stopped) Protocol::await_message(walk, move, link);
+    if (has_link(move.recv, link) && !walk.stopped)
+      Protocol::await_message(walk, move, lines, link);
     if (has_link(move.send, link) && !walk.stopped) Protocol::await_credit(walk, move, lines, link);
   });
 }
@@ -113,7 +114,6 @@ GYRE_DEVICE void run_plan(const DeviceLaunch& launch) {
     close_links<Protocol>(walk, move, lines);
   }
   close_ends<Protocol>(walk);
-  if (device::block_any(walk.stopped)) return;
   if (first_thread) end_call(walk);
 }
 

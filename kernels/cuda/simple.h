@@ -58,7 +58,8 @@ struct Simple {
     lend(walk, wired, walk.launch.output, walk.launch.output_bytes);
   }
 
-  GYRE_DEVICE static void await_message(Walk& walk, const plan::Move& move, std::uint32_t link) {
+  GYRE_DEVICE static void await_message(Walk& walk, const plan::Move& move, std::uint32_t,
+                                        std::uint32_t link) {
     EndState& end = walk.state.receive[link];
     const DeviceEnd& wired = walk.lane.receive[link];
     std::uint32_t polls = 0;

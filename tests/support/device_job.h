@@ -29,6 +29,9 @@ struct DeviceCase {
   bool in_place = false;
   std::uint32_t threads = 64;
   std::uint64_t piece_bytes = 256;
+  // Launches of one call, one after another without the host: as a graph is replayed. In place, the
+  // second one would sum sums.
+  int launches() const { return in_place ? 1 : 2; }
 
   std::string shown() const;
 };
@@ -64,6 +67,8 @@ class DeviceJob {
   Ring& ring(int from, int to, int link_channel, std::uint32_t channel);
   RankMemory make_memory(std::size_t rank) const;
   plan::Geometry geometry(std::size_t rank, std::uint32_t channel) const;
+  void check_input(std::size_t rank);
+  void launch_all(std::size_t rank, cuda::Kernel kernel);
   void run_on_host(std::vector<RankMemory>& memory);
 
   const DeviceCase case_;
@@ -73,7 +78,8 @@ class DeviceJob {
   std::uint32_t ring_shift_ = 1;
   std::vector<std::uint64_t> input_bytes_, output_bytes_;
   std::uint64_t calls_ = 0;
-  std::vector<RankMemory> memory_;
+  std::vector<RankMemory> memory_, earlier_;  // kept, so that each call has other addresses
+  std::string input_wrong_;
   std::map<std::tuple<int, int, int, std::uint32_t>, std::unique_ptr<Ring>> rings_;
   std::deque<std::vector<cuda::DeviceEnd>> ends_;  // lanes point into them
   std::vector<std::vector<cuda::DeviceLane>> lanes_;
@@ -81,6 +87,7 @@ class DeviceJob {
   std::vector<cuda::DeviceStatus> statuses_;
   std::vector<std::uint64_t> sequences_;
   std::vector<std::uint32_t> ended_;
+  std::vector<std::uint32_t> threads_ended_;  // of all launches so far
   std::uint32_t abort_ = 0;
 };
 

@@ -17,9 +17,21 @@ T loaded(const void* place, bool weak) {
 }
 
 template <typename T>
+T payload(const std::byte* place) {
+  machine->watch_read(place, sizeof(T), false);
+  return loaded<T>(place, true);
+}
+
+template <typename T>
 void stored(void* place, T value) {
   machine->store(static_cast<std::byte*>(place), &value, sizeof value);
   machine->maybe_yield();
+}
+
+template <typename T>
+void put_payload(std::byte* place, T value) {
+  machine->watch_write(place, sizeof(T), false);
+  stored(place, value);
 }
 
 }  // namespace
@@ -39,6 +51,8 @@ namespace gyre::cuda::device {
 
 using tests::loaded;
 using tests::machine;
+using tests::payload;
+using tests::put_payload;
 using tests::stored;
 
 std::uint32_t thread_index() { return machine->self().thread; }
@@ -50,45 +64,51 @@ void block_barrier() { machine->meet_block(false); }
 bool block_any(bool mine) { return machine->meet_block(mine); }
 bool warp_any(bool mine) { return machine->meet_warp(mine, nullptr, false); }
 
-std::uint8_t load_1(const std::byte* place) { return loaded<std::uint8_t>(place, true); }
-std::uint16_t load_2(const std::byte* place) { return loaded<std::uint16_t>(place, true); }
-std::uint32_t load_4(const std::byte* place) { return loaded<std::uint32_t>(place, true); }
-std::uint64_t load_8(const std::byte* place) { return loaded<std::uint64_t>(place, true); }
-Bytes16 load_16(const std::byte* place) { return loaded<Bytes16>(place, true); }
-void store_1(std::byte* place, std::uint8_t value) { stored(place, value); }
-void store_2(std::byte* place, std::uint16_t value) { stored(place, value); }
-void store_4(std::byte* place, std::uint32_t value) { stored(place, value); }
-void store_8(std::byte* place, std::uint64_t value) { stored(place, value); }
-void store_16(std::byte* place, const Bytes16& value) { stored(place, value); }
+std::uint8_t load_1(const std::byte* place) { return payload<std::uint8_t>(place); }
+std::uint16_t load_2(const std::byte* place) { return payload<std::uint16_t>(place); }
+std::uint32_t load_4(const std::byte* place) { return payload<std::uint32_t>(place); }
+std::uint64_t load_8(const std::byte* place) { return payload<std::uint64_t>(place); }
+Bytes16 load_16(const std::byte* place) { return payload<Bytes16>(place); }
+void store_1(std::byte* place, std::uint8_t value) { put_payload(place, value); }
+void store_2(std::byte* place, std::uint16_t value) { put_payload(place, value); }
+void store_4(std::byte* place, std::uint32_t value) { put_payload(place, value); }
+void store_8(std::byte* place, std::uint64_t value) { put_payload(place, value); }
+void store_16(std::byte* place, const Bytes16& value) { put_payload(place, value); }
 
 std::uint32_t load_relaxed(const std::uint32_t* word) { return loaded<std::uint32_t>(word, false); }
 std::uint64_t load_relaxed(const std::uint64_t* word) { return loaded<std::uint64_t>(word, false); }
 std::uint64_t load_acquire(const std::uint64_t* word) {
   machine->yield();
   const auto value = loaded<std::uint64_t>(word, false);
-  machine->acquire();
+  machine->acquire(word);
   return value;
 }
 void store_relaxed(std::uint32_t* word, std::uint32_t value) { stored(word, value); }
 void store_relaxed(std::uint64_t* word, std::uint64_t value) { stored(word, value); }
 void store_release(std::uint64_t* word, std::uint64_t value) {
-  machine->release();
+  machine->release(word);
   std::memcpy(word, &value, sizeof value);
   machine->progress();
   machine->yield();
 }
 std::uint32_t add_acquire_release(std::uint32_t* word, std::uint32_t value) {
   machine->yield();
-  machine->release();
-  machine->acquire();
+  machine->release(word);
+  machine->acquire(word);
   const std::uint32_t before = *word;
   *word = before + value;
   machine->progress();
   return before;
 }
 
-Bytes16 load_flagged(const std::byte* place) { return loaded<Bytes16>(place, false); }
-void store_flagged(std::byte* place, const Bytes16& value) { stored(place, value); }
+Bytes16 load_flagged(const std::byte* place) {
+  machine->watch_read(place, sizeof(Bytes16), true);
+  return loaded<Bytes16>(place, false);
+}
+void store_flagged(std::byte* place, const Bytes16& value) {
+  machine->watch_write(place, sizeof(Bytes16), true);
+  stored(place, value);
+}
 
 Bytes16 load_line_part(const std::byte* place) {
   machine->meet_warp(false, const_cast<std::byte*>(place), false);

@@ -19,6 +19,7 @@ struct Grid {
   std::uint32_t blocks = 1;
   std::uint32_t threads = 32;  // of a block; whole warps
   std::function<void()> kernel;
+  std::function<void()> on_end = nullptr;  // when the last thread has ended
 };
 
 struct MachineOptions {
@@ -26,11 +27,13 @@ struct MachineOptions {
   bool delayed_stores = true;
   bool stale_loads = true;
   bool whole_lines = true;  // 128-byte lines arrive at once
+  bool watches_races = true;
   std::uint64_t most_switches = 200'000'000;
 };
 
-// Runs the grids together until all have ended. Empty, or why they never would: a turn of all
-// threads without progress, and what each of them waits for.
+// Runs the grids together until all have ended. Empty; or why they never would, a turn of all
+// threads without progress and what each of them waits for; or a race: payload that one block took
+// from another without a release and an acquire between.
 std::string run_grids(const std::vector<Grid>& grids, const MachineOptions& options);
 
 // For a thread of a grid that plays the host: others go on, and time passes.

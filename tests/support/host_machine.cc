@@ -24,17 +24,25 @@ namespace {
 constexpr std::size_t stack_bytes = 48 << 10;
 constexpr std::uint32_t warp = cuda::device::warp_threads;
 
+std::size_t count_blocks(const std::vector<Grid>& grids) {
+  std::size_t blocks = 0;
+  for (const Grid& grid : grids) blocks += grid.blocks;
+  return blocks;
+}
+
 void enter(fibers::transfer_t from) { machine->run_fiber(from.fctx); }
 
 }  // namespace
 
 Machine::Machine(const std::vector<Grid>& grids, const MachineOptions& options)
-    : options_(options), random_(options.seed) {
+    : options_(options), random_(options.seed), watch_(count_blocks(grids)) {
   for (const Grid& grid : grids)
     for (std::uint32_t index = 0; index < grid.blocks; ++index) {
       auto block = std::make_unique<Block>();
       block->grid = &grid;
       block->index = index;
+      block->number = blocks_.size();
+      grid_threads_[&grid] += grid.threads;
       block->warps.resize((grid.threads + warp - 1) / warp);
       for (std::uint32_t thread = 0; thread < grid.threads; ++thread) {
         auto fiber = std::make_unique<Fiber>();
@@ -122,6 +130,11 @@ void Machine::run_fiber(void* scheduler) {
   self().state = Fiber::State::done;
   --live_;
   progress();
+  const Grid* const grid = block().grid;
+  if (--grid_threads_[grid] == 0 && grid->on_end) {
+    drain_everything();
+    grid->on_end();
+  }
   back_to_scheduler(true);
   std::abort();
 }
@@ -135,9 +148,10 @@ void Machine::wait_for(WaitingFor what, std::uint32_t link) {
   yield();
 }
 
-// Any that is ready, but for a block that has fallen behind.
+// Any that is ready, but for a block that has fallen behind. After a turn in vain, none falls
+// behind.
 Fiber& Machine::pick() {
-  if (switches_ > behind_until_ && random_() % 512 == 0) {
+  if (silent_turns_ == 0 && switches_ > behind_until_ && random_() % 512 == 0) {
     behind_ = blocks_[random_() % blocks_.size()].get();
     behind_until_ = switches_ + random_() % (64 * ready_.size() + 1);
   }
@@ -160,6 +174,7 @@ std::string Machine::run() {
     resume(next);
     if (options_.delayed_stores) drain_some(*next.block, next);
     if (switches_ > options_.most_switches) why = report("no end in sight");
+    if (!race_.empty()) why = race_;
     if (polls_ < 16 * ready_.size() + 64) continue;
     // Everybody has had turns, in vain. What was delayed arrives at last, and who was behind runs.
     polls_ = 0;
@@ -254,6 +269,8 @@ void Machine::move_line(std::uint32_t first) {
   if (leader.place == nullptr) return;
   Line line;
   line.place = leader.place;
+  leader.stores ? watch_write(line.place, line_bytes, true)
+                : watch_read(line.place, line_bytes, true);
   for (std::uint32_t k = 0; k < 8; ++k) {
     Fiber& fiber = *block().threads[first + k];
     if (!leader.stores) std::memcpy(&fiber.part, line.place + k * 16, 16);
@@ -285,10 +302,34 @@ void Machine::store(std::byte* place, const void* from, std::size_t bytes) {
   progress();
 }
 
-void Machine::release() {
+void Machine::release(const void* word) {
+  watch_.release(block().number, word);
   block().pending.drain_all(block().seen);
   self().pending.drain_all(block().seen);
   while (!block().lines.empty()) drain_line(block(), 0);
+}
+
+void Machine::acquire(const void* word) {
+  watch_.acquire(block().number, word);
+  block().seen.clear();
+}
+
+void Machine::watch_read(const std::byte* place, std::size_t bytes, bool flagged) {
+  if (options_.watches_races && !watch_.read(block().number, place, bytes, flagged))
+    note_race("reads", place);
+}
+void Machine::watch_write(const std::byte* place, std::size_t bytes, bool flagged) {
+  if (options_.watches_races && !watch_.write(block().number, place, bytes, flagged))
+    note_race("writes", place);
+}
+
+void Machine::note_race(std::string_view what, const std::byte* place) {
+  if (!race_.empty()) return;
+  race_ = "a race: rank " + std::to_string(block().grid->rank) + " block " +
+          std::to_string(block().index) + " thread " + std::to_string(self().thread) + " " +
+          std::string(what) + " address " +
+          std::to_string(reinterpret_cast<std::uintptr_t>(place)) +
+          " without an acquire of what another block did there";
 }
 
 void Machine::drain_line(Block& here, std::size_t pick) {

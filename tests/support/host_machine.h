@@ -4,8 +4,11 @@
 
 #include "tests/support/delayed_memory.h"
 #include "tests/support/host_device.h"
+#include "tests/support/race_watch.h"
 
+#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace gyre::tests {
@@ -48,6 +51,7 @@ struct Line {
 struct Block {
   const Grid* grid = nullptr;
   std::uint32_t index = 0;
+  std::size_t number = 0;  // among those of all grids
   std::vector<std::unique_ptr<Fiber>> threads;
   Meeting barrier;
   std::vector<Meeting> warps;
@@ -79,8 +83,11 @@ class Machine {
 
   void load(const std::byte* place, void* to, std::size_t bytes, bool weak);
   void store(std::byte* place, const void* from, std::size_t bytes);
-  void release();
-  void acquire() { block().seen.clear(); }
+  void release(const void* word);
+  void acquire(const void* word);
+  // Payload, and payload with a flag beside it.
+  void watch_read(const std::byte* place, std::size_t bytes, bool flagged);
+  void watch_write(const std::byte* place, std::size_t bytes, bool flagged);
   [[noreturn]] void run_fiber(void* scheduler);
 
  private:
@@ -94,11 +101,15 @@ class Machine {
   void drain_some(Block& block, Fiber& fiber);
   void drain_line(Block& block, std::size_t pick);
   bool drain_everything();
+  void note_race(std::string_view what, const std::byte* place);
   std::string report(std::string_view why) const;
 
   const MachineOptions options_;
   Random random_;
   std::vector<std::unique_ptr<Block>> blocks_;
+  RaceWatch watch_;
+  std::string race_;                                   // the first one
+  std::map<const Grid*, std::uint64_t> grid_threads_;  // that have not ended
   std::vector<Fiber*> ready_;
   Fiber* running_ = nullptr;
   std::size_t live_ = 0;
