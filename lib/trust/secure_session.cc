@@ -71,17 +71,18 @@ Status SecureSession::advance() {
   return {};
 }
 
+bool SecureSession::is_waiting(int error) {
+  blocked_on_write_ |= error == SSL_ERROR_WANT_WRITE;
+  return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
+}
+
 Status SecureSession::shake_hands() {
   blocked_on_write_ = false;
   ERR_clear_error();
   const int result = SSL_do_handshake(ssl_.get());
   if (result != 1) {
     const int error = SSL_get_error(ssl_.get(), result);
-    if (error == SSL_ERROR_WANT_READ && !ended_) return {};
-    if (error == SSL_ERROR_WANT_WRITE) {
-      blocked_on_write_ = true;
-      return {};
-    }
+    if (!ended_ && is_waiting(error)) return {};
     if (ended_)
       return Status(Code::RemoteError,
                     "the connection was closed during the handshake: is the "
@@ -123,11 +124,8 @@ Status SecureSession::write_out() {
       continue;
     }
     const int error = SSL_get_error(ssl_.get(), 0);
-    if (error == SSL_ERROR_WANT_READ) break;
-    if (error != SSL_ERROR_WANT_WRITE)
-      return Status(Code::RemoteError, fmt::format("sending failed: {}", openssl_reason()));
-    blocked_on_write_ = true;
-    break;
+    if (is_waiting(error)) break;
+    return Status(Code::RemoteError, fmt::format("sending failed: {}", openssl_reason()));
   }
   if (sent_ == outgoing_.size()) {
     outgoing_.clear();
@@ -152,11 +150,7 @@ Status SecureSession::collect() {
     }
     const int error = SSL_get_error(ssl_.get(), 0);
     if (ended_) return closed_status();
-    if (error == SSL_ERROR_WANT_READ) return {};
-    if (error == SSL_ERROR_WANT_WRITE) {
-      blocked_on_write_ = true;
-      return {};
-    }
+    if (is_waiting(error)) return {};
     return Status(Code::RemoteError, fmt::format("receiving failed: {}", openssl_reason()));
   }
   return {};
