@@ -57,7 +57,7 @@ LedgerIdentity identity(int rank, int size) {
 }
 
 Ledger claim(Board& board, int rank = 0, int size = 4) {
-  auto ledger = board.claim(owner(), identity(rank, size));
+  auto ledger = board.claim(owner, identity(rank, size));
   REQUIRE(ledger.ok());
   return std::move(*ledger);
 }
@@ -426,7 +426,7 @@ TEST_CASE("a file limit costs the tools their view and nothing else", "[board]")
   small.rlim_cur = 4096;
   REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
   Board board;
-  auto ledger = board.claim(owner(), identity(0, 2));
+  auto ledger = board.claim(owner, identity(0, 2));
   REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
   REQUIRE(ledger.ok());
   CHECK(board.descriptor() == -1);

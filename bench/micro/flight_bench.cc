@@ -18,7 +18,7 @@ Ledger claim() {
   static Board board;
   LedgerIdentity identity;
   identity.size = 2;
-  return std::move(board.claim({}, identity)).value();
+  return std::move(board.claim([] { return Board::Owner(); }, identity)).value();
 }
 
 FlightCall call(std::uint64_t bytes) {

@@ -110,9 +110,9 @@ void Board::give_pages(std::uint64_t page, std::uint64_t count) {
   free_.erase(place);
 }
 
-Result<Ledger> Board::claim(const Owner& owner, const LedgerIdentity& identity) {
+Result<Ledger> Board::claim(const std::function<Owner()>& owner, const LedgerIdentity& identity) {
   const std::lock_guard lock(mutex_);
-  if (memory_ == nullptr) GYRE_TRY(open(owner));
+  if (memory_ == nullptr) GYRE_TRY(open(owner()));
   Ledger ledger;
   ledger.board_ = this;
   ledger.source_ = source_;

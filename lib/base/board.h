@@ -110,8 +110,8 @@ class Board {
     std::string version;
     BoardNames names;
   };
-  // The memory is made at the first claim.
-  Result<Ledger> claim(const Owner& owner, const LedgerIdentity& identity);
+  // The memory is made at the first claim, which alone asks who owns it.
+  Result<Ledger> claim(const std::function<Owner()>& owner, const LedgerIdentity& identity);
   // Valid once something was claimed.
   const BoardMemory& memory() const { return *memory_; }
   int descriptor() const { return file_.get(); }

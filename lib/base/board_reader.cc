@@ -128,17 +128,9 @@ LedgerHead read_head(const LedgerMemory& memory, const LedgerIdentity& identity)
   return head;
 }
 
-std::optional<LedgerView> view_of(const std::byte* start, const TickScale& scale,
-                                  const LedgerIdentity& identity) {
+LedgerView view_of(const std::byte* start, const TickScale& scale, const LedgerIdentity& identity) {
   const auto& memory = *reinterpret_cast<const LedgerMemory*>(start);
-  LedgerHead head = read_head(memory, identity);
-  LedgerView view;
-  view.identity = identity;
-  view.begun = head.begun;
-  view.caller = head.caller;
-  view.waits = std::move(head.waits);
-  view.past_waits = read_past_waits(memory);
-  view.failure = head.failure;
+  LedgerView view{read_head(memory, identity), read_past_waits(memory), {}, {}, {}};
   read_flights(memory, scale, view);
   read_peers(start, view);
   return view;
@@ -213,16 +205,10 @@ Result<BoardView> read_board(int descriptor) {
   return view;
 }
 
-BoardView read_board(const Board& board) {
-  BoardView view;
-  view.head = board.memory().head.read().value_or(BoardHead());
-  return view;
-}
-
 LedgerView read_ledger(const Ledger& ledger) {
   const BoardHead head = ledger.board().memory().head.read().value_or(BoardHead());
   const TickScale scale(head.origin, read_tick_pair(head.source));
-  return *view_of(reinterpret_cast<const std::byte*>(&ledger.memory()), scale, ledger.identity());
+  return view_of(reinterpret_cast<const std::byte*>(&ledger.memory()), scale, ledger.identity());
 }
 
 std::vector<LedgerHead> read_heads(const Board& board) {

@@ -36,13 +36,8 @@ struct LedgerHead {
   std::uint64_t long_waits = 0;              // that are over
 };
 
-struct LedgerView {
-  LedgerIdentity identity;
-  std::uint64_t begun = 0;           // flights
-  std::uint32_t caller = 0;          // thread
-  std::vector<WaitRecord> waits;     // by lane, but only those that there are
+struct LedgerView : LedgerHead {
   std::vector<PastWait> past_waits;  // in their order; the last 1,024
-  std::optional<FailureNote> failure;
   std::vector<TimedFlight> flights;  // by serial; the last 1,024
   std::vector<HostNote> hosts;
   std::vector<LedgerPeers::Peer> peers;  // by rank; empty until the ranks have met
@@ -62,7 +57,6 @@ struct BoardView {
 // Of another process: a descriptor that /proc/PID/fd gave.
 Result<BoardView> read_board(int descriptor);
 // Of this one.
-BoardView read_board(const Board& board);
 LedgerView read_ledger(const Ledger& ledger);
 // Of its ledgers the heads alone: a page of each is touched.
 std::vector<LedgerHead> read_heads(const Board& board);

@@ -2,9 +2,9 @@
 
 #include "lib/base/flight_file.h"
 #include "lib/base/log.h"
+#include "lib/comm/version.h"
 #include "lib/plan/algorithms.h"
 #include "lib/plan/protocol.h"
-#include <gyre/gyre.h>
 
 #include <fmt/format.h>
 
@@ -44,11 +44,9 @@ BoardNames board_names() {
 
 Result<Ledger> claim_ledger(Board& board, const trust::ProcessIdentity& self,
                             const LedgerIdentity& identity) {
-  Board::Owner owner;
-  owner.host = self.host;
-  owner.host_name = self.host_name;
-  owner.version = fmt::format("{}.{}.{}", GYRE_MAJOR, GYRE_MINOR, GYRE_PATCH);
-  owner.names = board_names();
+  const auto owner = [&] {
+    return Board::Owner{self.host, self.host_name, version_text(), board_names()};
+  };
   GYRE_ASSIGN(Ledger ledger, board.claim(owner, identity));
   ledger.note_caller();
   return ledger;

@@ -5,7 +5,7 @@
 #include "lib/base/log.h"
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/comm/metrics.h"
-#include <gyre/gyre.h>
+#include "lib/comm/version.h"
 
 #include <cstdlib>
 #include <pthread.h>
@@ -34,8 +34,6 @@ LogLevel level_of(const std::string& word) {
   return word == "TRACE" ? LogLevel::trace : LogLevel::warn;
 }
 
-std::string version() { return fmt::format("{}.{}.{}", GYRE_MAJOR, GYRE_MINOR, GYRE_PATCH); }
-
 // The control thread's last words (goodbyes, floods) go out before the process ends.
 void close_at_exit() { delete current.exchange(nullptr); }
 
@@ -52,7 +50,7 @@ Status Process::open_plane(const Settings& settings) {
   GYRE_ASSIGN(const SubsystemMask subsystems, parse_subsystems(settings.debug_subsystems));
   GYRE_TRY(configure_log(level_of(settings.debug), settings.debug_file, subsystems));
   if (log_level() != LogLevel::warn && log_level() != LogLevel::none)
-    write_log(LogLevel::version, {}, fmt::format("Gyre {}", version()));
+    write_log(LogLevel::version, {}, fmt::format("Gyre {}", version_text()));
   for (const auto& [name, value] : given_settings())
     log_info(Subsystem::env, "{} is \"{}\"", name, printable(value));
   GYRE_ASSIGN(plane_, bootstrap::ControlPlane::start(settings));
@@ -77,7 +75,7 @@ Status Process::serve_metrics(const Settings& settings) {
   int local_rank = static_cast<int>(settings.local_rank);
   if (local_rank < 0 && place.ok()) local_rank = place->local_rank;
   GYRE_TRY(plane_->serve_metrics(settings.metrics, local_rank, [this] {
-    return metrics_text(version(), read_heads(board), SystemClock::read());
+    return metrics_text(version_text(), read_heads(board), SystemClock::read());
   }));
   metrics_ = settings.metrics;
   return {};

@@ -37,7 +37,7 @@ class Honest {
       identity.name = FixedText<16>("name");
       identity.rank = 1;
       identity.size = 3;
-      auto ledger = board_.claim(owner, identity);
+      auto ledger = board_.claim([&] { return owner; }, identity);
       GYRE_DEMAND(ledger.ok());
       fill(ledgers_.emplace_back(std::move(*ledger)));
     }
