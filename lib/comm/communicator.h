@@ -146,6 +146,9 @@ class Communicator {
     virtual void end(Status outcome) { finish(std::move(outcome)); }
 
    protected:
+    // After half a second for one peer: it may have left. What a socket still carries may be the
+    // last words of one who has; its end tells then, so nothing may be under way.
+    void suspect_departure(bootstrap::Membership& membership, int peer, bool nothing_under_way);
     void finish(Status outcome) {
       record_.end(outcome);
       Resumable::finish(std::move(outcome));

@@ -78,6 +78,12 @@ bool Communicator::settle_suspicion(Suspicion& suspicion, const std::string& wai
   return true;
 }
 
+void Communicator::Operating::suspect_departure(bootstrap::Membership& membership, int peer,
+                                                bool nothing_under_way) {
+  if (standstill_.times() > 1 && nothing_under_way && membership.has_left(peer))
+    suspicion_.begin(Status(Code::RemoteError, "it has left").blame({peer}), clock.now_ns());
+}
+
 // ------------------------------------------------------------------------------ collective
 
 void Communicator::Operation::begin(const Request& request) {
@@ -194,11 +200,8 @@ void Communicator::Operation::question_peer() {
   const Blocked blocked = this->blocked();
   if (blocked.peer < 0 || !standstill_.due(blocked.peer, clock.now_ns())) return;
   if (standstill_.times() == 1 && owner_.board_ != nullptr) owner_.ask(blocked.peer);
-  // What a socket still carries may be the last words of one who has left: its end tells then.
-  const bool nothing_under_way = stage_ == Stage::opening || owner_.scene_.mapped;
-  if (standstill_.times() > 1 && nothing_under_way && owner_.membership_->has_left(blocked.peer))
-    suspicion_.begin(Status(Code::RemoteError, "it has left").blame({blocked.peer}),
-                     clock.now_ns());
+  suspect_departure(*owner_.membership_, blocked.peer,
+                    stage_ == Stage::opening || owner_.scene_.mapped);
 }
 
 void Communicator::Operation::expire() {
@@ -283,11 +286,9 @@ void Communicator::Exchanging::expire() {
 bool Communicator::Exchanging::arm(WaitSet& set) {
   if (owner_.membership_->failed()) return false;
   const Blocked blocked = owner_.exchange_->blocked();
-  if (!suspicion_.held() && blocked.peer >= 0 && standstill_.due(blocked.peer, clock.now_ns()) &&
-      standstill_.times() > 1 && (owner_.scene_.mapped || blocked.what == BlockedOn::connection) &&
-      owner_.membership_->has_left(blocked.peer))
-    suspicion_.begin(Status(Code::RemoteError, "it has left").blame({blocked.peer}),
-                     clock.now_ns());
+  if (!suspicion_.held() && blocked.peer >= 0 && standstill_.due(blocked.peer, clock.now_ns()))
+    suspect_departure(*owner_.membership_, blocked.peer,
+                      owner_.scene_.mapped || blocked.what == BlockedOn::connection);
   return suspicion_.held() || owner_.exchange_->arm(set);
 }
 
