@@ -55,14 +55,6 @@ gyreResult_t exchange(const Call& call) {
   return gyreRecv(block(peer & ~low_bits), count, call.type, peer, call.comm, call.stream);
 }
 
-gyreResult_t call(const Call& call) {
-  gyreResult_t result = gyreGroupStart();
-  if (result != gyreSuccess) return result;
-  result = exchange(call);
-  const gyreResult_t end = gyreGroupEnd();
-  return result == gyreSuccess ? end : result;
-}
-
 constexpr Collective hypercube = {
     .program = "hypercube_perf",
     .name = "HyperCube",
@@ -73,7 +65,7 @@ constexpr Collective hypercube = {
     .counted = counted,
     .expected = expected,
     .phases = phases,
-    .call = call,
+    .call = gyre::bench::grouped<exchange>,
 };
 
 }  // namespace

@@ -22,19 +22,15 @@ std::vector<Block> expected(const Shape& shape, const Extent& extent, int rank) 
 }
 
 // A ring: to the next rank, and from the one before, together.
-gyreResult_t call(const Call& call) {
-  gyreResult_t result = gyreGroupStart();
+gyreResult_t exchange(const Call& call) {
+  const gyreResult_t result = gyreSend(call.send, call.count, call.type,
+                                       (call.rank + 1) % call.ranks, call.comm, call.stream);
   if (result != gyreSuccess) return result;
-  result = gyreSend(call.send, call.count, call.type, (call.rank + 1) % call.ranks, call.comm,
-                    call.stream);
-  if (result == gyreSuccess)
-    result = gyreRecv(call.recv, call.count, call.type, before(call.rank, call.ranks), call.comm,
-                      call.stream);
-  const gyreResult_t end = gyreGroupEnd();
-  return result == gyreSuccess ? end : result;
+  return gyreRecv(call.recv, call.count, call.type, before(call.rank, call.ranks), call.comm,
+                  call.stream);
 }
 
-constexpr Collective exchange = {
+constexpr Collective sendrecv = {
     .program = "sendrecv_perf",
     .name = "SendRecv",
     .calls = "gyreSend and gyreRecv",
@@ -42,9 +38,9 @@ constexpr Collective exchange = {
     .extent = extent,
     .bus_factor = gyre::bench::whole_size,
     .expected = expected,
-    .call = call,
+    .call = gyre::bench::grouped<exchange>,
 };
 
 }  // namespace
 
-int main(int argc, char** argv) { return gyre::bench::run_benchmark(exchange, argc, argv); }
+int main(int argc, char** argv) { return gyre::bench::run_benchmark(sendrecv, argc, argv); }

@@ -63,6 +63,16 @@ struct Call {
   gyreStream_t stream = nullptr;
 };
 
+// What `parts` calls, as one group; the first error.
+template <gyreResult_t parts(const Call&)>
+gyreResult_t grouped(const Call& call) {
+  gyreResult_t result = gyreGroupStart();
+  if (result != gyreSuccess) return result;
+  result = parts(call);
+  const gyreResult_t end = gyreGroupEnd();
+  return result == gyreSuccess ? end : result;
+}
+
 struct Collective {
   std::string_view program;         // "all_reduce_perf"
   std::string_view name;            // "AllReduce"
