@@ -153,14 +153,9 @@ TEST_CASE("an abort ends every kernel, and the status names what it waited for")
     for (std::uint64_t seed = 1; seed < 6; ++seed) {
       DeviceJob job(pair_of_ranks(way));
       job.begin();
-      Grid host{1, 1, 32, [&] {
-                  if (cuda::device::thread_index() != 0) return;
-                  for (int i = 0; i < 2000; ++i) let_others_run();
-                  cuda::device::store_relaxed(&job.abort_word(), std::uint32_t{1});
-                }};
       MachineOptions options;
       options.seed = seed;
-      CHECK(run_grids({job.grids()[0], host}, options) == "");
+      CHECK(run_grids({job.grids()[0], job.aborter(1, 2000)}, options) == "");
       CHECK(job.status(0).outcome == Outcome::aborted);
       const WaitingFor what = job.status(0).what;
       CHECK((what == WaitingFor::data || what == WaitingFor::grant));
@@ -188,13 +183,8 @@ TEST_CASE("ranks that call different things stop, and no wrong data is taken") {
     REQUIRE(job.run({}) == "");
     job.begin();
     job.launches()[1].signature += 1;
-    Grid host{2, 1, 32, [&] {
-                if (cuda::device::thread_index() != 0) return;
-                for (int i = 0; i < 5000; ++i) let_others_run();
-                cuda::device::store_relaxed(&job.abort_word(), std::uint32_t{1});
-              }};
     auto grids = job.grids();
-    grids.push_back(host);
+    grids.push_back(job.aborter(2, 5000));
     CHECK(run_grids(grids, {}) == "");
     const bool either =
         job.status(0).outcome == Outcome::mismatch || job.status(1).outcome == Outcome::mismatch;

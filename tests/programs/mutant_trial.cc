@@ -54,14 +54,9 @@ void check_abort(cuda::DeviceProtocol protocol, bool direct) {
   one.count = 3001;
   DeviceJob job(one);
   job.begin();
-  Grid host{1, 1, 32, [&] {
-              if (cuda::device::thread_index() != 0) return;
-              for (int i = 0; i < 2000; ++i) let_others_run();
-              cuda::device::store_relaxed(&job.abort_word(), std::uint32_t{1});
-            }};
   MachineOptions options;
   options.most_switches = 5'000'000;
-  REQUIRE(run_grids({job.grids()[0], host}, options) == "");
+  REQUIRE(run_grids({job.grids()[0], job.aborter(1, 2000)}, options) == "");
   REQUIRE(job.status(0).outcome == cuda::Outcome::aborted);
 }
 

@@ -231,6 +231,14 @@ void DeviceJob::begin() {
   }
 }
 
+Grid DeviceJob::aborter(int rank, int turns) {
+  return {rank, 1, 32, [this, turns] {
+            if (cuda::device::thread_index() != 0) return;
+            for (int i = 0; i < turns; ++i) let_others_run();
+            cuda::device::store_relaxed(&abort_, std::uint32_t{1});
+          }};
+}
+
 std::vector<Grid> DeviceJob::grids() {
   const cuda::Kernel kernel = cuda::find_kernel(case_.protocol, case_.type, case_.op);
   std::vector<Grid> grids;

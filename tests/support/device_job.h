@@ -50,7 +50,8 @@ class DeviceJob {
   std::vector<Grid> grids();
   std::string compare();
   const cuda::DeviceStatus& status(int rank) const { return statuses_[std::size_t(rank)]; }
-  std::uint32_t& abort_word() { return abort_; }
+  // Beside the ranks, as one more `rank`: tells them to abort after so many turns of theirs.
+  Grid aborter(int rank, int turns);
 
  private:
   struct Ring;
