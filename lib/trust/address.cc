@@ -74,6 +74,14 @@ std::string names_of(std::span<const Interface> interfaces) {
   return names.empty() ? "none" : names;
 }
 
+// Without it whoever says two things in a row waits up to 40 ms for the other side's delayed
+// acknowledgement of the first.
+Status send_at_once(const FileDescriptor& socket) {
+  const int one = 1;
+  if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0) return {};
+  return Status::from_errno("setsockopt TCP_NODELAY", errno);
+}
+
 }  // namespace
 
 Result<SocketAddress> parse_address(std::string_view text) {
@@ -193,10 +201,11 @@ Result<FileDescriptor> listen_at(const SocketAddress& address) {
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.has_value()) return Status::from_errno("socket for a listener", errno);
   if (address.family() != AF_UNIX) {
-    // What it accepts inherits this. Pacing that BBR has switched on stays on, whatever a socket
+    // What it accepts inherits both. Pacing that BBR has switched on stays on, whatever a socket
     // takes up later; from Reno every way is open.
     constexpr std::string_view reno = "reno";
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, reno.data(), reno.size());
+    GYRE_TRY(send_at_once(socket));
   }
   if (::bind(socket.get(), address.get(), address.length) != 0)
     return Status::from_errno(fmt::format("binding {}", format_address(address)), errno);
@@ -208,11 +217,7 @@ Result<FileDescriptor> listen_at(const SocketAddress& address) {
 Result<FileDescriptor> begin_connect(const SocketAddress& address, bool* pending) {
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.has_value()) return Status::from_errno("socket for a connection", errno);
-  const int one = 1;
-  // Without it a handshake waits 40 ms for the other side's delayed acknowledgement.
-  if (address.family() != AF_UNIX &&
-      ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0)
-    return Status::from_errno("setsockopt TCP_NODELAY", errno);
+  if (address.family() != AF_UNIX) GYRE_TRY(send_at_once(socket));
   *pending = false;
   if (::connect(socket.get(), address.get(), address.length) == 0) return socket;
   if (errno != EINPROGRESS)
