@@ -153,6 +153,27 @@ TEST_CASE("a session carries frames although every byte travels alone") {
   CHECK(ends.server->established());
 }
 
+TEST_CASE("both ends of a session, and of no other, can prove a further key") {
+  const UniqueId id = some_id(), other_id = [] {
+    UniqueId changed = some_id();
+    ++changed.epoch;
+    return changed;
+  }();
+  Ends ends(id, id), others(id, id);
+  ends.shake_hands();
+  others.shake_hands();
+  const Binding binding = *ends.client->binding();
+  CHECK(binding == *ends.server->binding());
+  CHECK(binding != *others.client->binding());
+  const auto key = *derive_control_key(other_id), first_key = *derive_control_key(id);
+  const Proof proof = *prove(*key, binding, Prover::opener, 2);
+  CHECK(is_same(proof, *prove(*key, binding, Prover::opener, 2)));
+  CHECK_FALSE(is_same(proof, *prove(*key, binding, Prover::answerer, 2)));
+  CHECK_FALSE(is_same(proof, *prove(*key, binding, Prover::opener, 4)));
+  CHECK_FALSE(is_same(proof, *prove(*key, *others.client->binding(), Prover::opener, 2)));
+  CHECK_FALSE(is_same(proof, *prove(*first_key, binding, Prover::opener, 2)));
+}
+
 TEST_CASE("neither the secret nor a frame can be read off the wire") {
   const UniqueId id = some_id();
   Ends ends(id, id, true);

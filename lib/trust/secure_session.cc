@@ -97,6 +97,15 @@ Status SecureSession::shake_hands() {
   return {};
 }
 
+Result<Binding> SecureSession::binding() const {
+  constexpr std::string_view label = "EXPORTER-Channel-Binding";
+  Binding binding;
+  if (SSL_export_keying_material(ssl_.get(), binding.data(), binding.size(), label.data(),
+                                 label.size(), nullptr, 0, 0) != 1)
+    return internal_error("OpenSSL exports nothing to bind a proof to");
+  return binding;
+}
+
 Status SecureSession::send(std::uint8_t type, std::span<const std::uint8_t> body) {
   if (!failure_.ok()) return failure_;
   if (body.size() + 1 > frame_most_bytes)

@@ -8,6 +8,7 @@
 #include "lib/base/owned.h"
 #include "lib/base/status.h"
 #include "lib/trust/frame.h"
+#include "lib/trust/proof.h"
 #include "lib/trust/session_key.h"
 
 #include <openssl/ssl.h>
@@ -74,6 +75,9 @@ class SecureSession {
   // The sending half of advance.
   Status transmit();
   std::optional<Frame> receive() { return intake_.receive(); }
+
+  // Once established.
+  Result<Binding> binding() const;
 
   int descriptor() const { return socket_.get(); }
   const Status& failure() const { return failure_; }

@@ -1,0 +1,22 @@
+#include "lib/trust/proof.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+
+namespace gyre::trust {
+
+Result<Proof> prove(const SessionKey& key, const Binding& binding, Prover who,
+                    std::uint64_t number) {
+  const std::string label =
+      fmt::format("control proof {} {} {}", who == Prover::opener ? "opener" : "answerer", number,
+                  hexadecimal(binding));
+  Proof proof;
+  GYRE_TRY(derive(key.psk, label, proof));
+  return proof;
+}
+
+bool is_same(const Proof& one, const Proof& other) {
+  return CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
+}
+
+}  // namespace gyre::trust

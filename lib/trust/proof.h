@@ -1,0 +1,28 @@
+// Proof: that whoever is at the other end of a session knows a further key. One session can so
+// serve communicators that have nothing in common but the two processes.
+//
+//   Binding   what both ends of one session know and no other session has: TLS's exporter value
+//             for channel bindings (RFC 9266)
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/trust/session_key.h"
+
+#include <array>
+#include <cstdint>
+
+namespace gyre::trust {
+
+using Binding = std::array<std::uint8_t, 32>;
+using Proof = std::array<std::uint8_t, 32>;
+
+enum class Prover : std::uint8_t { opener, answerer };
+
+// HKDF of the key; it holds for this session, this number and this end of it alone, so a proof that
+// is passed on or sent back proves nothing.
+Result<Proof> prove(const SessionKey& key, const Binding& binding, Prover who,
+                    std::uint64_t number);
+// In a time that tells nothing.
+bool is_same(const Proof& one, const Proof& other);
+
+}  // namespace gyre::trust
