@@ -28,7 +28,7 @@ constexpr std::int64_t latecomers_ns = 2 * ns_per_s;
 constexpr std::ptrdiff_t tombstones_most = 64;
 
 // What the control thread owns.
-class Works {
+class Works final : private LinkTaker {
  public:
   Works(std::shared_ptr<ControlThread> thread, std::unique_ptr<trust::Tls> tls)
       : thread_(std::move(thread)), tls_(std::move(tls)), door_(*thread_, *tls_, tickets_) {}
@@ -44,9 +44,8 @@ class Works {
   // The control thread from here.
   Status serve();
   Status add_door(const std::string& name) { return door_.add_name(name); }
-  // The job of this key, made if it is new; `ways` as for Job.
-  Job& job(const std::shared_ptr<const trust::SessionKey>& key,
-           std::optional<std::vector<trust::SocketAddress>> ways);
+  // The job of this key, made if it is new; `root` as for Job.
+  Job& job(const std::shared_ptr<const trust::SessionKey>& key, std::optional<Destination> root);
   bool has_job(const std::string& identity) const { return jobs_.contains(identity); }
   Status watch(int descriptor, std::function<bool()> on_readable);
   Status serve_metrics(std::unique_ptr<MetricsDoor> door);
@@ -57,6 +56,8 @@ class Works {
   void clear();
 
  private:
+  std::shared_ptr<const trust::SessionKey> find_key(const std::string& identity) override;
+  void on_link(const std::string& identity, std::unique_ptr<Link> link) override;
   std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
   void drop_finished();
 
@@ -65,7 +66,7 @@ class Works {
   trust::ProcessIdentity self_;
   trust::TicketBook tickets_;
   Door door_;
-  PeerProcesses processes_{*thread_};
+  Trunks trunks_{*thread_, *tls_, self_, *this};
   std::map<std::string, std::unique_ptr<Job>> jobs_;  // by the key's identity
   std::map<int, ControlThread::Watch> watched_;       // by the descriptor
   std::unique_ptr<MetricsDoor> metrics_;              // null: nobody wished for them
@@ -81,23 +82,27 @@ Status Works::open(const Settings& settings) {
 
 Status Works::serve() {
   thread_->on_tick([this](std::int64_t now, std::int64_t late) { return tick(now, late); });
-  return door_.serve(
-      [this](const std::string& identity) -> std::shared_ptr<const trust::SessionKey> {
-        const auto found = jobs_.find(identity);
-        return found == jobs_.end() ? nullptr : found->second->key();
-      },
-      [this](const std::string& identity, std::unique_ptr<trust::SecureSession> session) {
-        const auto found = jobs_.find(identity);
-        if (found != jobs_.end()) found->second->admit(std::move(session));
-      });
+  return door_.serve([this](const std::string& identity) { return find_key(identity); },
+                     [this](std::unique_ptr<trust::SecureSession> session) {
+                       trunks_.adopt(std::move(session), trust::SessionRole::server);
+                     });
+}
+
+std::shared_ptr<const trust::SessionKey> Works::find_key(const std::string& identity) {
+  const auto found = jobs_.find(identity);
+  return found == jobs_.end() ? nullptr : found->second->key();
+}
+
+void Works::on_link(const std::string& identity, std::unique_ptr<Link> link) {
+  const auto found = jobs_.find(identity);
+  if (found != jobs_.end()) found->second->admit(std::move(link));
 }
 
 Job& Works::job(const std::shared_ptr<const trust::SessionKey>& key,
-                std::optional<std::vector<trust::SocketAddress>> ways) {
+                std::optional<Destination> root) {
   std::unique_ptr<Job>& job = jobs_[key->identity];
   if (job == nullptr)
-    job = std::make_unique<Job>(Surroundings{*thread_, processes_, *tls_, self_}, key,
-                                std::move(ways));
+    job = std::make_unique<Job>(Surroundings{*thread_, trunks_, self_}, key, std::move(root));
   return *job;
 }
 
@@ -119,9 +124,10 @@ Status Works::serve_metrics(std::unique_ptr<MetricsDoor> door) {
 std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   std::int64_t next = door_.tick(now_ns);
   if (metrics_ != nullptr) next = std::min(next, metrics_->tick(now_ns));
+  next = std::min(next, trunks_.tick(now_ns, overslept_ns));
   std::size_t guests = 0;
   for (const auto& [identity, job] : jobs_) {
-    next = std::min(next, job->tick(now_ns, overslept_ns));
+    next = std::min(next, job->tick(now_ns));
     guests += job->expected_guests();
   }
   constexpr std::size_t guests_least = 64;
@@ -143,10 +149,7 @@ void Works::close_jobs() {
   for (const auto& [identity, job] : jobs_) job->close();
 }
 
-bool Works::flushed() const {
-  return std::all_of(jobs_.begin(), jobs_.end(),
-                     [](const auto& entry) { return entry.second->flushed(); });
-}
+bool Works::flushed() const { return trunks_.flushed(); }
 
 bool Works::owes_news() const {
   return std::any_of(jobs_.begin(), jobs_.end(),
@@ -156,6 +159,7 @@ bool Works::owes_news() const {
 void Works::clear() {
   thread_->on_tick(nullptr);
   jobs_.clear();
+  trunks_.clear();
   watched_.clear();
   metrics_.reset();
 }
@@ -180,7 +184,7 @@ class Plane final : public ControlPlane {
   Status check_process() const;
   void stay_for_latecomers();
   Status make_root(const trust::UniqueId& id);
-  Result<std::vector<trust::SocketAddress>> ways_to_root(const trust::UniqueId& id) const;
+  Result<Destination> root_of(const trust::UniqueId& id) const;
   ControlThread& thread() const { return *works_->thread(); }
 
   const pid_t process_ = getpid();
@@ -270,8 +274,9 @@ Result<trust::UniqueId> Plane::create_root(const trust::Secret& secret) {
   return id;
 }
 
-Result<std::vector<trust::SocketAddress>> Plane::ways_to_root(const trust::UniqueId& id) const {
-  std::vector<trust::SocketAddress> ways;
+Result<Destination> Plane::root_of(const trust::UniqueId& id) const {
+  Destination root{id.root_host, id.root_door, {}};
+  auto& ways = root.ways;
   if (id.root_host == works_->self().host && !id.root_door.empty()) {
     GYRE_ASSIGN(ways.emplace_back(), trust::abstract_address(id.root_door));
   }
@@ -282,7 +287,7 @@ Result<std::vector<trust::SocketAddress>> Plane::ways_to_root(const trust::Uniqu
     return invalid_usage(
         "the unique id was made on another host by a process without a network "
         "address; set GYRE_SOCKET_IFNAME there");
-  return ways;
+  return root;
 }
 
 Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int size, int rank,
@@ -295,7 +300,7 @@ Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int s
   if (note.size() > letter_most_bytes)
     return invalid_argument(fmt::format("a note of {} bytes is longer than 64 KiB", note.size()));
   GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
-  GYRE_ASSIGN(const auto ways, ways_to_root(id));
+  GYRE_ASSIGN(const auto root, root_of(id));
   auto member = std::make_shared<Member>(works_->thread(), rank, size);
   const bool own_id = id.root_door == works_->self().door_name;
   const bool posted = thread().post([=, this, text = std::move(note)] {
@@ -303,7 +308,7 @@ Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int s
     if (own_id && !works_->has_job(key->identity))
       return member->become_failed(
           invalid_usage("the communicator of this unique id is over: make a new id"));
-    works_->job(key, ways).enlist(member, size, text, settings);
+    works_->job(key, root).enlist(member, size, text, settings);
   });
   if (!posted) return invalid_usage("the control plane has ended");
   return std::shared_ptr<Membership>(std::move(member));

@@ -18,29 +18,28 @@ constexpr std::int64_t pause_most_ns = 250 * ns_per_ms;
 
 }  // namespace
 
-Dial::Dial(ControlThread& thread, const trust::Tls& tls,
-           std::shared_ptr<const trust::SessionKey> key, std::vector<trust::SocketAddress> ways,
-           OnSession on_session)
-    : thread_(thread),
-      tls_(tls),
+Dial::Dial(Trunks& trunks, std::shared_ptr<const trust::SessionKey> key, Destination destination,
+           OnLink on_link)
+    : trunks_(trunks),
       key_(std::move(key)),
-      ways_(std::move(ways)),
-      on_session_(std::move(on_session)),
+      destination_(std::move(destination)),
+      on_link_(std::move(on_link)),
       pause_ns_(first_pause_ns) {}
 
 std::string Dial::target() const {
   std::string text;
-  for (const auto& way : ways_) text += (text.empty() ? "" : " or ") + trust::format_address(way);
+  for (const auto& way : destination_.ways)
+    text += (text.empty() ? "" : " or ") + trust::format_address(way);
   return text;
 }
 
 std::int64_t Dial::tick(std::int64_t now_ns) {
-  if (ways_.empty()) {
+  if (destination_.ways.empty()) {
     problem_ = "it has no address that can be reached from here";
     return never_ns;
   }
   if (now_ns < next_ns_) return next_ns_;
-  if (session_ != nullptr)
+  if (session_ != nullptr || asked_ != nullptr)
     give_up(Status(Code::Timeout, "no answer"), now_ns);
   else
     attempt(now_ns);
@@ -49,20 +48,21 @@ std::int64_t Dial::tick(std::int64_t now_ns) {
 
 void Dial::attempt(std::int64_t now_ns) {
   next_ns_ = now_ns + attempt_most_ns;
-  const Status begun = begin();
+  Trunk* trunk = distrusts_ ? nullptr : trunks_.find(destination_.host, destination_.door_name);
+  if (trunk != nullptr) return ask(*trunk);
+  const Status begun = connect();
   if (!begun.ok()) give_up(begun, now_ns);
 }
 
-Status Dial::begin() {
+Status Dial::connect() {
   bool pending = false;
-  const trust::SocketAddress& way = ways_[attempts_ % ways_.size()];
-  GYRE_ASSIGN(FileDescriptor socket, trust::begin_connect(way, &pending));
+  GYRE_ASSIGN(FileDescriptor socket, trust::begin_connect(way(), &pending));
   connecting_ = pending;
-  GYRE_ASSIGN(session_, trust::SecureSession::start(tls_, std::move(socket),
+  GYRE_ASSIGN(session_, trust::SecureSession::start(trunks_.tls(), std::move(socket),
                                                     trust::SessionRole::client, key_));
   // Writable at once, or as soon as it is connected.
-  GYRE_ASSIGN(watch_, thread_.watch(session_->descriptor(), EPOLLIN | EPOLLOUT,
-                                    [this](std::uint32_t) { on_socket(); }));
+  GYRE_ASSIGN(watch_, trunks_.thread().watch(session_->descriptor(), EPOLLIN | EPOLLOUT,
+                                             [this](std::uint32_t) { on_socket(); }));
   return {};
 }
 
@@ -79,21 +79,38 @@ void Dial::on_socket() {
   if (!session_->established())
     return watch_.change(session_->wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);
   watch_.reset();
+  Trunk* trunk = trunks_.adopt(std::move(session_), trust::SessionRole::client, distrusts_);
+  if (trunk == nullptr)
+    return give_up(internal_error("the connection could not be watched"), SystemClock::read());
+  ask(*trunk);
+}
+
+void Dial::ask(Trunk& trunk) {
+  asked_ = std::make_shared<const char>();
+  trunk.open_link({key_, [this, asked = std::weak_ptr(asked_)](Result<std::unique_ptr<Link>> link) {
+                     if (!asked.expired()) answered(std::move(link));
+                   }});
+}
+
+void Dial::answered(Result<std::unique_ptr<Link>> link) {
+  if (!link.ok()) return give_up(link.status(), SystemClock::read());
+  asked_.reset();
   next_ns_ = never_ns;
-  on_session_(std::move(session_));
+  on_link_(std::move(*link));
 }
 
 void Dial::give_up(const Status& why, std::int64_t now_ns) {
-  problem_ =
-      fmt::format("{}: {}", trust::format_address(ways_[attempts_ % ways_.size()]), why.message());
+  problem_ = fmt::format("{}: {}", trust::format_address(way()), why.message());
+  distrusts_ |= asked_ != nullptr;
+  asked_.reset();
   watch_.reset();
-  thread_.retire(std::move(session_));
+  trunks_.thread().retire(std::move(session_));
   ++attempts_;
   // The other ways are tried without a pause between.
-  const bool around = attempts_ % ways_.size() == 0;
+  const bool around = attempts_ % destination_.ways.size() == 0;
   next_ns_ = around ? now_ns + pause_ns_ : now_ns;
   if (around) pause_ns_ = std::min(2 * pause_ns_, pause_most_ns);
-  thread_.due_at(next_ns_);
+  trunks_.thread().due_at(next_ns_);
 }
 
 }  // namespace gyre::bootstrap

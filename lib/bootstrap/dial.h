@@ -1,8 +1,9 @@
-// Dial: keeps trying to reach one process until a session with it stands: each way in turn, with
-// growing pauses. The other process may not be there yet, or be besieged by strangers.
+// Dial: keeps trying to get a link to one process: on the trunk that leads there, or by a new one,
+// each way in turn, with growing pauses. The other process may not be there yet, or be besieged by
+// strangers.
 #pragma once
 
-#include "lib/bootstrap/control_thread.h"
+#include "lib/bootstrap/trunks.h"
 #include "lib/trust/address.h"
 #include "lib/trust/secure_session.h"
 
@@ -13,12 +14,19 @@
 
 namespace gyre::bootstrap {
 
+// A process, by its door, and where that door is, the nearest way first.
+struct Destination {
+  trust::Token host{};
+  std::string door_name;
+  std::vector<trust::SocketAddress> ways;
+};
+
 class Dial {
  public:
-  using OnSession = std::function<void(std::unique_ptr<trust::SecureSession>)>;
+  using OnLink = std::function<void(std::unique_ptr<Link>)>;
 
-  Dial(ControlThread& thread, const trust::Tls& tls, std::shared_ptr<const trust::SessionKey> key,
-       std::vector<trust::SocketAddress> ways, OnSession on_session);
+  Dial(Trunks& trunks, std::shared_ptr<const trust::SessionKey> key, Destination destination,
+       OnLink on_link);
 
   // Tries if it is time; says when to call again.
   std::int64_t tick(std::int64_t now_ns);
@@ -27,19 +35,27 @@ class Dial {
   std::string target() const;
 
  private:
+  const trust::SocketAddress& way() const {
+    return destination_.ways[attempts_ % destination_.ways.size()];
+  }
   void attempt(std::int64_t now_ns);
-  Status begin();
+  Status connect();
   void on_socket();
+  void ask(Trunk& trunk);
+  void answered(Result<std::unique_ptr<Link>> link);
   void give_up(const Status& why, std::int64_t now_ns);
 
-  ControlThread& thread_;
-  const trust::Tls& tls_;
+  Trunks& trunks_;
   const std::shared_ptr<const trust::SessionKey> key_;
-  const std::vector<trust::SocketAddress> ways_;
-  const OnSession on_session_;
-  std::unique_ptr<trust::SecureSession> session_;  // the attempt under way
+  const Destination destination_;
+  const OnLink on_link_;
+  // The attempt under way: a session that does not stand yet, then a trunk that was asked.
+  std::unique_ptr<trust::SecureSession> session_;
   ControlThread::Watch watch_;
   bool connecting_ = false;
+  std::shared_ptr<const char> asked_;
+  // A trunk that leads there gave no link: what its other end says of itself may be a lie.
+  bool distrusts_ = false;
   std::size_t attempts_ = 0;
   std::int64_t next_ns_ = 0;  // the next attempt, or the end of this one
   std::int64_t pause_ns_;

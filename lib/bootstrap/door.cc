@@ -202,10 +202,9 @@ void Door::continue_handshake(Place stranger) {
   if (!session.established())
     return stranger->watch.change(session.wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);
   stranger->watch.reset();
-  const std::string identity = stranger->key->identity;
   std::unique_ptr<trust::SecureSession> proved = std::move(stranger->session);
   strangers_.erase(stranger);
-  on_session_(identity, std::move(proved));
+  on_session_(std::move(proved));
 }
 
 void Door::turn_away(Place stranger, std::string_view why) {

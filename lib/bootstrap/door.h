@@ -27,8 +27,7 @@ class Door {
   // The key of an identity that may come in here; null for a stranger's.
   using FindKey =
       std::function<std::shared_ptr<const trust::SessionKey>(const std::string& identity)>;
-  using OnSession = std::function<void(const std::string& identity,
-                                       std::unique_ptr<trust::SecureSession> session)>;
+  using OnSession = std::function<void(std::unique_ptr<trust::SecureSession> session)>;
 
   Door(ControlThread& thread, const trust::Tls& tls, trust::TicketBook& tickets)
       : thread_(thread), tls_(tls), tickets_(tickets) {}

@@ -12,15 +12,15 @@
 namespace gyre::bootstrap {
 
 Job::Job(const Surroundings& surroundings, std::shared_ptr<const trust::SessionKey> key,
-         std::optional<std::vector<trust::SocketAddress>> ways)
+         std::optional<Destination> root)
     : surroundings_(surroundings),
       key_(std::move(key)),
-      is_root_(!ways.has_value()),
+      is_root_(!root.has_value()),
       roll_(surroundings.self) {
   if (is_root_) return;
-  dial_ = std::make_unique<Dial>(
-      surroundings_.thread, surroundings_.tls, key_, std::move(*ways),
-      [this](std::unique_ptr<trust::SecureSession> session) { root_reached(std::move(session)); });
+  dial_ =
+      std::make_unique<Dial>(surroundings_.trunks, key_, std::move(*root),
+                             [this](std::unique_ptr<Link> link) { root_reached(std::move(link)); });
   surroundings_.thread.due_at(0);
 }
 
@@ -110,22 +110,14 @@ void Job::end_as_root() {
 
 // ------------------------------------------------------------------------------------------ links
 
-Link* Job::add_link(std::unique_ptr<trust::SecureSession> session, Link::Role role) {
-  auto link = std::make_unique<Link>(surroundings_.thread, surroundings_.processes, *this,
-                                     std::move(session), role);
-  const Status opened = link->open();
-  if (!opened.ok()) {
-    log_warn("a control connection cannot be served: {}", opened.message());
-    return nullptr;
-  }
+Link& Job::add_link(std::unique_ptr<Link> link, Link::Role role) {
+  link->belong_to(*this, role);
   if (liveness_ns_ > 0) link->set_liveness(liveness_ns_);
   links_.push_back(std::move(link));
-  return links_.back().get();
+  return *links_.back();
 }
 
-void Job::admit(std::unique_ptr<trust::SecureSession> session) {
-  add_link(std::move(session), Link::Role::guest);
-}
+void Job::admit(std::unique_ptr<Link> link) { add_link(std::move(link), Link::Role::guest); }
 
 void Job::drop(Link& link) {
   const auto found = std::find_if(links_.begin(), links_.end(),
@@ -208,14 +200,14 @@ void Job::on_silence(Link& link, std::int64_t limit_ns) {
                                            static_cast<double>(limit_ns) / ns_per_s));
 }
 
-std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
+std::int64_t Job::tick(std::int64_t now_ns) {
   std::int64_t next = never_ns;
   if (dial_ != nullptr) next = dial_->tick(now_ns);
   next = std::min(next, check_deadline(now_ns));
   // A link that ends takes itself out of the list.
   std::vector<Link*> links;
   for (const auto& link : links_) links.push_back(link.get());
-  for (Link* link : links) next = std::min(next, link->tick(now_ns, overslept_ns));
+  for (Link* link : links) next = std::min(next, link->tick(now_ns));
   return next;
 }
 

@@ -1,11 +1,11 @@
 // Job: one unique id as this process sees it: which of its ranks live here, which processes are its
 // neighbours, and what became of it. On the control thread only.
 //
-// The ranks gather: every process opens one session to the root, the process that made the id, and
-// says who it is; the root answers with the roster. Then they link up as a tree (tree.h): children
-// of the root keep their session, the others open one to their parent and close the one to the
-// root. When all links stand the root says go, and everybody has joined. Letters, failures and
-// leaves travel over the tree.
+// The ranks gather: every process opens a link to the root, the process that made the id, and says
+// who it is; the root answers with the roster. Then they link up as a tree (tree.h): children of
+// the root keep their link, the others open one to their parent and close the one to the root. When
+// all links stand the root says go, and everybody has joined. Letters, failures and leaves travel
+// over the tree.
 #pragma once
 
 #include "lib/base/settings.h"
@@ -15,7 +15,6 @@
 #include "lib/bootstrap/member.h"
 #include "lib/bootstrap/messages.h"
 #include "lib/bootstrap/roll_call.h"
-#include "lib/trust/secure_session.h"
 
 #include <map>
 #include <memory>
@@ -29,16 +28,15 @@ namespace gyre::bootstrap {
 // What all jobs of a process share.
 struct Surroundings {
   ControlThread& thread;
-  PeerProcesses& processes;
-  const trust::Tls& tls;
+  Trunks& trunks;
   const trust::ProcessIdentity& self;
 };
 
 class Job final : public LinkOwner {
  public:
-  // `ways` lead to the root; none: this process is the root.
+  // `root`: where the root is; nowhere else: this process is the root.
   Job(const Surroundings& surroundings, std::shared_ptr<const trust::SessionKey> key,
-      std::optional<std::vector<trust::SocketAddress>> ways);
+      std::optional<Destination> root);
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -50,12 +48,12 @@ class Job final : public LinkOwner {
   std::size_t expected_guests() const;
 
   void enlist(std::shared_ptr<Member> member, int size, Letter note, const Settings& settings);
-  void admit(std::unique_ptr<trust::SecureSession> session);
+  void admit(std::unique_ptr<Link> link);
   void send_letter(int from, int to, std::uint64_t key, const Letter& letter);
   void abort(int rank, Status why);
   void leave(const Member& member);
 
-  std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
+  std::int64_t tick(std::int64_t now_ns);
   // Nobody here needs it any more. A root that failed before its ranks were together stays, to tell
   // those who come late.
   bool finished() const;
@@ -86,7 +84,7 @@ class Job final : public LinkOwner {
   void finish_roll_call();
   void on_roster(Link& link, const trust::Frame& frame);
   Status take_roster(RosterMessage message);
-  void root_reached(std::unique_ptr<trust::SecureSession> session);
+  void root_reached(std::unique_ptr<Link> link);
   void set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns);
   std::int64_t check_deadline(std::int64_t now_ns);
   Status lateness() const;
@@ -95,7 +93,7 @@ class Job final : public LinkOwner {
   // The tree, job_tree.cc.
   void begin_linking();
   void dial_parent();
-  void parent_reached(std::unique_ptr<trust::SecureSession> session);
+  void parent_reached(std::unique_ptr<Link> link);
   void place_child(Link& link, const HelloMessage& hello);
   void on_hello(Link& link, const trust::Frame& frame);
   void on_welcome(Link& link, const trust::Frame& frame);
@@ -120,7 +118,7 @@ class Job final : public LinkOwner {
   void on_silence(Link& link, std::int64_t limit_ns) override;
   bool is_needed(const Link& link) const;
   void protocol_error(const Link& link, Kind kind);
-  Link* add_link(std::unique_ptr<trust::SecureSession> session, Link::Role role);
+  Link& add_link(std::unique_ptr<Link> link, Link::Role role);
   void drop(Link& link);
   void send_neighbours(Kind kind, std::span<const std::uint8_t> body, const Link* except);
 

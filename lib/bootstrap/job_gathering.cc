@@ -61,13 +61,11 @@ void Job::set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns) {
   for (const auto& link : links_) link->set_liveness(liveness_ns_);
 }
 
-void Job::root_reached(std::unique_ptr<trust::SecureSession> session) {
+void Job::root_reached(std::unique_ptr<Link> reached) {
   surroundings_.thread.retire(std::move(dial_));
-  Link* link = add_link(std::move(session), Link::Role::root);
-  if (link == nullptr)
-    return fail(internal_error("the connection to the root could not be watched"));
-  link->process = 0;
-  for (const auto& join : joins_) link->send(Kind::join, join);
+  Link& link = add_link(std::move(reached), Link::Role::root);
+  link.process = 0;
+  for (const auto& join : joins_) link.send(Kind::join, join);
 }
 
 // -------------------------------------------------------------------------------------- the root's

@@ -12,10 +12,9 @@
 namespace gyre::bootstrap {
 namespace {
 
-// Where that process's door is, the nearest way first.
-std::vector<trust::SocketAddress> ways_to(const trust::ProcessIdentity& peer,
-                                          const trust::ProcessIdentity& self) {
-  std::vector<trust::SocketAddress> ways;
+Destination destination_of(const trust::ProcessIdentity& peer, const trust::ProcessIdentity& self) {
+  Destination destination{peer.host, peer.door_name, {}};
+  auto& ways = destination.ways;
   if (peer.host == self.host && peer.net_namespace == self.net_namespace) {
     const auto local = trust::abstract_address(peer.door_name);
     if (local.ok()) ways.push_back(*local);
@@ -24,7 +23,7 @@ std::vector<trust::SocketAddress> ways_to(const trust::ProcessIdentity& peer,
     const auto address = trust::parse_address(text);
     if (address.ok()) ways.push_back(*address);
   }
-  return ways;
+  return destination;
 }
 
 }  // namespace
@@ -56,21 +55,17 @@ void Job::begin_linking() {
 
 void Job::dial_parent() {
   const auto& parent = company_->roster.processes[tree_parent(index_)];
-  dial_ = std::make_unique<Dial>(surroundings_.thread, surroundings_.tls, key_,
-                                 ways_to(parent, surroundings_.self),
-                                 [this](std::unique_ptr<trust::SecureSession> session) {
-                                   parent_reached(std::move(session));
-                                 });
+  dial_ = std::make_unique<Dial>(
+      surroundings_.trunks, key_, destination_of(parent, surroundings_.self),
+      [this](std::unique_ptr<Link> link) { parent_reached(std::move(link)); });
   surroundings_.thread.due_at(0);
 }
 
-void Job::parent_reached(std::unique_ptr<trust::SecureSession> session) {
+void Job::parent_reached(std::unique_ptr<Link> reached) {
   surroundings_.thread.retire(std::move(dial_));
-  Link* link = add_link(std::move(session), Link::Role::parent);
-  if (link == nullptr)
-    return fail(internal_error("the connection to the parent could not be watched"));
-  link->process = tree_parent(index_);
-  link->send(Kind::hello, encode(HelloMessage{index_, surroundings_.self.process}));
+  Link& link = add_link(std::move(reached), Link::Role::parent);
+  link.process = tree_parent(index_);
+  link.send(Kind::hello, encode(HelloMessage{index_, surroundings_.self.process}));
 }
 
 void Job::on_hello(Link& link, const trust::Frame& frame) {

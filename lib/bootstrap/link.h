@@ -1,21 +1,19 @@
-// Link: a session with one other process, watched by the control thread: its frames, its silence,
-// its end. On one host the kernel tells of the process's death even where somebody else still holds
-// its socket. It does not know what the frames mean.
+// Link: what one communicator has with one other process, on the trunk that the two processes
+// share: its frames, the process's silence, its end. It does not know what the frames mean.
 #pragma once
 
-#include "lib/bootstrap/control_thread.h"
+#include "lib/base/status.h"
 #include "lib/bootstrap/messages.h"
-#include "lib/bootstrap/peer_processes.h"
-#include "lib/trust/secure_session.h"
+#include "lib/trust/frame.h"
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 
 namespace gyre::bootstrap {
 
 class Link;
+class Trunk;
 
 class LinkOwner {
  public:
@@ -41,40 +39,40 @@ class Link {
   };
   static constexpr std::uint32_t unknown = UINT32_MAX;
 
-  Link(ControlThread& thread, PeerProcesses& processes, LinkOwner& owner,
-       std::unique_ptr<trust::SecureSession> session, Role first_role);
-  Status open();
+  // Of an open link, by its trunk.
+  Link(Trunk& trunk, std::uint64_t number) : trunk_(&trunk), number_(number) {}
+  ~Link() { close(); }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  // At once, before anything is heard.
+  void belong_to(LinkOwner& owner, Role first_role);
 
+  bool is_open() const { return trunk_ != nullptr; }
   // Queues and sends what the socket takes at once.
   void send(Kind kind, std::span<const std::uint8_t> body);
-  bool flushed() const { return ended_ || session_->flushed(); }
-  // Hears and says nothing more; the owner is not told.
+  bool flushed() const;
+  // Hears and says nothing more; the peer is told, the owner is not.
   void close();
 
   // Pings if it is time, reports a silence that is too long, and says when to look again.
-  std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
+  std::int64_t tick(std::int64_t now_ns);
   // 0: pings no more and judges no silence.
   void set_liveness(std::int64_t limit_ns);
 
-  Role role;
+  Role role = Role::guest;
   std::uint32_t process = unknown;  // at first the root's slot, then the place in the roster
   std::optional<HelloMessage> early_hello;  // it came before the roster did
 
  private:
-  void on_socket();
-  void on_peer_exit();
-  void read_all();
+  friend class Trunk;
+  void hear(const trust::Frame& frame);
   void end(const Status& how);
+  void cut() { trunk_ = nullptr; }
 
-  ControlThread& thread_;
-  PeerProcesses& processes_;
-  LinkOwner& owner_;
-  const std::unique_ptr<trust::SecureSession> session_;
-  ControlThread::Watch watch_;
-  PeerProcesses::Watch process_watch_;
-  bool ended_ = false;
+  Trunk* trunk_;  // null: it has ended
+  const std::uint64_t number_;
+  LinkOwner* owner_ = nullptr;
   std::int64_t limit_ns_ = 0;  // 0: silence is not judged
-  std::int64_t heard_ns_ = 0, said_ns_ = 0;
 };
 
 }  // namespace gyre::bootstrap

@@ -53,10 +53,74 @@ bool get_ranks(Reader& reader, std::uint32_t size, Roster& roster) {
 }  // namespace
 
 std::string_view kind_name(Kind kind) {
-  constexpr std::string_view names[] = {"message", "join",   "roster",  "hello", "welcome", "ready",
-                                        "go",      "letter", "failure", "leave", "moved",   "ping"};
+  constexpr std::string_view names[] = {
+      "message", "join",  "roster", "hello",    "welcome", "ready",  "go",      "letter", "failure",
+      "leave",   "moved", "ping",   "greeting", "open",    "opened", "refused", "closed"};
   const auto index = static_cast<std::size_t>(kind);
   return index < std::size(names) ? names[index] : names[0];
+}
+
+std::vector<std::uint8_t> encode_greeting(const trust::ProcessIdentity& process) {
+  Writer writer;
+  writer.put_block(trust::encode(process));
+  return writer.take();
+}
+
+std::optional<trust::ProcessIdentity> decode_greeting(std::span<const std::uint8_t> bytes) {
+  Reader reader(bytes);
+  std::vector<std::uint8_t> identity;
+  if (!reader.get_block(identity, identity_most) || !reader.at_end()) return std::nullopt;
+  Result<trust::ProcessIdentity> process = trust::decode_identity(identity);
+  if (!process.ok()) return std::nullopt;
+  return std::move(*process);
+}
+
+std::vector<std::uint8_t> encode(const OpenMessage& message) {
+  Writer writer;
+  writer.put(message.link);
+  writer.put_text(message.identity);
+  writer.put(message.proof);
+  return writer.take();
+}
+
+std::optional<OpenMessage> decode_open(std::span<const std::uint8_t> bytes) {
+  OpenMessage message;
+  Reader reader(bytes);
+  if (!reader.get(message.link) || !reader.get_text(message.identity, trust::identity_length) ||
+      !reader.get(message.proof) || !reader.at_end())
+    return std::nullopt;
+  return message;
+}
+
+std::vector<std::uint8_t> encode(const OpenedMessage& message) {
+  Writer writer;
+  writer.put(message.link);
+  writer.put(message.proof);
+  return writer.take();
+}
+
+std::optional<OpenedMessage> decode_opened(std::span<const std::uint8_t> bytes) {
+  OpenedMessage message;
+  Reader reader(bytes);
+  if (!reader.get(message.link) || !reader.get(message.proof) || !reader.at_end())
+    return std::nullopt;
+  return message;
+}
+
+std::vector<std::uint8_t> encode_on_link(std::uint64_t link, std::span<const std::uint8_t> body) {
+  Writer writer;
+  writer.put(link);
+  writer.put_rest(body);
+  return writer.take();
+}
+
+std::optional<std::uint64_t> decode_on_link(std::span<const std::uint8_t> bytes,
+                                            std::span<const std::uint8_t>* body) {
+  std::uint64_t link = 0;
+  Reader reader(bytes);
+  if (!reader.get(link)) return std::nullopt;
+  *body = reader.rest();
+  return link;
 }
 
 std::vector<std::uint8_t> encode(const JoinMessage& message) {

@@ -1,10 +1,11 @@
 // The messages of the control plane and their bytes. What a peer sent is checked here against what
-// it could mean at all; whether the peer may say it now is the job's to judge.
+// it could mean at all; whether the peer may say it now is the job's or the trunk's to judge.
 #pragma once
 
 #include "lib/base/status.h"
 #include "lib/bootstrap/control.h"
 #include "lib/trust/identity.h"
+#include "lib/trust/proof.h"
 
 #include <cstdint>
 #include <optional>
@@ -15,6 +16,7 @@
 namespace gyre::bootstrap {
 
 enum class Kind : std::uint8_t {
+  // Of a link, whose number comes first.
   join = 1,  // to the root: a rank of this process
   roster,    // from the root: a part of the roster
   hello,     // to the parent in the tree
@@ -24,14 +26,46 @@ enum class Kind : std::uint8_t {
   letter,
   failure,
   leave,
-  moved,  // to the root: the parent has taken over this session's duty
+  moved,  // to the root: the parent has taken over this link's duty
+  // Of a trunk.
   ping,
+  greeting,  // the first: which process this is
+  open,      // a link, with a proof of its communicator's key
+  opened,    // the answer, with another proof
+  refused,   // the other answer: a link's number
+  closed,    // a link's number
 };
 std::string_view kind_name(Kind kind);
 
 inline constexpr std::uint16_t protocol_version = 1;
 inline constexpr std::size_t letter_most_bytes = 64 << 10;
 inline constexpr int size_most = 1 << 24;
+
+std::vector<std::uint8_t> encode_greeting(const trust::ProcessIdentity& process);
+std::optional<trust::ProcessIdentity> decode_greeting(std::span<const std::uint8_t> bytes);
+
+// Both ends open links; those of the one who dialed have even numbers.
+struct OpenMessage {
+  std::uint64_t link = 0;
+  std::string identity;  // of the key
+  trust::Proof proof{};
+};
+std::vector<std::uint8_t> encode(const OpenMessage& message);
+std::optional<OpenMessage> decode_open(std::span<const std::uint8_t> bytes);
+
+struct OpenedMessage {
+  std::uint64_t link = 0;
+  trust::Proof proof{};
+};
+std::vector<std::uint8_t> encode(const OpenedMessage& message);
+std::optional<OpenedMessage> decode_opened(std::span<const std::uint8_t> bytes);
+
+// A link's number alone, or before what is said on it.
+std::vector<std::uint8_t> encode_on_link(std::uint64_t link,
+                                         std::span<const std::uint8_t> body = {});
+// `body` becomes the view of what follows.
+std::optional<std::uint64_t> decode_on_link(std::span<const std::uint8_t> bytes,
+                                            std::span<const std::uint8_t>* body);
 
 struct JoinMessage {
   std::uint16_t version = protocol_version;

@@ -1,8 +1,8 @@
-// A job whose peers know the secret and say anything in any order: as the root whom ranks join, and
-// as a process that joins. Real sessions and the real control thread; no deadline is waited for,
-// time jumps. Whatever is said, the job's ranks are joining, joined with a roster that holds, or
-// failed with a cause, and what the job itself sends can be read.
-// Input: u8 role, u8 size, u8 ranks here, then acts: u8 kind, u8 link, and what it needs.
+// A job and its trunks, whose peers know the secret and say anything in any order: as the root whom
+// ranks join, and as a process that joins. Real sessions and the real control thread; no deadline
+// is waited for, time jumps. Whatever is said, the job's ranks are joining, joined with a roster
+// that holds, or failed with a cause, and what the job itself sends can be read. Input: u8 role, u8
+// size, u8 ranks here, then acts: u8 kind, u8 link, and what it needs.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/bootstrap/cause.h"
@@ -10,6 +10,9 @@
 #include "lib/trust/address.h"
 #include "tests/fuzz/input.h"
 
+#include <fmt/format.h>
+
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 using namespace gyre;
@@ -20,6 +23,7 @@ using trust::SessionRole;
 namespace {
 
 constexpr std::size_t links_most = 6;
+constexpr std::uint32_t processes_most = 24;
 constexpr int acts_most = 40;
 constexpr std::size_t spoilt = 128;  // a link's number from here on: see act
 
@@ -32,33 +36,44 @@ trust::Token token_of(std::uint32_t process) {
 // What all runs share: the control thread, the key, and the door of every other process.
 struct Stage {
   std::shared_ptr<ControlThread> thread;
-  std::unique_ptr<PeerProcesses> processes;
   std::unique_ptr<trust::Tls> tls;
   std::shared_ptr<const trust::SessionKey> key;
   trust::ProcessIdentity self;
-  trust::SocketAddress door;
-  FileDescriptor listener;
+  std::vector<FileDescriptor> listeners;  // by process
+  FileDescriptor knocks;                  // an epoll of them
   Settings settings;
 
   Stage() {
     (void)configure_log(LogLevel::none, "");
     thread = std::move(ControlThread::start()).value();
-    processes = std::make_unique<PeerProcesses>(*thread);
     tls = std::move(trust::Tls::create()).value();
     key = std::move(trust::derive_control_key(trust::UniqueId())).value();
     self = process(0);
     self.process.fill(0x11);
-    door = *trust::abstract_address(self.door_name);
-    listener = std::move(trust::listen_at(door)).value();
+    self.door_name += "-self";
+    knocks = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
+    for (std::uint32_t number = 0; number < processes_most; ++number) {
+      listeners.push_back(std::move(trust::listen_at(door(number))).value());
+      epoll_event event{.events = EPOLLIN, .data = {.fd = listeners.back().get()}};
+      GYRE_DEMAND(epoll_ctl(knocks.get(), EPOLL_CTL_ADD, event.data.fd, &event) == 0);
+    }
     settings.init_timeout_s = 60;
   }
-  // All have one door, where the input answers.
+  // The socket of whoever was dialed; none if nobody was.
+  FileDescriptor answer() const {
+    epoll_event event;
+    if (epoll_wait(knocks.get(), &event, 1, 0) != 1) return {};
+    return FileDescriptor(::accept4(event.data.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  }
+  trust::SocketAddress door(std::uint32_t number) const {
+    return *trust::abstract_address(process(number).door_name);
+  }
   trust::ProcessIdentity process(std::uint32_t number) const {
     trust::ProcessIdentity identity;
     identity.process = token_of(number);
     identity.host.fill(0x22);
     identity.host_name = "host";
-    identity.door_name = "gyre-fuzz-job-" + std::to_string(getpid());
+    identity.door_name = fmt::format("gyre-fuzz-job-{}-{}", getpid(), number);
     return identity;
   }
 };
@@ -68,14 +83,18 @@ const Stage& stage() {
   return made;
 }
 
-// The other end of one of the job's links.
+// The other end of a trunk of the job's process, and of the first link on it.
 class Peer {
  public:
-  Peer(FileDescriptor socket, SessionRole role, std::uint32_t number) : process(number) {
+  Peer(FileDescriptor socket, SessionRole role, std::uint32_t number)
+      : process(number), role_(role) {
     session_ =
         std::move(SecureSession::start(*stage().tls, std::move(socket), role, stage().key)).value();
   }
   const std::uint32_t process;
+  // To the next link that the job asks for.
+  enum class Reply : std::uint8_t { opened, refused, false_proof };
+  Reply reply = Reply::opened;
   bool advance() { return session_ != nullptr && session_->advance().ok(); }
   bool established() const { return session_ != nullptr && session_->established(); }
   void close() { session_.reset(); }
@@ -84,18 +103,71 @@ class Peer {
     if (session_ != nullptr)
       (void)::send(session_->descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
+  // Once established: says who it is, and a guest opens its link.
+  void greet() {
+    if (!established()) return;
+    binding_ = *session_->binding();
+    transmit(Kind::greeting, encode_greeting(stage().process(process)));
+    if (role_ == SessionRole::server) return;
+    link_ = 2;
+    ask(link_, stage().key->identity, 0);
+  }
+  // `change` spoils the proof.
+  void ask(std::uint64_t number, const std::string& identity, std::uint8_t change) {
+    OpenMessage open{number, identity, prove(trust::Prover::opener, number)};
+    open.proof[0] ^= change;
+    transmit(Kind::open, encode(open));
+  }
   void say(Kind kind, std::span<const std::uint8_t> body) {
-    if (!established() || !session_->send(static_cast<std::uint8_t>(kind), body).ok()) return;
-    (void)session_->transmit().ok();
+    const bool on_link = kind < Kind::ping || kind > Kind::closed;
+    if (!on_link) return transmit(kind, body);
+    transmit(kind, encode_on_link(link_, body));
   }
   // Reads what the job said, which must make sense.
   void hear() {
     if (session_ == nullptr) return;
     (void)session_->advance().ok();
-    while (const auto frame = session_->receive()) judge(*frame);
+    while (const auto frame = session_->receive()) judge_trunk(*frame);
   }
 
  private:
+  void transmit(Kind kind, std::span<const std::uint8_t> body) {
+    if (!established() || !session_->send(static_cast<std::uint8_t>(kind), body).ok()) return;
+    (void)session_->transmit().ok();
+  }
+  trust::Proof prove(trust::Prover who, std::uint64_t number) const {
+    return *trust::prove(*stage().key, binding_, who, number);
+  }
+  void check_opened(const OpenedMessage& opened) const {
+    GYRE_DEMAND(opened.proof == prove(trust::Prover::answerer, opened.link));
+  }
+  void judge_trunk(const trust::Frame& frame) {
+    std::span<const std::uint8_t> body;
+    const auto kind = static_cast<Kind>(frame.type);
+    switch (kind) {
+      case Kind::ping:
+        return GYRE_DEMAND(frame.body.empty());
+      case Kind::greeting:
+        return GYRE_DEMAND(decode_greeting(frame.body)->process == stage().self.process);
+      case Kind::open:
+        return answer_open(*decode_open(frame.body));
+      case Kind::opened:
+        return check_opened(*decode_opened(frame.body));
+      default:
+        GYRE_DEMAND(decode_on_link(frame.body, &body));
+        if (kind != Kind::refused && kind != Kind::closed)
+          judge({frame.type, {body.begin(), body.end()}});
+    }
+  }
+  void answer_open(const OpenMessage& open) {
+    GYRE_DEMAND(open.proof == prove(trust::Prover::opener, open.link));
+    const Reply given = std::exchange(reply, Reply::opened);
+    if (given == Reply::refused) return transmit(Kind::refused, encode_on_link(open.link));
+    link_ = open.link;
+    OpenedMessage opened{link_, prove(trust::Prover::answerer, link_)};
+    opened.proof[0] ^= given == Reply::false_proof;
+    transmit(Kind::opened, encode(opened));
+  }
   void judge(const trust::Frame& frame) {
     std::span<const std::uint8_t> text;
     switch (static_cast<Kind>(frame.type)) {
@@ -117,25 +189,36 @@ class Peer {
     }
   }
 
+  const SessionRole role_;
   std::unique_ptr<SecureSession> session_;
+  trust::Binding binding_{};
+  std::uint64_t link_ = 0;
   RosterIntake intake_;
 };
 
-class Trial {
+class Trial final : private LinkTaker {
  public:
   explicit Trial(fuzz::Input& input);
   ~Trial();
   void act(fuzz::Input& input);
 
  private:
+  std::shared_ptr<const trust::SessionKey> find_key(const std::string& identity) override {
+    return identity == stage().key->identity ? job_->key() : nullptr;
+  }
+  void on_link(const std::string&, std::unique_ptr<Link> link) override {
+    job_->admit(std::move(link));
+  }
   ControlThread& thread() const { return *stage().thread; }
   void admit_guest();
   void accept_dialed();
+  void converse(Peer& peer);
   void settle();
   void tick(std::int64_t ahead_ns, std::int64_t overslept_ns);
   void say_join(Peer& peer, fuzz::Input& input);
   void say_roster(Peer& peer, fuzz::Input& input);
   void say_cause(Peer& peer, fuzz::Input& input);
+  void say_on_trunk(Peer& peer, fuzz::Input& input);
   void use_member(fuzz::Input& input);
   void pass_time(fuzz::Input& input);
   void check_members() const;
@@ -143,16 +226,18 @@ class Trial {
   // What whoever is dialed next says: as it should, another protocol, or it closes.
   enum class Answer : std::uint8_t { session, other, nothing };
   Answer next_answer_ = Answer::session;
+  Peer::Reply next_reply_ = Peer::Reply::opened;
   bool is_root_ = false;
   int size_ = 0;
   std::vector<std::shared_ptr<Member>> members_;
   std::vector<std::unique_ptr<Peer>> peers_;
+  std::unique_ptr<Trunks> trunks_;
   std::unique_ptr<Job> job_;
   std::int64_t ahead_ns_ = 0;
 };
 
 Trial::Trial(fuzz::Input& input) {
-  while (FileDescriptor(::accept(stage().listener.get(), nullptr, nullptr)).has_value()) {
+  while (stage().answer().has_value()) {
   }
   is_root_ = input.take_flag();
   size_ = 1 + input.take<std::uint8_t>() % 12;
@@ -162,10 +247,13 @@ Trial::Trial(fuzz::Input& input) {
     members_.push_back(
         std::make_shared<Member>(stage().thread, spread ? i * (size_ - 1) : i, size_));
   thread().call([&] {
-    std::optional<std::vector<trust::SocketAddress>> ways;
-    if (!is_root_) ways = {stage().door};
-    const Surroundings surroundings{thread(), *stage().processes, *stage().tls, stage().self};
-    job_ = std::make_unique<Job>(surroundings, stage().key, std::move(ways));
+    const auto root = stage().process(0);
+    std::optional<Destination> destination;
+    if (!is_root_) destination = Destination{root.host, root.door_name, {stage().door(0)}};
+    LinkTaker& taker = *this;
+    trunks_ = std::make_unique<Trunks>(thread(), *stage().tls, stage().self, taker);
+    job_ = std::make_unique<Job>(Surroundings{thread(), *trunks_, stage().self}, stage().key,
+                                 std::move(destination));
     for (const auto& member : members_) job_->enlist(member, size_, Letter{1, 2}, stage().settings);
   });
   if (is_root_) admit_guest();
@@ -181,7 +269,11 @@ Trial::~Trial() {
     (void)job_->finished();
   });
   settle();
-  thread().call([&] { job_.reset(); });
+  thread().call([&] {
+    job_.reset();
+    (void)trunks_->flushed();
+    trunks_->clear();
+  });
   thread().call([] {});  // what was retired is gone
 }
 
@@ -197,15 +289,16 @@ void Trial::admit_guest() {
                      .value();
   while (!peer->established() || !session->established())
     GYRE_DEMAND(peer->advance() && session->advance().ok());
-  thread().call([&] { job_->admit(std::move(session)); });
+  thread().call([&] { trunks_->adopt(std::move(session), SessionRole::server); });
+  peer->greet();
   peers_.push_back(std::move(peer));
+  converse(*peers_.back());
 }
 
 // The job has dialed: to the root, or to its parent in the tree.
 void Trial::accept_dialed() {
   if (peers_.size() == links_most) return;
-  FileDescriptor socket(
-      ::accept4(stage().listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  FileDescriptor socket = stage().answer();
   if (!socket.has_value()) return;
   const Answer answer = std::exchange(next_answer_, Answer::session);
   if (answer == Answer::nothing) return;
@@ -214,7 +307,18 @@ void Trial::accept_dialed() {
   auto peer = std::make_unique<Peer>(std::move(socket), SessionRole::server, 0);
   for (int turn = 0; turn < 100 && !peer->established() && peer->advance(); ++turn)
     thread().call([] {});
+  peer->reply = std::exchange(next_reply_, Peer::Reply::opened);
+  peer->greet();
   peers_.push_back(std::move(peer));
+  converse(*peers_.back());
+}
+
+// Greetings, then a link that is opened, then what is said on it first.
+void Trial::converse(Peer& peer) {
+  for (int turn = 0; turn < 3; ++turn) {
+    for (int event = 0; event < 2; ++event) thread().call([] {});
+    peer.hear();
+  }
 }
 
 // Twice: what is posted may run before the sockets of the same turn.
@@ -228,7 +332,11 @@ void Trial::settle() {
 
 void Trial::tick(std::int64_t ahead_ns, std::int64_t overslept_ns) {
   ahead_ns_ += ahead_ns;
-  thread().call([&] { job_->tick(SystemClock::read() + ahead_ns_, overslept_ns); });
+  thread().call([&] {
+    const std::int64_t now = SystemClock::read() + ahead_ns_;
+    trunks_->tick(now, overslept_ns);
+    job_->tick(now);
+  });
 }
 
 void Trial::check_members() const {
@@ -259,7 +367,7 @@ void Trial::say_join(Peer& peer, fuzz::Input& input) {
 
 // Input: u8 processes, u8 which of them the job's is, u16 place and u8 change in its bytes.
 void Trial::say_roster(Peer& peer, fuzz::Input& input) {
-  const std::uint32_t processes = 1 + input.take<std::uint8_t>() % 24;
+  const std::uint32_t processes = 1 + input.take<std::uint8_t>() % processes_most;
   const std::uint32_t own = input.take<std::uint8_t>() % processes;
   RosterMessage message;
   message.liveness_ms = 10'000;
@@ -287,6 +395,21 @@ void Trial::say_cause(Peer& peer, fuzz::Input& input) {
   peer.say(Kind::failure, encode_cause(Status(code, input.take_text()).blame({culprit})));
 }
 
+// Input: u8 what, u8 the number of a link.
+void Trial::say_on_trunk(Peer& peer, fuzz::Input& input) {
+  const int what = input.take<std::uint8_t>() % 8;
+  const std::uint64_t number = input.take<std::uint8_t>();
+  const std::string& identity = stage().key->identity;
+  if (what == 0) peer.ask(number, identity, 0);
+  if (what == 1) peer.ask(number, identity, 1);
+  if (what == 2) peer.ask(number, identity.substr(1), 0);
+  if (what == 3) peer.say(Kind::opened, encode(OpenedMessage{number, {}}));
+  if (what == 4) peer.say(Kind::refused, encode_on_link(number));
+  if (what == 5) peer.say(Kind::closed, encode_on_link(number));
+  if (what == 6) next_reply_ = Peer::Reply::refused;
+  if (what == 7) next_reply_ = Peer::Reply::false_proof;
+}
+
 // Input: u8 which member, u8 what it does, u8 to or from which rank.
 void Trial::use_member(fuzz::Input& input) {
   if (members_.empty()) return;
@@ -306,7 +429,7 @@ void Trial::pass_time(fuzz::Input& input) {
 }
 
 void Trial::act(fuzz::Input& input) {
-  const int kind = input.take<std::uint8_t>() % 12;
+  const int kind = input.take<std::uint8_t>() % 13;
   const std::size_t link = input.take<std::uint8_t>();
   if (kind == 0 && link >= spoilt) {
     next_answer_ = link == spoilt ? Answer::other : Answer::nothing;
@@ -349,6 +472,9 @@ void Trial::act(fuzz::Input& input) {
       peer.say(Kind::leave, encode_leave(rank == UINT8_MAX ? no_rank : rank));
       break;
     }
+    case 11:
+      say_on_trunk(peer, input);
+      break;
     default:
       if (link < spoilt)
         peer.close();

@@ -28,6 +28,30 @@ void read_hello(Bytes bytes) {
   GYRE_DEMAND(!hello || is_same(encode(*hello), bytes));
 }
 
+void read_greeting(Bytes bytes) {
+  const auto process = decode_greeting(bytes);
+  if (!process) return;
+  const auto again = encode_greeting(*process);
+  const auto copy = decode_greeting(again);
+  GYRE_DEMAND(copy && is_same(encode_greeting(*copy), again) && again.size() == bytes.size());
+}
+
+void read_open(Bytes bytes) {
+  const auto open = decode_open(bytes);
+  GYRE_DEMAND(!open || is_same(encode(*open), bytes));
+}
+
+void read_opened(Bytes bytes) {
+  const auto opened = decode_opened(bytes);
+  GYRE_DEMAND(!opened || is_same(encode(*opened), bytes));
+}
+
+void read_on_link(Bytes bytes) {
+  Bytes body;
+  const auto link = decode_on_link(bytes, &body);
+  GYRE_DEMAND(!link || is_same(encode_on_link(*link, body), bytes));
+}
+
 void read_letter(Bytes bytes) {
   Bytes text;
   const auto head = decode_letter(bytes, &text);
@@ -102,8 +126,9 @@ void read_roster(Bytes bytes) {
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const Bytes bytes(data + 1, size - 1);
-  constexpr void (*readers[])(Bytes) = {read_join,  read_hello, read_letter,
-                                        read_cause, read_leave, read_roster};
+  constexpr void (*readers[])(Bytes) = {read_join,   read_hello,  read_letter,   read_cause,
+                                        read_leave,  read_roster, read_greeting, read_open,
+                                        read_opened, read_on_link};
   readers[data[0] % std::size(readers)](bytes);
   return 0;
 }

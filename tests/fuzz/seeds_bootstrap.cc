@@ -14,7 +14,18 @@ namespace {
 using namespace bootstrap;
 
 // The first byte of a seed of `message`.
-enum Which : std::uint8_t { join, hello, letter, cause, leave, roster };
+enum Which : std::uint8_t {
+  join,
+  hello,
+  letter,
+  cause,
+  leave,
+  roster,
+  greeting,
+  open,
+  opened,
+  on_link,
+};
 
 trust::ProcessIdentity process(std::uint8_t number) {
   trust::ProcessIdentity identity;
@@ -157,6 +168,24 @@ void add_messages(Seeds& seeds) {
   seeds.add("message", "leave_cut", Script(leave).rest(cut(encode_leave(3), 3)));
 }
 
+void add_trunk_messages(Seeds& seeds) {
+  const auto add = [&](const char* name, Which which, const Bytes& bytes) {
+    seeds.add("message", name, Script(which).rest(bytes));
+    seeds.add("message", std::string(name) + "_cut", Script(which).rest(cut(bytes, 7)));
+    Bytes longer = bytes;
+    longer.push_back(0);
+    seeds.add("message", std::string(name) + "_longer", Script(which).rest(longer));
+  };
+  trust::Proof proof;
+  proof.fill(7);
+  add("greeting", greeting, encode_greeting(process(1)));
+  seeds.add("message", "greeting_of_nobody",
+            Script(greeting).rest(changed(encode_greeting(process(1)), 0, 0)));
+  add("open", open, encode(OpenMessage{2, std::string(trust::identity_prefix) + "00ff", proof}));
+  add("opened", opened, encode(OpenedMessage{2, proof}));
+  add("on_link", on_link, encode_on_link(2));
+}
+
 // As it goes over the line.
 Bytes on_the_line(const Message& message) {
   return Script(static_cast<std::uint8_t>(message.size())).rest(message);
@@ -265,6 +294,7 @@ void add_secrets(Seeds& seeds) {
 
 void add_bootstrap_seeds(Seeds& seeds) {
   add_messages(seeds);
+  add_trunk_messages(seeds);
   add_lines(seeds);
   add_secrets(seeds);
 }

@@ -73,10 +73,15 @@ class Acts {
     script_.number(rank);
     return *this;
   }
-  Acts& hang_up(std::uint8_t link) { return act(11, link); }
+  Acts& on_trunk(std::uint8_t link, std::uint8_t what, std::uint8_t number) {
+    act(11, link);
+    script_.number(what).number(number);
+    return *this;
+  }
+  Acts& hang_up(std::uint8_t link) { return act(12, link); }
   // Bytes that are no record of the session; `link` of two.
   Acts& spoil(std::uint8_t link, std::string_view bytes) {
-    act(11, static_cast<std::uint8_t>(128 + link));
+    act(12, static_cast<std::uint8_t>(128 + link));
     script_.text(bytes);
     return *this;
   }
@@ -98,6 +103,16 @@ class Acts {
 
 constexpr std::uint8_t root_left = UINT8_MAX;
 enum Use : std::uint8_t { send, receive, abort, leave };
+enum OnTrunk : std::uint8_t {
+  open_link,
+  open_with_false_proof,
+  open_unknown,
+  opened,
+  refused,
+  closed,
+  refuse_next,
+  lie_next,
+};
 
 // Rank 0 here, ranks 1 and 2 in two processes that come to the root.
 Acts joined_root() {
@@ -208,9 +223,37 @@ void add_members(Seeds& seeds) {
   add("parent_deadline", parent().guest().hello(1, 9).wait(62));
 }
 
+void add_trunks(Seeds& seeds) {
+  const auto add = [&](const char* name, Bytes bytes) { seeds.add("job", name, std::move(bytes)); };
+  add("trunk_second_link", Acts::root(3, 1).on_trunk(0, open_link, 4).join(0, 1));
+  add("trunk_false_proof", Acts::root(3, 1).on_trunk(0, open_with_false_proof, 4).join(0, 1));
+  add("trunk_unknown_key", Acts::root(3, 1).on_trunk(0, open_unknown, 4).join(0, 1));
+  add("trunk_number_twice", Acts::root(3, 1).on_trunk(0, open_link, 2).join(0, 1));
+  add("trunk_number_of_ours", Acts::root(3, 1).on_trunk(0, open_link, 3).join(0, 1));
+  add("trunk_link_is_closed", joined_root().on_trunk(0, closed, 2).letter(0, 1, 0));
+  add("trunk_none_is_closed", joined_root().on_trunk(0, closed, 8).letter(0, 1, 0));
+  add("trunk_carries_nothing", Acts::root(3, 1).on_trunk(0, closed, 2).wait(3));
+  add("trunk_opened_unasked", Acts::member(3, 1).on_trunk(0, opened, 2));
+  add("trunk_refused_unasked", Acts::member(3, 1).on_trunk(0, refused, 2));
+  add("trunk_refused",
+      Acts::member(12, 1).on_trunk(0, refuse_next, 0).roster(0, 12, 9).wait(1).wait(1));
+  add("trunk_answered_falsely",
+      Acts::member(12, 1).on_trunk(0, lie_next, 0).roster(0, 12, 9).wait(1).wait(1));
+  add("trunk_second_greeting", Acts::root(3, 1).raw(0, Kind::greeting));
+  add("trunk_bad_frames", Acts::root(3, 1)
+                              .raw(0, Kind::open, "?")
+                              .guest()
+                              .raw(1, Kind::opened, "?")
+                              .guest()
+                              .raw(2, Kind::closed, "?")
+                              .guest()
+                              .raw(3, Kind::refused, "?"));
+}
+
 }  // namespace
 
 void add_job_seeds(Seeds& seeds) {
+  add_trunks(seeds);
   add_roots(seeds);
   add_members(seeds);
 }
