@@ -8,14 +8,16 @@ using plan::Protocol;
 constexpr std::uint64_t any_bytes = ~0ULL;
 constexpr int any_ranks = 1 << 30;
 
-// Measured with all_reduce_perf on two cores that share their last-level cache (bench/results). Up
-// to 16 ranks everybody talks to everybody, which takes one or two hops; beyond that links per rank
-// grow with log n or stay at two.
+// Measured with bench/compare/settings.py on two cores that share their last-level cache, with 2, 4
+// and 8 ranks (bench/results/settings.jsonl). Where memory reaches, buffers that peers can map are
+// lent from the size on at which that is faster than two copies; those that they cannot map lose
+// little by being offered. Up to 16 ranks everybody talks to everybody, which takes one or two
+// hops; what holds beyond is reasoned: links per rank grow with log n or stay at two.
 constexpr Row all_reduce_rows[] = {
-    {true, 2 << 10, 16, "oneshot", Protocol::line},
+    {true, 512, 16, "oneshot", Protocol::line},
+    {true, 8 << 10, 4, "oneshot", Protocol::simple},
+    {true, 4 << 10, 16, "oneshot", Protocol::simple},
     {true, 2 << 10, any_ranks, "doubling", Protocol::line},
-    {true, 16 << 10, 4, "oneshot", Protocol::simple},
-    {true, 128 << 10, 16, "twoshot", Protocol::simple},
     {true, any_bytes, 16, "twoshot", Protocol::direct},
     {true, 64 << 10, any_ranks, "doubling", Protocol::simple},
     {true, any_bytes, any_ranks, "ring", Protocol::simple},
@@ -26,12 +28,10 @@ constexpr Row all_reduce_rows[] = {
     {false, any_bytes, any_ranks, "ring", Protocol::simple},
 };
 
-// Those below follow the same reasoning, with the borders of the all-reduce; they wait for
-// measurements of their own.
 constexpr Row scattered_rows[] = {
-    {true, 2 << 10, 16, "twoshot", Protocol::line},
+    {true, 512, 16, "twoshot", Protocol::line},
+    {true, 2 << 10, 16, "twoshot", Protocol::simple},
     {true, 2 << 10, 64, "window", Protocol::line},
-    {true, 128 << 10, 16, "twoshot", Protocol::simple},
     {true, any_bytes, 16, "twoshot", Protocol::direct},
     {true, 64 << 10, any_ranks, "window", Protocol::simple},
     {true, any_bytes, any_ranks, "ring", Protocol::simple},
@@ -40,9 +40,12 @@ constexpr Row scattered_rows[] = {
     {false, any_bytes, any_ranks, "ring", Protocol::simple},
 };
 
+// Through slots a root, or who is far from one, need not wait: many small calls follow closely.
 constexpr Row broadcast_rows[] = {
-    {true, 2 << 10, any_ranks, "binomial", Protocol::line},
-    {true, 128 << 10, any_ranks, "binomial", Protocol::simple},
+    {true, 512, any_ranks, "binomial", Protocol::line},
+    {true, 2 << 10, any_ranks, "binomial", Protocol::simple},
+    {true, any_bytes, 2, "twoshot", Protocol::direct},
+    {true, 16 << 10, any_ranks, "binomial", Protocol::simple},
     {true, any_bytes, 16, "star", Protocol::direct},
     {true, any_bytes, any_ranks, "chain", Protocol::simple},
     {false, 256 << 10, any_ranks, "binomial", Protocol::simple},
@@ -50,24 +53,26 @@ constexpr Row broadcast_rows[] = {
 };
 
 constexpr Row reduce_rows[] = {
-    {true, 2 << 10, any_ranks, "binomial", Protocol::line},
-    {true, 128 << 10, any_ranks, "binomial", Protocol::simple},
-    {true, any_bytes, 4, "star", Protocol::direct},
+    {true, 512, any_ranks, "binomial", Protocol::line},
+    {true, 4 << 10, any_ranks, "binomial", Protocol::simple},
+    {true, 128 << 10, 4, "star", Protocol::direct},
+    {true, 16 << 10, any_ranks, "binomial", Protocol::simple},
+    {true, any_bytes, 16, "twoshot", Protocol::direct},
     {true, any_bytes, any_ranks, "chain", Protocol::simple},
     {false, 256 << 10, any_ranks, "binomial", Protocol::simple},
     {false, any_bytes, any_ranks, "chain", Protocol::simple},
 };
 
 constexpr Row all_to_all_rows[] = {
-    {true, 2 << 10, any_ranks, "pairwise", Protocol::line},
-    {true, 128 << 10, any_ranks, "pairwise", Protocol::simple},
+    {true, 1 << 10, any_ranks, "pairwise", Protocol::line},
     {true, any_bytes, any_ranks, "pairwise", Protocol::direct},
+    {false, any_bytes, 4, "pairwise", Protocol::simple},
+    {false, 64 << 10, any_ranks, "bruck", Protocol::simple},
     {false, any_bytes, any_ranks, "pairwise", Protocol::simple},
 };
 
 constexpr Row linear_rows[] = {
     {true, 2 << 10, any_ranks, "linear", Protocol::line},
-    {true, 128 << 10, any_ranks, "linear", Protocol::simple},
     {true, any_bytes, any_ranks, "linear", Protocol::direct},
     {false, any_bytes, any_ranks, "linear", Protocol::simple},
 };
