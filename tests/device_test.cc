@@ -137,6 +137,63 @@ TEST_CASE("a few schedules give the host's bits under a thousand seeds", "[.soak
   check_seeds(1000);
 }
 
+TEST_CASE("a switch that sums and spreads gives the host's bits, wherever it may") {
+  struct Expected {
+    Collective collective;
+    ElementType type;
+    ReduceOp op;
+    bool uses_switch;
+  };
+  const Expected expected = GENERATE(values<Expected>({
+      {Collective::all_reduce, ElementType::float32, ReduceOp::sum, true},
+      {Collective::all_reduce, ElementType::float16, ReduceOp::sum, true},
+      {Collective::all_reduce, ElementType::bfloat16, ReduceOp::sum, true},
+      {Collective::all_reduce, ElementType::float32, ReduceOp::avg, true},
+      {Collective::reduce_scatter, ElementType::float32, ReduceOp::avg, true},
+      {Collective::reduce_scatter, ElementType::bfloat16, ReduceOp::sum, true},
+      // Read where it lies; rounded twice, scaled, no sum, no type of the switch's.
+      {Collective::all_gather, ElementType::int8, ReduceOp::sum, false},
+      {Collective::reduce_scatter, ElementType::bfloat16, ReduceOp::avg, false},
+      {Collective::reduce_scatter, ElementType::float32, ReduceOp::pre_mul_sum, false},
+      {Collective::reduce_scatter, ElementType::float32, ReduceOp::max, false},
+      {Collective::reduce_scatter, ElementType::int32, ReduceOp::sum, false},
+      {Collective::reduce_scatter, ElementType::float8_e4m3, ReduceOp::sum, false},
+  }));
+  for (const int ranks : {2, 3, 8})
+    for (const std::uint64_t shift : {0, 8})
+      for (const bool in_place : {false, true}) {
+        DeviceCase one;
+        one.algorithm = "twoshot";
+        one.collective = expected.collective;
+        one.type = expected.type;
+        one.op = expected.op;
+        one.ranks = ranks;
+        one.direct = one.multicast = true;
+        one.in_place = in_place;
+        one.channels = shift == 8 ? 2 : 1;
+        one.count = 1001 + static_cast<std::uint64_t>(ranks);
+        one.shift = shift;
+        one.piece_bytes = 368;
+        const bool spoils_alignment = expected.collective != Collective::all_reduce && in_place;
+        check(one, Catch::rngSeed(), 2);
+        INFO(one.shown());
+        if (!spoils_alignment) CHECK((multicast_accesses() > 0) == expected.uses_switch);
+      }
+}
+
+TEST_CASE("a switch is not asked for what is not lent, or does not lead to all") {
+  for (const std::string_view algorithm : {"ring", "twoshot"}) {
+    DeviceCase one;
+    one.algorithm = algorithm;
+    one.ranks = 4;
+    one.count = 1000;
+    one.multicast = true;
+    one.direct = algorithm == "ring";
+    check(one, Catch::rngSeed(), 3);
+    CHECK(multicast_accesses() == 0);
+  }
+}
+
 TEST_CASE("a rank that is missing is a deadlock that names who waits for what") {
   for (const Way& way : ways) {
     DeviceJob job(pair_of_ranks(way));

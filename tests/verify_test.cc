@@ -129,7 +129,7 @@ const Mutation mutations[] = {
     {"finish the other way", [](LaneSteps&, Step& s) { s.flags ^= step_flag::finish; }},
     {"paired with the next",
      [](LaneSteps&, Step& s) { s.flags |= s.chunks.repeat > 1 ? step_flag::paired : 0; }},
-    {"a reserved flag", [](LaneSteps&, Step& s) { s.flags |= step_flag::multicast; }},
+    {"a reserved flag", [](LaneSteps&, Step& s) { s.flags |= 1 << 15; }},
     {"nothing stored", [](LaneSteps&, Step& s) { s.store = Buffer::none; }},
     {"the input stored", [](LaneSteps&, Step& s) { s.store = Buffer::input; }},
     {"stored to scratch",

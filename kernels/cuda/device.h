@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #if defined(__CUDACC__)
 #define GYRE_DEVICE __device__ __forceinline__
@@ -77,6 +78,15 @@ GYRE_MACHINE void store_flagged(std::byte* place, const Bytes16& value);
 // The whole warp calls these; a null place takes no part but in the meeting.
 GYRE_MACHINE Bytes16 load_line_part(const std::byte* place);
 GYRE_MACHINE void store_line_part(std::byte* place, const Bytes16& value);
+
+// A place in a multicast group is the same place in the memory of each of its ranks: what all have
+// there, summed in fp32, and what all get. From sm_90 on.
+GYRE_MACHINE Bytes16 multicast_sum_float32(const std::byte* place);
+GYRE_MACHINE Bytes16 multicast_sum_float16(const std::byte* place);
+GYRE_MACHINE Bytes16 multicast_sum_bfloat16(const std::byte* place);
+GYRE_MACHINE void multicast_store(std::byte* place, const Bytes16& value);
+// Between accesses to a group and accesses to the same memory by its own addresses.
+GYRE_MACHINE void alias_fence();
 
 // After a poll in vain.
 GYRE_MACHINE void pause(WaitingFor what, std::uint32_t link);
@@ -233,6 +243,45 @@ GYRE_MACHINE std::uint32_t add_acquire_release(std::uint32_t* word, std::uint32_
                : "memory");
   return before;
 }
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define GYRE_MULTICAST_SUM(name, type, word, constraint)                                      \
+  GYRE_MACHINE Bytes16 name(const std::byte* place) {                                         \
+    struct {                                                                                  \
+      word at[4];                                                                             \
+    } words;                                                                                  \
+    asm volatile("multimem.ld_reduce.relaxed.sys.global.add." type " {%0, %1, %2, %3}, [%4];" \
+                 : "=" constraint(words.at[0]), "=" constraint(words.at[1]),                  \
+                   "=" constraint(words.at[2]), "=" constraint(words.at[3])                   \
+                 : "l"(__cvta_generic_to_global(place))                                       \
+                 : "memory");                                                                 \
+    Bytes16 sum;                                                                              \
+    memcpy(&sum, &words, sizeof sum);                                                         \
+    return sum;                                                                               \
+  }
+GYRE_MACHINE void multicast_store(std::byte* place, const Bytes16& value) {
+  asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(
+                   __cvta_generic_to_global(place)),
+               "f"(__uint_as_float(static_cast<std::uint32_t>(value.low))),
+               "f"(__uint_as_float(static_cast<std::uint32_t>(value.low >> 32))),
+               "f"(__uint_as_float(static_cast<std::uint32_t>(value.high))),
+               "f"(__uint_as_float(static_cast<std::uint32_t>(value.high >> 32)))
+               : "memory");
+}
+GYRE_MACHINE void alias_fence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
+#else  // hosts give such devices no group
+#define GYRE_MULTICAST_SUM(name, type, word, constraint) \
+  GYRE_MACHINE Bytes16 name(const std::byte*) {          \
+    __trap();                                            \
+    return {};                                           \
+  }
+GYRE_MACHINE void multicast_store(std::byte*, const Bytes16&) { __trap(); }
+GYRE_MACHINE void alias_fence() {}
+#endif
+GYRE_MULTICAST_SUM(multicast_sum_float32, "v4.f32", float, "f")
+GYRE_MULTICAST_SUM(multicast_sum_float16, "acc::f32.v4.f16x2", std::uint32_t, "r")
+GYRE_MULTICAST_SUM(multicast_sum_bfloat16, "acc::f32.v4.bf16x2", std::uint32_t, "r")
+#undef GYRE_MULTICAST_SUM
 
 GYRE_MACHINE void pause(WaitingFor, std::uint32_t) {}
 GYRE_MACHINE std::uint64_t clock_ns() {

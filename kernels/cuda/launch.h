@@ -78,6 +78,12 @@ struct DeviceLaunch {
   std::uint64_t input_bytes = 0;
   std::uint64_t output_bytes = 0;
 
+  // NVLink multicast: one address for the same place in the buffers of all ranks, from `input` and
+  // `output` on. Null without; and where ranks have counts of their own, or sums must be exactly
+  // reproducible, since their order is then the switch's.
+  const std::byte* everybodys_input = nullptr;
+  std::byte* everybodys_output = nullptr;
+
   // Arithmetic, as kernels/cpu/move.h has it. min and max share a kernel, and so do the bitwise
   // operations, and types that differ in their sign alone.
   ElementType type = ElementType::uint8;

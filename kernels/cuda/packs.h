@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/bytes.h"
+#include "kernels/cuda/multicast.h"
 #include "kernels/cuda/walk.h"
 
 namespace gyre::cuda {
@@ -125,6 +126,7 @@ GYRE_DEVICE void move_piece(const Operands& on) {
   if (lead > 0 && device::thread_index() == last - 1) move_few<Reducer>(on, 0, lead);
   if (rest > 0 && device::thread_index() == last) move_few<Reducer>(on, bytes - rest, rest);
   if (packs == 0) return;
+  if (whole && move_in_switch<Reducer>(on, lead, packs)) return;
   if (on.changes && whole) return reduce_packs<Reducer, true>(on, lead, packs);
   if (on.changes) return reduce_packs<Reducer, false>(on, 0, packs);
   if (whole) return copy_packs<true>(on, lead, packs);

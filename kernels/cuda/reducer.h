@@ -134,6 +134,7 @@ struct Bitwise {  // of Bits64, whatever the type
 
 template <typename Element, typename Op>
 struct Reducer {
+  using ElementType = Element;
   using Stored = typename Element::Stored;
   using Wide = typename Element::Wide;
   static constexpr std::uint32_t elements = 16 / sizeof(Stored);

@@ -31,8 +31,16 @@ Lane Plan::lane(std::uint32_t index) const {
   const LaneSteps& lane = parts_.lanes[index];
   const auto below = std::count_if(lane.links.begin(), lane.links.end(),
                                    [this](const Link& link) { return link.peer < parts_.rank; });
-  return {lane.links.data(), lane.steps.data(), static_cast<std::uint32_t>(lane.links.size()),
-          static_cast<std::uint32_t>(lane.steps.size()), static_cast<std::uint32_t>(below)};
+  std::vector<std::int32_t> to;
+  for (const Link& link : lane.links)
+    if (link.peer != parts_.rank && (to.empty() || to.back() != link.peer)) to.push_back(link.peer);
+  const auto others = static_cast<std::size_t>(parts_.rank_count - 1);
+  return {lane.links.data(),
+          lane.steps.data(),
+          static_cast<std::uint32_t>(lane.links.size()),
+          static_cast<std::uint32_t>(lane.steps.size()),
+          static_cast<std::uint32_t>(below),
+          to.size() == others && lane.links.size() == others};
 }
 
 }  // namespace gyre::plan

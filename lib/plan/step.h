@@ -57,8 +57,7 @@ inline constexpr std::uint16_t finish = 1;       // the last reduction: the post
 inline constexpr std::uint16_t paired = 2;       // repeat i of this step, then i of the next
 inline constexpr std::uint16_t pack = 4;         // all repeats are one move and one message
 inline constexpr std::uint16_t always_send = 8;  // even without bytes: a token
-inline constexpr std::uint16_t multicast = 16;   // reserved: `send` is one multicast group
-inline constexpr std::uint16_t staged = 32;      // never delivered in place, see Delivery
+inline constexpr std::uint16_t staged = 16;      // never delivered in place, see Delivery
 }  // namespace step_flag
 
 struct Step {
@@ -138,6 +137,9 @@ struct Lane {
   std::uint32_t link_count = 0;
   std::uint32_t step_count = 0;
   std::uint32_t own_place = 0;  // links whose peer is below this rank: operands before the own one
+  // One link to each other rank. A step that takes from all of them, or sends to all, can be
+  // carried out by a multicast group where it is delivered directly.
+  bool leads_to_all = false;
 };
 static_assert(std::is_trivially_copyable_v<Lane>);
 

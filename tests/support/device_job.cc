@@ -57,10 +57,11 @@ struct DeviceJob::Ring {
 std::string DeviceCase::shown() const {
   return fmt::format(
       "{} {} of {} ranks (root {}), {} channels, {}{}, {} {}, {} elements, shift {}"
-      "{}, {} threads, pieces of {}",
+      "{}{}, {} threads, pieces of {}",
       algorithm, plan::collective_name(collective), ranks, root, channels,
       protocol_names[int(protocol)], direct ? " direct" : "", element_name(type), op_name(op),
-      count, shift, in_place ? ", in place" : "", threads, piece_bytes);
+      count, shift, in_place ? ", in place" : "", multicast ? ", multicast" : "", threads,
+      piece_bytes);
 }
 
 DeviceJob::DeviceJob(const DeviceCase& one) : case_(one), element_(element_bytes(one.type)) {
@@ -229,6 +230,23 @@ void DeviceJob::begin() {
     for (std::uint32_t c = 0; c < case_.channels; ++c) launch.geometries[c] = geometry(rank, c);
     launches_.push_back(launch);
   }
+  groups_.clear();
+  if (!case_.multicast) return;
+  const MulticastGroup inputs = group_of(&RankMemory::input, input_bytes_[0]);
+  const MulticastGroup outputs = group_of(&RankMemory::output, output_bytes_[0]);
+  for (cuda::DeviceLaunch& launch : launches_) {
+    launch.everybodys_input = inputs.address;
+    launch.everybodys_output = const_cast<std::byte*>(outputs.address);
+  }
+}
+
+// An address as well aligned as the members', with nothing behind it.
+MulticastGroup DeviceJob::group_of(Side RankMemory::*side, std::uint64_t bytes) {
+  auto& addresses = group_addresses_.emplace_back();
+  std::byte* const begin = aligned(addresses, bytes + case_.shift + guard_bytes) + case_.shift;
+  MulticastGroup group{begin, bytes, {}};
+  for (RankMemory& memory : memory_) group.members.push_back((memory.*side).begin);
+  return groups_.emplace_back(std::move(group));
 }
 
 Grid DeviceJob::aborter(int rank, int turns) {
@@ -328,7 +346,9 @@ std::string DeviceJob::compare() {
 
 std::string DeviceJob::run(const MachineOptions& options) {
   begin();
-  const std::string report = run_grids(grids(), options);
+  MachineOptions with_groups = options;
+  with_groups.groups = groups_;
+  const std::string report = run_grids(grids(), with_groups);
   return report.empty() ? compare() : report;
 }
 

@@ -27,6 +27,7 @@ struct DeviceCase {
   std::uint64_t count = 100;  // elements of all data, or of a block
   std::uint64_t shift = 0;    // bytes by which buffers are misaligned
   bool in_place = false;
+  bool multicast = false;  // a group has the buffers of all ranks
   std::uint32_t threads = 64;
   std::uint64_t piece_bytes = 256;
   // Launches of one call, one after another without the host: as a graph is replayed. In place, the
@@ -66,6 +67,7 @@ class DeviceJob {
 
   void wire();
   Ring& ring(int from, int to, int link_channel, std::uint32_t channel);
+  MulticastGroup group_of(Side RankMemory::*side, std::uint64_t bytes);
   RankMemory make_memory(std::size_t rank) const;
   plan::Geometry geometry(std::size_t rank, std::uint32_t channel) const;
   void check_input(std::size_t rank);
@@ -80,6 +82,8 @@ class DeviceJob {
   std::vector<std::uint64_t> input_bytes_, output_bytes_;
   std::uint64_t calls_ = 0;
   std::vector<RankMemory> memory_, earlier_;  // kept, so that each call has other addresses
+  std::deque<std::vector<std::byte>> group_addresses_;
+  std::vector<MulticastGroup> groups_;
   std::string input_wrong_;
   std::map<std::tuple<int, int, int, std::uint32_t>, std::unique_ptr<Ring>> rings_;
   std::deque<std::vector<cuda::DeviceEnd>> ends_;  // lanes point into them

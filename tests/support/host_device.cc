@@ -1,9 +1,12 @@
 #include "tests/support/host_device.h"
 
 #include "kernels/cpu/narrow_float.h"
+#include "kernels/cuda/reducer.h"
 #include "tests/support/host_machine.h"
 
 #include <bit>
+#include <cstdlib>
+#include <utility>
 
 namespace gyre::tests {
 namespace {
@@ -34,9 +37,44 @@ void put_payload(std::byte* place, T value) {
   stored(place, value);
 }
 
+std::uint64_t group_accesses = 0;
+
+// The same place in the memory of all ranks of its group.
+std::vector<std::byte*> members_at(const std::byte* place) {
+  ++group_accesses;
+  for (const MulticastGroup& group : machine->options().groups) {
+    if (place < group.address || place + sizeof(cuda::Bytes16) > group.address + group.bytes)
+      continue;
+    std::vector<std::byte*> places;
+    for (std::byte* const member : group.members)
+      places.push_back(member + (place - group.address));
+    return places;
+  }
+  std::abort();  // as a GPU would
+}
+
+template <typename Element>
+cuda::Bytes16 multicast_sum(const std::byte* place) {
+  using Reducer = cuda::Reducer<Element, cuda::Sum>;
+  typename Reducer::Value sum{};
+  bool first = true;
+  for (const std::byte* const member : members_at(place)) {
+    const auto bytes = payload<cuda::Bytes16>(member);
+    if (std::exchange(first, false))
+      sum = Reducer::widen(bytes);
+    else
+      Reducer::combine(sum, bytes, {});
+  }
+  if (!machine->self().alias_fresh) return {0x6b6b6b6b6b6b6b6b, 0x6b6b6b6b6b6b6b6b};
+  return Reducer::narrow(sum, {});
+}
+
 }  // namespace
 
+std::uint64_t multicast_accesses() { return group_accesses; }
+
 std::string run_grids(const std::vector<Grid>& grids, const MachineOptions& options) {
+  group_accesses = 0;
   return Machine(grids, options).run();
 }
 
@@ -60,8 +98,15 @@ std::uint32_t thread_count() { return machine->block().grid->threads; }
 std::uint32_t block_index() { return machine->block().index; }
 std::uint32_t block_count() { return machine->block().grid->blocks; }
 
-void block_barrier() { machine->meet_block(false); }
-bool block_any(bool mine) { return machine->meet_block(mine); }
+// What others acquired may have gone out of date under another address.
+void block_barrier() {
+  machine->self().alias_fresh = false;
+  machine->meet_block(false);
+}
+bool block_any(bool mine) {
+  machine->self().alias_fresh = false;
+  return machine->meet_block(mine);
+}
 bool warp_any(bool mine) { return machine->meet_warp(mine, nullptr, false); }
 
 std::uint8_t load_1(const std::byte* place) { return payload<std::uint8_t>(place); }
@@ -119,6 +164,26 @@ void store_line_part(std::byte* place, const Bytes16& value) {
   const bool whole = machine->options().whole_lines;
   machine->meet_warp(false, whole ? place : nullptr, true);
   if (!whole && place != nullptr) stored(place, value);
+}
+
+Bytes16 multicast_sum_float32(const std::byte* place) {
+  return tests::multicast_sum<Float32>(place);
+}
+Bytes16 multicast_sum_float16(const std::byte* place) {
+  return tests::multicast_sum<Float16>(place);
+}
+Bytes16 multicast_sum_bfloat16(const std::byte* place) {
+  return tests::multicast_sum<BFloat16>(place);
+}
+void multicast_store(std::byte* place, const Bytes16& value) {
+  for (std::byte* const member : tests::members_at(place))
+    machine->self().aliased.emplace_back(member, value);
+  machine->maybe_yield();
+}
+void alias_fence() {
+  machine->self().alias_fresh = true;
+  for (const auto& [place, value] : std::exchange(machine->self().aliased, {}))
+    put_payload(place, value);
 }
 
 void pause(WaitingFor what, std::uint32_t link) { machine->wait_for(what, link); }

@@ -2,7 +2,8 @@
 // thread a fiber. A seeded scheduler decides who goes next at every poll, barrier and fence, and
 // now and then at an access; whole blocks fall behind at random. Stores may be delayed: they reach
 // other threads of the block at a barrier, and other blocks at a release, or earlier one by one in
-// random order. Weak loads may give what a block saw before, until it acquires.
+// random order. Weak loads may give what a block saw before, until it acquires. What is stored to a
+// multicast group goes nowhere without an alias fence, and what is loaded without one is garbage.
 #pragma once
 
 #include "kernels/cuda/device.h"
@@ -22,6 +23,13 @@ struct Grid {
   std::function<void()> on_end = nullptr;  // when the last thread has ended
 };
 
+// Memory of several ranks that has one more address.
+struct MulticastGroup {
+  const std::byte* address = nullptr;  // leads nowhere by itself
+  std::size_t bytes = 0;
+  std::vector<std::byte*> members;  // by rank
+};
+
 struct MachineOptions {
   std::uint64_t seed = 1;
   bool delayed_stores = true;
@@ -29,6 +37,7 @@ struct MachineOptions {
   bool whole_lines = true;  // 128-byte lines arrive at once
   bool watches_races = true;
   std::uint64_t most_switches = 200'000'000;
+  std::vector<MulticastGroup> groups;
 };
 
 // Runs the grids together until all have ended. Empty; or why they never would, a turn of all
@@ -38,5 +47,8 @@ std::string run_grids(const std::vector<Grid>& grids, const MachineOptions& opti
 
 // For a thread of a grid that plays the host: others go on, and time passes.
 void let_others_run();
+
+// Loads and stores of groups in the last run.
+std::uint64_t multicast_accesses();
 
 }  // namespace gyre::tests

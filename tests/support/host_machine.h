@@ -26,6 +26,10 @@ struct Fiber {
   std::uint32_t link = 0;
   std::size_t ready_at = 0;  // in the machine's list
   GranuleMap pending;        // stored since the last barrier
+  // Stored under a multicast group's address, and not fenced yet; and whether what the block has
+  // acquired can be read under such an address.
+  std::vector<std::pair<std::byte*, cuda::Bytes16>> aliased;
+  bool alias_fresh = false;
   // What it brought to the warp's meeting.
   bool mine = false;
   std::byte* place = nullptr;
