@@ -61,6 +61,8 @@ std::optional<Status> CallBoard::judge(int from, const CallRecord& theirs,
 }
 
 void CallBoard::begin_run(const CallRecord& call) {
+  for (const std::uint64_t part : {call.sequence, call.kind, call.count, call.blocks})
+    history_ = hash_with(history_, part);
   const std::uint64_t number = begun_.load(std::memory_order_relaxed);
   Run& run = runs_[number % run_count];
   // No number while the rest changes. The fence keeps the stores behind it; pairs with find's.

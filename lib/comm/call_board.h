@@ -39,6 +39,9 @@ class CallBoard {
   // The owner's thread, at the start of each call: one store if it is like the one before. The
   // mismatch, if a peer was here before with another call.
   std::optional<Status> begin(const CallRecord& call);
+  // The owner's thread: of all calls up to the last one, alike where those are. In what messages
+  // say of their call, it tells that an earlier one differed, whose own messages nobody looked at.
+  std::uint64_t history() const { return history_; }
   // Any thread: a peer says what it called last. The first mismatch, if this rank's call of some
   // number is another; what it says of calls that are still to come is kept.
   std::optional<Status> compare(int from, const bootstrap::Letter& letter);
@@ -63,7 +66,8 @@ class CallBoard {
   std::array<Run, run_count> runs_;
   std::atomic<std::uint64_t> begun_{0};   // runs; the last one is at begun - 1
   std::atomic<std::uint64_t> newest_{0};  // call
-  CallRecord last_;                       // the owner's thread's
+  CallRecord last_;                       // the owner's thread's, and the next
+  std::uint64_t history_ = 0;
   std::atomic<bool> asked_ahead_{false};
   std::mutex mutex_;
   std::map<int, std::vector<CallRecord>> ahead_;  // by who asked; ascending

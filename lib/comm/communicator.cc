@@ -26,14 +26,9 @@ transport::FifoShape fifo_shape(const Settings& settings) {
   return shape;
 }
 
-std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio: spreads low bits upward
-  return hash ^ hash >> 29;
-}
-
 std::uint64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0;
-  for (const char c : text) hash = mixed(hash, static_cast<unsigned char>(c));
+  for (const char c : text) hash = hash_with(hash, static_cast<unsigned char>(c));
   return hash;
 }
 
@@ -255,6 +250,7 @@ void Communicator::bind(const Request& request, const CallRecord& record) {
   // Past the cache only what would push everything else out of it: several times the second level.
   call_.streamed = call_.output_bytes >= 16ULL << 20;
   call_.signature = signature_of(request);
+  if (board_ != nullptr) call_.signature = hash_with(call_.signature, board_->history());
   bound_for_ = record;
   if (request.tables != nullptr) bound_for_.sequence = 0;
 }

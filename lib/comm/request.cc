@@ -3,14 +3,11 @@
 #include "lib/base/units.h"
 
 namespace gyre::comm {
-namespace {
 
-std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
+std::uint64_t hash_with(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio: spreads low bits upward
   return hash ^ hash >> 29;
 }
-
-}  // namespace
 
 std::string_view function_name(Function function) {
   constexpr std::string_view names[] = {
@@ -46,17 +43,18 @@ BlockCounts block_counts(plan::Collective collective, int size, bool is_root) {
 }
 
 std::uint64_t signature_of(const Request& request) {
-  std::uint64_t hash = mixed(0x67797265, static_cast<std::uint64_t>(request.function));
-  hash = mixed(hash, static_cast<std::uint64_t>(request.type));
-  hash = mixed(hash, static_cast<std::uint64_t>(request.root));
-  if (plan::sums(request.collective)) hash = mixed(hash, static_cast<std::uint64_t>(request.op));
+  std::uint64_t hash = hash_with(0x67797265, static_cast<std::uint64_t>(request.function));
+  hash = hash_with(hash, static_cast<std::uint64_t>(request.type));
+  hash = hash_with(hash, static_cast<std::uint64_t>(request.root));
+  if (plan::sums(request.collective))
+    hash = hash_with(hash, static_cast<std::uint64_t>(request.op));
   if (request.function == Function::all_to_all_v) return hash;
-  hash = mixed(hash, request.count);
+  hash = hash_with(hash, request.count);
   if (request.tables == nullptr) return hash;
   // Every rank has the same blocks; only one side of them lies the same way everywhere.
   const bool gathers = request.collective == plan::Collective::all_gather;
   for (const plan::Extent& block : gathers ? request.tables->output : request.tables->input)
-    hash = mixed(hash, block.bytes);
+    hash = hash_with(hash, block.bytes);
   return hash;
 }
 

@@ -63,6 +63,8 @@ struct BlockCounts {
 };
 BlockCounts block_counts(plan::Collective collective, int size, bool is_root);
 
+// A hash that has taken in one more word.
+std::uint64_t hash_with(std::uint64_t hash, std::uint64_t value);
 // What all ranks must agree on, in one word. Private counts (gyreAlltoAllv) are not in it.
 std::uint64_t signature_of(const Request& request);
 
