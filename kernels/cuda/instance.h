@@ -11,8 +11,9 @@
 namespace gyre::cuda {
 
 #if defined(__CUDACC__)
+// One block for a multiprocessor is enough; for a second one ptxas would spill.
 template <typename Protocol, typename Element, typename Op>
-__global__ void __launch_bounds__(threads_most)
+__global__ void __launch_bounds__(threads_most, 1)
     run_plan_kernel(const __grid_constant__ DeviceLaunch launch) {
   run_plan<Protocol, Reducer<Element, Op>>(launch);
 }
