@@ -105,6 +105,50 @@ TEST_CASE("a place that is written again before its reader gave it back is a rac
   }
 }
 
+TEST_CASE("memory that the host takes back before its readers are known to be done is a race") {
+  for (bool acquires : {true, false}) {
+    std::array<std::byte, 8> place{};
+    std::uint64_t lent = 0, read = 0;
+    const auto lender = [&] {
+      if (!is_first()) return;
+      device::store_release(&lent, 1);
+      while ((acquires ? device::load_acquire(&read) : device::load_relaxed(&read)) == 0)
+        device::pause(WaitingFor::drain, 0);
+    };
+    const auto reader = [&] {
+      if (!is_first()) return;
+      while (device::load_acquire(&lent) == 0) device::pause(WaitingFor::grant, 0);
+      CHECK(device::load_8(place.data()) == 0);
+      device::store_release(&read, 1);
+    };
+    const auto take_back = [&] { host_fills(place.data(), place.size(), std::byte{1}); };
+    const std::string report = run_grids({{0, 2, 32, lender, take_back}, {1, 1, 32, reader}}, {});
+    CHECK((report.find("a race: rank 0") == 0) == !acquires);
+    CHECK(report.empty() == acquires);
+  }
+}
+
+TEST_CASE("an access that is wider than its address allows is seen") {
+  for (std::size_t at : {0, 1, 2, 4, 8}) {
+    alignas(16) std::array<std::byte, 32> place{};
+    const auto kernel = [&] { device::load_8(place.data() + at); };
+    const std::string report = run_grids({{0, 1, 32, kernel}}, {});
+    CHECK((report.find("a misaligned access: rank 0 block 0") == 0) == (at % 8 != 0));
+  }
+}
+
+TEST_CASE("parts of a line that do not lie in order are seen") {
+  for (std::size_t part : {16, 8}) {
+    alignas(128) std::array<std::byte, 128> line{};
+    const auto kernel = [&] {
+      const std::uint32_t thread = device::thread_index();
+      device::store_line_part(thread < 8 ? line.data() + part * thread : nullptr, {9, 9});
+    };
+    const std::string report = run_grids({{0, 1, 32, kernel}}, {});
+    CHECK((report.find("a torn line: rank 0") == 0) == (part != 16));
+  }
+}
+
 TEST_CASE("a missing barrier is seen") {
   for (bool has_barrier : {true, false}) {
     std::uint64_t wrong = 0;

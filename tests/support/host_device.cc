@@ -13,6 +13,7 @@ namespace {
 
 template <typename T>
 T loaded(const void* place, bool weak) {
+  machine->check_alignment(place, sizeof(T));
   T value;
   machine->load(static_cast<const std::byte*>(place), &value, sizeof value, weak);
   if (weak) machine->maybe_yield();
@@ -27,6 +28,7 @@ T payload(const std::byte* place) {
 
 template <typename T>
 void stored(void* place, T value) {
+  machine->check_alignment(place, sizeof(T));
   machine->store(static_cast<std::byte*>(place), &value, sizeof value);
   machine->maybe_yield();
 }
@@ -81,6 +83,11 @@ std::string run_grids(const std::vector<Grid>& grids, const MachineOptions& opti
 void let_others_run() {
   machine->progress();
   machine->yield();
+}
+
+void host_fills(std::byte* place, std::size_t bytes, std::byte value) {
+  machine->watch_write(place, bytes, false);
+  std::memset(place, static_cast<int>(value), bytes);
 }
 
 }  // namespace gyre::tests

@@ -20,7 +20,8 @@ struct Grid {
   std::uint32_t blocks = 1;
   std::uint32_t threads = 32;  // of a block; whole warps
   std::function<void()> kernel;
-  std::function<void()> on_end = nullptr;  // when the last thread has ended
+  // The host, when the last thread has ended; it knows what all of this grid's blocks knew.
+  std::function<void()> on_end = nullptr;
 };
 
 // Memory of several ranks that has one more address.
@@ -42,11 +43,14 @@ struct MachineOptions {
 
 // Runs the grids together until all have ended. Empty; or why they never would, a turn of all
 // threads without progress and what each of them waits for; or a race: payload that one block took
-// from another without a release and an acquire between.
+// from another without a release and an acquire between; or an access wider than its address
+// allows.
 std::string run_grids(const std::vector<Grid>& grids, const MachineOptions& options);
 
 // For a thread of a grid that plays the host: others go on, and time passes.
 void let_others_run();
+// For on_end: the host writes here, at once. A race if another grid's access may still be to come.
+void host_fills(std::byte* place, std::size_t bytes, std::byte value);
 
 // Loads and stores of groups in the last run.
 std::uint64_t multicast_accesses();

@@ -130,13 +130,20 @@ void Machine::run_fiber(void* scheduler) {
   self().state = Fiber::State::done;
   --live_;
   progress();
-  const Grid* const grid = block().grid;
-  if (--grid_threads_[grid] == 0 && grid->on_end) {
-    drain_everything();
-    grid->on_end();
-  }
+  if (--grid_threads_[block().grid] == 0) end_grid();
   back_to_scheduler(true);
   std::abort();
+}
+
+void Machine::end_grid() {
+  const Grid* const grid = block().grid;
+  if (!grid->on_end) return;
+  drain_everything();
+  std::vector<std::size_t> blocks = {block().number};
+  for (const auto& other : blocks_)
+    if (other->grid == grid) blocks.push_back(other->number);
+  watch_.gather(blocks);
+  grid->on_end();
 }
 
 void Machine::yield() { back_to_scheduler(false); }
@@ -174,7 +181,7 @@ std::string Machine::run() {
     resume(next);
     if (options_.delayed_stores) drain_some(*next.block, next);
     if (switches_ > options_.most_switches) why = report("no end in sight");
-    if (!race_.empty()) why = race_;
+    if (!wrong_.empty()) why = wrong_;
     if (polls_ < 16 * ready_.size() + 64) continue;
     // Everybody has had turns, in vain. What was delayed arrives at last, and who was behind runs.
     polls_ = 0;
@@ -269,10 +276,13 @@ void Machine::move_line(std::uint32_t first) {
   if (leader.place == nullptr) return;
   Line line;
   line.place = leader.place;
+  check_alignment(line.place, line_bytes);
   leader.stores ? watch_write(line.place, line_bytes, true)
                 : watch_read(line.place, line_bytes, true);
   for (std::uint32_t k = 0; k < 8; ++k) {
     Fiber& fiber = *block().threads[first + k];
+    if (fiber.place != line.place + k * 16)
+      note("a torn line", "has a part of the line at", line.place, " that does not lie in order");
     if (!leader.stores) std::memcpy(&fiber.part, line.place + k * 16, 16);
     std::memcpy(line.bytes + k * 16, &fiber.part, 16);
   }
@@ -314,22 +324,29 @@ void Machine::acquire(const void* word) {
   block().seen.clear();
 }
 
+constexpr std::string_view race = " without an acquire of what another block did there";
+
 void Machine::watch_read(const std::byte* place, std::size_t bytes, bool flagged) {
   if (options_.watches_races && !watch_.read(block().number, place, bytes, flagged))
-    note_race("reads", place);
+    note("a race", "reads", place, race);
 }
 void Machine::watch_write(const std::byte* place, std::size_t bytes, bool flagged) {
   if (options_.watches_races && !watch_.write(block().number, place, bytes, flagged))
-    note_race("writes", place);
+    note("a race", "writes", place, race);
 }
 
-void Machine::note_race(std::string_view what, const std::byte* place) {
-  if (!race_.empty()) return;
-  race_ = "a race: rank " + std::to_string(block().grid->rank) + " block " +
-          std::to_string(block().index) + " thread " + std::to_string(self().thread) + " " +
-          std::string(what) + " address " +
-          std::to_string(reinterpret_cast<std::uintptr_t>(place)) +
-          " without an acquire of what another block did there";
+void Machine::check_alignment(const void* place, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(place) % bytes != 0)
+    note("a misaligned access", "touches", place, ", " + std::to_string(bytes) + " bytes at once");
+}
+
+void Machine::note(std::string_view what, std::string_view does, const void* place,
+                   std::string_view why) {
+  if (!wrong_.empty()) return;
+  wrong_ = std::string(what) + ": rank " + std::to_string(block().grid->rank) + " block " +
+           std::to_string(block().index) + " thread " + std::to_string(self().thread) + " " +
+           std::string(does) + " address " +
+           std::to_string(reinterpret_cast<std::uintptr_t>(place)) + std::string(why);
 }
 
 void Machine::drain_line(Block& here, std::size_t pick) {

@@ -89,6 +89,8 @@ class Machine {
   void store(std::byte* place, const void* from, std::size_t bytes);
   void release(const void* word);
   void acquire(const void* word);
+  // Wider accesses than their address allows are a fault on a GPU.
+  void check_alignment(const void* place, std::size_t bytes);
   // Payload, and payload with a flag beside it.
   void watch_read(const std::byte* place, std::size_t bytes, bool flagged);
   void watch_write(const std::byte* place, std::size_t bytes, bool flagged);
@@ -105,14 +107,15 @@ class Machine {
   void drain_some(Block& block, Fiber& fiber);
   void drain_line(Block& block, std::size_t pick);
   bool drain_everything();
-  void note_race(std::string_view what, const std::byte* place);
+  void end_grid();
+  void note(std::string_view what, std::string_view does, const void* place, std::string_view why);
   std::string report(std::string_view why) const;
 
   const MachineOptions options_;
   Random random_;
   std::vector<std::unique_ptr<Block>> blocks_;
   RaceWatch watch_;
-  std::string race_;                                   // the first one
+  std::string wrong_;                                  // the first race or misaligned access
   std::map<const Grid*, std::uint64_t> grid_threads_;  // that have not ended
   std::vector<Fiber*> ready_;
   Fiber* running_ = nullptr;

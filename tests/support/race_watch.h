@@ -34,6 +34,14 @@ class RaceWatch {
     join(known_[block].reads, found->second.reads);
   }
 
+  // The first of the blocks knows what all of them know: a grid has ended.
+  void gather(const std::vector<std::size_t>& blocks) {
+    for (const std::size_t block : blocks) {
+      join(known_[blocks.front()].all, known_[block].all);
+      join(known_[blocks.front()].reads, known_[block].reads);
+    }
+  }
+
   // False if another block's access is not known to have come before. A flag beside the data tells
   // that a write came before a read (`flagged`), but not that reads came before the next write.
   bool read(std::size_t block, const std::byte* place, std::size_t bytes, bool flagged) {
@@ -95,13 +103,15 @@ class RaceWatch {
     ++known_[block].all[block];
     ++known_[block].reads[block];
   }
+  // Who knows of a block's later access knows of its earlier ones.
   void note(std::vector<Access>& accesses, std::size_t block, std::uint8_t mask) const {
     const std::uint64_t now = known_[block].all[block];
-    for (Access& access : accesses)
-      if (access.block == block && access.when == now) {
-        access.mask |= mask;
-        return;
-      }
+    for (Access& access : accesses) {
+      if (access.block != block || (access.when != now && (access.mask & ~mask) != 0)) continue;
+      access.when = now;
+      access.mask |= mask;
+      return;
+    }
     accesses.push_back({block, now, mask});
   }
   static void forget(std::vector<Access>& accesses, std::uint8_t mask) {
