@@ -122,9 +122,9 @@ GYRE_DEVICE void move_piece(const Operands& on) {
   if (lead > bytes) lead = static_cast<std::uint32_t>(bytes);
   const std::uint64_t packs = (bytes - lead) / 16;
   const auto rest = static_cast<std::uint32_t>((bytes - lead) % 16);
-  const std::uint32_t last = device::thread_count() - 1;
-  if (lead > 0 && device::thread_index() == last - 1) move_few<Reducer>(on, 0, lead);
-  if (rest > 0 && device::thread_index() == last) move_few<Reducer>(on, bytes - rest, rest);
+  const std::uint32_t place_from_end = device::thread_count() - 1 - device::thread_index();
+  const std::uint32_t few = place_from_end == 0 ? rest : place_from_end == 1 ? lead : 0;
+  if (few > 0) move_few<Reducer>(on, place_from_end == 0 ? bytes - rest : 0, few);
   if (packs == 0) return;
   if (whole && move_in_switch<Reducer>(on, lead, packs)) return;
   if (on.changes && whole) return reduce_packs<Reducer, true>(on, lead, packs);

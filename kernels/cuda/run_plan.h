@@ -77,8 +77,9 @@ GYRE_DEVICE void close_ends(Walk& walk) {
 GYRE_DEVICE void end_call(const Walk& walk) {
   const DeviceLaunch& launch = walk.launch;
   if (device::add_acquire_release(launch.blocks_ended, 1) + 1 != device::block_count()) return;
+  // The blocks that have added theirs have read the sequence before.
   device::store_relaxed(launch.blocks_ended, std::uint32_t{0});
-  device::store_relaxed(launch.sequence, walk.state.sequence + 1);
+  device::store_8(reinterpret_cast<std::byte*>(launch.sequence), walk.state.sequence + 1);
 }
 
 template <typename Protocol, typename Reducer>
@@ -87,7 +88,7 @@ GYRE_DEVICE void run_plan(const DeviceLaunch& launch) {
   Walk walk{launch, launch.lanes[device::block_index()], device::block_memory<BlockState>(), false,
             0};
   if (first_thread) {
-    walk.state.sequence = device::load_relaxed(launch.sequence);
+    walk.state.sequence = device::load_8(reinterpret_cast<const std::byte*>(launch.sequence));
     walk.state.cursor =
         plan::Cursor(walk.lane.lane, walk.geometry(), plan::rounds(walk.geometry()));
     show_move<Protocol>(walk, 0);

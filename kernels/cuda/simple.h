@@ -44,7 +44,7 @@ struct Simple {
     device::store_8(words + offsetof(DeviceGrant, address),
                     lends ? reinterpret_cast<std::uint64_t>(buffer) + wired.shift : 0);
     device::store_8(words + offsetof(DeviceGrant, bytes), bytes);
-    // Pairs with the acquires in await_grant and open_pulled of the other end.
+    // Pairs with the acquire in await_grant of the other end; in open_pulled it is the tail's.
     device::store_release(&wired.lent->sequence, walk.state.sequence + 1);
   }
   GYRE_DEVICE static void open_send(Walk& walk, EndState& end, const DeviceEnd& wired) {
@@ -90,8 +90,8 @@ struct Simple {
   GYRE_DEVICE static bool open_pulled(const Walk& walk, const plan::Move& move,
                                       const DeviceEnd& wired, Incoming& incoming) {
     if (wired.borrowed == nullptr) return false;
-    // Pairs with the release in lend of the sender.
-    if (device::load_acquire(&wired.borrowed->sequence) != walk.state.sequence + 1) return false;
+    // The sender lent before it told of this message.
+    if (device::load_relaxed(&wired.borrowed->sequence) != walk.state.sequence + 1) return false;
     incoming.base = borrowed(walk, move, *wired.borrowed, true);
     return incoming.base != nullptr;
   }
