@@ -56,20 +56,19 @@ struct DeviceJob::Ring {
 
 std::string DeviceCase::shown() const {
   return fmt::format(
-      "{} {} of {} ranks (root {}), {} channels, {}{}, {} {}, {} elements, shift {}"
-      "{}{}, {} threads, pieces of {}",
-      algorithm, plan::collective_name(collective), ranks, root, channels,
-      protocol_names[int(protocol)], direct ? " direct" : "", element_name(type), op_name(op),
-      count, shift, in_place ? ", in place" : "", multicast ? ", multicast" : "", threads,
-      piece_bytes);
+      "{} {}{} of {} ranks on {} hosts (root {}), {} channels, {}{}, {} {}, {} elements, shift {}"
+      "{}{}, {} threads, pieces of {}{}",
+      algorithm, uneven ? "uneven " : "", plan::collective_name(collective), ranks, hosts, root,
+      channels, protocol_names[int(protocol)], direct ? " direct" : "", element_name(type),
+      op_name(op), count, shift, in_place ? ", in place" : "", multicast ? ", multicast" : "",
+      threads, piece_bytes, zero_signature ? ", no signature" : "");
 }
 
-DeviceJob::DeviceJob(const DeviceCase& one) : case_(one), element_(element_bytes(one.type)) {
-  plan::PlanRequest request;
-  request.collective = one.collective;
-  request.rank_count = one.ranks;
-  request.root = one.root;
-  auto plans = plan::build_plans(*plan::find_algorithm(one.algorithm), request);
+DeviceJob::DeviceJob(const DeviceCase& one)
+    : case_(one),
+      element_(element_bytes(one.type)),
+      blocks_(one.collective, one.ranks, one.count, element_) {
+  auto plans = plan::build_plans(*plan::find_algorithm(one.algorithm), request());
   REQUIRE(plans.ok());
   plans_ = std::move(*plans);
   block_bytes_ = one.count * element_;
@@ -91,13 +90,39 @@ DeviceJob::DeviceJob(const DeviceCase& one) : case_(one), element_(element_bytes
     const std::uint64_t lines = plan.message_chunks() * divide_up(one.piece_bytes, payload);
     const std::uint64_t least = one.protocol == DeviceProtocol::simple
                                     ? plan.least_depth()
-                                    : divide_up(lines * plan.least_depth() * 4, 3) + 4;
+                                    : divide_up(lines * plan.least_depth() * 4, 3);
     ring_shift_ = static_cast<std::uint32_t>(std::bit_width(least - 1));
   }
+  lay_out();
   wire();
 }
 
 DeviceJob::~DeviceJob() = default;
+
+plan::PlanRequest DeviceJob::request() const {
+  plan::PlanRequest request;
+  request.collective = case_.collective;
+  request.rank_count = case_.ranks;
+  request.root = case_.root;
+  request.hosts = case_.hosts;
+  return request;
+}
+
+void DeviceJob::lay_out() {
+  using enum UnevenBlocks::Side;
+  for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
+    auto& channels = geometries_.emplace_back();
+    for (std::uint32_t channel = 0; channel < case_.channels; ++channel) {
+      plan::Geometry& it = channels.emplace_back(geometry(rank, channel));
+      if (!case_.uneven) continue;
+      it.input = blocks_.layout(input, plans_[rank], channel, case_.channels);
+      it.output = blocks_.layout(output, plans_[rank], channel, case_.channels);
+    }
+    if (!case_.uneven) continue;
+    input_bytes_[rank] = blocks_.bytes(input, rank);
+    output_bytes_[rank] = blocks_.bytes(output, rank);
+  }
+}
 
 plan::Geometry DeviceJob::geometry(std::size_t rank, std::uint32_t channel) const {
   const std::uint32_t chunks = plans_[rank].chunk_count();
@@ -175,8 +200,9 @@ DeviceJob::RankMemory DeviceJob::make_memory(std::size_t rank) const {
   const std::uint64_t in = input_bytes_[rank], out = output_bytes_[rank];
   make(memory.output, case_.in_place ? std::max(in, out) : out);
   memory.input.begin = memory.output.begin;
-  if (case_.in_place && in < out) memory.input.begin += rank * block_bytes_;
-  if (case_.in_place && out < in) memory.output.begin += rank * block_bytes_;
+  const std::uint64_t own = case_.uneven ? blocks_.own_offset(rank) : rank * block_bytes_;
+  if (case_.in_place && in < out) memory.input.begin += own;
+  if (case_.in_place && out < in) memory.output.begin += own;
   if (!case_.in_place) make(memory.input, in);
   for (std::uint64_t i = 0; i < in / element_; ++i) {
     const std::uint64_t hash = hashed(calls_, rank, i);
@@ -218,16 +244,17 @@ void DeviceJob::begin() {
     launch.ring_shift = ring_shift_;
     launch.slot_bytes = slot_bytes_;
     launch.lends = case_.direct && plans_[rank].direct() &&
-                   (plans_[rank].direct_in_place() || !case_.in_place);
+                   (plans_[rank].direct_in_place() || !case_.in_place) &&
+                   !(case_.uneven && case_.collective == Collective::all_to_all);
     launch.pairs = case_.collective == Collective::all_to_all;
     launch.rank = static_cast<std::uint32_t>(rank);
-    launch.signature = hashed(calls_, 99, 1);
+    launch.signature = case_.zero_signature ? 0 : hashed(calls_, 99, 1);
     launch.sequence = &sequences_[rank];
     launch.blocks_ended = &ended_[rank];
     launch.abort = &abort_;
     launch.status = &statuses_[rank];
     launch.polls_between_looks = 8;
-    for (std::uint32_t c = 0; c < case_.channels; ++c) launch.geometries[c] = geometry(rank, c);
+    for (std::uint32_t c = 0; c < case_.channels; ++c) launch.geometries[c] = geometries_[rank][c];
     launches_.push_back(launch);
   }
   groups_.clear();
@@ -281,31 +308,27 @@ void DeviceJob::launch_all(std::size_t rank, cuda::Kernel kernel) {
   }
 }
 
-// A call leaves its input as it was, and needs it no more when it has ended.
+// A call leaves its input as it was, and needs it no more when it has ended well.
 void DeviceJob::check_input(std::size_t rank) {
-  if (case_.in_place) return;
+  if (case_.in_place || statuses_[rank].claimed != 0) return;
   const RankMemory right = make_memory(rank);
   std::byte* const input = memory_[rank].input.begin;
   if (std::memcmp(input, right.input.begin, input_bytes_[rank]) != 0)
     input_wrong_ = fmt::format("rank {} lost its input", rank);
-  std::memset(input, 0xee, input_bytes_[rank]);
+  host_fills(input, input_bytes_[rank], std::byte{0xee});
 }
 
 void DeviceJob::run_on_host(std::vector<RankMemory>& memory) {
   const transport::FifoShape shape{.slot_count = 8, .line_count = 32, .slot_bytes = slot_bytes_};
-  plan::PlanRequest request;
-  request.collective = case_.collective;
-  request.rank_count = case_.ranks;
-  request.root = case_.root;
   std::mt19937_64 random(calls_);
   std::uint64_t scalar = 0;
   put(case_.type, reinterpret_cast<std::byte*>(&scalar), 1.25, 3);
   for (std::uint32_t channel = 0; channel < case_.channels; ++channel) {
-    Job job(case_.algorithm, request, shape, true);
+    Job job(case_.algorithm, request(), shape, true);
     std::vector<exec::Call> calls;
     for (std::size_t rank = 0; rank < memory.size(); ++rank) {
       exec::Call& call = calls.emplace_back();
-      call.geometry = geometry(rank, channel);
+      call.geometry = geometries_[rank][channel];
       call.input = memory[rank].input.begin;
       call.output = memory[rank].output.begin;
       call.scratch = memory[rank].scratch.data();

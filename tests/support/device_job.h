@@ -5,6 +5,7 @@
 #include "kernels/cuda/table.h"
 #include "lib/plan/algorithms.h"
 #include "tests/support/host_device.h"
+#include "tests/support/uneven_blocks.h"
 
 #include <deque>
 #include <map>
@@ -19,6 +20,7 @@ struct DeviceCase {
   plan::Collective collective = plan::Collective::all_reduce;
   int ranks = 2;
   int root = 0;
+  int hosts = 1;  // that the ranks are spread over, as far as the plan cares
   std::uint32_t channels = 1;
   cuda::DeviceProtocol protocol = cuda::DeviceProtocol::simple;
   bool direct = false;
@@ -30,6 +32,8 @@ struct DeviceCase {
   bool multicast = false;  // a group has the buffers of all ranks
   std::uint32_t threads = 64;
   std::uint64_t piece_bytes = 256;
+  bool uneven = false;  // a v-function: blocks have up to `count` elements, see UnevenBlocks
+  bool zero_signature = false;  // of all calls, so that flags are numbers alone
   // Launches of one call, one after another without the host: as a graph is replayed. In place, the
   // second one would sum sums.
   int launches() const { return in_place ? 1 : 2; }
@@ -65,11 +69,13 @@ class DeviceJob {
     std::vector<std::byte> scratch;
   };
 
+  plan::PlanRequest request() const;
   void wire();
   Ring& ring(int from, int to, int link_channel, std::uint32_t channel);
   MulticastGroup group_of(Side RankMemory::*side, std::uint64_t bytes);
   RankMemory make_memory(std::size_t rank) const;
   plan::Geometry geometry(std::size_t rank, std::uint32_t channel) const;
+  void lay_out();
   void check_input(std::size_t rank);
   void launch_all(std::size_t rank, cuda::Kernel kernel);
   void run_on_host(std::vector<RankMemory>& memory);
@@ -80,6 +86,8 @@ class DeviceJob {
   std::uint64_t message_bytes_ = 0, slot_bytes_ = 0;
   std::uint32_t ring_shift_ = 1;
   std::vector<std::uint64_t> input_bytes_, output_bytes_;
+  UnevenBlocks blocks_;
+  std::vector<std::vector<plan::Geometry>> geometries_;  // by rank and channel
   std::uint64_t calls_ = 0;
   std::vector<RankMemory> memory_, earlier_;  // kept, so that each call has other addresses
   std::deque<std::vector<std::byte>> group_addresses_;
