@@ -1,84 +1,158 @@
 """Breaks the CUDA kernels in every place where an ordering, a barrier, a credit or a modulo stands,
 one at a time, and counts how many of the broken ones the host's machine catches.
 
-mutate_kernels.py ROOT BUILD CXX [--sample N] [--only TEXT] [--seeds N]
+mutate_kernels.py ROOT BUILD CXX [--sample N] [--only TEXT] [--seeds N] [--seconds N] [--jobs N]
   ROOT, BUILD   the project's folder and the build's, whose libraries are linked
-  --sample N    N mutants, evenly spread over all (the default run); without it all of them
+  --sample N    N mutants, evenly spread over all; without it all of them
   --only TEXT   those whose line or description contains TEXT
+  --seeds N     seeds that a mutant may live through
+  --seconds N   of a processor, after which a mutant is stopped; that counts as caught
+  --jobs N      mutants at a time
 
-Exit code 1 if fewer than 95 % are caught, or if one survives that SURVIVORS does not explain. An
-unbroken kernel has to pass first."""
+Exit code 1 if fewer than 95 % are caught, if one survives that SURVIVORS does not explain, if an
+explanation has no mutant, or if no mutant touches a place that it should. The unbroken kernels have
+to pass the seeds that caught the mutants."""
 import argparse
+import concurrent.futures
 import glob
 import os
 import re
+import resource
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 
 FOLDER = "kernels/cuda"
-FILES = ["run_plan.h", "walk.h", "simple.h", "lines.h", "ll.h", "ll128.h", "packs.h"]
+# Each file, and the protocols whose kernels it can break.
+FILES = {
+    "run_plan.h": ("Simple", "Ll", "Ll128"),
+    "walk.h": ("Simple", "Ll", "Ll128"),
+    "simple.h": ("Simple",),
+    "lines.h": ("Ll", "Ll128"),
+    "ll.h": ("Ll",),
+    "ll128.h": ("Ll128",),
+    "packs.h": ("Simple",),
+    "bytes.h": ("Simple", "Ll", "Ll128"),
+}
 LEAST_CAUGHT = 0.95
 
 # (what is looked for, what stands there instead, in words). One mutant for each place found.
 RULES = [
+    # Orderings and meetings.
     (r"device::load_acquire\(", "device::load_relaxed(", "acquire becomes relaxed"),
     (r"device::store_release\(", "device::store_relaxed(", "release becomes relaxed"),
+    (r"device::add_acquire_release\(", "device::add_relaxed(", "an addition orders nothing"),
     (r"device::block_barrier\(\);", ";", "no barrier"),
     (r"device::block_any\(walk\.stopped\)", "(walk.stopped)", "no meeting"),
-    (r"device::warp_any\((\w+)\)", r"(\1)", "no meeting of the warp"),
-    (r" & walk\.ring_mask\(\)", " & (walk.ring_mask() >> 1)", "half of the ring is used"),
-    (r" & walk\.ring_mask\(\)", "", "no modulo"),
+    (r"device::warp_any\(([^()]+)\)", r"(\1)", "no meeting of the warp"),
+    (r"&& await_grant\(walk, wired, link\)", "", "no waiting for a grant"),
+    (r"end\.pulled = true;", "end.pulled = false;", "no drain"),
+    (r"Protocol::finish_(send|receive)\(walk, link\);", "", "an end is not finished"),
+    # Credit.
     (r">= walk\.ring_count\(\)\)", "> walk.ring_count())", "one credit too many"),
     (r"< walk\.ring_count\(\)\) break", "<= walk.ring_count()) break", "one credit too many"),
-    (r"> walk\.ring_count\(\)\)", "> 2 * walk.ring_count())", "twice the credit"),
-    (r"<= walk\.ring_count\(\)\) return", "<= 2 * walk.ring_count()) return", "twice the credit"),
+    (r"(>|<=) walk\.ring_count\(\)\)( return| \{)", r"\1 2 * walk.ring_count())\2",
+     "twice the credit"),
+    (r"(>|<=) walk\.ring_count\(\)\)( return| \{)", r"\1 walk.ring_count() + 1)\2",
+     "one credit too many"),
     (r"<= walk\.ring_count\(\)\) end\.seen", "< walk.ring_count()) end.seen",
      "a full ring is a lie"),
     (r"<= end\.next - end\.seen\) end\.seen", "< end.next - end.seen) end.seen",
      "an empty ring is a lie"),
+    (r"ring_count\(\) / 4", "ring_count() * 2", "credit of lines never comes back"),
+    (r"tell\(walk, link\);", ";", "credit of lines is not told"),
+    (r"- next < lines\)", "- next < lines - 1)", "a line fewer is waited for"),
+    # Counters.
     (r"\+\+end\.next;", ";", "a message is not counted"),
     (r"\.told, \+\+end\.next\)", ".told, end.next++)", "credit comes a message late"),
     (r"end\.next \+= lines;", "end.next += lines - 1;", "a line too few is counted"),
     (r"\.next \+= lines;", ".next += lines + 1;", "a line too many is counted"),
     (r"end\.seen = end\.next;", ";", "what was seen is not kept"),
-    (r"end\.pulled = true;", "end.pulled = false;", "no drain"),
     (r"(end\.seen) (==|!=) end\.next\b", r"\1 \2 end.next + 1", "off by a message"),
     (r"state\.sequence \+ 1", "state.sequence", "the sequence is off by one"),
+    (r"device::store_relaxed\((send|receive)\.next, [^;]*;", ";", "a counter is not put back"),
+    (r"device::store_relaxed\(launch\.blocks_ended, [^;]*;", ";", "blocks are counted on"),
+    (r"turn \^ 1", "turn", "moves are not shown by turns"),
+    (r"turn \^= 1", "turn ^= 0", "moves are not taken by turns"),
+    # Flags.
     (r"(\(number|\(end\.next|number) \+ 1,", r"\1,", "the flag is off by one"),
     (r"ring_shift\) \+ 1\)", "ring_shift))", "the lap is off by one"),
     (r"number >> walk\.launch\.ring_shift", "number >> (walk.launch.ring_shift + 1)",
      "a lap's flag lasts for two"),
+    (r"signature & 0xffffff\)", "signature)", "the call spills into the lap"),
     (r"got\.high != flag", "false", "the flag is not looked at"),
     (r"low\.low >> 32 == flag &&", "", "a flag is not looked at"),
     (r"low\.high >> 32 == flag &&", "", "a flag is not looked at"),
     (r"high\.low >> 32 == flag &&", "", "a flag is not looked at"),
     (r"&&\s*high\.high >> 32 == flag", "", "a flag is not looked at"),
-    (r"turn \^ 1", "turn", "moves are not shown by turns"),
-    (r"turn \^= 1", "turn ^= 0", "moves are not taken by turns"),
-    (r"&& await_grant\(walk, wired, link\)", "", "no waiting for a grant"),
-    (r"ring_count\(\) / 4", "ring_count() * 2", "credit of lines never comes back"),
-    (r"tell\(walk, link\);", ";", "credit of lines is not told"),
+    # Modulo.
+    (r" & walk\.ring_mask\(\)", " & (walk.ring_mask() >> 1)", "half of the ring is used"),
+    (r" & walk\.ring_mask\(\)", "", "no modulo"),
+    (r"1ULL << launch\.ring_shift\) - 1;", "1ULL << launch.ring_shift) - 2;", "no odd slots"),
+    (r"return 1ULL << launch\.ring_shift", "return 2ULL << launch.ring_shift", "twice the ring"),
+    (r"polls_between_looks - 1\)\) != 0", "polls_between_looks - 1)) >= 0", "nobody looks"),
     (r"part % parts \* 16", "part % parts * 8", "parts of a line overlap"),
+    (r"% parts == parts - 1", "% parts == parts - 2", "another part has the flag"),
     (r"% device::warp_threads", "% (device::warp_threads / 2)", "half a warp goes round alone"),
+    (r"% 16\b", "% 8", "modulo 8"),
+    (r"& 15\b", "& 7", "modulo 8"),
+    (r"& \(element_bytes - 1\)", "& 0", "elements are cut"),
+    (r"\(odd & 7\)", "(odd & 3)", "wider than aligned"),
+    (r"\(odd & 3\)", "(odd & 1)", "wider than aligned"),
+    (r"\(odd & 1\)", "(odd & 0)", "wider than aligned"),
+]
+
+# Where a mutant has to be: orderings, meetings, credit and modulos, whatever form they take.
+PLACES = re.compile(r"load_acquire|store_release|acquire_release|fence|block_barrier|block_any|"
+                    r"warp_any|ring_mask|ring_count|ring_shift| % | & \(?\w+ - 1| & \d|\^")
+# ... but where one would say nothing: (file, text of the line, why).
+NO_PLACES = [
+    ("ll.h", "& 0xffffffff", "takes a word apart; the mutants of put and fetch show what it does"),
+    ("packs.h", "first ^ misalignment", "compares two addresses"),
 ]
 
 # Mutants that no run can tell from the original, and why: (file, text of the line, description).
-SURVIVORS = []
+SURVIVORS = [
+    ("walk.h", "launch.status->claimed", "an addition orders nothing",
+     "one thread claims the status, and what it writes there is read when the kernel has ended"),
+    ("simple.h", "end.seen != end.next && !walk.poll_again", "off by a message",
+     "one poll more when the drain is done; the loop's own condition ends it"),
+    ("lines.h", "end.seen = end.next;  // a call ends", "what was seen is not kept",
+     "whatever stands there instead, credit is told at the first message and kept from then on"),
+    ("lines.h", "end.seen = end.next;", "what was seen is not kept",
+     "credit is told after each message instead of after a quarter of the ring"),
+]
+
+
+def lines_of(root, name):
+    with open(os.path.join(root, FOLDER, name), encoding="utf-8") as file:
+        return file.read().split("\n")
 
 
 def mutants(root):
     """[(file, line number, description, whole text)]"""
     found = []
     for name in FILES:
-        text = open(os.path.join(root, FOLDER, name), encoding="utf-8").read()
+        text = "\n".join(lines_of(root, name))
         for pattern, replacement, description in RULES:
             for match in re.finditer(pattern, text):
                 line = text.count("\n", 0, match.start()) + 1
                 broken = text[:match.start()] + match.expand(replacement) + text[match.end():]
                 found.append((name, line, description, broken))
-    return sorted(found, key=lambda one: (FILES.index(one[0]), one[1], one[2]))
+    return sorted(found, key=lambda one: (list(FILES).index(one[0]), one[1], one[2]))
+
+
+def left_out(root, every):
+    """Places that no mutant touches."""
+    touched = {(name, line) for name, line, *_ in every}
+    for name in FILES:
+        for number, line in enumerate(lines_of(root, name), 1):
+            code = line.split("//")[0]
+            exempt = any(name == file and part in line for file, part, _ in NO_PLACES)
+            if PLACES.search(code) and not exempt and (name, number) not in touched:
+                yield f"{name}:{number}: no rule touches: {line.strip()}"
 
 
 def libraries(build):
@@ -90,15 +164,25 @@ def libraries(build):
         sorted(glob.glob(os.path.join(build, "kernels/cpu/*.a")))
 
 
-# The instance that is broken: one row of the table, for every pair.
-KERNELS = """#include "kernels/cuda/instance.h"
-namespace gyre::cuda {
-GYRE_KERNELS(Float32, Sum)
-Kernel find_kernel(DeviceProtocol protocol, ElementType, ReduceOp) {
-  return kernels_Float32_Sum.by_protocol[static_cast<int>(protocol)];
-}
-}
+# The instances that are broken: one row of the table, for every pair.
+KERNELS = """#include "kernels/cuda/device.h"
+namespace gyre::cuda::device {{
+std::uint32_t add_relaxed(std::uint32_t* word, std::uint32_t value);
+}}
+#include "kernels/cuda/instance.h"
+namespace gyre::cuda {{
+const KernelRow row = {{{{{simple}, {ll}, {ll128}}}}};
+Kernel find_kernel(DeviceProtocol protocol, ElementType, ReduceOp) {{
+  return row.by_protocol[static_cast<int>(protocol)];
+}}
+}}
 """
+
+
+def kernels_of(protocols):
+    return KERNELS.format(**{
+        name.lower(): f"run_plan_kernel<{name}, Float32, Sum>" if name in protocols else "nullptr"
+        for name in ("Simple", "Ll", "Ll128")})
 
 
 def write(path, text):
@@ -107,42 +191,52 @@ def write(path, text):
         file.write(text)
 
 
-def trial(arguments, folder, name=None, text=None):
-    """What became of it: 'passed', 'failed', 'endless' or 'does not compile'."""
-    if name is not None:
-        write(os.path.join(folder, FOLDER, name), text)
-    source, program = os.path.join(folder, "kernels.cc"), os.path.join(folder, "trial")
-    write(source, KERNELS)
-    root = arguments.root
-    done = subprocess.run(
-        [*shlex.split(arguments.cxx), "-std=c++20", "-O1", "-ffp-contract=off", "-w", f"-I{folder}",
-         f"-I{root}", f"-I{root}/include", source, "-o", program, "-Wl,--start-group",
-         "-Wl,--whole-archive", os.path.join(arguments.build, "tests/libtest_mutant_trial.a"),
-         "-Wl,--no-whole-archive", *libraries(arguments.build), "-Wl,--end-group", "-lfmt",
-         "-lboost_context", "-lssl", "-lcrypto", "-pthread"], capture_output=True, text=True)
-    if done.returncode != 0:
-        print(done.stderr[:2000])
-        return "does not compile"
-    try:
-        done = subprocess.run([program], capture_output=True, timeout=arguments.seconds,
-                              env={**os.environ, "GYRE_TRIAL_SEEDS": str(arguments.seeds)})
-    except subprocess.TimeoutExpired:
-        return "endless"
-    return "passed" if done.returncode == 0 else "failed"
+def trial(arguments, seeds, name=None, text=None):
+    """What became of it, 'passed', 'failed', 'endless' or 'does not compile', and at which seed."""
+    with tempfile.TemporaryDirectory() as folder:
+        if name is not None:
+            write(os.path.join(folder, FOLDER, name), text)
+        source, program = os.path.join(folder, "kernels.cc"), os.path.join(folder, "trial")
+        write(source, kernels_of(FILES[name] if name is not None else FILES["walk.h"]))
+        root = arguments.root
+        done = subprocess.run(
+            [*shlex.split(arguments.cxx), "-std=c++20", "-O1", "-ffp-contract=off", "-w",
+             f"-I{folder}", f"-I{root}", f"-I{root}/include", source, "-o", program,
+             "-Wl,--start-group", "-Wl,--whole-archive",
+             os.path.join(arguments.build, "tests/libtest_mutant_trial.a"),
+             "-Wl,--no-whole-archive", *libraries(arguments.build), "-Wl,--end-group", "-lfmt",
+             "-lboost_context", "-lssl", "-lcrypto", "-pthread"], capture_output=True, text=True)
+        if done.returncode != 0:
+            print(done.stderr[:2000])
+            return "does not compile", 0
+        limits = (arguments.seconds, arguments.seconds)
+        done = subprocess.run([program], capture_output=True, text=True,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limits),
+                              env={**os.environ, "GYRE_TRIAL_SEEDS": str(seeds)})
+        if done.returncode == 0:
+            return "passed", 0
+        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            return "endless", seeds - 1
+        seed = re.findall(r", seed (\d+)\n", done.stdout)
+        return "failed", int(seed[-1]) if seed else 0
 
 
-def is_explained(root, name, line, description):
-    text = open(os.path.join(root, FOLDER, name), encoding="utf-8").read().split("\n")[line - 1]
-    return any(name == file and part in text and description == what
-               for file, part, what, _ in SURVIVORS)
+def explanation(root, name, line, description):
+    text = lines_of(root, name)[line - 1]
+    for one in SURVIVORS:
+        if name == one[0] and one[1] in text and description == one[2]:
+            return one
+    return None
 
 
-def chosen(arguments):
-    every = [one for one in mutants(arguments.root)
+def chosen(arguments, every):
+    every = [one for one in every
              if arguments.only is None or arguments.only in f"{one[0]}:{one[1]} {one[2]}"]
     if arguments.sample is None or arguments.sample >= len(every):
         return every
-    return [every[i * len(every) // arguments.sample] for i in range(arguments.sample)]
+    # From the middle of as many equal parts.
+    return [every[(2 * i + 1) * len(every) // (2 * arguments.sample)]
+            for i in range(arguments.sample)]
 
 
 def parsed():
@@ -154,31 +248,49 @@ def parsed():
     parser.add_argument("--only")
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--seconds", type=int, default=120)
+    parser.add_argument("--jobs", type=int, default=1)
     return parser.parse_args()
+
+
+def check_lists(root, every):
+    wrong = list(left_out(root, every))
+    for one in SURVIVORS:
+        if not any(explanation(root, *mutant[:3]) is one for mutant in every):
+            wrong.append(f"explained, but there is no such mutant: {one[:3]}")
+    if wrong:
+        sys.exit("\n".join(wrong))
 
 
 def main():
     arguments = parsed()
-    with tempfile.TemporaryDirectory() as folder:
-        if (became := trial(arguments, folder)) != "passed":
-            sys.exit(f"the unbroken kernels: {became}")
-    caught, explained, survived = 0, 0, []
-    for name, line, description, text in chosen(arguments):
-        with tempfile.TemporaryDirectory() as folder:
-            became = trial(arguments, folder, name, text)
-        if became == "passed" and is_explained(arguments.root, name, line, description):
-            became, explained = "lives, as explained", explained + 1
-        elif became == "passed":
-            became = "SURVIVED"
-            survived.append(f"{name}:{line} {description}")
-        elif became == "does not compile":
-            sys.exit(f"{name}:{line} {description}: {became}")
-        else:
-            caught += 1
-        print(f"{name}:{line} {description}: {became}", flush=True)
+    every = mutants(arguments.root)
+    check_lists(arguments.root, every)
+    picked = chosen(arguments, every)
+    caught, explained, survived, seeds = 0, 0, [], 0
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        trials = [pool.submit(trial, arguments, arguments.seeds, name, text)
+                  for name, _, _, text in picked]
+        for (name, line, description, _), one in zip(picked, trials):
+            became, seed = one.result()
+            shown = f"{name}:{line} {description}"
+            reason = explanation(arguments.root, name, line, description)
+            if became == "does not compile":
+                sys.exit(f"{shown}: {became}")
+            if became == "passed" and reason is not None:
+                became, explained = f"lives: {reason[3]}", explained + 1
+            elif became == "passed":
+                survived.append(shown)
+                became = "SURVIVED"
+            else:
+                caught, seeds = caught + 1, max(seeds, seed + 1)
+                became = f"{became}, seed {seed}" + (", THOUGH EXPLAINED" if reason else "")
+            print(f"{shown}: {became}", flush=True)
     total = caught + explained + len(survived)
     print(f"{caught} of {total} mutants caught, {explained} live for a known reason, "
           f"{len(survived)} survived")
+    became, seed = trial(arguments, max(seeds, 1))
+    if became != "passed":
+        sys.exit(f"the unbroken kernels: {became}, seed {seed}")
     sys.exit(0 if not survived and caught >= LEAST_CAUGHT * total else 1)
 
 

@@ -1,5 +1,6 @@
-// What a broken kernel has to fail: sums of floats over every protocol, under as many seeds as
-// GYRE_TRIAL_SEEDS says. tests/mutate_kernels.py links it with kernels that it has broken.
+// What a broken kernel has to fail: sums of floats over every protocol that is linked, under as
+// many seeds as GYRE_TRIAL_SEEDS says. tests/mutate_kernels.py links it with kernels that it has
+// broken; the seed that a failure names tells it how far the unbroken ones have to come.
 #include "tests/support/device_job.h"
 
 #include <catch2/catch.hpp>
@@ -8,9 +9,29 @@
 
 using namespace gyre;
 using namespace gyre::tests;
+using enum cuda::DeviceProtocol;
 using plan::Collective;
 
+// What an addition is that orders nothing, for mutants alone.
+namespace gyre::cuda::device {
+std::uint32_t add_relaxed(std::uint32_t* word, std::uint32_t value) {
+  let_others_run();
+  const std::uint32_t before = *word;
+  *word = before + value;
+  return before;
+}
+}  // namespace gyre::cuda::device
+
 namespace {
+
+struct Way {
+  cuda::DeviceProtocol protocol;
+  bool direct;
+  bool is_linked() const {
+    return cuda::find_kernel(protocol, ElementType::float32, ReduceOp::sum) != nullptr;
+  }
+};
+const Way ways[] = {{simple, false}, {ll, false}, {ll128, false}, {simple, true}};
 
 struct Schedule {
   std::string_view algorithm;
@@ -18,58 +39,96 @@ struct Schedule {
   int ranks;
   std::uint32_t channels;
   std::uint64_t count;
+  std::uint64_t shift;
+  std::uint64_t piece_bytes;
 };
-const Schedule schedules[] = {{"ring", Collective::all_reduce, 3, 2, 811},
-                              {"twoshot", Collective::all_reduce, 4, 1, 1210},
-                              {"tree", Collective::broadcast, 4, 1, 901},
-                              {"bruck", Collective::all_to_all, 3, 1, 140}};
+// Bruck packs messages; hierarchical's lanes wait for each other; the small one never sends as much
+// as a quarter of its ring.
+const Schedule schedules[] = {{"tree", Collective::broadcast, 2, 1, 12, 2, 1440},
+                              {"ring", Collective::all_reduce, 3, 2, 811, 0, 256},
+                              {"twoshot", Collective::all_reduce, 4, 1, 1210, 1, 256},
+                              {"tree", Collective::broadcast, 4, 1, 901, 4, 256},
+                              {"bruck", Collective::all_to_all, 3, 1, 140, 8, 256},
+                              {"hierarchical", Collective::all_reduce, 4, 1, 300, 0, 256}};
 
-void check(const Schedule& schedule, cuda::DeviceProtocol protocol, bool direct,
-           std::uint64_t seeds) {
+DeviceCase case_of(const Schedule& schedule, const Way& way) {
   DeviceCase one;
   one.algorithm = schedule.algorithm;
   one.collective = schedule.collective;
   one.ranks = schedule.ranks;
   one.channels = schedule.channels;
   one.count = schedule.count;
-  one.protocol = protocol;
-  one.direct = direct;
-  DeviceJob job(one);
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    MachineOptions options;
-    options.seed = seed;
-    options.delayed_stores = seed % 4 != 3;
-    options.stale_loads = seed % 4 != 2;
-    options.most_switches = 5'000'000;
-    INFO(one.shown() << ", seed " << seed);
-    REQUIRE(job.run(options) == "");
-  }
+  one.shift = schedule.shift;
+  one.piece_bytes = schedule.piece_bytes;
+  if (schedule.algorithm == "hierarchical") one.hosts = 2;
+  one.zero_signature = schedule.algorithm == "ring";
+  one.protocol = way.protocol;
+  one.direct = way.direct;
+  return one;
+}
+
+MachineOptions machine_of(std::uint64_t seed) {
+  MachineOptions options;
+  options.seed = seed;
+  options.delayed_stores = seed % 4 != 3;
+  options.stale_loads = seed % 4 != 2;
+  options.most_switches = 1'000'000;
+  return options;
+}
+
+DeviceCase pair_of_ranks(const Way& way) {
+  DeviceCase one;
+  one.protocol = way.protocol;
+  one.direct = way.direct;
+  one.count = 3001;
+  return one;
 }
 
 // A rank that waits for one that never comes has to leave when it is told so.
-void check_abort(cuda::DeviceProtocol protocol, bool direct) {
-  DeviceCase one;
-  one.protocol = protocol;
-  one.direct = direct;
-  one.count = 3001;
-  DeviceJob job(one);
+void check_abort(const Way& way, std::uint64_t seed) {
+  DeviceJob job(pair_of_ranks(way));
   job.begin();
-  MachineOptions options;
-  options.most_switches = 5'000'000;
-  REQUIRE(run_grids({job.grids()[0], job.aborter(1, 2000)}, options) == "");
+  REQUIRE(run_grids({job.grids()[0], job.aborter(1, 2000)}, machine_of(seed)) == "");
   REQUIRE(job.status(0).outcome == cuda::Outcome::aborted);
+}
+
+// One of two ranks that call different things sees it, and the other is told to leave.
+void check_mismatch(const Way& way, std::uint64_t seed) {
+  DeviceJob job(pair_of_ranks(way));
+  job.begin();
+  job.launches()[1].signature += 1;
+  auto grids = job.grids();
+  grids.push_back(job.aborter(2, 5000));
+  REQUIRE(run_grids(grids, machine_of(seed)) == "");
+  const bool either = job.status(0).outcome == cuda::Outcome::mismatch ||
+                      job.status(1).outcome == cuda::Outcome::mismatch;
+  REQUIRE(either);
 }
 
 }  // namespace
 
+// Seed by seed over all jobs, so that most mutants fail soon.
 TEST_CASE("kernels give the host's bits") {
   const char* const asked = std::getenv("GYRE_TRIAL_SEEDS");
   const std::uint64_t seeds = asked != nullptr ? std::strtoull(asked, nullptr, 10) : 10;
-  using enum cuda::DeviceProtocol;
-  for (const auto protocol : {simple, ll, ll128}) check_abort(protocol, false);
-  check_abort(simple, true);
+  std::vector<std::pair<DeviceCase, std::unique_ptr<DeviceJob>>> jobs;
   for (const Schedule& schedule : schedules)
-    for (const auto protocol : {simple, ll, ll128})
-      for (const bool direct : {false, true})
-        if (protocol == simple || !direct) check(schedule, protocol, direct, seeds);
+    for (const Way& way : ways) {
+      if (!way.is_linked()) continue;
+      const DeviceCase one = case_of(schedule, way);
+      jobs.emplace_back(one, std::make_unique<DeviceJob>(one));
+    }
+  REQUIRE(!jobs.empty());
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    for (const auto& [one, job] : jobs) {
+      INFO(one.shown() << ", seed " << seed);
+      REQUIRE(job->run(machine_of(seed)) == "");
+    }
+    INFO("an abort or a mismatch, seed " << seed);
+    for (const Way& way : ways) {
+      if (!way.is_linked()) continue;
+      check_abort(way, seed);
+      check_mismatch(way, seed);
+    }
+  }
 }
