@@ -34,6 +34,7 @@ FILES = {
     "ll.h": ("Ll",),
     "ll128.h": ("Ll128",),
     "packs.h": ("Simple",),
+    "multicast.h": ("Simple",),
     "bytes.h": ("Simple", "Ll", "Ll128"),
 }
 LEAST_CAUGHT = 0.95
@@ -47,6 +48,10 @@ RULES = [
     (r"device::block_barrier\(\);", ";", "no barrier"),
     (r"device::block_any\(walk\.stopped\)", "(walk.stopped)", "no meeting"),
     (r"device::warp_any\(([^()]+)\)", r"(\1)", "no meeting of the warp"),
+    (r"device::alias_fence\(\);", ";", "no fence between two addresses of one memory"),
+    (r"\.lies != Lies::in_input\)", ".lies == Lies::in_output)", "what is not lent is summed"),
+    (r"\.delivery != transport::Delivery::push\)", ".base == nullptr)",
+     "what is not lent is written to"),
     (r"&& await_grant\(walk, wired, link\)", "", "no waiting for a grant"),
     (r"end\.pulled = true;", "end.pulled = false;", "no drain"),
     (r"Protocol::finish_(send|receive)\(walk, link\);", "", "an end is not finished"),

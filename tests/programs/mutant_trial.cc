@@ -41,6 +41,7 @@ struct Schedule {
   std::uint64_t count;
   std::uint64_t shift;
   std::uint64_t piece_bytes;
+  bool multicast = false;
 };
 // Bruck packs messages; hierarchical's lanes wait for each other; the small one never sends as much
 // as a quarter of its ring.
@@ -49,7 +50,9 @@ const Schedule schedules[] = {{"tree", Collective::broadcast, 2, 1, 12, 2, 1440}
                               {"twoshot", Collective::all_reduce, 4, 1, 1210, 1, 256},
                               {"tree", Collective::broadcast, 4, 1, 901, 4, 256},
                               {"bruck", Collective::all_to_all, 3, 1, 140, 8, 256},
-                              {"hierarchical", Collective::all_reduce, 4, 1, 300, 0, 256}};
+                              {"hierarchical", Collective::all_reduce, 4, 1, 300, 0, 256},
+                              {"twoshot", Collective::all_reduce, 3, 1, 610, 0, 256, true},
+                              {"twoshot", Collective::all_gather, 3, 1, 210, 0, 256, true}};
 
 DeviceCase case_of(const Schedule& schedule, const Way& way) {
   DeviceCase one;
@@ -60,6 +63,7 @@ DeviceCase case_of(const Schedule& schedule, const Way& way) {
   one.count = schedule.count;
   one.shift = schedule.shift;
   one.piece_bytes = schedule.piece_bytes;
+  one.multicast = schedule.multicast;
   if (schedule.algorithm == "hierarchical") one.hosts = 2;
   one.zero_signature = schedule.algorithm == "ring";
   one.protocol = way.protocol;

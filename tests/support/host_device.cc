@@ -105,13 +105,12 @@ std::uint32_t thread_count() { return machine->block().grid->threads; }
 std::uint32_t block_index() { return machine->block().index; }
 std::uint32_t block_count() { return machine->block().grid->blocks; }
 
-// What others acquired may have gone out of date under another address.
 void block_barrier() {
-  machine->self().alias_fresh = false;
+  machine->meet_aliases();
   machine->meet_block(false);
 }
 bool block_any(bool mine) {
-  machine->self().alias_fresh = false;
+  machine->meet_aliases();
   return machine->meet_block(mine);
 }
 bool warp_any(bool mine) { return machine->meet_warp(mine, nullptr, false); }

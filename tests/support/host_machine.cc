@@ -340,6 +340,13 @@ void Machine::check_alignment(const void* place, std::size_t bytes) {
     note("a misaligned access", "touches", place, ", " + std::to_string(bytes) + " bytes at once");
 }
 
+void Machine::meet_aliases() {
+  self().alias_fresh = false;
+  if (!self().aliased.empty())
+    note("an unfenced store", "stored to", self().aliased.front().first,
+         " under a multicast group's address");
+}
+
 void Machine::note(std::string_view what, std::string_view does, const void* place,
                    std::string_view why) {
   if (!wrong_.empty()) return;

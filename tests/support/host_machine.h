@@ -91,6 +91,9 @@ class Machine {
   void acquire(const void* word);
   // Wider accesses than their address allows are a fault on a GPU.
   void check_alignment(const void* place, std::size_t bytes);
+  // At a barrier: what was stored under another address has to be fenced, and what was acquired
+  // cannot be read under one any more.
+  void meet_aliases();
   // Payload, and payload with a flag beside it.
   void watch_read(const std::byte* place, std::size_t bytes, bool flagged);
   void watch_write(const std::byte* place, std::size_t bytes, bool flagged);
