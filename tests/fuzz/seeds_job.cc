@@ -149,6 +149,7 @@ void add_roots(Seeds& seeds) {
   add("root_late_after_failure",
       Acts::root(3, 1).join(0, 1, 1).guest().join(1, 2).guest().raw(2, Kind::join, "?"));
   add("root_late_after_join", joined_root().guest().join(2, 2));
+  add("root_join_again", joined_root().join(0, 2));
   add("root_without_ranks",
       Acts::root(2, 0).guest().join(0, 0).join(1, 1).raw(0, Kind::ready).raw(1, Kind::ready));
   add("root_two_ranks_of_one", Acts::root(3, 1).join(0, 1).join(0, 2).raw(0, Kind::ready));
