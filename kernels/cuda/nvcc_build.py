@@ -35,15 +35,19 @@ def compile_one(object_file, notes, depfile, nvcc, *rest):
             sys.stderr.write("\n".join(line for line in said.split("\n")
                                        if "ptxas info" not in line))
         with open(notes, "w", encoding="utf-8") as file:
-            file.write(f"seconds {spent.ru_utime + spent.ru_stime:.1f}\n{code_sizes(kept)}{said}")
+            file.write(f"seconds {spent.ru_utime + spent.ru_stime:.1f}\n"
+                       f"{code_sizes(kept, ' '.join(flags))}{said}")
     return done.returncode
 
 
-def code_sizes(folder):
-    """A line for each kernel in the cubins: 'code SYMBOL ARCHITECTURE BYTES'."""
+def code_sizes(folder, flags):
+    """A line for each kernel in the cubins: 'code SYMBOL ARCHITECTURE BYTES'. nvcc names the
+    architecture in a cubin's name where there are several."""
     lines = []
     for cubin in sorted(glob.glob(os.path.join(folder, "*.cubin"))):
-        target = "sm_" + re.findall(r"(?:compute|sm)_(\d+)", os.path.basename(cubin))[-1]
+        told = re.findall(r"(?:compute|sm)_(\d+)", os.path.basename(cubin)) or \
+            re.findall(r"sm_(\d+)", flags)
+        target = "sm_" + told[-1]
         sections = subprocess.run(["readelf", "-SW", cubin], capture_output=True, text=True).stdout
         for symbol, size in re.findall(r"\.text\.(\w+) +PROGBITS +\w+ \w+ (\w+)", sections):
             lines.append(f"code {symbol} {target} {int(size, 16)}\n")

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/base/units.h"
+#include "lib/plan/cursor.h"
 #include "lib/plan/plan.h"
 #include "tests/support/elements.h"
 
