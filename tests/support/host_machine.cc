@@ -2,6 +2,7 @@
 
 #include <boost/context/detail/fcontext.hpp>
 
+#include <chrono>
 #include <cstdlib>
 #include <map>
 
@@ -36,24 +37,7 @@ void enter(fibers::transfer_t from) { machine->run_fiber(from.fctx); }
 
 Machine::Machine(const std::vector<Grid>& grids, const MachineOptions& options)
     : options_(options), random_(options.seed), watch_(count_blocks(grids)) {
-  for (const Grid& grid : grids)
-    for (std::uint32_t index = 0; index < grid.blocks; ++index) {
-      auto block = std::make_unique<Block>();
-      block->grid = &grid;
-      block->index = index;
-      block->number = blocks_.size();
-      grid_threads_[&grid] += grid.threads;
-      block->warps.resize((grid.threads + warp - 1) / warp);
-      for (std::uint32_t thread = 0; thread < grid.threads; ++thread) {
-        auto fiber = std::make_unique<Fiber>();
-        fiber->block = block.get();
-        fiber->thread = thread;
-        fiber->stack.reset(new std::byte[stack_bytes]);
-        start(*fiber);
-        block->threads.push_back(std::move(fiber));
-      }
-      blocks_.push_back(std::move(block));
-    }
+  for (const Grid& grid : grids) add(grid);
 #if defined(__SANITIZE_THREAD__)
   scheduler_tsan_ = __tsan_get_current_fiber();
 #endif
@@ -64,6 +48,39 @@ Machine::~Machine() {
   for (auto& block : blocks_)
     for (auto& fiber : block->threads) __tsan_destroy_fiber(fiber->tsan);
 #endif
+}
+
+void Machine::add(const Grid& grid) {
+  for (std::uint32_t index = 0; index < grid.blocks; ++index) {
+    auto block = std::make_unique<Block>();
+    block->grid = &grid;
+    block->index = index;
+    block->number = blocks_.size();
+    grid_threads_[&grid] += grid.threads;
+    block->warps.resize((grid.threads + warp - 1) / warp);
+    for (std::uint32_t thread = 0; thread < grid.threads; ++thread) {
+      auto fiber = std::make_unique<Fiber>();
+      fiber->block = block.get();
+      fiber->thread = thread;
+      fiber->stack.reset(new std::byte[stack_bytes]);
+      start(*fiber);
+      block->threads.push_back(std::move(fiber));
+    }
+    blocks_.push_back(std::move(block));
+  }
+}
+
+bool Machine::arrive(bool idle) {
+  if (!options_.arrivals) return false;
+  std::vector<Grid> grids = options_.arrivals(idle);
+  for (Grid& grid : grids) add(arrived_.emplace_back(std::move(grid)));
+  return !grids.empty();
+}
+
+std::uint64_t Machine::now() const {
+  if (!options_.real_clock) return switches_;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count());
 }
 
 void Machine::start(Fiber& fiber) {
@@ -142,7 +159,7 @@ void Machine::end_grid() {
   std::vector<std::size_t> blocks = {block().number};
   for (const auto& other : blocks_)
     if (other->grid == grid) blocks.push_back(other->number);
-  watch_.gather(blocks);
+  if (options_.watches_races) watch_.gather(blocks);
   grid->on_end();
 }
 
@@ -172,7 +189,8 @@ Fiber& Machine::pick() {
 std::string Machine::run() {
   machine = this;
   std::string why;
-  while (live_ > 0 && why.empty()) {
+  while ((live_ > 0 || arrive(false)) && why.empty()) {
+    if (options_.arrivals && switches_ % 1024 == 0) arrive(false);
     if (ready_.empty()) {
       why = report("all threads stand at meetings that not all come to");
       break;
@@ -180,14 +198,17 @@ std::string Machine::run() {
     Fiber& next = pick();
     resume(next);
     if (options_.delayed_stores) drain_some(*next.block, next);
-    if (switches_ > options_.most_switches) why = report("no end in sight");
+    if (next.state == Fiber::State::done) next.stack.reset();
+    if (switches_ > options_.most_switches && !options_.arrivals) why = report("no end in sight");
     if (!wrong_.empty()) why = wrong_;
     if (polls_ < 16 * ready_.size() + 64) continue;
     // Everybody has had turns, in vain. What was delayed arrives at last, and who was behind runs.
     polls_ = 0;
     behind_until_ = 0;
-    if (drain_everything())
+    if (drain_everything() || arrive(true))
       progress();
+    else if (options_.arrivals)
+      continue;
     else if (++silent_turns_ > 3)
       why = report("a full turn of all threads without progress");
   }
@@ -313,14 +334,14 @@ void Machine::store(std::byte* place, const void* from, std::size_t bytes) {
 }
 
 void Machine::release(const void* word) {
-  watch_.release(block().number, word);
+  if (options_.watches_races) watch_.release(block().number, word);
   block().pending.drain_all(block().seen);
   self().pending.drain_all(block().seen);
   while (!block().lines.empty()) drain_line(block(), 0);
 }
 
 void Machine::acquire(const void* word) {
-  watch_.acquire(block().number, word);
+  if (options_.watches_races) watch_.acquire(block().number, word);
   block().seen.clear();
 }
 

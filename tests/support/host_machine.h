@@ -6,6 +6,7 @@
 #include "tests/support/host_device.h"
 #include "tests/support/race_watch.h"
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -74,7 +75,7 @@ class Machine {
   Fiber& self() { return *running_; }
   Block& block() { return *running_->block; }
   const MachineOptions& options() const { return options_; }
-  std::uint64_t now() const { return switches_; }
+  std::uint64_t now() const;
 
   void wait_for(cuda::WaitingFor what, std::uint32_t link);
   void yield();
@@ -100,6 +101,8 @@ class Machine {
   [[noreturn]] void run_fiber(void* scheduler);
 
  private:
+  void add(const Grid& grid);
+  bool arrive(bool idle);
   void start(Fiber& fiber);
   void resume(Fiber& fiber);
   void back_to_scheduler(bool for_ever);
@@ -116,6 +119,7 @@ class Machine {
 
   const MachineOptions options_;
   Random random_;
+  std::deque<Grid> arrived_;  // grids that came later
   std::vector<std::unique_ptr<Block>> blocks_;
   RaceWatch watch_;
   std::string wrong_;                                  // the first race or misaligned access

@@ -1,0 +1,27 @@
+// What a kernel is called in the images that nvcc makes, and an image itself: by protocol and by
+// its row in the table of kernels/cuda/meson.build. Host code.
+#pragma once
+
+#include "kernels/cuda/table.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gyre::cuda {
+
+// The kernels of one row, for all architectures that nvcc was told of.
+struct KernelImage {
+  std::string_view row;        // "Float32_Sum"
+  const void* data = nullptr;  // what cuModuleLoadData takes
+};
+
+// Those that are built into this library; none without nvcc.
+std::span<const KernelImage> built_in_images();
+
+// The row of a pair; empty if there is none: bitwise operations on floats.
+std::string kernel_row(ElementType type, ReduceOp op);
+// "gyre_Float32_Sum_ll"
+std::string kernel_name(DeviceProtocol protocol, std::string_view row);
+
+}  // namespace gyre::cuda

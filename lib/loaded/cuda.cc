@@ -1,0 +1,115 @@
+#include "lib/loaded/cuda.h"
+
+#include <fmt/format.h>
+
+#include <dlfcn.h>
+
+namespace gyre::loaded {
+namespace {
+
+constexpr const char* library = "libcuda.so.1";
+// cuGetProcAddress, through which each function comes in the form that its signature here has.
+constexpr int least_version = 11030;
+constexpr unsigned long long legacy_default_stream = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM
+
+// Of 12.0 and later, which has one more result; and of 11.3.
+using FindSymbol = CuResult (*)(const char*, void**, int, unsigned long long, void*);
+using FindSymbolBefore12 = CuResult (*)(const char*, void**, int, unsigned long long);
+
+struct Symbols {
+  FindSymbol find = nullptr;
+  FindSymbolBefore12 find_before_12 = nullptr;
+
+  void* at(const char* name, int version) const {
+    void* symbol = nullptr;
+    const CuResult result = find != nullptr
+                                ? find(name, &symbol, version, legacy_default_stream, nullptr)
+                                : find_before_12(name, &symbol, version, legacy_default_stream);
+    return result == cu::success ? symbol : nullptr;
+  }
+};
+
+Status missing(std::string what) { return invalid_usage(std::move(what)); }
+
+Result<Symbols> open_library(CudaPresence presence) {
+  const int only = presence == CudaPresence::only_if_loaded ? RTLD_NOLOAD : 0;
+  void* const opened = dlopen(library, RTLD_NOW | RTLD_GLOBAL | only);
+  if (opened == nullptr) {
+    const char* const why = dlerror();
+    return missing(fmt::format("{} was not found: no NVIDIA driver here ({})", library,
+                               why != nullptr ? why : "it is not loaded"));
+  }
+  Symbols symbols;
+  symbols.find = reinterpret_cast<FindSymbol>(dlsym(opened, "cuGetProcAddress_v2"));
+  symbols.find_before_12 = reinterpret_cast<FindSymbolBefore12>(dlsym(opened, "cuGetProcAddress"));
+  if (symbols.find == nullptr && symbols.find_before_12 == nullptr)
+    return missing(
+        fmt::format("{} has no cuGetProcAddress: the NVIDIA driver is older than CUDA "
+                    "{}.{}; update it",
+                    library, least_version / 1000, least_version % 1000 / 10));
+  return symbols;
+}
+
+}  // namespace
+
+Status CudaDriver::check(CuResult result, std::string_view call) const {
+  if (result == cu::success) [[likely]]
+    return {};
+  const char* name = nullptr;
+  const char* words = nullptr;
+  if (error_name(result, &name) != cu::success || name == nullptr) name = "an unknown error";
+  if (error_string(result, &words) != cu::success || words == nullptr) words = "no description";
+  return Status(Code::UnhandledCudaError,
+                fmt::format("{}: {} ({}): {}", call, name, result, words));
+}
+
+Result<std::unique_ptr<const CudaDriver>> load_cuda(CudaPresence presence) {
+  GYRE_ASSIGN(const Symbols symbols, open_library(presence));
+  auto driver = std::make_unique<CudaDriver>();
+#define GYRE_CUDA_FIND(member, symbol, version, parameters)                                 \
+  driver->member = reinterpret_cast<decltype(driver->member)>(symbols.at(symbol, version)); \
+  if (driver->member == nullptr)                                                            \
+    return missing(                                                                         \
+        fmt::format("{} has no {}: the NVIDIA driver is too old; update it", library, symbol));
+  GYRE_CUDA_FUNCTIONS(GYRE_CUDA_FIND)
+#undef GYRE_CUDA_FIND
+  const CuResult begun = driver->init(0);
+  if (begun == cu::no_device)
+    return missing(
+        fmt::format("{} finds no device: no GPU here, or CUDA_VISIBLE_DEVICES hides all", library));
+  GYRE_TRY(driver->check(begun, "cuInit"));
+  return std::unique_ptr<const CudaDriver>(std::move(driver));
+}
+
+Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer) {
+  unsigned type = 0;
+  int managed = 0, device = -1;
+  CuDevicePointer begin = 0;
+  std::size_t bytes = 0;
+  int which[] = {cu::pointer_memory_type, cu::pointer_is_managed, cu::pointer_device_ordinal,
+                 cu::pointer_range_start, cu::pointer_range_size};
+  void* values[] = {&type, &managed, &device, &begin, &bytes};
+  GYRE_TRY(driver.check(driver.pointer_attributes(std::size(which), which, values,
+                                                  reinterpret_cast<CuDevicePointer>(pointer)),
+                        fmt::format("cuPointerGetAttributes of {}", pointer)));
+  CudaPointer found;
+  found.known = type != 0;
+  found.on_device = type == cu::memory_device;
+  found.managed = managed != 0;
+  found.device = device;
+  found.range_begin = begin;
+  found.range_bytes = bytes;
+  return found;
+}
+
+// A failure shows in the call that needs it.
+CurrentContext::CurrentContext(const CudaDriver& driver, CuContext owner) : driver_(driver) {
+  if (driver_.current(&before_) == cu::success && before_ == owner) return;
+  changed_ = driver_.set_current(owner) == cu::success;
+}
+
+CurrentContext::~CurrentContext() {
+  if (changed_) (void)driver_.set_current(before_);
+}
+
+}  // namespace gyre::loaded

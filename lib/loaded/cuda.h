@@ -1,0 +1,178 @@
+// The functions of the CUDA driver that Gyre calls, as a table: `load_cuda` fills it by dlopen, and
+// a fake of the tests by itself. Not the CUDA runtime, and none of CUDA's headers: types, values
+// and signatures below are those of cuda.h 13.0 (CUDA Driver API, docs.nvidia.com/cuda). The names
+// of members say what the functions do; the driver's own names stand beside them.
+#pragma once
+
+#include "lib/base/status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace gyre::loaded {
+
+using CuResult = int;  // CUresult
+using CuDevice = int;  // CUdevice: its number in this process
+using CuDevicePointer = unsigned long long;
+struct CuContextBody;
+struct CuStreamBody;
+struct CuEventBody;
+struct CuModuleBody;
+struct CuFunctionBody;
+using CuContext = CuContextBody*;
+using CuStream = CuStreamBody*;  // a cudaStream_t as well; null: the default stream
+using CuEvent = CuEventBody*;
+using CuModule = CuModuleBody*;
+using CuFunction = CuFunctionBody*;
+struct CuUuid {
+  unsigned char bytes[16];
+};
+
+namespace cu {
+
+inline constexpr CuResult success = 0;
+inline constexpr CuResult invalid_value = 1;
+inline constexpr CuResult out_of_memory = 2;
+inline constexpr CuResult not_initialized = 3;
+inline constexpr CuResult no_device = 100;
+inline constexpr CuResult invalid_device = 101;
+inline constexpr CuResult invalid_image = 200;
+inline constexpr CuResult invalid_context = 201;
+inline constexpr CuResult no_binary_for_gpu = 209;
+inline constexpr CuResult peer_access_unsupported = 217;
+inline constexpr CuResult invalid_handle = 400;
+inline constexpr CuResult not_found = 500;
+inline constexpr CuResult not_ready = 600;
+inline constexpr CuResult launch_out_of_resources = 701;
+inline constexpr CuResult peer_access_already_enabled = 704;
+inline constexpr CuResult capture_unsupported = 900;
+
+// CUdevice_attribute
+inline constexpr int max_threads_per_block = 1;
+inline constexpr int multiprocessor_count = 16;
+inline constexpr int unified_addressing = 41;
+inline constexpr int compute_capability_major = 75;
+inline constexpr int compute_capability_minor = 76;
+// CUpointer_attribute
+inline constexpr int pointer_memory_type = 2;
+inline constexpr int pointer_is_managed = 8;
+inline constexpr int pointer_device_ordinal = 9;
+inline constexpr int pointer_range_start = 11;
+inline constexpr int pointer_range_size = 12;
+// CUmemorytype
+inline constexpr unsigned memory_host = 1;
+inline constexpr unsigned memory_device = 2;
+// CUfunction_attribute
+inline constexpr int function_max_threads = 0;
+inline constexpr int function_registers = 4;
+inline constexpr unsigned stream_non_blocking = 1;
+inline constexpr unsigned event_disable_timing = 2;
+inline constexpr unsigned host_alloc_portable = 1, host_alloc_device_map = 2;
+// CUstreamCaptureStatus, CUstreamCaptureMode
+inline constexpr int capture_none = 0;
+inline constexpr int capture_relaxed = 2;
+
+}  // namespace cu
+
+// member, the driver's name, the CUDA version whose form of it is meant (as cuGetProcAddress
+// counts: 1000 * major + 10 * minor), parameters
+#define GYRE_CUDA_FUNCTIONS(X)                                                                    \
+  X(init, "cuInit", 2000, (unsigned flags))                                                       \
+  X(driver_version, "cuDriverGetVersion", 2020, (int* version))                                   \
+  X(error_name, "cuGetErrorName", 6000, (CuResult error, const char** text))                      \
+  X(error_string, "cuGetErrorString", 6000, (CuResult error, const char** text))                  \
+  X(device_count, "cuDeviceGetCount", 2000, (int* count))                                         \
+  X(device_get, "cuDeviceGet", 2000, (CuDevice * device, int ordinal))                            \
+  X(device_name, "cuDeviceGetName", 2000, (char* name, int bytes, CuDevice device))               \
+  X(device_attribute, "cuDeviceGetAttribute", 2000, (int* value, int which, CuDevice device))     \
+  X(device_uuid, "cuDeviceGetUuid", 11040, (CuUuid * uuid, CuDevice device))                      \
+  X(device_can_access_peer, "cuDeviceCanAccessPeer", 4000,                                        \
+    (int* can, CuDevice device, CuDevice peer))                                                   \
+  X(primary_retain, "cuDevicePrimaryCtxRetain", 7000, (CuContext * made, CuDevice device))        \
+  X(primary_release, "cuDevicePrimaryCtxRelease", 11000, (CuDevice device))                       \
+  X(current, "cuCtxGetCurrent", 4000, (CuContext * now))                                          \
+  X(set_current, "cuCtxSetCurrent", 4000, (CuContext now))                                        \
+  X(current_device, "cuCtxGetDevice", 2000, (CuDevice * device))                                  \
+  X(enable_peer_access, "cuCtxEnablePeerAccess", 4000, (CuContext peer, unsigned flags))          \
+  X(allocate, "cuMemAlloc", 3020, (CuDevicePointer * memory, std::size_t bytes))                  \
+  X(free, "cuMemFree", 3020, (CuDevicePointer memory))                                            \
+  X(allocate_host, "cuMemHostAlloc", 2020, (void** memory, std::size_t bytes, unsigned flags))    \
+  X(free_host, "cuMemFreeHost", 2000, (void* memory))                                             \
+  X(host_device_pointer, "cuMemHostGetDevicePointer", 3020,                                       \
+    (CuDevicePointer * seen, void* memory, unsigned flags))                                       \
+  X(copy_to_device, "cuMemcpyHtoDAsync", 3020,                                                    \
+    (CuDevicePointer to, const void* from, std::size_t bytes, CuStream stream))                   \
+  X(copy_to_host, "cuMemcpyDtoHAsync", 3020,                                                      \
+    (void* to, CuDevicePointer from, std::size_t bytes, CuStream stream))                         \
+  X(pointer_attributes, "cuPointerGetAttributes", 7000,                                           \
+    (unsigned count, int* which, void** values, CuDevicePointer pointer))                         \
+  X(stream_create, "cuStreamCreate", 2000, (CuStream * stream, unsigned flags))                   \
+  X(stream_destroy, "cuStreamDestroy", 4000, (CuStream stream))                                   \
+  X(stream_synchronize, "cuStreamSynchronize", 2000, (CuStream stream))                           \
+  X(stream_owner, "cuStreamGetCtx", 9020, (CuStream stream, CuContext * owner))                   \
+  X(stream_capturing, "cuStreamIsCapturing", 10000, (CuStream stream, int* status))               \
+  X(stream_wait_event, "cuStreamWaitEvent", 3020,                                                 \
+    (CuStream stream, CuEvent event, unsigned flags))                                             \
+  X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", 10010, (int* mode))               \
+  X(event_create, "cuEventCreate", 2000, (CuEvent * event, unsigned flags))                       \
+  X(event_destroy, "cuEventDestroy", 4000, (CuEvent event))                                       \
+  X(event_record, "cuEventRecord", 2000, (CuEvent event, CuStream stream))                        \
+  X(event_query, "cuEventQuery", 2000, (CuEvent event))                                           \
+  X(module_load, "cuModuleLoadData", 2000, (CuModule * module, const void* image))                \
+  X(module_unload, "cuModuleUnload", 2000, (CuModule module))                                     \
+  X(module_function, "cuModuleGetFunction", 2000,                                                 \
+    (CuFunction * function, CuModule module, const char* name))                                   \
+  X(function_attribute, "cuFuncGetAttribute", 2020, (int* value, int which, CuFunction function)) \
+  X(blocks_per_multiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050,               \
+    (int* blocks, CuFunction function, int threads, std::size_t shared_bytes))                    \
+  X(launch, "cuLaunchKernel", 4000,                                                               \
+    (CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,    \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream stream,                  \
+     void** parameters, void** extra))
+
+struct CudaDriver {
+#define GYRE_CUDA_MEMBER(member, symbol, version, parameters) \
+  CuResult(*member) parameters = nullptr;
+  GYRE_CUDA_FUNCTIONS(GYRE_CUDA_MEMBER)
+#undef GYRE_CUDA_MEMBER
+
+  // Success, or what `call` came to: by the driver's name for it and its words.
+  Status check(CuResult result, std::string_view call) const;
+};
+
+enum class CudaPresence {
+  wanted,          // loads the driver; that takes it a while
+  only_if_loaded,  // by somebody else in this process, who uses CUDA then
+};
+
+// Filled in and initialised. The library stays loaded for good, as CUDA's own users keep it. The
+// error says what is missing.
+Result<std::unique_ptr<const CudaDriver>> load_cuda(CudaPresence presence);
+
+// A pointer as the driver knows it.
+struct CudaPointer {
+  bool known = false;      // false: memory that CUDA did not allocate, or that it freed
+  bool on_device = false;  // or pinned host memory
+  bool managed = false;
+  int device = -1;
+  std::uint64_t range_begin = 0, range_bytes = 0;  // of the allocation
+};
+Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer);
+
+// Makes `owner` the calling thread's for its lifetime: a library leaves no trace of its own there.
+class CurrentContext {
+ public:
+  CurrentContext(const CudaDriver& driver, CuContext owner);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  const CudaDriver& driver_;
+  CuContext before_ = nullptr;
+  bool changed_ = false;
+};
+
+}  // namespace gyre::loaded

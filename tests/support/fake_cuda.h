@@ -1,0 +1,55 @@
+// A CUDA driver without a GPU: it fills the table of lib/loaded/cuda.h. Devices, primary contexts
+// and memory that the driver knows by address; streams in order, carried out by a thread of its
+// own; kernels are those of kernels/cuda, on the host's machine (host_device.h), as many blocks at
+// a time as a device holds. Ranks of one process launch on their streams and meet there. One at a
+// time.
+#pragma once
+
+#include "kernels/cuda/kernel_name.h"
+#include "lib/loaded/cuda.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace gyre::tests {
+
+struct FakeCudaOptions {
+  int devices = 1;
+  int multiprocessors = 64;  // a block each
+  int threads_most = 64;     // of a block: fibers are dear
+  std::uint64_t memory_bytes = 1ULL << 30;
+  bool peer_access = true;
+  bool delayed_stores = false;  // of the host's machine, as its options
+  std::uint64_t seed = 1;
+};
+
+class FakeCuda {
+ public:
+  explicit FakeCuda(const FakeCudaOptions& options);
+  ~FakeCuda();
+  FakeCuda(const FakeCuda&) = delete;
+  FakeCuda& operator=(const FakeCuda&) = delete;
+
+  std::unique_ptr<const loaded::CudaDriver> table() const;
+  static std::span<const cuda::KernelImage> images();
+
+  // Allocations from now on: the `number`th fails for want of memory, counted from 1; 0: none does.
+  void fail_allocation(int number);
+  // What somebody has made and not given back, in words; empty if nothing.
+  std::string leaks() const;
+  int allocations() const;  // so far
+  // Calls that a driver may make wait for kernels, while one ran: allocations and the like.
+  int synchronising_calls() const;
+  int launches() const;
+  // Why the host's machine stopped, if it did.
+  std::string failure() const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace gyre::tests

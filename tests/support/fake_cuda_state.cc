@@ -1,0 +1,136 @@
+#include "tests/support/fake_cuda_state.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+namespace gyre::tests {
+
+using namespace loaded;
+
+FakeCuda::State* fake = nullptr;
+
+FakeCuda::State::State(const FakeCudaOptions& wanted) : options(wanted) {
+  for (int device = 0; device < options.devices; ++device) contexts.push_back({device, 0, {}});
+  thread = std::thread([this] { serve(); });
+}
+
+FakeCuda::State::~State() {
+  {
+    const std::lock_guard lock(mutex);
+    stop = true;
+  }
+  changed.notify_all();
+  thread.join();
+  for (auto& [address, allocation] : memory) std::free(address);
+}
+
+CuStreamBody& FakeCuda::State::stream(CuStream handle) {
+  if (handle != nullptr) return *handle;
+  CuStreamBody& found = default_streams[current()];
+  found.owner = current();
+  return found;
+}
+
+CuContext& FakeCuda::State::current() {
+  static thread_local CuContext now = nullptr;
+  return now;
+}
+
+void FakeCuda::State::queue(CuStream handle, CuStreamBody::Item item) {
+  const std::lock_guard lock(mutex);
+  stream(handle).items.push_back(std::move(item));
+  changed.notify_all();
+}
+
+CuResult FakeCuda::State::allocate(void** place, std::size_t bytes, int device, bool on_host) {
+  const std::lock_guard lock(mutex);
+  note_synchronising();
+  ++allocations;
+  if (bytes == 0) return cu::invalid_value;
+  if (failing > 0 && --failing == 0) return cu::out_of_memory;
+  if (memory_used + bytes > options.memory_bytes) return cu::out_of_memory;
+  // Whole pages, as the driver gives; what is not zeroed by anybody is no zero.
+  *place = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  std::memset(*place, 0xa5, bytes);
+  memory[*place] = {bytes, device, on_host};
+  memory_used += bytes;
+  return cu::success;
+}
+
+CuResult FakeCuda::State::release(void* place, bool on_host) {
+  const std::lock_guard lock(mutex);
+  note_synchronising();
+  const auto found = memory.find(place);
+  if (found == memory.end() || found->second.on_host != on_host) return cu::invalid_value;
+  memory_used -= found->second.bytes;
+  std::free(place);
+  memory.erase(found);
+  return cu::success;
+}
+
+const std::pair<void* const, FakeCuda::State::Allocation>* FakeCuda::State::find(
+    std::uint64_t address) const {
+  auto found = memory.upper_bound(reinterpret_cast<void*>(address));
+  if (found == memory.begin()) return nullptr;
+  --found;
+  const auto begin = reinterpret_cast<std::uint64_t>(found->first);
+  return address - begin < found->second.bytes ? &*found : nullptr;
+}
+
+// What stands at the head of a stream and needs no kernel is done here; kernels come back as grids,
+// as far as their device has room.
+std::vector<Grid> FakeCuda::State::take_grids(bool idle) {
+  std::unique_lock lock(mutex);
+  if (idle) changed.wait_for(lock, std::chrono::microseconds(300));
+  std::vector<Grid> grids;
+  const auto serve_one = [&](CuStreamBody& stream) {
+    while (!stream.items.empty()) {
+      CuStreamBody::Item& item = stream.items.front();
+      if (item.act && !item.act()) return;
+      if (!item.act) {
+        const int device = stream.owner->device;
+        const int blocks = static_cast<int>(item.grid.blocks);
+        if (item.running || blocks_running[device] + blocks > options.multiprocessors) return;
+        item.running = true;
+        blocks_running[device] += blocks;
+        ++running_kernels;
+        Grid grid = item.grid;
+        grid.on_end = [this, &stream, device, blocks] {
+          const std::lock_guard ended(mutex);
+          blocks_running[device] -= blocks;
+          --running_kernels;
+          stream.items.pop_front();
+          changed.notify_all();
+        };
+        return grids.push_back(std::move(grid));
+      }
+      stream.items.pop_front();
+      changed.notify_all();
+    }
+  };
+  for (auto& [owner, stream] : default_streams) serve_one(stream);
+  for (CuStreamBody* stream : streams) serve_one(*stream);
+  return grids;
+}
+
+void FakeCuda::State::serve() {
+  while (true) {
+    std::vector<Grid> first = take_grids(true);
+    if (!first.empty()) {
+      MachineOptions how;
+      how.seed = options.seed;
+      how.delayed_stores = how.stale_loads = options.delayed_stores;
+      how.watches_races = false;
+      how.real_clock = true;
+      how.arrivals = [this](bool idle) { return take_grids(idle); };
+      const std::string why = run_grids(first, how);
+      const std::lock_guard lock(mutex);
+      if (!why.empty()) failure = why;
+    }
+    const std::lock_guard lock(mutex);
+    if (stop) return;
+  }
+}
+
+}  // namespace gyre::tests

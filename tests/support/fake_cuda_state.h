@@ -1,0 +1,89 @@
+// What is behind tests/support/fake_cuda.h: its objects, and the thread that carries streams out.
+#pragma once
+
+#include "tests/support/fake_cuda.h"
+#include "tests/support/host_device.h"
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace gyre::loaded {
+
+struct CuContextBody {
+  int device = 0;
+  int retained = 0;
+  std::set<int> peers;  // devices whose memory it may use
+};
+struct CuEventBody {
+  std::uint64_t recorded = 0, reached = 0;  // counts of records
+};
+struct CuFunctionBody {
+  std::string name;
+  cuda::Kernel kernel = nullptr;
+};
+struct CuModuleBody {
+  std::string row;
+  std::list<CuFunctionBody> functions;
+};
+struct CuStreamBody {
+  struct Item {
+    std::function<bool()> act;  // true: it is done. Empty for a kernel
+    tests::Grid grid;
+    bool running = false;
+  };
+  CuContextBody* owner = nullptr;
+  std::deque<Item> items;
+};
+
+}  // namespace gyre::loaded
+
+namespace gyre::tests {
+
+struct FakeCuda::State {
+  struct Allocation {
+    std::size_t bytes;
+    int device;
+    bool on_host;
+  };
+
+  explicit State(const FakeCudaOptions& wanted);
+  ~State();
+
+  loaded::CuStreamBody& stream(loaded::CuStream handle);  // `mutex` is held; null: the default one
+  void queue(loaded::CuStream handle, loaded::CuStreamBody::Item item);
+  loaded::CuResult allocate(void** memory, std::size_t bytes, int device, bool on_host);
+  loaded::CuResult release(void* memory, bool on_host);
+  const std::pair<void* const, Allocation>* find(std::uint64_t address) const;
+  std::vector<Grid> take_grids(bool idle);
+  void serve();
+  static loaded::CuContext& current();  // the calling thread's
+  void note_synchronising() { synchronising += running_kernels > 0 ? 1 : 0; }
+
+  const FakeCudaOptions options;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<loaded::CuContextBody> contexts;
+  std::map<loaded::CuContextBody*, loaded::CuStreamBody> default_streams;
+  std::set<loaded::CuStreamBody*> streams;
+  std::set<loaded::CuEventBody*> events;
+  std::vector<std::unique_ptr<loaded::CuEventBody>> old_events;  // destroyed
+  std::set<loaded::CuModuleBody*> modules;
+  std::map<void*, Allocation> memory;
+  std::uint64_t memory_used = 0;
+  int allocations = 0, failing = 0, synchronising = 0, launches = 0, running_kernels = 0;
+  std::map<int, int> blocks_running;  // by device
+  std::string failure;
+  bool stop = false;
+  std::thread thread;
+};
+
+extern FakeCuda::State* fake;  // the one there is
+
+}  // namespace gyre::tests
