@@ -229,27 +229,6 @@ void Links::disarm() {
   }
 }
 
-namespace {
-
-// Which of a lane's links its steps receive on, or send on.
-std::vector<bool> used_links(const plan::Lane& lane, bool sends) {
-  std::vector<bool> used(lane.link_count, false);
-  for (std::uint32_t index = 0; index < lane.step_count; ++index) {
-    const plan::Step& step = lane.steps[index];
-    const plan::LinkRange range = sends ? step.send() : step.recv();
-    for (std::uint32_t repeat = 0; repeat < step.chunks.repeat && range.count > 0; ++repeat) {
-      const std::int64_t shift = static_cast<std::int64_t>(repeat) * range.stride;
-      const std::int64_t links = lane.link_count;
-      const std::int64_t first = ((range.first + shift) % links + links) % links;
-      for (std::int64_t k = 0; k < range.count; ++k)
-        used[static_cast<std::size_t>((first + k) % links)] = true;
-    }
-  }
-  return used;
-}
-
-}  // namespace
-
 exec::BoundPlan Links::bind(const plan::Plan& plan) {
   exec::BoundPlan bound;
   bound.direct = plan.direct();
@@ -260,8 +239,8 @@ exec::BoundPlan Links::bind(const plan::Plan& plan) {
   for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
     exec::BoundPlan::LaneEnds ends;
     ends.lane = plan.lane(index);
-    const std::vector<bool> sends = used_links(ends.lane, true);
-    const std::vector<bool> receives = used_links(ends.lane, false);
+    const std::vector<bool> sends = plan::used_links(ends.lane, true);
+    const std::vector<bool> receives = plan::used_links(ends.lane, false);
     for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {
       const Key key{ends.lane.links[i].peer, ends.lane.links[i].channel};
       ends.send.push_back(sends[i] ? send_port(key) : nullptr);

@@ -43,4 +43,20 @@ Lane Plan::lane(std::uint32_t index) const {
           to.size() == others && lane.links.size() == others};
 }
 
+std::vector<bool> used_links(const Lane& lane, bool sends) {
+  std::vector<bool> used(lane.link_count, false);
+  for (std::uint32_t index = 0; index < lane.step_count; ++index) {
+    const Step& step = lane.steps[index];
+    const LinkRange range = sends ? step.send() : step.recv();
+    for (std::uint32_t repeat = 0; repeat < step.chunks.repeat && range.count > 0; ++repeat) {
+      const std::int64_t shift = static_cast<std::int64_t>(repeat) * range.stride;
+      const std::int64_t links = lane.link_count;
+      const std::int64_t first = ((range.first + shift) % links + links) % links;
+      for (std::int64_t k = 0; k < range.count; ++k)
+        used[static_cast<std::size_t>((first + k) % links)] = true;
+    }
+  }
+  return used;
+}
+
 }  // namespace gyre::plan

@@ -95,4 +95,7 @@ class Plan {
   PlanParts parts_;
 };
 
+// Which of a lane's links its steps send on, or receive on.
+std::vector<bool> used_links(const Lane& lane, bool sends);
+
 }  // namespace gyre::plan

@@ -1,0 +1,232 @@
+#include "lib/exec/cuda_device.h"
+
+#include "lib/base/log.h"
+#include "lib/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gyre::exec {
+
+using loaded::CurrentContext;
+namespace cu = loaded::cu;
+
+namespace {
+
+constexpr std::uint64_t zeros_bytes = 1 << 20;
+// Of sixteen multiprocessors one is left to others, and one of fewer.
+constexpr int multiprocessors_for_one_spare = 16;
+
+std::string shown(const loaded::CuUuid& uuid) {
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < std::size(uuid.bytes); ++i)
+    text += fmt::format("{}{:02x}", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                        uuid.bytes[i]);
+  return text;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
+    const loaded::CudaDriver& driver, int ordinal, std::span<const cuda::KernelImage> images) {
+  int devices = 0;
+  GYRE_TRY(driver.check(driver.device_count(&devices), "cuDeviceGetCount"));
+  if (ordinal < 0 || ordinal >= devices)
+    return invalid_argument(
+        fmt::format("device {} is none of the {} CUDA devices that this process "
+                    "sees (CUDA_VISIBLE_DEVICES chooses them)",
+                    ordinal, devices));
+  if (images.empty())
+    return invalid_usage(
+        "this build of Gyre has no CUDA kernels: configure it with -Dcuda=enabled, "
+        "which needs nvcc, or use GYRE_DEVICE_HOST and host memory");
+  std::shared_ptr<CudaDevice> made(new CudaDevice(driver, ordinal));
+  GYRE_TRY(made->retain());
+  const CurrentContext scope(driver, made->owner_);
+  GYRE_TRY(made->load(images).while_doing(fmt::format("loading kernels on {}", made->name_)));
+  GYRE_TRY(made->count_blocks());
+  log_info(Subsystem::init, "device {} is {} ({}): {}", ordinal, made->name_, made->uuid_,
+           made->blocks_shown());
+  return std::shared_ptr<const CudaDevice>(std::move(made));
+}
+
+Status CudaDevice::retain() {
+  GYRE_TRY(driver_.check(driver_.device_get(&device_, ordinal_), "cuDeviceGet"));
+  char name[256] = "";
+  GYRE_TRY(driver_.check(driver_.device_name(name, sizeof name, device_), "cuDeviceGetName"));
+  name_ = name;
+  loaded::CuUuid uuid{};
+  GYRE_TRY(driver_.check(driver_.device_uuid(&uuid, device_), "cuDeviceGetUuid"));
+  uuid_ = shown(uuid);
+  return driver_.check(driver_.primary_retain(&owner_, device_),
+                       fmt::format("cuDevicePrimaryCtxRetain of device {}", ordinal_));
+}
+
+CudaDevice::~CudaDevice() {
+  if (owner_ == nullptr) return;
+  {
+    const CurrentContext scope(driver_, owner_);
+    if (copies_ != nullptr) (void)driver_.stream_destroy(copies_);
+    if (zeros_ != nullptr) (void)driver_.free_host(zeros_);
+    for (loaded::CuModule module : modules_) (void)driver_.module_unload(module);
+  }
+  (void)driver_.primary_release(device_);
+}
+
+Status CudaDevice::load(std::span<const cuda::KernelImage> images) {
+  for (const cuda::KernelImage& image : images) GYRE_TRY(load_row(image));
+  GYRE_TRY(
+      driver_.check(driver_.stream_create(&copies_, cu::stream_non_blocking), "cuStreamCreate"));
+  GYRE_TRY(driver_.check(driver_.allocate_host(&zeros_, zeros_bytes, cu::host_alloc_portable),
+                         fmt::format("cuMemHostAlloc of {} bytes of zeros", zeros_bytes)));
+  std::memset(zeros_, 0, zeros_bytes);
+  return {};
+}
+
+// Every kernel is looked up at once: the driver loads lazily otherwise (CUDA_MODULE_LOADING).
+Status CudaDevice::load_row(const cuda::KernelImage& image) {
+  const std::string row(image.row);
+  loaded::CuModule module = nullptr;
+  GYRE_TRY(driver_.check(driver_.module_load(&module, image.data), "cuModuleLoadData of " + row));
+  modules_.push_back(module);
+  ByProtocol found{};
+  for (int i = 0; i < cuda::device_protocol_count; ++i) {
+    const auto protocol = static_cast<cuda::DeviceProtocol>(i);
+    const std::string name = cuda::kernel_name(protocol, row);
+    loaded::CuFunction& kernel = found[static_cast<std::size_t>(i)];
+    GYRE_TRY(driver_.check(driver_.module_function(&kernel, module, name.c_str()),
+                           "cuModuleGetFunction of " + name));
+    int threads = 0;
+    GYRE_TRY(driver_.check(driver_.function_attribute(&threads, cu::function_max_threads, kernel),
+                           "cuFuncGetAttribute of " + name));
+    const auto most = static_cast<std::uint32_t>(threads);
+    threads_ = threads_ == 0 ? most : std::min(threads_, most);
+  }
+  for (std::size_t type = 0; type < element_type_count; ++type)
+    for (std::size_t op = 0; op < reduce_op_count; ++op)
+      if (cuda::kernel_row(static_cast<ElementType>(type), static_cast<ReduceOp>(op)) == row)
+        kernels_[type][op] = found;
+  return {};
+}
+
+Status CudaDevice::count_blocks() {
+  int threads = 0;
+  GYRE_TRY(driver_.check(driver_.device_attribute(&threads, cu::max_threads_per_block, device_),
+                         "cuDeviceGetAttribute"));
+  GYRE_TRY(
+      driver_.check(driver_.device_attribute(&multiprocessors_, cu::multiprocessor_count, device_),
+                    "cuDeviceGetAttribute"));
+  threads_ = std::min({threads_, static_cast<std::uint32_t>(threads), cuda::threads_most});
+  threads_ -= threads_ % cuda::device::warp_threads;
+  if (threads_ < 2 * cuda::device::warp_threads)
+    return invalid_usage(fmt::format("{} runs blocks of {} threads at most; Gyre's kernels need {}",
+                                     name_, threads_, 2 * cuda::device::warp_threads));
+  for (const auto& by_op : kernels_)
+    for (const ByProtocol& row : by_op)
+      for (loaded::CuFunction kernel : row) {
+        if (kernel == nullptr) continue;
+        int blocks = 0;
+        GYRE_TRY(driver_.check(
+            driver_.blocks_per_multiprocessor(&blocks, kernel, static_cast<int>(threads_), 0),
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+        blocks_each_ = blocks_each_ == 0 ? blocks : std::min(blocks_each_, blocks);
+      }
+  const int spare = std::max(1, multiprocessors_ / multiprocessors_for_one_spare);
+  blocks_most_ = static_cast<std::uint32_t>(std::max(1, multiprocessors_ - spare) * blocks_each_);
+  return {};
+}
+
+std::string CudaDevice::blocks_shown() const {
+  return fmt::format("{} multiprocessors with {} blocks of {} threads each, {} blocks for kernels",
+                     multiprocessors_, blocks_each_, threads_, blocks_most_);
+}
+
+Status CudaDevice::upload(std::byte* to, std::span<const std::byte> from) const {
+  const CurrentContext scope(driver_, owner_);
+  GYRE_TRY(driver_.check(driver_.copy_to_device(reinterpret_cast<loaded::CuDevicePointer>(to),
+                                                from.data(), from.size(), copies_),
+                         fmt::format("cuMemcpyHtoDAsync of {} bytes", from.size())));
+  return driver_.check(driver_.stream_synchronize(copies_), "cuStreamSynchronize after an upload");
+}
+
+Status CudaDevice::download(void* to, const std::byte* from, std::uint64_t bytes) const {
+  const CurrentContext scope(driver_, owner_);
+  GYRE_TRY(driver_.check(
+      driver_.copy_to_host(to, reinterpret_cast<loaded::CuDevicePointer>(from), bytes, copies_),
+      fmt::format("cuMemcpyDtoHAsync of {} bytes", bytes)));
+  return driver_.check(driver_.stream_synchronize(copies_), "cuStreamSynchronize after a download");
+}
+
+// Not by cuMemsetD8Async, which is a kernel and needs a free multiprocessor.
+Status CudaDevice::zero(std::byte* to, std::uint64_t bytes) const {
+  const CurrentContext scope(driver_, owner_);
+  for (std::uint64_t done = 0; done < bytes; done += zeros_bytes)
+    GYRE_TRY(
+        driver_.check(driver_.copy_to_device(reinterpret_cast<loaded::CuDevicePointer>(to + done),
+                                             zeros_, std::min(zeros_bytes, bytes - done), copies_),
+                      "cuMemcpyHtoDAsync of zeros"));
+  return driver_.check(driver_.stream_synchronize(copies_), "cuStreamSynchronize after zeros");
+}
+
+Status CudaDevice::reach(const CudaDevice& other) const {
+  if (other.ordinal_ == ordinal_) return {};
+  int can = 0;
+  GYRE_TRY(driver_.check(driver_.device_can_access_peer(&can, device_, other.device_),
+                         "cuDeviceCanAccessPeer"));
+  if (can == 0)
+    return Status(
+        Code::SystemError,
+        fmt::format("device {} ({}) cannot reach the memory of device {} ({}): the driver "
+                    "finds no way between them (see nvidia-smi topo -p2p rw)",
+                    ordinal_, name_, other.ordinal_, other.name_));
+  const CurrentContext scope(driver_, owner_);
+  const loaded::CuResult result = driver_.enable_peer_access(other.owner_, 0);
+  if (result == cu::peer_access_already_enabled) return {};
+  return driver_.check(result, fmt::format("cuCtxEnablePeerAccess from device {} to device {}",
+                                           ordinal_, other.ordinal_));
+}
+
+Result<std::shared_ptr<DeviceBlock>> DeviceBlock::make(std::shared_ptr<const CudaDevice> device,
+                                                       std::uint64_t bytes,
+                                                       std::string_view purpose) {
+  std::shared_ptr<DeviceBlock> made(new DeviceBlock(std::move(device)));
+  const CudaDevice& on = *made->device_;
+  const CurrentContext scope(on.driver(), on.owner());
+  GYRE_TRY(on.driver().check(
+      on.driver().allocate(&made->memory_, bytes),
+      fmt::format("cuMemAlloc of {} bytes of device {} for {}", bytes, on.ordinal(), purpose)));
+  made->bytes_ = bytes;
+  return made;
+}
+
+DeviceBlock::~DeviceBlock() {
+  if (memory_ == 0) return;
+  const CurrentContext scope(device_->driver(), device_->owner());
+  (void)device_->driver().free(memory_);
+}
+
+Result<std::unique_ptr<PinnedBlock>> PinnedBlock::make(std::shared_ptr<const CudaDevice> device,
+                                                       std::uint64_t bytes,
+                                                       std::string_view purpose) {
+  std::unique_ptr<PinnedBlock> made(new PinnedBlock(std::move(device)));
+  const loaded::CudaDriver& driver = made->device_->driver();
+  const CurrentContext scope(driver, made->device_->owner());
+  const std::string call = fmt::format("cuMemHostAlloc of {} bytes for {}", bytes, purpose);
+  GYRE_TRY(driver.check(driver.allocate_host(&made->memory_, bytes,
+                                             cu::host_alloc_portable | cu::host_alloc_device_map),
+                        call));
+  std::memset(made->memory_, 0, bytes);
+  GYRE_TRY(driver.check(driver.host_device_pointer(&made->seen_, made->memory_, 0),
+                        "cuMemHostGetDevicePointer"));
+  return made;
+}
+
+PinnedBlock::~PinnedBlock() {
+  if (memory_ == nullptr) return;
+  const CurrentContext scope(device_->driver(), device_->owner());
+  (void)device_->driver().free_host(memory_);
+}
+
+}  // namespace gyre::exec

@@ -1,0 +1,46 @@
+// DeviceLink: the memory of both ways of a link between two ranks, each end's on its own device,
+// since what an end polls belongs there; and how the ends of a kernel (kernels/cuda/launch.h) lie
+// in it. Each end of a link brings one piece, for all channels and protocols:
+//
+//   for each channel, for each protocol:   head of 640 bytes | notes | ring
+//
+// The ring and the words beside it are for what the peer sends here; the sender's words for what
+// goes there lie here as well, as this end polls them.
+#pragma once
+
+#include "kernels/cuda/kernel_name.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gyre::exec {
+
+// Sizes that all ranks of a communicator derive from what all know.
+struct DeviceShape {
+  std::uint32_t channels = 1;
+  std::uint64_t slot_bytes = 256 << 10;  // a multiple of 128
+  std::uint32_t slot_shift = 2;          // 2^2 slots
+  std::uint32_t ll_shift = 12;           // 2^12 lines of 32 bytes: 64 KiB of payload
+  std::uint32_t ll128_shift = 11;        // 2^11 lines of 128 bytes: 240 KiB
+
+  std::uint32_t shift(cuda::DeviceProtocol protocol) const;
+  std::uint64_t way_bytes(cuda::DeviceProtocol protocol) const;
+  std::uint64_t channel_bytes() const;
+  std::uint64_t link_bytes() const { return channel_bytes() * channels; }
+  // The most that a piece may have, where messages carry so many under a plan of that depth.
+  std::uint64_t piece_most(cuda::DeviceProtocol protocol, std::uint32_t pieces,
+                           std::uint32_t least_depth) const;
+};
+
+struct DeviceLink {
+  std::byte* own = nullptr;
+  std::byte* peers = nullptr;  // where this rank's kernels reach it
+};
+
+// This rank's ends, to send to the peer and to receive from it.
+cuda::DeviceEnd send_end(const DeviceShape& shape, const DeviceLink& link, std::uint32_t channel,
+                         cuda::DeviceProtocol protocol);
+cuda::DeviceEnd receive_end(const DeviceShape& shape, const DeviceLink& link, std::uint32_t channel,
+                            cuda::DeviceProtocol protocol);
+
+}  // namespace gyre::exec
