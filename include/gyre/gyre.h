@@ -184,7 +184,7 @@ typedef struct {
   int trafficClass;     /* RDMA traffic class */
   const char* commName; /* shown in logs and errors; copied during init */
   int device;        /* [gyre] GYRE_DEVICE_HOST, or a CUDA device; default: the current CUDA device
-                        if there is a driver, else host */
+                        if there is a driver and this build has kernels, else host */
   int reproducible;  /* [gyre] 1: only plans that sum in rank order and round once */
   int timeoutMs;     /* [gyre] deadline of each operation; default GYRE_TIMEOUT */
   int initTimeoutMs; /* [gyre] deadline to meet; default GYRE_INIT_TIMEOUT */

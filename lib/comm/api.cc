@@ -19,6 +19,10 @@ gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream,
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     Result<Request> request = make(*pin);
     if (!request.ok()) return std::move(request).status().while_doing(function_name(function));
+    if (pin->on_device()) {
+      GYRE_TRY(pin->check_stream(stream).while_doing(function_name(function)));
+      request->stream = std::exchange(stream, nullptr);
+    }
     if (is_at_once(*pin, stream)) [[likely]]
       return enter_and_carry_out(*pin, *request);
     return submit(std::move(pin), {.request = std::move(*request)}, stream);
@@ -51,10 +55,11 @@ std::vector<plan::Extent> alone(std::vector<plan::Extent> blocks) {
 }
 
 // Buffers of a v-function: apart, or equal where the own block lies in the other side.
-Status place(Request& request, const void* send, std::uint64_t send_bytes, void* receive,
-             std::uint64_t receive_bytes, std::uint64_t own_offset) {
-  GYRE_TRY(check_buffer("sendbuff", send, send_bytes));
-  GYRE_TRY(check_buffer("recvbuff", receive, receive_bytes));
+Status place(const Communicator& communicator, Request& request, const void* send,
+             std::uint64_t send_bytes, void* receive, std::uint64_t receive_bytes,
+             std::uint64_t own_offset) {
+  GYRE_TRY(check_buffer(communicator, "sendbuff", send, send_bytes));
+  GYRE_TRY(check_buffer(communicator, "recvbuff", receive, receive_bytes));
   if (send_bytes > 0) request.input = static_cast<const std::byte*>(send);
   if (receive_bytes > 0) request.output = static_cast<std::byte*>(receive);
   if (send_bytes == 0 || receive_bytes == 0) return {};
@@ -167,7 +172,7 @@ gyreResult_t gyreAlltoAllv(const void* sendbuff, const size_t sendcounts[], cons
     const std::uint64_t send_bytes = end_of(input), receive_bytes = end_of(output);
     Request request = uneven_request(Function::all_to_all_v, Collective::all_to_all, type,
                                      std::move(input), std::move(output));
-    GYRE_TRY(place(request, sendbuff, send_bytes, recvbuff, receive_bytes, 0));
+    GYRE_TRY(place(pin, request, sendbuff, send_bytes, recvbuff, receive_bytes, 0));
     return request;
   };
   return collective(Function::all_to_all_v, comm, stream, make);
@@ -189,7 +194,7 @@ gyreResult_t gyreAllGatherv(const void* sendbuff, size_t sendcount, void* recvbu
     auto input = alone(output);
     Request request = uneven_request(Function::all_gather_v, Collective::all_gather, type,
                                      std::move(input), std::move(output));
-    GYRE_TRY(place(request, sendbuff, own.bytes, recvbuff, receive_bytes, own.offset));
+    GYRE_TRY(place(pin, request, sendbuff, own.bytes, recvbuff, receive_bytes, own.offset));
     return request;
   };
   return collective(Function::all_gather_v, comm, stream, make);
@@ -208,7 +213,7 @@ gyreResult_t gyreReduceScatterv(const void* sendbuff, void* recvbuff, const size
     Request request = uneven_request(Function::reduce_scatter_v, Collective::reduce_scatter, type,
                                      std::move(input), std::move(output));
     GYRE_TRY(check_op(pin, raw(op), request));
-    GYRE_TRY(place(request, sendbuff, send_bytes, recvbuff, own.bytes, own.offset));
+    GYRE_TRY(place(pin, request, sendbuff, send_bytes, recvbuff, own.bytes, own.offset));
     return request;
   };
   return collective(Function::reduce_scatter_v, comm, stream, make);

@@ -25,7 +25,12 @@ Status make_op(gyreRedOp_t* op, const void* scalar, int datatype, int residence,
   GYRE_ASSIGN(auto pin, find_communicator(comm));
   GYRE_ASSIGN(const std::uint64_t bytes, check_count(1, datatype));
   std::uint64_t value = 0;
-  std::memcpy(&value, scalar, bytes);
+  if (pin->on_device() && residence == gyreScalarDevice) {
+    GYRE_TRY(check_buffer(*pin, "scalar", scalar, bytes));
+    GYRE_TRY(pin->options().device->download(&value, static_cast<const std::byte*>(scalar), bytes));
+  } else {
+    std::memcpy(&value, scalar, bytes);
+  }
   GYRE_ASSIGN(const int made, pin->make_op(static_cast<ElementType>(datatype), value));
   std::memcpy(op, &made, sizeof made);
   return {};

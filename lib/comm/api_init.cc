@@ -32,7 +32,8 @@ Result<int> in_range(std::string_view field, int value, int least, int most, int
   return value;
 }
 
-Result<CommunicatorOptions> make_options(const gyreConfig_t* given) {
+// `device`: as the config says, or GYRE_CONFIG_UNDEF_INT.
+Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device) {
   CommunicatorOptions options;
   GYRE_ASSIGN(const gyreConfig_t config, known_config(given));
   std::vector<std::string> warnings;
@@ -42,13 +43,11 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given) {
   GYRE_ASSIGN(const int reproducible, in_range("reproducible", config.reproducible, 0, 1, 0));
   GYRE_ASSIGN(const int timeout_ms, in_range("timeoutMs", config.timeoutMs, 1, INT_MAX, 0));
   GYRE_ASSIGN(const int init_ms, in_range("initTimeoutMs", config.initTimeoutMs, 1, INT_MAX, 0));
-  GYRE_ASSIGN(const int device,
-              in_range("device", config.device, GYRE_DEVICE_HOST, INT_MAX, GYRE_DEVICE_HOST));
-  if (device != GYRE_DEVICE_HOST)
-    return invalid_usage(
-        fmt::format("config.device = {}: this build has no CUDA executor; use "
-                    "GYRE_DEVICE_HOST and host memory",
-                    device));
+  GYRE_ASSIGN(*device,
+              in_range("device", config.device, GYRE_DEVICE_HOST, INT_MAX, GYRE_CONFIG_UNDEF_INT));
+  GYRE_ASSIGN(const int channels, in_range("maxCTAs", config.maxCTAs, 1, 1 << 20,
+                                           static_cast<int>(options.channels_most)));
+  options.channels_most = std::min(options.channels_most, static_cast<std::uint32_t>(channels));
   options.blocking = blocking != 0;
   options.reproducible = reproducible != 0 || options.settings.reproducible;
   options.timeout_ns =
@@ -57,6 +56,45 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given) {
   options.board = &process().board;
   if (config.commName != nullptr) options.label = config.commName;
   if (config.commName != nullptr) options.name = fmt::format("\"{}\" ", config.commName);
+  return options;
+}
+
+// The device that a communicator without a word of its own works on: the thread's current one, if
+// there is a driver and this build has kernels; else none.
+int default_device() {
+  if (!process().has_kernels()) return GYRE_DEVICE_HOST;
+  const auto driver = process().cuda_driver(loaded::CudaPresence::wanted);
+  if (!driver.ok()) {
+    log_info(Subsystem::init, "host memory: {}", driver.status().message());
+    return GYRE_DEVICE_HOST;
+  }
+  loaded::CuDevice current = 0;  // CUDA's own default
+  (void)(*driver)->current_device(&current);
+  return current;
+}
+
+Status choose_device(CommunicatorOptions& options, int device) {
+  if (device == GYRE_CONFIG_UNDEF_INT) device = default_device();
+  // Somebody else in this process may use CUDA: then a caller can mix its memory up with ours.
+  if (device == GYRE_DEVICE_HOST) {
+    const auto driver = process().cuda_driver(loaded::CudaPresence::only_if_loaded);
+    options.driver = driver.ok() ? *driver : nullptr;
+    options.device = nullptr;
+    return {};
+  }
+  auto opened = process().cuda_device(device);
+  if (!opened.ok())
+    return std::move(opened).status().while_doing(fmt::format("config.device = {}", device));
+  options.device = std::move(opened).value();
+  options.driver = &options.device->driver();
+  return {};
+}
+
+// For a communicator that is to be made.
+Result<CommunicatorOptions> make_options(const gyreConfig_t* given) {
+  int device = GYRE_CONFIG_UNDEF_INT;
+  GYRE_ASSIGN(CommunicatorOptions options, make_options(given, &device));
+  GYRE_TRY(choose_device(options, device));
   return options;
 }
 
@@ -107,22 +145,29 @@ Status init_rank(gyreComm_t* comm, int nranks, const gyreUniqueId& id, int rank,
   return begin_join(comm, decoded, nranks, rank, std::move(options));
 }
 
+// Of gyreCommInitAll without a list: rank i has device i, if there is a driver.
+int all_devices(std::size_t rank) {
+  return default_device() == GYRE_DEVICE_HOST ? GYRE_DEVICE_HOST : static_cast<int>(rank);
+}
+
 Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
   if (comms == nullptr) return invalid_argument("comms is NULL");
   GYRE_TRY(check_place(ndev, 0));
-  for (int i = 0; devlist != nullptr && i < ndev; ++i)
-    if (devlist[i] != GYRE_DEVICE_HOST)
-      return invalid_usage(
-          fmt::format("devlist[{}] = {}: this build has no CUDA executor; use "
-                      "GYRE_DEVICE_HOST",
-                      i, devlist[i]));
-  GYRE_ASSIGN(CommunicatorOptions options, make_options(nullptr));
-  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
+  int no_device = GYRE_DEVICE_HOST;
+  GYRE_ASSIGN(const CommunicatorOptions made, make_options(nullptr, &no_device));
+  std::vector<CommunicatorOptions> options(static_cast<std::size_t>(ndev), made);
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const int device = devlist != nullptr ? devlist[i] : all_devices(i);
+    if (device < GYRE_DEVICE_HOST)
+      return invalid_argument(fmt::format("devlist[{}] = {} is no device", i, device));
+    GYRE_TRY(choose_device(options[i], device).while_doing(fmt::format("devlist[{}]", i)));
+  }
+  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(made.settings));
   GYRE_ASSIGN(const trust::UniqueId id, plane->create_unique_id());
   if (gyreGroupStart() != gyreSuccess) return internal_error("gyreGroupStart failed");
   Status begun;
   for (int rank = 0; rank < ndev && begun.ok(); ++rank)
-    begun = begin_join(&comms[rank], id, ndev, rank, options);
+    begun = begin_join(&comms[rank], id, ndev, rank, options[static_cast<std::size_t>(rank)]);
   const gyreResult_t ended = gyreGroupEnd();
   if (!begun.ok()) return begun;
   if (ended == gyreSuccess) return {};
@@ -222,6 +267,7 @@ Status end(gyreComm_t comm, bool abort) {
     const Entry entry(*pin);
     GYRE_TRY(entry.status());
     drain(*pin);
+    pin->settle_device();
   }
   process().communicators.remove(reinterpret_cast<std::uintptr_t>(comm));
   if (const std::uint64_t background = pin->background_stream(); background != 0) {
@@ -262,7 +308,8 @@ const char* gyreGetLastError(gyreComm_t comm) {
 gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId) {
   return guarded([&]() -> Status {
     if (uniqueId == nullptr) return invalid_argument("uniqueId is NULL");
-    GYRE_ASSIGN(const CommunicatorOptions options, make_options(nullptr));
+    int device = GYRE_CONFIG_UNDEF_INT;
+    GYRE_ASSIGN(const CommunicatorOptions options, make_options(nullptr, &device));
     GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
     GYRE_ASSIGN(const trust::UniqueId id, plane->create_unique_id());
     GYRE_ASSIGN(const auto bytes, trust::encode(id));
@@ -304,6 +351,7 @@ gyreResult_t gyreCommFinalize(gyreComm_t comm) {
     const bool busy = pin->queued.load(std::memory_order_acquire) != 0;
     if (busy && pin->background_stream() != 0) return Status(Code::InProgress, "not done yet");
     drain(*pin);
+    pin->settle_device();
     return pin->broken();
   });
 }
@@ -353,7 +401,7 @@ gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device) {
   return guarded(comm, [&]() -> Status {
     if (device == nullptr) return invalid_argument("device is NULL");
     GYRE_ASSIGN(const auto pin, find_communicator(comm));
-    *device = GYRE_DEVICE_HOST;
+    *device = pin->on_device() ? pin->options().device->ordinal() : GYRE_DEVICE_HOST;
     return {};
   });
 }

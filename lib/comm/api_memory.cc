@@ -30,7 +30,7 @@ gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** h
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     if (handle == nullptr) return invalid_argument("handle is NULL");
     if (size == 0) return invalid_argument("size is 0");
-    GYRE_TRY(check_buffer("buff", buff, size));
+    GYRE_TRY(check_buffer(*pin, "buff", buff, size));
     *handle = reinterpret_cast<void*>(pin->register_buffer(buff, size));
     return {};
   });

@@ -29,7 +29,12 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   if (call.tag < 0 && (sends || call.tag != any_tag))
     return invalid_argument(fmt::format("tag {} is negative", call.tag));
   GYRE_ASSIGN(const std::uint64_t bytes, check_count(call.count, call.type));
-  GYRE_TRY(check_buffer(sends ? "sendbuff" : "recvbuff", sends ? call.send : call.receive, bytes));
+  if (communicator.on_device())
+    return invalid_usage(
+        "sends and receives of device memory are not there yet: use a collective, "
+        "or a communicator of host memory");
+  GYRE_TRY(check_buffer(communicator, sends ? "sendbuff" : "recvbuff",
+                        sends ? call.send : call.receive, bytes));
   Transfer transfer;
   transfer.sends = sends;
   transfer.input = static_cast<const std::byte*>(call.send);

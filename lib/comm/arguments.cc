@@ -37,14 +37,15 @@ bool takes_root(plan::Collective collective) {
 
 }  // namespace
 
-Status check_buffer(std::string_view name, const void* buffer, std::uint64_t bytes) {
+Status check_buffer(const Communicator& communicator, std::string_view name, const void* buffer,
+                    std::uint64_t bytes) {
   if (bytes == 0) return {};
   const auto address = reinterpret_cast<std::uintptr_t>(buffer);
   if (buffer == nullptr) return invalid_argument(fmt::format("{} is NULL", name));
   if (bytes > address_end || address > address_end - bytes)
     return invalid_argument(
         fmt::format("{} = {} with {} bytes does not fit the address space", name, buffer, bytes));
-  return {};
+  return communicator.check_memory(name, buffer, bytes);
 }
 
 Result<std::uint64_t> check_count(std::size_t count, int type, std::uint64_t blocks) {
@@ -95,8 +96,8 @@ Result<Request> checked(const Communicator& communicator, const CollectiveCall& 
   const std::uint64_t block = request.block_bytes();
   const std::uint64_t send_bytes = counts.input * block;
   const std::uint64_t receive_bytes = counts.output * block;
-  GYRE_TRY(check_buffer("sendbuff", call.send, send_bytes));
-  GYRE_TRY(check_buffer("recvbuff", call.receive, receive_bytes));
+  GYRE_TRY(check_buffer(communicator, "sendbuff", call.send, send_bytes));
+  GYRE_TRY(check_buffer(communicator, "recvbuff", call.receive, receive_bytes));
   if (send_bytes > 0) request.input = static_cast<const std::byte*>(call.send);
   if (receive_bytes > 0) request.output = static_cast<std::byte*>(call.receive);
   if (send_bytes == 0 || receive_bytes == 0) return request;

@@ -21,7 +21,8 @@ int raw(const Enumeration& value) {
   return number;
 }
 
-Status check_buffer(std::string_view name, const void* buffer, std::uint64_t bytes);
+Status check_buffer(const Communicator& communicator, std::string_view name, const void* buffer,
+                    std::uint64_t bytes);
 // `blocks` of `count` elements of `type`: their bytes.
 Result<std::uint64_t> check_count(std::size_t count, int type, std::uint64_t blocks = 1);
 // Fills in op and scalar of a request that has its type.

@@ -12,8 +12,8 @@ using plan::Extent;
 using plan::Layout;
 
 // One block for every chunk, always at the buffer's beginning: a rank has only its own.
-Layout own_block(std::uint64_t block_bytes, std::uint64_t blocks) {
-  return {nullptr, block_bytes, block_bytes * blocks, 0, 0, 0};
+Layout own_block(const Extent& part, std::uint64_t blocks) {
+  return {nullptr, part.bytes, part.bytes * blocks, 0, part.offset, 0};
 }
 
 std::uint64_t end_of(const std::vector<Extent>& blocks) {
@@ -25,7 +25,17 @@ std::uint64_t end_of(const std::vector<Extent>& blocks) {
 
 }  // namespace
 
-void Binding::bind(const Request& request, const plan::Plan& plan, std::uint64_t piece_most_bytes) {
+// Whole pairs of cache lines, so that channels never share one.
+Extent Stripe::of(std::uint64_t bytes) const {
+  if (count == 1) return {0, bytes};
+  const std::uint64_t share = round_up(divide_up(bytes, count), 128);
+  const std::uint64_t begin = std::min(bytes, index * share);
+  return {begin, std::min(share, bytes - begin)};
+}
+
+void Binding::bind(const Request& request, const plan::Plan& plan, std::uint64_t piece_most_bytes,
+                   Stripe stripe) {
+  stripe_ = stripe;
   geometry_.chunk_count = plan.chunk_count();
   geometry_.piece_bytes =
       std::max<std::uint64_t>(64, piece_most_bytes / plan.message_chunks() / 64 * 64);
@@ -39,27 +49,31 @@ void Binding::bind(const Request& request, const plan::Plan& plan, std::uint64_t
 
 void Binding::bind_whole(const Request& request) {
   const std::uint64_t bytes = request.block_bytes();
+  const Extent part = stripe_.of(bytes);
   // Whole cache lines, so that ranks never share one and vector loads stay aligned.
   const std::uint64_t chunk_bytes =
-      std::max<std::uint64_t>(64, round_up(divide_up(bytes, geometry_.chunk_count), 64));
-  geometry_.input = geometry_.output = Layout::even(chunk_bytes, bytes);
+      std::max<std::uint64_t>(64, round_up(divide_up(part.bytes, geometry_.chunk_count), 64));
+  geometry_.input =
+      geometry_.output = {nullptr, chunk_bytes, part.bytes, chunk_bytes, part.offset, 0};
   input_bytes_ = request.input != nullptr ? bytes : 0;
   output_bytes_ = request.output != nullptr ? bytes : 0;
 }
 
 Layout Binding::by_owner(const plan::Plan& plan, std::uint64_t block_bytes) {
+  const Extent part = stripe_.of(block_bytes);
   if (plan.parts().owners.empty())
-    return Layout::even(block_bytes, block_bytes * plan.chunk_count());
+    return {nullptr, part.bytes, part.bytes * plan.chunk_count(), block_bytes, part.offset, 0};
   owned_.resize(plan.chunk_count());
   for (std::uint32_t chunk = 0; chunk < plan.chunk_count(); ++chunk)
-    owned_[chunk] = {static_cast<std::uint64_t>(plan.owner(chunk)) * block_bytes, block_bytes};
+    owned_[chunk] = {static_cast<std::uint64_t>(plan.owner(chunk)) * block_bytes + part.offset,
+                     part.bytes};
   return Layout::listed(owned_.data());
 }
 
 void Binding::bind_blocks(const Request& request, const plan::Plan& plan) {
   const std::uint64_t block = request.block_bytes();
   const Layout spread = by_owner(plan, block);
-  const Layout own = own_block(block, plan.chunk_count());
+  const Layout own = own_block(stripe_.of(block), plan.chunk_count());
   geometry_.input = spread;
   geometry_.output = spread;
   if (request.collective == Collective::all_gather || request.collective == Collective::gather)
@@ -72,13 +86,18 @@ void Binding::bind_blocks(const Request& request, const plan::Plan& plan) {
   output_bytes_ = counts.output * block;
 }
 
+Extent Binding::striped(const Extent& block) const {
+  const Extent part = stripe_.of(block.bytes);
+  return {block.offset + part.offset, part.bytes};
+}
+
 void Binding::bind_tables(const Request& request, const plan::Plan& plan) {
   input_table_.resize(plan.chunk_count());
   output_table_.resize(plan.chunk_count());
   for (std::uint32_t chunk = 0; chunk < plan.chunk_count(); ++chunk) {
     const auto owner = static_cast<std::size_t>(plan.owner(chunk));
-    input_table_[chunk] = request.tables->input[owner];
-    output_table_[chunk] = request.tables->output[owner];
+    input_table_[chunk] = striped(request.tables->input[owner]);
+    output_table_[chunk] = striped(request.tables->output[owner]);
   }
   geometry_.input = Layout::listed(input_table_.data());
   geometry_.output = Layout::listed(output_table_.data());

@@ -1,7 +1,9 @@
 #include "lib/comm/communicator.h"
 
 #include "lib/base/log.h"
+#include "lib/comm/device_memory.h"
 #include "lib/comm/joining_note.h"
+#include "lib/comm/process.h"
 
 #include <fmt/format.h>
 
@@ -44,6 +46,8 @@ Communicator::Communicator(transport::RegionTable& regions, int size, int rank,
       splits_(sequence_) {}
 
 Communicator::~Communicator() {
+  if (device_ != nullptr) process().device_watch.remove(*this);
+  device_.reset();
   if (membership_) membership_->leave();
 }
 
@@ -55,6 +59,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
   const Settings& settings = made->options_.settings;
   GYRE_ASSIGN(made->allowed_, tune::Allowed::parse(settings));
   made->self_ = &plane.identity();
+  made->tickets_ = &plane.tickets();
   // The operation's own deadline speaks first: it knows more than the kernel.
   const std::int64_t tcp_user_timeout_ms = made->options_.timeout_ns / ns_per_ms + 10'000;
   GYRE_ASSIGN(made->transports_,
@@ -78,8 +83,10 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
       transport_names(made->transports_), settings.algorithm, settings.protocol,
       fifo_shape(settings).slot_bytes, made->options_.reproducible, settings.tcp_security,
       settings.first_sequence);
-  GYRE_ASSIGN(made->membership_,
-              plane.join(id, size, rank, encode(JoiningNote{common, processor_mask()}), settings));
+  GYRE_ASSIGN(
+      made->membership_,
+      plane.join(id, size, rank, encode(JoiningNote{common, made->device_note(), processor_mask()}),
+                 settings));
   if (settings.check_calls) {
     made->board_ = std::make_shared<CallBoard>(rank);
     made->membership_->listen(call_key, [board = made->board_](int from, const auto& letter) {
@@ -100,6 +107,13 @@ Status Communicator::settle() {
       return Status(Code::InvalidUsage,
                     fmt::format("ranks {} and {} differ in their settings: \"{}\" and \"{}\"",
                                 rank_, rank, mine.settings, note.settings));
+    if (note.device.empty() != mine.device.empty())
+      return Status(
+          Code::InvalidUsage,
+          fmt::format("rank {} works on {} and rank {} on {}: give all ranks a device, or "
+                      "none (config.device)",
+                      rank_, mine.device.empty() ? "host memory" : "a CUDA device", rank,
+                      note.device.empty() ? "host memory" : "a CUDA device"));
     if (roster.processes[roster.process_of_rank[rank]].host != self_->host) continue;
     ++local_ranks;
     masks.push_back(note.processors);
@@ -123,7 +137,7 @@ Status Communicator::settle() {
   log_info(Subsystem::init, "communicator {}rank {} of {}: {} processes, {} ranks on this host, {}",
            options_.name, rank_, size_, roster.processes.size(), local_ranks,
            scene_.mapped ? "memory reaches all ranks" : "not all ranks share memory");
-  return {};
+  return on_device() ? settle_on_device() : Status();
 }
 
 Status Communicator::broken() const {
@@ -196,7 +210,8 @@ Status Communicator::choose(const Request& request) {
   tune::Question question{request.collective, request.block_bytes() * most};
   if (request.tables != nullptr) question.bytes = request.block_bytes();
   if (request.function == Function::all_to_all_v) question.bytes = tune::Question::private_bytes;
-  GYRE_ASSIGN(choice_, tune::choose(scene_, allowed_, question));
+  const bool on_device = runs_on_device(request);
+  GYRE_ASSIGN(choice_, tune::choose(on_device ? device_->scene() : scene_, allowed_, question));
   auto& prepared = prepared_[{choice_.algorithm, request.collective, request.root}];
   if (prepared == nullptr) {
     plan::PlanRequest wanted;
@@ -206,14 +221,17 @@ Status Communicator::choose(const Request& request) {
     wanted.root = request.root;
     GYRE_ASSIGN(plan::Plan made, plan::build_plan(*choice_.algorithm, wanted));
     GYRE_TRY(check_slots(made));
-    prepared.reset(new Prepared{std::move(made), false, {}, {}});
+    prepared.reset(new Prepared{std::move(made), false, {}, {}, nullptr});
     log_info(Subsystem::tuning, "all ranks choose {} with {} for {} of {} bytes and the like",
              choice_.algorithm->name, plan::protocol_name(choice_.protocol),
              plan::collective_name(request.collective), question.bytes);
   }
   current_ = prepared.get();
-  const bool too_wide = 64ULL * current_->plan.message_chunks() >
-                        transport::line_message_most_bytes(fifo_shape(options_.settings));
+  choice_bytes_ = question.bytes;
+  const bool too_wide = on_device
+                            ? !device_->fits(current_->plan, choice_.protocol)
+                            : 64ULL * current_->plan.message_chunks() >
+                                  transport::line_message_most_bytes(fifo_shape(options_.settings));
   if (too_wide && choice_.protocol == plan::Protocol::line)
     choice_.protocol = plan::Protocol::simple;
   return {};

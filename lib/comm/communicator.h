@@ -8,6 +8,7 @@
 #include "lib/comm/binding.h"
 #include "lib/comm/builtin.h"
 #include "lib/comm/call_board.h"
+#include "lib/comm/device_side.h"
 #include "lib/comm/exchange.h"
 #include "lib/comm/flight_record.h"
 #include "lib/comm/links.h"
@@ -38,6 +39,11 @@ struct CommunicatorOptions {
   std::string name;
   std::string label;       // the caller's name for it
   Board* board = nullptr;  // of the process: where tools see the communicator
+  // The GPU whose memory it works on; null: host memory.
+  std::shared_ptr<const exec::CudaDevice> device;
+  std::uint32_t channels_most = cuda::channels_most;
+  // Tells what memory is of a device; null where nobody in this process uses CUDA.
+  const loaded::CudaDriver* driver = nullptr;
 };
 
 // What a communicator is to do: join, carry a request out, or something that goes on by itself (a
@@ -109,7 +115,24 @@ class Communicator {
   std::uint64_t register_buffer(const void* buffer, std::uint64_t bytes);
   Status deregister_buffer(std::uint64_t handle);
 
-  std::byte* barrier_byte() { return &barrier_byte_; }
+  std::byte* barrier_byte() {
+    return device_ != nullptr ? device_->barrier_byte() : &barrier_byte_;
+  }
+
+  bool on_device() const { return options_.device != nullptr; }
+  // Whether a caller's buffer is memory that this communicator works on.
+  Status check_memory(std::string_view name, const void* buffer, std::uint64_t bytes) const {
+    if (options_.driver == nullptr) [[likely]]
+      return {};
+    return check_known_memory(name, buffer, bytes);
+  }
+  Status check_stream(const void* stream) const;
+  // On the watch's thread: whether a kernel of it still runs. Passes on what failed.
+  bool look_at_device();
+  // Waits until kernels that were launched have ended.
+  void settle_device() {
+    if (device_ != nullptr) (void)device_->settle(INT64_MAX / 2);
+  }
 
   // Its own handle, once it has one.
   std::uint64_t handle() const { return handle_; }
@@ -175,9 +198,11 @@ class Communicator {
 
    private:
     // Recalling: it has failed, and a peer is still in the middle of using a buffer of its.
-    enum class Stage { opening, running, recalling };
+    enum class Stage { opening, running, launching, recalling };
     bool open();
+    bool open_on_device();
     void launch();
+    bool launch_on_device();
     bool recall();
     void break_down(Status why);
     void question_peer();
@@ -185,6 +210,8 @@ class Communicator {
     Blocked blocked() const;
 
     Communicator& owner_;
+    bool on_device() const { return owner_.runs_on_device(*request_); }
+
     const Request* request_ = nullptr;
     Stage stage_ = Stage::opening;
     CallRecord call_;
@@ -218,6 +245,7 @@ class Communicator {
     bool bound_already = false;
     exec::BoundPlan bound;
     std::vector<std::byte> scratch;
+    std::unique_ptr<exec::DevicePlan> on_device;
   };
 
   static constexpr std::uint64_t call_key = 3ULL << 56;  // of letters that ask for a call
@@ -225,8 +253,16 @@ class Communicator {
   bool settle_suspicion(Suspicion& suspicion, const std::string& waiting, Operating& operation);
 
   Status settle();  // after all have joined: transports, scene
+  Status settle_on_device();
+  std::string device_note() const;
+  const trust::ProcessIdentity& identity_of(int rank) const;
+  Status check_known_memory(std::string_view name, const void* buffer, std::uint64_t bytes) const;
+  bool runs_on_device(const Request& request) const {
+    return device_ != nullptr && !request.on_host;
+  }
   Status choose(const Request& request);
   Status check_slots(const plan::Plan& plan);
+  Status bind_on_device(const Request& request, const CallRecord& record);
   void bind(const Request& request, const CallRecord& record);
   const exec::Call& place(const Request& request);
   bool is_bound(const Request& request, const CallRecord& record) const {
@@ -240,6 +276,7 @@ class Communicator {
   WaitPolicy policy_;
   std::shared_ptr<bootstrap::Membership> membership_;
   const trust::ProcessIdentity* self_ = nullptr;
+  trust::TicketBook* tickets_ = nullptr;
   TransportList transports_;
   tune::Allowed allowed_;
   tune::Scene scene_;
@@ -249,11 +286,15 @@ class Communicator {
   using PlanKey = std::tuple<const plan::Algorithm*, plan::Collective, int>;  // int: the root
   std::map<PlanKey, std::unique_ptr<Prepared>> prepared_;
   tune::Choice choice_;
+  std::uint64_t choice_bytes_ = 0;  // what it was made on
   Prepared* current_ = nullptr;
   Binding binding_;
   exec::Call call_;       // bound with it
   CallRecord bound_for_;  // sequence 0: for nothing that may come again
   exec::Launch launch_;
+  std::unique_ptr<DeviceSide> device_;
+  Suspicion device_suspicion_;  // the watch's
+  std::int64_t device_busy_since_ns_ = 0;
   // Both begin at GYRE_FIRST_SEQUENCE. Of 64 bits one call a nanosecond takes 584 years; flags keep
   // 40 of them, which come round after 6 days of calls of half a microsecond.
   std::uint64_t sequence_;

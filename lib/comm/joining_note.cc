@@ -5,22 +5,33 @@
 namespace gyre::comm {
 namespace {
 
-// The last one counts: a mask has none, a setting may.
-constexpr char mask_mark = '|';
+// The last two count: a mask and a device have none, a setting may.
+constexpr char mark = '|';
 
 }  // namespace
 
 bootstrap::Letter encode(const JoiningNote& note) {
   bootstrap::Letter letter(note.settings.begin(), note.settings.end());
-  letter.push_back(static_cast<std::uint8_t>(mask_mark));
-  letter.insert(letter.end(), note.processors.begin(), note.processors.end());
+  for (const std::string_view part : {note.device, note.processors}) {
+    letter.push_back(static_cast<std::uint8_t>(mark));
+    letter.insert(letter.end(), part.begin(), part.end());
+  }
   return letter;
 }
 
 JoiningNote read_joining_note(const bootstrap::Letter& letter) {
-  const std::string_view text(reinterpret_cast<const char*>(letter.data()), letter.size());
-  const std::size_t mark = std::min(text.rfind(mask_mark), text.size());
-  return {text.substr(0, mark), text.substr(std::min(mark + 1, text.size()))};
+  std::string_view text(reinterpret_cast<const char*>(letter.data()), letter.size());
+  const auto take_last = [&] {
+    const std::size_t at = std::min(text.rfind(mark), text.size());
+    const std::string_view part = text.substr(std::min(at + 1, text.size()));
+    text = text.substr(0, at);
+    return part;
+  };
+  JoiningNote note;
+  note.processors = take_last();
+  note.device = take_last();
+  note.settings = text;
+  return note;
 }
 
 }  // namespace gyre::comm

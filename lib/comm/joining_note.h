@@ -1,6 +1,7 @@
 // JoiningNote: what a rank says of itself when it joins: the settings that all ranks must share,
-// and the processors that this one may use. It travels in the roster; what a peer wrote is looked
-// at, never trusted: settings are compared whole, and what is no mask counts for nothing.
+// the device whose memory it works on, and the processors that this one may use. It travels in the
+// roster; what a peer wrote is looked at, never trusted: settings are compared whole, and what is
+// no mask counts for nothing.
 #pragma once
 
 #include "lib/bootstrap/control.h"
@@ -11,6 +12,7 @@ namespace gyre::comm {
 
 struct JoiningNote {
   std::string_view settings;
+  std::string_view device;      // see DeviceNote; empty: host memory
   std::string_view processors;  // a mask, see processor_mask
 };
 

@@ -1,6 +1,7 @@
 // What a communicator does, as Resumables: joining, a collective, sends and receives.
 #include "lib/base/log.h"
 #include "lib/comm/communicator.h"
+#include "lib/comm/process.h"
 
 #include <fmt/format.h>
 
@@ -103,6 +104,15 @@ void Communicator::Operation::begin(const Request& request) {
     return launch();
   owner_.bound_for_ = {};
   Status chosen = owner_.choose(request);
+  if (chosen.ok() && on_device()) {
+    if (owner_.current_->on_device != nullptr)
+      chosen = owner_.bind_on_device(request, call_);
+    else
+      chosen = owner_.device_->links().open(owner_.current_->plan);
+    if (!chosen.ok()) return end(owner_.fail(std::move(chosen)));
+    if (owner_.current_->on_device != nullptr) launch();
+    return;
+  }
   if (chosen.ok() && owner_.current_->bound_already) {
     owner_.bind(request, call_);
     return launch();
@@ -113,11 +123,41 @@ void Communicator::Operation::begin(const Request& request) {
 
 void Communicator::Operation::launch() {
   record_.choose(owner_.choice_);
+  if (on_device()) {
+    stage_ = Stage::launching;
+    launch_on_device();
+    return;
+  }
   owner_.launch_.begin(owner_.current_->bound, owner_.place(*request_));
   stage_ = Stage::running;
 }
 
+// The call is done when it is on its stream. False while it waits for room.
+bool Communicator::Operation::launch_on_device() {
+  auto launched = owner_.device_->launch(*request_, *owner_.current_->on_device);
+  if (!launched.ok()) return end(owner_.fail(std::move(launched).status())), true;
+  if (!*launched) return false;
+  process().device_watch.launched();
+  end({});
+  return true;
+}
+
+bool Communicator::Operation::open_on_device() {
+  bool moved = false;
+  const auto open = owner_.device_->links().advance(moved);
+  if (!open.ok()) return break_down(open.status()), true;
+  if (!*open) return moved;
+  auto bound = owner_.device_->bind_plan(owner_.current_->plan);
+  if (!bound.ok()) return end(owner_.fail(std::move(bound).status())), true;
+  owner_.current_->on_device = std::move(bound).value();
+  Status ready = owner_.bind_on_device(*request_, call_);
+  if (!ready.ok()) return end(owner_.fail(std::move(ready))), true;
+  launch();
+  return true;
+}
+
 bool Communicator::Operation::open() {
+  if (on_device()) return open_on_device();
   bool moved = false;
   Status status = owner_.links_->advance(moved);
   if (!status.ok()) return break_down(std::move(status)), true;
@@ -157,6 +197,7 @@ bool Communicator::Operation::advance() {
   }
   if (suspicion_.held()) return owner_.settle_suspicion(suspicion_, waiting(), *this);
   if (stage_ == Stage::opening) return open();
+  if (stage_ == Stage::launching) return launch_on_device();
   switch (owner_.launch_.advance()) {
     case exec::Launch::State::blocked:
       record_.blocked();
@@ -187,7 +228,9 @@ void Communicator::Operation::break_down(Status why) {
 }
 
 Blocked Communicator::Operation::blocked() const {
-  return stage_ == Stage::opening ? owner_.links_->blocked() : owner_.launch_.blocked();
+  if (stage_ == Stage::launching) return {BlockedOn::kernel, -1, 0, 0};
+  if (stage_ != Stage::opening) return owner_.launch_.blocked();
+  return on_device() ? owner_.device_->links().blocked() : owner_.links_->blocked();
 }
 
 void Communicator::Operation::tell_wait() {
@@ -218,11 +261,15 @@ bool Communicator::Operation::arm(WaitSet& set) {
   if (owner_.membership_->failed()) return false;
   if (!suspicion_.held()) question_peer();
   if (suspicion_.held()) return true;
-  return stage_ == Stage::opening ? owner_.links_->arm(set) : owner_.launch_.arm(set);
+  if (stage_ == Stage::running) return owner_.launch_.arm(set);
+  if (!on_device()) return owner_.links_->arm(set);
+  auto& word = owner_.membership_->changed();
+  set.add_futex(&word, word.load(std::memory_order_acquire));
+  return true;
 }
 
 void Communicator::Operation::disarm() {
-  if (stage_ == Stage::opening) owner_.links_->disarm();
+  if (stage_ == Stage::opening && !on_device()) owner_.links_->disarm();
   if (stage_ == Stage::running) owner_.launch_.disarm();
 }
 

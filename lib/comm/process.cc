@@ -81,6 +81,37 @@ Status Process::serve_metrics(const Settings& settings) {
   return {};
 }
 
+Result<const loaded::CudaDriver*> Process::cuda_driver(loaded::CudaPresence presence) {
+  const std::lock_guard lock(mutex_);
+  if (cuda_ == nullptr) {
+    GYRE_ASSIGN(cuda_, loaded::load_cuda(presence));
+  }
+  return cuda_.get();
+}
+
+Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal) {
+  GYRE_ASSIGN(const loaded::CudaDriver* driver, cuda_driver(loaded::CudaPresence::wanted));
+  const std::lock_guard lock(mutex_);
+  auto& device = cuda_devices_[ordinal];
+  if (device == nullptr) {
+    auto opened = exec::CudaDevice::open(*driver, ordinal, images_);
+    if (!opened.ok()) {
+      cuda_devices_.erase(ordinal);
+      return std::move(opened).status();
+    }
+    device = std::move(opened).value();
+  }
+  return device;
+}
+
+void Process::use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
+                       std::span<const cuda::KernelImage> images) {
+  const std::lock_guard lock(mutex_);
+  cuda_devices_.clear();
+  cuda_ = std::move(driver);
+  images_ = cuda_ != nullptr ? images : cuda::built_in_images();
+}
+
 Result<bootstrap::ControlPlane*> Process::plane(const Settings& settings) {
   const std::lock_guard lock(mutex_);
   if (plane_ == nullptr) GYRE_TRY(open_plane(settings));

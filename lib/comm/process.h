@@ -5,6 +5,7 @@
 
 #include "lib/base/board.h"
 #include "lib/comm/communicator.h"
+#include "lib/comm/device_watch.h"
 #include "lib/comm/handle_table.h"
 #include "lib/comm/stream.h"
 
@@ -40,6 +41,16 @@ class Process {
   // for them.
   Result<bootstrap::ControlPlane*> plane(const Settings& settings);
 
+  // The CUDA driver, or why there is none.
+  Result<const loaded::CudaDriver*> cuda_driver(loaded::CudaPresence presence);
+  // A device of it with this build's kernels, which all communicators of the process share.
+  Result<std::shared_ptr<const exec::CudaDevice>> cuda_device(int ordinal);
+  bool has_kernels() const { return !images_.empty(); }
+  // Another driver and other kernels: the tests'. Null: those of this machine again. No
+  // communicator of a device is left.
+  void use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
+                std::span<const cuda::KernelImage> images);
+
   Board board;  // what tools may see of this process; communicators hold parts of it
   HandleTable<Communicator> communicators;
   HandleTable<HostStream> streams;
@@ -55,8 +66,12 @@ class Process {
   std::mutex mutex_;
   std::unique_ptr<bootstrap::ControlPlane> plane_;
   std::string metrics_;  // where they are served; empty: nowhere
+  std::unique_ptr<const loaded::CudaDriver> cuda_;
+  std::span<const cuda::KernelImage> images_ = cuda::built_in_images();
+  std::map<int, std::shared_ptr<const exec::CudaDevice>> cuda_devices_;  // by ordinal
 
  public:
+  DeviceWatch device_watch;
   StreamWorker worker;  // ends before the control plane does
 };
 

@@ -51,6 +51,9 @@ struct Request {
   int root = 0;
   bool in_place = false;
   std::shared_ptr<const BlockTables> tables;  // of the v-functions
+  // On a CUDA communicator: the stream, and whether it is in host memory after all (a split).
+  const void* stream = nullptr;
+  bool on_host = false;
   // Sends and receives instead of a collective; the rest is then meaningless.
   std::shared_ptr<const std::vector<Transfer>> transfers;
 

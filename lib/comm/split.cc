@@ -23,6 +23,7 @@ Splitting::Splitting(Communicator& parent, int color, int key, gyreComm_t* targe
   gathering_.input =
       reinterpret_cast<const std::byte*>(&wishes_[static_cast<std::size_t>(parent.rank())]);
   gathering_.in_place = true;
+  gathering_.on_host = true;
 }
 
 bool Splitting::give_up(Status why) {

@@ -36,8 +36,8 @@ Result<Symbols> open_library(CudaPresence presence) {
   void* const opened = dlopen(library, RTLD_NOW | RTLD_GLOBAL | only);
   if (opened == nullptr) {
     const char* const why = dlerror();
-    return missing(fmt::format("{} was not found: no NVIDIA driver here ({})", library,
-                               why != nullptr ? why : "it is not loaded"));
+    return missing(fmt::format("{} was not found: no NVIDIA driver here, so no CUDA device ({})",
+                               library, why != nullptr ? why : "it is not loaded"));
   }
   Symbols symbols;
   symbols.find = reinterpret_cast<FindSymbol>(dlsym(opened, "cuGetProcAddress_v2"));

@@ -1,6 +1,7 @@
 // The notes that ranks join with: settings to compare, and masks of processors to count together.
 // Input: notes as blocks, one for each rank of a host.
 #include "lib/base/wait.h"
+#include "lib/comm/device_note.h"
 #include "lib/comm/joining_note.h"
 #include "tests/fuzz/input.h"
 
@@ -40,8 +41,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   for (const bootstrap::Letter& letter : letters) {
     const comm::JoiningNote note = comm::read_joining_note(letter);
     GYRE_DEMAND(note.processors.find('|') == note.processors.npos);
-    const bool has_mark = note.settings.size() + note.processors.size() < letter.size();
-    GYRE_DEMAND(!has_mark || comm::encode(note) == letter);
+    GYRE_DEMAND(note.device.find('|') == note.device.npos);
+    const bool is_whole = std::ranges::count(letter, '|') >= 2;
+    GYRE_DEMAND(!is_whole || comm::encode(note) == letter);
+    if (const auto device = comm::read_device_note(note.device))
+      GYRE_DEMAND(comm::encode(*device).size() <= note.device.size());
     masks.push_back(note.processors);
     add_processors(note.processors, processors);
   }

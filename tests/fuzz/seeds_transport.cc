@@ -174,7 +174,7 @@ void add_streams(Seeds& seeds) {
 
 void add_notes(Seeds& seeds) {
   const auto note = [](std::string_view settings, std::string_view mask) {
-    return comm::encode(comm::JoiningNote{settings, mask});
+    return comm::encode(comm::JoiningNote{settings, "GPU-00 124 8 16", mask});
   };
   const std::string_view settings = "version=1 transports=self,shm,tcp";
   const auto add = [&](const char* name, std::initializer_list<bootstrap::Letter> notes) {
@@ -187,6 +187,13 @@ void add_notes(Seeds& seeds) {
   add("capitals", {note(settings, "FFFFFFFFFFFFFFFF"), note(settings, "00000000000000aF")});
   add("half_a_word", {note(settings, "00000000000000ff00000000")});
   add("no_digits", {note(settings, "-00000000000000f"), note(settings, "0x000000000000ff")});
+  const auto device = [&](std::string_view text) {
+    return comm::encode(comm::JoiningNote{settings, text, "0000000000000001"});
+  };
+  add("device_without_numbers", {device("GPU-00"), device("GPU-00 "), device(" 1 1 1")});
+  add("device_out_of_bounds", {device("GPU-00 0 1 1"), device("GPU-00 1 1 1048577")});
+  add("device_and_more", {device("GPU-00 1 1 1 1"), device("GPU-00 1 -1 x")});
+  add("host_memory", {device("")});
   add("no_mask", {note(settings, ""), bootstrap::Letter(), bytes_of("version=1")});
   add("marks", {note("algo=a|b", "0000000000000001"), bytes_of("||")});
 }

@@ -1,8 +1,8 @@
 #include "tests/support/fake_cuda_state.h"
 
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
+#include <sys/mman.h>
 
 namespace gyre::tests {
 
@@ -22,7 +22,7 @@ FakeCuda::State::~State() {
   }
   changed.notify_all();
   thread.join();
-  for (auto& [address, allocation] : memory) std::free(address);
+  for (auto& [address, allocation] : memory) munmap(address, allocation.bytes);
 }
 
 CuStreamBody& FakeCuda::State::stream(CuStream handle) {
@@ -51,8 +51,12 @@ CuResult FakeCuda::State::allocate(void** place, std::size_t bytes, int device, 
   if (failing > 0 && --failing == 0) return cu::out_of_memory;
   if (memory_used + bytes > options.memory_bytes) return cu::out_of_memory;
   // Whole pages, as the driver gives; what is not zeroed by anybody is no zero.
-  *place = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  std::memset(*place, 0xa5, bytes);
+  const std::size_t pages = (bytes + 4095) / 4096 * 4096;
+  void* const made =
+      mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (made == MAP_FAILED) return cu::out_of_memory;
+  *place = made;
+  std::memset(made, 0xa5, bytes);
   memory[*place] = {bytes, device, on_host};
   memory_used += bytes;
   return cu::success;
@@ -64,7 +68,7 @@ CuResult FakeCuda::State::release(void* place, bool on_host) {
   const auto found = memory.find(place);
   if (found == memory.end() || found->second.on_host != on_host) return cu::invalid_value;
   memory_used -= found->second.bytes;
-  std::free(place);
+  munmap(place, found->second.bytes);
   memory.erase(found);
   return cu::success;
 }

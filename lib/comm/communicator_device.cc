@@ -1,0 +1,112 @@
+// What a communicator does only on a CUDA device: it settles there, binds calls and hears from the
+// watch.
+#include "lib/comm/communicator.h"
+#include "lib/comm/device_memory.h"
+#include "lib/comm/joining_note.h"
+#include "lib/comm/process.h"
+
+#include <fmt/format.h>
+
+namespace gyre::comm {
+namespace {
+
+const SystemClock clock;
+
+}  // namespace
+
+std::string Communicator::device_note() const {
+  if (!on_device()) return "";
+  return encode(
+      DeviceNote{.uuid = options_.device->uuid(),
+                 .blocks = options_.device->blocks_most(),
+                 .connections = device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")),
+                 .channels = options_.channels_most});
+}
+
+Status Communicator::settle_on_device() {
+  const bootstrap::Roster& roster = membership_->roster();
+  std::vector<DeviceNote> notes;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (identity_of(rank).process != self_->process)
+      return invalid_usage(fmt::format(
+          "rank {} is in another process: this version reaches the memory of GPUs only "
+          "between threads of one process; use gyreCommInitAll, or GYRE_DEVICE_HOST and "
+          "host memory",
+          rank));
+    auto note =
+        read_device_note(read_joining_note(roster.notes[static_cast<std::size_t>(rank)]).device);
+    if (!note)
+      return Status(Code::RemoteError,
+                    fmt::format("rank {} says nothing sensible of its device", rank))
+          .blame({rank});
+    notes.push_back(std::move(*note));
+  }
+  GYRE_ASSIGN(const DeviceShare share, share_devices(notes));
+  GYRE_ASSIGN(device_, DeviceSide::create(
+                           options_.device, share,
+                           {.membership = *membership_,
+                            .tickets = *tickets_,
+                            .rank = rank_,
+                            .size = size_,
+                            .slot_bytes = static_cast<std::uint64_t>(options_.settings.slot_bytes),
+                            .timeout_ns = options_.timeout_ns,
+                            .reproducible = options_.reproducible}));
+  process().device_watch.add(*this);
+  return {};
+}
+
+const trust::ProcessIdentity& Communicator::identity_of(int rank) const {
+  const bootstrap::Roster& roster = membership_->roster();
+  return roster.processes[roster.process_of_rank[static_cast<std::size_t>(rank)]];
+}
+
+Status Communicator::check_known_memory(std::string_view name, const void* buffer,
+                                        std::uint64_t bytes) const {
+  return on_device() ? check_device_memory(*options_.device, name, buffer, bytes)
+                     : check_host_memory(*options_.driver, name, buffer, bytes);
+}
+
+Status Communicator::check_stream(const void* stream) const {
+  if (process().streams.pin(reinterpret_cast<std::uintptr_t>(stream)))
+    return invalid_argument(
+        "a host stream (gyreStreamCreate) was given to a communicator of a CUDA "
+        "device: it takes a cudaStream_t");
+  return check_device_stream(*options_.device, stream);
+}
+
+Status Communicator::bind_on_device(const Request& request, const CallRecord& record) {
+  GYRE_TRY(device_->bind(request, current_->plan, choice_, choice_bytes_));
+  bound_for_ = record;
+  if (request.tables != nullptr) bound_for_.sequence = 0;
+  return {};
+}
+
+bool Communicator::look_at_device() {
+  DeviceSide::Seen seen = device_->look();
+  const std::int64_t now_ns = clock.now_ns();
+  if (!seen.why.ok() && seen.asks >= 0 && board_ != nullptr) {
+    ask(seen.asks);
+    device_suspicion_.begin(std::move(seen.why), now_ns);
+  } else if (!seen.why.ok()) {
+    (void)fail(std::move(seen.why));
+  }
+  if (device_suspicion_.held() && device_suspicion_.ripe(now_ns)) {
+    (void)fail(device_suspicion_.take());
+    device_suspicion_.clear();
+  }
+  if (!seen.running) {
+    device_busy_since_ns_ = 0;
+    return device_suspicion_.held();
+  }
+  if (membership_->failed()) (void)fail(membership_->failure());
+  if (!broken().ok()) device_->abort();
+  // Whoever keeps it waiting may have called something else.
+  constexpr std::int64_t asks_after_ns = 250 * ns_per_ms;
+  if (device_busy_since_ns_ == 0) device_busy_since_ns_ = now_ns;
+  if (board_ == nullptr || now_ns - device_busy_since_ns_ < asks_after_ns) return true;
+  device_busy_since_ns_ = now_ns;
+  for (int peer = 0; peer < size_; ++peer) ask(peer);
+  return true;
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,81 @@
+#include "lib/comm/device_memory.h"
+
+#include <fmt/format.h>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gyre::comm {
+namespace {
+
+// Whether this process has any memory there.
+bool is_mapped(const void* pointer) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer) / page * page;
+  unsigned char resident = 0;
+  return mincore(reinterpret_cast<void*>(address), 1, &resident) == 0;
+}
+
+Status refuse_unknown(const exec::CudaDevice& device, std::string_view name, const void* buffer) {
+  if (is_mapped(buffer))
+    return invalid_argument(fmt::format(
+        "{} = {} is host memory that CUDA does not know, and this communicator works on "
+        "device {}: allocate it with cudaMalloc (or cudaMallocHost), or make the "
+        "communicator with config.device = GYRE_DEVICE_HOST",
+        name, buffer, device.ordinal()));
+  return invalid_argument(
+      fmt::format("{} = {} is no memory: it was freed, or never allocated", name, buffer));
+}
+
+}  // namespace
+
+Status check_host_memory(const loaded::CudaDriver& driver, std::string_view name,
+                         const void* buffer, std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  GYRE_ASSIGN(const loaded::CudaPointer found, find_pointer(driver, buffer));
+  if (!found.known || !found.on_device || found.managed) return {};
+  return invalid_argument(fmt::format(
+      "{} = {} is memory of CUDA device {}, and this communicator works on host memory: "
+      "make it with config.device = {}, or pass host memory",
+      name, buffer, found.device, found.device));
+}
+
+Status check_device_memory(const exec::CudaDevice& device, std::string_view name,
+                           const void* buffer, std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  const loaded::CudaDriver& driver = device.driver();
+  const loaded::CurrentContext scope(driver, device.owner());
+  GYRE_ASSIGN(const loaded::CudaPointer found, find_pointer(driver, buffer));
+  if (!found.known) return refuse_unknown(device, name, buffer);
+  if (found.on_device && !found.managed && found.device != device.ordinal())
+    return invalid_argument(
+        fmt::format("{} = {} is memory of CUDA device {}, and this communicator works on device {}",
+                    name, buffer, found.device, device.ordinal()));
+  const auto address = reinterpret_cast<std::uintptr_t>(buffer);
+  const std::uint64_t there = found.range_begin + found.range_bytes - address;
+  if (found.range_bytes == 0 || bytes <= there) return {};
+  // What lies behind may be another mapping of one reserved range.
+  GYRE_ASSIGN(const loaded::CudaPointer last,
+              find_pointer(driver, static_cast<const std::byte*>(buffer) + bytes - 1));
+  if (last.known) return {};
+  return invalid_argument(
+      fmt::format("{} = {} has {} bytes, and the call needs {}: the allocation ends there", name,
+                  buffer, there, bytes));
+}
+
+Status check_device_stream(const exec::CudaDevice& device, const void* stream) {
+  if (stream == nullptr) return {};
+  const loaded::CudaDriver& driver = device.driver();
+  const loaded::CurrentContext scope(driver, device.owner());
+  loaded::CuContext owner = nullptr;
+  auto* const handle = static_cast<loaded::CuStream>(const_cast<void*>(stream));
+  GYRE_TRY(driver.check(driver.stream_owner(handle, &owner),
+                        fmt::format("cuStreamGetCtx of the stream {}", stream)));
+  if (owner == device.owner()) return {};
+  return invalid_argument(fmt::format(
+      "the stream {} belongs to another device, or to a context that is not the primary one of "
+      "device {}: create it after cudaSetDevice({})",
+      stream, device.ordinal(), device.ordinal()));
+}
+
+}  // namespace gyre::comm

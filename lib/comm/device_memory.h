@@ -1,0 +1,21 @@
+// Whose memory a caller's pointer is. A host communicator asks only where somebody in this process
+// uses CUDA; a CUDA communicator asks at each call, so that a mistake is an error and no fault of a
+// kernel.
+#pragma once
+
+#include "lib/exec/cuda_device.h"
+
+#include <cstdint>
+#include <string_view>
+
+namespace gyre::comm {
+
+// For a host communicator: it is no memory of a device.
+Status check_host_memory(const loaded::CudaDriver& driver, std::string_view name,
+                         const void* buffer, std::uint64_t bytes);
+// For a communicator on `device`: its kernels can use all of it.
+Status check_device_memory(const exec::CudaDevice& device, std::string_view name,
+                           const void* buffer, std::uint64_t bytes);
+Status check_device_stream(const exec::CudaDevice& device, const void* stream);
+
+}  // namespace gyre::comm

@@ -1,0 +1,196 @@
+#include "lib/comm/device_side.h"
+
+#include "lib/base/log.h"
+#include "lib/comm/resumable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gyre::comm {
+
+using cuda::DeviceProtocol;
+
+namespace {
+
+const SystemClock clock;
+
+// Below this a second channel costs more in flags than it gains. Not measured yet.
+constexpr std::uint64_t channel_least_bytes = 64 << 10;
+// Beside links: plans, counters and scratch of a few.
+constexpr std::uint64_t spare_bytes = 4 << 20;
+
+DeviceProtocol device_protocol(plan::Protocol protocol) {
+  return protocol == plan::Protocol::line ? DeviceProtocol::ll : DeviceProtocol::simple;
+}
+
+exec::DeviceShape shape_of(const DeviceShare& share, const DeviceSurroundings& around) {
+  exec::DeviceShape shape;
+  shape.channels = share.channels;
+  if (around.slot_bytes > 0) shape.slot_bytes = round_up(around.slot_bytes, 128);
+  return shape;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
+    std::shared_ptr<const exec::CudaDevice> device, const DeviceShare& share,
+    const DeviceSurroundings& around) {
+  const exec::DeviceShape shape = shape_of(share, around);
+  // One link to each rank: what most plans need.
+  const std::uint64_t reserved =
+      spare_bytes + static_cast<std::uint64_t>(around.size) * shape.link_bytes();
+  GYRE_ASSIGN(auto executor,
+              exec::CudaExecutor::create(std::move(device), shape, reserved, around.timeout_ns));
+  std::unique_ptr<DeviceSide> made(new DeviceSide(share, around, std::move(executor)));
+  GYRE_ASSIGN(made->barrier_byte_, made->executor_->allocate(1, "the barrier"));
+  log_info(Subsystem::init,
+           "rank {}: {} blocks of device {}, up to {} channels, {} MiB of its memory", around.rank,
+           share.blocks, made->device().ordinal(), share.channels, reserved >> 20);
+  return made;
+}
+
+DeviceSide::DeviceSide(const DeviceShare& share, const DeviceSurroundings& around,
+                       std::unique_ptr<exec::CudaExecutor> executor)
+    : share_(share),
+      timeout_ns_(around.timeout_ns),
+      executor_(std::move(executor)),
+      links_(around.rank, around.size, around.membership, around.tickets, *executor_),
+      bindings_(executor_->shape().channels),
+      stripes_(executor_->shape().channels) {
+  scene_.ranks = around.size;
+  scene_.mapped = scene_.one_process = true;
+  scene_.reproducible = around.reproducible;
+  scene_.slot_bytes = executor_->shape().slot_bytes;
+  scene_.line_count = 1U << executor_->shape().ll_shift;
+}
+
+// A kernel that does not leave keeps its memory: freeing it would be worse than losing it.
+DeviceSide::~DeviceSide() {
+  executor_->abort();
+  if (settle(2 * ns_per_s)) return;
+  log_warn("a kernel on device {} did not end within 2 s of the abort: its memory stays taken",
+           device().ordinal());
+  (void)executor_.release();
+}
+
+bool DeviceSide::settle(std::int64_t most_ns) {
+  const std::int64_t until_ns = clock.now_ns() + most_ns;
+  std::atomic<std::uint32_t> never{0};
+  Until ended(never, [&] {
+    const auto running = executor_->running();
+    return !running.ok() || !*running || clock.now_ns() >= until_ns;
+  });
+  Resumable* const all[] = {&ended};
+  run(all, clock, {.spins = 0, .yields = 16});
+  const auto running = executor_->running();
+  return !running.ok() || !*running;
+}
+
+bool DeviceSide::fits(const plan::Plan& plan, plan::Protocol protocol) const {
+  return executor_->shape().piece_most(device_protocol(protocol), plan.message_chunks(),
+                                       plan.least_depth()) >= 64;
+}
+
+Result<std::unique_ptr<exec::DevicePlan>> DeviceSide::bind_plan(const plan::Plan& plan) {
+  return executor_->bind(plan, [this](plan::Link link) { return links_.link(link); });
+}
+
+std::uint32_t DeviceSide::channels_for(const plan::Plan& plan, std::uint64_t bytes) const {
+  const std::uint32_t most =
+      std::min(executor_->shape().channels, share_.blocks / plan.lane_count());
+  // Counts that ranks know alone are no ground to choose on.
+  if (bytes == tune::Question::private_bytes) return most;
+  const std::uint64_t wanted = std::max<std::uint64_t>(1, bytes / channel_least_bytes);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, most));
+}
+
+Status DeviceSide::bind(const Request& request, const plan::Plan& plan, const tune::Choice& choice,
+                        std::uint64_t bytes) {
+  const std::uint32_t channels = channels_for(plan, bytes);
+  if (channels == 0)
+    return invalid_usage(fmt::format(
+        "{} has {} lanes, and this rank has {} blocks of device {}: "
+        "leave it out with GYRE_ALGO=^{}",
+        plan.algorithm(), plan.lane_count(), share_.blocks, device().ordinal(), plan.algorithm()));
+  const DeviceProtocol protocol = device_protocol(choice.protocol);
+  std::uint64_t piece =
+      executor_->shape().piece_most(protocol, plan.message_chunks(), plan.least_depth());
+  if (protocol == DeviceProtocol::simple) piece = std::min(piece, choice.piece_bytes);
+  has_tables_ = false;
+  for (std::uint32_t channel = 0; channel < channels; ++channel) {
+    bindings_[channel].bind(request, plan, piece * plan.message_chunks(), {channel, channels});
+    stripes_[channel] = bindings_[channel].geometry();
+    has_tables_ |= stripes_[channel].input.table != nullptr;
+    has_tables_ |= stripes_[channel].output.table != nullptr;
+  }
+  call_ = {};
+  call_.protocol = protocol;
+  call_.stripes = std::span(stripes_).first(channels);
+  call_.input_bytes = bindings_[0].input_bytes();
+  call_.output_bytes = bindings_[0].output_bytes();
+  call_.type = request.type;
+  call_.op = request.op;
+  call_.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(plan.rank_count()) : 1;
+  // Only with equal blocks does a rank know where the peer's block for it lies.
+  call_.pairs = request.collective == plan::Collective::all_to_all;
+  may_lend_ = choice.protocol == plan::Protocol::direct && plan.direct() &&
+              (!call_.pairs || request.tables == nullptr);
+  may_lend_in_place_ = may_lend_ && plan.direct_in_place();
+  call_.rank = static_cast<std::uint32_t>(plan.rank());
+  call_.signature = signature_of(request);
+  return {};
+}
+
+Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& plan) {
+  if (has_tables_) {
+    GYRE_ASSIGN(const bool room, executor_->has_room_for_tables());
+    if (!room) return false;
+  }
+  call_.input = request.input;
+  call_.output = request.output;
+  call_.scalar = request.pre_scalar;
+  call_.lends = request.in_place ? may_lend_in_place_ : may_lend_;
+  GYRE_TRY(executor_->launch(plan, call_,
+                             static_cast<loaded::CuStream>(const_cast<void*>(request.stream))));
+  return true;
+}
+
+DeviceSide::Seen DeviceSide::look() {
+  Seen seen;
+  const auto running = executor_->running();
+  if (!running.ok()) {
+    seen.why = running.status();
+    return seen;
+  }
+  seen.running = *running;
+  if (const exec::DevicePlan* failed = executor_->take_failed())
+    seen.why = accuse(*failed, seen.asks);
+  return seen;
+}
+
+// What a kernel says that gave up, and whom it waited for.
+Status DeviceSide::accuse(const exec::DevicePlan& failed, int& asks) const {
+  const cuda::DeviceStatus said = *failed.status;
+  const plan::Lane lane = failed.plan->lane(said.block % failed.plan->lane_count());
+  const std::string name(plan::collective_name(failed.plan->collective()));
+  if (said.outcome == cuda::Outcome::aborted || said.link >= lane.link_count) return {};
+  const int peer = lane.links[said.link].peer;
+  if (said.outcome == cuda::Outcome::mismatch) {
+    asks = peer;
+    return Status(Code::Mismatch, fmt::format("in a kernel of {}, a message of rank {} belongs to "
+                                              "another call",
+                                              name, peer))
+        .blame({peer});
+  }
+  constexpr BlockedOn waits[] = {BlockedOn::nothing, BlockedOn::credit, BlockedOn::data,
+                                 BlockedOn::entered, BlockedOn::drain};
+  return Status(Code::Timeout,
+                fmt::format("a kernel of {} waited {} s for {} from rank {}: its kernel has not "
+                            "come, or not gone on",
+                            name, timeout_ns_ / ns_per_s,
+                            blocked_on_name(waits[static_cast<int>(said.what)]), peer))
+      .blame({peer});
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,81 @@
+// DeviceSide: what a communicator on a GPU has beyond a host one: an executor, links between
+// devices, how calls become kernels, and what the watch (device_watch.h) makes of kernels that give
+// up. The communicator's thread calls it, but for `look`.
+#pragma once
+
+#include "lib/comm/binding.h"
+#include "lib/comm/call_board.h"
+#include "lib/comm/device_links.h"
+#include "lib/comm/device_note.h"
+#include "lib/comm/suspicion.h"
+#include "lib/tune/choice.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gyre::comm {
+
+struct DeviceSurroundings {
+  bootstrap::Membership& membership;
+  trust::TicketBook& tickets;
+  int rank = 0;
+  int size = 1;
+  std::uint64_t slot_bytes = 0;  // 0: as the executor likes
+  std::int64_t timeout_ns = 0;
+  bool reproducible = false;
+};
+
+class DeviceSide {
+ public:
+  static Result<std::unique_ptr<DeviceSide>> create(std::shared_ptr<const exec::CudaDevice> device,
+                                                    const DeviceShare& share,
+                                                    const DeviceSurroundings& around);
+  // Kernels of it leave first, if there are any; see `settle`.
+  ~DeviceSide();
+
+  const exec::CudaDevice& device() const { return *executor_->device(); }
+  const tune::Scene& scene() const { return scene_; }
+  DeviceLinks& links() { return links_; }
+  std::byte* barrier_byte() const { return barrier_byte_.get(); }
+
+  // Whether the protocol has room for the least messages of the plan.
+  bool fits(const plan::Plan& plan, plan::Protocol protocol) const;
+  Result<std::unique_ptr<exec::DevicePlan>> bind_plan(const plan::Plan& plan);
+  // All of a call but its buffers, kept until another kind of call comes.
+  Status bind(const Request& request, const plan::Plan& plan, const tune::Choice& choice,
+              std::uint64_t bytes);
+  // Puts the call on its stream; false if it has to wait for room.
+  Result<bool> launch(const Request& request, const exec::DevicePlan& plan);
+
+  // Any thread. Whether a kernel has still to end; `why` if something is wrong.
+  struct Seen {
+    bool running = false;
+    Status why;
+    int asks = -1;  // a peer to ask for its call, as its message was of another one
+  };
+  Seen look();
+  void abort() { executor_->abort(); }
+  // Waits until no kernel runs any more, `most_ns` at most; false if one still does.
+  bool settle(std::int64_t most_ns);
+
+ private:
+  DeviceSide(const DeviceShare& share, const DeviceSurroundings& around,
+             std::unique_ptr<exec::CudaExecutor> executor);
+  std::uint32_t channels_for(const plan::Plan& plan, std::uint64_t bytes) const;
+  Status accuse(const exec::DevicePlan& plan, int& asks) const;
+
+  const DeviceShare share_;
+  const std::int64_t timeout_ns_;
+  std::unique_ptr<exec::CudaExecutor> executor_;
+  DeviceLinks links_;
+  tune::Scene scene_;
+  std::shared_ptr<std::byte> barrier_byte_;
+  std::vector<Binding> bindings_;  // by channel
+  std::vector<plan::Geometry> stripes_;
+  exec::DeviceCall call_;
+  bool has_tables_ = false;
+  bool may_lend_ = false, may_lend_in_place_ = false;
+};
+
+}  // namespace gyre::comm
