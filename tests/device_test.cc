@@ -60,9 +60,9 @@ bool exists(Collective collective, ElementType type, ReduceOp op) {
 
 // The rest of a case, as indices.
 struct Draw {
-  std::size_t count, shift, in_place, piece, uneven, hosts, signature;
+  std::size_t count, shift, in_place, piece, uneven, hosts, signature, chained;
   static constexpr std::size_t sizes[] = {
-      std::size(counts), std::size(shifts), 2, std::size(pieces), 2, 2, 2};
+      std::size(counts), std::size(shifts), 2, std::size(pieces), 2, 2, 2, 2};
 };
 
 DeviceCase drawn(DeviceCase one, const Draw& draw) {
@@ -77,6 +77,7 @@ DeviceCase drawn(DeviceCase one, const Draw& draw) {
                !plan::find_algorithm(one.algorithm)->equal_counts;
   if (draw.hosts == 1 && one.ranks % 2 == 0) one.hosts = 2;
   one.zero_signature = draw.signature == 1;
+  one.chained = draw.chained == 1;
   return one;
 }
 
@@ -91,7 +92,7 @@ DeviceCase case_of(const Row& row, const std::vector<Schedule>& schedules) {
   one.type = static_cast<ElementType>(row[4]);
   one.op = static_cast<ReduceOp>(row[5]);
   if (!exists(one.collective, one.type, one.op)) one.op = ReduceOp::sum;
-  return drawn(one, {row[6], row[7], row[8], row[9], row[10], row[11], row[12]});
+  return drawn(one, {row[6], row[7], row[8], row[9], row[10], row[11], row[12], row[13]});
 }
 
 // Calls that follow one another on the same rings, each under another seed and kind of machine.
@@ -163,7 +164,7 @@ void check_product() {
     one.algorithm = schedule.algorithm;
     std::size_t at[std::size(Draw::sizes)];
     for (std::size_t i = 0; i < std::size(at); ++i) at[i] = random() % Draw::sizes[i];
-    check(drawn(one, {at[0], at[1], at[2], at[3], at[4], at[5], at[6]}), seed, 1);
+    check(drawn(one, {at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7]}), seed, 1);
   }
 }
 

@@ -84,7 +84,7 @@ RULES = [
     # Flags.
     (r"(\(number|\(end\.next|number) \+ 1,", r"\1,", "the flag is off by one"),
     (r"ring_shift\) \+ 1\)", "ring_shift))", "the lap is off by one"),
-    (r"number >> walk\.launch\.ring_shift", "number >> (walk.launch.ring_shift + 1)",
+    (r"number >> walk\.call\.ring_shift", "number >> (walk.call.ring_shift + 1)",
      "a lap's flag lasts for two"),
     (r"signature & 0xffffff\)", "signature)", "the call spills into the lap"),
     (r"got\.high != flag", "false", "the flag is not looked at"),
@@ -95,8 +95,8 @@ RULES = [
     # Modulo.
     (r" & walk\.ring_mask\(\)", " & (walk.ring_mask() >> 1)", "half of the ring is used"),
     (r" & walk\.ring_mask\(\)", "", "no modulo"),
-    (r"1ULL << launch\.ring_shift\) - 1;", "1ULL << launch.ring_shift) - 2;", "no odd slots"),
-    (r"return 1ULL << launch\.ring_shift", "return 2ULL << launch.ring_shift", "twice the ring"),
+    (r"1ULL << call\.ring_shift\) - 1;", "1ULL << call.ring_shift) - 2;", "no odd slots"),
+    (r"return 1ULL << call\.ring_shift", "return 2ULL << call.ring_shift", "twice the ring"),
     (r"polls_between_looks - 1\)\) != 0", "polls_between_looks - 1)) >= 0", "nobody looks"),
     (r"part % parts \* 16", "part % parts * 8", "parts of a line overlap"),
     (r"% parts == parts - 1", "% parts == parts - 2", "another part has the flag"),
@@ -120,7 +120,7 @@ NO_PLACES = [
 
 # Mutants that no run can tell from the original, and why: (file, text of the line, description).
 SURVIVORS = [
-    ("walk.h", "launch.status->claimed", "an addition orders nothing",
+    ("walk.h", "call.status->claimed", "an addition orders nothing",
      "one thread claims the status, and what it writes there is read when the kernel has ended"),
     ("simple.h", "end.seen != end.next && !walk.poll_again", "off by a message",
      "one poll more when the drain is done; the loop's own condition ends it"),

@@ -67,10 +67,11 @@ struct DeviceStatus {
   WaitingFor what = WaitingFor::nothing;
   std::uint32_t block = 0;
   std::uint32_t link = 0;
+  std::int32_t peer = -1;  // at the other end of the link
 };
 
-struct DeviceLaunch {
-  const DeviceLane* lanes = nullptr;  // one for each block
+// A call without its geometry: what a block looks up again and again.
+struct DeviceCall {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;  // of channel 0
@@ -102,13 +103,32 @@ struct DeviceLaunch {
   bool pairs = false;  // all-to-all: the two ends number a chunk by each other's rank
   std::uint32_t rank = 0;
   std::uint64_t signature = 0;  // of what all ranks must agree on
+  std::uint32_t ordinal = 0;    // among the calls of a launch that ranks count in `sequence`
 
-  std::uint64_t* sequence = nullptr;      // calls so far; the last block to end adds one
-  std::uint32_t* blocks_ended = nullptr;  // of this launch; the last one sets it back to zero
-  const std::uint32_t* abort = nullptr;   // not zero: leave
+  const std::uint32_t* abort = nullptr;  // not zero: leave
   DeviceStatus* status = nullptr;
   std::uint32_t polls_between_looks = 4096;  // at the abort word and the clock; a power of two
   std::uint64_t patience_ns = 0;             // longest wait; 0: as long as it takes
+};
+
+// One lane of a call, and what its block goes on with. Lies where the device reaches it, for as
+// long as the launch may come again.
+struct DeviceTask {
+  const DeviceLane* lane = nullptr;  // null: nothing, and no `then`
+  DeviceCall call;
+  plan::Geometry geometry;
+  const DeviceTask* then = nullptr;
+};
+
+// What a kernel is launched with: a call whose lanes its blocks walk; or tasks, of several calls of
+// one protocol. What goes over one link is one block's, in an order that both ends keep.
+struct DeviceLaunch : DeviceCall {
+  const DeviceLane* lanes = nullptr;  // one for each block
+  const DeviceTask* tasks = nullptr;  // instead: one for each block
+
+  std::uint64_t* sequence = nullptr;      // calls so far; the last block to end adds `calls`
+  std::uint32_t* blocks_ended = nullptr;  // of this launch; the last one sets it back to zero
+  std::uint32_t calls = 1;                // that all ranks count
 
   // Each channel's stripe of the buffers; tables in device memory.
   plan::Geometry geometries[channels_most];

@@ -36,7 +36,7 @@ struct LineProtocol {
   // Lines are polled where they are used. But lanes of one rank share its buffers, and what one has
   // stored there for another is not in the line that tells of it: a link to the own rank counts.
   GYRE_DEVICE static bool is_self(const Walk& walk, std::uint32_t link) {
-    return walk.lane.lane.links[link].peer == static_cast<std::int32_t>(walk.launch.rank);
+    return walk.lane.lane.links[link].peer == static_cast<std::int32_t>(walk.call.rank);
   }
   GYRE_DEVICE static void await_message(Walk& walk, const plan::Move&, std::uint32_t lines,
                                         std::uint32_t link) {

@@ -18,8 +18,8 @@ struct LlLines {
   GYRE_DEVICE static std::uint32_t bytes_of(std::uint32_t) { return payload_bytes; }
 
   GYRE_DEVICE static std::uint32_t flag_of(const Walk& walk, std::uint64_t number) {
-    const auto lap = static_cast<std::uint32_t>((number >> walk.launch.ring_shift) + 1);
-    return lap << 24 | static_cast<std::uint32_t>(walk.launch.signature & 0xffffff);
+    const auto lap = static_cast<std::uint32_t>((number >> walk.call.ring_shift) + 1);
+    return lap << 24 | static_cast<std::uint32_t>(walk.call.signature & 0xffffff);
   }
   GYRE_DEVICE static bool is_other_call(std::uint64_t word, std::uint32_t flag) {
     const auto got = static_cast<std::uint32_t>(word >> 32);

@@ -24,7 +24,7 @@ struct Ll128Lines {
     if (walk.stopped) return {0, 0};
     const std::byte* place = nullptr;
     if (active) place = ring + (number & walk.ring_mask()) * line_bytes + part % parts * 16;
-    const std::uint64_t flag = transport::message_flag(number + 1, walk.launch.signature);
+    const std::uint64_t flag = transport::message_flag(number + 1, walk.call.signature);
     std::uint32_t polls = 0;
     while (true) {
       const Bytes16 got = device::load_line_part(place);
@@ -45,7 +45,7 @@ struct Ll128Lines {
                               std::uint32_t part, bool active, const Bytes16& value) {
     std::byte* place = nullptr;
     if (active) place = ring + (number & walk.ring_mask()) * line_bytes + part % parts * 16;
-    const std::uint64_t flag = transport::message_flag(number + 1, walk.launch.signature);
+    const std::uint64_t flag = transport::message_flag(number + 1, walk.call.signature);
     device::store_line_part(place, {value.low, has_flag(part) ? flag : value.high});
   }
 };

@@ -48,27 +48,27 @@ GYRE_DEVICE bool is_everybody(const Operands& on, const plan::MoveLinks& links) 
 template <typename Reducer>
 GYRE_DEVICE const std::byte* summed_place(const Operands& on) {
   using InSwitch = SwitchSum<typename Reducer::ElementType>;
-  const DeviceLaunch& launch = on.walk.launch;
+  const DeviceCall& call = on.walk.call;
   const plan::MoveLinks& links = on.move.recv;
   const bool rounds_twice = on.how.divisor != 1 && sizeof(typename Reducer::Stored) < 4;
-  if (!Reducer::adjusts || !InSwitch::exists || launch.everybodys_input == nullptr || on.scales ||
+  if (!Reducer::adjusts || !InSwitch::exists || call.everybodys_input == nullptr || on.scales ||
       rounds_twice || !is_everybody(on, links))
     return nullptr;
   for (std::uint32_t i = 0; i < links.count; ++i)
     if (on.walk.state.incoming[links[i]].lies != Lies::in_input) return nullptr;
   const std::uint64_t place = on.lent_place(true);
-  return on.own == launch.input + place ? launch.everybodys_input + place : nullptr;
+  return on.own == call.input + place ? call.everybodys_input + place : nullptr;
 }
 
 // Where the group has what the move writes, if that is every rank's output at one place; or null.
 GYRE_DEVICE std::byte* spread_place(const Operands& on) {
-  const DeviceLaunch& launch = on.walk.launch;
+  const DeviceCall& call = on.walk.call;
   const plan::MoveLinks& links = on.move.send;
-  if (launch.everybodys_output == nullptr || !is_everybody(on, links)) return nullptr;
+  if (call.everybodys_output == nullptr || !is_everybody(on, links)) return nullptr;
   for (std::uint32_t i = 0; i < links.count; ++i)
     if (on.walk.state.outgoing[links[i]].delivery != transport::Delivery::push) return nullptr;
   const std::uint64_t place = on.lent_place(false);
-  return on.store == launch.output + place ? launch.everybodys_output + place : nullptr;
+  return on.store == call.output + place ? call.everybodys_output + place : nullptr;
 }
 
 // False: there is no group for this move, and nothing was done. `begin` is where every buffer is

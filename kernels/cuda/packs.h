@@ -116,7 +116,7 @@ GYRE_DEVICE std::uint32_t lead_of(const Operands& on, std::uint32_t element_byte
 template <typename Reducer>
 GYRE_DEVICE void move_piece(const Operands& on) {
   const std::uint64_t bytes = on.piece.bytes;
-  std::uint32_t lead = lead_of(on, on.walk.launch.element_bytes);
+  std::uint32_t lead = lead_of(on, on.walk.call.element_bytes);
   const bool whole = lead < 16;
   if (!whole) lead = 0;
   if (lead > bytes) lead = static_cast<std::uint32_t>(bytes);

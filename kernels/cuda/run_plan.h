@@ -8,12 +8,12 @@
 namespace gyre::cuda {
 
 template <typename Protocol>
-GYRE_DEVICE void show_move(Walk& walk, std::uint32_t turn) {
-  const plan::Cursor& cursor = walk.state.cursor;
-  walk.state.more[turn] = !cursor.done();
+GYRE_DEVICE void show_move(BlockState& state, std::uint32_t turn) {
+  const plan::Cursor& cursor = state.cursor;
+  state.more[turn] = !cursor.done();
   if (cursor.done()) return;
-  walk.state.moves[turn] = cursor.move();
-  walk.state.lines[turn] = Protocol::lines_of(walk.state.moves[turn]);
+  state.moves[turn] = cursor.move();
+  state.lines[turn] = Protocol::lines_of(state.moves[turn]);
 }
 
 // Calls act(link) for the links that this thread serves.
@@ -74,48 +74,87 @@ GYRE_DEVICE void close_ends(Walk& walk) {
   });
 }
 
-GYRE_DEVICE void end_call(const Walk& walk) {
-  const DeviceLaunch& launch = walk.launch;
+GYRE_DEVICE void end_launch(const DeviceLaunch& launch, std::uint64_t sequence) {
   if (device::add_acquire_release(launch.blocks_ended, 1) + 1 != device::block_count()) return;
   // The blocks that have added theirs have read the sequence before.
   device::store_relaxed(launch.blocks_ended, std::uint32_t{0});
-  device::store_8(reinterpret_cast<std::byte*>(launch.sequence), walk.state.sequence + 1);
+  device::store_8(reinterpret_cast<std::byte*>(launch.sequence), sequence + launch.calls);
 }
 
-template <typename Protocol, typename Reducer>
-GYRE_DEVICE void run_plan(const DeviceLaunch& launch) {
-  const bool first_thread = device::thread_index() == 0;
-  Walk walk{launch, launch.lanes[device::block_index()], device::block_memory<BlockState>(), false,
-            0};
-  if (first_thread) {
-    walk.state.sequence = device::load_8(reinterpret_cast<const std::byte*>(launch.sequence));
-    walk.state.cursor =
-        plan::Cursor(walk.lane.lane, walk.geometry(), plan::rounds(walk.geometry()));
-    show_move<Protocol>(walk, 0);
+// The block's first task; without tasks, what the launch says itself.
+GYRE_DEVICE void take_first(const DeviceLaunch& launch, BlockState& state) {
+  if (launch.tasks != nullptr) {
+    state.task = launch.tasks[device::block_index()];
+    return;
   }
-  device::block_barrier();
+  state.task.lane = &launch.lanes[device::block_index()];
+  state.task.call = launch;
+  state.task.geometry = launch.geometries[state.task.lane->channel];
+  state.task.then = nullptr;
+}
+
+// The first thread's: the way through the task's lane.
+template <typename Protocol>
+GYRE_DEVICE void begin_task(BlockState& state, std::uint64_t sequence) {
+  const DeviceTask& task = state.task;
+  if (task.lane == nullptr) return;
+  state.sequence = sequence + task.call.ordinal;
+  state.cursor = plan::Cursor(task.lane->lane, task.geometry, plan::rounds(task.geometry));
+  show_move<Protocol>(state, 0);
+}
+
+// Walks the task's lane. False if the block has to leave.
+template <typename Protocol, typename Reducer>
+GYRE_DEVICE bool walk_task(BlockState& state) {
+  const bool first_thread = device::thread_index() == 0;
+  Walk walk{state.task.call, *state.task.lane, state, false, 0};
   open_ends<Protocol>(walk);
   for (std::uint32_t turn = 0; walk.state.more[turn]; turn ^= 1) {
     const plan::Move& move = walk.state.moves[turn];
     const std::uint32_t lines = walk.state.lines[turn];
     await_links<Protocol>(walk, move, lines);
     // What its links' threads have acquired, all threads have.
-    if (device::block_any(walk.stopped)) return;
+    if (device::block_any(walk.stopped)) return false;
     if (first_thread) {
       walk.state.cursor.advance();
-      show_move<Protocol>(walk, turn ^ 1);
+      show_move<Protocol>(state, turn ^ 1);
     }
     Protocol::template perform<Reducer>(walk, move, lines);
     // What all threads have written, its links' threads can release.
     if constexpr (Protocol::waits_while_it_moves) {
-      if (device::block_any(walk.stopped)) return;
+      if (device::block_any(walk.stopped)) return false;
     } else {
       device::block_barrier();
     }
     close_links<Protocol>(walk, move, lines);
   }
   close_ends<Protocol>(walk);
-  if (first_thread) end_call(walk);
+  return true;
+}
+
+template <typename Protocol, typename Reducer>
+GYRE_DEVICE void run_plan(const DeviceLaunch& launch) {
+  BlockState& state = device::block_memory<BlockState>();
+  const bool first_thread = device::thread_index() == 0;
+  std::uint64_t sequence = 0;
+  if (first_thread) {
+    sequence = device::load_8(reinterpret_cast<const std::byte*>(launch.sequence));
+    take_first(launch, state);
+    begin_task<Protocol>(state, sequence);
+  }
+  device::block_barrier();
+  while (state.task.lane != nullptr) {
+    if (!walk_task<Protocol, Reducer>(state)) return;
+    if (state.task.then == nullptr) break;
+    // All are done with this task, and then all have the next one.
+    device::block_barrier();
+    if (first_thread) {
+      state.task = *state.task.then;
+      begin_task<Protocol>(state, sequence);
+    }
+    device::block_barrier();
+  }
+  if (first_thread) end_launch(launch, sequence);
 }
 
 }  // namespace gyre::cuda

@@ -10,12 +10,12 @@ namespace gyre::cuda {
 // Whether all of the move's pieces lie within the buffer that the peer says that it lends.
 GYRE_DEVICE bool stays_within(const Walk& walk, const plan::Move& move, std::uint64_t bytes,
                               bool in_input) {
-  const DeviceLaunch& launch = walk.launch;
+  const DeviceCall& call = walk.call;
   plan::PieceWalk pieces(move);
   for (plan::Piece piece; pieces.next(piece);) {
     const std::uint64_t begin =
         walk.geometry().place(in_input ? plan::Buffer::input : plan::Buffer::output,
-                              launch.pairs ? launch.rank : piece.chunk, move.round_offset);
+                              call.pairs ? call.rank : piece.chunk, move.round_offset);
     if (begin > bytes || piece.bytes > bytes - begin) return false;
   }
   return true;
@@ -39,7 +39,7 @@ struct Simple {
   GYRE_DEVICE static void lend(const Walk& walk, const DeviceEnd& wired, const std::byte* buffer,
                                std::uint64_t bytes) {
     if (wired.lent == nullptr) return;
-    const bool lends = walk.launch.lends && buffer != nullptr;
+    const bool lends = walk.call.lends && buffer != nullptr;
     auto* words = reinterpret_cast<std::byte*>(wired.lent);
     device::store_8(words + offsetof(DeviceGrant, address),
                     lends ? reinterpret_cast<std::uint64_t>(buffer) + wired.shift : 0);
@@ -51,11 +51,11 @@ struct Simple {
     // Messages of an earlier call may still lie there. Pairs with the release in close_received.
     end.seen = device::load_acquire(wired.heard);
     end.pulled = false;
-    lend(walk, wired, walk.launch.input, walk.launch.input_bytes);
+    lend(walk, wired, walk.call.input, walk.call.input_bytes);
   }
   GYRE_DEVICE static void open_receive(Walk& walk, EndState& end, const DeviceEnd& wired) {
     end.seen = end.next;
-    lend(walk, wired, walk.launch.output, walk.launch.output_bytes);
+    lend(walk, wired, walk.call.output, walk.call.output_bytes);
   }
 
   GYRE_DEVICE static void await_message(Walk& walk, const plan::Move& move, std::uint32_t,
@@ -73,15 +73,15 @@ struct Simple {
     const Bytes16 note = device::load_16(reinterpret_cast<const std::byte*>(wired.notes + slot));
     const auto delivery = static_cast<transport::Delivery>(note.high >> 32);
     Incoming& incoming = walk.state.incoming[link];
-    incoming = {wired.ring + slot * walk.launch.slot_bytes, Lies::in_message};
-    bool fits = note.low == transport::message_flag(end.next + 1, walk.launch.signature) &&
+    incoming = {wired.ring + slot * walk.call.slot_bytes, Lies::in_message};
+    bool fits = note.low == transport::message_flag(end.next + 1, walk.call.signature) &&
                 static_cast<std::uint32_t>(note.high) == move.bytes;
     if (delivery == transport::Delivery::pull) {
       incoming.lies = Lies::in_input;
       fits = fits && open_pulled(walk, move, wired, incoming);
     } else if (delivery == transport::Delivery::push) {
       incoming.lies = Lies::in_output;
-      fits = fits && walk.launch.lends && wired.lent != nullptr &&
+      fits = fits && walk.call.lends && wired.lent != nullptr &&
              move.step->store == plan::Buffer::output && !move.step->reduces();
     }
     if (!fits) walk.stop(Outcome::mismatch, WaitingFor::data, link);
@@ -110,11 +110,11 @@ struct Simple {
     }
     const std::uint64_t slot = end.next & walk.ring_mask();
     Outgoing& outgoing = walk.state.outgoing[link];
-    outgoing = {wired.ring + slot * walk.launch.slot_bytes, transport::Delivery::staged};
+    outgoing = {wired.ring + slot * walk.call.slot_bytes, transport::Delivery::staged};
     if (wired.lent == nullptr) return;
     const plan::Delivery wish = plan::delivery(*move.step);
     if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&
-        walk.launch.lends && !walk.launch.scales) {
+        walk.call.lends && !walk.call.scales) {
       outgoing = {nullptr, transport::Delivery::pull};
       end.pulled = true;
     } else if (wish == plan::Delivery::push && await_grant(walk, wired, link)) {
@@ -146,7 +146,7 @@ struct Simple {
     const std::uint64_t slot = end.next & walk.ring_mask();
     ++end.next;
     const auto delivery = static_cast<std::uint64_t>(walk.state.outgoing[link].delivery);
-    const Bytes16 note{transport::message_flag(end.next, walk.launch.signature),
+    const Bytes16 note{transport::message_flag(end.next, walk.call.signature),
                        move.bytes | delivery << 32};
     device::store_16(reinterpret_cast<std::byte*>(wired.notes + slot), note);
     // Pairs with the acquire in await_message.

@@ -37,7 +37,8 @@ struct BlockState {
   plan::Move moves[2];  // by turns: the next one is found while the block works on this one
   std::uint32_t lines[2];
   bool more[2];
-  std::uint64_t sequence;
+  DeviceTask task;         // here, as where it comes from is far away
+  std::uint64_t sequence;  // of the task's call
   EndState send[links_most];
   EndState receive[links_most];
   Incoming incoming[links_most];
@@ -50,40 +51,42 @@ GYRE_DEVICE bool has_link(const plan::MoveLinks& links, std::uint32_t link) {
 }
 
 struct Walk {
-  const DeviceLaunch& launch;
+  const DeviceCall& call;
   const DeviceLane& lane;
   BlockState& state;
   bool stopped;  // this thread; the block leaves together at its next meeting
   std::uint64_t since;
 
-  GYRE_DEVICE const plan::Geometry& geometry() const { return launch.geometries[lane.channel]; }
+  GYRE_DEVICE const plan::Geometry& geometry() const { return state.task.geometry; }
   GYRE_DEVICE std::byte* scratch() const {
-    return launch.scratch + lane.channel * launch.scratch_stride;
+    return call.scratch + lane.channel * call.scratch_stride;
   }
-  GYRE_DEVICE std::uint64_t ring_mask() const { return (1ULL << launch.ring_shift) - 1; }
-  GYRE_DEVICE std::uint64_t ring_count() const { return 1ULL << launch.ring_shift; }
+  GYRE_DEVICE std::uint64_t ring_mask() const { return (1ULL << call.ring_shift) - 1; }
+  GYRE_DEVICE std::uint64_t ring_count() const { return 1ULL << call.ring_shift; }
 
   GYRE_DEVICE void stop(Outcome outcome, WaitingFor what, std::uint32_t link) {
     stopped = true;
-    if (device::add_acquire_release(&launch.status->claimed, 1) != 0) return;
-    device::store_relaxed(reinterpret_cast<std::uint32_t*>(&launch.status->outcome),
+    if (device::add_acquire_release(&call.status->claimed, 1) != 0) return;
+    device::store_relaxed(reinterpret_cast<std::uint32_t*>(&call.status->outcome),
                           static_cast<std::uint32_t>(outcome));
-    device::store_relaxed(reinterpret_cast<std::uint32_t*>(&launch.status->what),
+    device::store_relaxed(reinterpret_cast<std::uint32_t*>(&call.status->what),
                           static_cast<std::uint32_t>(what));
-    device::store_relaxed(&launch.status->block, device::block_index());
-    device::store_relaxed(&launch.status->link, link);
+    device::store_relaxed(&call.status->block, device::block_index());
+    device::store_relaxed(&call.status->link, link);
+    device::store_relaxed(reinterpret_cast<std::uint32_t*>(&call.status->peer),
+                          static_cast<std::uint32_t>(lane.lane.links[link].peer));
   }
 
   // After a poll in vain, the `polls`th of this wait: why to give up, or done for going on. Looks
   // beyond the polled word are rare, as they cost a trip to the host's memory.
   GYRE_DEVICE Outcome look(std::uint32_t polls, WaitingFor what, std::uint32_t link) {
     device::pause(what, link);
-    if ((polls & (launch.polls_between_looks - 1)) != 0) return Outcome::done;
-    if (device::load_relaxed(launch.abort) != 0) return Outcome::aborted;
-    if (launch.patience_ns == 0) return Outcome::done;
+    if ((polls & (call.polls_between_looks - 1)) != 0) return Outcome::done;
+    if (device::load_relaxed(call.abort) != 0) return Outcome::aborted;
+    if (call.patience_ns == 0) return Outcome::done;
     const std::uint64_t now = device::clock_ns();
-    if (polls == launch.polls_between_looks) since = now;
-    return now - since > launch.patience_ns ? Outcome::late : Outcome::done;
+    if (polls == call.polls_between_looks) since = now;
+    return now - since > call.patience_ns ? Outcome::late : Outcome::done;
   }
 
   // Counts the poll; false if this thread has stopped.
@@ -111,9 +114,9 @@ struct Operands {
 
   // Where the peer has this piece in the buffer that it lends.
   GYRE_DEVICE std::uint64_t lent_place(bool in_input) const {
-    const DeviceLaunch& launch = walk.launch;
+    const DeviceCall& call = walk.call;
     return walk.geometry().place(in_input ? plan::Buffer::input : plan::Buffer::output,
-                                 launch.pairs ? launch.rank : piece.chunk, move.round_offset);
+                                 call.pairs ? call.rank : piece.chunk, move.round_offset);
   }
   // The place among the move's receiving links of a source that is not the own one.
   GYRE_DEVICE std::uint32_t link_place(std::uint32_t source) const {
@@ -124,7 +127,7 @@ struct Operands {
   GYRE_DEVICE const std::byte* source(std::uint32_t index) const {
     if (is_own(index)) return own;
     const Incoming& incoming = walk.state.incoming[move.recv[link_place(index)]];
-    if (incoming.lies == Lies::in_output) return walk.launch.output + piece.store_offset;
+    if (incoming.lies == Lies::in_output) return walk.call.output + piece.store_offset;
     if (incoming.lies == Lies::in_message) return incoming.base + piece.message_offset;
     return incoming.base + lent_place(true);
   }
@@ -141,28 +144,28 @@ struct Operands {
 
 GYRE_DEVICE Operands operands_of(const Walk& walk, const plan::Move& move,
                                  const plan::Piece& piece) {
-  const DeviceLaunch& launch = walk.launch;
+  const DeviceCall& call = walk.call;
   const plan::Step& step = *move.step;
   const bool has_own = step.local != plan::Buffer::none;
   Operands on{walk, move, piece, nullptr, nullptr, ~0U, move.recv.count, false, false, {}};
   if (has_own) {
-    const std::byte* base = step.local == plan::Buffer::input    ? launch.input
-                            : step.local == plan::Buffer::output ? launch.output
+    const std::byte* base = step.local == plan::Buffer::input    ? call.input
+                            : step.local == plan::Buffer::output ? call.output
                                                                  : walk.scratch();
     on.own = base + piece.local_offset;
     on.own_place = move.recv.below(walk.lane.lane.own_place);
     ++on.sources;
   }
-  on.scales = launch.scales && step.local == plan::Buffer::input;
-  on.how.op = launch.op;
-  on.how.is_signed = launch.type == ElementType::int8 || launch.type == ElementType::int32 ||
-                     launch.type == ElementType::int64;
-  on.how.scalar = launch.scalar;
-  on.how.divisor = step.finishes() ? launch.divisor : 1;
+  on.scales = call.scales && step.local == plan::Buffer::input;
+  on.how.op = call.op;
+  on.how.is_signed = call.type == ElementType::int8 || call.type == ElementType::int32 ||
+                     call.type == ElementType::int64;
+  on.how.scalar = call.scalar;
+  on.how.divisor = step.finishes() ? call.divisor : 1;
   on.changes = on.sources != 1 || on.scales || on.how.divisor != 1;
   if (step.stores()) {
     on.store =
-        (step.store == plan::Buffer::output ? launch.output : walk.scratch()) + piece.store_offset;
+        (step.store == plan::Buffer::output ? call.output : walk.scratch()) + piece.store_offset;
   }
   return on;
 }

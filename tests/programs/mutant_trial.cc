@@ -42,6 +42,7 @@ struct Schedule {
   std::uint64_t shift;
   std::uint64_t piece_bytes;
   bool multicast = false;
+  bool chained = false;
 };
 // Bruck packs messages; hierarchical's lanes wait for each other; the small one never sends as much
 // as a quarter of its ring.
@@ -52,7 +53,8 @@ const Schedule schedules[] = {{"tree", Collective::broadcast, 2, 1, 12, 2, 1440}
                               {"bruck", Collective::all_to_all, 3, 1, 140, 8, 256},
                               {"hierarchical", Collective::all_reduce, 4, 1, 300, 0, 256},
                               {"twoshot", Collective::all_reduce, 3, 1, 610, 0, 256, true},
-                              {"twoshot", Collective::all_gather, 3, 1, 210, 0, 256, true}};
+                              {"twoshot", Collective::all_gather, 3, 1, 210, 0, 256, true},
+                              {"ring", Collective::all_reduce, 3, 1, 300, 0, 256, false, true}};
 
 DeviceCase case_of(const Schedule& schedule, const Way& way) {
   DeviceCase one;
@@ -64,6 +66,7 @@ DeviceCase case_of(const Schedule& schedule, const Way& way) {
   one.shift = schedule.shift;
   one.piece_bytes = schedule.piece_bytes;
   one.multicast = schedule.multicast;
+  one.chained = schedule.chained;
   if (schedule.algorithm == "hierarchical") one.hosts = 2;
   one.zero_signature = schedule.algorithm == "ring";
   one.protocol = way.protocol;

@@ -57,11 +57,11 @@ struct DeviceJob::Ring {
 std::string DeviceCase::shown() const {
   return fmt::format(
       "{} {}{} of {} ranks on {} hosts (root {}), {} channels, {}{}, {} {}, {} elements, shift {}"
-      "{}{}, {} threads, pieces of {}{}",
+      "{}{}, {} threads, pieces of {}{}{}",
       algorithm, uneven ? "uneven " : "", plan::collective_name(collective), ranks, hosts, root,
       channels, protocol_names[int(protocol)], direct ? " direct" : "", element_name(type),
       op_name(op), count, shift, in_place ? ", in place" : "", multicast ? ", multicast" : "",
-      threads, piece_bytes, zero_signature ? ", no signature" : "");
+      threads, piece_bytes, zero_signature ? ", no signature" : "", chained ? ", chained" : "");
 }
 
 DeviceJob::DeviceJob(const DeviceCase& one)
@@ -217,6 +217,56 @@ DeviceJob::RankMemory DeviceJob::make_memory(std::size_t rank) const {
   return memory;
 }
 
+cuda::DeviceLaunch DeviceJob::launch_of(std::size_t rank, const RankMemory& memory) {
+  cuda::DeviceLaunch launch;
+  launch.lanes = lanes_[rank].data();
+  launch.input = memory.input.begin;
+  launch.output = memory.output.begin;
+  launch.scratch = memory_[rank].scratch.data();
+  launch.scratch_stride = memory_[rank].scratch.size() / case_.channels;
+  launch.input_bytes = input_bytes_[rank];
+  launch.output_bytes = output_bytes_[rank];
+  launch.type = case_.type;
+  launch.op = case_.op;
+  launch.element_bytes = static_cast<std::uint32_t>(element_);
+  launch.scales = case_.op == ReduceOp::pre_mul_sum;
+  put(case_.type, reinterpret_cast<std::byte*>(&launch.scalar), 1.25, 3);
+  if (case_.op == ReduceOp::avg) launch.divisor = static_cast<std::uint32_t>(case_.ranks);
+  launch.ring_shift = ring_shift_;
+  launch.slot_bytes = slot_bytes_;
+  launch.lends = case_.direct && plans_[rank].direct() &&
+                 (plans_[rank].direct_in_place() || !case_.in_place) &&
+                 !(case_.uneven && case_.collective == Collective::all_to_all);
+  launch.pairs = case_.collective == Collective::all_to_all;
+  launch.rank = static_cast<std::uint32_t>(rank);
+  launch.signature = case_.zero_signature ? 0 : hashed(calls_, 99, 1);
+  launch.sequence = &sequences_[rank];
+  launch.blocks_ended = &ended_[rank];
+  launch.abort = &abort_;
+  launch.status = &statuses_[rank];
+  launch.polls_between_looks = 8;
+  for (std::uint32_t c = 0; c < case_.channels; ++c) launch.geometries[c] = geometries_[rank][c];
+  return launch;
+}
+
+// Each block walks its lane for the one call and then for the other.
+void DeviceJob::chain(std::size_t rank) {
+  second_.push_back(make_memory(rank));
+  const cuda::DeviceLaunch& first = launches_[rank];
+  cuda::DeviceLaunch second = launch_of(rank, second_[rank]);
+  second.ordinal = 1;
+  auto& later = tasks_.emplace_back();
+  auto& all = tasks_.emplace_back();
+  for (const cuda::DeviceLane& lane : lanes_[rank])
+    later.push_back({&lane, second, second.geometries[lane.channel], nullptr});
+  for (std::size_t i = 0; i < lanes_[rank].size(); ++i) {
+    const cuda::DeviceLane& lane = lanes_[rank][i];
+    all.push_back({&lane, first, first.geometries[lane.channel], &later[i]});
+  }
+  launches_[rank].tasks = all.data();
+  launches_[rank].calls = 2;
+}
+
 void DeviceJob::begin() {
   ++calls_;
   input_wrong_.clear();
@@ -224,38 +274,13 @@ void DeviceJob::begin() {
   earlier_ = std::move(memory_);
   memory_.clear();
   launches_.clear();
+  second_.clear();
+  tasks_.clear();
   for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
     memory_.push_back(make_memory(rank));
     statuses_[rank] = {};
-    cuda::DeviceLaunch launch;
-    launch.lanes = lanes_[rank].data();
-    launch.input = memory_[rank].input.begin;
-    launch.output = memory_[rank].output.begin;
-    launch.scratch = memory_[rank].scratch.data();
-    launch.scratch_stride = memory_[rank].scratch.size() / case_.channels;
-    launch.input_bytes = input_bytes_[rank];
-    launch.output_bytes = output_bytes_[rank];
-    launch.type = case_.type;
-    launch.op = case_.op;
-    launch.element_bytes = static_cast<std::uint32_t>(element_);
-    launch.scales = case_.op == ReduceOp::pre_mul_sum;
-    put(case_.type, reinterpret_cast<std::byte*>(&launch.scalar), 1.25, 3);
-    if (case_.op == ReduceOp::avg) launch.divisor = static_cast<std::uint32_t>(case_.ranks);
-    launch.ring_shift = ring_shift_;
-    launch.slot_bytes = slot_bytes_;
-    launch.lends = case_.direct && plans_[rank].direct() &&
-                   (plans_[rank].direct_in_place() || !case_.in_place) &&
-                   !(case_.uneven && case_.collective == Collective::all_to_all);
-    launch.pairs = case_.collective == Collective::all_to_all;
-    launch.rank = static_cast<std::uint32_t>(rank);
-    launch.signature = case_.zero_signature ? 0 : hashed(calls_, 99, 1);
-    launch.sequence = &sequences_[rank];
-    launch.blocks_ended = &ended_[rank];
-    launch.abort = &abort_;
-    launch.status = &statuses_[rank];
-    launch.polls_between_looks = 8;
-    for (std::uint32_t c = 0; c < case_.channels; ++c) launch.geometries[c] = geometries_[rank][c];
-    launches_.push_back(launch);
+    launches_.push_back(launch_of(rank, memory_[rank]));
+    if (case_.chained) chain(rank);
   }
   groups_.clear();
   if (!case_.multicast) return;
@@ -312,10 +337,13 @@ void DeviceJob::launch_all(std::size_t rank, cuda::Kernel kernel) {
 void DeviceJob::check_input(std::size_t rank) {
   if (case_.in_place || statuses_[rank].claimed != 0) return;
   const RankMemory right = make_memory(rank);
-  std::byte* const input = memory_[rank].input.begin;
-  if (std::memcmp(input, right.input.begin, input_bytes_[rank]) != 0)
-    input_wrong_ = fmt::format("rank {} lost its input", rank);
-  host_fills(input, input_bytes_[rank], std::byte{0xee});
+  for (const auto* memory : {&memory_, &second_}) {
+    if (memory->empty()) continue;
+    std::byte* const input = (*memory)[rank].input.begin;
+    if (std::memcmp(input, right.input.begin, input_bytes_[rank]) != 0)
+      input_wrong_ = fmt::format("rank {} lost its input", rank);
+    host_fills(input, input_bytes_[rank], std::byte{0xee});
+  }
 }
 
 void DeviceJob::run_on_host(std::vector<RankMemory>& memory) {
@@ -361,8 +389,11 @@ std::string DeviceJob::compare() {
           return static_cast<std::int64_t>(i) - static_cast<std::int64_t>(guard_bytes);
       return INT64_MAX;
     };
-    const std::int64_t place = differs(memory_[rank].output, wanted[rank].output);
-    if (place != INT64_MAX) return fmt::format("rank {}: byte {} of the output", rank, place);
+    for (const auto* memory : {&memory_, &second_}) {
+      if (memory->empty()) continue;
+      const std::int64_t place = differs((*memory)[rank].output, wanted[rank].output);
+      if (place != INT64_MAX) return fmt::format("rank {}: byte {} of the output", rank, place);
+    }
   }
   return "";
 }

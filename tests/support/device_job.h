@@ -34,9 +34,10 @@ struct DeviceCase {
   std::uint64_t piece_bytes = 256;
   bool uneven = false;  // a v-function: blocks have up to `count` elements, see UnevenBlocks
   bool zero_signature = false;  // of all calls, so that flags are numbers alone
+  bool chained = false;         // one launch carries out two calls, of other buffers each
   // Launches of one call, one after another without the host: as a graph is replayed. In place, the
   // second one would sum sums.
-  int launches() const { return in_place ? 1 : 2; }
+  int launches() const { return in_place || chained ? 1 : 2; }
 
   std::string shown() const;
 };
@@ -78,6 +79,8 @@ class DeviceJob {
   void lay_out();
   void check_input(std::size_t rank);
   void launch_all(std::size_t rank, cuda::Kernel kernel);
+  cuda::DeviceLaunch launch_of(std::size_t rank, const RankMemory& memory);
+  void chain(std::size_t rank);
   void run_on_host(std::vector<RankMemory>& memory);
 
   const DeviceCase case_;
@@ -90,6 +93,8 @@ class DeviceJob {
   std::vector<std::vector<plan::Geometry>> geometries_;  // by rank and channel
   std::uint64_t calls_ = 0;
   std::vector<RankMemory> memory_, earlier_;  // kept, so that each call has other addresses
+  std::vector<RankMemory> second_;            // of the second call of a chain
+  std::deque<std::vector<cuda::DeviceTask>> tasks_;
   std::deque<std::vector<std::byte>> group_addresses_;
   std::vector<MulticastGroup> groups_;
   std::string input_wrong_;
