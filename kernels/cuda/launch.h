@@ -70,8 +70,8 @@ struct DeviceStatus {
   std::int32_t peer = -1;  // at the other end of the link
 };
 
-// A call without its geometry: what a block looks up again and again.
-struct DeviceCall {
+// What a block has to know of a call, beside its lane and its geometry.
+struct LaneCall {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;  // of channel 0
@@ -115,14 +115,14 @@ struct DeviceCall {
 // long as the launch may come again.
 struct DeviceTask {
   const DeviceLane* lane = nullptr;  // null: nothing, and no `then`
-  DeviceCall call;
+  LaneCall call;
   plan::Geometry geometry;
   const DeviceTask* then = nullptr;
 };
 
 // What a kernel is launched with: a call whose lanes its blocks walk; or tasks, of several calls of
 // one protocol. What goes over one link is one block's, in an order that both ends keep.
-struct DeviceLaunch : DeviceCall {
+struct DeviceLaunch : LaneCall {
   const DeviceLane* lanes = nullptr;  // one for each block
   const DeviceTask* tasks = nullptr;  // instead: one for each block
 

@@ -48,7 +48,7 @@ GYRE_DEVICE bool is_everybody(const Operands& on, const plan::MoveLinks& links) 
 template <typename Reducer>
 GYRE_DEVICE const std::byte* summed_place(const Operands& on) {
   using InSwitch = SwitchSum<typename Reducer::ElementType>;
-  const DeviceCall& call = on.walk.call;
+  const LaneCall& call = on.walk.call;
   const plan::MoveLinks& links = on.move.recv;
   const bool rounds_twice = on.how.divisor != 1 && sizeof(typename Reducer::Stored) < 4;
   if (!Reducer::adjusts || !InSwitch::exists || call.everybodys_input == nullptr || on.scales ||
@@ -62,7 +62,7 @@ GYRE_DEVICE const std::byte* summed_place(const Operands& on) {
 
 // Where the group has what the move writes, if that is every rank's output at one place; or null.
 GYRE_DEVICE std::byte* spread_place(const Operands& on) {
-  const DeviceCall& call = on.walk.call;
+  const LaneCall& call = on.walk.call;
   const plan::MoveLinks& links = on.move.send;
   if (call.everybodys_output == nullptr || !is_everybody(on, links)) return nullptr;
   for (std::uint32_t i = 0; i < links.count; ++i)

@@ -10,7 +10,7 @@ namespace gyre::cuda {
 // Whether all of the move's pieces lie within the buffer that the peer says that it lends.
 GYRE_DEVICE bool stays_within(const Walk& walk, const plan::Move& move, std::uint64_t bytes,
                               bool in_input) {
-  const DeviceCall& call = walk.call;
+  const LaneCall& call = walk.call;
   plan::PieceWalk pieces(move);
   for (plan::Piece piece; pieces.next(piece);) {
     const std::uint64_t begin =

@@ -51,7 +51,7 @@ GYRE_DEVICE bool has_link(const plan::MoveLinks& links, std::uint32_t link) {
 }
 
 struct Walk {
-  const DeviceCall& call;
+  const LaneCall& call;
   const DeviceLane& lane;
   BlockState& state;
   bool stopped;  // this thread; the block leaves together at its next meeting
@@ -114,7 +114,7 @@ struct Operands {
 
   // Where the peer has this piece in the buffer that it lends.
   GYRE_DEVICE std::uint64_t lent_place(bool in_input) const {
-    const DeviceCall& call = walk.call;
+    const LaneCall& call = walk.call;
     return walk.geometry().place(in_input ? plan::Buffer::input : plan::Buffer::output,
                                  call.pairs ? call.rank : piece.chunk, move.round_offset);
   }
@@ -144,7 +144,7 @@ struct Operands {
 
 GYRE_DEVICE Operands operands_of(const Walk& walk, const plan::Move& move,
                                  const plan::Piece& piece) {
-  const DeviceCall& call = walk.call;
+  const LaneCall& call = walk.call;
   const plan::Step& step = *move.step;
   const bool has_own = step.local != plan::Buffer::none;
   Operands on{walk, move, piece, nullptr, nullptr, ~0U, move.recv.count, false, false, {}};

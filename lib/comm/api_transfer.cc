@@ -19,7 +19,19 @@ struct TransferCall {
   int* received_tag = nullptr;
 };
 
-Result<Request> checked(const Communicator& communicator, const TransferCall& call) {
+// Kernels tell messages apart by their order alone.
+Status check_on_device(const Communicator& communicator, const TransferCall& call,
+                       const void* stream) {
+  if (call.tag != 0 || call.peer == any_source || call.source != nullptr ||
+      call.received_tag != nullptr)
+    return invalid_usage(
+        "tags and GYRE_ANY_SOURCE are of communicators of host memory: on a device, sends to a "
+        "rank meet its receives in their order");
+  return communicator.check_stream(stream);
+}
+
+Result<Request> checked(const Communicator& communicator, const TransferCall& call,
+                        const void* stream) {
   const bool sends = call.function == Function::send;
   const bool anyone = !sends && call.peer == any_source;
   if (!anyone && (call.peer < 0 || call.peer >= communicator.size()))
@@ -29,10 +41,7 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   if (call.tag < 0 && (sends || call.tag != any_tag))
     return invalid_argument(fmt::format("tag {} is negative", call.tag));
   GYRE_ASSIGN(const std::uint64_t bytes, check_count(call.count, call.type));
-  if (communicator.on_device())
-    return invalid_usage(
-        "sends and receives of device memory are not there yet: use a collective, "
-        "or a communicator of host memory");
+  if (communicator.on_device()) GYRE_TRY(check_on_device(communicator, call, stream));
   GYRE_TRY(check_buffer(communicator, sends ? "sendbuff" : "recvbuff",
                         sends ? call.send : call.receive, bytes));
   Transfer transfer;
@@ -45,6 +54,7 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   transfer.tag = call.tag;
   transfer.source = call.source;
   transfer.received_tag = call.received_tag;
+  transfer.stream = stream;
   Request request;
   request.function = call.function;
   request.count = call.count;
@@ -56,8 +66,9 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
 gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t stream) {
   Status status = caught([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
-    Result<Request> request = checked(*pin, call);
+    Result<Request> request = checked(*pin, call, stream);
     if (!request.ok()) return std::move(request).status().while_doing(function_name(call.function));
+    if (pin->on_device()) stream = nullptr;  // it is the driver's
     return submit(std::move(pin), {.request = std::move(*request)}, stream);
   });
   return in_group(comm, std::move(status));

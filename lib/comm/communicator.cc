@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/comm/device_memory.h"
+#include "lib/comm/host_exchange.h"
 #include "lib/comm/joining_note.h"
 #include "lib/comm/process.h"
 
@@ -123,7 +124,7 @@ Status Communicator::settle() {
   policy_ = gyre::wait_policy(local_ranks, count_processors(masks), options_.settings.spin_count);
   links_ = std::make_unique<Links>(rank_, *membership_, transports_, fifo_shape(options_.settings),
                                    regions_.probe());
-  exchange_ = std::make_unique<Exchange>(*links_, rank_, size_);
+  exchange_ = std::make_unique<HostExchange>(*links_, rank_, size_);
   scene_.ranks = size_;
   scene_.one_process = roster.processes.size() == 1;
   scene_.mapped = one_host;

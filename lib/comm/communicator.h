@@ -52,6 +52,8 @@ struct Work {
   bool joins = false;
   std::shared_ptr<Resumable> resumable = nullptr;
   Request request = {};
+
+  bool is_collective() const { return !joins && resumable == nullptr; }
 };
 
 class Communicator {
@@ -88,6 +90,8 @@ class Communicator {
     begin(work.request);
     return operation(work.request);
   }
+  // The next collective is followed by another one of its group.
+  void expect_more(bool more) { more_follow_ = more; }
   // The key of the letters of the next split: the same on all ranks, another for each; a split
   // takes microseconds, and 2^56 of one 2,000 years.
   std::uint64_t next_split_key() { return 2ULL << 56 | ++splits_; }
@@ -233,6 +237,7 @@ class Communicator {
     void tell_wait() override;
 
    private:
+    void end_well();
     std::string waiting() const;
 
     Communicator& owner_;
@@ -293,6 +298,7 @@ class Communicator {
   CallRecord bound_for_;  // sequence 0: for nothing that may come again
   exec::Launch launch_;
   std::unique_ptr<DeviceSide> device_;
+  bool more_follow_ = false;
   Suspicion device_suspicion_;  // the watch's
   std::int64_t device_busy_since_ns_ = 0;
   // Both begin at GYRE_FIRST_SEQUENCE. Of 64 bits one call a nanosecond takes 584 years; flags keep

@@ -1,6 +1,7 @@
 // What a communicator does only on a CUDA device: it settles there, binds calls and hears from the
 // watch.
 #include "lib/comm/communicator.h"
+#include "lib/comm/device_exchange.h"
 #include "lib/comm/device_memory.h"
 #include "lib/comm/joining_note.h"
 #include "lib/comm/process.h"
@@ -51,6 +52,8 @@ Status Communicator::settle_on_device() {
                             .slot_bytes = static_cast<std::uint64_t>(options_.settings.slot_bytes),
                             .timeout_ns = options_.timeout_ns,
                             .reproducible = options_.reproducible}));
+  exchange_ = std::make_unique<DeviceExchange>(device_->links(), *membership_, device_->executor(),
+                                               rank_, size_, share.blocks);
   process().device_watch.add(*this);
   return {};
 }
@@ -75,7 +78,8 @@ Status Communicator::check_stream(const void* stream) const {
 }
 
 Status Communicator::bind_on_device(const Request& request, const CallRecord& record) {
-  GYRE_TRY(device_->bind(request, current_->plan, choice_, choice_bytes_));
+  const std::uint64_t history = board_ != nullptr ? board_->history() : 0;
+  GYRE_TRY(device_->bind(request, current_->plan, choice_, choice_bytes_, history));
   bound_for_ = record;
   if (request.tables != nullptr) bound_for_.sequence = 0;
   return {};

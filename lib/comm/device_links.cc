@@ -20,7 +20,8 @@ Status DeviceLinks::open(const plan::Plan& plan) {
   for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
     const plan::Lane lane = plan.lane(index);
     for (std::uint32_t i = 0; i < lane.link_count; ++i)
-      GYRE_TRY(open_one({lane.links[i].peer, lane.links[i].channel}));
+      GYRE_TRY(
+          open_one({lane.links[i].peer, lane.links[i].channel}, executor_.shape().link_bytes()));
   }
   ++plans_opened_;
   next_to_meet_ = 1;
@@ -28,13 +29,17 @@ Status DeviceLinks::open(const plan::Plan& plan) {
   return {};
 }
 
-Status DeviceLinks::open_one(const Key& key) {
+Status DeviceLinks::open_pair(int peer, std::uint32_t channels) {
+  return open_one({peer, pair_channel}, channels * executor_.shape().channel_bytes());
+}
+
+Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
   if (joints_.contains(key)) return {};
   auto own = std::make_shared<End>();
   own->device = executor_.device();
-  own->shape = executor_.shape();
-  GYRE_ASSIGN(own->memory, executor_.allocate(own->shape.link_bytes(),
-                                              fmt::format("the link to rank {}", key.first)));
+  own->bytes = bytes;
+  GYRE_ASSIGN(own->memory,
+              executor_.allocate(bytes, fmt::format("the link to rank {}", key.first)));
   Joint& joint = joints_[key];
   joint.own = own;
   if (key.first == rank_) {
@@ -59,7 +64,7 @@ Status DeviceLinks::take(const Key& key, Joint& joint, const bootstrap::Letter& 
     std::memcpy(ticket.data(), letter.data(), ticket.size());
     end = std::static_pointer_cast<End>(tickets_.redeem_local(ticket));
   }
-  if (end == nullptr || end->shape.link_bytes() != executor_.shape().link_bytes())
+  if (end == nullptr || end->bytes != joint.own->bytes)
     return Status(Code::RemoteError,
                   fmt::format("rank {}'s memory for channel {} is not there (any more)", key.first,
                               key.second))
@@ -72,6 +77,11 @@ Status DeviceLinks::take(const Key& key, Joint& joint, const bootstrap::Letter& 
 }
 
 Result<bool> DeviceLinks::advance(bool& moved) {
+  GYRE_TRY(advance_pairs(moved));
+  return opening_.empty() && meet(moved);
+}
+
+Status DeviceLinks::advance_pairs(bool& moved) {
   for (std::size_t i = 0; i < opening_.size();) {
     const Key key = opening_[i];
     const auto letter = membership_.receive(key.first, link_key(key.second));
@@ -83,7 +93,12 @@ Result<bool> DeviceLinks::advance(bool& moved) {
     moved = true;
     opening_.erase(opening_.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  return opening_.empty() && meet(moved);
+  return {};
+}
+
+bool DeviceLinks::pair_is_open(int peer) const {
+  const auto found = joints_.find({peer, pair_channel});
+  return found != joints_.end() && found->second.peers != nullptr;
 }
 
 // All tell rank 0 that they have opened the plan, and rank 0 tells all when all have.

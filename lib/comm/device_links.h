@@ -27,21 +27,30 @@ class DeviceLinks {
   // Goes on; true once all ranks have opened it.
   Result<bool> advance(bool& moved);
   exec::DeviceLink link(plan::Link link) const;
+
+  // Links for sends and receives, of as many channels; open when the peer has begun to open its
+  // own, since nobody else has to know of it.
+  Status open_pair(int peer, std::uint32_t channels);
+  Status advance_pairs(bool& moved);
+  bool pair_is_open(int peer) const;
+  exec::DeviceLink pair(int peer) const { return link({peer, pair_channel}); }
+
   Blocked blocked() const;
 
  private:
-  using Key = std::pair<int, int>;  // peer, channel of the plan
+  using Key = std::pair<int, int>;         // peer, channel of the plan
+  static constexpr int pair_channel = -1;  // of none
   // What one rank brings. The other holds it too.
   struct End {
     std::shared_ptr<std::byte> memory;
     std::shared_ptr<const exec::CudaDevice> device;
-    exec::DeviceShape shape;
+    std::uint64_t bytes = 0;
   };
   struct Joint {
     std::shared_ptr<End> own, peers;
     transport::IssuedTicket ticket;
   };
-  Status open_one(const Key& key);
+  Status open_one(const Key& key, std::uint64_t bytes);
   Status take(const Key& key, Joint& joint, const bootstrap::Letter& letter);
   bool meet(bool& moved);
 

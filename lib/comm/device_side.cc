@@ -1,6 +1,7 @@
 #include "lib/comm/device_side.h"
 
 #include "lib/base/log.h"
+#include "lib/comm/device_exchange.h"
 #include "lib/comm/resumable.h"
 
 #include <fmt/format.h>
@@ -19,6 +20,7 @@ const SystemClock clock;
 constexpr std::uint64_t channel_least_bytes = 64 << 10;
 // Beside links: plans, counters and scratch of a few.
 constexpr std::uint64_t spare_bytes = 4 << 20;
+constexpr std::size_t kept_most = 64;  // calls in one kernel
 
 DeviceProtocol device_protocol(plan::Protocol protocol) {
   return protocol == plan::Protocol::line ? DeviceProtocol::ll : DeviceProtocol::simple;
@@ -37,9 +39,11 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
     std::shared_ptr<const exec::CudaDevice> device, const DeviceShare& share,
     const DeviceSurroundings& around) {
   const exec::DeviceShape shape = shape_of(share, around);
-  // One link to each rank: what most plans need.
+  // One link to each rank for collectives, what most plans need, and one for sends and receives.
+  const std::uint64_t pair_bytes =
+      DeviceExchange::channels_for(share.blocks, around.size) * shape.channel_bytes();
   const std::uint64_t reserved =
-      spare_bytes + static_cast<std::uint64_t>(around.size) * shape.link_bytes();
+      spare_bytes + static_cast<std::uint64_t>(around.size) * (shape.link_bytes() + pair_bytes);
   GYRE_ASSIGN(auto executor,
               exec::CudaExecutor::create(std::move(device), shape, reserved, around.timeout_ns));
   std::unique_ptr<DeviceSide> made(new DeviceSide(share, around, std::move(executor)));
@@ -52,7 +56,8 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
 
 DeviceSide::DeviceSide(const DeviceShare& share, const DeviceSurroundings& around,
                        std::unique_ptr<exec::CudaExecutor> executor)
-    : share_(share),
+    : rank_(around.rank),
+      share_(share),
       timeout_ns_(around.timeout_ns),
       executor_(std::move(executor)),
       links_(around.rank, around.size, around.membership, around.tickets, *executor_),
@@ -106,7 +111,7 @@ std::uint32_t DeviceSide::channels_for(const plan::Plan& plan, std::uint64_t byt
 }
 
 Status DeviceSide::bind(const Request& request, const plan::Plan& plan, const tune::Choice& choice,
-                        std::uint64_t bytes) {
+                        std::uint64_t bytes, std::uint64_t history) {
   const std::uint32_t channels = channels_for(plan, bytes);
   if (channels == 0)
     return invalid_usage(fmt::format(
@@ -138,21 +143,53 @@ Status DeviceSide::bind(const Request& request, const plan::Plan& plan, const tu
               (!call_.pairs || request.tables == nullptr);
   may_lend_in_place_ = may_lend_ && plan.direct_in_place();
   call_.rank = static_cast<std::uint32_t>(plan.rank());
-  call_.signature = signature_of(request);
+  call_.signature = hash_with(signature_of(request), history);
   return {};
 }
 
-Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& plan) {
-  if (has_tables_) {
-    GYRE_ASSIGN(const bool room, executor_->has_room_for_tables());
-    if (!room) return false;
-  }
+bool DeviceSide::Kept::takes(const exec::DevicePlan& other, loaded::CuStream on,
+                             const exec::DeviceCall& call) const {
+  return plan == &other && stream == on && calls.size() < kept_most &&
+         std::ranges::all_of(calls, [&](const exec::DeviceCall& before) {
+           return exec::CudaExecutor::can_follow(before, call);
+         });
+}
+
+void DeviceSide::Kept::add(const exec::DeviceCall& call) {
+  stripes.emplace_back(call.stripes.begin(), call.stripes.end());
+  calls.push_back(call);
+  calls.back().stripes = stripes.back();
+}
+
+Status DeviceSide::launch_kept() {
+  if (kept_.calls.empty()) return {};
+  Status launched = executor_->launch(*kept_.plan, kept_.calls, kept_.stream);
+  kept_.clear();
+  return launched;
+}
+
+Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& plan, bool more) {
+  const auto stream = static_cast<loaded::CuStream>(const_cast<void*>(request.stream));
   call_.input = request.input;
   call_.output = request.output;
   call_.scalar = request.pre_scalar;
   call_.lends = request.in_place ? may_lend_in_place_ : may_lend_;
-  GYRE_TRY(executor_->launch(plan, call_,
-                             static_cast<loaded::CuStream>(const_cast<void*>(request.stream))));
+  if (has_tables_ || !kept_.calls.empty()) {
+    GYRE_ASSIGN(const bool room, executor_->has_room());
+    if (!room) return false;
+  }
+  if (!kept_.calls.empty() && !kept_.takes(plan, stream, call_)) {
+    GYRE_TRY(launch_kept());
+    if (has_tables_) return launch(request, plan, more);  // there was room for one
+  }
+  if (has_tables_ || (kept_.calls.empty() && !more)) {
+    GYRE_TRY(executor_->launch(plan, {&call_, 1}, stream));
+    return true;
+  }
+  kept_.plan = &plan;
+  kept_.stream = stream;
+  kept_.add(call_);
+  if (!more) GYRE_TRY(launch_kept());
   return true;
 }
 
@@ -172,10 +209,15 @@ DeviceSide::Seen DeviceSide::look() {
 // What a kernel says that gave up, and whom it waited for.
 Status DeviceSide::accuse(const exec::DevicePlan& failed, int& asks) const {
   const cuda::DeviceStatus said = *failed.status;
-  const plan::Lane lane = failed.plan->lane(said.block % failed.plan->lane_count());
-  const std::string name(plan::collective_name(failed.plan->collective()));
-  if (said.outcome == cuda::Outcome::aborted || said.link >= lane.link_count) return {};
-  const int peer = lane.links[said.link].peer;
+  if (said.outcome == cuda::Outcome::aborted) return {};
+  const int peer = said.peer;
+  const std::string name(failed.plan == nullptr ? "sends and receives"
+                                                : plan::collective_name(failed.plan->collective()));
+  if (said.outcome == cuda::Outcome::mismatch && failed.plan == nullptr)
+    return Status(Code::Mismatch, fmt::format("a send of rank {} has another length than the "
+                                              "receive of rank {} that it meets",
+                                              peer, rank_))
+        .blame({peer, rank_});
   if (said.outcome == cuda::Outcome::mismatch) {
     asks = peer;
     return Status(Code::Mismatch, fmt::format("in a kernel of {}, a message of rank {} belongs to "

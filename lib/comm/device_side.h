@@ -10,6 +10,7 @@
 #include "lib/comm/suspicion.h"
 #include "lib/tune/choice.h"
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ class DeviceSide {
 
   const exec::CudaDevice& device() const { return *executor_->device(); }
   const tune::Scene& scene() const { return scene_; }
+  exec::CudaExecutor& executor() { return *executor_; }
   DeviceLinks& links() { return links_; }
   std::byte* barrier_byte() const { return barrier_byte_.get(); }
 
@@ -43,10 +45,12 @@ class DeviceSide {
   bool fits(const plan::Plan& plan, plan::Protocol protocol) const;
   Result<std::unique_ptr<exec::DevicePlan>> bind_plan(const plan::Plan& plan);
   // All of a call but its buffers, kept until another kind of call comes.
+  // `history`: of all calls before, as messages tell it (lib/comm/call_board.h).
   Status bind(const Request& request, const plan::Plan& plan, const tune::Choice& choice,
-              std::uint64_t bytes);
-  // Puts the call on its stream; false if it has to wait for room.
-  Result<bool> launch(const Request& request, const exec::DevicePlan& plan);
+              std::uint64_t bytes, std::uint64_t history);
+  // Puts the call on its stream; false if it has to wait for room. With `more` calls of a group to
+  // come, it may be kept, to go with them in one kernel.
+  Result<bool> launch(const Request& request, const exec::DevicePlan& plan, bool more);
 
   // Any thread. Whether a kernel has still to end; `why` if something is wrong.
   struct Seen {
@@ -63,8 +67,22 @@ class DeviceSide {
   DeviceSide(const DeviceShare& share, const DeviceSurroundings& around,
              std::unique_ptr<exec::CudaExecutor> executor);
   std::uint32_t channels_for(const plan::Plan& plan, std::uint64_t bytes) const;
+  // Calls of a group that go together, and their stripes.
+  struct Kept {
+    const exec::DevicePlan* plan = nullptr;
+    loaded::CuStream stream = nullptr;
+    std::deque<std::vector<plan::Geometry>> stripes;
+    std::vector<exec::DeviceCall> calls;
+
+    bool takes(const exec::DevicePlan& other, loaded::CuStream on,
+               const exec::DeviceCall& call) const;
+    void add(const exec::DeviceCall& call);
+    void clear() { stripes.clear(), calls.clear(); }
+  };
+  Status launch_kept();
   Status accuse(const exec::DevicePlan& plan, int& asks) const;
 
+  const int rank_;
   const DeviceShare share_;
   const std::int64_t timeout_ns_;
   std::unique_ptr<exec::CudaExecutor> executor_;
@@ -74,6 +92,7 @@ class DeviceSide {
   std::vector<Binding> bindings_;  // by channel
   std::vector<plan::Geometry> stripes_;
   exec::DeviceCall call_;
+  Kept kept_;
   bool has_tables_ = false;
   bool may_lend_ = false, may_lend_in_place_ = false;
 };

@@ -134,7 +134,8 @@ void Communicator::Operation::launch() {
 
 // The call is done when it is on its stream. False while it waits for room.
 bool Communicator::Operation::launch_on_device() {
-  auto launched = owner_.device_->launch(*request_, *owner_.current_->on_device);
+  auto launched =
+      owner_.device_->launch(*request_, *owner_.current_->on_device, owner_.more_follow_);
   if (!launched.ok()) return end(owner_.fail(std::move(launched).status())), true;
   if (!*launched) return false;
   process().device_watch.launched();
@@ -303,7 +304,7 @@ bool Communicator::Exchanging::advance() {
   else if (!status.ok())
     finish(owner_.fail(std::move(status)));
   else if (done)
-    finish({});
+    end_well();
   if (!moved) {
     record_.blocked();
     return finished();
@@ -311,6 +312,11 @@ bool Communicator::Exchanging::advance() {
   record_.moved();
   standstill_.moved();
   return true;
+}
+
+void Communicator::Exchanging::end_well() {
+  if (owner_.on_device()) process().device_watch.launched();
+  finish({});
 }
 
 std::string Communicator::Exchanging::waiting() const {

@@ -49,8 +49,14 @@ std::int64_t Sequence::limit_ns() const {
 void Sequence::begin() {
   begun_ = true;
   begin_next();
-  if (finished() || transfers_.empty()) return;
-  exchanged_.transfers = std::make_shared<const std::vector<Transfer>>(std::move(transfers_));
+  // On a device both are kernels, of which one waits for the other.
+  if (!finished() && !communicator_.on_device()) begin_exchange();
+}
+
+void Sequence::begin_exchange() {
+  if (transfers_.empty()) return;
+  exchanged_.transfers =
+      std::make_shared<const std::vector<Transfer>>(std::exchange(transfers_, {}));
   communicator_.begin(exchanged_);
   exchange_ = &communicator_.operation(exchanged_);
 }
@@ -59,8 +65,10 @@ void Sequence::begin() {
 void Sequence::begin_next() {
   current_ = nullptr;
   if (Status broken = communicator_.broken(); !broken.ok()) return finish(std::move(broken));
-  if (next_ == works_.size()) return;
-  current_ = &communicator_.begin(works_[next_++]);
+  if (next_ == works_.size()) return begin_exchange();
+  const Work& work = works_[next_++];
+  communicator_.expect_more(next_ < works_.size() && works_[next_].is_collective());
+  current_ = &communicator_.begin(work);
 }
 
 bool Sequence::advance_part(Resumable*& part) {

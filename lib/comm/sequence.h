@@ -1,5 +1,6 @@
 // Sequence: one communicator's calls of a group: collectives one after the other, and beside them
-// all sends and receives at once. The calling thread runs it, or a stream's entry is one.
+// all sends and receives at once; on a device, after them. The calling thread runs it, or a
+// stream's entry is one.
 #pragma once
 
 #include "lib/comm/communicator.h"
@@ -24,6 +25,7 @@ class Sequence final : public Resumable {
  private:
   void begin();
   void begin_next();
+  void begin_exchange();
   bool advance_part(Resumable*& part);
 
   Communicator& communicator_;

@@ -24,6 +24,7 @@ struct Transfer {
   // The caller's places for who it was and which tag; null if it does not ask.
   int* source = nullptr;
   int* received_tag = nullptr;
+  const void* stream = nullptr;  // on a CUDA communicator
 
   bool takes(int from, int message_tag) const {
     return (peer == any_source || peer == from) && (tag == any_tag || tag == message_tag);

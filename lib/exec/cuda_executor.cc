@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/units.h"
+#include "lib/exec/cuda_places.h"
 
 #include <fmt/format.h>
 
@@ -23,9 +24,6 @@ namespace {
 constexpr std::uint64_t status_spacing = 128;
 constexpr std::uint64_t plans_most = 511;  // beside the abort word, in 64 KiB
 constexpr std::uint64_t words_bytes = (plans_most + 1) * status_spacing;
-// The device's own words: the sequence of calls, and the blocks that have ended.
-constexpr std::uint64_t counters_bytes = 256, ended_offset = 128;
-constexpr std::size_t tables_slots = 8;  // calls with tables on their way
 
 // What is written into device memory in one piece, with pointers into itself.
 class Writing {
@@ -80,26 +78,53 @@ Writing write_plan(std::byte* begin, const plan::Plan& plan, const DeviceShape& 
   return writing;
 }
 
-}  // namespace
+plan::Step one_chunk(plan::Buffer local, plan::Buffer store) {
+  plan::Step step;
+  step.local = local;
+  step.store = store;
+  step.send_count = local != plan::Buffer::none ? 1 : 0;
+  step.recv_count = store != plan::Buffer::none ? 1 : 0;
+  return step;
+}
 
-// Pinned places for the tables of calls on their way; a place is free when its call has ended.
-struct CudaExecutor::Tables {
-  struct Place {
-    std::unique_ptr<PinnedBlock> memory;
-    std::uint64_t bytes = 0;
-    loaded::CuEvent ended = nullptr;
-    bool used = false;
+// The lanes of both ways to a peer.
+Writing write_pair(std::byte* begin, int peer, std::uint32_t channels, const DeviceShape& shape,
+                   const DeviceLink& link, DevicePair& made) {
+  Writing writing(begin);
+  const plan::Link to{peer, 0};
+  const plan::Step send = one_chunk(plan::Buffer::input, plan::Buffer::none);
+  const plan::Step receive = one_chunk(plan::Buffer::none, plan::Buffer::output);
+  const auto write_way = [&](bool sends) {
+    std::vector<DeviceLane> lanes;
+    for (std::uint32_t channel = 0; channel < channels; ++channel) {
+      DeviceEnd end = sends ? send_end(shape, link, channel, DeviceProtocol::simple)
+                            : receive_end(shape, link, channel, DeviceProtocol::simple);
+      end.lent = nullptr;
+      end.borrowed = nullptr;
+      DeviceLane& lane = lanes.emplace_back();
+      lane.channel = channel;
+      lane.lane.links = writing.add(&to, 1);
+      lane.lane.steps = writing.add(sends ? &send : &receive, 1);
+      lane.lane.link_count = lane.lane.step_count = 1;
+      const DeviceEnd none;
+      lane.send = writing.add(sends ? &end : &none, 1);
+      lane.receive = writing.add(sends ? &none : &end, 1);
+    }
+    return writing.add(lanes.data(), lanes.size());
   };
-  std::array<Place, tables_slots> places;
-  std::size_t next = 0;
-};
+  made.send = write_way(true);
+  made.receive = write_way(false);
+  return writing;
+}
+
+}  // namespace
 
 CudaExecutor::CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
                            std::int64_t patience_ns)
     : device_(std::move(device)),
       shape_(shape),
       patience_ns_(patience_ns),
-      tables_(std::make_unique<Tables>()) {}
+      places_(std::make_unique<Places>()) {}
 
 Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<const CudaDevice> device,
                                                            const DeviceShape& shape,
@@ -116,14 +141,24 @@ Status CudaExecutor::prepare(std::uint64_t reserved_bytes) {
                                        "the links of a communicator"));
   GYRE_ASSIGN(counters_, allocate(counters_bytes, "counters"));
   const CurrentContext scope(device_->driver(), device_->owner());
-  return device_->driver().check(device_->driver().event_create(&ended_, cu::event_disable_timing),
-                                 "cuEventCreate");
+  std::vector<loaded::CuEvent*> events = {&ended_, &joined_};
+  // A call should not have to take memory: the driver may wait for kernels then.
+  for (Place& place : places_->all) {
+    GYRE_ASSIGN(place.memory, PinnedBlock::make(device_, place_bytes, "what kernels read"));
+    place.bytes = place_bytes;
+    events.push_back(&place.ended);
+  }
+  for (loaded::CuEvent* event : events)
+    GYRE_TRY(device_->driver().check(
+        device_->driver().event_create(event, cu::event_disable_timing), "cuEventCreate"));
+  return {};
 }
 
 CudaExecutor::~CudaExecutor() {
   const CurrentContext scope(device_->driver(), device_->owner());
-  if (ended_ != nullptr) (void)device_->driver().event_destroy(ended_);
-  for (Tables::Place& place : tables_->places)
+  for (loaded::CuEvent event : {ended_, joined_})
+    if (event != nullptr) (void)device_->driver().event_destroy(event);
+  for (Place& place : places_->all)
     if (place.ended != nullptr) (void)device_->driver().event_destroy(place.ended);
 }
 
@@ -145,13 +180,20 @@ Result<std::shared_ptr<std::byte>> CudaExecutor::allocate(std::uint64_t bytes,
   return memory;
 }
 
-Result<std::unique_ptr<DevicePlan>> CudaExecutor::bind(const plan::Plan& plan,
-                                                       const FindLink& find) {
+Status CudaExecutor::add_plan(DevicePlan& made) {
+  const std::lock_guard lock(mutex_);
   if (plans_.size() == plans_most)
     return invalid_usage(
         fmt::format("more than {} plans on one communicator: roots of broadcasts "
                     "and the like count apart",
                     plans_most));
+  plans_.push_back(&made);
+  made.status = reinterpret_cast<DeviceStatus*>(words_->begin() + plans_.size() * status_spacing);
+  return {};
+}
+
+Result<std::unique_ptr<DevicePlan>> CudaExecutor::bind(const plan::Plan& plan,
+                                                       const FindLink& find) {
   auto made = std::make_unique<DevicePlan>();
   made->plan = &plan;
   const std::uint64_t bytes = write_plan(nullptr, plan, shape_, find, *made).bytes().size();
@@ -165,121 +207,25 @@ Result<std::unique_ptr<DevicePlan>> CudaExecutor::bind(const plan::Plan& plan,
     made->scratch = scratch.get();
     held_.push_back(std::move(scratch));
   }
-  const std::lock_guard lock(mutex_);
-  plans_.push_back(made.get());
-  made->status = reinterpret_cast<DeviceStatus*>(words_->begin() + plans_.size() * status_spacing);
+  GYRE_TRY(add_plan(*made));
   return made;
 }
 
-DeviceLaunch CudaExecutor::filled(const DevicePlan& plan, const DeviceCall& call) const {
-  DeviceLaunch launch;
-  launch.lanes = plan.lanes[static_cast<int>(call.protocol)];
-  launch.input = call.input;
-  launch.output = call.output;
-  launch.scratch = plan.scratch;
-  launch.scratch_stride = plan.scratch_stride;
-  launch.input_bytes = call.input_bytes;
-  launch.output_bytes = call.output_bytes;
-  launch.type = call.type;
-  launch.op = call.op;
-  launch.scales = call.op == ReduceOp::pre_mul_sum;
-  launch.scalar = call.scalar;
-  launch.divisor = call.divisor;
-  launch.element_bytes = element_bytes(call.type);
-  launch.ring_shift = shape_.shift(call.protocol);
-  launch.slot_bytes = shape_.slot_bytes;
-  launch.lends = call.lends;
-  launch.pairs = call.pairs;
-  launch.rank = call.rank;
-  launch.signature = call.signature;
-  launch.sequence = reinterpret_cast<std::uint64_t*>(counters_.get());
-  launch.blocks_ended = reinterpret_cast<std::uint32_t*>(counters_.get() + ended_offset);
-  launch.abort = reinterpret_cast<const std::uint32_t*>(words_->seen(words_->begin()));
-  launch.status = reinterpret_cast<DeviceStatus*>(words_->seen(plan.status));
-  launch.patience_ns = static_cast<std::uint64_t>(patience_ns_);
-  std::ranges::copy(call.stripes, launch.geometries);
-  return launch;
-}
-
-Result<bool> CudaExecutor::has_room_for_tables() {
-  const Tables::Place& place = tables_->places[tables_->next];
-  if (!place.used) return true;
-  const CurrentContext scope(device_->driver(), device_->owner());
-  const loaded::CuResult result = device_->driver().event_query(place.ended);
-  if (result == cu::not_ready) return false;
-  GYRE_TRY(device_->driver().check(result, "cuEventQuery"));
-  return true;
-}
-
-// Tables go to pinned memory, where the kernel reads them.
-Status CudaExecutor::place_tables(const DeviceCall& call, bool captured, DeviceLaunch& launch) {
-  std::uint64_t bytes = 0;
-  const auto each = [&](auto&& act) {
-    for (std::size_t i = 0; i < call.stripes.size(); ++i)
-      for (plan::Layout* layout : {&launch.geometries[i].input, &launch.geometries[i].output})
-        if (layout->table != nullptr) act(*layout, call.stripes[i].chunk_count);
-  };
-  each([&](plan::Layout&, std::uint64_t chunks) { bytes += chunks * sizeof(plan::Extent); });
-  if (bytes == 0) return {};
-  if (captured)
-    return invalid_usage(
-        "a call whose blocks lie in tables cannot be captured into a graph yet: "
-        "use equal blocks, or GYRE_ALGO=ring");
-  Tables::Place& place = tables_->places[tables_->next];
-  if (place.bytes < bytes) {
-    GYRE_ASSIGN(place.memory, PinnedBlock::make(device_, bytes, "tables of blocks"));
-    place.bytes = bytes;
+Result<DevicePair> CudaExecutor::bind_pair(int peer, std::uint32_t channels,
+                                           const DeviceLink& link) {
+  DevicePair made;
+  const std::uint64_t bytes =
+      write_pair(nullptr, peer, channels, shape_, link, made).bytes().size();
+  GYRE_ASSIGN(auto memory, allocate(bytes, "lanes for sends and receives"));
+  GYRE_TRY(device_->upload(memory.get(),
+                           write_pair(memory.get(), peer, channels, shape_, link, made).bytes()));
+  held_.push_back(std::move(memory));
+  if (transfers_ == nullptr) {
+    auto transfers = std::make_unique<DevicePlan>();
+    GYRE_TRY(add_plan(*transfers));
+    transfers_ = std::move(transfers);
   }
-  if (place.ended == nullptr)
-    GYRE_TRY(device_->driver().check(
-        device_->driver().event_create(&place.ended, cu::event_disable_timing), "cuEventCreate"));
-  std::byte* at = place.memory->begin();
-  each([&](plan::Layout& layout, std::uint64_t chunks) {
-    std::memcpy(at, layout.table, chunks * sizeof(plan::Extent));
-    layout.table = reinterpret_cast<const plan::Extent*>(place.memory->seen(at));
-    at += chunks * sizeof(plan::Extent);
-  });
-  place.used = true;
-  return {};
-}
-
-// A call on another stream than the last one's waits for that one on the device.
-Status CudaExecutor::order(loaded::CuStream stream, bool captured) {
-  if (!launched_ || stream == last_stream_ || captured) return {};
-  return device_->driver().check(device_->driver().stream_wait_event(stream, ended_, 0),
-                                 "cuStreamWaitEvent");
-}
-
-Status CudaExecutor::launch(const DevicePlan& plan, const DeviceCall& call,
-                            loaded::CuStream stream) {
-  const loaded::CudaDriver& driver = device_->driver();
-  const CurrentContext scope(driver, device_->owner());
-  int capture = cu::capture_none;
-  GYRE_TRY(driver.check(driver.stream_capturing(stream, &capture), "cuStreamIsCapturing"));
-  const bool captured = capture != cu::capture_none;
-  GYRE_TRY(order(stream, captured));
-  DeviceLaunch launch = filled(plan, call);
-  GYRE_TRY(place_tables(call, captured, launch));
-  void* parameters[] = {&launch};
-  const auto blocks = static_cast<unsigned>(call.stripes.size() * plan.plan->lane_count());
-  GYRE_TRY(driver.check(
-      driver.launch(device_->kernel(call.protocol, call.type, call.op), blocks, 1, 1,
-                    device_->threads(), 1, 1, 0, stream, parameters, nullptr),
-      fmt::format("cuLaunchKernel of {} blocks of {} threads", blocks, device_->threads())));
-  if (captured) return {};
-  last_stream_ = stream;
-  Tables::Place& place = tables_->places[tables_->next];
-  const bool has_tables = std::ranges::any_of(call.stripes, [](const plan::Geometry& stripe) {
-    return stripe.input.table != nullptr || stripe.output.table != nullptr;
-  });
-  if (has_tables) {
-    GYRE_TRY(driver.check(driver.event_record(place.ended, stream), "cuEventRecord"));
-    tables_->next = (tables_->next + 1) % tables_slots;
-  }
-  const std::lock_guard lock(mutex_);
-  GYRE_TRY(driver.check(driver.event_record(ended_, stream), "cuEventRecord"));
-  launched_ = true;
-  return {};
+  return made;
 }
 
 void CudaExecutor::abort() {

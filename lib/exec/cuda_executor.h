@@ -1,7 +1,8 @@
 // CudaExecutor: one rank's side of a CUDA communicator: its memory on the device, plans as kernels
-// read them, and one kernel a call on the caller's stream. Calls follow one another, whatever their
-// streams: links tell messages apart by their order alone. `launch` waits for nothing; whoever
-// looks at `failed` and `running` learns what became of it (lib/comm/device_watch.h).
+// read them, and kernels on the caller's streams, each for a call or for several. They follow one
+// another, whatever their streams: links tell messages apart by their order alone. Launching waits
+// for nothing; whoever looks at `take_failed` and `running` learns what became of it
+// (lib/comm/device_watch.h).
 #pragma once
 
 #include "lib/exec/cuda_device.h"
@@ -20,7 +21,7 @@ namespace gyre::exec {
 
 // A plan in device memory, for all protocols and channels.
 struct DevicePlan {
-  const plan::Plan* plan = nullptr;
+  const plan::Plan* plan = nullptr;                                 // null: sends and receives
   const cuda::DeviceLane* lanes[cuda::device_protocol_count] = {};  // channel after channel
   std::byte* scratch = nullptr;                                     // of channel 0
   std::uint64_t scratch_stride = 0;
@@ -44,6 +45,21 @@ struct DeviceCall {
   std::uint64_t signature = 0;
 };
 
+// Both ways between two ranks, for sends and receives: a lane for each channel, of one step each.
+struct DevicePair {
+  const cuda::DeviceLane* send = nullptr;
+  const cuda::DeviceLane* receive = nullptr;
+};
+
+// What one block moves for a send or receive: a part of the buffer, over one channel.
+struct DeviceTransfer {
+  const cuda::DeviceLane* lane = nullptr;
+  std::uint32_t block = 0;      // of the launch; a lane stays with one
+  std::byte* place = nullptr;   // of the part
+  std::uint64_t bytes = 0;      // of the part
+  std::uint64_t signature = 0;  // what both ends must agree on
+};
+
 class CudaExecutor {
  public:
   // `reserved_bytes`: device memory taken at once, so that calls need not take any later.
@@ -63,10 +79,20 @@ class CudaExecutor {
   using FindLink = std::function<DeviceLink(plan::Link)>;
   Result<std::unique_ptr<DevicePlan>> bind(const plan::Plan& plan, const FindLink& find);
 
-  // Whether tables of a call can be kept until its kernel has read them; if not yet, later.
-  Result<bool> has_room_for_tables();
-  // Puts the call on the stream.
-  Status launch(const DevicePlan& plan, const DeviceCall& call, loaded::CuStream stream);
+  Result<DevicePair> bind_pair(int peer, std::uint32_t channels, const DeviceLink& link);
+
+  // Whether what a kernel reads of the host can be kept until it has ended; if not yet, later.
+  Result<bool> has_room();
+  // Whether the calls can follow one another in one kernel: blocks of one lane stay together, and
+  // no buffer of one is another's output.
+  static bool can_follow(const DeviceCall& before, const DeviceCall& after);
+  // Puts calls of one plan on the stream, in one kernel: a single one, or each can follow all those
+  // before it. Only a single one may have tables.
+  Status launch(const DevicePlan& plan, std::span<const DeviceCall> calls, loaded::CuStream stream);
+  // Puts them on the first stream, after and before what is on the others. Blocks go through theirs
+  // in the order given.
+  Status launch(std::span<const DeviceTransfer> transfers, std::uint32_t rank,
+                std::span<const loaded::CuStream> streams);
 
   // Any thread from here on.
   // Kernels leave at their next look at the host.
@@ -77,13 +103,22 @@ class CudaExecutor {
   const DevicePlan* take_failed();
 
  private:
-  struct Tables;
+  struct Places;
+  struct Place;
+  struct Going;
   CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
                std::int64_t patience_ns);
   Status prepare(std::uint64_t reserved_bytes);
-  Status order(loaded::CuStream stream, bool captured);
-  Status place_tables(const DeviceCall& call, bool captured, cuda::DeviceLaunch& launch);
+  Status add_plan(DevicePlan& made);
+  Result<Going> begin_launch(loaded::CuStream stream);
+  Status finish_launch(const Going& going, loaded::CuFunction kernel, std::uint32_t blocks,
+                       cuda::DeviceLaunch& launch);
+  Result<Place*> place(Going& going, std::uint64_t bytes);
+  Status place_tables(Going& going, const DeviceCall& call, cuda::DeviceLaunch& launch);
+  Status place_tasks(Going& going, const std::vector<std::vector<cuda::DeviceTask>>& by_block,
+                     cuda::DeviceLaunch& launch);
   cuda::DeviceLaunch filled(const DevicePlan& plan, const DeviceCall& call) const;
+  Status join(std::span<const loaded::CuStream> streams, bool before);
 
   const std::shared_ptr<const CudaDevice> device_;
   const DeviceShape shape_;
@@ -98,9 +133,11 @@ class CudaExecutor {
   std::vector<const DevicePlan*> noticed_, told_;
   mutable std::mutex mutex_;         // of what other threads look at
   loaded::CuEvent ended_ = nullptr;  // of the last launch
-  bool launched_ = false;            // mutex_'s
+  loaded::CuEvent joined_ = nullptr;
+  bool launched_ = false;  // mutex_'s
   loaded::CuStream last_stream_ = nullptr;
-  std::unique_ptr<Tables> tables_;
+  std::unique_ptr<Places> places_;
+  std::unique_ptr<DevicePlan> transfers_;
 };
 
 }  // namespace gyre::exec

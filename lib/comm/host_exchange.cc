@@ -1,4 +1,4 @@
-#include "lib/comm/exchange.h"
+#include "lib/comm/host_exchange.h"
 
 #include "kernels/cpu/move.h"
 
@@ -7,7 +7,7 @@
 
 namespace gyre::comm {
 
-Status Exchange::begin(std::span<const Transfer> transfers) {
+Status HostExchange::begin(std::span<const Transfer> transfers) {
   sends_.clear();
   receives_.clear();
   for (const Transfer& transfer : transfers) {
@@ -27,30 +27,30 @@ Status Exchange::begin(std::span<const Transfer> transfers) {
   return {};
 }
 
-bool Exchange::awaits(int peer) const {
+bool HostExchange::awaits(int peer) const {
   return std::ranges::any_of(receives_, [&](const PendingReceive& one) {
     return !one.done && (one.transfer->peer == peer || one.transfer->peer == any_source);
   });
 }
 
-bool Exchange::takes_from_anyone() const {
+bool HostExchange::takes_from_anyone() const {
   return std::ranges::any_of(receives_, [](const PendingReceive& one) {
     return !one.done && one.transfer->peer == any_source;
   });
 }
 
-bool Exchange::depends_on(int peer) const {
+bool HostExchange::depends_on(int peer) const {
   return std::ranges::any_of(receives_, [&](const PendingReceive& one) {
     return !one.done && one.transfer->peer == peer;
   });
 }
 
-Mailbox& Exchange::mailbox(int peer) {
+Mailbox& HostExchange::mailbox(int peer) {
   return mailboxes_.try_emplace(peer, peer, *links_.pair(peer).receive).first->second;
 }
 
 // One slot after the other, the head in the first.
-void Exchange::ship(PendingSend& send, exec::SendPort& port, bool& moved) const {
+void HostExchange::ship(PendingSend& send, exec::SendPort& port, bool& moved) const {
   const Transfer& transfer = *send.transfer;
   const std::uint64_t slot_bytes = port.slots.view().shape.slot_bytes;
   while (!send.done && port.slots.has_credit()) {
@@ -84,7 +84,7 @@ void Exchange::ship(PendingSend& send, exec::SendPort& port, bool& moved) const 
   }
 }
 
-Status Exchange::advance_sends(bool& moved) {
+Status HostExchange::advance_sends(bool& moved) {
   std::vector<int> served;  // peers whose first unfinished send has had its turn
   for (PendingSend& send : sends_) {
     const int peer = send.transfer->peer;
@@ -98,7 +98,7 @@ Status Exchange::advance_sends(bool& moved) {
   return {};
 }
 
-Status Exchange::advance_receives(bool& moved) {
+Status HostExchange::advance_receives(bool& moved) {
   if (takes_from_anyone()) GYRE_TRY(links_.accept_pairs(size_));
   for (const int peer : peers_) {
     if (!awaits(peer) || !links_.pair_is_open(peer)) continue;
@@ -109,7 +109,7 @@ Status Exchange::advance_receives(bool& moved) {
   return {};
 }
 
-Status Exchange::advance(bool& moved, bool& done) {
+Status HostExchange::advance(bool& moved, bool& done) {
   if (!links_.all_open()) GYRE_TRY(links_.advance(moved));
   GYRE_TRY(advance_sends(moved));
   GYRE_TRY(advance_receives(moved));
@@ -121,13 +121,13 @@ Status Exchange::advance(bool& moved, bool& done) {
   return {};
 }
 
-std::size_t Exchange::pending() const {
+std::size_t HostExchange::pending() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(sends_, [](const PendingSend& one) { return !one.done; }) +
       std::ranges::count_if(receives_, [](const PendingReceive& one) { return !one.done; }));
 }
 
-Blocked Exchange::blocked() {
+Blocked HostExchange::blocked() {
   const auto state = [&](int peer, BlockedOn what) {
     const bool opening = peer != any_source && !links_.pair_is_open(peer);
     return Blocked{opening ? BlockedOn::connection : what, peer, 0, 0};
@@ -139,7 +139,7 @@ Blocked Exchange::blocked() {
   return {};
 }
 
-bool Exchange::arm(WaitSet& set) {
+bool HostExchange::arm(WaitSet& set) {
   bool asleep = links_.arm(set);  // openings, and letters of those who begin one
   for (const PendingSend& one : sends_) {
     if (!links_.pair_is_open(one.transfer->peer) || !links_.check_pair(one.transfer->peer).ok())
@@ -159,7 +159,7 @@ bool Exchange::arm(WaitSet& set) {
   return asleep;
 }
 
-void Exchange::disarm() {
+void HostExchange::disarm() {
   links_.disarm();
   for (const int peer : peers_) {
     if (!links_.pair_is_open(peer)) continue;

@@ -1,0 +1,137 @@
+#include "lib/comm/device_exchange.h"
+
+#include "lib/base/units.h"
+#include "lib/comm/request.h"
+
+#include <algorithm>
+
+namespace gyre::comm {
+namespace {
+
+// Of a link: more than one channel pays for bulk alone.
+constexpr std::uint32_t channels_most = 4;
+constexpr std::uint64_t channel_least_bytes = 256 << 10;  // not measured yet
+constexpr std::uint64_t part_alignment = 128;
+
+}  // namespace
+
+// So many that one launch can talk to all ranks both ways, if that can be.
+std::uint32_t DeviceExchange::channels_for(std::uint32_t blocks, int size) {
+  return std::clamp(blocks / (2 * static_cast<std::uint32_t>(size)), 1U, channels_most);
+}
+
+DeviceExchange::DeviceExchange(DeviceLinks& links, bootstrap::Membership& membership,
+                               exec::CudaExecutor& executor, int rank, int size,
+                               std::uint32_t blocks)
+    : links_(links),
+      membership_(membership),
+      executor_(executor),
+      rank_(rank),
+      size_(size),
+      blocks_(blocks),
+      channels_(std::min(channels_for(blocks, size), executor.shape().channels)) {}
+
+// What is sent so far ahead meets what is received from so far behind.
+int DeviceExchange::distance(const Transfer& transfer) const {
+  const int ahead = transfer.sends ? transfer.peer - rank_ : rank_ - transfer.peer;
+  return (ahead + size_) % size_;
+}
+
+std::uint32_t DeviceExchange::channels_of(const Transfer& transfer) const {
+  const std::uint64_t wanted = divide_up(transfer.bytes, channel_least_bytes);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, channels_));
+}
+
+Status DeviceExchange::begin(std::span<const Transfer> transfers) {
+  launched_ = 0;
+  streams_.clear();
+  transfers_.assign(transfers.begin(), transfers.end());
+  for (const Transfer& one : transfers_) {
+    const auto stream = static_cast<loaded::CuStream>(const_cast<void*>(one.stream));
+    if (std::ranges::find(streams_, stream) == streams_.end()) streams_.push_back(stream);
+    GYRE_TRY(links_.open_pair(one.peer, channels_));
+  }
+  std::ranges::stable_sort(transfers_, {}, [this](const Transfer& one) { return distance(one); });
+  return {};
+}
+
+Status DeviceExchange::advance(bool& moved, bool& done) {
+  GYRE_TRY(links_.advance_pairs(moved));
+  done = launched_ == transfers_.size();
+  if (done || !std::ranges::all_of(transfers_, [this](const Transfer& one) {
+        return links_.pair_is_open(one.peer);
+      }))
+    return {};
+  while (launched_ < transfers_.size()) {
+    GYRE_ASSIGN(const bool launched, launch_some());
+    if (!launched) return {};
+    moved = true;
+  }
+  done = true;
+  return {};
+}
+
+Result<const exec::DevicePair*> DeviceExchange::pair(int peer) {
+  const auto known = pairs_.find(peer);
+  if (known != pairs_.end()) return &known->second;
+  GYRE_ASSIGN(const exec::DevicePair made, executor_.bind_pair(peer, channels_, links_.pair(peer)));
+  return &pairs_.emplace(peer, made).first->second;
+}
+
+// A part for each channel; both ends know the parts from the bytes alone.
+Status DeviceExchange::add_parts(const Transfer& transfer,
+                                 std::map<const void*, std::uint32_t>& blocks,
+                                 std::vector<exec::DeviceTransfer>& parts) {
+  GYRE_ASSIGN(const exec::DevicePair* pair, this->pair(transfer.peer));
+  const std::uint32_t channels = channels_of(transfer);
+  const std::uint64_t most = round_up(divide_up(transfer.bytes, channels), part_alignment);
+  std::byte* const place =
+      transfer.sends ? const_cast<std::byte*>(transfer.input) : transfer.output;
+  for (std::uint32_t channel = 0; channel < channels; ++channel) {
+    const std::uint64_t begin = std::min(transfer.bytes, channel * most);
+    exec::DeviceTransfer part;
+    part.bytes = std::min(transfer.bytes - begin, most);
+    if (part.bytes == 0) break;
+    part.lane = (transfer.sends ? pair->send : pair->receive) + channel;
+    part.block =
+        blocks.try_emplace(part.lane, static_cast<std::uint32_t>(blocks.size())).first->second;
+    part.place = place + begin;
+    part.signature = hash_with(transfer_signature, transfer.bytes);
+    parts.push_back(part);
+  }
+  return {};
+}
+
+// One kernel for as many distances as have blocks. All ranks go from the near to the far, so the
+// nearest that is not done anywhere is on its way at both of its ends: they never wait in a circle.
+Result<bool> DeviceExchange::launch_some() {
+  GYRE_ASSIGN(const bool room, executor_.has_room());
+  if (!room) return false;
+  std::map<const void*, std::uint32_t> blocks;  // of lanes
+  std::vector<exec::DeviceTransfer> parts;
+  std::size_t at = launched_;
+  while (at < transfers_.size()) {
+    if (blocks.size() + 2ULL * channels_ > blocks_ && at > launched_) break;
+    const int here = distance(transfers_[at]);
+    for (; at < transfers_.size() && distance(transfers_[at]) == here; ++at)
+      GYRE_TRY(add_parts(transfers_[at], blocks, parts));
+  }
+  if (!parts.empty())
+    GYRE_TRY(executor_.launch(parts, static_cast<std::uint32_t>(rank_), streams_));
+  launched_ = at;
+  return true;
+}
+
+Blocked DeviceExchange::blocked() {
+  for (const Transfer& one : transfers_)
+    if (!links_.pair_is_open(one.peer)) return {BlockedOn::connection, one.peer, 0, 0};
+  return {BlockedOn::kernel, -1, 0, 0};
+}
+
+bool DeviceExchange::arm(WaitSet& set) {
+  auto& word = membership_.changed();
+  set.add_futex(&word, word.load(std::memory_order_acquire));
+  return true;
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,51 @@
+// DeviceExchange: sends and receives of device memory, as kernels: a block for each way of a link,
+// which goes through its transfers in their order. Messages have neither tags nor a count, so both
+// ends say alike what they move. It is done when all are on their stream.
+#pragma once
+
+#include "lib/bootstrap/control.h"
+#include "lib/comm/device_links.h"
+#include "lib/comm/exchange.h"
+
+#include <map>
+#include <span>
+#include <vector>
+
+namespace gyre::comm {
+
+class DeviceExchange final : public Exchange {
+ public:
+  // `blocks`: that this rank may use at one time; the same on all ranks.
+  DeviceExchange(DeviceLinks& links, bootstrap::Membership& membership,
+                 exec::CudaExecutor& executor, int rank, int size, std::uint32_t blocks);
+  // Of each link that it opens.
+  std::uint64_t link_bytes() const { return channels_ * executor_.shape().channel_bytes(); }
+  static std::uint32_t channels_for(std::uint32_t blocks, int size);
+
+  Status begin(std::span<const Transfer> transfers) override;
+  Status advance(bool& moved, bool& done) override;
+  Blocked blocked() override;
+  std::size_t pending() const override { return transfers_.size() - launched_; }
+  bool arm(WaitSet& set) override;
+  void disarm() override {}
+
+ private:
+  int distance(const Transfer& transfer) const;
+  std::uint32_t channels_of(const Transfer& transfer) const;
+  Result<const exec::DevicePair*> pair(int peer);
+  Result<bool> launch_some();
+  Status add_parts(const Transfer& transfer, std::map<const void*, std::uint32_t>& blocks,
+                   std::vector<exec::DeviceTransfer>& parts);
+
+  DeviceLinks& links_;
+  bootstrap::Membership& membership_;
+  exec::CudaExecutor& executor_;
+  const int rank_, size_;
+  const std::uint32_t blocks_, channels_;
+  std::map<int, exec::DevicePair> pairs_;  // by peer
+  std::vector<Transfer> transfers_;        // by distance, and each pair's in the caller's order
+  std::vector<loaded::CuStream> streams_;  // that they are on
+  std::size_t launched_ = 0;
+};
+
+}  // namespace gyre::comm

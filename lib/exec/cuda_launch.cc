@@ -1,0 +1,249 @@
+// How a CudaExecutor puts calls on streams.
+#include "lib/exec/cuda_places.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gyre::exec {
+
+using cuda::DeviceLaunch;
+using cuda::DeviceProtocol;
+using cuda::DeviceStatus;
+using cuda::DeviceTask;
+using loaded::CurrentContext;
+namespace cu = loaded::cu;
+
+namespace {
+
+struct Range {
+  const std::byte* begin;
+  std::uint64_t bytes;
+};
+bool overlap(const Range& a, const Range& b) {
+  return a.bytes > 0 && b.bytes > 0 && a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
+}
+
+bool has_tables(const DeviceCall& call) {
+  return std::ranges::any_of(call.stripes, [](const plan::Geometry& stripe) {
+    return stripe.input.table != nullptr || stripe.output.table != nullptr;
+  });
+}
+
+}  // namespace
+
+DeviceLaunch CudaExecutor::filled(const DevicePlan& plan, const DeviceCall& call) const {
+  DeviceLaunch launch;
+  launch.lanes = plan.lanes[static_cast<int>(call.protocol)];
+  launch.input = call.input;
+  launch.output = call.output;
+  launch.scratch = plan.scratch;
+  launch.scratch_stride = plan.scratch_stride;
+  launch.input_bytes = call.input_bytes;
+  launch.output_bytes = call.output_bytes;
+  launch.type = call.type;
+  launch.op = call.op;
+  launch.scales = call.op == ReduceOp::pre_mul_sum;
+  launch.scalar = call.scalar;
+  launch.divisor = call.divisor;
+  launch.element_bytes = element_bytes(call.type);
+  launch.ring_shift = shape_.shift(call.protocol);
+  launch.slot_bytes = shape_.slot_bytes;
+  launch.lends = call.lends;
+  launch.pairs = call.pairs;
+  launch.rank = call.rank;
+  launch.signature = call.signature;
+  launch.abort = reinterpret_cast<const std::uint32_t*>(words_->seen(words_->begin()));
+  launch.status = reinterpret_cast<DeviceStatus*>(words_->seen(plan.status));
+  launch.patience_ns = static_cast<std::uint64_t>(patience_ns_);
+  std::ranges::copy(call.stripes, launch.geometries);
+  return launch;
+}
+
+Result<bool> CudaExecutor::has_room() {
+  const Place& place = places_->all[places_->next];
+  if (!place.used) return true;
+  const CurrentContext scope(device_->driver(), device_->owner());
+  const loaded::CuResult result = device_->driver().event_query(place.ended);
+  if (result == cu::not_ready) return false;
+  GYRE_TRY(device_->driver().check(result, "cuEventQuery"));
+  return true;
+}
+
+// Memory for what the launch's kernel reads of the host.
+Result<CudaExecutor::Place*> CudaExecutor::place(Going& going, std::uint64_t bytes) {
+  if (going.captured)
+    return invalid_usage(
+        "a call whose blocks lie in tables cannot be captured into a graph yet: "
+        "use equal blocks, or GYRE_ALGO=ring");
+  Place& place = places_->all[places_->next];
+  if (place.bytes < bytes) {
+    GYRE_ASSIGN(place.memory, PinnedBlock::make(device_, bytes, "what a kernel reads of the host"));
+    place.bytes = bytes;
+  }
+  place.used = true;
+  going.place = &place;
+  return &place;
+}
+
+Status CudaExecutor::place_tables(Going& going, const DeviceCall& call, DeviceLaunch& launch) {
+  std::uint64_t bytes = 0;
+  const auto each = [&](auto&& act) {
+    for (std::size_t i = 0; i < call.stripes.size(); ++i)
+      for (plan::Layout* layout : {&launch.geometries[i].input, &launch.geometries[i].output})
+        if (layout->table != nullptr) act(*layout, call.stripes[i].chunk_count);
+  };
+  each([&](plan::Layout&, std::uint64_t chunks) { bytes += chunks * sizeof(plan::Extent); });
+  if (bytes == 0) return {};
+  GYRE_ASSIGN(const Place* kept, place(going, bytes));
+  std::byte* at = kept->memory->begin();
+  each([&](plan::Layout& layout, std::uint64_t chunks) {
+    std::memcpy(at, layout.table, chunks * sizeof(plan::Extent));
+    layout.table = reinterpret_cast<const plan::Extent*>(kept->memory->seen(at));
+    at += chunks * sizeof(plan::Extent);
+  });
+  return {};
+}
+
+// The first task of each block, block after block, and then all the others.
+Status CudaExecutor::place_tasks(Going& going, const std::vector<std::vector<DeviceTask>>& by_block,
+                                 DeviceLaunch& launch) {
+  std::size_t count = 0;
+  for (const auto& tasks : by_block) count += tasks.size();
+  GYRE_ASSIGN(const Place* kept, place(going, count * sizeof(DeviceTask)));
+  auto* const all = reinterpret_cast<DeviceTask*>(kept->memory->begin());
+  std::size_t next = by_block.size();
+  for (std::size_t block = 0; block < by_block.size(); ++block) {
+    DeviceTask* at = &all[block];
+    *at = {};
+    for (std::size_t i = 0; i < by_block[block].size(); ++i) {
+      *at = by_block[block][i];
+      at->then = nullptr;
+      if (i + 1 == by_block[block].size()) continue;
+      at->then = reinterpret_cast<const DeviceTask*>(kept->memory->seen(&all[next]));
+      at = &all[next++];
+    }
+  }
+  launch.lanes = nullptr;
+  launch.tasks = reinterpret_cast<const DeviceTask*>(kept->memory->seen(all));
+  return {};
+}
+
+// A call on another stream than the last one's waits for that one on the device.
+Result<CudaExecutor::Going> CudaExecutor::begin_launch(loaded::CuStream stream) {
+  const loaded::CudaDriver& driver = device_->driver();
+  int capture = cu::capture_none;
+  GYRE_TRY(driver.check(driver.stream_capturing(stream, &capture), "cuStreamIsCapturing"));
+  Going going;
+  going.stream = stream;
+  going.captured = capture != cu::capture_none;
+  if (launched_ && stream != last_stream_ && !going.captured)
+    GYRE_TRY(driver.check(driver.stream_wait_event(stream, ended_, 0), "cuStreamWaitEvent"));
+  return going;
+}
+
+Status CudaExecutor::finish_launch(const Going& going, loaded::CuFunction kernel,
+                                   std::uint32_t blocks, DeviceLaunch& launch) {
+  const loaded::CudaDriver& driver = device_->driver();
+  launch.sequence = reinterpret_cast<std::uint64_t*>(counters_.get());
+  launch.blocks_ended = reinterpret_cast<std::uint32_t*>(counters_.get() + ended_offset);
+  void* parameters[] = {&launch};
+  GYRE_TRY(driver.check(
+      driver.launch(kernel, blocks, 1, 1, device_->threads(), 1, 1, 0, going.stream, parameters,
+                    nullptr),
+      fmt::format("cuLaunchKernel of {} blocks of {} threads", blocks, device_->threads())));
+  if (going.captured) return {};
+  last_stream_ = going.stream;
+  if (going.place != nullptr) {
+    GYRE_TRY(driver.check(driver.event_record(going.place->ended, going.stream), "cuEventRecord"));
+    places_->next = (places_->next + 1) % places_count;
+  }
+  const std::lock_guard lock(mutex_);
+  GYRE_TRY(driver.check(driver.event_record(ended_, going.stream), "cuEventRecord"));
+  launched_ = true;
+  return {};
+}
+
+bool CudaExecutor::can_follow(const DeviceCall& before, const DeviceCall& after) {
+  if (before.protocol != after.protocol || before.type != after.type || before.op != after.op ||
+      before.stripes.size() != after.stripes.size() || has_tables(before) || has_tables(after))
+    return false;
+  const Range in_before{before.input, before.input_bytes}, in_after{after.input, after.input_bytes};
+  const Range out_before{before.output, before.output_bytes};
+  const Range out_after{after.output, after.output_bytes};
+  return !overlap(out_before, in_after) && !overlap(out_before, out_after) &&
+         !overlap(in_before, out_after);
+}
+
+Status CudaExecutor::launch(const DevicePlan& plan, std::span<const DeviceCall> calls,
+                            loaded::CuStream stream) {
+  const CurrentContext scope(device_->driver(), device_->owner());
+  GYRE_ASSIGN(Going going, begin_launch(stream));
+  const DeviceCall& first = calls.front();
+  const auto lanes = static_cast<std::size_t>(plan.plan->lane_count());
+  const std::size_t blocks = first.stripes.size() * lanes;
+  DeviceLaunch launch = filled(plan, first);
+  launch.calls = static_cast<std::uint32_t>(calls.size());
+  if (calls.size() == 1) {
+    GYRE_TRY(place_tables(going, first, launch));
+  } else {
+    std::vector<std::vector<DeviceTask>> by_block(blocks);
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const DeviceLaunch one = filled(plan, calls[i]);
+      for (std::size_t block = 0; block < blocks; ++block) {
+        DeviceTask& task = by_block[block].emplace_back();
+        task.lane = &launch.lanes[block];
+        task.call = one;
+        task.call.ordinal = static_cast<std::uint32_t>(i);
+        task.geometry = one.geometries[block / lanes];
+      }
+    }
+    GYRE_TRY(place_tasks(going, by_block, launch));
+  }
+  return finish_launch(going, device_->kernel(first.protocol, first.type, first.op),
+                       static_cast<std::uint32_t>(blocks), launch);
+}
+
+// The first stream waits for the others, or they for it.
+Status CudaExecutor::join(std::span<const loaded::CuStream> streams, bool before) {
+  const loaded::CudaDriver& driver = device_->driver();
+  for (loaded::CuStream other : streams.subspan(1)) {
+    const loaded::CuStream from = before ? other : streams[0], to = before ? streams[0] : other;
+    GYRE_TRY(driver.check(driver.event_record(joined_, from), "cuEventRecord"));
+    GYRE_TRY(driver.check(driver.stream_wait_event(to, joined_, 0), "cuStreamWaitEvent"));
+  }
+  return {};
+}
+
+Status CudaExecutor::launch(std::span<const DeviceTransfer> transfers, std::uint32_t rank,
+                            std::span<const loaded::CuStream> streams) {
+  const CurrentContext scope(device_->driver(), device_->owner());
+  GYRE_TRY(join(streams, true));
+  GYRE_ASSIGN(Going going, begin_launch(streams[0]));
+  std::vector<std::vector<DeviceTask>> by_block;
+  for (const DeviceTransfer& one : transfers) {
+    if (by_block.size() <= one.block) by_block.resize(one.block + 1);
+    DeviceCall call;
+    call.input = call.output = one.place;
+    call.input_bytes = call.output_bytes = one.bytes;
+    call.rank = rank;
+    call.signature = one.signature;
+    DeviceTask& task = by_block[one.block].emplace_back();
+    task.lane = one.lane;
+    task.call = filled(*transfers_, call);
+    task.geometry.input = task.geometry.output = plan::Layout::even(one.bytes, one.bytes);
+    task.geometry.piece_bytes = shape_.piece_most(DeviceProtocol::simple, 1, 1);
+    task.geometry.chunk_count = 1;
+  }
+  DeviceLaunch launch;
+  launch.rank = rank;
+  launch.calls = 0;
+  GYRE_TRY(place_tasks(going, by_block, launch));
+  GYRE_TRY(finish_launch(going,
+                         device_->kernel(DeviceProtocol::simple, ElementType::uint8, ReduceOp::sum),
+                         static_cast<std::uint32_t>(by_block.size()), launch));
+  return join(streams, false);
+}
+
+}  // namespace gyre::exec

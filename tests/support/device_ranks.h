@@ -1,0 +1,172 @@
+// Communicators of CUDA devices for tests, through the C API: ranks that one thread drives, in
+// groups, with a stream each; and collectives on them with what they must give.
+#pragma once
+
+#include "lib/comm/process.h"
+#include "tests/support/fake_cuda.h"
+#include "tests/support/ranks.h"
+#include <gyre/gyre.h>
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace gyre::tests {
+
+inline std::string last_error(gyreComm_t comm = nullptr) { return gyreGetLastError(comm); }
+
+inline bool mentions(const std::string& text, const std::string& word) {
+  INFO(text);
+  return text.find(word) != std::string::npos;
+}
+
+// The fake in place of the machine's driver. Small slots: its memory is the host's.
+class OnFake {
+ public:
+  explicit OnFake(const FakeCudaOptions& options = {}, Variables variables = {})
+      : fake(options), variables_(with_small_slots(std::move(variables))) {
+    comm::process().use_cuda(fake.table(), FakeCuda::images());
+    driver = fake.table();
+    REQUIRE(driver->primary_retain(&owner, 0) == loaded::cu::success);
+    REQUIRE(driver->set_current(owner) == loaded::cu::success);
+  }
+  ~OnFake() {
+    (void)driver->set_current(nullptr);
+    (void)driver->primary_release(0);
+    comm::process().use_cuda(nullptr, {});
+    CHECK(fake.failure() == "");
+    CHECK(fake.leaks() == "");
+  }
+
+  FakeCuda fake;
+  std::unique_ptr<const loaded::CudaDriver> driver;
+  loaded::CuContext owner = nullptr;
+
+ private:
+  static Variables with_small_slots(Variables variables) {
+    variables.emplace("GYRE_BUFFSIZE", "4096");
+    return variables;
+  }
+  WithVariables variables_;
+};
+
+// Elements in memory of the current device, which the fake keeps where the host can look.
+class DeviceInts {
+ public:
+  DeviceInts(const OnFake& on, std::size_t count) : driver_(*on.driver) {
+    REQUIRE(driver_.allocate(&memory_, count * sizeof(std::int32_t)) == loaded::cu::success);
+  }
+  ~DeviceInts() { (void)driver_.free(memory_); }
+  DeviceInts(DeviceInts&& other) noexcept
+      : driver_(other.driver_), memory_(std::exchange(other.memory_, 0)) {}
+  std::int32_t* data() const { return reinterpret_cast<std::int32_t*>(memory_); }
+
+ private:
+  const loaded::CudaDriver& driver_;
+  loaded::CuDevicePointer memory_ = 0;
+};
+
+inline gyreConfig_t device_config(int device) {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.device = device;
+  config.maxCTAs = 2;
+  return config;
+}
+
+// All ranks of a communicator, on devices in turn, with a stream each.
+class Ranks {
+ public:
+  Ranks(OnFake& on, int count, int devices = 1, int timeout_ms = 0) : on_(on) {
+    begun = begin(count, devices, timeout_ms);
+    if (begun != gyreSuccess) return;
+    for (int rank = 0; rank < count; ++rank) {
+      loaded::CuStream stream = nullptr;
+      REQUIRE(on_.driver->stream_create(&stream, 0) == loaded::cu::success);
+      streams.push_back(stream);
+    }
+  }
+  ~Ranks() {
+    for (gyreComm_t comm : comms)
+      if (comm != nullptr) CHECK(gyreCommDestroy(comm) == gyreSuccess);
+    for (loaded::CuStream stream : streams) (void)on_.driver->stream_destroy(stream);
+  }
+
+  using Call = std::function<gyreResult_t(int rank, gyreComm_t comm, gyreStream_t stream)>;
+  gyreResult_t call(const Call& one) {
+    (void)gyreGroupStart();
+    for (std::size_t rank = 0; rank < comms.size(); ++rank)
+      (void)one(static_cast<int>(rank), comms[rank], stream(rank));
+    return gyreGroupEnd();
+  }
+  gyreStream_t stream(std::size_t rank) const {
+    return reinterpret_cast<gyreStream_t>(streams[rank]);
+  }
+  void synchronize() {
+    for (loaded::CuStream one : streams)
+      REQUIRE(on_.driver->stream_synchronize(one) == loaded::cu::success);
+  }
+  // Until the communicator has an error, or 10 s have passed.
+  gyreResult_t await_error(std::size_t rank) {
+    gyreResult_t found = gyreSuccess;
+    for (int i = 0; i < 10000 && found == gyreSuccess; ++i) {
+      (void)gyreCommGetAsyncError(comms[rank], &found);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return found;
+  }
+
+  std::vector<gyreComm_t> comms;
+  std::vector<loaded::CuStream> streams;
+  gyreResult_t begun = gyreSuccess;
+
+ private:
+  gyreResult_t begin(int count, int devices, int timeout_ms) {
+    gyreUniqueId id;
+    REQUIRE(gyreGetUniqueId(&id) == gyreSuccess);
+    comms.assign(static_cast<std::size_t>(count), nullptr);
+    (void)gyreGroupStart();
+    gyreResult_t refused = gyreSuccess;
+    for (int rank = 0; rank < count && refused == gyreSuccess; ++rank) {
+      gyreConfig_t config = device_config(rank % devices);
+      if (timeout_ms > 0) config.timeoutMs = timeout_ms;
+      refused =
+          gyreCommInitRankConfig(&comms[static_cast<std::size_t>(rank)], count, id, rank, &config);
+    }
+    if (refused == gyreSuccess) return gyreGroupEnd();
+    (void)gyreGroupEnd();
+    return refused;
+  }
+  OnFake& on_;
+};
+
+// One collective of all ranks on fresh buffers; what was wrong.
+struct Collective {
+  const char* name;
+  // Elements a rank brings and gets, in blocks, of n ranks.
+  int brings, gets;  // -1: n blocks
+  std::function<gyreResult_t(const void*, void*, std::size_t, gyreComm_t, gyreStream_t)> call;
+  // Element i of what `rank` of n ranks gets; block is i / count.
+  std::function<int(int n, int rank, std::size_t i, std::size_t count)> wanted;
+  bool root_only = false;
+};
+
+inline int brought(int rank, std::size_t i) {
+  return 1000 * (rank + 1) + static_cast<int>(i % 997);
+}
+
+inline int sum_of_all(int n, std::size_t i) {
+  int sum = 0;
+  for (int rank = 0; rank < n; ++rank) sum += brought(rank, i);
+  return sum;
+}
+
+std::vector<Collective> collectives();
+// Fresh buffers of so many elements a block.
+void check_collective(OnFake& on, Ranks& ranks, const Collective& one, std::size_t count);
+
+}  // namespace gyre::tests
