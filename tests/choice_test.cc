@@ -12,6 +12,13 @@ namespace {
 const tune::Scene mapped{.ranks = 4, .mapped = true, .slot_bytes = 128 << 10, .line_count = 128};
 const tune::Scene network{.ranks = 4, .mapped = false, .slot_bytes = 128 << 10, .line_count = 128};
 
+const tune::Scene device{.ranks = 4,
+                         .mapped = true,
+                         .device = true,
+                         .whole_lines = true,
+                         .slot_bytes = 256 << 10,
+                         .line_count = 4096};
+
 Result<tune::Choice> choose(const tune::Scene& scene, std::uint64_t bytes,
                             const char* algorithm = "", const char* protocol = "") {
   Settings settings;
@@ -72,4 +79,25 @@ TEST_CASE("reproducible allows only algorithms in rank order with one rounding",
       CHECK(choice->algorithm->roundings == "1");
     }
   }
+}
+
+TEST_CASE("between GPUs small calls go by lines, middle ones by long lines if they can", "[tune]") {
+  CHECK(choose(device, 8)->protocol == Protocol::line);
+  CHECK(choose(device, 512 << 10)->protocol == Protocol::line128);
+  CHECK(choose(device, 64 << 20)->protocol == Protocol::direct);
+  CHECK(choose(device, 8, "", "LL128")->protocol == Protocol::line128);
+  tune::Scene torn = device;
+  torn.whole_lines = false;
+  for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2)
+    CHECK(choose(torn, bytes)->protocol != Protocol::line128);
+  const auto refused = choose(torn, 8, "", "LL128");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.status().full_text().find("need not arrive whole") != std::string::npos);
+}
+
+TEST_CASE("GPUs that memory does not reach have slots alone", "[tune]") {
+  tune::Scene relayed = device;
+  relayed.mapped = false;
+  for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2)
+    CHECK(choose(relayed, bytes)->protocol == Protocol::simple);
 }

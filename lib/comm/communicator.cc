@@ -233,7 +233,8 @@ Status Communicator::choose(const Request& request) {
                             ? !device_->fits(current_->plan, choice_.protocol)
                             : 64ULL * current_->plan.message_chunks() >
                                   transport::line_message_most_bytes(fifo_shape(options_.settings));
-  if (too_wide && choice_.protocol == plan::Protocol::line)
+  if (too_wide &&
+      (choice_.protocol == plan::Protocol::line || choice_.protocol == plan::Protocol::line128))
     choice_.protocol = plan::Protocol::simple;
   return {};
 }

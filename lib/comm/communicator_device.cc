@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gyre::comm {
 namespace {
 
@@ -42,6 +44,9 @@ Status Communicator::settle_on_device() {
           .blame({rank});
     notes.push_back(std::move(*note));
   }
+  // Between two GPUs that depends on the way, which nobody has asked for yet.
+  const bool one_device = std::ranges::all_of(
+      notes, [&](const DeviceNote& note) { return note.uuid == notes[0].uuid; });
   GYRE_ASSIGN(const DeviceShare share, share_devices(notes));
   GYRE_ASSIGN(device_, DeviceSide::create(
                            options_.device, share,
@@ -51,7 +56,8 @@ Status Communicator::settle_on_device() {
                             .size = size_,
                             .slot_bytes = static_cast<std::uint64_t>(options_.settings.slot_bytes),
                             .timeout_ns = options_.timeout_ns,
-                            .reproducible = options_.reproducible}));
+                            .reproducible = options_.reproducible,
+                            .whole_lines = one_device}));
   exchange_ = std::make_unique<DeviceExchange>(device_->links(), *membership_, device_->executor(),
                                                rank_, size_, share.blocks);
   process().device_watch.add(*this);

@@ -23,6 +23,7 @@ constexpr std::uint64_t spare_bytes = 4 << 20;
 constexpr std::size_t kept_most = 64;  // calls in one kernel
 
 DeviceProtocol device_protocol(plan::Protocol protocol) {
+  if (protocol == plan::Protocol::line128) return DeviceProtocol::ll128;
   return protocol == plan::Protocol::line ? DeviceProtocol::ll : DeviceProtocol::simple;
 }
 
@@ -64,7 +65,8 @@ DeviceSide::DeviceSide(const DeviceShare& share, const DeviceSurroundings& aroun
       bindings_(executor_->shape().channels),
       stripes_(executor_->shape().channels) {
   scene_.ranks = around.size;
-  scene_.mapped = scene_.one_process = true;
+  scene_.mapped = scene_.one_process = scene_.device = true;
+  scene_.whole_lines = around.whole_lines;
   scene_.reproducible = around.reproducible;
   scene_.slot_bytes = executor_->shape().slot_bytes;
   scene_.line_count = 1U << executor_->shape().ll_shift;

@@ -25,6 +25,7 @@ struct DeviceSurroundings {
   std::uint64_t slot_bytes = 0;  // 0: as the executor likes
   std::int64_t timeout_ns = 0;
   bool reproducible = false;
+  bool whole_lines = false;  // see tune::Scene
 };
 
 class DeviceSide {

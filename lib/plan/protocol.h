@@ -8,14 +8,15 @@
 namespace gyre::plan {
 
 enum class Protocol : std::uint8_t {
-  line,    // "LL": payload and flag in one cache line; links that memory crosses
-  simple,  // "Simple": bulk bytes in a slot, then a counter; every link
-  direct,  // "Direct": as simple, but user buffers are the slots wherever both ends reach them
+  line,     // "LL": payload and flag in one cache line; links that memory crosses
+  simple,   // "Simple": bulk bytes in a slot, then a counter; every link
+  direct,   // "Direct": as simple, but user buffers are the slots wherever both ends reach them
+  line128,  // "LL128": as line, in lines of 128 bytes that arrive whole; links between GPUs
 };
-inline constexpr int protocol_count = 3;
+inline constexpr int protocol_count = 4;
 
 constexpr std::string_view protocol_name(Protocol protocol) {
-  constexpr std::string_view names[protocol_count] = {"line", "simple", "direct"};
+  constexpr std::string_view names[protocol_count] = {"line", "simple", "direct", "line128"};
   return names[static_cast<int>(protocol)];
 }
 

@@ -49,7 +49,7 @@ std::optional<Collective> named_collective(std::string_view text) {
 std::optional<std::uint32_t> token_bits(std::string_view text, bool protocols) {
   const std::string name = lower(text);
   if (protocols) {
-    if (name == "ll128") return 0;  // the GPU's; never on the host
+    if (name == "ll128") return 1U << static_cast<int>(Protocol::line128);
     if (name == "ll") return 1U << static_cast<int>(Protocol::line);
     for (int i = 0; i < plan::protocol_count; ++i)
       if (name == plan::protocol_name(static_cast<Protocol>(i))) return 1U << i;
@@ -143,6 +143,7 @@ Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question
   const auto protocol_fits = [&](Protocol protocol) {
     // Among private counts each pair is on its own: there is nothing to choose.
     if (bytes == Question::private_bytes) return protocol == Protocol::simple;
+    if (protocol == Protocol::line128 && !(scene.device && scene.whole_lines)) return false;
     return allowed.protocol(collective, protocol) && (scene.mapped || protocol == Protocol::simple);
   };
   const auto made = [&](const plan::Algorithm& algorithm, Protocol protocol) {
@@ -153,7 +154,8 @@ Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question
   };
   const plan::Algorithm* preferred = nullptr;
   Protocol preferred_protocol = Protocol::simple;
-  for (const Row& row : rows_for(collective)) {
+  const bool on_device = scene.device && scene.mapped;
+  for (const Row& row : on_device ? device_rows_for(collective) : rows_for(collective)) {
     if (row.mapped != scene.mapped || bytes > row.bytes_most || scene.ranks > row.ranks_most)
       continue;
     const plan::Algorithm& algorithm = *plan::find_algorithm(row.algorithm);
@@ -169,12 +171,16 @@ Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question
     return invalid_usage(fmt::format("GYRE_ALGO (or reproducible) allows no algorithm for {}{}",
                                      plan::collective_name(collective),
                                      bytes == Question::private_bytes ? " of unequal counts" : ""));
-  for (Protocol protocol : {preferred_protocol, Protocol::simple, Protocol::direct, Protocol::line})
+  for (Protocol protocol :
+       {preferred_protocol, Protocol::simple, Protocol::direct, Protocol::line, Protocol::line128})
     if (protocol_fits(protocol)) return made(*algorithm, protocol);
   return invalid_usage(fmt::format(
       "GYRE_PROTO allows no protocol that works here: {}",
-      scene.mapped ? "the host has LL (line), Simple and Direct"
-                   : "some ranks do not share memory, and between those there is only Simple"));
+      scene.mapped && scene.device && !scene.whole_lines
+          ? "between these GPUs lines of 128 bytes need not arrive whole, so there are LL, Simple "
+            "and Direct"
+      : scene.mapped ? "the host has LL (line), Simple and Direct"
+                     : "some ranks do not share memory, and between those there is only Simple"));
 }
 
 }  // namespace gyre::tune

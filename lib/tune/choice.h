@@ -19,6 +19,8 @@ struct Scene {
   int ranks = 1;
   bool mapped = false;       // memory reaches between any two ranks
   bool one_process = false;  // and they share one address space
+  bool device = false;       // the memory of GPUs
+  bool whole_lines = false;  // and what goes between any two of them keeps 128-byte stores whole
   bool reproducible = false;
   std::uint64_t slot_bytes = 0;
   std::uint32_t line_count = 0;

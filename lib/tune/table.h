@@ -19,5 +19,7 @@ struct Row {
   plan::Protocol protocol;
 };
 std::span<const Row> rows_for(plan::Collective collective);
+// Of GPUs whose memory reaches.
+std::span<const Row> device_rows_for(plan::Collective collective);
 
 }  // namespace gyre::tune

@@ -1,0 +1,82 @@
+#include "lib/tune/table.h"
+
+namespace gyre::tune {
+namespace {
+
+using plan::Protocol;
+
+constexpr std::uint64_t any_bytes = ~0ULL;
+constexpr int any_ranks = 1 << 30;
+
+// Reasoned, not measured here: a GPU's hop costs microseconds and its links are wide, so that a
+// step less is worth bytes for far longer than on a host. NVIDIA measured one-shot ahead of
+// everything to 128 KiB with 4 GPUs and 32 KiB with 8 (contrib/custom_algos/allreduce of NCCL
+// 2.30); its model gives LL half of the bandwidth and LL128 nine tenths (src/graph/tuning.cc).
+constexpr Row all_reduce_rows[] = {
+    {true, 64 << 10, 4, "oneshot", Protocol::line},
+    {true, 32 << 10, 16, "oneshot", Protocol::line},
+    {true, 1 << 20, 16, "twoshot", Protocol::line128},
+    {true, 256 << 10, 16, "twoshot", Protocol::line},
+    {true, any_bytes, 16, "twoshot", Protocol::direct},
+    {true, 64 << 10, any_ranks, "doubling", Protocol::line},
+    {true, any_bytes, any_ranks, "ring", Protocol::simple},
+};
+
+constexpr Row scattered_rows[] = {
+    {true, 64 << 10, 16, "twoshot", Protocol::line},
+    {true, 1 << 20, 16, "twoshot", Protocol::line128},
+    {true, any_bytes, 16, "twoshot", Protocol::direct},
+    {true, 64 << 10, any_ranks, "window", Protocol::line},
+    {true, any_bytes, any_ranks, "ring", Protocol::simple},
+};
+
+constexpr Row broadcast_rows[] = {
+    {true, 64 << 10, any_ranks, "binomial", Protocol::line},
+    {true, 512 << 10, any_ranks, "binomial", Protocol::line128},
+    {true, any_bytes, 2, "twoshot", Protocol::direct},
+    {true, any_bytes, 16, "star", Protocol::direct},
+    {true, any_bytes, any_ranks, "chain", Protocol::simple},
+};
+
+constexpr Row reduce_rows[] = {
+    {true, 64 << 10, any_ranks, "binomial", Protocol::line},
+    {true, 512 << 10, any_ranks, "binomial", Protocol::line128},
+    {true, any_bytes, 16, "twoshot", Protocol::direct},
+    {true, any_bytes, any_ranks, "chain", Protocol::simple},
+};
+
+constexpr Row all_to_all_rows[] = {
+    {true, 64 << 10, any_ranks, "pairwise", Protocol::line},
+    {true, 512 << 10, any_ranks, "pairwise", Protocol::line128},
+    {true, any_bytes, any_ranks, "pairwise", Protocol::direct},
+};
+
+constexpr Row linear_rows[] = {
+    {true, 64 << 10, any_ranks, "linear", Protocol::line},
+    {true, 512 << 10, any_ranks, "linear", Protocol::line128},
+    {true, any_bytes, any_ranks, "linear", Protocol::direct},
+};
+
+}  // namespace
+
+std::span<const Row> device_rows_for(plan::Collective collective) {
+  switch (collective) {
+    case plan::Collective::reduce_scatter:
+    case plan::Collective::all_gather:
+      return scattered_rows;
+    case plan::Collective::broadcast:
+      return broadcast_rows;
+    case plan::Collective::reduce:
+      return reduce_rows;
+    case plan::Collective::all_to_all:
+      return all_to_all_rows;
+    case plan::Collective::gather:
+    case plan::Collective::scatter:
+      return linear_rows;
+    case plan::Collective::all_reduce:
+      break;
+  }
+  return all_reduce_rows;
+}
+
+}  // namespace gyre::tune
