@@ -57,7 +57,10 @@ Status Communicator::settle_on_device() {
                             .slot_bytes = static_cast<std::uint64_t>(options_.settings.slot_bytes),
                             .timeout_ns = options_.timeout_ns,
                             .reproducible = options_.reproducible,
-                            .whole_lines = one_device}));
+                            .whole_lines = one_device,
+                            .bury = [](std::shared_ptr<void> gone) {
+                              process().device_watch.bury(std::move(gone));
+                            }}));
   exchange_ = std::make_unique<DeviceExchange>(device_->links(), *membership_, device_->executor(),
                                                rank_, size_, share.blocks);
   process().device_watch.add(*this);
@@ -104,12 +107,13 @@ bool Communicator::look_at_device() {
     (void)fail(device_suspicion_.take());
     device_suspicion_.clear();
   }
+  // A graph may bring a kernel at any time.
+  if (membership_->failed()) (void)fail(membership_->failure());
+  if (!broken().ok()) device_->abort();
   if (!seen.running) {
     device_busy_since_ns_ = 0;
     return device_suspicion_.held();
   }
-  if (membership_->failed()) (void)fail(membership_->failure());
-  if (!broken().ok()) device_->abort();
   // Whoever keeps it waiting may have called something else.
   constexpr std::int64_t asks_after_ns = 250 * ns_per_ms;
   if (device_busy_since_ns_ == 0) device_busy_since_ns_ = now_ns;

@@ -40,6 +40,7 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
   own->bytes = bytes;
   GYRE_ASSIGN(own->memory,
               executor_.allocate(bytes, fmt::format("the link to rank {}", key.first)));
+  executor_.keep(own);
   Joint& joint = joints_[key];
   joint.own = own;
   if (key.first == rank_) {
@@ -72,6 +73,7 @@ Status DeviceLinks::take(const Key& key, Joint& joint, const bootstrap::Letter& 
   GYRE_TRY(executor_.device()
                ->reach(*end->device)
                .while_doing(fmt::format("opening the link to rank {}", key.first)));
+  executor_.keep(end);
   joint.peers = std::move(end);
   return {};
 }

@@ -71,6 +71,14 @@ Status check_device_stream(const exec::CudaDevice& device, const void* stream) {
   auto* const handle = static_cast<loaded::CuStream>(const_cast<void*>(stream));
   GYRE_TRY(driver.check(driver.stream_owner(handle, &owner),
                         fmt::format("cuStreamGetCtx of the stream {}", stream)));
+  int capture = loaded::cu::capture_none;
+  GYRE_TRY(
+      driver.check(driver.stream_capture_info(handle, &capture, nullptr, nullptr, nullptr, nullptr),
+                   "cuStreamGetCaptureInfo"));
+  if (capture == loaded::cu::capture_invalidated)
+    return invalid_usage(
+        "the capture that the stream is part of has failed (a call that cannot be captured, or "
+        "streams that were not joined): end it, and begin anew");
   if (owner == device.owner()) return {};
   return invalid_argument(fmt::format(
       "the stream {} belongs to another device, or to a context that is not the primary one of "

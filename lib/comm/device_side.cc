@@ -45,8 +45,8 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
       DeviceExchange::channels_for(share.blocks, around.size) * shape.channel_bytes();
   const std::uint64_t reserved =
       spare_bytes + static_cast<std::uint64_t>(around.size) * (shape.link_bytes() + pair_bytes);
-  GYRE_ASSIGN(auto executor,
-              exec::CudaExecutor::create(std::move(device), shape, reserved, around.timeout_ns));
+  GYRE_ASSIGN(auto executor, exec::CudaExecutor::create(std::move(device), shape, reserved,
+                                                        around.timeout_ns, around.bury));
   std::unique_ptr<DeviceSide> made(new DeviceSide(share, around, std::move(executor)));
   GYRE_ASSIGN(made->barrier_byte_, made->executor_->allocate(1, "the barrier"));
   log_info(Subsystem::init,
@@ -56,7 +56,7 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
 }
 
 DeviceSide::DeviceSide(const DeviceShare& share, const DeviceSurroundings& around,
-                       std::unique_ptr<exec::CudaExecutor> executor)
+                       std::shared_ptr<exec::CudaExecutor> executor)
     : rank_(around.rank),
       share_(share),
       timeout_ns_(around.timeout_ns),
@@ -72,13 +72,15 @@ DeviceSide::DeviceSide(const DeviceShare& share, const DeviceSurroundings& aroun
   scene_.line_count = 1U << executor_->shape().ll_shift;
 }
 
-// A kernel that does not leave keeps its memory: freeing it would be worse than losing it.
+// Graphs may still run what they hold of it, so it is not told to abort if it is at rest. A kernel
+// that does not leave keeps its memory: freeing it would be worse than losing it.
 DeviceSide::~DeviceSide() {
+  if (settle(0)) return;
   executor_->abort();
   if (settle(2 * ns_per_s)) return;
   log_warn("a kernel on device {} did not end within 2 s of the abort: its memory stays taken",
            device().ordinal());
-  (void)executor_.release();
+  (void)new std::shared_ptr(executor_);
 }
 
 bool DeviceSide::settle(std::int64_t most_ns) {

@@ -26,6 +26,7 @@ struct DeviceSurroundings {
   std::int64_t timeout_ns = 0;
   bool reproducible = false;
   bool whole_lines = false;  // see tune::Scene
+  exec::CudaExecutor::Bury bury;
 };
 
 class DeviceSide {
@@ -66,7 +67,7 @@ class DeviceSide {
 
  private:
   DeviceSide(const DeviceShare& share, const DeviceSurroundings& around,
-             std::unique_ptr<exec::CudaExecutor> executor);
+             std::shared_ptr<exec::CudaExecutor> executor);
   std::uint32_t channels_for(const plan::Plan& plan, std::uint64_t bytes) const;
   // Calls of a group that go together, and their stripes.
   struct Kept {
@@ -86,7 +87,7 @@ class DeviceSide {
   const int rank_;
   const DeviceShare share_;
   const std::int64_t timeout_ns_;
-  std::unique_ptr<exec::CudaExecutor> executor_;
+  std::shared_ptr<exec::CudaExecutor> executor_;  // which graphs keep, too
   DeviceLinks links_;
   tune::Scene scene_;
   std::shared_ptr<std::byte> barrier_byte_;

@@ -40,6 +40,21 @@ void DeviceWatch::launched() {
   wake_futex(&called_);
 }
 
+void DeviceWatch::bury(std::shared_ptr<void> gone) {
+  {
+    const std::lock_guard lock(mutex_);
+    buried_.push_back(std::move(gone));
+  }
+  launched();
+}
+
+void DeviceWatch::empty_graves() {
+  const std::lock_guard burying(burying_);
+  std::vector<std::shared_ptr<void>> gone;
+  const std::lock_guard lock(mutex_);
+  gone.swap(buried_);
+}
+
 bool DeviceWatch::look_at_all() {
   const std::lock_guard lock(mutex_);
   bool busy = false;
@@ -52,6 +67,7 @@ void DeviceWatch::watch() {
   while (true) {
     const std::uint32_t seen = called_.load(std::memory_order_acquire);
     const bool busy = look_at_all();
+    empty_graves();
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -20,6 +21,10 @@ class DeviceWatch {
   void remove(Communicator& communicator);
   // A kernel was launched. Cheap while the thread is awake.
   void launched();
+  // Lets go of it, soon, where the driver may be called; any thread may give it.
+  void bury(std::shared_ptr<void> gone);
+  // At once, on this thread.
+  void empty_graves();
 
  private:
   void watch();
@@ -27,6 +32,8 @@ class DeviceWatch {
 
   std::mutex mutex_;  // of watched_, stop_, thread_
   std::vector<Communicator*> watched_;
+  std::mutex burying_;  // so that nothing is on its way when empty_graves returns
+  std::vector<std::shared_ptr<void>> buried_;  // mutex_'s
   bool stop_ = false;
   std::atomic<bool> asleep_{false};
   std::atomic<std::uint32_t> called_{0};  // futex word

@@ -106,6 +106,7 @@ Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal
 
 void Process::use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
                        std::span<const cuda::KernelImage> images) {
+  device_watch.empty_graves();
   const std::lock_guard lock(mutex_);
   cuda_devices_.clear();
   cuda_ = std::move(driver);

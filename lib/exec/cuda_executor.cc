@@ -120,17 +120,19 @@ Writing write_pair(std::byte* begin, int peer, std::uint32_t channels, const Dev
 }  // namespace
 
 CudaExecutor::CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
-                           std::int64_t patience_ns)
+                           std::int64_t patience_ns, Bury bury)
     : device_(std::move(device)),
       shape_(shape),
       patience_ns_(patience_ns),
+      bury_(std::move(bury)),
       places_(std::make_unique<Places>()) {}
 
-Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<const CudaDevice> device,
+Result<std::shared_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<const CudaDevice> device,
                                                            const DeviceShape& shape,
                                                            std::uint64_t reserved_bytes,
-                                                           std::int64_t patience_ns) {
-  std::unique_ptr<CudaExecutor> made(new CudaExecutor(std::move(device), shape, patience_ns));
+                                                           std::int64_t patience_ns, Bury bury) {
+  std::shared_ptr<CudaExecutor> made(
+      new CudaExecutor(std::move(device), shape, patience_ns, std::move(bury)));
   GYRE_TRY(made->prepare(reserved_bytes));
   return made;
 }
@@ -141,7 +143,7 @@ Status CudaExecutor::prepare(std::uint64_t reserved_bytes) {
                                        "the links of a communicator"));
   GYRE_ASSIGN(counters_, allocate(counters_bytes, "counters"));
   const CurrentContext scope(device_->driver(), device_->owner());
-  std::vector<loaded::CuEvent*> events = {&ended_, &joined_};
+  std::vector<loaded::CuEvent*> events = {&ended_, &joined_, &captured_};
   // A call should not have to take memory: the driver may wait for kernels then.
   for (Place& place : places_->all) {
     GYRE_ASSIGN(place.memory, PinnedBlock::make(device_, place_bytes, "what kernels read"));
@@ -156,7 +158,7 @@ Status CudaExecutor::prepare(std::uint64_t reserved_bytes) {
 
 CudaExecutor::~CudaExecutor() {
   const CurrentContext scope(device_->driver(), device_->owner());
-  for (loaded::CuEvent event : {ended_, joined_})
+  for (loaded::CuEvent event : {ended_, joined_, captured_})
     if (event != nullptr) (void)device_->driver().event_destroy(event);
   for (Place& place : places_->all)
     if (place.ended != nullptr) (void)device_->driver().event_destroy(place.ended);
@@ -200,12 +202,12 @@ Result<std::unique_ptr<DevicePlan>> CudaExecutor::bind(const plan::Plan& plan,
   GYRE_ASSIGN(auto memory, allocate(bytes, "a plan"));
   GYRE_TRY(
       device_->upload(memory.get(), write_plan(memory.get(), plan, shape_, find, *made).bytes()));
-  held_.push_back(std::move(memory));
+  kept_.push_back(std::move(memory));
   if (plan.scratch_chunks() > 0) {
     made->scratch_stride = plan.scratch_chunks() * shape_.slot_bytes;
     GYRE_ASSIGN(auto scratch, allocate(made->scratch_stride * shape_.channels, "scratch"));
     made->scratch = scratch.get();
-    held_.push_back(std::move(scratch));
+    kept_.push_back(std::move(scratch));
   }
   GYRE_TRY(add_plan(*made));
   return made;
@@ -219,7 +221,7 @@ Result<DevicePair> CudaExecutor::bind_pair(int peer, std::uint32_t channels,
   GYRE_ASSIGN(auto memory, allocate(bytes, "lanes for sends and receives"));
   GYRE_TRY(device_->upload(memory.get(),
                            write_pair(memory.get(), peer, channels, shape_, link, made).bytes()));
-  held_.push_back(std::move(memory));
+  kept_.push_back(std::move(memory));
   if (transfers_ == nullptr) {
     auto transfers = std::make_unique<DevicePlan>();
     GYRE_TRY(add_plan(*transfers));

@@ -60,13 +60,16 @@ struct DeviceTransfer {
   std::uint64_t signature = 0;  // what both ends must agree on
 };
 
-class CudaExecutor {
+class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
  public:
+  // Takes what a graph has let go of, on a thread where the driver must not be called: it is given
+  // back elsewhere, soon.
+  using Bury = std::function<void(std::shared_ptr<void>)>;
   // `reserved_bytes`: device memory taken at once, so that calls need not take any later.
-  static Result<std::unique_ptr<CudaExecutor>> create(std::shared_ptr<const CudaDevice> device,
+  static Result<std::shared_ptr<CudaExecutor>> create(std::shared_ptr<const CudaDevice> device,
                                                       const DeviceShape& shape,
                                                       std::uint64_t reserved_bytes,
-                                                      std::int64_t patience_ns);
+                                                      std::int64_t patience_ns, Bury bury);
   // No kernel of it runs any more: see `settle`.
   ~CudaExecutor();
 
@@ -79,6 +82,8 @@ class CudaExecutor {
   using FindLink = std::function<DeviceLink(plan::Link)>;
   Result<std::unique_ptr<DevicePlan>> bind(const plan::Plan& plan, const FindLink& find);
 
+  // For as long as the executor, which graphs keep alive: what its kernels reach beyond its own.
+  void keep(std::shared_ptr<void> memory) { kept_.push_back(std::move(memory)); }
   Result<DevicePair> bind_pair(int peer, std::uint32_t channels, const DeviceLink& link);
 
   // Whether what a kernel reads of the host can be kept until it has ended; if not yet, later.
@@ -106,14 +111,16 @@ class CudaExecutor {
   struct Places;
   struct Place;
   struct Going;
+  struct Retained;
   CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
-               std::int64_t patience_ns);
+               std::int64_t patience_ns, Bury bury);
   Status prepare(std::uint64_t reserved_bytes);
   Status add_plan(DevicePlan& made);
   Result<Going> begin_launch(loaded::CuStream stream);
-  Status finish_launch(const Going& going, loaded::CuFunction kernel, std::uint32_t blocks,
+  Status finish_launch(Going& going, loaded::CuFunction kernel, std::uint32_t blocks,
                        cuda::DeviceLaunch& launch);
-  Result<Place*> place(Going& going, std::uint64_t bytes);
+  Result<const PinnedBlock*> place(Going& going, std::uint64_t bytes);
+  Status retain(Going& going);
   Status place_tables(Going& going, const DeviceCall& call, cuda::DeviceLaunch& launch);
   Status place_tasks(Going& going, const std::vector<std::vector<cuda::DeviceTask>>& by_block,
                      cuda::DeviceLaunch& launch);
@@ -123,17 +130,22 @@ class CudaExecutor {
   const std::shared_ptr<const CudaDevice> device_;
   const DeviceShape shape_;
   const std::int64_t patience_ns_;
+  const Bury bury_;
   std::unique_ptr<PinnedBlock> words_;  // the abort word, then statuses
   std::shared_ptr<std::byte> counters_;
   std::shared_ptr<DeviceBlock> pool_;
   std::uint64_t pool_used_ = 0;
-  std::vector<std::shared_ptr<std::byte>> held_;  // what plans lie in
-  std::vector<const DevicePlan*> plans_;          // mutex_'s
+  std::vector<std::shared_ptr<void>> kept_;  // what plans lie in, and links
+  std::vector<const DevicePlan*> plans_;     // mutex_'s
   // Of those, the failed ones: seen to have failed, and taken.
   std::vector<const DevicePlan*> noticed_, told_;
   mutable std::mutex mutex_;         // of what other threads look at
   loaded::CuEvent ended_ = nullptr;  // of the last launch
   loaded::CuEvent joined_ = nullptr;
+  // The capture that a call went into last, and after it.
+  std::uint64_t last_capture_ = 0;
+  loaded::CuStream last_captured_ = nullptr;
+  loaded::CuEvent captured_ = nullptr;
   bool launched_ = false;  // mutex_'s
   loaded::CuStream last_stream_ = nullptr;
   std::unique_ptr<Places> places_;

@@ -71,20 +71,21 @@ Result<bool> CudaExecutor::has_room() {
   return true;
 }
 
-// Memory for what the launch's kernel reads of the host.
-Result<CudaExecutor::Place*> CudaExecutor::place(Going& going, std::uint64_t bytes) {
-  if (going.captured)
-    return invalid_usage(
-        "a call whose blocks lie in tables cannot be captured into a graph yet: "
-        "use equal blocks, or GYRE_ALGO=ring");
+// Memory for what the launch's kernel reads of the host. A graph may run it at any time.
+Result<const PinnedBlock*> CudaExecutor::place(Going& going, std::uint64_t bytes) {
+  constexpr std::string_view purpose = "what a kernel reads of the host";
+  if (going.graph != nullptr) {
+    GYRE_ASSIGN(going.memory, PinnedBlock::make(device_, bytes, purpose));
+    return going.memory.get();
+  }
   Place& place = places_->all[places_->next];
   if (place.bytes < bytes) {
-    GYRE_ASSIGN(place.memory, PinnedBlock::make(device_, bytes, "what a kernel reads of the host"));
+    GYRE_ASSIGN(place.memory, PinnedBlock::make(device_, bytes, purpose));
     place.bytes = bytes;
   }
   place.used = true;
   going.place = &place;
-  return &place;
+  return place.memory.get();
 }
 
 Status CudaExecutor::place_tables(Going& going, const DeviceCall& call, DeviceLaunch& launch) {
@@ -96,11 +97,11 @@ Status CudaExecutor::place_tables(Going& going, const DeviceCall& call, DeviceLa
   };
   each([&](plan::Layout&, std::uint64_t chunks) { bytes += chunks * sizeof(plan::Extent); });
   if (bytes == 0) return {};
-  GYRE_ASSIGN(const Place* kept, place(going, bytes));
-  std::byte* at = kept->memory->begin();
+  GYRE_ASSIGN(const PinnedBlock* kept, place(going, bytes));
+  std::byte* at = kept->begin();
   each([&](plan::Layout& layout, std::uint64_t chunks) {
     std::memcpy(at, layout.table, chunks * sizeof(plan::Extent));
-    layout.table = reinterpret_cast<const plan::Extent*>(kept->memory->seen(at));
+    layout.table = reinterpret_cast<const plan::Extent*>(kept->seen(at));
     at += chunks * sizeof(plan::Extent);
   });
   return {};
@@ -111,8 +112,8 @@ Status CudaExecutor::place_tasks(Going& going, const std::vector<std::vector<Dev
                                  DeviceLaunch& launch) {
   std::size_t count = 0;
   for (const auto& tasks : by_block) count += tasks.size();
-  GYRE_ASSIGN(const Place* kept, place(going, count * sizeof(DeviceTask)));
-  auto* const all = reinterpret_cast<DeviceTask*>(kept->memory->begin());
+  GYRE_ASSIGN(const PinnedBlock* kept, place(going, count * sizeof(DeviceTask)));
+  auto* const all = reinterpret_cast<DeviceTask*>(kept->begin());
   std::size_t next = by_block.size();
   for (std::size_t block = 0; block < by_block.size(); ++block) {
     DeviceTask* at = &all[block];
@@ -121,39 +122,71 @@ Status CudaExecutor::place_tasks(Going& going, const std::vector<std::vector<Dev
       *at = by_block[block][i];
       at->then = nullptr;
       if (i + 1 == by_block[block].size()) continue;
-      at->then = reinterpret_cast<const DeviceTask*>(kept->memory->seen(&all[next]));
+      at->then = reinterpret_cast<const DeviceTask*>(kept->seen(&all[next]));
       at = &all[next++];
     }
   }
   launch.lanes = nullptr;
-  launch.tasks = reinterpret_cast<const DeviceTask*>(kept->memory->seen(all));
+  launch.tasks = reinterpret_cast<const DeviceTask*>(kept->seen(all));
   return {};
 }
 
 // A call on another stream than the last one's waits for that one on the device.
 Result<CudaExecutor::Going> CudaExecutor::begin_launch(loaded::CuStream stream) {
   const loaded::CudaDriver& driver = device_->driver();
-  int capture = cu::capture_none;
-  GYRE_TRY(driver.check(driver.stream_capturing(stream, &capture), "cuStreamIsCapturing"));
   Going going;
   going.stream = stream;
-  going.captured = capture != cu::capture_none;
-  if (launched_ && stream != last_stream_ && !going.captured)
-    GYRE_TRY(driver.check(driver.stream_wait_event(stream, ended_, 0), "cuStreamWaitEvent"));
+  int capture = cu::capture_none;
+  GYRE_TRY(driver.check(
+      driver.stream_capture_info(stream, &capture, &going.capture, &going.graph, nullptr, nullptr),
+      "cuStreamGetCaptureInfo"));
+  if (capture == cu::capture_none) {
+    going.graph = nullptr;
+    if (launched_ && stream != last_stream_)
+      GYRE_TRY(driver.check(driver.stream_wait_event(stream, ended_, 0), "cuStreamWaitEvent"));
+  } else if (going.capture == last_capture_ && stream != last_captured_) {
+    GYRE_TRY(driver.check(driver.stream_wait_event(stream, captured_, 0), "cuStreamWaitEvent"));
+  }
   return going;
 }
 
-Status CudaExecutor::finish_launch(const Going& going, loaded::CuFunction kernel,
-                                   std::uint32_t blocks, DeviceLaunch& launch) {
+// The graph holds the executor, and so all memory that the kernel will ever touch of it.
+Status CudaExecutor::retain(Going& going) {
+  const loaded::CudaDriver& driver = device_->driver();
+  auto retained = std::make_unique<Retained>(Retained{shared_from_this(), std::move(going.memory)});
+  const auto let_go = [](void* body) {
+    std::shared_ptr<Retained> last(static_cast<Retained*>(body));
+    const Bury bury = last->executor->bury_;
+    bury(std::move(last));
+  };
+  loaded::CuUserObject object = nullptr;
+  GYRE_TRY(driver.check(
+      driver.user_object_create(&object, retained.get(), let_go, 1, cu::no_destructor_sync),
+      "cuUserObjectCreate"));
+  (void)retained.release();
+  const loaded::CuResult kept =
+      driver.graph_retain(going.graph, object, 1, cu::graph_takes_reference);
+  if (kept == cu::success) return {};
+  (void)driver.user_object_release(object, 1);
+  return driver.check(kept, "cuGraphRetainUserObject");
+}
+
+Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std::uint32_t blocks,
+                                   DeviceLaunch& launch) {
   const loaded::CudaDriver& driver = device_->driver();
   launch.sequence = reinterpret_cast<std::uint64_t*>(counters_.get());
   launch.blocks_ended = reinterpret_cast<std::uint32_t*>(counters_.get() + ended_offset);
+  if (going.graph != nullptr) GYRE_TRY(retain(going));
   void* parameters[] = {&launch};
   GYRE_TRY(driver.check(
       driver.launch(kernel, blocks, 1, 1, device_->threads(), 1, 1, 0, going.stream, parameters,
                     nullptr),
       fmt::format("cuLaunchKernel of {} blocks of {} threads", blocks, device_->threads())));
-  if (going.captured) return {};
+  if (going.graph != nullptr) {
+    last_capture_ = going.capture;
+    last_captured_ = going.stream;
+    return driver.check(driver.event_record(captured_, going.stream), "cuEventRecord");
+  }
   last_stream_ = going.stream;
   if (going.place != nullptr) {
     GYRE_TRY(driver.check(driver.event_record(going.place->ended, going.stream), "cuEventRecord"));

@@ -25,11 +25,19 @@ struct CudaExecutor::Places {
   std::size_t next = 0;
 };
 
+// What a graph keeps alive for a launch that it holds.
+struct CudaExecutor::Retained {
+  std::shared_ptr<CudaExecutor> executor;
+  std::unique_ptr<PinnedBlock> memory;  // what the kernel reads of the host, if anything
+};
+
 // A launch on its way.
 struct CudaExecutor::Going {
   loaded::CuStream stream = nullptr;
-  bool captured = false;
-  Place* place = nullptr;  // null: all it needs is in its parameters
+  loaded::CuGraph graph = nullptr;  // that it is captured into; null: it runs
+  std::uint64_t capture = 0;
+  Place* place = nullptr;  // null: all it needs is in its parameters, or retained
+  std::unique_ptr<PinnedBlock> memory;
 };
 
 }  // namespace gyre::exec

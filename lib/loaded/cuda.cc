@@ -103,13 +103,16 @@ Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer) 
 }
 
 // A failure shows in the call that needs it.
-CurrentContext::CurrentContext(const CudaDriver& driver, CuContext owner) : driver_(driver) {
+CurrentContext::CurrentContext(const CudaDriver& driver, CuContext owner)
+    : driver_(driver), mode_(cu::capture_relaxed) {
+  (void)driver_.exchange_capture_mode(&mode_);
   if (driver_.current(&before_) == cu::success && before_ == owner) return;
   changed_ = driver_.set_current(owner) == cu::success;
 }
 
 CurrentContext::~CurrentContext() {
   if (changed_) (void)driver_.set_current(before_);
+  (void)driver_.exchange_capture_mode(&mode_);
 }
 
 }  // namespace gyre::loaded

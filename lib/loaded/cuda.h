@@ -21,11 +21,19 @@ struct CuStreamBody;
 struct CuEventBody;
 struct CuModuleBody;
 struct CuFunctionBody;
+struct CuGraphBody;
+struct CuGraphRunBody;
+struct CuGraphNodeBody;
+struct CuUserObjectBody;
 using CuContext = CuContextBody*;
 using CuStream = CuStreamBody*;  // a cudaStream_t as well; null: the default stream
 using CuEvent = CuEventBody*;
 using CuModule = CuModuleBody*;
 using CuFunction = CuFunctionBody*;
+using CuGraph = CuGraphBody*;
+using CuGraphRun = CuGraphRunBody*;  // CUgraphExec: a graph made ready to launch
+using CuGraphNode = CuGraphNodeBody*;
+using CuUserObject = CuUserObjectBody*;  // what graphs keep alive
 struct CuUuid {
   unsigned char bytes[16];
 };
@@ -47,14 +55,16 @@ inline constexpr CuResult not_found = 500;
 inline constexpr CuResult not_ready = 600;
 inline constexpr CuResult launch_out_of_resources = 701;
 inline constexpr CuResult peer_access_already_enabled = 704;
-inline constexpr CuResult capture_unsupported = 900;
+inline constexpr CuResult capture_unsupported = 900, capture_spoiled = 901;
 
 // CUdevice_attribute
 inline constexpr int max_threads_per_block = 1;
 inline constexpr int multiprocessor_count = 16;
+inline constexpr int l2_cache_bytes = 38;
 inline constexpr int unified_addressing = 41;
 inline constexpr int compute_capability_major = 75;
 inline constexpr int compute_capability_minor = 76;
+inline constexpr int mps_enabled = 133;  // of CUDA 12.3 and later
 // CUpointer_attribute
 inline constexpr int pointer_memory_type = 2;
 inline constexpr int pointer_is_managed = 8;
@@ -71,8 +81,12 @@ inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_disable_timing = 2;
 inline constexpr unsigned host_alloc_portable = 1, host_alloc_device_map = 2;
 // CUstreamCaptureStatus, CUstreamCaptureMode
-inline constexpr int capture_none = 0;
+inline constexpr int capture_none = 0, capture_active = 1, capture_invalidated = 2;
+inline constexpr int capture_global = 0;
+inline constexpr int capture_thread_local = 1;
 inline constexpr int capture_relaxed = 2;
+inline constexpr unsigned no_destructor_sync = 1;  // the only kind of user objects that there is
+inline constexpr unsigned graph_takes_reference = 1;
 
 }  // namespace cu
 
@@ -88,6 +102,7 @@ inline constexpr int capture_relaxed = 2;
   X(device_name, "cuDeviceGetName", 2000, (char* name, int bytes, CuDevice device))               \
   X(device_attribute, "cuDeviceGetAttribute", 2000, (int* value, int which, CuDevice device))     \
   X(device_uuid, "cuDeviceGetUuid", 11040, (CuUuid * uuid, CuDevice device))                      \
+  X(device_pci_bus_id, "cuDeviceGetPCIBusId", 4010, (char* id, int bytes, CuDevice device))       \
   X(device_can_access_peer, "cuDeviceCanAccessPeer", 4000,                                        \
     (int* can, CuDevice device, CuDevice peer))                                                   \
   X(primary_retain, "cuDevicePrimaryCtxRetain", 7000, (CuContext * made, CuDevice device))        \
@@ -112,7 +127,6 @@ inline constexpr int capture_relaxed = 2;
   X(stream_destroy, "cuStreamDestroy", 4000, (CuStream stream))                                   \
   X(stream_synchronize, "cuStreamSynchronize", 2000, (CuStream stream))                           \
   X(stream_owner, "cuStreamGetCtx", 9020, (CuStream stream, CuContext * owner))                   \
-  X(stream_capturing, "cuStreamIsCapturing", 10000, (CuStream stream, int* status))               \
   X(stream_wait_event, "cuStreamWaitEvent", 3020,                                                 \
     (CuStream stream, CuEvent event, unsigned flags))                                             \
   X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", 10010, (int* mode))               \
@@ -130,7 +144,26 @@ inline constexpr int capture_relaxed = 2;
   X(launch, "cuLaunchKernel", 4000,                                                               \
     (CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,    \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream stream,                  \
-     void** parameters, void** extra))
+     void** parameters, void** extra))                                                            \
+  X(memory_info, "cuMemGetInfo", 3020, (std::size_t * free, std::size_t * total))                 \
+  X(copy_on_device, "cuMemcpyDtoDAsync", 3020,                                                    \
+    (CuDevicePointer to, CuDevicePointer from, std::size_t bytes, CuStream stream))               \
+  X(stream_begin_capture, "cuStreamBeginCapture", 10010, (CuStream stream, int mode))             \
+  X(stream_end_capture, "cuStreamEndCapture", 10000, (CuStream stream, CuGraph * graph))          \
+  X(graph_instantiate, "cuGraphInstantiateWithFlags", 11040,                                      \
+    (CuGraphRun * run, CuGraph graph, unsigned long long flags))                                  \
+  X(graph_launch, "cuGraphLaunch", 10000, (CuGraphRun run, CuStream stream))                      \
+  X(graph_destroy, "cuGraphDestroy", 10000, (CuGraph graph))                                      \
+  X(graph_run_destroy, "cuGraphExecDestroy", 10000, (CuGraphRun run))                             \
+  X(stream_capture_info, "cuStreamGetCaptureInfo", 11030,                                         \
+    (CuStream stream, int* status, std::uint64_t* id, CuGraph* graph,                             \
+     const CuGraphNode** dependencies, std::size_t* count))                                       \
+  X(user_object_create, "cuUserObjectCreate", 11030,                                              \
+    (CuUserObject * object, void* body, void (*destroy)(void*), unsigned references,              \
+     unsigned flags))                                                                             \
+  X(user_object_release, "cuUserObjectRelease", 11030, (CuUserObject object, unsigned count))     \
+  X(graph_retain, "cuGraphRetainUserObject", 11030,                                               \
+    (CuGraph graph, CuUserObject object, unsigned count, unsigned flags))
 
 struct CudaDriver {
 #define GYRE_CUDA_MEMBER(member, symbol, version, parameters) \
@@ -162,6 +195,7 @@ struct CudaPointer {
 Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer);
 
 // Makes `owner` the calling thread's for its lifetime: a library leaves no trace of its own there.
+// Nor do its calls spoil what others capture meanwhile.
 class CurrentContext {
  public:
   CurrentContext(const CudaDriver& driver, CuContext owner);
@@ -173,6 +207,7 @@ class CurrentContext {
   const CudaDriver& driver_;
   CuContext before_ = nullptr;
   bool changed_ = false;
+  int mode_;  // of captures, as it was
 };
 
 }  // namespace gyre::loaded

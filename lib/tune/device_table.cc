@@ -1,3 +1,4 @@
+// The shipped table's part for GPUs.
 #include "lib/tune/table.h"
 
 namespace gyre::tune {

@@ -71,11 +71,18 @@ CuResult device_name(char* name, int bytes, CuDevice device) {
 CuResult device_attribute(int* value, int which, CuDevice) {
   *value = which == cu::multiprocessor_count    ? fake->options.multiprocessors
            : which == cu::max_threads_per_block ? fake->options.threads_most
+           : which == cu::mps_enabled           ? 0
                                                 : 9;
   return cu::success;
 }
 CuResult device_uuid(CuUuid* uuid, CuDevice device) {
   *uuid = {{0xfa, 0xce, static_cast<unsigned char>(device)}};
+  return cu::success;
+}
+CuResult device_pci_bus_id(char* id, int bytes, CuDevice device) {
+  const auto end =
+      fmt::format_to_n(id, static_cast<std::size_t>(bytes - 1), "0000:{:02X}:00.0", device + 16);
+  *end.out = '\0';
   return cu::success;
 }
 CuResult device_can_access_peer(int* can, CuDevice, CuDevice) {
@@ -136,6 +143,17 @@ CuResult copy_to_host(void* to, CuDevicePointer from, std::size_t bytes, CuStrea
   return copy_to_device(reinterpret_cast<CuDevicePointer>(to), reinterpret_cast<void*>(from), bytes,
                         stream);
 }
+CuResult copy_on_device(CuDevicePointer to, CuDevicePointer from, std::size_t bytes,
+                        CuStream stream) {
+  return copy_to_device(to, reinterpret_cast<void*>(from), bytes, stream);
+}
+CuResult memory_info(std::size_t* free, std::size_t* total) {
+  if (needs_current() != cu::success) return needs_current();
+  const std::lock_guard lock(fake->mutex);
+  *total = fake->options.memory_bytes;
+  *free = *total - fake->memory_used;
+  return cu::success;
+}
 CuResult pointer_attributes(unsigned count, int* which, void** values, CuDevicePointer pointer) {
   const std::lock_guard lock(fake->mutex);
   const auto* const found = fake->find(pointer);
@@ -161,7 +179,7 @@ CuResult pointer_attributes(unsigned count, int* which, void** values, CuDeviceP
 CuResult stream_create(CuStream* stream, unsigned) {
   if (needs_current() != cu::success) return needs_current();
   const std::lock_guard lock(fake->mutex);
-  *stream = new CuStreamBody{FakeCuda::State::current(), {}};
+  *stream = new CuStreamBody{FakeCuda::State::current(), {}, nullptr};
   fake->streams.insert(*stream);
   return cu::success;
 }
@@ -175,6 +193,7 @@ CuResult stream_destroy(CuStream stream) {
 CuResult stream_synchronize(CuStream stream) {
   std::unique_lock lock(fake->mutex);
   CuStreamBody& all = fake->stream(stream);
+  if (all.capturing != nullptr || !fake->may_disturb()) return cu::capture_unsupported;
   fake->changed.wait(lock, [&] { return all.items.empty() || !fake->failure.empty(); });
   return fake->failure.empty() ? cu::success : cu::launch_out_of_resources;
 }
@@ -182,13 +201,17 @@ CuResult stream_owner(CuStream stream, CuContext* owner) {
   const std::lock_guard lock(fake->mutex);
   return *owner = fake->stream(stream).owner, cu::success;
 }
-CuResult stream_capturing(CuStream, int* status) { return *status = cu::capture_none, cu::success; }
 CuResult stream_wait_event(CuStream stream, CuEvent event, unsigned) {
+  if (event->captured != nullptr) {
+    const std::lock_guard lock(fake->mutex);
+    CuStreamBody& joins = fake->stream(stream);
+    if (joins.capturing != nullptr && joins.capturing != event->captured) return cu::invalid_value;
+    return joins.capturing = event->captured, cu::success;
+  }
   const std::uint64_t wanted = event->recorded;
   fake->queue(stream, {[=] { return event->reached >= wanted; }, {}, false});
   return cu::success;
 }
-CuResult exchange_capture_mode(int*) { return cu::success; }
 CuResult event_create(CuEvent* event, unsigned) {
   const std::lock_guard lock(fake->mutex);
   *event = new CuEventBody;
@@ -206,6 +229,8 @@ CuResult event_record(CuEvent event, CuStream stream) {
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(fake->mutex);
+    event->captured = fake->stream(stream).capturing;
+    if (event->captured != nullptr) return cu::success;  // items have one order there
     number = ++event->recorded;
   }
   fake->queue(stream,
@@ -214,6 +239,7 @@ CuResult event_record(CuEvent event, CuStream stream) {
 }
 CuResult event_query(CuEvent event) {
   const std::lock_guard lock(fake->mutex);
+  if (event->captured != nullptr || !fake->may_disturb()) return cu::capture_unsupported;
   return event->reached == event->recorded ? cu::success : cu::not_ready;
 }
 
@@ -279,6 +305,7 @@ std::unique_ptr<const CudaDriver> FakeCuda::table() const {
             device_name,
             device_attribute,
             device_uuid,
+            device_pci_bus_id,
             device_can_access_peer,
             primary_retain,
             primary_release,
@@ -298,9 +325,8 @@ std::unique_ptr<const CudaDriver> FakeCuda::table() const {
             stream_destroy,
             stream_synchronize,
             stream_owner,
-            stream_capturing,
             stream_wait_event,
-            exchange_capture_mode,
+            fake_exchange_capture_mode,
             event_create,
             event_destroy,
             event_record,
@@ -310,7 +336,19 @@ std::unique_ptr<const CudaDriver> FakeCuda::table() const {
             module_function,
             function_attribute,
             blocks_per_multiprocessor,
-            launch};
+            launch,
+            memory_info,
+            copy_on_device,
+            fake_stream_begin_capture,
+            fake_stream_end_capture,
+            fake_graph_instantiate,
+            fake_graph_launch,
+            fake_graph_destroy,
+            fake_graph_run_destroy,
+            fake_stream_capture_info,
+            fake_user_object_create,
+            fake_user_object_release,
+            fake_graph_retain};
   return table;
 }
 
@@ -338,6 +376,9 @@ std::string FakeCuda::leaks() const {
   tell(state_->streams.size(), "streams");
   tell(state_->events.size(), "events");
   tell(state_->modules.size(), "modules");
+  tell(state_->graphs.size(), "graphs");
+  tell(state_->graph_runs.size(), "graphs made ready");
+  tell(state_->user_objects.size(), "user objects");
   for (const CuContextBody& context : state_->contexts)
     tell(static_cast<std::size_t>(context.retained), "retained contexts");
   return text;

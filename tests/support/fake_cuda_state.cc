@@ -37,9 +37,27 @@ CuContext& FakeCuda::State::current() {
   return now;
 }
 
+int& FakeCuda::State::capture_mode() {
+  static thread_local int mode = cu::capture_global;
+  return mode;
+}
+
+bool FakeCuda::State::may_disturb() {
+  if (fake_in_destroy()) failure = "a call of the driver while a user object is destroyed";
+  if (capture_mode() == cu::capture_relaxed) return true;
+  bool any = false;
+  for (CuGraphBody* graph : graphs) {
+    any |= graph->capturing;
+    graph->spoiled |= graph->capturing;
+  }
+  return !any;
+}
+
 void FakeCuda::State::queue(CuStream handle, CuStreamBody::Item item) {
   const std::lock_guard lock(mutex);
-  stream(handle).items.push_back(std::move(item));
+  CuStreamBody& to = stream(handle);
+  if (to.capturing != nullptr) return to.capturing->items.push_back(std::move(item));
+  to.items.push_back(std::move(item));
   changed.notify_all();
 }
 
@@ -47,6 +65,7 @@ CuResult FakeCuda::State::allocate(void** place, std::size_t bytes, int device, 
   const std::lock_guard lock(mutex);
   note_synchronising();
   ++allocations;
+  if (!may_disturb()) return cu::capture_unsupported;
   if (bytes == 0) return cu::invalid_value;
   if (failing > 0 && --failing == 0) return cu::out_of_memory;
   if (memory_used + bytes > options.memory_bytes) return cu::out_of_memory;
@@ -65,6 +84,7 @@ CuResult FakeCuda::State::allocate(void** place, std::size_t bytes, int device, 
 CuResult FakeCuda::State::release(void* place, bool on_host) {
   const std::lock_guard lock(mutex);
   note_synchronising();
+  if (!may_disturb()) return cu::capture_unsupported;
   const auto found = memory.find(place);
   if (found == memory.end() || found->second.on_host != on_host) return cu::invalid_value;
   memory_used -= found->second.bytes;

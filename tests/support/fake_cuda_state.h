@@ -23,6 +23,7 @@ struct CuContextBody {
 };
 struct CuEventBody {
   std::uint64_t recorded = 0, reached = 0;  // counts of records
+  CuGraphBody* captured = nullptr;          // by the last record
 };
 struct CuFunctionBody {
   std::string name;
@@ -40,6 +41,24 @@ struct CuStreamBody {
   };
   CuContextBody* owner = nullptr;
   std::deque<Item> items;
+  CuGraphBody* capturing = nullptr;  // into which it is captured
+};
+struct CuUserObjectBody {
+  void* body;
+  void (*destroy)(void*);
+  unsigned references;
+};
+// What was captured, in one order; and what is kept alive by it.
+struct CuGraphBody {
+  std::vector<CuStreamBody::Item> items;
+  std::vector<CuUserObjectBody*> kept;
+  std::uint64_t id = 0;
+  bool capturing = true;
+  bool spoiled = false;
+};
+struct CuGraphRunBody {
+  std::vector<CuStreamBody::Item> items;
+  std::vector<CuUserObjectBody*> kept;
 };
 
 }  // namespace gyre::loaded
@@ -64,6 +83,9 @@ struct FakeCuda::State {
   std::vector<Grid> take_grids(bool idle);
   void serve();
   static loaded::CuContext& current();  // the calling thread's
+  static int& capture_mode();           // the same
+  // Whether the calling thread may make a call that captures cannot have; it spoils them else.
+  bool may_disturb();
   void note_synchronising() { synchronising += running_kernels > 0 ? 1 : 0; }
 
   const FakeCudaOptions options;
@@ -75,6 +97,10 @@ struct FakeCuda::State {
   std::set<loaded::CuEventBody*> events;
   std::vector<std::unique_ptr<loaded::CuEventBody>> old_events;  // destroyed
   std::set<loaded::CuModuleBody*> modules;
+  std::set<loaded::CuGraphBody*> graphs;
+  std::set<loaded::CuGraphRunBody*> graph_runs;
+  std::set<loaded::CuUserObjectBody*> user_objects;
+  std::uint64_t captures = 0;
   std::map<void*, Allocation> memory;
   std::uint64_t memory_used = 0;
   int allocations = 0, failing = 0, synchronising = 0, launches = 0, running_kernels = 0;
@@ -85,5 +111,27 @@ struct FakeCuda::State {
 };
 
 extern FakeCuda::State* fake;  // the one there is
+
+// fake_cuda_graph.cc
+loaded::CuResult fake_stream_begin_capture(loaded::CuStream stream, int mode);
+loaded::CuResult fake_stream_end_capture(loaded::CuStream stream, loaded::CuGraph* graph);
+loaded::CuResult fake_graph_instantiate(loaded::CuGraphRun* run, loaded::CuGraph graph,
+                                        unsigned long long flags);
+loaded::CuResult fake_graph_launch(loaded::CuGraphRun run, loaded::CuStream stream);
+loaded::CuResult fake_graph_destroy(loaded::CuGraph graph);
+loaded::CuResult fake_graph_run_destroy(loaded::CuGraphRun run);
+loaded::CuResult fake_stream_capture_info(loaded::CuStream stream, int* status, std::uint64_t* id,
+                                          loaded::CuGraph* graph,
+                                          const loaded::CuGraphNode** dependencies,
+                                          std::size_t* count);
+loaded::CuResult fake_exchange_capture_mode(int* mode);
+loaded::CuResult fake_user_object_create(loaded::CuUserObject* object, void* body,
+                                         void (*destroy)(void*), unsigned references,
+                                         unsigned flags);
+loaded::CuResult fake_user_object_release(loaded::CuUserObject object, unsigned count);
+loaded::CuResult fake_graph_retain(loaded::CuGraph graph, loaded::CuUserObject object,
+                                   unsigned count, unsigned flags);
+// Whether the calling thread is in a user object's `destroy`, where no call of the driver may be.
+bool fake_in_destroy();
 
 }  // namespace gyre::tests
