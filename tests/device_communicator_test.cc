@@ -182,6 +182,77 @@ TEST_CASE("a kernel that waits for a rank that does not come ends by its deadlin
   CHECK(call(0, ranks.comms[0], ranks.stream(0)) == gyreTimeout);
 }
 
+// What a tool would read of rank 0's kernels after a while.
+WaitRecord told_of_kernels(const Ranks& ranks, BlockedOn expected) {
+  WaitRecord told;
+  const auto pin =
+      comm::process().communicators.pin(reinterpret_cast<std::uintptr_t>(ranks.comms[0]));
+  REQUIRE(bool(pin));
+  constexpr auto lane = static_cast<std::size_t>(WaitLane::kernels);
+  for (int i = 0; i < 3000 && told.what != expected; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    told = pin->ledger().memory().waits[lane].read().value_or(told);
+  }
+  return told;
+}
+
+TEST_CASE("a kernel that waits for a rank is told from one that has not begun", "[device]") {
+  OnFake on;
+  Ranks ranks(on, 2);
+  DeviceInts a(on, 10), b(on, 10);
+  const auto call = [&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    auto* const data = rank == 0 ? a.data() : b.data();
+    return gyreAllReduce(data, data, 10, gyreInt32, gyreSum, comm, stream);
+  };
+  REQUIRE(ranks.call(call) == gyreSuccess);
+  ranks.synchronize();
+  REQUIRE(call(0, ranks.comms[0], ranks.stream(0)) == gyreSuccess);
+  CHECK(told_of_kernels(ranks, BlockedOn::data).what == BlockedOn::data);
+  CHECK(told_of_kernels(ranks, BlockedOn::data).peer == 1);
+  REQUIRE(call(1, ranks.comms[1], ranks.stream(1)) == gyreSuccess);
+  ranks.synchronize();
+  CHECK(told_of_kernels(ranks, BlockedOn::nothing).what == BlockedOn::nothing);
+
+  // Something else has the stream: an event that another stream has yet to come to.
+  Ranks others(on, 2);
+  REQUIRE(others.call([&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    return call(rank, comm, stream);
+  }) == gyreSuccess);
+  others.synchronize();
+  loaded::CuEvent event = nullptr;
+  REQUIRE(on.driver->event_create(&event, loaded::cu::event_disable_timing) == loaded::cu::success);
+  REQUIRE(call(0, others.comms[0], others.stream(0)) == gyreSuccess);
+  REQUIRE(on.driver->event_record(event, others.streams[0]) == loaded::cu::success);
+  REQUIRE(on.driver->stream_wait_event(ranks.streams[0], event, 0) == loaded::cu::success);
+  for (int rank = 0; rank < 2; ++rank)
+    REQUIRE(call(rank, ranks.comms[static_cast<std::size_t>(rank)],
+                 ranks.stream(static_cast<std::size_t>(rank))) == gyreSuccess);
+  CHECK(told_of_kernels(ranks, BlockedOn::stream).what == BlockedOn::stream);
+  REQUIRE(call(1, others.comms[1], others.stream(1)) == gyreSuccess);
+  ranks.synchronize();
+  others.synchronize();
+  (void)on.driver->event_destroy(event);
+}
+
+TEST_CASE("a kernel that cannot begin ends in an error after its deadline", "[device]") {
+  OnFake on;
+  Ranks ranks(on, 1, 1, 300), others(on, 2);
+  DeviceInts a(on, 10), b(on, 10);
+  const auto call = [&](DeviceInts& data, gyreComm_t comm, gyreStream_t stream) {
+    return gyreAllReduce(data.data(), data.data(), 10, gyreInt32, gyreSum, comm, stream);
+  };
+  // On a stream behind a kernel that waits.
+  REQUIRE(others.call([&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    return call(rank == 0 ? a : b, comm, stream);
+  }) == gyreSuccess);
+  REQUIRE(call(a, others.comms[0], others.stream(0)) == gyreSuccess);
+  REQUIRE(call(b, ranks.comms[0], others.stream(0)) == gyreSuccess);
+  CHECK(ranks.await_error(0) == gyreTimeout);
+  CHECK(mentions(last_error(ranks.comms[0]), "has not begun"));
+  REQUIRE(call(b, others.comms[1], others.stream(1)) == gyreSuccess);
+  others.synchronize();
+}
+
 TEST_CASE("an abort frees a kernel whose peer never comes within a second", "[device]") {
   OnFake on;
   Ranks ranks(on, 2);

@@ -70,6 +70,14 @@ struct DeviceStatus {
   std::int32_t peer = -1;  // at the other end of the link
 };
 
+// What kernels show of themselves while they run, in the host's memory. Written now and then by
+// whoever comes by.
+struct DeviceProgress {
+  std::uint32_t started = 0;  // launches that have begun, modulo 2^32
+  // By the thread that looked last: WaitingFor << 56 | peer << 32 | its looks during this wait.
+  std::uint64_t waiting = 0;
+};
+
 // What a block has to know of a call, beside its lane and its geometry.
 struct LaneCall {
   const std::byte* input = nullptr;
@@ -107,6 +115,7 @@ struct LaneCall {
 
   const std::uint32_t* abort = nullptr;  // not zero: leave
   DeviceStatus* status = nullptr;
+  DeviceProgress* progress = nullptr;
   std::uint32_t polls_between_looks = 4096;  // at the abort word and the clock; a power of two
   std::uint64_t patience_ns = 0;             // longest wait; 0: as long as it takes
 };
@@ -129,6 +138,7 @@ struct DeviceLaunch : LaneCall {
   std::uint64_t* sequence = nullptr;      // calls so far; the last block to end adds `calls`
   std::uint32_t* blocks_ended = nullptr;  // of this launch; the last one sets it back to zero
   std::uint32_t calls = 1;                // that all ranks count
+  std::uint32_t* starts = nullptr;        // launches so far
 
   // Each channel's stripe of the buffers; tables in device memory.
   plan::Geometry geometries[channels_most];

@@ -81,6 +81,14 @@ GYRE_DEVICE void end_launch(const DeviceLaunch& launch, std::uint64_t sequence) 
   device::store_8(reinterpret_cast<std::byte*>(launch.sequence), sequence + launch.calls);
 }
 
+// Tells the host that the launch runs. Launches follow one another.
+GYRE_DEVICE void show_start(const DeviceLaunch& launch, const BlockState& state) {
+  if (device::block_index() != 0) return;
+  const std::uint32_t starts = device::load_relaxed(launch.starts) + 1;
+  device::store_relaxed(launch.starts, starts);
+  device::store_relaxed(&state.task.call.progress->started, starts);
+}
+
 // The block's first task; without tasks, what the launch says itself.
 GYRE_DEVICE void take_first(const DeviceLaunch& launch, BlockState& state) {
   if (launch.tasks != nullptr) {
@@ -140,6 +148,7 @@ GYRE_DEVICE void run_plan(const DeviceLaunch& launch) {
   if (first_thread) {
     sequence = device::load_8(reinterpret_cast<const std::byte*>(launch.sequence));
     take_first(launch, state);
+    show_start(launch, state);
     begin_task<Protocol>(state, sequence);
   }
   device::block_barrier();

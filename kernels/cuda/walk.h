@@ -77,11 +77,18 @@ struct Walk {
                           static_cast<std::uint32_t>(lane.lane.links[link].peer));
   }
 
+  GYRE_DEVICE void show_wait(std::uint32_t polls, WaitingFor what, std::uint32_t link) const {
+    const auto peer = static_cast<std::uint64_t>(lane.lane.links[link].peer) & 0xffffff;
+    device::store_relaxed(&call.progress->waiting,
+                          static_cast<std::uint64_t>(what) << 56 | peer << 32 | polls);
+  }
+
   // After a poll in vain, the `polls`th of this wait: why to give up, or done for going on. Looks
   // beyond the polled word are rare, as they cost a trip to the host's memory.
   GYRE_DEVICE Outcome look(std::uint32_t polls, WaitingFor what, std::uint32_t link) {
     device::pause(what, link);
     if ((polls & (call.polls_between_looks - 1)) != 0) return Outcome::done;
+    show_wait(polls, what, link);
     if (device::load_relaxed(call.abort) != 0) return Outcome::aborted;
     if (call.patience_ns == 0) return Outcome::done;
     const std::uint64_t now = device::clock_ns();

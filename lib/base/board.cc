@@ -192,14 +192,14 @@ void Ledger::tell_wait(WaitLane lane, WaitRecord wait) {
   if (same) return;
   wait.communicator = identity_.communicator;
   wait.since_ns = SystemClock::read();
-  if (tells_wait(lane)) keep_wait(told, wait.since_ns);
+  if (tells_wait(lane) && lane != WaitLane::kernels) keep_wait(told, wait.since_ns);
   told = wait;
   memory_->waits[index(lane)].write(wait);
 }
 
 void Ledger::end_wait(WaitLane lane) {
   if (!tells_wait(lane)) return;
-  keep_wait(told_[index(lane)], SystemClock::read());
+  if (lane != WaitLane::kernels) keep_wait(told_[index(lane)], SystemClock::read());
   told_[index(lane)] = {};
   memory_->waits[index(lane)].write({});
 }

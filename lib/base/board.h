@@ -33,7 +33,8 @@ struct LedgerPeers {
   std::vector<Peer> peers;
 };
 
-// Who calls writes; one thread at a time, but for `fail`, which takes its own turn.
+// Who calls writes; one thread at a time, but for `fail`, which takes its own turn, and the waits
+// of kernels, which are the device watch's.
 class Ledger {
  public:
   Ledger() = default;

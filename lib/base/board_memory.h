@@ -72,9 +72,10 @@ struct BoardMemory {
 enum class WaitPhase : std::uint64_t { none, joining, opening, moving, blaming };
 std::string_view wait_phase_name(WaitPhase phase);
 
-// A communicator may be in a collective and in sends and receives at once.
-enum class WaitLane : std::uint8_t { collective, transfers };
-inline constexpr std::size_t wait_lane_count = 2;
+// A communicator may be in a collective and in sends and receives at once, and have kernels on
+// their way. Of kernels, waits that are over are not kept.
+enum class WaitLane : std::uint8_t { collective, transfers, kernels };
+inline constexpr std::size_t wait_lane_count = 3;
 
 // What one operation waits for; `what` nothing: it does not wait, or not for long yet.
 struct WaitRecord {

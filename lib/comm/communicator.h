@@ -261,6 +261,7 @@ class Communicator {
   Status settle_on_device();
   std::string device_note() const;
   const trust::ProcessIdentity& identity_of(int rank) const;
+  void watch_kernel(const DeviceSide::Seen& seen, std::int64_t now_ns);
   Status check_known_memory(std::string_view name, const void* buffer, std::uint64_t bytes) const;
   bool runs_on_device(const Request& request) const {
     return device_ != nullptr && !request.on_host;
@@ -299,8 +300,10 @@ class Communicator {
   exec::Launch launch_;
   std::unique_ptr<DeviceSide> device_;
   bool more_follow_ = false;
-  Suspicion device_suspicion_;  // the watch's
-  std::int64_t device_busy_since_ns_ = 0;
+  Suspicion device_suspicion_;        // the watch's
+  std::int64_t device_asked_ns_ = 0;  // or since when kernels run
+  std::int64_t device_begun_ns_ = 0;  // when a kernel began last, or the first was launched
+  std::uint32_t device_starts_ = 0;
   // Both begin at GYRE_FIRST_SEQUENCE. Of 64 bits one call a nanosecond takes 584 years; flags keep
   // 40 of them, which come round after 6 days of calls of half a microsecond.
   std::uint64_t sequence_;

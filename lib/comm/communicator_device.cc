@@ -111,16 +111,42 @@ bool Communicator::look_at_device() {
   if (membership_->failed()) (void)fail(membership_->failure());
   if (!broken().ok()) device_->abort();
   if (!seen.running) {
-    device_busy_since_ns_ = 0;
+    device_asked_ns_ = device_begun_ns_ = 0;
+    ledger_.end_wait(WaitLane::kernels);
     return device_suspicion_.held();
   }
-  // Whoever keeps it waiting may have called something else.
-  constexpr std::int64_t asks_after_ns = 250 * ns_per_ms;
-  if (device_busy_since_ns_ == 0) device_busy_since_ns_ = now_ns;
-  if (board_ == nullptr || now_ns - device_busy_since_ns_ < asks_after_ns) return true;
-  device_busy_since_ns_ = now_ns;
-  for (int peer = 0; peer < size_; ++peer) ask(peer);
+  watch_kernel(seen, now_ns);
   return true;
+}
+
+// One that runs for long: what it waits for is shown, and whoever may keep it waiting is asked.
+void Communicator::watch_kernel(const DeviceSide::Seen& seen, std::int64_t now_ns) {
+  constexpr std::int64_t asks_after_ns = 250 * ns_per_ms;
+  if (device_asked_ns_ == 0) device_asked_ns_ = now_ns;
+  if (device_begun_ns_ == 0 || seen.starts != device_starts_) {
+    device_starts_ = seen.starts;
+    device_begun_ns_ = now_ns;
+    ledger_.end_wait(WaitLane::kernels);
+  }
+  const std::int64_t for_ns = now_ns - device_begun_ns_;
+  if (for_ns > asks_after_ns) {
+    WaitRecord wait;
+    wait.phase = WaitPhase::moving;
+    wait.what = seen.waits.what;
+    wait.peer = seen.waits.peer;
+    ledger_.tell_wait(WaitLane::kernels, wait);
+  }
+  if (seen.waits.what == BlockedOn::stream && options_.timeout_ns > 0 &&
+      for_ns > options_.timeout_ns)
+    (void)fail(
+        Status(Code::Timeout,
+               fmt::format("a kernel of rank {} has not begun for {} s: what is before it "
+                           "on its stream has not ended, or other kernels hold device {}",
+                           rank_, options_.timeout_ns / ns_per_s, device_->device().ordinal()))
+            .blame({rank_}));
+  if (board_ == nullptr || now_ns - device_asked_ns_ < asks_after_ns) return;
+  device_asked_ns_ = now_ns;
+  for (int peer = 0; peer < size_; ++peer) ask(peer);
 }
 
 }  // namespace gyre::comm

@@ -205,9 +205,30 @@ DeviceSide::Seen DeviceSide::look() {
     return seen;
   }
   seen.running = *running;
+  if (seen.running) {
+    const exec::CudaExecutor::Progress progress = executor_->progress();
+    seen.waits = waits_of(progress);
+    seen.starts = progress.starts;
+  }
   if (const exec::DevicePlan* failed = executor_->take_failed())
     seen.why = accuse(*failed, seen.asks);
   return seen;
+}
+
+constexpr BlockedOn waits[] = {BlockedOn::nothing, BlockedOn::credit, BlockedOn::data,
+                               BlockedOn::entered, BlockedOn::drain};
+
+// A thread that waits tells so again and again; what is old was told by one that goes on.
+Blocked DeviceSide::waits_of(const exec::CudaExecutor::Progress& progress) {
+  constexpr std::int64_t old_ns = 100 * ns_per_ms;
+  const std::int64_t now_ns = clock.now_ns();
+  if (progress.waiting != waiting_) {
+    waiting_ = progress.waiting;
+    waiting_since_ns_ = now_ns;
+  }
+  if (waiting_ == 0 || now_ns - waiting_since_ns_ > old_ns)
+    return {progress.started ? BlockedOn::kernel : BlockedOn::stream, -1, 0, 0};
+  return {waits[static_cast<int>(progress.what)], progress.peer, 0, 0};
 }
 
 // What a kernel says that gave up, and whom it waited for.
@@ -229,8 +250,6 @@ Status DeviceSide::accuse(const exec::DevicePlan& failed, int& asks) const {
                                               name, peer))
         .blame({peer});
   }
-  constexpr BlockedOn waits[] = {BlockedOn::nothing, BlockedOn::credit, BlockedOn::data,
-                                 BlockedOn::entered, BlockedOn::drain};
   return Status(Code::Timeout,
                 fmt::format("a kernel of {} waited {} s for {} from rank {}: its kernel has not "
                             "come, or not gone on",

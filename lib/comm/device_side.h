@@ -59,6 +59,10 @@ class DeviceSide {
     bool running = false;
     Status why;
     int asks = -1;  // a peer to ask for its call, as its message was of another one
+    // While one runs: what it waits for, or `stream` if it has not begun; and a number that changes
+    // with each kernel that begins.
+    Blocked waits;
+    std::uint32_t starts = 0;
   };
   Seen look();
   void abort() { executor_->abort(); }
@@ -83,6 +87,7 @@ class DeviceSide {
   };
   Status launch_kept();
   Status accuse(const exec::DevicePlan& plan, int& asks) const;
+  Blocked waits_of(const exec::CudaExecutor::Progress& progress);
 
   const int rank_;
   const DeviceShare share_;
@@ -97,6 +102,9 @@ class DeviceSide {
   Kept kept_;
   bool has_tables_ = false;
   bool may_lend_ = false, may_lend_in_place_ = false;
+  // The watch's: what a thread of a kernel told last, and when.
+  std::uint64_t waiting_ = 0;
+  std::int64_t waiting_since_ns_ = 0;
 };
 
 }  // namespace gyre::comm

@@ -246,6 +246,19 @@ Result<bool> CudaExecutor::running() const {
   return false;
 }
 
+CudaExecutor::Progress CudaExecutor::progress() const {
+  auto& shown = *reinterpret_cast<cuda::DeviceProgress*>(words_->begin() + progress_offset);
+  Progress seen;
+  // Each word stands for itself.
+  seen.starts = std::atomic_ref(shown.started).load(std::memory_order_relaxed);
+  seen.waiting = std::atomic_ref(shown.waiting).load(std::memory_order_relaxed);
+  seen.what = static_cast<cuda::WaitingFor>(std::min<std::uint64_t>(seen.waiting >> 56, 4));
+  seen.peer = static_cast<int>(seen.waiting >> 32 & 0xffffff);
+  const std::lock_guard lock(mutex_);
+  seen.started = static_cast<std::int32_t>(seen.starts - launches_) >= 0;
+  return seen;
+}
+
 // The kernel writes what it says after it has claimed the status, word by word, and other blocks of
 // it may still wait: what it says is read at the next look, when all of it has come.
 const DevicePlan* CudaExecutor::take_failed() {

@@ -104,6 +104,15 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   void abort();
   // Whether a kernel has still to end; or what the driver says went wrong.
   Result<bool> running() const;
+  // What the kernels that run show of themselves.
+  struct Progress {
+    bool started = false;       // the last launch; else it waits in its stream, or for room
+    std::uint32_t starts = 0;   // launches and replays that have begun; it turns
+    std::uint64_t waiting = 0;  // changes while some thread waits; see DeviceProgress
+    cuda::WaitingFor what = cuda::WaitingFor::nothing;
+    int peer = -1;
+  };
+  Progress progress() const;
   // Once, the plan whose kernel gave up; at the second look after that, at the earliest.
   const DevicePlan* take_failed();
 
@@ -147,6 +156,7 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   loaded::CuStream last_captured_ = nullptr;
   loaded::CuEvent captured_ = nullptr;
   bool launched_ = false;  // mutex_'s
+  std::uint32_t launches_ = 0;  // mutex_'s
   loaded::CuStream last_stream_ = nullptr;
   std::unique_ptr<Places> places_;
   std::unique_ptr<DevicePlan> transfers_;

@@ -56,6 +56,8 @@ DeviceLaunch CudaExecutor::filled(const DevicePlan& plan, const DeviceCall& call
   launch.signature = call.signature;
   launch.abort = reinterpret_cast<const std::uint32_t*>(words_->seen(words_->begin()));
   launch.status = reinterpret_cast<DeviceStatus*>(words_->seen(plan.status));
+  launch.progress =
+      reinterpret_cast<cuda::DeviceProgress*>(words_->seen(words_->begin() + progress_offset));
   launch.patience_ns = static_cast<std::uint64_t>(patience_ns_);
   std::ranges::copy(call.stripes, launch.geometries);
   return launch;
@@ -176,6 +178,7 @@ Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std:
   const loaded::CudaDriver& driver = device_->driver();
   launch.sequence = reinterpret_cast<std::uint64_t*>(counters_.get());
   launch.blocks_ended = reinterpret_cast<std::uint32_t*>(counters_.get() + ended_offset);
+  launch.starts = reinterpret_cast<std::uint32_t*>(counters_.get() + starts_offset);
   if (going.graph != nullptr) GYRE_TRY(retain(going));
   void* parameters[] = {&launch};
   GYRE_TRY(driver.check(
@@ -195,6 +198,7 @@ Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std:
   const std::lock_guard lock(mutex_);
   GYRE_TRY(driver.check(driver.event_record(ended_, going.stream), "cuEventRecord"));
   launched_ = true;
+  ++launches_;
   return {};
 }
 

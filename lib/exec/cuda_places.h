@@ -10,8 +10,10 @@ namespace gyre::exec {
 
 inline constexpr std::size_t places_count = 8;          // kernels on their way that need one
 inline constexpr std::uint64_t place_bytes = 32 << 10;  // to begin with
-// The device's own words: the sequence of calls, and the blocks that have ended.
-inline constexpr std::uint64_t counters_bytes = 256, ended_offset = 128;
+// The device's own words: the sequence of calls, the blocks that have ended, and the launches.
+inline constexpr std::uint64_t counters_bytes = 256, ended_offset = 128, starts_offset = 192;
+// In pinned memory, after the abort word.
+inline constexpr std::uint64_t progress_offset = 64;
 
 struct CudaExecutor::Place {
   std::unique_ptr<PinnedBlock> memory;

@@ -187,6 +187,8 @@ void DeviceJob::wire() {
   }
   statuses_.resize(plans_.size());
   sequences_.assign(plans_.size(), 0);
+  starts_.assign(plans_.size(), 0);
+  progress_.resize(plans_.size());
   ended_.assign(plans_.size(), 0);
 }
 
@@ -242,6 +244,8 @@ cuda::DeviceLaunch DeviceJob::launch_of(std::size_t rank, const RankMemory& memo
   launch.signature = case_.zero_signature ? 0 : hashed(calls_, 99, 1);
   launch.sequence = &sequences_[rank];
   launch.blocks_ended = &ended_[rank];
+  launch.starts = &starts_[rank];
+  launch.progress = &progress_[rank];
   launch.abort = &abort_;
   launch.status = &statuses_[rank];
   launch.polls_between_looks = 8;

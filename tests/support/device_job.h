@@ -56,6 +56,7 @@ class DeviceJob {
   std::vector<Grid> grids();
   std::string compare();
   const cuda::DeviceStatus& status(int rank) const { return statuses_[std::size_t(rank)]; }
+  const cuda::DeviceProgress& progress(int rank) const { return progress_[std::size_t(rank)]; }
   // Beside the ranks, as one more `rank`: tells them to abort after so many turns of theirs.
   Grid aborter(int rank, int turns);
 
@@ -104,6 +105,8 @@ class DeviceJob {
   std::vector<cuda::DeviceLaunch> launches_;
   std::vector<cuda::DeviceStatus> statuses_;
   std::vector<std::uint64_t> sequences_;
+  std::vector<std::uint32_t> starts_;
+  std::vector<cuda::DeviceProgress> progress_;
   std::vector<std::uint32_t> ended_;
   std::vector<std::uint32_t> threads_ended_;  // of all launches so far
   std::uint32_t abort_ = 0;
