@@ -93,7 +93,7 @@ TEST_CASE("every spelling of an option of nccl-tests sets the same value") {
       {'r', "root", "all", [](const Options& o) { return o.root == Options::every_root; }},
       {'z', "blocking", "3",
        [](const Options& o) { return o.blocking == Blocking::barrier_untimed; }},
-      {'y', "stream_null", "0", [](const Options& o) { return !o.null_stream; }},
+      {'y', "stream_null", "0", [](const Options& o) { return o.null_stream == NullStream::no; }},
       {'T', "timeout", "30", [](const Options& o) { return o.timeout_s == 30; }},
       {'C', "report_cputime", "1", [](const Options& o) { return o.cpu_time; }},
       {'S', "report_timestamps", "1", [](const Options& o) { return o.timestamps; }},
@@ -103,7 +103,7 @@ TEST_CASE("every spelling of an option of nccl-tests sets the same value") {
       {'M', "memory", "1", [](const Options& o) { return o.memory; }},
       {'u', "unalign", "3", [](const Options& o) { return o.unaligned_elements == 3; }},
       {'I', "per_iter_timing", "1", [](const Options& o) { return o.per_iteration; }},
-      {'G', "cudagraph", "0", [](const Options&) { return true; }},
+      {'G', "cudagraph", "7", [](const Options& o) { return o.graph_launches == 7; }},
       {'x', "cta_policy", "0", [](const Options&) { return true; }},
       {'D', "device_implementation", "0", [](const Options&) { return true; }},
       {'V', "device_cta_count", "16", [](const Options&) { return true; }},
@@ -117,6 +117,12 @@ TEST_CASE("every spelling of an option of nccl-tests sets the same value") {
   }
   CHECK(accepted("-K 3 -I 1").per_iteration_skip == 3);
   CHECK(accepted("--per_iter_skip 3 --stats").per_iteration_skip == 3);
+}
+
+TEST_CASE("where the buffers lie is said in words") {
+  CHECK(accepted("--device host").device == DeviceKind::host);
+  CHECK(accepted("--device cuda").device == DeviceKind::cuda);
+  CHECK(accepted("--device auto").device == DeviceKind::as_library);
 }
 
 TEST_CASE("long names may be cut and options repeated, as getopt allows") {
@@ -154,7 +160,12 @@ TEST_CASE("values that mean nothing are refused, with the option's name") {
                                                     {"-K 1", "-K"},
                                                     {"-J a.txt", "-J a.txt"},
                                                     {"-I 1 --stats", "-I"},
-                                                    {"-G 5", "-G"},
+                                                    {"-G 5 --device host", "-G"},
+                                                    {"-G 5 -z 1", "-G with -z"},
+                                                    {"-G 5 -y 1", "-G with -y 1"},
+                                                    {"-G 5 -I 1", "-G with -I"},
+                                                    {"--device gpu", "--device"},
+                                                    {"-y 2", "stream_null"},
                                                     {"-x 2", "-x"},
                                                     {"-D 1", "-D"},
                                                     {"-V 8", "-V"},

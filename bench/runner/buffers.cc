@@ -4,19 +4,20 @@
 #include "bench/runner/ranks.h"
 #include "lib/base/units.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace gyre::bench {
 
-Status Buffer::allocate(std::uint64_t bytes) {
-  void* memory = nullptr;
-  const std::uint64_t whole = front + bytes + guard_bytes;
-  GYRE_TRY(checked(gyreMemAlloc(&memory, whole), fmt::format("gyreMemAlloc of {} bytes", whole)));
-  memory_ = GyreMemory(memory);
-  page_ = static_cast<std::byte*>(memory) + front;
+Buffer::~Buffer() {
+  if (whole_ != nullptr) memory_->release(whole_);
+}
+
+Status Buffer::allocate(Memory& memory, std::uint64_t bytes) {
+  memory_ = &memory;
+  GYRE_ASSIGN(whole_, memory.allocate(front + bytes + guard_bytes));
+  page_ = whole_ + front;
   place(0, bytes);
   return {};
 }
@@ -37,22 +38,32 @@ void Buffer::deregister() {
   comm_ = nullptr;
 }
 
-void Buffer::touch(const Recipe& recipe, int rank) {
-  constexpr std::uint64_t tile_bytes = 1 << 20;
-  const std::uint64_t size = element_bytes(recipe.type);
-  const std::uint64_t tile = std::min(bytes_, tile_bytes);
-  fill_inputs(recipe, rank, 0, tile / size, begin_);
-  for (std::uint64_t at = tile; at < bytes_; at += tile_bytes)
-    std::memcpy(begin_ + at, begin_, std::min(tile_bytes, bytes_ - at));
+Status Buffer::touch(const Recipe& recipe, int rank) {
+  constexpr std::uint64_t part = 1 << 20;  // offsets of tiles are multiples of it
+  std::vector<std::byte> pattern(std::min(bytes_, part));
+  fill_inputs(recipe, rank, 0, pattern.size() / element_bytes(recipe.type), pattern.data());
+  return memory_->write(begin_, bytes_, [&](std::byte* tile, std::uint64_t, std::uint64_t bytes) {
+    for (std::uint64_t at = 0; at < bytes; at += part)
+      std::memcpy(tile + at, pattern.data(), std::min(part, bytes - at));
+  });
 }
 
-void Buffer::guard(std::uint64_t used) {
-  write_guard(begin_ - guard_bytes);
-  write_guard(begin_ + used);
+Status Buffer::guard(std::uint64_t used) {
+  for (std::byte* place : {begin_ - guard_bytes, begin_ + used})
+    GYRE_TRY(memory_->write(place, guard_bytes, [](std::byte* tile, std::uint64_t, std::uint64_t) {
+      write_guard(tile);
+    }));
+  return {};
 }
 
-std::uint64_t Buffer::damage(std::uint64_t used) const {
-  return damaged_guard_bytes(begin_ - guard_bytes) + damaged_guard_bytes(begin_ + used);
+Result<std::uint64_t> Buffer::damage(std::uint64_t used) const {
+  std::uint64_t damaged = 0;
+  for (const std::byte* place : {begin_ - guard_bytes, begin_ + used})
+    GYRE_TRY(
+        memory_->read(place, guard_bytes, [&](const std::byte* tile, std::uint64_t, std::uint64_t) {
+          damaged += damaged_guard_bytes(tile);
+        }));
+  return damaged;
 }
 
 void Rotation::begin_row(std::uint64_t bytes) {

@@ -1,9 +1,9 @@
-// Buffers: one rank's memory for a sweep, from gyreMemAlloc, with room for guards around whatever
-// part is used, and the rotation that moves successive iterations through it.
+// Buffers: one rank's memory for a sweep, with room for guards around whatever part is used, and
+// the rotation that moves successive iterations through it.
 #pragma once
 
 #include "bench/runner/check.h"
-#include "lib/base/owned.h"
+#include "bench/runner/memory.h"
 #include "lib/base/status.h"
 #include <gyre/gyre.h>
 
@@ -12,17 +12,15 @@
 
 namespace gyre::bench {
 
-struct GyreMemoryTraits {
-  using Handle = void*;
-  static Handle none() { return nullptr; }
-  static void close(Handle memory) { (void)gyreMemFree(memory); }
-};
-using GyreMemory = Owned<GyreMemoryTraits>;
-
 class Buffer {
  public:
-  // `bytes` at the beginning of a page, and room for the guards.
-  Status allocate(std::uint64_t bytes);
+  Buffer() = default;
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  // `bytes` at the beginning of a page, and room for the guards. The memory outlives it.
+  Status allocate(Memory& memory, std::uint64_t bytes);
   // Uses `bytes` of it that begin `offset` after the page.
   void place(std::uint64_t offset, std::uint64_t bytes);
   Status register_with(gyreComm_t comm);
@@ -32,15 +30,16 @@ class Buffer {
 
   // All of it becomes valid numbers of the recipe's type, so that no timed pass reads pages that
   // were never written.
-  void touch(const Recipe& recipe, int rank);
+  Status touch(const Recipe& recipe, int rank);
 
   // Guards before begin() and after the first `used` bytes.
-  void guard(std::uint64_t used);
-  std::uint64_t damage(std::uint64_t used) const;
+  Status guard(std::uint64_t used);
+  Result<std::uint64_t> damage(std::uint64_t used) const;
 
  private:
   static constexpr std::uint64_t front = 4096;  // keeps the page alignment
-  GyreMemory memory_;
+  Memory* memory_ = nullptr;
+  std::byte* whole_ = nullptr;
   std::byte* page_ = nullptr;
   std::byte* begin_ = nullptr;
   std::uint64_t bytes_ = 0;

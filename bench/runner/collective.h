@@ -6,6 +6,7 @@
 //   Block    a run of output elements and where their values come from
 #pragma once
 
+#include "bench/runner/devices.h"
 #include "bench/runner/traffic.h"
 #include <gyre/gyre.h>
 
@@ -109,5 +110,7 @@ std::vector<Block> gathered(int ranks, std::uint64_t count);
 
 // The whole program: parses, runs, prints. Returns the exit code.
 int run_benchmark(const Collective& collective, int argc, char** argv);
+// The same on another driver than the machine's: the tests'.
+int run_benchmark(const Collective& collective, int argc, char** argv, const DriverSource& source);
 
 }  // namespace gyre::bench

@@ -1,4 +1,4 @@
-// The crew's small exchanges: one all-reduce each, over the communicators that are measured.
+// The crew's small exchanges: one all-reduce each, of host memory. See ranks.h.
 #include "bench/runner/ranks.h"
 
 #include <algorithm>
@@ -20,12 +20,13 @@ std::vector<std::byte> bytes_of(std::span<const Value> values) {
 Status Crew::all_reduce(std::span<const std::vector<std::byte>> inputs,
                         std::vector<std::byte>& result, std::size_t count, gyreDataType_t type,
                         gyreRedOp_t op) {
+  const std::vector<gyreComm_t>& comms = beside_.empty() ? comms_ : beside_;
   std::vector<std::vector<std::byte>> outputs(inputs.begin(), inputs.end());
   GYRE_TRY(checked(gyreGroupStart(), "gyreGroupStart"));
   Status status;
   for (std::size_t i = 0; i < outputs.size() && status.ok(); ++i)
     status = checked(
-        gyreAllReduce(inputs[i].data(), outputs[i].data(), count, type, op, comms_[i], nullptr),
+        gyreAllReduce(inputs[i].data(), outputs[i].data(), count, type, op, comms[i], nullptr),
         "gyreAllReduce");
   Status end = checked(gyreGroupEnd(), "gyreGroupEnd");
   if (!status.ok()) return status;
@@ -71,6 +72,7 @@ Result<bool> Crew::equal_everywhere(std::span<const std::uint64_t> of_members) {
 
 void Crew::abort() {
   for (gyreComm_t comm : comms_) (void)gyreCommAbort(comm);
+  for (gyreComm_t comm : beside_) (void)gyreCommAbort(comm);
 }
 
 }  // namespace gyre::bench

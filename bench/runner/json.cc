@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <string_view>
@@ -23,9 +24,9 @@ const char* truth(bool value) { return value ? "true" : "false"; }
 // The variables that bear on a run. The rest of an environment is nobody's business and may hold
 // secrets.
 ordered_json relevant_environment() {
-  constexpr std::string_view prefixes[] = {"GYRE_", "NCCL_",       "OMPI_",      "PMI_", "PMIX_",
-                                           "MPI_",  "MV2_",        "SLURM_",     "UCX_", "OMP_",
-                                           "RANK=", "WORLD_SIZE=", "LOCAL_RANK="};
+  constexpr std::string_view prefixes[] = {"GYRE_", "NCCL_", "CUDA_",       "OMPI_",      "PMI_",
+                                           "PMIX_", "MPI_",  "MV2_",        "SLURM_",     "UCX_",
+                                           "OMP_",  "RANK=", "WORLD_SIZE=", "LOCAL_RANK="};
   ordered_json list = ordered_json::array();
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
@@ -115,7 +116,7 @@ void JsonReport::configuration(const Options& options, const std::vector<Seat>& 
   config["iterations"] = options.iterations;
   config["aggregated_iterations"] = options.aggregated;
   config["validation"] = options.checks;
-  config["graph"] = 0;
+  config["graph"] = options.graph_launches;
   config["blocking_collectives"] = truth(options.blocking != Blocking::none);
   config["per_iter_timing"] = truth(options.per_iteration || options.stats);
   config["per_iter_skip"] = options.per_iteration_skip;
@@ -126,9 +127,9 @@ void JsonReport::configuration(const Options& options, const std::vector<Seat>& 
                                  {"group", seat.group},
                                  {"pid", seat.pid},
                                  {"hostname", seat.host},
-                                 {"device", 0},
-                                 {"device_hex", "0000:00:00"},
-                                 {"device_info", "host memory"}});
+                                 {"device", std::max(seat.device.ordinal, 0)},
+                                 {"device_hex", seat.device.bus},
+                                 {"device_info", seat.device.name}});
   document_["results"] = ordered_json::array();
 }
 

@@ -20,9 +20,10 @@ struct RawOptions {
   Options options;
   std::string min_bytes = "32M", max_bytes = "32M", step_bytes = "1M";
   std::string op = "sum", type = "float", root = "0";
-  int average = 1, blocking = 0, stream_null = 1, local_register = 0;
+  int average = 1, blocking = 0, local_register = 0;
+  std::string device = "auto", stream_null = "auto";
   int parallel_init = 0, cpu_time = 0, timestamps = 0, memory = 0, per_iteration = 0;
-  int graph_launches = 0, cta_policy = 0, device_implementation = 0, device_cta_count = 16;
+  int cta_policy = 0, device_implementation = 0, device_cta_count = 16;
 };
 
 // A Range without its own text in --help.
@@ -42,7 +43,11 @@ void add_rank_options(CLI::App& app, RawOptions& raw) {
   Options& o = raw.options;
   integer(app, "-t,--nthreads", o.threads, 1, 4096, "threads in each process");
   integer(app, "-g,--ngpus", o.ranks_per_thread, 1, 4096,
-          "ranks in each thread, called in groups (GPUs in nccl-tests)");
+          "ranks in each thread, called in groups; on GPUs one after another, and round again");
+  app.add_option("--device", raw.device,
+                 "cuda: buffers in GPU memory; host; auto: as the library's default is")
+      ->check(CLI::IsMember({"auto", "cuda", "host"}).description(""))
+      ->type_name("cuda|host|auto");
   integer(app, "-p,--parallel_init", raw.parallel_init, 0, 1,
           "1: each thread makes its communicators itself");
   integer(app, "-T,--timeout", o.timeout_s, 0, 1 << 20,
@@ -73,12 +78,17 @@ void add_measure_options(CLI::App& app, RawOptions& raw) {
   integer(app, "-z,--blocking", raw.blocking, 0, 3,
           "after each operation: 1 wait and barrier, 2 wait; 3 wait and an untimed barrier after "
           "each iteration");
-  integer(app, "-y,--stream_null", raw.stream_null, 0, 1,
-          "1: the calling thread does the work (the default on host memory); 0: a stream each");
+  app.add_option("-y,--stream_null", raw.stream_null,
+                 "1: the calling thread does the work (the default on host memory), or the GPU's "
+                 "default stream; 0: a stream each (the default on GPUs)")
+      ->check(CLI::IsMember({"auto", "0", "1"}).description(""))
+      ->type_name("0|1");
+  integer(app, "-G,--cudagraph", o.graph_launches, 0, integer_most,
+          "GPUs: capture the iterations as a CUDA graph and launch it so often; 0: no graph");
   integer(app, "-C,--report_cputime", raw.cpu_time, 0, 1,
           "1: time until the calls return, not until they are done");
   integer(app, "-R,--local_register", raw.local_register, 0, 2,
-          "1: register the buffers; 2 (symmetric windows) is for GPUs");
+          "1: register the buffers; 2 (symmetric windows) is not supported");
   app.add_flag("--cold", o.cold,
                "move through buffers larger than the last-level cache, so that no iteration finds "
                "its data there");
@@ -120,8 +130,7 @@ void add_output_options(CLI::App& app, RawOptions& raw) {
 }
 
 void add_neutral_options(CLI::App& app, RawOptions& raw) {
-  const std::string group = "For GPUs: accepted with their neutral value only";
-  app.add_option("-G,--cudagraph", raw.graph_launches, "CUDA graph launches: 0")->group(group);
+  const std::string group = "Accepted with their neutral value only";
   app.add_option("-x,--cta_policy", raw.cta_policy, "CTA policy: 0")->group(group);
   app.add_option("-D,--device_implementation", raw.device_implementation, "device kernels: 0")
       ->group(group);
@@ -131,13 +140,16 @@ void add_neutral_options(CLI::App& app, RawOptions& raw) {
 
 constexpr const char* footer_begin =
     "Ranks are processes x threads x ranks per thread. Processes come from a launcher (gyre run,\n"
-    "mpirun, torchrun, srun); without one there is one process.\n"
+    "mpirun, torchrun, srun); without one there is one process. On GPUs, the ranks of a host have\n"
+    "its visible GPUs in turn; with more ranks than GPUs, several have one. Times are of the wall\n"
+    "clock, from the first launch until the streams are done.\n"
     "\n"
     "Environment (GYRE_TESTS_ or NCCL_TESTS_ before the name; the library's own: gyre settings):\n"
     "  MIN_BW          fail if the average bus bandwidth is below 0.9 of this (GB/s)\n"
     "  SPLIT           separate groups of processes: AND, OR, MOD or DIV and a number (or & | % "
     "/)\n"
-    "  SPLIT_MASK      separate groups by rank & this hexadecimal mask\n";
+    "  SPLIT_MASK      separate groups by rank & this hexadecimal mask\n"
+    "  DEVICE          the GPU of this process's first rank; the next ranks have the next GPUs\n";
 constexpr const char* footer_end =
     "\n"
     "Exit codes: 0 all right; 1 wrong data or less than MIN_BW; 2 the command line is wrong;\n"
@@ -195,21 +207,34 @@ Status check_neutral(const RawOptions& raw) {
   const auto only = [](const char* option, int value, int neutral) {
     if (value == neutral) return Status();
     return invalid_argument(
-        fmt::format("{} {}: has a meaning for GPUs only; on host memory {} is accepted", option,
-                    value, neutral));
+        fmt::format("{} {}: is not supported; {} is accepted", option, value, neutral));
   };
-  GYRE_TRY(only("-G/--cudagraph", raw.graph_launches, 0));
   GYRE_TRY(only("-x/--cta_policy", raw.cta_policy, 0));
   GYRE_TRY(only("-D/--device_implementation", raw.device_implementation, 0));
   GYRE_TRY(only("-V/--device_cta_count", raw.device_cta_count, 16));
   if (raw.local_register == 2)
     return invalid_argument(
-        "-R/--local_register 2: symmetric windows are for GPUs; the buffers come from "
-        "gyreMemAlloc, which peers on this host map as they are");
+        "-R/--local_register 2: symmetric windows are not supported; on host memory the buffers "
+        "come from gyreMemAlloc, which peers on this host map as they are");
+  return {};
+}
+
+Status check_graph(const Options& o) {
+  if (o.graph_launches == 0) return {};
+  if (o.device == DeviceKind::host)
+    return invalid_argument("-G: CUDA graphs are for GPUs; --device host has none");
+  if (o.null_stream == NullStream::yes)
+    return invalid_argument("-G with -y 1: the default stream cannot be captured; use -y 0");
+  if (o.blocking != Blocking::none)
+    return invalid_argument("-G with -z: nothing waits inside a graph; use -z 0");
+  if (o.iteration_times())
+    return invalid_argument(
+        "-G with -I, --stats or --plot: iterations inside a graph have no times of their own");
   return {};
 }
 
 Status check_together(const Options& o) {
+  GYRE_TRY(check_graph(o));
   if (o.min_bytes > o.max_bytes)
     return invalid_argument(
         fmt::format("-b {} is more than -e {} (bytes)", o.min_bytes, o.max_bytes));
@@ -247,7 +272,11 @@ Result<Options> finish(const RawOptions& raw) {
   o.parallel_init = raw.parallel_init == 1;
   o.average = static_cast<Average>(raw.average);
   o.blocking = static_cast<Blocking>(raw.blocking);
-  o.null_stream = raw.stream_null == 1;
+  o.device = raw.device == "host"   ? DeviceKind::host
+             : raw.device == "cuda" ? DeviceKind::cuda
+                                    : DeviceKind::as_library;
+  if (raw.stream_null != "auto")
+    o.null_stream = raw.stream_null == "1" ? NullStream::yes : NullStream::no;
   o.local_register = raw.local_register == 1;
   o.cpu_time = raw.cpu_time == 1;
   o.timestamps = raw.timestamps == 1;

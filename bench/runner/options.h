@@ -1,7 +1,8 @@
 // Options: the command line of a perf program. Spellings, values and defaults are those of
 // nccl-tests 2.19.6 (getopt: -b 8, -b8, --minbytes 8, --minbytes=8, unique beginnings of long
-// names); what goes beyond it has long names only. Nothing is ignored: an option that means nothing
-// on host memory is accepted with its neutral value and refused with any other.
+// names); what goes beyond it has long names only. Nothing is ignored: an option that is not
+// supported, or means nothing on host memory, is accepted with its neutral value and refused with
+// any other.
 #pragma once
 
 #include "lib/base/element.h"
@@ -19,10 +20,17 @@ enum class Average { rank0, mean, least, most };
 // What -z asks for between the collectives.
 enum class Blocking { none, wait_and_barrier, wait, barrier_untimed };
 
+// Where the buffers lie; as_library: where a communicator puts itself that is not told.
+enum class DeviceKind { as_library, host, cuda };
+
+// Whether operations are queued on no stream, or the device's default one.
+enum class NullStream { as_usual, yes, no };
+
 struct Options {
   int threads = 1;
   int ranks_per_thread = 1;
   bool parallel_init = false;
+  DeviceKind device = DeviceKind::as_library;
 
   std::uint64_t min_bytes = 32ULL << 20;
   std::uint64_t max_bytes = 32ULL << 20;
@@ -35,7 +43,8 @@ struct Options {
   int cycles = 1;      // 0: for ever
   Average average = Average::mean;
   Blocking blocking = Blocking::none;
-  bool null_stream = true;
+  NullStream null_stream = NullStream::as_usual;  // yes on the host, no on a device
+  int graph_launches = 0;                         // of a captured loop; 0: no CUDA graph
   bool local_register = false;
   bool cold = false;
   int timeout_s = 0;  // 0: the library's

@@ -1,11 +1,14 @@
 // Ranks: who takes part. processes x threads x ranks per thread, how they find each other, and the
 // small exchanges that a benchmark needs beside the measured calls. Those go over the measured
-// communicators themselves, outside the timed parts, so no other channel is needed.
+// communicators themselves, outside the timed parts; ranks on devices have communicators of host
+// memory beside them for it.
 //
 //   Seat   one rank, as the header shows it
 //   Crew   the ranks of one thread
 #pragma once
 
+#include "bench/runner/devices.h"
+#include "bench/runner/memory.h"
 #include "bench/runner/options.h"
 #include "lib/base/status.h"
 #include <gyre/gyre.h>
@@ -40,17 +43,30 @@ struct Seat {
   int group = 0;
   int pid = 0;
   std::string host;
+  DeviceFacts device = {};
+
+  bool shares_with(const Seat& other) const {
+    return host == other.host && device.uuid == other.device.uuid;
+  }
 };
 
 class Crew {
  public:
-  Crew(int first_rank, int ranks, std::vector<gyreComm_t> comms)
-      : first_rank_(first_rank), ranks_(ranks), comms_(std::move(comms)) {}
+  // `beside`: communicators of host memory for the exchanges; empty: the same. `memories`: of each
+  // member.
+  Crew(int first_rank, int ranks, std::vector<gyreComm_t> comms, std::vector<gyreComm_t> beside,
+       std::span<const std::unique_ptr<Memory>> memories)
+      : first_rank_(first_rank),
+        ranks_(ranks),
+        comms_(std::move(comms)),
+        beside_(std::move(beside)),
+        memories_(memories) {}
 
   int size() const { return static_cast<int>(comms_.size()); }
   int first_rank() const { return first_rank_; }
   int ranks() const { return ranks_; }  // of the whole communicator
   gyreComm_t comm(int member) const { return comms_[static_cast<std::size_t>(member)]; }
+  Memory& memory(int member) const { return *memories_[static_cast<std::size_t>(member)]; }
 
   // Nobody leaves before all have come.
   Status barrier();
@@ -68,13 +84,14 @@ class Crew {
 
   int first_rank_;
   int ranks_;
-  std::vector<gyreComm_t> comms_;
+  std::vector<gyreComm_t> comms_, beside_;
+  std::span<const std::unique_ptr<Memory>> memories_;
 };
 
 class Ranks {
  public:
-  // Meets the other processes, if a launcher started several.
-  static Result<std::unique_ptr<Ranks>> enter(const Options& options);
+  // Meets the other processes, if a launcher started several, and finds the devices.
+  static Result<std::unique_ptr<Ranks>> enter(const Options& options, const DriverSource& source);
   ~Ranks();
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
@@ -85,7 +102,14 @@ class Ranks {
   int processes() const { return processes_; }  // of this group
   int process() const { return process_; }
   int total() const { return processes_ * options_.threads * options_.ranks_per_thread; }
-  int ranks_on_this_host() const { return ranks_here_; }
+  bool on_devices() const { return devices_ != nullptr; }
+  // Of this process's ranks.
+  std::span<const std::unique_ptr<Memory>> memories() const { return memories_; }
+  const Seat& own_seat(std::size_t i) const {
+    return seats_[static_cast<std::size_t>(world_process_ * ranks_per_process()) + i];
+  }
+  // Ranks whose memory is the same as that of an own one's, with it.
+  int sharers(std::size_t i) const;
   const std::vector<Seat>& seats() const { return seats_; }  // of all groups
 
   // The smallest of all processes' values.
@@ -101,21 +125,34 @@ class Ranks {
   explicit Ranks(const Options& options) : options_(options) {}
   Status meet();
   Status split();
+  // What the processes tell each other at the beginning.
+  struct ProcessRecord {
+    std::int32_t pid = 0;
+    std::int32_t group = 0;
+    char host[56] = {};
+  };
+  Status gather_processes();
+  Status take_devices(const DriverSource& source);
   Status gather_seats();
-  Status share_id();
-  Status join(int first, std::span<gyreComm_t> comms);
+  Status share_id(gyreUniqueId& id);
+  Status join(const gyreUniqueId& id, int first, std::span<gyreComm_t> comms, bool on_devices);
   Status sum_bytes(std::span<std::uint8_t> bytes);
-  gyreConfig_t config() const;
+  gyreConfig_t config(int device) const;
   int ranks_per_process() const { return options_.threads * options_.ranks_per_thread; }
 
   const Options options_;
   int world_processes_ = 1, world_process_ = 0;
-  int processes_ = 1, process_ = 0, group_ = 0, ranks_here_ = 1;
+  int processes_ = 1, process_ = 0, group_ = 0;
+  std::unique_ptr<Devices> devices_;  // null: host memory
+  std::vector<DeviceFacts> own_devices_;
+  std::vector<std::unique_ptr<Memory>> memories_;
+  std::vector<ProcessRecord> processes_seen_;
   std::vector<Seat> seats_;
-  gyreUniqueId id_{};
+  gyreUniqueId id_{}, beside_id_{};
   gyreComm_t launched_ = nullptr;     // one rank per process, all processes; NULL without launcher
   gyreComm_t of_group_ = nullptr;     // of this group; the same as launched_ without a split
   std::vector<gyreComm_t> measured_;  // of this process, all threads
+  std::vector<gyreComm_t> beside_;    // for exchanges, of host memory; empty: the same
 };
 
 }  // namespace gyre::bench

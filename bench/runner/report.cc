@@ -32,8 +32,10 @@ Status Report::open(const std::vector<std::string>& arguments, int library_versi
 
 void Report::begin(const std::vector<Seat>& seats, int library_version) {
   began_ns_ = SystemClock::read();
+  on_devices_ = !seats.empty() && seats[0].device.ordinal >= 0;
   std::string text = opening(options_, collective_.program, GYRE_VERSION_CODE, library_version);
   for (const Seat& seat : seats) text += seat_line(seat);
+  text += sharing_lines(seats);
   print(text);
   if (json_) json_->configuration(options_, seats);
 }
@@ -77,7 +79,7 @@ void Report::wrong(const std::string& text) {
 void Report::finish(const Verdict& verdict, const MemoryUse& memory) {
   clear_progress();
   std::string text = closing(verdict, collective_.program);
-  if (options_.memory) text += memory_line(memory);
+  if (options_.memory) text += memory_line(memory, on_devices_);
   print(text + "#\n\n");
   if (json_) json_->conclude(verdict);
 }

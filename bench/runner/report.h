@@ -41,6 +41,7 @@ class Report {
   std::vector<Row> rows_;  // kept for the plot only
   std::int64_t began_ns_ = 0, shown_ns_ = 0;
   bool progress_shown_ = false;
+  bool on_devices_ = false;
 };
 
 }  // namespace gyre::bench

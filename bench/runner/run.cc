@@ -39,9 +39,11 @@ Result<double> least_bandwidth() {
 // One benchmark of one process.
 class Run {
  public:
-  Run(const Collective& collective, const Options& options, std::vector<std::string> arguments)
+  Run(const Collective& collective, const Options& options, std::vector<std::string> arguments,
+      DriverSource source)
       : collective_(collective),
         options_(options),
+        source_(std::move(source)),
         arguments_(std::move(arguments)),
         report_(collective, options_) {}
 
@@ -49,31 +51,51 @@ class Run {
 
  private:
   Status check_usage();
+  Status check_streams() const;
   Result<bool> all_agree(const Status& usage);
   void print(const Row& row);
   Status fit_memory();
   Status run_threads();
   void run_thread(int thread);
-  Result<SweepOutcome> sweep(int thread, std::unique_ptr<Crew>& crew);
+  Result<SweepOutcome> sweep(int thread);
+  static Result<SweepOutcome> run_sweep(Sweep& sweep);
+  void note(const Status& failure);
   MemoryUse memory_use() const;
 
   const Collective& collective_;
   Options options_;  // the sizes may be cut to fit the memory
+  const DriverSource source_;
   const std::vector<std::string> arguments_;
   std::unique_ptr<Ranks> ranks_;
   Report report_;
   SweepPlace place_;
   std::optional<Traffic> traffic_;
   bool summary_ = false;  // of the traffic, after each row
-  std::uint64_t resident_at_start_ = 0, resident_joined_ = 0;
+  std::uint64_t used_at_start_ = 0, used_joined_ = 0;
 
   std::mutex mutex_;  // guards what follows: threads end at different times
   Status failure_;
   SweepOutcome outcome_;
 };
 
+// Of what depends on where the buffers lie.
+Status Run::check_streams() const {
+  if (options_.graph_launches > 0 && !ranks_->on_devices())
+    return invalid_argument(
+        "-G: CUDA graphs are for GPUs, and this run is on host memory; --device cuda says why");
+  if (options_.null_stream != NullStream::yes || !ranks_->on_devices()) return {};
+  for (std::size_t i = 0; i < ranks_->memories().size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (ranks_->own_seat(i).shares_with(ranks_->own_seat(k)))
+        return invalid_argument(
+            "-y 1: ranks of one process on one GPU would wait for each other in its default "
+            "stream for ever; use -y 0");
+  return {};
+}
+
 // What of the command line and the tests' variables can be judged only when the ranks are known.
 Status Run::check_usage() {
+  GYRE_TRY(check_streams());
   if (collective_.rooted && options_.root >= ranks_->total())
     return invalid_argument(
         fmt::format("-r {}: the ranks are 0 to {}", options_.root, ranks_->total() - 1));
@@ -95,8 +117,14 @@ Result<bool> Run::all_agree(const Status& usage) {
 
 // Two buffers for each rank. All processes use the same sizes: those that fit everywhere.
 Status Run::fit_memory() {
-  const std::uint64_t own =
-      largest_size(available_memory(), total_memory(), ranks_->ranks_on_this_host(), 2);
+  std::uint64_t own = UINT64_MAX, cold = 0;
+  for (std::size_t i = 0; i < ranks_->memories().size(); ++i) {
+    const Memory& memory = *ranks_->memories()[i];
+    const Memory::Room room = memory.room();
+    const int sharers = ranks_->sharers(i);
+    own = std::min(own, largest_size(room.available, room.total, sharers, 2));
+    cold = std::max(cold, 2 * memory.cache_bytes() / static_cast<std::uint64_t>(sharers));
+  }
   GYRE_ASSIGN(const std::uint64_t most, ranks_->smallest(own));
   if (most == 0 || most > own)
     return internal_error(fmt::format(
@@ -113,9 +141,8 @@ Status Run::fit_memory() {
   place_.process = ranks_->process();
   place_.buffer_bytes = options_.max_bytes;
   if (!options_.cold) return {};
-  // All buffers of this host together are four times the last-level cache, or more.
-  const auto here = static_cast<std::uint64_t>(ranks_->ranks_on_this_host());
-  const std::uint64_t wanted = std::max(options_.max_bytes, 2 * last_level_cache_bytes() / here);
+  // All buffers of this host, or device, are together four times the last-level cache, or more.
+  const std::uint64_t wanted = std::max(options_.max_bytes, cold);
   GYRE_ASSIGN(const std::uint64_t least_wanted, ranks_->smallest(UINT64_MAX - wanted));
   place_.buffer_bytes = UINT64_MAX - least_wanted;
   if (place_.buffer_bytes <= most) return {};
@@ -125,12 +152,12 @@ Status Run::fit_memory() {
                             place_.buffer_bytes, most));
 }
 
-Result<SweepOutcome> Run::sweep(int thread, std::unique_ptr<Crew>& crew) {
-  GYRE_ASSIGN(crew, ranks_->make_crew(thread));
+Result<SweepOutcome> Run::sweep(int thread) {
+  GYRE_ASSIGN(const auto crew, ranks_->make_crew(thread));
   const bool speaks = ranks_->speaks() && thread == 0;
   SweepListener listener;
   if (speaks) {
-    resident_joined_ = resident_memory();
+    used_joined_ = ranks_->memories()[0]->used();
     listener.row = [this](const Row& row) { print(row); };
     listener.position = [this](const SweepPosition& at) { report_.position(at); };
   }
@@ -139,8 +166,24 @@ Result<SweepOutcome> Run::sweep(int thread, std::unique_ptr<Crew>& crew) {
     report_.wrong(text);
   };
   Sweep sweep(collective_, options_, place_, *crew, std::move(listener));
+  // The other threads and processes must not wait for a rank that has given up; nor must its own
+  // memory, which a device gives back when no kernel runs any more.
+  Result<SweepOutcome> outcome = run_sweep(sweep);
+  if (!outcome.ok()) {
+    note(outcome.status());
+    crew->abort();
+  }
+  return outcome;
+}
+
+Result<SweepOutcome> Run::run_sweep(Sweep& sweep) {
   GYRE_TRY(sweep.allocate());
   return sweep.run();
+}
+
+void Run::note(const Status& failure) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = failure;
 }
 
 void Run::print(const Row& row) {
@@ -151,19 +194,10 @@ void Run::print(const Row& row) {
 }
 
 void Run::run_thread(int thread) {
-  std::unique_ptr<Crew> crew;
-  Result<SweepOutcome> outcome = sweep(thread, crew);
-  if (outcome.ok()) {
-    const std::lock_guard lock(mutex_);
-    if (thread == 0) outcome_ = *outcome;
-    return;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_.ok()) failure_ = outcome.status();
-  }
-  // The other threads and processes must not wait for a rank that has given up.
-  if (crew) crew->abort();
+  Result<SweepOutcome> outcome = sweep(thread);
+  if (!outcome.ok()) return note(outcome.status());
+  const std::lock_guard lock(mutex_);
+  if (thread == 0) outcome_ = *outcome;
 }
 
 Status Run::run_threads() {
@@ -176,11 +210,12 @@ Status Run::run_threads() {
 
 MemoryUse Run::memory_use() const {
   MemoryUse use;
-  use.initialization =
-      resident_joined_ > resident_at_start_ ? resident_joined_ - resident_at_start_ : 0;
-  use.buffers = place_.buffer_bytes * 2 *
-                static_cast<std::uint64_t>(options_.threads * options_.ranks_per_thread);
-  const std::uint64_t before = resident_joined_ + use.buffers, now = resident_memory();
+  use.initialization = used_joined_ > used_at_start_ ? used_joined_ - used_at_start_ : 0;
+  // A device tells of all that use it.
+  const int ranks =
+      ranks_->on_devices() ? ranks_->sharers(0) : options_.threads * options_.ranks_per_thread;
+  use.buffers = place_.buffer_bytes * 2 * static_cast<std::uint64_t>(ranks);
+  const std::uint64_t before = used_joined_ + use.buffers, now = ranks_->memories()[0]->used();
   use.collective = now > before ? now - before : 0;
   return use;
 }
@@ -190,8 +225,9 @@ Result<int> Run::run() {
   GYRE_ASSIGN(verdict.least_bandwidth, least_bandwidth());
   int library_version = 0;
   GYRE_TRY(checked(gyreGetVersion(&library_version), "gyreGetVersion"));
-  resident_at_start_ = resident_memory();
-  GYRE_ASSIGN(ranks_, Ranks::enter(options_));
+  used_at_start_ = resident_memory();
+  GYRE_ASSIGN(ranks_, Ranks::enter(options_, source_));
+  if (ranks_->on_devices()) used_at_start_ = ranks_->memories()[0]->used();
   const bool speaks = ranks_->speaks();
   GYRE_ASSIGN(const bool sound, all_agree(check_usage()));
   if (!sound) return exit_usage;
@@ -229,6 +265,10 @@ Result<int> Run::run() {
 }  // namespace
 
 int run_benchmark(const Collective& collective, int argc, char** argv) {
+  return run_benchmark(collective, argc, argv, machine_driver);
+}
+
+int run_benchmark(const Collective& collective, int argc, char** argv, const DriverSource& source) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   // Every process is given the same words; one of them answers for all.
   const bool speaks = launched_rank().value_or(0) == 0;
@@ -243,7 +283,7 @@ int run_benchmark(const Collective& collective, int argc, char** argv) {
     return 0;
   }
   const std::vector<std::string> command(argv, argv + argc);
-  Run run(collective, parsed->options, command);
+  Run run(collective, parsed->options, command, source);
   Result<int> code = run.run();
   if (code.ok()) return *code;
   complain(collective, code.status());

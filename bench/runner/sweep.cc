@@ -1,4 +1,5 @@
-// Sweep: the order of things and the timing. The checked passes are in sweep_check.cc.
+// Sweep: the order of things and the timing. The checked passes are in sweep_check.cc, CUDA graphs
+// in sweep_graph.cc.
 #include "bench/runner/sweep.h"
 
 #include "lib/base/clock.h"
@@ -24,8 +25,6 @@ Combine combine_of(Average average) {
   return Combine::mean;
 }
 
-double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
 bool supported(ElementType type, ReduceOp op) {
   const bool bitwise = op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
   return !(bitwise && is_float(type));
@@ -49,7 +48,7 @@ Sweep::~Sweep() {
   for (Member& member : members_) {
     member.send.deregister();
     member.recv.deregister();
-    if (member.stream != nullptr) (void)gyreStreamDestroy(member.stream);
+    if (member.stream != nullptr) member.memory->destroy_stream(member.stream);
   }
 }
 
@@ -58,12 +57,16 @@ Status Sweep::allocate() {
   const std::uint64_t slack = options_.unaligned_elements * 8;
   for (int i = 0; i < crew_.size(); ++i) {
     Member& member = members_[static_cast<std::size_t>(i)];
+    member.memory = &crew_.memory(i);
     for (Buffer* buffer : {&member.send, &member.recv}) {
-      GYRE_TRY(buffer->allocate(place_.buffer_bytes + slack));
+      GYRE_TRY(buffer->allocate(*member.memory, place_.buffer_bytes + slack));
       if (options_.local_register) GYRE_TRY(buffer->register_with(crew_.comm(i)));
     }
-    if (!options_.null_stream)
-      GYRE_TRY(checked(gyreStreamCreate(&member.stream), "gyreStreamCreate"));
+    const bool on_device = member.memory->on_device();
+    if (options_.null_stream == NullStream::no ||
+        (options_.null_stream == NullStream::as_usual && on_device)) {
+      GYRE_ASSIGN(member.stream, member.memory->make_stream());
+    }
   }
   return {};
 }
@@ -166,11 +169,17 @@ Status Sweep::start_first(const Case& test) {
   return start(test, std::span(&beginning, 1));
 }
 
-// Without a stream a call has already done its work.
+// A kernel that gave up has ended like any other; its communicator knows.
 Status Sweep::wait() {
-  for (std::size_t i = 0; i < members_.size(); ++i)
-    if (members_[i].stream != nullptr)
-      GYRE_TRY(checked(gyreStreamSynchronize(members_[i].stream), "gyreStreamSynchronize"));
+  for (int i = 0; i < crew_.size(); ++i) {
+    Member& member = members_[static_cast<std::size_t>(i)];
+    GYRE_TRY(member.memory->synchronize(member.stream));
+    if (!member.memory->on_device()) continue;
+    gyreResult_t found = gyreSuccess;
+    GYRE_TRY(checked(gyreCommGetAsyncError(crew_.comm(i), &found), "gyreCommGetAsyncError"));
+    if (found != gyreSuccess)
+      return Status(static_cast<Code>(found), gyreGetLastError(crew_.comm(i)));
+  }
   return {};
 }
 
@@ -180,6 +189,7 @@ Status Sweep::iterate(const Case& test) {
 }
 
 Result<Sweep::Timing> Sweep::time_loop(const Case& test) {
+  if (options_.graph_launches > 0) return time_graph(test);
   const bool untimed_barrier = options_.blocking == Blocking::barrier_untimed;
   const bool record = options_.iteration_times();
   std::vector<std::int64_t> marks;
@@ -238,7 +248,7 @@ Status Sweep::add_iterations(const Timing& timing, Placement& placement) {
 }
 
 Result<Placement> Sweep::measure(const Case& test, SweepOutcome& outcome) {
-  fill(test, {.type = test.type, .op = test.op, .seed = options_.seed});
+  GYRE_TRY(fill(test, {.type = test.type, .op = test.op, .seed = options_.seed}));
   GYRE_TRY(start_first(test));
   GYRE_TRY(wait());
   GYRE_TRY(crew_.barrier());
@@ -281,7 +291,7 @@ Status Sweep::run_series(ElementType type, ReduceOp op, int root, SweepOutcome& 
     const int rank = crew_.first_rank() + static_cast<int>(i);
     for (Buffer* buffer : {&members_[i].send, &members_[i].recv}) {
       buffer->place(options_.unaligned_elements * element_bytes(type), place_.buffer_bytes);
-      buffer->touch(recipe, rank);
+      GYRE_TRY(buffer->touch(recipe, rank));
     }
   }
   GYRE_TRY(make_ops(type, op));

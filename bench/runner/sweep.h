@@ -91,6 +91,7 @@ class Sweep {
     std::vector<Counts> counts;  // of each member, in uneven collectives
   };
   struct Member {
+    Memory* memory = nullptr;
     Buffer send, recv;
     gyreStream_t stream = nullptr;
     gyreRedOp_t op = gyreSum;
@@ -99,6 +100,7 @@ class Sweep {
     double seconds = 0, cpu_seconds = 0;
     std::vector<double> iteration_us;
   };
+  static double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
   Case make_case(std::uint64_t bytes, ElementType type, ReduceOp op, int root, bool in_place) const;
   Status make_ops(ElementType type, ReduceOp op);
@@ -110,18 +112,30 @@ class Sweep {
   gyreResult_t call(const Case& test, std::size_t member, std::uint64_t offset, int phase);
   Status wait();
   Status iterate(const Case& test);
+  // A captured graph of each member's stream.
+  class Captured;
+  Result<std::unique_ptr<Captured>> capture(const std::function<Status()>& start);
+  Status carry_out(const Case& test);
   Status warm_up(ElementType type, ReduceOp op, int root);
   Status run_series(ElementType type, ReduceOp op, int root, SweepOutcome& outcome);
   Result<Placement> measure(const Case& test, SweepOutcome& outcome);
   Result<Timing> time_loop(const Case& test);
+  Result<Timing> time_graph(const Case& test);
   Status add_iterations(const Timing& timing, Placement& placement);
   Result<std::uint64_t> check(const Case& test);
   Result<std::uint64_t> check_once(const Case& test, const Recipe& recipe);
-  void fill(const Case& test, const Recipe& recipe);
+  Status fill(const Case& test, const Recipe& recipe);
   std::uint64_t inputs_of(const Case& test, int rank) const;
-  CheckOutcome check_member(const Case& test, const Recipe& recipe, int member);
-  CheckOutcome check_kept(const Case& test, const Recipe& recipe, int member, std::uint64_t first,
-                          std::uint64_t last);
+  Result<CheckOutcome> check_member(const Case& test, const Recipe& recipe, int member);
+  // Elements [first, last) of the receive buffer: as `fill` left them; or a block of the output.
+  Result<CheckOutcome> check_kept(const Case& test, const Recipe& recipe, int member,
+                                  std::uint64_t first, std::uint64_t last);
+  Result<CheckOutcome> check_input(const Case& test, const Recipe& recipe, int member,
+                                   const std::byte* input, std::uint64_t first,
+                                   std::uint64_t count);
+  Result<CheckOutcome> check_block(const Case& test, const Recipe& recipe, int member,
+                                   const Block& block, const std::byte* output);
+  Result<std::uint64_t> fingerprint_of(int member, std::uint64_t bytes);
   void tell_wrong(const Case& test, int member, const CheckOutcome& outcome);
 
   const Collective& collective_;

@@ -2,8 +2,12 @@
 #include "bench/runner/table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iterator>
+#include <ranges>
+#include <set>
 #include <vector>
 
 namespace gyre::bench {
@@ -90,11 +94,11 @@ std::string opening(const Options& options, std::string_view collective, int hea
   fmt::format_to(out, "# Collective test starting: {}\n", collective);
   fmt::format_to(out,
                  "# nThread {} nGpus {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} "
-                 "iters: {} agg iters: {} validation: {} graph: 0 unalign: {}\n",
+                 "iters: {} agg iters: {} validation: {} graph: {} unalign: {}\n",
                  options.threads, options.ranks_per_thread, options.min_bytes, options.max_bytes,
                  factor ? options.step_factor : options.step_bytes, factor ? "factor" : "bytes",
                  options.warmup, options.iterations, options.aggregated, options.checks,
-                 options.unaligned_elements);
+                 options.graph_launches, options.unaligned_elements);
   if (options.blocking == Blocking::wait_and_barrier)
     text += "# Blocking Enabled: wait and barrier after each inner iteration (-m) \n";
   if (options.blocking == Blocking::wait)
@@ -118,9 +122,37 @@ std::string opening(const Options& options, std::string_view collective, int hea
 }
 
 std::string seat_line(const Seat& seat) {
-  return fmt::format(
-      "#  Rank {:>2} Group {:>2} Pid {:>6} on {:>10} device {:>2} [0000:00:00] host memory\n",
-      seat.rank, seat.group, seat.pid, seat.host, 0);
+  return fmt::format("#  Rank {:>2} Group {:>2} Pid {:>6} on {:>10} device {:>2} [{}] {}\n",
+                     seat.rank, seat.group, seat.pid, seat.host, std::max(seat.device.ordinal, 0),
+                     seat.device.bus, seat.device.name);
+}
+
+std::string sharing_lines(std::span<const Seat> seats) {
+  std::string text;
+  for (std::size_t i = 0; i < seats.size(); ++i) {
+    const Seat& first = seats[i];
+    const auto shares = [&](const Seat& seat) { return seat.shares_with(first); };
+    if (first.device.uuid.empty() || std::ranges::any_of(seats.first(i), shares)) continue;
+    std::vector<int> ranks;
+    std::set<int> processes;
+    for (const Seat& seat : seats | std::views::filter(shares)) {
+      ranks.push_back(seat.rank);
+      processes.insert(seat.pid);
+    }
+    if (ranks.size() < 2) continue;
+    text += fmt::format("#  Ranks {} share the GPU [{}] of {}", fmt::join(ranks, " "),
+                        first.device.bus, first.host);
+    if (processes.size() > 1)
+      text += first.device.shares_by_mps
+                  ? fmt::format("; MPS runs the kernels of their {} processes side by side",
+                                processes.size())
+                  : fmt::format(
+                        "; without MPS their {} processes take turns on it, and times "
+                        "include the waiting",
+                        processes.size());
+    text += "\n";
+  }
+  return text;
 }
 
 std::string column_header(const Options& options) {
@@ -166,11 +198,12 @@ std::string closing(const Verdict& verdict, std::string_view collective) {
                      verdict.average_bus_bandwidth, speed, collective);
 }
 
-std::string memory_line(const MemoryUse& use) {
+std::string memory_line(const MemoryUse& use, bool on_devices) {
   return fmt::format(
       "# {:<20} : Initialization {} | User-Allocated {} | Collective {} | Total  {}\n",
-      "Host memory usage", memory_text(use.initialization), memory_text(use.buffers),
-      memory_text(use.collective), memory_text(use.initialization + use.buffers + use.collective));
+      on_devices ? "GPU memory usage" : "Host memory usage", memory_text(use.initialization),
+      memory_text(use.buffers), memory_text(use.collective),
+      memory_text(use.initialization + use.buffers + use.collective));
 }
 
 }  // namespace gyre::bench

@@ -20,6 +20,8 @@ std::string version_text(int code);
 std::string opening(const Options& options, std::string_view collective, int header_version,
                     int library_version);
 std::string seat_line(const Seat& seat);
+// What is to be known of GPUs that several ranks have; empty without any.
+std::string sharing_lines(std::span<const Seat> seats);
 // The lines above the columns.
 std::string column_header(const Options& options);
 
@@ -39,7 +41,7 @@ std::string closing(const Verdict& verdict, std::string_view collective);
 struct MemoryUse {
   std::uint64_t initialization = 0, buffers = 0, collective = 0;
 };
-std::string memory_line(const MemoryUse& use);
+std::string memory_line(const MemoryUse& use, bool on_devices);
 
 // A number in `width` columns, with as many decimals as fit, two at most.
 std::string number_text(double value, int width);

@@ -1,0 +1,57 @@
+// The host's memory: the library's own, with its streams. See memory.h.
+#include "bench/runner/machine.h"
+#include "bench/runner/memory.h"
+#include "bench/runner/ranks.h"
+
+#include <fmt/format.h>
+
+namespace gyre::bench {
+namespace {
+
+Status without_graphs() { return internal_error("host memory has no graphs"); }
+
+class HostMemory final : public Memory {
+ public:
+  Result<std::byte*> allocate(std::uint64_t bytes) override {
+    void* memory = nullptr;
+    GYRE_TRY(checked(gyreMemAlloc(&memory, bytes), fmt::format("gyreMemAlloc of {} bytes", bytes)));
+    return static_cast<std::byte*>(memory);
+  }
+  void release(std::byte* memory) override { (void)gyreMemFree(memory); }
+
+  Status read(const std::byte* place, std::uint64_t bytes, const Look& act) override {
+    if (bytes > 0) act(place, 0, bytes);
+    return {};
+  }
+  Status write(std::byte* place, std::uint64_t bytes, const Make& act) override {
+    if (bytes > 0) act(place, 0, bytes);
+    return {};
+  }
+
+  Result<gyreStream_t> make_stream() override {
+    gyreStream_t stream = nullptr;
+    GYRE_TRY(checked(gyreStreamCreate(&stream), "gyreStreamCreate"));
+    return stream;
+  }
+  void destroy_stream(gyreStream_t stream) override { (void)gyreStreamDestroy(stream); }
+  Status synchronize(gyreStream_t stream) override {
+    if (stream == nullptr) return {};
+    return checked(gyreStreamSynchronize(stream), "gyreStreamSynchronize");
+  }
+
+  Status begin_capture(gyreStream_t) override { return without_graphs(); }
+  Result<Replay> end_capture(gyreStream_t) override { return without_graphs(); }
+  Status launch(const Replay&, gyreStream_t) override { return without_graphs(); }
+  void destroy(const Replay&) override {}
+
+  Room room() const override { return {available_memory(), total_memory()}; }
+  std::uint64_t used() const override { return resident_memory(); }
+  std::uint64_t cache_bytes() const override { return last_level_cache_bytes(); }
+  bool on_device() const override { return false; }
+};
+
+}  // namespace
+
+std::unique_ptr<Memory> host_memory() { return std::make_unique<HostMemory>(); }
+
+}  // namespace gyre::bench
