@@ -1,0 +1,19 @@
+// The ring of two ranks as kernels by the names that an executor looks up: interpreted, or written
+// out where GYRE_STRAIGHT is defined. One row of the table, of which `simple` alone is timed; the
+// other two names are there because a device wants all three, and nothing may launch them.
+#include "bench/gpu/straight_ring.h"
+
+using FloatSum = gyre::cuda::Reducer<gyre::cuda::Float32, gyre::cuda::Sum>;
+
+#if defined(GYRE_STRAIGHT)
+#define GYRE_RING(launch) gyre::bench::straight_ring<FloatSum>(launch)
+#else
+#define GYRE_RING(launch) gyre::cuda::run_plan<gyre::cuda::Simple, FloatSum>(launch)
+#endif
+
+extern "C" __global__ void __launch_bounds__(gyre::cuda::threads_most, 1)
+    gyre_Float32_Sum_simple(const __grid_constant__ gyre::cuda::DeviceLaunch launch) {
+  GYRE_RING(launch);
+}
+extern "C" __global__ void gyre_Float32_Sum_ll(gyre::cuda::DeviceLaunch) { __trap(); }
+extern "C" __global__ void gyre_Float32_Sum_ll128(gyre::cuda::DeviceLaunch) { __trap(); }
