@@ -39,11 +39,15 @@ GYRE_DEVICE bool straight_move(cuda::Walk& walk, const plan::Step& step, std::ui
 
 template <typename Reducer>
 GYRE_DEVICE void straight_ring(const cuda::DeviceLaunch& launch) {
-  cuda::Walk walk{launch, launch.lanes[cuda::device::block_index()],
-                  cuda::device::block_memory<cuda::BlockState>(), false, 0};
-  if (cuda::device::thread_index() == 0)
-    walk.state.sequence = cuda::device::load_8(reinterpret_cast<const std::byte*>(launch.sequence));
+  auto& state = cuda::device::block_memory<cuda::BlockState>();
+  const bool first_thread = cuda::device::thread_index() == 0;
+  if (first_thread) {
+    state.sequence = cuda::device::load_8(reinterpret_cast<const std::byte*>(launch.sequence));
+    cuda::take_first(launch, state);
+    cuda::show_start(launch, state);
+  }
   cuda::device::block_barrier();
+  cuda::Walk walk{state.task.call, *state.task.lane, state, false, 0};
   cuda::open_ends<cuda::Simple>(walk);
   plan::Step send{}, sum{}, take{};
   send.local = sum.local = plan::Buffer::input;
@@ -60,7 +64,7 @@ GYRE_DEVICE void straight_ring(const cuda::DeviceLaunch& launch) {
     if (!straight_move<Reducer, true, false>(walk, take, other, offset)) return;
   }
   cuda::close_ends<cuda::Simple>(walk);
-  if (cuda::device::thread_index() == 0) cuda::end_call(walk);
+  if (first_thread) cuda::end_launch(launch, state.sequence);
 }
 
 }  // namespace gyre::bench
