@@ -1,0 +1,195 @@
+"""tools/dev gpu: everything that needs a GPU, part by part, each with a time limit: builds in
+build-gpu/ (release, -Dcuda=enabled), runs the suite `gpu`, NVIDIA's compute-sanitizer on a short
+selection of it with all ranks in one process, and the benchmarks (bench/gpu.py). What passed is a
+table at the end, a page (bench/results/gpu.md) and lines in bench/results/gpu_parts.jsonl; the
+benchmarks append their own. Exit code 0 if every part passed: one that was skipped, or whose
+program is not there, has not. Before anything is built it says what this machine lacks."""
+import argparse
+import datetime
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "bench", "compare"))
+import rounds  # noqa: E402
+
+BUILD = os.path.join(ROOT, "build-gpu")
+RESULTS = os.path.join(ROOT, "bench", "results")
+SKIPPED = 77  # as Meson takes it
+
+PASSED, FAILED, LATE, SKIP, ABSENT = "passed", "failed", "too late", "skipped", "not there"
+
+
+class Part:
+    def __init__(self, name, seconds, command, needs=None):
+        self.name, self.seconds, self.command, self.needs = name, seconds, command, needs
+        self.outcome, self.took, self.why = ABSENT, 0.0, ""
+
+
+def all_parts():
+    gpu_test = [os.path.join(BUILD, "tests", "gpu_test"), "--short", "--rng-seed", "1"]
+    sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    script = os.path.join(ROOT, "bench", "gpu.py")
+    parts = [
+        Part("configure", 300, ["meson", "setup", BUILD, "--buildtype=release", "-Dcuda=enabled"]
+             + (["--reconfigure"] if os.path.exists(os.path.join(BUILD, "build.ninja")) else [])),
+        Part("build", 3600, ["ninja", "-C", BUILD]),
+        Part("suite gpu", 3600, ["meson", "test", "-C", BUILD, "--no-rebuild", "--print-errorlogs",
+                                 "--suite", "gpu"])]
+    for tool in ("memcheck", "racecheck", "synccheck"):
+        command = [sanitizer, "--tool", tool, "--error-exitcode", "1", *gpu_test]
+        parts.append(Part(tool, 900, command, sanitizer))
+    parts.append(Part("benchmarks", 3600, [sys.executable, script, "--build", BUILD, "--record"],
+                      script))
+    return parts
+
+
+def told_by(command):
+    """What a program prints, or None if it is not there or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def machine(nvcc):
+    """(what GPU and software there is, what is missing)"""
+    there, missing = {}, []
+    gpus = told_by(["nvidia-smi", "--query-gpu=name,driver_version,memory.total",
+                    "--format=csv,noheader"])
+    if shutil.which("nvidia-smi") is None:
+        missing.append("nvidia-smi is not there: install NVIDIA's driver")
+    elif not gpus:
+        missing.append("nvidia-smi finds no GPU: see what it says itself")
+    else:
+        there["gpu"] = gpus.splitlines()[0]
+    release = told_by([nvcc, "--version"]) if nvcc else None
+    if release is None:
+        missing.append("nvcc is not there: install the CUDA toolkit, or tools/dev setup --cuda")
+    else:
+        there["nvcc"] = release.splitlines()[-1]
+    return there, missing
+
+
+def run(part, logs):
+    """Runs a part to its end or its limit; then all that it has started is ended."""
+    if part.needs is not None and not os.path.exists(part.needs):
+        part.why = f"there is no {os.path.relpath(part.needs, ROOT)}"
+        return
+    path = os.path.join(logs, part.name.replace(" ", "_") + ".txt")
+    began = time.monotonic()
+    with open(path, "w", encoding="utf-8") as log:
+        try:
+            process = subprocess.Popen(part.command, stdin=subprocess.DEVNULL, stdout=log,
+                                       stderr=log, start_new_session=True, cwd=ROOT)
+        except OSError as error:
+            part.outcome, part.why = FAILED, str(error)
+            return
+        try:
+            code = process.wait(part.seconds)
+            part.outcome = {0: PASSED, SKIPPED: SKIP}.get(code, FAILED)
+            part.why = "" if code == 0 else f"exit code {code}, see {os.path.relpath(path, ROOT)}"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            part.outcome = LATE
+            part.why = f"not done after {part.seconds} s, see {os.path.relpath(path, ROOT)}"
+    part.took = time.monotonic() - began
+    if part.outcome == PASSED and part.name == "suite gpu" and skipped_in(BUILD):
+        part.outcome, part.why = SKIP, "skipped: " + ", ".join(skipped_in(BUILD))
+    if part.outcome != PASSED:
+        with open(path, encoding="utf-8", errors="replace") as log:
+            print("".join(log.readlines()[-30:]))
+
+
+def skipped_in(build):
+    """Names of the tests that Meson's last run has skipped."""
+    with open(os.path.join(build, "meson-logs", "testlog.json"), encoding="utf-8") as file:
+        tests = [json.loads(line) for line in file if line.strip()]
+    return [test["name"] for test in tests if test["result"] == "SKIP"]
+
+
+def table(parts):
+    lines = ["| part | outcome | seconds | |", "|---|---|---:|---|"]
+    return "\n".join(lines + [f"| {part.name} | {part.outcome} | {part.took:.0f} | {part.why} |"
+                              for part in parts])
+
+
+def bench_table(folder, commit):
+    """The lines that benchmarks have recorded at this commit on a GPU."""
+    lines = ["| benchmark | type | ranks | bytes | p50 us | p99 us | ratio |",
+             "|---|---|---:|---:|---:|---:|---:|"]
+    for path in sorted(glob.glob(os.path.join(folder, "gpu*.jsonl"))):
+        with open(path, encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file if line.strip()]
+        for row in rows:
+            if row.get("commit") == commit and "p50_us" in row:
+                lines.append("| " + " | ".join(str(row.get(key, "")) for key in (
+                    "collective", "type", "ranks", "bytes", "p50_us", "p99_us", "ratio")) + " |")
+    return "\n".join(lines) if len(lines) > 2 else "No benchmark was recorded at this commit."
+
+
+def write_results(parts, there, folder):
+    origin = {"time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+              "commit": rounds.commit(), "machine": rounds.machine(), "command": "tools/dev gpu",
+              **there}
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "gpu_parts.jsonl"), "a", encoding="utf-8") as file:
+        for part in parts:
+            file.write(json.dumps({**origin, "part": part.name, "outcome": part.outcome,
+                                   "seconds": round(part.took, 1)}) + "\n")
+    page = ["# Gyre on a GPU", "", "Written by `tools/dev gpu`.", ""]
+    page += [f"- {key}: {value}" for key, value in origin.items()]
+    page += ["", "## Parts", "", table(parts), "", "## Benchmarks", "",
+             bench_table(folder, origin["commit"]), ""]
+    with open(os.path.join(folder, "gpu.md"), "w", encoding="utf-8") as file:
+        file.write("\n".join(page))
+
+
+def parsed(arguments):
+    names = ", ".join(part.name for part in all_parts())
+    parser = argparse.ArgumentParser(prog="tools/dev gpu", description=__doc__)
+    parser.add_argument("--nvcc", help=argparse.SUPPRESS)  # as tools/dev has found it
+    parser.add_argument("--only", action="append", metavar="PART",
+                        help=f"this part alone; may be given again. There are: {names}")
+    parser.add_argument("--limit", type=int, metavar="SECONDS",
+                        help="of each part, instead of its own (the build: an hour)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    options = parsed(arguments)
+    parts = all_parts()
+    unknown = set(options.only or []) - {part.name for part in parts}
+    if unknown:
+        print(f"tools/dev gpu: there is no part {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    there, missing = machine(options.nvcc)
+    if missing:
+        print("tools/dev gpu needs a machine with a GPU. What is missing here:\n  "
+              + "\n  ".join(missing), file=sys.stderr)
+        return 1
+    logs = os.path.join(BUILD, "gpu-logs")
+    os.makedirs(logs, exist_ok=True)
+    parts = [part for part in parts if options.only is None or part.name in options.only]
+    for part in parts:
+        part.seconds = options.limit or part.seconds
+        print(f"== {part.name} (at most {part.seconds} s): {' '.join(part.command)}", flush=True)
+        run(part, logs)
+        if part.name in ("configure", "build") and part.outcome != PASSED:
+            break
+    write_results(parts, there, RESULTS)
+    print(table(parts))
+    print(f"written: {os.path.relpath(RESULTS, ROOT)}/gpu.md")
+    return 0 if all(part.outcome == PASSED for part in parts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
