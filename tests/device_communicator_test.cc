@@ -1,6 +1,6 @@
 // Communicators of CUDA devices through the C API, over the fake driver: its kernels are the real
 // ones, on the host's machine.
-#include "tests/support/device_ranks.h"
+#include "tests/support/cuda_cases.h"
 
 using namespace gyre;
 using namespace gyre::tests;
@@ -25,6 +25,27 @@ TEST_CASE("every protocol and several channels give the same on a device", "[dev
   for (const Collective& one : collectives()) check_collective(on, ranks, one, 40000);
 }
 
+TEST_CASE("ranks that are threads get the same from every algorithm and protocol", "[device]") {
+  OnFake on;
+  CudaSweep sweep;
+  sweep.ranks = {2, 4};
+  sweep.counts = {0, 1, 7, 1009};
+  sweep.stride = 3;
+  sweep.seed = Catch::rngSeed();
+  check_schedules(on, sweep);
+}
+
+TEST_CASE("random operations of threads are right on a device", "[device]") {
+  OnFake on;
+  CudaSoak soak;
+  soak.ranks = {2, 3, 4};
+  soak.counts = {0, 1, 129, 1009, 5003};
+  soak.operations = 30;
+  soak.each_lasts = 10;
+  soak.seed = Catch::rngSeed();
+  check_random_operations(on, soak);
+}
+
 TEST_CASE("uneven blocks and a barrier are right on a device, more calls than tables", "[device]") {
   OnFake on;
   constexpr std::size_t n = 3;
@@ -33,7 +54,7 @@ TEST_CASE("uneven blocks and a barrier are right on a device, more calls than ta
   std::vector<DeviceInts> in, gathered, scattered;
   for (int rank = 0; rank < 3; ++rank) {
     for (auto* list : {&in, &gathered, &scattered}) list->emplace_back(on, 1000);
-    for (std::size_t i = 0; i < 1000; ++i) in.back().data()[i] = brought(rank, i);
+    in.back().fill([rank](std::size_t i) { return brought(rank, i); });
   }
   for (int round = 0; round < 12; ++round)
     REQUIRE(ranks.call([&](int rank, gyreComm_t comm, gyreStream_t stream) {
@@ -109,46 +130,8 @@ TEST_CASE("more ranks than streams run side by side are refused", "[device]") {
 
 TEST_CASE("memory and streams of the wrong kind are refused before anything moves", "[device]") {
   OnFake on({.devices = 2});
-  Ranks ranks(on, 1);
-  REQUIRE(ranks.begun == gyreSuccess);
-  gyreComm_t comm = ranks.comms[0];
-  DeviceInts good(on, 100);
-  std::vector<std::int32_t> host(100);
-  const auto refused = [&](void* buffer, std::size_t count, gyreStream_t stream,
-                           const std::string& word) {
-    CHECK(gyreAllReduce(buffer, buffer, count, gyreInt32, gyreSum, comm, stream) ==
-          gyreInvalidArgument);
-    CHECK(mentions(last_error(comm), word));
-  };
-  refused(host.data(), 100, nullptr, "host memory that CUDA does not know");
-  refused(good.data(), 101, nullptr, "has 400 bytes, and the call needs 404");
-  void* freed = nullptr;
-  {
-    DeviceInts gone(on, 100);
-    freed = gone.data();
-  }
-  refused(freed, 100, nullptr, "it was freed, or never allocated");
-  loaded::CuContext other = nullptr;
-  REQUIRE(on.driver->primary_retain(&other, 1) == loaded::cu::success);
-  {
-    const loaded::CurrentContext scope(*on.driver, other);
-    DeviceInts far(on, 100);
-    refused(far.data(), 100, nullptr, "is memory of CUDA device 1");
-    loaded::CuStream foreign = nullptr;
-    REQUIRE(on.driver->stream_create(&foreign, 0) == loaded::cu::success);
-    refused(good.data(), 100, reinterpret_cast<gyreStream_t>(foreign), "belongs to another device");
-    (void)on.driver->stream_destroy(foreign);
-  }
-  (void)on.driver->primary_release(1);
-  gyreStream_t host_stream = nullptr;
-  REQUIRE(gyreStreamCreate(&host_stream) == gyreSuccess);
-  refused(good.data(), 100, host_stream, "a host stream");
-  CHECK(gyreStreamDestroy(host_stream) == gyreSuccess);
-  CHECK(on.fake.launches() == 0);
-  // None of it broke the communicator.
-  CHECK(gyreAllReduce(good.data(), good.data(), 100, gyreInt32, gyreSum, comm, ranks.stream(0)) ==
-        gyreSuccess);
-  ranks.synchronize();
+  check_refusals(on);
+  CHECK(on.fake.launches() == 1);  // the one that nothing was wrong with
 }
 
 TEST_CASE("a host communicator refuses memory of a device where CUDA is used", "[device]") {
@@ -167,19 +150,7 @@ TEST_CASE("a host communicator refuses memory of a device where CUDA is used", "
 
 TEST_CASE("a kernel that waits for a rank that does not come ends by its deadline", "[device]") {
   OnFake on;
-  Ranks ranks(on, 2, 1, 300);
-  DeviceInts a(on, 10), b(on, 10);
-  const auto call = [&](int rank, gyreComm_t comm, gyreStream_t stream) {
-    auto* const data = rank == 0 ? a.data() : b.data();
-    return gyreAllReduce(data, data, 10, gyreInt32, gyreSum, comm, stream);
-  };
-  REQUIRE(ranks.call(call) == gyreSuccess);
-  ranks.synchronize();
-  CHECK(call(0, ranks.comms[0], ranks.stream(0)) == gyreSuccess);  // it is only on the stream
-  CHECK(ranks.await_error(0) == gyreTimeout);
-  CHECK(mentions(last_error(ranks.comms[0]), "from rank 1"));
-  ranks.synchronize();
-  CHECK(call(0, ranks.comms[0], ranks.stream(0)) == gyreTimeout);
+  check_deadline(on);
 }
 
 // What a tool would read of rank 0's kernels after a while.
@@ -255,44 +226,12 @@ TEST_CASE("a kernel that cannot begin ends in an error after its deadline", "[de
 
 TEST_CASE("an abort frees a kernel whose peer never comes within a second", "[device]") {
   OnFake on;
-  Ranks ranks(on, 2);
-  DeviceInts a(on, 10), b(on, 10);
-  const auto call = [&](int rank, gyreComm_t comm, gyreStream_t stream) {
-    auto* const data = rank == 0 ? a.data() : b.data();
-    return gyreAllReduce(data, data, 10, gyreInt32, gyreSum, comm, stream);
-  };
-  REQUIRE(ranks.call(call) == gyreSuccess);
-  ranks.synchronize();
-  REQUIRE(call(0, ranks.comms[0], ranks.stream(0)) == gyreSuccess);
-  const auto begin = std::chrono::steady_clock::now();
-  CHECK(gyreCommAbort(ranks.comms[1]) == gyreSuccess);
-  ranks.comms[1] = nullptr;
-  ranks.synchronize();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  CHECK(took.count() < 3);
-  CHECK(ranks.await_error(0) == gyreRemoteError);
-  CHECK(gyreCommAbort(ranks.comms[0]) == gyreSuccess);
-  ranks.comms[0] = nullptr;
+  check_abort(on, 3);  // a test's slack
 }
 
 TEST_CASE("ranks whose device calls differ are told both calls", "[device]") {
   OnFake on;
-  Ranks ranks(on, 2);
-  DeviceInts a(on, 100), b(on, 100);
-  const auto call = [&](int rank, gyreComm_t comm, gyreStream_t stream) {
-    auto* const data = rank == 0 ? a.data() : b.data();
-    return gyreAllReduce(data, data, 100, gyreInt32, gyreSum, comm, stream);
-  };
-  REQUIRE(ranks.call(call) == gyreSuccess);
-  ranks.synchronize();
-  REQUIRE(gyreAllReduce(a.data(), a.data(), 40, gyreInt32, gyreSum, ranks.comms[0],
-                        ranks.stream(0)) == gyreSuccess);
-  REQUIRE(gyreAllReduce(b.data(), b.data(), 41, gyreInt32, gyreSum, ranks.comms[1],
-                        ranks.stream(1)) == gyreSuccess);
-  CHECK(ranks.await_error(0) == gyreMismatch);
-  CHECK(mentions(last_error(ranks.comms[0]), "40"));
-  CHECK(mentions(last_error(ranks.comms[0]), "41"));
-  ranks.synchronize();
+  check_mismatch(on);
 }
 
 TEST_CASE("want of memory at any allocation is an error, and nothing leaks", "[device]") {

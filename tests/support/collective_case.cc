@@ -14,9 +14,9 @@ constexpr double scale = 0.75;
 constexpr std::uint64_t integer_scale = 2;
 constexpr std::size_t gap = 2;  // elements between the blocks of gyreAllGatherv
 
-constexpr const char* names[] = {"reduce-scatter", "all-gather",      "broadcast", "reduce",
-                                 "all-to-all",     "gather",          "scatter",   "all-to-all-v",
-                                 "all-gather-v",   "reduce-scatter-v"};
+constexpr const char* names[] = {"reduce-scatter", "all-gather",       "broadcast", "reduce",
+                                 "all-to-all",     "gather",           "scatter",   "all-to-all-v",
+                                 "all-gather-v",   "reduce-scatter-v", "all-reduce"};
 
 double scale_of(ElementType type) { return is_float(type) ? scale : double{integer_scale}; }
 
@@ -24,7 +24,7 @@ double scale_of(ElementType type) { return is_float(type) ? scale : double{integ
 
 bool CollectiveCase::sums() const {
   return function == Function::reduce || function == Function::reduce_scatter ||
-         function == Function::reduce_scatter_v;
+         function == Function::reduce_scatter_v || function == Function::all_reduce;
 }
 
 bool CollectiveCase::is_legal() const {
@@ -120,6 +120,8 @@ std::vector<CaseBuffers::Expected> CaseBuffers::expected(int rank) const {
     case Function::reduce:
       if (rank == case_.root) return {{0, count, Expected::all, 0}};
       return {};
+    case Function::all_reduce:
+      return {{0, count, Expected::all, 0}};
     case Function::broadcast:
       return {{0, count, case_.root, 0}};
     case Function::scatter:
@@ -143,7 +145,8 @@ std::vector<CaseBuffers::Expected> CaseBuffers::expected(int rank) const {
   return list;
 }
 
-CaseBuffers::CaseBuffers(const CollectiveCase& one) : case_(one), size_(element_bytes(one.type)) {
+CaseBuffers::CaseBuffers(const CollectiveCase& one)
+    : case_(one), size_(element_bytes(one.type)), places_(2 * at(one.ranks)) {
   for (int rank = 0; rank < one.ranks; ++rank) {
     const std::size_t in = input_count(rank), out = output_count(rank);
     const std::size_t room = (std::max(in, out) + one.shift + 8) * size_;
@@ -170,7 +173,20 @@ CaseBuffers::CaseBuffers(const CollectiveCase& one) : case_(one), size_(element_
   }
 }
 
-gyreResult_t CaseBuffers::call(int rank, gyreComm_t comm) {
+std::span<std::byte> CaseBuffers::block(std::size_t index) {
+  return (index % 2 == 0 ? memory_ : other_memory_)[index / 2];
+}
+
+std::byte* CaseBuffers::placed(std::byte* pointer) {
+  for (std::size_t i = 0; i < blocks(); ++i) {
+    const std::span<std::byte> here = block(i);
+    if (places_[i] != nullptr && pointer >= here.data() && pointer < here.data() + here.size())
+      return places_[i] + (pointer - here.data());
+  }
+  return pointer;
+}
+
+gyreResult_t CaseBuffers::call(int rank, gyreComm_t comm, gyreStream_t stream) {
   auto op = static_cast<gyreRedOp_t>(case_.op);
   const bool made = case_.sums() && case_.op == ReduceOp::pre_mul_sum;
   if (made) {
@@ -183,51 +199,55 @@ gyreResult_t CaseBuffers::call(int rank, gyreComm_t comm) {
   const bool is_uneven = case_.function == Function::all_to_all_v ||
                          case_.function == Function::all_gather_v ||
                          case_.function == Function::reduce_scatter_v;
-  const gyreResult_t result = is_uneven ? call_uneven(rank, op, comm) : call_even(rank, op, comm);
+  const gyreResult_t result =
+      is_uneven ? call_uneven(rank, op, comm, stream) : call_even(rank, op, comm, stream);
   if (made) (void)gyreRedOpDestroy(op, comm);
   return result;
 }
 
-gyreResult_t CaseBuffers::call_even(int rank, gyreRedOp_t op, gyreComm_t comm) {
+gyreResult_t CaseBuffers::call_even(int rank, gyreRedOp_t op, gyreComm_t comm,
+                                    gyreStream_t stream) {
   const auto type = static_cast<gyreDataType_t>(case_.type);
-  const std::byte* in = inputs_[at(rank)];
-  std::byte* out = outputs_[at(rank)];
+  const std::byte* in = placed(inputs_[at(rank)]);
+  std::byte* out = placed(outputs_[at(rank)]);
   switch (case_.function) {
     case Function::reduce_scatter:
-      return gyreReduceScatter(in, out, case_.count, type, op, comm, nullptr);
+      return gyreReduceScatter(in, out, case_.count, type, op, comm, stream);
     case Function::all_gather:
-      return gyreAllGather(in, out, case_.count, type, comm, nullptr);
+      return gyreAllGather(in, out, case_.count, type, comm, stream);
     case Function::broadcast:
-      return case_.in_place ? gyreBcast(out, case_.count, type, case_.root, comm, nullptr)
+      return case_.in_place ? gyreBcast(out, case_.count, type, case_.root, comm, stream)
                             : gyreBroadcast(rank == case_.root ? in : nullptr, out, case_.count,
-                                            type, case_.root, comm, nullptr);
+                                            type, case_.root, comm, stream);
     case Function::reduce:
       return gyreReduce(in, rank == case_.root ? out : nullptr, case_.count, type, op, case_.root,
-                        comm, nullptr);
+                        comm, stream);
     case Function::all_to_all:
-      return gyreAlltoAll(in, out, case_.count, type, comm, nullptr);
+      return gyreAlltoAll(in, out, case_.count, type, comm, stream);
+    case Function::all_reduce:
+      return gyreAllReduce(in, out, case_.count, type, op, comm, stream);
     case Function::gather:
       return gyreGather(in, rank == case_.root ? out : nullptr, case_.count, type, case_.root, comm,
-                        nullptr);
+                        stream);
     default:
       return gyreScatter(rank == case_.root ? in : nullptr, out, case_.count, type, case_.root,
-                         comm, nullptr);
+                         comm, stream);
   }
 }
 
-gyreResult_t CaseBuffers::call_uneven(int rank, gyreRedOp_t op, gyreComm_t comm) {
+gyreResult_t CaseBuffers::call_uneven(int rank, gyreRedOp_t op, gyreComm_t comm,
+                                      gyreStream_t stream) {
   const auto type = static_cast<gyreDataType_t>(case_.type);
-  const std::byte* in = inputs_[at(rank)];
-  std::byte* out = outputs_[at(rank)];
+  const std::byte* in = placed(inputs_[at(rank)]);
+  std::byte* out = placed(outputs_[at(rank)]);
   const Side sent = side(rank, false), received = side(rank, true);
   if (case_.function == Function::all_to_all_v)
     return gyreAlltoAllv(in, sent.counts.data(), sent.displacements.data(), out,
-                         received.counts.data(), received.displacements.data(), type, comm,
-                         nullptr);
+                         received.counts.data(), received.displacements.data(), type, comm, stream);
   if (case_.function == Function::all_gather_v)
     return gyreAllGatherv(in, uneven(0, rank), out, received.counts.data(),
-                          received.displacements.data(), type, comm, nullptr);
-  return gyreReduceScatterv(in, out, sent.counts.data(), type, op, comm, nullptr);
+                          received.displacements.data(), type, comm, stream);
+  return gyreReduceScatterv(in, out, sent.counts.data(), type, op, comm, stream);
 }
 
 bool CaseBuffers::is_element(const Expected& expected, std::size_t i, const std::byte* got) const {

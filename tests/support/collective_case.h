@@ -6,6 +6,7 @@
 #include <gyre/gyre.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ enum class Function {
   all_to_all_v,
   all_gather_v,
   reduce_scatter_v,
+  all_reduce,
 };
 
 struct CollectiveCase {
@@ -44,7 +46,12 @@ struct CollectiveCase {
 class CaseBuffers {
  public:
   explicit CaseBuffers(const CollectiveCase& one);
-  gyreResult_t call(int rank, gyreComm_t comm);
+  gyreResult_t call(int rank, gyreComm_t comm, gyreStream_t stream = nullptr);
+  // For calls on memory elsewhere: a block of host memory that is copied there before them and back
+  // after them, and where it lies there.
+  std::size_t blocks() const { return 2 * memory_.size(); }
+  std::span<std::byte> block(std::size_t index);
+  void place(std::size_t index, std::byte* elsewhere) { places_[index] = elsewhere; }
   // After all ranks have called: what is wrong with that rank's memory; empty if nothing is.
   std::string wrong(int rank) const;
 
@@ -67,13 +74,15 @@ class CaseBuffers {
   std::size_t output_count(int rank) const;
   std::vector<Expected> expected(int rank) const;
   bool is_element(const Expected& expected, std::size_t i, const std::byte* got) const;
-  gyreResult_t call_even(int rank, gyreRedOp_t op, gyreComm_t comm);
-  gyreResult_t call_uneven(int rank, gyreRedOp_t op, gyreComm_t comm);
+  std::byte* placed(std::byte* pointer);
+  gyreResult_t call_even(int rank, gyreRedOp_t op, gyreComm_t comm, gyreStream_t stream);
+  gyreResult_t call_uneven(int rank, gyreRedOp_t op, gyreComm_t comm, gyreStream_t stream);
 
   const CollectiveCase case_;
   const std::size_t size_;  // of an element
   std::vector<std::vector<std::byte>> memory_, other_memory_, originals_;
   std::vector<std::byte*> inputs_, outputs_;
+  std::vector<std::byte*> places_;  // by block; null: where it is
 };
 
 }  // namespace gyre::tests

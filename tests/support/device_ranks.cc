@@ -61,7 +61,7 @@ std::vector<Collective> collectives() {
   };
 }
 
-void check_collective(OnFake& on, Ranks& ranks, const Collective& one, std::size_t count) {
+void check_collective(const OnCuda& on, Ranks& ranks, const Collective& one, std::size_t count) {
   const int n = static_cast<int>(ranks.comms.size());
   const auto elements = [&](int blocks) {
     return count * static_cast<std::size_t>(blocks < 0 ? n : blocks);
@@ -70,7 +70,7 @@ void check_collective(OnFake& on, Ranks& ranks, const Collective& one, std::size
   for (int rank = 0; rank < n; ++rank) {
     in.emplace_back(on, elements(one.brings));
     out.emplace_back(on, elements(one.gets));
-    for (std::size_t i = 0; i < elements(one.brings); ++i) in.back().data()[i] = brought(rank, i);
+    in.back().fill([rank](std::size_t i) { return brought(rank, i); });
   }
   const gyreResult_t called = ranks.call([&](int rank, gyreComm_t comm, gyreStream_t stream) {
     const auto at = static_cast<std::size_t>(rank);
@@ -81,8 +81,8 @@ void check_collective(OnFake& on, Ranks& ranks, const Collective& one, std::size
   ranks.synchronize();
   for (int rank = 0; rank < (one.root_only ? 1 : n); ++rank) {
     std::size_t wrong = 0;
-    for (std::size_t i = 0; i < elements(one.gets); ++i)
-      wrong += out[static_cast<std::size_t>(rank)].data()[i] != one.wanted(n, rank, i, count);
+    const std::vector<std::int32_t> got = out[static_cast<std::size_t>(rank)].values();
+    for (std::size_t i = 0; i < got.size(); ++i) wrong += got[i] != one.wanted(n, rank, i, count);
     INFO("rank " << rank);
     CHECK(wrong == 0);
   }

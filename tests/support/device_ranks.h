@@ -4,6 +4,7 @@
 
 #include "lib/comm/process.h"
 #include "tests/support/fake_cuda.h"
+#include "tests/support/on_cuda.h"
 #include "tests/support/ranks.h"
 #include <gyre/gyre.h>
 
@@ -25,50 +26,54 @@ inline bool mentions(const std::string& text, const std::string& word) {
   return text.find(word) != std::string::npos;
 }
 
-// The fake in place of the machine's driver. Small slots: its memory is the host's.
-class OnFake {
- public:
-  explicit OnFake(const FakeCudaOptions& options = {}, Variables variables = {})
-      : fake(options), variables_(with_small_slots(std::move(variables))) {
-    comm::process().use_cuda(fake.table(), FakeCuda::images());
-    driver = fake.table();
-    REQUIRE(driver->primary_retain(&owner, 0) == loaded::cu::success);
-    REQUIRE(driver->set_current(owner) == loaded::cu::success);
-  }
-  ~OnFake() {
-    (void)driver->set_current(nullptr);
-    (void)driver->primary_release(0);
-    comm::process().use_cuda(nullptr, {});
-    CHECK(fake.failure() == "");
-    CHECK(fake.leaks() == "");
-  }
-
-  FakeCuda fake;
-  std::unique_ptr<const loaded::CudaDriver> driver;
-  loaded::CuContext owner = nullptr;
-
- private:
+// What OnFake has before OnCuda asks it.
+struct FakeMachine {
+  FakeMachine(const FakeCudaOptions& options, Variables wanted)
+      : fake(options), variables(with_small_slots(std::move(wanted))) {}
   static Variables with_small_slots(Variables variables) {
     variables.emplace("GYRE_BUFFSIZE", "4096");
     return variables;
   }
-  WithVariables variables_;
+  FakeCuda fake;
+  WithVariables variables;
 };
 
-// Elements in memory of the current device, which the fake keeps where the host can look.
+// The fake in place of the machine's driver. Small slots: its memory is the host's.
+class OnFake : public FakeMachine, public OnCuda {
+ public:
+  explicit OnFake(const FakeCudaOptions& options = {}, Variables wanted = {})
+      : FakeMachine(options, std::move(wanted)), OnCuda(fake.table()) {
+    comm::process().use_cuda(fake.table(), FakeCuda::images());
+  }
+  ~OnFake() {
+    leave();
+    comm::process().use_cuda(nullptr, {});
+    CHECK(fake.failure() == "");
+    CHECK(fake.leaks() == "");
+  }
+};
+
+// Elements in memory of the current device.
 class DeviceInts {
  public:
-  DeviceInts(const OnFake& on, std::size_t count) : driver_(*on.driver) {
-    REQUIRE(driver_.allocate(&memory_, count * sizeof(std::int32_t)) == loaded::cu::success);
+  DeviceInts(const OnCuda& on, std::size_t count)
+      : on_(&on), count_(count), bytes_(on, count * sizeof(std::int32_t)) {}
+  std::int32_t* data() const { return reinterpret_cast<std::int32_t*>(bytes_.address()); }
+  void fill(const std::function<int(std::size_t i)>& element) {
+    std::vector<std::int32_t> all(count_);
+    for (std::size_t i = 0; i < count_; ++i) all[i] = element(i);
+    on_->write(bytes_.address(), all.data(), count_ * sizeof(std::int32_t));
   }
-  ~DeviceInts() { (void)driver_.free(memory_); }
-  DeviceInts(DeviceInts&& other) noexcept
-      : driver_(other.driver_), memory_(std::exchange(other.memory_, 0)) {}
-  std::int32_t* data() const { return reinterpret_cast<std::int32_t*>(memory_); }
+  std::vector<std::int32_t> values() const {
+    std::vector<std::int32_t> all(count_);
+    on_->read(all.data(), bytes_.address(), count_ * sizeof(std::int32_t));
+    return all;
+  }
 
  private:
-  const loaded::CudaDriver& driver_;
-  loaded::CuDevicePointer memory_ = 0;
+  const OnCuda* on_;
+  std::size_t count_;
+  DeviceBytes bytes_;
 };
 
 inline gyreConfig_t device_config(int device) {
@@ -81,7 +86,7 @@ inline gyreConfig_t device_config(int device) {
 // All ranks of a communicator, on devices in turn, with a stream each.
 class Ranks {
  public:
-  Ranks(OnFake& on, int count, int devices = 1, int timeout_ms = 0) : on_(on) {
+  Ranks(const OnCuda& on, int count, int devices = 1, int timeout_ms = 0) : on_(on) {
     begun = begin(count, devices, timeout_ms);
     if (begun != gyreSuccess) return;
     for (int rank = 0; rank < count; ++rank) {
@@ -102,6 +107,25 @@ class Ranks {
     for (std::size_t rank = 0; rank < comms.size(); ++rank)
       (void)one(static_cast<int>(rank), comms[rank], stream(rank));
     return gyreGroupEnd();
+  }
+  // The same with a thread for each rank, which waits for its stream; what went wrong.
+  std::string call_in_threads(const Call& one) {
+    Complaints complaints;
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < comms.size(); ++rank)
+      threads.emplace_back([&, rank] {
+        const loaded::CurrentContext scope(*on_.driver, on_.owner);
+        gyreComm_t comm = comms[rank];
+        if (one(static_cast<int>(rank), comm, stream(rank)) != gyreSuccess)
+          return complaints.add(last_error(comm));
+        complaints.expect(on_.driver->stream_synchronize(streams[rank]) == loaded::cu::success,
+                          "cuStreamSynchronize failed");
+        gyreResult_t result = gyreSuccess;
+        (void)gyreCommGetAsyncError(comm, &result);
+        complaints.expect(result == gyreSuccess, last_error(comm));
+      });
+    for (std::thread& thread : threads) thread.join();
+    return complaints.all();
   }
   gyreStream_t stream(std::size_t rank) const {
     return reinterpret_cast<gyreStream_t>(streams[rank]);
@@ -141,7 +165,7 @@ class Ranks {
     (void)gyreGroupEnd();
     return refused;
   }
-  OnFake& on_;
+  const OnCuda& on_;
 };
 
 // One collective of all ranks on fresh buffers; what was wrong.
@@ -167,6 +191,6 @@ inline int sum_of_all(int n, std::size_t i) {
 
 std::vector<Collective> collectives();
 // Fresh buffers of so many elements a block.
-void check_collective(OnFake& on, Ranks& ranks, const Collective& one, std::size_t count);
+void check_collective(const OnCuda& on, Ranks& ranks, const Collective& one, std::size_t count);
 
 }  // namespace gyre::tests

@@ -1,0 +1,14 @@
+// What gpu_test's command line says beside Catch2's options.
+#pragma once
+
+#include <cstdint>
+
+namespace gyre::tests {
+
+struct GpuOptions {
+  std::uint64_t soak = 1000;  // operations
+  bool is_short = false;      // for tools that make everything a hundred times as slow
+};
+const GpuOptions& gpu_options();
+
+}  // namespace gyre::tests
