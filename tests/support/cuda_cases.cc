@@ -219,7 +219,7 @@ void check_refusals(const OnCuda& on) {
   };
   refused(host.data(), 100, nullptr, "host memory that CUDA does not know");
   // An allocation may be longer than what was asked for; this is longer than any.
-  refused(good.data(), std::size_t{1} << 40, nullptr, "and the call needs 4398046511104");
+  refused(good.data(), std::size_t{1} << 40, nullptr, "4398046511104");
   void* freed = nullptr;
   {
     DeviceInts gone(on, 16 << 20);  // so large that it is an allocation of its own
