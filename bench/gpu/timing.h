@@ -1,0 +1,38 @@
+// What gpu_moves and its parts share: a device with its images, rounds of measurements that take
+// turns, and the lines of JSON that come out. All times are wall clock until the streams are done.
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/exec/cuda_device.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace gyre::bench {
+
+struct GpuOptions {
+  int device = 0;
+  int rounds = 7;
+  std::uint64_t most_bytes = 1ULL << 30;
+  std::string images;  // the folder of the *.fatbin files
+};
+
+// Something to time: `start` queues it `times` over, `wait` returns when all is done.
+struct Contestant {
+  std::string name;
+  std::function<Status(int times)> start;
+  std::function<Status()> wait;
+};
+
+// Each contestant once in each round, so that what disturbs the machine disturbs all of them alike.
+// Prints a line for each: {"measure", "bytes", "times", "median_us", "us": [each round's]}.
+Status race(const std::vector<Contestant>& contestants, std::uint64_t bytes, int times, int rounds);
+
+Result<std::vector<char>> read_image(const GpuOptions& options, const std::string& name);
+
+// The ring all-reduce of two ranks on one device, interpreted and written out.
+Status race_rings(const loaded::CudaDriver& driver, const GpuOptions& options);
+
+}  // namespace gyre::bench
