@@ -49,22 +49,32 @@ GYRE_DEVICE void store_words(std::byte* place, const Bytes16& value, std::uint32
   }
 }
 
-GYRE_DEVICE Bytes16 load_bytes(const std::byte* place, std::uint32_t bytes) {
-  const std::uint32_t odd = misalignment(place) | (bytes & 15);
-  if (odd == 0) return device::load_16(place);
+// Few or misaligned bytes: one piece of code for all that kernels do with them.
+GYRE_OUTLINE Bytes16 load_odd_bytes(const std::byte* place, std::uint32_t bytes) {
+  const std::uint32_t odd = misalignment(place) | bytes;
   if ((odd & 7) == 0) return load_words<std::uint64_t>(place, bytes);
   if ((odd & 3) == 0) return load_words<std::uint32_t>(place, bytes);
   if ((odd & 1) == 0) return load_words<std::uint16_t>(place, bytes);
   return load_words<std::uint8_t>(place, bytes);
 }
 
-GYRE_DEVICE void store_bytes(std::byte* place, const Bytes16& value, std::uint32_t bytes) {
-  const std::uint32_t odd = misalignment(place) | (bytes & 15);
-  if (odd == 0) return device::store_16(place, value);
+GYRE_OUTLINE void store_odd_bytes(std::byte* place, Bytes16 value, std::uint32_t bytes) {
+  const std::uint32_t odd = misalignment(place) | bytes;
   if ((odd & 7) == 0) return store_words<std::uint64_t>(place, value, bytes);
   if ((odd & 3) == 0) return store_words<std::uint32_t>(place, value, bytes);
   if ((odd & 1) == 0) return store_words<std::uint16_t>(place, value, bytes);
   store_words<std::uint8_t>(place, value, bytes);
+}
+
+GYRE_DEVICE Bytes16 load_bytes(const std::byte* place, std::uint32_t bytes) {
+  const std::uint32_t odd = misalignment(place) | (bytes & 15);
+  return odd == 0 ? device::load_16(place) : load_odd_bytes(place, bytes);
+}
+
+GYRE_DEVICE void store_bytes(std::byte* place, const Bytes16& value, std::uint32_t bytes) {
+  const std::uint32_t odd = misalignment(place) | (bytes & 15);
+  if (odd == 0) return device::store_16(place, value);
+  store_odd_bytes(place, value, bytes);
 }
 
 }  // namespace gyre::cuda

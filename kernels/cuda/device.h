@@ -10,12 +10,18 @@
 #include <cstdint>
 #include <cstring>
 
+// Outlined: what is rare, so that kernels and the time to compile them stay small. What a kernel
+// hands to it by reference lies in memory from then on.
 #if defined(__CUDACC__)
 #define GYRE_DEVICE __device__ __forceinline__
 #define GYRE_UNROLL _Pragma("unroll")
+#define GYRE_NO_UNROLL _Pragma("unroll 1")
+#define GYRE_OUTLINE __device__ __noinline__
 #else
 #define GYRE_DEVICE inline
 #define GYRE_UNROLL
+#define GYRE_NO_UNROLL
+#define GYRE_OUTLINE inline
 #endif
 
 namespace gyre::cuda {

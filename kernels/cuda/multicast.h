@@ -50,14 +50,18 @@ GYRE_DEVICE const std::byte* summed_place(const Operands& on) {
   using InSwitch = SwitchSum<typename Reducer::ElementType>;
   const LaneCall& call = on.walk.call;
   const plan::MoveLinks& links = on.move.recv;
-  const bool rounds_twice = on.how.divisor != 1 && sizeof(typename Reducer::Stored) < 4;
-  if (!Reducer::adjusts || !InSwitch::exists || call.everybodys_input == nullptr || on.scales ||
-      rounds_twice || !is_everybody(on, links))
+  if constexpr (Reducer::adjusts && InSwitch::exists) {
+    const bool rounds_twice = on.how.divisor != 1 && sizeof(typename Reducer::Stored) < 4;
+    if (call.everybodys_input == nullptr || on.scales || rounds_twice || !is_everybody(on, links))
+      return nullptr;
+    GYRE_NO_UNROLL
+    for (std::uint32_t i = 0; i < links.count; ++i)
+      if (on.walk.state.incoming[links[i]].lies != Lies::in_input) return nullptr;
+    const std::uint64_t place = on.lent_place(true);
+    return on.own == call.input + place ? call.everybodys_input + place : nullptr;
+  } else {
     return nullptr;
-  for (std::uint32_t i = 0; i < links.count; ++i)
-    if (on.walk.state.incoming[links[i]].lies != Lies::in_input) return nullptr;
-  const std::uint64_t place = on.lent_place(true);
-  return on.own == call.input + place ? call.everybodys_input + place : nullptr;
+  }
 }
 
 // Where the group has what the move writes, if that is every rank's output at one place; or null.
@@ -65,6 +69,7 @@ GYRE_DEVICE std::byte* spread_place(const Operands& on) {
   const LaneCall& call = on.walk.call;
   const plan::MoveLinks& links = on.move.send;
   if (call.everybodys_output == nullptr || !is_everybody(on, links)) return nullptr;
+  GYRE_NO_UNROLL
   for (std::uint32_t i = 0; i < links.count; ++i)
     if (on.walk.state.outgoing[links[i]].delivery != transport::Delivery::push) return nullptr;
   const std::uint64_t place = on.lent_place(false);

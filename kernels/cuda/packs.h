@@ -88,6 +88,7 @@ GYRE_DEVICE void move_few(const Operands& on, std::uint64_t begin, std::uint32_t
   if (on.changes) {
     if (Reducer::adjusts && on.scales && on.is_own(0)) result = Reducer::scaled(result, on.how);
     typename Reducer::Value value = Reducer::widen(result);
+    GYRE_NO_UNROLL
     for (std::uint32_t s = 1; s < on.sources; ++s) {
       Bytes16 raw = load_bytes(on.source(s) + begin, bytes);
       if (Reducer::adjusts && on.scales && on.is_own(s)) raw = Reducer::scaled(raw, on.how);
@@ -95,6 +96,7 @@ GYRE_DEVICE void move_few(const Operands& on, std::uint64_t begin, std::uint32_t
     }
     result = Reducer::narrow(value, on.how);
   }
+  GYRE_NO_UNROLL
   for (std::uint32_t t = 0; t < on.targets(); ++t) {
     std::byte* target = on.target(t);
     if (target == nullptr || (!on.changes && target == on.source(0))) continue;
@@ -106,7 +108,9 @@ GYRE_DEVICE void move_few(const Operands& on, std::uint64_t begin, std::uint32_t
 GYRE_DEVICE std::uint32_t lead_of(const Operands& on, std::uint32_t element_bytes) {
   const std::uint32_t first = misalignment(on.source(0));
   std::uint32_t differs = 0;
+  GYRE_NO_UNROLL
   for (std::uint32_t s = 1; s < on.sources; ++s) differs |= first ^ misalignment(on.source(s));
+  GYRE_NO_UNROLL
   for (std::uint32_t t = 0; t < on.targets(); ++t)
     if (on.target(t) != nullptr) differs |= first ^ misalignment(on.target(t));
   const std::uint32_t lead = (16 - first) & 15;

@@ -7,9 +7,17 @@
 
 namespace gyre::cuda {
 
+// Of the first thread alone, once a move: no reason to have it in line. The state is all it takes,
+// so that nothing of the callers' has to lie in memory for it.
+GYRE_OUTLINE void begin_lane(BlockState& state) {
+  const plan::Geometry& geometry = state.task.geometry;
+  state.cursor = plan::Cursor(state.task.lane->lane, geometry, plan::rounds(geometry));
+}
+
 template <typename Protocol>
-GYRE_DEVICE void show_move(BlockState& state, std::uint32_t turn) {
-  const plan::Cursor& cursor = state.cursor;
+GYRE_OUTLINE void show_move(BlockState& state, std::uint32_t turn, bool advances) {
+  plan::Cursor& cursor = state.cursor;
+  if (advances) cursor.advance();
   state.more[turn] = !cursor.done();
   if (cursor.done()) return;
   state.moves[turn] = cursor.move();
@@ -19,6 +27,7 @@ GYRE_DEVICE void show_move(BlockState& state, std::uint32_t turn) {
 // Calls act(link) for the links that this thread serves.
 template <typename Act>
 GYRE_DEVICE void each_own_link(const Walk& walk, Act&& act) {
+  GYRE_NO_UNROLL
   for (std::uint32_t link = device::thread_index(); link < walk.lane.lane.link_count;
        link += device::thread_count())
     act(link);
@@ -107,8 +116,8 @@ GYRE_DEVICE void begin_task(BlockState& state, std::uint64_t sequence) {
   const DeviceTask& task = state.task;
   if (task.lane == nullptr) return;
   state.sequence = sequence + task.call.ordinal;
-  state.cursor = plan::Cursor(task.lane->lane, task.geometry, plan::rounds(task.geometry));
-  show_move<Protocol>(state, 0);
+  begin_lane(state);
+  show_move<Protocol>(state, 0, false);
 }
 
 // Walks the task's lane. False if the block has to leave.
@@ -124,8 +133,7 @@ GYRE_DEVICE bool walk_task(BlockState& state) {
     // What its links' threads have acquired, all threads have.
     if (device::block_any(walk.stopped)) return false;
     if (first_thread) {
-      walk.state.cursor.advance();
-      show_move<Protocol>(state, turn ^ 1);
+      show_move<Protocol>(state, turn ^ 1, true);
     }
     Protocol::template perform<Reducer>(walk, move, lines);
     // What all threads have written, its links' threads can release.
