@@ -150,7 +150,7 @@ TEST_CASE("a host communicator refuses memory of a device where CUDA is used", "
 
 TEST_CASE("a kernel that waits for a rank that does not come ends by its deadline", "[device]") {
   OnFake on;
-  check_deadline(on);
+  check_deadline(on, 300);
 }
 
 // What a tool would read of rank 0's kernels after a while.

@@ -112,7 +112,7 @@ class Parts(unittest.TestCase):
             gpu_parts.write_results([good, bad], {"gpu": "a GPU"}, folder)
             with open(os.path.join(folder, "gpu_parts.jsonl"), encoding="utf-8") as file:
                 lines = [json.loads(line) for line in file]
-            with open(os.path.join(folder, "gpu.md"), encoding="utf-8") as file:
+            with open(os.path.join(folder, "gpu_parts.md"), encoding="utf-8") as file:
                 page = file.read()
         self.assertEqual([line["outcome"] for line in lines], ["passed", "failed"])
         self.assertEqual(lines[0]["gpu"], "a GPU")

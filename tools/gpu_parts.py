@@ -1,9 +1,9 @@
 """tools/dev gpu: everything that needs a GPU, part by part, each with a time limit: builds in
 build-gpu/ (release, -Dcuda=enabled), runs the suite `gpu`, NVIDIA's compute-sanitizer on a short
 selection of it with all ranks in one process, and the benchmarks (bench/gpu.py). What passed is a
-table at the end, a page (bench/results/gpu.md) and lines in bench/results/gpu_parts.jsonl; the
-benchmarks append their own. Exit code 0 if every part passed: one that was skipped, or whose
-program is not there, has not. Before anything is built it says what this machine lacks."""
+table at the end, a page (bench/results/gpu_parts.md) and lines in gpu_parts.jsonl there; the
+benchmarks write gpu.jsonl and gpu.md. Exit code 0 if every part passed: one that was skipped, or
+whose program is not there, has not. Before anything is built it says what this machine lacks."""
 import argparse
 import datetime
 import glob
@@ -39,7 +39,7 @@ def all_parts():
     parts = [
         Part("configure", 300, ["meson", "setup", BUILD, "--buildtype=release", "-Dcuda=enabled"]
              + (["--reconfigure"] if os.path.exists(os.path.join(BUILD, "build.ninja")) else [])),
-        Part("build", 3600, ["ninja", "-C", BUILD]),
+        Part("build", 3600, ["ninja", "-C", BUILD, "all", "gpu_images"]),
         Part("suite gpu", 3600, ["meson", "test", "-C", BUILD, "--no-rebuild", "--print-errorlogs",
                                  "--suite", "gpu"])]
     for tool in ("memcheck", "racecheck", "synccheck"):
@@ -149,7 +149,7 @@ def write_results(parts, there, folder):
     page += [f"- {key}: {value}" for key, value in origin.items()]
     page += ["", "## Parts", "", table(parts), "", "## Benchmarks", "",
              bench_table(folder, origin["commit"]), ""]
-    with open(os.path.join(folder, "gpu.md"), "w", encoding="utf-8") as file:
+    with open(os.path.join(folder, "gpu_parts.md"), "w", encoding="utf-8") as file:
         file.write("\n".join(page))
 
 
@@ -187,7 +187,7 @@ def main(arguments):
             break
     write_results(parts, there, RESULTS)
     print(table(parts))
-    print(f"written: {os.path.relpath(RESULTS, ROOT)}/gpu.md")
+    print(f"written: {os.path.relpath(RESULTS, ROOT)}/gpu_parts.md")
     return 0 if all(part.outcome == PASSED for part in parts) else 1
 
 

@@ -174,8 +174,8 @@ void check_random_operations(const OnCuda& on, const CudaSoak& soak) {
   }
 }
 
-void check_deadline(const OnCuda& on) {
-  Pair pair(on, 300);
+void check_deadline(const OnCuda& on, int timeout_ms) {
+  Pair pair(on, timeout_ms);
   CHECK(pair.call(0, 10) == gyreSuccess);  // it is only on the stream
   CHECK(pair.ranks.await_error(0) == gyreTimeout);
   CHECK(mentions(last_error(pair.ranks.comms[0]), "from rank 1"));

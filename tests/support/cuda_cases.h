@@ -30,7 +30,7 @@ struct CudaSoak {
 void check_random_operations(const OnCuda& on, const CudaSoak& soak);
 
 // A rank that does not come: the others' kernels end, and the communicator says so.
-void check_deadline(const OnCuda& on);
+void check_deadline(const OnCuda& on, int timeout_ms);
 void check_abort(const OnCuda& on, double seconds_most);
 void check_mismatch(const OnCuda& on);
 
