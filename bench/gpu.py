@@ -5,6 +5,7 @@ it is found. Prints the ratios; --record appends lines to bench/results/gpu.json
 beside it.
 
     ninja -C build bench/all_reduce_perf bench/gpu/gpu_moves gpu_images tools/gyre
+    ninja -C build bench/compare/nccl_all_reduce                # where there is NCCL
     bench/gpu.py --build build --record
 
 Exit codes: 0 every ratio that was measured holds; 1 one does not; 2 there is no GPU, or something
@@ -44,7 +45,7 @@ def arguments():
     parser.add_argument("--processes", type=int, nargs="*", default=[2, 4], metavar="N",
                         help="ranks as processes (2 4)")
     parser.add_argument("--nccl", metavar="PROGRAM",
-                        help="`ninja nccl_all_reduce` makes it; default: the build's, if any")
+                        help="default: the build's bench/compare/nccl_all_reduce, if built")
     parser.add_argument("--limit", type=int, default=600, metavar="SECONDS",
                         help="for each program (600)")
     parser.add_argument("--record", action="store_true", help="write the results")
@@ -254,8 +255,8 @@ def measure_limits(programs, found, ratios, notes):
 def measure_nccl(programs, rows, ratios, notes):
     """NCCL beside Gyre's threads, where it lets ranks share a GPU."""
     if not os.path.exists(programs.nccl) and not programs.options.dry_run:
-        return notes.append("NCCL was not compared: nccl_all_reduce is not built (it needs nvcc, "
-                            "nccl.h and libnccl).")
+        return notes.append("NCCL was not compared: bench/compare/nccl_all_reduce is not built (it "
+                            "needs nvcc, nccl.h and libnccl).")
     try:
         version = programs.run([programs.nccl, "--version"])
     except Failed as failure:

@@ -1,11 +1,17 @@
 // The kernels of bench/gpu on the host's machine: what is timed does what it is compared with.
 #include "bench/gpu/bare_moves.h"
 #include "bench/gpu/straight_ring.h"
+#include "bench/gpu/timing.h"
 #include "tests/support/device_job.h"
+#include "tests/support/fake_cuda.h"
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
+#include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <unistd.h>
 
 using namespace gyre;
 using namespace gyre::tests;
@@ -64,4 +70,34 @@ TEST_CASE("bare moves copy and add every byte once") {
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < count; ++i) wrong += out[i] != (reduces ? a[i] + b[i] : a[i]);
   CHECK(wrong == 0);
+}
+
+// Both contestants are the interpreter there: an image of the fake is the name of a row.
+TEST_CASE("rings race on a device, end, and are right") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("gyre_images_{}", getpid());
+  std::filesystem::create_directory(folder);
+  for (const char* name : {"ring_interpreted.fatbin", "ring_straight.fatbin"}) {
+    std::ofstream file(folder / name, std::ios::binary);
+    file.write("Float32_Sum", sizeof "Float32_Sum");
+  }
+  {
+    FakeCuda fake({});
+    const auto driver = fake.table();
+    bench::GpuOptions options;
+    options.rounds = 1;
+    options.times = 2;
+    options.most_bytes = 1 << 20;
+    options.images = folder.string();
+    const Status status = bench::race_rings(*driver, options);
+    INFO(status.message());
+    CHECK(status.ok());
+    CHECK(fake.launches() == 3 * 2 * 2 * 2 * 2);  // sizes, rings, rounds, times, ranks
+    options.images = "/nowhere";
+    CHECK(bench::race_rings(*driver, options).message().find("ninja gpu_images") !=
+          std::string_view::npos);
+    CHECK(fake.failure() == "");
+    CHECK(fake.leaks() == "");
+  }
+  std::filesystem::remove_all(folder);
 }

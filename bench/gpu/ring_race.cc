@@ -164,7 +164,8 @@ Status race_rings(const loaded::CudaDriver& driver, const GpuOptions& options) {
                              [ring](int times) { return ring->start(times); },
                              [ring] { return ring->wait(); }});
     }
-    GYRE_TRY(race(contestants, bytes, bytes > 16 << 20 ? 20 : 200, options.rounds));
+    const int times = bytes > 16 << 20 ? (options.times + 9) / 10 : options.times;
+    GYRE_TRY(race(contestants, bytes, times, options.rounds));
     for (Ring* ring : rings) GYRE_TRY(ring->check());
   }
   return {};
