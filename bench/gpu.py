@@ -109,7 +109,7 @@ class Programs:
         return ["-b", o.minbytes, "-e", o.maxbytes, "-f", str(o.stepfactor), "-n", str(o.iters)]
 
     def threads(self, count):
-        return self.all_reduce([], ["-t", str(count)], self.sizes(), room_for(count))
+        return self.all_reduce([], ["-t", str(count)], self.sizes())
 
     def processes(self, count):
         return self.all_reduce([self.gyre, "run", "-n", str(count)], [], self.sizes())
@@ -117,8 +117,7 @@ class Programs:
     def graph(self, count, operations):
         launches = str(max(1, 4000 // operations))
         times = self.all_reduce([], ["-t", str(count)],
-                                ["-b", "8", "-e", "8", "-n", str(operations), "-G", launches],
-                                room_for(count))
+                                ["-b", "8", "-e", "8", "-n", str(operations), "-G", launches])
         return times[8] if times else None
 
     def at_the_floor(self, count):
@@ -126,8 +125,8 @@ class Programs:
         log = os.path.join(self.folder, f"choice_{count}.log")
         times = self.all_reduce([], ["-t", str(count)],
                                 ["-b", "1G", "-e", "1G", "-n", str(self.options.iters), "-c", "0"],
-                                {**room_for(count), "GYRE_DEBUG": "INFO",
-                                 "GYRE_DEBUG_SUBSYS": "TUNING", "GYRE_DEBUG_FILE": log})
+                                {"GYRE_DEBUG": "INFO", "GYRE_DEBUG_SUBSYS": "TUNING",
+                                 "GYRE_DEBUG_FILE": log})
         if times is None:
             return None
         with open(log, encoding="utf-8") as file:
@@ -148,11 +147,6 @@ def run_whole(command, variables, limit, output):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return f"not done after {limit} s"
-
-
-def room_for(ranks):
-    """Streams that run side by side: CUDA gives eight unless told."""
-    return {"CUDA_DEVICE_MAX_CONNECTIONS": "32"} if ranks > 4 else {}
 
 
 def choice_in(log):
@@ -268,7 +262,8 @@ def measure_nccl(programs, rows, ratios, notes):
     for count in (2, 4):
         try:
             text = programs.run([programs.nccl, "-t", str(count), *programs.sizes()],
-                                {"NCCL_MULTI_RANK_GPU_ENABLE": "1", **room_for(count)})
+                                {"NCCL_MULTI_RANK_GPU_ENABLE": "1",
+                                 "CUDA_DEVICE_MAX_CONNECTIONS": "32"})
         except Failed as failure:  # it says itself that too many ranks hang
             note_failure(notes, f"NCCL, {count} ranks", failure)
             continue

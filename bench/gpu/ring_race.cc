@@ -32,7 +32,7 @@ class Ring {
 
  private:
   struct Rank {
-    std::unique_ptr<exec::CudaExecutor> executor;
+    std::shared_ptr<exec::CudaExecutor> executor;
     plan::Plan plan;
     std::unique_ptr<exec::DevicePlan> bound;
     std::shared_ptr<std::byte> link;  // this end's memory
@@ -52,7 +52,8 @@ class Ring {
 
 Status Ring::prepare(Rank& rank, int number, const exec::DeviceShape& shape, std::uint64_t bytes) {
   GYRE_ASSIGN(rank.executor,
-              exec::CudaExecutor::create(device_, shape, shape.link_bytes(), patience_ns));
+              exec::CudaExecutor::create(device_, shape, shape.link_bytes(), patience_ns,
+                                         [](const std::shared_ptr<void>&) {}));
   GYRE_ASSIGN(rank.link, rank.executor->allocate(shape.link_bytes(), "a link"));
   GYRE_ASSIGN(rank.input, exec::DeviceBlock::make(device_, bytes, "an input"));
   GYRE_ASSIGN(rank.output, exec::DeviceBlock::make(device_, bytes, "an output"));
@@ -119,7 +120,10 @@ Status Ring::start(int times) {
       call.input_bytes = call.output_bytes = bytes_;
       call.type = ElementType::float32;
       call.rank = static_cast<std::uint32_t>(number);
-      GYRE_TRY(rank.executor->launch(*rank.bound, call, rank.stream));
+      for (bool room = false; !room;) {
+        GYRE_ASSIGN(room, rank.executor->has_room());
+      }
+      GYRE_TRY(rank.executor->launch(*rank.bound, std::span(&call, 1), rank.stream));
     }
   return {};
 }

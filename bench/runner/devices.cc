@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace gyre::bench {
 namespace {
@@ -32,6 +33,9 @@ Result<std::unique_ptr<const loaded::CudaDriver>> machine_driver() {
 
 Result<std::unique_ptr<Devices>> Devices::find(DeviceKind wanted, const DriverSource& source) {
   if (wanted == DeviceKind::host) return std::unique_ptr<Devices>();
+  // Each rank has two streams here, and kernels of ranks that wait for each other must not share a
+  // queue. The driver makes eight queues unless it is told so before it begins; 32 are its most.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   auto driver = source();
   const bool asked = wanted == DeviceKind::cuda;
   if (!driver.ok() && asked)
