@@ -19,14 +19,6 @@ constexpr std::uint64_t zeros_bytes = 1 << 20;
 // Of sixteen multiprocessors one is left to others, and one of fewer.
 constexpr int multiprocessors_for_one_spare = 16;
 
-std::string shown(const loaded::CuUuid& uuid) {
-  std::string text = "GPU";
-  for (std::size_t i = 0; i < std::size(uuid.bytes); ++i)
-    text += fmt::format("{}{:02x}", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-                        uuid.bytes[i]);
-  return text;
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
@@ -59,7 +51,11 @@ Status CudaDevice::retain() {
   name_ = name;
   loaded::CuUuid uuid{};
   GYRE_TRY(driver_.check(driver_.device_uuid(&uuid, device_), "cuDeviceGetUuid"));
-  uuid_ = shown(uuid);
+  uuid_ = loaded::shown(uuid);
+  char bus_id[32] = "";
+  GYRE_TRY(driver_.check(driver_.device_pci_bus_id(bus_id, sizeof bus_id, device_),
+                         "cuDeviceGetPCIBusId"));
+  bus_id_ = bus_id;
   return driver_.check(driver_.primary_retain(&owner_, device_),
                        fmt::format("cuDevicePrimaryCtxRetain of device {}", ordinal_));
 }

@@ -30,6 +30,8 @@ class CudaDevice {
   const std::string& name() const { return name_; }
   // The same in every process, whatever CUDA_VISIBLE_DEVICES says.
   const std::string& uuid() const { return uuid_; }
+  // Its place on the PCI bus of this host, as the driver writes it.
+  const std::string& bus_id() const { return bus_id_; }
   // Of a block of any kernel; whole warps.
   std::uint32_t threads() const { return threads_; }
   // Of any kernel, at one time. Some multiprocessors are left to the copies and kernels of others.
@@ -59,7 +61,7 @@ class CudaDevice {
   const int ordinal_;
   loaded::CuDevice device_ = 0;
   loaded::CuContext owner_ = nullptr;
-  std::string name_, uuid_;
+  std::string name_, uuid_, bus_id_;
   std::vector<loaded::CuModule> modules_;
   using ByProtocol = std::array<loaded::CuFunction, cuda::device_protocol_count>;
   std::array<std::array<ByProtocol, reduce_op_count>, element_type_count> kernels_{};

@@ -81,6 +81,14 @@ Result<std::unique_ptr<const CudaDriver>> load_cuda(CudaPresence presence) {
   return std::unique_ptr<const CudaDriver>(std::move(driver));
 }
 
+std::string shown(const CuUuid& uuid) {
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < std::size(uuid.bytes); ++i)
+    text += fmt::format("{}{:02x}", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                        uuid.bytes[i]);
+  return text;
+}
+
 Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer) {
   unsigned type = 0;
   int managed = 0, device = -1;

@@ -37,6 +37,9 @@ using CuUserObject = CuUserObjectBody*;  // what graphs keep alive
 struct CuUuid {
   unsigned char bytes[16];
 };
+struct CuIpcHandle {  // CUipcMemHandle: names memory of one process in another
+  unsigned char bytes[64];
+};
 
 namespace cu {
 
@@ -48,6 +51,7 @@ inline constexpr CuResult no_device = 100;
 inline constexpr CuResult invalid_device = 101;
 inline constexpr CuResult invalid_image = 200;
 inline constexpr CuResult invalid_context = 201;
+inline constexpr CuResult map_failed = 205;
 inline constexpr CuResult no_binary_for_gpu = 209;
 inline constexpr CuResult peer_access_unsupported = 217;
 inline constexpr CuResult invalid_handle = 400;
@@ -79,6 +83,7 @@ inline constexpr int function_max_threads = 0;
 inline constexpr int function_registers = 4;
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_disable_timing = 2;
+inline constexpr unsigned ipc_lazy_peer_access = 1;  // the only flags that there are
 inline constexpr unsigned host_alloc_portable = 1, host_alloc_device_map = 2;
 // CUstreamCaptureStatus, CUstreamCaptureMode
 inline constexpr int capture_none = 0, capture_active = 1, capture_invalidated = 2;
@@ -117,6 +122,10 @@ inline constexpr unsigned graph_takes_reference = 1;
   X(free_host, "cuMemFreeHost", 2000, (void* memory))                                             \
   X(host_device_pointer, "cuMemHostGetDevicePointer", 3020,                                       \
     (CuDevicePointer * seen, void* memory, unsigned flags))                                       \
+  X(ipc_export, "cuIpcGetMemHandle", 4010, (CuIpcHandle * handle, CuDevicePointer memory))        \
+  X(ipc_import, "cuIpcOpenMemHandle", 11000,                                                      \
+    (CuDevicePointer * memory, CuIpcHandle handle, unsigned flags))                               \
+  X(ipc_close, "cuIpcCloseMemHandle", 4010, (CuDevicePointer memory))                             \
   X(copy_to_device, "cuMemcpyHtoDAsync", 3020,                                                    \
     (CuDevicePointer to, const void* from, std::size_t bytes, CuStream stream))                   \
   X(copy_to_host, "cuMemcpyDtoHAsync", 3020,                                                      \
@@ -183,6 +192,9 @@ enum class CudaPresence {
 // Filled in and initialised. The library stays loaded for good, as CUDA's own users keep it. The
 // error says what is missing.
 Result<std::unique_ptr<const CudaDriver>> load_cuda(CudaPresence presence);
+
+// As nvidia-smi writes it: "GPU-01234567-89ab-...".
+std::string shown(const CuUuid& uuid);
 
 // A pointer as the driver knows it.
 struct CudaPointer {

@@ -64,7 +64,8 @@ CuResult device_get(CuDevice* device, int ordinal) {
   return *device = ordinal, cu::success;
 }
 CuResult device_name(char* name, int bytes, CuDevice device) {
-  const auto end = fmt::format_to_n(name, static_cast<std::size_t>(bytes - 1), "Fake {}", device);
+  const auto end = fmt::format_to_n(name, static_cast<std::size_t>(bytes - 1), "Fake {}",
+                                    fake->on_machine(device));
   *end.out = '\0';
   return cu::success;
 }
@@ -76,7 +77,13 @@ CuResult device_attribute(int* value, int which, CuDevice) {
   return cu::success;
 }
 CuResult device_uuid(CuUuid* uuid, CuDevice device) {
-  *uuid = {{0xfa, 0xce, static_cast<unsigned char>(device)}};
+  *uuid = {{0xfa, 0xce, static_cast<unsigned char>(fake->on_machine(device))}};
+  return cu::success;
+}
+CuResult device_pci_bus_id(char* id, int bytes, CuDevice device) {
+  const auto end = fmt::format_to_n(id, static_cast<std::size_t>(bytes - 1), "0000:{:02X}:00.0",
+                                    fake->on_machine(device) + 16);
+  *end.out = '\0';
   return cu::success;
 }
 CuResult device_pci_bus_id(char* id, int bytes, CuDevice device) {
@@ -318,6 +325,9 @@ std::unique_ptr<const CudaDriver> FakeCuda::table() const {
             allocate_host,
             free_host,
             host_device_pointer,
+            fake_ipc_export,
+            fake_ipc_import,
+            fake_ipc_close,
             copy_to_device,
             copy_to_host,
             pointer_attributes,
@@ -372,7 +382,10 @@ std::string FakeCuda::leaks() const {
   const auto tell = [&](std::size_t count, std::string_view what) {
     if (count > 0) text += fmt::format("{} {}; ", count, what);
   };
-  tell(state_->memory.size(), "allocations");
+  std::size_t imports = 0;
+  for (const auto& [place, one] : state_->memory) imports += one.imported > 0;
+  tell(state_->memory.size() - imports, "allocations");
+  tell(imports, "imports");
   tell(state_->streams.size(), "streams");
   tell(state_->events.size(), "events");
   tell(state_->modules.size(), "modules");

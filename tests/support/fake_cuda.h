@@ -1,8 +1,8 @@
 // A CUDA driver without a GPU: it fills the table of lib/loaded/cuda.h. Devices, primary contexts
 // and memory that the driver knows by address; streams in order, carried out by a thread of its
 // own; kernels are those of kernels/cuda, on the host's machine (host_device.h), as many blocks at
-// a time as a device holds. Ranks of one process launch on their streams and meet there. One at a
-// time.
+// a time as a device holds. Ranks of one process launch on their streams and meet there; processes
+// meet in memory that one exports and others import. One at a time in a process.
 #pragma once
 
 #include "kernels/cuda/kernel_name.h"
@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace gyre::tests {
 
@@ -21,6 +22,8 @@ struct FakeCudaOptions {
   int threads_most = 64;     // of a block: fibers are dear
   std::uint64_t memory_bytes = 1ULL << 30;
   bool peer_access = true;
+  // What CUDA_VISIBLE_DEVICES leaves: the machine's number of each device; empty: all, in order.
+  std::vector<int> visible = {};
   bool delayed_stores = false;  // of the host's machine, as its options
   std::uint64_t seed = 1;
 };

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstring>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace gyre::tests {
 
@@ -71,12 +73,15 @@ CuResult FakeCuda::State::allocate(void** place, std::size_t bytes, int device, 
   if (memory_used + bytes > options.memory_bytes) return cu::out_of_memory;
   // Whole pages, as the driver gives; what is not zeroed by anybody is no zero.
   const std::size_t pages = (bytes + 4095) / 4096 * 4096;
-  void* const made =
-      mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (made == MAP_FAILED) return cu::out_of_memory;
+  FileDescriptor file(memfd_create("fake-cuda", MFD_CLOEXEC));
+  if (!file.has_value() || ftruncate(file.get(), static_cast<off_t>(pages)) != 0)
+    return cu::out_of_memory;
+  void* const made = mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  struct stat status {};
+  if (made == MAP_FAILED || fstat(file.get(), &status) != 0) return cu::out_of_memory;
   *place = made;
   std::memset(made, 0xa5, bytes);
-  memory[*place] = {bytes, device, on_host};
+  memory[*place] = {bytes, device, on_host, std::move(file), status.st_ino};
   memory_used += bytes;
   return cu::success;
 }
@@ -86,7 +91,10 @@ CuResult FakeCuda::State::release(void* place, bool on_host) {
   note_synchronising();
   if (!may_disturb()) return cu::capture_unsupported;
   const auto found = memory.find(place);
-  if (found == memory.end() || found->second.on_host != on_host) return cu::invalid_value;
+  if (found == memory.end() || found->second.on_host != on_host || found->second.imported > 0)
+    return cu::invalid_value;
+  if (found->second.exported && is_held_elsewhere(found->second))
+    failure = "memory was freed while another process had it open";
   memory_used -= found->second.bytes;
   munmap(place, found->second.bytes);
   memory.erase(found);

@@ -1,6 +1,7 @@
 // What is behind tests/support/fake_cuda.h: its objects, and the thread that carries streams out.
 #pragma once
 
+#include "lib/base/owned.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/host_device.h"
 
@@ -66,10 +67,15 @@ struct CuGraphRunBody {
 namespace gyre::tests {
 
 struct FakeCuda::State {
+  // A file of memory, so that other processes of this machine can have it as well.
   struct Allocation {
     std::size_t bytes;
     int device;
     bool on_host;
+    FileDescriptor file;
+    std::uint64_t inode;
+    bool exported = false;
+    int imported = 0;  // how often this process has opened it; 0: it is this process's own
   };
 
   explicit State(const FakeCudaOptions& wanted);
@@ -79,6 +85,10 @@ struct FakeCuda::State {
   void queue(loaded::CuStream handle, loaded::CuStreamBody::Item item);
   loaded::CuResult allocate(void** memory, std::size_t bytes, int device, bool on_host);
   loaded::CuResult release(void* memory, bool on_host);
+  // The number of a device on this machine, which all processes share.
+  int on_machine(int device) const {
+    return options.visible.empty() ? device : options.visible[static_cast<std::size_t>(device)];
+  }
   const std::pair<void* const, Allocation>* find(std::uint64_t address) const;
   std::vector<Grid> take_grids(bool idle);
   void serve();
@@ -133,5 +143,12 @@ loaded::CuResult fake_graph_retain(loaded::CuGraph graph, loaded::CuUserObject o
                                    unsigned count, unsigned flags);
 // Whether the calling thread is in a user object's `destroy`, where no call of the driver may be.
 bool fake_in_destroy();
+// Memory between processes, as the table has it (fake_cuda_ipc.cc).
+loaded::CuResult fake_ipc_export(loaded::CuIpcHandle* handle, loaded::CuDevicePointer memory);
+loaded::CuResult fake_ipc_import(loaded::CuDevicePointer* memory, loaded::CuIpcHandle handle,
+                                 unsigned flags);
+loaded::CuResult fake_ipc_close(loaded::CuDevicePointer memory);
+// Whether another process holds the memory.
+bool is_held_elsewhere(const FakeCuda::State::Allocation& allocation);
 
 }  // namespace gyre::tests

@@ -131,6 +131,8 @@ std::uint64_t load_relaxed(const std::uint64_t* word) { return loaded<std::uint6
 std::uint64_t load_acquire(const std::uint64_t* word) {
   machine->yield();
   const auto value = loaded<std::uint64_t>(word, false);
+  // Who wrote it may be another process: pairs with the release in store_release.
+  (void)__atomic_load_n(word, __ATOMIC_ACQUIRE);
   machine->acquire(word);
   return value;
 }
@@ -138,7 +140,7 @@ void store_relaxed(std::uint32_t* word, std::uint32_t value) { stored(word, valu
 void store_relaxed(std::uint64_t* word, std::uint64_t value) { stored(word, value); }
 void store_release(std::uint64_t* word, std::uint64_t value) {
   machine->release(word);
-  std::memcpy(word, &value, sizeof value);
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);  // pairs with the acquire in load_acquire
   machine->progress();
   machine->yield();
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -32,6 +33,71 @@ std::size_t count_blocks(const std::vector<Grid>& grids) {
 }
 
 void enter(fibers::transfer_t from) { machine->run_fiber(from.fctx); }
+
+template <typename T>
+void copy_word(std::byte* to, const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);  // the one side is the machine's own
+  __atomic_store(reinterpret_cast<T*>(to), &value, __ATOMIC_RELAXED);
+}
+
+bool is_aligned(const std::byte* place, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(place) % bytes == 0;
+}
+
+// Of what other processes may read and write at the same time: words of up to 8 bytes arrive whole.
+void read_words(std::byte* to, const std::byte* place, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes;) {
+    const std::size_t left = bytes - at;
+    const auto take = [&]<typename T>(T) {
+      T value;
+      __atomic_load(reinterpret_cast<const T*>(place + at), &value, __ATOMIC_RELAXED);
+      std::memcpy(to + at, &value, sizeof value);
+      at += sizeof value;
+    };
+    if (left >= 8 && is_aligned(place + at, 8))
+      take(std::uint64_t{});
+    else if (left >= 4 && is_aligned(place + at, 4))
+      take(std::uint32_t{});
+    else
+      take(std::uint8_t{});
+  }
+}
+
+void write_words(std::byte* place, const std::byte* from, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes;) {
+    const std::size_t left = bytes - at;
+    if (left >= 8 && is_aligned(place + at, 8)) {
+      copy_word<std::uint64_t>(place + at, from + at);
+      at += 8;
+    } else if (left >= 4 && is_aligned(place + at, 4)) {
+      copy_word<std::uint32_t>(place + at, from + at);
+      at += 4;
+    } else {
+      copy_word<std::uint8_t>(place + at, from + at);
+      at += 1;
+    }
+  }
+}
+
+// A line's last word is its flag: stored after the others, and read before them.
+constexpr std::size_t line_flag = line_bytes - 8;
+
+void write_line(std::byte* place, const std::byte* from) {
+  write_words(place, from, line_flag);
+  std::uint64_t flag = 0;
+  std::memcpy(&flag, from + line_flag, 8);
+  // Pairs with the acquire in read_line.
+  __atomic_store_n(reinterpret_cast<std::uint64_t*>(place + line_flag), flag, __ATOMIC_RELEASE);
+}
+
+void read_line(std::byte* to, const std::byte* place) {
+  // Pairs with the release in write_line.
+  const std::uint64_t flag =
+      __atomic_load_n(reinterpret_cast<const std::uint64_t*>(place + line_flag), __ATOMIC_ACQUIRE);
+  std::memcpy(to + line_flag, &flag, 8);
+  read_words(to, place, line_flag);
+}
 
 }  // namespace
 
@@ -304,19 +370,24 @@ void Machine::move_line(std::uint32_t first) {
     Fiber& fiber = *block().threads[first + k];
     if (fiber.place != line.place + k * 16)
       note("a torn line", "has a part of the line at", line.place, " that does not lie in order");
-    if (!leader.stores) std::memcpy(&fiber.part, line.place + k * 16, 16);
+    if (!leader.stores) continue;
     std::memcpy(line.bytes + k * 16, &fiber.part, 16);
   }
-  if (!leader.stores) return;
+  if (!leader.stores) {
+    read_line(line.bytes, line.place);
+    for (std::uint32_t k = 0; k < 8; ++k)
+      std::memcpy(&block().threads[first + k]->part, line.bytes + k * 16, 16);
+    return;
+  }
   if (options_.delayed_stores) return block().lines.push_back(line);
-  std::memcpy(line.place, line.bytes, line_bytes);
+  write_line(line.place, line.bytes);
   progress();
 }
 
 // --- memory -------------------------------------------------------------------------------------
 
 void Machine::load(const std::byte* place, void* to, std::size_t bytes, bool weak) {
-  std::memcpy(to, place, bytes);
+  read_words(static_cast<std::byte*>(to), place, bytes);
   if (weak && options_.stale_loads) {
     Block& here = block();
     here.seen.overlay(place, to, bytes);
@@ -329,7 +400,7 @@ void Machine::load(const std::byte* place, void* to, std::size_t bytes, bool wea
 void Machine::store(std::byte* place, const void* from, std::size_t bytes) {
   block().seen.forget(place, bytes);
   if (options_.delayed_stores) return self().pending.put(place, from, bytes);
-  std::memcpy(place, from, bytes);
+  write_words(place, static_cast<const std::byte*>(from), bytes);
   progress();
 }
 
@@ -381,7 +452,7 @@ void Machine::drain_line(Block& here, std::size_t pick) {
   // Of two stores to one line, the older arrives first.
   for (std::size_t i = 0; i < pick; ++i)
     if (here.lines[i].place == here.lines[pick].place) pick = i;
-  std::memcpy(here.lines[pick].place, here.lines[pick].bytes, line_bytes);
+  write_line(here.lines[pick].place, here.lines[pick].bytes);
   here.lines.erase(here.lines.begin() + static_cast<long>(pick));
   progress();
 }
