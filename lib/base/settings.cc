@@ -136,6 +136,12 @@ const std::vector<Setting>& settings_table() {
       {"GYRE_TCP_SECURITY", S::Choice{&Settings::tcp_security, {"ticket", "tls"}},
        "ticket: data connections show a one-time ticket; tls: they are encrypted too"},
       {"GYRE_SHM_DISABLE", S::Switch{&Settings::shm_disable}, "1 leaves out shared memory"},
+      {"GYRE_P2P_DISABLE", S::Switch{&Settings::p2p_disable},
+       "1: kernels of one GPU do not touch the memory of another"},
+      {"GYRE_P2P_LEVEL",
+       S::Choice{&Settings::p2p_level, {"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}},
+       "how far apart GPUs may be whose kernels touch each other's memory: one GPU, NVLink, a PCIe "
+       "switch, several, a host bridge, anywhere in a host"},
       {"GYRE_TIMEOUT", S::Integer{&Settings::timeout_s, 1, second_most},
        "seconds a call may wait for a live rank that does not come"},
       {"GYRE_INIT_TIMEOUT", S::Integer{&Settings::init_timeout_s, 1, second_most},

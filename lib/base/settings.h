@@ -34,6 +34,9 @@ struct Settings {
   std::string socket_family = "ANY";
   std::string tcp_security = "ticket";
   bool shm_disable = false;
+  // Between GPUs; see transports/p2p.
+  bool p2p_disable = false;
+  std::string p2p_level = "SYS";
   // How long to wait.
   std::int64_t timeout_s = 1800;
   std::int64_t init_timeout_s = 120;

@@ -47,8 +47,12 @@ Communicator::Communicator(transport::RegionTable& regions, int size, int rank,
       splits_(sequence_) {}
 
 Communicator::~Communicator() {
-  if (device_ != nullptr) process().device_watch.remove(*this);
-  device_.reset();
+  if (device_ != nullptr) {
+    process().device_watch.remove(*this);
+    p2p::Lent lent = device_->links().take_lent();
+    device_.reset();
+    process().device_watch.keep(std::move(lent));
+  }
   if (membership_) membership_->leave();
 }
 

@@ -260,6 +260,9 @@ class Communicator {
   Status settle();  // after all have joined: transports, scene
   Status settle_on_device();
   std::string device_note() const;
+  Result<std::vector<DeviceNote>> device_notes() const;
+  std::vector<p2p::Gpu> find_gpus(const std::vector<DeviceNote>& notes) const;
+  std::vector<p2p::Between> find_ways(const std::vector<p2p::Gpu>& gpus) const;
   const trust::ProcessIdentity& identity_of(int rank) const;
   void watch_kernel(const DeviceSide::Seen& seen, std::int64_t now_ns);
   Status check_known_memory(std::string_view name, const void* buffer, std::uint64_t bytes) const;

@@ -1,63 +1,124 @@
 // What a communicator does only on a CUDA device: it settles there, binds calls and hears from the
 // watch.
+#include "lib/base/log.h"
 #include "lib/comm/communicator.h"
 #include "lib/comm/device_exchange.h"
 #include "lib/comm/device_memory.h"
 #include "lib/comm/joining_note.h"
 #include "lib/comm/process.h"
+#include "transports/p2p/survey.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <set>
 
 namespace gyre::comm {
 namespace {
 
 const SystemClock clock;
 
+// The first rank on a GPU tells for all.
+void tell_of_sharing(const exec::CudaDevice& device, std::span<const DeviceNote> notes,
+                     std::span<const std::uint32_t> processes_of, int own) {
+  std::set<std::uint32_t> processes;
+  for (std::size_t rank = 0; rank < notes.size(); ++rank) {
+    if (notes[rank].uuid != device.uuid()) continue;
+    if (processes.empty() && rank != static_cast<std::size_t>(own)) return;
+    processes.insert(processes_of[rank]);
+  }
+  if (processes.size() < 2) return;
+  if (p2p::runs_mps(device.driver(), device.ordinal(), std::getenv("CUDA_MPS_PIPE_DIRECTORY")))
+    return log_info(Subsystem::init, "{} processes share {} ({}) by MPS: kernels run side by side",
+                    processes.size(), device.name(), device.uuid());
+  log_warn(
+      "{} processes share {} ({}) without MPS: the GPU runs their kernels in turns, so that those "
+      "that wait for each other are slow. Start MPS before the processes (nvidia-cuda-mps-control "
+      "-d), or make the ranks threads of one process",
+      processes.size(), device.name(), device.uuid());
+}
+
 }  // namespace
 
 std::string Communicator::device_note() const {
   if (!on_device()) return "";
-  return encode(
-      DeviceNote{.uuid = options_.device->uuid(),
-                 .blocks = options_.device->blocks_most(),
-                 .connections = device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")),
-                 .channels = options_.channels_most});
+  const exec::CudaDevice& device = *options_.device;
+  const p2p::Limits limits{options_.settings.p2p_disable,
+                           *p2p::path_named(options_.settings.p2p_level)};
+  // Its table is needed for this alone: it does not stay.
+  const auto nvml = loaded::load_nvml();
+  if (!nvml.ok())
+    log_info(Subsystem::graph,
+             "what lies between GPUs is not known, nor GPUs that CUDA_VISIBLE_DEVICES hides: {}",
+             nvml.status().message());
+  const p2p::OwnGpu own{device.ordinal(), device.uuid(), device.bus_id()};
+  return encode(DeviceNote{
+      .uuid = device.uuid(),
+      .blocks = device.blocks_most(),
+      .connections = device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")),
+      .channels = options_.channels_most,
+      .bus_id = device.bus_id(),
+      .toward = survey(device.driver(), nvml.ok() ? nvml->get() : nullptr, own, limits)});
 }
 
-Status Communicator::settle_on_device() {
-  const bootstrap::Roster& roster = membership_->roster();
+Result<std::vector<DeviceNote>> Communicator::device_notes() const {
   std::vector<DeviceNote> notes;
-  for (int rank = 0; rank < size_; ++rank) {
-    if (identity_of(rank).process != self_->process)
-      return invalid_usage(fmt::format(
-          "rank {} is in another process: this version reaches the memory of GPUs only "
-          "between threads of one process; use gyreCommInitAll, or GYRE_DEVICE_HOST and "
-          "host memory",
-          rank));
-    auto note =
-        read_device_note(read_joining_note(roster.notes[static_cast<std::size_t>(rank)]).device);
+  for (const bootstrap::Letter& letter : membership_->roster().notes) {
+    auto note = read_device_note(read_joining_note(letter).device);
+    const int rank = static_cast<int>(notes.size());
     if (!note)
       return Status(Code::RemoteError,
                     fmt::format("rank {} says nothing sensible of its device", rank))
           .blame({rank});
     notes.push_back(std::move(*note));
   }
-  // Between two GPUs that depends on the way, which nobody has asked for yet.
-  const bool one_device = std::ranges::all_of(
-      notes, [&](const DeviceNote& note) { return note.uuid == notes[0].uuid; });
-  GYRE_ASSIGN(const DeviceShare share, share_devices(notes));
+  return notes;
+}
+
+std::vector<p2p::Gpu> Communicator::find_gpus(const std::vector<DeviceNote>& notes) const {
+  std::vector<p2p::Gpu> gpus;
+  for (int rank = 0; rank < size_; ++rank) {
+    const DeviceNote& note = notes[static_cast<std::size_t>(rank)];
+    gpus.push_back(
+        {identity_of(rank).host, identity_of(rank).process, note.uuid, note.bus_id, note.toward});
+  }
+  return gpus;
+}
+
+// To each rank, in the log as well.
+std::vector<p2p::Between> Communicator::find_ways(const std::vector<p2p::Gpu>& gpus) const {
+  std::vector<p2p::Between> ways;
+  for (int rank = 0; rank < size_; ++rank) {
+    const p2p::Gpu& there = gpus[static_cast<std::size_t>(rank)];
+    ways.push_back(find_way(gpus[static_cast<std::size_t>(rank_)], there));
+    const p2p::Between& way = ways.back();
+    if (rank != rank_)
+      log_info(Subsystem::graph, "rank {} to rank {} on {} ({}): {}, path {}{}{}", rank_, rank,
+               there.bus_id, there.uuid, p2p::way_name(way.way), path_shown(way),
+               way.reason.empty() ? "" : ": ", way.reason);
+  }
+  return ways;
+}
+
+Status Communicator::settle_on_device() {
+  const bootstrap::Roster& roster = membership_->roster();
+  GYRE_ASSIGN(const std::vector<DeviceNote> notes, device_notes());
+  const std::vector<p2p::Gpu> gpus = find_gpus(notes);
+  GYRE_ASSIGN(const DeviceShare share, share_devices(notes, roster.process_of_rank));
+  tell_of_sharing(*options_.device, notes, roster.process_of_rank, rank_);
   GYRE_ASSIGN(device_, DeviceSide::create(
                            options_.device, share,
                            {.membership = *membership_,
                             .tickets = *tickets_,
                             .rank = rank_,
                             .size = size_,
+                            .one_process = roster.processes.size() == 1,
+                            .ways = find_ways(gpus),
                             .slot_bytes = static_cast<std::uint64_t>(options_.settings.slot_bytes),
                             .timeout_ns = options_.timeout_ns,
                             .reproducible = options_.reproducible,
-                            .whole_lines = one_device,
+                            .whole_lines = p2p::keep_lines_whole(gpus),
                             .bury = [](std::shared_ptr<void> gone) {
                               process().device_watch.bury(std::move(gone));
                             }}));

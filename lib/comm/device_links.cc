@@ -44,21 +44,53 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
   Joint& joint = joints_[key];
   joint.own = own;
   if (key.first == rank_) {
-    joint.peers = own;
+    joint.peers = own->memory.get();
     return {};
   }
-  GYRE_ASSIGN(const trust::Ticket ticket, tickets_.issue([](FileDescriptor) {}, own));
-  joint.ticket = transport::IssuedTicket({&tickets_, ticket});
-  GYRE_TRY(membership_.send(key.first, link_key(key.second),
-                            bootstrap::Letter(ticket.begin(), ticket.end())));
+  GYRE_ASSIGN(bootstrap::Letter letter, offer(key, joint));
+  GYRE_TRY(membership_.send(key.first, link_key(key.second), std::move(letter)));
   opening_.push_back(key);
-  log_info(Subsystem::graph, "channel {} with rank {} through memory of device {}", key.second,
-           key.first, own->device->ordinal());
+  log_info(Subsystem::graph, "channel {} with rank {} through memory of device {}, by {}",
+           key.second, key.first, own->device->ordinal(), p2p::way_name(way(key.first).way));
   return {};
 }
 
+Result<bootstrap::Letter> DeviceLinks::offer(const Key& key, Joint& joint) {
+  switch (way(key.first).way) {
+    case p2p::Way::pointer:
+      return offer_pointer(joint);
+    case p2p::Way::ipc:
+      return offer_export(joint);
+    case p2p::Way::relay:
+      break;
+  }
+  return Status(Code::SystemError,
+                fmt::format("no kernel reaches both ends of a link to rank {}: {}", key.first,
+                            way(key.first).reason))
+      .blame({key.first});
+}
+
+Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const Joint& joint,
+                                                const bootstrap::Letter& letter) {
+  auto end = way(key.first).way == p2p::Way::pointer ? take_pointer(joint, letter)
+                                                     : take_import(key.first, joint, letter);
+  if (end.ok()) return end;
+  Status why = std::move(end).status();
+  const bool is_peers_fault = why.code() == Code::RemoteError;
+  why = std::move(why).while_doing(
+      fmt::format("opening channel {} with rank {}", key.second, key.first));
+  return is_peers_fault ? std::move(why).blame({key.first}) : std::move(why);
+}
+
+Result<bootstrap::Letter> DeviceLinks::offer_pointer(Joint& joint) {
+  GYRE_ASSIGN(const trust::Ticket ticket, tickets_.issue([](FileDescriptor) {}, joint.own));
+  joint.ticket = transport::IssuedTicket({&tickets_, ticket});
+  return bootstrap::Letter(ticket.begin(), ticket.end());
+}
+
 // The ticket shows that the letter is of a thread of this process, and finds what it brings.
-Status DeviceLinks::take(const Key& key, Joint& joint, const bootstrap::Letter& letter) {
+Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const Joint& joint,
+                                                        const bootstrap::Letter& letter) {
   trust::Ticket ticket{};
   std::shared_ptr<End> end;
   if (letter.size() == ticket.size()) {
@@ -66,16 +98,39 @@ Status DeviceLinks::take(const Key& key, Joint& joint, const bootstrap::Letter& 
     end = std::static_pointer_cast<End>(tickets_.redeem_local(ticket));
   }
   if (end == nullptr || end->bytes != joint.own->bytes)
-    return Status(Code::RemoteError,
-                  fmt::format("rank {}'s memory for channel {} is not there (any more)", key.first,
-                              key.second))
-        .blame({key.first});
-  GYRE_TRY(executor_.device()
-               ->reach(*end->device)
-               .while_doing(fmt::format("opening the link to rank {}", key.first)));
-  executor_.keep(end);
-  joint.peers = std::move(end);
-  return {};
+    return Status(Code::RemoteError, "its memory is not there (any more)");
+  GYRE_TRY(executor_.device()->reach(*end->device));
+  std::byte* const memory = end->memory.get();
+  return PeersEnd{memory, std::move(end)};
+}
+
+Result<bootstrap::Letter> DeviceLinks::offer_export(Joint& joint) {
+  if (!lent_.lease) {
+    GYRE_ASSIGN(lent_.lease, p2p::Lease::make());
+  }
+  const loaded::CurrentContext scope(executor_.device()->driver(), executor_.device()->owner());
+  GYRE_ASSIGN(const p2p::MemoryLetter letter,
+              export_memory(executor_.device()->driver(), *lent_.lease, joint.own->memory.get(),
+                            joint.own->bytes));
+  lent_.memory.push_back(joint.own->memory);
+  return encode(letter);
+}
+
+Result<DeviceLinks::PeersEnd> DeviceLinks::take_import(int peer, const Joint& joint,
+                                                       const bootstrap::Letter& bytes) {
+  const auto letter = p2p::decode_memory_letter(bytes);
+  if (!letter || letter->bytes != joint.own->bytes)
+    return Status(Code::RemoteError, "its letter names no memory of a link");
+  auto opened = p2p::ImportedMemory::open(executor_.device()->driver(), executor_.device()->owner(),
+                                          process_id_of(peer), *letter);
+  if (!opened.ok()) return std::move(opened).status();
+  std::byte* const memory = (*opened)->begin();
+  return PeersEnd{memory, std::move(opened).value()};
+}
+
+std::uint32_t DeviceLinks::process_id_of(int peer) const {
+  const bootstrap::Roster& roster = membership_.roster();
+  return roster.processes[roster.process_of_rank[static_cast<std::size_t>(peer)]].pid;
 }
 
 Result<bool> DeviceLinks::advance(bool& moved) {
@@ -91,7 +146,10 @@ Status DeviceLinks::advance_pairs(bool& moved) {
       ++i;
       continue;
     }
-    GYRE_TRY(take(key, joints_[key], *letter));
+    Joint& joint = joints_[key];
+    GYRE_ASSIGN(PeersEnd end, take(key, joint, *letter));
+    joint.peers = end.memory;
+    executor_.keep(std::move(end.holds));
     moved = true;
     opening_.erase(opening_.begin() + static_cast<std::ptrdiff_t>(i));
   }
@@ -112,22 +170,22 @@ bool DeviceLinks::meet(bool& moved) {
     moved = true;
     return true;
   }
-  for (; next_to_meet_ < size_; ++next_to_meet_) {
+  for (; next_to_meet_ < size(); ++next_to_meet_) {
     if (!membership_.receive(next_to_meet_, key)) return false;
     moved = true;
   }
-  for (int rank = 1; rank < size_; ++rank) (void)membership_.send(rank, key, {});
+  for (int rank = 1; rank < size(); ++rank) (void)membership_.send(rank, key, {});
   return true;
 }
 
 exec::DeviceLink DeviceLinks::link(plan::Link link) const {
   const Joint& joint = joints_.at({link.peer, link.channel});
-  return {joint.own->memory.get(), joint.peers->memory.get()};
+  return {joint.own->memory.get(), joint.peers};
 }
 
 Blocked DeviceLinks::blocked() const {
   if (!opening_.empty()) return {BlockedOn::connection, opening_[0].first, opening_[0].second, 0};
-  return {BlockedOn::entered, rank_ == 0 ? std::min(next_to_meet_, size_ - 1) : 0, 0, 0};
+  return {BlockedOn::entered, rank_ == 0 ? std::min(next_to_meet_, size() - 1) : 0, 0, 0};
 }
 
 }  // namespace gyre::comm

@@ -1,13 +1,17 @@
 // DeviceLinks: the memory through which this rank's kernels and a peer's send to each other. Each
-// rank brings its end on its own GPU; threads of one process hand theirs over by a one-time ticket,
-// so that both hold what both use. Opening a plan is resumable and ends when all ranks have opened
-// it: from then on nobody takes device memory for it, while others' kernels already wait.
+// rank brings its end on its own GPU. Threads of one process hand theirs over by a one-time ticket,
+// so that both hold what both use; processes export theirs to each other (transports/p2p). Which of
+// it a peer gets was decided for all pairs at init. Opening a plan is resumable and ends when all
+// ranks have opened it: from then on nobody takes device memory for it, while others' kernels
+// already wait.
 #pragma once
 
 #include "lib/base/wait.h"
 #include "lib/bootstrap/control.h"
 #include "lib/exec/cuda_executor.h"
 #include "lib/transport/endpoint.h"
+#include "transports/p2p/memory.h"
+#include "transports/p2p/way.h"
 
 #include <map>
 #include <memory>
@@ -18,9 +22,14 @@ namespace gyre::comm {
 
 class DeviceLinks {
  public:
-  DeviceLinks(int rank, int size, bootstrap::Membership& membership, trust::TicketBook& tickets,
-              exec::CudaExecutor& executor)
-      : rank_(rank), size_(size), membership_(membership), tickets_(tickets), executor_(executor) {}
+  // `ways`: to each rank.
+  DeviceLinks(int rank, std::vector<p2p::Between> ways, bootstrap::Membership& membership,
+              trust::TicketBook& tickets, exec::CudaExecutor& executor)
+      : rank_(rank),
+        ways_(std::move(ways)),
+        membership_(membership),
+        tickets_(tickets),
+        executor_(executor) {}
 
   // Begins to open what `plan` needs and is not there.
   Status open(const plan::Plan& plan);
@@ -37,30 +46,49 @@ class DeviceLinks {
 
   Blocked blocked() const;
 
+  // What peers in other processes may still use when this rank is gone.
+  p2p::Lent take_lent() { return std::exchange(lent_, {}); }
+
  private:
   using Key = std::pair<int, int>;         // peer, channel of the plan
   static constexpr int pair_channel = -1;  // of none
-  // What one rank brings. The other holds it too.
+  // What a rank brings. Who uses it in the same process holds it too.
   struct End {
     std::shared_ptr<std::byte> memory;
     std::shared_ptr<const exec::CudaDevice> device;
     std::uint64_t bytes = 0;
   };
   struct Joint {
-    std::shared_ptr<End> own, peers;
+    std::shared_ptr<End> own;
+    std::byte* peers = nullptr;  // where this rank's kernels reach it; the executor keeps it there
     transport::IssuedTicket ticket;
   };
+  // A peer's end, once its letter is there.
+  struct PeersEnd {
+    std::byte* memory = nullptr;
+    std::shared_ptr<void> holds;
+  };
+  int size() const { return static_cast<int>(ways_.size()); }
+  const p2p::Between& way(int peer) const { return ways_[static_cast<std::size_t>(peer)]; }
+  std::uint32_t process_id_of(int peer) const;
   Status open_one(const Key& key, std::uint64_t bytes);
-  Status take(const Key& key, Joint& joint, const bootstrap::Letter& letter);
+  // By the way to the peer: the letter that offers it this rank's end, and what its letter brings.
+  Result<bootstrap::Letter> offer(const Key& key, Joint& joint);
+  Result<PeersEnd> take(const Key& key, const Joint& joint, const bootstrap::Letter& letter);
+  Result<bootstrap::Letter> offer_pointer(Joint& joint);
+  Result<PeersEnd> take_pointer(const Joint& joint, const bootstrap::Letter& letter);
+  Result<bootstrap::Letter> offer_export(Joint& joint);
+  Result<PeersEnd> take_import(int peer, const Joint& joint, const bootstrap::Letter& letter);
   bool meet(bool& moved);
 
   const int rank_;
-  const int size_;
+  const std::vector<p2p::Between> ways_;
   bootstrap::Membership& membership_;
   trust::TicketBook& tickets_;
   exec::CudaExecutor& executor_;
   std::map<Key, Joint> joints_;
   std::vector<Key> opening_;
+  p2p::Lent lent_;
   std::uint64_t plans_opened_ = 0;
   int next_to_meet_ = 0;  // rank 0 hears of all, then tells all; the others tell and hear it
   bool told_ = false;

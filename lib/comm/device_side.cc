@@ -38,34 +38,36 @@ exec::DeviceShape shape_of(const DeviceShare& share, const DeviceSurroundings& a
 
 Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
     std::shared_ptr<const exec::CudaDevice> device, const DeviceShare& share,
-    const DeviceSurroundings& around) {
+    DeviceSurroundings around) {
   const exec::DeviceShape shape = shape_of(share, around);
   // One link to each rank for collectives, what most plans need, and one for sends and receives.
   const std::uint64_t pair_bytes =
       DeviceExchange::channels_for(share.blocks, around.size) * shape.channel_bytes();
   const std::uint64_t reserved =
       spare_bytes + static_cast<std::uint64_t>(around.size) * (shape.link_bytes() + pair_bytes);
+  const int rank = around.rank;
   GYRE_ASSIGN(auto executor, exec::CudaExecutor::create(std::move(device), shape, reserved,
-                                                        around.timeout_ns, around.bury));
-  std::unique_ptr<DeviceSide> made(new DeviceSide(share, around, std::move(executor)));
+                                                        around.timeout_ns, std::move(around.bury)));
+  std::unique_ptr<DeviceSide> made(new DeviceSide(share, std::move(around), std::move(executor)));
   GYRE_ASSIGN(made->barrier_byte_, made->executor_->allocate(1, "the barrier"));
   log_info(Subsystem::init,
-           "rank {}: {} blocks of device {}, up to {} channels, {} MiB of its memory", around.rank,
+           "rank {}: {} blocks of device {}, up to {} channels, {} MiB of its memory", rank,
            share.blocks, made->device().ordinal(), share.channels, reserved >> 20);
   return made;
 }
 
-DeviceSide::DeviceSide(const DeviceShare& share, const DeviceSurroundings& around,
+DeviceSide::DeviceSide(const DeviceShare& share, DeviceSurroundings around,
                        std::shared_ptr<exec::CudaExecutor> executor)
     : rank_(around.rank),
       share_(share),
       timeout_ns_(around.timeout_ns),
       executor_(std::move(executor)),
-      links_(around.rank, around.size, around.membership, around.tickets, *executor_),
+      links_(around.rank, std::move(around.ways), around.membership, around.tickets, *executor_),
       bindings_(executor_->shape().channels),
       stripes_(executor_->shape().channels) {
   scene_.ranks = around.size;
-  scene_.mapped = scene_.one_process = scene_.device = true;
+  scene_.mapped = scene_.device = true;
+  scene_.one_process = around.one_process;
   scene_.whole_lines = around.whole_lines;
   scene_.reproducible = around.reproducible;
   scene_.slot_bytes = executor_->shape().slot_bytes;
@@ -143,7 +145,8 @@ Status DeviceSide::bind(const Request& request, const plan::Plan& plan, const tu
   call_.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(plan.rank_count()) : 1;
   // Only with equal blocks does a rank know where the peer's block for it lies.
   call_.pairs = request.collective == plan::Collective::all_to_all;
-  may_lend_ = choice.protocol == plan::Protocol::direct && plan.direct() &&
+  // Addresses of buffers mean nothing in another process.
+  may_lend_ = choice.protocol == plan::Protocol::direct && plan.direct() && scene_.one_process &&
               (!call_.pairs || request.tables == nullptr);
   may_lend_in_place_ = may_lend_ && plan.direct_in_place();
   call_.rank = static_cast<std::uint32_t>(plan.rank());

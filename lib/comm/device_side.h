@@ -22,7 +22,9 @@ struct DeviceSurroundings {
   trust::TicketBook& tickets;
   int rank = 0;
   int size = 1;
-  std::uint64_t slot_bytes = 0;  // 0: as the executor likes
+  bool one_process = true;         // all ranks are of it
+  std::vector<p2p::Between> ways;  // to each rank
+  std::uint64_t slot_bytes = 0;    // 0: as the executor likes
   std::int64_t timeout_ns = 0;
   bool reproducible = false;
   bool whole_lines = false;  // see tune::Scene
@@ -33,8 +35,9 @@ class DeviceSide {
  public:
   static Result<std::unique_ptr<DeviceSide>> create(std::shared_ptr<const exec::CudaDevice> device,
                                                     const DeviceShare& share,
-                                                    const DeviceSurroundings& around);
-  // Kernels of it leave first, if there are any; see `settle`.
+                                                    DeviceSurroundings around);
+  // Kernels of it leave first, if there are any; see `settle`. What peers in other processes may
+  // still use has to outlive it: see DeviceLinks::take_lent.
   ~DeviceSide();
 
   const exec::CudaDevice& device() const { return *executor_->device(); }
@@ -70,7 +73,7 @@ class DeviceSide {
   bool settle(std::int64_t most_ns);
 
  private:
-  DeviceSide(const DeviceShare& share, const DeviceSurroundings& around,
+  DeviceSide(const DeviceShare& share, DeviceSurroundings around,
              std::shared_ptr<exec::CudaExecutor> executor);
   std::uint32_t channels_for(const plan::Plan& plan, std::uint64_t bytes) const;
   // Calls of a group that go together, and their stripes.

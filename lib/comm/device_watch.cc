@@ -1,8 +1,10 @@
 #include "lib/comm/device_watch.h"
 
+#include "lib/base/log.h"
 #include "lib/comm/communicator.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace gyre::comm {
 namespace {
@@ -10,10 +12,13 @@ namespace {
 // While kernels run: an abort reaches them within it. While none does, a missed call costs no more
 // than the other.
 constexpr std::int64_t busy_ns = ns_per_ms, idle_ns = 100 * ns_per_ms;
+// Peers end communicators at about the same time; at the end of a process nobody waits for long.
+constexpr std::int64_t last_wait_ns = ns_per_s;
 
 }  // namespace
 
 DeviceWatch::~DeviceWatch() {
+  let_go(last_wait_ns);
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -26,7 +31,49 @@ DeviceWatch::~DeviceWatch() {
 void DeviceWatch::add(Communicator& communicator) {
   const std::lock_guard lock(mutex_);
   watched_.push_back(&communicator);
+  begin();
+}
+
+void DeviceWatch::begin() {
   if (!thread_.joinable()) thread_ = std::thread([this] { watch(); });
+}
+
+void DeviceWatch::keep(p2p::Lent lent) {
+  if (lent.is_over()) return;
+  const std::lock_guard lock(mutex_);
+  kept_.push_back(std::move(lent));
+  begin();
+}
+
+// Freeing waits for kernels, as the driver likes: outside the lock that calls take. Who returns
+// from here finds nothing half freed.
+void DeviceWatch::free_unused() {
+  const std::lock_guard one_at_a_time(freeing_);
+  std::vector<p2p::Lent> unused;
+  const std::lock_guard lock(mutex_);
+  const auto used =
+      std::partition(kept_.begin(), kept_.end(), [](p2p::Lent& lent) { return !lent.is_over(); });
+  std::move(used, kept_.end(), std::back_inserter(unused));
+  kept_.erase(used, kept_.end());
+}
+
+void DeviceWatch::let_go(std::int64_t most_ns) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(most_ns);
+  while (true) {
+    free_unused();
+    {
+      const std::lock_guard lock(mutex_);
+      if (kept_.empty()) return;
+      if (std::chrono::steady_clock::now() >= until) {
+        log_warn("other processes still use GPU memory of {} communicators that have ended here",
+                 kept_.size());
+        // Freed under a peer's kernels, it would be somebody else's.
+        (void)new std::vector<p2p::Lent>(std::exchange(kept_, {}));
+        return;
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void DeviceWatch::remove(Communicator& communicator) {
@@ -66,11 +113,13 @@ void DeviceWatch::watch() {
   WaitSet set;
   while (true) {
     const std::uint32_t seen = called_.load(std::memory_order_acquire);
-    const bool busy = look_at_all();
+    bool busy = look_at_all();
     empty_graves();
+    free_unused();
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return;
+      busy |= !kept_.empty();
     }
     asleep_.store(!busy, std::memory_order_relaxed);
     set.clear();

@@ -1,6 +1,9 @@
 // DeviceWatch: the one thread per process that looks after kernels on their way: it passes aborts
-// on to them and makes errors of what they say when they give up. It sleeps while none runs.
+// on to them and makes errors of what they say when they give up. It sleeps while none runs. What
+// communicators that have ended lent to other processes stays with it until nobody uses it.
 #pragma once
+
+#include "transports/p2p/memory.h"
 
 #include <atomic>
 #include <cstdint>
@@ -26,14 +29,23 @@ class DeviceWatch {
   // At once, on this thread.
   void empty_graves();
 
+  // Frees it as soon as no other process uses it.
+  void keep(p2p::Lent lent);
+  // Waits for that, `most_ns` at most; what is used even then stays until the process ends.
+  void let_go(std::int64_t most_ns);
+
  private:
   void watch();
   bool look_at_all();
+  void free_unused();
+  void begin();  // mutex_ is held
 
-  std::mutex mutex_;  // of watched_, stop_, thread_
+  std::mutex freeing_;  // taken before mutex_
+  std::mutex mutex_;    // of watched_, kept_, stop_, thread_
   std::vector<Communicator*> watched_;
   std::mutex burying_;  // so that nothing is on its way when empty_graves returns
   std::vector<std::shared_ptr<void>> buried_;  // mutex_'s
+  std::vector<p2p::Lent> kept_;
   bool stop_ = false;
   std::atomic<bool> asleep_{false};
   std::atomic<std::uint32_t> called_{0};  // futex word

@@ -1,4 +1,5 @@
-// The notes that ranks join with: settings to compare, and masks of processors to count together.
+// The notes that ranks join with: settings to compare, masks of processors to count together, GPUs
+// that the ranks find the same ways between from both ends.
 // Input: notes as blocks, one for each rank of a host.
 #include "lib/base/wait.h"
 #include "lib/comm/device_note.h"
@@ -30,6 +31,17 @@ void add_processors(std::string_view mask, std::set<std::size_t>& processors) {
   }
 }
 
+void check_ways(const std::vector<p2p::Gpu>& gpus) {
+  for (const p2p::Gpu& here : gpus)
+    for (const p2p::Gpu& there : gpus) {
+      const p2p::Between out = find_way(here, there), back = find_way(there, here);
+      GYRE_DEMAND(out.way == back.way && out.path == back.path && out.lanes == back.lanes);
+      GYRE_DEMAND(out.way != p2p::Way::relay || !out.reason.empty());
+      GYRE_DEMAND(out.way == p2p::Way::relay ||
+                  (out.way == p2p::Way::pointer) == (here.process == there.process));
+    }
+}
+
 }  // namespace
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -38,17 +50,26 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   while (!input.empty() && letters.size() < 8) letters.push_back(input.take_vector());
   std::vector<std::string_view> masks;
   std::set<std::size_t> processors;
+  std::vector<p2p::Gpu> gpus;
   for (const bootstrap::Letter& letter : letters) {
     const comm::JoiningNote note = comm::read_joining_note(letter);
     GYRE_DEMAND(note.processors.find('|') == note.processors.npos);
     GYRE_DEMAND(note.device.find('|') == note.device.npos);
     const bool is_whole = std::ranges::count(letter, '|') >= 2;
     GYRE_DEMAND(!is_whole || comm::encode(note) == letter);
-    if (const auto device = comm::read_device_note(note.device))
-      GYRE_DEMAND(comm::encode(*device).size() <= note.device.size());
+    if (const auto device = comm::read_device_note(note.device)) {
+      GYRE_DEMAND(comm::encode(*device) == note.device);
+      // Two processes of one host.
+      p2p::Gpu& gpu = gpus.emplace_back();
+      gpu.process.fill(static_cast<std::uint8_t>(letters.size() + gpus.size() % 2));
+      gpu.uuid = device->uuid;
+      gpu.toward = device->toward;
+    }
     masks.push_back(note.processors);
     add_processors(note.processors, processors);
   }
+  check_ways(gpus);
+  (void)p2p::keep_lines_whole(gpus);
   const int count = count_processors(masks);
   GYRE_DEMAND(count == static_cast<int>(processors.size()));
   const WaitPolicy policy = wait_policy(static_cast<int>(letters.size()), count, -1);

@@ -3,6 +3,9 @@
 #include "lib/comm/link_letter.h"
 #include "lib/transport/endpoint.h"
 #include "tests/fuzz/seeds.h"
+#include "transports/p2p/memory.h"
+
+#include <fmt/format.h>
 
 #include <fcntl.h>
 
@@ -174,7 +177,7 @@ void add_streams(Seeds& seeds) {
 
 void add_notes(Seeds& seeds) {
   const auto note = [](std::string_view settings, std::string_view mask) {
-    return comm::encode(comm::JoiningNote{settings, "GPU-00 124 8 16", mask});
+    return comm::encode(comm::JoiningNote{settings, "GPU-00 124 8 16 0000:1B:00.0", mask});
   };
   const std::string_view settings = "version=1 transports=self,shm,tcp";
   const auto add = [&](const char* name, std::initializer_list<bootstrap::Letter> notes) {
@@ -195,12 +198,55 @@ void add_notes(Seeds& seeds) {
   add("device_and_more", {device("GPU-00 1 1 1 1"), device("GPU-00 1 -1 x")});
   add("host_memory", {device("")});
   add("no_mask", {note(settings, ""), bootstrap::Letter(), bytes_of("version=1")});
+  add("gpus", {device("GPU-00 124 8 16 0000:1B:00.0 GPU-01:0:NVL:18 GPU-02:1:SYS:0"),
+               device("GPU-01 124 8 16 0000:1C:00.0 GPU-00:0:NVL:18"),
+               device("GPU-02 124 8 16 0000:1D:00.0"),
+               device("GPU-01 124 8 16 0000:1C:00.0 GPU-00:2:PXB:0 GPU-02:3:unknown:0")});
+  add("gpus_malformed",
+      {device("GPU-00 0 8 16 0000:1B:00.0"), device("GPU-00 124 8 16"), device("GPU-00"),
+       device("GPU-00 124 8 16 a GPU-01:4:NVL:18"), device("GPU-00 124 8 16 a GPU-01:0:FAR:1"),
+       device("GPU-00 124 8 16 a GPU-01:0:NVL:2000"), device("GPU-00 124 8 16 a "),
+       device("GPU-00 0124 8 16 a")});
+  std::string crowd = "GPU-00 124 8 16 a";
+  for (int i = 0; i < 65; ++i) crowd += fmt::format(" GPU-{}:0:NVL:1", i);
+  add("gpus_of_no_host", {device(crowd), device(std::string(65, 'G') + " 124 8 16 a")});
   add("marks", {note("algo=a|b", "0000000000000001"), bytes_of("||")});
+}
+
+void add_memory_letters(Seeds& seeds) {
+  p2p::MemoryLetter letter;
+  letter.lease = {0, 1};
+  letter.allocation_bytes = 4096;
+  letter.offset = 1024;
+  letter.bytes = 3072;
+  const auto add = [&](const char* name, std::uint8_t flags, const Bytes& bytes) {
+    seeds.add("memory_letter", name, Script(flags).rest(bytes));
+  };
+  const Bytes good = encode(letter);
+  add("good", 1, good);
+  add("no_lease", 0, good);
+  letter.lease.descriptor = 1 << 20;
+  add("no_file", 0, encode(letter));
+  add("other_version", 1, changed(good, 0, 9));
+  add("cut", 1, cut(good, good.size() - 1));
+  add("too_long", 1, cut(good, good.size() + 1));
+  const auto lie = [&](const char* name, std::uint64_t offset, std::uint64_t bytes,
+                       std::uint64_t whole) {
+    letter.offset = offset;
+    letter.bytes = bytes;
+    letter.allocation_bytes = whole;
+    add(name, 1, encode(letter));
+  };
+  lie("beyond", 1025, 3072, 4096);
+  lie("turned", ~0ULL, 2, 4096);
+  lie("nothing", 4096, 0, 4096);
+  lie("more_than_any", 0, 1, 1ULL << 47);
 }
 
 }  // namespace
 
 void add_transport_seeds(Seeds& seeds) {
+  add_memory_letters(seeds);
   add_letters(seeds);
   add_handovers(seeds);
   add_streams(seeds);

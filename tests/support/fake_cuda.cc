@@ -72,7 +72,7 @@ CuResult device_name(char* name, int bytes, CuDevice device) {
 CuResult device_attribute(int* value, int which, CuDevice) {
   *value = which == cu::multiprocessor_count    ? fake->options.multiprocessors
            : which == cu::max_threads_per_block ? fake->options.threads_most
-           : which == cu::mps_enabled           ? 0
+           : which == cu::mps_enabled           ? fake->options.mps
                                                 : 9;
   return cu::success;
 }
@@ -83,12 +83,6 @@ CuResult device_uuid(CuUuid* uuid, CuDevice device) {
 CuResult device_pci_bus_id(char* id, int bytes, CuDevice device) {
   const auto end = fmt::format_to_n(id, static_cast<std::size_t>(bytes - 1), "0000:{:02X}:00.0",
                                     fake->on_machine(device) + 16);
-  *end.out = '\0';
-  return cu::success;
-}
-CuResult device_pci_bus_id(char* id, int bytes, CuDevice device) {
-  const auto end =
-      fmt::format_to_n(id, static_cast<std::size_t>(bytes - 1), "0000:{:02X}:00.0", device + 16);
   *end.out = '\0';
   return cu::success;
 }

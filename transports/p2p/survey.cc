@@ -1,0 +1,145 @@
+#include "transports/p2p/survey.h"
+
+#include <algorithm>
+#include <unistd.h>
+
+namespace gyre::p2p {
+
+namespace cu = loaded::cu;
+namespace nvml = loaded::nvml;
+
+namespace {
+
+// What the driver says of the devices that the process sees.
+std::vector<Toward> ask_driver(const loaded::CudaDriver& driver, const OwnGpu& own) {
+  std::vector<Toward> found;
+  int devices = 0;
+  loaded::CuDevice device = 0;
+  if (driver.device_count(&devices) != cu::success ||
+      driver.device_get(&device, own.ordinal) != cu::success)
+    return found;
+  for (int ordinal = 0; ordinal < devices; ++ordinal) {
+    loaded::CuDevice other = 0;
+    loaded::CuUuid uuid{};
+    int can = 0;
+    if (ordinal == own.ordinal || driver.device_get(&other, ordinal) != cu::success ||
+        driver.device_uuid(&uuid, other) != cu::success ||
+        driver.device_can_access_peer(&can, device, other) != cu::success)
+      continue;
+    found.push_back({.uuid = loaded::shown(uuid),
+                     .access = can != 0 ? Access::reaches : Access::no_peer_access});
+  }
+  return found;
+}
+
+// One GPU's end of NVLink.
+struct NvLinks {
+  std::uint32_t to_peer = 0;    // straight
+  std::uint32_t to_switch = 0;  // which leads to all that have such links
+};
+
+NvLinks count_links(const loaded::Nvml& library, loaded::NvmlDevice device,
+                    const loaded::NvmlPciInfo& peer) {
+  NvLinks links;
+  for (unsigned link = 0; link < nvml::links_most; ++link) {
+    unsigned state = 0;
+    int type = -1;
+    loaded::NvmlPciInfo remote{};
+    if (library.nvlink_state(device, link, &state) != nvml::success || state != nvml::enabled ||
+        library.nvlink_remote_type(device, link, &type) != nvml::success)
+      continue;
+    if (type == nvml::nvlink_to_switch) ++links.to_switch;
+    if (type != nvml::nvlink_to_gpu ||
+        library.nvlink_remote_pci(device, link, &remote) != nvml::success)
+      continue;
+    links.to_peer +=
+        remote.domain == peer.domain && remote.bus == peer.bus && remote.device == peer.device;
+  }
+  return links;
+}
+
+std::uint32_t lanes_between(const loaded::Nvml& library, loaded::NvmlDevice device,
+                            loaded::NvmlDevice peer) {
+  loaded::NvmlPciInfo here{}, there{};
+  if (library.device_pci(device, &here) != nvml::success ||
+      library.device_pci(peer, &there) != nvml::success)
+    return 0;
+  const NvLinks out = count_links(library, device, there);
+  if (out.to_peer > 0 || out.to_switch == 0) return out.to_peer;
+  return std::min(out.to_switch, count_links(library, peer, here).to_switch);
+}
+
+// NCCL's words for what NVML tells apart: GPUs of one NUMA node are behind one host bridge to it.
+Path path_of(int level) {
+  if (level <= nvml::topology_single) return Path::one_switch;
+  if (level <= nvml::topology_multiple) return Path::switches;
+  return level <= nvml::topology_node ? Path::host_bridge : Path::interconnect;
+}
+
+bool reaches(const loaded::Nvml& library, loaded::NvmlDevice device, loaded::NvmlDevice peer) {
+  for (const int index : {nvml::p2p_read, nvml::p2p_write}) {
+    int status = -1;
+    if (library.p2p_status(device, peer, index, &status) != nvml::success || status != nvml::p2p_ok)
+      return false;
+  }
+  return true;
+}
+
+// Adds those that the driver does not show, and what lies between.
+void ask_nvml(const loaded::Nvml& library, const OwnGpu& own, std::vector<Toward>& found) {
+  loaded::NvmlDevice device = nullptr;
+  unsigned devices = 0;
+  if (library.device_by_bus_id(own.bus_id.c_str(), &device) != nvml::success ||
+      library.device_count(&devices) != nvml::success)
+    return;
+  for (unsigned index = 0; index < devices; ++index) {
+    loaded::NvmlDevice peer = nullptr;
+    char name[nvml::uuid_bytes] = "";
+    if (library.device_by_index(index, &peer) != nvml::success ||
+        library.device_uuid(peer, name, sizeof name) != nvml::success || peer == device)
+      continue;
+    auto known = std::ranges::find(found, name, &Toward::uuid);
+    if (known == found.end()) {
+      const bool can = reaches(library, device, peer);
+      known = found.insert(
+          known, {.uuid = name, .access = can ? Access::reaches : Access::no_peer_access});
+    }
+    int level = 0;
+    known->lanes = lanes_between(library, device, peer);
+    if (known->lanes > 0)
+      known->path = Path::nvlink;
+    else if (library.topology_between(device, peer, &level) == nvml::success)
+      known->path = path_of(level);
+  }
+}
+
+}  // namespace
+
+std::vector<Toward> survey(const loaded::CudaDriver& driver, const loaded::Nvml* nvml,
+                           const OwnGpu& own, const Limits& limits) {
+  std::vector<Toward> found = ask_driver(driver, own);
+  if (nvml != nullptr) ask_nvml(*nvml, own, found);
+  for (Toward& one : found) {
+    if (one.access != Access::reaches) continue;
+    const bool is_far =
+        one.path > limits.farthest && (one.path != Path::unknown || limits.farthest == Path::same);
+    if (limits.disabled)
+      one.access = Access::disabled;
+    else if (is_far)
+      one.access = Access::too_far;
+  }
+  return found;
+}
+
+// Drivers before CUDA 12.3 do not say: there the service's control socket tells.
+bool runs_mps(const loaded::CudaDriver& driver, int ordinal, const char* pipe_directory) {
+  loaded::CuDevice device = 0;
+  int enabled = 0;
+  if (driver.device_get(&device, ordinal) == cu::success &&
+      driver.device_attribute(&enabled, cu::mps_enabled, device) == cu::success)
+    return enabled != 0;
+  const std::string folder = pipe_directory != nullptr ? pipe_directory : "/tmp/nvidia-mps";
+  return access((folder + "/control").c_str(), F_OK) == 0;
+}
+
+}  // namespace gyre::p2p

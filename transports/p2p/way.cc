@@ -1,0 +1,106 @@
+#include "transports/p2p/way.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace gyre::p2p {
+namespace {
+
+constexpr std::string_view path_names[path_count] = {"LOC", "NVL", "PIX",    "PXB",
+                                                     "PHB", "SYS", "unknown"};
+
+const Toward* find_toward(const Gpu& from, const Gpu& to) {
+  const auto found = std::ranges::find(from.toward, to.uuid, &Toward::uuid);
+  return found != from.toward.end() ? &*found : nullptr;
+}
+
+std::string_view why_not(Access access) {
+  switch (access) {
+    case Access::reaches:
+      break;
+    case Access::no_peer_access:
+      return "the driver finds no way between them (see nvidia-smi topo -p2p rw)";
+    case Access::too_far:
+      return "GYRE_P2P_LEVEL leaves out what lies between them";
+    case Access::disabled:
+      return "GYRE_P2P_DISABLE is 1";
+  }
+  return "";
+}
+
+// Empty, or why `from` cannot.
+std::string refusal(const Gpu& from, const Gpu& to) {
+  const Toward* const toward = find_toward(from, to);
+  if (toward == nullptr || toward->access == Access::reaches) return "";
+  return fmt::format("{} cannot reach the memory of {}: {}", from.uuid, to.uuid,
+                     why_not(toward->access));
+}
+
+}  // namespace
+
+std::string_view path_name(Path path) { return path_names[static_cast<int>(path)]; }
+
+std::optional<Path> path_named(std::string_view name) {
+  const auto* const found = std::ranges::find(path_names, name);
+  if (found == std::end(path_names)) return std::nullopt;
+  return static_cast<Path>(found - std::begin(path_names));
+}
+
+std::string_view way_name(Way way) {
+  constexpr std::string_view names[] = {"pointers", "CUDA IPC", "relay"};
+  return names[static_cast<int>(way)];
+}
+
+Between find_way(const Gpu& here, const Gpu& there) {
+  Between found;
+  if (here.host != there.host) {
+    found.reason = fmt::format("{} is on another host than {}", there.uuid, here.uuid);
+    return found;
+  }
+  const Way way = here.process == there.process ? Way::pointer : Way::ipc;
+  if (here.uuid == there.uuid) {
+    found.way = way;
+    found.path = Path::same;
+    return found;
+  }
+  const Toward* const out = find_toward(here, there);
+  const Toward* const back = find_toward(there, here);
+  for (const Toward* one : {out, back}) {
+    if (one == nullptr) continue;
+    found.path = std::min(found.path, one->path);
+    found.lanes = std::max(found.lanes, one->lanes);
+  }
+  found.reason = refusal(here, there);
+  if (found.reason.empty()) found.reason = refusal(there, here);
+  if (!found.reason.empty()) return found;
+  found.way = way;
+  if (out == nullptr || back == nullptr)
+    found.reason = fmt::format(
+        "{} does not see {} (CUDA_VISIBLE_DEVICES), and NVML does not say whether it reaches it: "
+        "the "
+        "driver will, when memory is opened",
+        (out == nullptr ? here : there).uuid, (out == nullptr ? there : here).uuid);
+  return found;
+}
+
+// Of ranks on one GPU, one stands for all.
+bool keep_lines_whole(std::span<const Gpu> gpus) {
+  std::map<std::string_view, const Gpu*> by_uuid;
+  for (const Gpu& gpu : gpus) {
+    if (gpu.host != gpus[0].host) return false;
+    by_uuid.emplace(gpu.uuid, &gpu);
+  }
+  for (const auto& [uuid, here] : by_uuid)
+    for (const auto& [other, there] : by_uuid)
+      if (uuid != other && find_way(*here, *there).path > Path::nvlink) return false;
+  return true;
+}
+
+std::string path_shown(const Between& between) {
+  if (between.lanes == 0) return std::string(path_name(between.path));
+  return fmt::format("{}, {} lanes", path_name(between.path), between.lanes);
+}
+
+}  // namespace gyre::p2p

@@ -1,0 +1,77 @@
+// The way between the GPUs of two ranks: which it is and why, from what all ranks know alike. Each
+// rank says in its joining note what it found out about the other GPUs of its host (`Toward`).
+//
+//   pointer   one process: memory is where it is
+//   ipc       processes of one host: memory is exported and imported
+//   relay     kernels cannot reach each other; the reason says why
+#pragma once
+
+#include "lib/trust/identity.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gyre::p2p {
+
+// What lies between two GPUs, nearest first; NCCL's names for the same.
+enum class Path : std::uint8_t {
+  same,          // LOC: one GPU
+  nvlink,        // NVL
+  one_switch,    // PIX: one PCIe switch
+  switches,      // PXB: several PCIe switches, no host bridge
+  host_bridge,   // PHB
+  interconnect,  // SYS: between the processors of the host
+  unknown,
+};
+inline constexpr int path_count = 7;
+std::string_view path_name(Path path);  // "NVL"
+std::optional<Path> path_named(std::string_view name);
+
+// Whether kernels of a GPU can use the memory of another, as its process knows.
+enum class Access : std::uint8_t {
+  reaches,
+  no_peer_access,  // the driver finds no way
+  too_far,         // GYRE_P2P_LEVEL leaves it out
+  disabled,        // GYRE_P2P_DISABLE
+};
+inline constexpr int access_count = 4;
+
+// What a process says of the way from its GPU to another of its host.
+struct Toward {
+  std::string uuid;
+  Access access = Access::reaches;
+  Path path = Path::unknown;
+  std::uint32_t lanes = 0;  // of NVLink
+  friend bool operator==(const Toward&, const Toward&) = default;
+};
+
+// One rank's GPU as all know it.
+struct Gpu {
+  trust::Token host{}, process{};
+  std::string uuid, bus_id;
+  std::vector<Toward> toward;
+};
+
+enum class Way : std::uint8_t { pointer, ipc, relay };
+std::string_view way_name(Way way);
+
+struct Between {
+  Way way = Way::relay;
+  Path path = Path::unknown;
+  std::uint32_t lanes = 0;
+  std::string reason;  // why kernels cannot reach each other; or who could not say whether they can
+};
+
+// The same from both ends, but for the names in the reason.
+Between find_way(const Gpu& here, const Gpu& there);
+// Whether stores of 128 bytes between any two of them arrive whole, as ll128 needs: on one GPU, and
+// over NVLink. The same for all ranks.
+bool keep_lines_whole(std::span<const Gpu> gpus);
+// "NVL, 18 lanes".
+std::string path_shown(const Between& between);
+
+}  // namespace gyre::p2p
