@@ -57,7 +57,7 @@ TEST_CASE("every collective of processes on one device is right, call after call
 }
 
 TEST_CASE("every protocol gives the same between processes", "[device]") {
-  const std::string protocol = GENERATE("LL", "Simple", "Direct");
+  const std::string protocol = GENERATE("LL", "LL128", "Simple", "Direct");
   check_all(run_processes(
       {.processes = 3, .variables = with_small_slots({{"GYRE_PROTO", protocol}})}, check_counts));
 }
@@ -89,6 +89,42 @@ TEST_CASE("the log shows the way to each peer, and once how processes share a de
 TEST_CASE("threads and processes work together", "[device]") {
   check_all(run_processes({.processes = 2, .ranks_each = 2, .variables = with_small_slots()},
                           check_counts));
+}
+
+TEST_CASE("sends and receives reach ranks of the same process and of others", "[device]") {
+  // Each rank sends to each, itself too, in one group; large ones take several channels.
+  const std::size_t count = GENERATE(1, 1000, 300'000);
+  const auto body = [=](DeviceProcess& here) -> std::string {
+    if (const std::string refused = here.init(); !refused.empty()) return refused;
+    const auto n = static_cast<std::size_t>(here.ranks());
+    const auto value = [=](int from, int to, std::size_t i) {
+      return (from * 16 + to) * 1'000'000 + static_cast<std::int32_t>(i);
+    };
+    std::vector<std::int32_t*> out, in;
+    for (std::size_t place = 0; place < here.comms.size(); ++place) {
+      out.push_back(here.allocate(place, n * count));
+      in.push_back(here.allocate(place, n * count));
+      for (std::size_t i = 0; i < n * count; ++i)
+        out.back()[i] = value(here.rank(place), static_cast<int>(i / count), i % count);
+    }
+    std::string wrong = here.call([&](std::size_t place, gyreComm_t comm, gyreStream_t stream) {
+      for (std::size_t peer = 0; peer < n; ++peer) {
+        (void)gyreSend(out[place] + peer * count, count, gyreInt32, static_cast<int>(peer), comm,
+                       stream);
+        (void)gyreRecv(in[place] + peer * count, count, gyreInt32, static_cast<int>(peer), comm,
+                       stream);
+      }
+      return gyreSuccess;
+    });
+    wrong += here.synchronize();
+    for (std::size_t place = 0; place < here.comms.size() && wrong.empty(); ++place)
+      for (std::size_t i = 0; i < n * count && wrong.empty(); ++i)
+        if (in[place][i] != value(static_cast<int>(i / count), here.rank(place), i % count))
+          wrong = "element " + std::to_string(i) + " of rank " + std::to_string(here.rank(place));
+    return wrong;
+  };
+  check_all(
+      run_processes({.processes = 2, .ranks_each = 2, .variables = with_small_slots()}, body));
 }
 
 TEST_CASE("devices are one and the same by UUID, whatever their numbers", "[device]") {

@@ -155,7 +155,8 @@ TEST_CASE("paths are named as NCCL names them", "[p2p]") {
     CHECK(path_named(path_name(path)) == path);
   }
   CHECK_FALSE(path_named("NODE"));
-  CHECK(path_shown({.path = Path::nvlink, .lanes = 18}) == "NVL, 18 lanes");
+  CHECK(path_shown(Between{Way::ipc, Path::nvlink, 18, ""}) == "NVL, 18 lanes");
+  CHECK(path_shown(Between{Way::ipc, Path::host_bridge, 0, ""}) == "PHB");
 }
 
 TEST_CASE("a lease ends when the last borrower has let go, and nobody borrows after that",
