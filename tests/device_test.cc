@@ -185,6 +185,21 @@ TEST_CASE("a few schedules give the host's bits under a thousand seeds", "[.soak
   check_seeds(1000);
 }
 
+TEST_CASE("kernels that reach no other's memory give the host's bits over relays") {
+  for (const int ranks : {2, 3, 4})
+    for (const Schedule& schedule : all_schedules()) {
+      DeviceCase one;
+      one.algorithm = schedule.algorithm;
+      one.collective = schedule.collective;
+      one.ranks = ranks;
+      one.relayed = true;
+      one.channels = ranks == 3 ? 2 : 1;
+      one.count = 701;
+      one.root = ranks / 2;
+      check(one, Catch::rngSeed() * 1000, 4);
+    }
+}
+
 TEST_CASE("a switch that sums and spreads gives the host's bits, wherever it may") {
   struct Expected {
     Collective collective;

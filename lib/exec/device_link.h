@@ -35,6 +35,7 @@ struct DeviceShape {
 struct DeviceLink {
   std::byte* own = nullptr;
   std::byte* peers = nullptr;  // where this rank's kernels reach it
+  bool relayed = false;        // `peers` is a mirror (device_relay.h): nothing is lent
 };
 
 // This rank's ends, to send to the peer and to receive from it.

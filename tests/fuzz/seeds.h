@@ -75,6 +75,7 @@ void add_bootstrap_seeds(Seeds& seeds);
 void add_job_seeds(Seeds& seeds);
 void add_transport_seeds(Seeds& seeds);
 void add_memory_seeds(Seeds& seeds);
+void add_relay_seeds(Seeds& seeds);
 void add_board_seeds(Seeds& seeds);
 void add_environment_seeds(Seeds& seeds);
 void add_metrics_seeds(Seeds& seeds);

@@ -159,6 +159,8 @@ DeviceJob::Ring& DeviceJob::ring(int from, int to, int link_channel, std::uint32
 
 void DeviceJob::wire() {
   lanes_.resize(plans_.size());
+  if (case_.relayed)
+    relays_ = std::make_unique<RelayMesh>(case_.channels, slot_bytes_, ring_shift_);
   for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
     const plan::Plan& plan = plans_[rank];
     for (std::uint32_t i = 0; i < case_.channels * plan.lane_count(); ++i) {
@@ -171,6 +173,11 @@ void DeviceJob::wire() {
       for (std::uint32_t k = 0; k < lane.link_count; ++k) {
         const plan::Link link = lane.links[k];
         const int self = static_cast<int>(rank);
+        if (case_.relayed && link.peer != self) {
+          if (sends[k]) out[k] = relays_->send_end(self, link, channel);
+          if (receives[k]) in[k] = relays_->receive_end(self, link, channel);
+          continue;
+        }
         if (sends[k]) {
           Ring& to = ring(self, link.peer, link.channel, channel);
           out[k] = {&to.sender_next, &to.tail, &to.head, to.begin, to.notes.data()};
@@ -319,7 +326,13 @@ std::vector<Grid> DeviceJob::grids() {
   for (std::size_t rank = 0; rank < launches_.size(); ++rank)
     grids.push_back({static_cast<int>(rank), static_cast<std::uint32_t>(lanes_[rank].size()),
                      case_.threads, [this, rank, kernel] { launch_all(rank, kernel); },
-                     [this, rank] { check_input(rank); }});
+                     [this, rank] {
+                       check_input(rank);
+                       ++grids_ended_;
+                     }});
+  grids_ended_ = 0;
+  if (relays_ != nullptr)
+    grids.push_back(relays_->grid(case_.ranks, [this] { return grids_ended_ == plans_.size(); }));
   return grids;
 }
 
@@ -407,6 +420,7 @@ std::string DeviceJob::run(const MachineOptions& options) {
   MachineOptions with_groups = options;
   with_groups.groups = groups_;
   const std::string report = run_grids(grids(), with_groups);
+  if (relays_ != nullptr && !relays_->failure().empty()) return relays_->failure();
   return report.empty() ? compare() : report;
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/cuda/table.h"
 #include "lib/plan/algorithms.h"
 #include "tests/support/host_device.h"
+#include "tests/support/relay_mesh.h"
 #include "tests/support/uneven_blocks.h"
 
 #include <deque>
@@ -29,6 +30,7 @@ struct DeviceCase {
   std::uint64_t count = 100;  // elements of all data, or of a block
   std::uint64_t shift = 0;    // bytes by which buffers are misaligned
   bool in_place = false;
+  bool relayed = false;    // simple, not direct: no GPU reaches another
   bool multicast = false;  // a group has the buffers of all ranks
   std::uint32_t threads = 64;
   std::uint64_t piece_bytes = 256;
@@ -100,6 +102,8 @@ class DeviceJob {
   std::vector<MulticastGroup> groups_;
   std::string input_wrong_;
   std::map<std::tuple<int, int, int, std::uint32_t>, std::unique_ptr<Ring>> rings_;
+  std::unique_ptr<RelayMesh> relays_;
+  std::size_t grids_ended_ = 0;
   std::deque<std::vector<cuda::DeviceEnd>> ends_;  // lanes point into them
   std::vector<std::vector<cuda::DeviceLane>> lanes_;
   std::vector<cuda::DeviceLaunch> launches_;

@@ -1,0 +1,232 @@
+#include "lib/exec/device_relay.h"
+
+#include "lib/base/units.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstring>
+
+namespace gyre::exec {
+
+using cuda::DeviceProtocol;
+
+namespace {
+
+// Credits and messages of a few channels on their way at a time.
+constexpr std::uint32_t slots_of_connection = 8;
+
+std::uint64_t load(const std::uint64_t* word) {
+  return std::atomic_ref(*const_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
+}
+void store(std::uint64_t* word, std::uint64_t value) {
+  std::atomic_ref(*word).store(value, std::memory_order_release);
+}
+
+}  // namespace
+
+transport::FifoShape DeviceRelay::fifo_shape(const DeviceShape& shape) {
+  return {.slot_count = slots_of_connection,
+          .line_count = 1,
+          .slot_bytes = round_up(relay_header_bytes + shape.slot_bytes, 4096)};
+}
+
+DeviceRelay::DeviceRelay(int peer, const DeviceShape& shape, const DeviceLink& link,
+                         std::unique_ptr<transport::Connection> send,
+                         std::unique_ptr<transport::Connection> receive, std::uint64_t first)
+    : peer_(peer),
+      shape_(shape),
+      send_(std::move(send)),
+      receive_(std::move(receive)),
+      counts_(shape.channels, RelayCounts{first, first, first, first}) {
+  // The peer's ends of the same two pieces.
+  const DeviceLink far{link.peers, link.own};
+  for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
+    channels_.push_back({receive_end(shape, far, channel, DeviceProtocol::simple),
+                         send_end(shape, far, channel, DeviceProtocol::simple)});
+}
+
+Status DeviceRelay::advance(bool& moved) {
+  if (!error_.ok() || has_left()) return error_;
+  Status status = move(moved);
+  if (!status.ok())
+    error_ = std::move(status)
+                 .while_doing(fmt::format("relaying between GPUs to rank {}", peer_))
+                 .blame({peer_});
+  return error_;
+}
+
+Status DeviceRelay::move(bool& moved) {
+  const Status received = receive_->progress();
+  if (send_error_.ok()) send_error_ = send_->progress();
+  if (!joined_) {
+    GYRE_TRY(received);
+    GYRE_TRY(send_error_);
+    join();
+    if (!joined_) return {};
+    moved = true;
+  }
+  GYRE_TRY(land(moved));
+  GYRE_TRY(check_far_end(received));
+  if (!send_error_.ok()) return {};
+  if (!peer_left_) GYRE_TRY(ship(moved));
+  say_goodbye(moved);
+  send_error_ = send_->progress();
+  return {};
+}
+
+void DeviceRelay::join() {
+  if (!send_->ready() || !receive_->ready()) return;
+  writer_ = transport::SlotWriter(send_->fifo());
+  reader_ = transport::SlotReader(receive_->fifo());
+  joined_ = true;
+}
+
+// A peer that has said goodbye may close. A broken way out is a symptom alone, since the way in may
+// still hold the goodbye; it ends as well, if the peer is gone.
+Status DeviceRelay::check_far_end(const Status& received) {
+  if (peer_left_ || reader_.has_message()) return {};
+  GYRE_TRY(received);
+  if (!receive_->at_end()) return {};
+  return Status(Code::RemoteError, "it closed the connection without a goodbye");
+}
+
+// As much as lies there: it all finds room in this rank's rings.
+Status DeviceRelay::land(bool& moved) {
+  for (std::uint32_t i = 0; i < slots_of_connection && reader_.has_message(); ++i) {
+    GYRE_TRY(deliver(moved));
+    reader_.release();
+  }
+  return {};
+}
+
+Status DeviceRelay::deliver(bool& moved) {
+  const transport::SlotNote note = reader_.note();
+  if (!note_fits(note, reader_.view().shape) || note.delivery != transport::Delivery::staged)
+    return Status(Code::RemoteError, fmt::format("its message of {} bytes with delivery {} is none",
+                                                 note.bytes, static_cast<int>(note.delivery)));
+  if (peer_left_) return Status(Code::RemoteError, "it speaks on after its goodbye");
+  // The header is copied there, and the peer may change the rest as it likes: it is payload.
+  const std::byte* const place = reader_.place();
+  GYRE_ASSIGN(const RelayMessage said, take_relay_message({place, note.bytes}, shape_, counts_));
+  moved = true;
+  if (said.word == RelayWord::goodbye) {
+    peer_left_ = true;
+    return {};
+  }
+  const cuda::DeviceEnd& takes = channels_[said.channel].takes;
+  const cuda::DeviceEnd& gives = channels_[said.channel].gives;
+  if (said.word == RelayWord::head) {
+    store(takes.told, said.number);  // pairs with the acquire in Simple::await_credit
+    return {};
+  }
+  const std::uint64_t slot = (said.number - 1) & ((1ULL << shape_.slot_shift) - 1);
+  std::memcpy(gives.ring + slot * shape_.slot_bytes, place + relay_header_bytes, said.bytes);
+  gives.notes[slot] = {said.flag, said.bytes, transport::Delivery::staged};
+  store(gives.told, said.number);  // pairs with the acquire in Simple::await_message
+  return {};
+}
+
+// One message of each channel; the next time another channel begins.
+Status DeviceRelay::ship(bool& moved) {
+  const auto channels = static_cast<std::uint32_t>(channels_.size());
+  for (std::uint32_t i = 0; i < channels; ++i) GYRE_TRY(ship_released(i, moved));
+  for (std::uint32_t i = 0; i < channels; ++i)
+    GYRE_TRY(ship_message((next_channel_ + i) % channels, moved));
+  next_channel_ = (next_channel_ + 1) % channels;
+  return {};
+}
+
+Status DeviceRelay::ship_released(std::uint32_t channel, bool& moved) {
+  RelayCounts& counts = counts_[channel];
+  // Pairs with the release in Simple::close_received: what the kernel has read may be overwritten.
+  const std::uint64_t head = load(channels_[channel].gives.heard);
+  if (head == counts.returned) return {};
+  if (head - counts.returned > counts.landed - counts.returned)
+    return internal_error(fmt::format("a kernel has released {} messages of rank {}, and {} came",
+                                      head, peer_, counts.landed));
+  if (!writer_.has_credit()) return {};
+  counts.returned = head;
+  commit({.channel = channel, .word = RelayWord::head, .number = head});
+  moved = true;
+  return {};
+}
+
+Status DeviceRelay::ship_message(std::uint32_t channel, bool& moved) {
+  RelayCounts& counts = counts_[channel];
+  const cuda::DeviceEnd& takes = channels_[channel].takes;
+  // Pairs with the release in Simple::close_sent: the slot and its note are written.
+  const std::uint64_t tail = load(takes.heard);
+  if (tail == counts.sent || !writer_.has_credit()) return {};
+  const std::uint64_t slots = 1ULL << shape_.slot_shift;
+  const std::uint64_t slot = counts.sent & (slots - 1);
+  const transport::SlotNote note = takes.notes[slot];
+  if (tail - counts.freed > slots || note.bytes > shape_.slot_bytes ||
+      note.delivery != transport::Delivery::staged)
+    return internal_error(fmt::format(
+        "a kernel has sent messages {} to {} to rank {}, {} released; the first of {} bytes",
+        counts.sent, tail, peer_, counts.freed, note.bytes));
+  std::memcpy(writer_.place() + relay_header_bytes, takes.ring + slot * shape_.slot_bytes,
+              note.bytes);
+  commit({.channel = channel,
+          .word = RelayWord::tail,
+          .number = ++counts.sent,
+          .flag = note.flag,
+          .bytes = note.bytes});
+  moved = true;
+  return {};
+}
+
+void DeviceRelay::commit(const RelayMessage& message) {
+  std::memcpy(writer_.place(), &message, sizeof message);
+  writer_.commit(static_cast<std::uint32_t>(sizeof message) + message.bytes, message.number,
+                 transport::Delivery::staged);
+}
+
+// Answered at once: whoever leaves waits for it.
+void DeviceRelay::say_goodbye(bool& moved) {
+  const bool is_time = peer_left_ || (leaving_ && first_told() < 0);
+  if (!is_time || said_goodbye_ || !writer_.has_credit()) return;
+  commit({.word = RelayWord::goodbye});
+  said_goodbye_ = moved = true;
+}
+
+bool DeviceRelay::has_left() const {
+  if (!peer_left_) return false;
+  return !send_error_.ok() || (said_goodbye_ && send_->flushed());
+}
+
+bool DeviceRelay::has_told(std::uint32_t channel) const {
+  return load(channels_[channel].takes.heard) != counts_[channel].sent ||
+         load(channels_[channel].gives.heard) != counts_[channel].returned;
+}
+
+int DeviceRelay::first_told() const {
+  for (std::uint32_t channel = 0; channel < channels_.size(); ++channel)
+    if (has_told(channel)) return static_cast<int>(channel);
+  return -1;
+}
+
+Blocked DeviceRelay::blocked() const {
+  if (!joined_) return {BlockedOn::connection, peer_, 0, 0};
+  const int told = first_told();
+  return {told < 0 ? BlockedOn::data : BlockedOn::credit, peer_, std::max(told, 0), 0};
+}
+
+bool DeviceRelay::arm(WaitSet& set) {
+  if (!error_.ok() || has_left()) return true;
+  const bool may_send = send_error_.ok();
+  // An end that has closed is found by `advance`; to arm it would be to depend on it.
+  if (!peer_left_ && !receive_->at_end()) receive_->arm(set);
+  if (may_send) send_->arm(set);
+  if (!joined_) return true;
+  const bool may_ship = may_send && !peer_left_ && writer_.has_credit() && first_told() >= 0;
+  return !may_ship && !(reader_.has_message() && !peer_left_);
+}
+
+void DeviceRelay::disarm() {
+  receive_->disarm();
+  send_->disarm();
+}
+
+}  // namespace gyre::exec

@@ -1,0 +1,79 @@
+// DeviceRelay: the way between two ranks' kernels where neither reaches the other's memory. Both
+// pieces of the link (device_link.h) that kernels here use are then pinned memory of this process:
+// the own one, and a mirror that stands for the peer's. The relay stands in for the peer's kernels
+// at both: what kernels here tell in the mirror it ships to the peer's relay over a transport, and
+// what that one ships it tells them in their own piece. Kernels send only what credits allow, and
+// credits are the far kernels': whatever comes finds room, so no channel holds up another.
+//
+//   kernel ──> mirror ──> relay ══ transport ══> relay ──> own piece ──> kernel
+#pragma once
+
+#include "lib/base/wait.h"
+#include "lib/exec/relay_message.h"
+#include "lib/transport/transport.h"
+
+#include <memory>
+#include <vector>
+
+namespace gyre::exec {
+
+// One thread at a time.
+class DeviceRelay {
+ public:
+  // `link`: as this thread reaches it; it outlives the relay. Kernels use nothing but `simple`, and
+  // ends that lend nothing. `first`: what words of the link stand at; zero, but in tests.
+  DeviceRelay(int peer, const DeviceShape& shape, const DeviceLink& link,
+              std::unique_ptr<transport::Connection> send,
+              std::unique_ptr<transport::Connection> receive, std::uint64_t first = 0);
+  // Of both connections.
+  static transport::FifoShape fifo_shape(const DeviceShape& shape);
+
+  int peer() const { return peer_; }
+  // Both connections are joined; `advance` brings it about.
+  bool ready() const { return joined_; }
+  // Moves what can be moved and blocks on nothing. The error is sticky and blames the peer.
+  Status advance(bool& moved);
+  Blocked blocked() const;
+  // Before a sleep, as a Connection's; false if there is something to move after all. What kernels
+  // tell rings nowhere: while they run, a sleep is short.
+  bool arm(WaitSet& set);
+  void disarm();
+
+  // No kernel here uses the link any more. What they have told is still shipped; then each relay
+  // tells the other that nothing more comes, so that both may close with no byte lost between them.
+  void leave() { leaving_ = true; }
+  bool has_left() const;
+
+ private:
+  struct Channel {
+    cuda::DeviceEnd takes;  // what kernels here send
+    cuda::DeviceEnd gives;  // what they receive
+  };
+  Status move(bool& moved);
+  void join();
+  Status land(bool& moved);
+  Status deliver(bool& moved);
+  Status check_far_end(const Status& received);
+  Status ship(bool& moved);
+  Status ship_released(std::uint32_t channel, bool& moved);
+  Status ship_message(std::uint32_t channel, bool& moved);
+  void commit(const RelayMessage& message);
+  void say_goodbye(bool& moved);
+  bool has_told(std::uint32_t channel) const;
+  int first_told() const;  // a channel with something to ship; -1: none
+
+  const int peer_;
+  const DeviceShape shape_;
+  const std::unique_ptr<transport::Connection> send_, receive_;
+  transport::SlotWriter writer_;
+  transport::SlotReader reader_;
+  std::vector<Channel> channels_;
+  std::vector<RelayCounts> counts_;  // by channel
+  std::uint32_t next_channel_ = 0;   // who ships first
+  bool joined_ = false;
+  bool leaving_ = false, said_goodbye_ = false, peer_left_ = false;
+  Status send_error_;  // judged when all that came is read: the peer may have left in peace
+  Status error_;
+};
+
+}  // namespace gyre::exec

@@ -1,0 +1,77 @@
+#include "lib/exec/relay_message.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace gyre::exec {
+namespace {
+
+Status refuse(std::string what) { return Status(Code::RemoteError, std::move(what)); }
+
+Status check_tail(const RelayMessage& said, std::size_t payload, const DeviceShape& shape,
+                  const RelayCounts& counts) {
+  if (said.bytes != payload || said.bytes > shape.slot_bytes)
+    return refuse(
+        fmt::format("its message {} on channel {} has {} bytes and says {}; a slot has "
+                    "{}",
+                    said.number, said.channel, payload, said.bytes, shape.slot_bytes));
+  if (said.number != counts.landed + 1)
+    return refuse(fmt::format("its message {} on channel {} comes where {} is next", said.number,
+                              said.channel, counts.landed + 1));
+  // It was told how far kernels here have come; what they have not read is not written over.
+  const std::uint64_t slots = 1ULL << shape.slot_shift;
+  if (counts.landed - counts.returned >= slots)
+    return refuse(fmt::format("its message {} on channel {} finds no free slot of {}", said.number,
+                              said.channel, slots));
+  constexpr std::uint64_t kept = transport::flag_sequence(~0ULL);
+  if (transport::flag_sequence(said.flag) != (said.number & kept))
+    return refuse(fmt::format("its message {} on channel {} is numbered {} in its note",
+                              said.number, said.channel, transport::flag_sequence(said.flag)));
+  return {};
+}
+
+// Several releases may come as one.
+Status check_head(const RelayMessage& said, std::size_t payload, const RelayCounts& counts) {
+  if (payload != 0 || said.flag != 0 || said.bytes != 0)
+    return refuse(fmt::format("it sends {} bytes with what it has released", payload));
+  if (said.number == counts.freed || said.number - counts.freed > counts.sent - counts.freed)
+    return refuse(fmt::format("on channel {} it has released {}, after {}; sent were {}",
+                              said.channel, said.number, counts.freed, counts.sent));
+  return {};
+}
+
+}  // namespace
+
+Result<RelayMessage> take_relay_message(std::span<const std::byte> message,
+                                        const DeviceShape& shape, std::span<RelayCounts> counts) {
+  RelayMessage said;
+  if (message.size() < sizeof said)
+    return refuse(fmt::format("it sends {} bytes, less than a header", message.size()));
+  std::memcpy(&said, message.data(), sizeof said);
+  const std::size_t payload = message.size() - sizeof said;
+  if (said.reserved != 0) return refuse("its header has bits that mean nothing");
+  if (said.word == RelayWord::goodbye) {
+    if (said != RelayMessage{.word = RelayWord::goodbye} || payload != 0)
+      return refuse("its goodbye says more than that");
+    return said;
+  }
+  if (said.channel >= counts.size())
+    return refuse(fmt::format("it speaks of channel {} of {}", said.channel, counts.size()));
+  RelayCounts& own = counts[said.channel];
+  switch (said.word) {
+    case RelayWord::tail:
+      GYRE_TRY(check_tail(said, payload, shape, own));
+      own.landed = said.number;
+      return said;
+    case RelayWord::head:
+      GYRE_TRY(check_head(said, payload, own));
+      own.freed = said.number;
+      return said;
+    default:
+      return refuse(
+          fmt::format("it sends a word {}, which is none", static_cast<std::uint32_t>(said.word)));
+  }
+}
+
+}  // namespace gyre::exec

@@ -1,0 +1,368 @@
+// Relays between two halves of a link in host memory, over real transports. What stands for kernels
+// here speaks by the words of a link as kernels/cuda/simple.h does; the real ones do in
+// device_test.cc.
+#include "lib/exec/device_relay.h"
+
+#include "tests/support/transport_pair.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+using namespace gyre;
+using namespace gyre::exec;
+using namespace gyre::tests;
+using transport::Delivery;
+
+namespace {
+
+constexpr DeviceShape shape = {
+    .channels = 3, .slot_bytes = 256, .slot_shift = 1, .ll_shift = 2, .ll128_shift = 2};
+constexpr std::uint64_t slots = 1 << 1;
+
+std::uint64_t load(const std::uint64_t* word) {
+  return std::atomic_ref(*const_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
+}
+void store(std::uint64_t* word, std::uint64_t value) {
+  std::atomic_ref(*word).store(value, std::memory_order_release);
+}
+
+// What a rank has of the link, and its kernels' ends on each channel.
+struct Half {
+  struct Line {
+    alignas(128) std::byte bytes[128];
+  };
+  std::vector<Line> own, mirror;
+  DeviceLink link;
+
+  explicit Half(std::uint64_t first)
+      : own(shape.link_bytes() / 128 + 1), mirror(shape.link_bytes() / 128 + 1) {
+    link = {own[0].bytes, mirror[0].bytes, true};
+    for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
+      for (const cuda::DeviceEnd& end : {sender(channel), receiver(channel)})
+        *end.told = *const_cast<std::uint64_t*>(end.heard) = *end.next = first;
+  }
+  cuda::DeviceEnd sender(std::uint32_t channel) const {
+    return send_end(shape, link, channel, cuda::DeviceProtocol::simple);
+  }
+  cuda::DeviceEnd receiver(std::uint32_t channel) const {
+    return receive_end(shape, link, channel, cuda::DeviceProtocol::simple);
+  }
+};
+
+std::uint32_t bytes_of(std::uint64_t number) {
+  constexpr std::array<std::uint32_t, 5> lengths = {256, 0, 1, 129, 64};
+  return lengths[number % lengths.size()];
+}
+
+bool try_send(const cuda::DeviceEnd& end) {
+  const std::uint64_t next = *end.next;
+  if (next - load(end.heard) >= slots) return false;
+  const std::uint64_t slot = next & (slots - 1);
+  fill(end.ring + slot * shape.slot_bytes, bytes_of(next), next);
+  end.notes[slot] = {transport::message_flag(next + 1, 7), bytes_of(next), Delivery::staged};
+  store(end.told, *end.next = next + 1);
+  return true;
+}
+
+// False if nothing is there; what is there has to be what was sent.
+bool try_receive(const cuda::DeviceEnd& end) {
+  const std::uint64_t next = *end.next;
+  if (load(end.heard) == next) return false;
+  REQUIRE(load(end.heard) - next <= slots);
+  const std::uint64_t slot = next & (slots - 1);
+  const transport::SlotNote note = end.notes[slot];
+  REQUIRE(note.flag == transport::message_flag(next + 1, 7));
+  REQUIRE(note.bytes == bytes_of(next));
+  REQUIRE(note.delivery == Delivery::staged);
+  REQUIRE(is_filled(end.ring + slot * shape.slot_bytes, note.bytes, next));
+  store(end.told, *end.next = next + 1);
+  return true;
+}
+
+bool is_one_process(Kind kind) { return kind == Kind::self || kind == Kind::shm_threads; }
+
+// Both halves, rank 0's and rank 1's, each with a relay.
+struct Pair {
+  explicit Pair(Kind kind, std::uint64_t first = 0)
+      : near(kind), other(kind), halves{Half(first), Half(first)} {
+    Side& far = is_one_process(kind) ? near : other;
+    const transport::FifoShape fifo = DeviceRelay::fifo_shape(shape);
+    Link there = open_link(far, near, fifo), back = open_link(near, far, fifo);
+    INFO(there.status.message() << back.status.message());
+    REQUIRE(there.status.ok());
+    REQUIRE(back.status.ok());
+    relays[0] = std::make_unique<DeviceRelay>(1, shape, halves[0].link, std::move(there.sender),
+                                              std::move(back.receiver), first);
+    relays[1] = std::make_unique<DeviceRelay>(0, shape, halves[1].link, std::move(back.sender),
+                                              std::move(there.receiver), first);
+  }
+  // Until `ready`, ten seconds at most.
+  template <typename Ready>
+  bool turn_until(Ready&& ready) {
+    const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+    while (!ready()) {
+      if (SystemClock::read() > end_ns) return false;
+      bool moved = false;
+      for (auto& relay : relays)
+        if (relay != nullptr && !relay->advance(moved).ok()) return false;
+    }
+    return true;
+  }
+  void leave() {
+    for (auto& relay : relays) relay->leave();
+    CHECK(turn_until([&] { return relays[0]->has_left() && relays[1]->has_left(); }));
+  }
+
+  Side near, other;
+  std::array<Half, 2> halves;
+  std::array<std::unique_ptr<DeviceRelay>, 2> relays;
+};
+
+std::vector<Kind> relay_kinds() {
+  std::vector<Kind> kinds = all_kinds();
+  std::erase(kinds, Kind::self);
+  std::erase(kinds, Kind::shm_processes);  // those take two
+  return kinds;
+}
+
+// A raw peer: it says what it likes.
+struct Stranger {
+  explicit Stranger(Kind kind) : pair(kind), writer(raw().fifo()) {}
+  transport::Connection& raw() {
+    if (sender != nullptr) return *sender;
+    Side& far = is_one_process(Kind::tcp4) ? pair.near : pair.other;
+    const transport::FifoShape fifo = DeviceRelay::fifo_shape(shape);
+    Link there = open_link(far, pair.near, fifo), back = open_link(pair.near, far, fifo);
+    REQUIRE(back.status.ok());
+    sender = std::move(back.sender);
+    sink = std::move(there.receiver);
+    relay = std::make_unique<DeviceRelay>(5, shape, pair.halves[0].link, std::move(there.sender),
+                                          std::move(back.receiver));
+    return *sender;
+  }
+  void say(const RelayMessage& message, std::size_t payload) {
+    std::memset(writer.place(), 0, relay_header_bytes + payload);
+    std::memcpy(writer.place(), &message, sizeof message);
+    writer.commit(static_cast<std::uint32_t>(relay_header_bytes + payload), 0, Delivery::staged);
+  }
+  Status judged() {
+    const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+    Status status;
+    while (status.ok() && SystemClock::read() < end_ns) {
+      bool moved = false;
+      (void)sender->progress();
+      status = relay->advance(moved);
+    }
+    return status;
+  }
+
+  Pair pair;
+  std::unique_ptr<transport::Connection> sender, sink;
+  std::unique_ptr<DeviceRelay> relay;
+  transport::SlotWriter writer;
+};
+
+}  // namespace
+
+TEST_CASE("messages of all channels arrive whole and in order, both ways", "[relay]") {
+  const Kind kind = GENERATE(from_range(relay_kinds()));
+  // Words of 32 bits would wrap, and so do the 40 that a note keeps of a number.
+  const std::uint64_t first = GENERATE(0ULL, (1ULL << 32) - 5, (1ULL << 40) - 5, ~0ULL - 5);
+  const unsigned slowness = GENERATE(1U, 12U);  // of receivers
+  CAPTURE(kind_name(kind), first, slowness);
+  Pair pair(kind, first);
+  std::mt19937_64 random(Catch::rngSeed() + slowness);
+  constexpr std::uint64_t messages = 150;
+  const auto all_came = [&] {
+    bool all = true;
+    for (Half& half : pair.halves)
+      for (std::uint32_t channel = 0; channel < shape.channels; ++channel) {
+        const cuda::DeviceEnd out = half.sender(channel), in = half.receiver(channel);
+        for (auto tries = random() % 3; tries > 0 && *out.next - first < messages; --tries)
+          (void)try_send(out);
+        if (random() % slowness == 0) (void)try_receive(in);
+        all &= *out.next - first == messages && *in.next - first == messages;
+      }
+    return all;
+  };
+  REQUIRE(pair.turn_until(all_came));
+  pair.leave();
+  // Everything was credited before the goodbye, if it was told.
+  for (Half& half : pair.halves)
+    for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
+      CHECK(load(half.sender(channel).heard) - first >= messages - slots);
+}
+
+TEST_CASE("a channel that nobody reads holds up no other", "[relay]") {
+  const Kind kind = GENERATE(from_range(relay_kinds()));
+  Pair pair(kind);
+  const cuda::DeviceEnd full = pair.halves[0].sender(0);
+  const cuda::DeviceEnd out = pair.halves[0].sender(1), in = pair.halves[1].receiver(1);
+  CHECK(pair.turn_until([&] {
+    (void)try_send(full);
+    (void)try_send(out);
+    (void)try_receive(in);
+    return *in.next == 100;
+  }));
+  CHECK(*full.next == slots);
+  CHECK(load(pair.halves[1].receiver(0).heard) == slots);
+}
+
+TEST_CASE("what was told before a goodbye arrives, and the end is no error", "[relay]") {
+  const Kind kind = GENERATE(from_range(relay_kinds()));
+  CAPTURE(kind_name(kind));
+  Pair pair(kind);
+  const cuda::DeviceEnd out = pair.halves[1].sender(2), in = pair.halves[0].receiver(2);
+  REQUIRE(try_send(out));
+  REQUIRE(try_send(out));
+  pair.relays[1]->leave();
+  REQUIRE(pair.turn_until([&] { return pair.relays[1]->has_left(); }));
+  pair.relays[1].reset();
+  CHECK(try_receive(in));
+  CHECK(try_receive(in));
+  // Credits for one who has left go nowhere.
+  bool moved = false;
+  for (int i = 0; i < 100; ++i) REQUIRE(pair.relays[0]->advance(moved).ok());
+  pair.relays[0]->leave();
+  CHECK(pair.turn_until([&] { return pair.relays[0]->has_left(); }));
+}
+
+TEST_CASE("a peer that goes without a goodbye is an error that names it", "[relay]") {
+  const Kind kind = GENERATE(Kind::tcp4, Kind::tcp_tls);
+  CAPTURE(kind_name(kind));
+  Pair pair(kind);
+  const cuda::DeviceEnd out = pair.halves[0].sender(0), in = pair.halves[1].receiver(0);
+  REQUIRE(pair.turn_until([&] {
+    (void)try_send(out);
+    (void)try_receive(in);
+    return *in.next == 20;
+  }));
+  pair.relays[1].reset();
+  CHECK_FALSE(pair.turn_until([&] {
+    (void)try_send(out);
+    return false;
+  }));
+  bool moved = false;
+  const Status error = pair.relays[0]->advance(moved);
+  CHECK(error.code() == Code::RemoteError);
+  CHECK(error.culprits() == std::vector<int>{1});
+  CHECK(error.message() == pair.relays[0]->advance(moved).message());
+  CHECK_FALSE(moved);
+}
+
+TEST_CASE("what a relay says out of turn is refused, and its rank named", "[relay]") {
+  struct Case {
+    const char* name;
+    RelayMessage message;
+    std::size_t payload;
+    const char* word;
+  };
+  const auto tail = [](std::uint32_t channel, std::uint64_t number, std::uint32_t bytes) {
+    return RelayMessage{.channel = channel,
+                        .word = RelayWord::tail,
+                        .number = number,
+                        .flag = transport::message_flag(number, 3),
+                        .bytes = bytes};
+  };
+  RelayMessage odd = tail(0, 1, 4);
+  odd.reserved = 1;
+  RelayMessage misnumbered = tail(0, 1, 4);
+  misnumbered.flag = transport::message_flag(2, 3);
+  const Case one = GENERATE_COPY(values<Case>({
+      {"a channel too many", tail(3, 1, 4), 4, "channel 3 of 3"},
+      {"the second before the first", tail(0, 2, 4), 4, "where 1 is next"},
+      {"more bytes than said", tail(0, 1, 4), 8, "has 8 bytes and says 4"},
+      {"fewer bytes than said", tail(0, 1, 256), 8, "has 8 bytes and says 256"},
+      {"more than a slot", tail(0, 1, 257), 257, "a slot has 256"},
+      {"bits that mean nothing", odd, 4, "bits that mean nothing"},
+      {"another number in the note", misnumbered, 4, "numbered 2 in its note"},
+      {"no word", {.word = RelayWord{9}}, 0, "a word 9"},
+      {"a release of what was not sent",
+       {.channel = 1, .word = RelayWord::head, .number = 1},
+       0,
+       "sent were 0"},
+      {"a release of nothing", {.word = RelayWord::head}, 0, "released 0, after 0"},
+      {"a release with bytes", {.word = RelayWord::head, .number = 1}, 3, "3 bytes"},
+      {"a long goodbye", {.channel = 1, .word = RelayWord::goodbye}, 0, "goodbye says more"},
+  }));
+  INFO(one.name);
+  Stranger stranger(Kind::tcp4);
+  stranger.say(one.message, one.payload);
+  const Status error = stranger.judged();
+  INFO(error.message());
+  CHECK(error.code() == Code::RemoteError);
+  CHECK(error.culprits() == std::vector<int>{5});
+  CHECK(error.message().find(one.word) != std::string::npos);
+  for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
+    CHECK(load(stranger.pair.halves[0].receiver(channel).heard) == 0);
+}
+
+TEST_CASE("a message that finds no free slot is refused: it would fall on one unread", "[relay]") {
+  Stranger stranger(Kind::tcp4);
+  for (std::uint64_t number = 1; number <= slots + 1; ++number)
+    stranger.say(
+        {.word = RelayWord::tail, .number = number, .flag = transport::message_flag(number, 3)}, 0);
+  const Status error = stranger.judged();
+  CHECK(error.message().find("finds no free slot of 2") != std::string::npos);
+  CHECK(load(stranger.pair.halves[0].receiver(0).heard) == slots);
+}
+
+TEST_CASE("whoever speaks on after a goodbye is refused", "[relay]") {
+  Stranger stranger(Kind::tcp4);
+  stranger.say({.word = RelayWord::goodbye}, 0);
+  stranger.say({.word = RelayWord::goodbye}, 0);
+  CHECK(stranger.judged().message().find("speaks on after its goodbye") != std::string::npos);
+}
+
+TEST_CASE("a kernel that breaks its own link is told apart from a peer", "[relay]") {
+  Pair pair(Kind::shm_threads);
+  const cuda::DeviceEnd out = pair.halves[0].sender(0), in = pair.halves[0].receiver(0);
+  const int which = GENERATE(0, 1, 2);
+  if (which == 0) store(out.told, slots + 1);
+  if (which == 1) store(in.told, 1);
+  if (which == 2) {
+    out.notes[0] = {0, 257, Delivery::staged};
+    store(out.told, 1);
+  }
+  CHECK_FALSE(pair.turn_until([] { return false; }));
+  bool moved = false;
+  CHECK(pair.relays[0]->advance(moved).code() == Code::InternalError);
+}
+
+TEST_CASE("a relay that sleeps is woken by what comes", "[relay]") {
+  const Kind kind = GENERATE(from_range(relay_kinds()));
+  CAPTURE(kind_name(kind));
+  Pair pair(kind);
+  const cuda::DeviceEnd out = pair.halves[0].sender(1), in = pair.halves[1].receiver(1);
+  std::thread sender([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    (void)try_send(out);
+    bool moved = false;
+    for (int i = 0; i < 1000 && pair.relays[0]->advance(moved).ok(); ++i) std::this_thread::yield();
+  });
+  const std::int64_t begin_ns = SystemClock::read();
+  int sleeps = 0;
+  bool moved = false;
+  while (sleeps < 100 && pair.relays[1]->advance(moved).ok() && load(in.heard) == 0) {
+    WaitSet set;
+    if (pair.relays[1]->arm(set)) set.sleep(10 * ns_per_s), ++sleeps;
+    pair.relays[1]->disarm();
+  }
+  CHECK(load(in.heard) == 1);
+  CHECK(SystemClock::read() - begin_ns < 5 * ns_per_s);
+  sender.join();
+  CHECK(pair.relays[1]->blocked().peer == 0);
+  // What a kernel here tells keeps it from sleeping.
+  REQUIRE(try_receive(in));
+  WaitSet set;
+  CHECK_FALSE(pair.relays[1]->arm(set));
+  CHECK(pair.relays[1]->blocked().what == BlockedOn::credit);
+  pair.relays[1]->disarm();
+}

@@ -1,0 +1,105 @@
+// A peer's relay that says what it likes. Whatever is believed stays within the link: never more
+// messages than there are free slots, never a release of what was not sent, never past a slot's
+// end; a refused message changes nothing, and an honest one is never refused.
+// Input: u64 first, then acts: u8 kind (0: kernels here send, 1: they release, 2: a message as it
+// comes, 3: one near an honest one) and what it needs.
+#include "lib/exec/relay_message.h"
+#include "tests/fuzz/input.h"
+
+#include <array>
+
+using namespace gyre;
+using namespace gyre::exec;
+
+namespace {
+
+constexpr DeviceShape shape = {.channels = 2, .slot_bytes = 128, .slot_shift = 1};
+constexpr std::uint64_t slots = 2;
+
+struct Said {
+  RelayMessage header;
+  std::vector<std::byte> bytes;  // as it came
+  std::size_t payload() const { return bytes.size() - sizeof header; }
+};
+
+Said said_by(std::span<const std::uint8_t> bytes) {
+  Said said;
+  said.bytes.resize(bytes.size());
+  if (!bytes.empty()) std::memcpy(said.bytes.data(), bytes.data(), bytes.size());
+  if (bytes.size() >= sizeof said.header)
+    std::memcpy(&said.header, bytes.data(), sizeof said.header);
+  return said;
+}
+
+// The honest next word on a channel, then a few changes.
+Said near_honest(fuzz::Input& input, const std::array<RelayCounts, 2>& counts) {
+  const std::uint32_t channel = input.take<std::uint8_t>() % 2;
+  RelayMessage header{.channel = channel, .word = RelayWord{input.take<std::uint8_t>() % 5U}};
+  const auto distance = static_cast<std::uint64_t>(std::int64_t{input.take<std::int8_t>()});
+  std::size_t payload = 0;
+  if (header.word == RelayWord::tail) {
+    payload = input.take<std::uint8_t>();
+    header.number = counts[channel].landed + 1 + distance;
+    header.flag = transport::message_flag(header.number, 5);
+    header.bytes = static_cast<std::uint32_t>(payload);
+  } else if (header.word == RelayWord::head) {
+    header.number = counts[channel].freed + 1 + distance;
+  }
+  std::vector<std::uint8_t> bytes(sizeof header + payload, 0x5c);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  const std::uint8_t place = input.take<std::uint8_t>();
+  bytes[place % sizeof header] ^= input.take<std::uint8_t>();
+  return said_by(bytes);
+}
+
+// A second reading of the same bytes: what it does to the counts; false if it is to be refused.
+bool judge(const Said& said, std::array<RelayCounts, 2>& counts) {
+  const RelayMessage& header = said.header;
+  if (said.bytes.size() < sizeof header || header.reserved != 0) return false;
+  if (header.word == RelayWord::goodbye)
+    return said.payload() == 0 && header.channel == 0 && header.number == 0 && header.flag == 0 &&
+           header.bytes == 0;
+  if (header.channel > 1) return false;
+  RelayCounts& own = counts[header.channel];
+  if (header.word == RelayWord::head) {
+    if (said.payload() + header.flag + header.bytes != 0) return false;
+    for (std::uint64_t number = own.freed + 1; number != own.sent + 1; ++number)
+      if (number == header.number) return own.freed = number, true;
+    return false;
+  }
+  if (header.word != RelayWord::tail || said.payload() != header.bytes) return false;
+  if (header.bytes > 128 || own.landed + 1 != header.number) return false;
+  if (own.landed == own.returned + slots || (header.flag ^ header.number << 24) >> 24 != 0)
+    return false;
+  own.landed = header.number;
+  return true;
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  const auto first = input.take<std::uint64_t>();
+  std::array<RelayCounts, 2> counts;
+  counts.fill({first, first, first, first});
+  while (!input.empty()) {
+    const int kind = input.take<std::uint8_t>() % 4;
+    if (kind < 2) {
+      RelayCounts& own = counts[input.take<std::uint8_t>() % 2];
+      if (kind == 0 && own.sent - own.freed < slots) ++own.sent;
+      if (kind == 1 && own.returned != own.landed) ++own.returned;
+      continue;
+    }
+    const Said said = kind == 2 ? said_by(input.take_block()) : near_honest(input, counts);
+    std::array<RelayCounts, 2> expected = counts;
+    const bool good = judge(said, expected);
+    const auto taken = take_relay_message(said.bytes, shape, counts);
+    GYRE_DEMAND(taken.ok() == good);
+    GYRE_DEMAND(good || fuzz::is_one_line(std::string(taken.status().message())));
+    GYRE_DEMAND(!good || *taken == said.header);
+    GYRE_DEMAND(counts == expected);
+    for (const RelayCounts& own : counts)
+      GYRE_DEMAND(own.landed - own.returned <= slots && own.sent - own.freed <= slots);
+  }
+  return 0;
+}
