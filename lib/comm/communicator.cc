@@ -49,6 +49,7 @@ Communicator::Communicator(transport::RegionTable& regions, int size, int rank,
 Communicator::~Communicator() {
   if (device_ != nullptr) {
     process().device_watch.remove(*this);
+    if (broken().ok() && !membership_->failed()) device_->leave();
     p2p::Lent lent = device_->links().take_lent();
     device_.reset();
     process().device_watch.keep(std::move(lent));

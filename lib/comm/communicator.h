@@ -133,6 +133,8 @@ class Communicator {
   Status check_stream(const void* stream) const;
   // On the watch's thread: whether a kernel of it still runs. Passes on what failed.
   bool look_at_device();
+  // Kernels were launched: whoever looks after them begins.
+  void note_launch();
   // Waits until kernels that were launched have ended.
   void settle_device() {
     if (device_ != nullptr) (void)device_->settle(INT64_MAX / 2);

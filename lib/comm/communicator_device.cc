@@ -39,6 +39,14 @@ void tell_of_sharing(const exec::CudaDevice& device, std::span<const DeviceNote>
       processes.size(), device.name(), device.uuid());
 }
 
+// The same on all ranks.
+bool is_any_relayed(const std::vector<p2p::Gpu>& gpus) {
+  for (std::size_t high = 1; high < gpus.size(); ++high)
+    for (std::size_t low = 0; low < high; ++low)
+      if (find_way(gpus[low], gpus[high]).way == p2p::Way::relay) return true;
+  return false;
+}
+
 }  // namespace
 
 std::string Communicator::device_note() const {
@@ -97,6 +105,10 @@ std::vector<p2p::Between> Communicator::find_ways(const std::vector<p2p::Gpu>& g
       log_info(Subsystem::graph, "rank {} to rank {} on {} ({}): {}, path {}{}{}", rank_, rank,
                there.bus_id, there.uuid, p2p::way_name(way.way), path_shown(way),
                way.reason.empty() ? "" : ": ", way.reason);
+    if (way.way == p2p::Way::relay)
+      log_info(Subsystem::init,
+               "rank {} reaches the GPU of rank {} through memory of the host, which is slower: {}",
+               rank_, rank, way.reason);
   }
   return ways;
 }
@@ -115,6 +127,9 @@ Status Communicator::settle_on_device() {
                             .size = size_,
                             .one_process = roster.processes.size() == 1,
                             .ways = find_ways(gpus),
+                            .relayed = is_any_relayed(gpus),
+                            .links = links_.get(),
+                            .progress = &process().device_progress,
                             .slot_bytes = static_cast<std::uint64_t>(options_.settings.slot_bytes),
                             .timeout_ns = options_.timeout_ns,
                             .reproducible = options_.reproducible,
@@ -155,16 +170,23 @@ Status Communicator::bind_on_device(const Request& request, const CallRecord& re
   return {};
 }
 
+void Communicator::note_launch() {
+  device_->note_launch();
+  process().device_watch.launched();
+}
+
 bool Communicator::look_at_device() {
   DeviceSide::Seen seen = device_->look();
   const std::int64_t now_ns = clock.now_ns();
-  if (!seen.why.ok() && seen.asks >= 0 && board_ != nullptr) {
-    ask(seen.asks);
+  const bool asks = seen.asks >= 0 && board_ != nullptr;
+  if (!seen.why.ok() && (asks || seen.is_symptom)) {
+    if (asks) ask(seen.asks);
     device_suspicion_.begin(std::move(seen.why), now_ns);
   } else if (!seen.why.ok()) {
     (void)fail(std::move(seen.why));
   }
-  if (device_suspicion_.held() && device_suspicion_.ripe(now_ns)) {
+  if (device_suspicion_.held() && membership_->failed()) (void)fail(membership_->failure());
+  if (device_suspicion_.held() && (device_suspicion_.ripe(now_ns) || !broken().ok())) {
     (void)fail(device_suspicion_.take());
     device_suspicion_.clear();
   }

@@ -39,7 +39,9 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
   own->device = executor_.device();
   own->bytes = bytes;
   GYRE_ASSIGN(own->memory,
-              executor_.allocate(bytes, fmt::format("the link to rank {}", key.first)));
+              is_relayed(key.first)
+                  ? relays_->allocate(key, bytes)
+                  : executor_.allocate(bytes, fmt::format("the link to rank {}", key.first)));
   executor_.keep(own);
   Joint& joint = joints_[key];
   joint.own = own;
@@ -64,16 +66,14 @@ Result<bootstrap::Letter> DeviceLinks::offer(const Key& key, Joint& joint) {
     case p2p::Way::relay:
       break;
   }
-  return Status(Code::SystemError,
-                fmt::format("no kernel reaches both ends of a link to rank {}: {}", key.first,
-                            way(key.first).reason))
-      .blame({key.first});
+  return relays_->offer(key);
 }
 
 Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const Joint& joint,
                                                 const bootstrap::Letter& letter) {
-  auto end = way(key.first).way == p2p::Way::pointer ? take_pointer(joint, letter)
-                                                     : take_import(key.first, joint, letter);
+  auto end = is_relayed(key.first)                     ? take_relay(key, joint, letter)
+             : way(key.first).way == p2p::Way::pointer ? take_pointer(joint, letter)
+                                                       : take_import(key.first, joint, letter);
   if (end.ok()) return end;
   Status why = std::move(end).status();
   const bool is_peers_fault = why.code() == Code::RemoteError;
@@ -102,6 +102,13 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const Joint& joint,
   GYRE_TRY(executor_.device()->reach(*end->device));
   std::byte* const memory = end->memory.get();
   return PeersEnd{memory, std::move(end)};
+}
+
+// Kernels here send to a mirror of what the peer has.
+Result<DeviceLinks::PeersEnd> DeviceLinks::take_relay(const Key& key, const Joint& joint,
+                                                      const bootstrap::Letter& letter) {
+  GYRE_TRY(relays_->take(key, letter));
+  return PeersEnd{joint.own->memory.get() + joint.own->bytes, nullptr};
 }
 
 Result<bootstrap::Letter> DeviceLinks::offer_export(Joint& joint) {
@@ -135,7 +142,13 @@ std::uint32_t DeviceLinks::process_id_of(int peer) const {
 
 Result<bool> DeviceLinks::advance(bool& moved) {
   GYRE_TRY(advance_pairs(moved));
-  return opening_.empty() && meet(moved);
+  if (!opening_.empty()) return false;
+  GYRE_ASSIGN(const bool ready, are_relays_ready());
+  return ready && meet(moved);
+}
+
+Result<bool> DeviceLinks::are_relays_ready() const {
+  return relays_ != nullptr ? relays_->are_ready() : Result<bool>(true);
 }
 
 Status DeviceLinks::advance_pairs(bool& moved) {
@@ -180,7 +193,7 @@ bool DeviceLinks::meet(bool& moved) {
 
 exec::DeviceLink DeviceLinks::link(plan::Link link) const {
   const Joint& joint = joints_.at({link.peer, link.channel});
-  return {joint.own->memory.get(), joint.peers};
+  return {joint.own->memory.get(), joint.peers, is_relayed(link.peer)};
 }
 
 Blocked DeviceLinks::blocked() const {

@@ -8,6 +8,7 @@
 
 #include "lib/base/wait.h"
 #include "lib/bootstrap/control.h"
+#include "lib/comm/device_relays.h"
 #include "lib/exec/cuda_executor.h"
 #include "lib/transport/endpoint.h"
 #include "transports/p2p/memory.h"
@@ -22,14 +23,16 @@ namespace gyre::comm {
 
 class DeviceLinks {
  public:
-  // `ways`: to each rank.
-  DeviceLinks(int rank, std::vector<p2p::Between> ways, bootstrap::Membership& membership,
-              trust::TicketBook& tickets, exec::CudaExecutor& executor)
+  // `ways`: to each rank; `relays`: for those that are relayed.
+  DeviceLinks(int rank, std::vector<p2p::Between> ways, std::unique_ptr<DeviceRelays> relays,
+              bootstrap::Membership& membership, trust::TicketBook& tickets,
+              exec::CudaExecutor& executor)
       : rank_(rank),
         ways_(std::move(ways)),
         membership_(membership),
         tickets_(tickets),
-        executor_(executor) {}
+        executor_(executor),
+        relays_(std::move(relays)) {}
 
   // Begins to open what `plan` needs and is not there.
   Status open(const plan::Plan& plan);
@@ -46,6 +49,8 @@ class DeviceLinks {
 
   Blocked blocked() const;
 
+  // Null if no link is relayed.
+  DeviceRelays* relays() const { return relays_.get(); }
   // What peers in other processes may still use when this rank is gone.
   p2p::Lent take_lent() { return std::exchange(lent_, {}); }
 
@@ -70,6 +75,7 @@ class DeviceLinks {
   };
   int size() const { return static_cast<int>(ways_.size()); }
   const p2p::Between& way(int peer) const { return ways_[static_cast<std::size_t>(peer)]; }
+  bool is_relayed(int peer) const { return way(peer).way == p2p::Way::relay; }
   std::uint32_t process_id_of(int peer) const;
   Status open_one(const Key& key, std::uint64_t bytes);
   // By the way to the peer: the letter that offers it this rank's end, and what its letter brings.
@@ -79,6 +85,8 @@ class DeviceLinks {
   Result<PeersEnd> take_pointer(const Joint& joint, const bootstrap::Letter& letter);
   Result<bootstrap::Letter> offer_export(Joint& joint);
   Result<PeersEnd> take_import(int peer, const Joint& joint, const bootstrap::Letter& letter);
+  Result<PeersEnd> take_relay(const Key& key, const Joint& joint, const bootstrap::Letter& letter);
+  Result<bool> are_relays_ready() const;
   bool meet(bool& moved);
 
   const int rank_;
@@ -86,6 +94,7 @@ class DeviceLinks {
   bootstrap::Membership& membership_;
   trust::TicketBook& tickets_;
   exec::CudaExecutor& executor_;
+  std::unique_ptr<DeviceRelays> relays_;
   std::map<Key, Joint> joints_;
   std::vector<Key> opening_;
   p2p::Lent lent_;

@@ -31,7 +31,16 @@ exec::DeviceShape shape_of(const DeviceShare& share, const DeviceSurroundings& a
   exec::DeviceShape shape;
   shape.channels = share.channels;
   if (around.slot_bytes > 0) shape.slot_bytes = round_up(around.slot_bytes, 128);
+  // Nobody sends lines where some cannot.
+  if (around.relayed) shape.ll_shift = shape.ll128_shift = 2;
   return shape;
+}
+
+std::unique_ptr<DeviceRelays> make_relays(const DeviceSurroundings& around,
+                                          const exec::CudaExecutor& executor) {
+  if (!around.relayed) return nullptr;
+  return std::make_unique<DeviceRelays>(*around.links, executor.device(), executor.shape(),
+                                        *around.progress);
 }
 
 }  // namespace
@@ -41,10 +50,12 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
     DeviceSurroundings around) {
   const exec::DeviceShape shape = shape_of(share, around);
   // One link to each rank for collectives, what most plans need, and one for sends and receives.
+  // Relayed ones lie with the host.
+  const auto links = static_cast<std::uint64_t>(std::ranges::count_if(
+      around.ways, [](const p2p::Between& way) { return way.way != p2p::Way::relay; }));
   const std::uint64_t pair_bytes =
       DeviceExchange::channels_for(share.blocks, around.size) * shape.channel_bytes();
-  const std::uint64_t reserved =
-      spare_bytes + static_cast<std::uint64_t>(around.size) * (shape.link_bytes() + pair_bytes);
+  const std::uint64_t reserved = spare_bytes + links * (shape.link_bytes() + pair_bytes);
   const int rank = around.rank;
   GYRE_ASSIGN(auto executor, exec::CudaExecutor::create(std::move(device), shape, reserved,
                                                         around.timeout_ns, std::move(around.bury)));
@@ -62,11 +73,13 @@ DeviceSide::DeviceSide(const DeviceShare& share, DeviceSurroundings around,
       share_(share),
       timeout_ns_(around.timeout_ns),
       executor_(std::move(executor)),
-      links_(around.rank, std::move(around.ways), around.membership, around.tickets, *executor_),
+      links_(around.rank, std::move(around.ways), make_relays(around, *executor_),
+             around.membership, around.tickets, *executor_),
       bindings_(executor_->shape().channels),
       stripes_(executor_->shape().channels) {
   scene_.ranks = around.size;
-  scene_.mapped = scene_.device = true;
+  scene_.mapped = !around.relayed;
+  scene_.device = true;
   scene_.one_process = around.one_process;
   scene_.whole_lines = around.whole_lines;
   scene_.reproducible = around.reproducible;
@@ -83,6 +96,11 @@ DeviceSide::~DeviceSide() {
   log_warn("a kernel on device {} did not end within 2 s of the abort: its memory stays taken",
            device().ordinal());
   (void)new std::shared_ptr(executor_);
+}
+
+void DeviceSide::leave() {
+  if (links_.relays() != nullptr && !links_.relays()->leave(2 * ns_per_s))
+    log_warn("not all relays to other GPUs came to their end within 2 s");
 }
 
 bool DeviceSide::settle(std::int64_t most_ns) {
@@ -215,6 +233,11 @@ DeviceSide::Seen DeviceSide::look() {
   }
   if (const exec::DevicePlan* failed = executor_->take_failed())
     seen.why = accuse(*failed, seen.asks);
+  if (DeviceRelays* const relays = links_.relays()) {
+    relays->expect(seen.running);
+    seen.is_symptom = seen.why.ok();
+    if (seen.is_symptom) seen.why = relays->take_error();
+  }
   return seen;
 }
 

@@ -24,7 +24,11 @@ struct DeviceSurroundings {
   int size = 1;
   bool one_process = true;         // all ranks are of it
   std::vector<p2p::Between> ways;  // to each rank
-  std::uint64_t slot_bytes = 0;    // 0: as the executor likes
+  // Some pair of ranks is relayed, not of this rank's alone: all choose `simple`, and lend nothing.
+  bool relayed = false;
+  Links* links = nullptr;              // over which relays reach each other
+  DeviceProgress* progress = nullptr;  // which drives them
+  std::uint64_t slot_bytes = 0;        // 0: as the executor likes
   std::int64_t timeout_ns = 0;
   bool reproducible = false;
   bool whole_lines = false;  // see tune::Scene
@@ -61,13 +65,19 @@ class DeviceSide {
   struct Seen {
     bool running = false;
     Status why;
-    int asks = -1;  // a peer to ask for its call, as its message was of another one
+    int asks = -1;            // a peer to ask for its call, as its message was of another one
+    bool is_symptom = false;  // of a failure that others may know more of
     // While one runs: what it waits for, or `stream` if it has not begun; and a number that changes
     // with each kernel that begins.
     Blocked waits;
     std::uint32_t starts = 0;
   };
   Seen look();
+  void note_launch() {
+    if (DeviceRelays* const relays = links_.relays()) relays->expect(true);
+  }
+  // Its kernels have ended in peace: peers' relays get what these have told.
+  void leave();
   void abort() { executor_->abort(); }
   // Waits until no kernel runs any more, `most_ns` at most; false if one still does.
   bool settle(std::int64_t most_ns);

@@ -90,15 +90,33 @@ Links::Pair Links::pair(int peer) const {
 
 Status Links::check_pair(int peer) const { return check_sendable({peer, pair_channel}); }
 
-Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
-  if (receive_ports_.contains(key)) return {};
+Result<Links::Listened> Links::listen(const Key& key, const transport::FifoShape& shape) const {
   GYRE_ASSIGN(transport::Transport * transport, select(key.first));
   GYRE_ASSIGN(transport::Listening listening,
-              transport->listen(link_key(key, transport::Direction::receive), shape_,
+              transport->listen(link_key(key, transport::Direction::receive), shape,
                                 identity_of(key.first)));
-  LinkLetter letter{.probe = probe_, .endpoint = std::move(listening.endpoint)};
+  Listened listened{std::move(listening.connection),
+                    {.probe = probe_, .endpoint = std::move(listening.endpoint)}};
   for (std::size_t place = 0; place < transports_.size(); ++place)
-    if (transports_[place].get() == transport) letter.transport = static_cast<std::uint32_t>(place);
+    if (transports_[place].get() == transport)
+      listened.letter.transport = static_cast<std::uint32_t>(place);
+  return listened;
+}
+
+Result<std::unique_ptr<transport::Connection>> Links::connect(
+    const Key& key, const transport::FifoShape& shape, const bootstrap::Letter& letter) const {
+  const std::optional<LinkLetter> said = decode_link_letter(letter, transports_.size());
+  if (!said)
+    return Status(Code::RemoteError, fmt::format("rank {} sent a malformed endpoint", key.first))
+        .blame({key.first});
+  return transports_[said->transport]->connect(link_key(key, transport::Direction::send), shape,
+                                               said->endpoint);
+}
+
+Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
+  if (receive_ports_.contains(key)) return {};
+  GYRE_ASSIGN(Listened listening, listen(key, shape_));
+  const LinkLetter& letter = listening.letter;
   auto port = std::make_unique<exec::ReceivePort>();
   port->peer = key.first;
   port->channel = key.second;
@@ -111,7 +129,7 @@ Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
   log_info(Subsystem::graph, "{} with rank {} over {} ({})",
            key.second == pair_channel ? std::string("sends and receives")
                                       : fmt::format("channel {}", key.second),
-           key.first, transport->name(), reasons(key.first));
+           key.first, transports_[letter.transport]->name(), reasons(key.first));
   return {};
 }
 

@@ -4,6 +4,7 @@
 
 #include "lib/base/wait.h"
 #include "lib/bootstrap/control.h"
+#include "lib/comm/link_letter.h"
 #include "lib/exec/launch.h"
 #include "lib/plan/plan.h"
 
@@ -20,6 +21,7 @@ using TransportList = std::vector<std::unique_ptr<transport::Transport>>;
 
 class Links {
  public:
+  using Key = std::pair<int, int>;  // peer, channel
   Links(int rank, bootstrap::Membership& membership, const TransportList& transports,
         const transport::FifoShape& shape, const transport::Probe& probe)
       : rank_(rank),
@@ -53,6 +55,17 @@ class Links {
 
   // The plan's lanes with their ports; all links are open.
   exec::BoundPlan bind(const plan::Plan& plan);
+  // One way of a link that its caller keeps: the end that receives, with the letter to the peer;
+  // and the end that sends, by the peer's letter.
+  struct Listened {
+    std::unique_ptr<transport::Connection> connection;
+    LinkLetter letter;
+  };
+  Result<Listened> listen(const Key& key, const transport::FifoShape& shape) const;
+  Result<std::unique_ptr<transport::Connection>> connect(const Key& key,
+                                                         const transport::FifoShape& shape,
+                                                         const bootstrap::Letter& letter) const;
+
   // The best transport to a rank, or why there is none.
   Result<transport::Transport*> select(int peer) const;
   const trust::ProcessIdentity& identity_of(int peer) const;
@@ -60,7 +73,6 @@ class Links {
   std::string reasons(int peer) const;
 
  private:
-  using Key = std::pair<int, int>;  // peer, channel
   struct Opening {
     Key key;
     bool endpoint_came = false;

@@ -138,7 +138,7 @@ bool Communicator::Operation::launch_on_device() {
       owner_.device_->launch(*request_, *owner_.current_->on_device, owner_.more_follow_);
   if (!launched.ok()) return end(owner_.fail(std::move(launched).status())), true;
   if (!*launched) return false;
-  process().device_watch.launched();
+  owner_.note_launch();
   end({});
   return true;
 }
@@ -315,7 +315,7 @@ bool Communicator::Exchanging::advance() {
 }
 
 void Communicator::Exchanging::end_well() {
-  if (owner_.on_device()) process().device_watch.launched();
+  if (owner_.on_device()) owner_.note_launch();
   finish({});
 }
 

@@ -5,6 +5,7 @@
 
 #include "lib/base/board.h"
 #include "lib/comm/communicator.h"
+#include "lib/comm/device_progress.h"
 #include "lib/comm/device_watch.h"
 #include "lib/comm/handle_table.h"
 #include "lib/comm/stream.h"
@@ -71,6 +72,7 @@ class Process {
   std::map<int, std::shared_ptr<const exec::CudaDevice>> cuda_devices_;  // by ordinal
 
  public:
+  DeviceProgress device_progress;  // communicators leave before it does
   DeviceWatch device_watch;
   StreamWorker worker;  // ends before the control plane does
 };
