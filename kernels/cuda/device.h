@@ -74,6 +74,8 @@ GYRE_MACHINE std::uint64_t load_acquire(const std::uint64_t* word);
 GYRE_MACHINE void store_relaxed(std::uint32_t* word, std::uint32_t value);
 GYRE_MACHINE void store_relaxed(std::uint64_t* word, std::uint64_t value);
 GYRE_MACHINE void store_release(std::uint64_t* word, std::uint64_t value);
+// For the host to look at: no kernel reads it, so that it gets nobody any further.
+GYRE_MACHINE void show(std::uint64_t* word, std::uint64_t value);
 // Among the blocks of a grid; returns what was there before.
 GYRE_MACHINE std::uint32_t add_acquire_release(std::uint32_t* word, std::uint32_t value);
 
@@ -226,6 +228,8 @@ GYRE_MACHINE void store_line_part(std::byte* place, const Bytes16& value) {
 GYRE_WORD(std::uint32_t, "u32", "r")
 GYRE_WORD(std::uint64_t, "u64", "l")
 #undef GYRE_WORD
+
+GYRE_MACHINE void show(std::uint64_t* word, std::uint64_t value) { store_relaxed(word, value); }
 
 GYRE_MACHINE std::uint64_t load_acquire(const std::uint64_t* word) {
   std::uint64_t value;

@@ -79,8 +79,8 @@ struct Walk {
 
   GYRE_DEVICE void show_wait(std::uint32_t polls, WaitingFor what, std::uint32_t link) const {
     const auto peer = static_cast<std::uint64_t>(lane.lane.links[link].peer) & 0xffffff;
-    device::store_relaxed(&call.progress->waiting,
-                          static_cast<std::uint64_t>(what) << 56 | peer << 32 | polls);
+    device::show(&call.progress->waiting,
+                 static_cast<std::uint64_t>(what) << 56 | peer << 32 | polls);
   }
 
   // After a poll in vain, the `polls`th of this wait: why to give up, or done for going on. Looks

@@ -138,6 +138,10 @@ std::uint64_t load_acquire(const std::uint64_t* word) {
 }
 void store_relaxed(std::uint32_t* word, std::uint32_t value) { stored(word, value); }
 void store_relaxed(std::uint64_t* word, std::uint64_t value) { stored(word, value); }
+// No progress: a kernel that only shows that it waits is stuck.
+void show(std::uint64_t* word, std::uint64_t value) {
+  __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
 void store_release(std::uint64_t* word, std::uint64_t value) {
   machine->release(word);
   __atomic_store_n(word, value, __ATOMIC_RELEASE);  // pairs with the acquire in load_acquire
