@@ -155,7 +155,7 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   std::uint64_t last_capture_ = 0;
   loaded::CuStream last_captured_ = nullptr;
   loaded::CuEvent captured_ = nullptr;
-  bool launched_ = false;  // mutex_'s
+  bool launched_ = false;       // mutex_'s
   std::uint32_t launches_ = 0;  // mutex_'s
   loaded::CuStream last_stream_ = nullptr;
   std::unique_ptr<Places> places_;
