@@ -154,8 +154,8 @@ Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question
   };
   const plan::Algorithm* preferred = nullptr;
   Protocol preferred_protocol = Protocol::simple;
-  const bool on_device = scene.device && scene.mapped;
-  for (const Row& row : on_device ? device_rows_for(collective) : rows_for(collective)) {
+  const Table& table = scene.device && scene.mapped ? device_table : host_table;
+  for (const Row& row : table.rows(collective)) {
     if (row.mapped != scene.mapped || bytes > row.bytes_most || scene.ranks > row.ranks_most)
       continue;
     const plan::Algorithm& algorithm = *plan::find_algorithm(row.algorithm);

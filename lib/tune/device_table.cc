@@ -60,24 +60,7 @@ constexpr Row linear_rows[] = {
 
 }  // namespace
 
-std::span<const Row> device_rows_for(plan::Collective collective) {
-  switch (collective) {
-    case plan::Collective::reduce_scatter:
-    case plan::Collective::all_gather:
-      return scattered_rows;
-    case plan::Collective::broadcast:
-      return broadcast_rows;
-    case plan::Collective::reduce:
-      return reduce_rows;
-    case plan::Collective::all_to_all:
-      return all_to_all_rows;
-    case plan::Collective::gather:
-    case plan::Collective::scatter:
-      return linear_rows;
-    case plan::Collective::all_reduce:
-      break;
-  }
-  return all_reduce_rows;
-}
+constinit const Table device_table = {all_reduce_rows, scattered_rows,  broadcast_rows,
+                                      reduce_rows,     all_to_all_rows, linear_rows};
 
 }  // namespace gyre::tune

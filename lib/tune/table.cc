@@ -79,24 +79,27 @@ constexpr Row linear_rows[] = {
 
 }  // namespace
 
-std::span<const Row> rows_for(plan::Collective collective) {
+constinit const Table host_table = {all_reduce_rows, scattered_rows,  broadcast_rows,
+                                    reduce_rows,     all_to_all_rows, linear_rows};
+
+std::span<const Row> Table::rows(plan::Collective collective) const {
   switch (collective) {
     case plan::Collective::reduce_scatter:
     case plan::Collective::all_gather:
-      return scattered_rows;
+      return scattered;
     case plan::Collective::broadcast:
-      return broadcast_rows;
+      return broadcast;
     case plan::Collective::reduce:
-      return reduce_rows;
+      return reduce;
     case plan::Collective::all_to_all:
-      return all_to_all_rows;
+      return all_to_all;
     case plan::Collective::gather:
     case plan::Collective::scatter:
-      return linear_rows;
+      return linear;
     case plan::Collective::all_reduce:
       break;
   }
-  return all_reduce_rows;
+  return all_reduce;
 }
 
 }  // namespace gyre::tune

@@ -18,8 +18,14 @@ struct Row {
   std::string_view algorithm;
   plan::Protocol protocol;
 };
-std::span<const Row> rows_for(plan::Collective collective);
-// Of GPUs whose memory reaches.
-std::span<const Row> device_rows_for(plan::Collective collective);
+
+struct Table {
+  std::span<const Row> all_reduce, scattered, broadcast, reduce, all_to_all, linear;
+
+  std::span<const Row> rows(plan::Collective collective) const;
+};
+extern const Table host_table;
+// Of GPUs whose memory reaches; else the host's holds for them too.
+extern const Table device_table;
 
 }  // namespace gyre::tune
