@@ -288,25 +288,3 @@ TEST_CASE("without a driver, or without kernels, a device is refused and named",
   CHECK(gyreCommInitRankConfig(&comm, 1, id, 0, &config) == gyreInvalidArgument);
   CHECK(mentions(last_error(), "device 7 is none of the 1 CUDA devices"));
 }
-
-TEST_CASE("gyreMemAlloc gives memory of the current device, which kernels take", "[device]") {
-  OnFake on;
-  Ranks ranks(on, 1);
-  constexpr std::size_t count = 1000;
-  void* memory = nullptr;
-  REQUIRE(gyreMemAlloc(&memory, count * sizeof(std::int32_t)) == gyreSuccess);
-  auto* const data = static_cast<std::int32_t*>(memory);  // the fake's lies where the host looks
-  CHECK(std::count(data, data + count, 0) == count);
-  data[7] = 3;
-  CHECK(gyreAllReduce(data, data, count, gyreInt32, gyreSum, ranks.comms[0], ranks.stream(0)) ==
-        gyreSuccess);
-  ranks.synchronize();
-  CHECK(data[7] == 3);
-  CHECK(gyreMemFree(memory) == gyreSuccess);
-  CHECK(gyreMemFree(memory) != gyreSuccess);
-  CHECK(gyreAllReduce(data, data, count, gyreInt32, gyreSum, ranks.comms[0], ranks.stream(0)) ==
-        gyreInvalidArgument);
-  on.fake.fail_allocation(1);
-  CHECK(gyreMemAlloc(&memory, 100) == gyreUnhandledCudaError);
-  CHECK(memory == nullptr);
-}

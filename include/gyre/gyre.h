@@ -263,10 +263,8 @@ GYRE_API gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device);
 
 /* ---------------------------------------------------------------------------- memory */
 
-/* Zeroed memory for communicators as they are by default: of the calling thread's current CUDA
- * device where this library has kernels and there is a driver, aligned to 256 bytes; of the host
- * else, page-aligned, where peers on this host reach it directly (other host memory works at the
- * price of copies). */
+/* Memory that peers on this host (or GPUs) can reach directly; ordinary memory otherwise works, at
+ * the price of copies. Page-aligned, zeroed. */
 GYRE_API gyreResult_t gyreMemAlloc(void** ptr, size_t size);
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
 /* Tells the communicator of a buffer that will be used often. Host memory from gyreMemAlloc is

@@ -62,10 +62,15 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device)
 // The device that a communicator without a word of its own works on: the thread's current one, if
 // there is a driver and this build has kernels; else none.
 int default_device() {
-  Status why;
-  const int device = process().default_device(&why);
-  if (!why.ok()) log_info(Subsystem::init, "host memory: {}", why.message());
-  return device;
+  if (!process().has_kernels()) return GYRE_DEVICE_HOST;
+  const auto driver = process().cuda_driver(loaded::CudaPresence::wanted);
+  if (!driver.ok()) {
+    log_info(Subsystem::init, "host memory: {}", driver.status().message());
+    return GYRE_DEVICE_HOST;
+  }
+  loaded::CuDevice current = 0;  // CUDA's own default
+  (void)(*driver)->current_device(&current);
+  return current;
 }
 
 Status choose_device(CommunicatorOptions& options, int device) {

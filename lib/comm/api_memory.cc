@@ -1,5 +1,5 @@
 // The C functions for memory that peers can reach: threads of one process reach any memory of each
-// other; other processes map what comes from here of the host's.
+// other; other processes map what comes from here.
 #include "lib/comm/arguments.h"
 #include "lib/comm/calls.h"
 
@@ -15,21 +15,14 @@ gyreResult_t gyreMemAlloc(void** ptr, size_t size) {
     if (size == 0) return {};
     if (size > 1ULL << 46)
       return invalid_argument(fmt::format("size {} is more than any memory", size));
-    const int device = process().default_device();
-    if (device == GYRE_DEVICE_HOST) {
-      GYRE_ASSIGN(*ptr, process().regions.allocate(size));
-    } else {
-      GYRE_ASSIGN(*ptr, process().allocate_on_device(device, size));
-    }
+    GYRE_ASSIGN(*ptr, process().regions.allocate(size));
     return {};
   });
 }
 
 gyreResult_t gyreMemFree(void* ptr) {
-  return guarded([&]() -> Status {
-    if (ptr == nullptr || process().release_on_device(ptr)) return {};
-    return process().regions.release(ptr);
-  });
+  return guarded(
+      [&]() -> Status { return ptr == nullptr ? Status() : process().regions.release(ptr); });
 }
 
 gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** handle) {

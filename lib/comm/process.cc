@@ -104,38 +104,6 @@ Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal
   return device;
 }
 
-int Process::default_device(Status* why) {
-  if (images_.empty()) return GYRE_DEVICE_HOST;
-  const auto driver = cuda_driver(loaded::CudaPresence::wanted);
-  if (!driver.ok()) {
-    if (why != nullptr) *why = driver.status();
-    return GYRE_DEVICE_HOST;
-  }
-  loaded::CuDevice current = 0;  // CUDA's own default
-  (void)(*driver)->current_device(&current);
-  return current;
-}
-
-Result<void*> Process::allocate_on_device(int device, std::uint64_t bytes) {
-  GYRE_ASSIGN(auto on, cuda_device(device));
-  GYRE_ASSIGN(auto block, exec::DeviceBlock::make(on, bytes, "gyreMemAlloc"));
-  GYRE_TRY(on->zero(block->begin(), bytes));
-  void* const memory = block->begin();
-  const std::lock_guard lock(mutex_);
-  device_memory_[memory] = std::move(block);
-  return memory;
-}
-
-bool Process::release_on_device(void* memory) {
-  std::shared_ptr<exec::DeviceBlock> gone;  // the driver may wait while it is freed
-  const std::lock_guard lock(mutex_);
-  const auto found = device_memory_.find(memory);
-  if (found == device_memory_.end()) return false;
-  gone = std::move(found->second);
-  device_memory_.erase(found);
-  return true;
-}
-
 void Process::use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
                        std::span<const cuda::KernelImage> images) {
   constexpr std::int64_t peers_end_ns = 10 * ns_per_s;

@@ -46,12 +46,7 @@ class Process {
   Result<const loaded::CudaDriver*> cuda_driver(loaded::CudaPresence presence);
   // A device of it with this build's kernels, which all communicators of the process share.
   Result<std::shared_ptr<const exec::CudaDevice>> cuda_device(int ordinal);
-  // What the calling thread works on if it does not say: its current device, or GYRE_DEVICE_HOST
-  // where there is no driver, which `why` tells, or this build has no kernels.
-  int default_device(Status* why = nullptr);
-  // Zeroed memory of a device, for gyreMemAlloc; false if `memory` is none of these.
-  Result<void*> allocate_on_device(int device, std::uint64_t bytes);
-  bool release_on_device(void* memory);
+  bool has_kernels() const { return !images_.empty(); }
   // Another driver and other kernels: the tests'. Null: those of this machine again. No
   // communicator of a device is left.
   void use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
@@ -75,7 +70,6 @@ class Process {
   std::unique_ptr<const loaded::CudaDriver> cuda_;
   std::span<const cuda::KernelImage> images_ = cuda::built_in_images();
   std::map<int, std::shared_ptr<const exec::CudaDevice>> cuda_devices_;  // by ordinal
-  std::map<void*, std::shared_ptr<exec::DeviceBlock>> device_memory_;    // that callers have
 
  public:
   DeviceProgress device_progress;  // communicators leave before it does
