@@ -49,8 +49,10 @@ void DeviceWatch::keep(p2p::Lent lent) {
 // from here finds nothing half freed.
 void DeviceWatch::free_unused() {
   const std::lock_guard one_at_a_time(freeing_);
+  std::vector<std::shared_ptr<void>> gone;
   std::vector<p2p::Lent> unused;
   const std::lock_guard lock(mutex_);
+  gone.swap(buried_);
   const auto used =
       std::partition(kept_.begin(), kept_.end(), [](p2p::Lent& lent) { return !lent.is_over(); });
   std::move(used, kept_.end(), std::back_inserter(unused));
@@ -95,13 +97,6 @@ void DeviceWatch::bury(std::shared_ptr<void> gone) {
   launched();
 }
 
-void DeviceWatch::empty_graves() {
-  const std::lock_guard burying(burying_);
-  std::vector<std::shared_ptr<void>> gone;
-  const std::lock_guard lock(mutex_);
-  gone.swap(buried_);
-}
-
 bool DeviceWatch::look_at_all() {
   const std::lock_guard lock(mutex_);
   bool busy = false;
@@ -114,7 +109,6 @@ void DeviceWatch::watch() {
   while (true) {
     const std::uint32_t seen = called_.load(std::memory_order_acquire);
     bool busy = look_at_all();
-    empty_graves();
     free_unused();
     {
       const std::lock_guard lock(mutex_);

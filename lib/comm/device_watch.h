@@ -26,12 +26,10 @@ class DeviceWatch {
   void launched();
   // Lets go of it, soon, where the driver may be called; any thread may give it.
   void bury(std::shared_ptr<void> gone);
-  // At once, on this thread.
-  void empty_graves();
-
   // Frees it as soon as no other process uses it.
   void keep(p2p::Lent lent);
-  // Waits for that, `most_ns` at most; what is used even then stays until the process ends.
+  // Lets go of both on this thread, and waits for other processes, `most_ns` at most; what they use
+  // even then stays until the process ends.
   void let_go(std::int64_t most_ns);
 
  private:
@@ -41,10 +39,9 @@ class DeviceWatch {
   void begin();  // mutex_ is held
 
   std::mutex freeing_;  // taken before mutex_
-  std::mutex mutex_;    // of watched_, kept_, stop_, thread_
+  std::mutex mutex_;    // of watched_, buried_, kept_, stop_, thread_
   std::vector<Communicator*> watched_;
-  std::mutex burying_;  // so that nothing is on its way when empty_graves returns
-  std::vector<std::shared_ptr<void>> buried_;  // mutex_'s
+  std::vector<std::shared_ptr<void>> buried_;
   std::vector<p2p::Lent> kept_;
   bool stop_ = false;
   std::atomic<bool> asleep_{false};

@@ -107,7 +107,6 @@ Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal
 void Process::use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
                        std::span<const cuda::KernelImage> images) {
   constexpr std::int64_t peers_end_ns = 10 * ns_per_s;
-  device_watch.empty_graves();
   device_watch.let_go(peers_end_ns);
   const std::lock_guard lock(mutex_);
   cuda_devices_.clear();
