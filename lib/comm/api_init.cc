@@ -145,19 +145,18 @@ Status init_rank(gyreComm_t* comm, int nranks, const gyreUniqueId& id, int rank,
   return begin_join(comm, decoded, nranks, rank, std::move(options));
 }
 
-// Of gyreCommInitAll without a list: rank i has device i, if there is a driver.
-int all_devices(std::size_t rank) {
-  return default_device() == GYRE_DEVICE_HOST ? GYRE_DEVICE_HOST : static_cast<int>(rank);
-}
-
 Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
   if (comms == nullptr) return invalid_argument("comms is NULL");
   GYRE_TRY(check_place(ndev, 0));
   int no_device = GYRE_DEVICE_HOST;
   GYRE_ASSIGN(const CommunicatorOptions made, make_options(nullptr, &no_device));
   std::vector<CommunicatorOptions> options(static_cast<std::size_t>(ndev), made);
+  // Without a list rank i has device i, if there is a driver.
+  const bool has_devices = devlist == nullptr && default_device() != GYRE_DEVICE_HOST;
   for (std::size_t i = 0; i < options.size(); ++i) {
-    const int device = devlist != nullptr ? devlist[i] : all_devices(i);
+    const int device = devlist != nullptr ? devlist[i]
+                       : has_devices      ? static_cast<int>(i)
+                                          : GYRE_DEVICE_HOST;
     if (device < GYRE_DEVICE_HOST)
       return invalid_argument(fmt::format("devlist[{}] = {} is no device", i, device));
     GYRE_TRY(choose_device(options[i], device).while_doing(fmt::format("devlist[{}]", i)));
