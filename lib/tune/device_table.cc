@@ -6,9 +6,6 @@ namespace {
 
 using plan::Protocol;
 
-constexpr std::uint64_t any_bytes = ~0ULL;
-constexpr int any_ranks = 1 << 30;
-
 // Reasoned, not measured here: a GPU's hop costs microseconds and its links are wide, so that a
 // step less is worth bytes for far longer than on a host. NVIDIA measured one-shot ahead of
 // everything to 128 KiB with 4 GPUs and 32 KiB with 8 (contrib/custom_algos/allreduce of NCCL

@@ -5,9 +5,6 @@ namespace {
 
 using plan::Protocol;
 
-constexpr std::uint64_t any_bytes = ~0ULL;
-constexpr int any_ranks = 1 << 30;
-
 // Measured with bench/compare/settings.py on two cores that share their last-level cache, with 2, 4
 // and 8 ranks (bench/results/settings.jsonl). Where memory reaches, buffers that peers can map are
 // lent from the size on at which that is faster than two copies; those that they cannot map lose

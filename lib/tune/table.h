@@ -10,6 +10,9 @@
 
 namespace gyre::tune {
 
+inline constexpr std::uint64_t any_bytes = ~0ULL;
+inline constexpr int any_ranks = 1 << 30;
+
 // The first line that fits a call and is allowed is taken.
 struct Row {
   bool mapped;               // memory reaches between any two ranks
