@@ -33,6 +33,18 @@ void destroy(const std::vector<CuUserObject>& objects) {
   }
 }
 
+template <typename Body>
+CuResult destroy_one(std::set<Body*>& all, Body* one) {
+  std::vector<CuUserObject> last;
+  {
+    const std::lock_guard lock(fake->mutex);
+    if (all.erase(one) == 0) return cu::invalid_value;
+    last = let_go(one->kept, 1);
+  }
+  destroy(last);
+  return delete one, cu::success;
+}
+
 }  // namespace
 
 bool fake_in_destroy() { return in_destroy; }
@@ -96,27 +108,8 @@ CuResult fake_graph_launch(CuGraphRun run, CuStream stream) {
   return cu::success;
 }
 
-CuResult fake_graph_destroy(CuGraph graph) {
-  std::vector<CuUserObject> last;
-  {
-    const std::lock_guard lock(fake->mutex);
-    if (fake->graphs.erase(graph) == 0) return cu::invalid_value;
-    last = let_go(graph->kept, 1);
-  }
-  destroy(last);
-  return delete graph, cu::success;
-}
-
-CuResult fake_graph_run_destroy(CuGraphRun run) {
-  std::vector<CuUserObject> last;
-  {
-    const std::lock_guard lock(fake->mutex);
-    if (fake->graph_runs.erase(run) == 0) return cu::invalid_value;
-    last = let_go(run->kept, 1);
-  }
-  destroy(last);
-  return delete run, cu::success;
-}
+CuResult fake_graph_destroy(CuGraph graph) { return destroy_one(fake->graphs, graph); }
+CuResult fake_graph_run_destroy(CuGraphRun run) { return destroy_one(fake->graph_runs, run); }
 
 CuResult fake_user_object_create(CuUserObject* object, void* body, void (*destroy)(void*),
                                  unsigned references, unsigned flags) {
