@@ -175,8 +175,9 @@ void check_churn(int cycles, double bytes) {
   CHECK(std::abs(churn.slope([](const Census& c) { return c.mappings; })) * cycles < 8);
   if (!memory_is_told) return;
   CHECK(churn.slope([](const Census& c) { return c.heap_kib; }) * 1024 < bytes);
-  // Pages are counted by the kernel, which is lazier: a first touch of what was there long ago.
-  CHECK(churn.slope([](const Census& c) { return c.resident_kib; }) * 1024 < 10 * bytes);
+  // Pages are counted by the kernel, which is lazier: a first touch of what was there long ago. How
+  // much of that there is does not depend on the cycles (350 KiB were seen on a loaded machine).
+  CHECK(churn.slope([](const Census& c) { return c.resident_kib; }) * cycles < 1024);
 }
 
 }  // namespace
