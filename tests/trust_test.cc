@@ -191,6 +191,17 @@ TEST_CASE("neither the secret nor a frame can be read off the wire") {
   CHECK(ends.seen.find(std::string(id.secret.begin(), id.secret.begin() + 8)) == std::string::npos);
 }
 
+TEST_CASE("a first hello offers two groups, whatever OpenSSL would offer") {
+  const UniqueId id = some_id();
+  Ends ends(id, id, true);
+  REQUIRE(ends.client->advance().ok());
+  for (int i = 0; i < 20; ++i) ends.relay(256);
+  // The extension supported_groups, RFC 8446 section 4.2.7: x25519 and secp256r1.
+  const std::string groups("\x00\x0a\x00\x06\x00\x04\x00\x1d\x00\x17", 10);
+  CHECK(ends.seen.find(groups) != std::string::npos);
+  CHECK(ends.seen.size() < 512);
+}
+
 TEST_CASE("whoever has another secret, or an older id, gets no session and no answer") {
   const UniqueId ours = some_id();
   UniqueId theirs = ours;

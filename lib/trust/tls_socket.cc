@@ -38,6 +38,12 @@ Result<Owned<SslContextTraits>> make_context(const SSL_METHOD* method) {
       SSL_CTX_set_max_proto_version(raw, TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_ciphersuites(raw, cipher_name) != 1)
     return internal_error("this OpenSSL lacks TLS 1.3 with AES-128-GCM");
+  // OpenSSL 3.5 and later would offer a post-quantum group as well, whose key alone is longer than
+  // the first words that a door reads of a stranger. The keys that are agreed on here protect words
+  // of minutes, and what they rest on is the shared secret.
+  if (SSL_CTX_set1_groups_list(raw, "X25519:P-256") != 1 &&
+      SSL_CTX_set1_groups_list(raw, "P-256") != 1)  // a FIPS provider has no X25519
+    return internal_error("this OpenSSL lacks the groups X25519 and P-256");
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(raw, 0);  // nothing of a session outlives it
   SSL_CTX_set_options(raw, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
