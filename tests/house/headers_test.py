@@ -14,8 +14,8 @@ C99 = ["-std=c99", "-x", "c"]
 CXX11 = ["-std=c++11", "-x", "c++"]
 # -Wno-psabi: vectors wider than the default target's pass between inlined functions only.
 CXX20 = ["-std=c++20", "-x", "c++", "-Wno-psabi", "-D_GNU_SOURCE"]
-# Device code: the CUDA compiler's to check.
-DEVICE_ROOMS = ("kernels/cuda/",)
+# What other compilers or other headers check: nvcc, and a Python's PyTorch.
+BUILT_ELSEWHERE = ("kernels/cuda/", "tools/pytorch/")
 
 
 def compiler(variable, usual):
@@ -52,7 +52,7 @@ if __name__ == "__main__":
     top = tree.root_from_arguments()
     sources = tree.sources(top)
     headers = [path for path in sources
-               if path.endswith(".h") and not path.startswith(DEVICE_ROOMS) and
+               if path.endswith(".h") and not path.startswith(BUILT_ELSEWHERE) and
                not proven_by_build(top, path, set(sources))]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(lambda header: compile_alone(top, header), headers))

@@ -1,0 +1,121 @@
+"""Ranks: processes of one group that carry out functions of the tests, all of them at a time.
+
+A test module has `@on_ranks(2)` functions: pytest calls such a function once, and it runs on every
+rank, in processes that go on from test to test. What a rank raises fails the test, with its rank.
+"""
+
+import atexit
+import datetime
+import functools
+import importlib
+import multiprocessing
+import os
+import tempfile
+import traceback
+
+BACKEND = os.environ.get("GYRE_TEST_BACKEND", "gyre")  # gloo shows what a test asks of others
+LIMIT_S = 60
+
+
+def _serve(pipe, rank, size, store_path, path):
+    import sys
+    sys.path[:0] = path
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    store = dist.FileStore(store_path, size)
+    dist.init_process_group(BACKEND, store=store, rank=rank, world_size=size,
+                            timeout=datetime.timedelta(seconds=LIMIT_S / 2))
+    pipe.send(None)
+    while (asked := pipe.recv()) is not None:
+        module, name, arguments = asked
+        try:
+            importlib.import_module(module).__dict__[name].on_rank(rank, size, *arguments)
+            pipe.send(None)
+        except BaseException:  # pylint: disable=broad-except
+            pipe.send(traceback.format_exc())
+    dist.destroy_process_group()
+    pipe.send(None)
+
+
+class Ranks:
+    """`size` processes in one group."""
+
+    def __init__(self, size):
+        import sys
+        self.size = size
+        self.folder = tempfile.TemporaryDirectory()
+        spawn = multiprocessing.get_context("spawn")
+        self.pipes, self.processes = [], []
+        for rank in range(size):
+            ours, theirs = spawn.Pipe()
+            process = spawn.Process(target=_serve, daemon=True,
+                                    args=(theirs, rank, size, self.folder.name + "/store",
+                                          sys.path))
+            process.start()
+            theirs.close()
+            self.pipes.append(ours)
+            self.processes.append(process)
+        self.collect("joining")
+
+    def run(self, function, *arguments):
+        for pipe in self.pipes:
+            pipe.send((function.__module__, function.__name__, arguments))
+        self.collect(function.__name__)
+
+    def collect(self, doing):
+        failures = []
+        for rank, pipe in enumerate(self.pipes):
+            try:
+                failure = pipe.recv() if pipe.poll(LIMIT_S) else f"no answer in {LIMIT_S} s"
+            except EOFError:
+                failure = "the process has ended"
+            if failure is not None:
+                failures.append(f"rank {rank}, {doing}: {failure}")
+        if failures:
+            self.end()
+            raise AssertionError("\n".join(failures))
+
+    def end(self):
+        _groups.pop(self.size, None)
+        for process in self.processes:
+            process.kill()
+            process.join()
+
+    def leave(self):
+        for pipe in self.pipes:
+            pipe.send(None)
+        self.collect("leaving")
+        for process in self.processes:
+            process.join(LIMIT_S)
+            assert process.exitcode == 0, f"a rank ended with {process.exitcode}"
+
+
+_groups = {}
+
+
+def group_of(size):
+    if size not in _groups:
+        _groups[size] = Ranks(size)
+    return _groups[size]
+
+
+@atexit.register
+def _leave_all():
+    for group in list(_groups.values()):
+        group.leave()
+
+
+def on_ranks(size):
+    """The function runs on each of so many ranks, as function(rank, size, ...)."""
+    def decorate(function):
+        @functools.wraps(function)
+        def test(**parameters):
+            group_of(size).run(test, *parameters.values())
+        test.on_rank = function
+        # pytest is to see the parameters after rank and size alone.
+        import inspect
+        names = list(inspect.signature(function).parameters.values())[2:]
+        test.__signature__ = inspect.Signature(names)
+        return test
+    return decorate

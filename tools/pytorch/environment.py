@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Makes a Python with PyTorch to build and test the backend with, and prints its bin folder.
+
+By default the newest that Debian has (its testing release), unpacked into a folder and made to run
+from there: nothing is installed on this machine, no root is needed, and no wheel of 2 GB. With
+--wheel, PyTorch's own wheel from PyPI in a virtual environment of this machine's Python.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+RELEASE = "forky"
+PACKAGES = ["python3-torch", "libtorch-dev", "pybind11-dev", "libopenblas0-pthread",
+            "python3-pip", "python3-mesonpy", "python3-pytest", "python3-expecttest",
+            "python3-sklearn"]
+WHEELS = ["numpy", "pytest", "expecttest", "scikit-learn", "meson-python", "ninja", "pybind11"]
+DONE = "complete"
+
+
+def say(text):
+    print(f"== {text}", file=sys.stderr, flush=True)
+
+
+def run(*command, environment=None, capture=False):
+    """Runs it, or ends with what it said."""
+    ran = subprocess.run([str(word) for word in command], text=True, check=False,
+                         env=environment, stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if ran.returncode != 0:
+        sys.exit(f"environment.py: {' '.join(map(str, command))} failed:\n{ran.stdout[-4000:]}")
+    return ran.stdout if capture else None
+
+
+def debian_mirror():
+    """The Debian mirror that apt is set up with."""
+    answer = run("apt-get", "indextargets", "--format", "$(ORIGIN) $(REPO_URI)",
+                 "Created-By: Packages", capture=True)
+    for line in answer.splitlines():
+        origin, _, uri = line.partition(" ")
+        if origin == "Debian" and "security" not in uri:
+            return uri
+    sys.exit("environment.py: apt knows no mirror of Debian (apt-get update first); "
+             "or use PyTorch's own wheel: --wheel")
+
+
+class DebianPython:
+    """Debian's PyTorch and all below it, in a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.root = folder / "root"
+        self.bin = folder / "bin"
+
+    def make(self):
+        for tool in ("apt-get", "dpkg-deb", "patchelf"):
+            if shutil.which(tool) is None:
+                sys.exit(f"environment.py: needs {tool} (a Debian system; package patchelf); "
+                         "or use PyTorch's own wheel: --wheel")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.download()
+        self.unpack()
+        pythons = sorted((self.root / "usr/bin").glob("python3.[0-9][0-9]"))
+        if not pythons:
+            sys.exit("environment.py: Debian's packages brought no Python")
+        self.relocate(pythons[-1])
+        self.offer(pythons[-1])
+        shutil.rmtree(self.folder / "apt")
+
+    def apt(self, *arguments):
+        run("apt-get", *arguments, environment={**os.environ,
+                                                "APT_CONFIG": str(self.folder / "apt/apt.conf")})
+
+    def download(self):
+        """An apt of its own: it knows one release, and nothing is installed."""
+        apt = self.folder / "apt"
+        for part in ("state/lists/partial", "cache/archives/partial"):
+            (apt / part).mkdir(parents=True)
+        (apt / "status").touch()
+        keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+        source = f"deb [signed-by={keys}] {debian_mirror()} {RELEASE} main\n"
+        (apt / "sources.list").write_text(source)
+        (apt / "apt.conf").write_text(f"""
+Dir::Etc::sourcelist "{apt}/sources.list";
+Dir::Etc::sourceparts "-";
+Dir::State "{apt}/state";
+Dir::State::status "{apt}/status";
+Dir::Cache "{apt}/cache";
+APT::Install-Recommends "false";
+APT::Sandbox::User "";
+""")
+        say(f"Debian {RELEASE}: downloading {PACKAGES[0]} and what it needs (300 MB)")
+        self.apt("update", "-q")
+        self.apt("install", "-q", "-y", "--download-only", *PACKAGES)
+
+    def unpack(self):
+        self.root.mkdir()
+        archives = sorted((self.folder / "apt/cache/archives").glob("*.deb"))
+        for number, archive in enumerate(archives, 1):
+            if number % 40 == 0 or number == len(archives):
+                say(f"unpacking: {number} of {len(archives)} packages")
+            content = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive],
+                                       stdout=subprocess.PIPE)
+            subprocess.run(["tar", "-x", "--keep-directory-symlink", "-C", self.root],
+                           stdin=content.stdout, check=True)
+            if content.wait() != 0:
+                sys.exit(f"environment.py: {archive} is no Debian package")
+
+    def relocate(self, python):
+        """Its own loader and libraries, wherever it lies; headers where they are asked for."""
+        libraries = self.root / "usr/lib/x86_64-linux-gnu"
+        if not libraries.is_dir():
+            libraries = next((self.root / "usr/lib").glob("*-linux-gnu"))
+        loader = next(libraries.glob("ld-linux*.so.*"))
+        places = [libraries / "openblas-pthread", libraries, self.root / "usr/lib"]
+        # The old kind of path, DT_RPATH, holds for all that the program loads; but not for what has
+        # a path of the new kind.
+        run("patchelf", "--set-interpreter", loader, "--force-rpath",
+            "--set-rpath", ":".join(map(str, places)), python)
+        packages = self.root / "usr/lib/python3/dist-packages"
+        for library in [*packages.rglob("*.so"), *places[0].glob("*.so.*")]:
+            if not library.is_symlink() and run("patchelf", "--print-rpath", library,
+                                                capture=True).strip():
+                run("patchelf", "--remove-rpath", library)
+        headers = self.root / "usr/include" / python.name
+        (headers / "pybind11").symlink_to("../pybind11")
+        (headers / libraries.name).mkdir()
+        (headers / libraries.name / python.name).symlink_to(f"../../{libraries.name}/{python.name}")
+
+    def offer(self, python):
+        """What is to be called, in a folder without the rest of that Debian."""
+        self.bin.mkdir()
+        (self.bin / "python").symlink_to(python)
+        for name in ("meson", "torchrun", "pip", "pytest"):
+            for script in (python.parent / name, python.parent / f"{name}-3"):
+                if not script.exists():
+                    continue
+                _, _, body = script.read_text().partition("\n")
+                (self.bin / name).write_text(f"#!{self.bin}/python\n{body}")
+                (self.bin / name).chmod(0o755)
+
+
+class WheelPython:
+    """PyTorch's wheel, in a virtual environment."""
+
+    def __init__(self, folder, version):
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.wanted = f"torch=={version}" if version else "torch"
+
+    def make(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        run(sys.executable, "-m", "venv", self.folder)
+        say(f"PyPI: installing {self.wanted} (some GB)")
+        run(self.bin / "python", "-m", "pip", "install", "--quiet", self.wanted, *WHEELS)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--wheel", nargs="?", const="", metavar="VERSION",
+                        help="PyTorch's wheel from PyPI, the newest or this version")
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(cache) / "gyre-torch",
+                        help="where it is kept, for all checkouts (default: %(default)s)")
+    chosen = parser.parse_args()
+    if chosen.wheel is None:
+        made = DebianPython(chosen.folder / f"debian-{RELEASE}")
+    else:
+        made = WheelPython(chosen.folder / f"wheel-{chosen.wheel or 'newest'}", chosen.wheel)
+    if not (made.folder / DONE).exists():
+        made.make()
+        version = run(made.bin / "python", "-c", "import torch; print(torch.__version__)",
+                      capture=True)
+        (made.folder / DONE).write_text(version)
+        say(f"PyTorch {version.strip()} at {made.folder}")
+    print(made.bin)
+
+
+if __name__ == "__main__":
+    main()

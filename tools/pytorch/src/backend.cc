@@ -1,0 +1,162 @@
+#include "tools/pytorch/src/backend.h"
+
+#include "tools/pytorch/src/release_gil.h"
+
+#include <c10/util/Exception.h>
+
+namespace gyre_torch {
+namespace {
+
+c10::intrusive_ptr<c10d::Backend::Options> make_options(Milliseconds timeout,
+                                                        const std::string& group) {
+  auto options = c10::make_intrusive<c10d::Backend::Options>(Backend::backend_name, timeout);
+  options->group_name = group;
+  return options;
+}
+
+}  // namespace
+
+Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                 Milliseconds timeout, const std::string& group)
+    : c10d::Backend(rank, size),
+      store_(store),
+      options_(make_options(timeout, group)),
+      membership_{rank, size, group, timeout} {
+  auto first = Communicator::join(store, "gyre", membership_, GYRE_DEVICE_HOST);
+  auto second = first->twin();
+  collectives_ = std::make_unique<Lane>(std::move(first));
+  transfers_ = std::make_unique<Lane>(std::move(second));
+}
+
+Backend::~Backend() { leave(); }
+
+void Backend::leave() {
+  const ReleaseGil released;  // works that end may need it
+  const std::lock_guard lock(mutex_);
+  collectives_.reset();
+  transfers_.reset();
+}
+
+void Backend::shutdown() { leave(); }
+
+// Not under the mutex: a call that waits holds it.
+void Backend::abort() {
+  const ReleaseGil released;
+  for (const std::unique_ptr<Lane>* lane : {&collectives_, &transfers_})
+    if (*lane != nullptr) (void)gyreCommAbort((*lane)->communicator().get());
+}
+
+c10d::ErrorType Backend::getError() {
+  for (const std::unique_ptr<Lane>* lane : {&collectives_, &transfers_}) {
+    gyreResult_t error = gyreSuccess;
+    if (*lane == nullptr) continue;
+    const gyreComm_t comm = (*lane)->communicator().get();
+    if (gyreCommGetAsyncError(comm, &error) != gyreSuccess) return c10d::ErrorType::COMM_ERROR;
+    if (error == gyreTimeout) return c10d::ErrorType::TIMEOUT;
+    if (error == gyreRemoteError) return c10d::ErrorType::REMOTE_ERROR;
+    if (error != gyreSuccess && error != gyreInProgress) return c10d::ErrorType::COMM_ERROR;
+  }
+  return c10d::ErrorType::SUCCESS;
+}
+
+void Backend::setTimeout(Milliseconds timeout) {
+  if (timeout > membership_.timeout)
+    TORCH_WARN("gyre: the group was made with a deadline of ", membership_.timeout.count(),
+               " ms for each operation, which stays; a longer one takes a new group");
+  const std::lock_guard lock(mutex_);
+  options_->timeout = timeout;
+}
+
+std::uint64_t Backend::getSequenceNumberForGroup() {
+  const std::lock_guard lock(mutex_);
+  return sequence_;
+}
+
+Lane& Backend::open_lane(std::unique_ptr<Lane>& lane) {
+  TORCH_CHECK(lane != nullptr, "gyre: the process group ", membership_.group,
+              " has been shut down (destroy_process_group): make a new one");
+  return *lane;
+}
+
+Description Backend::describe(const Kind& kind, const Tensors& shown) {
+  Description made;
+  const bool is_transfer = c10d::isP2POp(kind.type);
+  made.type = kind.type;
+  made.sequence = is_transfer ? transfers_begun_++ : sequence_++;
+  made.timeout = kind.timeout > Milliseconds(0) ? kind.timeout : options_->timeout;
+  made.text = c10::str(kind.name, " number ", made.sequence);
+  std::int64_t count = 0;
+  for (const at::Tensor& tensor : shown) count += tensor.numel();
+  if (!shown.empty())
+    made.text += c10::str(" of ", count, " ", shown[0].scalar_type(), " elements");
+  made.title = "gyre:" + std::string(kind.name);
+  return made;
+}
+
+WorkPointer Backend::submit(const Kind& kind, Operation operation) {
+  const std::lock_guard lock(mutex_);
+  Lane& lane = open_lane(collectives_);
+  if (coalescing_) {
+    coalesced_.push_back({kind, std::move(operation), false});
+    return nullptr;
+  }
+  operation.description = describe(kind, operation.outputs);
+  const Milliseconds limit = operation.description.timeout;
+  const bool has_own_limit = limit < membership_.timeout;
+  if (!kind.is_async && !has_own_limit) return lane.carry_out(std::move(operation));
+  const auto work = lane.begin(std::move(operation), Lane::Order::in_line);
+  if (!kind.is_async) work->wait(limit);
+  return work;
+}
+
+void Backend::startCoalescing() {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(!coalescing_, "gyre: coalescing has begun already, and does not nest");
+  coalescing_ = true;
+}
+
+// One group, hence one work.
+WorkPointer Backend::endCoalescing() {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(coalescing_, "gyre: no coalescing has begun");
+  coalescing_ = false;
+  const auto parts = std::make_shared<std::vector<Coalesced>>(std::exchange(coalesced_, {}));
+  if (parts->empty()) return nullptr;
+  const bool transfers = parts->front().is_transfer;
+  Operation all;
+  for (const Coalesced& part : *parts) {
+    TORCH_CHECK(part.is_transfer == transfers,
+                "gyre: a coalesced block holds either collectives or sends and receives");
+    const Operation& one = part.operation;
+    all.inputs.insert(all.inputs.end(), one.inputs.begin(), one.inputs.end());
+    all.outputs.insert(all.outputs.end(), one.outputs.begin(), one.outputs.end());
+  }
+  all.description = describe(
+      {c10d::OpType::COALESCED, transfers ? "send_recv" : "coalesced", true, Milliseconds(0)},
+      all.outputs);
+  all.call = [parts](gyreComm_t comm, gyreStream_t stream) {
+    for (const Coalesced& part : *parts)
+      if (const gyreResult_t result = part.operation.call(comm, stream); result != gyreSuccess)
+        return result;
+    return gyreSuccess;
+  };
+  all.deliver = [parts] {
+    for (const Coalesced& part : *parts)
+      if (part.operation.deliver) part.operation.deliver();
+  };
+  if (transfers) return open_lane(transfers_).begin(std::move(all), Lane::Order::side_by_side);
+  return open_lane(collectives_).begin(std::move(all), Lane::Order::in_line);
+}
+
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const std::vector<int>& ranks,
+                                                 const c10::intrusive_ptr<Options>& options) {
+  const auto own = std::find(ranks.begin(), ranks.end(), getRank());
+  if (own == ranks.end()) return nullptr;
+  return c10::make_intrusive<Backend>(store, static_cast<int>(own - ranks.begin()),
+                                      static_cast<int>(ranks.size()),
+                                      options != nullptr ? options->timeout : options_->timeout,
+                                      options != nullptr ? options->group_name : std::string());
+}
+
+}  // namespace gyre_torch

@@ -1,0 +1,124 @@
+// Backend: a c10d process group over Gyre. Collectives go through one communicator in the order of
+// their calls: by the calling thread where the caller waits anyhow (asyncOp = false), else on a
+// host stream; sends and receives have a communicator of their own, so that neither waits for the
+// other.
+#pragma once
+
+#include "tools/pytorch/src/lane.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
+
+namespace gyre_torch {
+
+using TensorLists = std::vector<Tensors>;
+using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+using Milliseconds = std::chrono::milliseconds;
+
+class Backend final : public c10d::Backend {
+ public:
+  static constexpr const char* backend_name = "gyre";
+
+  Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout,
+          const std::string& group);
+  ~Backend() override;
+
+  const std::string getBackendName() const override { return backend_name; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  bool supportsSplitting() const override { return true; }
+  bool supportsCoalescing() const override { return true; }
+  void setTimeout(Milliseconds timeout) override;
+  std::uint64_t getSequenceNumberForGroup() override;
+  void setSequenceNumberForGroup() override {}
+  void enableCollectivesTiming() override {}  // always on
+
+  WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPointer allreduce_coalesced(Tensors& tensors,
+                                  const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPointer allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+
+  WorkPointer allgather(TensorLists& outputs, Tensors& inputs,
+                        const c10d::AllgatherOptions& options) override;
+  WorkPointer allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                  const c10d::AllgatherOptions& options) override;
+  WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) override;
+  WorkPointer reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                             const c10d::ReduceScatterOptions& options) override;
+  WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                   const c10d::ReduceScatterOptions& options) override;
+  WorkPointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                              const c10d::ReduceScatterOptions& options) override;
+  WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input,
+                            std::vector<std::int64_t>& output_splits,
+                            std::vector<std::int64_t>& input_splits,
+                            const c10d::AllToAllOptions& options) override;
+  WorkPointer alltoall(Tensors& outputs, Tensors& inputs,
+                       const c10d::AllToAllOptions& options) override;
+  WorkPointer gather(TensorLists& outputs, Tensors& inputs,
+                     const c10d::GatherOptions& options) override;
+  WorkPointer gather_into_tensor(at::Tensor& output, at::Tensor& input,
+                                 const c10d::GatherOptions& options) override;
+  WorkPointer scatter(Tensors& outputs, TensorLists& inputs,
+                      const c10d::ScatterOptions& options) override;
+
+  WorkPointer send(Tensors& tensors, int peer, int tag) override;
+  WorkPointer recv(Tensors& tensors, int peer, int tag) override;
+  WorkPointer recvAnysource(Tensors& tensors, int tag) override;
+
+  WorkPointer barrier(const c10d::BarrierOptions& options) override;
+  // Through the store, so that a rank that hangs in a collective is found too.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override;
+
+  void startCoalescing() override;
+  WorkPointer endCoalescing() override;
+
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& options) override;
+  // Ends what is under way with an error, here and on all ranks. Any thread; returns within 1 s.
+  void abort() override;
+  // Waits for what is under way, then leaves.
+  void shutdown() override;
+  c10d::ErrorType getError() override;
+
+ private:
+  // What kind of call it is, as the caller gave it.
+  struct Kind {
+    c10d::OpType type;
+    const char* name;  // "all_reduce"
+    bool is_async;
+    Milliseconds timeout;
+  };
+  Description describe(const Kind& kind, const Tensors& shown);
+  // Its place in the order of collectives; carried out or begun.
+  WorkPointer submit(const Kind& kind, Operation operation);
+  WorkPointer transfer(const Kind& kind, Tensors& tensors, bool sends, int peer, int tag);
+  Lane& open_lane(std::unique_ptr<Lane>& lane);
+  void leave();
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const c10::intrusive_ptr<Options> options_;
+  const Membership membership_;
+  std::mutex mutex_;                               // of the order of calls, and of what follows
+  std::unique_ptr<Lane> collectives_, transfers_;  // null once the group has ended
+  std::uint64_t sequence_ = 0;                     // of collectives
+  std::uint64_t transfers_begun_ = 0;
+  std::uint64_t monitored_ = 0;  // barriers
+  struct Coalesced {
+    Kind kind;
+    Operation operation;
+    bool is_transfer;
+  };
+  bool coalescing_ = false;
+  std::vector<Coalesced> coalesced_;
+};
+
+}  // namespace gyre_torch

@@ -1,0 +1,94 @@
+#include "tools/pytorch/src/communicator.h"
+
+#include <c10/util/Exception.h>
+#include <climits>
+#include <cstring>
+#include <vector>
+
+namespace gyre_torch {
+namespace {
+
+int to_ms(std::chrono::milliseconds time) {
+  return static_cast<int>(std::min<std::chrono::milliseconds::rep>(time.count(), INT_MAX));
+}
+
+// gyreStore_t over a c10d store. Exceptions do not cross C: the last one is kept.
+struct StoreAdapter {
+  const c10::intrusive_ptr<c10d::Store>& store;
+  std::string failure;
+
+  static int set(void* user, const char* key, const void* value, size_t bytes) {
+    const auto* first = static_cast<const std::uint8_t*>(value);
+    return static_cast<StoreAdapter*>(user)->guarded([&](c10d::Store& store) {
+      store.set(key, std::vector<std::uint8_t>(first, first + bytes));
+      return 0;
+    });
+  }
+  static int get(void* user, const char* key, void* value, size_t* bytes, int timeout_ms) {
+    return static_cast<StoreAdapter*>(user)->guarded([&](c10d::Store& store) {
+      store.wait({key}, std::chrono::milliseconds(timeout_ms));
+      const std::vector<std::uint8_t> found = store.get(key);
+      if (found.size() > *bytes) return 1;
+      std::memcpy(value, found.data(), found.size());
+      *bytes = found.size();
+      return 0;
+    });
+  }
+
+ private:
+  template <typename Act>
+  int guarded(const Act& act) {
+    try {
+      return act(*store);
+    } catch (const std::exception& error) {
+      failure = error.what();
+      return 1;
+    }
+  }
+};
+
+}  // namespace
+
+void throw_error(const Membership& in, gyreResult_t result, const std::string& doing,
+                 const std::string& story) {
+  const std::string text =
+      c10::str("gyre: rank ", in.rank, " of ", in.size,
+               in.group.empty() ? std::string() : c10::str(" in group ", in.group), ": ", doing,
+               result == gyreTimeout ? " timed out: " : " failed: ", story);
+  if (result == gyreInvalidArgument) C10_THROW_ERROR(ValueError, text);
+  C10_THROW_ERROR(DistBackendError, text);
+}
+
+std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const std::string& key,
+                                                 const Membership& membership, int device) {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.device = device;
+  config.timeoutMs = config.initTimeoutMs = to_ms(membership.timeout);
+  std::unique_ptr<Communicator> made(new Communicator(membership, config));
+  made->config_.commName = made->membership_.group.c_str();
+  StoreAdapter adapter{store, {}};
+  const gyreStore_t callbacks{&adapter, StoreAdapter::set, StoreAdapter::get};
+  const gyreResult_t result = gyreCommInitStore(&made->comm_, membership.size, membership.rank,
+                                                &callbacks, key.c_str(), &made->config_);
+  if (result != gyreSuccess) {
+    std::string story = gyreGetLastError(nullptr);
+    if (!adapter.failure.empty()) story += "; the store says: " + adapter.failure;
+    throw_error(membership, result, "making the process group", story);
+  }
+  return made;
+}
+
+std::unique_ptr<Communicator> Communicator::twin() const {
+  std::unique_ptr<Communicator> made(new Communicator(membership_, config_));
+  made->config_.commName = made->membership_.group.c_str();
+  check(gyreCommSplit(comm_, 0, membership_.rank, &made->comm_, &made->config_),
+        "making the process group");
+  return made;
+}
+
+Communicator::~Communicator() {
+  if (comm_ != nullptr) (void)gyreCommDestroy(comm_);
+}
+
+}  // namespace gyre_torch

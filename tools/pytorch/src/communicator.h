@@ -1,0 +1,53 @@
+// Communicator: a gyreComm_t whose ranks meet through a c10d store, and its errors as exceptions.
+#pragma once
+
+#include <gyre/gyre.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace gyre_torch {
+
+struct Membership {
+  int rank = 0;
+  int size = 1;
+  std::string group;  // its name, for texts
+  std::chrono::milliseconds timeout{};
+};
+
+// What happened, as c10d's exception for it: DistBackendError, or ValueError where the caller's
+// arguments are wrong. `doing` names the operation.
+[[noreturn]] void throw_error(const Membership& in, gyreResult_t result, const std::string& doing,
+                              const std::string& story);
+
+class Communicator {
+ public:
+  // Collective: returns when all ranks have come. `key` names it in the store.
+  static std::unique_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const std::string& key, const Membership& membership,
+                                            int device);
+  // Collective: another one of the same ranks.
+  std::unique_ptr<Communicator> twin() const;
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  gyreComm_t get() const { return comm_; }
+  const Membership& membership() const { return membership_; }
+  std::string last_error() const { return gyreGetLastError(comm_); }
+  // Throws unless it is gyreSuccess.
+  void check(gyreResult_t result, const std::string& doing) const {
+    if (result != gyreSuccess) throw_error(membership_, result, doing, last_error());
+  }
+
+ private:
+  Communicator(Membership membership, gyreConfig_t config)
+      : membership_(std::move(membership)), config_(config) {}
+  const Membership membership_;
+  gyreConfig_t config_;
+  gyreComm_t comm_ = nullptr;
+};
+
+}  // namespace gyre_torch

@@ -1,0 +1,33 @@
+// Completions: the threads on which works end that have more to do than to say so: copy results
+// out, or mark a future, whose callbacks are the user's code and may wait for other works. Gyre's
+// progress thread must not run such code. There is always one that is free to end the next work.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace gyre_torch {
+
+class Completions {
+ public:
+  // This process's; it lives as long as somebody holds it.
+  static std::shared_ptr<Completions> shared();
+  ~Completions();
+  void push(std::function<void()> end);
+
+ private:
+  void serve();
+  std::mutex mutex_;
+  std::condition_variable pushed_;
+  std::deque<std::function<void()>> queue_;
+  std::vector<std::thread> threads_;
+  std::size_t idle_ = 0;
+  bool stop_ = false;
+};
+
+}  // namespace gyre_torch

@@ -1,0 +1,65 @@
+// Lane: a communicator, its operations that are under way, and the two ways to carry one out.
+#pragma once
+
+#include "tools/pytorch/src/communicator.h"
+#include "tools/pytorch/src/completions.h"
+#include "tools/pytorch/src/work.h"
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <vector>
+
+namespace gyre_torch {
+
+using Tensors = std::vector<at::Tensor>;
+
+// One operation before it is carried out.
+struct Operation {
+  Description description;
+  Tensors inputs, outputs;  // the user's; an output that is its own input stands in `outputs` alone
+  // Gyre's calls for it, as one group. Results may land in memory of their own, which `deliver`
+  // copies out. Both hold the tensors that they use.
+  std::function<gyreResult_t(gyreComm_t, gyreStream_t)> call;
+  std::function<void()> deliver;
+  std::shared_ptr<int> source;  // where Gyre tells from whom a receive was
+};
+
+class Lane {
+ public:
+  explicit Lane(std::unique_ptr<Communicator> communicator);
+  // Ends what is under way if it does not end by itself within a few seconds.
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  const Communicator& communicator() const { return *communicator_; }
+  // By the calling thread; it is over on return. Throws if it fails.
+  c10::intrusive_ptr<HostWork> carry_out(Operation operation);
+  // On a host stream: after those before it, or side by side with them.
+  enum class Order { in_line, side_by_side };
+  c10::intrusive_ptr<HostWork> begin(Operation operation, Order order);
+  // Waits for what is under way; false if `most` was not enough.
+  bool drain(std::chrono::milliseconds most);
+
+ private:
+  struct UnderWay {
+    c10::intrusive_ptr<HostWork> work;
+    gyreStream_t stream = nullptr;  // its own; null: the lane's
+  };
+  struct Ending;
+  static void on_end(gyreStream_t stream, gyreResult_t status, void* user);
+  gyreStream_t free_stream();
+  void forget_ended();
+  gyreResult_t call(const Operation& operation, gyreStream_t stream) const;
+  c10::intrusive_ptr<HostWork> work_for(Operation& operation) const;
+
+  const std::unique_ptr<Communicator> communicator_;
+  const std::shared_ptr<Completions> completions_ = Completions::shared();
+  gyreStream_t in_line_ = nullptr;
+  std::vector<gyreStream_t> streams_;  // all, and those that no operation has
+  std::vector<gyreStream_t> free_;
+  std::list<UnderWay> under_way_;  // and until it is asked about, what has ended
+};
+
+}  // namespace gyre_torch

@@ -1,0 +1,18 @@
+// The Python module gyre_torch._C: makes a Backend.
+#include "tools/pytorch/src/backend.h"
+
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+PYBIND11_MODULE(_C, module) {
+  module.def(
+      "create",
+      [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+         std::chrono::milliseconds timeout, const std::string& group) {
+        return c10::intrusive_ptr<c10d::Backend>(
+            c10::make_intrusive<gyre_torch::Backend>(store, rank, size, timeout, group));
+      },
+      pybind11::arg("store"), pybind11::arg("rank"), pybind11::arg("size"),
+      pybind11::arg("timeout"), pybind11::arg("group") = "",
+      pybind11::call_guard<pybind11::gil_scoped_release>());
+}

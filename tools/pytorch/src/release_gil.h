@@ -1,0 +1,20 @@
+// ReleaseGil: for a wait on threads that may need Python's lock. PyTorch calls backends with it and
+// without.
+#pragma once
+
+#include <optional>
+#include <pybind11/pybind11.h>
+
+namespace gyre_torch {
+
+class ReleaseGil {
+ public:
+  ReleaseGil() {
+    if (Py_IsInitialized() && PyGILState_Check()) released_.emplace();
+  }
+
+ private:
+  std::optional<pybind11::gil_scoped_release> released_;
+};
+
+}  // namespace gyre_torch

@@ -1,0 +1,110 @@
+// Backend's sends and receives, and its barriers.
+#include "tools/pytorch/src/arguments.h"
+#include "tools/pytorch/src/elements.h"
+
+#include <thread>
+
+namespace gyre_torch {
+
+using c10d::OpType;
+
+WorkPointer Backend::transfer(const Kind& kind, Tensors& tensors, bool sends, int peer, int tag) {
+  const at::Tensor& tensor = only_tensor(tensors, kind.name);
+  TORCH_CHECK_VALUE(tag >= 0, "gyre: ", kind.name, " takes tags from 0 on, not ", tag);
+  const bool any_source = peer == GYRE_ANY_SOURCE;
+  TORCH_CHECK_VALUE(any_source || (peer >= 0 && peer < getSize()), "gyre: ", kind.name,
+                    " got rank ", peer, ", and there are ", getSize(), " ranks");
+  const Target target(tensor, sends);
+  Operation operation;
+  operation.outputs = tensors;
+  operation.source = std::make_shared<int>(any_source ? -1 : peer);
+  int* const source = operation.source.get();
+  operation.call = [target, sends, peer, tag, source](gyreComm_t comm, gyreStream_t stream) {
+    const Elements elements = to_move(target.block());
+    if (sends)
+      return gyreSendTagged(target.data(), elements.count, elements.type, peer, tag, comm, stream);
+    return gyreRecvTagged(target.data(), elements.count, elements.type, peer, tag, source, nullptr,
+                          comm, stream);
+  };
+  if (!sends && !target.is_direct()) operation.deliver = [target] { target.deliver(); };
+  const std::lock_guard lock(mutex_);
+  Lane& lane = open_lane(transfers_);
+  if (coalescing_) {
+    coalesced_.push_back({kind, std::move(operation), true});
+    return nullptr;
+  }
+  operation.description = describe(kind, tensors);
+  return lane.begin(std::move(operation), Lane::Order::side_by_side);
+}
+
+WorkPointer Backend::send(Tensors& tensors, int peer, int tag) {
+  return transfer({OpType::SEND, "send", true, Milliseconds(0)}, tensors, true, peer, tag);
+}
+
+WorkPointer Backend::recv(Tensors& tensors, int peer, int tag) {
+  TORCH_CHECK_VALUE(peer >= 0, "gyre: recv got rank ", peer);
+  return transfer({OpType::RECV, "recv", true, Milliseconds(0)}, tensors, false, peer, tag);
+}
+
+WorkPointer Backend::recvAnysource(Tensors& tensors, int tag) {
+  return transfer({OpType::RECVANYSOURCE, "recv from any rank", true, Milliseconds(0)}, tensors,
+                  false, GYRE_ANY_SOURCE, tag);
+}
+
+WorkPointer Backend::barrier(const c10d::BarrierOptions& options) {
+  Operation operation;
+  operation.call = [](gyreComm_t comm, gyreStream_t stream) { return gyreBarrier(comm, stream); };
+  return submit({OpType::BARRIER, "barrier", is_async(options), options.timeout},
+                std::move(operation));
+}
+
+// Each rank sets a key; rank 0 waits for all of them and then tells the verdict by one more.
+void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
+  std::uint64_t number = 0;
+  Milliseconds limit{};
+  {
+    const std::lock_guard lock(mutex_);
+    number = monitored_++;
+    limit = options.timeout > Milliseconds(0) ? options.timeout : options_->timeout;
+  }
+  const std::string prefix = c10::str("gyre/monitored_barrier/", number, "/");
+  const auto key = [&](int rank) { return prefix + std::to_string(rank); };
+  const auto fail = [&](const std::string& text) {
+    C10_THROW_ERROR(DistBackendError, c10::str("gyre: rank ", getRank(), " of ", getSize(),
+                                               ": monitored barrier number ", number, ": ", text));
+  };
+  const std::string verdict_key = prefix + "verdict";
+  const auto until = std::chrono::steady_clock::now() + limit;
+  if (getRank() != 0) {
+    store_->set(key(getRank()), std::vector<std::uint8_t>{1});
+    try {
+      store_->wait({verdict_key}, limit);
+    } catch (const std::exception& error) {
+      fail(c10::str("rank 0 did not answer within ", limit.count(), " ms: ", error.what()));
+    }
+    const std::vector<std::uint8_t> verdict = store_->get(verdict_key);
+    if (verdict.size() > 1) fail(std::string(verdict.begin() + 1, verdict.end()));
+    return;
+  }
+  std::string missing;
+  for (int rank = 1; rank < getSize(); ++rank) {
+    const auto left =
+        std::chrono::duration_cast<Milliseconds>(until - std::chrono::steady_clock::now());
+    try {
+      store_->wait({key(rank)}, std::max(left, Milliseconds(1)));
+    } catch (const std::exception&) {
+      missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+      if (!wait_for_all) break;
+    }
+  }
+  std::vector<std::uint8_t> verdict{1};
+  const std::string text = missing.empty()
+                               ? missing
+                               : c10::str(wait_for_all ? "ranks " : "rank ", missing,
+                                          " did not come within ", limit.count(), " ms");
+  verdict.insert(verdict.end(), text.begin(), text.end());
+  store_->set(verdict_key, verdict);
+  if (!missing.empty()) fail(text);
+}
+
+}  // namespace gyre_torch

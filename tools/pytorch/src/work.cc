@@ -1,0 +1,112 @@
+#include "tools/pytorch/src/work.h"
+
+#include <c10/util/Exception.h>
+
+namespace gyre_torch {
+
+using c10::ivalue::Future;
+
+HostWork::HostWork(int rank, Description description, std::vector<at::Tensor> kept,
+                   std::vector<at::Tensor> outputs, std::shared_ptr<int> source)
+    : Work(rank, description.type, description.title.c_str(), kept),
+      description_(std::move(description)),
+      kept_(std::move(kept)),
+      outputs_(std::move(outputs)),
+      source_(std::move(source)) {}
+
+void HostWork::end(std::exception_ptr why, std::function<void()> deliver,
+                   const std::shared_ptr<Completions>& completions) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!deliver && future_ == nullptr && recordFunctionEndCallback_ == nullptr) {
+      ended_ = std::chrono::steady_clock::now();
+      exception_ = why;
+      completed_ = true;
+    }
+  }
+  if (completed_) {
+    cv_.notify_all();
+    // The last touch; pairs with the acquire in is_over.
+    over_.store(true, std::memory_order_release);
+    return;
+  }
+  completions->push([this, why, deliver = std::move(deliver)]() mutable {
+    try {
+      if (deliver && why == nullptr) deliver();
+    } catch (...) {
+      why = std::current_exception();
+    }
+    mark(why);
+    over_.store(true, std::memory_order_release);
+  });
+}
+
+void HostWork::end_here() {
+  mark(nullptr);
+  over_.store(true, std::memory_order_release);
+}
+
+// All at once, so that a future that somebody asks for meanwhile is marked by one of the two.
+void HostWork::mark(std::exception_ptr why) {
+  c10::intrusive_ptr<Future> future;
+  std::function<void()> tell_profiler;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = std::chrono::steady_clock::now();
+    exception_ = why;
+    completed_ = true;
+    future = future_;
+    tell_profiler = std::exchange(recordFunctionEndCallback_, nullptr);
+  }
+  if (tell_profiler) tell_profiler();
+  cv_.notify_all();
+  if (future == nullptr) return;
+  if (why != nullptr)
+    future->setError(why);
+  else
+    future->markCompleted(at::IValue(outputs_));
+}
+
+bool HostWork::isCompleted() {
+  const std::lock_guard lock(mutex_);
+  return completed_;
+}
+
+bool HostWork::isSuccess() const {
+  const std::lock_guard lock(mutex_);
+  return completed_ && exception_ == nullptr;
+}
+
+bool HostWork::wait(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  const auto ended = [this] { return completed_; };
+  if (timeout == kNoTimeout) {
+    cv_.wait(lock, ended);
+  } else if (!cv_.wait_for(lock, timeout, ended)) {
+    C10_THROW_ERROR(DistBackendError,
+                    c10::str("gyre: rank ", rank_, ": wait() timed out after ", timeout.count(),
+                             " ms for ", description_.text, ", which goes on"));
+  }
+  if (exception_ != nullptr) std::rethrow_exception(exception_);
+  return true;
+}
+
+c10::intrusive_ptr<Future> HostWork::getFuture() {
+  const std::lock_guard lock(mutex_);
+  if (future_ != nullptr) return future_;
+  auto future = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
+  if (!completed_) return future_ = future;
+  if (exception_ != nullptr)
+    future->setError(exception_);
+  else
+    future->markCompleted(at::IValue(outputs_));
+  return future_ = future;
+}
+
+float HostWork::getDuration() const {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(completed_, "gyre: ", description_.text, " has no duration yet: it is not over");
+  return std::chrono::duration<float, std::milli>(ended_ - begun_).count();
+}
+
+}  // namespace gyre_torch

@@ -1,0 +1,68 @@
+// HostWork: one operation on host memory, as PyTorch sees it. It ends when its last byte is where
+// it belongs; whoever waits is then woken, and the future marked.
+#pragma once
+
+#include "tools/pytorch/src/completions.h"
+
+#include <ATen/ATen.h>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+namespace gyre_torch {
+
+// What an operation is, for its work, its errors and the profiler.
+struct Description {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  std::string title;  // the profiler's
+  std::string text;   // "all_reduce number 7 of 1024 float32"
+  std::uint64_t sequence = 0;
+  std::chrono::milliseconds timeout{};
+};
+
+class HostWork final : public c10d::Work {
+ public:
+  // `kept` live as long as the operation; `outputs` are its result.
+  HostWork(int rank, Description description, std::vector<at::Tensor> kept,
+           std::vector<at::Tensor> outputs, std::shared_ptr<int> source);
+
+  // The operation is over; null: well. `deliver` runs before anybody hears of it. From any thread,
+  // once. It returns at once: what takes longer is done on a thread of `completions`.
+  void end(std::exception_ptr why, std::function<void()> deliver,
+           const std::shared_ptr<Completions>& completions);
+  // Over, by the thread that made it: nobody can wait yet.
+  void end_here();
+  // Whether everybody has let go of it who ends it.
+  bool is_over() const { return over_.load(std::memory_order_acquire); }
+  const Description& description() const { return description_; }
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  int sourceRank() const override { return source_ != nullptr ? *source_ : -1; }
+  std::vector<at::Tensor> result() override { return outputs_; }
+  void synchronize() override { wait(kNoTimeout); }
+  bool wait(std::chrono::milliseconds timeout) override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  float getDuration() const override;
+  std::uint64_t getSequencenumber() const override { return description_.sequence; }
+  std::chrono::milliseconds getTimeout() const override { return description_.timeout; }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+  void mark(std::exception_ptr why);
+  const Description description_;
+  std::vector<at::Tensor> kept_;
+  const std::vector<at::Tensor> outputs_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // once somebody has asked; under mutex_
+  const std::shared_ptr<int> source_;
+  const Time begun_ = std::chrono::steady_clock::now();
+  Time ended_;
+  std::atomic<bool> over_{false};
+};
+
+}  // namespace gyre_torch
