@@ -59,7 +59,7 @@ class DeviceInts {
   DeviceInts(const OnCuda& on, std::size_t count)
       : on_(&on), count_(count), bytes_(on, count * sizeof(std::int32_t)) {}
   std::int32_t* data() const { return reinterpret_cast<std::int32_t*>(bytes_.address()); }
-  void fill(const std::function<int(std::size_t i)>& element) {
+  void fill(const std::function<int(std::size_t i)>& element) const {
     std::vector<std::int32_t> all(count_);
     for (std::size_t i = 0; i < count_; ++i) all[i] = element(i);
     on_->write(bytes_.address(), all.data(), count_ * sizeof(std::int32_t));
