@@ -2,12 +2,11 @@
 // driver of its own: memory is exported and imported, kernels poll each other's memory for real.
 #include "tests/support/device_processes.h"
 
-#include "lib/base/clock.h"
 #include "lib/comm/process.h"
+#include "tests/support/cuda_process_cases.h"
 
 #include <catch2/catch.hpp>
 
-#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <unistd.h>
@@ -56,6 +55,13 @@ TEST_CASE("every collective of processes on one device is right, call after call
   check_all(run_processes({.processes = processes, .variables = with_small_slots()}, check_counts));
 }
 
+TEST_CASE("what processes do on a GPU is right over fake drivers", "[device]") {
+  for (const CudaProcessCase& one : cuda_process_cases(ProcessScale::fake)) {
+    INFO(one.name);
+    check_all(run_processes(one.all, one.body, one.dying));
+  }
+}
+
 TEST_CASE("every protocol gives the same between processes", "[device]") {
   const std::string protocol = GENERATE("LL", "LL128", "Simple", "Direct");
   check_all(run_processes(
@@ -84,47 +90,6 @@ TEST_CASE("the log shows the way to each peer, and once how processes share a de
   };
   check_all(run_processes(all, body));
   CHECK(rmdir(folder) == 0);
-}
-
-TEST_CASE("threads and processes work together", "[device]") {
-  check_all(run_processes({.processes = 2, .ranks_each = 2, .variables = with_small_slots()},
-                          check_counts));
-}
-
-TEST_CASE("sends and receives reach ranks of the same process and of others", "[device]") {
-  // Each rank sends to each, itself too, in one group; large ones take several channels.
-  const std::size_t count = GENERATE(1, 1000, 300'000);
-  const auto body = [=](DeviceProcess& here) -> std::string {
-    if (const std::string refused = here.init(); !refused.empty()) return refused;
-    const auto n = static_cast<std::size_t>(here.ranks());
-    const auto value = [=](int from, int to, std::size_t i) {
-      return (from * 16 + to) * 1'000'000 + static_cast<std::int32_t>(i);
-    };
-    std::vector<std::int32_t*> out, in;
-    for (std::size_t place = 0; place < here.comms.size(); ++place) {
-      out.push_back(here.allocate(place, n * count));
-      in.push_back(here.allocate(place, n * count));
-      for (std::size_t i = 0; i < n * count; ++i)
-        out.back()[i] = value(here.rank(place), static_cast<int>(i / count), i % count);
-    }
-    std::string wrong = here.call([&](std::size_t place, gyreComm_t comm, gyreStream_t stream) {
-      for (std::size_t peer = 0; peer < n; ++peer) {
-        (void)gyreSend(out[place] + peer * count, count, gyreInt32, static_cast<int>(peer), comm,
-                       stream);
-        (void)gyreRecv(in[place] + peer * count, count, gyreInt32, static_cast<int>(peer), comm,
-                       stream);
-      }
-      return gyreSuccess;
-    });
-    wrong += here.synchronize();
-    for (std::size_t place = 0; place < here.comms.size() && wrong.empty(); ++place)
-      for (std::size_t i = 0; i < n * count && wrong.empty(); ++i)
-        if (in[place][i] != value(static_cast<int>(i / count), here.rank(place), i % count))
-          wrong = "element " + std::to_string(i) + " of rank " + std::to_string(here.rank(place));
-    return wrong;
-  };
-  check_all(
-      run_processes({.processes = 2, .ranks_each = 2, .variables = with_small_slots()}, body));
 }
 
 TEST_CASE("devices are one and the same by UUID, whatever their numbers", "[device]") {
@@ -157,30 +122,6 @@ TEST_CASE("a device that the other process does not see is reached, or the drive
     if (const std::string refused = here.init(); !refused.empty()) return refused;
     return without(all_reduce(here, {here.allocate(0, 100)}), "cuIpcOpenMemHandle");
   }));
-}
-
-TEST_CASE("a process that is killed is named to the others within a second, and nothing is left",
-          "[device]") {
-  const auto body = [](DeviceProcess& here) -> std::string {
-    if (const std::string refused = here.init(); !refused.empty()) return refused;
-    const std::vector<std::int32_t*> data{here.allocate(0, 100)};
-    if (const std::string failed = all_reduce(here, data); !failed.empty()) return failed;
-    if (!here.meet()) return "no meeting";
-    if (here.process() == 2) {
-      usleep(100'000);  // the others' kernels wait for this one's
-      here.moment().store(SystemClock::read());
-      (void)raise(SIGKILL);
-    }
-    if (const std::string failed = all_reduce(here, data); !failed.empty()) return failed;
-    const gyreResult_t error = here.await_error();
-    const std::int64_t took_ns = SystemClock::read() - here.moment().load();
-    if (error != gyreRemoteError) return "error " + std::to_string(error);
-    if (took_ns > 3 * ns_per_s) return "after ns: " + std::to_string(took_ns);
-    std::string wrong = without(last_error(here), "rank 2");
-    here.abort();
-    return wrong + here.synchronize();
-  };
-  check_all(run_processes({.processes = 4, .variables = with_small_slots()}, body, {2}));
 }
 
 TEST_CASE("memory that a slower peer still has open stays until it has let go", "[device]") {

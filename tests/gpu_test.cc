@@ -1,10 +1,11 @@
-// Communicators of CUDA devices on a GPU, by the library as users link it: the cases that
-// device_communicator_test runs over the fake driver. Ranks are threads of this process, all on
-// device 0. Exit code 77 without a GPU.
-//
-// Ranks as processes, and CUDA graphs, have their place below: see "not here yet".
+// Communicators of CUDA devices on a GPU, by the library as users link it: the cases that other
+// tests run over the fake driver. Ranks are threads of this process, or processes, all on device 0.
+// Exit code 77 without a GPU. gpu_on_fake_test is the same program over the fake.
 #include "tests/support/cuda_cases.h"
+#include "tests/support/cuda_graph_cases.h"
+#include "tests/support/gpu_driver.h"
 #include "tests/support/gpu_main.h"
+#include "tests/support/spawned_processes.h"
 
 using namespace gyre;
 using namespace gyre::tests;
@@ -14,6 +15,9 @@ namespace {
 // A place on both sides of what one message holds, of odd lengths, and of nothing.
 const std::vector<std::size_t> counts = {0, 1, 7, 129, 1009, 20011, 262147, 1500007};
 const std::vector<std::size_t> few_counts = {1, 129, 1009, 20011};
+
+// Of graphs: several slots long, or one where tools make everything slow.
+std::size_t graph_count() { return gpu_options().is_short ? 3000 : 300'000; }
 
 }  // namespace
 
@@ -75,4 +79,66 @@ TEST_CASE("what is no memory or no stream of the GPU is refused", "[gpu]") {
   check_refusals(on);
 }
 
-// Not here yet: 2 and 4 ranks as processes on one GPU; capture into a graph, and its replay.
+TEST_CASE("a graph's calls run at each of many replays, the first call captured", "[gpu][graph]") {
+  const std::string protocol = GENERATE("LL", "LL128", "Simple", "Direct");
+  const int n = GENERATE(2, 4, 8);
+  if (gpu_options().is_short && n != 2) return;
+  OnGpu on;
+  const WithVariables variables({{"GYRE_PROTO", protocol}});
+  check_captured_call(on, n, graph_count(), gpu_options().is_short ? 3 : 100);
+}
+
+TEST_CASE("replays and calls may follow one another on a GPU's stream", "[gpu][graph]") {
+  OnGpu on;
+  check_replays_among_calls(on, graph_count(), 12);
+}
+
+TEST_CASE("a GPU's graph takes groups, sends, receives and uneven blocks", "[gpu][graph]") {
+  OnGpu on;
+  check_captured_group(on, graph_count(), 8);
+}
+
+TEST_CASE("calls of one capture on several streams of a GPU keep their order", "[gpu][graph]") {
+  OnGpu on;
+  check_captured_streams(on, graph_count());
+}
+
+TEST_CASE("a graph on a GPU outlives its communicator", "[gpu][graph]") {
+  OnGpu on;
+  check_graph_outlives(on, graph_count());
+}
+
+TEST_CASE("an abort frees replayed kernels on a GPU within a second", "[gpu][graph]") {
+  OnGpu on;
+  check_abort_of_replay(on, graph_count(), gpu_options().is_short ? 60 : 1);
+}
+
+TEST_CASE("a replay that a rank leaves out ends by its deadline on a GPU", "[gpu][graph]") {
+  OnGpu on;
+  check_replay_left_out(on, graph_count(), gpu_options().is_short ? 5000 : 300);
+}
+
+TEST_CASE("a failed capture on a GPU leaves the communicator whole", "[gpu][graph]") {
+  OnGpu on;
+  check_spoiled_capture(on, graph_count());
+}
+
+// How processes share a GPU is the machine's choice; the cases are right under both.
+TEST_CASE("ranks as processes on one GPU are right, and who dies is named", "[gpu][processes]") {
+  const ProcessScale scale = gpu_is_fake()            ? ProcessScale::fake
+                             : gpu_options().is_short ? ProcessScale::brief
+                                                      : ProcessScale::whole;
+  {
+    OnGpu on;
+    int mps = 0;
+    REQUIRE(on.driver->device_attribute(&mps, loaded::cu::mps_enabled, 0) == loaded::cu::success);
+    WARN("processes share the GPU " << (mps != 0 ? "side by side (MPS)" : "in turns (no MPS)"));
+  }
+  for (const CudaProcessCase& one : cuda_process_cases(scale)) {
+    const std::vector<std::string> complaints = spawn_processes(one, scale);
+    for (std::size_t process = 0; process < complaints.size(); ++process) {
+      INFO(one.name << ", process " << process);
+      CHECK(complaints[process] == "");
+    }
+  }
+}

@@ -1,130 +1,140 @@
 #include "tests/support/cuda_cases.h"
 
-#include "lib/plan/algorithms.h"
-#include "tests/support/collective_case.h"
+#include "tests/support/cuda_draw.h"
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <optional>
-#include <random>
 
 namespace gyre::tests {
 namespace {
 
-const char* const protocols[] = {"LL", "LL128", "Simple", "Direct"};
+// A collective of all ranks whose buffers lie on the device.
+class PlacedCase {
+ public:
+  PlacedCase(const OnCuda& on, const CollectiveCase& one) : on_(on), case_(one), buffers_(one) {
+    for (std::size_t i = 0; i < buffers_.blocks(); ++i) {
+      const std::span<std::byte> block = buffers_.block(i);
+      if (block.empty()) continue;
+      memory_.emplace_back(on, block.size());
+      placed_.push_back(i);
+      on.write(memory_.back().address(), block.data(), block.size());
+      buffers_.place(i, reinterpret_cast<std::byte*>(memory_.back().address()));
+    }
+  }
+  gyreResult_t call(int rank, gyreComm_t comm, gyreStream_t stream) {
+    return buffers_.call(rank, comm, stream);
+  }
+  // After the call: what is wrong with its outcome.
+  std::string wrong() {
+    for (std::size_t k = 0; k < placed_.size(); ++k) {
+      const std::span<std::byte> block = buffers_.block(placed_[k]);
+      on_.read(block.data(), memory_[k].address(), block.size());
+    }
+    for (int rank = 0; rank < case_.ranks; ++rank)
+      if (std::string wrong = buffers_.wrong(rank); !wrong.empty())
+        return case_.shown() + ": " + wrong;
+    return "";
+  }
 
-struct Way {
-  const plan::Algorithm* algorithm;
-  std::string protocol;
-  std::string shown() const { return fmt::format("{} {}", algorithm->name, protocol); }
+ private:
+  const OnCuda& on_;
+  const CollectiveCase case_;
+  CaseBuffers buffers_;
+  std::vector<DeviceBytes> memory_;
+  std::vector<std::size_t> placed_;
 };
 
-std::vector<Way> every_way() {
-  std::vector<Way> ways;
-  for (const plan::Algorithm& algorithm : plan::algorithms())
-    for (const char* protocol : protocols) ways.push_back({&algorithm, protocol});
-  return ways;
-}
-
-std::optional<plan::Collective> collective_of(Function function) {
-  switch (function) {
-    case Function::reduce_scatter:
-    case Function::reduce_scatter_v:
-      return plan::Collective::reduce_scatter;
-    case Function::all_gather:
-    case Function::all_gather_v:
-      return plan::Collective::all_gather;
-    case Function::broadcast:
-      return plan::Collective::broadcast;
-    case Function::reduce:
-      return plan::Collective::reduce;
-    case Function::all_to_all:
-    case Function::all_to_all_v:
-      return plan::Collective::all_to_all;
-    case Function::gather:
-      return plan::Collective::gather;
-    case Function::scatter:
-      return plan::Collective::scatter;
-    case Function::all_reduce:
-      return plan::Collective::all_reduce;
+class PlacedMessage {
+ public:
+  PlacedMessage(const OnCuda& on, const Message& one, std::size_t number)
+      : message_(one), number_(number), out_(on, one.count + 1), in_(on, one.count + 1) {
+    out_.fill([=](std::size_t i) { return Message::element(number, i); });
+    in_.fill([](std::size_t) { return -1; });
   }
-  return std::nullopt;
-}
-constexpr int function_count = static_cast<int>(Function::all_reduce) + 1;
+  void call(int rank, gyreComm_t comm, gyreStream_t stream) const {
+    if (message_.from == rank)
+      (void)gyreSend(out_.data(), message_.count, gyreInt32, message_.to, comm, stream);
+    if (message_.to == rank)
+      (void)gyreRecv(in_.data(), message_.count, gyreInt32, message_.from, comm, stream);
+  }
+  std::string wrong() const {
+    const std::vector<std::int32_t> got = in_.values();
+    for (std::size_t i = 0; i <= message_.count; ++i)
+      if (got[i] != (i < message_.count ? Message::element(number_, i) : -1))
+        return fmt::format("element {} of {} from rank {} to rank {}", i, message_.count,
+                           message_.from, message_.to);
+    return "";
+  }
 
-bool is_uneven(Function function) {
-  return function == Function::all_to_all_v || function == Function::all_gather_v ||
-         function == Function::reduce_scatter_v;
-}
-
-// The setting that leaves this algorithm alone for whatever it does, and the rest as it is.
-std::string only(const plan::Algorithm& algorithm) {
-  std::string text;
-  for (const plan::Collective collective : algorithm.collectives)
-    text += fmt::format("{}{}:{}", text.empty() ? "" : ";", plan::collective_name(collective),
-                        algorithm.name);
-  return text;
-}
-
-CollectiveCase drawn(Function function, int ranks, const std::vector<std::size_t>& counts,
-                     std::mt19937_64& random) {
-  constexpr std::size_t shifts[] = {0, 0, 1, 3};
-  CollectiveCase one;
-  do {
-    one = {.function = function, .ranks = ranks};
-    one.type = static_cast<ElementType>(random() % element_type_count);
-    one.op = static_cast<ReduceOp>(random() % reduce_op_count);
-    one.in_place = random() % 3 == 0;
-    one.count = counts[random() % counts.size()];
-    one.shift = shifts[random() % std::size(shifts)];
-    one.root = static_cast<int>(random() % static_cast<unsigned>(ranks));
-  } while (!one.is_legal());
-  return one;
-}
+ private:
+  const Message message_;
+  const std::size_t number_;
+  DeviceInts out_, in_;
+};
 
 // One call of all ranks on device memory; what is wrong with its outcome.
 std::string outcome_of(const OnCuda& on, Ranks& ranks, const CollectiveCase& one) {
-  CaseBuffers buffers(one);
-  std::vector<DeviceBytes> memory;
-  std::vector<std::size_t> placed;
-  for (std::size_t i = 0; i < buffers.blocks(); ++i) {
-    const std::span<std::byte> block = buffers.block(i);
-    if (block.empty()) continue;
-    memory.emplace_back(on, block.size());
-    placed.push_back(i);
-    on.write(memory.back().address(), block.data(), block.size());
-    buffers.place(i, reinterpret_cast<std::byte*>(memory.back().address()));
-  }
-  std::string wrong = ranks.call_in_threads([&](int rank, gyreComm_t comm, gyreStream_t stream) {
-    return buffers.call(rank, comm, stream);
-  });
-  for (std::size_t k = 0; k < placed.size(); ++k) {
-    const std::span<std::byte> block = buffers.block(placed[k]);
-    on.read(block.data(), memory[k].address(), block.size());
-  }
-  for (int rank = 0; rank < one.ranks && wrong.empty(); ++rank) wrong = buffers.wrong(rank);
-  return wrong;
+  PlacedCase placed(on, one);
+  const std::string wrong =
+      ranks.call_in_threads([&](int rank, gyreComm_t comm, gyreStream_t stream) {
+        return placed.call(rank, comm, stream);
+      });
+  return wrong.empty() ? placed.wrong() : one.shown() + ": " + wrong;
 }
 
-void check_way(const OnCuda& on, const Way& way, int n, const CudaSweep& sweep) {
-  const WithVariables variables(
-      {{"GYRE_ALGO", only(*way.algorithm)}, {"GYRE_PROTO", way.protocol}});
+// Collectives, and sends and receives, in one group of each rank.
+std::string outcome_of(const OnCuda& on, Ranks& ranks, const std::vector<CollectiveCase>& cases,
+                       const std::vector<Message>& messages) {
+  std::deque<PlacedCase> collectives;
+  std::deque<PlacedMessage> sent;
+  for (const CollectiveCase& one : cases) collectives.emplace_back(on, one);
+  for (const Message& one : messages) sent.emplace_back(on, one, sent.size());
+  std::string wrong = ranks.call_in_threads([&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    (void)gyreGroupStart();
+    for (PlacedCase& one : collectives) (void)one.call(rank, comm, stream);
+    for (const PlacedMessage& one : sent) one.call(rank, comm, stream);
+    return gyreGroupEnd();
+  });
+  for (PlacedCase& one : collectives)
+    if (wrong.empty()) wrong = one.wrong();
+  for (const PlacedMessage& one : sent)
+    if (wrong.empty()) wrong = one.wrong();
+  if (wrong.empty()) return "";
+  return fmt::format("a group of {} collectives and {} messages: {}", cases.size(), messages.size(),
+                     wrong);
+}
+
+void check_way(const OnCuda& on, const CudaWay& way, int n, const CudaSweep& sweep) {
+  const WithVariables variables(way.variables());
   INFO(way.shown() << ", " << n << " ranks, seed " << sweep.seed);
   Ranks ranks(on, n);
   INFO(last_error());
   REQUIRE(ranks.begun == gyreSuccess);
   std::mt19937_64 random(sweep.seed + static_cast<std::uint64_t>(n));
-  for (int i = 0; i < function_count; ++i) {
-    const auto function = static_cast<Function>(i);
-    if (!way.algorithm->does(*collective_of(function))) continue;
-    if (is_uneven(function) && way.algorithm->equal_counts) continue;
+  for (const Function function : way.functions())
     for (std::size_t k = 0; k < sweep.cases_each; ++k) {
-      const CollectiveCase one = drawn(function, n, sweep.counts, random);
-      const std::string wrong = outcome_of(on, ranks, one);
-      INFO(one.shown() << ": " << wrong);
+      const std::string wrong =
+          outcome_of(on, ranks, drawn_case(function, n, sweep.counts, random));
+      INFO(wrong);
       REQUIRE(wrong.empty());
     }
-  }
+}
+
+// A collective alone, several in a group, messages in a group, or both.
+std::string random_operation(const OnCuda& on, Ranks& ranks, const CudaSoak& soak,
+                             std::mt19937_64& random) {
+  const int n = static_cast<int>(ranks.comms.size());
+  const auto kind = random() % 4;
+  const auto drawn = [&] { return drawn_case(drawn_function(random), n, soak.counts, random); };
+  if (kind == 0) return outcome_of(on, ranks, drawn());
+  std::vector<CollectiveCase> cases;
+  std::vector<Message> messages;
+  if (kind != 2)
+    for (std::uint64_t i = random() % 4 + 1; i > 0; --i) cases.push_back(drawn());
+  if (kind != 1) messages = drawn_messages(n, soak.counts, 6, random);
+  return outcome_of(on, ranks, cases, messages);
 }
 
 // Two ranks that have carried out one call already, so that their link is open.
@@ -151,7 +161,7 @@ struct Pair {
 void check_schedules(const OnCuda& on, const CudaSweep& sweep) {
   std::size_t number = sweep.seed % sweep.stride;
   for (const int n : sweep.ranks)
-    for (const Way& way : every_way())
+    for (const CudaWay& way : every_way())
       if (number++ % sweep.stride == 0) check_way(on, way, n, sweep);
 }
 
@@ -165,11 +175,8 @@ void check_random_operations(const OnCuda& on, const CudaSoak& soak) {
       INFO(last_error());
       REQUIRE(ranks->begun == gyreSuccess);
     }
-    const auto function = static_cast<Function>(random() % function_count);
-    const int n = static_cast<int>(ranks->comms.size());
-    const CollectiveCase one = drawn(function, n, soak.counts, random);
-    const std::string wrong = outcome_of(on, *ranks, one);
-    INFO("operation " << i << " of seed " << soak.seed << ": " << one.shown() << ": " << wrong);
+    const std::string wrong = random_operation(on, *ranks, soak, random);
+    INFO("operation " << i << " of seed " << soak.seed << ": " << wrong);
     REQUIRE(wrong.empty());
   }
 }

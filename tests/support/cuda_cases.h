@@ -19,7 +19,8 @@ struct CudaSweep {
 // Every algorithm under every protocol; types, operations, counts, misalignment and places drawn.
 void check_schedules(const OnCuda& on, const CudaSweep& sweep);
 
-// So many random operations, with a new communicator after every `each_lasts`.
+// So many random operations, with a new communicator after every `each_lasts`: collectives alone or
+// grouped, sends and receives, groups of both.
 struct CudaSoak {
   std::vector<int> ranks;
   std::vector<std::size_t> counts;

@@ -1,11 +1,12 @@
 // The main of gpu_test: Catch2's, and --soak and --short. Without a driver, a device or kernels it
 // says what is missing and exits with 77, which Meson takes for skipped.
+#define CATCH_CONFIG_RUNNER  // before anything includes Catch2
 #include "tests/support/gpu_main.h"
 
-#include "lib/loaded/cuda.h"
+#include "tests/support/gpu_driver.h"
+#include "tests/support/spawned_processes.h"
 #include <gyre/gyre.h>
 
-#define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
 #include <cstdio>
@@ -20,8 +21,7 @@ GpuOptions options;
 // Empty if a communicator of device 0 can be made, or if that fails for a reason that the cases
 // ought to show.
 std::string missing() {
-  const auto driver = loaded::load_cuda(loaded::CudaPresence::wanted);
-  if (!driver.ok()) return std::string(driver.status().message());
+  if (std::string why = gpu_missing(); !why.empty()) return why;
   gyreComm_t comm = nullptr;
   const int device = 0;
   if (gyreCommInitAll(&comm, 1, &device) == gyreSuccess) {
@@ -40,6 +40,7 @@ const GpuOptions& gpu_options() { return options; }
 
 int main(int count, char** arguments) {
   using namespace gyre::tests;
+  if (const auto code = ran_as_process(count, arguments)) return *code;
   Catch::Session session;
   using Catch::clara::Opt;
   session.cli(session.cli() |
@@ -52,5 +53,8 @@ int main(int count, char** arguments) {
     std::printf("skipped: %s\n", why.c_str());
     return skipped;
   }
-  return session.run();
+  const int failed = session.run();
+  const std::string left = end_gpu_driver();
+  if (!left.empty()) std::printf("at the end: %s\n", left.c_str());
+  return left.empty() ? failed : 1;
 }

@@ -1,6 +1,6 @@
 // Where the cases of CUDA communicators run: a driver's table and its first device, current in the
-// thread that made this. The fake (device_ranks.h) or the machine's own; memory is filled and read
-// by copies alone, so that cases need not know which.
+// thread that made this. The fake (device_ranks.h) or the machine's own (gpu_driver.h); memory is
+// filled and read by copies alone, so that cases need not know which.
 #pragma once
 
 #include "lib/loaded/cuda.h"
@@ -51,20 +51,6 @@ class OnCuda {
 
  private:
   loaded::CuStream copies_ = nullptr;
-};
-
-// The machine's own driver; gpu_main.cc has seen that there is one.
-class OnGpu : public OnCuda {
- public:
-  OnGpu() : OnCuda(loaded_driver()) {}
-
- private:
-  static std::unique_ptr<const loaded::CudaDriver> loaded_driver() {
-    auto driver = loaded::load_cuda(loaded::CudaPresence::wanted);
-    INFO(driver.status().message());
-    REQUIRE(driver.ok());
-    return std::move(driver).value();
-  }
 };
 
 // Memory of the current device.
