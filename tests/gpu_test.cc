@@ -3,8 +3,10 @@
 // Exit code 77 without a GPU. gpu_on_fake_test is the same program over the fake.
 #include "tests/support/cuda_cases.h"
 #include "tests/support/cuda_graph_cases.h"
+#include "tests/support/device_cases.h"
 #include "tests/support/gpu_driver.h"
 #include "tests/support/gpu_main.h"
+#include "tests/support/kernel_job.h"
 #include "tests/support/spawned_processes.h"
 
 using namespace gyre;
@@ -18,6 +20,34 @@ const std::vector<std::size_t> few_counts = {1, 129, 1009, 20011};
 
 // Of graphs: several slots long, or one where tools make everything slow.
 std::size_t graph_count() { return gpu_options().is_short ? 3000 : 300'000; }
+
+// Calls of the kernels on links of the test's own. A launch for each rank only where kernels run
+// side by side: not under compute-sanitizer.
+void check_kernels(const std::vector<KernelForm>& forms) {
+  OnGpu on;
+  auto opened = exec::CudaDevice::open(*on.driver, 0, gpu_images());
+  INFO(opened.status().message());
+  REQUIRE(opened.ok());
+  const exec::CudaDevice& device = **opened;
+  KernelMemory memory(on, 64 << 20);
+  const std::vector<DeviceCase> cases = covering_cases(Catch::rngSeed());
+  const std::size_t stride = gpu_options().is_short ? 24 : 1;
+  std::size_t tried = 0;
+  for (std::size_t i = Catch::rngSeed() % stride; i < cases.size(); i += stride) {
+    KernelJob job(on, device, memory, cases[i]);
+    if (job.blocks() > device.blocks_most()) continue;
+    ++tried;
+    for (const std::uint32_t threads :
+         {std::min(cases[i].threads, device.threads()), device.threads()})
+      for (const KernelForm form : forms) {
+        const std::string wrong = job.run(form, threads);
+        INFO(cases[i].shown() << (form == KernelForm::one_grid ? ": one grid of " : ": grids of ")
+                              << threads << " threads: " << wrong);
+        REQUIRE(wrong.empty());
+      }
+  }
+  CHECK(tried > 10);
+}
 
 }  // namespace
 
@@ -47,6 +77,14 @@ TEST_CASE("every algorithm under every protocol is right for 2, 4 and 8 threads"
     sweep.cases_each = 1;
   }
   check_schedules(on, sweep);
+}
+
+TEST_CASE("kernels of all ranks in one grid give the host's bits on a GPU", "[gpu][one_grid]") {
+  check_kernels({KernelForm::one_grid});
+}
+
+TEST_CASE("kernels launched for each rank give the host's bits on a GPU", "[gpu][kernels]") {
+  check_kernels({KernelForm::launch_each, KernelForm::one_grid});
 }
 
 TEST_CASE("random operations are right for as long as one likes", "[gpu][soak]") {

@@ -2,8 +2,10 @@
 // fake of it (gpu_driver_fake.cc), which tries the same cases where there is no GPU.
 #pragma once
 
+#include "kernels/cuda/kernel_name.h"
 #include "tests/support/on_cuda.h"
 
+#include <span>
 #include <string>
 
 namespace gyre::tests {
@@ -14,6 +16,8 @@ std::string gpu_missing();
 // When nothing uses it any more: what was not given back, as far as can be told.
 std::string end_gpu_driver();
 bool gpu_is_fake();
+// The kernels that it runs.
+std::span<const cuda::KernelImage> gpu_images();
 
 class OnGpu : public OnCuda {
  public:

@@ -34,5 +34,6 @@ std::string end_gpu_driver() {
 }
 
 bool gpu_is_fake() { return true; }
+std::span<const cuda::KernelImage> gpu_images() { return FakeCuda::images(); }
 
 }  // namespace gyre::tests
