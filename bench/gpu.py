@@ -16,6 +16,7 @@ import datetime
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ sys.path.insert(0, os.path.join(ROOT, "bench", "compare"))
 import figures  # noqa: E402
 import rounds  # noqa: E402
 
+WITH_MPS = os.path.join(ROOT, "tools", "with_mps.py")
 NCCL_SHARES_FROM = 23000  # the first version that lets ranks share a GPU
 
 
@@ -114,6 +116,10 @@ class Programs:
     def processes(self, count):
         return self.all_reduce([self.gyre, "run", "-n", str(count)], [], self.sizes())
 
+    def processes_by_mps(self, count):
+        return self.all_reduce([sys.executable, WITH_MPS, self.gyre, "run", "-n", str(count)], [],
+                               self.sizes())
+
     def graph(self, count, operations):
         launches = str(max(1, 4000 // operations))
         times = self.all_reduce([], ["-t", str(count)],
@@ -200,11 +206,16 @@ def measure_moves(programs, ratios, notes):
 
 
 def measure_tables(programs, rows, notes):
-    for kind, counts in (("threads", programs.options.threads),
-                         ("processes", programs.options.processes)):
+    kinds = [("threads", programs.threads, programs.options.threads),
+             ("processes", programs.processes, programs.options.processes)]
+    if shutil.which("nvidia-cuda-mps-control") or programs.options.dry_run:
+        kinds.append(("processes by MPS", programs.processes_by_mps, programs.options.processes))
+    else:
+        notes.append("Processes under MPS were not measured: no nvidia-cuda-mps-control here.")
+    for kind, measured, counts in kinds:
         for count in counts:
             try:
-                times = getattr(programs, kind)(count)
+                times = measured(count)
             except Failed as failure:
                 note_failure(notes, f"{count} {kind}", failure)
                 continue
@@ -284,14 +295,16 @@ def provenance():
             "command": " ".join(["bench/gpu.py", *sys.argv[1:]])}
 
 
-def draw(rows, folder):
-    """Pictures of the tables; none without matplotlib."""
+def draw(rows, ratios, folder):
+    """Pictures: of the ratios, and of the tables where there is matplotlib."""
+    with open(os.path.join(folder, "gpu_ratios.svg"), "w", encoding="utf-8") as file:
+        file.write(figures.ratio_picture(ratios))
     try:
         import matplotlib
         matplotlib.use("Agg")
         from matplotlib import pyplot
     except ImportError:
-        return []
+        return ["gpu_ratios.svg"]
     figure, axes = pyplot.subplots()
     for (kind, ranks), times in rows.items():
         axes.loglog(list(times), list(times.values()), marker="o", label=f"{ranks} {kind}")
@@ -299,7 +312,7 @@ def draw(rows, folder):
     axes.set_ylabel("microseconds")
     axes.legend()
     figure.savefig(os.path.join(folder, "gpu_all_reduce.svg"))
-    return ["gpu_all_reduce.svg"]
+    return ["gpu_ratios.svg", "gpu_all_reduce.svg"]
 
 
 def record(options, common, lines, rows, ratios, text):
@@ -325,7 +338,7 @@ def measure(options, folder):
     if options.dry_run:
         return 0
     common = provenance()
-    pictures = draw(rows, options.results) if options.record else []
+    pictures = draw(rows, ratios, options.results) if options.record else []
     text = figures.page(common, ratios, rows, notes, pictures)
     print(text)
     if options.record:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.dom.minidom
 
 BENCH = sys.argv.pop(1)
 sys.path.insert(0, BENCH)
@@ -59,6 +60,18 @@ class Figures(unittest.TestCase):
         self.assertFalse(figures.verdict("graph_8B", 2.6))
         self.assertTrue(figures.verdict("interpreter", 1.01))
 
+    def test_the_picture_shows_each_ratio_beside_its_limit(self):
+        picture = figures.ratio_picture({"copy": 0.46, "graph_8B": 5.0})
+        document = xml.dom.minidom.parseString(picture)
+        bars = [float(bar.getAttribute("width")) for bar in
+                document.getElementsByTagName("rect")]
+        line = document.getElementsByTagName("line")[0]
+        limit = float(line.getAttribute("x1")) - float(
+            document.getElementsByTagName("rect")[0].getAttribute("x"))
+        self.assertAlmostEqual(bars[0], limit / 2)
+        self.assertAlmostEqual(bars[1], 2 * limit)
+        self.assertEqual(picture.count("not measured"), len(figures.GATES) - 2)
+
     def test_the_choice_is_the_largest_calls(self):
         log = ("all ranks choose oneshot with line for all_reduce of 8 bytes and the like\n"
                "all ranks choose ring with direct for all_reduce of 1073741824 bytes")
@@ -74,7 +87,7 @@ class Command(unittest.TestCase):
     def test_a_dry_run_names_every_program_and_runs_none(self):
         done = self.run_gpu("--dry-run", "--build", "/nowhere")
         self.assertEqual(done.returncode, 0, done.stderr)
-        for words in ("gpu_moves", "-t 8 ", "run -n 4 ", "-G 4000", "-b 1G -e 1G",
+        for words in ("gpu_moves", "-t 8 ", "run -n 4 ", "with_mps.py", "-G 4000", "-b 1G -e 1G",
                       "nccl_all_reduce"):
             self.assertIn(words, done.stdout)
 

@@ -1,5 +1,7 @@
 """tools/dev gpu, as far as a machine without a GPU can tell: what it says there, and how parts end.
 gpu_parts_test.py ROOT [unittest arguments]."""
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -58,10 +60,65 @@ class OnThisMachine(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("nvidia-smi finds no GPU", done.stderr)
 
+    def test_a_dry_run_names_every_command_and_runs_none(self):
+        done = dev(self.folder, "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for words in ("--suite gpu", "with_mps.py", "[processes]", "--tool memcheck",
+                      "--tool racecheck", "[one_grid]", "bench/gpu.py"):
+            self.assertIn(words, done.stdout)
+        one = dev(self.folder, "--dry-run", "--only", "memcheck")
+        self.assertEqual(len(one.stdout.splitlines()), 1)
+
+    def test_what_the_parts_select_of_the_tests_is_there(self):
+        with open(os.path.join(ROOT, "tests", "gpu_test.cc"), encoding="utf-8") as file:
+            text = file.read()
+        for part in gpu_parts.all_parts():
+            for word in part.command:
+                if word.startswith("["):
+                    self.assertIn(word, text)
+
     def test_a_part_that_does_not_exist_is_refused(self):
         done = dev(self.folder, "--only", "everything")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no part everything", done.stderr)
+
+
+class Mps(unittest.TestCase):
+    def run_with(self, control, *command):
+        """with_mps.py where the control program is this script, and what the script was told."""
+        with tempfile.TemporaryDirectory() as folder:
+            if control is not None:
+                path = os.path.join(folder, "nvidia-cuda-mps-control")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(f"#!/bin/sh\necho \"$@ $(cat)\" >> {folder}/told\n{control}\n")
+                os.chmod(path, 0o755)
+            done = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "with_mps.py"),
+                                   *command], env={"PATH": f"{folder}:/usr/bin:/bin"},
+                                  capture_output=True, text=True, timeout=60)
+            told = ""
+            if os.path.exists(os.path.join(folder, "told")):
+                with open(os.path.join(folder, "told"), encoding="utf-8") as file:
+                    told = file.read()
+            return done, told
+
+    def test_the_service_lives_as_long_as_the_command(self):
+        done, told = self.run_with("", "sh", "-c", 'ls -d "$CUDA_MPS_PIPE_DIRECTORY"; exit 5')
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("/pipes", done.stdout)
+        self.assertEqual([line.strip() for line in told.splitlines()], ["-d", "quit"])
+
+    def test_where_there_is_none_it_is_skipped(self):
+        if shutil.which("nvidia-cuda-mps-control", path="/usr/bin:/bin"):
+            self.skipTest("MPS is installed")
+        done, _ = self.run_with(None, "true")
+        self.assertEqual(done.returncode, gpu_parts.SKIPPED)
+        self.assertIn("nvidia-cuda-mps-control", done.stderr)
+
+    def test_one_that_does_not_start_fails(self):
+        done, told = self.run_with("exit 3", "sh", "-c", "echo ran")
+        self.assertEqual(done.returncode, 1)
+        self.assertNotIn("ran", done.stdout)
+        self.assertNotIn("quit", told)
 
 
 class Missing(unittest.TestCase):
@@ -93,6 +150,16 @@ class Parts(unittest.TestCase):
         self.assertEqual(part.outcome, gpu_parts.LATE)
         self.assertLess(time.monotonic() - began, 30)
 
+    def test_a_part_that_takes_its_time_shows_signs_of_life(self):
+        beat, gpu_parts.BEAT_S = gpu_parts.BEAT_S, 0.2
+        shown = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(shown):
+                self.ended(["sh", "-c", "echo so far; sleep 1"])
+        finally:
+            gpu_parts.BEAT_S = beat
+        self.assertIn("a part, 0 s: so far", shown.getvalue())
+
     def test_what_meson_skipped_has_not_passed(self):
         with tempfile.TemporaryDirectory() as build:
             os.mkdir(os.path.join(build, "meson-logs"))
@@ -109,7 +176,11 @@ class Parts(unittest.TestCase):
                 for row in ({"commit": commit, "collective": "copy", "bytes": 8, "p50_us": 1.5},
                             {"commit": "another", "collective": "old", "bytes": 8, "p50_us": 9}):
                     file.write(json.dumps(row) + "\n")
+            with open(os.path.join(folder, "gpu.jsonl"), "w", encoding="utf-8") as file:
+                file.write(json.dumps({"commit": commit, "ratios": {"copy": 0.95}}) + "\n")
             gpu_parts.write_results([good, bad], {"gpu": "a GPU"}, folder)
+            with open(os.path.join(folder, "gpu_ratios.svg"), encoding="utf-8") as file:
+                self.assertIn("0.950", file.read())
             with open(os.path.join(folder, "gpu_parts.jsonl"), encoding="utf-8") as file:
                 lines = [json.loads(line) for line in file]
             with open(os.path.join(folder, "gpu_parts.md"), encoding="utf-8") as file:
@@ -118,7 +189,9 @@ class Parts(unittest.TestCase):
         self.assertEqual(lines[0]["gpu"], "a GPU")
         self.assertIn("| a part | failed |", page)
         self.assertIn("| copy |  |  | 8 | 1.5 |", page)
-        self.assertNotIn("old", page)
+        self.assertNotIn("| old |", page)
+        self.assertIn("| 0.950 | >= 0.92 | holds |", page)
+        self.assertIn("(gpu_ratios.svg)", page)
 
 
 if __name__ == "__main__":

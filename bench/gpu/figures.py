@@ -92,20 +92,50 @@ def verdict(name, value):
     return value >= limit if kind == "least" else value <= limit
 
 
+def ratio_table(ratios):
+    """Lines of Markdown: each gate, what was measured, and whether that holds."""
+    lines = ["| ratio | value | limit | |", "|---|---:|---:|---|"]
+    for name, (kind, limit, words) in GATES.items():
+        bound = f"{'>=' if kind == 'least' else '<='} {limit}"
+        if name not in ratios:
+            lines.append(f"| {words} | not measured | {bound} | |")
+            continue
+        lines.append(f"| {words} | {ratios[name]:.3f} | {bound} | "
+                     f"{'holds' if verdict(name, ratios[name]) else 'MISSED'} |")
+    return lines
+
+
+def ratio_picture(ratios):
+    """SVG: a bar for each gate, as long as what was measured is of its limit, which is one line for
+    all. A bar may have to reach that line, or must not cross it."""
+    left, unit, row = 520, 200, 26  # of the line that is the limit: left + unit
+    height = row * (len(GATES) + 2)
+    text = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + 2 * unit + 80}" '
+            f'height="{height}" font-family="sans-serif" font-size="12">']
+    for place, (name, (kind, limit, words)) in enumerate(GATES.items()):
+        y = row * (place + 1)
+        text.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{words} '
+                    f'({"at least" if kind == "least" else "at most"} {limit})</text>')
+        if name not in ratios:
+            text.append(f'<text x="{left + 4}" y="{y + 13}" fill="#777">not measured</text>')
+            continue
+        width = min(2.0, ratios[name] / limit) * unit
+        colour = "#3a7d44" if verdict(name, ratios[name]) else "#b3261e"
+        text.append(f'<rect x="{left}" y="{y}" width="{width:.1f}" height="18" fill="{colour}"/>'
+                    f'<text x="{left + width + 4:.1f}" y="{y + 13}">{ratios[name]:.3f}</text>')
+    text.append(f'<line x1="{left + unit}" y1="{row - 6}" x2="{left + unit}" y2="{height - row}" '
+                f'stroke="#000" stroke-dasharray="3 3"/>'
+                f'<text x="{left + unit}" y="{row - 10}" text-anchor="middle">limit</text></svg>')
+    return "\n".join(text).replace(">=", "&gt;=") + "\n"
+
+
 def page(provenance, ratios, rows, notes, pictures):
     """Markdown. `rows`: {(kind, ranks): {bytes: us}}."""
     text = ["# Gyre on one GPU", "",
             f"{provenance['machine']}, commit {provenance['commit']}, {provenance['time']}, by "
             f"`{provenance['command']}`. Times are of one all-reduce of floats, out of place, in "
             "microseconds of the wall clock.", "",
-            "| ratio | value | limit | |", "|---|---:|---:|---|"]
-    for name, (kind, limit, words) in GATES.items():
-        bound = f"{'>=' if kind == 'least' else '<='} {limit}"
-        if name not in ratios:
-            text.append(f"| {words} | not measured | {bound} | |")
-            continue
-        text.append(f"| {words} | {ratios[name]:.3f} | {bound} | "
-                    f"{'holds' if verdict(name, ratios[name]) else 'MISSED'} |")
+            *ratio_table(ratios)]
     text += ["", *[f"- {note}" for note in notes], ""]
     columns = list(rows)
     if columns:
