@@ -46,8 +46,6 @@ std::string without(const std::string& text, const std::string& word) {
   return text.find(word) != std::string::npos ? "" : "no \"" + word + "\" in: " + text;
 }
 
-std::string last_error(DeviceProcess& here) { return gyreGetLastError(here.comms[0]); }
-
 }  // namespace
 
 TEST_CASE("every collective of processes on one device is right, call after call", "[device]") {
@@ -122,6 +120,14 @@ TEST_CASE("a device that the other process does not see is reached, or the drive
     if (const std::string refused = here.init(); !refused.empty()) return refused;
     return without(all_reduce(here, {here.allocate(0, 100)}), "cuIpcOpenMemHandle");
   }));
+}
+
+TEST_CASE("processes on MIG instances of one GPU exchange through their host", "[device]") {
+  DeviceProcesses all{.processes = 2, .variables = with_small_slots()};
+  all.fake = [](int process) {
+    return FakeCudaOptions{.peer_access = false, .visible = {process}, .mig = true};
+  };
+  check_all(run_processes(all, check_counts));
 }
 
 TEST_CASE("memory that a slower peer still has open stays until it has let go", "[device]") {

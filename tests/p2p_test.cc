@@ -2,12 +2,15 @@
 // memory that is lent.
 #include "tests/support/fake_cuda.h"
 #include "tests/support/fake_nvml.h"
+#include "transports/p2p/bus.h"
 #include "transports/p2p/lease.h"
 #include "transports/p2p/survey.h"
 
 #include <catch2/catch.hpp>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,7 +113,9 @@ TEST_CASE("the driver says what can be reached, NVML what is hidden and what lie
     CHECK(found == std::vector{toward(5, Access::reaches, Path::nvlink, 4),
                                toward(2, Access::no_peer_access, Path::interconnect)});
   }
-  SECTION("without NVML") { CHECK(survey(*table, nullptr, own, {}) == std::vector{toward(5)}); }
+  SECTION("without NVML") {
+    CHECK(survey(*table, nullptr, own, {}, "/nowhere") == std::vector{toward(5)});
+  }
   SECTION("over a switch of NVLink") {
     options.between = [](int, int) { return FakeBetween{}; };
     options.switch_lanes = [](int gpu) { return gpu == 2 ? 0U : gpu == 3 ? 18U : 12U; };
@@ -144,9 +149,113 @@ TEST_CASE("GYRE_P2P_LEVEL leaves out what is farther, as far as anybody knows", 
     CHECK(survey(*table, fake.table().get(), own, {.disabled = true}) ==
           std::vector{toward(1, Access::disabled, one.path)});
   }
-  CHECK(survey(*table, nullptr, own, {.farthest = Path::nvlink}) == std::vector{toward(1)});
-  CHECK(survey(*table, nullptr, own, {.farthest = Path::same}) ==
+  CHECK(survey(*table, nullptr, own, {.farthest = Path::nvlink}, "/nowhere") ==
+        std::vector{toward(1)});
+  CHECK(survey(*table, nullptr, own, {.farthest = Path::same}, "/nowhere") ==
         std::vector{toward(1, Access::too_far)});
+}
+
+TEST_CASE("the PCI bus shows what lies between, from both ends alike", "[p2p]") {
+  const std::string bridge = "/sys/devices/pci0000:00/", other = "/sys/devices/pci0000:80/";
+  const std::string behind = bridge + "0000:00:01.0/0000:01:00.0/";  // a port, a switch
+  struct Case {
+    std::string here, there;
+    int here_node, there_node;
+    Path path;
+  };
+  const Case cases[] = {
+      {behind + "0000:02:08.0/0000:03:00.0", behind + "0000:02:10.0/0000:04:00.0", 0, 0,
+       Path::one_switch},
+      // A second switch behind the first.
+      {behind + "0000:02:08.0/0000:03:00.0",
+       behind + "0000:02:10.0/0000:05:00.0/0000:06:00.0/0000:07:00.0", 0, 0, Path::switches},
+      // Two ports of one bridge; two devices at the bridge, as virtual machines have them.
+      {behind + "0000:02:08.0/0000:03:00.0", bridge + "0000:00:02.0/0000:09:00.0", 0, 0,
+       Path::host_bridge},
+      {bridge + "0000:00:05.0", bridge + "0000:00:06.0", no_numa_node, no_numa_node,
+       Path::host_bridge},
+      {bridge + "0000:00:05.0", other + "0000:80:01.0", 1, 1, Path::host_bridge},
+      {bridge + "0000:00:05.0", other + "0000:80:01.0", 0, 1, Path::interconnect},
+      {bridge + "0000:00:05.0", other + "0000:80:01.0", no_numa_node, 1, Path::unknown},
+      {"/sys/devices/LNXSYSTM:00/VMBUS:00/pci0001:00/0001:00:00.0",
+       "/sys/devices/LNXSYSTM:00/VMBUS:00/pci0002:00/0002:00:00.0", 0, 0, Path::host_bridge},
+      {"", bridge + "0000:00:05.0", 0, 0, Path::unknown},
+      {bridge + "0000:00:05.0/virtual", bridge + "0000:00:06.0", 0, 0, Path::unknown},
+  };
+  for (const Case& one : cases) {
+    INFO(one.here << " and " << one.there);
+    CHECK(path_between(one.here, one.there, one.here_node, one.there_node) == one.path);
+    CHECK(path_between(one.there, one.here, one.there_node, one.here_node) == one.path);
+  }
+}
+
+TEST_CASE("without NVML the survey reads the bus, and says what it cannot see there", "[p2p]") {
+  // GPUs 0 and 1 on two processors, 0 and 2 on one switch.
+  char folder[] = "/tmp/gyre-sysfs-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::filesystem::path sysfs = folder;
+  const auto add = [&](const char* id, const std::string& place, const char* node) {
+    std::filesystem::create_directories(sysfs / "devices" / place);
+    std::filesystem::create_directories(sysfs / "bus/pci/devices");
+    std::filesystem::create_symlink(sysfs / "devices" / place, sysfs / "bus/pci/devices" / id);
+    std::ofstream(sysfs / "devices" / place / "numa_node") << node << "\n";
+  };
+  add("0000:10:00.0", "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:08.0/0000:10:00.0", "0");
+  add("0000:12:00.0", "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:10.0/0000:12:00.0", "0");
+  add("0000:11:00.0", "pci0000:80/0000:80:01.0/0000:11:00.0", "1");
+  FakeCuda cuda({.devices = 4});
+  const auto table = cuda.table();
+  const OwnGpu own{0, uuid_of(0), "0000:10:00.0"};
+  const auto found = [&](Path farthest) {
+    return survey(*table, nullptr, own, {.farthest = farthest}, sysfs);
+  };
+  CHECK(found(Path::interconnect) == std::vector{toward(1, Access::reaches, Path::interconnect),
+                                                 toward(2, Access::reaches, Path::one_switch),
+                                                 toward(3)});
+  CHECK(found(Path::host_bridge) ==
+        std::vector{toward(1, Access::too_far_on_bus, Path::interconnect),
+                    toward(2, Access::reaches, Path::one_switch), toward(3)});
+  // NVLink may be there.
+  CHECK(found(Path::nvlink) == std::vector{toward(1, Access::reaches, Path::interconnect),
+                                           toward(2, Access::reaches, Path::one_switch),
+                                           toward(3)});
+  const Between between = find_way(gpu(0, 1, found(Path::host_bridge)), gpu(1, 2));
+  CHECK(between.way == Way::relay);
+  CHECK(mentions(between.reason, "NVLink would not show there"));
+  // What NVML knows goes before.
+  const FakeNvml fake({.between = [](int, int) { return FakeBetween{.lanes = 4}; }});
+  CHECK(survey(*table, fake.table().get(), own, {}, sysfs)[0] ==
+        toward(1, Access::reaches, Path::nvlink, 4));
+  std::filesystem::remove_all(sysfs);
+}
+
+TEST_CASE("MIG instances of one GPU reach nobody but themselves, with the reason", "[p2p]") {
+  // Each process sees an instance of its own, and NVML the GPU that they are parts of.
+  const FakeNvml fake({.gpus = {0}});
+  const auto seen = [&](int instance, std::uint8_t process) {
+    FakeCuda cuda({.visible = {instance}, .mig = true});
+    const auto table = cuda.table();
+    char bus_id[32] = "";
+    REQUIRE(table->device_pci_bus_id(bus_id, sizeof bus_id, 0) == loaded::cu::success);
+    Gpu made = gpu(instance, process);
+    made.uuid = loaded::find_uuid(*table, 0);
+    made.bus_id = bus_id;
+    made.toward = survey(*table, fake.table().get(), {0, made.uuid, made.bus_id}, {});
+    return made;
+  };
+  const Gpu one = seen(1, 1), two = seen(2, 2), again = seen(1, 3);
+  CHECK(is_instance(one.uuid));
+  CHECK(one.uuid != two.uuid);
+  CHECK(one.bus_id == two.bus_id);
+  for (const auto& [here, there] : {std::pair(one, two), std::pair(two, one),
+                                    std::pair(one, gpu(5, 4)), std::pair(gpu(5, 4), one)}) {
+    const Between between = find_way(here, there);
+    CHECK(between.way == Way::relay);
+    CHECK(mentions(between.reason, "is a MIG instance"));
+  }
+  const Between same = find_way(one, again);
+  CHECK(same.way == Way::ipc);
+  CHECK(same.path == Path::same);
 }
 
 TEST_CASE("paths are named as NCCL names them", "[p2p]") {

@@ -4,8 +4,8 @@ under MPS, NVIDIA's compute-sanitizer on kernels with all ranks in one grid, sin
 one after another, and the benchmarks (bench/gpu.py). What passed is a table at the end, a page
 (bench/results/gpu_parts.md) and lines in gpu_parts.jsonl there; the benchmarks write gpu.jsonl,
 gpu.md and pictures. Exit code 0 if every part passed: one that was skipped, or whose program is
-not there, has not. Before anything is built it says what this machine lacks; --dry-run says what would
-run, anywhere."""
+not there, has not. Before anything is built it says what this machine lacks; --dry-run says what
+would run, anywhere."""
 import argparse
 import datetime
 import glob

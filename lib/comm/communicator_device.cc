@@ -58,7 +58,8 @@ std::string Communicator::device_note() const {
   const auto nvml = loaded::load_nvml();
   if (!nvml.ok())
     log_info(Subsystem::graph,
-             "what lies between GPUs is not known, nor GPUs that CUDA_VISIBLE_DEVICES hides: {}",
+             "what lies between GPUs is read off the PCI bus, where NVLink does not show, and GPUs "
+             "that CUDA_VISIBLE_DEVICES hides are not known: {}",
              nvml.status().message());
   const p2p::OwnGpu own{device.ordinal(), device.uuid(), device.bus_id()};
   return encode(DeviceNote{

@@ -49,9 +49,9 @@ Status CudaDevice::retain() {
   char name[256] = "";
   GYRE_TRY(driver_.check(driver_.device_name(name, sizeof name, device_), "cuDeviceGetName"));
   name_ = name;
-  loaded::CuUuid uuid{};
-  GYRE_TRY(driver_.check(driver_.device_uuid(&uuid, device_), "cuDeviceGetUuid"));
-  uuid_ = loaded::shown(uuid);
+  uuid_ = loaded::find_uuid(driver_, device_);
+  if (uuid_.empty())
+    return Status(Code::SystemError, fmt::format("the driver gives no UUID of {}", name_));
   char bus_id[32] = "";
   GYRE_TRY(driver_.check(driver_.device_pci_bus_id(bus_id, sizeof bus_id, device_),
                          "cuDeviceGetPCIBusId"));

@@ -81,12 +81,21 @@ Result<std::unique_ptr<const CudaDriver>> load_cuda(CudaPresence presence) {
   return std::unique_ptr<const CudaDriver>(std::move(driver));
 }
 
-std::string shown(const CuUuid& uuid) {
-  std::string text = "GPU";
+std::string shown(const CuUuid& uuid, bool is_instance) {
+  std::string text = is_instance ? "MIG" : "GPU";
   for (std::size_t i = 0; i < std::size(uuid.bytes); ++i)
     text += fmt::format("{}{:02x}", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
                         uuid.bytes[i]);
   return text;
+}
+
+std::string find_uuid(const CudaDriver& driver, CuDevice device) {
+  CuUuid uuid{};
+  char name[256] = "";  // "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+  if (driver.device_uuid(&uuid, device) != cu::success ||
+      driver.device_name(name, sizeof name, device) != cu::success)
+    return {};
+  return shown(uuid, std::string_view(name).find(" MIG ") != std::string_view::npos);
 }
 
 Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer) {

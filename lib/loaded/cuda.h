@@ -193,8 +193,11 @@ enum class CudaPresence {
 // error says what is missing.
 Result<std::unique_ptr<const CudaDriver>> load_cuda(CudaPresence presence);
 
-// As nvidia-smi writes it: "GPU-01234567-89ab-...".
-std::string shown(const CuUuid& uuid);
+// As nvidia-smi writes it: "GPU-01234567-89ab-...", or "MIG-..." for an instance of a GPU.
+std::string shown(const CuUuid& uuid, bool is_instance = false);
+// The same of a device; empty if the driver does not say. That it is an instance stands in its
+// name.
+std::string find_uuid(const CudaDriver& driver, CuDevice device);
 
 // A pointer as the driver knows it.
 struct CudaPointer {

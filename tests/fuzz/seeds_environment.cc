@@ -105,10 +105,26 @@ void add_launchers(Seeds& seeds) {
   lines("not_variables", "no equals sign\n=\n==x\nRANK\n");
 }
 
+void add_buses(Seeds& seeds) {
+  const auto pair = [&](const char* name, const std::string& here, const std::string& there) {
+    seeds.add_text("bus", name, here + "\n" + there);
+  };
+  const std::string bridge = "/sys/devices/pci0000:00/";
+  const std::string behind = bridge + "0000:00:01.0/0000:01:00.0/";
+  pair("one_switch", behind + "0000:02:08.0/0000:03:00.0", behind + "0000:02:10.0/0000:04:00.0");
+  pair("switches", behind + "0000:02:08.0/0000:03:00.0",
+       behind + "0000:02:10.0/0000:05:00.0/0000:06:00.0/0000:07:00.0");
+  pair("one_bridge", bridge + "0000:00:05.0", bridge + "0000:00:06.0");
+  pair("two_bridges", bridge + "0000:00:05.0", "/sys/devices/pci0000:80/0000:80:01.0");
+  pair("under_another_bus", "/sys/devices/LNXSYSTM:00/VMBUS:00/pci0001:00/0001:00:00.0", bridge);
+  pair("no_device", bridge + "0000:00:05.0/virtual", bridge + "pci/0000:00:06.0");
+}
+
 }  // namespace
 
 void add_environment_seeds(Seeds& seeds) {
   add_settings(seeds);
+  add_buses(seeds);
   add_launchers(seeds);
 }
 

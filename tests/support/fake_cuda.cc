@@ -64,8 +64,9 @@ CuResult device_get(CuDevice* device, int ordinal) {
   return *device = ordinal, cu::success;
 }
 CuResult device_name(char* name, int bytes, CuDevice device) {
-  const auto end = fmt::format_to_n(name, static_cast<std::size_t>(bytes - 1), "Fake {}",
-                                    fake->on_machine(device));
+  const auto end =
+      fmt::format_to_n(name, static_cast<std::size_t>(bytes - 1), "Fake {}{}",
+                       fake->on_machine(device), fake->options.mig ? " MIG 1g.10gb" : "");
   *end.out = '\0';
   return cu::success;
 }
@@ -82,7 +83,7 @@ CuResult device_uuid(CuUuid* uuid, CuDevice device) {
 }
 CuResult device_pci_bus_id(char* id, int bytes, CuDevice device) {
   const auto end = fmt::format_to_n(id, static_cast<std::size_t>(bytes - 1), "0000:{:02X}:00.0",
-                                    fake->on_machine(device) + 16);
+                                    (fake->options.mig ? 0 : fake->on_machine(device)) + 16);
   *end.out = '\0';
   return cu::success;
 }

@@ -1,5 +1,7 @@
 #include "transports/p2p/survey.h"
 
+#include "transports/p2p/bus.h"
+
 #include <algorithm>
 #include <unistd.h>
 
@@ -10,9 +12,15 @@ namespace nvml = loaded::nvml;
 
 namespace {
 
+// With its place on the bus, where the driver says it.
+struct Other {
+  Toward toward;
+  std::string bus_id = {};
+};
+
 // What the driver says of the devices that the process sees.
-std::vector<Toward> ask_driver(const loaded::CudaDriver& driver, const OwnGpu& own) {
-  std::vector<Toward> found;
+std::vector<Other> ask_driver(const loaded::CudaDriver& driver, const OwnGpu& own) {
+  std::vector<Other> found;
   int devices = 0;
   loaded::CuDevice device = 0;
   if (driver.device_count(&devices) != cu::success ||
@@ -20,14 +28,16 @@ std::vector<Toward> ask_driver(const loaded::CudaDriver& driver, const OwnGpu& o
     return found;
   for (int ordinal = 0; ordinal < devices; ++ordinal) {
     loaded::CuDevice other = 0;
-    loaded::CuUuid uuid{};
     int can = 0;
+    char bus_id[32] = "";
     if (ordinal == own.ordinal || driver.device_get(&other, ordinal) != cu::success ||
-        driver.device_uuid(&uuid, other) != cu::success ||
-        driver.device_can_access_peer(&can, device, other) != cu::success)
+        driver.device_can_access_peer(&can, device, other) != cu::success ||
+        driver.device_pci_bus_id(bus_id, sizeof bus_id, other) != cu::success)
       continue;
-    found.push_back({.uuid = loaded::shown(uuid),
-                     .access = can != 0 ? Access::reaches : Access::no_peer_access});
+    const std::string uuid = loaded::find_uuid(driver, other);
+    if (uuid.empty()) continue;
+    found.push_back(
+        {{.uuid = uuid, .access = can != 0 ? Access::reaches : Access::no_peer_access}, bus_id});
   }
   return found;
 }
@@ -86,7 +96,7 @@ bool reaches(const loaded::Nvml& library, loaded::NvmlDevice device, loaded::Nvm
 }
 
 // Adds those that the driver does not show, and what lies between.
-void ask_nvml(const loaded::Nvml& library, const OwnGpu& own, std::vector<Toward>& found) {
+void ask_nvml(const loaded::Nvml& library, const OwnGpu& own, std::vector<Other>& found) {
   loaded::NvmlDevice device = nullptr;
   unsigned devices = 0;
   if (library.device_by_bus_id(own.bus_id.c_str(), &device) != nvml::success ||
@@ -98,35 +108,44 @@ void ask_nvml(const loaded::Nvml& library, const OwnGpu& own, std::vector<Toward
     if (library.device_by_index(index, &peer) != nvml::success ||
         library.device_uuid(peer, name, sizeof name) != nvml::success || peer == device)
       continue;
-    auto known = std::ranges::find(found, name, &Toward::uuid);
-    if (known == found.end()) {
+    auto at = std::ranges::find(found, name, [](const Other& one) { return one.toward.uuid; });
+    if (at == found.end()) {
       const bool can = reaches(library, device, peer);
-      known = found.insert(
-          known, {.uuid = name, .access = can ? Access::reaches : Access::no_peer_access});
+      at = found.insert(at,
+                        {{.uuid = name, .access = can ? Access::reaches : Access::no_peer_access}});
     }
+    Toward& known = at->toward;
     int level = 0;
-    known->lanes = lanes_between(library, device, peer);
-    if (known->lanes > 0)
-      known->path = Path::nvlink;
+    known.lanes = lanes_between(library, device, peer);
+    if (known.lanes > 0)
+      known.path = Path::nvlink;
     else if (library.topology_between(device, peer, &level) == nvml::success)
-      known->path = path_of(level);
+      known.path = path_of(level);
   }
 }
 
 }  // namespace
 
 std::vector<Toward> survey(const loaded::CudaDriver& driver, const loaded::Nvml* nvml,
-                           const OwnGpu& own, const Limits& limits) {
-  std::vector<Toward> found = ask_driver(driver, own);
-  if (nvml != nullptr) ask_nvml(*nvml, own, found);
-  for (Toward& one : found) {
+                           const OwnGpu& own, const Limits& limits, const std::string& sysfs) {
+  std::vector<Other> others = ask_driver(driver, own);
+  if (nvml != nullptr) ask_nvml(*nvml, own, others);
+  std::vector<Toward> found;
+  for (Other& other : others) {
+    Toward& one = found.emplace_back(std::move(other.toward));
+    const bool only_bus = one.path == Path::unknown;
+    if (only_bus) one.path = path_on_bus(sysfs, own.bus_id, other.bus_id);
     if (one.access != Access::reaches) continue;
-    const bool is_far =
-        one.path > limits.farthest && (one.path != Path::unknown || limits.farthest == Path::same);
     if (limits.disabled)
       one.access = Access::disabled;
-    else if (is_far)
+    else if (limits.farthest == Path::same)
       one.access = Access::too_far;
+    else if (one.path == Path::unknown || one.path <= limits.farthest)
+      continue;
+    else if (!only_bus)
+      one.access = Access::too_far;
+    else if (limits.farthest > Path::nvlink)
+      one.access = Access::too_far_on_bus;
   }
   return found;
 }

@@ -1,6 +1,7 @@
 // Survey: what a process finds out about the way from one of its GPUs to the others of its host.
 // The driver knows of those that the process sees whether their memory can be reached; NVML knows
-// of all, and what lies between.
+// of all, and what lies between. Without NVML the PCI bus is looked at, where NVLink does not show:
+// whoever allows NVLink alone is not refused for what the bus shows.
 #pragma once
 
 #include "lib/loaded/cuda.h"
@@ -24,9 +25,11 @@ struct OwnGpu {
   std::string uuid, bus_id;
 };
 
-// To all others of the host that can be known of. `nvml` may be null.
+// To all others of the host that can be known of. `nvml` may be null. `sysfs`: where the kernel
+// shows its devices.
 std::vector<Toward> survey(const loaded::CudaDriver& driver, const loaded::Nvml* nvml,
-                           const OwnGpu& own, const Limits& limits);
+                           const OwnGpu& own, const Limits& limits,
+                           const std::string& sysfs = "/sys");
 
 // Whether processes run kernels on that device side by side, and not in turns, by NVIDIA's
 // multi-process service. `pipe_directory`: CUDA_MPS_PIPE_DIRECTORY, or null.

@@ -26,6 +26,9 @@ std::string_view why_not(Access access) {
       return "GYRE_P2P_LEVEL leaves out what lies between them";
     case Access::disabled:
       return "GYRE_P2P_DISABLE is 1";
+    case Access::too_far_on_bus:
+      return "GYRE_P2P_LEVEL leaves out what the PCI bus shows between them; NVLink would not show "
+             "there, and NVML, which knows of it, is missing";
   }
   return "";
 }
@@ -53,6 +56,8 @@ std::string_view way_name(Way way) {
   return names[static_cast<int>(way)];
 }
 
+bool is_instance(std::string_view uuid) { return uuid.starts_with("MIG-"); }
+
 Between find_way(const Gpu& here, const Gpu& there) {
   Between found;
   if (here.host != there.host) {
@@ -63,6 +68,13 @@ Between find_way(const Gpu& here, const Gpu& there) {
   if (here.uuid == there.uuid) {
     found.way = way;
     found.path = Path::same;
+    return found;
+  }
+  if (is_instance(here.uuid) || is_instance(there.uuid)) {
+    found.reason = fmt::format(
+        "{} is a MIG instance, and {} is another device: CUDA gives them no way to each other's "
+        "memory",
+        (is_instance(here.uuid) ? here : there).uuid, (is_instance(here.uuid) ? there : here).uuid);
     return found;
   }
   const Toward* const out = find_toward(here, there);

@@ -37,8 +37,9 @@ enum class Access : std::uint8_t {
   no_peer_access,  // the driver finds no way
   too_far,         // GYRE_P2P_LEVEL leaves it out
   disabled,        // GYRE_P2P_DISABLE
+  too_far_on_bus,  // GYRE_P2P_LEVEL, by what the PCI bus shows; NVLink may be there as well
 };
-inline constexpr int access_count = 4;
+inline constexpr int access_count = 5;
 
 // What a process says of the way from its GPU to another of its host.
 struct Toward {
@@ -66,6 +67,8 @@ struct Between {
   std::string reason;  // why kernels cannot reach each other; or who could not say whether they can
 };
 
+// Whether it is an instance of a GPU that is cut in parts: what its UUID says.
+bool is_instance(std::string_view uuid);
 // The same from both ends, but for the names in the reason.
 Between find_way(const Gpu& here, const Gpu& there);
 // Whether stores of 128 bytes between any two of them arrive whole, as ll128 needs: on one GPU, and
