@@ -66,7 +66,6 @@ struct DeviceStatus {
   Outcome outcome = Outcome::done;
   WaitingFor what = WaitingFor::nothing;
   std::uint32_t block = 0;
-  std::uint32_t link = 0;
   std::int32_t peer = -1;  // at the other end of the link
 };
 

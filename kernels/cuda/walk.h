@@ -72,7 +72,6 @@ struct Walk {
     device::store_relaxed(reinterpret_cast<std::uint32_t*>(&call.status->what),
                           static_cast<std::uint32_t>(what));
     device::store_relaxed(&call.status->block, device::block_index());
-    device::store_relaxed(&call.status->link, link);
     device::store_relaxed(reinterpret_cast<std::uint32_t*>(&call.status->peer),
                           static_cast<std::uint32_t>(lane.lane.links[link].peer));
   }
