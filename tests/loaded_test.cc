@@ -45,6 +45,20 @@ TEST_CASE("without a driver the error names the library that is missing", "[load
   CHECK_FALSE(loaded::load_cuda(loaded::CudaPresence::only_if_loaded).ok());
 }
 
+TEST_CASE("a driver that lacks a function is told by its version and the function's", "[loaded]") {
+  FakeCuda fake({});
+  loaded::CudaDriver driver;
+  const auto find = [&](const char* symbol, int) -> void* {
+    if (std::string(symbol) == "cuDeviceGetUuid") return nullptr;
+    return reinterpret_cast<void*>(fake.table()->driver_version);
+  };
+  const Status old = find_cuda(driver, find);
+  CHECK(old.code() == Code::InvalidUsage);
+  CHECK(old.message() ==
+        "libcuda.so.1 is the driver of CUDA 13.0 and has no cuDeviceGetUuid, which comes with CUDA "
+        "11.4: update the NVIDIA driver");
+}
+
 TEST_CASE("an error of the driver is shown by its name, its number and its words", "[loaded]") {
   OneDevice one;
   one.fake.fail_allocation(2);

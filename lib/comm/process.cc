@@ -34,6 +34,11 @@ LogLevel level_of(const std::string& word) {
   return word == "TRACE" ? LogLevel::trace : LogLevel::warn;
 }
 
+void tell_version(const std::string& text) {
+  if (log_level() != LogLevel::warn && log_level() != LogLevel::none)
+    write_log(LogLevel::version, {}, text);
+}
+
 // The control thread's last words (goodbyes, floods) go out before the process ends.
 void close_at_exit() { delete current.exchange(nullptr); }
 
@@ -46,13 +51,19 @@ Process::Process()
     : communicators(communicator_kind, random_generation()),
       streams(stream_kind, random_generation()) {}
 
-Status Process::open_plane(const Settings& settings) {
+Status Process::begin_log(const Settings& settings) {
+  const std::lock_guard lock(mutex_);
+  if (logs_) return {};
   GYRE_ASSIGN(const SubsystemMask subsystems, parse_subsystems(settings.debug_subsystems));
   GYRE_TRY(configure_log(level_of(settings.debug), settings.debug_file, subsystems));
-  if (log_level() != LogLevel::warn && log_level() != LogLevel::none)
-    write_log(LogLevel::version, {}, fmt::format("Gyre {}", version_text()));
+  logs_ = true;
+  tell_version(fmt::format("Gyre {}", version_text()));
   for (const auto& [name, value] : given_settings())
     log_info(Subsystem::env, "{} is \"{}\"", name, printable(value));
+  return {};
+}
+
+Status Process::open_plane(const Settings& settings) {
   GYRE_ASSIGN(plane_, bootstrap::ControlPlane::start(settings));
   // Only now: what is hooked later runs earlier, and OpenSSL, which starting the plane has begun
   // to use at the latest, tears itself down at exit as well.
@@ -85,8 +96,16 @@ Result<const loaded::CudaDriver*> Process::cuda_driver(loaded::CudaPresence pres
   const std::lock_guard lock(mutex_);
   if (cuda_ == nullptr) {
     GYRE_ASSIGN(cuda_, loaded::load_cuda(presence));
+    tell_version("NVIDIA driver of " + loaded::cuda_version_shown(*cuda_));
   }
   return cuda_.get();
+}
+
+Result<const loaded::Nvml*> Process::nvml() {
+  const std::lock_guard lock(mutex_);
+  if (!nvml_) nvml_ = loaded::load_nvml();
+  if (!nvml_->ok()) return nvml_->status();
+  return (*nvml_)->get();
 }
 
 Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal) {

@@ -9,10 +9,12 @@
 #include "lib/comm/device_watch.h"
 #include "lib/comm/handle_table.h"
 #include "lib/comm/stream.h"
+#include "lib/loaded/nvml.h"
 
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,12 +40,15 @@ class Process {
  public:
   Process();
 
-  // Starts the control plane and the log at the first call, and metrics at the first that wishes
-  // for them.
+  // Begins the log, once: all that is made afterwards can be heard of.
+  Status begin_log(const Settings& settings);
+  // Starts the control plane at the first call, and metrics at the first that wishes for them.
   Result<bootstrap::ControlPlane*> plane(const Settings& settings);
 
   // The CUDA driver, or why there is none.
   Result<const loaded::CudaDriver*> cuda_driver(loaded::CudaPresence presence);
+  // NVIDIA's management library, or why it is not there; asked for once.
+  Result<const loaded::Nvml*> nvml();
   // A device of it with this build's kernels, which all communicators of the process share.
   Result<std::shared_ptr<const exec::CudaDevice>> cuda_device(int ordinal);
   bool has_kernels() const { return !images_.empty(); }
@@ -67,7 +72,9 @@ class Process {
   std::mutex mutex_;
   std::unique_ptr<bootstrap::ControlPlane> plane_;
   std::string metrics_;  // where they are served; empty: nowhere
+  bool logs_ = false;
   std::unique_ptr<const loaded::CudaDriver> cuda_;
+  std::optional<Result<std::unique_ptr<const loaded::Nvml>>> nvml_;
   std::span<const cuda::KernelImage> images_ = cuda::built_in_images();
   std::map<int, std::shared_ptr<const exec::CudaDevice>> cuda_devices_;  // by ordinal
 

@@ -39,8 +39,8 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
   const CurrentContext scope(driver, made->owner_);
   GYRE_TRY(made->load(images).while_doing(fmt::format("loading kernels on {}", made->name_)));
   GYRE_TRY(made->count_blocks());
-  log_info(Subsystem::init, "device {} is {} ({}): {}", ordinal, made->name_, made->uuid_,
-           made->blocks_shown());
+  log_info(Subsystem::init, "device {} is {} ({}), driver of {}: {}", ordinal, made->name_,
+           made->uuid_, cuda_version_shown(driver), made->blocks_shown());
   return std::shared_ptr<const CudaDevice>(std::move(made));
 }
 

@@ -16,6 +16,10 @@ constexpr unsigned long long legacy_default_stream = 1;  // CU_GET_PROC_ADDRESS_
 using FindSymbol = CuResult (*)(const char*, void**, int, unsigned long long, void*);
 using FindSymbolBefore12 = CuResult (*)(const char*, void**, int, unsigned long long);
 
+std::string shown_as_cuda(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
 struct Symbols {
   FindSymbol find = nullptr;
   FindSymbolBefore12 find_before_12 = nullptr;
@@ -31,6 +35,12 @@ struct Symbols {
 
 Status missing(std::string what) { return invalid_usage(std::move(what)); }
 
+Status too_old(const CudaDriver& driver, std::string_view symbol, int version) {
+  return missing(fmt::format(
+      "{} is the driver of {} and has no {}, which comes with CUDA {}: update the NVIDIA driver",
+      library, cuda_version_shown(driver), symbol, shown_as_cuda(version)));
+}
+
 Result<Symbols> open_library(CudaPresence presence) {
   const int only = presence == CudaPresence::only_if_loaded ? RTLD_NOLOAD : 0;
   void* const opened = dlopen(library, RTLD_NOW | RTLD_GLOBAL | only);
@@ -44,13 +54,20 @@ Result<Symbols> open_library(CudaPresence presence) {
   symbols.find_before_12 = reinterpret_cast<FindSymbolBefore12>(dlsym(opened, "cuGetProcAddress"));
   if (symbols.find == nullptr && symbols.find_before_12 == nullptr)
     return missing(
-        fmt::format("{} has no cuGetProcAddress: the NVIDIA driver is older than CUDA "
-                    "{}.{}; update it",
-                    library, least_version / 1000, least_version % 1000 / 10));
+        fmt::format("{} has no cuGetProcAddress: the NVIDIA driver is older than CUDA {}; update "
+                    "it",
+                    library, shown_as_cuda(least_version)));
   return symbols;
 }
 
 }  // namespace
+
+std::string cuda_version_shown(const CudaDriver& driver) {
+  int version = 0;
+  if (driver.driver_version == nullptr || driver.driver_version(&version) != cu::success)
+    return "an unknown CUDA";
+  return "CUDA " + shown_as_cuda(version);
+}
 
 Status CudaDriver::check(CuResult result, std::string_view call) const {
   if (result == cu::success) [[likely]]
@@ -63,16 +80,20 @@ Status CudaDriver::check(CuResult result, std::string_view call) const {
                 fmt::format("{}: {} ({}): {}", call, name, result, words));
 }
 
+Status find_cuda(CudaDriver& driver, const FindCuda& find) {
+#define GYRE_CUDA_FIND(member, symbol, version, parameters)                         \
+  driver.member = reinterpret_cast<decltype(driver.member)>(find(symbol, version)); \
+  if (driver.member == nullptr) return too_old(driver, symbol, version);
+  GYRE_CUDA_FUNCTIONS(GYRE_CUDA_FIND)
+#undef GYRE_CUDA_FIND
+  return {};
+}
+
 Result<std::unique_ptr<const CudaDriver>> load_cuda(CudaPresence presence) {
   GYRE_ASSIGN(const Symbols symbols, open_library(presence));
   auto driver = std::make_unique<CudaDriver>();
-#define GYRE_CUDA_FIND(member, symbol, version, parameters)                                 \
-  driver->member = reinterpret_cast<decltype(driver->member)>(symbols.at(symbol, version)); \
-  if (driver->member == nullptr)                                                            \
-    return missing(                                                                         \
-        fmt::format("{} has no {}: the NVIDIA driver is too old; update it", library, symbol));
-  GYRE_CUDA_FUNCTIONS(GYRE_CUDA_FIND)
-#undef GYRE_CUDA_FIND
+  GYRE_TRY(
+      find_cuda(*driver, [&](const char* name, int version) { return symbols.at(name, version); }));
   const CuResult begun = driver->init(0);
   if (begun == cu::no_device)
     return missing(

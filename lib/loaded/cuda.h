@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -60,6 +61,7 @@ inline constexpr CuResult not_ready = 600;
 inline constexpr CuResult launch_out_of_resources = 701;
 inline constexpr CuResult peer_access_already_enabled = 704;
 inline constexpr CuResult capture_unsupported = 900, capture_spoiled = 901;
+inline constexpr CuResult capture_implicit = 906;  // of the default stream
 
 // CUdevice_attribute
 inline constexpr int max_threads_per_block = 1;
@@ -98,8 +100,8 @@ inline constexpr unsigned graph_takes_reference = 1;
 // member, the driver's name, the CUDA version whose form of it is meant (as cuGetProcAddress
 // counts: 1000 * major + 10 * minor), parameters
 #define GYRE_CUDA_FUNCTIONS(X)                                                                    \
-  X(init, "cuInit", 2000, (unsigned flags))                                                       \
   X(driver_version, "cuDriverGetVersion", 2020, (int* version))                                   \
+  X(init, "cuInit", 2000, (unsigned flags))                                                       \
   X(error_name, "cuGetErrorName", 6000, (CuResult error, const char** text))                      \
   X(error_string, "cuGetErrorString", 6000, (CuResult error, const char** text))                  \
   X(device_count, "cuDeviceGetCount", 2000, (int* count))                                         \
@@ -184,6 +186,11 @@ struct CudaDriver {
   Status check(CuResult result, std::string_view call) const;
 };
 
+// By the driver's names and versions as above; null where there is none.
+using FindCuda = std::function<void*(const char* symbol, int version)>;
+// Fills the table in. The error names what is missing, and what CUDA the driver is of.
+Status find_cuda(CudaDriver& driver, const FindCuda& find);
+
 enum class CudaPresence {
   wanted,          // loads the driver; that takes it a while
   only_if_loaded,  // by somebody else in this process, who uses CUDA then
@@ -192,6 +199,9 @@ enum class CudaPresence {
 // Filled in and initialised. The library stays loaded for good, as CUDA's own users keep it. The
 // error says what is missing.
 Result<std::unique_ptr<const CudaDriver>> load_cuda(CudaPresence presence);
+
+// The newest CUDA that the driver is of: "CUDA 13.0". It may lack functions, and `init` as well.
+std::string cuda_version_shown(const CudaDriver& driver);
 
 // As nvidia-smi writes it: "GPU-01234567-89ab-...", or "MIG-..." for an instance of a GPU.
 std::string shown(const CuUuid& uuid, bool is_instance = false);

@@ -298,8 +298,8 @@ FakeCuda::~FakeCuda() {
 
 std::unique_ptr<const CudaDriver> FakeCuda::table() const {
   auto table = std::make_unique<CudaDriver>();
-  *table = {init,
-            driver_version,
+  *table = {driver_version,
+            init,
             error_name,
             error_string,
             device_count,

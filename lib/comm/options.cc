@@ -1,0 +1,100 @@
+#include "lib/comm/options.h"
+
+#include "lib/base/log.h"
+#include "lib/comm/process.h"
+
+#include <fmt/format.h>
+
+#include <climits>
+#include <cstring>
+
+namespace gyre::comm {
+namespace {
+
+// The caller's config as this library knows it: fields that the caller's version lacks are
+// undefined.
+Result<gyreConfig_t> known_config(const gyreConfig_t* given) {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  if (given == nullptr) return config;
+  if (given->magic != GYRE_CONFIG_MAGIC)
+    return invalid_argument("the config was not made with GYRE_CONFIG_INITIALIZER (wrong magic)");
+  if (given->size < offsetof(gyreConfig_t, blocking) || given->size > 4096)
+    return invalid_argument(fmt::format("the config's size {} is absurd", given->size));
+  std::memcpy(&config, given, std::min(given->size, sizeof config));
+  return config;
+}
+
+Result<int> in_range(std::string_view field, int value, int least, int most, int undefined) {
+  if (value == GYRE_CONFIG_UNDEF_INT) return undefined;
+  if (value < least || value > most)
+    return invalid_argument(
+        fmt::format("config.{} = {} is not from {} to {}", field, value, least, most));
+  return value;
+}
+
+}  // namespace
+
+Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device) {
+  CommunicatorOptions options;
+  GYRE_ASSIGN(const gyreConfig_t config, known_config(given));
+  std::vector<std::string> warnings;
+  GYRE_ASSIGN(options.settings, read_settings(&warnings));
+  GYRE_TRY(process().begin_log(options.settings));
+  for (const std::string& warning : warnings) log_warn("{}", warning);
+  GYRE_ASSIGN(const int blocking, in_range("blocking", config.blocking, 0, 1, 1));
+  GYRE_ASSIGN(const int reproducible, in_range("reproducible", config.reproducible, 0, 1, 0));
+  GYRE_ASSIGN(const int timeout_ms, in_range("timeoutMs", config.timeoutMs, 1, INT_MAX, 0));
+  GYRE_ASSIGN(const int init_ms, in_range("initTimeoutMs", config.initTimeoutMs, 1, INT_MAX, 0));
+  GYRE_ASSIGN(*device,
+              in_range("device", config.device, GYRE_DEVICE_HOST, INT_MAX, GYRE_CONFIG_UNDEF_INT));
+  GYRE_ASSIGN(const int channels, in_range("maxCTAs", config.maxCTAs, 1, 1 << 20,
+                                           static_cast<int>(options.channels_most)));
+  options.channels_most = std::min(options.channels_most, static_cast<std::uint32_t>(channels));
+  options.blocking = blocking != 0;
+  options.reproducible = reproducible != 0 || options.settings.reproducible;
+  options.timeout_ns =
+      timeout_ms > 0 ? timeout_ms * ns_per_ms : options.settings.timeout_s * ns_per_s;
+  if (init_ms > 0) options.settings.init_timeout_s = std::max(1, init_ms / 1000);
+  options.board = &process().board;
+  if (config.commName != nullptr) options.label = config.commName;
+  if (config.commName != nullptr) options.name = fmt::format("\"{}\" ", config.commName);
+  return options;
+}
+
+int default_device() {
+  if (!process().has_kernels()) return GYRE_DEVICE_HOST;
+  const auto driver = process().cuda_driver(loaded::CudaPresence::wanted);
+  if (!driver.ok()) {
+    log_info(Subsystem::init, "host memory: {}", driver.status().message());
+    return GYRE_DEVICE_HOST;
+  }
+  loaded::CuDevice current = 0;  // CUDA's own default
+  (void)(*driver)->current_device(&current);
+  return current;
+}
+
+Status choose_device(CommunicatorOptions& options, int device) {
+  if (device == GYRE_CONFIG_UNDEF_INT) device = default_device();
+  // Somebody else in this process may use CUDA: then a caller can mix its memory up with ours.
+  if (device == GYRE_DEVICE_HOST) {
+    const auto driver = process().cuda_driver(loaded::CudaPresence::only_if_loaded);
+    options.driver = driver.ok() ? *driver : nullptr;
+    options.device = nullptr;
+    return {};
+  }
+  auto opened = process().cuda_device(device);
+  if (!opened.ok())
+    return std::move(opened).status().while_doing(fmt::format("config.device = {}", device));
+  options.device = std::move(opened).value();
+  options.driver = &options.device->driver();
+  return {};
+}
+
+Result<CommunicatorOptions> make_options(const gyreConfig_t* given) {
+  int device = GYRE_CONFIG_UNDEF_INT;
+  GYRE_ASSIGN(CommunicatorOptions options, make_options(given, &device));
+  GYRE_TRY(choose_device(options, device));
+  return options;
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,19 @@
+// What a caller's config and the environment make of a communicator's options, and which device it
+// works on. The process's log begins with the first that are read.
+#pragma once
+
+#include "lib/comm/communicator.h"
+#include <gyre/gyre.h>
+
+namespace gyre::comm {
+
+// `device`: as the config says, or GYRE_CONFIG_UNDEF_INT.
+Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device);
+// The device that a communicator without a word of its own works on: the thread's current one, if
+// there is a driver and this build has kernels; else none.
+int default_device();
+Status choose_device(CommunicatorOptions& options, int device);
+// For a communicator that is to be made.
+Result<CommunicatorOptions> make_options(const gyreConfig_t* given);
+
+}  // namespace gyre::comm
