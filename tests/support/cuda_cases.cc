@@ -137,25 +137,6 @@ std::string random_operation(const OnCuda& on, Ranks& ranks, const CudaSoak& soa
   return outcome_of(on, ranks, cases, messages);
 }
 
-// Two ranks that have carried out one call already, so that their link is open.
-struct Pair {
-  explicit Pair(const OnCuda& where, int timeout_ms = 0)
-      : ranks(where, 2, 1, timeout_ms), a(where, 100), b(where, 100) {
-    INFO(last_error());
-    REQUIRE(ranks.begun == gyreSuccess);
-    REQUIRE(ranks.call([this](int rank, gyreComm_t, gyreStream_t) { return call(rank, 100); }) ==
-            gyreSuccess);
-    ranks.synchronize();
-  }
-  gyreResult_t call(int rank, std::size_t count) {
-    const auto at = static_cast<std::size_t>(rank);
-    std::int32_t* const data = rank == 0 ? a.data() : b.data();
-    return gyreAllReduce(data, data, count, gyreInt32, gyreSum, ranks.comms[at], ranks.stream(at));
-  }
-  Ranks ranks;
-  DeviceInts a, b;
-};
-
 }  // namespace
 
 void check_schedules(const OnCuda& on, const CudaSweep& sweep) {

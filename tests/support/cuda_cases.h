@@ -38,4 +38,25 @@ void check_mismatch(const OnCuda& on);
 // What is no memory of the device, or no stream of it, is refused, and breaks nothing.
 void check_refusals(const OnCuda& on);
 
+// Two ranks that have carried out one call already, so that their link is open.
+struct Pair {
+  explicit Pair(const OnCuda& where, int timeout_ms = 0)
+      : ranks(where, 2, 1, timeout_ms), a(where, 100), b(where, 100) {
+    INFO(last_error());
+    REQUIRE(ranks.begun == gyreSuccess);
+    REQUIRE(ranks.call([this](int rank, gyreComm_t, gyreStream_t) { return call(rank, 100); }) ==
+            gyreSuccess);
+    ranks.synchronize();
+  }
+  // Of the pair's ranks, or of others in their place.
+  gyreResult_t call(int rank, std::size_t count) { return call_on(ranks, rank, count); }
+  gyreResult_t call_on(const Ranks& two, int rank, std::size_t count) {
+    const auto at = static_cast<std::size_t>(rank);
+    std::int32_t* const data = rank == 0 ? a.data() : b.data();
+    return gyreAllReduce(data, data, count, gyreInt32, gyreSum, two.comms[at], two.stream(at));
+  }
+  Ranks ranks;
+  DeviceInts a, b;
+};
+
 }  // namespace gyre::tests
