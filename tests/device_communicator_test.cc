@@ -95,19 +95,62 @@ TEST_CASE("ranks work on two devices, whether or not these reach each other", "[
 
 TEST_CASE("nothing inside a call may wait for kernels, from the second call on", "[device]") {
   OnFake on;
-  Ranks ranks(on, 2);
-  DeviceInts a(on, 1000), b(on, 1000);
-  const auto call = [&](int rank, gyreComm_t comm, gyreStream_t stream) {
-    auto* const data = rank == 0 ? a.data() : b.data();
-    return gyreAllReduce(data, data, 1000, gyreInt32, gyreSum, comm, stream);
-  };
-  REQUIRE(ranks.call(call) == gyreSuccess);
-  ranks.synchronize();
+  Pair pair(on);
   const int before = on.fake.synchronising_calls(), allocated = on.fake.allocations();
-  for (int i = 0; i < 20; ++i) REQUIRE(ranks.call(call) == gyreSuccess);
-  ranks.synchronize();
+  for (int i = 0; i < 20; ++i)
+    for (const int rank : {0, 1}) REQUIRE(pair.call(rank, 100) == gyreSuccess);
+  pair.ranks.synchronize();
   CHECK(on.fake.synchronising_calls() == before);
   CHECK(on.fake.allocations() == allocated);
+}
+
+// How often some functions of the driver are called.
+struct Questions {
+  explicit Questions(OnFake& on) : real(on.fake.table()) {
+    auto counting = on.fake.table();
+    auto table = std::make_unique<loaded::CudaDriver>(*counting);
+    now = this;
+    table->stream_capture_info = [](loaded::CuStream stream, int* status, std::uint64_t* id,
+                                    loaded::CuGraph* graph, const loaded::CuGraphNode** nodes,
+                                    std::size_t* count) {
+      ++now->captures;
+      return now->real->stream_capture_info(stream, status, id, graph, nodes, count);
+    };
+    table->exchange_capture_mode = [](int* mode) {
+      ++now->scopes;  // twice each
+      return now->real->exchange_capture_mode(mode);
+    };
+    comm::process().use_cuda(std::move(table), FakeCuda::images());
+  }
+  std::unique_ptr<const loaded::CudaDriver> real;
+  std::atomic<int> captures{0}, scopes{0};
+  static inline Questions* now = nullptr;
+};
+
+TEST_CASE("a call asks once what its stream is, and enters the device once", "[device]") {
+  OnFake on;
+  Questions questions(on);
+  gyreUniqueId id;
+  gyreComm_t comm = nullptr;
+  gyreConfig_t config = device_config(0);
+  REQUIRE(gyreGetUniqueId(&id) == gyreSuccess);
+  REQUIRE(gyreCommInitRankConfig(&comm, 1, id, 0, &config) == gyreSuccess);
+  DeviceInts in(on, 10), out(on, 10);
+  const auto call = [&] {
+    return gyreAllReduce(in.data(), out.data(), 10, gyreInt32, gyreSum, comm, nullptr);
+  };
+  REQUIRE(call() == gyreSuccess);
+  if (auto pin = comm::process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm)))
+    comm::process().device_watch.remove(*pin);  // it looks when it likes
+  const int captures = questions.captures, scopes = questions.scopes;
+  for (int i = 0; i < 10; ++i) REQUIRE(call() == gyreSuccess);
+  CHECK(questions.captures - captures == 10);
+  CHECK(questions.scopes - scopes == 20);
+  REQUIRE(gyreGroupStart() == gyreSuccess);
+  for (int i = 0; i < 4; ++i) REQUIRE(call() == gyreSuccess);
+  REQUIRE(gyreGroupEnd() == gyreSuccess);
+  CHECK(questions.captures - captures == 10 + 4 + 4);
+  CHECK(gyreCommDestroy(comm) == gyreSuccess);
 }
 
 TEST_CASE("what does not fit a device at one time is refused with the numbers", "[device]") {
@@ -166,39 +209,27 @@ WaitRecord told_of_kernels(const Ranks& ranks, BlockedOn expected) {
 
 TEST_CASE("a kernel that waits for a rank is told from one that has not begun", "[device]") {
   OnFake on;
-  Ranks ranks(on, 2);
-  DeviceInts a(on, 10), b(on, 10);
-  const auto call = [&](int rank, gyreComm_t comm, gyreStream_t stream) {
-    auto* const data = rank == 0 ? a.data() : b.data();
-    return gyreAllReduce(data, data, 10, gyreInt32, gyreSum, comm, stream);
-  };
-  REQUIRE(ranks.call(call) == gyreSuccess);
-  ranks.synchronize();
-  REQUIRE(call(0, ranks.comms[0], ranks.stream(0)) == gyreSuccess);
+  Pair pair(on);
+  Ranks& ranks = pair.ranks;
+  REQUIRE(pair.call(0, 10) == gyreSuccess);
   CHECK(told_of_kernels(ranks, BlockedOn::data).what == BlockedOn::data);
   CHECK(told_of_kernels(ranks, BlockedOn::data).peer == 1);
-  REQUIRE(call(1, ranks.comms[1], ranks.stream(1)) == gyreSuccess);
+  REQUIRE(pair.call(1, 10) == gyreSuccess);
   ranks.synchronize();
   CHECK(told_of_kernels(ranks, BlockedOn::nothing).what == BlockedOn::nothing);
 
   // Something else has the stream: an event that another stream has yet to come to.
-  Ranks others(on, 2);
-  REQUIRE(others.call([&](int rank, gyreComm_t comm, gyreStream_t stream) {
-    return call(rank, comm, stream);
-  }) == gyreSuccess);
-  others.synchronize();
+  Pair others(on);
   loaded::CuEvent event = nullptr;
   REQUIRE(on.driver->event_create(&event, loaded::cu::event_disable_timing) == loaded::cu::success);
-  REQUIRE(call(0, others.comms[0], others.stream(0)) == gyreSuccess);
-  REQUIRE(on.driver->event_record(event, others.streams[0]) == loaded::cu::success);
+  REQUIRE(others.call(0, 10) == gyreSuccess);
+  REQUIRE(on.driver->event_record(event, others.ranks.streams[0]) == loaded::cu::success);
   REQUIRE(on.driver->stream_wait_event(ranks.streams[0], event, 0) == loaded::cu::success);
-  for (int rank = 0; rank < 2; ++rank)
-    REQUIRE(call(rank, ranks.comms[static_cast<std::size_t>(rank)],
-                 ranks.stream(static_cast<std::size_t>(rank))) == gyreSuccess);
+  for (const int rank : {0, 1}) REQUIRE(pair.call(rank, 10) == gyreSuccess);
   CHECK(told_of_kernels(ranks, BlockedOn::stream).what == BlockedOn::stream);
-  REQUIRE(call(1, others.comms[1], others.stream(1)) == gyreSuccess);
+  REQUIRE(others.call(1, 10) == gyreSuccess);
   ranks.synchronize();
-  others.synchronize();
+  others.ranks.synchronize();
   (void)on.driver->event_destroy(event);
 }
 

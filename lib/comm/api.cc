@@ -17,14 +17,19 @@ template <typename Make>
 gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream, Make&& make) {
   Status status = caught([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
+    const DeviceScope scope(*pin);
     Result<Request> request = make(*pin);
     if (!request.ok()) return std::move(request).status().while_doing(function_name(function));
+    Result<exec::StreamState> asked = exec::StreamState();
     if (pin->on_device()) {
-      GYRE_TRY(pin->check_stream(stream).while_doing(function_name(function)));
+      asked = pin->check_stream(stream);
+      if (!asked.ok()) return std::move(asked).status().while_doing(function_name(function));
       request->stream = std::exchange(stream, nullptr);
     }
-    if (is_at_once(*pin, stream)) [[likely]]
+    if (is_at_once(*pin, stream)) [[likely]] {
+      if (pin->on_device()) request->asked = &*asked;
       return enter_and_carry_out(*pin, *request);
+    }
     return submit(std::move(pin), {.request = std::move(*request)}, stream);
   });
   return in_group(comm, std::move(status));

@@ -26,6 +26,7 @@ Status make_op(gyreRedOp_t* op, const void* scalar, int datatype, int residence,
   GYRE_ASSIGN(const std::uint64_t bytes, check_count(1, datatype));
   std::uint64_t value = 0;
   if (pin->on_device() && residence == gyreScalarDevice) {
+    const DeviceScope scope(*pin);
     GYRE_TRY(check_buffer(*pin, "scalar", scalar, bytes));
     GYRE_TRY(pin->options().device->download(&value, static_cast<const std::byte*>(scalar), bytes));
   } else {

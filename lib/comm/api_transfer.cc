@@ -20,18 +20,17 @@ struct TransferCall {
 };
 
 // Kernels tell messages apart by their order alone.
-Status check_on_device(const Communicator& communicator, const TransferCall& call,
-                       const void* stream) {
+Status check_on_device(const TransferCall& call) {
   if (call.tag != 0 || call.peer == any_source || call.source != nullptr ||
       call.received_tag != nullptr)
     return invalid_usage(
         "tags and GYRE_ANY_SOURCE are of communicators of host memory: on a device, sends to a "
         "rank meet its receives in their order");
-  return communicator.check_stream(stream);
+  return {};
 }
 
 Result<Request> checked(const Communicator& communicator, const TransferCall& call,
-                        const void* stream) {
+                        const void* stream, exec::StreamState& asked) {
   const bool sends = call.function == Function::send;
   const bool anyone = !sends && call.peer == any_source;
   if (!anyone && (call.peer < 0 || call.peer >= communicator.size()))
@@ -41,7 +40,10 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   if (call.tag < 0 && (sends || call.tag != any_tag))
     return invalid_argument(fmt::format("tag {} is negative", call.tag));
   GYRE_ASSIGN(const std::uint64_t bytes, check_count(call.count, call.type));
-  if (communicator.on_device()) GYRE_TRY(check_on_device(communicator, call, stream));
+  if (communicator.on_device()) {
+    GYRE_TRY(check_on_device(call));
+    GYRE_ASSIGN(asked, communicator.check_stream(stream));
+  }
   GYRE_TRY(check_buffer(communicator, sends ? "sendbuff" : "recvbuff",
                         sends ? call.send : call.receive, bytes));
   Transfer transfer;
@@ -55,6 +57,7 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   transfer.source = call.source;
   transfer.received_tag = call.received_tag;
   transfer.stream = stream;
+  if (communicator.on_device() && is_at_once(communicator, nullptr)) transfer.asked = &asked;
   Request request;
   request.function = call.function;
   request.count = call.count;
@@ -66,7 +69,9 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
 gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t stream) {
   Status status = caught([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
-    Result<Request> request = checked(*pin, call, stream);
+    const DeviceScope scope(*pin);
+    exec::StreamState asked;  // outlives the call
+    Result<Request> request = checked(*pin, call, stream, asked);
     if (!request.ok()) return std::move(request).status().while_doing(function_name(call.function));
     if (pin->on_device()) stream = nullptr;  // it is the driver's
     return submit(std::move(pin), {.request = std::move(*request)}, stream);

@@ -25,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -54,6 +55,18 @@ struct Work {
   Request request = {};
 
   bool is_collective() const { return !joins && resumable == nullptr; }
+};
+
+class Communicator;
+
+// While it lives, the device of a communicator is the calling thread's: for all that one call asks
+// of the driver. Nothing on host memory.
+class DeviceScope {
+ public:
+  explicit DeviceScope(const Communicator& communicator);
+
+ private:
+  std::optional<loaded::CurrentContext> scope_;
 };
 
 class Communicator {
@@ -124,13 +137,14 @@ class Communicator {
   }
 
   bool on_device() const { return options_.device != nullptr; }
-  // Whether a caller's buffer is memory that this communicator works on.
+  // Whether a caller's buffer is memory that this communicator works on. In a DeviceScope.
   Status check_memory(std::string_view name, const void* buffer, std::uint64_t bytes) const {
     if (options_.driver == nullptr) [[likely]]
       return {};
     return check_known_memory(name, buffer, bytes);
   }
-  Status check_stream(const void* stream) const;
+  // What the caller's stream is, if calls of a device's communicator can go there.
+  Result<exec::StreamState> check_stream(const void* stream) const;
   // On the watch's thread: whether a kernel of it still runs. Passes on what failed.
   bool look_at_device();
   // Kernels were launched: whoever looks after them begins.
@@ -330,5 +344,11 @@ class Communicator {
   std::map<std::uint64_t, std::pair<const void*, std::uint64_t>> registered_;
   std::uint64_t registrations_ = 0;
 };
+
+inline DeviceScope::DeviceScope(const Communicator& communicator) {
+  if (!communicator.on_device()) return;
+  const exec::CudaDevice& device = *communicator.options().device;
+  scope_.emplace(device.driver(), device.owner());
+}
 
 }  // namespace gyre::comm

@@ -54,21 +54,20 @@ std::string Communicator::device_note() const {
   const exec::CudaDevice& device = *options_.device;
   const p2p::Limits limits{options_.settings.p2p_disable,
                            *p2p::path_named(options_.settings.p2p_level)};
-  // Its table is needed for this alone: it does not stay.
-  const auto nvml = loaded::load_nvml();
+  const auto nvml = process().nvml();
   if (!nvml.ok())
     log_info(Subsystem::graph,
              "what lies between GPUs is read off the PCI bus, where NVLink does not show, and GPUs "
              "that CUDA_VISIBLE_DEVICES hides are not known: {}",
              nvml.status().message());
   const p2p::OwnGpu own{device.ordinal(), device.uuid(), device.bus_id()};
-  return encode(DeviceNote{
-      .uuid = device.uuid(),
-      .blocks = device.blocks_most(),
-      .connections = device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")),
-      .channels = options_.channels_most,
-      .bus_id = device.bus_id(),
-      .toward = survey(device.driver(), nvml.ok() ? nvml->get() : nullptr, own, limits)});
+  return encode(
+      DeviceNote{.uuid = device.uuid(),
+                 .blocks = device.blocks_most(),
+                 .connections = device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")),
+                 .channels = options_.channels_most,
+                 .bus_id = device.bus_id(),
+                 .toward = survey(device.driver(), nvml.ok() ? *nvml : nullptr, own, limits)});
 }
 
 Result<std::vector<DeviceNote>> Communicator::device_notes() const {
@@ -155,7 +154,7 @@ Status Communicator::check_known_memory(std::string_view name, const void* buffe
                      : check_host_memory(*options_.driver, name, buffer, bytes);
 }
 
-Status Communicator::check_stream(const void* stream) const {
+Result<exec::StreamState> Communicator::check_stream(const void* stream) const {
   if (process().streams.pin(reinterpret_cast<std::uintptr_t>(stream)))
     return invalid_argument(
         "a host stream (gyreStreamCreate) was given to a communicator of a CUDA "

@@ -45,6 +45,7 @@ std::uint32_t DeviceExchange::channels_of(const Transfer& transfer) const {
 Status DeviceExchange::begin(std::span<const Transfer> transfers) {
   launched_ = 0;
   streams_.clear();
+  asked_ = transfers.size() == 1 ? transfers[0].asked : nullptr;
   transfers_.assign(transfers.begin(), transfers.end());
   for (const Transfer& one : transfers_) {
     const auto stream = static_cast<loaded::CuStream>(const_cast<void*>(one.stream));
@@ -116,8 +117,10 @@ Result<bool> DeviceExchange::launch_some() {
     for (; at < transfers_.size() && distance(transfers_[at]) == here; ++at)
       GYRE_TRY(add_parts(transfers_[at], blocks, parts));
   }
+  const auto rank = static_cast<std::uint32_t>(rank_);
   if (!parts.empty())
-    GYRE_TRY(executor_.launch(parts, static_cast<std::uint32_t>(rank_), streams_));
+    GYRE_TRY(asked_ != nullptr ? executor_.launch(parts, rank, *asked_)
+                               : executor_.launch(parts, rank, streams_));
   launched_ = at;
   return true;
 }

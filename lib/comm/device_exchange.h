@@ -42,9 +42,10 @@ class DeviceExchange final : public Exchange {
   exec::CudaExecutor& executor_;
   const int rank_, size_;
   const std::uint32_t blocks_, channels_;
-  std::map<int, exec::DevicePair> pairs_;  // by peer
-  std::vector<Transfer> transfers_;        // by distance, and each pair's in the caller's order
-  std::vector<loaded::CuStream> streams_;  // that they are on
+  std::map<int, exec::DevicePair> pairs_;     // by peer
+  std::vector<Transfer> transfers_;           // by distance, and each pair's in the caller's order
+  std::vector<loaded::CuStream> streams_;     // that they are on
+  const exec::StreamState* asked_ = nullptr;  // of the only one, see Request
   std::size_t launched_ = 0;
 };
 

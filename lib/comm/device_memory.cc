@@ -44,7 +44,6 @@ Status check_device_memory(const exec::CudaDevice& device, std::string_view name
                            const void* buffer, std::uint64_t bytes) {
   if (bytes == 0) return {};
   const loaded::CudaDriver& driver = device.driver();
-  const loaded::CurrentContext scope(driver, device.owner());
   GYRE_ASSIGN(const loaded::CudaPointer found, find_pointer(driver, buffer));
   if (!found.known) return refuse_unknown(device, name, buffer);
   if (found.on_device && !found.managed && found.device != device.ordinal())
@@ -63,23 +62,19 @@ Status check_device_memory(const exec::CudaDevice& device, std::string_view name
                   buffer, there, bytes));
 }
 
-Status check_device_stream(const exec::CudaDevice& device, const void* stream) {
-  if (stream == nullptr) return {};
+Result<exec::StreamState> check_device_stream(const exec::CudaDevice& device, const void* stream) {
   const loaded::CudaDriver& driver = device.driver();
-  const loaded::CurrentContext scope(driver, device.owner());
-  loaded::CuContext owner = nullptr;
   auto* const handle = static_cast<loaded::CuStream>(const_cast<void*>(stream));
-  GYRE_TRY(driver.check(driver.stream_owner(handle, &owner),
-                        fmt::format("cuStreamGetCtx of the stream {}", stream)));
-  int capture = loaded::cu::capture_none;
-  GYRE_TRY(
-      driver.check(driver.stream_capture_info(handle, &capture, nullptr, nullptr, nullptr, nullptr),
-                   "cuStreamGetCaptureInfo"));
-  if (capture == loaded::cu::capture_invalidated)
+  loaded::CuContext owner = device.owner();
+  if (handle != nullptr)
+    GYRE_TRY(driver.check(driver.stream_owner(handle, &owner),
+                          fmt::format("cuStreamGetCtx of the stream {}", stream)));
+  GYRE_ASSIGN(const exec::StreamState state, exec::StreamState::ask(driver, handle));
+  if (state.spoiled)
     return invalid_usage(
         "the capture that the stream is part of has failed (a call that cannot be captured, or "
         "streams that were not joined): end it, and begin anew");
-  if (owner == device.owner()) return {};
+  if (owner == device.owner()) return state;
   return invalid_argument(fmt::format(
       "the stream {} belongs to another device, or to a context that is not the primary one of "
       "device {}: create it after cudaSetDevice({})",

@@ -208,7 +208,8 @@ Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& 
     if (has_tables_) return launch(request, plan, more);  // there was room for one
   }
   if (has_tables_ || (kept_.calls.empty() && !more)) {
-    GYRE_TRY(executor_->launch(plan, {&call_, 1}, stream));
+    GYRE_TRY(request.asked != nullptr ? executor_->launch(plan, {&call_, 1}, *request.asked)
+                                      : executor_->launch(plan, {&call_, 1}, stream));
     return true;
   }
   kept_.plan = &plan;

@@ -11,6 +11,10 @@
 #include <string_view>
 #include <vector>
 
+namespace gyre::exec {
+struct StreamState;
+}
+
 namespace gyre::comm {
 
 // Which function was called: for errors, and because two of them may be one collective.
@@ -53,6 +57,9 @@ struct Request {
   std::shared_ptr<const BlockTables> tables;  // of the v-functions
   // On a CUDA communicator: the stream, and whether it is in host memory after all (a split).
   const void* stream = nullptr;
+  // What the stream is, if the call is carried out within the function that asked, and within its
+  // DeviceScope; null: ask again, later.
+  const exec::StreamState* asked = nullptr;
   bool on_host = false;
   // Sends and receives instead of a collective; the rest is then meaningless.
   std::shared_ptr<const std::vector<Transfer>> transfers;

@@ -8,6 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace gyre::exec {
+struct StreamState;
+}
+
 namespace gyre::comm {
 
 inline constexpr int any_source = -1;
@@ -24,7 +28,8 @@ struct Transfer {
   // The caller's places for who it was and which tag; null if it does not ask.
   int* source = nullptr;
   int* received_tag = nullptr;
-  const void* stream = nullptr;  // on a CUDA communicator
+  const void* stream = nullptr;              // on a CUDA communicator
+  const exec::StreamState* asked = nullptr;  // see Request
 
   bool takes(int from, int message_tag) const {
     return (peer == any_source || peer == from) && (tag == any_tag || tag == message_tag);

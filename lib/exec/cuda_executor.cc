@@ -21,10 +21,6 @@ namespace cu = loaded::cu;
 
 namespace {
 
-constexpr std::uint64_t status_spacing = 128;
-constexpr std::uint64_t plans_most = 511;  // beside the abort word, in 64 KiB
-constexpr std::uint64_t words_bytes = (plans_most + 1) * status_spacing;
-
 // What is written into device memory in one piece, with pointers into itself.
 class Writing {
  public:
@@ -138,18 +134,14 @@ Result<std::shared_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<const
 }
 
 Status CudaExecutor::prepare(std::uint64_t reserved_bytes) {
+  // A call should not have to take memory: the driver may wait for kernels then.
   GYRE_ASSIGN(words_, PinnedBlock::make(device_, words_bytes, "the words of a communicator"));
   GYRE_ASSIGN(pool_, DeviceBlock::make(device_, reserved_bytes + counters_bytes,
                                        "the links of a communicator"));
   GYRE_ASSIGN(counters_, allocate(counters_bytes, "counters"));
   const CurrentContext scope(device_->driver(), device_->owner());
   std::vector<loaded::CuEvent*> events = {&ended_, &joined_, &captured_};
-  // A call should not have to take memory: the driver may wait for kernels then.
-  for (Place& place : places_->all) {
-    GYRE_ASSIGN(place.memory, PinnedBlock::make(device_, place_bytes, "what kernels read"));
-    place.bytes = place_bytes;
-    events.push_back(&place.ended);
-  }
+  for (Place& place : places_->all) events.push_back(&place.ended);
   for (loaded::CuEvent* event : events)
     GYRE_TRY(device_->driver().check(
         device_->driver().event_create(event, cu::event_disable_timing), "cuEventCreate"));

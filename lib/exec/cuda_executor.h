@@ -6,6 +6,7 @@
 #pragma once
 
 #include "lib/exec/cuda_device.h"
+#include "lib/exec/cuda_stream.h"
 #include "lib/exec/device_link.h"
 #include "lib/plan/plan.h"
 
@@ -92,10 +93,15 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   // no buffer of one is another's output.
   static bool can_follow(const DeviceCall& before, const DeviceCall& after);
   // Puts calls of one plan on the stream, in one kernel: a single one, or each can follow all those
-  // before it. Only a single one may have tables.
+  // before it. Only a single one may have tables. The device's context is current.
+  Status launch(const DevicePlan& plan, std::span<const DeviceCall> calls,
+                const StreamState& stream);
+  // Blocks go through theirs in the order given.
+  Status launch(std::span<const DeviceTransfer> transfers, std::uint32_t rank,
+                const StreamState& stream);
+  // The same where nobody has asked what the stream is. Transfers go on the first stream, after and
+  // before what is on the others.
   Status launch(const DevicePlan& plan, std::span<const DeviceCall> calls, loaded::CuStream stream);
-  // Puts them on the first stream, after and before what is on the others. Blocks go through theirs
-  // in the order given.
   Status launch(std::span<const DeviceTransfer> transfers, std::uint32_t rank,
                 std::span<const loaded::CuStream> streams);
 
@@ -119,16 +125,17 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
  private:
   struct Places;
   struct Place;
+  struct HostPart;
   struct Going;
   struct Retained;
   CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
                std::int64_t patience_ns, Bury bury);
   Status prepare(std::uint64_t reserved_bytes);
   Status add_plan(DevicePlan& made);
-  Result<Going> begin_launch(loaded::CuStream stream);
+  Result<Going> begin_launch(const StreamState& stream);
   Status finish_launch(Going& going, loaded::CuFunction kernel, std::uint32_t blocks,
                        cuda::DeviceLaunch& launch);
-  Result<const PinnedBlock*> place(Going& going, std::uint64_t bytes);
+  Result<HostPart> place(Going& going, std::uint64_t bytes);
   Status retain(Going& going);
   Status place_tables(Going& going, const DeviceCall& call, cuda::DeviceLaunch& launch);
   Status place_tasks(Going& going, const std::vector<std::vector<cuda::DeviceTask>>& by_block,
@@ -140,7 +147,7 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   const DeviceShape shape_;
   const std::int64_t patience_ns_;
   const Bury bury_;
-  std::unique_ptr<PinnedBlock> words_;  // the abort word, then statuses
+  std::unique_ptr<PinnedBlock> words_;  // see cuda_places.h
   std::shared_ptr<std::byte> counters_;
   std::shared_ptr<DeviceBlock> pool_;
   std::uint64_t pool_used_ = 0;

@@ -74,20 +74,21 @@ Result<bool> CudaExecutor::has_room() {
 }
 
 // Memory for what the launch's kernel reads of the host. A graph may run it at any time.
-Result<const PinnedBlock*> CudaExecutor::place(Going& going, std::uint64_t bytes) {
+Result<CudaExecutor::HostPart> CudaExecutor::place(Going& going, std::uint64_t bytes) {
   constexpr std::string_view purpose = "what a kernel reads of the host";
-  if (going.graph != nullptr) {
+  if (going.state.graph != nullptr) {
     GYRE_ASSIGN(going.memory, PinnedBlock::make(device_, bytes, purpose));
-    return going.memory.get();
+    return HostPart{*going.memory, going.memory->begin()};
   }
   Place& place = places_->all[places_->next];
   if (place.bytes < bytes) {
-    GYRE_ASSIGN(place.memory, PinnedBlock::make(device_, bytes, purpose));
+    GYRE_ASSIGN(place.larger, PinnedBlock::make(device_, bytes, purpose));
     place.bytes = bytes;
   }
   place.used = true;
   going.place = &place;
-  return place.memory.get();
+  if (place.larger != nullptr) return HostPart{*place.larger, place.larger->begin()};
+  return HostPart{*words_, words_->begin() + places_offset + places_->next * place_bytes};
 }
 
 Status CudaExecutor::place_tables(Going& going, const DeviceCall& call, DeviceLaunch& launch) {
@@ -99,11 +100,11 @@ Status CudaExecutor::place_tables(Going& going, const DeviceCall& call, DeviceLa
   };
   each([&](plan::Layout&, std::uint64_t chunks) { bytes += chunks * sizeof(plan::Extent); });
   if (bytes == 0) return {};
-  GYRE_ASSIGN(const PinnedBlock* kept, place(going, bytes));
-  std::byte* at = kept->begin();
+  GYRE_ASSIGN(const HostPart kept, place(going, bytes));
+  std::byte* at = kept.begin;
   each([&](plan::Layout& layout, std::uint64_t chunks) {
     std::memcpy(at, layout.table, chunks * sizeof(plan::Extent));
-    layout.table = reinterpret_cast<const plan::Extent*>(kept->seen(at));
+    layout.table = reinterpret_cast<const plan::Extent*>(kept.block.seen(at));
     at += chunks * sizeof(plan::Extent);
   });
   return {};
@@ -114,8 +115,8 @@ Status CudaExecutor::place_tasks(Going& going, const std::vector<std::vector<Dev
                                  DeviceLaunch& launch) {
   std::size_t count = 0;
   for (const auto& tasks : by_block) count += tasks.size();
-  GYRE_ASSIGN(const PinnedBlock* kept, place(going, count * sizeof(DeviceTask)));
-  auto* const all = reinterpret_cast<DeviceTask*>(kept->begin());
+  GYRE_ASSIGN(const HostPart kept, place(going, count * sizeof(DeviceTask)));
+  auto* const all = reinterpret_cast<DeviceTask*>(kept.begin);
   std::size_t next = by_block.size();
   for (std::size_t block = 0; block < by_block.size(); ++block) {
     DeviceTask* at = &all[block];
@@ -124,30 +125,28 @@ Status CudaExecutor::place_tasks(Going& going, const std::vector<std::vector<Dev
       *at = by_block[block][i];
       at->then = nullptr;
       if (i + 1 == by_block[block].size()) continue;
-      at->then = reinterpret_cast<const DeviceTask*>(kept->seen(&all[next]));
+      at->then = reinterpret_cast<const DeviceTask*>(kept.block.seen(&all[next]));
       at = &all[next++];
     }
   }
   launch.lanes = nullptr;
-  launch.tasks = reinterpret_cast<const DeviceTask*>(kept->seen(all));
+  launch.tasks = reinterpret_cast<const DeviceTask*>(kept.block.seen(all));
   return {};
 }
 
 // A call on another stream than the last one's waits for that one on the device.
-Result<CudaExecutor::Going> CudaExecutor::begin_launch(loaded::CuStream stream) {
+Result<CudaExecutor::Going> CudaExecutor::begin_launch(const StreamState& stream) {
   const loaded::CudaDriver& driver = device_->driver();
   Going going;
-  going.stream = stream;
-  int capture = cu::capture_none;
-  GYRE_TRY(driver.check(
-      driver.stream_capture_info(stream, &capture, &going.capture, &going.graph, nullptr, nullptr),
-      "cuStreamGetCaptureInfo"));
-  if (capture == cu::capture_none) {
-    going.graph = nullptr;
-    if (launched_ && stream != last_stream_)
-      GYRE_TRY(driver.check(driver.stream_wait_event(stream, ended_, 0), "cuStreamWaitEvent"));
-  } else if (going.capture == last_capture_ && stream != last_captured_) {
-    GYRE_TRY(driver.check(driver.stream_wait_event(stream, captured_, 0), "cuStreamWaitEvent"));
+  going.state = stream;
+  if (stream.spoiled) return driver.check(cu::capture_spoiled, "a launch into a capture");
+  if (stream.graph == nullptr) {
+    if (launched_ && stream.stream != last_stream_)
+      GYRE_TRY(
+          driver.check(driver.stream_wait_event(stream.stream, ended_, 0), "cuStreamWaitEvent"));
+  } else if (stream.capture == last_capture_ && stream.stream != last_captured_) {
+    GYRE_TRY(
+        driver.check(driver.stream_wait_event(stream.stream, captured_, 0), "cuStreamWaitEvent"));
   }
   return going;
 }
@@ -167,7 +166,7 @@ Status CudaExecutor::retain(Going& going) {
       "cuUserObjectCreate"));
   (void)retained.release();
   const loaded::CuResult kept =
-      driver.graph_retain(going.graph, object, 1, cu::graph_takes_reference);
+      driver.graph_retain(going.state.graph, object, 1, cu::graph_takes_reference);
   if (kept == cu::success) return {};
   (void)driver.user_object_release(object, 1);
   return driver.check(kept, "cuGraphRetainUserObject");
@@ -179,24 +178,25 @@ Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std:
   launch.sequence = reinterpret_cast<std::uint64_t*>(counters_.get());
   launch.blocks_ended = reinterpret_cast<std::uint32_t*>(counters_.get() + ended_offset);
   launch.starts = reinterpret_cast<std::uint32_t*>(counters_.get() + starts_offset);
-  if (going.graph != nullptr) GYRE_TRY(retain(going));
+  if (going.state.graph != nullptr) GYRE_TRY(retain(going));
   void* parameters[] = {&launch};
   GYRE_TRY(driver.check(
-      driver.launch(kernel, blocks, 1, 1, device_->threads(), 1, 1, 0, going.stream, parameters,
-                    nullptr),
+      driver.launch(kernel, blocks, 1, 1, device_->threads(), 1, 1, 0, going.state.stream,
+                    parameters, nullptr),
       fmt::format("cuLaunchKernel of {} blocks of {} threads", blocks, device_->threads())));
-  if (going.graph != nullptr) {
-    last_capture_ = going.capture;
-    last_captured_ = going.stream;
-    return driver.check(driver.event_record(captured_, going.stream), "cuEventRecord");
+  if (going.state.graph != nullptr) {
+    last_capture_ = going.state.capture;
+    last_captured_ = going.state.stream;
+    return driver.check(driver.event_record(captured_, going.state.stream), "cuEventRecord");
   }
-  last_stream_ = going.stream;
+  last_stream_ = going.state.stream;
   if (going.place != nullptr) {
-    GYRE_TRY(driver.check(driver.event_record(going.place->ended, going.stream), "cuEventRecord"));
+    GYRE_TRY(
+        driver.check(driver.event_record(going.place->ended, going.state.stream), "cuEventRecord"));
     places_->next = (places_->next + 1) % places_count;
   }
   const std::lock_guard lock(mutex_);
-  GYRE_TRY(driver.check(driver.event_record(ended_, going.stream), "cuEventRecord"));
+  GYRE_TRY(driver.check(driver.event_record(ended_, going.state.stream), "cuEventRecord"));
   launched_ = true;
   ++launches_;
   return {};
@@ -214,8 +214,7 @@ bool CudaExecutor::can_follow(const DeviceCall& before, const DeviceCall& after)
 }
 
 Status CudaExecutor::launch(const DevicePlan& plan, std::span<const DeviceCall> calls,
-                            loaded::CuStream stream) {
-  const CurrentContext scope(device_->driver(), device_->owner());
+                            const StreamState& stream) {
   GYRE_ASSIGN(Going going, begin_launch(stream));
   const DeviceCall& first = calls.front();
   const auto lanes = static_cast<std::size_t>(plan.plan->lane_count());
@@ -254,10 +253,8 @@ Status CudaExecutor::join(std::span<const loaded::CuStream> streams, bool before
 }
 
 Status CudaExecutor::launch(std::span<const DeviceTransfer> transfers, std::uint32_t rank,
-                            std::span<const loaded::CuStream> streams) {
-  const CurrentContext scope(device_->driver(), device_->owner());
-  GYRE_TRY(join(streams, true));
-  GYRE_ASSIGN(Going going, begin_launch(streams[0]));
+                            const StreamState& stream) {
+  GYRE_ASSIGN(Going going, begin_launch(stream));
   std::vector<std::vector<DeviceTask>> by_block;
   for (const DeviceTransfer& one : transfers) {
     if (by_block.size() <= one.block) by_block.resize(one.block + 1);
@@ -277,9 +274,25 @@ Status CudaExecutor::launch(std::span<const DeviceTransfer> transfers, std::uint
   launch.rank = rank;
   launch.calls = 0;
   GYRE_TRY(place_tasks(going, by_block, launch));
-  GYRE_TRY(finish_launch(going,
-                         device_->kernel(DeviceProtocol::simple, ElementType::uint8, ReduceOp::sum),
-                         static_cast<std::uint32_t>(by_block.size()), launch));
+  return finish_launch(going,
+                       device_->kernel(DeviceProtocol::simple, ElementType::uint8, ReduceOp::sum),
+                       static_cast<std::uint32_t>(by_block.size()), launch);
+}
+
+Status CudaExecutor::launch(const DevicePlan& plan, std::span<const DeviceCall> calls,
+                            loaded::CuStream stream) {
+  const CurrentContext scope(device_->driver(), device_->owner());
+  GYRE_ASSIGN(const StreamState state, StreamState::ask(device_->driver(), stream));
+  return launch(plan, calls, state);
+}
+
+// To wait for a captured stream is to be captured with it.
+Status CudaExecutor::launch(std::span<const DeviceTransfer> transfers, std::uint32_t rank,
+                            std::span<const loaded::CuStream> streams) {
+  const CurrentContext scope(device_->driver(), device_->owner());
+  GYRE_TRY(join(streams, true));
+  GYRE_ASSIGN(const StreamState state, StreamState::ask(device_->driver(), streams[0]));
+  GYRE_TRY(launch(transfers, rank, state));
   return join(streams, false);
 }
 

@@ -12,12 +12,16 @@ inline constexpr std::size_t places_count = 8;          // kernels on their way 
 inline constexpr std::uint64_t place_bytes = 32 << 10;  // to begin with
 // The device's own words: the sequence of calls, the blocks that have ended, and the launches.
 inline constexpr std::uint64_t counters_bytes = 256, ended_offset = 128, starts_offset = 192;
-// In pinned memory, after the abort word.
-inline constexpr std::uint64_t progress_offset = 64;
+// An executor's pinned memory: the abort word, what kernels show of themselves, a status for each
+// plan, and the places.
+inline constexpr std::uint64_t progress_offset = 64, status_spacing = 128;
+inline constexpr std::uint64_t plans_most = 511;
+inline constexpr std::uint64_t places_offset = (plans_most + 1) * status_spacing;
+inline constexpr std::uint64_t words_bytes = places_offset + places_count * place_bytes;
 
 struct CudaExecutor::Place {
-  std::unique_ptr<PinnedBlock> memory;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = place_bytes;
+  std::unique_ptr<PinnedBlock> larger;  // instead of the part of the executor's own block
   loaded::CuEvent ended = nullptr;
   bool used = false;
 };
@@ -25,6 +29,12 @@ struct CudaExecutor::Place {
 struct CudaExecutor::Places {
   std::array<Place, places_count> all;
   std::size_t next = 0;
+};
+
+// Pinned memory from `begin` on.
+struct CudaExecutor::HostPart {
+  const PinnedBlock& block;
+  std::byte* begin = nullptr;
 };
 
 // What a graph keeps alive for a launch that it holds.
@@ -35,9 +45,7 @@ struct CudaExecutor::Retained {
 
 // A launch on its way.
 struct CudaExecutor::Going {
-  loaded::CuStream stream = nullptr;
-  loaded::CuGraph graph = nullptr;  // that it is captured into; null: it runs
-  std::uint64_t capture = 0;
+  StreamState state;
   Place* place = nullptr;  // null: all it needs is in its parameters, or retained
   std::unique_ptr<PinnedBlock> memory;
 };
