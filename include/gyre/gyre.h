@@ -26,6 +26,14 @@
  *          call returns when it is done. With a host stream (gyreStreamCreate) the call returns at
  *          once and the work is done in stream order by the process's one progress thread.
  *
+ * GRAPHS   A CUDA communicator's calls can be captured into CUDA graphs, on all ranks alike, and
+ *          replayed. A graph keeps what its kernels need, also when its communicator has been
+ *          destroyed; after gyreCommAbort or an error its replays end at once and do nothing. Where
+ *          GPUs exchange through memory of the host, replays wake the thread that carries it. A
+ *          replay that waits for such a rank which has destroyed its communicator and its graphs is
+ *          given up: the communicator gets gyreMismatch, or, if it is destroyed, a line of the log
+ *          says so (WARN) and its graphs do nothing from then on.
+ *
  * THREADS  Any thread may call any function. One communicator is used by one thread at a time; a
  *          second thread that enters at the same time gets gyreInvalidUsage. gyreCommAbort,
  *          gyreCommGetAsyncError, gyreCommCount, gyreCommUserRank, gyreCommCuDevice and

@@ -49,7 +49,7 @@ Communicator::Communicator(transport::RegionTable& regions, int size, int rank,
 Communicator::~Communicator() {
   if (device_ != nullptr) {
     process().device_watch.remove(*this);
-    if (broken().ok() && !membership_->failed()) device_->leave();
+    device_->leave(broken().ok() && !membership_->failed());
     p2p::Lent lent = device_->links().take_lent();
     device_.reset();
     process().device_watch.keep(std::move(lent));

@@ -24,7 +24,7 @@ namespace gyre::comm {
 class DeviceLinks {
  public:
   // `ways`: to each rank; `relays`: for those that are relayed.
-  DeviceLinks(int rank, std::vector<p2p::Between> ways, std::unique_ptr<DeviceRelays> relays,
+  DeviceLinks(int rank, std::vector<p2p::Between> ways, std::shared_ptr<DeviceRelays> relays,
               bootstrap::Membership& membership, trust::TicketBook& tickets,
               exec::CudaExecutor& executor)
       : rank_(rank),
@@ -94,7 +94,7 @@ class DeviceLinks {
   bootstrap::Membership& membership_;
   trust::TicketBook& tickets_;
   exec::CudaExecutor& executor_;
-  std::unique_ptr<DeviceRelays> relays_;
+  std::shared_ptr<DeviceRelays> relays_;
   std::map<Key, Joint> joints_;
   std::vector<Key> opening_;
   p2p::Lent lent_;

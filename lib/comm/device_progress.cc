@@ -4,6 +4,8 @@
 #include "lib/comm/device_relays.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace gyre::comm {
 namespace {
@@ -17,6 +19,10 @@ constexpr std::int64_t sleep_least_ns = 20'000;
 constexpr std::int64_t busy_most_ns = ns_per_ms, idle_most_ns = 100 * ns_per_ms;
 
 }  // namespace
+
+DeviceProgress::Pace DeviceProgress::default_pace() {
+  return {sleep_least_ns, busy_most_ns, idle_most_ns};
+}
 
 class DeviceProgress::Turn {
  public:
@@ -40,6 +46,7 @@ DeviceProgress::~DeviceProgress() {
     stop_ = true;
   }
   if (thread_.joinable()) thread_.join();
+  std::exchange(retired_, {}).clear();  // each takes a turn
 }
 
 void DeviceProgress::add(DeviceRelays& relays) {
@@ -51,6 +58,33 @@ void DeviceProgress::add(DeviceRelays& relays) {
 void DeviceProgress::remove(DeviceRelays& relays) {
   const Turn turn(*this);
   std::erase(driven_, &relays);
+}
+
+void DeviceProgress::set_pace(const Pace& pace) {
+  const Turn turn(*this);
+  pace_ = pace;
+}
+
+void DeviceProgress::retire(std::shared_ptr<DeviceRelays> relays) {
+  const Turn turn(*this);
+  retired_.push_back(std::move(relays));
+  retired_count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Outside the turn: freeing them takes one, and the driver.
+void DeviceProgress::free_left() {
+  if (!is_any_retired()) return;
+  std::vector<std::shared_ptr<DeviceRelays>> left;
+  {
+    const Turn turn(*this);
+    const auto staying = std::partition(retired_.begin(), retired_.end(),
+                                        [](const auto& one) { return !one->have_left(); });
+    std::move(staying, retired_.end(), std::back_inserter(left));
+    retired_.erase(staying, retired_.end());
+  }
+  const auto count = static_cast<int>(left.size());
+  left.clear();
+  retired_count_.fetch_sub(count, std::memory_order_relaxed);
 }
 
 void DeviceProgress::wake() {
@@ -65,27 +99,29 @@ bool DeviceProgress::advance_all() {
 }
 
 void DeviceProgress::sleep(std::uint32_t seen, std::int64_t idle_ns) {
-  bool busy = false, may_sleep = true;
+  bool busy = !retired_.empty(), may_sleep = true;
   WaitSet set;
   set.add_futex(&called_, seen);
   for (DeviceRelays* relays : driven_) {
     busy |= relays->is_busy();
     may_sleep &= relays->arm(set);
   }
-  if (may_sleep)
-    set.sleep(std::clamp(idle_ns / 8, sleep_least_ns, busy ? busy_most_ns : idle_most_ns));
+  const std::int64_t most_ns = busy ? pace_.busy_most_ns : pace_.idle_most_ns;
+  if (may_sleep) set.sleep(std::clamp(idle_ns / 8, std::min(pace_.least_ns, most_ns), most_ns));
   for (DeviceRelays* relays : driven_) relays->disarm();
 }
 
 void DeviceProgress::drive() {
   std::int64_t moved_ns = clock.now_ns();
+  std::uint32_t heard = 0;
   while (true) {
     const std::uint32_t seen = called_.load(std::memory_order_acquire);
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return;
       const std::int64_t now_ns = clock.now_ns();
-      if (advance_all())
+      // Who was called has something to do soon, if not now.
+      if (advance_all() || std::exchange(heard, seen) != seen)
         moved_ns = now_ns;
       else if (now_ns - moved_ns > yields_ns)
         sleep(seen, now_ns - moved_ns);

@@ -1,11 +1,13 @@
 // DeviceProgress: the one thread per process that drives relays between GPUs (device_relays.h). It
 // calls no driver, which may make it wait for kernels that wait for it. What kernels tell wakes
 // nobody, so it looks at ever longer intervals: an eighth of what nothing has moved for, at most a
-// millisecond while kernels run. No thread without relays.
+// millisecond while kernels run. Replays of graphs wake it by host functions. No thread without
+// relays.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -24,8 +26,22 @@ class DeviceProgress {
   void add(DeviceRelays& relays);
   // After it returns, they are not driven.
   void remove(DeviceRelays& relays);
-  // There may be something to move.
+  // There may be something to move. Any thread.
   void wake();
+
+  // They leave their peers, and stay until they have; the memory of those who have is freed by
+  // `free_left`, on a thread where the driver may be called.
+  void retire(std::shared_ptr<DeviceRelays> relays);
+  // Whether any are still to leave, or to be freed.
+  bool is_any_retired() const { return retired_count_.load(std::memory_order_relaxed) > 0; }
+  void free_left();
+
+  // How long it sleeps while nothing moves. The tests': so long that a missed wake-up shows.
+  struct Pace {
+    std::int64_t least_ns, busy_most_ns, idle_most_ns;
+  };
+  void set_pace(const Pace& pace);
+  static Pace default_pace();
 
  private:
   class Turn;  // holds mutex_, which the thread keeps while it sleeps
@@ -33,8 +49,11 @@ class DeviceProgress {
   bool advance_all();
   void sleep(std::uint32_t seen, std::int64_t idle_ns);
 
-  std::mutex mutex_;  // of driven_, stop_, thread_
+  std::mutex mutex_;  // of driven_, retired_, pace_, stop_, thread_
   std::vector<DeviceRelays*> driven_;
+  std::vector<std::shared_ptr<DeviceRelays>> retired_;  // driven_ has them, too
+  std::atomic<int> retired_count_{0};
+  Pace pace_ = default_pace();
   bool stop_ = false;
   std::atomic<std::uint32_t> called_{0};   // futex word
   std::atomic<std::uint32_t> in_line_{0};  // who waits for mutex_

@@ -2,9 +2,11 @@
 
 #include "lib/base/log.h"
 #include "lib/comm/device_progress.h"
-#include "lib/comm/resumable.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <poll.h>
 
 namespace gyre::comm {
 namespace {
@@ -18,7 +20,30 @@ Links::Key link_of(const DeviceRelays::Key& key) {
   return {key.first, first_channel + 1 + key.second};
 }
 
+// Far longer than a kernel takes to see what has landed.
+constexpr std::int64_t missed_ns = 100 * ns_per_ms;
+// For processes that have ended.
+constexpr std::int64_t looks_ns = 10 * ns_per_ms;
+// For peers to answer a goodbye.
+constexpr std::int64_t leave_most_ns = 2 * ns_per_s;
+
 }  // namespace
+
+class DeviceRelays::Replays final : public exec::ReplayWatch {
+ public:
+  explicit Replays(std::shared_ptr<DeviceRelays> relays) : relays_(std::move(relays)) {}
+  ~Replays() override { relays_->retire(); }
+  bool is_needed() const override { return relays_->is_any_open(); }
+  // What the kernel tells wakes nobody.
+  void begins() override {
+    relays_->replays_.fetch_add(1, std::memory_order_relaxed);
+    relays_->progress_.wake();
+  }
+  void ends() override { relays_->replays_.fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  const std::shared_ptr<DeviceRelays> relays_;
+};
 
 DeviceRelays::~DeviceRelays() {
   if (!relayed_.empty()) progress_.remove(*this);
@@ -79,13 +104,112 @@ void DeviceRelays::expect(bool busy) {
   if (busy_.exchange(busy, std::memory_order_relaxed) != busy && busy) progress_.wake();
 }
 
+void DeviceRelays::belong_to(exec::CudaExecutor& executor) {
+  {
+    const std::lock_guard lock(mutex_);
+    executor_ = &executor;
+  }
+  executor.watch_replays(std::make_unique<Replays>(shared_from_this()));
+}
+
+bool DeviceRelays::is_any_open() const {
+  const std::lock_guard lock(mutex_);
+  return !relayed_.empty();
+}
+
+void DeviceRelays::outlive_communicator(bool in_peace) {
+  const std::lock_guard lock(mutex_);
+  is_alone_ = true;
+  if (!in_peace) executor_->abort();
+  for (auto& [key, relayed] : relayed_) {
+    if (in_peace) {
+      relayed.process = links_.process_of(key.first);
+      continue;
+    }
+    relayed.relay.reset();
+    relayed.receive.reset();
+  }
+}
+
+// The executor goes, and with it all who could launch. What its kernels have told is still shipped.
+void DeviceRelays::retire() {
+  bool is_any = false;
+  {
+    const std::lock_guard lock(mutex_);
+    executor_ = nullptr;
+    gone_since_ns_ = clock.now_ns();
+    for (auto& [key, relayed] : relayed_) {
+      if (relayed.relay == nullptr) continue;
+      relayed.relay->leave();
+      is_any = true;
+    }
+  }
+  if (is_any) progress_.retire(shared_from_this());
+}
+
+bool DeviceRelays::have_left() const {
+  const std::lock_guard lock(mutex_);
+  if (!error_.ok()) return true;
+  const bool left = std::ranges::all_of(relayed_, [](const auto& entry) {
+    const auto& relay = entry.second.relay;
+    return relay == nullptr || !relay->ready() || relay->has_left();
+  });
+  if (left || clock.now_ns() - gone_since_ns_ < leave_most_ns) return left;
+  log_warn("not all relays to other GPUs came to their end within 2 s");
+  return true;
+}
+
 void DeviceRelays::advance(bool& moved) {
   const std::lock_guard lock(mutex_);
+  const bool was_well = error_.ok();
   for (auto& [key, relayed] : relayed_) {
     if (relayed.relay == nullptr) continue;
     Status status = relayed.relay->advance(moved);
     if (!status.ok() && error_.ok()) error_ = std::move(status);
   }
+  if (error_.ok() && is_alone_) error_ = find_ended();
+  if (error_.ok() && executor_ != nullptr && is_busy()) error_ = find_missed();
+  if (error_.ok() || !is_alone_ || executor_ == nullptr) return;
+  executor_->abort();
+  if (was_well)
+    log_warn("graphs of a communicator that has ended do nothing from now on: {}",
+             error_.message());
+}
+
+// Sockets tell of their other ends; shared memory does not.
+Status DeviceRelays::find_ended() {
+  const std::int64_t now_ns = clock.now_ns();
+  if (now_ns - looked_ns_ < looks_ns) return {};
+  looked_ns_ = now_ns;
+  for (auto& [key, relayed] : relayed_) {
+    pollfd ended{relayed.process.get(), POLLIN, 0};
+    if (!relayed.process.has_value() || poll(&ended, 1, 0) <= 0) continue;
+    relayed.process.reset();
+    if (relayed.relay != nullptr && !relayed.relay->peer_has_left())
+      return Status(Code::RemoteError, fmt::format("the process of rank {} has ended", key.first))
+          .blame({key.first});
+  }
+  return {};
+}
+
+// A kernel that waits for a peer who has left, and whose every word is here, waits for nothing. It
+// shows that it waits again and again; what is old was shown by one that goes on.
+Status DeviceRelays::find_missed() {
+  for (auto& [key, relayed] : relayed_) {
+    if (relayed.relay == nullptr || !relayed.relay->peer_has_left()) continue;
+    const exec::CudaExecutor::Progress now = executor_->waiting();
+    if (now.waiting == 0 || now.peer != key.first || now.waiting == relayed.missed) continue;
+    relayed.missed = now.waiting;
+    const std::int64_t now_ns = clock.now_ns();
+    if (relayed.missed_since_ns == 0) relayed.missed_since_ns = now_ns;
+    if (now_ns - relayed.missed_since_ns < missed_ns) continue;
+    return Status(Code::Mismatch,
+                  fmt::format("rank {} has left: its communicator is destroyed, and so are its "
+                              "graphs; and a kernel here waits for it",
+                              key.first))
+        .blame({key.first});
+  }
+  return {};
 }
 
 bool DeviceRelays::arm(WaitSet& set) {
@@ -100,28 +224,6 @@ void DeviceRelays::disarm() {
   const std::lock_guard lock(mutex_);
   for (auto& [key, relayed] : relayed_)
     if (relayed.relay != nullptr) relayed.relay->disarm();
-}
-
-bool DeviceRelays::leave(std::int64_t most_ns) {
-  const auto each = [this](auto&& holds) {
-    const std::lock_guard lock(mutex_);
-    for (auto& [key, relayed] : relayed_)
-      if (relayed.relay != nullptr && relayed.relay->ready() && !holds(*relayed.relay))
-        return false;
-    return true;
-  };
-  (void)each([](exec::DeviceRelay& relay) { return relay.leave(), true; });
-  progress_.wake();
-  const auto have_left = [&] {
-    return each([](const exec::DeviceRelay& relay) { return relay.has_left(); });
-  };
-  const std::int64_t until_ns = clock.now_ns() + most_ns;
-  std::atomic<std::uint32_t> never{0};
-  Until ended(never,
-              [&] { return have_left() || !are_ready().ok() || clock.now_ns() >= until_ns; });
-  Resumable* const all[] = {&ended};
-  run(all, clock, {.spins = 0, .yields = 16});
-  return have_left();
 }
 
 }  // namespace gyre::comm

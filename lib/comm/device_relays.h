@@ -1,10 +1,12 @@
 // DeviceRelays: a communicator's links to GPUs that its own does not reach: memory of the host in
 // place of the peers', and the relays (lib/exec/device_relay.h) that carry messages between these.
-// The communicator's thread opens them; the process's DeviceProgress drives them.
+// The communicator's thread opens them; the process's DeviceProgress drives them. They belong to
+// the communicator and to its executor, which graphs keep: a replay finds them in service when the
+// communicator has ended, and they leave their peers when nobody can launch anything any more.
 #pragma once
 
 #include "lib/comm/links.h"
-#include "lib/exec/cuda_device.h"
+#include "lib/exec/cuda_executor.h"
 #include "lib/exec/device_relay.h"
 
 #include <atomic>
@@ -17,7 +19,7 @@ namespace gyre::comm {
 
 class DeviceProgress;
 
-class DeviceRelays {
+class DeviceRelays : public std::enable_shared_from_this<DeviceRelays> {
  public:
   DeviceRelays(Links& links, std::shared_ptr<const exec::CudaDevice> device,
                const exec::DeviceShape& shape, DeviceProgress& progress)
@@ -36,23 +38,36 @@ class DeviceRelays {
   Status take_error();
   // Whether kernels run, as far as is known: their words are then looked at often. Any thread.
   void expect(bool busy);
-  bool is_busy() const { return busy_.load(std::memory_order_relaxed); }
-
-  // No kernel runs any more. Ships what they have told, and leaves each peer in peace; false if
-  // that took longer, or has failed.
-  bool leave(std::int64_t most_ns);
+  bool is_busy() const {
+    return busy_.load(std::memory_order_relaxed) || replays_.load(std::memory_order_relaxed) > 0;
+  }
+  // The executor has them from now on: it is told of replays, and stopped when nobody else would.
+  void belong_to(exec::CudaExecutor& executor);
+  // The communicator has ended. Where it had failed, so do its graphs, and peers see it at once.
+  void outlive_communicator(bool in_peace);
 
   // The thread of DeviceProgress.
   void advance(bool& moved);
   bool arm(WaitSet& set);
   void disarm();
+  // Since the executor has gone: whether all peers have been left, or nothing more can be done.
+  bool have_left() const;
 
  private:
+  class Replays;  // what the executor has
+  bool is_any_open() const;
+  void retire();
+  Status find_missed();
+  Status find_ended();
   struct Relayed {
     exec::DeviceShape shape;
     std::shared_ptr<exec::PinnedBlock> memory;
     std::unique_ptr<transport::Connection> receive;  // until the peer's letter comes
     std::unique_ptr<exec::DeviceRelay> relay;        // from then on
+    FileDescriptor process;  // the peer's, when no communicator hears of its end any more
+    // What a kernel here showed last that waits for the peer, which has left; and for how long.
+    std::uint64_t missed = 0;
+    std::int64_t missed_since_ns = 0;
   };
   transport::FifoShape fifo_shape() const { return exec::DeviceRelay::fifo_shape(shape_); }
 
@@ -61,7 +76,12 @@ class DeviceRelays {
   const exec::DeviceShape shape_;
   DeviceProgress& progress_;
   std::atomic<bool> busy_{false};
-  mutable std::mutex mutex_;  // of what follows
+  std::atomic<int> replays_{0};             // that run
+  mutable std::mutex mutex_;                // of what follows
+  exec::CudaExecutor* executor_ = nullptr;  // null: it has gone
+  bool is_alone_ = false;                   // the communicator has ended
+  std::int64_t looked_ns_ = 0;              // for processes that have ended
+  std::int64_t gone_since_ns_ = 0;          // the executor, too
   std::map<Key, Relayed> relayed_;
   Status error_;
   bool told_error_ = false;

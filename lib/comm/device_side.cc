@@ -36,11 +36,13 @@ exec::DeviceShape shape_of(const DeviceShare& share, const DeviceSurroundings& a
   return shape;
 }
 
-std::unique_ptr<DeviceRelays> make_relays(const DeviceSurroundings& around,
-                                          const exec::CudaExecutor& executor) {
+std::shared_ptr<DeviceRelays> make_relays(const DeviceSurroundings& around,
+                                          exec::CudaExecutor& executor) {
   if (!around.relayed) return nullptr;
-  return std::make_unique<DeviceRelays>(*around.links, executor.device(), executor.shape(),
-                                        *around.progress);
+  auto made = std::make_shared<DeviceRelays>(*around.links, executor.device(), executor.shape(),
+                                             *around.progress);
+  made->belong_to(executor);
+  return made;
 }
 
 }  // namespace
@@ -98,9 +100,8 @@ DeviceSide::~DeviceSide() {
   (void)new std::shared_ptr(executor_);
 }
 
-void DeviceSide::leave() {
-  if (links_.relays() != nullptr && !links_.relays()->leave(2 * ns_per_s))
-    log_warn("not all relays to other GPUs came to their end within 2 s");
+void DeviceSide::leave(bool in_peace) {
+  if (links_.relays() != nullptr) links_.relays()->outlive_communicator(in_peace);
 }
 
 bool DeviceSide::settle(std::int64_t most_ns) {

@@ -76,8 +76,8 @@ class DeviceSide {
   void note_launch() {
     if (DeviceRelays* const relays = links_.relays()) relays->expect(true);
   }
-  // Its kernels have ended in peace: peers' relays get what these have told.
-  void leave();
+  // The communicator ends. Graphs may go on with what they hold of it, if that is in peace.
+  void leave(bool in_peace);
   void abort() { executor_->abort(); }
   // Waits until no kernel runs any more, `most_ns` at most; false if one still does.
   bool settle(std::int64_t most_ns);

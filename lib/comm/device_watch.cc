@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/comm/communicator.h"
+#include "lib/comm/device_progress.h"
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +14,7 @@ namespace {
 // than the other.
 constexpr std::int64_t busy_ns = ns_per_ms, idle_ns = 100 * ns_per_ms;
 // Peers end communicators at about the same time; at the end of a process nobody waits for long.
-constexpr std::int64_t last_wait_ns = ns_per_s;
+constexpr std::int64_t last_wait_ns = 2 * ns_per_s;
 
 }  // namespace
 
@@ -49,6 +50,7 @@ void DeviceWatch::keep(p2p::Lent lent) {
 // from here finds nothing half freed.
 void DeviceWatch::free_unused() {
   const std::lock_guard one_at_a_time(freeing_);
+  progress_.free_left();
   std::vector<std::shared_ptr<void>> gone;
   std::vector<p2p::Lent> unused;
   const std::lock_guard lock(mutex_);
@@ -65,8 +67,9 @@ void DeviceWatch::let_go(std::int64_t most_ns) {
     free_unused();
     {
       const std::lock_guard lock(mutex_);
-      if (kept_.empty()) return;
-      if (std::chrono::steady_clock::now() >= until) {
+      const bool is_late = std::chrono::steady_clock::now() >= until;
+      if (kept_.empty() && (is_late || !progress_.is_any_retired())) return;
+      if (is_late) {
         log_warn("other processes still use GPU memory of {} communicators that have ended here",
                  kept_.size());
         // Freed under a peer's kernels, it would be somebody else's.
@@ -113,7 +116,7 @@ void DeviceWatch::watch() {
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return;
-      busy |= !kept_.empty();
+      busy |= !kept_.empty() || progress_.is_any_retired();
     }
     asleep_.store(!busy, std::memory_order_relaxed);
     set.clear();

@@ -15,9 +15,11 @@
 namespace gyre::comm {
 
 class Communicator;
+class DeviceProgress;
 
 class DeviceWatch {
  public:
+  explicit DeviceWatch(DeviceProgress& progress) : progress_(progress) {}
   ~DeviceWatch();
   void add(Communicator& communicator);
   // After it returns, the communicator is not looked at.
@@ -29,7 +31,7 @@ class DeviceWatch {
   // Frees it as soon as no other process uses it.
   void keep(p2p::Lent lent);
   // Lets go of both on this thread, and waits for other processes, `most_ns` at most; what they use
-  // even then stays until the process ends.
+  // even then stays until the process ends. So for relays that are leaving.
   void let_go(std::int64_t most_ns);
 
  private:
@@ -38,6 +40,7 @@ class DeviceWatch {
   void free_unused();
   void begin();  // mutex_ is held
 
+  DeviceProgress& progress_;
   std::mutex freeing_;  // taken before mutex_
   std::mutex mutex_;    // of watched_, buried_, kept_, stop_, thread_
   std::vector<Communicator*> watched_;

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace gyre::comm {
 namespace {
@@ -89,6 +91,13 @@ Links::Pair Links::pair(int peer) const {
 }
 
 Status Links::check_pair(int peer) const { return check_sendable({peer, pair_channel}); }
+
+FileDescriptor Links::process_of(int peer) const {
+  const trust::ProcessIdentity& there = identity_of(peer);
+  const trust::ProcessIdentity& here = identity_of(rank_);
+  if (there.host != here.host || there.process == here.process) return {};
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, there.pid, 0)));
+}
 
 Result<Links::Listened> Links::listen(const Key& key, const transport::FifoShape& shape) const {
   GYRE_ASSIGN(transport::Transport * transport, select(key.first));

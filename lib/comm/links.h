@@ -2,6 +2,7 @@
 // the receiving side listens and sends its endpoint as a letter, the sending side connects to it.
 #pragma once
 
+#include "lib/base/owned.h"
 #include "lib/base/wait.h"
 #include "lib/bootstrap/control.h"
 #include "lib/comm/link_letter.h"
@@ -69,6 +70,8 @@ class Links {
   // The best transport to a rank, or why there is none.
   Result<transport::Transport*> select(int peer) const;
   const trust::ProcessIdentity& identity_of(int peer) const;
+  // Another process of this host, by which the kernel tells of its end; empty if it is none.
+  FileDescriptor process_of(int peer) const;
   // One line on each candidate: why it is taken or not.
   std::string reasons(int peer) const;
 

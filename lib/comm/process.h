@@ -80,7 +80,7 @@ class Process {
 
  public:
   DeviceProgress device_progress;  // communicators leave before it does
-  DeviceWatch device_watch;
+  DeviceWatch device_watch{device_progress};
   StreamWorker worker;  // ends before the control plane does
 };
 

@@ -238,7 +238,7 @@ Result<bool> CudaExecutor::running() const {
   return false;
 }
 
-CudaExecutor::Progress CudaExecutor::progress() const {
+CudaExecutor::Progress CudaExecutor::waiting() const {
   auto& shown = *reinterpret_cast<cuda::DeviceProgress*>(words_->begin() + progress_offset);
   Progress seen;
   // Each word stands for itself.
@@ -246,6 +246,11 @@ CudaExecutor::Progress CudaExecutor::progress() const {
   seen.waiting = std::atomic_ref(shown.waiting).load(std::memory_order_relaxed);
   seen.what = static_cast<cuda::WaitingFor>(std::min<std::uint64_t>(seen.waiting >> 56, 4));
   seen.peer = static_cast<int>(seen.waiting >> 32 & 0xffffff);
+  return seen;
+}
+
+CudaExecutor::Progress CudaExecutor::progress() const {
+  Progress seen = waiting();
   const std::lock_guard lock(mutex_);
   seen.started = static_cast<std::int32_t>(seen.starts - launches_) >= 0;
   return seen;

@@ -61,6 +61,16 @@ struct DeviceTransfer {
   std::uint64_t signature = 0;  // what both ends must agree on
 };
 
+// Who is told when graphs run what was captured of an executor: before the kernel begins, and when
+// it has ended. On a thread of the driver's that must not be kept, nor call the driver.
+class ReplayWatch {
+ public:
+  virtual ~ReplayWatch() = default;
+  virtual bool is_needed() const = 0;  // by what is captured now
+  virtual void begins() = 0;
+  virtual void ends() = 0;
+};
+
 class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
  public:
   // Takes what a graph has let go of, on a thread where the driver must not be called: it is given
@@ -85,6 +95,7 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
 
   // For as long as the executor, which graphs keep alive: what its kernels reach beyond its own.
   void keep(std::shared_ptr<void> memory) { kept_.push_back(std::move(memory)); }
+  void watch_replays(std::unique_ptr<ReplayWatch> watch) { replays_ = std::move(watch); }
   Result<DevicePair> bind_pair(int peer, std::uint32_t channels, const DeviceLink& link);
 
   // Whether what a kernel reads of the host can be kept until it has ended; if not yet, later.
@@ -119,6 +130,8 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
     int peer = -1;
   };
   Progress progress() const;
+  // The same of what a thread waits for, by what kernels wrote alone.
+  Progress waiting() const;
   // Once, the plan whose kernel gave up; at the second look after that, at the earliest.
   const DevicePlan* take_failed();
 
@@ -136,7 +149,8 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   Status finish_launch(Going& going, loaded::CuFunction kernel, std::uint32_t blocks,
                        cuda::DeviceLaunch& launch);
   Result<HostPart> place(Going& going, std::uint64_t bytes);
-  Status retain(Going& going);
+  Result<Retained*> retain(Going& going);
+  Status launch_captured(Going& going, const std::function<Status()>& launch);
   Status place_tables(Going& going, const DeviceCall& call, cuda::DeviceLaunch& launch);
   Status place_tasks(Going& going, const std::vector<std::vector<cuda::DeviceTask>>& by_block,
                      cuda::DeviceLaunch& launch);
@@ -167,6 +181,7 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   loaded::CuStream last_stream_ = nullptr;
   std::unique_ptr<Places> places_;
   std::unique_ptr<DevicePlan> transfers_;
+  std::unique_ptr<ReplayWatch> replays_;  // null: nobody needs to know
 };
 
 }  // namespace gyre::exec

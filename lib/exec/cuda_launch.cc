@@ -152,7 +152,7 @@ Result<CudaExecutor::Going> CudaExecutor::begin_launch(const StreamState& stream
 }
 
 // The graph holds the executor, and so all memory that the kernel will ever touch of it.
-Status CudaExecutor::retain(Going& going) {
+Result<CudaExecutor::Retained*> CudaExecutor::retain(Going& going) {
   const loaded::CudaDriver& driver = device_->driver();
   auto retained = std::make_unique<Retained>(Retained{shared_from_this(), std::move(going.memory)});
   const auto let_go = [](void* body) {
@@ -164,12 +164,32 @@ Status CudaExecutor::retain(Going& going) {
   GYRE_TRY(driver.check(
       driver.user_object_create(&object, retained.get(), let_go, 1, cu::no_destructor_sync),
       "cuUserObjectCreate"));
-  (void)retained.release();
+  Retained* const held = retained.release();
   const loaded::CuResult kept =
       driver.graph_retain(going.state.graph, object, 1, cu::graph_takes_reference);
-  if (kept == cu::success) return {};
+  if (kept == cu::success) return held;
   (void)driver.user_object_release(object, 1);
   return driver.check(kept, "cuGraphRetainUserObject");
+}
+
+// Between two functions of the host, if somebody has to know of replays: the graph holds what these
+// use.
+Status CudaExecutor::launch_captured(Going& going, const std::function<Status()>& launch) {
+  GYRE_ASSIGN(Retained * held, retain(going));
+  const bool is_watched = replays_ != nullptr && replays_->is_needed();
+  const auto tell = [&](void (*function)(void*)) {
+    return device_->driver().check(
+        device_->driver().launch_host(going.state.stream, function, held), "cuLaunchHostFunc");
+  };
+  if (is_watched)
+    GYRE_TRY(tell([](void* body) { static_cast<Retained*>(body)->executor->replays_->begins(); }));
+  GYRE_TRY(launch());
+  if (is_watched)
+    GYRE_TRY(tell([](void* body) { static_cast<Retained*>(body)->executor->replays_->ends(); }));
+  last_capture_ = going.state.capture;
+  last_captured_ = going.state.stream;
+  return device_->driver().check(device_->driver().event_record(captured_, going.state.stream),
+                                 "cuEventRecord");
 }
 
 Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std::uint32_t blocks,
@@ -178,17 +198,15 @@ Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std:
   launch.sequence = reinterpret_cast<std::uint64_t*>(counters_.get());
   launch.blocks_ended = reinterpret_cast<std::uint32_t*>(counters_.get() + ended_offset);
   launch.starts = reinterpret_cast<std::uint32_t*>(counters_.get() + starts_offset);
-  if (going.state.graph != nullptr) GYRE_TRY(retain(going));
-  void* parameters[] = {&launch};
-  GYRE_TRY(driver.check(
-      driver.launch(kernel, blocks, 1, 1, device_->threads(), 1, 1, 0, going.state.stream,
-                    parameters, nullptr),
-      fmt::format("cuLaunchKernel of {} blocks of {} threads", blocks, device_->threads())));
-  if (going.state.graph != nullptr) {
-    last_capture_ = going.state.capture;
-    last_captured_ = going.state.stream;
-    return driver.check(driver.event_record(captured_, going.state.stream), "cuEventRecord");
-  }
+  const auto put = [&] {
+    void* parameters[] = {&launch};
+    return driver.check(
+        driver.launch(kernel, blocks, 1, 1, device_->threads(), 1, 1, 0, going.state.stream,
+                      parameters, nullptr),
+        fmt::format("cuLaunchKernel of {} blocks of {} threads", blocks, device_->threads()));
+  };
+  if (going.state.graph != nullptr) return launch_captured(going, put);
+  GYRE_TRY(put());
   last_stream_ = going.state.stream;
   if (going.place != nullptr) {
     GYRE_TRY(

@@ -43,6 +43,8 @@ class DeviceRelay {
   // tells the other that nothing more comes, so that both may close with no byte lost between them.
   void leave() { leaving_ = true; }
   bool has_left() const;
+  // The peer's kernels use the link no more, and all that they told is here.
+  bool peer_has_left() const { return peer_left_; }
 
  private:
   struct Channel {

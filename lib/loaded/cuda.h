@@ -156,6 +156,8 @@ inline constexpr unsigned graph_takes_reference = 1;
     (CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,    \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream stream,                  \
      void** parameters, void** extra))                                                            \
+  X(launch_host, "cuLaunchHostFunc", 10000,                                                       \
+    (CuStream stream, void (*function)(void*), void* body))                                       \
   X(memory_info, "cuMemGetInfo", 3020, (std::size_t * free, std::size_t * total))                 \
   X(copy_on_device, "cuMemcpyDtoDAsync", 3020,                                                    \
     (CuDevicePointer to, CuDevicePointer from, std::size_t bytes, CuStream stream))               \

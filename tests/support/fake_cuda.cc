@@ -285,6 +285,13 @@ CuResult launch(CuFunction function, unsigned grid_x, unsigned, unsigned, unsign
   return cu::success;
 }
 
+CuResult launch_host(CuStream stream, void (*function)(void*), void* body) {
+  CuStreamBody::Item item;
+  item.host = [function, body] { function(body); };
+  fake->queue(stream, std::move(item));
+  return cu::success;
+}
+
 }  // namespace
 
 FakeCuda::FakeCuda(const FakeCudaOptions& options) : state_(std::make_unique<State>(options)) {
@@ -342,6 +349,7 @@ std::unique_ptr<const CudaDriver> FakeCuda::table() const {
             function_attribute,
             blocks_per_multiprocessor,
             launch,
+            launch_host,
             memory_info,
             copy_on_device,
             fake_stream_begin_capture,
@@ -403,6 +411,10 @@ int FakeCuda::synchronising_calls() const {
 int FakeCuda::launches() const {
   const std::lock_guard lock(state_->mutex);
   return state_->launches;
+}
+int FakeCuda::host_calls() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->host_calls;
 }
 std::string FakeCuda::failure() const {
   const std::lock_guard lock(state_->mutex);

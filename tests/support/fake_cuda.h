@@ -48,6 +48,7 @@ class FakeCuda {
   // Calls that a driver may make wait for kernels, while one ran: allocations and the like.
   int synchronising_calls() const;
   int launches() const;
+  int host_calls() const;  // of host functions on streams
   // Why the host's machine stopped, if it did.
   std::string failure() const;
 

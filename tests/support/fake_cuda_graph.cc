@@ -10,7 +10,7 @@ using namespace loaded;
 
 namespace {
 
-thread_local bool in_destroy = false;
+thread_local bool called_out = false;
 
 // `mutex` is held: what is to be destroyed is returned.
 std::vector<CuUserObject> let_go(const std::vector<CuUserObject>& objects, unsigned count) {
@@ -26,9 +26,7 @@ std::vector<CuUserObject> let_go(const std::vector<CuUserObject>& objects, unsig
 
 void destroy(const std::vector<CuUserObject>& objects) {
   for (CuUserObject object : objects) {
-    in_destroy = true;
-    object->destroy(object->body);
-    in_destroy = false;
+    fake_call_out([&] { object->destroy(object->body); });
     delete object;
   }
 }
@@ -47,7 +45,13 @@ CuResult destroy_one(std::set<Body*>& all, Body* one) {
 
 }  // namespace
 
-bool fake_in_destroy() { return in_destroy; }
+bool fake_has_called_out() { return called_out; }
+
+void fake_call_out(const std::function<void()>& function) {
+  called_out = true;
+  function();
+  called_out = false;
+}
 
 CuResult fake_exchange_capture_mode(int* mode) {
   std::swap(*mode, FakeCuda::State::capture_mode());
@@ -86,8 +90,8 @@ CuResult fake_stream_capture_info(CuStream stream, int* status, std::uint64_t* i
                                   const CuGraphNode**, std::size_t*) {
   const std::lock_guard lock(fake->mutex);
   // It would have to wait for the streams that are captured.
-  for (CuGraph graph : fake->graphs)
-    if (stream == nullptr && graph->capturing) return cu::capture_implicit;
+  for (const CuGraphBody* other : fake->graphs)
+    if (stream == nullptr && other->capturing) return cu::capture_implicit;
   const CuGraph into = fake->stream(stream).capturing;
   *status = into == nullptr ? cu::capture_none
             : into->spoiled ? cu::capture_invalidated

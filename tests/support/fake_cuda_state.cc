@@ -45,7 +45,8 @@ int& FakeCuda::State::capture_mode() {
 }
 
 bool FakeCuda::State::may_disturb() {
-  if (fake_in_destroy()) failure = "a call of the driver while a user object is destroyed";
+  if (fake_has_called_out())
+    failure = "a call of the driver in a host function, or while a user object is destroyed";
   if (capture_mode() == cu::capture_relaxed) return true;
   bool any = false;
   for (CuGraphBody* graph : graphs) {
@@ -57,6 +58,7 @@ bool FakeCuda::State::may_disturb() {
 
 void FakeCuda::State::queue(CuStream handle, CuStreamBody::Item item) {
   const std::lock_guard lock(mutex);
+  if (fake_has_called_out()) failure = "something is put on a stream by a host function";
   CuStreamBody& to = stream(handle);
   if (to.capturing != nullptr) return to.capturing->items.push_back(std::move(item));
   to.items.push_back(std::move(item));
@@ -119,8 +121,14 @@ std::vector<Grid> FakeCuda::State::take_grids(bool idle) {
   const auto serve_one = [&](CuStreamBody& stream) {
     while (!stream.items.empty()) {
       CuStreamBody::Item& item = stream.items.front();
-      if (item.act && !item.act()) return;
-      if (!item.act) {
+      if (item.host) {
+        lock.unlock();
+        fake_call_out(item.host);
+        lock.lock();
+        ++host_calls;
+      } else if (item.act && !item.act()) {
+        return;
+      } else if (!item.act) {
         const int device = stream.owner->device;
         const int blocks = static_cast<int>(item.grid.blocks);
         if (item.running || blocks_running[device] + blocks > options.multiprocessors) return;

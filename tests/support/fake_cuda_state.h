@@ -39,6 +39,7 @@ struct CuStreamBody {
     std::function<bool()> act;  // true: it is done. Empty for a kernel
     tests::Grid grid;
     bool running = false;
+    std::function<void()> host = nullptr;  // instead of both
   };
   CuContextBody* owner = nullptr;
   std::deque<Item> items;
@@ -114,6 +115,7 @@ struct FakeCuda::State {
   std::map<void*, Allocation> memory;
   std::uint64_t memory_used = 0;
   int allocations = 0, failing = 0, synchronising = 0, launches = 0, running_kernels = 0;
+  int host_calls = 0;
   std::map<int, int> blocks_running;  // by device
   std::string failure;
   bool stop = false;
@@ -141,8 +143,10 @@ loaded::CuResult fake_user_object_create(loaded::CuUserObject* object, void* bod
 loaded::CuResult fake_user_object_release(loaded::CuUserObject object, unsigned count);
 loaded::CuResult fake_graph_retain(loaded::CuGraph graph, loaded::CuUserObject object,
                                    unsigned count, unsigned flags);
-// Whether the calling thread is in a user object's `destroy`, where no call of the driver may be.
-bool fake_in_destroy();
+// Calls a function of the program's, where no call of the driver may be: a user object's `destroy`,
+// or a host function.
+void fake_call_out(const std::function<void()>& function);
+bool fake_has_called_out();  // whether the calling thread is in one
 // Memory between processes, as the table has it (fake_cuda_ipc.cc).
 loaded::CuResult fake_ipc_export(loaded::CuIpcHandle* handle, loaded::CuDevicePointer memory);
 loaded::CuResult fake_ipc_import(loaded::CuDevicePointer* memory, loaded::CuIpcHandle handle,

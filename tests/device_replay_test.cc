@@ -1,0 +1,219 @@
+// CUDA graphs over relays: ranks as threads and as processes on devices that cannot reach each
+// other, each process over a fake driver of its own. A replay has no code of the host's but what
+// the graph holds, so that is what has to bring its messages through.
+#include "lib/comm/process.h"
+#include "tests/support/device_processes.h"
+
+#include <catch2/catch.hpp>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <unistd.h>
+
+using namespace gyre;
+using namespace gyre::tests;
+namespace cu = loaded::cu;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+const Variables over_shm = {};
+const Variables over_tcp = {{"GYRE_SHM_DISABLE", "1"}};
+constexpr std::size_t count = 3000;
+
+DeviceProcesses apart(int processes, int ranks_each, Variables variables = {}) {
+  variables.emplace("GYRE_BUFFSIZE", "4096");
+  variables.emplace("GYRE_P2P_DISABLE", "1");
+  DeviceProcesses all{.processes = processes, .ranks_each = ranks_each, .variables = variables};
+  all.fake = [](int) { return FakeCudaOptions{.devices = 4}; };
+  all.device = [](int rank) { return rank; };
+  return all;
+}
+
+void check_all(const std::vector<std::string>& complaints) {
+  for (std::size_t process = 0; process < complaints.size(); ++process) {
+    INFO("process " << process);
+    CHECK(complaints[process] == "");
+  }
+}
+
+// A sum over all ranks as a graph of each rank of this process.
+class Sum {
+ public:
+  explicit Sum(DeviceProcess& here) : here_(here) {
+    for (std::size_t place = 0; place < here.comms.size(); ++place) {
+      in_.push_back(here.allocate(place, count));
+      out_.push_back(here.allocate(place, count));
+    }
+  }
+  ~Sum() { destroy(); }
+
+  // What was wrong, as all below.
+  std::string capture() {
+    for (loaded::CuStream stream : here_.streams)
+      if (here_.driver->stream_begin_capture(stream, cu::capture_global) != cu::success)
+        return "no capture";
+    std::string wrong = call();
+    for (loaded::CuStream stream : here_.streams) {
+      loaded::CuGraph graph = nullptr;
+      if (here_.driver->stream_end_capture(stream, &graph) != cu::success) return wrong + " no end";
+      if (here_.driver->graph_instantiate(&runs_.emplace_back(), graph, 0) != cu::success)
+        return wrong + " no run";
+      (void)here_.driver->graph_destroy(graph);
+    }
+    return wrong;
+  }
+  std::string call() {
+    return here_.call([&](std::size_t place, gyreComm_t comm, gyreStream_t stream) {
+      return gyreAllReduce(in_[place], out_[place], count, gyreInt32, gyreSum, comm, stream);
+    });
+  }
+  std::string replay(int round) {
+    for (std::size_t place = 0; place < in_.size(); ++place)
+      for (std::size_t i = 0; i < count; ++i) {
+        in_[place][i] = static_cast<int>(i) + 7 * here_.rank(place) + round;
+        out_[place][i] = -1;
+      }
+    launch();
+    if (std::string failed = here_.synchronize(); !failed.empty()) return failed;
+    const int n = here_.ranks();
+    for (const std::int32_t* out : out_)
+      for (std::size_t i = 0; i < count; ++i)
+        if (out[i] != n * (static_cast<int>(i) + round) + 7 * n * (n - 1) / 2)
+          return "element " + std::to_string(i) + " of round " + std::to_string(round);
+    return "";
+  }
+  void launch() {
+    for (std::size_t place = 0; place < runs_.size(); ++place)
+      (void)here_.driver->graph_launch(runs_[place], here_.streams[place]);
+  }
+  void destroy() {
+    for (loaded::CuGraphRun run : std::exchange(runs_, {}))
+      (void)here_.driver->graph_run_destroy(run);
+  }
+
+ private:
+  DeviceProcess& here_;
+  std::vector<std::int32_t*> in_, out_;
+  std::vector<loaded::CuGraphRun> runs_;
+};
+
+std::string begin(DeviceProcess& here, Sum& sum) {
+  if (std::string refused = here.init(); !refused.empty()) return refused;
+  return sum.capture();
+}
+
+std::string without(const std::string& text, const std::string& word) {
+  return text.find(word) != std::string::npos ? "" : "no \"" + word + "\" in: " + text;
+}
+
+}  // namespace
+
+TEST_CASE("replays over relays bring every message, ranks as threads and processes",
+          "[device][graph]") {
+  const int ranks = GENERATE(2, 3);
+  const bool threads = GENERATE(true, false);
+  const Variables over = GENERATE(over_shm, over_tcp);
+  const auto body = [](DeviceProcess& here) -> std::string {
+    Sum sum(here);
+    std::string wrong = begin(here, sum);
+    for (int round = 0; round < 4 && wrong.empty(); ++round) wrong = sum.replay(round);
+    return wrong.empty() ? sum.call() + here.synchronize() : wrong;  // graphs go first
+  };
+  check_all(run_processes(apart(threads ? 1 : ranks, threads ? ranks : 1, over), body));
+}
+
+// A thread that slept for a minute after it found nothing to do would let every replay run into its
+// deadline.
+TEST_CASE("a replay wakes a relay that sleeps", "[device][graph]") {
+  const bool threads = GENERATE(true, false);
+  const auto body = [](DeviceProcess& here) -> std::string {
+    Sum sum(here);
+    std::string wrong = begin(here, sum);
+    constexpr std::int64_t minute_ns = 60 * ns_per_s;
+    comm::process().device_progress.set_pace({minute_ns, ns_per_ms, minute_ns});
+    int replays = 0;
+    for (; replays < 5 && wrong.empty(); ++replays) {
+      if (!here.meet()) return "no meeting";
+      usleep(20'000);  // it sleeps after 50 us
+      wrong = sum.replay(replays);
+    }
+    comm::process().device_progress.set_pace(comm::DeviceProgress::default_pace());
+    const int told = here.fake.host_calls(),
+              wanted = 2 * replays * static_cast<int>(here.comms.size());
+    return told == wanted ? wrong : wrong + " host functions: " + std::to_string(told);
+  };
+  DeviceProcesses all = apart(threads ? 1 : 2, threads ? 2 : 1);
+  all.timeout_ms = 5'000;
+  check_all(run_processes(all, body));
+}
+
+TEST_CASE("graphs over relays go on when their communicators have ended", "[device][graph]") {
+  const bool threads = GENERATE(true, false);
+  const Variables over = GENERATE(over_shm, over_tcp);
+  const auto body = [](DeviceProcess& here) -> std::string {
+    Sum sum(here);
+    std::string wrong = begin(here, sum);
+    if (wrong.empty()) wrong = sum.replay(0);
+    here.destroy();
+    // Some replay while others have not ended theirs yet.
+    for (int round = 1; round < 3 && wrong.empty(); ++round) wrong = sum.replay(round);
+    if (!here.meet()) return "no meeting";
+    for (int round = 3; round < 6 && wrong.empty(); ++round) wrong = sum.replay(round);
+    return wrong;  // carry_out finds what is left when the graphs have gone
+  };
+  check_all(run_processes(apart(threads ? 1 : 3, threads ? 3 : 1, over), body));
+}
+
+TEST_CASE("a replay whose peer is gone for good is given up, and says so", "[device][graph]") {
+  const bool killed = GENERATE(false, true);
+  const Variables over = GENERATE(over_shm, over_tcp);
+  const std::string file = "/tmp/gyre-replay-" + std::to_string(getpid());
+  const auto body = [&](DeviceProcess& here) -> std::string {
+    Sum sum(here);
+    std::string wrong = begin(here, sum);
+    if (wrong.empty()) wrong = sum.replay(0);
+    here.destroy();
+    if (!here.meet()) return "no meeting";
+    if (here.process() == 1 && killed) (void)raise(SIGKILL);
+    if (here.process() == 1) return wrong;
+    // The deadline is a minute, more than this test has: no replay comes to it.
+    sum.launch();
+    wrong += here.synchronize();
+    sum.launch();
+    wrong += here.synchronize();
+    std::ifstream log(file);
+    const std::string text{std::istreambuf_iterator<char>(log), {}};
+    return wrong + without(text, "graphs of a communicator that has ended do nothing") +
+           (killed ? "" : without(text, "rank 1 has left"));
+  };
+  DeviceProcesses all = apart(2, 1, over);
+  all.variables.emplace("GYRE_DEBUG_FILE", file);
+  all.timeout_ms = 60'000;
+  check_all(run_processes(all, body, killed ? std::vector<int>{1} : std::vector<int>{}));
+  (void)unlink(file.c_str());
+}
+
+TEST_CASE("a kernel that waits for a relayed rank that has left is an error of its communicator",
+          "[device][graph]") {
+  const bool replays = GENERATE(true, false);
+  const auto body = [=](DeviceProcess& here) -> std::string {
+    Sum sum(here);
+    std::string wrong = begin(here, sum);
+    if (wrong.empty()) wrong = sum.replay(0);
+    if (here.process() == 1) return wrong;
+    if (replays)
+      sum.launch();
+    else
+      wrong += sum.call();
+    const gyreResult_t error = here.await_error();
+    const std::string text = gyreGetLastError(here.comms[0]);
+    here.abort();
+    wrong += here.synchronize() + without(text, "rank 1 has left");
+    return error == gyreMismatch ? wrong : wrong + " error " + std::to_string(error);
+  };
+  DeviceProcesses all = apart(2, 1);
+  all.timeout_ms = 60'000;
+  check_all(run_processes(all, body));
+}
