@@ -1,10 +1,11 @@
 // The ways between GPUs: what is found out about them, and what all ranks make of it; leases on
-// memory that is lent.
+// memory that is lent; memory that is mapped by descriptors.
 #include "tests/support/fake_cuda.h"
 #include "tests/support/fake_nvml.h"
 #include "transports/p2p/bus.h"
 #include "transports/p2p/lease.h"
 #include "transports/p2p/survey.h"
+#include "transports/p2p/virtual_memory.h"
 
 #include <catch2/catch.hpp>
 
@@ -39,6 +40,21 @@ Toward toward(int number, Access access = Access::reaches, Path path = Path::unk
               std::uint32_t lanes = 0) {
   return {uuid_of(number), access, path, lanes};
 }
+
+// A fake whose first device is this thread's.
+struct OneDevice {
+  explicit OneDevice(const FakeCudaOptions& options = {}) : fake(options), driver(fake.table()) {
+    REQUIRE(driver->primary_retain(&context, 0) == loaded::cu::success);
+  }
+  ~OneDevice() { (void)driver->primary_release(0); }
+  MemoryOwner owner(int device = 0) const { return {*driver, context, device}; }
+  std::string left() const { return fake.leaks(); }
+
+  FakeCuda fake;
+  std::unique_ptr<const loaded::CudaDriver> driver;
+  loaded::CuContext context = nullptr;
+};
+const std::string nothing_left = "1 retained contexts; ";
 
 bool mentions(const std::string& text, const std::string& word) {
   INFO(text);
@@ -322,4 +338,63 @@ TEST_CASE("what is no lease is not taken for one", "[p2p]") {
   CHECK_FALSE(Borrowing::begin(pid, {0, 1}).ok());
   CHECK_FALSE(Borrowing::begin(pid, {1 << 20, 1}).ok());
   CHECK_FALSE(Borrowing::begin(1U << 22, lease->name()).ok());  // no such process
+}
+
+TEST_CASE("virtual memory is one and the same wherever it is mapped, and lasts as long", "[p2p]") {
+  OneDevice one({.devices = 2});
+  REQUIRE(*VirtualMemory::is_there(one.owner()));
+  auto made = VirtualMemory::make(one.owner(), 100'000);
+  REQUIRE(made.ok());
+  CHECK((*made)->bytes() == 128 << 10);  // two of the fake's granules
+  auto file = (*made)->export_file();
+  REQUIRE(file.ok());
+  auto seen = VirtualMemory::import(one.owner(1), *file, (*made)->bytes());
+  REQUIRE(seen.ok());
+  CHECK((*seen)->begin() != (*made)->begin());
+  (*made)->begin()[99'999] = std::byte{42};
+  (*made).reset();
+  CHECK((*seen)->begin()[99'999] == std::byte{42});
+  const auto known = loaded::find_pointer(*one.driver, (*seen)->begin());
+  CHECK((known->known && known->on_device && known->device == 0));
+  (*seen).reset();
+  CHECK(one.left() == nothing_left);
+}
+
+TEST_CASE("want of memory at any step of virtual memory is an error without a leak", "[p2p]") {
+  OneDevice one;
+  int steps = 0;
+  for (bool through = false; !through; ++steps) {
+    one.fake.fail_allocation(steps + 1);
+    {
+      auto made = VirtualMemory::make(one.owner(), 1);
+      const auto file = made.ok() ? (*made)->export_file() : Result<FileDescriptor>(made.status());
+      auto seen = file.ok() ? VirtualMemory::import(one.owner(), *file, (*made)->bytes())
+                            : Result<std::shared_ptr<VirtualMemory>>(file.status());
+      through = seen.ok();
+      if (!through) CHECK(mentions(std::string(seen.status().message()), "OUT_OF_MEMORY"));
+    }
+    CHECK(one.left() == nothing_left);
+    REQUIRE(steps < 20);
+  }
+  // Create, reserve, map, access; export; import, reserve, map, access.
+  CHECK(steps == 10);
+  CHECK(one.fake.failure() == "");
+}
+
+TEST_CASE("what is no virtual memory, or less than was said, is not mapped", "[p2p]") {
+  OneDevice one({.devices = 2, .peer_access = false});
+  auto made = VirtualMemory::make(one.owner(), 1);
+  REQUIRE(made.ok());
+  auto file = (*made)->export_file();
+  REQUIRE(file.ok());
+  const std::uint64_t bytes = (*made)->bytes();
+  CHECK_FALSE(VirtualMemory::import(one.owner(), *file, 2 * bytes).ok());
+  CHECK_FALSE(VirtualMemory::import(one.owner(), *file, 0).ok());
+  CHECK_FALSE(VirtualMemory::import(one.owner(1), *file, bytes).ok());
+  CHECK_FALSE(VirtualMemory::import(one.owner(), FileDescriptor(dup(0)), bytes).ok());
+  CHECK_FALSE(VirtualMemory::import(one.owner(), FileDescriptor(), bytes).ok());
+}
+
+TEST_CASE("a device without virtual memory says so", "[p2p]") {
+  CHECK_FALSE(*VirtualMemory::is_there(OneDevice({.virtual_memory = false}).owner()));
 }

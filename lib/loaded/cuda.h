@@ -41,6 +41,26 @@ struct CuUuid {
 struct CuIpcHandle {  // CUipcMemHandle: names memory of one process in another
   unsigned char bytes[64];
 };
+using CuMemory = unsigned long long;  // CUmemGenericAllocationHandle: physical memory
+struct CuMemoryPlace {                // CUmemLocation
+  int kind = 1;                       // CU_MEM_LOCATION_TYPE_DEVICE
+  int device = 0;                     // its number in this process
+};
+struct CuMemoryKind {  // CUmemAllocationProp
+  int kind = 1;        // CU_MEM_ALLOCATION_TYPE_PINNED
+  int handles = 0;     // by which other processes get it
+  CuMemoryPlace place;
+  void* of_windows = nullptr;
+  unsigned char compression = 0, for_nics = 0;
+  unsigned short usage = 0;
+  unsigned char reserved[4] = {};
+};
+static_assert(sizeof(CuMemoryKind) == 32);
+struct CuMemoryAccess {  // CUmemAccessDesc
+  CuMemoryPlace place;   // who gets it
+  int flags = 3;         // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+};
+static_assert(sizeof(CuMemoryAccess) == 12);
 
 namespace cu {
 
@@ -70,7 +90,9 @@ inline constexpr int l2_cache_bytes = 38;
 inline constexpr int unified_addressing = 41;
 inline constexpr int compute_capability_major = 75;
 inline constexpr int compute_capability_minor = 76;
-inline constexpr int mps_enabled = 133;  // of CUDA 12.3 and later
+inline constexpr int virtual_memory = 102;  // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_
+inline constexpr int file_descriptor_handles = 103;  // ..._SUPPORTED, HANDLE_TYPE_POSIX_FILE_...
+inline constexpr int mps_enabled = 133;              // of CUDA 12.3 and later
 // CUpointer_attribute
 inline constexpr int pointer_memory_type = 2;
 inline constexpr int pointer_is_managed = 8;
@@ -85,7 +107,9 @@ inline constexpr int function_max_threads = 0;
 inline constexpr int function_registers = 4;
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_disable_timing = 2;
-inline constexpr unsigned ipc_lazy_peer_access = 1;  // the only flags that there are
+inline constexpr unsigned ipc_lazy_peer_access = 1;                // the only flags that there are
+inline constexpr int handle_none = 0, handle_file_descriptor = 1;  // CUmemAllocationHandleType
+inline constexpr int granularity_recommended = 1;  // CUmemAllocationGranularity_flags
 inline constexpr unsigned host_alloc_portable = 1, host_alloc_device_map = 2;
 // CUstreamCaptureStatus, CUstreamCaptureMode
 inline constexpr int capture_none = 0, capture_active = 1, capture_invalidated = 2;
@@ -128,6 +152,25 @@ inline constexpr unsigned graph_takes_reference = 1;
   X(ipc_import, "cuIpcOpenMemHandle", 11000,                                                      \
     (CuDevicePointer * memory, CuIpcHandle handle, unsigned flags))                               \
   X(ipc_close, "cuIpcCloseMemHandle", 4010, (CuDevicePointer memory))                             \
+  X(memory_granularity, "cuMemGetAllocationGranularity", 10020,                                   \
+    (std::size_t * bytes, const CuMemoryKind* kind, int option))                                  \
+  X(memory_create, "cuMemCreate", 10020,                                                          \
+    (CuMemory * memory, std::size_t bytes, const CuMemoryKind* kind, unsigned long long flags))   \
+  X(memory_release, "cuMemRelease", 10020, (CuMemory memory))                                     \
+  X(memory_export, "cuMemExportToShareableHandle", 10020,                                         \
+    (void* handle, CuMemory memory, int handle_type, unsigned long long flags))                   \
+  X(memory_import, "cuMemImportFromShareableHandle", 10020,                                       \
+    (CuMemory * memory, void* handle, int handle_type))                                           \
+  X(addresses_reserve, "cuMemAddressReserve", 10020,                                              \
+    (CuDevicePointer * begin, std::size_t bytes, std::size_t alignment, CuDevicePointer wanted,   \
+     unsigned long long flags))                                                                   \
+  X(addresses_free, "cuMemAddressFree", 10020, (CuDevicePointer begin, std::size_t bytes))        \
+  X(memory_map, "cuMemMap", 10020,                                                                \
+    (CuDevicePointer at, std::size_t bytes, std::size_t offset, CuMemory memory,                  \
+     unsigned long long flags))                                                                   \
+  X(memory_unmap, "cuMemUnmap", 10020, (CuDevicePointer at, std::size_t bytes))                   \
+  X(memory_set_access, "cuMemSetAccess", 10020,                                                   \
+    (CuDevicePointer at, std::size_t bytes, const CuMemoryAccess* access, std::size_t count))     \
   X(copy_to_device, "cuMemcpyHtoDAsync", 3020,                                                    \
     (CuDevicePointer to, const void* from, std::size_t bytes, CuStream stream))                   \
   X(copy_to_host, "cuMemcpyDtoHAsync", 3020,                                                      \

@@ -74,7 +74,9 @@ CuResult device_attribute(int* value, int which, CuDevice) {
   *value = which == cu::multiprocessor_count    ? fake->options.multiprocessors
            : which == cu::max_threads_per_block ? fake->options.threads_most
            : which == cu::mps_enabled           ? fake->options.mps
-                                                : 9;
+           : which == cu::virtual_memory || which == cu::file_descriptor_handles
+               ? fake->options.virtual_memory
+               : 9;
   return cu::success;
 }
 CuResult device_uuid(CuUuid* uuid, CuDevice device) {
@@ -330,6 +332,16 @@ std::unique_ptr<const CudaDriver> FakeCuda::table() const {
             fake_ipc_export,
             fake_ipc_import,
             fake_ipc_close,
+            fake_memory_granularity,
+            fake_memory_create,
+            fake_memory_release,
+            fake_memory_export,
+            fake_memory_import,
+            fake_addresses_reserve,
+            fake_addresses_free,
+            fake_memory_map,
+            fake_memory_unmap,
+            fake_memory_set_access,
             copy_to_device,
             copy_to_host,
             pointer_attributes,
@@ -385,10 +397,16 @@ std::string FakeCuda::leaks() const {
   const auto tell = [&](std::size_t count, std::string_view what) {
     if (count > 0) text += fmt::format("{} {}; ", count, what);
   };
-  std::size_t imports = 0;
-  for (const auto& [place, one] : state_->memory) imports += one.imported > 0;
-  tell(state_->memory.size() - imports, "allocations");
+  std::size_t imports = 0, mappings = 0;
+  for (const auto& [place, one] : state_->memory) {
+    imports += one.imported > 0;
+    mappings += one.mapped != 0;
+  }
+  tell(state_->memory.size() - imports - mappings, "allocations");
   tell(imports, "imports");
+  tell(mappings, "mappings");
+  tell(state_->physical.size(), "physical memories");
+  tell(state_->reserved.size(), "ranges of addresses");
   tell(state_->streams.size(), "streams");
   tell(state_->events.size(), "events");
   tell(state_->modules.size(), "modules");

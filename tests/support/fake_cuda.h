@@ -22,7 +22,8 @@ struct FakeCudaOptions {
   int threads_most = 64;     // of a block: fibers are dear
   std::uint64_t memory_bytes = 1ULL << 30;
   bool peer_access = true;
-  bool mps = true;  // as it says; processes are side by side in any case
+  bool virtual_memory = true;  // by the driver's calls of that name, and by file descriptors
+  bool mps = true;             // as it says; processes are side by side in any case
   // What CUDA_VISIBLE_DEVICES leaves: the machine's number of each device; empty: all, in order.
   std::vector<int> visible = {};
   bool mig = false;             // the devices are instances of one GPU

@@ -41,7 +41,8 @@ bool is_held_elsewhere(const FakeCuda::State::Allocation& allocation) {
 CuResult fake_ipc_export(CuIpcHandle* handle, CuDevicePointer memory) {
   const std::lock_guard lock(fake->mutex);
   const auto found = fake->memory.find(reinterpret_cast<void*>(memory));
-  if (found == fake->memory.end() || found->second.on_host || found->second.imported > 0)
+  if (found == fake->memory.end() || found->second.on_host || found->second.imported > 0 ||
+      found->second.mapped != 0)
     return cu::invalid_value;
   found->second.exported = true;
   Handle made{};
@@ -67,9 +68,7 @@ CuResult fake_ipc_import(CuDevicePointer* memory, CuIpcHandle handle, unsigned f
   const int device = FakeCuda::State::current()->device;
   if (!fake->options.peer_access && fake->on_machine(device) != named.device)
     return cu::peer_access_unsupported;
-  fake->note_synchronising();
-  ++fake->allocations;
-  if (fake->failing > 0 && --fake->failing == 0) return cu::out_of_memory;
+  if (const CuResult refused = fake->begin_taking(); refused != cu::success) return refused;
   for (auto& [place, known] : fake->memory) {
     if (known.imported == 0 || known.inode != named.inode || known.device != device) continue;
     ++known.imported;

@@ -25,6 +25,7 @@ FakeCuda::State::~State() {
   changed.notify_all();
   thread.join();
   for (auto& [address, allocation] : memory) munmap(address, allocation.bytes);
+  for (auto& [address, bytes] : reserved) munmap(address, bytes);
 }
 
 CuStreamBody& FakeCuda::State::stream(CuStream handle) {
@@ -65,13 +66,17 @@ void FakeCuda::State::queue(CuStream handle, CuStreamBody::Item item) {
   changed.notify_all();
 }
 
-CuResult FakeCuda::State::allocate(void** place, std::size_t bytes, int device, bool on_host) {
-  const std::lock_guard lock(mutex);
+CuResult FakeCuda::State::begin_taking() {
   note_synchronising();
   ++allocations;
   if (!may_disturb()) return cu::capture_unsupported;
+  return failing > 0 && --failing == 0 ? cu::out_of_memory : cu::success;
+}
+
+CuResult FakeCuda::State::allocate(void** place, std::size_t bytes, int device, bool on_host) {
+  const std::lock_guard lock(mutex);
   if (bytes == 0) return cu::invalid_value;
-  if (failing > 0 && --failing == 0) return cu::out_of_memory;
+  if (const CuResult refused = begin_taking(); refused != cu::success) return refused;
   if (memory_used + bytes > options.memory_bytes) return cu::out_of_memory;
   // Whole pages, as the driver gives; what is not zeroed by anybody is no zero.
   const std::size_t pages = (bytes + 4095) / 4096 * 4096;
@@ -93,7 +98,8 @@ CuResult FakeCuda::State::release(void* place, bool on_host) {
   note_synchronising();
   if (!may_disturb()) return cu::capture_unsupported;
   const auto found = memory.find(place);
-  if (found == memory.end() || found->second.on_host != on_host || found->second.imported > 0)
+  if (found == memory.end() || found->second.on_host != on_host || found->second.imported > 0 ||
+      found->second.mapped != 0)
     return cu::invalid_value;
   if (found->second.exported && is_held_elsewhere(found->second))
     failure = "memory was freed while another process had it open";

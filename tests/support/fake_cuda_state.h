@@ -77,6 +77,16 @@ struct FakeCuda::State {
     std::uint64_t inode;
     bool exported = false;
     int imported = 0;  // how often this process has opened it; 0: it is this process's own
+    loaded::CuMemory mapped = 0;  // what physical memory it is a view of; 0: of none
+  };
+  // What memory_create and memory_import give (fake_cuda_memory.cc): a file of memory as well.
+  struct Physical {
+    FileDescriptor file;
+    std::size_t bytes;
+    int device;      // of the machine
+    bool made_here;  // or imported
+    int handles;     // its own handle, and what others hold
+    int mappings;
   };
 
   explicit State(const FakeCudaOptions& wanted);
@@ -86,6 +96,8 @@ struct FakeCuda::State {
   void queue(loaded::CuStream handle, loaded::CuStreamBody::Item item);
   loaded::CuResult allocate(void** memory, std::size_t bytes, int device, bool on_host);
   loaded::CuResult release(void* memory, bool on_host);
+  // Before something is taken; `mutex` is held. Not success if the test wants it to fail.
+  loaded::CuResult begin_taking();
   // The number of a device on this machine, which all processes share.
   int on_machine(int device) const {
     return options.visible.empty() ? device : options.visible[static_cast<std::size_t>(device)];
@@ -113,6 +125,9 @@ struct FakeCuda::State {
   std::set<loaded::CuUserObjectBody*> user_objects;
   std::uint64_t captures = 0;
   std::map<void*, Allocation> memory;
+  std::map<loaded::CuMemory, Physical> physical;
+  loaded::CuMemory physical_made = 0;  // so far
+  std::map<void*, std::size_t> reserved;
   std::uint64_t memory_used = 0;
   int allocations = 0, failing = 0, synchronising = 0, launches = 0, running_kernels = 0;
   int host_calls = 0;
@@ -152,6 +167,24 @@ loaded::CuResult fake_ipc_export(loaded::CuIpcHandle* handle, loaded::CuDevicePo
 loaded::CuResult fake_ipc_import(loaded::CuDevicePointer* memory, loaded::CuIpcHandle handle,
                                  unsigned flags);
 loaded::CuResult fake_ipc_close(loaded::CuDevicePointer memory);
+// Virtual memory, as the table has it (fake_cuda_memory.cc).
+loaded::CuResult fake_memory_granularity(std::size_t* bytes, const loaded::CuMemoryKind* kind,
+                                         int option);
+loaded::CuResult fake_memory_create(loaded::CuMemory* memory, std::size_t bytes,
+                                    const loaded::CuMemoryKind* kind, unsigned long long flags);
+loaded::CuResult fake_memory_release(loaded::CuMemory memory);
+loaded::CuResult fake_memory_export(void* handle, loaded::CuMemory memory, int handle_type,
+                                    unsigned long long flags);
+loaded::CuResult fake_memory_import(loaded::CuMemory* memory, void* handle, int handle_type);
+loaded::CuResult fake_addresses_reserve(loaded::CuDevicePointer* begin, std::size_t bytes,
+                                        std::size_t alignment, loaded::CuDevicePointer wanted,
+                                        unsigned long long flags);
+loaded::CuResult fake_addresses_free(loaded::CuDevicePointer begin, std::size_t bytes);
+loaded::CuResult fake_memory_map(loaded::CuDevicePointer at, std::size_t bytes, std::size_t offset,
+                                 loaded::CuMemory memory, unsigned long long flags);
+loaded::CuResult fake_memory_unmap(loaded::CuDevicePointer at, std::size_t bytes);
+loaded::CuResult fake_memory_set_access(loaded::CuDevicePointer at, std::size_t bytes,
+                                        const loaded::CuMemoryAccess* access, std::size_t count);
 // Whether another process holds the memory.
 bool is_held_elsewhere(const FakeCuda::State::Allocation& allocation);
 
