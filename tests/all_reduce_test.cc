@@ -290,7 +290,7 @@ TEST_CASE("a call beyond 2^31 bytes is right", "[collectives]") {
   constexpr std::size_t count = (1ULL << 31) + 4099;  // bytes: uint8
   on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
     void* memory = nullptr;
-    if (gyreMemAlloc(&memory, count) != gyreSuccess)
+    if (gyreMemAllocOn(&memory, count, GYRE_DEVICE_HOST) != gyreSuccess)
       return complaints.add(gyreGetLastError(nullptr));
     auto* data = static_cast<std::uint8_t*>(memory);
     for (std::size_t i = 0; i < count; ++i)

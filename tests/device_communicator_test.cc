@@ -319,3 +319,52 @@ TEST_CASE("without a driver, or without kernels, a device is refused and named",
   CHECK(gyreCommInitRankConfig(&comm, 1, id, 0, &config) == gyreInvalidArgument);
   CHECK(mentions(last_error(), "device 7 is none of the 1 CUDA devices"));
 }
+
+TEST_CASE("gyreMemAlloc gives memory of the current device, which kernels take", "[device]") {
+  const bool is_virtual = GENERATE(true, false);
+  OnFake on({.devices = 2, .virtual_memory = is_virtual});
+  Ranks ranks(on, 1);
+  constexpr std::size_t count = 1000;
+  void* memory = nullptr;
+  REQUIRE(gyreMemAlloc(&memory, count * sizeof(std::int32_t)) == gyreSuccess);
+  CHECK(mentions(on.fake.leaks(), "physical") == is_virtual);
+  auto* const data = static_cast<std::int32_t*>(memory);  // the fake's lies where the host looks
+  CHECK(std::count(data, data + count, 0) == count);
+  data[7] = 3;
+  CHECK(gyreAllReduce(data, data, count, gyreInt32, gyreSum, ranks.comms[0], ranks.stream(0)) ==
+        gyreSuccess);
+  ranks.synchronize();
+  CHECK(data[7] == 3);
+  CHECK(gyreMemFree(data + 1) != gyreSuccess);
+  CHECK(gyreMemFree(memory) == gyreSuccess);
+  CHECK(gyreMemFree(memory) == gyreInvalidArgument);
+  CHECK(gyreAllReduce(data, data, count, gyreInt32, gyreSum, ranks.comms[0], ranks.stream(0)) ==
+        gyreInvalidArgument);
+  CHECK(gyreMemFree(nullptr) == gyreSuccess);
+}
+
+TEST_CASE("gyreMemAllocOn gives memory of the device that is named, or of the host", "[device]") {
+  OnFake on({.devices = 2});
+  Ranks ranks(on, 1);
+  void* host = nullptr;
+  void* other = nullptr;
+  REQUIRE(gyreMemAllocOn(&host, 100, GYRE_DEVICE_HOST) == gyreSuccess);
+  REQUIRE(gyreMemAllocOn(&other, 100, 1) == gyreSuccess);
+  for (void* wrong : {host, other})
+    CHECK(gyreBcast(wrong, 1, gyreInt8, 0, ranks.comms[0], ranks.stream(0)) == gyreInvalidArgument);
+  CHECK(mentions(last_error(ranks.comms[0]), "memory of CUDA device 1"));
+  CHECK(gyreMemFree(host) == gyreSuccess);
+  CHECK(gyreMemFree(other) == gyreSuccess);
+  CHECK(gyreMemAllocOn(&host, 0, 1) == gyreSuccess);
+  CHECK(host == nullptr);
+  CHECK(gyreMemAllocOn(&host, 100, 2) == gyreInvalidArgument);
+  CHECK(mentions(last_error(), "device 2 is none of the 2"));
+  CHECK(gyreMemAllocOn(&host, 1ULL << 40, 0) == gyreUnhandledCudaError);
+  CHECK(mentions(last_error(), "cuMemCreate of 1099511627776 bytes of device 0"));
+  CHECK(gyreMemAllocOn(nullptr, 100, 0) == gyreInvalidArgument);
+  for (int step = 1; step < 5; ++step) {
+    on.fake.fail_allocation(step);
+    CHECK(gyreMemAllocOn(&host, 100, 0) == gyreUnhandledCudaError);
+    CHECK(host == nullptr);
+  }
+}

@@ -52,6 +52,10 @@ TEST_CASE("a device is refused by the name of the library that is missing", "[no
   const int list[] = {0};
   CHECK(gyreCommInitAll(&comm, 1, list) == gyreInvalidUsage);
   CHECK(last_error().find("libcuda.so.1 was not found") != std::string::npos);
+  void* memory = nullptr;
+  CHECK(gyreMemAllocOn(&memory, 100, 0) == gyreInvalidUsage);
+  CHECK(last_error().find("libcuda.so.1 was not found") != std::string::npos);
+  CHECK(memory == nullptr);
 }
 
 TEST_CASE("who asks for no device works on host memory", "[no_driver]") {
@@ -61,8 +65,12 @@ TEST_CASE("who asks for no device works on host memory", "[no_driver]") {
   int device = 0;
   CHECK(gyreCommCuDevice(comm, &device) == gyreSuccess);
   CHECK(device == GYRE_DEVICE_HOST);
-  float one = 1.5F, sum = 0;
+  void* memory = nullptr;
+  REQUIRE(gyreMemAlloc(&memory, sizeof(float)) == gyreSuccess);
+  float& sum = *static_cast<float*>(memory);
+  const float one = 1.5F;
   CHECK(gyreAllReduce(&one, &sum, 1, gyreFloat32, gyreSum, comm, nullptr) == gyreSuccess);
   CHECK(sum == 1.5F);
+  CHECK(gyreMemFree(memory) == gyreSuccess);
   CHECK(gyreCommDestroy(comm) == gyreSuccess);
 }

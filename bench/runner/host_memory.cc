@@ -14,7 +14,8 @@ class HostMemory final : public Memory {
  public:
   Result<std::byte*> allocate(std::uint64_t bytes) override {
     void* memory = nullptr;
-    GYRE_TRY(checked(gyreMemAlloc(&memory, bytes), fmt::format("gyreMemAlloc of {} bytes", bytes)));
+    GYRE_TRY(checked(gyreMemAllocOn(&memory, bytes, GYRE_DEVICE_HOST),
+                     fmt::format("gyreMemAllocOn of {} bytes of the host", bytes)));
     return static_cast<std::byte*>(memory);
   }
   void release(std::byte* memory) override { (void)gyreMemFree(memory); }

@@ -271,9 +271,16 @@ GYRE_API gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device);
 
 /* ---------------------------------------------------------------------------- memory */
 
-/* Memory that peers on this host (or GPUs) can reach directly; ordinary memory otherwise works, at
- * the price of copies. Page-aligned, zeroed. */
+/* Zeroed memory for the communicators that the calling thread would make by default: of its current
+ * CUDA device where there is a driver and this build has kernels, else of the host (see
+ * gyreConfig_t.device). Peers on this host reach it directly; other memory works at the price of
+ * copies. Of the host it is page-aligned; of a device it takes whole granules of the driver's
+ * (2 MiB on most), which other GPUs of this process that can reach it may use too. */
 GYRE_API gyreResult_t gyreMemAlloc(void** ptr, size_t size);
+/* [gyre] The same, of GYRE_DEVICE_HOST or of a CUDA device, whatever is current. */
+GYRE_API gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device);
+/* What either of them gave; NULL is nothing. No call, and no kernel, uses it any more: for kernels
+ * it does not wait. */
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
 /* Tells the communicator of a buffer that will be used often. Host memory from gyreMemAlloc is
  * reached directly with or without it, other host memory never; it is for memory of devices and

@@ -8,21 +8,44 @@
 using namespace gyre;
 using namespace gyre::comm;
 
+namespace {
+
+Status allocate(void** ptr, size_t size, int device) {
+  if (size == 0) return {};
+  if (size > 1ULL << 46)
+    return invalid_argument(fmt::format("size {} is more than any memory", size));
+  if (device == GYRE_DEVICE_HOST) {
+    GYRE_ASSIGN(*ptr, process().regions.allocate(size));
+    return {};
+  }
+  GYRE_ASSIGN(auto on, process().cuda_device(device));
+  GYRE_ASSIGN(*ptr, process().device_memory.allocate(std::move(on), size));
+  return {};
+}
+
+}  // namespace
+
 gyreResult_t gyreMemAlloc(void** ptr, size_t size) {
   return guarded([&]() -> Status {
     if (ptr == nullptr) return invalid_argument("ptr is NULL");
     *ptr = nullptr;
-    if (size == 0) return {};
-    if (size > 1ULL << 46)
-      return invalid_argument(fmt::format("size {} is more than any memory", size));
-    GYRE_ASSIGN(*ptr, process().regions.allocate(size));
-    return {};
+    return allocate(ptr, size, size > 0 ? process().default_device() : GYRE_DEVICE_HOST);
+  });
+}
+
+gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device) {
+  return guarded([&]() -> Status {
+    if (ptr == nullptr) return invalid_argument("ptr is NULL");
+    *ptr = nullptr;
+    return allocate(ptr, size, device);
   });
 }
 
 gyreResult_t gyreMemFree(void* ptr) {
-  return guarded(
-      [&]() -> Status { return ptr == nullptr ? Status() : process().regions.release(ptr); });
+  return guarded([&]() -> Status {
+    if (ptr == nullptr || process().device_memory.release(ptr)) return {};
+    return process().regions.release(ptr);
+  });
 }
 
 gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** handle) {

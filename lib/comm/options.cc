@@ -62,15 +62,10 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device)
 }
 
 int default_device() {
-  if (!process().has_kernels()) return GYRE_DEVICE_HOST;
-  const auto driver = process().cuda_driver(loaded::CudaPresence::wanted);
-  if (!driver.ok()) {
-    log_info(Subsystem::init, "host memory: {}", driver.status().message());
-    return GYRE_DEVICE_HOST;
-  }
-  loaded::CuDevice current = 0;  // CUDA's own default
-  (void)(*driver)->current_device(&current);
-  return current;
+  Status why;
+  const int device = process().default_device(&why);
+  if (!why.ok()) log_info(Subsystem::init, "host memory: {}", why.message());
+  return device;
 }
 
 Status choose_device(CommunicatorOptions& options, int device) {

@@ -123,10 +123,23 @@ Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal
   return device;
 }
 
+int Process::default_device(Status* why) {
+  if (images_.empty()) return GYRE_DEVICE_HOST;
+  const auto driver = cuda_driver(loaded::CudaPresence::wanted);
+  if (!driver.ok()) {
+    if (why != nullptr) *why = driver.status();
+    return GYRE_DEVICE_HOST;
+  }
+  loaded::CuDevice current = 0;  // CUDA's own default
+  (void)(*driver)->current_device(&current);
+  return current;
+}
+
 void Process::use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
                        std::span<const cuda::KernelImage> images) {
   constexpr std::int64_t peers_end_ns = 10 * ns_per_s;
   device_watch.let_go(peers_end_ns);
+  device_memory.clear();
   const std::lock_guard lock(mutex_);
   cuda_devices_.clear();
   cuda_ = std::move(driver);

@@ -5,6 +5,7 @@
 
 #include "lib/base/board.h"
 #include "lib/comm/communicator.h"
+#include "lib/comm/device_allocations.h"
 #include "lib/comm/device_progress.h"
 #include "lib/comm/device_watch.h"
 #include "lib/comm/handle_table.h"
@@ -51,7 +52,9 @@ class Process {
   Result<const loaded::Nvml*> nvml();
   // A device of it with this build's kernels, which all communicators of the process share.
   Result<std::shared_ptr<const exec::CudaDevice>> cuda_device(int ordinal);
-  bool has_kernels() const { return !images_.empty(); }
+  // What the calling thread works on if it does not say: its current device, or GYRE_DEVICE_HOST
+  // where this build has no kernels, or there is no driver: `why` tells then.
+  int default_device(Status* why = nullptr);
   // Another driver and other kernels: the tests'. Null: those of this machine again. No
   // communicator of a device is left.
   void use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
@@ -79,7 +82,8 @@ class Process {
   std::map<int, std::shared_ptr<const exec::CudaDevice>> cuda_devices_;  // by ordinal
 
  public:
-  DeviceProgress device_progress;  // communicators leave before it does
+  DeviceAllocations device_memory;  // what gyreMemAlloc gave
+  DeviceProgress device_progress;   // communicators leave before it does
   DeviceWatch device_watch{device_progress};
   StreamWorker worker;  // ends before the control plane does
 };

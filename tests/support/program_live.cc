@@ -19,7 +19,7 @@ LiveBuffer::LiveBuffer(const ProgramBuffer& made)
       allocated_(made.allocated),
       whole_bytes_(made.bytes + made.shift + 2 * guard_bytes) {
   void* memory = nullptr;
-  if (allocated_ && gyreMemAlloc(&memory, whole_bytes_) == gyreSuccess)
+  if (allocated_ && gyreMemAllocOn(&memory, whole_bytes_, GYRE_DEVICE_HOST) == gyreSuccess)
     whole_ = static_cast<std::byte*>(memory);
   if (whole_ == nullptr) {
     heap_.resize(whole_bytes_);
