@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <functional>
 #include <random>
 
 using namespace gyre;
@@ -54,6 +55,7 @@ void check_seeds(std::uint64_t seeds) {
       one.channels = 2;
       one.protocol = way.protocol;
       one.direct = way.direct;
+      one.processes = way.processes;
       one.count = schedule.collective == Collective::all_to_all ? 130 : 407;
       check(one, Catch::rngSeed() * 1000, seeds);
     }
@@ -71,6 +73,7 @@ void check_product() {
     one.collective = static_cast<Collective>(row[0]);
     one.protocol = ways[row[1]].protocol;
     one.direct = ways[row[1]].direct;
+    one.processes = ways[row[1]].processes;
     one.ranks = rank_counts[row[2]];
     one.channels = channel_counts[row[3]];
     one.type = static_cast<ElementType>(row[4]);
@@ -91,6 +94,7 @@ DeviceCase pair_of_ranks(const Way& way) {
   DeviceCase one;
   one.protocol = way.protocol;
   one.direct = way.direct;
+  one.processes = way.processes;
   one.count = 3001;
   return one;
 }
@@ -163,6 +167,17 @@ TEST_CASE("a switch that sums and spreads gives the host's bits, wherever it may
       }
 }
 
+TEST_CASE("a switch sums, and what it may not spread goes out link by link") {
+  DeviceCase one;
+  one.algorithm = "twoshot";
+  one.ranks = 3;
+  one.direct = one.multicast = true;
+  one.processes = 2;
+  one.count = 610;
+  check(one, Catch::rngSeed(), 12);  // some of the outputs are not lent
+  CHECK(multicast_accesses() > 0);
+}
+
 TEST_CASE("a switch is not asked for what is not lent, or does not lead to all") {
   for (const std::string_view algorithm : {"ring", "twoshot"}) {
     DeviceCase one;
@@ -229,6 +244,70 @@ TEST_CASE("ranks that call different things stop, and no wrong data is taken") {
         job.status(0).outcome == Outcome::mismatch || job.status(1).outcome == Outcome::mismatch;
     CHECK(either);
   }
+}
+
+namespace {
+
+// What rank 1's process has opened of rank 0, and what is wrong with it.
+using Spoil = void (*)(cuda::DeviceRegion&);
+const Spoil spoils[] = {
+    [](cuda::DeviceRegion& region) { region = {}; },
+    [](cuda::DeviceRegion& region) { region.number += cuda::regions_most; },
+    [](cuda::DeviceRegion& region) { region.bytes = 300; },
+    [](cuda::DeviceRegion& region) { region.begin = 0; },
+};
+
+// Rank 0 lends beyond its region, or one that it never had.
+using Lie = void (*)(cuda::DevicePlace&);
+const Lie lies[] = {
+    [](cuda::DevicePlace& place) { place.offset += 1 << 20; },
+    [](cuda::DevicePlace& place) { place.offset = 0 - std::uint64_t{64}; },
+    [](cuda::DevicePlace& place) { place.region ^= 128; },
+    [](cuda::DevicePlace& place) { place.region = cuda::region_of_addresses; },
+};
+
+// A broadcast is read where rank 0 has it, and what is reduced is written to where it belongs.
+DeviceCase between_two_processes(Collective collective) {
+  DeviceCase one;
+  one.algorithm = "ring";
+  one.collective = collective;
+  one.direct = true;
+  one.processes = 2;
+  one.count = 401;
+  return one;
+}
+
+void refuse(const std::function<void(DeviceJob&)>& spoil) {
+  DeviceJob pulled(between_two_processes(Collective::broadcast));
+  pulled.begin();
+  spoil(pulled);
+  auto grids = pulled.grids();
+  grids.push_back(pulled.aborter(2, 5000));
+  CHECK(run_grids(grids, {}) == "");
+  CHECK(pulled.status(1).outcome == Outcome::mismatch);
+
+  DeviceJob pushed(between_two_processes(Collective::all_reduce));
+  pushed.begin();
+  pushed.launches()[1].input_place = {};  // so that nothing is pulled from rank 1
+  spoil(pushed);
+  pushed.launches()[0].input_place = {};
+  CHECK(run_grids(pushed.grids(), {}) == "");
+  CHECK(pushed.compare() == "");
+}
+
+}  // namespace
+
+TEST_CASE("what a peer lends beyond what was opened of it is not touched") {
+  for (const Spoil spoil : spoils)
+    refuse([&](DeviceJob& job) {
+      for (cuda::DeviceRegion& region : job.regions(1, 0))
+        if (region.number != 0) spoil(region);
+    });
+  for (const Lie lie : lies)
+    refuse([&](DeviceJob& job) {
+      lie(job.launches()[0].input_place);
+      lie(job.launches()[0].output_place);
+    });
 }
 
 TEST_CASE("a pair of type and operation that does not exist has no kernel") {

@@ -19,11 +19,32 @@ inline constexpr std::uint32_t channels_most = 16;  // of a launch
 // Of a block; whole warps, two or more. 384 leave each thread 168 registers, enough for no spills.
 inline constexpr std::uint32_t threads_most = 384;
 
+// Where a user buffer lies that is lent to another process: the number of its region, which both
+// know, and the offset in it. Numbers are never used again; a peer keeps what it has opened of
+// another one's in a table, at the number's last bits.
+struct DevicePlace {
+  std::uint64_t region = 0;  // none: nothing is lent there
+  std::uint64_t offset = 0;
+};
+inline constexpr std::uint64_t regions_most = 256;  // of one rank, at one time
+// Of what is lent within a process: the offset is the address. It is the number of no region, as
+// those begin with `regions_most`.
+inline constexpr std::uint64_t region_of_addresses = 1;
+
+// A peer's region as this rank has it mapped. In this rank's device memory; the host writes it
+// while kernels run, the number last, and before the peer lends any of it.
+struct DeviceRegion {
+  std::uint64_t number = 0;  // none
+  std::uint64_t begin = 0;   // an address of this process
+  std::uint64_t bytes = 0;
+};
+
 // A user buffer lent to the other end for one call: the receiver's output, or the sender's input.
 // Written by the lender, in memory of the other end; `sequence` last, by a release.
 struct DeviceGrant {
   std::uint64_t sequence = 0;  // of the call, + 1
-  std::uint64_t address = 0;   // as the other end reaches it; 0: nothing is lent, use slots
+  std::uint64_t region = 0;    // none: nothing is lent, use slots
+  std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };
 
@@ -42,7 +63,8 @@ struct DeviceEnd {
   // Direct, and null without: both ends have them, or neither does.
   DeviceGrant* lent = nullptr;            // by this end, lies with the other
   const DeviceGrant* borrowed = nullptr;  // by the other end, lies here
-  std::uint64_t shift = 0;                // from a lent buffer's address to where the other sees it
+  // The other end's regions, `regions_most` of them; null: it is of this process, or its own rank.
+  const DeviceRegion* regions = nullptr;
 };
 
 // The ends of a lane's links, by link; an end that the lane never uses stays empty.
@@ -107,6 +129,8 @@ struct LaneCall {
   std::uint64_t slot_bytes = 0;
 
   bool lends = false;  // direct: this rank's buffers may be lent
+  // To ranks of other processes only where these name a region.
+  DevicePlace input_place, output_place;
   bool pairs = false;  // all-to-all: the two ends number a chunk by each other's rank
   std::uint32_t rank = 0;
   std::uint64_t signature = 0;  // of what all ranks must agree on

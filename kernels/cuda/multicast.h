@@ -83,7 +83,9 @@ GYRE_DEVICE bool move_in_switch(const Operands& on, std::uint64_t begin, std::ui
   const std::byte* const sum = summed_place<Reducer>(on);
   std::byte* const spread = spread_place(on);
   const bool copies = !on.changes;
-  if (spread == nullptr ? sum == nullptr : sum == nullptr && !copies) return false;
+  // What the switch does not spread goes to the links one by one.
+  const bool only_stores = on.move.send.count == 0;
+  if (spread == nullptr ? sum == nullptr || !only_stores : sum == nullptr && !copies) return false;
   const std::byte* const source = (sum != nullptr ? sum : on.source(0)) + begin;
   if (misalignment(source) != 0) return false;
   if (spread != nullptr && misalignment(spread + begin) != 0) return false;

@@ -21,14 +21,37 @@ GYRE_DEVICE bool stays_within(const Walk& walk, const plan::Move& move, std::uin
   return true;
 }
 
+// Whether this rank's buffer at that place may be lent over the link.
+GYRE_DEVICE bool can_lend(const Walk& walk, const DeviceEnd& wired, const DevicePlace& place) {
+  return walk.call.lends && wired.lent != nullptr &&
+         (wired.regions == nullptr || place.region != 0);
+}
+
+// Where the peer's buffer is here, as far as it lies in what this process has opened; else null.
+// The peer's word is a number and an offset, both of which may be wrong.
+GYRE_DEVICE std::byte* find_in_region(const DeviceEnd& wired, std::uint64_t number,
+                                      std::uint64_t offset, std::uint64_t bytes) {
+  const DeviceRegion& region = wired.regions[number & (regions_most - 1)];
+  if (number == 0 || device::load_relaxed(&region.number) != number) return nullptr;
+  const std::uint64_t whole = device::load_relaxed(&region.bytes);
+  if (offset > whole || bytes > whole - offset) return nullptr;
+  const std::uint64_t begin = device::load_relaxed(&region.begin);
+  return begin == 0 ? nullptr : reinterpret_cast<std::byte*>(begin + offset);
+}
+
 // What the peer lends for this call; null if nothing, or less than the move touches.
-GYRE_DEVICE std::byte* borrowed(const Walk& walk, const plan::Move& move, const DeviceGrant& grant,
+GYRE_DEVICE std::byte* borrowed(const Walk& walk, const plan::Move& move, const DeviceEnd& wired,
                                 bool in_input) {
-  const auto* words = reinterpret_cast<const std::byte*>(&grant);
-  const std::uint64_t address = device::load_8(words + offsetof(DeviceGrant, address));
+  const auto* words = reinterpret_cast<const std::byte*>(wired.borrowed);
+  const std::uint64_t number = device::load_8(words + offsetof(DeviceGrant, region));
+  const std::uint64_t offset = device::load_8(words + offsetof(DeviceGrant, offset));
   const std::uint64_t bytes = device::load_8(words + offsetof(DeviceGrant, bytes));
-  if (address == 0 || !stays_within(walk, move, bytes, in_input)) return nullptr;
-  return reinterpret_cast<std::byte*>(address);
+  std::byte* const begin =
+      wired.regions != nullptr
+          ? find_in_region(wired, number, offset, bytes)
+          : reinterpret_cast<std::byte*>(number == region_of_addresses ? offset : std::uint64_t{0});
+  if (begin == nullptr || !stays_within(walk, move, bytes, in_input)) return nullptr;
+  return begin;
 }
 
 struct Simple {
@@ -37,12 +60,16 @@ struct Simple {
   GYRE_DEVICE static std::uint32_t lines_of(const plan::Move&) { return 0; }
 
   GYRE_DEVICE static void lend(const Walk& walk, const DeviceEnd& wired, const std::byte* buffer,
-                               std::uint64_t bytes) {
+                               const DevicePlace& place, std::uint64_t bytes) {
     if (wired.lent == nullptr) return;
-    const bool lends = walk.call.lends && buffer != nullptr;
+    const bool lends = buffer != nullptr && can_lend(walk, wired, place);
+    const bool by_address = wired.regions == nullptr;
     auto* words = reinterpret_cast<std::byte*>(wired.lent);
-    device::store_8(words + offsetof(DeviceGrant, address),
-                    lends ? reinterpret_cast<std::uint64_t>(buffer) + wired.shift : 0);
+    device::store_8(words + offsetof(DeviceGrant, region), !lends       ? 0
+                                                           : by_address ? region_of_addresses
+                                                                        : place.region);
+    device::store_8(words + offsetof(DeviceGrant, offset),
+                    by_address ? reinterpret_cast<std::uint64_t>(buffer) : place.offset);
     device::store_8(words + offsetof(DeviceGrant, bytes), bytes);
     // Pairs with the acquire in await_grant of the other end; in open_pulled it is the tail's.
     device::store_release(&wired.lent->sequence, walk.state.sequence + 1);
@@ -51,11 +78,11 @@ struct Simple {
     // Messages of an earlier call may still lie there. Pairs with the release in close_received.
     end.seen = device::load_acquire(wired.heard);
     end.pulled = false;
-    lend(walk, wired, walk.call.input, walk.call.input_bytes);
+    lend(walk, wired, walk.call.input, walk.call.input_place, walk.call.input_bytes);
   }
   GYRE_DEVICE static void open_receive(Walk& walk, EndState& end, const DeviceEnd& wired) {
     end.seen = end.next;
-    lend(walk, wired, walk.call.output, walk.call.output_bytes);
+    lend(walk, wired, walk.call.output, walk.call.output_place, walk.call.output_bytes);
   }
 
   GYRE_DEVICE static void await_message(Walk& walk, const plan::Move& move, std::uint32_t,
@@ -81,7 +108,7 @@ struct Simple {
       fits = fits && open_pulled(walk, move, wired, incoming);
     } else if (delivery == transport::Delivery::push) {
       incoming.lies = Lies::in_output;
-      fits = fits && walk.call.lends && wired.lent != nullptr &&
+      fits = fits && can_lend(walk, wired, walk.call.output_place) &&
              move.step->store == plan::Buffer::output && !move.step->reduces();
     }
     if (!fits) walk.stop(Outcome::mismatch, WaitingFor::data, link);
@@ -92,7 +119,7 @@ struct Simple {
     if (wired.borrowed == nullptr) return false;
     // The sender lent before it told of this message.
     if (device::load_relaxed(&wired.borrowed->sequence) != walk.state.sequence + 1) return false;
-    incoming.base = borrowed(walk, move, *wired.borrowed, true);
+    incoming.base = borrowed(walk, move, wired, true);
     return incoming.base != nullptr;
   }
 
@@ -114,11 +141,11 @@ struct Simple {
     if (wired.lent == nullptr) return;
     const plan::Delivery wish = plan::delivery(*move.step);
     if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&
-        walk.call.lends && !walk.call.scales) {
+        can_lend(walk, wired, walk.call.input_place) && !walk.call.scales) {
       outgoing = {nullptr, transport::Delivery::pull};
       end.pulled = true;
     } else if (wish == plan::Delivery::push && await_grant(walk, wired, link)) {
-      std::byte* output = borrowed(walk, move, *wired.borrowed, false);
+      std::byte* output = borrowed(walk, move, wired, false);
       if (output != nullptr) outgoing = {output, transport::Delivery::push};
     }
   }

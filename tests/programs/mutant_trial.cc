@@ -27,11 +27,13 @@ namespace {
 struct Way {
   cuda::DeviceProtocol protocol;
   bool direct;
+  int processes = 1;
   bool is_linked() const {
     return cuda::find_kernel(protocol, ElementType::float32, ReduceOp::sum) != nullptr;
   }
 };
-const Way ways[] = {{simple, false}, {ll, false}, {ll128, false}, {simple, true}};
+const Way ways[] = {
+    {simple, false}, {ll, false}, {ll128, false}, {simple, true}, {simple, true, 2}};
 
 struct Schedule {
   std::string_view algorithm;
@@ -71,6 +73,7 @@ DeviceCase case_of(const Schedule& schedule, const Way& way) {
   one.zero_signature = schedule.algorithm == "ring";
   one.protocol = way.protocol;
   one.direct = way.direct;
+  one.processes = way.processes;
   return one;
 }
 
@@ -87,6 +90,7 @@ DeviceCase pair_of_ranks(const Way& way) {
   DeviceCase one;
   one.protocol = way.protocol;
   one.direct = way.direct;
+  one.processes = way.processes;
   one.count = 3001;
   return one;
 }

@@ -28,6 +28,7 @@ DeviceCase case_of(const Row& row, const std::vector<Schedule>& schedules) {
   one.ranks = rank_counts[row[1]];
   one.protocol = ways[row[2]].protocol;
   one.direct = ways[row[2]].direct;
+  one.processes = ways[row[2]].processes;
   one.channels = channel_counts[row[3]];
   one.type = static_cast<ElementType>(row[4]);
   one.op = static_cast<ReduceOp>(row[5]);

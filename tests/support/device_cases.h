@@ -8,14 +8,16 @@
 
 namespace gyre::tests {
 
+// The last two: each rank a process of its own, and two processes with ranks by turns.
 struct Way {
   cuda::DeviceProtocol protocol;
   bool direct;
+  int processes = 1;
 };
-inline constexpr Way ways[] = {{cuda::DeviceProtocol::simple, false},
-                               {cuda::DeviceProtocol::ll, false},
-                               {cuda::DeviceProtocol::ll128, false},
-                               {cuda::DeviceProtocol::simple, true}};
+inline constexpr Way ways[] = {
+    {cuda::DeviceProtocol::simple, false},   {cuda::DeviceProtocol::ll, false},
+    {cuda::DeviceProtocol::ll128, false},    {cuda::DeviceProtocol::simple, true},
+    {cuda::DeviceProtocol::simple, true, 8}, {cuda::DeviceProtocol::simple, true, 2}};
 
 struct Schedule {
   std::string_view algorithm;

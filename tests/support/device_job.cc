@@ -54,11 +54,13 @@ void DeviceJob::wire() {
         if (sends[k]) {
           Ring& to = ring(self, link.peer, link.channel, channel);
           out[k] = {&to.sender_next, &to.tail, &to.head, to.begin, to.notes.data()};
+          out[k].regions = find_regions(self, link.peer);
           if (case_.direct) out[k].lent = &to.sender_grant, out[k].borrowed = &to.receiver_grant;
         }
         if (receives[k]) {
           Ring& from = ring(link.peer, self, link.channel, channel);
           in[k] = {&from.receiver_next, &from.head, &from.tail, from.begin, from.notes.data()};
+          in[k].regions = find_regions(self, link.peer);
           if (case_.direct) in[k].lent = &from.receiver_grant, in[k].borrowed = &from.sender_grant;
         }
       }
@@ -72,12 +74,44 @@ void DeviceJob::wire() {
   ended_.assign(ranks, 0);
 }
 
+// Null within a process.
+const cuda::DeviceRegion* DeviceJob::find_regions(int rank, int of) {
+  if (are_one_process(rank, of)) return nullptr;
+  auto& regions = regions_[{rank, of}];
+  regions.resize(cuda::regions_most);
+  return regions.data();
+}
+
+// All of the side's memory, opened by the ranks of other processes. Some sides lie in none.
+cuda::DevicePlace DeviceJob::open_region(std::size_t rank, const RankMemory::Side& side) {
+  const std::uint64_t number = cuda::regions_most + 91 * ++regions_made_;
+  if (case_.processes == 1 || regions_made_ % 5 == 0) return {};
+  for (auto& [who, regions] : regions_)
+    if (who.second == static_cast<int>(rank))
+      regions[number % cuda::regions_most] = {
+          number, reinterpret_cast<std::uint64_t>(side.memory.data()), side.memory.size()};
+  return {number, static_cast<std::uint64_t>(side.begin - side.memory.data())};
+}
+
+// In place, what is brought and what comes out lie in one memory.
+void DeviceJob::place_in_regions(std::size_t rank, RankMemory& memory) {
+  memory.output_place = open_region(rank, memory.output);
+  memory.input_place = memory.output_place;
+  if (!case_.in_place)
+    memory.input_place = open_region(rank, memory.input);
+  else if (memory.input_place.region != 0)
+    memory.input_place.offset +=
+        static_cast<std::uint64_t>(memory.input.begin - memory.output.begin);
+}
+
 cuda::DeviceLaunch DeviceJob::launch_of(std::size_t rank, const RankMemory& memory) {
   cuda::DeviceLaunch launch;
   data_.fill(launch, rank, calls_);
   launch.lanes = lanes_[rank].data();
   launch.input = memory.input.begin;
   launch.output = memory.output.begin;
+  launch.input_place = memory.input_place;
+  launch.output_place = memory.output_place;
   launch.scratch = memory_[rank].scratch.data();
   launch.sequence = &sequences_[rank];
   launch.blocks_ended = &ended_[rank];
@@ -93,6 +127,7 @@ cuda::DeviceLaunch DeviceJob::launch_of(std::size_t rank, const RankMemory& memo
 // Each block walks its lane for the one call and then for the other.
 void DeviceJob::chain(std::size_t rank) {
   second_.push_back(data_.make_memory(rank, calls_));
+  place_in_regions(rank, second_.back());
   const cuda::DeviceLaunch& first = launches_[rank];
   cuda::DeviceLaunch second = launch_of(rank, second_[rank]);
   second.ordinal = 1;
@@ -119,6 +154,7 @@ void DeviceJob::begin() {
   tasks_.clear();
   for (std::size_t rank = 0; rank < data_.ranks(); ++rank) {
     memory_.push_back(data_.make_memory(rank, calls_));
+    place_in_regions(rank, memory_.back());
     statuses_[rank] = {};
     launches_.push_back(launch_of(rank, memory_[rank]));
     if (case_.chained) chain(rank);

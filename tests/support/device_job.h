@@ -23,6 +23,9 @@ class DeviceJob {
 
   // For tests that disturb a call. Valid until the next one.
   std::vector<cuda::DeviceLaunch>& launches() { return launches_; }
+  // What `rank` has opened of another process's rank: the host may write there before the grids
+  // run.
+  std::vector<cuda::DeviceRegion>& regions(int rank, int of) { return regions_[{rank, of}]; }
   void begin();
   std::vector<Grid> grids();
   std::string compare();
@@ -40,6 +43,10 @@ class DeviceJob {
   void launch_all(std::size_t rank, cuda::Kernel kernel);
   cuda::DeviceLaunch launch_of(std::size_t rank, const RankMemory& memory);
   void chain(std::size_t rank);
+  bool are_one_process(int a, int b) const { return (a - b) % case_.processes == 0; }
+  const cuda::DeviceRegion* find_regions(int rank, int of);
+  cuda::DevicePlace open_region(std::size_t rank, const RankMemory::Side& side);
+  void place_in_regions(std::size_t rank, RankMemory& memory);
 
   const DeviceCase case_;
   const JobData data_;
@@ -51,6 +58,8 @@ class DeviceJob {
   std::vector<MulticastGroup> groups_;
   std::string input_wrong_;
   std::map<std::tuple<int, int, int, std::uint32_t>, std::unique_ptr<Ring>> rings_;
+  std::map<std::pair<int, int>, std::vector<cuda::DeviceRegion>> regions_;  // by reader and lender
+  std::uint64_t regions_made_ = 0;
   std::unique_ptr<RelayMesh> relays_;
   std::size_t grids_ended_ = 0;
   std::deque<std::vector<cuda::DeviceEnd>> ends_;  // lanes point into them

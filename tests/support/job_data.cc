@@ -43,11 +43,12 @@ void find_uses(const plan::Lane& lane, std::uint32_t chunks, std::vector<bool>& 
 std::string DeviceCase::shown() const {
   return fmt::format(
       "{} {}{} of {} ranks on {} hosts (root {}), {} channels, {}{}, {} {}, {} elements, shift {}"
-      "{}{}, {} threads, pieces of {}{}{}",
+      "{}{}, {} threads, pieces of {}{}{}, {} processes",
       algorithm, uneven ? "uneven " : "", plan::collective_name(collective), ranks, hosts, root,
       channels, protocol_names[int(protocol)], direct ? " direct" : "", element_name(type),
       op_name(op), count, shift, in_place ? ", in place" : "", multicast ? ", multicast" : "",
-      threads, piece_bytes, zero_signature ? ", no signature" : "", chained ? ", chained" : "");
+      threads, piece_bytes, zero_signature ? ", no signature" : "", chained ? ", chained" : "",
+      processes);
 }
 
 JobData::JobData(const DeviceCase& one)

@@ -27,7 +27,9 @@ struct DeviceCase {
   std::uint64_t count = 100;  // elements of all data, or of a block
   std::uint64_t shift = 0;    // bytes by which buffers are misaligned
   bool in_place = false;
-  bool relayed = false;    // simple, not direct: no GPU reaches another
+  bool relayed = false;  // simple, not direct: no GPU reaches another
+  // That ranks are spread over by turns: over links between them, what is lent lies in regions.
+  int processes = 1;
   bool multicast = false;  // a group has the buffers of all ranks
   std::uint32_t threads = 64;
   std::uint64_t piece_bytes = 256;
@@ -57,6 +59,7 @@ struct RankMemory {
   };
   Side input, output;  // in place the input has no memory of its own
   std::vector<std::byte> scratch;
+  cuda::DevicePlace input_place, output_place;  // for peers in other processes
 };
 
 class JobData {
