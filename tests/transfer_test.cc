@@ -221,6 +221,48 @@ TEST_CASE("sends and receives take their places on streams", "[p2p]") {
   });
 }
 
+// Each rank sends to all before it receives anything, lets a collective pass, and receives in the
+// other order: what one stream waits for holds up no other stream.
+TEST_CASE("sends and receives on streams of their own go on side by side", "[p2p]") {
+  constexpr int rounds = 6, n = 3;
+  const auto exchange = [](int rank, gyreComm_t comm, Complaints& complaints) {
+    std::vector<gyreStream_t> streams(2 * n * rounds + 1);
+    for (gyreStream_t& stream : streams) (void)gyreStreamCreate(&stream);
+    auto next = streams.begin();
+    std::vector<Ints> out, in;
+    for (int round = 0; round < rounds; ++round)
+      for (int peer = 0; peer < n; ++peer) {
+        const std::size_t count = round % 2 == 0 ? 150'000 : 10;
+        out.push_back(numbers(count, rank, peer, round));
+        in.emplace_back(count);
+        (void)gyreSendTagged(out.back().data(), count, gyreInt32, peer, round, comm, *next++);
+      }
+    int sum = 1;
+    (void)gyreAllReduce(&sum, &sum, 1, gyreInt32, gyreSum, comm, *next);
+    complaints.expect(gyreStreamSynchronize(*next++) == gyreSuccess && sum == n,
+                      gyreGetLastError(comm));
+    for (int round = rounds - 1; round >= 0; --round)
+      for (int peer = 0; peer < n; ++peer) {
+        Ints& data = in[static_cast<std::size_t>(round * n + peer)];
+        (void)gyreRecvTagged(data.data(), data.size(), gyreInt32, peer, round, nullptr, nullptr,
+                             comm, *next++);
+      }
+    for (gyreStream_t stream : streams)
+      complaints.expect(gyreStreamSynchronize(stream) == gyreSuccess, gyreGetLastError(comm));
+    for (int round = 0; round < rounds; ++round)
+      for (int peer = 0; peer < n; ++peer) {
+        const Ints& data = in[static_cast<std::size_t>(round * n + peer)];
+        complaints.expect(data == numbers(data.size(), peer, rank, round), "wrong data");
+      }
+    for (gyreStream_t stream : streams) (void)gyreStreamDestroy(stream);
+  };
+  for (Variables path : paths()) {
+    path["GYRE_TIMEOUT"] = "10";
+    const WithVariables variables(path);
+    on_ranks(n, exchange);
+  }
+}
+
 TEST_CASE("ends that do not fit are told what both called", "[p2p]") {
   struct Misfit {
     std::size_t count;

@@ -53,8 +53,12 @@ struct Work {
   bool joins = false;
   std::shared_ptr<Resumable> resumable = nullptr;
   Request request = {};
+  bool has_transfers = false;  // the resumable, beside others
 
   bool is_collective() const { return !joins && resumable == nullptr; }
+  // Sends and receives alone, and those or some among others.
+  bool is_exchange() const { return request.transfers != nullptr; }
+  bool exchanges() const { return is_exchange() || has_transfers; }
 };
 
 class Communicator;
@@ -85,23 +89,21 @@ class Communicator {
   bootstrap::Membership& membership() { return *membership_; }
   Ledger& ledger() { return ledger_; }
 
-  // Resumable parts. `operation()` is idle until `begin`.
+  // Resumable parts.
   Resumable& joining() { return joining_; }
-  // What carries such a request out: one for collectives, one for sends and receives, side by side.
-  Resumable& operation(const Request& request) {
-    if (request.transfers != nullptr) return exchanging_;
-    return operation_;
-  }
-  void begin(const Request& request) {
-    if (request.transfers != nullptr) return exchanging_.begin(request);
+  // What carries collectives out, one at a time; idle until `begin`.
+  Resumable& operation() { return operation_; }
+  // Begins it and says what to advance. The outcome is read before anything else is begun.
+  Resumable& begin(const Request& request) {
+    if (request.transfers != nullptr) return begin_exchange(request);
     operation_.begin(request);
+    return operation_;
   }
   // Begins it and says what to advance. The work stays where it is until that is finished.
   Resumable& begin(const Work& work) {
     if (work.joins) return joining_;
     if (work.resumable != nullptr) return *work.resumable;
-    begin(work.request);
-    return operation(work.request);
+    return begin(work.request);
   }
   // The next collective is followed by another one of its group.
   void expect_more(bool more) { more_follow_ = more; }
@@ -120,9 +122,10 @@ class Communicator {
   std::atomic<bool> entered{false};
   // Operations queued on host streams and not yet finished. A call without a stream waits for them.
   std::atomic<std::uint32_t> queued{0};
-  // Order of queued operations: the next number to give, and the next to run.
-  std::uint64_t next_ticket = 0;
-  std::atomic<std::uint64_t> running_ticket{0};
+  // Order of queued operations: the next number to give, and the next to run. Sends and receives
+  // have numbers of their own, in which they begin: they go on side by side, and beside the rest.
+  std::uint64_t next_ticket = 0, next_transfer = 0;
+  std::atomic<std::uint64_t> running_ticket{0}, beginning_transfer{0};
 
   Result<ReduceOp> find_made_op(int op, ElementType type, std::uint64_t& scalar) const;
   Result<int> make_op(ElementType type, std::uint64_t scalar);
@@ -239,26 +242,31 @@ class Communicator {
     std::int64_t recall_until_ns_ = 0;
   };
 
-  // Sends and receives.
+  // Sends and receives that were begun together.
   class Exchanging final : public Operating {
    public:
     explicit Exchanging(Communicator& owner)
         : Operating(owner.ledger_, WaitLane::transfers), owner_(owner) {}
     void begin(const Request& request);
+    bool is_idle() const { return transfers_ == nullptr; }
     bool advance() override;
     void expire() override;
     bool arm(WaitSet& set) override;
     void disarm() override;
     std::int64_t limit_ns() const override { return owner_.options_.timeout_ns; }
     void tell_wait() override;
+    void end(Status outcome) override;
 
    private:
-    void end_well();
+    // The one that was begun first goes on with all, waits for all and tells tools of it.
+    bool leads() const { return owner_.exchanging_.front() == this; }
     std::string waiting() const;
+    Blocked blocked() const { return owner_.exchange_->blocked(*transfers_); }
 
     Communicator& owner_;
-    std::shared_ptr<const std::vector<Transfer>> transfers_;
+    std::shared_ptr<const std::vector<Transfer>> transfers_;  // null: idle
   };
+  Resumable& begin_exchange(const Request& request);
 
   // A plan with its links, kept for good.
   struct Prepared {
@@ -334,7 +342,8 @@ class Communicator {
   Ledger ledger_;
   Joining joining_{*this};
   Operation operation_{*this};
-  Exchanging exchanging_{*this};
+  std::vector<std::unique_ptr<Exchanging>> exchangings_;  // that there are
+  std::vector<Exchanging*> exchanging_;                   // under way, in the order they began
 
   mutable std::mutex mutex_;  // of what follows
   Status broken_;

@@ -42,11 +42,11 @@ std::uint32_t DeviceExchange::channels_of(const Transfer& transfer) const {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, channels_));
 }
 
-Status DeviceExchange::begin(std::span<const Transfer> transfers) {
+Status DeviceExchange::begin(std::span<const Transfer> batch) {
   launched_ = 0;
   streams_.clear();
-  asked_ = transfers.size() == 1 ? transfers[0].asked : nullptr;
-  transfers_.assign(transfers.begin(), transfers.end());
+  asked_ = batch.size() == 1 ? batch[0].asked : nullptr;
+  transfers_.assign(batch.begin(), batch.end());
   for (const Transfer& one : transfers_) {
     const auto stream = static_cast<loaded::CuStream>(const_cast<void*>(one.stream));
     if (std::ranges::find(streams_, stream) == streams_.end()) streams_.push_back(stream);
@@ -56,19 +56,15 @@ Status DeviceExchange::begin(std::span<const Transfer> transfers) {
   return {};
 }
 
-Status DeviceExchange::advance(bool& moved, bool& done) {
+Status DeviceExchange::advance(bool& moved) {
   GYRE_TRY(links_.advance_pairs(moved));
-  done = launched_ == transfers_.size();
-  if (done || !std::ranges::all_of(transfers_, [this](const Transfer& one) {
-        return links_.pair_is_open(one.peer);
-      }))
-    return {};
+  const auto is_open = [this](const Transfer& one) { return links_.pair_is_open(one.peer); };
+  if (!std::ranges::all_of(transfers_, is_open)) return {};
   while (launched_ < transfers_.size()) {
     GYRE_ASSIGN(const bool launched, launch_some());
     if (!launched) return {};
     moved = true;
   }
-  done = true;
   return {};
 }
 
@@ -125,7 +121,7 @@ Result<bool> DeviceExchange::launch_some() {
   return true;
 }
 
-Blocked DeviceExchange::blocked() {
+Blocked DeviceExchange::blocked(std::span<const Transfer>) {
   for (const Transfer& one : transfers_)
     if (!links_.pair_is_open(one.peer)) return {BlockedOn::connection, one.peer, 0, 0};
   return {BlockedOn::kernel, -1, 0, 0};

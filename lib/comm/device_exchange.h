@@ -22,10 +22,15 @@ class DeviceExchange final : public Exchange {
   std::uint64_t link_bytes() const { return channels_ * executor_.shape().channel_bytes(); }
   static std::uint32_t channels_for(std::uint32_t blocks, int size);
 
-  Status begin(std::span<const Transfer> transfers) override;
-  Status advance(bool& moved, bool& done) override;
-  Blocked blocked() override;
-  std::size_t pending() const override { return transfers_.size() - launched_; }
+  // One batch at a time: it is on its stream before the call returns.
+  Status begin(std::span<const Transfer> batch) override;
+  Status advance(bool& moved) override;
+  bool is_done(std::span<const Transfer>) const override { return launched_ == transfers_.size(); }
+  Blocked blocked(std::span<const Transfer> batch) override;
+  std::size_t pending(std::span<const Transfer>) const override {
+    return transfers_.size() - launched_;
+  }
+  void end(std::span<const Transfer>) override { transfers_.clear(), launched_ = 0; }
   bool arm(WaitSet& set) override;
   void disarm() override {}
 

@@ -67,8 +67,10 @@ void queue(std::vector<GroupedCall>& calls) {
     if (sequence == nullptr) {
       sequence = std::make_shared<Sequence>(*known->part.communicator);
       sequence->add(known->part.work);
-      known->part.work = {.resumable = sequence};
+      const bool has_transfers = known->part.work.exchanges();
+      known->part.work = {.resumable = sequence, .has_transfers = has_transfers};
     }
+    known->part.work.has_transfers |= call.work.exchanges();
     sequence->add(call.work);
   }
   if (!placed.empty()) process().worker.queue(std::move(placed));
@@ -79,8 +81,7 @@ void queue(std::vector<GroupedCall>& calls) {
 Status carry_out_now(Communicator& communicator, const Request& request) {
   GYRE_TRY(communicator.broken());
   wait_for_queue(communicator);
-  communicator.begin(request);
-  Resumable& operation = communicator.operation(request);
+  Resumable& operation = communicator.begin(request);
   if (!operation.finished()) {
     Resumable* const all[] = {&operation};
     run(all, clock, communicator.wait_policy());

@@ -4,44 +4,64 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 namespace gyre::comm {
 
-Status HostExchange::begin(std::span<const Transfer> transfers) {
-  sends_.clear();
-  receives_.clear();
-  for (const Transfer& transfer : transfers) {
+namespace {
+
+bool holds(std::span<const Transfer> batch, const Transfer* one) {
+  return std::less_equal<>()(batch.data(), one) && std::less<>()(one, batch.data() + batch.size());
+}
+
+}  // namespace
+
+Status HostExchange::begin(std::span<const Transfer> batch) {
+  for (const Transfer& transfer : batch) {
     if (transfer.sends)
       sends_.push_back({&transfer, 0, false, false});
     else
-      receives_.push_back({&transfer, false, false});
-    if (transfer.peer != any_source) GYRE_TRY(links_.open_pair(transfer.peer));
+      receives_.push_back(
+          std::make_unique<PendingReceive>(PendingReceive{&transfer, false, false}));
   }
+  find_peers();
+  for (const Transfer& transfer : batch)
+    if (transfer.peer != any_source) GYRE_TRY(links_.open_pair(transfer.peer));
+  return {};
+}
+
+void HostExchange::end(std::span<const Transfer> batch) {
+  std::erase_if(sends_, [&](const PendingSend& one) { return holds(batch, one.transfer); });
+  std::erase_if(receives_, [&](const auto& one) { return holds(batch, one->transfer); });
+  find_peers();
+}
+
+void HostExchange::find_peers() {
   peers_.clear();
-  for (const Transfer& transfer : transfers) peers_.push_back(transfer.peer);
+  for (const PendingSend& one : sends_) peers_.push_back(one.transfer->peer);
+  for (const PendingReceiveRef& one : receives_) peers_.push_back(one->transfer->peer);
   if (takes_from_anyone())
     for (int peer = 0; peer < size_; ++peer) peers_.push_back(peer);
   std::ranges::sort(peers_);
   peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
   std::erase(peers_, any_source);
-  return {};
 }
 
 bool HostExchange::awaits(int peer) const {
-  return std::ranges::any_of(receives_, [&](const PendingReceive& one) {
-    return !one.done && (one.transfer->peer == peer || one.transfer->peer == any_source);
+  return std::ranges::any_of(receives_, [&](const PendingReceiveRef& one) {
+    return !one->done && (one->transfer->peer == peer || one->transfer->peer == any_source);
   });
 }
 
 bool HostExchange::takes_from_anyone() const {
-  return std::ranges::any_of(receives_, [](const PendingReceive& one) {
-    return !one.done && one.transfer->peer == any_source;
+  return std::ranges::any_of(receives_, [](const PendingReceiveRef& one) {
+    return !one->done && one->transfer->peer == any_source;
   });
 }
 
 bool HostExchange::depends_on(int peer) const {
-  return std::ranges::any_of(receives_, [&](const PendingReceive& one) {
-    return !one.done && one.transfer->peer == peer;
+  return std::ranges::any_of(receives_, [&](const PendingReceiveRef& one) {
+    return !one->done && one->transfer->peer == peer;
   });
 }
 
@@ -109,33 +129,52 @@ Status HostExchange::advance_receives(bool& moved) {
   return {};
 }
 
-Status HostExchange::advance(bool& moved, bool& done) {
+Status HostExchange::advance_all(bool& moved) {
   if (!links_.all_open()) GYRE_TRY(links_.advance(moved));
   GYRE_TRY(advance_sends(moved));
-  GYRE_TRY(advance_receives(moved));
-  const auto gone = [&](const PendingSend& send) {
-    return send.done && links_.pair(send.transfer->peer).send->connection->flushed();
-  };
-  done = std::ranges::all_of(sends_, gone) &&
-         std::ranges::all_of(receives_, [](const PendingReceive& one) { return one.done; });
-  return {};
+  return advance_receives(moved);
 }
 
-std::size_t HostExchange::pending() const {
+// A message may point to a receive that its caller has given up after an error.
+Status HostExchange::advance(bool& moved) {
+  if (failed_.ok()) failed_ = advance_all(moved);
+  return failed_;
+}
+
+// It has left this process, too.
+bool HostExchange::is_gone(const PendingSend& send) const {
+  return send.done && links_.pair(send.transfer->peer).send->connection->flushed();
+}
+
+bool HostExchange::is_done(std::span<const Transfer> batch) const {
+  return std::ranges::all_of(
+             sends_,
+             [&](const PendingSend& one) { return !holds(batch, one.transfer) || is_gone(one); }) &&
+         std::ranges::all_of(receives_, [&](const PendingReceiveRef& one) {
+           return one->done || !holds(batch, one->transfer);
+         });
+}
+
+std::size_t HostExchange::pending(std::span<const Transfer> batch) const {
   return static_cast<std::size_t>(
-      std::ranges::count_if(sends_, [](const PendingSend& one) { return !one.done; }) +
-      std::ranges::count_if(receives_, [](const PendingReceive& one) { return !one.done; }));
+      std::ranges::count_if(
+          sends_, [&](const PendingSend& one) { return !one.done && holds(batch, one.transfer); }) +
+      std::ranges::count_if(receives_, [&](const PendingReceiveRef& one) {
+        return !one->done && holds(batch, one->transfer);
+      }));
 }
 
-Blocked HostExchange::blocked() {
+Blocked HostExchange::blocked(std::span<const Transfer> batch) {
   const auto state = [&](int peer, BlockedOn what) {
     const bool opening = peer != any_source && !links_.pair_is_open(peer);
     return Blocked{opening ? BlockedOn::connection : what, peer, 0, 0};
   };
-  for (const PendingReceive& one : receives_)
-    if (!one.done) return state(one.transfer->peer, BlockedOn::data);
+  for (const PendingReceiveRef& one : receives_)
+    if (!one->done && holds(batch, one->transfer))
+      return state(one->transfer->peer, BlockedOn::data);
   for (const PendingSend& one : sends_)
-    if (!one.done) return state(one.transfer->peer, BlockedOn::credit);
+    if (!one.done && holds(batch, one.transfer))
+      return state(one.transfer->peer, BlockedOn::credit);
   return {};
 }
 

@@ -1,5 +1,5 @@
-// HostExchange: sends and receives of host memory. Sends to one peer leave in their order, those to
-// different peers side by side.
+// HostExchange: sends and receives of host memory. Sends to one peer leave in the order in which
+// they were begun, those to different peers side by side; receives are matched in their order.
 #pragma once
 
 #include "lib/bootstrap/control.h"
@@ -20,10 +20,12 @@ class HostExchange final : public Exchange {
   // Both outlive it.
   HostExchange(Links& links, int rank, int size) : links_(links), rank_(rank), size_(size) {}
 
-  Status begin(std::span<const Transfer> transfers) override;
-  Status advance(bool& moved, bool& done) override;
-  Blocked blocked() override;
-  std::size_t pending() const override;
+  Status begin(std::span<const Transfer> batch) override;
+  Status advance(bool& moved) override;
+  bool is_done(std::span<const Transfer> batch) const override;
+  Blocked blocked(std::span<const Transfer> batch) override;
+  std::size_t pending(std::span<const Transfer> batch) const override;
+  void end(std::span<const Transfer> batch) override;
   bool arm(WaitSet& set) override;
   void disarm() override;
 
@@ -34,6 +36,9 @@ class HostExchange final : public Exchange {
     bool begun = false;
     bool done = false;
   };
+  Status advance_all(bool& moved);
+  void find_peers();
+  bool is_gone(const PendingSend& send) const;
   bool takes_from_anyone() const;
   // Whether a receive may take from it, or has to.
   bool awaits(int peer) const;
@@ -46,8 +51,9 @@ class HostExchange final : public Exchange {
   Links& links_;
   const int rank_, size_;
   std::vector<PendingSend> sends_;
-  std::vector<PendingReceive> receives_;
+  std::vector<PendingReceiveRef> receives_;
   std::vector<int> peers_;            // that these transfers are with, each once
+  Status failed_;                     // nothing goes on after an error
   std::map<int, Mailbox> mailboxes_;  // by peer, from the first message on
   std::uint64_t kept_bytes_ = 0;
 };

@@ -33,9 +33,9 @@ std::string shown(std::uint64_t bytes, ElementType type) {
 
 }  // namespace
 
-bool Mailbox::is_wanted(std::span<const PendingReceive> receives) const {
-  return std::ranges::any_of(receives, [&](const PendingReceive& one) {
-    return !one.done && (one.transfer->peer == any_source || one.transfer->peer == peer_);
+bool Mailbox::is_wanted(std::span<const PendingReceiveRef> receives) const {
+  return std::ranges::any_of(receives, [&](const PendingReceiveRef& one) {
+    return !one->done && (one->transfer->peer == any_source || one->transfer->peer == peer_);
   });
 }
 
@@ -63,8 +63,10 @@ void Mailbox::finish(Message& message) const {
   receive.done = true;
 }
 
-Status Mailbox::give_kept(std::span<PendingReceive> receives, bool& moved, std::uint64_t& kept) {
-  for (PendingReceive& receive : receives) {
+Status Mailbox::give_kept(std::span<const PendingReceiveRef> receives, bool& moved,
+                          std::uint64_t& kept) {
+  for (const PendingReceiveRef& one : receives) {
+    PendingReceive& receive = *one;
     if (receive.taken) continue;
     const auto found = std::ranges::find_if(waiting_, [&](const auto& message) {
       return receive.transfer->takes(peer_, message->head.tag);
@@ -81,7 +83,7 @@ Status Mailbox::give_kept(std::span<PendingReceive> receives, bool& moved, std::
   return {};
 }
 
-Status Mailbox::begin(std::span<PendingReceive> receives, std::uint64_t& kept,
+Status Mailbox::begin(std::span<const PendingReceiveRef> receives, std::uint64_t& kept,
                       std::uint64_t slot_bytes) {
   auto message = std::make_unique<Message>();
   TransferHead& head = message->head;
@@ -90,9 +92,9 @@ Status Mailbox::begin(std::span<PendingReceive> receives, std::uint64_t& kept,
       head.bytes > message_most_bytes || slot_bytes - sizeof head > head.bytes)
     return Status(Code::RemoteError, fmt::format("rank {} sent a malformed message", peer_))
         .blame({peer_});
-  for (PendingReceive& receive : receives) {
-    if (receive.taken || !receive.transfer->takes(peer_, head.tag)) continue;
-    GYRE_TRY(take(*message, receive));
+  for (const PendingReceiveRef& receive : receives) {
+    if (receive->taken || !receive->transfer->takes(peer_, head.tag)) continue;
+    GYRE_TRY(take(*message, *receive));
     break;
   }
   if (message->receive == nullptr) {
@@ -108,7 +110,8 @@ Status Mailbox::begin(std::span<PendingReceive> receives, std::uint64_t& kept,
   return {};
 }
 
-Status Mailbox::advance(std::span<PendingReceive> receives, bool& moved, std::uint64_t& kept) {
+Status Mailbox::advance(std::span<const PendingReceiveRef> receives, bool& moved,
+                        std::uint64_t& kept) {
   GYRE_TRY(give_kept(receives, moved, kept));
   while (is_wanted(receives) && port_.slots.has_message()) {
     const transport::SlotNote note = port_.slots.note();

@@ -21,6 +21,8 @@ struct PendingReceive {
   bool taken = false;  // a message was found for it
   bool done = false;
 };
+// Messages point to what takes them, so it keeps its place.
+using PendingReceiveRef = std::unique_ptr<PendingReceive>;
 
 class Mailbox {
  public:
@@ -28,7 +30,7 @@ class Mailbox {
 
   // Takes what is here, for the receives in their order. `kept` counts the bytes that are kept in
   // all mailboxes. The error names the peer and both calls.
-  Status advance(std::span<PendingReceive> receives, bool& moved, std::uint64_t& kept);
+  Status advance(std::span<const PendingReceiveRef> receives, bool& moved, std::uint64_t& kept);
   exec::ReceivePort& port() { return port_; }
 
  private:
@@ -39,11 +41,12 @@ class Mailbox {
     std::byte* place = nullptr;
     std::vector<std::byte> kept;
   };
-  Status give_kept(std::span<PendingReceive> receives, bool& moved, std::uint64_t& kept);
-  Status begin(std::span<PendingReceive> receives, std::uint64_t& kept, std::uint64_t slot_bytes);
+  Status give_kept(std::span<const PendingReceiveRef> receives, bool& moved, std::uint64_t& kept);
+  Status begin(std::span<const PendingReceiveRef> receives, std::uint64_t& kept,
+               std::uint64_t slot_bytes);
   Status take(Message& message, PendingReceive& receive) const;
   void finish(Message& message) const;
-  bool is_wanted(std::span<const PendingReceive> receives) const;
+  bool is_wanted(std::span<const PendingReceiveRef> receives) const;
 
   const int peer_;
   exec::ReceivePort& port_;

@@ -276,8 +276,17 @@ void Communicator::Operation::disarm() {
 
 // ------------------------------------------------------------------------------ exchange
 
+Resumable& Communicator::begin_exchange(const Request& request) {
+  auto idle = std::ranges::find_if(exchangings_, [](const auto& one) { return one->is_idle(); });
+  if (idle == exchangings_.end())
+    idle = exchangings_.insert(idle, std::make_unique<Exchanging>(*this));
+  (*idle)->begin(request);
+  return **idle;
+}
+
 void Communicator::Exchanging::begin(const Request& request) {
   transfers_ = request.transfers;
+  owner_.exchanging_.push_back(this);
   if (logs_trace(Subsystem::p2p)) [[unlikely]]
     for (const Transfer& one : *transfers_)
       log_trace(Subsystem::p2p, "communicator {}rank {}: {} {} bytes, rank {}, tag {}",
@@ -288,68 +297,72 @@ void Communicator::Exchanging::begin(const Request& request) {
   restart();
   record_.begin(flight_call(*transfers_));
   Status begun = owner_.exchange_->begin(*transfers_);
-  if (!begun.ok()) finish(owner_.fail(std::move(begun)));
+  if (!begun.ok()) end(owner_.fail(std::move(begun)));
+}
+
+void Communicator::Exchanging::end(Status outcome) {
+  if (outcome.ok() && owner_.on_device()) owner_.note_launch();
+  owner_.exchange_->end(*transfers_);
+  std::erase(owner_.exchanging_, this);
+  transfers_ = nullptr;
+  finish(std::move(outcome));
 }
 
 bool Communicator::Exchanging::advance() {
   if (owner_.membership_->failed()) [[unlikely]] {
-    finish(owner_.fail(owner_.membership_->failure()));
+    end(owner_.fail(owner_.membership_->failure()));
     return true;
   }
   if (suspicion_.held()) return owner_.settle_suspicion(suspicion_, waiting(), *this);
-  bool moved = false, done = false;
-  Status status = owner_.exchange_->advance(moved, done);
-  if (!status.ok() && status.code() == Code::RemoteError)
-    suspicion_.begin(std::move(status), clock.now_ns());
-  else if (!status.ok())
-    finish(owner_.fail(std::move(status)));
-  else if (done)
-    end_well();
-  if (!moved) {
-    record_.blocked();
-    return finished();
+  bool moved = false;
+  Status status = leads() ? owner_.exchange_->advance(moved) : Status();
+  if (moved) {
+    record_.moved();
+    standstill_.moved();
   }
-  record_.moved();
-  standstill_.moved();
-  return true;
-}
-
-void Communicator::Exchanging::end_well() {
-  if (owner_.on_device()) owner_.note_launch();
-  finish({});
+  if (!status.ok() && status.code() == Code::RemoteError) {
+    suspicion_.begin(std::move(status), clock.now_ns());
+  } else if (!status.ok()) {
+    end(owner_.fail(std::move(status)));
+  } else if (owner_.exchange_->is_done(*transfers_)) {
+    end({});
+  } else if (!moved) {
+    record_.blocked();
+  }
+  return moved || finished();
 }
 
 std::string Communicator::Exchanging::waiting() const {
-  return fmt::format("{} of {} sends and receives", owner_.exchange_->pending(),
+  return fmt::format("{} of {} sends and receives", owner_.exchange_->pending(*transfers_),
                      transfers_->size());
 }
 
 void Communicator::Exchanging::expire() {
-  const Blocked blocked = owner_.exchange_->blocked();
+  const Blocked blocked = this->blocked();
   const bool anyone = blocked.peer == any_source;
   Status late(Code::Timeout,
-              fmt::format("{} of {} sends and receives waited {} s; the first for {} from {}",
-                          owner_.exchange_->pending(), transfers_->size(), limit_ns() / ns_per_s,
-                          blocked_on_name(blocked.what),
+              fmt::format("{} waited {} s; the first for {} from {}", waiting(),
+                          limit_ns() / ns_per_s, blocked_on_name(blocked.what),
                           anyone ? std::string("any rank") : fmt::format("rank {}", blocked.peer)));
   if (!anyone) late = std::move(late).blame({blocked.peer});
-  finish(owner_.fail(std::move(late)));
+  end(owner_.fail(std::move(late)));
 }
 
 bool Communicator::Exchanging::arm(WaitSet& set) {
   if (owner_.membership_->failed()) return false;
-  const Blocked blocked = owner_.exchange_->blocked();
+  const Blocked blocked = this->blocked();
   if (!suspicion_.held() && blocked.peer >= 0 && standstill_.due(blocked.peer, clock.now_ns()))
     suspect_departure(*owner_.membership_, blocked.peer,
                       owner_.scene_.mapped || blocked.what == BlockedOn::connection);
-  return suspicion_.held() || owner_.exchange_->arm(set);
+  return suspicion_.held() || !leads() || owner_.exchange_->arm(set);
 }
 
 void Communicator::Exchanging::tell_wait() {
-  record_.tell(suspicion_.held() ? WaitPhase::blaming : WaitPhase::moving,
-               owner_.exchange_->blocked());
+  if (leads()) record_.tell(suspicion_.held() ? WaitPhase::blaming : WaitPhase::moving, blocked());
 }
 
-void Communicator::Exchanging::disarm() { owner_.exchange_->disarm(); }
+void Communicator::Exchanging::disarm() {
+  if (leads()) owner_.exchange_->disarm();
+}
 
 }  // namespace gyre::comm

@@ -57,8 +57,7 @@ void Sequence::begin_exchange() {
   if (transfers_.empty()) return;
   exchanged_.transfers =
       std::make_shared<const std::vector<Transfer>>(std::exchange(transfers_, {}));
-  communicator_.begin(exchanged_);
-  exchange_ = &communicator_.operation(exchanged_);
+  exchange_ = &communicator_.begin(exchanged_);
 }
 
 // To the next collective; none: null.

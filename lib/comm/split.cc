@@ -59,7 +59,7 @@ bool Splitting::advance_gathering() {
     letter_key_ = parent_.next_split_key();
     parent_.begin(gathering_);
   }
-  Resumable& gather = parent_.operation(gathering_);
+  Resumable& gather = parent_.operation();
   const bool moved = gather.finished() || gather.advance();
   if (!gather.finished()) return moved;
   if (!gather.outcome().ok()) return give_up(gather.outcome());
@@ -132,8 +132,8 @@ bool Splitting::advance_joining() {
 
 void Splitting::expire() {
   if (stage_ == Stage::gathering) {
-    parent_.operation(gathering_).expire();
-    (void)give_up(parent_.operation(gathering_).outcome());
+    parent_.operation().expire();
+    (void)give_up(parent_.operation().outcome());
   } else if (stage_ == Stage::meeting) {
     (void)give_up(Status(Code::Timeout, fmt::format("rank {} sends no id for the ranks of this "
                                                     "color",
@@ -143,7 +143,7 @@ void Splitting::expire() {
 }
 
 bool Splitting::arm(WaitSet& set) {
-  if (stage_ == Stage::gathering) return parent_.operation(gathering_).arm(set);
+  if (stage_ == Stage::gathering) return parent_.operation().arm(set);
   if (stage_ == Stage::joining) return child_->joining().arm(set);
   auto& word = parent_.membership().changed();
   set.add_futex(&word, word.load(std::memory_order_acquire));
@@ -151,7 +151,7 @@ bool Splitting::arm(WaitSet& set) {
 }
 
 void Splitting::tell_wait() {
-  if (stage_ == Stage::gathering) return parent_.operation(gathering_).tell_wait();
+  if (stage_ == Stage::gathering) return parent_.operation().tell_wait();
   if (stage_ == Stage::joining) return child_->joining().tell_wait();
   WaitRecord wait;
   wait.phase = WaitPhase::joining;
@@ -161,7 +161,7 @@ void Splitting::tell_wait() {
 }
 
 void Splitting::disarm() {
-  if (stage_ == Stage::gathering) parent_.operation(gathering_).disarm();
+  if (stage_ == Stage::gathering) parent_.operation().disarm();
 }
 
 }  // namespace gyre::comm

@@ -45,8 +45,10 @@ void StreamWorker::queue(std::vector<Placed> placed) {
   {
     const std::lock_guard lock(mutex_);
     for (Placed& one : placed) {
-      one.part.ticket = one.part.communicator->next_ticket++;
-      one.part.communicator->queued.fetch_add(1, std::memory_order_relaxed);
+      Communicator& communicator = *one.part.communicator;
+      if (!one.part.work.is_exchange()) one.part.ticket = communicator.next_ticket++;
+      if (one.part.work.exchanges()) one.part.transfer = communicator.next_transfer++;
+      communicator.queued.fetch_add(1, std::memory_order_relaxed);
     }
     for (auto first = placed.begin(); first != placed.end(); ++first) {
       if (!first->stream) continue;
@@ -75,7 +77,8 @@ void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Statu
     if (stream.first_error.ok()) stream.first_error = std::move(outcome);
   }
   const HandleTable<Communicator>::Pin communicator = std::move(part.communicator);
-  communicator->running_ticket.fetch_add(1, std::memory_order_release);
+  if (!part.work.is_exchange())
+    communicator->running_ticket.fetch_add(1, std::memory_order_release);
   // Pairs with the acquire of a call without a stream that waits for zero.
   communicator->queued.fetch_sub(1, std::memory_order_release);
   wake_futex(&communicator->queued);
@@ -93,12 +96,24 @@ void StreamWorker::finish_head(HostStream& stream) {
   wake_futex(&stream.done);
 }
 
+// Collectives run in their order; what has sends and receives begins in theirs.
+bool StreamWorker::may_begin(const HostStream::Part& part) const {
+  const Communicator& communicator = *part.communicator;
+  if (!part.work.is_exchange() &&
+      communicator.running_ticket.load(std::memory_order_acquire) != part.ticket)
+    return false;
+  return !part.work.exchanges() ||
+         communicator.beginning_transfer.load(std::memory_order_acquire) == part.transfer;
+}
+
 // Goes on with the work, if its communicator has come to it. True if anything moved.
 bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part,
                               std::vector<Blocked>& blocked) {
   Communicator& communicator = *part.communicator;
-  if (communicator.running_ticket.load(std::memory_order_acquire) != part.ticket) return false;
   if (part.begun == nullptr) {
+    if (!may_begin(part)) return false;
+    if (part.work.exchanges())
+      communicator.beginning_transfer.fetch_add(1, std::memory_order_release);
     if (Status broken = communicator.broken(); !broken.ok())
       return finish_part(stream, part, std::move(broken)), true;
     part.begun = &communicator.begin(part.work);

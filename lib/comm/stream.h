@@ -30,7 +30,8 @@ class HostStream {
   struct Part {
     HandleTable<Communicator>::Pin communicator;  // none: it is done
     Work work;
-    std::uint64_t ticket = 0;
+    std::uint64_t ticket = 0;    // not of sends and receives alone
+    std::uint64_t transfer = 0;  // of what has some
     Resumable* begun = nullptr;  // once its turn has come: what to advance
     std::int64_t begun_ns = 0;
   };
@@ -70,6 +71,7 @@ class StreamWorker {
     Resumable* operation;
     std::int64_t since_ns;
   };
+  bool may_begin(const HostStream::Part& part) const;
   bool serve_head(HostStream& stream, std::vector<Blocked>& blocked);
   bool serve_part(HostStream& stream, HostStream::Part& part, std::vector<Blocked>& blocked);
   bool serve_all(std::vector<Blocked>& blocked);

@@ -68,7 +68,7 @@ class Trial {
   std::vector<Sent> sent_;
   std::size_t next_ = 0;  // of sent_, to be shipped
   std::deque<Wanted> wanted_;
-  std::vector<PendingReceive> receives_;
+  std::vector<PendingReceiveRef> receives_;
   std::vector<bool> checked_;
   std::set<std::uint32_t> taken_;
   std::uint64_t kept_ = 0, sent_bytes_ = 0;
@@ -134,7 +134,7 @@ void Trial::receive(fuzz::Input& input) {
   transfer.tag = tag == 3 ? any_tag : tag;
   transfer.source = &wanted.source;
   transfer.received_tag = &wanted.tag;
-  receives_.push_back({&transfer, false, false});
+  receives_.push_back(std::make_unique<PendingReceive>(PendingReceive{&transfer, false, false}));
   checked_.push_back(false);
 }
 
@@ -161,8 +161,8 @@ bool Trial::advance() {
     return false;
   }
   for (std::size_t i = 0; i < receives_.size(); ++i) {
-    GYRE_DEMAND(receives_[i].taken || !receives_[i].done);
-    if (!receives_[i].done || checked_[i]) continue;
+    GYRE_DEMAND(receives_[i]->taken || !receives_[i]->done);
+    if (!receives_[i]->done || checked_[i]) continue;
     checked_[i] = true;
     check(wanted_[i]);
   }
