@@ -33,6 +33,10 @@ assert "twoshot" in succeeds("--list")
 document = json.loads(succeeds("-n", "4", "--bytes", "1M", "--json"))
 assert [link["bytes"] for link in document["links"]] == [3 << 19] * 4, document["links"]
 assert [len(plan["lanes"][0]["steps"]) for plan in document["plans"]] == [5] * 4
+assert "NVLS" not in text, text
+assert "by multicast (NVLS)" in succeeds("-a", "twoshot", "--multicast")
+wires = json.loads(succeeds("-n", "4", "-a", "twoshot", "--bytes", "4000", "--multicast", "--json"))
+assert wires["wires"] == [{"sent": 5000, "received": 5000, "switch_moves": 2}] * 4, wires["wires"]
 ordered = json.loads(succeeds("-n", "4", "--order", "0,2,1,3", "--json"))
 assert [(link["from"], link["to"]) for link in ordered["links"]] == [(0, 2), (1, 3), (2, 1), (3, 0)]
 

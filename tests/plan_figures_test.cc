@@ -1,6 +1,7 @@
 // lib/plan: what is counted from plans (timeline, link loads, explain) and drawn from them.
 #include "lib/plan/draw.h"
 #include "lib/plan/explain.h"
+#include "lib/plan/multicast.h"
 #include "lib/plan/timeline.h"
 
 #include <catch2/catch.hpp>
@@ -106,6 +107,40 @@ TEST_CASE("a drawing has one arrow for each message", "[plan][figures]") {
   }
 }
 
+TEST_CASE("multicast sends a store to all once, and receives a sum once", "[plan][figures]") {
+  struct Case {
+    const char* algorithm;
+    Collective collective;
+    std::uint64_t sent, received;              // by each of 4 ranks, of 4000 bytes, in pairs
+    std::uint64_t group_sent, group_received;  // by multicast
+    std::uint64_t switch_moves;
+  };
+  const Case cases[] = {
+      // Three blocks to their owners and the own block to three; or each block to the switch, the
+      // own sum to it once, and all sums back.
+      {"twoshot", Collective::all_reduce, 6000, 6000, 5000, 5000, 2},
+      {"twoshot", Collective::reduce_scatter, 3000, 3000, 4000, 1000, 1},
+      {"oneshot", Collective::all_reduce, 12000, 12000, 16000, 4000, 1},
+      // No move takes from all, or it is pulled: nothing changes.
+      {"twoshot", Collective::all_gather, 3000, 3000, 3000, 3000, 0},
+      {"ring", Collective::all_reduce, 6000, 6000, 6000, 6000, 0},
+  };
+  for (const Case& one : cases) {
+    INFO(one.algorithm << " " << collective_name(one.collective));
+    const Timeline flights = timeline_of(one.algorithm, one.collective, 4, 4000, 0);
+    for (const WireLoad& load : wire_loads(flights, 4, false)) {
+      CHECK(load.sent == one.sent);
+      CHECK(load.received == one.received);
+      CHECK(load.switch_moves == 0);
+    }
+    for (const WireLoad& load : wire_loads(flights, 4, true)) {
+      CHECK(load.sent == one.group_sent);
+      CHECK(load.received == one.group_received);
+      CHECK(load.switch_moves == one.switch_moves);
+    }
+  }
+}
+
 TEST_CASE("an explanation states depth, roundings and loads", "[plan][figures]") {
   const Result<std::string> text =
       explain(*find_algorithm("ring"), request(Collective::all_reduce, 4), 4000);
@@ -115,4 +150,10 @@ TEST_CASE("an explanation states depth, roundings and loads", "[plan][figures]")
   CHECK(text->find("     3    0        0         6          6000") != text->npos);
   CHECK(text->find("     64                 126       8064            126  1.969") != text->npos);
   CHECK_FALSE(explain(*find_algorithm("ring"), request(Collective::scatter, 4), 4000).ok());
+  CHECK(text->find("NVLS") == text->npos);
+  const Result<std::string> group =
+      explain(*find_algorithm("twoshot"), request(Collective::all_reduce, 4), 4000, true);
+  REQUIRE(group.ok());
+  CHECK(group->find("     3          6000          6000               5000          5000"
+                    "                    2\n") != group->npos);
 }

@@ -416,3 +416,35 @@ TEST_CASE("no mutation of a plan goes unnoticed", "[plan][verify]") {
   CHECK(count.caught > 4000);
   CHECK(count.survivors == std::vector<std::string>());
 }
+
+TEST_CASE("the proof counts the moves that a switch can do, which deliver directly", "[verify]") {
+  struct Case {
+    const char* algorithm;
+    Collective collective;
+    std::uint64_t sums, stores;  // of each rank
+  };
+  const Case cases[] = {{"twoshot", Collective::all_reduce, 1, 1},
+                        {"twoshot", Collective::reduce_scatter, 1, 0},
+                        {"twoshot", Collective::all_gather, 0, 0},
+                        {"oneshot", Collective::all_reduce, 1, 0},
+                        {"ring", Collective::all_reduce, 0, 0}};
+  for (const Case& one : cases) {
+    const Result<Proof> proof = prove(plans_of(one.algorithm, one.collective, 5));
+    INFO(one.algorithm << " " << collective_name(one.collective));
+    REQUIRE(proof.ok());
+    // A move of each round and each chunk with a piece left in it.
+    CHECK((proof->switch_sums > 0) == (one.sums > 0));
+    CHECK(proof->switch_stores == (one.stores > 0 ? proof->switch_sums : 0));
+  }
+  // One peer that stages its part is enough for nobody's switch but its own.
+  std::vector<Plan> plans = plans_of("twoshot", Collective::all_reduce, 5);
+  const std::uint64_t before = prove(plans)->switch_sums;
+  PlanParts parts = plans[2].parts();
+  parts.lanes[0].steps[0].flags |= step_flag::staged;
+  plans[2] = Plan(std::move(parts));
+  const Result<Proof> staged = prove(plans);
+  REQUIRE(staged.ok());
+  CHECK(staged->switch_sums > 0);
+  CHECK(staged->switch_sums < before);
+  CHECK(staged->switch_stores == before);
+}

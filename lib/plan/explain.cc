@@ -1,5 +1,6 @@
 #include "lib/plan/explain.h"
 
+#include "lib/plan/multicast.h"
 #include "lib/plan/print.h"
 
 #include <fmt/format.h>
@@ -81,6 +82,25 @@ std::string describe_loads(const Timeline& flights, std::uint64_t total_bytes) {
                             most->bytes);
 }
 
+// The same table for links of pairs and for a switch.
+std::string describe_wires(const Timeline& flights, std::int32_t rank_count) {
+  const std::vector<WireLoad> pairs = wire_loads(flights, rank_count, false);
+  const std::vector<WireLoad> group = wire_loads(flights, rank_count, true);
+  std::string text =
+      "\nOver a rank's wires, delivered directly, and by multicast (NVLS):\n"
+      "  rank          sent      received  sent by multicast      received  moves of the switch\n";
+  for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
+    if (rank == listed_links) {
+      text += fmt::format("  and {} more ranks\n", pairs.size() - rank);
+      break;
+    }
+    text += fmt::format("  {:4}  {:12}  {:12}  {:17}  {:12}  {:19}\n", rank, pairs[rank].sent,
+                        pairs[rank].received, group[rank].sent, group[rank].received,
+                        group[rank].switch_moves);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<LinkLoad> link_loads(const Timeline& timeline) {
@@ -99,7 +119,7 @@ std::vector<LinkLoad> link_loads(const Timeline& timeline) {
 }
 
 Result<std::string> explain(const Algorithm& algorithm, const PlanRequest& request,
-                            std::uint64_t total_bytes) {
+                            std::uint64_t total_bytes, bool multicast) {
   GYRE_ASSIGN(const std::vector<Plan> plans, build_plans(algorithm, request));
   GYRE_ASSIGN(const Timeline flights, timeline(plans, total_bytes, 0));
   std::string text =
@@ -111,6 +131,7 @@ Result<std::string> explain(const Algorithm& algorithm, const PlanRequest& reque
                         algorithm.order == SumOrder::rank ? "rank order" : "a fixed order");
   }
   text += describe_loads(flights, total_bytes);
+  if (multicast) text += describe_wires(flights, request.rank_count);
   text +=
       "\nAs the number of ranks grows, in a round:\n"
       "  ranks  messages of a rank     of all  longest chain  a rank sends, in units of data\n";

@@ -25,8 +25,9 @@ struct LinkLoad {
 std::vector<LinkLoad> link_loads(const Timeline& timeline);
 
 // What the algorithm does, its steps, roundings and depth, what crosses each link if the larger
-// buffer of a rank has `total_bytes`, and how messages grow with the number of ranks.
+// buffer of a rank has `total_bytes`, and how messages grow with the number of ranks. With
+// `multicast`, also what crosses each rank's wires where NVLink's switch sums and spreads.
 Result<std::string> explain(const Algorithm& algorithm, const PlanRequest& request,
-                            std::uint64_t total_bytes);
+                            std::uint64_t total_bytes, bool multicast = false);
 
 }  // namespace gyre::plan

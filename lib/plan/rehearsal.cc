@@ -107,6 +107,7 @@ void Rehearsal::bring_inputs() {
 Status Rehearsal::run(const Scene& scene) {
   lay_out(scene);
   bring_inputs();
+  switch_sums_ = switch_stores_ = 0;
   for (Fifo& fifo : fifos_) fifo.messages.clear();
   for (Worker& worker : workers_) {
     const Geometry& geometry = geometries_[static_cast<std::size_t>(worker.rank)];

@@ -50,6 +50,9 @@ class Rehearsal {
   // Of all runs so far. A run whose sums are made in another order than before fails.
   std::uint32_t roundings() const;
   bool in_rank_order() const;
+  // Of the last run.
+  std::uint64_t switch_sums() const { return switch_sums_; }
+  std::uint64_t switch_stores() const { return switch_stores_; }
 
  private:
   struct Message {
@@ -84,6 +87,7 @@ class Rehearsal {
     std::vector<Piece> pieces;
     std::vector<std::vector<Value>> operands;  // in rank order
     bool was_pushed = false;                   // what was received is in the output already
+    std::uint32_t pulled = 0;                  // messages
     std::vector<Value> values;
   };
 
@@ -121,6 +125,7 @@ class Rehearsal {
   std::vector<std::vector<Extent>> tables_;
   std::vector<Geometry> geometries_;  // by rank
   std::vector<Memory> memories_;
+  std::uint64_t switch_sums_ = 0, switch_stores_ = 0;
 };
 
 }  // namespace gyre::plan

@@ -1,4 +1,5 @@
 // One move of a rehearsal: what receiving, reducing, storing and sending mean.
+#include "lib/plan/multicast.h"
 #include "lib/plan/rehearsal.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ CellAddress cell(const Geometry& geometry, Buffer buffer, std::uint64_t offset) 
 }  // namespace
 
 Status Rehearsal::perform(Worker& worker, const Move& move) {
-  Act act{worker, move, {}, {}, false, {}};
+  Act act{worker, move, {}, {}, false, 0, {}};
   for_each_piece(move, [&](const Piece& piece) { act.pieces.push_back(piece); });
   GYRE_TRY(claim_ends(act));
   if (scene_.ordered) ++worker.clock[worker.index];
@@ -60,13 +61,18 @@ Status Rehearsal::receive(Act& act) {
       return internal_error(fmt::format("rank {} sends {} pieces where {} are expected", fifo.from,
                                         message->values.size(), act.pieces.size()));
     }
-    if (message->delivery == Delivery::pull) GYRE_TRY(read_where_it_lies(act, *message));
+    if (message->delivery == Delivery::pull) {
+      GYRE_TRY(read_where_it_lies(act, *message));
+      act.pulled += message->cells.empty() || message->cells[0].buffer == Buffer::input;
+    }
     if (message->delivery == Delivery::push) {
       GYRE_TRY(check_landing(act, *message));
       act.was_pushed = true;
     }
     act.operands.push_back(message->values);
   }
+  switch_sums_ +=
+      takes_from_all(act.worker.lane, act.move) && act.pulled == act.move.recv.count ? 1 : 0;
   return {};
 }
 
@@ -181,12 +187,16 @@ Delivery Rehearsal::delivery_on(const Move& move, std::uint32_t fifo) const {
 }
 
 Status Rehearsal::send(const Act& act) {
+  std::uint32_t pushed = 0;
   for (std::uint32_t i = 0; i < act.move.send.count; ++i) {
     const std::uint32_t number = act.worker.out[act.move.send[i]];
     Fifo& fifo = fifos_[number];
     Message message{
         act.values, act.worker.clock, delivery_on(act.move, number), act.worker.rank, {}};
-    if (message.delivery == Delivery::push) GYRE_TRY(push(act, fifo.to, message));
+    if (message.delivery == Delivery::push) {
+      GYRE_TRY(push(act, fifo.to, message));
+      ++pushed;
+    }
     if (message.delivery == Delivery::pull) {
       for (const Piece& piece : act.pieces) {
         message.cells.push_back(cell(*act.move.geometry, act.move.step->local, piece.local_offset));
@@ -194,6 +204,8 @@ Status Rehearsal::send(const Act& act) {
     }
     fifo.messages.push_back(std::make_shared<const Message>(std::move(message)));
   }
+  switch_stores_ +=
+      sends_to_all(act.worker.lane, act.move) && pushed == act.move.send.count ? 1 : 0;
   return {};
 }
 

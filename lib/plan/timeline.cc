@@ -1,5 +1,7 @@
 #include "lib/plan/timeline.h"
 
+#include "lib/plan/multicast.h"
+
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -30,9 +32,12 @@ class Clockwork {
       if (fifo.empty()) return false;
       start = std::max(start, fifo.front().sent + 1);
     }
+    const bool summed = takes_from_all(worker.lane, move) && all_pulled(worker, move);
     for (std::uint32_t i = 0; i < move.recv.count; ++i) {
       std::deque<Flight>& fifo = fifos_[key_in(worker, move.recv[i])];
       fifo.front().received = start;
+      fifo.front().summed = summed;
+      fifo.front().first_received = i == 0;
       made_.flights.push_back(std::move(fifo.front()));
       fifo.pop_front();
     }
@@ -50,17 +55,26 @@ class Clockwork {
     return {worker.lane.links[link].peer, worker.rank, worker.lane.links[link].channel};
   }
 
+  bool all_pulled(const Worker& worker, const Move& move) {
+    bool all = true;
+    for (std::uint32_t i = 0; i < move.recv.count; ++i)
+      all = all && fifos_[key_in(worker, move.recv[i])].front().delivery == Delivery::pull;
+    return all;
+  }
+
   void send(const Worker& worker, const Move& move, std::uint64_t start) {
     Flight flight;
     flight.from = worker.rank;
     flight.delivery = delivery(*move.step);
     flight.sent = start;
     flight.bytes = move.bytes;
+    flight.spread = sends_to_all(worker.lane, move);
     for_each_piece(move, [&](const Piece& piece) { flight.chunks.push_back(piece.chunk); });
     for (std::uint32_t i = 0; i < move.send.count; ++i) {
       const Link& link = worker.lane.links[move.send[i]];
       flight.to = link.peer;
       flight.channel = link.channel;
+      flight.first_sent = i == 0;
       fifos_[{worker.rank, link.peer, link.channel}].push_back(flight);
     }
   }

@@ -22,6 +22,9 @@ struct Flight {
   std::uint64_t received = 0;  // when the receiver's did
   std::uint64_t bytes = 0;
   std::vector<std::uint32_t> chunks;
+  // One of those that a switch would sum, or spread, for one move; see multicast.h.
+  bool summed = false, spread = false;
+  bool first_sent = true, first_received = true;  // of its move's messages
 };
 
 struct Timeline {

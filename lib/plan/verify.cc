@@ -172,6 +172,10 @@ Result<Proof> prove(std::span<const Plan> plans, std::uint64_t seed) {
 
   Proof proof;
   const Status direct = run_direct(rehearsal, plans.front(), false, seed);
+  if (direct.ok()) {
+    proof.switch_sums = rehearsal.switch_sums();
+    proof.switch_stores = rehearsal.switch_stores();
+  }
   const Status direct_in_place = run_direct(rehearsal, plans.front(), true, seed);
   proof.direct = direct.ok();
   proof.why_not_direct = direct.message();

@@ -23,6 +23,10 @@ struct Proof {
   bool direct_in_place = false;
   std::string why_not_direct;
   std::string why_not_direct_in_place;
+  // Of all moves of a direct run, those that NVLink's switch can do: all that they take is pulled
+  // from one place in the inputs of all ranks, or all that they send is pushed to one place in
+  // their outputs. Nothing more is to be shown for them than direct delivery.
+  std::uint64_t switch_sums = 0, switch_stores = 0;
 };
 
 // The proof for the plans of all ranks, by rank, or what is wrong: with even and (unless the plans

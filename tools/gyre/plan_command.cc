@@ -4,6 +4,7 @@
 #include "lib/plan/algorithms.h"
 #include "lib/plan/draw.h"
 #include "lib/plan/explain.h"
+#include "lib/plan/multicast.h"
 #include "lib/plan/print.h"
 #include "lib/plan/verify.h"
 
@@ -40,6 +41,7 @@ struct Options {
   std::int32_t grain = 0;
   std::uint64_t bytes = 1U << 20;
   std::string drawing;
+  bool multicast = false;
   bool verify = false;
   bool json = false;
   bool list = false;
@@ -73,6 +75,8 @@ void declare(CLI::App& app, Options& options) {
                  "of the larger buffer of a rank, for the figures of the links; default 1M")
       ->transform(size)
       ->type_name("SIZE");
+  app.add_flag("--multicast", options.multicast,
+               "also what crosses each rank's wires where NVLink's switch sums and spreads (NVLS)");
   app.add_flag("--verify", options.verify,
                "prove the plans of all ranks: contributions, both ends, deadlock, overwriting");
   app.add_option("--draw", options.drawing, "write a picture of all messages")
@@ -183,6 +187,12 @@ Status print_json(const Options& options, const std::vector<plan::Plan>& plans) 
                      {"messages", load.messages},
                      {"bytes", load.bytes}});
   }
+  ordered_json wires = ordered_json::array();
+  for (const plan::WireLoad& load :
+       plan::wire_loads(flights, first.rank_count(), options.multicast)) {
+    wires.push_back(
+        {{"sent", load.sent}, {"received", load.received}, {"switch_moves", load.switch_moves}});
+  }
   ordered_json shown = ordered_json::array();
   for (const plan::Plan& one : plans) {
     if (is_shown(options, one.rank())) shown.push_back(to_json(one));
@@ -198,6 +208,8 @@ Status print_json(const Options& options, const std::vector<plan::Plan>& plans) 
                                  {"direct_in_place", first.direct_in_place()},
                                  {"bytes", options.bytes},
                                  {"links", links},
+                                 {"multicast", options.multicast},
+                                 {"wires", wires},
                                  {"plans", shown}};
   fmt::print("{}\n", document.dump(2));
   return {};
@@ -205,7 +217,8 @@ Status print_json(const Options& options, const std::vector<plan::Plan>& plans) 
 
 Status print_text(const Options& options, const plan::Algorithm& algorithm,
                   const plan::PlanRequest& request, const std::vector<plan::Plan>& plans) {
-  GYRE_ASSIGN(const std::string text, plan::explain(algorithm, request, options.bytes));
+  GYRE_ASSIGN(const std::string text,
+              plan::explain(algorithm, request, options.bytes, options.multicast));
   fmt::print("{}", text);
   for (const plan::Plan& shown : plans) {
     if (!is_shown(options, shown.rank())) continue;
