@@ -69,7 +69,7 @@ TEST_CASE("every algorithm under every protocol is right for 2, 4 and 8 threads"
   CudaSweep sweep;
   sweep.ranks = {2, 4, 8};
   sweep.counts = counts;
-  sweep.cases_each = 4;
+  sweep.cases_each = 2;
   sweep.seed = Catch::rngSeed();
   if (gpu_options().is_short) {
     sweep.ranks = {2};
@@ -79,11 +79,13 @@ TEST_CASE("every algorithm under every protocol is right for 2, 4 and 8 threads"
   check_schedules(on, sweep);
 }
 
-TEST_CASE("kernels of all ranks in one grid give the host's bits on a GPU", "[gpu][one_grid]") {
+TEST_CASE("kernels of all ranks in one grid give the host's bits on a GPU",
+          "[gpu][kernels][one_grid]") {
   check_kernels({KernelForm::one_grid});
 }
 
-TEST_CASE("kernels launched for each rank give the host's bits on a GPU", "[gpu][kernels]") {
+TEST_CASE("kernels of a grid for each rank, and of one for all, take turns on a GPU",
+          "[gpu][kernels]") {
   check_kernels({KernelForm::launch_each, KernelForm::one_grid});
 }
 

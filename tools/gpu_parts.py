@@ -46,7 +46,7 @@ def all_parts():
         Part("configure", 300, ["meson", "setup", BUILD, "--buildtype=release", "-Dcuda=enabled"]
              + (["--reconfigure"] if os.path.exists(os.path.join(BUILD, "build.ninja")) else [])),
         Part("build", 3600, ["ninja", "-C", BUILD, "all", "gpu_images"]),
-        Part("suite gpu", 3600, ["meson", "test", "-C", BUILD, "--no-rebuild", "--print-errorlogs",
+        Part("suite gpu", 5400, ["meson", "test", "-C", BUILD, "--no-rebuild", "--print-errorlogs",
                                  "--suite", "gpu"]),
         Part("processes under MPS", 900, [*with_mps, *gpu_test, "[processes]"])]
     for tool in ("memcheck", "racecheck", "synccheck"):

@@ -17,20 +17,25 @@ class PlacedCase {
     for (std::size_t i = 0; i < buffers_.blocks(); ++i) {
       const std::span<std::byte> block = buffers_.block(i);
       if (block.empty()) continue;
-      memory_.emplace_back(on, block.size());
-      placed_.push_back(i);
-      on.write(memory_.back().address(), block.data(), block.size());
-      buffers_.place(i, reinterpret_cast<std::byte*>(memory_.back().address()));
+      const loaded::CuDevicePointer at = allocate((i + one.count) % 2 == 0, block.size());
+      placed_.emplace_back(i, at);
+      on.write(at, block.data(), block.size());
+      buffers_.place(i, reinterpret_cast<std::byte*>(at));
     }
   }
+  ~PlacedCase() {
+    for (void* memory : given_) CHECK(gyreMemFree(memory) == gyreSuccess);
+  }
+  PlacedCase(const PlacedCase&) = delete;
+  PlacedCase& operator=(const PlacedCase&) = delete;
   gyreResult_t call(int rank, gyreComm_t comm, gyreStream_t stream) {
     return buffers_.call(rank, comm, stream);
   }
   // After the call: what is wrong with its outcome.
   std::string wrong() {
-    for (std::size_t k = 0; k < placed_.size(); ++k) {
-      const std::span<std::byte> block = buffers_.block(placed_[k]);
-      on_.read(block.data(), memory_[k].address(), block.size());
+    for (const auto& [index, at] : placed_) {
+      const std::span<std::byte> block = buffers_.block(index);
+      on_.read(block.data(), at, block.size());
     }
     for (int rank = 0; rank < case_.ranks; ++rank)
       if (std::string wrong = buffers_.wrong(rank); !wrong.empty())
@@ -39,11 +44,19 @@ class PlacedCase {
   }
 
  private:
+  // The driver's memory, or Gyre's own.
+  loaded::CuDevicePointer allocate(bool from_gyre, std::size_t bytes) {
+    if (!from_gyre) return memory_.emplace_back(on_, bytes).address();
+    REQUIRE(gyreMemAllocOn(&given_.emplace_back(), bytes, 0) == gyreSuccess);
+    return reinterpret_cast<loaded::CuDevicePointer>(given_.back());
+  }
+
   const OnCuda& on_;
   const CollectiveCase case_;
   CaseBuffers buffers_;
   std::vector<DeviceBytes> memory_;
-  std::vector<std::size_t> placed_;
+  std::vector<void*> given_;
+  std::vector<std::pair<std::size_t, loaded::CuDevicePointer>> placed_;  // blocks
 };
 
 class PlacedMessage {

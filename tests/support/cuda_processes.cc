@@ -126,6 +126,11 @@ std::int32_t* CudaProcess::allocate(std::size_t place, std::size_t count) {
   loaded::CuDevicePointer memory = 0;
   (void)driver->set_current(owners_[place]);
   const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(std::int32_t);
+  if (takes_gyre_memory) {
+    void*& given = gyre_memory_.emplace_back();
+    if (gyreMemAllocOn(&given, bytes, all_.device(rank(place))) != gyreSuccess) std::abort();
+    return static_cast<std::int32_t*>(given);
+  }
   if (driver->allocate(&memory, bytes) != loaded::cu::success) std::abort();
   memory_.push_back(memory);
   return reinterpret_cast<std::int32_t*>(memory);
@@ -133,6 +138,8 @@ std::int32_t* CudaProcess::allocate(std::size_t place, std::size_t count) {
 
 void CudaProcess::free_all() {
   for (loaded::CuDevicePointer memory : std::exchange(memory_, {})) (void)driver->free(memory);
+  for (void* memory : std::exchange(gyre_memory_, {}))
+    if (gyreMemFree(memory) != gyreSuccess) std::abort();
 }
 
 void CudaProcess::write(void* to, const void* from, std::size_t bytes) {

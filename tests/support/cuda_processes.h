@@ -93,6 +93,8 @@ class CudaProcess {
   std::vector<gyreComm_t> comms;
   std::vector<loaded::CuStream> streams;
 
+  // From now on `allocate` gives what gyreMemAllocOn does, which other processes can be lent.
+  bool takes_gyre_memory = false;
   // Memory of the place's device; only where the fake is it is the host's as well.
   std::int32_t* allocate(std::size_t place, std::size_t count);
   void write(void* to, const void* from, std::size_t bytes);
@@ -112,6 +114,7 @@ class CudaProcess {
   loaded::CuStream copies_ = nullptr;
   std::vector<loaded::CuContext> owners_;
   std::vector<loaded::CuDevicePointer> memory_;
+  std::vector<void*> gyre_memory_;
 };
 
 // Runs the body, destroys what it has left, and meets the others if all of them live.

@@ -65,6 +65,27 @@ const KernelJob::Ring& KernelJob::ring(int from, int to, int link_channel, std::
   return ring;
 }
 
+// Null within a process.
+const cuda::DeviceRegion* KernelJob::find_regions(int rank, int of) {
+  if (are_one_process(rank, of)) return nullptr;
+  const auto [found, is_new] = regions_.try_emplace({rank, of});
+  if (is_new) found->second = memory_.take<cuda::DeviceRegion>(cuda::regions_most);
+  return found->second.there;
+}
+
+cuda::DevicePlace KernelJob::open_region(std::size_t rank, const std::byte* begin,
+                                         std::uint64_t bytes) {
+  const cuda::DeviceRegion region{cuda::regions_most + 91 * ++regions_made_,
+                                  reinterpret_cast<std::uint64_t>(begin), bytes};
+  if (case_.processes == 1 || regions_made_ % 5 == 0) return {};
+  for (const auto& [who, table] : regions_)
+    if (who.second == static_cast<int>(rank))
+      on_.write(reinterpret_cast<loaded::CuDevicePointer>(table.there +
+                                                          region.number % cuda::regions_most),
+                &region, sizeof region);
+  return {region.number, 0};
+}
+
 cuda::DeviceLane KernelJob::lane(std::size_t rank, std::uint32_t block) {
   const plan::Plan& plan = data_.plan(rank);
   const std::uint32_t channel = block / plan.lane_count();
@@ -82,6 +103,7 @@ cuda::DeviceLane KernelJob::lane(std::size_t rank, std::uint32_t block) {
       cuda::DeviceEnd& end = out.here[k];
       end = {to.sender_next.there, to.tail.there, to.head.there, begin_of(to.memory),
              to.notes.there};
+      end.regions = find_regions(self, link.peer);
       if (case_.direct) end.lent = to.sender_grant.there, end.borrowed = to.receiver_grant.there;
     }
     if (receives[k]) {
@@ -89,6 +111,7 @@ cuda::DeviceLane KernelJob::lane(std::size_t rank, std::uint32_t block) {
       cuda::DeviceEnd& end = in.here[k];
       end = {by.receiver_next.there, by.head.there, by.tail.there, begin_of(by.memory),
              by.notes.there};
+      end.regions = find_regions(self, link.peer);
       if (case_.direct) end.lent = by.receiver_grant.there, end.borrowed = by.sender_grant.there;
     }
   }
@@ -125,10 +148,20 @@ KernelJob::RankCall KernelJob::rank_call(std::size_t rank, std::uint32_t ordinal
   data_.fill(call, rank, calls_);
   std::byte* const output = place(made.output, out.origin, placed_bytes(out));
   call.output = output + (out.begin - out.origin);
-  if (case_.in_place)
-    call.input = output + (in.begin - out.origin);
-  else
-    call.input = place(made.input, in.origin, placed_bytes(in)) + (in.begin - in.origin);
+  call.output_place = open_region(rank, output, placed_bytes(out));
+  const std::byte* input = output;
+  const std::byte* origin = out.origin;
+  call.input_place = call.output_place;
+  if (!case_.in_place) {
+    input = place(made.input, in.origin, placed_bytes(in));
+    origin = in.origin;
+    call.input_place = open_region(rank, input, placed_bytes(in));
+  }
+  call.input = input + (in.begin - origin);
+  if (call.output_place.region != 0)
+    call.output_place.offset = static_cast<std::uint64_t>(call.output - output);
+  if (call.input_place.region != 0)
+    call.input_place.offset = static_cast<std::uint64_t>(call.input - input);
   call.scratch = place(made.scratch, made.host.scratch.data(), made.host.scratch.size());
   call.ordinal = ordinal;
   call.abort = abort_.there;

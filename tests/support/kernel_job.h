@@ -91,6 +91,10 @@ class KernelJob {
     cuda::LaneCall call;
   };
 
+  bool are_one_process(int a, int b) const { return (a - b) % case_.processes == 0; }
+  const cuda::DeviceRegion* find_regions(int rank, int of);
+  // An allocation of the rank, opened by those of other processes; some lie in no region.
+  cuda::DevicePlace open_region(std::size_t rank, const std::byte* begin, std::uint64_t bytes);
   const Ring& ring(int from, int to, int link_channel, std::uint32_t channel);
   void wire(std::size_t rank);
   cuda::DeviceLane lane(std::size_t rank, std::uint32_t block);
@@ -111,6 +115,8 @@ class KernelJob {
   const DeviceCase case_;
   const JobData data_;
   std::map<std::tuple<int, int, int, std::uint32_t>, Ring> rings_;
+  std::map<std::pair<int, int>, Placed<cuda::DeviceRegion>> regions_;  // by reader and lender
+  std::uint64_t regions_made_ = 0;
   std::vector<Placed<cuda::DeviceLane>> lanes_;          // by rank
   std::vector<std::vector<plan::Geometry>> geometries_;  // by rank and channel, the device's
   Placed<std::uint32_t> abort_;
