@@ -197,7 +197,7 @@ std::vector<CudaProcessCase> cuda_process_cases(ProcessScale scale) {
                    [=](CudaProcess& here) { return check_counts(here, sizes.counts); }});
   cases.push_back({"sends and receives", of(2, 2), [=](CudaProcess& here) {
                      std::string wrong = here.init();
-                     for (const std::size_t count : {1, 1000, 300'000})
+                     for (const std::size_t count : {1UL, 1000UL, 300'000UL})
                        if (wrong.empty()) wrong = check_sends(here, count);
                      return wrong;
                    }});
