@@ -87,6 +87,8 @@ class Programs:
         # One GPU, whatever the machine has: the ranks share it.
         first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         variables = {**os.environ, "CUDA_VISIBLE_DEVICES": first, **(environment or {})}
+        # The one communicator of each run may have all of it.
+        variables.setdefault("GYRE_MIN_CTAS", "16")
         with tempfile.TemporaryFile("w+") as output:
             problem = run_whole(command, variables, self.options.limit, output)
             output.seek(0)

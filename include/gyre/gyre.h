@@ -34,6 +34,19 @@
  *          given up: the communicator gets gyreMismatch, or, if it is destroyed, a line of the log
  *          says so (WARN) and its graphs do nothing from then on.
  *
+ * GPUS     Kernels of ranks wait for each other, so what may run at one time has to fit the GPU at
+ *          one time. When a communicator is made, its ranks get blocks of their GPUs for as long as
+ *          it, or a graph with a call of it, exists (or until it fails), and memory for links. What
+ *          other communicators of its processes hold is taken; of the rest it gets half, beside
+ *          what eight communicators need at the least, and never less than four blocks a rank. If
+ *          that is not left, or memory is not, init fails with gyreInvalidUsage and says who holds
+ *          what. config.maxCTAs and GYRE_MAX_CTAS limit it to four blocks a rank for each channel;
+ *          config.minCTAs and GYRE_MIN_CTAS give it so many where there is room, at the expense of
+ *          later ones. All communicators count as busy at one time. Not counted: those of processes
+ *          that never share a communicator. Several ranks of one process on one GPU need a stream
+ *          each that waits for no other: more of them than CUDA_DEVICE_MAX_CONNECTIONS (8 by
+ *          default) are refused, and warned of where it is several communicators together.
+ *
  * THREADS  Any thread may call any function. One communicator is used by one thread at a time; a
  *          second thread that enters at the same time gets gyreInvalidUsage. gyreCommAbort,
  *          gyreCommGetAsyncError, gyreCommCount, gyreCommUserRank, gyreCommCuDevice and
@@ -185,7 +198,7 @@ typedef struct {
   unsigned int version; /* GYRE_VERSION_CODE of the caller's header */
   int blocking; /* 1 (default): calls return when they are done; 0: gyreInProgress, see NCCL */
   int cgaClusterSize;   /* CUDA only */
-  int minCTAs;          /* channels, at least */
+  int minCTAs;          /* channels to take of a GPU, as far as there is room (GPUS above) */
   int maxCTAs;          /* channels, at most */
   const char* netName;  /* transport between hosts */
   int splitShare;       /* children share the parent's resources */

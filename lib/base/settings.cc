@@ -103,9 +103,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-const std::vector<Setting>& settings_table() {
+namespace {
+
+std::vector<Setting> settings_of_communicators() {
   using S = Setting;
-  static const std::vector<Setting> table = {
+  return {
       {"GYRE_DEBUG", S::Choice{&Settings::debug, {"NONE", "VERSION", "WARN", "INFO", "TRACE"}},
        "what to log"},
       {"GYRE_DEBUG_SUBSYS", S::Text{&Settings::debug_subsystems},
@@ -150,6 +152,26 @@ const std::vector<Setting>& settings_table() {
        "seconds without a sign of life after which a process counts as dead"},
       {"GYRE_SPIN_COUNT", S::Integer{&Settings::spin_count, -1, 1LL << 40},
        "polls before a waiting thread yields; -1 decides from the load"},
+      {"GYRE_MAX_CTAS", S::Integer{&Settings::channels_most, 0, 1 << 20},
+       "channels of a CUDA communicator, at most: with fewer, more communicators fit a GPU at one "
+       "time; 0: config.maxCTAs"},
+      {"GYRE_MIN_CTAS", S::Integer{&Settings::channels_least, 0, 1 << 20},
+       "channels that a CUDA communicator takes, as far as the GPU has room, though others may not "
+       "fit beside it then; 0: config.minCTAs"},
+      {"GYRE_REPRODUCIBLE", S::Switch{&Settings::reproducible},
+       "1 allows only plans that sum in rank order and round once"},
+      {"GYRE_CHECK_CALLS", S::Switch{&Settings::check_calls},
+       "0: ranks that call different things are found by what arrives alone, and named without "
+       "their calls"},
+      {"GYRE_FIRST_SEQUENCE", S::Integer{&Settings::first_sequence, 0, 1LL << 48},
+       "number before that of the first call, split and message: for tests of where counters turn"},
+  };
+}
+
+// What a launcher says, or a caller in its place.
+std::vector<Setting> settings_of_launch() {
+  using S = Setting;
+  return {
       {"GYRE_RANK", S::Integer{&Settings::rank, 0, rank_most}, "this process's rank"},
       {"GYRE_SIZE", S::Integer{&Settings::size, 1, rank_most}, "number of ranks"},
       {"GYRE_LOCAL_RANK", S::Integer{&Settings::local_rank, 0, rank_most}, "rank on this host"},
@@ -163,14 +185,17 @@ const std::vector<Setting>& settings_table() {
        "file of mode 0600 with at least 32 bytes that all ranks share"},
       {"GYRE_RENDEZVOUS_FD", S::Integer{&Settings::rendezvous_fd, 0, 1 << 20},
        "descriptor inherited from gyre run (set by it)"},
-      {"GYRE_REPRODUCIBLE", S::Switch{&Settings::reproducible},
-       "1 allows only plans that sum in rank order and round once"},
-      {"GYRE_CHECK_CALLS", S::Switch{&Settings::check_calls},
-       "0: ranks that call different things are found by what arrives alone, and named without "
-       "their calls"},
-      {"GYRE_FIRST_SEQUENCE", S::Integer{&Settings::first_sequence, 0, 1LL << 48},
-       "number before that of the first call, split and message: for tests of where counters turn"},
   };
+}
+
+}  // namespace
+
+const std::vector<Setting>& settings_table() {
+  static const std::vector<Setting> table = [] {
+    std::vector<Setting> all = settings_of_communicators();
+    for (const Setting& one : settings_of_launch()) all.push_back(one);
+    return all;
+  }();
   return table;
 }
 

@@ -89,10 +89,15 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
       transport_names(made->transports_), settings.algorithm, settings.protocol,
       fifo_shape(settings).slot_bytes, made->options_.reproducible, settings.tcp_security,
       settings.first_sequence);
-  GYRE_ASSIGN(
-      made->membership_,
-      plane.join(id, size, rank, encode(JoiningNote{common, made->device_note(), processor_mask()}),
-                 settings));
+  if (made->on_device()) {
+    const exec::CudaDevice& device = *made->options_.device;
+    made->claimed_ = process().device_holdings.claim(device.uuid(), trust::short_name(id),
+                                                     device.blocks_most(), estimate_holding);
+  }
+  GYRE_ASSIGN(const std::string device_note, made->device_note());
+  GYRE_ASSIGN(made->membership_,
+              plane.join(id, size, rank, encode(JoiningNote{common, device_note, processor_mask()}),
+                         settings));
   if (settings.check_calls) {
     made->board_ = std::make_shared<CallBoard>(rank);
     made->membership_->listen(call_key, [board = made->board_](int from, const auto& letter) {

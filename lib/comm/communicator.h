@@ -42,7 +42,7 @@ struct CommunicatorOptions {
   Board* board = nullptr;  // of the process: where tools see the communicator
   // The GPU whose memory it works on; null: host memory.
   std::shared_ptr<const exec::CudaDevice> device;
-  std::uint32_t channels_most = cuda::channels_most;
+  std::uint32_t channels_most = cuda::channels_most, channels_least = 1;
   // Tells what memory is of a device; null where nobody in this process uses CUDA.
   const loaded::CudaDriver* driver = nullptr;
 };
@@ -283,7 +283,8 @@ class Communicator {
 
   Status settle();  // after all have joined: transports, scene
   Status settle_on_device();
-  std::string device_note() const;
+  Result<std::string> device_note() const;
+  Status hold_share(const std::vector<DeviceNote>& notes, const DeviceShare& share);
   Result<std::vector<DeviceNote>> device_notes() const;
   std::vector<p2p::Gpu> find_gpus(const std::vector<DeviceNote>& notes) const;
   std::vector<p2p::Between> find_ways(const std::vector<p2p::Gpu>& gpus) const;
@@ -325,6 +326,7 @@ class Communicator {
   exec::Call call_;       // bound with it
   CallRecord bound_for_;  // sequence 0: for nothing that may come again
   exec::Launch launch_;
+  DeviceHoldings::Claimed claimed_;  // on a device
   std::unique_ptr<DeviceSide> device_;
   bool more_follow_ = false;
   Suspicion device_suspicion_;        // the watch's

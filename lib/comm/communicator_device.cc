@@ -49,8 +49,8 @@ bool is_any_relayed(const std::vector<p2p::Gpu>& gpus) {
 
 }  // namespace
 
-std::string Communicator::device_note() const {
-  if (!on_device()) return "";
+Result<std::string> Communicator::device_note() const {
+  if (!on_device()) return std::string();
   const exec::CudaDevice& device = *options_.device;
   const p2p::Limits limits{options_.settings.p2p_disable,
                            *p2p::path_named(options_.settings.p2p_level)};
@@ -61,12 +61,16 @@ std::string Communicator::device_note() const {
              "that CUDA_VISIBLE_DEVICES hides are not known: {}",
              nvml.status().message());
   const p2p::OwnGpu own{device.ordinal(), device.uuid(), device.bus_id()};
+  GYRE_ASSIGN(const std::uint64_t free_bytes, device.free_bytes());
   return encode(
       DeviceNote{.uuid = device.uuid(),
                  .blocks = device.blocks_most(),
                  .connections = device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")),
                  .channels = options_.channels_most,
+                 .least_channels = options_.channels_least,
+                 .free_mib = static_cast<std::uint32_t>(free_bytes >> 20),
                  .bus_id = device.bus_id(),
+                 .held = claimed_.others,
                  .toward = survey(device.driver(), nvml.ok() ? *nvml : nullptr, own, limits)});
 }
 
@@ -113,30 +117,57 @@ std::vector<p2p::Between> Communicator::find_ways(const std::vector<p2p::Gpu>& g
   return ways;
 }
 
+// From now on no estimate. Communicators that are made at one time do not see each other's part in
+// other processes, and so may have taken too much.
+Status Communicator::hold_share(const std::vector<DeviceNote>& notes, const DeviceShare& share) {
+  const exec::CudaDevice& device = *options_.device;
+  const auto ranks = static_cast<std::uint32_t>(
+      std::ranges::count(notes, device.uuid(), [](const DeviceNote& note) { return note.uuid; }));
+  claimed_.claim->settle(ranks, ranks * share.blocks);
+  std::uint32_t held = 0;
+  for (const DeviceHolding& one : claimed_.claim->all()) held += one.blocks;
+  if (held > device.blocks_most())
+    return invalid_usage(fmt::format(
+        "communicators that were made at one time do not fit {}: with this one, {}; make them one "
+        "after another, or with fewer channels (GYRE_MAX_CTAS or config.maxCTAs)",
+        device.uuid(), shown(claimed_.claim->all(), device.blocks_most())));
+  const std::uint32_t connections = notes[static_cast<std::size_t>(rank_)].connections;
+  const DeviceHoldings::Here here = claimed_.claim->here();
+  if (here.is_first && here.ranks_most > 1 && here.ranks > connections)
+    log_warn(
+        "{} ranks of {} communicators of this process are on {}, where {} streams run side by "
+        "side: ranks that use a stream for each communicator may wait for each other's kernels; "
+        "let each use one stream, or set CUDA_DEVICE_MAX_CONNECTIONS to {} before CUDA begins",
+        here.ranks, here.communicators, device.uuid(), connections, std::min(here.ranks, 32U));
+  return {};
+}
+
 Status Communicator::settle_on_device() {
   const bootstrap::Roster& roster = membership_->roster();
   GYRE_ASSIGN(const std::vector<DeviceNote> notes, device_notes());
   const std::vector<p2p::Gpu> gpus = find_gpus(notes);
-  GYRE_ASSIGN(const DeviceShare share, share_devices(notes, roster.process_of_rank));
+  const DeviceDemand demand{static_cast<std::uint64_t>(options_.settings.slot_bytes),
+                            is_any_relayed(gpus)};
+  GYRE_ASSIGN(const DeviceShare share, share_devices(notes, roster.process_of_rank, demand));
+  GYRE_TRY(hold_share(notes, share));
   tell_of_sharing(*options_.device, notes, roster.process_of_rank, rank_);
-  GYRE_ASSIGN(device_, DeviceSide::create(
-                           options_.device, share,
-                           {.membership = *membership_,
-                            .tickets = *tickets_,
-                            .rank = rank_,
-                            .size = size_,
-                            .one_process = roster.processes.size() == 1,
-                            .ways = find_ways(gpus),
-                            .relayed = is_any_relayed(gpus),
-                            .links = links_.get(),
-                            .progress = &process().device_progress,
-                            .slot_bytes = static_cast<std::uint64_t>(options_.settings.slot_bytes),
-                            .timeout_ns = options_.timeout_ns,
-                            .reproducible = options_.reproducible,
-                            .whole_lines = p2p::keep_lines_whole(gpus),
-                            .bury = [](std::shared_ptr<void> gone) {
-                              process().device_watch.bury(std::move(gone));
-                            }}));
+  GYRE_ASSIGN(device_, DeviceSide::create(options_.device, share,
+                                          {.membership = *membership_,
+                                           .tickets = *tickets_,
+                                           .rank = rank_,
+                                           .size = size_,
+                                           .one_process = roster.processes.size() == 1,
+                                           .ways = find_ways(gpus),
+                                           .demand = demand,
+                                           .links = links_.get(),
+                                           .progress = &process().device_progress,
+                                           .timeout_ns = options_.timeout_ns,
+                                           .reproducible = options_.reproducible,
+                                           .whole_lines = p2p::keep_lines_whole(gpus),
+                                           .bury = [](std::shared_ptr<void> gone) {
+                                             process().device_watch.bury(std::move(gone));
+                                           }}));
+  device_->executor().keep(claimed_.claim);  // as graphs keep the executor
   exchange_ = std::make_unique<DeviceExchange>(device_->links(), *membership_, device_->executor(),
                                                rank_, size_, share.blocks);
   process().device_watch.add(*this);
@@ -193,6 +224,7 @@ bool Communicator::look_at_device() {
   // A graph may bring a kernel at any time.
   if (membership_->failed()) (void)fail(membership_->failure());
   if (!broken().ok()) device_->abort();
+  if (!broken().ok() && !seen.running) claimed_.claim->give_back();
   if (!seen.running) {
     device_asked_ns_ = device_begun_ns_ = 0;
     ledger_.end_wait(WaitLane::kernels);

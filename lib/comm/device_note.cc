@@ -5,23 +5,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 namespace gyre::comm {
 namespace {
 
-// Lanes of the widest plan that the tuner takes: a double tree, up and down.
-constexpr std::uint32_t lanes_most = 4;
 constexpr std::uint32_t connections_default = 8, connections_most = 32;
 constexpr std::size_t name_most = 64;    // of a UUID, or a place on a bus
 constexpr std::size_t toward_most = 64;  // more GPUs than any host has
+constexpr std::size_t held_most = 1024;  // communicators, of a block each
+constexpr std::string_view nothing_held = "-";
+constexpr std::int64_t count_most = 1 << 20;
 constexpr std::int64_t lanes_of_nvlink_most = 1024;
 
 }  // namespace
 
 std::string encode(const DeviceNote& note) {
-  std::string text = fmt::format("{} {} {} {} {}", note.uuid, note.blocks, note.connections,
-                                 note.channels, note.bus_id);
+  std::string held;
+  for (const DeviceHolding& one : note.held)
+    held +=
+        fmt::format("{}{}:{}:{}", held.empty() ? "" : ",", one.communicator, one.ranks, one.blocks);
+  std::string text = fmt::format("{} {} {} {} {} {} {} {}", note.uuid, note.blocks,
+                                 note.connections, note.channels, note.least_channels,
+                                 note.free_mib, note.bus_id, held.empty() ? nothing_held : held);
   for (const p2p::Toward& one : note.toward)
     text += fmt::format(" {}:{}:{}:{}", one.uuid, static_cast<int>(one.access),
                         p2p::path_name(one.path), one.lanes);
@@ -70,14 +75,31 @@ std::optional<p2p::Toward> read_toward(std::string_view text) {
   return one;
 }
 
+bool take_holdings(std::string_view text, std::vector<DeviceHolding>& held) {
+  if (text == nothing_held) return true;
+  while (!text.empty()) {
+    auto word = take_word(text, ',');
+    DeviceHolding& one = held.emplace_back();
+    if (!word || held.size() > held_most || !take_name(*word, ':', one.communicator) ||
+        !take_number(*word, ':', 1, count_most, one.ranks) ||
+        !take_number(*word, ':', 0, count_most, one.blocks) || !word->empty())
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<DeviceNote> read_device_note(std::string_view text) {
   DeviceNote note;
   if (!take_name(text, ' ', note.uuid)) return std::nullopt;
-  for (std::uint32_t* field : {&note.blocks, &note.connections, &note.channels})
-    if (!take_number(text, ' ', 1, 1 << 20, *field)) return std::nullopt;
-  if (!take_name(text, ' ', note.bus_id)) return std::nullopt;
+  for (std::uint32_t* field :
+       {&note.blocks, &note.connections, &note.channels, &note.least_channels})
+    if (!take_number(text, ' ', 1, count_most, *field)) return std::nullopt;
+  if (!take_number(text, ' ', 0, INT32_MAX, note.free_mib) || !take_name(text, ' ', note.bus_id))
+    return std::nullopt;
+  const auto held = take_word(text, ' ');
+  if (!held || !take_holdings(*held, note.held)) return std::nullopt;
   while (!text.empty()) {
     const auto word = take_word(text, ' ');
     const auto one = word ? read_toward(*word) : std::nullopt;
@@ -91,38 +113,6 @@ std::uint32_t device_connections(const char* variable) {
   const auto value = variable != nullptr ? parse_integer(variable, 1, connections_most)
                                          : Result<std::int64_t>(connections_default);
   return value.ok() ? static_cast<std::uint32_t>(*value) : connections_default;
-}
-
-Result<DeviceShare> share_devices(std::span<const DeviceNote> notes,
-                                  std::span<const std::uint32_t> processes) {
-  std::map<std::string, std::uint32_t> ranks_on;
-  std::map<std::pair<std::uint32_t, std::string>, std::uint32_t> ranks_of_process_on;
-  for (std::size_t rank = 0; rank < notes.size(); ++rank) {
-    ++ranks_on[notes[rank].uuid];
-    ++ranks_of_process_on[{processes[rank], notes[rank].uuid}];
-  }
-  DeviceShare share{UINT32_MAX, cuda::channels_most};
-  for (std::size_t rank = 0; rank < notes.size(); ++rank) {
-    const DeviceNote& note = notes[rank];
-    const std::uint32_t ranks = ranks_on[note.uuid];
-    const std::uint32_t blocks = note.blocks / ranks;
-    if (blocks < lanes_most)
-      return invalid_usage(fmt::format(
-          "{} ranks on {} do not fit: kernels may have {} blocks at one time there, {} for each "
-          "rank, and a rank needs {}; put at most {} ranks on it",
-          ranks, note.uuid, note.blocks, blocks, lanes_most, note.blocks / lanes_most));
-    const std::uint32_t beside = ranks_of_process_on[{processes[rank], note.uuid}];
-    if (beside > note.connections)
-      return invalid_usage(fmt::format(
-          "{} ranks of one process on {} would wait for each other's kernels: only {} streams run "
-          "side by side; set CUDA_DEVICE_MAX_CONNECTIONS to {} or more before CUDA begins (at most "
-          "{})",
-          beside, note.uuid, note.connections, beside, connections_most));
-    share.blocks = std::min(share.blocks, blocks);
-    share.channels = std::min(share.channels, note.channels);
-  }
-  share.channels = std::min(share.channels, share.blocks);
-  return share;
 }
 
 }  // namespace gyre::comm

@@ -1,7 +1,6 @@
 #include "lib/comm/device_side.h"
 
 #include "lib/base/log.h"
-#include "lib/comm/device_exchange.h"
 #include "lib/comm/resumable.h"
 
 #include <fmt/format.h>
@@ -18,8 +17,6 @@ const SystemClock clock;
 
 // Below this a second channel costs more in flags than it gains. Not measured yet.
 constexpr std::uint64_t channel_least_bytes = 64 << 10;
-// Beside links: plans, counters and scratch of a few.
-constexpr std::uint64_t spare_bytes = 4 << 20;
 constexpr std::size_t kept_most = 64;  // calls in one kernel
 
 DeviceProtocol device_protocol(plan::Protocol protocol) {
@@ -27,18 +24,9 @@ DeviceProtocol device_protocol(plan::Protocol protocol) {
   return protocol == plan::Protocol::line ? DeviceProtocol::ll : DeviceProtocol::simple;
 }
 
-exec::DeviceShape shape_of(const DeviceShare& share, const DeviceSurroundings& around) {
-  exec::DeviceShape shape;
-  shape.channels = share.channels;
-  if (around.slot_bytes > 0) shape.slot_bytes = round_up(around.slot_bytes, 128);
-  // Nobody sends lines where some cannot.
-  if (around.relayed) shape.ll_shift = shape.ll128_shift = 2;
-  return shape;
-}
-
 std::shared_ptr<DeviceRelays> make_relays(const DeviceSurroundings& around,
                                           exec::CudaExecutor& executor) {
-  if (!around.relayed) return nullptr;
+  if (!around.demand.relayed) return nullptr;
   auto made = std::make_shared<DeviceRelays>(*around.links, executor.device(), executor.shape(),
                                              *around.progress);
   made->belong_to(executor);
@@ -50,14 +38,11 @@ std::shared_ptr<DeviceRelays> make_relays(const DeviceSurroundings& around,
 Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
     std::shared_ptr<const exec::CudaDevice> device, const DeviceShare& share,
     DeviceSurroundings around) {
-  const exec::DeviceShape shape = shape_of(share, around);
-  // One link to each rank for collectives, what most plans need, and one for sends and receives.
-  // Relayed ones lie with the host.
+  const exec::DeviceShape shape = device_shape(share, around.demand);
+  // Relayed links lie with the host.
   const auto links = static_cast<std::uint64_t>(std::ranges::count_if(
       around.ways, [](const p2p::Between& way) { return way.way != p2p::Way::relay; }));
-  const std::uint64_t pair_bytes =
-      DeviceExchange::channels_for(share.blocks, around.size) * shape.channel_bytes();
-  const std::uint64_t reserved = spare_bytes + links * (shape.link_bytes() + pair_bytes);
+  const std::uint64_t reserved = device_bytes(share, around.demand, around.size, links);
   const int rank = around.rank;
   GYRE_ASSIGN(auto executor, exec::CudaExecutor::create(std::move(device), shape, reserved,
                                                         around.timeout_ns, std::move(around.bury)));
@@ -80,7 +65,7 @@ DeviceSide::DeviceSide(const DeviceShare& share, DeviceSurroundings around,
       bindings_(executor_->shape().channels),
       stripes_(executor_->shape().channels) {
   scene_.ranks = around.size;
-  scene_.mapped = !around.relayed;
+  scene_.mapped = !around.demand.relayed;
   scene_.device = true;
   scene_.one_process = around.one_process;
   scene_.whole_lines = around.whole_lines;

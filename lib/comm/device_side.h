@@ -6,7 +6,7 @@
 #include "lib/comm/binding.h"
 #include "lib/comm/call_board.h"
 #include "lib/comm/device_links.h"
-#include "lib/comm/device_note.h"
+#include "lib/comm/device_share.h"
 #include "lib/comm/suspicion.h"
 #include "lib/tune/choice.h"
 
@@ -24,11 +24,11 @@ struct DeviceSurroundings {
   int size = 1;
   bool one_process = true;         // all ranks are of it
   std::vector<p2p::Between> ways;  // to each rank
-  // Some pair of ranks is relayed, not of this rank's alone: all choose `simple`, and lend nothing.
-  bool relayed = false;
+  // Where some pair of ranks is relayed, not of this rank's alone, all choose `simple`, and lend
+  // nothing.
+  DeviceDemand demand;
   Links* links = nullptr;              // over which relays reach each other
   DeviceProgress* progress = nullptr;  // which drives them
-  std::uint64_t slot_bytes = 0;        // 0: as the executor likes
   std::int64_t timeout_ns = 0;
   bool reproducible = false;
   bool whole_lines = false;  // see tune::Scene

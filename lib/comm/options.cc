@@ -32,6 +32,25 @@ Result<int> in_range(std::string_view field, int value, int least, int most, int
   return value;
 }
 
+// How many a CUDA communicator has: the environment's word, or the config's.
+Status choose_channels(CommunicatorOptions& options, const gyreConfig_t& config) {
+  constexpr int most = 1 << 20;
+  GYRE_ASSIGN(const int max, in_range("maxCTAs", config.maxCTAs, 1, most, most));
+  GYRE_ASSIGN(const int min, in_range("minCTAs", config.minCTAs, 1, most, 1));
+  const Settings& settings = options.settings;
+  const std::int64_t wanted_most = settings.channels_most > 0 ? settings.channels_most : max;
+  const std::int64_t wanted_least = settings.channels_least > 0 ? settings.channels_least : min;
+  if (wanted_least > wanted_most)
+    return invalid_argument(
+        fmt::format("minCTAs = {} is more than maxCTAs = {} (config, or "
+                    "GYRE_MIN_CTAS and GYRE_MAX_CTAS)",
+                    wanted_least, wanted_most));
+  options.channels_most =
+      static_cast<std::uint32_t>(std::min<std::int64_t>(wanted_most, cuda::channels_most));
+  options.channels_least = static_cast<std::uint32_t>(wanted_least);
+  return {};
+}
+
 }  // namespace
 
 Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device) {
@@ -47,9 +66,7 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device)
   GYRE_ASSIGN(const int init_ms, in_range("initTimeoutMs", config.initTimeoutMs, 1, INT_MAX, 0));
   GYRE_ASSIGN(*device,
               in_range("device", config.device, GYRE_DEVICE_HOST, INT_MAX, GYRE_CONFIG_UNDEF_INT));
-  GYRE_ASSIGN(const int channels, in_range("maxCTAs", config.maxCTAs, 1, 1 << 20,
-                                           static_cast<int>(options.channels_most)));
-  options.channels_most = std::min(options.channels_most, static_cast<std::uint32_t>(channels));
+  GYRE_TRY(choose_channels(options, config));
   options.blocking = blocking != 0;
   options.reproducible = reproducible != 0 || options.settings.reproducible;
   options.timeout_ns =

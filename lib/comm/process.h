@@ -64,6 +64,7 @@ class Process {
   HandleTable<Communicator> communicators;
   HandleTable<HostStream> streams;
   transport::RegionTable regions;  // what gyreMemAlloc gave
+  DeviceHoldings device_holdings;  // of the GPUs
   // Calls of gyreCommInitEnv that succeeded. It turns after 2^31 of 100 us, 2.5 days, on all ranks
   // alike, and does no harm: names and secrets of meetings differ by it, no more.
   std::atomic<int> meetings = 0;

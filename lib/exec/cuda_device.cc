@@ -139,6 +139,13 @@ std::string CudaDevice::blocks_shown() const {
                      multiprocessors_, blocks_each_, threads_, blocks_most_);
 }
 
+Result<std::uint64_t> CudaDevice::free_bytes() const {
+  const CurrentContext scope(driver_, owner_);
+  std::size_t free = 0, total = 0;
+  GYRE_TRY(driver_.check(driver_.memory_info(&free, &total), "cuMemGetInfo"));
+  return std::uint64_t{free};
+}
+
 Status CudaDevice::upload(std::byte* to, std::span<const std::byte> from) const {
   const CurrentContext scope(driver_, owner_);
   GYRE_TRY(driver_.check(driver_.copy_to_device(reinterpret_cast<loaded::CuDevicePointer>(to),

@@ -36,7 +36,8 @@ class CudaDevice {
   std::uint32_t threads() const { return threads_; }
   // Of any kernel, at one time. Some multiprocessors are left to the copies and kernels of others.
   std::uint32_t blocks_most() const { return blocks_most_; }
-  std::string blocks_shown() const;  // how that comes about
+  std::string blocks_shown() const;          // how that comes about
+  Result<std::uint64_t> free_bytes() const;  // of its memory, now
   loaded::CuFunction kernel(cuda::DeviceProtocol protocol, ElementType type, ReduceOp op) const {
     return kernels_[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)]
                    [static_cast<std::size_t>(protocol)];

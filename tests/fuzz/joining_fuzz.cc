@@ -2,7 +2,7 @@
 // that the ranks find the same ways between from both ends.
 // Input: notes as blocks, one for each rank of a host.
 #include "lib/base/wait.h"
-#include "lib/comm/device_note.h"
+#include "lib/comm/device_share.h"
 #include "lib/comm/joining_note.h"
 #include "tests/fuzz/input.h"
 
@@ -42,6 +42,23 @@ void check_ways(const std::vector<p2p::Gpu>& gpus) {
     }
 }
 
+// What all ranks may use fits what each said of its GPU.
+void check_share(const std::vector<comm::DeviceNote>& notes) {
+  if (notes.empty()) return;
+  const std::vector<std::uint32_t> processes(notes.size(), 0);
+  const auto share = comm::share_devices(notes, processes, {4096, notes.size() % 2 == 0});
+  if (!share.ok()) return;
+  GYRE_DEMAND(share->channels > 0 && share->blocks >= share->channels);
+  for (const comm::DeviceNote& note : notes) {
+    std::uint64_t held = share->blocks;
+    for (const comm::DeviceHolding& one : note.held) held += one.blocks;
+    std::set<std::string> names;
+    for (const comm::DeviceHolding& one : note.held) names.insert(one.communicator);
+    GYRE_DEMAND(names.size() < note.held.size() || held <= note.blocks);
+    GYRE_DEMAND(share->channels <= note.channels);
+  }
+}
+
 }  // namespace
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -51,6 +68,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::vector<std::string_view> masks;
   std::set<std::size_t> processors;
   std::vector<p2p::Gpu> gpus;
+  std::vector<comm::DeviceNote> notes;
   for (const bootstrap::Letter& letter : letters) {
     const comm::JoiningNote note = comm::read_joining_note(letter);
     GYRE_DEMAND(note.processors.find('|') == note.processors.npos);
@@ -64,11 +82,13 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       gpu.process.fill(static_cast<std::uint8_t>(letters.size() + gpus.size() % 2));
       gpu.uuid = device->uuid;
       gpu.toward = device->toward;
+      notes.push_back(*device);
     }
     masks.push_back(note.processors);
     add_processors(note.processors, processors);
   }
   check_ways(gpus);
+  check_share(notes);
   (void)p2p::keep_lines_whole(gpus);
   const int count = count_processors(masks);
   GYRE_DEMAND(count == static_cast<int>(processors.size()));

@@ -1,0 +1,56 @@
+#include "lib/comm/device_holdings.h"
+
+#include <algorithm>
+
+namespace gyre::comm {
+
+DeviceHoldings::DeviceHoldings() : book_(std::make_shared<Book>()) {}
+
+DeviceHoldings::Claimed DeviceHoldings::claim(const std::string& uuid,
+                                              const std::string& communicator, std::uint32_t total,
+                                              Estimate estimate) {
+  Claimed claimed;
+  const std::lock_guard lock(book_->mutex);
+  auto& on_gpu = book_->by_gpu[uuid];
+  for (const auto& [name, entry] : on_gpu)
+    if (name != communicator) claimed.others.push_back(entry.holding);
+  Entry& own = on_gpu[communicator];
+  if (own.claims++ == 0) own.holding = {communicator, 1, estimate(total, claimed.others)};
+  claimed.claim = std::make_shared<Claim>(book_, uuid, communicator);
+  return claimed;
+}
+
+void DeviceHoldings::Claim::settle(std::uint32_t ranks, std::uint32_t blocks) {
+  const std::lock_guard lock(book_->mutex);
+  if (!has_given_back_)
+    book_->by_gpu[uuid_][communicator_].holding = {communicator_, ranks, blocks};
+}
+
+void DeviceHoldings::Claim::give_back() {
+  const std::lock_guard lock(book_->mutex);
+  if (std::exchange(has_given_back_, true)) return;
+  auto& on_gpu = book_->by_gpu[uuid_];
+  if (--on_gpu[communicator_].claims == 0) on_gpu.erase(communicator_);
+}
+
+DeviceHoldings::Here DeviceHoldings::Claim::here() {
+  const std::lock_guard lock(book_->mutex);
+  Here here;
+  auto& on_gpu = book_->by_gpu[uuid_];
+  for (const auto& [name, entry] : on_gpu) {
+    ++here.communicators;
+    here.ranks += entry.claims;
+    here.ranks_most = std::max(here.ranks_most, entry.claims);
+  }
+  here.is_first = !std::exchange(on_gpu[communicator_].asked, true);
+  return here;
+}
+
+std::vector<DeviceHolding> DeviceHoldings::Claim::all() const {
+  const std::lock_guard lock(book_->mutex);
+  std::vector<DeviceHolding> all;
+  for (const auto& [name, entry] : book_->by_gpu[uuid_]) all.push_back(entry.holding);
+  return all;
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,83 @@
+// DeviceHoldings: what the communicators of this process hold of its GPUs: blocks that kernels of
+// theirs may have there at one time. They are said in joining notes, so that the next communicator
+// takes no more than is left (device_share.h). A communicator holds from the moment it begins to
+// join, by an estimate first, until nothing of it can launch any more: graphs count.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace gyre::comm {
+
+struct DeviceHolding {
+  std::string communicator;
+  std::uint32_t ranks = 0;   // on the GPU, of all processes
+  std::uint32_t blocks = 0;  // of all of them together
+  friend bool operator==(const DeviceHolding&, const DeviceHolding&) = default;
+};
+
+// Any thread.
+class DeviceHoldings {
+  struct Book;
+
+ public:
+  DeviceHoldings();
+
+  // What of this process is on the GPU.
+  struct Here {
+    std::uint32_t communicators = 0, ranks = 0, ranks_most = 0;  // of one of them
+    bool is_first = false;  // asked for the first time since this communicator began to join
+  };
+
+  // One rank's. It gives back with its end at the latest.
+  class Claim {
+   public:
+    Claim(std::shared_ptr<Book> book, std::string uuid, std::string communicator)
+        : book_(std::move(book)), uuid_(std::move(uuid)), communicator_(std::move(communicator)) {}
+    ~Claim() { give_back(); }
+    Claim(const Claim&) = delete;
+    Claim& operator=(const Claim&) = delete;
+
+    // What all ranks of the communicator hold of the GPU, as they have settled it.
+    void settle(std::uint32_t ranks, std::uint32_t blocks);
+    // Its kernels run no more, whatever becomes of it.
+    void give_back();
+    // Of all communicators, this one included.
+    std::vector<DeviceHolding> all() const;
+    Here here();
+
+   private:
+    const std::shared_ptr<Book> book_;
+    const std::string uuid_, communicator_;
+    bool has_given_back_ = false;  // the book's mutex
+  };
+
+  struct Claimed {
+    std::shared_ptr<Claim> claim;
+    std::vector<DeviceHolding> others;  // that were there before
+  };
+  // What a further communicator may come to hold is estimated from what others do.
+  using Estimate = std::uint32_t (*)(std::uint32_t total, const std::vector<DeviceHolding>& others);
+  Claimed claim(const std::string& uuid, const std::string& communicator, std::uint32_t total,
+                Estimate estimate);
+
+ private:
+  struct Entry {
+    DeviceHolding holding;
+    std::uint32_t claims = 0;
+    bool asked = false;
+  };
+  struct Book {
+    std::mutex mutex;
+    std::map<std::string, std::map<std::string, Entry>> by_gpu;  // and communicator
+  };
+  const std::shared_ptr<Book> book_;
+};
+
+}  // namespace gyre::comm

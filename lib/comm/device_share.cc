@@ -1,0 +1,179 @@
+#include "lib/comm/device_share.h"
+
+#include "lib/base/units.h"
+#include "lib/comm/device_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace gyre::comm {
+namespace {
+
+// Lanes of the widest plan that the tuner takes: a double tree, up and down. So the least blocks.
+constexpr std::uint32_t lanes_most = 4;
+// As many as a framework makes for one model: world, data, tensor, pipeline, expert, ...
+constexpr std::size_t communicators_expected = 8;
+constexpr std::uint32_t connections_most = 32;
+// Beside links: plans, counters and scratch of a few.
+constexpr std::uint64_t spare_bytes = 4 << 20;
+
+// One GPU, as the notes of the ranks on it tell together.
+struct Shared {
+  std::uint32_t ranks = 0;
+  std::uint32_t total = UINT32_MAX;  // blocks at one time
+  std::uint64_t free_bytes = UINT64_MAX;
+  std::map<std::string, DeviceHolding> held;  // by communicator
+
+  void add(const DeviceNote& note) {
+    ++ranks;
+    total = std::min(total, note.blocks);
+    free_bytes = std::min(free_bytes, std::uint64_t{note.free_mib} << 20);
+    for (const DeviceHolding& one : note.held) {
+      DeviceHolding& known = held[one.communicator];
+      known = {one.communicator, std::max(known.ranks, one.ranks),
+               std::max(known.blocks, one.blocks)};
+    }
+  }
+  std::vector<DeviceHolding> holdings() const {
+    std::vector<DeviceHolding> all;
+    for (const auto& [name, one] : held) all.push_back(one);
+    return all;
+  }
+};
+
+std::uint32_t sum_of(const std::vector<DeviceHolding>& holdings) {
+  return std::accumulate(
+      holdings.begin(), holdings.end(), 0U,
+      [](std::uint32_t sum, const DeviceHolding& one) { return sum + one.blocks; });
+}
+
+std::uint32_t left_of(std::uint32_t total, const std::vector<DeviceHolding>& holdings) {
+  return total - std::min(total, sum_of(holdings));
+}
+
+// For each of `ranks`, by default; not less than it needs, and perhaps more than is left.
+std::uint32_t default_blocks(std::uint32_t total, const std::vector<DeviceHolding>& others,
+                             std::uint32_t ranks) {
+  const std::size_t to_come =
+      communicators_expected - std::min(communicators_expected, others.size() + 1);
+  const std::uint32_t reserve =
+      std::min(static_cast<std::uint32_t>(to_come) * ranks * lanes_most, total / 2);
+  const std::uint32_t left = left_of(total, others);
+  return std::max((left - std::min(left, reserve)) / 2 / ranks, lanes_most);
+}
+
+Status refuse(const std::string& uuid, const Shared& gpu) {
+  const std::vector<DeviceHolding> held = gpu.holdings();
+  const std::uint32_t left = left_of(gpu.total, held);
+  const std::string all = fmt::format(
+      "{} ranks of a communicator on {} do not fit: kernels may have {} blocks at one time there",
+      gpu.ranks, uuid, gpu.total);
+  if (held.empty())
+    return invalid_usage(
+        fmt::format("{}, {} for each rank, and a rank needs {}; put at most {} "
+                    "ranks on it",
+                    all, left / gpu.ranks, lanes_most, left / lanes_most));
+  return invalid_usage(fmt::format(
+      "{}, of which {} are left, and a rank needs {}: {}; destroy communicators that are done "
+      "with, "
+      "make those before it with fewer channels (GYRE_MAX_CTAS or config.maxCTAs: four blocks a "
+      "rank for each), or put fewer ranks on the GPU",
+      all, left, lanes_most, shown(held, gpu.total)));
+}
+
+// With fewer channels, if need be.
+Status fit_memory(const std::string& uuid, const Shared& gpu, std::size_t size,
+                  const DeviceDemand& demand, DeviceShare& share) {
+  const auto needed = [&] {
+    return gpu.ranks * device_bytes(share, demand, static_cast<int>(size), size);
+  };
+  for (; needed() > gpu.free_bytes && share.channels > 1; --share.channels) {
+  }
+  share.blocks = std::min(share.blocks, share.channels * lanes_most);
+  if (needed() <= gpu.free_bytes) return {};
+  return invalid_usage(fmt::format(
+      "{} ranks of a communicator on {} need {} MiB of its memory for links to {} ranks, even with "
+      "one channel, and {} MiB are free; free some, lower GYRE_BUFFSIZE, or put fewer ranks on it",
+      gpu.ranks, uuid, divide_up(needed(), std::uint64_t{1} << 20), size, gpu.free_bytes >> 20));
+}
+
+Status check_connections(std::span<const DeviceNote> notes,
+                         std::span<const std::uint32_t> processes) {
+  std::map<std::pair<std::uint32_t, std::string>, std::uint32_t> beside;
+  for (std::size_t rank = 0; rank < notes.size(); ++rank)
+    ++beside[{processes[rank], notes[rank].uuid}];
+  for (std::size_t rank = 0; rank < notes.size(); ++rank) {
+    const std::uint32_t ranks = beside[{processes[rank], notes[rank].uuid}];
+    if (ranks > notes[rank].connections)
+      return invalid_usage(fmt::format(
+          "{} ranks of one process on {} would wait for each other's kernels: only {} streams run "
+          "side by side; set CUDA_DEVICE_MAX_CONNECTIONS to {} or more before CUDA begins (at most "
+          "{})",
+          ranks, notes[rank].uuid, notes[rank].connections, ranks, connections_most));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string shown(const std::vector<DeviceHolding>& holdings, std::uint32_t total) {
+  std::string each;
+  for (const DeviceHolding& one : holdings)
+    each += fmt::format("{}{}: {} ranks, {}", each.empty() ? "" : "; ", one.communicator, one.ranks,
+                        one.blocks);
+  return fmt::format("{} other communicators hold {} of {} blocks ({})", holdings.size(),
+                     sum_of(holdings), total, each);
+}
+
+// With one rank there, as it likes; with several, the halves together are no more.
+std::uint32_t estimate_holding(std::uint32_t total, const std::vector<DeviceHolding>& others) {
+  return std::min(default_blocks(total, others, 1), left_of(total, others));
+}
+
+exec::DeviceShape device_shape(const DeviceShare& share, const DeviceDemand& demand) {
+  exec::DeviceShape shape;
+  shape.channels = share.channels;
+  if (demand.slot_bytes > 0) shape.slot_bytes = round_up(demand.slot_bytes, 128);
+  // Nobody sends lines where some cannot.
+  if (demand.relayed) shape.ll_shift = shape.ll128_shift = 2;
+  return shape;
+}
+
+std::uint64_t device_bytes(const DeviceShare& share, const DeviceDemand& demand, int size,
+                           std::uint64_t links) {
+  const exec::DeviceShape shape = device_shape(share, demand);
+  const std::uint32_t pair_channels =
+      std::min(DeviceExchange::channels_for(share.blocks, size), share.channels);
+  const std::uint64_t pair_bytes = pair_channels * shape.channel_bytes();
+  return spare_bytes + links * (shape.link_bytes() + pair_bytes);
+}
+
+Result<DeviceShare> share_devices(std::span<const DeviceNote> notes,
+                                  std::span<const std::uint32_t> processes,
+                                  const DeviceDemand& demand) {
+  GYRE_TRY(check_connections(notes, processes));
+  std::map<std::string, Shared> gpus;
+  std::uint32_t channels = cuda::channels_most, least_channels = 1;
+  for (const DeviceNote& note : notes) {
+    gpus[note.uuid].add(note);
+    channels = std::min(channels, note.channels);
+    least_channels = std::max(least_channels, note.least_channels);
+  }
+  const std::uint32_t wanted = std::min(least_channels, channels) * lanes_most;
+  DeviceShare share{channels * lanes_most, channels};
+  for (const auto& [uuid, gpu] : gpus) {
+    const std::vector<DeviceHolding> held = gpu.holdings();
+    const std::uint32_t most = left_of(gpu.total, held) / gpu.ranks;
+    if (most < lanes_most) return refuse(uuid, gpu);
+    share.blocks = std::min(
+        {share.blocks, most, std::max(default_blocks(gpu.total, held, gpu.ranks), wanted)});
+  }
+  share.channels = std::min(share.channels, share.blocks);
+  for (const auto& [uuid, gpu] : gpus) GYRE_TRY(fit_memory(uuid, gpu, notes.size(), demand, share));
+  return share;
+}
+
+}  // namespace gyre::comm

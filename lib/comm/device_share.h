@@ -1,0 +1,44 @@
+// DeviceShare: what each rank of a communicator may use of its GPU: blocks, channels and memory,
+// from the notes of all ranks alone (device_note.h), so that all come to the same. Blocks of ranks
+// wait for each other, so what is not on a GPU at one time would hang: it is refused, with the
+// numbers.
+//
+// Of the blocks that a GPU runs at one time, what other communicators hold is taken. Of what is
+// left, room for the least that eight communicators need is kept free, half of the GPU at most; and
+// of the rest a communicator takes a half, or what its minCTAs needs. The first that are made get
+// the most. Nobody can know which of them are busy at one time, so all are counted as if they were.
+#pragma once
+
+#include "lib/comm/device_note.h"
+#include "lib/exec/device_link.h"
+
+namespace gyre::comm {
+
+struct DeviceShare {
+  std::uint32_t blocks = 0;  // of a rank
+  std::uint32_t channels = 0;
+};
+
+// What all ranks know of the communicator.
+struct DeviceDemand {
+  std::uint64_t slot_bytes = 0;  // 0: as the executor likes
+  bool relayed = false;          // some pair of ranks
+};
+
+// `notes` and the numbers of their processes, by rank.
+Result<DeviceShare> share_devices(std::span<const DeviceNote> notes,
+                                  std::span<const std::uint32_t> processes,
+                                  const DeviceDemand& demand);
+
+// What a communicator may come to hold, while only this process's part of the story is known.
+std::uint32_t estimate_holding(std::uint32_t total, const std::vector<DeviceHolding>& others);
+// "3 communicators hold 70 of 124 blocks (1f2e3d4c: 2 ranks, 34; ...)"
+std::string shown(const std::vector<DeviceHolding>& holdings, std::uint32_t total);
+
+exec::DeviceShape device_shape(const DeviceShare& share, const DeviceDemand& demand);
+// Device memory that a rank takes at once: a link for collectives and one for sends and receives to
+// each of `links` ranks, and some for plans and the like.
+std::uint64_t device_bytes(const DeviceShare& share, const DeviceDemand& demand, int size,
+                           std::uint64_t links);
+
+}  // namespace gyre::comm
