@@ -78,8 +78,8 @@ Status refuse(const std::string& uuid, const Shared& gpu) {
                     all, left / gpu.ranks, lanes_most, left / lanes_most));
   return invalid_usage(fmt::format(
       "{}, of which {} are left, and a rank needs {}: {}; destroy communicators that are done "
-      "with, "
-      "make those before it with fewer channels (GYRE_MAX_CTAS or config.maxCTAs: four blocks a "
+      "with, make those before it with fewer channels (GYRE_MAX_CTAS or config.maxCTAs: four "
+      "blocks a "
       "rank for each), or put fewer ranks on the GPU",
       all, left, lanes_most, shown(held, gpu.total)));
 }
@@ -124,7 +124,7 @@ std::string shown(const std::vector<DeviceHolding>& holdings, std::uint32_t tota
   for (const DeviceHolding& one : holdings)
     each += fmt::format("{}{}: {} ranks, {}", each.empty() ? "" : "; ", one.communicator, one.ranks,
                         one.blocks);
-  return fmt::format("{} other communicators hold {} of {} blocks ({})", holdings.size(),
+  return fmt::format("{} communicators hold {} of {} blocks ({})", holdings.size(),
                      sum_of(holdings), total, each);
 }
 
