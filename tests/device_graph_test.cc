@@ -51,15 +51,7 @@ TEST_CASE("a replay that a rank leaves out ends by its deadline with an error", 
 TEST_CASE("a call on the default stream during a capture is refused, and breaks nothing",
           "[device][graph]") {
   OnFake on;
-  Ranks ranks(on, 1);
-  Buffers buffers(on, 1);
-  REQUIRE(on.driver->stream_begin_capture(ranks.streams[0], cu::capture_global) == cu::success);
-  CHECK(all_reduce(buffers, 0, ranks.comms[0], nullptr) == gyreInvalidUsage);
-  CHECK(mentions(last_error(ranks.comms[0]), "while another stream of the device is captured"));
-  CHECK(all_reduce(buffers, 0, ranks.comms[0], ranks.stream(0)) == gyreSuccess);
-  loaded::CuGraph graph = nullptr;
-  REQUIRE(on.driver->stream_end_capture(ranks.streams[0], &graph) == cu::success);
-  REQUIRE(on.driver->graph_destroy(graph) == cu::success);
+  check_default_stream_in_capture(on, count);
 }
 
 TEST_CASE("a capture that has failed is said so, and leaves the communicator whole",

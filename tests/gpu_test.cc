@@ -158,6 +158,11 @@ TEST_CASE("a replay that a rank leaves out ends by its deadline on a GPU", "[gpu
   check_replay_left_out(on, graph_count(), gpu_options().is_short ? 5000 : 300);
 }
 
+TEST_CASE("the default stream of a GPU is refused during a capture", "[gpu][graph]") {
+  OnGpu on;
+  check_default_stream_in_capture(on, graph_count());
+}
+
 TEST_CASE("a failed capture on a GPU leaves the communicator whole", "[gpu][graph]") {
   OnGpu on;
   check_spoiled_capture(on, graph_count());
