@@ -288,16 +288,23 @@ GYRE_API gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device);
  * CUDA device where there is a driver and this build has kernels, else of the host (see
  * gyreConfig_t.device). Peers on this host reach it directly; other memory works at the price of
  * copies. Of the host it is page-aligned; of a device it takes whole granules of the driver's
- * (2 MiB on most), which other GPUs of this process that can reach it may use too. */
+ * (2 MiB on most), which other GPUs of this process that can reach it may use too. Processes of
+ * the host map it once all ranks of a communicator have been offered it, which takes milliseconds
+ * and no call waits for: gyreCommRegister or the first call that uses it begins; a call, or a
+ * capture, that comes before copies. Where a device has no memory that processes can share, or a
+ * rank cannot map it, calls between processes copy, and GYRE_DEBUG=INFO says why. */
 GYRE_API gyreResult_t gyreMemAlloc(void** ptr, size_t size);
 /* [gyre] The same, of GYRE_DEVICE_HOST or of a CUDA device, whatever is current. */
 GYRE_API gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device);
-/* What either of them gave; NULL is nothing. No call, and no kernel, uses it any more: for kernels
- * it does not wait. */
+/* What either of them gave; NULL is nothing. No call, no kernel and no graph uses it any more: for
+ * kernels it does not wait. Other processes that have mapped memory of a device let go of it when
+ * their kernels rest, those whose calls were captured with their communicators and graphs; only
+ * then is it free. */
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
-/* Tells the communicator of a buffer that will be used often. Host memory from gyreMemAlloc is
- * reached directly with or without it, other host memory never; it is for memory of devices and
- * NICs. *handle is valid until Deregister or the communicator's end. */
+/* Tells the communicator of a buffer that will be used often. Memory from gyreMemAlloc is reached
+ * directly with or without it; with it, other processes map memory of a device before the first
+ * call. Other memory is reached directly by threads of a process alone: between processes, calls
+ * copy it, registered or not. *handle is valid until Deregister or the communicator's end. */
 GYRE_API gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** handle);
 GYRE_API gyreResult_t gyreCommDeregister(gyreComm_t comm, void* handle);
 

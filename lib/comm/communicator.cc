@@ -203,6 +203,7 @@ Status Communicator::destroy_op(int op) {
 std::uint64_t Communicator::register_buffer(const void* buffer, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   registered_[++registrations_] = {buffer, bytes};
+  meet_buffer(buffer, bytes);
   return registrations_;
 }
 

@@ -148,6 +148,8 @@ class Communicator {
   }
   // What the caller's stream is, if calls of a device's communicator can go there.
   Result<exec::StreamState> check_stream(const void* stream) const;
+  // Null before all have joined, and on host memory.
+  DeviceSide* device_side() const { return device_.get(); }
   // On the watch's thread: whether a kernel of it still runs. Passes on what failed.
   bool look_at_device();
   // Kernels were launched: whoever looks after them begins.
@@ -296,6 +298,7 @@ class Communicator {
   }
   Status choose(const Request& request);
   Status check_slots(const plan::Plan& plan);
+  void meet_buffer(const void* buffer, std::uint64_t bytes);
   Status bind_on_device(const Request& request, const CallRecord& record);
   void bind(const Request& request, const CallRecord& record);
   const exec::Call& place(const Request& request);
@@ -354,6 +357,7 @@ class Communicator {
   MadeOps made_ops_;
   std::map<std::uint64_t, std::pair<const void*, std::uint64_t>> registered_;
   std::uint64_t registrations_ = 0;
+  std::shared_ptr<DeviceRegions> regions_ready_;  // of a device with ranks in other processes
 };
 
 inline DeviceScope::DeviceScope(const Communicator& communicator) {

@@ -157,6 +157,7 @@ Status Communicator::settle_on_device() {
                                            .rank = rank_,
                                            .size = size_,
                                            .one_process = roster.processes.size() == 1,
+                                           .allocations = &process().device_memory,
                                            .ways = find_ways(gpus),
                                            .demand = demand,
                                            .links = links_.get(),
@@ -171,6 +172,9 @@ Status Communicator::settle_on_device() {
   exchange_ = std::make_unique<DeviceExchange>(device_->links(), *membership_, device_->executor(),
                                                rank_, size_, share.blocks);
   process().device_watch.add(*this);
+  const std::lock_guard lock(mutex_);
+  regions_ready_ = device_->regions();
+  for (const auto& [handle, buffer] : registered_) meet_buffer(buffer.first, buffer.second);
   return {};
 }
 
@@ -199,6 +203,13 @@ Status Communicator::bind_on_device(const Request& request, const CallRecord& re
   bound_for_ = record;
   if (request.tables != nullptr) bound_for_.sequence = 0;
   return {};
+}
+
+// mutex_ is held. Before the ranks have joined, it is only kept.
+void Communicator::meet_buffer(const void* buffer, std::uint64_t bytes) {
+  if (regions_ready_ == nullptr) return;
+  (void)regions_ready_->find(buffer, bytes);
+  process().device_watch.launched();
 }
 
 void Communicator::note_launch() {

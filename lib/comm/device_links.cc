@@ -193,7 +193,7 @@ bool DeviceLinks::meet(bool& moved) {
 
 exec::DeviceLink DeviceLinks::link(plan::Link link) const {
   const Joint& joint = joints_.at({link.peer, link.channel});
-  return {joint.own->memory.get(), joint.peers, is_relayed(link.peer)};
+  return {joint.own->memory.get(), joint.peers, way(link.peer).way == p2p::Way::pointer};
 }
 
 Blocked DeviceLinks::blocked() const {

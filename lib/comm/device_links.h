@@ -38,6 +38,7 @@ class DeviceLinks {
   Status open(const plan::Plan& plan);
   // Goes on; true once all ranks have opened it.
   Result<bool> advance(bool& moved);
+  // Of which nothing is lent between processes, unless who asks knows of regions.
   exec::DeviceLink link(plan::Link link) const;
 
   // Links for sends and receives, of as many channels; open when the peer has begun to open its

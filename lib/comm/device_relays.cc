@@ -80,7 +80,7 @@ Status DeviceRelays::take(const Key& key, const bootstrap::Letter& letter) {
     Relayed& relayed = relayed_[key];
     std::byte* const own = relayed.memory->begin();
     relayed.relay = std::make_unique<exec::DeviceRelay>(
-        key.first, relayed.shape, exec::DeviceLink{own, own + relayed.shape.link_bytes(), true},
+        key.first, relayed.shape, exec::DeviceLink{own, own + relayed.shape.link_bytes(), false},
         std::move(send), std::move(relayed.receive));
   }
   progress_.wake();

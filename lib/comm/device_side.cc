@@ -33,6 +33,14 @@ std::shared_ptr<DeviceRelays> make_relays(const DeviceSurroundings& around,
   return made;
 }
 
+// Peers in other processes that may lend and be lent to.
+std::vector<int> peers_by_ipc(const DeviceSurroundings& around) {
+  std::vector<int> peers;
+  for (int rank = 0; rank < around.size && !around.demand.relayed; ++rank)
+    if (around.ways[static_cast<std::size_t>(rank)].way == p2p::Way::ipc) peers.push_back(rank);
+  return peers;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
@@ -42,11 +50,19 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
   // Relayed links lie with the host.
   const auto links = static_cast<std::uint64_t>(std::ranges::count_if(
       around.ways, [](const p2p::Between& way) { return way.way != p2p::Way::relay; }));
-  const std::uint64_t reserved = device_bytes(share, around.demand, around.size, links);
+  const std::vector<int> foreign = peers_by_ipc(around);
+  const std::uint64_t reserved = device_bytes(share, around.demand, around.size, links) +
+                                 DeviceRegions::device_bytes(foreign.size());
   const int rank = around.rank;
   GYRE_ASSIGN(auto executor, exec::CudaExecutor::create(std::move(device), shape, reserved,
                                                         around.timeout_ns, std::move(around.bury)));
+  std::shared_ptr<DeviceRegions> regions;
+  if (!foreign.empty()) {
+    GYRE_ASSIGN(regions, DeviceRegions::create(rank, foreign, around.membership, around.tickets,
+                                               *around.allocations, *executor));
+  }
   std::unique_ptr<DeviceSide> made(new DeviceSide(share, std::move(around), std::move(executor)));
+  made->regions_ = std::move(regions);
   GYRE_ASSIGN(made->barrier_byte_, made->executor_->allocate(1, "the barrier"));
   log_info(Subsystem::init,
            "rank {}: {} blocks of device {}, up to {} channels, {} MiB of its memory", rank,
@@ -77,6 +93,7 @@ DeviceSide::DeviceSide(const DeviceShare& share, DeviceSurroundings around,
 // Graphs may still run what they hold of it, so it is not told to abort if it is at rest. A kernel
 // that does not leave keeps its memory: freeing it would be worse than losing it.
 DeviceSide::~DeviceSide() {
+  if (regions_ != nullptr) regions_->close();
   if (settle(0)) return;
   executor_->abort();
   if (settle(2 * ns_per_s)) return;
@@ -108,7 +125,14 @@ bool DeviceSide::fits(const plan::Plan& plan, plan::Protocol protocol) const {
 }
 
 Result<std::unique_ptr<exec::DevicePlan>> DeviceSide::bind_plan(const plan::Plan& plan) {
-  return executor_->bind(plan, [this](plan::Link link) { return links_.link(link); });
+  return executor_->bind(plan, [this](plan::Link link) { return link_with_regions(link); });
+}
+
+exec::DeviceLink DeviceSide::link_with_regions(plan::Link link) const {
+  exec::DeviceLink found = links_.link(link);
+  if (regions_ != nullptr) found.regions = regions_->table(link.peer);
+  found.lends |= found.regions != nullptr;
+  return found;
 }
 
 std::uint32_t DeviceSide::channels_for(const plan::Plan& plan, std::uint64_t bytes) const {
@@ -149,8 +173,7 @@ Status DeviceSide::bind(const Request& request, const plan::Plan& plan, const tu
   call_.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(plan.rank_count()) : 1;
   // Only with equal blocks does a rank know where the peer's block for it lies.
   call_.pairs = request.collective == plan::Collective::all_to_all;
-  // Addresses of buffers mean nothing in another process.
-  may_lend_ = choice.protocol == plan::Protocol::direct && plan.direct() && scene_.one_process &&
+  may_lend_ = choice.protocol == plan::Protocol::direct && plan.direct() && scene_.mapped &&
               (!call_.pairs || request.tables == nullptr);
   may_lend_in_place_ = may_lend_ && plan.direct_in_place();
   call_.rank = static_cast<std::uint32_t>(plan.rank());
@@ -185,6 +208,10 @@ Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& 
   call_.output = request.output;
   call_.scalar = request.pre_scalar;
   call_.lends = request.in_place ? may_lend_in_place_ : may_lend_;
+  if (call_.lends && regions_ != nullptr) {
+    call_.input_place = regions_->find(call_.input, call_.input_bytes);
+    call_.output_place = regions_->find(call_.output, call_.output_bytes);
+  }
   if (has_tables_ || !kept_.calls.empty()) {
     GYRE_ASSIGN(const bool room, executor_->has_room());
     if (!room) return false;

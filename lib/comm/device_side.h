@@ -6,6 +6,8 @@
 #include "lib/comm/binding.h"
 #include "lib/comm/call_board.h"
 #include "lib/comm/device_links.h"
+#include "lib/comm/device_note.h"
+#include "lib/comm/device_regions.h"
 #include "lib/comm/device_share.h"
 #include "lib/comm/suspicion.h"
 #include "lib/tune/choice.h"
@@ -22,8 +24,9 @@ struct DeviceSurroundings {
   trust::TicketBook& tickets;
   int rank = 0;
   int size = 1;
-  bool one_process = true;         // all ranks are of it
-  std::vector<p2p::Between> ways;  // to each rank
+  bool one_process = true;                         // all ranks are of it
+  const DeviceAllocations* allocations = nullptr;  // what gyreMemAlloc gave
+  std::vector<p2p::Between> ways;                  // to each rank
   // Where some pair of ranks is relayed, not of this rank's alone, all choose `simple`, and lend
   // nothing.
   DeviceDemand demand;
@@ -48,6 +51,8 @@ class DeviceSide {
   const tune::Scene& scene() const { return scene_; }
   exec::CudaExecutor& executor() { return *executor_; }
   DeviceLinks& links() { return links_; }
+  // Null if all ranks are of this process, or lend nothing.
+  const std::shared_ptr<DeviceRegions>& regions() const { return regions_; }
   std::byte* barrier_byte() const { return barrier_byte_.get(); }
 
   // Whether the protocol has room for the least messages of the plan.
@@ -86,6 +91,7 @@ class DeviceSide {
   DeviceSide(const DeviceShare& share, DeviceSurroundings around,
              std::shared_ptr<exec::CudaExecutor> executor);
   std::uint32_t channels_for(const plan::Plan& plan, std::uint64_t bytes) const;
+  exec::DeviceLink link_with_regions(plan::Link link) const;
   // Calls of a group that go together, and their stripes.
   struct Kept {
     const exec::DevicePlan* plan = nullptr;
@@ -107,6 +113,7 @@ class DeviceSide {
   const std::int64_t timeout_ns_;
   std::shared_ptr<exec::CudaExecutor> executor_;  // which graphs keep, too
   DeviceLinks links_;
+  std::shared_ptr<DeviceRegions> regions_;
   tune::Scene scene_;
   std::shared_ptr<std::byte> barrier_byte_;
   std::vector<Binding> bindings_;  // by channel

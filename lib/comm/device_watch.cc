@@ -103,7 +103,19 @@ void DeviceWatch::bury(std::shared_ptr<void> gone) {
 bool DeviceWatch::look_at_all() {
   const std::lock_guard lock(mutex_);
   bool busy = false;
-  for (Communicator* communicator : watched_) busy |= communicator->look_at_device();
+  for (Communicator* communicator : watched_) {
+    busy |= communicator->look_at_device();
+    const auto& regions = communicator->device_side()->regions();
+    if (regions != nullptr) tended_.push_back(regions);
+  }
+  return busy;
+}
+
+// Outside the lock that calls take, since the driver may take its time.
+bool DeviceWatch::tend_regions() {
+  bool busy = false;
+  for (const auto& regions : tended_) busy |= regions->tend();
+  tended_.clear();
   return busy;
 }
 
@@ -112,6 +124,7 @@ void DeviceWatch::watch() {
   while (true) {
     const std::uint32_t seen = called_.load(std::memory_order_acquire);
     bool busy = look_at_all();
+    busy |= tend_regions();
     free_unused();
     {
       const std::lock_guard lock(mutex_);

@@ -1,6 +1,7 @@
 // DeviceWatch: the one thread per process that looks after kernels on their way: it passes aborts
-// on to them and makes errors of what they say when they give up. It sleeps while none runs. What
-// communicators that have ended lent to other processes stays with it until nobody uses it.
+// on to them and makes errors of what they say when they give up. It sleeps while none runs. It
+// offers and opens what is lent between processes (device_regions.h). What communicators that have
+// ended lent to other processes stays with it until nobody uses it.
 #pragma once
 
 #include "transports/p2p/memory.h"
@@ -16,6 +17,7 @@ namespace gyre::comm {
 
 class Communicator;
 class DeviceProgress;
+class DeviceRegions;
 
 class DeviceWatch {
  public:
@@ -37,6 +39,7 @@ class DeviceWatch {
  private:
   void watch();
   bool look_at_all();
+  bool tend_regions();
   void free_unused();
   void begin();  // mutex_ is held
 
@@ -46,6 +49,7 @@ class DeviceWatch {
   std::vector<Communicator*> watched_;
   std::vector<std::shared_ptr<void>> buried_;
   std::vector<p2p::Lent> kept_;
+  std::vector<std::shared_ptr<DeviceRegions>> tended_;  // the thread's, of those it has looked at
   bool stop_ = false;
   std::atomic<bool> asleep_{false};
   std::atomic<std::uint32_t> called_{0};  // futex word

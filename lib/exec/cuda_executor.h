@@ -41,6 +41,7 @@ struct DeviceCall {
   std::uint64_t scalar = 0;  // pre_mul_sum
   std::uint32_t divisor = 1;
   bool lends = false;
+  cuda::DevicePlace input_place, output_place;  // in regions, for peers in other processes
   bool pairs = false;
   std::uint32_t rank = 0;
   std::uint64_t signature = 0;
@@ -121,6 +122,8 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   void abort();
   // Whether a kernel has still to end; or what the driver says went wrong.
   Result<bool> running() const;
+  // Whether graphs may bring kernels of it at any time.
+  bool was_captured() const { return captured_once_.load(std::memory_order_relaxed); }
   // What the kernels that run show of themselves.
   struct Progress {
     bool started = false;       // the last launch; else it waits in its stream, or for room
@@ -176,6 +179,7 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   std::uint64_t last_capture_ = 0;
   loaded::CuStream last_captured_ = nullptr;
   loaded::CuEvent captured_ = nullptr;
+  std::atomic<bool> captured_once_{false};
   bool launched_ = false;       // mutex_'s
   std::uint32_t launches_ = 0;  // mutex_'s
   loaded::CuStream last_stream_ = nullptr;

@@ -51,6 +51,8 @@ DeviceLaunch CudaExecutor::filled(const DevicePlan& plan, const DeviceCall& call
   launch.ring_shift = shape_.shift(call.protocol);
   launch.slot_bytes = shape_.slot_bytes;
   launch.lends = call.lends;
+  launch.input_place = call.input_place;
+  launch.output_place = call.output_place;
   launch.pairs = call.pairs;
   launch.rank = call.rank;
   launch.signature = call.signature;
@@ -154,6 +156,8 @@ Result<CudaExecutor::Going> CudaExecutor::begin_launch(const StreamState& stream
 // The graph holds the executor, and so all memory that the kernel will ever touch of it.
 Result<CudaExecutor::Retained*> CudaExecutor::retain(Going& going) {
   const loaded::CudaDriver& driver = device_->driver();
+  // Before the graph can run. Who frees what kernels have used looks at it: too early does no harm.
+  captured_once_.store(true, std::memory_order_relaxed);
   auto retained = std::make_unique<Retained>(Retained{shared_from_this(), std::move(going.memory)});
   const auto let_go = [](void* body) {
     std::shared_ptr<Retained> last(static_cast<Retained*>(body));

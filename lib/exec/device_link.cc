@@ -90,7 +90,8 @@ DeviceEnd send_end(const DeviceShape& shape, const DeviceLink& link, std::uint32
   end.ring = peers + head_bytes + notes_bytes(shape, protocol);
   if (protocol != DeviceProtocol::simple) return end;
   end.notes = notes(peers);
-  if (link.relayed) return end;
+  if (!link.lends) return end;
+  end.regions = link.regions;
   end.lent = grant(peers, sender_grant_offset);
   end.borrowed = grant(own, receiver_grant_offset);
   return end;
@@ -108,7 +109,8 @@ DeviceEnd receive_end(const DeviceShape& shape, const DeviceLink& link, std::uin
   end.ring = own + head_bytes + notes_bytes(shape, protocol);
   if (protocol != DeviceProtocol::simple) return end;
   end.notes = notes(own);
-  if (link.relayed) return end;
+  if (!link.lends) return end;
+  end.regions = link.regions;
   end.lent = grant(peers, receiver_grant_offset);
   end.borrowed = grant(own, sender_grant_offset);
   return end;

@@ -35,7 +35,9 @@ struct DeviceShape {
 struct DeviceLink {
   std::byte* own = nullptr;
   std::byte* peers = nullptr;  // where this rank's kernels reach it
-  bool relayed = false;        // `peers` is a mirror (device_relay.h): nothing is lent
+  bool lends = true;           // not where `peers` is a mirror (device_relay.h)
+  // What a peer in another process lends lies in these; null: it is in this one.
+  const cuda::DeviceRegion* regions = nullptr;
 };
 
 // This rank's ends, to send to the peer and to receive from it.

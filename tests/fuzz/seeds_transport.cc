@@ -1,6 +1,7 @@
 // Seeds of endpoints and link letters, of what comes over sockets and in shared memory.
 #include "lib/comm/joining_note.h"
 #include "lib/comm/link_letter.h"
+#include "lib/comm/region_letter.h"
 #include "lib/transport/endpoint.h"
 #include "tests/fuzz/seeds.h"
 #include "transports/p2p/memory.h"
@@ -249,9 +250,41 @@ void add_memory_letters(Seeds& seeds) {
   lie("more_than_any", 0, 1, 1ULL << 47);
 }
 
+void add_region_letters(Seeds& seeds) {
+  using Kind = comm::RegionLetter::Kind;
+  comm::RegionLetter letter{.number = 0x305, .bytes = 2 << 20, .ticket = {}};
+  letter.ticket.fill(0x42);
+  const auto add = [&](const char* name, const Bytes& bytes) {
+    seeds.add("region_letter", name, bytes);
+  };
+  const Bytes good = encode(letter);
+  add("offered", good);
+  add("other_version", changed(good, 0, 9));
+  add("cut", cut(good, good.size() - 1));
+  add("too_long", cut(good, good.size() + 1));
+  const auto lie = [&](const char* name, std::uint64_t number, std::uint64_t bytes) {
+    letter.number = number;
+    letter.bytes = bytes;
+    add(name, encode(letter));
+  };
+  lie("no_region", 255, 4096);
+  lie("nothing", 256, 0);
+  lie("more_than_any", 256, 1ULL << 47);
+  letter.number = ~0ULL;
+  letter.kind = Kind::opened;
+  add("opened", encode(letter));
+  letter.kind = Kind::refused;
+  add("refused", encode(letter));
+  letter.kind = Kind::withdrawn;
+  add("withdrawn", encode(letter));
+  add("withdrawn_offer", changed(good, 4, 3));
+  add("other_kind", changed(good, 4, 4));
+}
+
 }  // namespace
 
 void add_transport_seeds(Seeds& seeds) {
+  add_region_letters(seeds);
   add_memory_letters(seeds);
   add_letters(seeds);
   add_handovers(seeds);

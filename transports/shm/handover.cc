@@ -82,6 +82,15 @@ Result<std::optional<FileDescriptor>> take_over(const FileDescriptor& socket, st
   return std::optional<FileDescriptor>(std::move(memory));
 }
 
+Status show_ticket_at_door(const FileDescriptor& socket, const trust::Ticket& ticket) {
+  trust::TicketHello hello;
+  hello.ticket = ticket;
+  // A fresh socket takes the 40 bytes at once.
+  if (send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello)
+    return {};
+  return Status::from_errno("send of a ticket to the door", errno);
+}
+
 Result<std::optional<FileDescriptor>> knock(const std::string& door_name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

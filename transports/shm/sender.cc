@@ -5,9 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <poll.h>
-#include <sys/socket.h>
 
 namespace gyre::transport {
 
@@ -44,7 +42,7 @@ Status ShmSender::join() {
     GYRE_ASSIGN(std::optional<FileDescriptor> door, knock(door_name_));
     if (!door.has_value()) return {};
     socket_ = std::move(*door);
-    GYRE_TRY(show_ticket());
+    GYRE_TRY(show_ticket_at_door(socket_, ticket_));
     state_ = State::waiting;
   }
   GYRE_ASSIGN(const std::optional<FileDescriptor> received,
@@ -54,15 +52,6 @@ Status ShmSender::join() {
   socket_.reset();
   state_ = State::mapped;
   return {};
-}
-
-Status ShmSender::show_ticket() {
-  trust::TicketHello hello;
-  hello.ticket = ticket_;
-  // A fresh socket takes the 40 bytes at once.
-  if (send(socket_.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello)
-    return {};
-  return Status::from_errno("send of a ticket to the door", errno);
 }
 
 void ShmSender::arm(WaitSet& set) {

@@ -33,7 +33,6 @@ class ShmSender final : public Connection {
   ShmSender(const LinkKey& key, const EndpointContents& endpoint,
             std::shared_ptr<FifoMemory> reserved);
   Status join();
-  Status show_ticket();
 
   const LinkKey key_;
   const std::string door_name_;

@@ -1,0 +1,69 @@
+#include "lib/comm/device_regions.h"
+
+#include "lib/base/log.h"
+#include "lib/base/units.h"
+
+namespace gyre::comm {
+
+Result<std::shared_ptr<DeviceRegions>> DeviceRegions::create(int rank,
+                                                             const std::vector<int>& peers,
+                                                             bootstrap::Membership& membership,
+                                                             trust::TicketBook& tickets,
+                                                             const DeviceAllocations& allocations,
+                                                             exec::CudaExecutor& executor) {
+  const bootstrap::Roster& roster = membership.roster();
+  std::map<int, std::string> doors;
+  for (const int peer : peers)
+    doors[peer] =
+        roster.processes[roster.process_of_rank[static_cast<std::size_t>(peer)]].door_name;
+  GYRE_ASSIGN(auto opened, OpenedRegions::create(rank, executor, std::move(doors)));
+  return std::shared_ptr<DeviceRegions>(new DeviceRegions(
+      rank, peers, membership, tickets, allocations, executor, std::move(opened)));
+}
+
+std::uint64_t DeviceRegions::device_bytes(std::size_t peers) {
+  return peers * round_up(OpenedRegions::table_bytes, 256);
+}
+
+bool DeviceRegions::tend() {
+  const std::lock_guard lock(tending_);
+  if (closed_) return false;
+  read_letters();
+  lent_.tend();
+  return opened_->tend([this](int peer, const RegionLetter& letter) { answer(peer, letter); });
+}
+
+// A letter that comes meanwhile changes the membership once more.
+void DeviceRegions::read_letters() {
+  const std::uint32_t now = membership_.changed().load(std::memory_order_acquire);
+  if (any_read_ && now == read_) return;
+  any_read_ = true;
+  read_ = now;
+  for (const int peer : peers_)
+    while (const auto bytes = membership_.receive(peer, region_key)) {
+      const auto letter = decode_region_letter(*bytes);
+      if (!letter)
+        log_warn("rank {}: a letter of rank {} speaks of no region", rank_, peer);
+      else if (letter->kind == RegionLetter::Kind::offered ||
+               letter->kind == RegionLetter::Kind::withdrawn)
+        opened_->hear(peer, *letter,
+                      [this](int to, const RegionLetter& told) { answer(to, told); });
+      else
+        lent_.hear(peer, *letter);
+    }
+}
+
+// It matters to nobody who has left.
+void DeviceRegions::answer(int peer, const RegionLetter& letter) {
+  (void)membership_.send(peer, region_key, encode(letter));
+}
+
+void DeviceRegions::close() {
+  const std::lock_guard lock(tending_);
+  if (closed_) return;
+  closed_ = true;
+  if (!executor_.was_captured()) lent_.withdraw_all();
+  opened_->close();
+}
+
+}  // namespace gyre::comm

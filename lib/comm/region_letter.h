@@ -1,0 +1,32 @@
+// What ranks of different processes tell each other of a region: memory of a GPU that one lends and
+// the others open.
+//
+//   offered     by the lender, with a ticket for its door, which hands over the descriptor, once
+//   opened      by who has it mapped from now on
+//   refused     by who cannot have it
+//   withdrawn   by the lender: it will lend nothing of it any more
+#pragma once
+
+#include "lib/trust/tickets.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace gyre::comm {
+
+struct RegionLetter {
+  enum class Kind : std::uint32_t { offered, opened, refused, withdrawn };
+  Kind kind = Kind::offered;
+  std::uint64_t number = 0;  // see cuda::DevicePlace
+  // Of an offer.
+  std::uint64_t bytes = 0;
+  trust::Ticket ticket{};
+};
+
+std::vector<std::uint8_t> encode(const RegionLetter& letter);
+// Nothing if it is malformed, or speaks of what no region is.
+std::optional<RegionLetter> decode_region_letter(std::span<const std::uint8_t> bytes);
+
+}  // namespace gyre::comm
