@@ -3,6 +3,7 @@
 // Exit code 77 without a GPU. gpu_on_fake_test is the same program over the fake.
 #include "tests/support/cuda_cases.h"
 #include "tests/support/cuda_graph_cases.h"
+#include "tests/support/cuda_memory_cases.h"
 #include "tests/support/device_cases.h"
 #include "tests/support/gpu_driver.h"
 #include "tests/support/gpu_main.h"
@@ -117,6 +118,23 @@ TEST_CASE("ranks whose calls on a GPU differ are told both calls", "[gpu]") {
 TEST_CASE("what is no memory or no stream of the GPU is refused", "[gpu]") {
   OnGpu on;
   check_refusals(on);
+}
+
+TEST_CASE("calls are right on a GPU's memory of gyreMemAlloc", "[gpu]") {
+  const std::string protocol = GENERATE("LL", "LL128", "Simple", "Direct");
+  OnGpu on;
+  const WithVariables variables({{"GYRE_PROTO", protocol}});
+  check_allocated_memory(on, 3, gpu_options().is_short ? 3000 : 1'500'007);
+}
+
+TEST_CASE("a GPU's memory is mapped twice by a descriptor, and lasts as long", "[gpu]") {
+  OnGpu on;
+  check_shared_memory(on, gpu_options().is_short ? 100'001 : 50'000'001);
+}
+
+TEST_CASE("opening memory on a GPU waits for no kernel", "[gpu]") {
+  OnGpu on;
+  check_opening_beside_kernels(on, gpu_options().is_short ? 60 : 5);
 }
 
 TEST_CASE("a graph's calls run at each of many replays, the first call captured", "[gpu][graph]") {
