@@ -23,6 +23,7 @@ Result<void*> DeviceAllocations::allocate(std::shared_ptr<const exec::CudaDevice
   void* const memory = made->begin();
   const std::lock_guard lock(mutex_);
   all_[reinterpret_cast<std::uintptr_t>(memory)] = std::move(made);
+  note_change();
   return memory;
 }
 
@@ -34,6 +35,7 @@ bool DeviceAllocations::release(const void* memory) {
   if (found == all_.end()) return false;
   gone = std::move(found->second);
   all_.erase(found);
+  note_change();
   return true;
 }
 
@@ -51,6 +53,7 @@ std::shared_ptr<const DeviceAllocation> DeviceAllocations::find(const void* memo
 void DeviceAllocations::clear() {
   const std::lock_guard lock(mutex_);
   all_.clear();
+  note_change();
 }
 
 }  // namespace gyre::comm

@@ -5,6 +5,7 @@
 #include "lib/exec/cuda_device.h"
 #include "transports/p2p/virtual_memory.h"
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -30,9 +31,14 @@ class DeviceAllocations {
   bool release(const void* memory);
   // Null if they lie in none.
   std::shared_ptr<const DeviceAllocation> find(const void* memory, std::uint64_t bytes) const;
+  // Changes when anything was given or taken back.
+  std::uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
   void clear();
 
  private:
+  void note_change() { changes_.fetch_add(1, std::memory_order_relaxed); }
+
+  std::atomic<std::uint64_t> changes_{0};
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, std::shared_ptr<const DeviceAllocation>> all_;  // by where they begin
 };

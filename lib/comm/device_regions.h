@@ -30,6 +30,8 @@ class DeviceRegions {
   cuda::DevicePlace find(const void* memory, std::uint64_t bytes) {
     return lent_.find(memory, bytes);
   }
+  // While it stays the same, find answers the same.
+  std::uint64_t changes() const { return lent_.changes(); }
   // The watch's. True while something is to be looked at again soon.
   bool tend();
   // Nothing is tended after it returns. Peers let go of what they have opened, unless a graph here

@@ -202,6 +202,13 @@ Status DeviceSide::launch_kept() {
   return launched;
 }
 
+cuda::DevicePlace DeviceSide::place_of(Known& known, const void* memory, std::uint64_t bytes) {
+  const std::uint64_t now = regions_->changes();
+  if (known.memory != memory || known.bytes != bytes || known.as_of != now)
+    known = {memory, bytes, now, regions_->find(memory, bytes)};
+  return known.place;
+}
+
 Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& plan, bool more) {
   const auto stream = static_cast<loaded::CuStream>(const_cast<void*>(request.stream));
   call_.input = request.input;
@@ -209,8 +216,8 @@ Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& 
   call_.scalar = request.pre_scalar;
   call_.lends = request.in_place ? may_lend_in_place_ : may_lend_;
   if (call_.lends && regions_ != nullptr) {
-    call_.input_place = regions_->find(call_.input, call_.input_bytes);
-    call_.output_place = regions_->find(call_.output, call_.output_bytes);
+    call_.input_place = place_of(known_input_, call_.input, call_.input_bytes);
+    call_.output_place = place_of(known_output_, call_.output, call_.output_bytes);
   }
   if (has_tables_ || !kept_.calls.empty()) {
     GYRE_ASSIGN(const bool room, executor_->has_room());

@@ -92,6 +92,14 @@ class DeviceSide {
              std::shared_ptr<exec::CudaExecutor> executor);
   std::uint32_t channels_for(const plan::Plan& plan, std::uint64_t bytes) const;
   exec::DeviceLink link_with_regions(plan::Link link) const;
+  // Where a buffer lies, as the last call found it.
+  struct Known {
+    const void* memory = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint64_t as_of = ~0ULL;  // the regions' changes
+    cuda::DevicePlace place;
+  };
+  cuda::DevicePlace place_of(Known& known, const void* memory, std::uint64_t bytes);
   // Calls of a group that go together, and their stripes.
   struct Kept {
     const exec::DevicePlan* plan = nullptr;
@@ -120,6 +128,7 @@ class DeviceSide {
   std::vector<plan::Geometry> stripes_;
   exec::DeviceCall call_;
   Kept kept_;
+  Known known_input_, known_output_;
   bool has_tables_ = false;
   bool may_lend_ = false, may_lend_in_place_ = false;
   // The watch's: what a thread of a kernel told last, and when.

@@ -97,6 +97,7 @@ std::vector<LentRegions::Region> LentRegions::take_ended(bool all) {
     }
     ended.push_back(std::move(at->second));
     at = regions_.erase(at);
+    changes_.fetch_add(1, std::memory_order_relaxed);
   }
   return ended;
 }
@@ -169,6 +170,7 @@ void LentRegions::hear(int from, const RegionLetter& letter) {
                from, region.number);
     if (!region.missing.empty()) return;
     used = std::move(region.tickets);
+    changes_.fetch_add(1, std::memory_order_relaxed);
     if (!region.refused)
       log_info(Subsystem::alloc, "rank {} lends region {:#x} to {} ranks of other processes", rank_,
                region.number, peers_.size());

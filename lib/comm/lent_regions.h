@@ -10,6 +10,7 @@
 #include "lib/comm/region_letter.h"
 #include "lib/transport/endpoint.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,10 @@ class LentRegions {
 
   // Any thread: where the buffer lies, if it can be lent now.
   cuda::DevicePlace find(const void* memory, std::uint64_t bytes);
+  // While it stays the same, find answers the same.
+  std::uint64_t changes() const {
+    return changes_.load(std::memory_order_relaxed) + allocations_.changes();
+  }
 
   // One thread at a time from here on.
   void tend();
@@ -61,8 +66,9 @@ class LentRegions {
   trust::TicketBook& tickets_;
   const DeviceAllocations& allocations_;
   const exec::CudaDevice& device_;
-  std::set<std::uint64_t> slots_;  // taken ones
-  std::uint64_t numbers_ = 0;      // given so far
+  std::set<std::uint64_t> slots_;          // taken ones
+  std::uint64_t numbers_ = 0;              // given so far
+  std::atomic<std::uint64_t> changes_{0};  // of what is lent
 
   std::mutex mutex_;  // of what follows
   Regions regions_;
