@@ -191,6 +191,11 @@ TEST_CASE("a switch is not asked for what is not lent, or does not lead to all")
   }
 }
 
+TEST_CASE("credit of lines goes back by quarters of a ring, and when a call ends") {
+  CHECK(told_too_often(DeviceProtocol::ll) == "");
+  CHECK(told_too_often(DeviceProtocol::ll128) == "");
+}
+
 TEST_CASE("a rank that is missing is a deadlock that names who waits for what") {
   for (const Way& way : ways) {
     DeviceJob job(pair_of_ranks(way));

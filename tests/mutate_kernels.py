@@ -128,10 +128,6 @@ SURVIVORS = [
      "one thread claims the status, and what it writes there is read when the kernel has ended"),
     ("simple.h", "end.seen != end.next && !walk.poll_again", "off by a message",
      "one poll more when the drain is done; the loop's own condition ends it"),
-    ("lines.h", "end.seen = end.next;  // a call ends", "what was seen is not kept",
-     "whatever stands there instead, credit is told at the first message and kept from then on"),
-    ("lines.h", "end.seen = end.next;", "what was seen is not kept",
-     "credit is told after each message instead of after a quarter of the ring"),
 ]
 
 

@@ -130,6 +130,11 @@ TEST_CASE("kernels give the host's bits") {
       jobs.emplace_back(one, std::make_unique<DeviceJob>(one));
     }
   REQUIRE(!jobs.empty());
+  for (const Way& way : ways)
+    if (way.is_linked() && way.protocol != simple) {
+      INFO("credit, seed 0");
+      REQUIRE(told_too_often(way.protocol) == "");
+    }
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     for (const auto& [one, job] : jobs) {
       INFO(one.shown() << ", seed " << seed);

@@ -253,4 +253,24 @@ std::string DeviceJob::run(const MachineOptions& options) {
   return report.empty() ? compare() : report;
 }
 
+std::string told_too_often(cuda::DeviceProtocol lines) {
+  DeviceCase one;
+  one.protocol = lines;
+  one.piece_bytes = lines == cuda::DeviceProtocol::ll ? 128 : 1440;  // rings of 32 lines
+  // A ring of n ranks has 2 (n - 1) messages on a link, of a line each: less than a quarter of the
+  // lines, or less than two.
+  for (const auto& [ranks, told] : {std::pair(3, 1), std::pair(8, 2)}) {
+    one.ranks = ranks;
+    one.count = static_cast<std::uint64_t>(ranks) * 3;
+    DeviceJob job(one);
+    const auto wanted = static_cast<std::uint64_t>(ranks * told * one.launches());
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      if (std::string wrong = job.run({.seed = seed}); !wrong.empty()) return wrong;
+      if (releases() != wanted)
+        return fmt::format("{} ranks: {} releases, not {}", ranks, releases(), wanted);
+    }
+  }
+  return "";
+}
+
 }  // namespace gyre::tests

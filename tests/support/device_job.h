@@ -74,4 +74,8 @@ class DeviceJob {
   std::uint32_t abort_ = 0;
 };
 
+// Calls of short messages over a protocol of lines: their credit goes back by quarters of a ring
+// and once more when the call ends, not message by message. Empty, or how often it did.
+std::string told_too_often(cuda::DeviceProtocol lines);
+
 }  // namespace gyre::tests

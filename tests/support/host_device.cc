@@ -39,7 +39,7 @@ void put_payload(std::byte* place, T value) {
   stored(place, value);
 }
 
-std::uint64_t group_accesses = 0;
+std::uint64_t group_accesses = 0, release_stores = 0;
 
 // The same place in the memory of all ranks of its group.
 std::vector<std::byte*> members_at(const std::byte* place) {
@@ -74,9 +74,10 @@ cuda::Bytes16 multicast_sum(const std::byte* place) {
 }  // namespace
 
 std::uint64_t multicast_accesses() { return group_accesses; }
+std::uint64_t releases() { return release_stores; }
 
 std::string run_grids(const std::vector<Grid>& grids, const MachineOptions& options) {
-  group_accesses = 0;
+  group_accesses = release_stores = 0;
   return Machine(grids, options).run();
 }
 
@@ -98,6 +99,7 @@ using tests::loaded;
 using tests::machine;
 using tests::payload;
 using tests::put_payload;
+using tests::release_stores;
 using tests::stored;
 
 std::uint32_t thread_index() { return machine->self().thread; }
@@ -143,6 +145,7 @@ void show(std::uint64_t* word, std::uint64_t value) {
   __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 void store_release(std::uint64_t* word, std::uint64_t value) {
+  ++release_stores;
   machine->release(word);
   __atomic_store_n(word, value, __ATOMIC_RELEASE);  // pairs with the acquire in load_acquire
   machine->progress();

@@ -56,7 +56,8 @@ void let_others_run();
 // For on_end: the host writes here, at once. A race if another grid's access may still be to come.
 void host_fills(std::byte* place, std::size_t bytes, std::byte value);
 
-// Loads and stores of groups in the last run.
+// Loads and stores of groups in the last run, and stores that release.
 std::uint64_t multicast_accesses();
+std::uint64_t releases();
 
 }  // namespace gyre::tests
