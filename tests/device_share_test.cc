@@ -43,7 +43,7 @@ Result<DeviceShare> share(const std::vector<DeviceNote>& notes, std::uint64_t sl
 }  // namespace
 
 TEST_CASE("eight communicators fit a GPU, and the first get the most", "[device]") {
-  const std::uint32_t ranks = GENERATE(1, 2);
+  const std::uint32_t ranks = GENERATE(1U, 2U);
   std::vector<DeviceHolding> held;
   std::uint32_t before = UINT32_MAX, sum = 0;
   for (int i = 0; i < 8; ++i) {
@@ -106,7 +106,7 @@ TEST_CASE("what memory is free bounds channels, and too little is refused", "[de
     return share({note, note});
   };
   std::uint32_t before = 16;
-  for (std::uint32_t free_mib : {400, 200, 100, 50}) {
+  for (const std::uint32_t free_mib : {400U, 200U, 100U, 50U}) {
     const auto made = with(free_mib);
     REQUIRE(made.ok());
     CHECK(made->channels <= before);
@@ -198,11 +198,11 @@ TEST_CASE("eight communicators of two threads run on one GPU at one time", "[dev
   };
   for (std::size_t pair = 0; pair < 8; ++pair) {  // links open together
     (void)gyreGroupStart();
-    for (std::size_t rank : {0, 1}) (void)call(pair, rank);
+    for (const std::size_t rank : {std::size_t{0}, std::size_t{1}}) (void)call(pair, rank);
     REQUIRE(gyreGroupEnd() == gyreSuccess);
   }
   // Each waits for one that comes last.
-  for (std::size_t rank : {0, 1})
+  for (const std::size_t rank : {std::size_t{0}, std::size_t{1}})
     for (std::size_t pair = 0; pair < 8; ++pair) REQUIRE(call(pair, rank) == gyreSuccess);
   for (loaded::CuStream stream : streams)
     REQUIRE(on.driver->stream_synchronize(stream) == loaded::cu::success);
