@@ -373,7 +373,8 @@ GYRE_API gyreResult_t gyreBarrier(gyreComm_t comm, gyreStream_t stream);
 #define GYRE_ANY_TAG (-1)
 /* `count` elements to `peer`, matched in order with its gyreRecv from this rank. Group several that
  * depend on each other; on host memory they may also be on streams of their own, where they go on
- * side by side, and beside collectives. */
+ * side by side, and beside collectives; each begins when those queued before it on its communicator
+ * have begun. */
 GYRE_API gyreResult_t gyreSend(const void* sendbuff, size_t count, gyreDataType_t datatype,
                                int peer, gyreComm_t comm, gyreStream_t stream);
 GYRE_API gyreResult_t gyreRecv(void* recvbuff, size_t count, gyreDataType_t datatype, int peer,

@@ -19,7 +19,7 @@ bool holds(std::span<const Transfer> batch, const Transfer* one) {
 Status HostExchange::begin(std::span<const Transfer> batch) {
   for (const Transfer& transfer : batch) {
     if (transfer.sends)
-      sends_.push_back({&transfer, 0, false, false});
+      sends_.push_back({&transfer});
     else
       receives_.push_back(
           std::make_unique<PendingReceive>(PendingReceive{&transfer, false, false}));
@@ -30,7 +30,10 @@ Status HostExchange::begin(std::span<const Transfer> batch) {
   return {};
 }
 
+// Messages may point to receives that are given up, and half of one may have been sent.
 void HostExchange::end(std::span<const Transfer> batch) {
+  if (failed_.ok() && !is_done(batch))
+    failed_ = Status(Code::RemoteError, "a send or receive of this communicator was given up");
   std::erase_if(sends_, [&](const PendingSend& one) { return holds(batch, one.transfer); });
   std::erase_if(receives_, [&](const auto& one) { return holds(batch, one->transfer); });
   find_peers();
@@ -101,6 +104,7 @@ void HostExchange::ship(PendingSend& send, exec::SendPort& port, bool& moved) co
                       transport::Delivery::staged);
     moved = true;
     send.done = send.sent == transfer.bytes;
+    send.tail = port.slots.tail();
   }
 }
 
@@ -143,7 +147,7 @@ Status HostExchange::advance(bool& moved) {
 
 // It has left this process, too.
 bool HostExchange::is_gone(const PendingSend& send) const {
-  return send.done && links_.pair(send.transfer->peer).send->connection->flushed();
+  return send.done && links_.pair(send.transfer->peer).send->connection->flushed_to(send.tail);
 }
 
 bool HostExchange::is_done(std::span<const Transfer> batch) const {

@@ -35,6 +35,7 @@ class HostExchange final : public Exchange {
     std::uint64_t sent = 0;
     bool begun = false;
     bool done = false;
+    std::uint64_t tail = 0;  // of its last slot, once it is done
   };
   Status advance_all(bool& moved);
   void find_peers();

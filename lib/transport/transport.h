@@ -53,6 +53,8 @@ class Connection {
   virtual Status progress() = 0;
   // Everything committed has left to shared memory or the kernel.
   virtual bool flushed() const = 0;
+  // The same of the slots before number `tail`, whatever was committed later.
+  virtual bool flushed_to(std::uint64_t) const { return flushed(); }
   // Whether calls of `progress` do anything after `ready`.
   virtual bool needs_progress() const = 0;
   // Announces that this thread is about to sleep until the fifo changes for this end; disarm takes

@@ -142,6 +142,12 @@ bool TcpSender::flushed() const {
   return leaving_.head() == committed() && (stream_ == nullptr || !stream_->holds_bytes());
 }
 
+// What came later left later, and whoever committed it goes on until all has left.
+bool TcpSender::flushed_to(std::uint64_t tail) const {
+  if (leaving_.head() != tail) return leaving_.head() > tail;
+  return stream_ == nullptr || !stream_->holds_bytes();
+}
+
 void TcpSender::arm(WaitSet& set) {
   if (stream_ == nullptr) {
     if (dial_.descriptor() >= 0) set.add_descriptor(dial_.descriptor(), POLLOUT);

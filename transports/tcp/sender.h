@@ -27,6 +27,7 @@ class TcpSender final : public Connection {
   const FifoView& fifo() const override { return memory_->view; }
   Status progress() override;
   bool flushed() const override;
+  bool flushed_to(std::uint64_t tail) const override;
   bool needs_progress() const override { return true; }
   void arm(WaitSet& set) override;
   void disarm() override {}
