@@ -47,7 +47,7 @@ def print_table(series, limit, options, transport):
 
 
 def record(series, limit, options, transport):
-    common = provenance("compare.py")
+    common = provenance("bench/compare/compare.py")
     with open(options.results, "a") as file:
         for name, peer in series.items():
             if name == "gyre" or peer.problem:

@@ -144,4 +144,4 @@ def provenance(script):
     """Where and when a figure was measured: the beginning of a recorded line."""
     return {"time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "commit": commit(), "machine": machine(),
-            "command": " ".join([f"bench/compare/{script}", *sys.argv[1:]])}
+            "command": " ".join([script, *sys.argv[1:]])}

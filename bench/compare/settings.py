@@ -91,7 +91,7 @@ def print_table(series, options, transport):
 
 
 def record(series, options, transport):
-    common = provenance("settings.py")
+    common = provenance("bench/compare/settings.py")
     with open(options.results, "a") as file:
         for key in common_keys(series, [PLAIN]):
             for time, name in ranked(series, key):

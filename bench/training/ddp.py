@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Time of one step of data-parallel training: one rank, and two by Gyre, by gloo and not at all.
+
+A multi-layer perceptron under DistributedDataParallel, on two processes of this machine with one
+thread each (tools/dev torch --shell has the Python for it). All ways take turns within each round,
+in the same processes, so that a machine that is not idle treats them alike; medians are compared.
+"two that do not communicate" is the floor: what DDP adds to it is exposed communication.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "compare"))
+import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
+
+ALONE, FLOOR = "1 rank alone", "2 that do not communicate"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--width", type=int, default=1024, help="of a layer (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=6, help="hidden ones (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=64, help="per rank (default: %(default)s)")
+    parser.add_argument("--bucket-mb", type=float, nargs="+", default=[25.0, 5.0], metavar="MB",
+                        help="DDP's buckets; each backend is shown with its best (default: 25 5)")
+    parser.add_argument("--rounds", type=int, default=9, help="(default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=5, help="in a round (default: %(default)s)")
+    parser.add_argument("--record", action="store_true",
+                        help="append the medians to bench/results/training.jsonl")
+    return parser.parse_args()
+
+
+class Way:
+    """One way to train: a model of its own, and how to make a step."""
+
+    def __init__(self, name, options, group=None, bucket_mb=None, synchronises=True):
+        import torch
+        self.name, self.synchronises = name, synchronises
+        torch.manual_seed(1)
+        layers = [torch.nn.Linear(64, options.width)]
+        for _ in range(options.layers - 1):
+            layers += [torch.nn.ReLU(), torch.nn.Linear(options.width, options.width)]
+        layers += [torch.nn.ReLU(), torch.nn.Linear(options.width, 10)]
+        self.model = torch.nn.Sequential(*layers)
+        self.parameters = sum(one.numel() for one in self.model.parameters())
+        if group is not None:
+            self.model = torch.nn.parallel.DistributedDataParallel(
+                self.model, process_group=group, bucket_cap_mb=bucket_mb,
+                gradient_as_bucket_view=True)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.features = torch.randn(options.batch, 64)
+        self.labels = torch.randint(0, 10, (options.batch,))
+
+    def step(self):
+        import contextlib
+
+        import torch
+        with contextlib.nullcontext() if self.synchronises else self.model.no_sync():
+            loss = torch.nn.functional.cross_entropy(self.model(self.features), self.labels)
+            loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=False)
+
+    def time(self, steps):
+        began = time.perf_counter()
+        for _ in range(steps):
+            self.step()
+        return (time.perf_counter() - began) / steps * 1e3
+
+
+def measure(rank, options, folder):
+    """On each rank: {way: milliseconds of a step, by round}."""
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    store = dist.FileStore(folder + "/store", 2)
+    dist.init_process_group("gyre", store=store, rank=rank, world_size=2,
+                            timeout=datetime.timedelta(minutes=5))
+    groups = {"gyre": dist.group.WORLD, "gloo": dist.new_group([0, 1], backend="gloo")}
+    ways = [Way(ALONE, options), Way(FLOOR, options, groups["gyre"], 25.0, synchronises=False)]
+    ways += [Way(f"2 by {name}, {size:g} MB", options, group, size)
+             for name, group in groups.items() for size in options.bucket_mb]
+    found = {way.name: [] for way in ways}
+    for number in range(options.rounds + 1):  # the first one warms up
+        for way in ways:
+            dist.barrier()
+            if way.name != ALONE or rank == 0:
+                took = way.time(options.steps)
+            dist.barrier()
+            if number > 0:
+                found[way.name].append(took if rank == 0 else 0)
+        if rank == 0:
+            print(f"\rround {number} of {options.rounds}", end="", file=sys.stderr, flush=True)
+    if rank == 0:
+        print(file=sys.stderr)
+        pathlib.Path(folder, "times.json").write_text(
+            json.dumps({"parameters": ways[0].parameters, "times": found}), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+def show(found, options):
+    medians = {name: statistics.median(times) for name, times in found["times"].items()}
+    alone, floor = medians[ALONE], medians[FLOOR]
+    print(f"{found['parameters'] / 1e6:.2f} M parameters, {options.batch} examples a rank and step")
+    print(f"{'':28} {'ms a step':>10} {'over floor':>11} {'examples/s against 1 rank':>26}")
+    for name, took in medians.items():
+        ranks = 1 if name == ALONE else 2
+        print(f"{name:28} {took:10.2f} {100 * (took / floor - 1):10.1f}% "
+              f"{ranks * alone / took:25.2f}x")
+    best = {backend: min(took for name, took in medians.items() if f"by {backend}," in name)
+            for backend in ("gyre", "gloo")}
+    print(f"best of gyre / best of gloo: {best['gyre'] / best['gloo']:.3f}")
+    return medians
+
+
+def record(medians, found, options):
+    base = provenance_of.provenance("bench/training/ddp.py")
+    path = pathlib.Path(__file__).parent.parent / "results/training.jsonl"
+    with path.open("a", encoding="utf-8") as lines:
+        for name, took in medians.items():
+            line = {**base, "way": name, "ranks": 1 if name == ALONE else 2,
+                    "parameters": found["parameters"], "batch": options.batch,
+                    "rounds": options.rounds, "p50_ms": round(took, 3),
+                    "ratio_to_floor": round(took / medians[FLOOR], 4)}
+            lines.write(json.dumps(line) + "\n")
+
+
+def main():
+    options = arguments()
+    if os.environ.get("GYRE_DDP_FOLDER"):
+        measure(int(os.environ["GYRE_DDP_RANK"]), options, os.environ["GYRE_DDP_FOLDER"])
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [subprocess.Popen([sys.executable, *sys.argv],
+                                  env={**os.environ, "GYRE_DDP_FOLDER": folder,
+                                       "GYRE_DDP_RANK": str(rank)}) for rank in range(2)]
+        while any(rank.poll() is None for rank in ranks):
+            if any(rank.returncode for rank in ranks):  # the others would wait for it
+                for rank in ranks:
+                    rank.kill()
+            time.sleep(0.05)
+        if any(rank.returncode for rank in ranks):
+            sys.exit(f"the ranks ended with {[rank.returncode for rank in ranks]}")
+        found = json.loads(pathlib.Path(folder, "times.json").read_text(encoding="utf-8"))
+    medians = show(found, options)
+    if options.record:
+        record(medians, found, options)
+
+
+if __name__ == "__main__":
+    main()
