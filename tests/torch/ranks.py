@@ -119,3 +119,47 @@ def on_ranks(size):
         test.__signature__ = inspect.Signature(names)
         return test
     return decorate
+
+
+def _apart(function, rank, size, folder, limit_s, path):
+    import sys
+    sys.path[:0] = path
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    answer = f"{folder}/answer{rank}"
+    try:
+        dist.init_process_group(BACKEND, store=dist.FileStore(folder + "/store", size), rank=rank,
+                                world_size=size, timeout=datetime.timedelta(seconds=limit_s))
+        function(rank, size)
+        with open(answer, "w", encoding="utf-8") as file:
+            file.write("fine")
+    except Exception as error:  # pylint: disable=broad-except
+        with open(answer, "w", encoding="utf-8") as file:
+            file.write(f"{type(error).__name__}: {error}")
+
+
+def run_apart(function, size, limit_s=5):
+    """Ranks of their own, for what breaks a group: what each said in the end ("fine", its
+    exception, or None), and how its process ended. `limit_s` is the group's deadline."""
+    import sys
+    spawn = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [spawn.Process(target=_apart, args=(function, rank, size, folder, limit_s,
+                                                        sys.path)) for rank in range(size)]
+        for process in processes:
+            process.start()
+        said = []
+        for rank, process in enumerate(processes):
+            process.join(LIMIT_S)
+            ended = process.exitcode
+            if ended is None:
+                process.kill()
+                process.join()
+            path = f"{folder}/answer{rank}"
+            text = None
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as file:
+                    text = file.read()
+            said.append((text, "did not end" if ended is None else ended))
+        return said

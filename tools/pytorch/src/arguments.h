@@ -41,17 +41,23 @@ inline void check_root(std::int64_t root, int size, const char* call) {
                     ", and there are ", size, " ranks");
 }
 
+// Copies of ours are no part of anybody's gradient, and run on threads that know nothing of the
+// caller's inference mode.
+using OutsideAutograd = at::AutoDispatchBelowADInplaceOrView;
+
 // A result: written here, and copied to the user's tensor if that does not lie in one block.
 class Target {
  public:
   explicit Target(const at::Tensor& tensor, bool keeps_content = false) : tensor_(tensor) {
     if (tensor.is_contiguous()) return;
+    const OutsideAutograd guard;
     block_ = keeps_content
                  ? tensor.contiguous()
                  : at::empty(tensor.sizes(), tensor.options(), at::MemoryFormat::Contiguous);
   }
   void* data() const { return block().data_ptr(); }
   void deliver() const {
+    const OutsideAutograd guard;
     if (block_.defined()) at::Tensor(tensor_).copy_(block_);
   }
   bool is_direct() const { return !block_.defined(); }
@@ -72,9 +78,11 @@ class Blocks {
     flat_ = at::empty({total_}, tensors[0].options());
   }
   void fill() const {
+    const OutsideAutograd guard;
     for (std::size_t i = 0; i < tensors_.size(); ++i) part(i).copy_(tensors_[i]);
   }
   void deliver() const {
+    const OutsideAutograd guard;
     for (std::size_t i = 0; i < tensors_.size(); ++i) at::Tensor(tensors_[i]).copy_(part(i));
   }
   bool are_equal() const {

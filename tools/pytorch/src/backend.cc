@@ -24,33 +24,39 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
       membership_{rank, size, group, timeout} {
   auto first = Communicator::join(store, "gyre", membership_, GYRE_DEVICE_HOST);
   auto second = first->twin();
-  collectives_ = std::make_unique<Lane>(std::move(first));
-  transfers_ = std::make_unique<Lane>(std::move(second));
+  collectives_ = std::make_shared<Lane>(std::move(first));
+  transfers_ = std::make_shared<Lane>(std::move(second));
 }
 
 Backend::~Backend() { leave(); }
 
+std::array<std::shared_ptr<Lane>, 2> Backend::lanes() {
+  const std::lock_guard lock(mutex_);
+  return {collectives_, transfers_};
+}
+
+// Who is inside a call keeps its lane until that is over.
 void Backend::leave() {
   const ReleaseGil released;  // works that end may need it
+  std::array<std::shared_ptr<Lane>, 2> last;
   const std::lock_guard lock(mutex_);
-  collectives_.reset();
-  transfers_.reset();
+  last = {std::exchange(collectives_, nullptr), std::exchange(transfers_, nullptr)};
 }
 
 void Backend::shutdown() { leave(); }
 
-// Not under the mutex: a call that waits holds it.
 void Backend::abort() {
   const ReleaseGil released;
-  for (const std::unique_ptr<Lane>* lane : {&collectives_, &transfers_})
-    if (*lane != nullptr) (void)gyreCommAbort((*lane)->communicator().get());
+  for (const std::shared_ptr<Lane>& lane : lanes())
+    if (lane != nullptr) lane->communicator().abort();
 }
 
 c10d::ErrorType Backend::getError() {
-  for (const std::unique_ptr<Lane>* lane : {&collectives_, &transfers_}) {
+  const ReleaseGil released;
+  for (const std::shared_ptr<Lane>& lane : lanes()) {
     gyreResult_t error = gyreSuccess;
-    if (*lane == nullptr) continue;
-    const gyreComm_t comm = (*lane)->communicator().get();
+    if (lane == nullptr) continue;
+    const gyreComm_t comm = lane->communicator().get();
     if (gyreCommGetAsyncError(comm, &error) != gyreSuccess) return c10d::ErrorType::COMM_ERROR;
     if (error == gyreTimeout) return c10d::ErrorType::TIMEOUT;
     if (error == gyreRemoteError) return c10d::ErrorType::REMOTE_ERROR;
@@ -63,23 +69,34 @@ void Backend::setTimeout(Milliseconds timeout) {
   if (timeout > membership_.timeout)
     TORCH_WARN("gyre: the group was made with a deadline of ", membership_.timeout.count(),
                " ms for each operation, which stays; a longer one takes a new group");
+  const ReleaseGil released;
   const std::lock_guard lock(mutex_);
   options_->timeout = timeout;
 }
 
 std::uint64_t Backend::getSequenceNumberForGroup() {
+  const ReleaseGil released;
   const std::lock_guard lock(mutex_);
   return sequence_;
 }
 
-Lane& Backend::open_lane(std::unique_ptr<Lane>& lane) {
+std::shared_ptr<Lane> Backend::open_lane(const std::shared_ptr<Lane>& lane) {
+  const std::lock_guard lock(mutex_);
   TORCH_CHECK(lane != nullptr, "gyre: the process group ", membership_.group,
               " has been shut down (destroy_process_group): make a new one");
-  return *lane;
+  return lane;
+}
+
+// Part of a coalesced block, to be carried out at its end.
+bool Backend::is_gathered(const Kind& kind, Operation& operation, bool is_transfer) {
+  const std::lock_guard lock(mutex_);
+  if (coalescing_) coalesced_.push_back({kind, std::move(operation), is_transfer});
+  return coalescing_;
 }
 
 Description Backend::describe(const Kind& kind, const Tensors& shown) {
   Description made;
+  const std::lock_guard lock(mutex_);
   const bool is_transfer = c10d::isP2POp(kind.type);
   made.type = kind.type;
   made.sequence = is_transfer ? transfers_begun_++ : sequence_++;
@@ -94,33 +111,38 @@ Description Backend::describe(const Kind& kind, const Tensors& shown) {
 }
 
 WorkPointer Backend::submit(const Kind& kind, Operation operation) {
-  const std::lock_guard lock(mutex_);
-  Lane& lane = open_lane(collectives_);
-  if (coalescing_) {
-    coalesced_.push_back({kind, std::move(operation), false});
-    return nullptr;
-  }
+  const ReleaseGil released;
+  const std::shared_ptr<Lane> lane = open_lane(collectives_);
+  if (is_gathered(kind, operation, false)) return nullptr;
+  std::unique_lock order(lane->order());
   operation.description = describe(kind, operation.outputs);
   const Milliseconds limit = operation.description.timeout;
   const bool has_own_limit = limit < membership_.timeout;
-  if (!kind.is_async && !has_own_limit) return lane.carry_out(std::move(operation));
-  const auto work = lane.begin(std::move(operation), Lane::Order::in_line);
+  if (!kind.is_async && !has_own_limit) return lane->carry_out(std::move(operation));
+  const auto work = lane->begin(std::move(operation), Lane::Order::in_line);
+  order.unlock();
   if (!kind.is_async) work->wait(limit);
   return work;
 }
 
+// What an exception left of a block before is forgotten.
 void Backend::startCoalescing() {
+  const ReleaseGil released;
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(!coalescing_, "gyre: coalescing has begun already, and does not nest");
   coalescing_ = true;
+  coalesced_.clear();
 }
 
 // One group, hence one work.
 WorkPointer Backend::endCoalescing() {
-  const std::lock_guard lock(mutex_);
-  TORCH_CHECK(coalescing_, "gyre: no coalescing has begun");
-  coalescing_ = false;
-  const auto parts = std::make_shared<std::vector<Coalesced>>(std::exchange(coalesced_, {}));
+  const ReleaseGil released;
+  const auto parts = std::make_shared<std::vector<Coalesced>>();
+  {
+    const std::lock_guard lock(mutex_);
+    TORCH_CHECK(coalescing_, "gyre: no coalescing has begun");
+    coalescing_ = false;
+    *parts = std::exchange(coalesced_, {});
+  }
   if (parts->empty()) return nullptr;
   const bool transfers = parts->front().is_transfer;
   Operation all;
@@ -131,9 +153,6 @@ WorkPointer Backend::endCoalescing() {
     all.inputs.insert(all.inputs.end(), one.inputs.begin(), one.inputs.end());
     all.outputs.insert(all.outputs.end(), one.outputs.begin(), one.outputs.end());
   }
-  all.description = describe(
-      {c10d::OpType::COALESCED, transfers ? "send_recv" : "coalesced", true, Milliseconds(0)},
-      all.outputs);
   all.call = [parts](gyreComm_t comm, gyreStream_t stream) {
     for (const Coalesced& part : *parts)
       if (const gyreResult_t result = part.operation.call(comm, stream); result != gyreSuccess)
@@ -144,8 +163,12 @@ WorkPointer Backend::endCoalescing() {
     for (const Coalesced& part : *parts)
       if (part.operation.deliver) part.operation.deliver();
   };
-  if (transfers) return open_lane(transfers_).begin(std::move(all), Lane::Order::side_by_side);
-  return open_lane(collectives_).begin(std::move(all), Lane::Order::in_line);
+  const std::shared_ptr<Lane> lane = open_lane(transfers ? transfers_ : collectives_);
+  const std::lock_guard order(lane->order());
+  all.description = describe(
+      {c10d::OpType::COALESCED, transfers ? "send_recv" : "coalesced", true, Milliseconds(0)},
+      all.outputs);
+  return lane->begin(std::move(all), transfers ? Lane::Order::side_by_side : Lane::Order::in_line);
 }
 
 c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,

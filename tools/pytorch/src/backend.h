@@ -6,6 +6,7 @@
 
 #include "tools/pytorch/src/lane.h"
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -100,15 +101,17 @@ class Backend final : public c10d::Backend {
   Description describe(const Kind& kind, const Tensors& shown);
   // Its place in the order of collectives; carried out or begun.
   WorkPointer submit(const Kind& kind, Operation operation);
+  bool is_gathered(const Kind& kind, Operation& operation, bool is_transfer);
   WorkPointer transfer(const Kind& kind, Tensors& tensors, bool sends, int peer, int tag);
-  Lane& open_lane(std::unique_ptr<Lane>& lane);
+  std::shared_ptr<Lane> open_lane(const std::shared_ptr<Lane>& lane);
+  std::array<std::shared_ptr<Lane>, 2> lanes();
   void leave();
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<Options> options_;
   const Membership membership_;
-  std::mutex mutex_;                               // of the order of calls, and of what follows
-  std::unique_ptr<Lane> collectives_, transfers_;  // null once the group has ended
+  std::mutex mutex_;  // of what follows, and never held while anything waits
+  std::shared_ptr<Lane> collectives_, transfers_;  // null once the group has ended
   std::uint64_t sequence_ = 0;                     // of collectives
   std::uint64_t transfers_begun_ = 0;
   std::uint64_t monitored_ = 0;  // barriers

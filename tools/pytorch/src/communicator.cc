@@ -47,6 +47,18 @@ struct StoreAdapter {
   }
 };
 
+// A group that is made later under the same prefix of the store must not find it: it would meet at
+// a door that is gone. All have read it once all have met.
+void forget_key(c10d::Store& store, const std::string& key, const Communicator& met) {
+  met.check(gyreBarrier(met.get(), nullptr), "making the process group");
+  if (met.membership().rank != 0) return;
+  try {
+    (void)store.deleteKey(key);
+  } catch (const std::exception& error) {
+    TORCH_WARN_ONCE("gyre: the store does not forget the key ", key, ": ", error.what());
+  }
+}
+
 }  // namespace
 
 void throw_error(const Membership& in, gyreResult_t result, const std::string& doing,
@@ -76,6 +88,7 @@ std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::
     if (!adapter.failure.empty()) story += "; the store says: " + adapter.failure;
     throw_error(membership, result, "making the process group", story);
   }
+  forget_key(*store, key, *made);
   return made;
 }
 
@@ -85,6 +98,17 @@ std::unique_ptr<Communicator> Communicator::twin() const {
   check(gyreCommSplit(comm_, 0, membership_.rank, &made->comm_, &made->config_),
         "making the process group");
   return made;
+}
+
+void Communicator::abort() {
+  aborted_.store(true, std::memory_order_relaxed);
+  (void)gyreCommAbort(comm_);
+}
+
+void Communicator::fail(gyreResult_t result, const std::string& doing) const {
+  if (aborted_.load(std::memory_order_relaxed))
+    throw_error(membership_, gyreAborted, doing, "the process group was aborted");
+  throw_error(membership_, result, doing, gyreGetLastError(comm_));
 }
 
 Communicator::~Communicator() {

@@ -3,6 +3,7 @@
 
 #include <gyre/gyre.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -35,12 +36,14 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   gyreComm_t get() const { return comm_; }
+  // Any thread, while another is inside a call, and after it was destroyed, too.
+  void abort();
   const Membership& membership() const { return membership_; }
-  std::string last_error() const { return gyreGetLastError(comm_); }
   // Throws unless it is gyreSuccess.
   void check(gyreResult_t result, const std::string& doing) const {
-    if (result != gyreSuccess) throw_error(membership_, result, doing, last_error());
+    if (result != gyreSuccess) fail(result, doing);
   }
+  [[noreturn]] void fail(gyreResult_t result, const std::string& doing) const;
 
  private:
   Communicator(Membership membership, gyreConfig_t config)
@@ -48,6 +51,7 @@ class Communicator {
   const Membership membership_;
   gyreConfig_t config_;
   gyreComm_t comm_ = nullptr;
+  std::atomic<bool> aborted_{false};
 };
 
 }  // namespace gyre_torch

@@ -1,45 +1,41 @@
 #include "tools/pytorch/src/completions.h"
 
+#include <c10/util/Exception.h>
+#include <thread>
+
 namespace gyre_torch {
 
-std::shared_ptr<Completions> Completions::shared() {
-  static std::mutex mutex;
-  static std::weak_ptr<Completions> current;
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<Completions> found = current.lock();
-  if (found == nullptr) current = found = std::make_shared<Completions>();
-  return found;
-}
-
-Completions::~Completions() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  pushed_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+Completions& Completions::shared() {
+  static auto* const all = new Completions;
+  return *all;
 }
 
 void Completions::push(std::function<void()> end) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(end));
-    if (queue_.size() > idle_) threads_.emplace_back([this] { serve(); });
+    if (queue_.size() > idle_) {
+      std::thread([this] { serve(); }).detach();
+      ++idle_;
+    }
   }
   pushed_.notify_one();
 }
 
 void Completions::serve() {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    ++idle_;
-    pushed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+  for (;; ++idle_) {
+    pushed_.wait(lock, [this] { return !queue_.empty(); });
     --idle_;
-    if (queue_.empty()) return;
-    const std::function<void()> end = std::move(queue_.front());
+    std::function<void()> end = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    end();
+    try {
+      end();
+    } catch (const std::exception& error) {
+      TORCH_WARN("gyre: a callback of a future failed: ", error.what());
+    }
+    end = nullptr;
     lock.lock();
   }
 }

@@ -6,18 +6,14 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <mutex>
-#include <thread>
-#include <vector>
 
 namespace gyre_torch {
 
 class Completions {
  public:
-  // This process's; it lives as long as somebody holds it.
-  static std::shared_ptr<Completions> shared();
-  ~Completions();
+  // This process's, for good: its threads may be in the user's code when the process ends.
+  static Completions& shared();
   void push(std::function<void()> end);
 
  private:
@@ -25,9 +21,7 @@ class Completions {
   std::mutex mutex_;
   std::condition_variable pushed_;
   std::deque<std::function<void()>> queue_;
-  std::vector<std::thread> threads_;
-  std::size_t idle_ = 0;
-  bool stop_ = false;
+  std::size_t idle_ = 0;  // that wait, or have just been started
 };
 
 }  // namespace gyre_torch

@@ -100,28 +100,45 @@ Elements to_move(const at::Tensor& tensor) {
   return {gyreUint8, count * each, each};
 }
 
-Reduction::Reduction(const ReduceOp& op, at::ScalarType type, gyreComm_t comm) : comm_(comm) {
-  const bool is_bool = type == at::kBool;
-  const auto native = is_bool ? gyreUint8 : native_type(type);
-  TORCH_CHECK_TYPE(native.has_value(), "gyre cannot reduce tensors of type ", type,
+namespace {
+
+std::optional<gyreDataType_t> reduced_type(at::ScalarType type) {
+  return type == at::kBool ? gyreUint8 : native_type(type);
+}
+std::optional<gyreRedOp_t> plain_op(ReduceOp::RedOpType op, at::ScalarType type) {
+  return type == at::kBool ? bool_op(op) : number_op(op, at::isFloatingType(type));
+}
+const c10d::PreMulSumSupplement* factor_of(const ReduceOp& op) {
+  return static_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+}
+
+}  // namespace
+
+void Reduction::check(const ReduceOp& op, at::ScalarType type) {
+  TORCH_CHECK_TYPE(reduced_type(type).has_value(), "gyre cannot reduce tensors of type ", type,
                    ": it reduces bool, int8, uint8, int32, uint32, int64, uint64, float16, "
                    "bfloat16, float32, float64 and the two float8 types of e4m3fn and e5m2");
-  type_ = *native;
   if (op.op_ == ReduceOp::PREMUL_SUM) {
-    make_premul(op, type);
+    TORCH_CHECK_VALUE(
+        factor_of(op) != nullptr && at::isFloatingType(type),
+        "ReduceOp.PREMUL_SUM takes a factor and tensors of a floating-point type, not ", type);
     return;
   }
-  const auto known = is_bool ? bool_op(op.op_) : number_op(op.op_, at::isFloatingType(type));
-  TORCH_CHECK_VALUE(known.has_value(), "gyre cannot reduce tensors of type ", type, " by ReduceOp.",
-                    op_name(op.op_));
-  op_ = *known;
+  TORCH_CHECK_VALUE(plain_op(op.op_, type).has_value(), "gyre cannot reduce tensors of type ", type,
+                    " by ReduceOp.", op_name(op.op_));
+}
+
+Reduction::Reduction(const ReduceOp& op, at::ScalarType type, gyreComm_t comm) : comm_(comm) {
+  check(op, type);
+  type_ = *reduced_type(type);
+  if (op.op_ == ReduceOp::PREMUL_SUM)
+    make_premul(op, type);
+  else
+    op_ = *plain_op(op.op_, type);
 }
 
 void Reduction::make_premul(const ReduceOp& op, at::ScalarType type) {
-  const auto* factor = static_cast<c10d::PreMulSumSupplement*>(op.supplement_.get());
-  TORCH_CHECK_VALUE(factor != nullptr && at::isFloatingType(type),
-                    "ReduceOp.PREMUL_SUM takes a factor and tensors of a floating-point type, not ",
-                    type);
+  const c10d::PreMulSumSupplement* factor = factor_of(op);
   at::Tensor scalar = factor->tensor_factor.defined()
                           ? factor->tensor_factor.to(at::kCPU, type)
                           : at::scalar_tensor(factor->double_factor, at::TensorOptions(type));

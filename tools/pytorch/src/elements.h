@@ -23,7 +23,8 @@ Elements to_move(const at::Tensor& tensor);
 // given back when this goes.
 class Reduction {
  public:
-  // Throws if Gyre cannot do it.
+  // Throws if Gyre cannot do it, as the constructor does: to know before anything has begun.
+  static void check(const c10d::ReduceOp& op, at::ScalarType type);
   Reduction(const c10d::ReduceOp& op, at::ScalarType type, gyreComm_t comm);
   ~Reduction();
   Reduction(const Reduction&) = delete;

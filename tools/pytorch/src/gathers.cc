@@ -28,6 +28,12 @@ void check_share(const at::Tensor& whole, const at::Tensor& part, int size, cons
                     part.numel());
 }
 
+void check_own_place(const Tensors& list, const at::Tensor& input, int rank, const char* call) {
+  const at::Tensor& place = list[as_count(rank)];
+  TORCH_CHECK_VALUE(place.numel() == input.numel(), "gyre: ", call, " got an input of ",
+                    input.numel(), " elements, and this rank's output has ", place.numel());
+}
+
 using Call = std::function<gyreResult_t(gyreComm_t, gyreStream_t)>;
 
 // Equal blocks by an all-gather; else each rank's block by a broadcast, straight to its place.
@@ -81,6 +87,7 @@ Part gather_whole(const at::Tensor& output, const at::Tensor& input) {
 }
 
 Part scatter_whole(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) {
+  Reduction::check(op, input.scalar_type());
   const Target target(output);
   const at::Tensor all = input.contiguous();
   Part part;
@@ -152,6 +159,7 @@ WorkPointer Backend::allgather(TensorLists& outputs, Tensors& inputs,
   const at::Tensor& input = only_tensor(inputs, "all_gather");
   TORCH_CHECK_VALUE(outputs.size() == 1, "gyre: all_gather takes one list of tensors");
   check_list(outputs[0], getSize(), input, "all_gather");
+  check_own_place(outputs[0], input, getRank(), "all_gather");
   Operation operation;
   operation.inputs = inputs;
   operation.outputs = outputs[0];
@@ -177,6 +185,7 @@ WorkPointer Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
       list.push_back(of_rank[i]);
     }
     check_list(list, getSize(), inputs[i], call);
+    check_own_place(list, inputs[i], getRank(), call);
     all.insert(all.end(), list.begin(), list.end());
     Part part;
     part.call = gather_list(list, inputs[i], getRank(), part.deliver);
@@ -227,6 +236,7 @@ WorkPointer Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   const at::Tensor& output = only_tensor(outputs, call);
   TORCH_CHECK_VALUE(inputs.size() == 1, "gyre: reduce_scatter takes one list of tensors");
   check_list(inputs[0], getSize(), output, call);
+  Reduction::check(options.reduceOp, output.scalar_type());
   TORCH_CHECK_VALUE(output.numel() == inputs[0][as_count(getRank())].numel(),
                     "gyre: reduce_scatter's output has ", output.numel(),
                     " elements, and this rank's input ", inputs[0][as_count(getRank())].numel());

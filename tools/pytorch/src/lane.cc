@@ -1,5 +1,6 @@
 #include "tools/pytorch/src/lane.h"
 
+#include <algorithm>
 #include <thread>
 
 namespace gyre_torch {
@@ -27,7 +28,6 @@ struct Lane::Ending {
   HostWork* work;  // the lane keeps it until it is over
   std::function<void()> deliver;
   std::function<gyreResult_t(gyreComm_t, gyreStream_t)> call;  // holds what Gyre uses
-  std::shared_ptr<Completions> completions;
   const Communicator* communicator;
 };
 
@@ -35,20 +35,34 @@ Lane::Lane(std::unique_ptr<Communicator> communicator)
     : communicator_(std::move(communicator)), in_line_(make_stream()), streams_{in_line_} {}
 
 Lane::~Lane() {
-  if (!drain(farewell)) {
+  drain(farewell);
+  const auto runs = [](const UnderWay& one) { return !one.work->isCompleted(); };
+  const auto first = std::find_if(under_way_.begin(), under_way_.end(), runs);
+  if (first != under_way_.end()) {
     TORCH_WARN("gyre: rank ", communicator_->membership().rank, ": the process group ends while ",
-               under_way_.front().work->description().text, " is under way: it is aborted");
-    (void)gyreCommAbort(communicator_->get());
-    (void)drain(farewell);
+               first->work->description().text, " is under way: it is aborted");
+    communicator_->abort();
+    drain(farewell);
   }
   for (gyreStream_t stream : streams_) (void)gyreStreamDestroy(stream);
   forget_ended();
+  // A callback of a future that does not end will touch its work when it does.
+  if (!under_way_.empty()) (void)new std::list<UnderWay>(std::move(under_way_));
 }
 
 gyreResult_t Lane::call(const Operation& operation, gyreStream_t stream) const {
-  gyreResult_t begun = gyreGroupStart();
+  const gyreResult_t begun = gyreGroupStart();
   if (begun != gyreSuccess) return begun;
-  const gyreResult_t called = operation.call(communicator_->get(), stream);
+  gyreResult_t called = gyreSuccess;
+  try {
+    called = operation.call(communicator_->get(), stream);
+  } catch (...) {
+    // The group has to end, or this thread's later calls would be gathered for ever; and a call
+    // that is refused keeps what was gathered from being carried out.
+    (void)gyreSend(nullptr, 1, gyreInt8, -1, communicator_->get(), stream);
+    (void)gyreGroupEnd();
+    throw;
+  }
   const gyreResult_t ended = gyreGroupEnd();
   return called != gyreSuccess ? called : ended;
 }
@@ -73,14 +87,15 @@ c10::intrusive_ptr<HostWork> Lane::begin(Operation operation, Order order) {
   auto work = work_for(operation);
   const bool has_own = order == Order::side_by_side;
   gyreStream_t stream = has_own ? free_stream() : in_line_;
-  const gyreResult_t called = call(operation, stream);
-  if (called != gyreSuccess) {
-    if (has_own) free_.push_back(stream);
-    communicator_->check(called, work->description().text);
+  try {
+    communicator_->check(call(operation, stream), work->description().text);
+  } catch (...) {
+    if (has_own) give_back(stream);
+    throw;
   }
   under_way_.push_back({work, has_own ? stream : nullptr});
   auto* ending = new Ending{work.get(), std::move(operation.deliver), std::move(operation.call),
-                            completions_, communicator_.get()};
+                            communicator_.get()};
   if (gyreStreamAddCallback(stream, on_end, ending) != gyreSuccess) {
     delete ending;
     TORCH_CHECK(false, "gyre: ", gyreGetLastError(nullptr));
@@ -93,13 +108,14 @@ void Lane::on_end(gyreStream_t, gyreResult_t status, void* user) {
   std::exception_ptr why;
   if (status != gyreSuccess) {
     try {
-      throw_error(ending->communicator->membership(), status, ending->work->description().text,
-                  ending->communicator->last_error());
+      ending->communicator->fail(status, ending->work->description().text);
     } catch (...) {
       why = std::current_exception();
     }
   }
-  ending->work->end(why, std::move(ending->deliver), ending->completions);
+  // The work has the tensors, too: they are not freed on this thread.
+  ending->call = nullptr;
+  ending->work->end(why, std::move(ending->deliver));
 }
 
 gyreStream_t Lane::free_stream() {
@@ -112,13 +128,20 @@ gyreStream_t Lane::free_stream() {
   return stream;
 }
 
+void Lane::give_back(gyreStream_t stream) {
+  constexpr std::size_t free_most = 64;
+  if (free_.size() < free_most) return free_.push_back(stream);
+  (void)gyreStreamDestroy(stream);
+  std::erase(streams_, stream);
+}
+
 void Lane::forget_ended() {
   for (auto it = under_way_.begin(); it != under_way_.end();) {
     if (!it->work->is_over()) {
       ++it;
       continue;
     }
-    if (it->stream != nullptr) free_.push_back(it->stream);
+    if (it->stream != nullptr) give_back(it->stream);
     it = under_way_.erase(it);
   }
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace gyre_torch {
@@ -33,7 +34,9 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  const Communicator& communicator() const { return *communicator_; }
+  Communicator& communicator() { return *communicator_; }
+  // To be held from an operation's number to its begin, so that both are in one order.
+  std::mutex& order() { return order_; }
   // By the calling thread; it is over on return. Throws if it fails.
   c10::intrusive_ptr<HostWork> carry_out(Operation operation);
   // On a host stream: after those before it, or side by side with them.
@@ -50,12 +53,13 @@ class Lane {
   struct Ending;
   static void on_end(gyreStream_t stream, gyreResult_t status, void* user);
   gyreStream_t free_stream();
+  void give_back(gyreStream_t stream);
   void forget_ended();
   gyreResult_t call(const Operation& operation, gyreStream_t stream) const;
   c10::intrusive_ptr<HostWork> work_for(Operation& operation) const;
 
   const std::unique_ptr<Communicator> communicator_;
-  const std::shared_ptr<Completions> completions_ = Completions::shared();
+  std::mutex order_;  // and of what follows
   gyreStream_t in_line_ = nullptr;
   std::vector<gyreStream_t> streams_;  // all, and those that no operation has
   std::vector<gyreStream_t> free_;

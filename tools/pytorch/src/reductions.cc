@@ -14,6 +14,7 @@ Operation reduce_all(const Tensors& tensors, const c10d::ReduceOp& op) {
   std::vector<Target> targets;
   bool is_direct = true;
   for (const at::Tensor& tensor : tensors) {
+    Reduction::check(op, tensor.scalar_type());
     targets.emplace_back(tensor, true);
     is_direct &= targets.back().is_direct();
   }
@@ -58,6 +59,7 @@ WorkPointer Backend::allreduce_coalesced(Tensors& tensors,
 WorkPointer Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const at::Tensor& tensor = only_tensor(tensors, "reduce");
   check_root(options.rootRank, getSize(), "reduce");
+  Reduction::check(options.reduceOp, tensor.scalar_type());
   const bool is_root = options.rootRank == getRank();
   const Target target(tensor, true);
   Operation operation;

@@ -1,6 +1,7 @@
 // Backend's sends and receives, and its barriers.
 #include "tools/pytorch/src/arguments.h"
 #include "tools/pytorch/src/elements.h"
+#include "tools/pytorch/src/release_gil.h"
 
 #include <thread>
 
@@ -27,14 +28,12 @@ WorkPointer Backend::transfer(const Kind& kind, Tensors& tensors, bool sends, in
                           comm, stream);
   };
   if (!sends && !target.is_direct()) operation.deliver = [target] { target.deliver(); };
-  const std::lock_guard lock(mutex_);
-  Lane& lane = open_lane(transfers_);
-  if (coalescing_) {
-    coalesced_.push_back({kind, std::move(operation), true});
-    return nullptr;
-  }
+  const ReleaseGil released;
+  const std::shared_ptr<Lane> lane = open_lane(transfers_);
+  if (is_gathered(kind, operation, true)) return nullptr;
+  const std::lock_guard order(lane->order());
   operation.description = describe(kind, tensors);
-  return lane.begin(std::move(operation), Lane::Order::side_by_side);
+  return lane->begin(std::move(operation), Lane::Order::side_by_side);
 }
 
 WorkPointer Backend::send(Tensors& tensors, int peer, int tag) {
@@ -60,6 +59,7 @@ WorkPointer Backend::barrier(const c10d::BarrierOptions& options) {
 
 // Each rank sets a key; rank 0 waits for all of them and then tells the verdict by one more.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
+  const ReleaseGil released;
   std::uint64_t number = 0;
   Milliseconds limit{};
   {

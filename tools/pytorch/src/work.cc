@@ -14,8 +14,7 @@ HostWork::HostWork(int rank, Description description, std::vector<at::Tensor> ke
       outputs_(std::move(outputs)),
       source_(std::move(source)) {}
 
-void HostWork::end(std::exception_ptr why, std::function<void()> deliver,
-                   const std::shared_ptr<Completions>& completions) {
+void HostWork::end(std::exception_ptr why, std::function<void()> deliver) {
   {
     const std::lock_guard lock(mutex_);
     if (!deliver && future_ == nullptr && recordFunctionEndCallback_ == nullptr) {
@@ -30,12 +29,13 @@ void HostWork::end(std::exception_ptr why, std::function<void()> deliver,
     over_.store(true, std::memory_order_release);
     return;
   }
-  completions->push([this, why, deliver = std::move(deliver)]() mutable {
+  Completions::shared().push([this, why, deliver = std::move(deliver)]() mutable {
     try {
       if (deliver && why == nullptr) deliver();
     } catch (...) {
       why = std::current_exception();
     }
+    deliver = nullptr;  // it holds tensors
     mark(why);
     over_.store(true, std::memory_order_release);
   });

@@ -32,9 +32,8 @@ class HostWork final : public c10d::Work {
            std::vector<at::Tensor> outputs, std::shared_ptr<int> source);
 
   // The operation is over; null: well. `deliver` runs before anybody hears of it. From any thread,
-  // once. It returns at once: what takes longer is done on a thread of `completions`.
-  void end(std::exception_ptr why, std::function<void()> deliver,
-           const std::shared_ptr<Completions>& completions);
+  // once. It returns at once: what takes longer is done on a thread of Completions.
+  void end(std::exception_ptr why, std::function<void()> deliver);
   // Over, by the thread that made it: nobody can wait yet.
   void end_here();
   // Whether everybody has let go of it who ends it.

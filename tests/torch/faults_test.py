@@ -1,0 +1,178 @@
+"""What goes wrong: every rank gets an exception that names the culprit, and every process ends."""
+
+import datetime
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from ranks import run_apart
+
+
+def die_in_a_collective(rank, size):
+    dist.all_reduce(torch.ones(10))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.all_reduce(torch.ones(1_000_000))
+
+
+def test_a_killed_rank_is_named():
+    (first, code), (_, killed) = run_apart(die_in_a_collective, 2, limit_s=30)
+    assert killed == -signal.SIGKILL and code == 0
+    assert first.startswith("DistBackendError") and "rank 1" in first, first
+    assert "all_reduce number 1" in first, first
+
+
+def die_in_backward(rank, size):
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 1000))
+    for step in range(3):
+        if rank == 1 and step == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        model(torch.randn(4, 1000)).sum().backward()
+
+
+@pytest.mark.long
+def test_a_rank_killed_in_backward_is_named():
+    (first, code), _ = run_apart(die_in_backward, 2, limit_s=30)
+    assert code == 0 and "rank 1" in first, first
+
+
+def never_come(rank, size):
+    if rank == 1:
+        time.sleep(8)
+        return
+    dist.all_reduce(torch.ones(10))
+
+
+@pytest.mark.long
+def test_a_rank_that_does_not_come_is_named_at_the_deadline():
+    (first, _), _ = run_apart(never_come, 2, limit_s=2)
+    assert "timed out" in first and "rank 1" in first, first
+
+
+def call_something_else(rank, size):
+    dist.all_reduce(torch.ones(100 if rank == 0 else 101))
+
+
+@pytest.mark.long
+def test_different_sizes_are_told_to_both():
+    for said, code in run_apart(call_something_else, 2, limit_s=20):
+        assert code == 0 and "100" in said and "101" in said, said
+
+
+def raise_on_one(rank, size):
+    if rank == 1:
+        raise KeyError("a bug of the user's")
+    dist.all_reduce(torch.ones(10))
+
+
+@pytest.mark.long
+def test_an_exception_on_one_rank_ends_the_other():
+    (first, code), (second, other) = run_apart(raise_on_one, 2, limit_s=20)
+    assert code == 0 and other == 0 and second.startswith("KeyError"), second
+    assert "rank 1" in first, first
+
+
+def leave_work_behind(rank, size):
+    works = [dist.irecv(torch.zeros(1000), 1 - rank)]
+    if rank == 0:
+        works.append(dist.all_reduce(torch.ones(1000), async_op=True))
+    globals()["kept"] = works  # nobody ever waits
+
+
+def test_processes_end_with_work_under_way():
+    for said, code in run_apart(leave_work_behind, 2, limit_s=20):
+        assert said == "fine" and code == 0, (said, code)
+
+
+def miss_a_barrier(rank, size):
+    if rank == 2:
+        time.sleep(4)
+        return
+    dist.monitored_barrier(timeout=datetime.timedelta(seconds=1),
+                           wait_all_ranks=True)
+
+
+@pytest.mark.long
+def test_monitored_barrier_names_who_is_missing():
+    said = run_apart(miss_a_barrier, 3, limit_s=20)
+    for text, _ in said[:2]:
+        assert "2" in text and "did not come within 1000 ms" in text, text
+
+
+def cross_two_threads(rank, size):
+    tensor, message = torch.ones(10), torch.full((300_000,), 7.0)
+    if rank == 1:
+        dist.recv(message.zero_(), 0)
+        assert (message == 7).all()
+        dist.all_reduce(tensor)
+        return
+    waiting = threading.Thread(target=lambda: dist.all_reduce(tensor))
+    waiting.start()
+    time.sleep(0.3)  # it waits for rank 1, which waits for the message
+    dist.send(message, 1)
+    waiting.join()
+    assert (tensor == size).all()
+
+
+def test_a_send_does_not_wait_for_a_collective_of_another_thread():
+    for said, _ in run_apart(cross_two_threads, 2, limit_s=10):
+        assert said == "fine", said
+
+
+def make_a_group_anew(rank, size):
+    store = dist.PrefixStore("again", dist.group.WORLD.get_group_store())
+    import gyre_torch
+    for number in range(3):
+        group = gyre_torch.create(store, rank, size, datetime.timedelta(seconds=10))
+        tensor = torch.full((3,), float(number))
+        group.allreduce([tensor]).wait()
+        assert (tensor == number * size).all()
+        group.shutdown()
+
+
+def test_groups_may_be_made_again_in_one_place_of_a_store():
+    for said, _ in run_apart(make_a_group_anew, 2):
+        assert said == "fine", said
+
+
+def use_after_the_end(rank, size):
+    group = dist.group.WORLD
+    dist.destroy_process_group()
+    group.allreduce([torch.ones(1)])
+
+
+@pytest.mark.long
+def test_a_group_that_has_ended_says_so():
+    for said, _ in run_apart(use_after_the_end, 2):
+        assert "shut down" in said, said
+
+
+def wrong_arguments(rank, size):
+    for call, word in (
+            (lambda: dist.all_reduce(torch.ones(3, dtype=torch.int16)), "cannot reduce"),
+            (lambda: dist.all_reduce(torch.ones(3), op=dist.ReduceOp.BAND), "BAND"),
+            (lambda: dist.all_gather_into_tensor(torch.zeros(3), torch.zeros(2)), "times"),
+            (lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)), "divide"),
+            (lambda: dist.group.WORLD.allgather([[torch.zeros(2)] * size], [torch.zeros(3)]),
+             "output has 2"),
+            (lambda: dist.all_to_all_single(torch.zeros(4, 2).t(), torch.zeros(2, 4)),
+             "contiguous")):
+        try:
+            call()
+        except Exception as error:  # pylint: disable=broad-except
+            assert word in str(error), error
+        else:
+            raise AssertionError(f"nothing was wrong where '{word}' was expected")
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor)  # and the group is as good as before
+    assert (tensor == size).all()
+
+
+def test_wrong_arguments_are_refused_and_break_nothing():
+    for said, _ in run_apart(wrong_arguments, 2):
+        assert said == "fine", said
