@@ -43,7 +43,7 @@ struct Half {
 
   explicit Half(std::uint64_t first)
       : own(shape.link_bytes() / 128 + 1), mirror(shape.link_bytes() / 128 + 1) {
-    link = {own[0].bytes, mirror[0].bytes, true};
+    link = {own[0].bytes, mirror[0].bytes, false};
     for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
       for (const cuda::DeviceEnd& end : {sender(channel), receiver(channel)})
         *end.told = *const_cast<std::uint64_t*>(end.heard) = *end.next = first;

@@ -16,7 +16,7 @@ struct RelayMesh::Half {
       : own(shape.link_bytes() / 128 + 1),
         mirror(own.size()),
         incoming(exec::DeviceRelay::fifo_shape(shape)) {}
-  exec::DeviceLink link() { return {own[0].bytes, mirror[0].bytes, true}; }
+  exec::DeviceLink link() { return {own[0].bytes, mirror[0].bytes, false}; }
 };
 
 RelayMesh::RelayMesh(std::uint32_t channels, std::uint64_t slot_bytes, std::uint32_t slot_shift)
