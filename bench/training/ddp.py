@@ -135,13 +135,13 @@ def record(medians, found, options):
 
 def main():
     options = arguments()
-    if os.environ.get("GYRE_DDP_FOLDER"):
-        measure(int(os.environ["GYRE_DDP_RANK"]), options, os.environ["GYRE_DDP_FOLDER"])
+    if os.environ.get("DDP_BENCH_FOLDER"):
+        measure(int(os.environ["DDP_BENCH_RANK"]), options, os.environ["DDP_BENCH_FOLDER"])
         return
     with tempfile.TemporaryDirectory() as folder:
         ranks = [subprocess.Popen([sys.executable, *sys.argv],
-                                  env={**os.environ, "GYRE_DDP_FOLDER": folder,
-                                       "GYRE_DDP_RANK": str(rank)}) for rank in range(2)]
+                                  env={**os.environ, "DDP_BENCH_FOLDER": folder,
+                                       "DDP_BENCH_RANK": str(rank)}) for rank in range(2)]
         while any(rank.poll() is None for rank in ranks):
             if any(rank.returncode for rank in ranks):  # the others would wait for it
                 for rank in ranks:
