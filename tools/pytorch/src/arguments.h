@@ -67,6 +67,12 @@ class Target {
   at::Tensor tensor_, block_;
 };
 
+// What an operation has to do for a result once it is there.
+inline std::function<void()> delivery_of(const Target& target) {
+  if (target.is_direct()) return nullptr;
+  return [target] { target.deliver(); };
+}
+
 // Tensors side by side in one block: a list of them as Gyre's collectives know it.
 class Blocks {
  public:
@@ -84,11 +90,6 @@ class Blocks {
   void deliver() const {
     const OutsideAutograd guard;
     for (std::size_t i = 0; i < tensors_.size(); ++i) at::Tensor(tensors_[i]).copy_(part(i));
-  }
-  bool are_equal() const {
-    for (const at::Tensor& tensor : tensors_)
-      if (tensor.numel() != tensors_[0].numel()) return false;
-    return true;
   }
   void* data() const { return flat_.data_ptr(); }
   const at::Tensor& flat() const { return flat_; }

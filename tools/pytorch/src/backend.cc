@@ -88,9 +88,10 @@ std::shared_ptr<Lane> Backend::open_lane(const std::shared_ptr<Lane>& lane) {
 }
 
 // Part of a coalesced block, to be carried out at its end.
-bool Backend::is_gathered(const Kind& kind, Operation& operation, bool is_transfer) {
+bool Backend::is_gathered(Operation& operation, bool is_transfer) {
   const std::lock_guard lock(mutex_);
-  if (coalescing_) coalesced_.push_back({kind, std::move(operation), is_transfer});
+  auto& parts = is_transfer ? coalesced_.transfers : coalesced_.collectives;
+  if (coalescing_) parts.push_back(std::move(operation));
   return coalescing_;
 }
 
@@ -113,7 +114,7 @@ Description Backend::describe(const Kind& kind, const Tensors& shown) {
 WorkPointer Backend::submit(const Kind& kind, Operation operation) {
   const ReleaseGil released;
   const std::shared_ptr<Lane> lane = open_lane(collectives_);
-  if (is_gathered(kind, operation, false)) return nullptr;
+  if (is_gathered(operation, false)) return nullptr;
   std::unique_lock order(lane->order());
   operation.description = describe(kind, operation.outputs);
   const Milliseconds limit = operation.description.timeout;
@@ -130,39 +131,24 @@ void Backend::startCoalescing() {
   const ReleaseGil released;
   const std::lock_guard lock(mutex_);
   coalescing_ = true;
-  coalesced_.clear();
+  coalesced_ = {};
 }
 
 // One group, hence one work.
 WorkPointer Backend::endCoalescing() {
   const ReleaseGil released;
-  const auto parts = std::make_shared<std::vector<Coalesced>>();
+  Coalesced parts;
   {
     const std::lock_guard lock(mutex_);
     TORCH_CHECK(coalescing_, "gyre: no coalescing has begun");
     coalescing_ = false;
-    *parts = std::exchange(coalesced_, {});
+    parts = std::exchange(coalesced_, {});
   }
-  if (parts->empty()) return nullptr;
-  const bool transfers = parts->front().is_transfer;
-  Operation all;
-  for (const Coalesced& part : *parts) {
-    TORCH_CHECK(part.is_transfer == transfers,
-                "gyre: a coalesced block holds either collectives or sends and receives");
-    const Operation& one = part.operation;
-    all.inputs.insert(all.inputs.end(), one.inputs.begin(), one.inputs.end());
-    all.outputs.insert(all.outputs.end(), one.outputs.begin(), one.outputs.end());
-  }
-  all.call = [parts](gyreComm_t comm, gyreStream_t stream) {
-    for (const Coalesced& part : *parts)
-      if (const gyreResult_t result = part.operation.call(comm, stream); result != gyreSuccess)
-        return result;
-    return gyreSuccess;
-  };
-  all.deliver = [parts] {
-    for (const Coalesced& part : *parts)
-      if (part.operation.deliver) part.operation.deliver();
-  };
+  const bool transfers = !parts.transfers.empty();
+  if (!transfers && parts.collectives.empty()) return nullptr;
+  TORCH_CHECK(!transfers || parts.collectives.empty(),
+              "gyre: a coalesced block holds either collectives or sends and receives");
+  Operation all = together(std::move(transfers ? parts.transfers : parts.collectives));
   const std::shared_ptr<Lane> lane = open_lane(transfers ? transfers_ : collectives_);
   const std::lock_guard order(lane->order());
   all.description = describe(

@@ -101,7 +101,7 @@ class Backend final : public c10d::Backend {
   Description describe(const Kind& kind, const Tensors& shown);
   // Its place in the order of collectives; carried out or begun.
   WorkPointer submit(const Kind& kind, Operation operation);
-  bool is_gathered(const Kind& kind, Operation& operation, bool is_transfer);
+  bool is_gathered(Operation& operation, bool is_transfer);
   WorkPointer transfer(const Kind& kind, Tensors& tensors, bool sends, int peer, int tag);
   std::shared_ptr<Lane> open_lane(const std::shared_ptr<Lane>& lane);
   std::array<std::shared_ptr<Lane>, 2> lanes();
@@ -115,13 +115,11 @@ class Backend final : public c10d::Backend {
   std::uint64_t sequence_ = 0;                     // of collectives
   std::uint64_t transfers_begun_ = 0;
   std::uint64_t monitored_ = 0;  // barriers
-  struct Coalesced {
-    Kind kind;
-    Operation operation;
-    bool is_transfer;
-  };
   bool coalescing_ = false;
-  std::vector<Coalesced> coalesced_;
+  struct Coalesced {
+    std::vector<Operation> collectives, transfers;
+  };
+  Coalesced coalesced_;
 };
 
 }  // namespace gyre_torch

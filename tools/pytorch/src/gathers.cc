@@ -2,6 +2,7 @@
 #include "tools/pytorch/src/arguments.h"
 #include "tools/pytorch/src/elements.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace gyre_torch {
@@ -11,6 +12,11 @@ using c10d::OpType;
 namespace {
 
 std::size_t as_count(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+bool are_equal(const Tensors& list) {
+  return std::all_of(list.begin(), list.end(),
+                     [&](const at::Tensor& tensor) { return tensor.numel() == list[0].numel(); });
+}
 
 void check_list(const Tensors& list, int size, const at::Tensor& like, const char* call) {
   TORCH_CHECK_VALUE(static_cast<int>(list.size()) == size, "gyre: ", call, " takes a list of ",
@@ -22,6 +28,8 @@ void check_list(const Tensors& list, int size, const at::Tensor& like, const cha
 }
 
 void check_share(const at::Tensor& whole, const at::Tensor& part, int size, const char* call) {
+  check_tensor(whole, call);
+  check_tensor(part, call);
   check_same_type(whole, part, call);
   TORCH_CHECK_VALUE(whole.numel() == part.numel() * size, "gyre: ", call, " takes one tensor of ",
                     size, " times the elements of the other, not ", whole.numel(), " and ",
@@ -34,88 +42,98 @@ void check_own_place(const Tensors& list, const at::Tensor& input, int rank, con
                     input.numel(), " elements, and this rank's output has ", place.numel());
 }
 
-using Call = std::function<gyreResult_t(gyreComm_t, gyreStream_t)>;
-
 // Equal blocks by an all-gather; else each rank's block by a broadcast, straight to its place.
-Call gather_list(const Tensors& list, const at::Tensor& input, int rank,
-                 std::function<void()>& deliver) {
-  const auto blocks = std::make_shared<const Blocks>(list);
+Operation gather_list(const Tensors& list, const at::Tensor& input, int rank, int size,
+                      const char* call) {
+  check_list(list, size, input, call);
+  check_own_place(list, input, rank, call);
   const at::Tensor mine = input.contiguous();
-  if (blocks->are_equal()) {
-    deliver = [blocks] { blocks->deliver(); };
-    return [blocks, mine](gyreComm_t comm, gyreStream_t stream) {
+  Operation operation;
+  operation.inputs = {input};
+  operation.outputs = list;
+  if (are_equal(list)) {
+    const auto blocks = std::make_shared<const Blocks>(list);
+    operation.call = [blocks, mine](gyreComm_t comm, gyreStream_t stream) {
       const Elements elements = to_move(mine);
       return gyreAllGather(mine.data_ptr(), blocks->data(), elements.count, elements.type, comm,
                            stream);
     };
+    operation.deliver = [blocks] { blocks->deliver(); };
+    return operation;
   }
-  auto targets = std::make_shared<std::vector<Target>>();
-  for (const at::Tensor& tensor : list) targets->emplace_back(tensor);
-  deliver = [targets] {
-    for (const Target& target : *targets) target.deliver();
-  };
-  return [targets, mine, rank](gyreComm_t comm, gyreStream_t stream) {
-    for (std::size_t root = 0; root < targets->size(); ++root) {
-      const Target& target = (*targets)[root];
+  std::vector<Target> targets;
+  for (const at::Tensor& tensor : list) targets.emplace_back(tensor);
+  operation.call = [targets, mine, rank](gyreComm_t comm, gyreStream_t stream) {
+    for (int root = 0; root < static_cast<int>(targets.size()); ++root) {
+      const Target& target = targets[as_count(root)];
       const Elements elements = to_move(target.block());
-      const void* source = static_cast<int>(root) == rank ? mine.data_ptr() : target.data();
+      const void* source = root == rank ? mine.data_ptr() : target.data();
       const gyreResult_t result =
-          gyreBroadcast(source, target.data(), elements.count, elements.type,
-                        static_cast<int>(root), comm, stream);
+          gyreBroadcast(source, target.data(), elements.count, elements.type, root, comm, stream);
       if (result != gyreSuccess) return result;
     }
     return gyreSuccess;
   };
+  operation.deliver = [targets] {
+    for (const Target& target : targets) target.deliver();
+  };
+  return operation;
 }
 
-struct Part {
-  Call call;
-  std::function<void()> deliver;
-};
-
-Part gather_whole(const at::Tensor& output, const at::Tensor& input) {
+Operation gather_whole(const at::Tensor& output, const at::Tensor& input, int size,
+                       const char* call) {
+  check_share(output, input, size, call);
   const Target target(output);
   const at::Tensor mine = input.contiguous();
-  Part part;
-  part.call = [target, mine](gyreComm_t comm, gyreStream_t stream) {
+  Operation operation;
+  operation.inputs = {input};
+  operation.outputs = {output};
+  operation.call = [target, mine](gyreComm_t comm, gyreStream_t stream) {
     const Elements elements = to_move(mine);
     return gyreAllGather(mine.data_ptr(), target.data(), elements.count, elements.type, comm,
                          stream);
   };
-  if (!target.is_direct()) part.deliver = [target] { target.deliver(); };
-  return part;
+  operation.deliver = delivery_of(target);
+  return operation;
 }
 
-Part scatter_whole(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) {
+Operation scatter_whole(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op,
+                        int size, const char* call) {
+  check_share(input, output, size, call);
   Reduction::check(op, input.scalar_type());
   const Target target(output);
   const at::Tensor all = input.contiguous();
-  Part part;
-  part.call = [target, all, op](gyreComm_t comm, gyreStream_t stream) {
+  Operation operation;
+  operation.inputs = {input};
+  operation.outputs = {output};
+  operation.call = [target, all, op](gyreComm_t comm, gyreStream_t stream) {
     const Reduction reduction(op, all.scalar_type(), comm);
     return gyreReduceScatter(all.data_ptr(), target.data(), as_count(target.block().numel()),
                              reduction.type(), reduction.op(), comm, stream);
   };
-  if (!target.is_direct()) part.deliver = [target] { target.deliver(); };
-  return part;
+  operation.deliver = delivery_of(target);
+  return operation;
 }
 
-// Several of them as one.
-Operation together(std::vector<Part> parts) {
-  const auto all = std::make_shared<const std::vector<Part>>(std::move(parts));
+// Of each output and its input.
+template <typename Make>
+Operation each(const Tensors& outputs, const Tensors& inputs, const char* call, const Make& make) {
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "gyre: ", call, " takes as many outputs as ",
+                    "inputs, not ", outputs.size(), " and ", inputs.size());
+  std::vector<Operation> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) parts.push_back(make(outputs[i], inputs[i]));
+  return together(std::move(parts));
+}
+
+// To `block` on the root; undefined elsewhere.
+Operation gather_to(const at::Tensor& block, const at::Tensor& input, int root) {
   Operation operation;
-  operation.call = [all](gyreComm_t comm, gyreStream_t stream) {
-    for (const Part& part : *all)
-      if (const gyreResult_t result = part.call(comm, stream); result != gyreSuccess) return result;
-    return gyreSuccess;
+  operation.inputs = {input};
+  operation.call = [mine = input.contiguous(), block, root](gyreComm_t comm, gyreStream_t stream) {
+    const Elements elements = to_move(mine);
+    return gyreGather(mine.data_ptr(), block.defined() ? block.data_ptr() : nullptr, elements.count,
+                      elements.type, root, comm, stream);
   };
-  const bool delivers =
-      std::any_of(all->begin(), all->end(), [](const Part& part) { return bool(part.deliver); });
-  if (delivers)
-    operation.deliver = [all] {
-      for (const Part& part : *all)
-        if (part.deliver) part.deliver();
-    };
   return operation;
 }
 
@@ -156,16 +174,11 @@ void check_contiguous(const at::Tensor& tensor) {
 
 WorkPointer Backend::allgather(TensorLists& outputs, Tensors& inputs,
                                const c10d::AllgatherOptions& options) {
-  const at::Tensor& input = only_tensor(inputs, "all_gather");
+  const char* const call = "all_gather";
+  const at::Tensor& input = only_tensor(inputs, call);
   TORCH_CHECK_VALUE(outputs.size() == 1, "gyre: all_gather takes one list of tensors");
-  check_list(outputs[0], getSize(), input, "all_gather");
-  check_own_place(outputs[0], input, getRank(), "all_gather");
-  Operation operation;
-  operation.inputs = inputs;
-  operation.outputs = outputs[0];
-  operation.call = gather_list(outputs[0], input, getRank(), operation.deliver);
-  return submit({OpType::ALLGATHER, "all_gather", is_async(options), options.timeout},
-                std::move(operation));
+  return submit({OpType::ALLGATHER, call, is_async(options), options.timeout},
+                gather_list(outputs[0], input, getRank(), getSize(), call));
 }
 
 // outputs[rank][i] is what inputs[i] of that rank is.
@@ -174,8 +187,7 @@ WorkPointer Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
   const char* const call = "all_gather_coalesced";
   TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == getSize(), "gyre: ", call, " takes ",
                     getSize(), " lists of tensors, not ", outputs.size());
-  std::vector<Part> parts;
-  Tensors all;
+  std::vector<Operation> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check_tensor(inputs[i], call);
     Tensors list;
@@ -184,50 +196,27 @@ WorkPointer Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                         " takes lists of as many tensors as there are inputs");
       list.push_back(of_rank[i]);
     }
-    check_list(list, getSize(), inputs[i], call);
-    check_own_place(list, inputs[i], getRank(), call);
-    all.insert(all.end(), list.begin(), list.end());
-    Part part;
-    part.call = gather_list(list, inputs[i], getRank(), part.deliver);
-    parts.push_back(std::move(part));
+    parts.push_back(gather_list(list, inputs[i], getRank(), getSize(), call));
   }
-  Operation operation = together(std::move(parts));
-  operation.inputs = inputs;
-  operation.outputs = all;
   return submit({OpType::ALLGATHER_COALESCED, call, is_async(options), options.timeout},
-                std::move(operation));
+                together(std::move(parts)));
 }
 
 WorkPointer Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                      const c10d::AllgatherOptions& options) {
   const char* const call = "all_gather_single";
-  check_tensor(output, call);
-  check_tensor(input, call);
-  check_share(output, input, getSize(), call);
-  Operation operation = together({gather_whole(output, input)});
-  operation.inputs = {input};
-  operation.outputs = {output};
   return submit({OpType::_ALLGATHER_BASE, call, is_async(options), options.timeout},
-                std::move(operation));
+                gather_whole(output, input, getSize(), call));
 }
 
 WorkPointer Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                      const c10d::AllgatherOptions& options) {
   const char* const call = "all_gather_single_coalesced";
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "gyre: ", call, " takes as many outputs as ",
-                    "inputs, not ", outputs.size(), " and ", inputs.size());
-  std::vector<Part> parts;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_tensor(outputs[i], call);
-    check_tensor(inputs[i], call);
-    check_share(outputs[i], inputs[i], getSize(), call);
-    parts.push_back(gather_whole(outputs[i], inputs[i]));
-  }
-  Operation operation = together(std::move(parts));
-  operation.inputs = inputs;
-  operation.outputs = outputs;
+  const auto make = [&](const at::Tensor& output, const at::Tensor& input) {
+    return gather_whole(output, input, getSize(), call);
+  };
   return submit({OpType::ALLGATHER_INTO_TENSOR_COALESCED, call, is_async(options), options.timeout},
-                std::move(operation));
+                each(outputs, inputs, call, make));
 }
 
 WorkPointer Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
@@ -246,16 +235,17 @@ WorkPointer Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   Operation operation;
   operation.inputs = inputs[0];
   operation.outputs = outputs;
-  operation.call = [blocks, target, op = options.reduceOp](gyreComm_t comm, gyreStream_t stream) {
+  operation.call = [blocks, target, op = options.reduceOp, is_even = are_equal(inputs[0])](
+                       gyreComm_t comm, gyreStream_t stream) {
     const Reduction reduction(op, target.block().scalar_type(), comm);
     const std::vector<std::size_t> counts = blocks->counts(1);
-    if (blocks->are_equal())
+    if (is_even)
       return gyreReduceScatter(blocks->data(), target.data(), counts[0], reduction.type(),
                                reduction.op(), comm, stream);
     return gyreReduceScatterv(blocks->data(), target.data(), counts.data(), reduction.type(),
                               reduction.op(), comm, stream);
   };
-  if (!target.is_direct()) operation.deliver = [target] { target.deliver(); };
+  operation.deliver = delivery_of(target);
   return submit({OpType::REDUCE_SCATTER, call, is_async(options), options.timeout},
                 std::move(operation));
 }
@@ -263,33 +253,18 @@ WorkPointer Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
 WorkPointer Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                           const c10d::ReduceScatterOptions& options) {
   const char* const call = "reduce_scatter_single";
-  check_tensor(output, call);
-  check_tensor(input, call);
-  check_share(input, output, getSize(), call);
-  Operation operation = together({scatter_whole(output, input, options.reduceOp)});
-  operation.inputs = {input};
-  operation.outputs = {output};
   return submit({OpType::_REDUCE_SCATTER_BASE, call, is_async(options), options.timeout},
-                std::move(operation));
+                scatter_whole(output, input, options.reduceOp, getSize(), call));
 }
 
 WorkPointer Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                      const c10d::ReduceScatterOptions& options) {
   const char* const call = "reduce_scatter_single_coalesced";
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "gyre: ", call, " takes as many outputs as ",
-                    "inputs, not ", outputs.size(), " and ", inputs.size());
-  std::vector<Part> parts;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_tensor(outputs[i], call);
-    check_tensor(inputs[i], call);
-    check_share(inputs[i], outputs[i], getSize(), call);
-    parts.push_back(scatter_whole(outputs[i], inputs[i], options.reduceOp));
-  }
-  Operation operation = together(std::move(parts));
-  operation.inputs = inputs;
-  operation.outputs = outputs;
+  const auto make = [&](const at::Tensor& output, const at::Tensor& input) {
+    return scatter_whole(output, input, options.reduceOp, getSize(), call);
+  };
   return submit({OpType::REDUCE_SCATTER_TENSOR_COALESCED, call, is_async(options), options.timeout},
-                std::move(operation));
+                each(outputs, inputs, call, make));
 }
 
 WorkPointer Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -358,24 +333,16 @@ WorkPointer Backend::gather(TensorLists& outputs, Tensors& inputs,
   const bool is_root = root == getRank();
   TORCH_CHECK_VALUE(is_root ? outputs.size() == 1 : outputs.empty() || outputs[0].empty(),
                     "gyre: gather takes a list of outputs on the root and on no other rank");
-  const at::Tensor mine = input.contiguous();
-  Operation operation;
-  operation.inputs = inputs;
-  std::shared_ptr<const Blocks> blocks;
-  if (is_root) {
-    check_list(outputs[0], getSize(), input, call);
-    blocks = std::make_shared<const Blocks>(outputs[0]);
-    TORCH_CHECK_VALUE(blocks->are_equal() && outputs[0][0].numel() == input.numel(),
-                      "gyre: gather takes tensors of one size");
-    operation.outputs = outputs[0];
-    operation.deliver = [blocks] { blocks->deliver(); };
-  }
-  operation.call = [mine, blocks, root](gyreComm_t comm, gyreStream_t stream) {
-    const Elements elements = to_move(mine);
-    return gyreGather(mine.data_ptr(), blocks != nullptr ? blocks->data() : nullptr, elements.count,
-                      elements.type, root, comm, stream);
-  };
-  return submit({OpType::GATHER, call, is_async(options), options.timeout}, std::move(operation));
+  const Kind kind{OpType::GATHER, call, is_async(options), options.timeout};
+  if (!is_root) return submit(kind, gather_to({}, input, root));
+  check_list(outputs[0], getSize(), input, call);
+  TORCH_CHECK_VALUE(are_equal(outputs[0]) && outputs[0][0].numel() == input.numel(),
+                    "gyre: gather takes tensors of one size");
+  const auto blocks = std::make_shared<const Blocks>(outputs[0]);
+  Operation operation = gather_to(blocks->flat(), input, root);
+  operation.outputs = outputs[0];
+  operation.deliver = [blocks] { blocks->deliver(); };
+  return submit(kind, std::move(operation));
 }
 
 WorkPointer Backend::gather_into_tensor(at::Tensor& output, at::Tensor& input,
@@ -384,25 +351,14 @@ WorkPointer Backend::gather_into_tensor(at::Tensor& output, at::Tensor& input,
   check_tensor(input, call);
   check_root(options.rootRank, getSize(), call);
   const int root = static_cast<int>(options.rootRank);
-  const bool is_root = root == getRank();
-  const at::Tensor mine = input.contiguous();
-  Operation operation;
-  operation.inputs = {input};
-  at::Tensor block;
-  if (is_root) {
-    check_tensor(output, call);
-    check_share(output, input, getSize(), call);
-    const Target target(output);
-    block = target.block();
-    operation.outputs = {output};
-    if (!target.is_direct()) operation.deliver = [target] { target.deliver(); };
-  }
-  operation.call = [mine, block, root](gyreComm_t comm, gyreStream_t stream) {
-    const Elements elements = to_move(mine);
-    return gyreGather(mine.data_ptr(), block.defined() ? block.data_ptr() : nullptr, elements.count,
-                      elements.type, root, comm, stream);
-  };
-  return submit({OpType::GATHER, call, is_async(options), options.timeout}, std::move(operation));
+  const Kind kind{OpType::GATHER, call, is_async(options), options.timeout};
+  if (root != getRank()) return submit(kind, gather_to({}, input, root));
+  check_share(output, input, getSize(), call);
+  const Target target(output);
+  Operation operation = gather_to(target.block(), input, root);
+  operation.outputs = {output};
+  operation.deliver = delivery_of(target);
+  return submit(kind, std::move(operation));
 }
 
 WorkPointer Backend::scatter(Tensors& outputs, TensorLists& inputs,
@@ -420,9 +376,9 @@ WorkPointer Backend::scatter(Tensors& outputs, TensorLists& inputs,
   std::shared_ptr<const Blocks> blocks;
   if (is_root) {
     check_list(inputs[0], getSize(), output, call);
-    blocks = std::make_shared<const Blocks>(inputs[0]);
-    TORCH_CHECK_VALUE(blocks->are_equal() && inputs[0][0].numel() == output.numel(),
+    TORCH_CHECK_VALUE(are_equal(inputs[0]) && inputs[0][0].numel() == output.numel(),
                       "gyre: scatter takes tensors of one size");
+    blocks = std::make_shared<const Blocks>(inputs[0]);
     blocks->fill();
     operation.inputs = inputs[0];
   }
@@ -431,7 +387,7 @@ WorkPointer Backend::scatter(Tensors& outputs, TensorLists& inputs,
     return gyreScatter(blocks != nullptr ? blocks->data() : nullptr, target.data(), elements.count,
                        elements.type, root, comm, stream);
   };
-  if (!target.is_direct()) operation.deliver = [target] { target.deliver(); };
+  operation.deliver = delivery_of(target);
   return submit({OpType::SCATTER, call, is_async(options), options.timeout}, std::move(operation));
 }
 

@@ -23,6 +23,29 @@ gyreStream_t make_stream() {
 
 }  // namespace
 
+Operation together(std::vector<Operation> parts) {
+  if (parts.size() == 1) return std::move(parts[0]);
+  Operation all;
+  bool delivers = false;
+  for (const Operation& part : parts) {
+    all.inputs.insert(all.inputs.end(), part.inputs.begin(), part.inputs.end());
+    all.outputs.insert(all.outputs.end(), part.outputs.begin(), part.outputs.end());
+    delivers |= static_cast<bool>(part.deliver);
+  }
+  const auto kept = std::make_shared<const std::vector<Operation>>(std::move(parts));
+  all.call = [kept](gyreComm_t comm, gyreStream_t stream) {
+    for (const Operation& part : *kept)
+      if (const gyreResult_t result = part.call(comm, stream); result != gyreSuccess) return result;
+    return gyreSuccess;
+  };
+  if (delivers)
+    all.deliver = [kept] {
+      for (const Operation& part : *kept)
+        if (part.deliver) part.deliver();
+    };
+  return all;
+}
+
 // What a stream's callback knows of the operation before it.
 struct Lane::Ending {
   HostWork* work;  // the lane keeps it until it is over

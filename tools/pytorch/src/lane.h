@@ -25,6 +25,8 @@ struct Operation {
   std::function<void()> deliver;
   std::shared_ptr<int> source;  // where Gyre tells from whom a receive was
 };
+// All of them as one; their descriptions and sources are not.
+Operation together(std::vector<Operation> parts);
 
 class Lane {
  public:

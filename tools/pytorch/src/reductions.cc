@@ -10,50 +10,39 @@ namespace {
 
 std::size_t count_of(const at::Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
 
-Operation reduce_all(const Tensors& tensors, const c10d::ReduceOp& op) {
-  std::vector<Target> targets;
-  bool is_direct = true;
-  for (const at::Tensor& tensor : tensors) {
-    Reduction::check(op, tensor.scalar_type());
-    targets.emplace_back(tensor, true);
-    is_direct &= targets.back().is_direct();
-  }
+Operation reduce_all(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  Reduction::check(op, tensor.scalar_type());
+  const Target target(tensor, true);
   Operation operation;
-  operation.outputs = tensors;
-  operation.call = [targets, op](gyreComm_t comm, gyreStream_t stream) {
-    for (const Target& target : targets) {
-      const Reduction reduction(op, target.block().scalar_type(), comm);
-      const gyreResult_t result =
-          gyreAllReduce(target.data(), target.data(), count_of(target.block()), reduction.type(),
-                        reduction.op(), comm, stream);
-      if (result != gyreSuccess) return result;
-    }
-    return gyreSuccess;
+  operation.outputs = {tensor};
+  operation.call = [target, op](gyreComm_t comm, gyreStream_t stream) {
+    const Reduction reduction(op, target.block().scalar_type(), comm);
+    return gyreAllReduce(target.data(), target.data(), count_of(target.block()), reduction.type(),
+                         reduction.op(), comm, stream);
   };
-  if (!is_direct)
-    operation.deliver = [targets] {
-      for (const Target& target : targets) target.deliver();
-    };
+  operation.deliver = delivery_of(target);
   return operation;
 }
 
 }  // namespace
 
 WorkPointer Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const at::Tensor& tensor = tensors.size() == 1 ? tensors[0] : at::Tensor();
-  if (tensor.defined() && tensor.is_sparse()) return allreduce_sparse(tensors, options);
-  only_tensor(tensors, "all_reduce");
+  if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
   return submit({OpType::ALLREDUCE, "all_reduce", is_async(options), options.timeout},
-                reduce_all(tensors, options.reduceOp));
+                reduce_all(only_tensor(tensors, "all_reduce"), options.reduceOp));
 }
 
 WorkPointer Backend::allreduce_coalesced(Tensors& tensors,
                                          const c10d::AllreduceCoalescedOptions& options) {
   TORCH_CHECK_VALUE(!tensors.empty(), "gyre: all_reduce_coalesced takes at least one tensor");
-  for (const at::Tensor& tensor : tensors) check_tensor(tensor, "all_reduce_coalesced");
+  std::vector<Operation> parts;
+  for (const at::Tensor& tensor : tensors) {
+    check_tensor(tensor, "all_reduce_coalesced");
+    parts.push_back(reduce_all(tensor, options.reduceOp));
+  }
   return submit(
       {OpType::ALLREDUCE_COALESCED, "all_reduce_coalesced", is_async(options), options.timeout},
-      reduce_all(tensors, options.reduceOp));
+      together(std::move(parts)));
 }
 
 WorkPointer Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -70,7 +59,7 @@ WorkPointer Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options
     return gyreReduce(target.data(), target.data(), count_of(target.block()), reduction.type(),
                       reduction.op(), root, comm, stream);
   };
-  if (is_root && !target.is_direct()) operation.deliver = [target] { target.deliver(); };
+  if (is_root) operation.deliver = delivery_of(target);
   return submit({OpType::REDUCE, "reduce", is_async(options), options.timeout},
                 std::move(operation));
 }
@@ -87,7 +76,7 @@ WorkPointer Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& o
     return gyreBroadcast(target.data(), target.data(), elements.count, elements.type, root, comm,
                          stream);
   };
-  if (!target.is_direct()) operation.deliver = [target] { target.deliver(); };
+  operation.deliver = delivery_of(target);
   return submit({OpType::BROADCAST, "broadcast", is_async(options), options.timeout},
                 std::move(operation));
 }

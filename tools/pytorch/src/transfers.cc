@@ -27,10 +27,10 @@ WorkPointer Backend::transfer(const Kind& kind, Tensors& tensors, bool sends, in
     return gyreRecvTagged(target.data(), elements.count, elements.type, peer, tag, source, nullptr,
                           comm, stream);
   };
-  if (!sends && !target.is_direct()) operation.deliver = [target] { target.deliver(); };
+  if (!sends) operation.deliver = delivery_of(target);
   const ReleaseGil released;
   const std::shared_ptr<Lane> lane = open_lane(transfers_);
-  if (is_gathered(kind, operation, true)) return nullptr;
+  if (is_gathered(operation, true)) return nullptr;
   const std::lock_guard order(lane->order());
   operation.description = describe(kind, tensors);
   return lane->begin(std::move(operation), Lane::Order::side_by_side);
