@@ -1,6 +1,6 @@
-// lib/comm/handle_table.h: stale, made-up and foreign handles find nothing; pins keep objects
+// lib/base/handle_table.h: stale, made-up and foreign handles find nothing; pins keep objects
 // alive. lib/comm/made_ops.h: ops by number. Both: what happens after the last number.
-#include "lib/comm/handle_table.h"
+#include "lib/base/handle_table.h"
 
 #include "lib/comm/made_ops.h"
 
@@ -11,7 +11,6 @@
 #include <thread>
 
 using namespace gyre;
-using gyre::comm::HandleTable;
 
 namespace {
 

@@ -60,9 +60,9 @@ class Installed(unittest.TestCase):
                         program], env={**os.environ, "LD_LIBRARY_PATH": self.libdir})
         self.assertEqual(sorted(said.splitlines()), EXPECTED)
 
-    def pkg_config_flags(self):
+    def pkg_config_flags(self, package="gyre"):
         return checked(["pkg-config", f"--define-variable=prefix={self.prefix}", "--cflags",
-                        "--libs", "gyre"],
+                        "--libs", package],
                        env={**os.environ, "PKG_CONFIG_PATH": f"{self.libdir}/pkgconfig"}).split()
 
     def test_a_renamed_nccl_program_builds_through_pkg_config_and_runs(self):
@@ -107,19 +107,36 @@ class Installed(unittest.TestCase):
                                    f"-DCMAKE_PREFIX_PATH={self.prefix}"], capture_output=True)
             self.assertNotEqual(done.returncode, 0, version)
 
-    def test_the_library_exports_the_api_alone(self):
-        symbols = checked(["nm", "--dynamic", "--defined-only", "--format=posix", self.library])
-        names = {line.split()[0].split("@")[0] for line in symbols.splitlines()}
-        self.assertIn("gyreAllReduce", names)
-        self.assertEqual({n for n in names if not re.fullmatch(r"gyre[A-Z]\w*", n)}, set())
+    def exported(self, library):
+        symbols = checked(["nm", "--dynamic", "--defined-only", "--format=posix",
+                           f"{self.libdir}/{library}"])
+        return {line.split()[0].split("@")[0] for line in symbols.splitlines()}
 
-    def test_every_function_of_the_header_is_exported(self):
-        with open(f"{self.prefix}/include/gyre/gyre.h") as header:
-            declared = set(re.findall(r"^GYRE_API [^;(]*?\b(gyre\w+)\(", header.read(), re.M))
-        symbols = checked(["nm", "--dynamic", "--defined-only", "--format=posix", self.library])
-        exported = {line.split()[0].split("@")[0] for line in symbols.splitlines()}
-        self.assertGreater(len(declared), 30)
-        self.assertEqual(declared - exported, set())
+    def declared(self, header):
+        with open(f"{self.prefix}/include/gyre/{header}") as file:
+            return set(re.findall(r"^GYRE_API [^;(]*?\b(gyre\w+)\(", file.read(), re.M))
+
+    def test_the_libraries_export_the_api_alone(self):
+        for library, one in (("libgyre.so.0", "gyreAllReduce"),
+                             ("libgyre_gradsync.so.0", "gyreGradWait")):
+            names = self.exported(library)
+            self.assertIn(one, names)
+            self.assertEqual({n for n in names if not re.fullmatch(r"gyre[A-Z]\w*", n)}, set())
+
+    def test_every_function_of_the_headers_is_exported(self):
+        for header, library, least in (("gyre.h", "libgyre.so.0", 30),
+                                       ("gradsync.h", "libgyre_gradsync.so.0", 12)):
+            declared = self.declared(header)
+            self.assertGreater(len(declared), least)
+            self.assertEqual(declared - self.exported(library), set())
+
+    def test_a_c99_program_that_trains_builds_through_pkg_config_and_runs(self):
+        program = os.path.join(self.folder.name, "trains")
+        source = os.path.join(ROOT, "tests", "programs", "gradsync.c")
+        checked([*STRICT_C, source, *self.pkg_config_flags("gyre-gradsync"), "-o", program])
+        said = checked([f"{self.prefix}/bin/gyre", "run", "-n", str(RANKS), "--timeout", "60",
+                        program], env={**os.environ, "LD_LIBRARY_PATH": self.libdir})
+        self.assertEqual(said.splitlines(), ["[0] y = 3.00 x + 1.00"])
 
 
 if __name__ == "__main__":

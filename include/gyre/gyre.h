@@ -265,7 +265,8 @@ GYRE_API gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank,
                                         gyreConfig_t* config);
 
 /* A new communicator for each color, ranks ordered by key, then by old rank. GYRE_SPLIT_NOCOLOR
- * gets a NULL handle. Collective. */
+ * gets a NULL handle. What `config` leaves undefined, or all if it is NULL, is as in `comm`.
+ * Collective. */
 GYRE_API gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreComm_t* newcomm,
                                     gyreConfig_t* config);
 /* Waits for this rank's operations. */

@@ -116,10 +116,7 @@ Status split(gyreComm_t comm, int color, int key, gyreComm_t* newcomm, const gyr
   if (color < 0 && color != GYRE_SPLIT_NOCOLOR)
     return invalid_argument(fmt::format("color {} is negative and not GYRE_SPLIT_NOCOLOR", color));
   GYRE_ASSIGN(auto pin, find_communicator(comm));
-  CommunicatorOptions options = pin->options();
-  if (config != nullptr) {
-    GYRE_ASSIGN(options, make_options(config));
-  }
+  GYRE_ASSIGN(CommunicatorOptions options, make_child_options(config, pin->options()));
   *newcomm = nullptr;
   auto splitting = std::make_shared<Splitting>(*pin, color, key, newcomm, std::move(options));
   return submit(std::move(pin), {.resumable = std::move(splitting)}, nullptr);

@@ -109,4 +109,25 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given) {
   return options;
 }
 
+Result<CommunicatorOptions> make_child_options(const gyreConfig_t* given,
+                                               const CommunicatorOptions& parent) {
+  if (given == nullptr) return parent;
+  GYRE_ASSIGN(const gyreConfig_t config, known_config(given));
+  int device = GYRE_CONFIG_UNDEF_INT;
+  GYRE_ASSIGN(CommunicatorOptions options, make_options(given, &device));
+  const auto is_left_out = [](int field) { return field == GYRE_CONFIG_UNDEF_INT; };
+  if (is_left_out(config.blocking)) options.blocking = parent.blocking;
+  if (is_left_out(config.reproducible)) options.reproducible = parent.reproducible;
+  if (is_left_out(config.timeoutMs)) options.timeout_ns = parent.timeout_ns;
+  if (is_left_out(config.minCTAs)) options.channels_least = parent.channels_least;
+  if (is_left_out(config.maxCTAs)) options.channels_most = parent.channels_most;
+  if (!is_left_out(device)) {
+    GYRE_TRY(choose_device(options, device));
+    return options;
+  }
+  options.device = parent.device;
+  options.driver = parent.driver;
+  return options;
+}
+
 }  // namespace gyre::comm

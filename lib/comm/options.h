@@ -15,5 +15,8 @@ int default_device();
 Status choose_device(CommunicatorOptions& options, int device);
 // For a communicator that is to be made.
 Result<CommunicatorOptions> make_options(const gyreConfig_t* given);
+// For one that is split off: what `given` leaves out is the parent's.
+Result<CommunicatorOptions> make_child_options(const gyreConfig_t* given,
+                                               const CommunicatorOptions& parent);
 
 }  // namespace gyre::comm

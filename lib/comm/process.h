@@ -4,11 +4,11 @@
 #pragma once
 
 #include "lib/base/board.h"
+#include "lib/base/handle_table.h"
 #include "lib/comm/communicator.h"
 #include "lib/comm/device_allocations.h"
 #include "lib/comm/device_progress.h"
 #include "lib/comm/device_watch.h"
-#include "lib/comm/handle_table.h"
 #include "lib/comm/stream.h"
 #include "lib/loaded/nvml.h"
 

@@ -3,8 +3,8 @@
 // queued entry.
 #pragma once
 
+#include "lib/base/handle_table.h"
 #include "lib/comm/communicator.h"
-#include "lib/comm/handle_table.h"
 
 #include <atomic>
 #include <deque>

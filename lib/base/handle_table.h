@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace gyre::comm {
+namespace gyre {
 
 template <typename T>
 class HandleTable {
@@ -148,4 +148,4 @@ class HandleTable {
   std::uint32_t next_ = 0;
 };
 
-}  // namespace gyre::comm
+}  // namespace gyre

@@ -1,0 +1,188 @@
+/* clang-format off */
+/* gradsync.h: gradients of data-parallel training, summed without a parameter server.
+ *
+ * This file is the manual of libgyre_gradsync, which works on gyre.h alone. Frameworks use it, and
+ * programs without one.
+ *
+ * WORDS
+ *   replica    one rank's copy of a model: its tensors, and their gradients (gyreGrad_t)
+ *   step       one backward pass on every rank, ended by gyreGradWait
+ *   bucket     gradients that are reduced together: as many as fit some MiB, of one type
+ *   wire type  what crosses the links: the gradients' own type, or a narrower one
+ *
+ * A STEP   Each rank calls gyreGradReady for each gradient as its backward pass finishes it. When
+ *          all gradients of a bucket are ready, and those of all buckets before it, its all-reduce
+ *          begins, beside the rest of the pass: on a communicator and a host stream of the
+ *          replica's own. gyreGradWait returns when every gradient is the mean (or sum) over all
+ *          ranks, with the same bits on each.
+ *
+ * BUCKETS  are filled in the reverse of the list's order, as a backward pass goes. By default they
+ *          are laid out anew once, at the end of the first step, in the order in which rank 0's
+ *          gradients became ready then. A tensor as large as a bucket gets one of its own.
+ *
+ * MEMORY   A gradient lies in its bucket (`gradient` NULL; gyreGradView tells where), and is
+ *          reduced where it lies; or in the caller's memory, and is copied there and back. Buckets
+ *          come from gyreMemAlloc, so that peers of this host reach them directly.
+ *
+ * CHECKS   Every rank gives the same list, in the same order: gyreGradCreate compares them, and
+ *          names the first tensor and rank that differ. At the end of each step the ranks tell each
+ *          other of gradients that never became ready; then every rank gets gyreMismatch, which
+ *          names rank and tensor, and the next step may go on. A rank that does not come to the end
+ *          of a step is named when the deadline has passed.
+ *
+ * THREADS  One replica is used by one thread at a time, but gyreGradReady may come from any thread
+ *          at any time between two calls of gyreGradWait. The communicator given to gyreGradCreate
+ *          is used during that call only; whoever made it destroys it.
+ *
+ * ERRORS   As in gyre.h: no function throws, aborts or hangs. gyreGradGetLastError gives the story.
+ *          After an error of a peer or of a link the replica can only be destroyed.
+ */
+/* clang-format on */
+#ifndef GYRE_GRADSYNC_H_
+#define GYRE_GRADSYNC_H_
+
+#include <gyre/gyre.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An index and a generation, never an address; a stale one is answered with gyreInvalidArgument. */
+typedef struct gyreGrad* gyreGrad_t;
+
+/* One tensor of the model. The struct is copied; the memory that it names is the caller's, and has
+ * to stay until gyreGradDestroy. */
+typedef struct {
+  const char* name; /* for errors; copied; NULL: its number alone */
+  size_t count;     /* elements, at least 1 */
+  gyreDataType_t datatype;
+  void* parameter; /* `count` elements; rank 0's are broadcast at create. NULL: nobody's */
+  void* gradient;  /* `count` elements of the caller's; NULL: it lies in its bucket */
+} gyreGradTensor_t;
+
+typedef enum {
+  gyreGradOrderGiven = 0,   /* buckets stay as the list's order makes them */
+  gyreGradOrderObserved = 1 /* laid out anew once, as rank 0's gradients became ready */
+} gyreGradOrder_t;
+
+/* Start from GYRE_GRAD_CONFIG_INITIALIZER; fields are only ever appended. All but timeoutMs have to
+ * agree on all ranks, which create checks. */
+typedef struct {
+  size_t size;             /* sizeof(gyreGradConfig_t) of the caller */
+  unsigned int magic;      /* GYRE_GRAD_CONFIG_MAGIC */
+  unsigned int version;    /* GYRE_VERSION_CODE of the caller's header */
+  size_t bucketBytes;      /* of gradients; default 25 MiB, as in PyTorch */
+  size_t firstBucketBytes; /* of the first one, so that it leaves early; default 1 MiB */
+  gyreRedOp_t op;          /* gyreAvg (default) or gyreSum */
+  int wireType;    /* GYRE_GRAD_WIRE_SAME (default), gyreFloat16 or gyreBfloat16: gradients of
+                      float32 are rounded to it once, summed in float32, and rounded once more */
+  int order;       /* gyreGradOrder_t; default observed */
+  int findUnused;  /* 1: a gradient that is not ready at gyreGradWait is unused in this step: it
+                      counts as zeros; one that no rank used is left as it is, unless it lies in
+                      its bucket: then it is zeros. 0 (default): it is an error */
+  int joinDivisor; /* with ranks in gyreGradJoin, gyreAvg divides by: 0 (default) all ranks; 1
+                      those that have data */
+  int timeoutMs;   /* deadline of each wait for a peer; default: GYRE_TIMEOUT */
+} gyreGradConfig_t;
+
+#define GYRE_GRAD_CONFIG_MAGIC 0x67726164u
+#define GYRE_GRAD_WIRE_SAME (-1)
+/* clang-format off */
+#define GYRE_GRAD_CONFIG_INITIALIZER {                                                          \
+  sizeof(gyreGradConfig_t), GYRE_GRAD_CONFIG_MAGIC, GYRE_VERSION_CODE,                          \
+  25u << 20, 1u << 20, gyreAvg, GYRE_GRAD_WIRE_SAME, gyreGradOrderObserved, 0, 0,               \
+  GYRE_CONFIG_UNDEF_INT }
+/* clang-format on */
+
+/* What went wrong last in this thread: causes, culprits, remedy. Valid until this thread's next
+ * call of this function. Never NULL. */
+GYRE_API const char* gyreGradGetLastError(void);
+
+/* ---------------------------------------------------------------------------- replicas */
+
+/* A replica of `count` tensors, the same on all ranks of `comm`, a host communicator. Collective:
+ * makes two communicators of its own, compares what the ranks gave (gyreMismatch names the first
+ * difference) and broadcasts rank 0's parameters. `config` may be NULL. */
+GYRE_API gyreResult_t gyreGradCreate(gyreGrad_t* grad, gyreComm_t comm,
+                                     const gyreGradTensor_t tensors[], size_t count,
+                                     const gyreGradConfig_t* config);
+/* Waits for what has begun, and frees it. Local. */
+GYRE_API gyreResult_t gyreGradDestroy(gyreGrad_t grad);
+
+/* Where tensor `tensor`'s gradient lies in its bucket: count elements at a multiple of 64 bytes,
+ * zeroed at create. Only of tensors without a `gradient` of the caller's. With the observed order
+ * the first gyreGradWait moves it, contents and all: ask again then. */
+GYRE_API gyreResult_t gyreGradView(gyreGrad_t grad, size_t tensor, void** view);
+
+/* Tensor `tensor`'s gradient is there. `stream` NULL: now. A host stream: when what is queued on it
+ * is done (only for a gradient in its bucket, in its own type on the wire). Until gyreGradWait
+ * returns, the caller does not touch the gradient. */
+GYRE_API gyreResult_t gyreGradReady(gyreGrad_t grad, size_t tensor, gyreStream_t stream);
+/* It has none in this step: zeros. The same as never ready, with findUnused, but known earlier. */
+GYRE_API gyreResult_t gyreGradUnused(gyreGrad_t grad, size_t tensor);
+/* Ends the step: returns when all gradients are reduced. gyreMismatch: some rank's gradient was
+ * never ready (then all gradients of this step are undefined). Collective. */
+GYRE_API gyreResult_t gyreGradWait(gyreGrad_t grad);
+/* Whether any rank used the tensor in the last step; with findUnused. */
+GYRE_API gyreResult_t gyreGradWasUsed(gyreGrad_t grad, size_t tensor, int* used);
+
+/* 0: steps do not synchronise: Ready and Wait do nothing, and the caller lets gradients add up.
+ * 1 (at create): they do again, with all that has added up. The same on all ranks. */
+GYRE_API gyreResult_t gyreGradSetSync(gyreGrad_t grad, int sync);
+
+/* For a rank whose data has ended: takes part in the others' steps with zeros until all have ended.
+ * Every rank calls it, at the end of its own data. Then rank `r`'s parameters are broadcast, the
+ * lowest of those that had the most steps. */
+GYRE_API gyreResult_t gyreGradJoin(gyreGrad_t grad);
+
+/* `count` arrays, the same on all ranks, from rank `root` to all: statistics of normalisation, and
+ * whatever else a model keeps. tensors[i].parameter is the array. Collective, between steps. */
+GYRE_API gyreResult_t gyreGradBroadcast(gyreGrad_t grad, const gyreGradTensor_t tensors[],
+                                        size_t count, int root);
+/* Whether all ranks' parameters have the same bits: gyreMismatch names the first tensor and rank
+ * that differ from rank 0's. Collective, between steps. */
+GYRE_API gyreResult_t gyreGradCompare(gyreGrad_t grad);
+
+/* ---------------------------------------------------------------------------- hooks */
+
+/* A bucket, as a hook sees it. */
+typedef struct {
+  size_t index, buckets; /* its place in the order, and how many there are */
+  void* data;            /* `count` elements of this rank's gradients, in the wire type */
+  size_t count;
+  gyreDataType_t datatype;
+  const size_t* tensors; /* which ones, in order */
+  size_t tensorCount;
+} gyreGradBucket_t;
+
+/* In place of the all-reduce. `begin` is called when a bucket is ready, in the same order on all
+ * ranks, in the thread that made it ready; what it queues on `stream` has to leave the result in
+ * bucket->data. `finish` (may be NULL) is called in gyreGradWait once the stream has done that.
+ * An error of either is gyreGradWait's. Both live until another hook is set. */
+typedef struct {
+  void* user;
+  gyreResult_t (*begin)(void* user, const gyreGradBucket_t* bucket, gyreComm_t comm,
+                        gyreStream_t stream);
+  gyreResult_t (*finish)(void* user, const gyreGradBucket_t* bucket);
+} gyreGradHook_t;
+/* Between steps, on all ranks alike. NULL: the all-reduce again. */
+GYRE_API gyreResult_t gyreGradSetHook(gyreGrad_t grad, const gyreGradHook_t* hook);
+
+/* ---------------------------------------------------------------------------- statistics */
+
+typedef struct {
+  size_t size;                 /* sizeof(gyreGradStats_t) of the caller: set it before */
+  uint64_t steps;              /* that synchronised */
+  uint64_t buckets;            /* now */
+  uint64_t layout;             /* grows when views move */
+  uint64_t wireBytes;          /* that this rank gave to all-reduces, in all */
+  double computeSeconds;       /* outside of gyreGradWait, from one to the next */
+  double communicationSeconds; /* from a bucket's begin, or its predecessor's end, to its end */
+  double exposedSeconds;       /* of gyreGradWait; communication - exposed is hidden */
+} gyreGradStats_t;
+GYRE_API gyreResult_t gyreGradGetStats(gyreGrad_t grad, gyreGradStats_t* stats);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* GYRE_GRADSYNC_H_ */

@@ -1,0 +1,58 @@
+// What every C function of this library shares: handles, and errors that threads remember.
+#pragma once
+
+#include "lib/base/handle_table.h"
+#include "lib/gradsync/replica.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <new>
+
+namespace gyre::gradsync {
+
+// The only process-wide state of this library.
+struct Handles {
+  HandleTable<Replica> replicas{0xD1, 1};
+};
+Handles& handles();
+
+// Keeps the text for gyreGradGetLastError and returns the code.
+gyreResult_t answer(const Status& status);
+
+// Runs `body` (returning Status) for a C function; nothing thrown gets past it.
+template <typename Body>
+gyreResult_t guarded(Body&& body) {
+  try {
+    return answer(body());
+  } catch (const std::bad_alloc&) {
+    return answer(Status(Code::SystemError, "out of memory"));
+  } catch (const std::exception& error) {
+    return answer(internal_error(error.what()));
+  }
+}
+
+template <typename Object>
+Result<typename HandleTable<Object>::Pin> find(HandleTable<Object>& table, const void* handle,
+                                               const char* what) {
+  auto pin = table.pin(reinterpret_cast<std::uintptr_t>(handle));
+  if (!pin) return invalid_argument(fmt::format("{} {} is none, or was destroyed", what, handle));
+  return pin;
+}
+
+// A caller's struct as this library knows it: fields that the caller's version lacks are as in
+// `known`. `least`: bytes that every version has.
+template <typename Struct>
+Result<Struct> read_struct(const Struct* given, Struct known, unsigned magic, std::size_t least) {
+  if (given == nullptr) return known;
+  if (given->magic != magic)
+    return invalid_argument("the config was not made with its INITIALIZER (wrong magic)");
+  if (given->size < least || given->size > 4096)
+    return invalid_argument(fmt::format("the config's size {} is absurd", given->size));
+  std::memcpy(&known, given, std::min(given->size, sizeof known));
+  return known;
+}
+
+}  // namespace gyre::gradsync

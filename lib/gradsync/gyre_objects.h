@@ -1,0 +1,46 @@
+// Owners of what gyre.h gives, and its results as Status.
+#pragma once
+
+#include "lib/base/owned.h"
+#include "lib/base/status.h"
+#include <gyre/gyre.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gyre::gradsync {
+
+// With the text of gyreGetLastError (of `comm`, if it is one).
+Status checked(gyreResult_t result, gyreComm_t comm = nullptr);
+
+struct CommunicatorTraits {
+  using Handle = gyreComm_t;
+  static Handle none() { return nullptr; }
+  static void close(Handle comm) { gyreCommDestroy(comm); }
+};
+using OwnedCommunicator = Owned<CommunicatorTraits>;
+
+struct StreamTraits {
+  using Handle = gyreStream_t;
+  static Handle none() { return nullptr; }
+  static void close(Handle stream) { gyreStreamDestroy(stream); }
+};
+using OwnedStream = Owned<StreamTraits>;
+
+// Zeroed memory that peers of this host reach directly.
+struct SharedMemoryTraits {
+  using Handle = void*;
+  static Handle none() { return nullptr; }
+  static void close(Handle memory) { gyreMemFree(memory); }
+};
+using SharedMemory = Owned<SharedMemoryTraits>;
+Result<SharedMemory> allocate(std::uint64_t bytes);
+
+// The same ranks as `comm`'s, with this deadline for each call; GYRE_CONFIG_UNDEF_INT:
+// GYRE_TIMEOUT.
+Result<OwnedCommunicator> duplicate(gyreComm_t comm, const char* name, int timeout_ms);
+Result<OwnedStream> make_stream();
+int size_of(gyreComm_t comm);
+int rank_of(gyreComm_t comm);
+
+}  // namespace gyre::gradsync

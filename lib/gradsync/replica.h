@@ -1,0 +1,115 @@
+// A replica of a model: its gradients go into buckets as they become ready, full buckets are
+// reduced beside the backward pass, and the end of a step waits for them.
+#pragma once
+
+#include "lib/gradsync/completions.h"
+#include "lib/gradsync/live_bucket.h"
+#include "lib/gradsync/roll_call.h"
+
+#include <mutex>
+#include <optional>
+
+namespace gyre::gradsync {
+
+struct ReplicaOptions {
+  BucketLimits limits;
+  gyreRedOp_t op = gyreAvg;
+  std::optional<ElementType> wire;
+  bool observes_order = true;
+  bool finds_unused = false;
+  bool divides_by_active = false;
+  int timeout_ms = GYRE_CONFIG_UNDEF_INT;
+};
+
+struct ReplicaStats {
+  std::uint64_t steps = 0, buckets = 0, layout = 0, wire_bytes = 0;
+  std::int64_t compute_ns = 0, communication_ns = 0, exposed_ns = 0;
+};
+
+class Replica {
+ public:
+  static Result<std::unique_ptr<Replica>> create(gyreComm_t comm, std::vector<Tensor> tensors,
+                                                 const ReplicaOptions& options);
+  ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  Result<void*> view(std::size_t tensor);
+  Status ready(std::size_t tensor, gyreStream_t stream);
+  Status unused(std::size_t tensor);
+  Status wait();
+  Result<bool> was_used(std::size_t tensor);
+  Status set_sync(bool sync);
+  Status join();
+  Status broadcast_arrays(std::span<const Tensor> arrays, int root);
+  Status compare_parameters();
+  Status set_hook(const gyreGradHook_t* hook);
+  Result<ReplicaStats> stats();
+
+ private:
+  // What became of a tensor's gradient in this step.
+  enum class Delivery : std::uint8_t { none, ready, unused };
+  struct Progress {
+    LiveBucket bucket;
+    std::size_t waiting = 0;    // tensors that are not delivered
+    std::int64_t begun_ns = 0;  // its reduction
+  };
+  struct Place {
+    std::size_t bucket, slice;
+  };
+
+  Replica(std::vector<Tensor> tensors, const ReplicaOptions& options)
+      : tensors_(std::move(tensors)), options_(options) {}
+  Status open(gyreComm_t comm);
+  Status agree_with_peers();
+
+  Status known(std::size_t tensor) const;
+  Status usable() const;
+  Status idle() const;
+  const LiveBucket& bucket_of(std::size_t tensor) const;
+  const Slice& slice_of(std::size_t tensor) const;
+  gyreGradBucket_t show(std::size_t index, std::vector<std::size_t>& tensors) const;
+
+  // Of a step.
+  Status deliver(std::size_t tensor, Delivery delivery);
+  void begin_full_buckets();
+  Status begin_bucket(std::size_t index);
+  RollCallEntry deliver_the_rest();
+  Status settle(const RollCall& call);
+  Status gather_used();
+  Status finish_buckets(float factor);
+  Status finish_bucket(std::size_t index, float factor);
+  void begin_step();
+  Status verdict(const RollCall& call) const;
+  Status give_up(Status why);
+  std::string waiting_for() const;
+  Status end_join(const RollCall& call);
+
+  // Of the layout.
+  Status lay_out_by(std::span<const std::size_t> order);
+  Status lay_out_as_observed();
+
+  const std::vector<Tensor> tensors_;
+  const ReplicaOptions options_;
+  OwnedCommunicator data_, control_;  // buckets; what ranks tell each other
+  OwnedStream stream_;                // of `data_`
+
+  std::mutex mutex_;  // of all that follows
+  std::vector<Progress> buckets_;
+  std::vector<Place> places_;  // by tensor
+  std::vector<Delivery> deliveries_;
+  std::vector<std::uint8_t> used_;     // by any rank, in the last step
+  std::vector<std::size_t> observed_;  // the order of the first step
+  std::size_t next_ = 0;               // bucket to begin
+  Completions completions_;
+  Status failure_;  // of this step, on this rank
+  Status broken_;   // for good
+  bool syncs_ = true;
+  bool is_laid_out_ = false;  // for good
+  gyreGradHook_t hook_{};
+  std::uint64_t steps_done_ = 0;  // that this rank had data for
+  ReplicaStats stats_;
+  std::int64_t step_ended_ns_ = 0;
+};
+
+}  // namespace gyre::gradsync

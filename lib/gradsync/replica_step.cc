@@ -1,0 +1,169 @@
+// The end of a replica's step: what is missing is filled in, the ranks tell each other how it went,
+// and what was reduced goes back.
+#include "lib/base/clock.h"
+#include "lib/gradsync/replica.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gyre::gradsync {
+
+Status Replica::wait() {
+  const std::lock_guard lock(mutex_);
+  GYRE_TRY(usable());
+  if (!syncs_) return {};
+  const std::int64_t began_ns = SystemClock::read();
+  if (step_ended_ns_ != 0) stats_.compute_ns += began_ns - step_ended_ns_;
+  ++steps_done_;
+  auto call = RollCall::hold(control_.get(), deliver_the_rest());
+  if (!call.ok()) return give_up(std::move(call).status().while_doing(waiting_for()));
+  Status done = settle(*call);
+  step_ended_ns_ = SystemClock::read();
+  stats_.exposed_ns += step_ended_ns_ - began_ns;
+  return done;
+}
+
+// Zeros for what was never ready, so that no rank waits for it; and what the others have to know.
+RollCallEntry Replica::deliver_the_rest() {
+  RollCallEntry entry{.steps_done = steps_done_};
+  for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor) {
+    if (deliveries_[tensor] != Delivery::none) continue;
+    if (!options_.finds_unused && entry.missing < 0)
+      entry.missing = static_cast<std::int64_t>(tensor);
+    failure_ = failure_.ok() ? deliver(tensor, Delivery::unused) : std::move(failure_);
+  }
+  entry.failure = static_cast<std::int32_t>(failure_.code());
+  return entry;
+}
+
+// The same on all ranks, with data or without, as the roll call decides.
+Status Replica::settle(const RollCall& call) {
+  Status said = verdict(call);
+  if (call.first_failed() >= 0) return give_up(std::move(said));
+  const bool is_whole = call.first_missing() < 0;
+  if (is_whole && options_.finds_unused)
+    if (Status gathered = gather_used(); !gathered.ok()) return give_up(std::move(gathered));
+  const int active = call.active();
+  const bool rescales = options_.divides_by_active && active > 0;
+  const float factor = rescales ? static_cast<float>(call.size()) / static_cast<float>(active) : 1;
+  if (Status done = finish_buckets(factor); !done.ok()) return give_up(std::move(done));
+  ++stats_.steps;
+  begin_step();
+  if (!is_whole) observed_.clear();
+  if (is_whole && !is_laid_out_)
+    if (Status laid_out = lay_out_as_observed(); !laid_out.ok())
+      return give_up(std::move(laid_out));
+  return said;
+}
+
+Status Replica::verdict(const RollCall& call) const {
+  if (!failure_.ok()) return failure_;
+  if (const int rank = call.first_failed(); rank >= 0)
+    return Status(
+               Code::RemoteError,
+               fmt::format("rank {} could not begin its buckets: {}; its own error says more", rank,
+                           gyreGetErrorString(static_cast<gyreResult_t>(call.of(rank).failure))))
+        .blame({rank});
+  if (const int rank = call.first_missing(); rank >= 0)
+    return Status(Code::Mismatch,
+                  fmt::format(
+                      "rank {} never delivered the gradient of {} in step {} (if it has "
+                      "none there, set config.findUnused, or call gyreGradUnused)",
+                      rank, call_by_name(tensors_, static_cast<std::size_t>(call.of(rank).missing)),
+                      stats_.steps + 1))
+        .blame({rank});
+  return {};
+}
+
+Status Replica::gather_used() {
+  for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
+    used_[tensor] = deliveries_[tensor] == Delivery::ready;
+  return checked(gyreAllReduce(used_.data(), used_.data(), used_.size(), gyreUint8, gyreMax,
+                               control_.get(), nullptr),
+                 control_.get());
+}
+
+Status Replica::finish_buckets(float factor) {
+  for (std::size_t index = 0; index < buckets_.size(); ++index)
+    GYRE_TRY(finish_bucket(index, factor).while_doing(fmt::format("bucket {}", index)));
+  return {};
+}
+
+Status Replica::finish_bucket(std::size_t index, float factor) {
+  const Progress& progress = buckets_[index];
+  if (completions_.wait(index) != gyreSuccess)
+    return checked(gyreStreamSynchronize(stream_.get()), data_.get()).while_doing(waiting_for());
+  const std::int64_t ended_ns = completions_.ended_ns(index);
+  const std::int64_t before_ns = index == 0 ? 0 : completions_.ended_ns(index - 1);
+  stats_.communication_ns += ended_ns - std::max(progress.begun_ns, before_ns);
+  if (hook_.finish != nullptr) {
+    std::vector<std::size_t> tensors;
+    const gyreGradBucket_t shown = show(index, tensors);
+    GYRE_TRY(checked(hook_.finish(hook_.user, &shown)).while_doing("in the hook"));
+  }
+  for (const Slice& slice : progress.bucket.plan().slices) {
+    const Tensor& tensor = tensors_[slice.tensor];
+    if (used_[slice.tensor] != 0 || tensor.gradient == nullptr)
+      progress.bucket.give(slice, tensor, factor);
+  }
+  return {};
+}
+
+// The next one: nothing is delivered.
+void Replica::begin_step() {
+  std::fill(deliveries_.begin(), deliveries_.end(), Delivery::none);
+  for (Progress& progress : buckets_) progress.waiting = progress.bucket.plan().slices.size();
+  next_ = 0;
+  completions_.begin();
+}
+
+// The ranks are no longer where they should be: what is under way ends, here and on the others.
+Status Replica::give_up(Status why) {
+  if (data_.has_value()) gyreCommAbort(data_.release());
+  stream_.reset();
+  next_ = 0;
+  broken_ = why;
+  return why;
+}
+
+// Which gradients a peer that does not come has not delivered: of the first bucket that is not
+// done.
+std::string Replica::waiting_for() const {
+  constexpr std::size_t shown_most = 4;
+  std::size_t first = 0;
+  while (first < next_ && completions_.is_done(first)) ++first;
+  if (first >= buckets_.size()) return fmt::format("ending step {}", stats_.steps + 1);
+  const std::vector<Slice>& slices = buckets_[first].bucket.plan().slices;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(shown_most, slices.size()); ++i)
+    names += (i == 0 ? "" : ", ") + call_by_name(tensors_, slices[i].tensor);
+  if (slices.size() > shown_most) names += fmt::format(" and {} more", slices.size() - shown_most);
+  return fmt::format(
+      "ending step {}, in which bucket {} is the first that some rank has not "
+      "delivered: {}",
+      stats_.steps + 1, first, names);
+}
+
+Status Replica::join() {
+  const std::lock_guard lock(mutex_);
+  GYRE_TRY(idle());
+  while (true) {
+    auto call = RollCall::hold(control_.get(), {.steps_done = steps_done_, .joined = 1});
+    if (!call.ok())
+      return give_up(std::move(call).status().while_doing("waiting for ranks that have data"));
+    if (call->active() == 0) return end_join(*call);
+    for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
+      GYRE_TRY(deliver(tensor, Delivery::unused));
+    const Status done = settle(*call);
+    if (!broken_.ok()) return done;  // a gradient that another rank lacks is not for this one
+  }
+}
+
+Status Replica::end_join(const RollCall& call) {
+  if (const int failed = call.first_failed(); failed >= 0) return give_up(verdict(call));
+  Status done = broadcast(control_.get(), tensors_, call.longest());
+  return done.ok() ? Status() : give_up(std::move(done));
+}
+
+}  // namespace gyre::gradsync

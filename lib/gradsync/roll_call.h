@@ -1,0 +1,37 @@
+// The roll call at the end of each step: every rank tells all others how its step went, so that
+// what one lacks is an error of all, with its name, and nobody waits for it.
+#pragma once
+
+#include "lib/gradsync/gyre_objects.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace gyre::gradsync {
+
+struct RollCallEntry {
+  std::int64_t missing = -1;     // the first tensor whose gradient was never ready; -1: none
+  std::uint64_t steps_done = 0;  // that this rank had data for
+  std::uint32_t joined = 0;      // 1: it has no more data
+  std::int32_t failure = 0;  // gyreResult_t of what went wrong on it: its buckets are not coming
+};
+
+class RollCall {
+ public:
+  // Collective. All ranks' entries.
+  static Result<RollCall> hold(gyreComm_t comm, const RollCallEntry& mine);
+
+  int active() const;  // ranks that have data
+  // The lowest of the ranks that had the most steps.
+  int longest() const;
+  // The first rank that lacks a gradient, or that has failed; -1: none.
+  int first_missing() const;
+  int first_failed() const;
+  const RollCallEntry& of(int rank) const { return entries_[static_cast<std::size_t>(rank)]; }
+  int size() const { return static_cast<int>(entries_.size()); }
+
+ private:
+  std::vector<RollCallEntry> entries_;
+};
+
+}  // namespace gyre::gradsync

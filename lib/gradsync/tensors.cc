@@ -1,0 +1,197 @@
+#include "lib/gradsync/tensors.h"
+
+#include "lib/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gyre::gradsync {
+namespace {
+
+// What ranks compare of a tensor. Of a long name only the beginning.
+struct Entry {
+  std::uint64_t count = 0;
+  std::int32_t type = -1;  // -1: the list has ended
+  std::int32_t has_parameter = 0;
+  char name[112] = {};
+
+  friend bool operator==(const Entry& a, const Entry& b) {
+    return std::memcmp(&a, &b, sizeof a) == 0;
+  }
+};
+static_assert(sizeof(Entry) == 128);
+
+// Where a rank's list differs from rank 0's, and with what.
+struct Difference {
+  std::int64_t index = -1;
+  Entry entry;
+};
+
+Entry entry_of(std::span<const Tensor> tensors, std::size_t index) {
+  Entry entry;
+  if (index >= tensors.size()) return entry;
+  const Tensor& tensor = tensors[index];
+  entry.count = tensor.count;
+  entry.type = static_cast<std::int32_t>(tensor.type);
+  entry.has_parameter = tensor.parameter != nullptr;
+  tensor.name.copy(entry.name, sizeof entry.name - 1);
+  return entry;
+}
+
+std::string show(const Entry& entry) {
+  if (entry.type < 0) return "none";
+  const bool known = entry.type < element_type_count;
+  return fmt::format("'{}' of {} {}{}", fmt::string_view(entry.name, strnlen(entry.name, 111)),
+                     entry.count,
+                     known ? element_name(static_cast<ElementType>(entry.type)) : "elements",
+                     entry.has_parameter != 0 ? "" : " without a parameter");
+}
+
+template <typename Value>
+Status all_gather(gyreComm_t comm, const Value* mine, std::size_t count, std::vector<Value>& all) {
+  all.resize(count * static_cast<std::size_t>(size_of(comm)));
+  return checked(gyreAllGather(mine, all.data(), count * sizeof(Value), gyreChar, comm, nullptr),
+                 comm);
+}
+
+Status agree_on_settings(gyreComm_t comm, std::span<const Setting> settings) {
+  std::vector<std::int64_t> mine, all;
+  for (const Setting& setting : settings) mine.push_back(setting.value);
+  GYRE_TRY(all_gather(comm, mine.data(), mine.size(), all));
+  for (std::size_t i = 0; i < settings.size(); ++i)
+    for (int rank = 1; rank < size_of(comm); ++rank) {
+      const std::int64_t other = all[static_cast<std::size_t>(rank) * settings.size() + i];
+      if (other == all[i]) continue;
+      return Status(Code::Mismatch, fmt::format("{} is {} on rank 0 and {} on rank {}",
+                                                settings[i].name, all[i], other, rank))
+          .blame({rank});
+    }
+  return {};
+}
+
+// Rank 0's entry for each of this rank's tensors and one more, which is the end of its list.
+Result<std::vector<Entry>> first_entries(gyreComm_t comm, std::span<const Tensor> tensors) {
+  std::uint64_t count = tensors.size();
+  GYRE_TRY(checked(gyreBcast(&count, 1, gyreUint64, 0, comm, nullptr), comm));
+  if (count > std::uint64_t{1} << 32) return internal_error("rank 0's list has no end");
+  std::vector<Entry> entries(count + 1);
+  for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = entry_of(tensors, i);
+  GYRE_TRY(checked(
+      gyreBcast(entries.data(), entries.size() * sizeof(Entry), gyreChar, 0, comm, nullptr), comm));
+  return entries;
+}
+
+Status agree_on_tensors(gyreComm_t comm, std::span<const Tensor> tensors) {
+  GYRE_ASSIGN(const auto first, first_entries(comm, tensors));
+  Difference mine;
+  for (std::size_t i = 0; i < first.size() && mine.index < 0; ++i)
+    if (const Entry entry = entry_of(tensors, i); !(entry == first[i]))
+      mine = {static_cast<std::int64_t>(i), entry};
+  std::vector<Difference> all;
+  GYRE_TRY(all_gather(comm, &mine, 1, all));
+  const auto differs = [](const Difference& one) { return one.index >= 0; };
+  const auto found = std::find_if(all.begin(), all.end(), differs);
+  if (found == all.end()) return {};
+  if (static_cast<std::uint64_t>(found->index) >= first.size())
+    return internal_error("a peer's list differs where rank 0's has ended");
+  const int rank = static_cast<int>(found - all.begin());
+  return Status(Code::Mismatch,
+                fmt::format("tensor {} is {} on rank 0 and {} on rank {}", found->index,
+                            show(first[static_cast<std::size_t>(found->index)]), show(found->entry),
+                            rank))
+      .blame({rank});
+}
+
+// To tell arrays apart that are not meant to differ: each 8 bytes are mixed in by a multiplication
+// (constants: the golden ratio, as in Knuth, TAOCP 3, 6.4), four chains at a time.
+std::uint64_t hash_of(const void* bytes, std::uint64_t size) {
+  constexpr std::uint64_t golden = 0x9e3779b97f4a7c15;
+  std::uint64_t chains[4] = {size, golden, ~size, ~golden};
+  const auto* place = static_cast<const std::byte*>(bytes);
+  const auto mix = [](std::uint64_t chain, std::uint64_t word) {
+    chain = (chain ^ word) * golden;
+    return chain ^ chain >> 32;
+  };
+  for (; size >= sizeof chains; size -= sizeof chains, place += sizeof chains) {
+    std::uint64_t words[4];
+    std::memcpy(words, place, sizeof words);
+    for (int i = 0; i < 4; ++i) chains[i] = mix(chains[i], words[i]);
+  }
+  std::uint64_t rest[4] = {};
+  std::memcpy(rest, place, size);
+  for (int i = 0; i < 4; ++i) chains[i] = mix(chains[i], rest[i]);
+  return mix(mix(mix(chains[0], chains[1]), chains[2]), chains[3]);
+}
+
+}  // namespace
+
+Result<std::vector<Tensor>> read_tensors(const gyreGradTensor_t tensors[], std::size_t count) {
+  if (tensors == nullptr || count == 0)
+    return invalid_argument("tensors: at least one is needed, and the array may not be NULL");
+  std::vector<Tensor> read;
+  for (std::size_t i = 0; i < count; ++i) {
+    const gyreGradTensor_t& given = tensors[i];
+    int type = 0;
+    std::memcpy(&type, &given.datatype, sizeof type);
+    const auto refuse = [&](std::string_view what) {
+      return invalid_argument(
+          fmt::format("tensors[{}] '{}': {}", i, given.name == nullptr ? "" : given.name, what));
+    };
+    if (type < 0 || type >= element_type_count)
+      return refuse(fmt::format("datatype {} is none of gyreDataType_t", type));
+    Tensor tensor;
+    tensor.name = given.name == nullptr ? "" : given.name;
+    tensor.count = given.count;
+    tensor.type = static_cast<ElementType>(type);
+    tensor.parameter = given.parameter;
+    tensor.gradient = given.gradient;
+    if (given.count == 0) return refuse("count is 0");
+    if (!checked_multiply(given.count, element_bytes(tensor.type)))
+      return refuse(fmt::format("{} elements are more bytes than a number holds", given.count));
+    read.push_back(std::move(tensor));
+  }
+  return read;
+}
+
+std::string call_by_name(std::span<const Tensor> tensors, std::size_t index) {
+  if (index >= tensors.size()) return fmt::format("tensor {}", index);
+  return fmt::format("tensor {}{}{}{}", index, tensors[index].name.empty() ? "" : " '",
+                     tensors[index].name, tensors[index].name.empty() ? "" : "'");
+}
+
+Status agree(gyreComm_t comm, std::span<const Setting> settings, std::span<const Tensor> tensors) {
+  GYRE_TRY(agree_on_settings(comm, settings));
+  return agree_on_tensors(comm, tensors);
+}
+
+Status broadcast(gyreComm_t comm, std::span<const Tensor> tensors, int root) {
+  constexpr std::size_t group_most = 64;
+  for (std::size_t first = 0; first < tensors.size(); first += group_most) {
+    GYRE_TRY(checked(gyreGroupStart()));
+    for (const Tensor& tensor :
+         tensors.subspan(first, std::min(group_most, tensors.size() - first)))
+      if (tensor.parameter != nullptr)
+        gyreBcast(tensor.parameter, tensor.bytes(), gyreChar, root, comm, nullptr);
+    GYRE_TRY(checked(gyreGroupEnd(), comm));  // which has the error of a call that was refused
+  }
+  return {};
+}
+
+Status compare(gyreComm_t comm, std::span<const Tensor> tensors) {
+  std::vector<std::uint64_t> mine, all;
+  for (const Tensor& tensor : tensors)
+    mine.push_back(tensor.parameter == nullptr ? 0 : hash_of(tensor.parameter, tensor.bytes()));
+  GYRE_TRY(all_gather(comm, mine.data(), mine.size(), all));
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    for (int rank = 1; rank < size_of(comm); ++rank)
+      if (all[static_cast<std::size_t>(rank) * mine.size() + i] != all[i])
+        return Status(Code::Mismatch, fmt::format("the parameter of {} is not on rank {} what it "
+                                                  "is on rank 0",
+                                                  call_by_name(tensors, i), rank))
+            .blame({rank});
+  return {};
+}
+
+}  // namespace gyre::gradsync
