@@ -4,15 +4,31 @@
 
 namespace gyre::gradsync {
 
-gyreResult_t Completions::wait(std::size_t index) {
+Result<std::uint64_t> Completions::mark(gyreStream_t stream) {
+  GYRE_TRY(checked(gyreStreamAddCallback(stream, &Completions::ended, this)));
+  return marked_++;
+}
+
+gyreResult_t Completions::wait(std::uint64_t number) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended_ns_.size() > index; });
+  changed_.wait(lock, [&] { return forgotten_ + ended_ns_.size() > number; });
   return result_;
 }
 
-std::int64_t Completions::ended_ns(std::size_t index) {
+bool Completions::is_done(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
-  return ended_ns_[index];
+  return forgotten_ + ended_ns_.size() > number && result_ == gyreSuccess;
+}
+
+std::int64_t Completions::ended_ns(std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  return ended_ns_[number - forgotten_];
+}
+
+void Completions::forget_times() {
+  const std::lock_guard lock(mutex_);
+  forgotten_ += ended_ns_.size();
+  ended_ns_.clear();
 }
 
 void Completions::ended(gyreStream_t, gyreResult_t result, void* self) {

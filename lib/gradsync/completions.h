@@ -13,32 +13,25 @@ namespace gyre::gradsync {
 
 class Completions {
  public:
-  // Between steps: nothing is queued.
-  void begin() {
-    const std::lock_guard lock(mutex_);
-    ended_ns_.clear();
-    result_ = gyreSuccess;
-  }
-  // What is queued on the stream until now is its next entry.
-  Status mark(gyreStream_t stream) {
-    return checked(gyreStreamAddCallback(stream, &Completions::ended, this));
-  }
-  // Until entry `index` is done; the stream's first error so far. Each operation before it has a
-  // deadline, so this ends.
-  gyreResult_t wait(std::size_t index);
-  bool is_done(std::size_t index) const {
-    const std::lock_guard lock(mutex_);
-    return ended_ns_.size() > index && result_ == gyreSuccess;
-  }
-  // When it was done, by SystemClock.
-  std::int64_t ended_ns(std::size_t index);
+  // What is queued on the stream until now: its number, from 0. One stream for each Completions.
+  Result<std::uint64_t> mark(gyreStream_t stream);
+  // Until it is done; the stream's first error so far. Each operation before it has a deadline, so
+  // this ends.
+  gyreResult_t wait(std::uint64_t number);
+  bool is_done(std::uint64_t number) const;
+  // When it was done, by SystemClock; not forgotten.
+  std::int64_t ended_ns(std::uint64_t number) const;
+  // Nobody will ask when those up to now were done.
+  void forget_times();
 
  private:
   static void ended(gyreStream_t stream, gyreResult_t result, void* self);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::int64_t> ended_ns_;
+  std::uint64_t marked_ = 0;
+  std::uint64_t forgotten_ = 0;
+  std::vector<std::int64_t> ended_ns_;  // of those that are not
   gyreResult_t result_ = gyreSuccess;
 };
 

@@ -129,7 +129,6 @@ void Replica::begin_full_buckets() {
   while (next_ < buckets_.size() && buckets_[next_].waiting == 0 && failure_.ok()) {
     buckets_[next_].begun_ns = SystemClock::read();
     failure_ = begin_bucket(next_).while_doing(fmt::format("beginning bucket {}", next_));
-    if (failure_.ok()) failure_ = completions_.mark(stream_.get());
     ++next_;
   }
 }
@@ -147,17 +146,22 @@ gyreGradBucket_t Replica::show(std::size_t index, std::vector<std::size_t>& tens
 }
 
 Status Replica::begin_bucket(std::size_t index) {
-  const LiveBucket& bucket = buckets_[index].bucket;
+  Progress& progress = buckets_[index];
+  const LiveBucket& bucket = progress.bucket;
   stats_.wire_bytes += bucket.wire_bytes();
-  if (hook_.begin == nullptr)
-    return checked(gyreAllReduce(bucket.data(), bucket.data(), bucket.plan().count,
-                                 static_cast<gyreDataType_t>(bucket.wire_type()), options_.op,
-                                 data_.get(), stream_.get()),
-                   data_.get());
-  std::vector<std::size_t> tensors;
-  const gyreGradBucket_t shown = show(index, tensors);
-  return checked(hook_.begin(hook_.user, &shown, data_.get(), stream_.get()))
-      .while_doing("in the hook");
+  if (hook_.begin != nullptr) {
+    std::vector<std::size_t> tensors;
+    const gyreGradBucket_t shown = show(index, tensors);
+    GYRE_TRY(checked(hook_.begin(hook_.user, &shown, data_.get(), stream_.get()))
+                 .while_doing("in the hook"));
+  } else {
+    GYRE_TRY(checked(gyreAllReduce(bucket.data(), bucket.data(), bucket.plan().count,
+                                   static_cast<gyreDataType_t>(bucket.wire_type()), options_.op,
+                                   data_.get(), stream_.get()),
+                     data_.get()));
+  }
+  GYRE_ASSIGN(progress.ending, completions_.mark(stream_.get()));
+  return {};
 }
 
 Status Replica::set_sync(bool sync) {

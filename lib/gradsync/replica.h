@@ -53,6 +53,7 @@ class Replica {
     LiveBucket bucket;
     std::size_t waiting = 0;    // tensors that are not delivered
     std::int64_t begun_ns = 0;  // its reduction
+    std::uint64_t ending = 0;   // its number among completions
   };
   struct Place {
     std::size_t bucket, slice;

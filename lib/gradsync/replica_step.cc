@@ -92,10 +92,10 @@ Status Replica::finish_buckets(float factor) {
 
 Status Replica::finish_bucket(std::size_t index, float factor) {
   const Progress& progress = buckets_[index];
-  if (completions_.wait(index) != gyreSuccess)
+  if (completions_.wait(progress.ending) != gyreSuccess)
     return checked(gyreStreamSynchronize(stream_.get()), data_.get()).while_doing(waiting_for());
-  const std::int64_t ended_ns = completions_.ended_ns(index);
-  const std::int64_t before_ns = index == 0 ? 0 : completions_.ended_ns(index - 1);
+  const std::int64_t ended_ns = completions_.ended_ns(progress.ending);
+  const std::int64_t before_ns = index == 0 ? 0 : completions_.ended_ns(buckets_[index - 1].ending);
   stats_.communication_ns += ended_ns - std::max(progress.begun_ns, before_ns);
   if (hook_.finish != nullptr) {
     std::vector<std::size_t> tensors;
@@ -115,7 +115,7 @@ void Replica::begin_step() {
   std::fill(deliveries_.begin(), deliveries_.end(), Delivery::none);
   for (Progress& progress : buckets_) progress.waiting = progress.bucket.plan().slices.size();
   next_ = 0;
-  completions_.begin();
+  completions_.forget_times();
 }
 
 // The ranks are no longer where they should be: what is under way ends, here and on the others.
@@ -132,7 +132,7 @@ Status Replica::give_up(Status why) {
 std::string Replica::waiting_for() const {
   constexpr std::size_t shown_most = 4;
   std::size_t first = 0;
-  while (first < next_ && completions_.is_done(first)) ++first;
+  while (first < next_ && completions_.is_done(buckets_[first].ending)) ++first;
   if (first >= buckets_.size()) return fmt::format("ending step {}", stats_.steps + 1);
   const std::vector<Slice>& slices = buckets_[first].bucket.plan().slices;
   std::string names;
