@@ -1,6 +1,5 @@
 // gradsync.h's replicas, ranks as threads: gradients come out as the mean on every rank, whatever
 // lies where, and what one rank lacks is an error of all that names it.
-#include "lib/gradsync/buckets.h"
 #include "tests/support/ranks.h"
 #include <gyre/gradsync.h>
 
@@ -107,38 +106,6 @@ gyreGradConfig_t config_of(std::size_t bucket_bytes) {
 double mean_weight(int n) { return (n + 1) / 2.0; }
 
 }  // namespace
-
-TEST_CASE("buckets are full at their limit, hold one type, and leave big tensors alone",
-          "[gradsync]") {
-  using namespace gyre::gradsync;
-  const auto tensor = [](std::uint64_t count, ElementType type) {
-    Tensor made;
-    made.count = count;
-    made.type = type;
-    return made;
-  };
-  const std::vector<Tensor> tensors = {
-      tensor(16, ElementType::float32), tensor(1, ElementType::float32),
-      tensor(8, ElementType::float64),  tensor(1000, ElementType::float32),
-      tensor(16, ElementType::float32), tensor(3, ElementType::float16)};
-  std::vector<std::size_t> order = {0, 1, 2, 3, 4, 5};
-  const std::vector<Bucket> buckets = lay_out(tensors, order, {.first_bytes = 64, .bytes = 4000});
-  REQUIRE(buckets.size() == 6);
-  CHECK(buckets[0] == Bucket{ElementType::float32, 16, {{0, 0}}});  // full at 64 bytes
-  CHECK(buckets[1] == Bucket{ElementType::float64, 8, {{2, 0}}});
-  CHECK(buckets[2] == Bucket{ElementType::float32, 16, {{1, 0}}});  // before a big one
-  CHECK(buckets[3] == Bucket{ElementType::float32, 1008, {{3, 0}}});
-  CHECK(buckets[4] == Bucket{ElementType::float16, 32, {{5, 0}}});
-  CHECK(buckets[5] == Bucket{ElementType::float32, 16, {{4, 0}}});
-  std::uint64_t slices = 0;
-  for (const Bucket& bucket : lay_out(tensors, order, {.first_bytes = 1 << 20, .bytes = 1 << 20})) {
-    CHECK(bucket.slices.size() == (bucket.type == ElementType::float32 ? 4U : 1U));
-    for (const Slice& slice : bucket.slices)
-      CHECK(slice.first * element_bytes(bucket.type) % slice_alignment == 0);
-    slices += bucket.slices.size();
-  }
-  CHECK(slices == tensors.size());
-}
 
 TEST_CASE("gradients are the mean over all ranks, step after step", "[gradsync]") {
   const int n = GENERATE(1, 2, 3, 4);

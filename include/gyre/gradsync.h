@@ -24,6 +24,13 @@
  *          reduced where it lies; or in the caller's memory, and is copied there and back. Buckets
  *          come from gyreMemAlloc, so that peers of this host reach them directly.
  *
+ * SHARDS   (gyreGradShards_t) Where one device cannot hold it all, ranks share it out: optimizer
+ *          state (stage 1), gradients too (stage 2), parameters too (stage 3); ZeRO's stages (arXiv
+ *          1910.02054), stage 3 being what PyTorch calls FSDP. A model is a row of units: what is
+ *          gathered, reduced and freed together, numbered in the order of the forward pass. Ranks
+ *          form groups of `factor`; a group holds the model once, each rank its share of each unit,
+ *          and groups are replicas of each other.
+ *
  * CHECKS   Every rank gives the same list, in the same order: gyreGradCreate compares them, and
  *          names the first tensor and rank that differ. At the end of each step the ranks tell each
  *          other of gradients that never became ready; then every rank gets gyreMismatch, which
@@ -181,6 +188,133 @@ typedef struct {
   double exposedSeconds;       /* of gyreGradWait; communication - exposed is hidden */
 } gyreGradStats_t;
 GYRE_API gyreResult_t gyreGradGetStats(gyreGrad_t grad, gyreGradStats_t* stats);
+
+/* ---------------------------------------------------------------------------- shards */
+
+typedef struct gyreGradShards* gyreGradShards_t;
+
+/* One tensor of a sharded model. Parameters and gradients lie in memory of the library. */
+typedef struct {
+  const char* name;
+  size_t count;
+  gyreDataType_t datatype; /* gyreFloat32; or gyreFloat16, gyreBfloat16: then the optimizer works on
+                              float32 copies. One type in a unit */
+  size_t unit;             /* from 0, in the forward pass's order; no unit is left out */
+} gyreGradShardTensor_t;
+
+typedef enum {
+  gyreGradAdamW = 0, /* Loshchilov, Hutter: arXiv 1711.05101, algorithm 2 */
+  gyreGradSgd = 1,   /* with momentum, dampening, Nesterov's as in PyTorch */
+  gyreGradOwn = 2    /* gyreGradStep_t's `update` */
+} gyreGradOptimizer_t;
+
+typedef struct {
+  size_t size;
+  unsigned int magic; /* GYRE_GRAD_SHARDS_MAGIC */
+  unsigned int version;
+  int stage;     /* 1, 2 or 3 (default) */
+  int factor;    /* ranks that share a model; divides the number of ranks; default 0: all */
+  int optimizer; /* gyreGradOptimizer_t */
+  int momentum;  /* 1: gyreGradSgd keeps a momentum */
+  int prefetch;  /* stage 3: units that are gathered ahead, in the first step's order; default 1 */
+  int timeoutMs; /* as in gyreGradConfig_t */
+  /* Rank 0's values of tensor `tensor`, `count` elements of its type, to `values`, which holds
+   * zeros; called during create, on rank 0 alone. 0: done. NULL: zeros. */
+  int (*initialize)(void* user, size_t tensor, void* values);
+  void* user;
+} gyreGradShardsConfig_t;
+
+#define GYRE_GRAD_SHARDS_MAGIC 0x73686172u
+/* clang-format off */
+#define GYRE_GRAD_SHARDS_CONFIG_INITIALIZER {                                                   \
+  sizeof(gyreGradShardsConfig_t), GYRE_GRAD_SHARDS_MAGIC, GYRE_VERSION_CODE,                    \
+  3, 0, gyreGradAdamW, 0, 1, GYRE_CONFIG_UNDEF_INT, GYRE_CONFIG_UNDEF_PTR,                      \
+  GYRE_CONFIG_UNDEF_PTR }
+/* clang-format on */
+
+/* Shares a model out. Collective. What one rank holds for good, in bytes per parameter, with AdamW
+ * and N = factor:
+ *             float32            16-bit types
+ *   stage 1   8 + 8/N            4 + 12/N
+ *   stage 2   4 + 12/N           2 + 14/N
+ *   stage 3   16/N               16/N
+ * Beside it, in stages 2 and 3, the gradients of two units, and in stage 3 the parameters of
+ * 2 + prefetch, or of as many as the caller has gathered at a time, and one. Each tensor begins at
+ * a multiple of 64 elements of its unit, and a share is one too. */
+GYRE_API gyreResult_t gyreGradShardsCreate(gyreGradShards_t* shards, gyreComm_t comm,
+                                           const gyreGradShardTensor_t tensors[], size_t count,
+                                           const gyreGradShardsConfig_t* config);
+GYRE_API gyreResult_t gyreGradShardsDestroy(gyreGradShards_t shards);
+
+/* Waits until unit `unit`'s parameters are there: before its forward pass, and its backward pass
+ * if it was let go of. All ranks gather the same units in the same order. */
+GYRE_API gyreResult_t gyreGradShardsGather(gyreGradShards_t shards, size_t unit);
+/* Unit `unit`'s parameters are not needed for now. In stages 1 and 2 they stay. */
+GYRE_API gyreResult_t gyreGradShardsRelease(gyreGradShards_t shards, size_t unit);
+/* Where the tensor's parameter lies until its unit is released; in stage 3 a step releases all. */
+GYRE_API gyreResult_t gyreGradShardsParameter(gyreGradShards_t shards, size_t tensor,
+                                              void** values);
+/* Where its gradient goes, in the parameter's type: zeros when it is first asked for in a step.
+ * Valid until gyreGradShardsReady. */
+GYRE_API gyreResult_t gyreGradShardsGradient(gyreGradShards_t shards, size_t tensor, void** values);
+/* Its gradient is there. The units' gradients are reduced (the mean over all ranks) beside the
+ * backward pass, the last unit first, each when all its gradients are ready. */
+GYRE_API gyreResult_t gyreGradShardsReady(gyreGradShards_t shards, size_t tensor);
+
+/* A rank's share of a tensor: elements first .. first + count - 1 of it. The arrays are the
+ * library's, in float32, for export and import between steps; NULL where there is none. */
+typedef struct {
+  size_t tensor;
+  size_t first, count;
+  float* parameter;
+  float* state1; /* AdamW's mean, SGD's momentum */
+  float* state2; /* AdamW's mean of squares */
+} gyreGradPiece_t;
+
+/* What an optimizer of the caller's works on. */
+typedef struct {
+  gyreGradPiece_t piece;
+  const void* gradient; /* of piece.count elements */
+  gyreDataType_t datatype;
+  float factor; /* the gradient is this times what lies there */
+} gyreGradUpdate_t;
+
+/* A step of the optimizer. Start from GYRE_GRAD_STEP_INITIALIZER. The same on all ranks. */
+typedef struct {
+  size_t size;
+  float learningRate, beta1, beta2, epsilon, weightDecay; /* AdamW's, as PyTorch names them */
+  float momentum, dampening;                              /* SGD's */
+  int nesterov;
+  float maxNorm; /* gradients are scaled down to it: times min(1, maxNorm / (norm + 1e-6)), as in
+                    torch.nn.utils.clip_grad_norm_; 0: never */
+  float inverseScale; /* of the loss; gradients are multiplied by it first */
+  gyreResult_t (*update)(void* user, const gyreGradUpdate_t* update); /* of gyreGradOwn */
+  void* user;
+} gyreGradStep_t;
+#define GYRE_GRAD_STEP_INITIALIZER \
+  { sizeof(gyreGradStep_t), 1e-3f, 0.9f, 0.999f, 1e-8f, 1e-2f, 0, 0, 0, 0, 1.0f, 0, 0 }
+
+typedef struct {
+  size_t size; /* sizeof(gyreGradStepResult_t): set it before */
+  double norm; /* of all gradients, times inverseScale: the exact sum of squares of blocks of 64, so
+                  that it depends on neither stage, factor nor number of ranks */
+  int overflow;  /* 1: some gradient was Inf or NaN; then no rank has changed anything */
+  uint64_t step; /* updates so far */
+} gyreGradStepResult_t;
+
+/* Ends a step: waits for the gradients, updates this rank's shares, and begins to gather the
+ * parameters (stages 1 and 2). gyreMismatch: some rank's gradient was never ready; the parameters
+ * are as before. `result` may be NULL. Collective. */
+GYRE_API gyreResult_t gyreGradShardsStep(gyreGradShards_t shards, const gyreGradStep_t* step,
+                                         gyreGradStepResult_t* result);
+
+/* This rank's pieces, by tensor and first element; *count: how many `pieces` holds, then how many
+ * there are. A checkpoint keeps them with these numbers; ranks of another job, more or fewer, read
+ * what overlaps theirs. With groups, each group holds all of them. */
+GYRE_API gyreResult_t gyreGradShardsPieces(gyreGradShards_t shards, gyreGradPiece_t* pieces,
+                                           size_t* count);
+/* After pieces were written: `step` updates have been made so far. Collective. */
+GYRE_API gyreResult_t gyreGradShardsImported(gyreGradShards_t shards, uint64_t step);
 
 #ifdef __cplusplus
 } /* extern "C" */

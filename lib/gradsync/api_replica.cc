@@ -8,12 +8,6 @@
 namespace gyre::gradsync {
 namespace {
 
-Status in_range(const char* field, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return {};
-  return invalid_argument(
-      fmt::format("config.{} = {} is not from {} to {}", field, value, least, most));
-}
-
 Result<std::optional<ElementType>> read_wire(int type) {
   if (type == GYRE_GRAD_WIRE_SAME) return std::optional<ElementType>();
   if (type == gyreFloat16 || type == gyreBfloat16)
@@ -59,14 +53,6 @@ Result<ReplicaOptions> read_options(const gyreGradConfig_t* given,
   options.divides_by_active = config.joinDivisor == 1;
   options.timeout_ms = config.timeoutMs;
   return options;
-}
-
-Status check_communicator(gyreComm_t comm) {
-  int device = GYRE_DEVICE_HOST;
-  GYRE_TRY(checked(gyreCommCuDevice(comm, &device)));
-  if (device == GYRE_DEVICE_HOST) return {};
-  return invalid_usage(fmt::format(
-      "comm works on memory of CUDA device {}; gradient sync works on host memory", device));
 }
 
 Status create(gyreGrad_t* grad, gyreComm_t comm, const gyreGradTensor_t tensors[],

@@ -23,6 +23,20 @@ gyreResult_t answer(const Status& status) {
   return static_cast<gyreResult_t>(status.code());
 }
 
+Status in_range(const char* field, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return {};
+  return invalid_argument(
+      fmt::format("config.{} = {} is not from {} to {}", field, value, least, most));
+}
+
+Status check_communicator(gyreComm_t comm) {
+  int device = GYRE_DEVICE_HOST;
+  GYRE_TRY(checked(gyreCommCuDevice(comm, &device)));
+  if (device == GYRE_DEVICE_HOST) return {};
+  return invalid_usage(fmt::format(
+      "comm works on memory of CUDA device {}; gradient sync works on host memory", device));
+}
+
 }  // namespace gyre::gradsync
 
 const char* gyreGradGetLastError(void) {

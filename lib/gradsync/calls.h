@@ -3,12 +3,14 @@
 
 #include "lib/base/handle_table.h"
 #include "lib/gradsync/replica.h"
+#include "lib/gradsync/shards.h"
 
 #include <fmt/format.h>
 
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <new>
 
 namespace gyre::gradsync {
@@ -16,6 +18,7 @@ namespace gyre::gradsync {
 // The only process-wide state of this library.
 struct Handles {
   HandleTable<Replica> replicas{0xD1, 1};
+  HandleTable<Shards> shards{0xD2, 1};
 };
 Handles& handles();
 
@@ -41,6 +44,11 @@ Result<typename HandleTable<Object>::Pin> find(HandleTable<Object>& table, const
   if (!pin) return invalid_argument(fmt::format("{} {} is none, or was destroyed", what, handle));
   return pin;
 }
+
+// config.`field` of a caller.
+Status in_range(const char* field, std::int64_t value, std::int64_t least, std::int64_t most);
+// One of host memory.
+Status check_communicator(gyreComm_t comm);
 
 // A caller's struct as this library knows it: fields that the caller's version lacks are as in
 // `known`. `least`: bytes that every version has.

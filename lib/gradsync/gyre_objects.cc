@@ -13,12 +13,13 @@ Result<SharedMemory> allocate(std::uint64_t bytes) {
   return SharedMemory(memory);
 }
 
-Result<OwnedCommunicator> duplicate(gyreComm_t comm, const char* name, int timeout_ms) {
+Result<OwnedCommunicator> split_off(gyreComm_t comm, int color, const char* name, int timeout_ms) {
   gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
   config.commName = name;
   config.timeoutMs = timeout_ms;
+  config.blocking = 1;
   gyreComm_t made = nullptr;
-  GYRE_TRY(checked(gyreCommSplit(comm, 0, rank_of(comm), &made, &config), comm));
+  GYRE_TRY(checked(gyreCommSplit(comm, color, rank_of(comm), &made, &config), comm));
   return OwnedCommunicator(made);
 }
 

@@ -36,9 +36,9 @@ struct SharedMemoryTraits {
 using SharedMemory = Owned<SharedMemoryTraits>;
 Result<SharedMemory> allocate(std::uint64_t bytes);
 
-// The same ranks as `comm`'s, with this deadline for each call; GYRE_CONFIG_UNDEF_INT:
-// GYRE_TIMEOUT.
-Result<OwnedCommunicator> duplicate(gyreComm_t comm, const char* name, int timeout_ms);
+// The ranks of `comm` that give this color, with this deadline for each call;
+// GYRE_CONFIG_UNDEF_INT: as in `comm`. Collective.
+Result<OwnedCommunicator> split_off(gyreComm_t comm, int color, const char* name, int timeout_ms);
 Result<OwnedStream> make_stream();
 int size_of(gyreComm_t comm);
 int rank_of(gyreComm_t comm);

@@ -18,9 +18,9 @@ Result<std::unique_ptr<Replica>> Replica::create(gyreComm_t comm, std::vector<Te
 }
 
 Status Replica::open(gyreComm_t comm) {
-  GYRE_ASSIGN(control_, duplicate(comm, "gradsync-control", options_.timeout_ms));
+  GYRE_ASSIGN(control_, split_off(comm, 0, "gradsync-control", options_.timeout_ms));
   GYRE_TRY(agree_with_peers());
-  GYRE_ASSIGN(data_, duplicate(comm, "gradsync", options_.timeout_ms));
+  GYRE_ASSIGN(data_, split_off(comm, 0, "gradsync", options_.timeout_ms));
   GYRE_ASSIGN(stream_, make_stream());
   deliveries_.assign(tensors_.size(), Delivery::none);
   used_.assign(tensors_.size(), 1);

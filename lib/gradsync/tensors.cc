@@ -15,7 +15,8 @@ struct Entry {
   std::uint64_t count = 0;
   std::int32_t type = -1;  // -1: the list has ended
   std::int32_t has_parameter = 0;
-  char name[112] = {};
+  std::uint64_t unit = 0;
+  char name[104] = {};
 
   friend bool operator==(const Entry& a, const Entry& b) {
     return std::memcmp(&a, &b, sizeof a) == 0;
@@ -36,17 +37,20 @@ Entry entry_of(std::span<const Tensor> tensors, std::size_t index) {
   entry.count = tensor.count;
   entry.type = static_cast<std::int32_t>(tensor.type);
   entry.has_parameter = tensor.parameter != nullptr;
+  entry.unit = tensor.unit;
   tensor.name.copy(entry.name, sizeof entry.name - 1);
   return entry;
 }
 
-std::string show(const Entry& entry) {
+// With what tells it from `other`.
+std::string show(const Entry& entry, const Entry& other) {
   if (entry.type < 0) return "none";
   const bool known = entry.type < element_type_count;
-  return fmt::format("'{}' of {} {}{}", fmt::string_view(entry.name, strnlen(entry.name, 111)),
-                     entry.count,
+  const fmt::string_view name(entry.name, strnlen(entry.name, sizeof entry.name));
+  return fmt::format("'{}' of {} {}{}{}", name, entry.count,
                      known ? element_name(static_cast<ElementType>(entry.type)) : "elements",
-                     entry.has_parameter != 0 ? "" : " without a parameter");
+                     entry.has_parameter < other.has_parameter ? " without a parameter" : "",
+                     entry.unit == other.unit ? "" : fmt::format(" in unit {}", entry.unit));
 }
 
 template <typename Value>
@@ -97,10 +101,10 @@ Status agree_on_tensors(gyreComm_t comm, std::span<const Tensor> tensors) {
   if (static_cast<std::uint64_t>(found->index) >= first.size())
     return internal_error("a peer's list differs where rank 0's has ended");
   const int rank = static_cast<int>(found - all.begin());
+  const Entry& expected = first[static_cast<std::size_t>(found->index)];
   return Status(Code::Mismatch,
                 fmt::format("tensor {} is {} on rank 0 and {} on rank {}", found->index,
-                            show(first[static_cast<std::size_t>(found->index)]), show(found->entry),
-                            rank))
+                            show(expected, found->entry), show(found->entry, expected), rank))
       .blame({rank});
 }
 
@@ -125,34 +129,54 @@ std::uint64_t hash_of(const void* bytes, std::uint64_t size) {
   return mix(mix(mix(chains[0], chains[1]), chains[2]), chains[3]);
 }
 
+Result<Tensor> read_tensor(std::size_t index, const char* name, std::size_t count,
+                           const gyreDataType_t& datatype) {
+  int type = 0;
+  std::memcpy(&type, &datatype, sizeof type);  // a caller's word may be no value of the enumeration
+  const auto refuse = [&](std::string_view what) {
+    return invalid_argument(
+        fmt::format("tensors[{}] '{}': {}", index, name == nullptr ? "" : name, what));
+  };
+  if (type < 0 || type >= element_type_count)
+    return refuse(fmt::format("datatype {} is none of gyreDataType_t", type));
+  Tensor tensor;
+  tensor.name = name == nullptr ? "" : name;
+  tensor.count = count;
+  tensor.type = static_cast<ElementType>(type);
+  if (count == 0) return refuse("count is 0");
+  if (!checked_multiply(count, 2 * element_bytes(tensor.type)))
+    return refuse(fmt::format("{} elements are more bytes than a number holds", count));
+  return tensor;
+}
+
+// read(place in the array, tensor) fills in what the kinds of lists do not share.
+template <typename Given, typename Read>
+Result<std::vector<Tensor>> read_list(const Given* tensors, std::size_t count, const Read& read) {
+  if (tensors == nullptr || count == 0)
+    return invalid_argument("tensors: at least one is needed, and the array may not be NULL");
+  std::vector<Tensor> list;
+  for (std::size_t i = 0; i < count; ++i) {
+    GYRE_ASSIGN(Tensor tensor,
+                read_tensor(i, tensors[i].name, tensors[i].count, tensors[i].datatype));
+    read(tensors[i], tensor);
+    list.push_back(std::move(tensor));
+  }
+  return list;
+}
+
 }  // namespace
 
 Result<std::vector<Tensor>> read_tensors(const gyreGradTensor_t tensors[], std::size_t count) {
-  if (tensors == nullptr || count == 0)
-    return invalid_argument("tensors: at least one is needed, and the array may not be NULL");
-  std::vector<Tensor> read;
-  for (std::size_t i = 0; i < count; ++i) {
-    const gyreGradTensor_t& given = tensors[i];
-    int type = 0;
-    std::memcpy(&type, &given.datatype, sizeof type);
-    const auto refuse = [&](std::string_view what) {
-      return invalid_argument(
-          fmt::format("tensors[{}] '{}': {}", i, given.name == nullptr ? "" : given.name, what));
-    };
-    if (type < 0 || type >= element_type_count)
-      return refuse(fmt::format("datatype {} is none of gyreDataType_t", type));
-    Tensor tensor;
-    tensor.name = given.name == nullptr ? "" : given.name;
-    tensor.count = given.count;
-    tensor.type = static_cast<ElementType>(type);
+  return read_list(tensors, count, [](const gyreGradTensor_t& given, Tensor& tensor) {
     tensor.parameter = given.parameter;
     tensor.gradient = given.gradient;
-    if (given.count == 0) return refuse("count is 0");
-    if (!checked_multiply(given.count, element_bytes(tensor.type)))
-      return refuse(fmt::format("{} elements are more bytes than a number holds", given.count));
-    read.push_back(std::move(tensor));
-  }
-  return read;
+  });
+}
+
+Result<std::vector<Tensor>> read_tensors(const gyreGradShardTensor_t tensors[], std::size_t count) {
+  return read_list(tensors, count, [](const gyreGradShardTensor_t& given, Tensor& tensor) {
+    tensor.unit = given.unit;
+  });
 }
 
 std::string call_by_name(std::span<const Tensor> tensors, std::size_t index) {

@@ -18,11 +18,13 @@ struct Tensor {
   ElementType type = ElementType::float32;
   void* parameter = nullptr;
   void* gradient = nullptr;
+  std::size_t unit = 0;  // of a sharded model
 
   std::uint64_t bytes() const { return count * element_bytes(type); }
 };
 
 Result<std::vector<Tensor>> read_tensors(const gyreGradTensor_t tensors[], std::size_t count);
+Result<std::vector<Tensor>> read_tensors(const gyreGradShardTensor_t tensors[], std::size_t count);
 // "tensor 3 'fc.weight'"
 std::string call_by_name(std::span<const Tensor> tensors, std::size_t index);
 

@@ -1,0 +1,115 @@
+// A model that the ranks of a group share out. Units are gathered when their parameters are needed;
+// their gradients are reduced to each rank's share beside the backward pass; a step updates the
+// shares.
+#pragma once
+
+#include "lib/gradsync/completions.h"
+#include "lib/gradsync/exact_sum.h"
+#include "lib/gradsync/live_unit.h"
+#include "lib/gradsync/roll_call.h"
+
+#include <memory>
+#include <mutex>
+#include <variant>
+
+namespace gyre::gradsync {
+
+struct ShardOptions {
+  int stage = 3;
+  int factor = 0;  // 0: all ranks
+  gyreGradOptimizer_t optimizer = gyreGradAdamW;
+  bool has_momentum = false;
+  int prefetch = 1;
+  int timeout_ms = GYRE_CONFIG_UNDEF_INT;
+  int (*initialize)(void* user, std::size_t tensor, void* values) = nullptr;
+  void* user = nullptr;
+};
+
+struct ShardStepResult {
+  double norm = 0;
+  bool overflow = false;
+  std::uint64_t step = 0;
+};
+
+class Shards {
+ public:
+  static Result<std::unique_ptr<Shards>> create(gyreComm_t comm, std::vector<Tensor> tensors,
+                                                const ShardOptions& options);
+  ~Shards();
+  Shards(const Shards&) = delete;
+  Shards& operator=(const Shards&) = delete;
+
+  Status gather(std::size_t unit);
+  Status release(std::size_t unit);
+  Result<void*> parameter(std::size_t tensor);
+  Result<void*> gradient(std::size_t tensor);
+  Status ready(std::size_t tensor);
+  Result<ShardStepResult> step(const gyreGradStep_t& step);
+  std::vector<gyreGradPiece_t> pieces();
+  Status imported(std::uint64_t step);
+
+ private:
+  // A stream with its communicator, and when its entries were done.
+  struct Channel {
+    OwnedCommunicator comm;
+    OwnedStream stream;
+    Completions completions;
+  };
+
+  Shards(std::vector<Tensor> tensors, const ShardOptions& options, std::vector<UnitLayout> layouts);
+  Status open(gyreComm_t comm);
+  Status open_channels(gyreComm_t comm);
+  Status agree_with_peers();
+  Status initialize();
+  Status initialize_unit(LiveUnit& unit);
+
+  Status usable() const;
+  Status known_tensor(std::size_t tensor) const;
+  Status known_unit(std::size_t unit) const;
+
+  // Parameters.
+  Status begin_gather(LiveUnit& unit);
+  Status finish_gather(LiveUnit& unit);
+  Status finish_gathers();
+  Status prefetch_after(std::size_t unit);
+  Status spread_parameters();
+
+  // Gradients.
+  Status open_gradients(LiveUnit& unit);
+  Status deliver(std::size_t tensor);
+  Status begin_reductions();
+  Status begin_reduction(LiveUnit& unit);
+  Status finish_reduction(LiveUnit& unit);
+  void recycle_gradients(bool waits);
+
+  // A step.
+  RollCallEntry deliver_the_rest();
+  Status verdict(const RollCall& call) const;
+  Result<ExactSum> sum_squares();
+  Status update(const gyreGradStep_t& step, float factor);
+  Status update_unit(LiveUnit& unit, const gyreGradStep_t& step, float factor);
+  Status update_by_caller(LiveUnit& unit, const gyreGradStep_t& step, float factor);
+  gyreGradPiece_t show(const LiveUnit& unit, const ShardPiece& piece) const;
+  void begin_step();
+  Status give_up(Status why);
+  void abort_channels();
+
+  const std::vector<Tensor> tensors_;
+  const ShardOptions options_;
+  const std::vector<UnitLayout> layouts_;
+  OwnedCommunicator control_;   // all ranks
+  OwnedCommunicator replicas_;  // those with the same share; none if there is one group
+  Channel gathers_, reductions_;
+
+  std::mutex mutex_;  // of all that follows
+  BufferPool parameter_pool_, gradient_pool_;
+  std::vector<LiveUnit> units_;
+  std::vector<std::uint8_t> is_ready_;     // by tensor
+  std::size_t reduced_ = 0;                // units whose reductions have begun, from the last one
+  std::vector<std::size_t> gather_order_;  // of a whole step
+  std::vector<std::size_t> gathered_;      // in this step
+  std::uint64_t steps_done_ = 0;
+  Status failure_, broken_;
+};
+
+}  // namespace gyre::gradsync
