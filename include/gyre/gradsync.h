@@ -316,6 +316,55 @@ GYRE_API gyreResult_t gyreGradShardsPieces(gyreGradShards_t shards, gyreGradPiec
 /* After pieces were written: `step` updates have been made so far. Collective. */
 GYRE_API gyreResult_t gyreGradShardsImported(gyreGradShards_t shards, uint64_t step);
 
+/* ---------------------------------------------------------------------------- samplers */
+
+/* Which samples of a data set a rank works on: a value without state, so that (epoch, index) is all
+ * that a resumed job needs. The ranks' samples are disjoint (but for padding), and the same on any
+ * rank that asks. */
+typedef struct {
+  uint64_t samples; /* of the data set, at least 1 */
+  int rank, ranks;
+  uint64_t seed; /* of the shuffle, which is another one in each epoch */
+  int shuffle;   /* 0: in order: rank, rank + ranks, ... */
+  int pad; /* where `ranks` does not divide `samples`: 1: the first samples of the epoch come a
+              second time; 0: the last ones are left out, until the next epoch */
+} gyreSampler_t;
+
+/* How many samples each rank has in an epoch. */
+GYRE_API gyreResult_t gyreSamplerCount(const gyreSampler_t* sampler, uint64_t* count);
+/* The rank's sample number `index` of epoch `epoch`, in constant time and memory. */
+GYRE_API gyreResult_t gyreSamplerGet(const gyreSampler_t* sampler, uint64_t epoch, uint64_t index,
+                                     uint64_t* sample);
+
+/* ---------------------------------------------------------------------------- meshes */
+
+/* Ranks in a grid with named axes, such as data, pipeline, expert, tensor: one communicator for
+ * each line along an axis. */
+typedef struct gyreMesh* gyreMesh_t;
+typedef struct {
+  const char* name; /* at most 31 characters */
+  int size;         /* at least 1; -1, on one axis: what the others leave */
+} gyreMeshAxis_t;
+
+/* The ranks of `comm`, the last axis varying fastest (as in PyTorch's DeviceMesh): put there what
+ * talks most. The sizes' product is the number of ranks. Collective; the axes agree on all ranks.
+ */
+GYRE_API gyreResult_t gyreMeshCreate(gyreMesh_t* mesh, gyreComm_t comm, const gyreMeshAxis_t axes[],
+                                     size_t count);
+/* And its communicators. Local. */
+GYRE_API gyreResult_t gyreMeshDestroy(gyreMesh_t mesh);
+/* The communicator of the ranks that differ from this one along `axis` alone, in their order along
+ * it. The mesh's own: do not destroy it. */
+GYRE_API gyreResult_t gyreMeshComm(gyreMesh_t mesh, const char* axis, gyreComm_t* comm);
+/* The same for several axes at once: of the ranks that differ along these alone. Collective the
+ * first time that these axes are named; the order of the names does not matter. */
+GYRE_API gyreResult_t gyreMeshCommOf(gyreMesh_t mesh, const char* const axes[], size_t count,
+                                     gyreComm_t* comm);
+/* This rank's place along an axis, and how many there are. Either may be NULL. */
+GYRE_API gyreResult_t gyreMeshPlace(gyreMesh_t mesh, const char* axis, int* place, int* size);
+/* The rank in `comm` of whoever is at `places`, one for each axis. */
+GYRE_API gyreResult_t gyreMeshRank(gyreMesh_t mesh, const int places[], int* rank);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/base/handle_table.h"
+#include "lib/gradsync/mesh.h"
 #include "lib/gradsync/replica.h"
 #include "lib/gradsync/shards.h"
 
@@ -19,6 +20,7 @@ namespace gyre::gradsync {
 struct Handles {
   HandleTable<Replica> replicas{0xD1, 1};
   HandleTable<Shards> shards{0xD2, 1};
+  HandleTable<Mesh> meshes{0xD3, 1};
 };
 Handles& handles();
 
