@@ -298,8 +298,12 @@ typedef struct {
   size_t size; /* sizeof(gyreGradStepResult_t): set it before */
   double norm; /* of all gradients, times inverseScale: the exact sum of squares of blocks of 64, so
                   that it depends on neither stage, factor nor number of ranks */
-  int overflow;  /* 1: some gradient was Inf or NaN; then no rank has changed anything */
-  uint64_t step; /* updates so far */
+  int overflow;          /* 1: some gradient was Inf or NaN; then no rank has changed anything */
+  uint64_t step;         /* updates so far */
+  uint64_t movedBytes;   /* what this rank had to send since the last step: of each unit that was
+                            gathered or reduced (F - 1)/F, F = factor; of its share, reduced over G
+                            groups, 2 (G - 1)/G more */
+  double exposedSeconds; /* that Gather and Step spent waiting since then */
 } gyreGradStepResult_t;
 
 /* Ends a step: waits for the gradients, updates this rank's shares, and begins to gather the

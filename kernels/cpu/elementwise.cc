@@ -10,7 +10,7 @@
 
 namespace gyre::kernels {
 
-const ElementwiseTable elementwise_reference = make_elementwise_table();
+const ElementwiseTable elementwise_reference_table = make_elementwise_table();
 
 namespace {
 
@@ -20,12 +20,12 @@ static_assert(block_count % square_block == 0);
 const ElementwiseTable& table_of(InstructionSet set) {
 #ifdef GYRE_KERNELS_X86
   set = std::min(set, best_instruction_set());
-  if (set >= InstructionSet::avx512) return elementwise_avx512;
-  if (set >= InstructionSet::avx2) return elementwise_avx2;
+  if (set >= InstructionSet::avx512) return elementwise_avx512_table;
+  if (set >= InstructionSet::avx2) return elementwise_avx2_table;
 #else
   static_cast<void>(set);
 #endif
-  return elementwise_reference;
+  return elementwise_reference_table;
 }
 
 auto widen_of(const ElementwiseTable& table, ElementType type) {

@@ -2,5 +2,5 @@
 #include "kernels/cpu/elementwise_loops.h"
 
 namespace gyre::kernels {
-const ElementwiseTable elementwise_avx2 = make_elementwise_table();
+const ElementwiseTable elementwise_avx2_table = make_elementwise_table();
 }  // namespace gyre::kernels

@@ -2,5 +2,5 @@
 #include "kernels/cpu/elementwise_loops.h"
 
 namespace gyre::kernels {
-const ElementwiseTable elementwise_avx512 = make_elementwise_table();
+const ElementwiseTable elementwise_avx512_table = make_elementwise_table();
 }  // namespace gyre::kernels

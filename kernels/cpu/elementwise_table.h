@@ -29,10 +29,10 @@ struct ElementwiseTable {
               std::uint64_t count);
 };
 
-extern const ElementwiseTable elementwise_reference;
+extern const ElementwiseTable elementwise_reference_table;
 #ifdef GYRE_KERNELS_X86
-extern const ElementwiseTable elementwise_avx2;
-extern const ElementwiseTable elementwise_avx512;
+extern const ElementwiseTable elementwise_avx2_table;
+extern const ElementwiseTable elementwise_avx512_table;
 #endif
 
 }  // namespace gyre::kernels

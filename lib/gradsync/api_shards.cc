@@ -104,7 +104,9 @@ Status take_step(Shards& shards, const gyreGradStep_t* given, gyreGradStepResult
   const gyreGradStepResult_t told{.size = result->size,
                                   .norm = known.norm,
                                   .overflow = known.overflow ? 1 : 0,
-                                  .step = known.step};
+                                  .step = known.step,
+                                  .movedBytes = known.moved_bytes,
+                                  .exposedSeconds = static_cast<double>(known.exposed_ns) * 1e-9};
   std::memcpy(result, &told, std::min(result->size, sizeof told));
   return {};
 }

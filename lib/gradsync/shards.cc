@@ -1,5 +1,7 @@
 #include "lib/gradsync/shards.h"
 
+#include "lib/base/clock.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -144,6 +146,18 @@ Status Shards::known_unit(std::size_t unit) const {
   return invalid_argument(fmt::format("unit {} is not from 0 to {}", unit, units_.size() - 1));
 }
 
+gyreResult_t Shards::wait_for(Channel& channel, std::uint64_t number) {
+  const std::int64_t began_ns = SystemClock::read();
+  const gyreResult_t result = channel.completions.wait(number);
+  exposed_ns_ += SystemClock::read() - began_ns;
+  return result;
+}
+
+// Of so many bytes that are cut into a share for each rank, each rank sends all but its own.
+void Shards::count_moved(std::uint64_t bytes, std::uint64_t ranks) {
+  moved_bytes_ += bytes / ranks * (ranks - 1);
+}
+
 // ------------------------------------------------------------------------------------- parameters
 
 Status Shards::gather(std::size_t index) {
@@ -165,13 +179,14 @@ Status Shards::begin_gather(LiveUnit& unit) {
   GYRE_TRY(checked(gyreAllGather(unit.share(), unit.whole(), unit.layout().share_count,
                                  type_of(unit), gathers_.comm.get(), gathers_.stream.get()),
                    gathers_.comm.get()));
+  count_moved(unit.layout().bytes(), unit.layout().shares);
   GYRE_ASSIGN(unit.gathering, gathers_.completions.mark(gathers_.stream.get()));
   return {};
 }
 
 Status Shards::finish_gather(LiveUnit& unit) {
   if (!unit.gathering) return {};
-  const gyreResult_t result = gathers_.completions.wait(*unit.gathering);
+  const gyreResult_t result = wait_for(gathers_, *unit.gathering);
   unit.gathering.reset();
   if (result == gyreSuccess) return {};
   return checked(gyreStreamSynchronize(gathers_.stream.get()), gathers_.comm.get());
@@ -254,7 +269,7 @@ void Shards::recycle_gradients(bool waits) {
   for (std::size_t i = 0; i < held.size(); ++i) {
     const std::uint64_t number = *held[i]->reducing;
     if (!reductions_.completions.is_done(number) && (!waits || held.size() - i < 2)) return;
-    (void)reductions_.completions.wait(number);  // its error is the step's
+    (void)wait_for(reductions_, number);  // its error is the step's
     held[i]->give_gradients_back(gradient_pool_);
   }
 }
@@ -297,10 +312,14 @@ Status Shards::begin_reduction(LiveUnit& unit) {
   GYRE_TRY(checked(gyreReduceScatter(unit.gradients(), unit.gradient_share(), count, type_of(unit),
                                      gyreAvg, reductions_.comm.get(), stream),
                    reductions_.comm.get()));
-  if (replicas_.has_value())
+  count_moved(unit.layout().bytes(), unit.layout().shares);
+  if (replicas_.has_value()) {
+    count_moved(2 * unit.layout().share_bytes(),
+                static_cast<std::uint64_t>(size_of(replicas_.get())));
     GYRE_TRY(checked(gyreAllReduce(unit.gradient_share(), unit.gradient_share(), count,
                                    type_of(unit), gyreAvg, replicas_.get(), stream),
                      replicas_.get()));
+  }
   GYRE_ASSIGN(unit.reducing, reductions_.completions.mark(stream));
   return {};
 }

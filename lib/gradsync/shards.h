@@ -29,6 +29,8 @@ struct ShardStepResult {
   double norm = 0;
   bool overflow = false;
   std::uint64_t step = 0;
+  std::uint64_t moved_bytes = 0;
+  std::int64_t exposed_ns = 0;
 };
 
 class Shards {
@@ -91,6 +93,9 @@ class Shards {
   Status update_by_caller(LiveUnit& unit, const gyreGradStep_t& step, float factor);
   gyreGradPiece_t show(const LiveUnit& unit, const ShardPiece& piece) const;
   void begin_step();
+  // Waits for entry `number` of a channel.
+  gyreResult_t wait_for(Channel& channel, std::uint64_t number);
+  void count_moved(std::uint64_t bytes, std::uint64_t ranks);
   Status give_up(Status why);
   void abort_channels();
 
@@ -109,6 +114,8 @@ class Shards {
   std::vector<std::size_t> gather_order_;  // of a whole step
   std::vector<std::size_t> gathered_;      // in this step
   std::uint64_t steps_done_ = 0;
+  std::uint64_t moved_bytes_ = 0;  // since the last step
+  std::int64_t exposed_ns_ = 0;    // the same
   Status failure_, broken_;
 };
 

@@ -1,5 +1,6 @@
 // The step of a sharded model: the gradients' mean is waited for, each rank updates its share, and
 // what is gathered again begins to be.
+#include "lib/base/clock.h"
 #include "lib/gradsync/shards.h"
 
 #include <fmt/format.h>
@@ -14,7 +15,9 @@ Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
   GYRE_TRY(usable());
   if (options_.optimizer == gyreGradOwn && step.update == nullptr)
     return invalid_argument("step->update is NULL, and config.optimizer is gyreGradOwn");
+  const std::int64_t began_ns = SystemClock::read();
   auto call = RollCall::hold(control_.get(), deliver_the_rest());
+  exposed_ns_ += SystemClock::read() - began_ns;
   if (!call.ok()) return give_up(std::move(call).status());
   Status said = verdict(*call);
   if (call->first_failed() >= 0) return give_up(std::move(said));
@@ -38,6 +41,8 @@ Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
     if (Status done = update(step, step.inverseScale * static_cast<float>(clip)); !done.ok())
       return give_up(std::move(done));
   result.step = steps_done_;
+  result.moved_bytes = std::exchange(moved_bytes_, 0);
+  result.exposed_ns = std::exchange(exposed_ns_, 0);
   begin_step();
   return result;
 }
@@ -81,7 +86,7 @@ Status Shards::verdict(const RollCall& call) const {
 }
 
 Status Shards::finish_reduction(LiveUnit& unit) {
-  if (reductions_.completions.wait(*unit.reducing) != gyreSuccess)
+  if (wait_for(reductions_, *unit.reducing) != gyreSuccess)
     return checked(gyreStreamSynchronize(reductions_.stream.get()), reductions_.comm.get())
         .while_doing("reducing gradients");
   return {};

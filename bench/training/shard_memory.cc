@@ -1,0 +1,181 @@
+// What a sharded model takes of each rank, as the operating system counts it, beside the formula of
+// gradsync.h; and what a step moves and takes. Ranks are processes (gyre run -n) or threads (-t).
+// Rank 0 prints a line of JSON.
+#include <gyre/gradsync.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+struct Options {
+  int threads = 0, stage = 3, factor = 0, steps = 6;
+  std::size_t parameters = 4 << 20, units = 32;
+  std::string type = "float";
+
+  gyreDataType_t datatype() const {
+    if (type == "half") return gyreHalf;
+    return type == "bfloat16" ? gyreBfloat16 : gyreFloat;
+  }
+  std::size_t unit_parameters() const { return parameters / units; }
+};
+
+[[noreturn]] void fail(const char* text) {
+  std::fprintf(stderr, "shard_memory: %s\n", text);
+  std::exit(1);
+}
+void expect(gyreResult_t result) {
+  if (result != gyreSuccess) fail(gyreGradGetLastError());
+}
+
+// This process's share of the memory that it has in use: a page that k processes have mapped counts
+// 1/k for each. proc(5), smaps_rollup.
+double process_bytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(rollup, line);)
+    if (line.rfind("Pss:", 0) == 0) return 1024 * std::stod(line.substr(4));
+  fail("no Pss in /proc/self/smaps_rollup");
+}
+
+// The sum over all ranks. Ranks that are threads of one process all tell of the same process.
+double all_bytes(gyreComm_t comm, bool are_threads) {
+  double sum = 0;
+  gyreBarrier(comm, nullptr);
+  const double mine = process_bytes();
+  if (gyreAllReduce(&mine, &sum, 1, gyreDouble, are_threads ? gyreMax : gyreSum, comm, nullptr) !=
+      gyreSuccess)
+    fail(gyreGetLastError(comm));
+  return sum;
+}
+
+// gradsync.h, gyreGradShardsCreate, with AdamW.
+double formula(int stage, double n, bool is_narrow) {
+  const double of_type = is_narrow ? 2 : 4;
+  const double shared_by_all = is_narrow ? 12 : 8;  // optimizer state, and float32 copies
+  const double whole = of_type * (3 - stage);
+  return whole + (of_type * (stage - 1) + shared_by_all) / n;
+}
+
+// One pass over the units, as a training loop makes it; gradients are small numbers.
+void pass(gyreGradShards_t shards, const Options& options) {
+  for (std::size_t unit = 0; unit < options.units; ++unit) {
+    expect(gyreGradShardsGather(shards, unit));
+    expect(gyreGradShardsRelease(shards, unit));
+  }
+  for (std::size_t unit = options.units; unit-- > 0;) {
+    void* gradient = nullptr;
+    expect(gyreGradShardsGather(shards, unit));
+    expect(gyreGradShardsGradient(shards, unit, &gradient));
+    const std::size_t element_bytes = options.type == "float" ? 4 : 2;
+    std::memset(gradient, 0x11, options.unit_parameters() * element_bytes);
+    expect(gyreGradShardsReady(shards, unit));
+    expect(gyreGradShardsRelease(shards, unit));
+  }
+}
+
+gyreGradShards_t create(gyreComm_t comm, const Options& options) {
+  std::vector<gyreGradShardTensor_t> tensors;
+  for (std::size_t unit = 0; unit < options.units; ++unit)
+    tensors.push_back({nullptr, options.unit_parameters(), options.datatype(), unit});
+  gyreGradShardsConfig_t config = GYRE_GRAD_SHARDS_CONFIG_INITIALIZER;
+  config.stage = options.stage;
+  config.factor = options.factor;
+  gyreGradShards_t shards = nullptr;
+  expect(gyreGradShardsCreate(&shards, comm, tensors.data(), tensors.size(), &config));
+  return shards;
+}
+
+void measure(gyreComm_t comm, const Options& options) {
+  int rank = 0, n = 1;
+  gyreCommUserRank(comm, &rank);
+  gyreCommCount(comm, &n);
+  const double before = all_bytes(comm, options.threads > 0);
+  const gyreGradShards_t shards = create(comm, options);
+  std::vector<double> step_ms;
+  gyreGradStepResult_t result{};
+  result.size = sizeof result;
+  const gyreGradStep_t step = GYRE_GRAD_STEP_INITIALIZER;
+  for (int i = 0; i < options.steps; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    pass(shards, options);
+    expect(gyreGradShardsStep(shards, &step, &result));
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    step_ms.push_back(took.count());
+  }
+  const double used = (all_bytes(comm, options.threads > 0) - before) / n;
+  std::sort(step_ms.begin(), step_ms.end());
+  const int factor = options.factor == 0 ? n : options.factor;
+  const auto parameters = static_cast<double>(options.unit_parameters() * options.units);
+  const nlohmann::ordered_json line = {
+      {"ranks", n},
+      {"as", options.threads > 0 ? "threads" : "processes"},
+      {"stage", options.stage},
+      {"factor", factor},
+      {"type", options.type},
+      {"parameters", parameters},
+      {"units", options.units},
+      {"bytes_per_parameter", used / parameters},
+      {"formula", formula(options.stage, factor, options.type != "float")},
+      {"moved_bytes", result.movedBytes},
+      {"step_ms", step_ms[step_ms.size() / 2]},
+      {"exposed_ms", result.exposedSeconds * 1e3}};
+  if (rank == 0) std::cout << line.dump() << std::endl;
+  expect(gyreGradShardsDestroy(shards));
+}
+
+void run_threads(const Options& options) {
+  gyreUniqueId id;
+  if (gyreGetUniqueId(&id) != gyreSuccess) fail(gyreGetLastError(nullptr));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < options.threads; ++rank)
+    ranks.emplace_back([&, rank] {
+      gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+      config.device = GYRE_DEVICE_HOST;
+      gyreComm_t comm = nullptr;
+      if (gyreCommInitRankConfig(&comm, options.threads, id, rank, &config) != gyreSuccess)
+        fail(gyreGetLastError(nullptr));
+      measure(comm, options);
+      gyreCommDestroy(comm);
+    });
+  for (std::thread& rank : ranks) rank.join();
+}
+
+void run_process(const Options& options) {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.device = GYRE_DEVICE_HOST;
+  gyreComm_t comm = nullptr;
+  if (gyreCommInitEnv(&comm, &config) != gyreSuccess) fail(gyreGetLastError(nullptr));
+  measure(comm, options);
+  if (gyreCommDestroy(comm) != gyreSuccess) fail(gyreGetLastError(nullptr));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Memory of a sharded model, as the operating system counts it, and time of a step.");
+  app.add_option("-t,--threads", options.threads, "ranks as so many threads, instead of processes");
+  app.add_option("--stage", options.stage, "1, 2 or 3 (default: 3)")->check(CLI::Range(1, 3));
+  app.add_option("--factor", options.factor, "ranks that share a model (default: all)");
+  app.add_option("--type", options.type, "of parameters: float, half or bfloat16")
+      ->check(CLI::IsMember({"float", "half", "bfloat16"}));
+  app.add_option("--parameters", options.parameters, "(default: 4194304)");
+  app.add_option("--units", options.units, "equal ones (default: 32)")->check(CLI::Range(1, 1024));
+  app.add_option("--steps", options.steps, "(default: 6)")->check(CLI::Range(1, 1000));
+  CLI11_PARSE(app, argc, argv);
+  if (options.unit_parameters() == 0) fail("--parameters is below --units");
+  options.threads > 0 ? run_threads(options) : run_process(options);
+  return 0;
+}
