@@ -53,3 +53,16 @@ refused("collective", "-c", "all-reduce")
 refused("--rank 4", "-n", "4", "--rank", "4")
 refused("order", "-n", "3", "--order", "0,1,1")
 refused("--bytes", "--bytes", "many")
+
+# What a model takes of each rank.
+text = succeeds("memory", "--params", "7.5B", "--ranks", "64", "--bf16", "--units", "1000000")
+totals = [float(line.split()[-1]) for line in text.splitlines()[2:]]  # bytes per parameter
+for found, formula in zip(totals, (16, 4 + 12 / 64, 2 + 14 / 64, 16 / 64)):
+    assert abs(found - formula) < 0.005 * formula + 1e-3, (found, formula, text)
+text = succeeds("memory", "--params", "1B", "-n", "8", "--memory", "12G")
+fits = [line.split()[-2] for line in text.splitlines()[2:]]
+assert fits == ["no", "yes", "yes", "yes"], text
+assert len(succeeds("memory", "--stage", "2").splitlines()) == 3
+refused("ends in K, M, B or T", "memory", "--params", "1X")
+refused("does not divide", "memory", "-n", "8", "--factor", "3")
+refused("--stage", "memory", "--stage", "4")

@@ -26,17 +26,13 @@ def measure(ranks, stage, kind, *options, threads=False):
     return json.loads(done.stdout[done.stdout.index("{"):])
 
 
-def whole_units(stage, kind):
-    """Bytes per parameter of gradients of two units, and parameters of three."""
-    element = 4 if kind == "float" else 2
-    return {1: 0, 2: 2, 3: 2 + 3}[stage] * element / UNITS
-
-
 class Memory(unittest.TestCase):
     def check(self, line, formula):
-        stage, kind = line["stage"], line["type"]
         self.assertAlmostEqual(line["formula"], formula, msg=line)
-        most = formula + whole_units(stage, kind) + LINKS_BYTES / PARAMETERS
+        element = 4 if line["type"] == "float" else 2
+        units = {1: 0, 2: 2, 3: 2 + 3}[line["stage"]]  # of gradients two, of parameters three
+        self.assertAlmostEqual(line["whole_units"], units * element / UNITS, msg=line)
+        most = formula + line["whole_units"] + LINKS_BYTES / PARAMETERS
         self.assertLess(line["bytes_per_parameter"], most + TOLERANCE * formula, line)
         self.assertGreater(line["bytes_per_parameter"], formula * (1 - TOLERANCE), line)
 

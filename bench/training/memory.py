@@ -32,8 +32,9 @@ def arguments():
 
 def measure(options, ranks, stage, kind, factor=0, threads=False):
     command = [f"{options.build}/bench/training/shard_memory", "--stage", str(stage),
-               "--type", kind, "--parameters", str(options.parameters), "--units", str(options.units),
-               "--steps", str(options.steps), "--factor", str(factor)]
+               "--type", kind, "--parameters", str(options.parameters),
+               "--units", str(options.units), "--steps", str(options.steps),
+               "--factor", str(factor)]
     if threads:
         command += ["-t", str(ranks)]
     else:
@@ -43,9 +44,6 @@ def measure(options, ranks, stage, kind, factor=0, threads=False):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
     line = json.loads(done.stdout[done.stdout.index("{"):])
-    # Units that are whole for a while: gradients of two, parameters of three.
-    element = 4 if kind == "float" else 2
-    line["whole_units"] = {1: 0, 2: 2, 3: 5}[stage] * element / options.units
     show(line)
     return line
 

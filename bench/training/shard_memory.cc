@@ -1,6 +1,7 @@
 // What a sharded model takes of each rank, as the operating system counts it, beside the formula of
 // gradsync.h; and what a step moves and takes. Ranks are processes (gyre run -n) or threads (-t).
 // Rank 0 prints a line of JSON.
+#include "lib/gradsync/memory_need.h"
 #include <gyre/gradsync.h>
 
 #include <CLI/CLI.hpp>
@@ -60,14 +61,6 @@ double all_bytes(gyreComm_t comm, bool are_threads) {
   return sum;
 }
 
-// gradsync.h, gyreGradShardsCreate, with AdamW.
-double formula(int stage, double n, bool is_narrow) {
-  const double of_type = is_narrow ? 2 : 4;
-  const double shared_by_all = is_narrow ? 12 : 8;  // optimizer state, and float32 copies
-  const double whole = of_type * (3 - stage);
-  return whole + (of_type * (stage - 1) + shared_by_all) / n;
-}
-
 // One pass over the units, as a training loop makes it; gradients are small numbers.
 void pass(gyreGradShards_t shards, const Options& options) {
   for (std::size_t unit = 0; unit < options.units; ++unit) {
@@ -118,19 +111,25 @@ void measure(gyreComm_t comm, const Options& options) {
   std::sort(step_ms.begin(), step_ms.end());
   const int factor = options.factor == 0 ? n : options.factor;
   const auto parameters = static_cast<double>(options.unit_parameters() * options.units);
-  const nlohmann::ordered_json line = {
-      {"ranks", n},
-      {"as", options.threads > 0 ? "threads" : "processes"},
-      {"stage", options.stage},
-      {"factor", factor},
-      {"type", options.type},
-      {"parameters", parameters},
-      {"units", options.units},
-      {"bytes_per_parameter", used / parameters},
-      {"formula", formula(options.stage, factor, options.type != "float")},
-      {"moved_bytes", result.movedBytes},
-      {"step_ms", step_ms[step_ms.size() / 2]},
-      {"exposed_ms", result.exposedSeconds * 1e3}};
+  const gyre::gradsync::MemoryNeed need =
+      gyre::gradsync::memory_need({.parameters = parameters,
+                                   .stage = options.stage,
+                                   .factor = static_cast<double>(factor),
+                                   .is_narrow = options.type != "float",
+                                   .units = static_cast<double>(options.units)});
+  const nlohmann::ordered_json line = {{"ranks", n},
+                                       {"as", options.threads > 0 ? "threads" : "processes"},
+                                       {"stage", options.stage},
+                                       {"factor", factor},
+                                       {"type", options.type},
+                                       {"parameters", parameters},
+                                       {"units", options.units},
+                                       {"bytes_per_parameter", used / parameters},
+                                       {"formula", need.for_good() / parameters},
+                                       {"whole_units", need.whole_units / parameters},
+                                       {"moved_bytes", result.movedBytes},
+                                       {"step_ms", step_ms[step_ms.size() / 2]},
+                                       {"exposed_ms", result.exposedSeconds * 1e3}};
   if (rank == 0) std::cout << line.dump() << std::endl;
   expect(gyreGradShardsDestroy(shards));
 }

@@ -7,6 +7,7 @@
 #include "lib/plan/multicast.h"
 #include "lib/plan/print.h"
 #include "lib/plan/verify.h"
+#include "tools/gyre/memory_command.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -28,7 +29,8 @@ constexpr std::int32_t shown_ranks = 8;   // more are shown one at a time
 
 constexpr const char* description =
     "Shows what each rank does in a collective: the plan that the host engine, the CUDA kernels\n"
-    "and the simulator walk. One line is one move: verbs [from] > [chunks] > [to].";
+    "and the simulator walk. One line is one move: verbs [from] > [chunks] > [to].\n"
+    "gyre plan memory: what a model takes of each rank (gyre plan memory --help).";
 
 struct Options {
   std::string collective = "all_reduce";
@@ -255,6 +257,7 @@ Status show(const Options& options) {
 }  // namespace
 
 int plan_command(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "memory") return memory_command(argc - 1, argv + 1);
   CLI::App app(description, "gyre plan");
   Options options;
   declare(app, options);
