@@ -21,13 +21,6 @@ std::map<std::string, std::string> with_small_slots(std::map<std::string, std::s
   return more;
 }
 
-void check_all(const std::vector<std::string>& complaints) {
-  for (std::size_t process = 0; process < complaints.size(); ++process) {
-    INFO("process " << process);
-    CHECK(complaints[process] == "");
-  }
-}
-
 std::string check_counts(DeviceProcess& here) {
   if (const std::string refused = here.init(); !refused.empty()) return refused;
   for (const std::size_t count : {std::size_t{1}, std::size_t{77}, std::size_t{5000}})

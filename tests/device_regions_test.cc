@@ -24,13 +24,6 @@ std::map<std::string, std::string> directly(std::map<std::string, std::string> m
   return more;
 }
 
-void check_all(const std::vector<std::string>& complaints) {
-  for (std::size_t process = 0; process < complaints.size(); ++process) {
-    INFO("process " << process);
-    CHECK(complaints[process] == "");
-  }
-}
-
 template <typename Condition>
 bool soon(const Condition& holds) {
   for (int i = 0; i < 5000 && !holds(); ++i) usleep(1000);

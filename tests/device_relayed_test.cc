@@ -19,26 +19,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-// Each rank on a device of its own, none of which reaches another.
-DeviceProcesses apart(int processes, int ranks_each, Variables variables = {}) {
-  variables.emplace("GYRE_BUFFSIZE", "4096");
-  variables.emplace("GYRE_P2P_DISABLE", "1");
-  DeviceProcesses all{.processes = processes, .ranks_each = ranks_each, .variables = variables};
-  all.fake = [](int) { return FakeCudaOptions{.devices = 4}; };
-  all.device = [](int rank) { return rank; };
-  return all;
-}
-
-const Variables over_shm = {};
-const Variables over_tcp = {{"GYRE_SHM_DISABLE", "1"}};
 const Variables over_tls = {{"GYRE_SHM_DISABLE", "1"}, {"GYRE_TCP_SECURITY", "tls"}};
-
-void check_all(const std::vector<std::string>& complaints) {
-  for (std::size_t process = 0; process < complaints.size(); ++process) {
-    INFO("process " << process);
-    CHECK(complaints[process] == "");
-  }
-}
 
 std::string check_counts(DeviceProcess& here) {
   if (const std::string refused = here.init(); !refused.empty()) return refused;

@@ -18,25 +18,7 @@ namespace cu = loaded::cu;
 namespace {
 
 using Variables = std::map<std::string, std::string>;
-const Variables over_shm = {};
-const Variables over_tcp = {{"GYRE_SHM_DISABLE", "1"}};
 constexpr std::size_t count = 3000;
-
-DeviceProcesses apart(int processes, int ranks_each, Variables variables = {}) {
-  variables.emplace("GYRE_BUFFSIZE", "4096");
-  variables.emplace("GYRE_P2P_DISABLE", "1");
-  DeviceProcesses all{.processes = processes, .ranks_each = ranks_each, .variables = variables};
-  all.fake = [](int) { return FakeCudaOptions{.devices = 4}; };
-  all.device = [](int rank) { return rank; };
-  return all;
-}
-
-void check_all(const std::vector<std::string>& complaints) {
-  for (std::size_t process = 0; process < complaints.size(); ++process) {
-    INFO("process " << process);
-    CHECK(complaints[process] == "");
-  }
-}
 
 // A sum over all ranks as a graph of each rank of this process.
 class Sum {

@@ -2,13 +2,12 @@
 
 #include "kernels/cuda/launch.h"
 #include "lib/trust/wire.h"
+#include "transports/p2p/memory.h"
 
 namespace gyre::comm {
 namespace {
 
 constexpr std::uint32_t letter_version = 1;
-// No GPU has more; sums of such numbers do not turn.
-constexpr std::uint64_t bytes_most = 1ULL << 46;
 
 }  // namespace
 
@@ -35,7 +34,7 @@ std::optional<RegionLetter> decode_region_letter(std::span<const std::uint8_t> b
   letter.kind = static_cast<RegionLetter::Kind>(kind);
   if (letter.kind == RegionLetter::Kind::offered &&
       (!reader.get(letter.bytes) || !reader.get(letter.ticket) || letter.bytes == 0 ||
-       letter.bytes > bytes_most))
+       letter.bytes > p2p::gpu_bytes_most))
     return std::nullopt;
   if (!reader.at_end()) return std::nullopt;
   return letter;

@@ -2,6 +2,8 @@
 
 #include "lib/comm/process.h"
 
+#include <catch2/catch.hpp>
+
 #include <unistd.h>
 
 namespace gyre::tests {
@@ -28,6 +30,18 @@ std::string in_child(const DeviceProcesses& all, int process, const ProcessBoard
 
 }  // namespace
 
+const std::map<std::string, std::string> over_shm = {};
+const std::map<std::string, std::string> over_tcp = {{"GYRE_SHM_DISABLE", "1"}};
+
+DeviceProcesses apart(int processes, int ranks_each, std::map<std::string, std::string> variables) {
+  variables.emplace("GYRE_BUFFSIZE", "4096");
+  variables.emplace("GYRE_P2P_DISABLE", "1");
+  DeviceProcesses all{.processes = processes, .ranks_each = ranks_each, .variables = variables};
+  all.fake = [](int) { return FakeCudaOptions{.devices = 4}; };
+  all.device = [](int rank) { return rank; };
+  return all;
+}
+
 std::vector<std::string> run_processes(const DeviceProcesses& all,
                                        const std::function<std::string(DeviceProcess&)>& body,
                                        const std::vector<int>& dying) {
@@ -43,6 +57,13 @@ std::vector<std::string> run_processes(const DeviceProcesses& all,
     children.push_back(child);
   }
   return collect_processes(all, board, children, dying);
+}
+
+void check_all(const std::vector<std::string>& complaints) {
+  for (std::size_t process = 0; process < complaints.size(); ++process) {
+    INFO("process " << process);
+    CHECK(complaints[process] == "");
+  }
 }
 
 }  // namespace gyre::tests

@@ -12,8 +12,6 @@ using loaded::CurrentContext;
 namespace {
 
 constexpr std::uint32_t letter_version = 1;
-// No GPU has more; sums of such numbers do not turn.
-constexpr std::uint64_t bytes_most = 1ULL << 46;
 
 bool is_within(std::uint64_t offset, std::uint64_t bytes, std::uint64_t whole) {
   return bytes > 0 && offset <= whole && bytes <= whole - offset;
@@ -42,7 +40,7 @@ std::optional<MemoryLetter> decode_memory_letter(std::span<const std::uint8_t> b
       !reader.get(letter.allocation_bytes) || !reader.get(letter.offset) ||
       !reader.get(letter.bytes) || !reader.rest().empty())
     return std::nullopt;
-  if (letter.allocation_bytes > bytes_most || letter.lease.descriptor > INT32_MAX ||
+  if (letter.allocation_bytes > gpu_bytes_most || letter.lease.descriptor > INT32_MAX ||
       !is_within(letter.offset, letter.bytes, letter.allocation_bytes))
     return std::nullopt;
   return letter;

@@ -14,6 +14,9 @@
 
 namespace gyre::p2p {
 
+// No GPU has more memory; sums of such numbers do not turn.
+inline constexpr std::uint64_t gpu_bytes_most = 1ULL << 46;
+
 // What the exporter writes. The importer knows its process from the roster.
 struct MemoryLetter {
   LeaseName lease;
