@@ -33,8 +33,14 @@ Status Buffer::register_with(gyreComm_t comm) {
   return {};
 }
 
+// Other ranks' kernels rest soon, as the calls are over. What another process may have open even
+// then is not freed.
 void Buffer::deregister() {
-  if (comm_ != nullptr) (void)gyreCommDeregister(comm_, registration_);
+  if (comm_ == nullptr) return;
+  gyreResult_t result = gyreInProgress;
+  for (int i = 0; i < 10 && result == gyreInProgress; ++i)
+    result = gyreCommDeregister(comm_, registration_);
+  if (result != gyreSuccess) whole_ = nullptr;
   comm_ = nullptr;
 }
 

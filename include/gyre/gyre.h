@@ -287,13 +287,13 @@ GYRE_API gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device);
 
 /* Zeroed memory for the communicators that the calling thread would make by default: of its current
  * CUDA device where there is a driver and this build has kernels, else of the host (see
- * gyreConfig_t.device). Peers on this host reach it directly; other memory works at the price of
- * copies. Of the host it is page-aligned; of a device it takes whole granules of the driver's
- * (2 MiB on most), which other GPUs of this process that can reach it may use too. Processes of
- * the host map it once all ranks of a communicator have been offered it, which takes milliseconds
- * and no call waits for: gyreCommRegister or the first call that uses it begins; a call, or a
- * capture, that comes before copies. Where a device has no memory that processes can share, or a
- * rank cannot map it, calls between processes copy, and GYRE_DEBUG=INFO says why. */
+ * gyreConfig_t.device). Peers on this host reach it directly; other memory that is not registered
+ * works at the price of copies. Of the host it is page-aligned; of a device it takes whole granules
+ * of the driver's (2 MiB on most), which other GPUs of this process that can reach it may use too.
+ * Processes of the host map it once all ranks of a communicator have been offered it, which takes
+ * milliseconds and no call waits for: gyreCommRegister or the first call that uses it begins; a
+ * call, or a capture, that comes before copies. Where a device has no memory that processes can
+ * share, or a rank cannot map it, calls between processes copy, and GYRE_DEBUG=INFO says why. */
 GYRE_API gyreResult_t gyreMemAlloc(void** ptr, size_t size);
 /* [gyre] The same, of GYRE_DEVICE_HOST or of a CUDA device, whatever is current. */
 GYRE_API gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device);
@@ -304,9 +304,23 @@ GYRE_API gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device);
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
 /* Tells the communicator of a buffer that will be used often. Memory from gyreMemAlloc is reached
  * directly with or without it; with it, other processes map memory of a device before the first
- * call. Other memory is reached directly by threads of a process alone: between processes, calls
- * copy it, registered or not. *handle is valid until Deregister or the communicator's end. */
+ * call. Other memory of a device (cudaMalloc, cuMemAlloc) is reached directly by processes of the
+ * host once it is registered, as memory from gyreMemAlloc is, but while their kernels rest: the
+ * whole allocation that the buffer lies in, by CUDA IPC, on this communicator. What CUDA IPC does
+ * not know (memory of cudaMallocAsync and of other pools, of cuMemCreate, managed, of the host) is
+ * copied between processes as before; GYRE_DEBUG=INFO says so, and why. Deregister it before you
+ * free it: a call on memory that was freed and allocated anew meanwhile gets gyreInvalidUsage.
+ * *handle is valid until Deregister succeeds or the communicator ends. */
 GYRE_API gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** handle);
+/* Calls and graphs that use it have ended. After gyreSuccess it may be freed, if nothing else of
+ * its allocation is registered, on any communicator. [gyre] gyreInProgress, or the error of a
+ * communicator that is broken: it may not, and the handle stays valid, since another process still
+ * has it open; calls copy it again, so go on, and call this again later. Processes let go of it
+ * when their kernels rest, for which this waits a second at the most; one whose calls were captured
+ * lets go with its communicator and graphs. So it succeeds at once if calls have ended on all ranks
+ * and none makes the next one before all have deregistered. Memory that is registered to the end
+ * may be freed when all ranks have destroyed their communicators, and the graphs with their calls.
+ */
 GYRE_API gyreResult_t gyreCommDeregister(gyreComm_t comm, void* handle);
 
 /* ---------------------------------------------------------------------------- reductions */

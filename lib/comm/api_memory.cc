@@ -53,8 +53,10 @@ gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** h
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     if (handle == nullptr) return invalid_argument("handle is NULL");
     if (size == 0) return invalid_argument("size is 0");
+    const DeviceScope scope(*pin);
     GYRE_TRY(check_buffer(*pin, "buff", buff, size));
-    *handle = reinterpret_cast<void*>(pin->register_buffer(buff, size));
+    GYRE_ASSIGN(const std::uint64_t made, pin->register_buffer(buff, size));
+    *handle = reinterpret_cast<void*>(made);
     return {};
   });
 }

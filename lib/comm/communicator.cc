@@ -200,17 +200,29 @@ Status Communicator::destroy_op(int op) {
   return made_ops_.destroy(op);
 }
 
-std::uint64_t Communicator::register_buffer(const void* buffer, std::uint64_t bytes) {
+Result<std::uint64_t> Communicator::register_buffer(const void* buffer, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  registered_[++registrations_] = {buffer, bytes};
-  meet_buffer(buffer, bytes);
+  Registered made{.buffer = buffer, .bytes = bytes};
+  GYRE_TRY(meet_buffer(made));
+  registered_[++registrations_] = std::move(made);
   return registrations_;
 }
 
 Status Communicator::deregister_buffer(std::uint64_t handle) {
+  std::shared_ptr<RegisteredMemory> lent;
+  std::shared_ptr<DeviceRegions> regions;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = registered_.find(handle);
+    if (found == registered_.end())
+      return invalid_argument(fmt::format("{:#x} was not registered on this communicator", handle));
+    lent = found->second.lent;
+    regions = regions_ready_;
+    if (lent != nullptr && !std::exchange(found->second.is_delisted, true)) regions->delist(*lent);
+  }
+  if (lent != nullptr) GYRE_TRY(await_departure(*regions, *lent));
   const std::lock_guard lock(mutex_);
-  if (registered_.erase(handle) == 0)
-    return invalid_argument(fmt::format("{:#x} was not registered on this communicator", handle));
+  registered_.erase(handle);
   return {};
 }
 

@@ -132,7 +132,8 @@ class Communicator {
   Status destroy_op(int op);
 
   // Buffers that the caller named. The handle is never 0.
-  std::uint64_t register_buffer(const void* buffer, std::uint64_t bytes);
+  Result<std::uint64_t> register_buffer(const void* buffer, std::uint64_t bytes);
+  // Waits for a moment until no other process has it open; if one still has, the handle stays.
   Status deregister_buffer(std::uint64_t handle);
 
   std::byte* barrier_byte() {
@@ -298,7 +299,15 @@ class Communicator {
   }
   Status choose(const Request& request);
   Status check_slots(const plan::Plan& plan);
-  void meet_buffer(const void* buffer, std::uint64_t bytes);
+  // What the caller registered.
+  struct Registered {
+    const void* buffer = nullptr;
+    std::uint64_t bytes = 0;
+    std::shared_ptr<RegisteredMemory> lent = nullptr;  // null: nobody else has it open
+    bool is_delisted = false;
+  };
+  Status meet_buffer(Registered& registered);
+  Status await_departure(DeviceRegions& regions, RegisteredMemory& memory);
   Status bind_on_device(const Request& request, const CallRecord& record);
   void bind(const Request& request, const CallRecord& record);
   const exec::Call& place(const Request& request);
@@ -355,7 +364,8 @@ class Communicator {
   std::atomic<bool> is_broken_{false};
   std::string last_error_;
   MadeOps made_ops_;
-  std::map<std::uint64_t, std::pair<const void*, std::uint64_t>> registered_;
+  std::map<std::uint64_t, Registered> registered_;
+  std::atomic<bool> lends_registered_{false};  // ever since some of it may be lent
   std::uint64_t registrations_ = 0;
   std::shared_ptr<DeviceRegions> regions_ready_;  // of a device with ranks in other processes
 };

@@ -19,6 +19,9 @@ namespace {
 
 const SystemClock clock;
 
+// Watches that sleep look within 100 ms.
+constexpr std::int64_t departure_most_ns = ns_per_s;
+
 // The first rank on a GPU tells for all.
 void tell_of_sharing(const exec::CudaDevice& device, std::span<const DeviceNote> notes,
                      std::span<const std::uint32_t> processes_of, int own) {
@@ -174,7 +177,7 @@ Status Communicator::settle_on_device() {
   process().device_watch.add(*this);
   const std::lock_guard lock(mutex_);
   regions_ready_ = device_->regions();
-  for (const auto& [handle, buffer] : registered_) meet_buffer(buffer.first, buffer.second);
+  for (auto& [handle, registered] : registered_) GYRE_TRY(meet_buffer(registered));
   return {};
 }
 
@@ -185,8 +188,12 @@ const trust::ProcessIdentity& Communicator::identity_of(int rank) const {
 
 Status Communicator::check_known_memory(std::string_view name, const void* buffer,
                                         std::uint64_t bytes) const {
-  return on_device() ? check_device_memory(*options_.device, name, buffer, bytes)
-                     : check_host_memory(*options_.driver, name, buffer, bytes);
+  if (!on_device()) return check_host_memory(*options_.driver, name, buffer, bytes);
+  GYRE_ASSIGN(const loaded::CudaPointer where,
+              check_device_memory(*options_.device, name, buffer, bytes));
+  if (bytes == 0 || !lends_registered_.load(std::memory_order_relaxed)) return {};
+  const std::lock_guard lock(mutex_);
+  return regions_ready_->check(name, buffer, where);
 }
 
 Result<exec::StreamState> Communicator::check_stream(const void* stream) const {
@@ -206,10 +213,30 @@ Status Communicator::bind_on_device(const Request& request, const CallRecord& re
 }
 
 // mutex_ is held. Before the ranks have joined, it is only kept.
-void Communicator::meet_buffer(const void* buffer, std::uint64_t bytes) {
-  if (regions_ready_ == nullptr) return;
-  (void)regions_ready_->find(buffer, bytes);
+Status Communicator::meet_buffer(Registered& registered) {
+  if (regions_ready_ == nullptr) return {};
+  GYRE_ASSIGN(registered.lent, regions_ready_->enlist(registered.buffer, registered.bytes));
+  // The word that tells other threads of it is under the lock that they take next.
+  if (registered.lent != nullptr) lends_registered_.store(true, std::memory_order_relaxed);
   process().device_watch.launched();
+  return {};
+}
+
+// Peers let go of it by their watches, when their kernels rest; those may wait for the very call
+// that this rank makes next, so that it cannot wait for long.
+Status Communicator::await_departure(DeviceRegions& regions, RegisteredMemory& memory) {
+  const std::int64_t until_ns = clock.now_ns() + departure_most_ns;
+  std::atomic<std::uint32_t> never{0};
+  Departure seen;
+  Until left(never, [&] {
+    process().device_watch.launched();
+    seen = regions.departure(memory);
+    return seen.over || !seen.keepers.empty() || !broken().ok() || clock.now_ns() >= until_ns;
+  });
+  Resumable* const all[] = {&left};
+  run(all, clock, {.spins = 0, .yields = 16});
+  if (seen.over) return {};
+  return why_not_free(memory.bytes, seen, broken(), rank_);
 }
 
 void Communicator::note_launch() {

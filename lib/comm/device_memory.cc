@@ -40,9 +40,10 @@ Status check_host_memory(const loaded::CudaDriver& driver, std::string_view name
       name, buffer, found.device, found.device));
 }
 
-Status check_device_memory(const exec::CudaDevice& device, std::string_view name,
-                           const void* buffer, std::uint64_t bytes) {
-  if (bytes == 0) return {};
+Result<loaded::CudaPointer> check_device_memory(const exec::CudaDevice& device,
+                                                std::string_view name, const void* buffer,
+                                                std::uint64_t bytes) {
+  if (bytes == 0) return loaded::CudaPointer();
   const loaded::CudaDriver& driver = device.driver();
   GYRE_ASSIGN(const loaded::CudaPointer found, find_pointer(driver, buffer));
   if (!found.known) return refuse_unknown(device, name, buffer);
@@ -52,11 +53,11 @@ Status check_device_memory(const exec::CudaDevice& device, std::string_view name
                     name, buffer, found.device, device.ordinal()));
   const auto address = reinterpret_cast<std::uintptr_t>(buffer);
   const std::uint64_t there = found.range_begin + found.range_bytes - address;
-  if (found.range_bytes == 0 || bytes <= there) return {};
+  if (found.range_bytes == 0 || bytes <= there) return found;
   // What lies behind may be another mapping of one reserved range.
   GYRE_ASSIGN(const loaded::CudaPointer last,
               find_pointer(driver, static_cast<const std::byte*>(buffer) + bytes - 1));
-  if (last.known) return {};
+  if (last.known) return found;
   return invalid_argument(
       fmt::format("{} = {} has {} bytes, and the call needs {}: the allocation ends there", name,
                   buffer, there, bytes));

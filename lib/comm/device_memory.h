@@ -14,9 +14,11 @@ namespace gyre::comm {
 // For a host communicator: it is no memory of a device.
 Status check_host_memory(const loaded::CudaDriver& driver, std::string_view name,
                          const void* buffer, std::uint64_t bytes);
-// For a communicator on `device`, whose context is current: its kernels can use all of it.
-Status check_device_memory(const exec::CudaDevice& device, std::string_view name,
-                           const void* buffer, std::uint64_t bytes);
+// For a communicator on `device`, whose context is current: its kernels can use all of it. Where it
+// lies; of no bytes, nothing is asked.
+Result<loaded::CudaPointer> check_device_memory(const exec::CudaDevice& device,
+                                                std::string_view name, const void* buffer,
+                                                std::uint64_t bytes);
 // The same of a stream: what it is, if calls can go there.
 Result<exec::StreamState> check_device_stream(const exec::CudaDevice& device, const void* stream);
 

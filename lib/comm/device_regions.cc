@@ -12,11 +12,13 @@ Result<std::shared_ptr<DeviceRegions>> DeviceRegions::create(int rank,
                                                              const DeviceAllocations& allocations,
                                                              exec::CudaExecutor& executor) {
   const bootstrap::Roster& roster = membership.roster();
-  std::map<int, std::string> doors;
-  for (const int peer : peers)
-    doors[peer] =
-        roster.processes[roster.process_of_rank[static_cast<std::size_t>(peer)]].door_name;
-  GYRE_ASSIGN(auto opened, OpenedRegions::create(rank, executor, std::move(doors)));
+  std::map<int, OpenedRegions::Lender> lenders;
+  for (const int peer : peers) {
+    const trust::ProcessIdentity& process =
+        roster.processes[roster.process_of_rank[static_cast<std::size_t>(peer)]];
+    lenders[peer] = {process.door_name, process.pid};
+  }
+  GYRE_ASSIGN(auto opened, OpenedRegions::create(rank, executor, std::move(lenders)));
   return std::shared_ptr<DeviceRegions>(new DeviceRegions(
       rank, peers, membership, tickets, allocations, executor, std::move(opened)));
 }
@@ -29,8 +31,9 @@ bool DeviceRegions::tend() {
   const std::lock_guard lock(tending_);
   if (closed_) return false;
   read_letters();
-  lent_.tend();
-  return opened_->tend([this](int peer, const RegionLetter& letter) { answer(peer, letter); });
+  const bool busy = lent_.tend();
+  return opened_->tend([this](int peer, const RegionLetter& letter) { answer(peer, letter); }) ||
+         busy;
 }
 
 // A letter that comes meanwhile changes the membership once more.
@@ -45,6 +48,7 @@ void DeviceRegions::read_letters() {
       if (!letter)
         log_warn("rank {}: a letter of rank {} speaks of no region", rank_, peer);
       else if (letter->kind == RegionLetter::Kind::offered ||
+               letter->kind == RegionLetter::Kind::exported ||
                letter->kind == RegionLetter::Kind::withdrawn)
         opened_->hear(peer, *letter,
                       [this](int to, const RegionLetter& told) { answer(to, told); });

@@ -30,6 +30,15 @@ class DeviceRegions {
   cuda::DevicePlace find(const void* memory, std::uint64_t bytes) {
     return lent_.find(memory, bytes);
   }
+  // As LentRegions has them.
+  Result<std::shared_ptr<RegisteredMemory>> enlist(const void* memory, std::uint64_t bytes) {
+    return lent_.enlist(memory, bytes);
+  }
+  void delist(RegisteredMemory& memory) { lent_.delist(memory); }
+  Departure departure(RegisteredMemory& memory) { return lent_.departure(memory); }
+  Status check(std::string_view name, const void* buffer, const loaded::CudaPointer& where) {
+    return lent_.check(name, buffer, where);
+  }
   // While it stays the same, find answers the same.
   std::uint64_t changes() const { return lent_.changes(); }
   // The watch's. True while something is to be looked at again soon.
@@ -47,7 +56,7 @@ class DeviceRegions {
         membership_(membership),
         executor_(executor),
         opened_(std::move(opened)),
-        lent_(rank, peers, membership, tickets, allocations, *executor.device()) {}
+        lent_(rank, peers, membership, tickets, allocations, executor) {}
   void read_letters();
   void answer(int peer, const RegionLetter& letter);
 

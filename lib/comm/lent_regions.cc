@@ -13,48 +13,57 @@ using cuda::regions_most;
 
 LentRegions::LentRegions(int rank, std::vector<int> peers, bootstrap::Membership& membership,
                          trust::TicketBook& tickets, const DeviceAllocations& allocations,
-                         const exec::CudaDevice& device)
+                         exec::CudaExecutor& executor)
     : rank_(rank),
       peers_(std::move(peers)),
       membership_(membership),
       tickets_(tickets),
       allocations_(allocations),
-      device_(device) {}
+      executor_(executor) {}
+
+// mutex_ is held. The one that it lies in, or the end.
+LentRegions::Regions::iterator LentRegions::covering(std::uintptr_t address) {
+  auto known = regions_.upper_bound(address);
+  if (known == regions_.begin()) return regions_.end();
+  --known;
+  return address - known->first < known->second.bytes ? known : regions_.end();
+}
+
+// mutex_ is held.
+bool LentRegions::has_room() {
+  if (regions_.size() < regions_most) return true;
+  if (!std::exchange(told_of_many_, true))
+    log_info(Subsystem::alloc, "rank {} lends {} allocations at one time, and no more", rank_,
+             regions_most);
+  return false;
+}
 
 cuda::DevicePlace LentRegions::find(const void* memory, std::uint64_t bytes) {
   if (bytes == 0) return {};
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   const std::lock_guard lock(mutex_);
-  auto known = regions_.upper_bound(address);
-  if (known != regions_.begin()) {
-    --known;
-    if (address - known->first < known->second.bytes && !known->second.memory.expired())
-      return place(*known, address, bytes);
-  }
+  auto known = covering(address);
+  if (known != regions_.end() && !known->second.is_over()) return place(*known, address, bytes);
   const auto met = allocations_.find(memory, bytes);
-  if (met == nullptr || met->shareable == nullptr || met->device->ordinal() != device_.ordinal()) {
+  if (met == nullptr || met->shareable == nullptr ||
+      met->device->ordinal() != executor_.device()->ordinal()) {
     if (!std::exchange(told_of_others_, true))
       log_info(Subsystem::alloc,
-               "rank {}: {} bytes at {} are not from gyreMemAlloc: between processes, calls copy "
-               "such buffers through slots",
+               "rank {}: {} bytes at {} are not from gyreMemAlloc, nor registered: between "
+               "processes, calls copy such buffers through slots",
                rank_, bytes, memory);
     return {};
   }
   const auto begin = reinterpret_cast<std::uintptr_t>(met->begin());
   known = regions_.find(begin);
   if (known == regions_.end()) {
-    if (regions_.size() == regions_most) {
-      if (!std::exchange(told_of_many_, true))
-        log_info(Subsystem::alloc, "rank {} lends {} allocations at one time, and no more", rank_,
-                 regions_most);
-      return {};
-    }
+    if (!has_room()) return {};
     known = regions_.emplace(begin, Region()).first;
     known->second.memory = met;
     known->second.bytes = met->bytes();
   }
   // Else what lay there before is still to be withdrawn.
-  return known->second.memory.expired() ? cuda::DevicePlace() : place(*known, address, bytes);
+  return known->second.is_over() ? cuda::DevicePlace() : place(*known, address, bytes);
 }
 
 // mutex_ is held.
@@ -67,31 +76,108 @@ cuda::DevicePlace LentRegions::place(Regions::value_type& known, std::uintptr_t 
     return {region.number, offset};
   if (!region.refused && !std::exchange(region.told, true))
     log_info(Subsystem::alloc,
-             "rank {}: {} bytes of gyreMemAlloc are lent once all {} ranks of other processes have "
-             "opened them; until then, calls copy them through slots",
-             rank_, region.bytes, peers_.size());
+             "rank {}: {} bytes of {} are lent once all {} ranks of other processes have opened "
+             "them; until then, calls copy them through slots",
+             rank_, region.bytes, region.whose(), peers_.size());
   return {};
 }
 
-void LentRegions::tend() {
+Result<std::shared_ptr<RegisteredMemory>> LentRegions::enlist(const void* memory,
+                                                              std::uint64_t bytes) {
+  const auto copied = [&](std::string_view why) {
+    log_info(Subsystem::alloc,
+             "rank {}: {} bytes at {}, though registered, are copied through slots between "
+             "processes: {}",
+             rank_, bytes, memory, why);
+    return std::shared_ptr<RegisteredMemory>();
+  };
+  if (allocations_.find(memory, bytes) != nullptr) {
+    (void)find(memory, bytes);
+    return std::shared_ptr<RegisteredMemory>();
+  }
+  const loaded::CudaDriver& driver = executor_.device()->driver();
+  const loaded::CurrentContext scope(driver, executor_.device()->owner());
+  GYRE_ASSIGN(const loaded::CudaPointer where, find_pointer(driver, memory));
+  if (!where.known || !where.on_device) return copied("they are memory of the host");
+  if (where.managed) return copied("they are managed memory");
+  if (where.range_bytes == 0) return copied("the driver knows no allocation there");
+  GYRE_TRY(check("buff", memory, where));
+  const std::lock_guard lock(mutex_);
+  auto known = regions_.find(where.range_begin);
+  if (known == regions_.end()) {
+    if (!has_room()) return copied("too much is lent already");
+    known = regions_.emplace(where.range_begin, Region()).first;
+    known->second.bytes = where.range_bytes;
+    known->second.registered = std::make_shared<RegisteredMemory>();
+    known->second.registered->begin = where.range_begin;
+    known->second.registered->bytes = where.range_bytes;
+    known->second.registered->id = where.id;
+  }
+  const auto& registered = known->second.registered;
+  if (registered == nullptr || registered->id != where.id)
+    return copied("other memory, which was lent, lay there until now");
+  ++registered->handles;
+  return registered;
+}
+
+void LentRegions::delist(RegisteredMemory& memory) {
+  const std::lock_guard lock(mutex_);
+  if (--memory.handles == 0) changes_.fetch_add(1, std::memory_order_relaxed);
+}
+
+Departure LentRegions::departure(RegisteredMemory& memory) {
+  const std::lock_guard lock(mutex_);
+  const bool is_left = memory.withdrawn && (!memory.lease || memory.lease->end());
+  return {memory.handles > 0 || is_left, memory.withdrawn, memory.holders, memory.keepers};
+}
+
+Status LentRegions::check(std::string_view name, const void* buffer,
+                          const loaded::CudaPointer& where) {
+  const std::lock_guard lock(mutex_);
+  const auto known = covering(reinterpret_cast<std::uintptr_t>(buffer));
+  if (known == regions_.end() || known->second.is_over()) return {};
+  const auto& registered = known->second.registered;
+  if (registered == nullptr || registered->id == where.id) return {};
+  return invalid_usage(
+      fmt::format("{} = {} lies where {} bytes were registered that have been freed since, while "
+                  "other processes may have had them open: gyreCommDeregister comes before the "
+                  "free; deregister that handle now",
+                  name, buffer, registered->bytes));
+}
+
+bool LentRegions::tend() {
   withdraw(take_ended(false));
-  std::vector<std::pair<std::uintptr_t, std::shared_ptr<const DeviceAllocation>>> fresh;
+  std::vector<Fresh> all;
+  bool awaits_rest = false;
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [begin, region] : regions_)
-      if (region.number == 0 && !region.refused)
-        if (auto memory = region.memory.lock()) fresh.emplace_back(begin, std::move(memory));
+    for (auto& [begin, region] : regions_) {
+      if (region.number != 0 || region.refused || region.is_over()) continue;
+      auto memory = region.memory.lock();
+      if (memory != nullptr || region.registered != nullptr)
+        all.push_back({begin, std::move(memory), region.registered});
+    }
+    awaits_rest = awaits_rest_;
   }
-  for (const auto& [begin, memory] : fresh) offer(begin, *memory);
+  for (const Fresh& fresh : all) offer(fresh);
+  return awaits_rest;
 }
 
 void LentRegions::withdraw_all() { withdraw(take_ended(true)); }
 
+// What was registered is unmapped by peers, and freed then: not under a kernel that lends it.
 std::vector<LentRegions::Region> LentRegions::take_ended(bool all) {
   std::vector<Region> ended;
   const std::lock_guard lock(mutex_);
+  awaits_rest_ = false;
   for (auto at = regions_.begin(); at != regions_.end();) {
-    if (!all && !at->second.memory.expired()) {
+    bool goes = all || at->second.is_over();
+    if (goes && !all && at->second.registered != nullptr) {
+      const auto running = executor_.running();
+      goes = !running.ok() || !*running;
+      awaits_rest_ |= !goes;
+    }
+    if (!goes) {
       ++at;
       continue;
     }
@@ -105,11 +191,17 @@ std::vector<LentRegions::Region> LentRegions::take_ended(bool all) {
 // Its tickets go with it: who has not come yet finds the door closed.
 void LentRegions::withdraw(std::vector<Region> ended) {
   for (const Region& region : ended) {
-    if (region.number == 0) continue;
-    slots_.erase(region.number % regions_most);
-    const auto letter =
-        encode(RegionLetter{.kind = RegionLetter::Kind::withdrawn, .number = region.number});
-    for (const int peer : peers_) (void)membership_.send(peer, region_key, letter);
+    if (region.number != 0) {
+      slots_.erase(region.number % regions_most);
+      const auto letter =
+          encode(RegionLetter{.kind = RegionLetter::Kind::withdrawn, .number = region.number});
+      for (const int peer : peers_) (void)membership_.send(peer, region_key, letter);
+    }
+    if (region.registered == nullptr) continue;
+    const std::lock_guard lock(mutex_);
+    std::erase_if(ended_, [](const auto& one) { return one.second.expired(); });
+    ended_[region.number] = region.registered;
+    region.registered->withdrawn = true;
   }
 }
 
@@ -120,31 +212,38 @@ std::uint64_t LentRegions::take_number() {
   return ++numbers_ * regions_most + slot;
 }
 
-void LentRegions::offer(std::uintptr_t begin, const DeviceAllocation& memory) {
+void LentRegions::offer(const Fresh& fresh) {
   Region made;
-  const Status offered = offer_to_all(made, memory);
+  const bool is_registered = fresh.registered != nullptr;
+  const Status offered =
+      is_registered ? offer_export(made, *fresh.registered) : offer_file(made, *fresh.memory);
+  const std::uint64_t bytes = is_registered ? fresh.registered->bytes : fresh.memory->bytes();
   if (offered.ok())
     log_info(Subsystem::alloc, "rank {}: {} bytes of device {} are offered as region {:#x}", rank_,
-             memory.bytes(), device_.ordinal(), made.number);
+             bytes, executor_.device()->ordinal(), made.number);
+  else if (is_registered)
+    log_info(Subsystem::alloc,
+             "rank {}: {} bytes, though registered, are copied through slots between processes, "
+             "as memory of pools (cuMemAllocAsync) and of the driver's virtual memory is: {}",
+             rank_, bytes, offered.message());
   else
     log_warn(
-        "rank {}: {} bytes of gyreMemAlloc cannot be lent to other processes, and are copied: "
-        "{}",
-        rank_, memory.bytes(), offered.message());
+        "rank {}: {} bytes of gyreMemAlloc cannot be lent to other processes, and are copied: {}",
+        rank_, bytes, offered.message());
   const std::lock_guard lock(mutex_);
-  Region& region = regions_.at(begin);
+  Region& region = regions_.at(fresh.begin);
   region.number = made.number;
   region.missing = std::move(made.missing);
   region.tickets = std::move(made.tickets);
   region.refused = !offered.ok();
 }
 
-Status LentRegions::offer_to_all(Region& region, const DeviceAllocation& memory) {
+Status LentRegions::offer_file(Region& region, const DeviceAllocation& memory) {
   GYRE_ASSIGN(auto exported, memory.shareable->export_file());
   // Closed with the last ticket.
   const auto file = std::make_shared<FileDescriptor>(std::move(exported));
   region.number = take_number();
-  RegionLetter letter{.number = region.number, .bytes = memory.bytes(), .ticket = {}};
+  RegionLetter letter{.number = region.number, .bytes = memory.bytes()};
   for (const int peer : peers_) {
     const auto answer = [file, bytes = letter.bytes, peer](const FileDescriptor& socket) {
       const Status sent = transport::hand_over(socket, *file, bytes);
@@ -159,12 +258,40 @@ Status LentRegions::offer_to_all(Region& region, const DeviceAllocation& memory)
   return {};
 }
 
+Status LentRegions::offer_export(Region& region, RegisteredMemory& memory) {
+  const loaded::CudaDriver& driver = executor_.device()->driver();
+  GYRE_ASSIGN(p2p::Lease lease, p2p::Lease::make());
+  RegionLetter letter{.kind = RegionLetter::Kind::exported};
+  {
+    const loaded::CurrentContext scope(driver, executor_.device()->owner());
+    const auto* const begin = reinterpret_cast<const std::byte*>(memory.begin);
+    GYRE_ASSIGN(letter.memory, export_memory(driver, lease, begin, memory.bytes));
+    // It may have been freed meanwhile, and this be the export of something else.
+    GYRE_ASSIGN(const loaded::CudaPointer where, find_pointer(driver, begin));
+    if (where.id != memory.id || letter.memory.bytes != letter.memory.allocation_bytes)
+      return invalid_usage("it was freed while it was registered");
+  }
+  region.number = letter.number = take_number();
+  {
+    const std::lock_guard lock(mutex_);
+    memory.lease = std::move(lease);
+  }
+  for (const int peer : peers_) {
+    GYRE_TRY(membership_.send(peer, region_key, encode(letter)));
+    region.missing.insert(peer);
+  }
+  return {};
+}
+
 void LentRegions::hear(int from, const RegionLetter& letter) {
   std::vector<transport::IssuedTicket> used;
   const std::lock_guard lock(mutex_);
+  hear_of_ended(from, letter);
   for (auto& [begin, region] : regions_) {
     if (region.number != letter.number || region.missing.erase(from) == 0) continue;
-    if (letter.kind == RegionLetter::Kind::refused && !std::exchange(region.refused, true))
+    const bool is_opened = letter.kind == RegionLetter::Kind::opened;
+    if (is_opened && region.registered != nullptr) region.registered->holders.insert(from);
+    if (!is_opened && !std::exchange(region.refused, true))
       log_info(Subsystem::alloc,
                "rank {}: rank {} cannot open region {:#x}: calls copy it through slots", rank_,
                from, region.number);
@@ -176,6 +303,16 @@ void LentRegions::hear(int from, const RegionLetter& letter) {
                region.number, peers_.size());
     return;
   }
+}
+
+// mutex_ is held. Only for words: the lease knows who has it open.
+void LentRegions::hear_of_ended(int from, const RegionLetter& letter) {
+  const auto found = ended_.find(letter.number);
+  const auto memory = found == ended_.end() ? nullptr : found->second.lock();
+  if (memory == nullptr) return;
+  if (letter.kind == RegionLetter::Kind::opened) memory->holders.insert(from);
+  if (letter.kind == RegionLetter::Kind::closed) memory->holders.erase(from);
+  if (letter.kind == RegionLetter::Kind::kept) memory->keepers.insert(from);
 }
 
 }  // namespace gyre::comm

@@ -22,10 +22,10 @@ constexpr std::int64_t fetch_most_ns = 10 * ns_per_s;
 }  // namespace
 
 Result<std::unique_ptr<OpenedRegions>> OpenedRegions::create(int rank, exec::CudaExecutor& executor,
-                                                             std::map<int, std::string> doors) {
-  std::unique_ptr<OpenedRegions> made(new OpenedRegions(rank, executor, std::move(doors)));
+                                                             std::map<int, Lender> lenders) {
+  std::unique_ptr<OpenedRegions> made(new OpenedRegions(rank, executor, std::move(lenders)));
   made->mappings_ = std::make_shared<Mappings>();
-  for (const auto& [peer, door] : made->doors_) {
+  for (const auto& [peer, lender] : made->lenders_) {
     GYRE_ASSIGN(made->tables_[peer],
                 executor.allocate(table_bytes, fmt::format("the regions of rank {}", peer)));
     executor.keep(made->tables_[peer]);
@@ -56,16 +56,17 @@ void OpenedRegions::hear(int from, const RegionLetter& letter, const Answer& ans
 
 bool OpenedRegions::tend(const Answer& answer) {
   std::erase_if(coming_, [&](Coming& coming) {
-    const auto opened = fetch(coming);
+    const auto opened = coming.letter.kind == Kind::exported ? import(coming) : fetch(coming);
     if (opened.ok() && !*opened) return false;
     if (!opened.ok())
       log_info(Subsystem::alloc, "rank {} cannot open {} bytes of rank {}'s GPU memory: {}", rank_,
-               coming.letter.bytes, coming.peer, opened.status().message());
+               coming.letter.bytes + coming.letter.memory.bytes, coming.peer,
+               opened.status().message());
     answer(coming.peer,
            {.kind = opened.ok() ? Kind::opened : Kind::refused, .number = coming.letter.number});
     return true;
   });
-  return !free_withdrawn() || !coming_.empty();
+  return !free_withdrawn(answer) || !coming_.empty();
 }
 
 // False: not yet.
@@ -73,33 +74,46 @@ Result<bool> OpenedRegions::fetch(Coming& coming) {
   if (SystemClock::read() > coming.until_ns)
     return Status(Code::Timeout, "its door did not hand it over");
   if (!coming.socket.has_value()) {
-    GYRE_ASSIGN(auto door, transport::knock(doors_.at(coming.peer)));
+    GYRE_ASSIGN(auto door, transport::knock(lenders_.at(coming.peer).door));
     if (!door.has_value()) return false;
     coming.socket = std::move(*door);
     GYRE_TRY(transport::show_ticket_at_door(coming.socket, coming.letter.ticket));
   }
   GYRE_ASSIGN(const auto file, transport::take_over(coming.socket, coming.letter.bytes));
   if (!file.has_value()) return false;
-  GYRE_TRY(open(coming, *file));
+  const exec::CudaDevice& device = *executor_.device();
+  GYRE_ASSIGN(auto memory,
+              p2p::VirtualMemory::import({device.driver(), device.owner(), device.ordinal()}, *file,
+                                         coming.letter.bytes));
+  const auto begin = reinterpret_cast<std::uint64_t>(memory->begin());
+  GYRE_TRY(enter(coming, {0, begin, memory->bytes()}, memory));
   return true;
 }
 
-Status OpenedRegions::open(const Coming& coming, const FileDescriptor& file) {
+// False: not yet.
+Result<bool> OpenedRegions::import(const Coming& coming) {
+  GYRE_ASSIGN(const bool running, executor_.running());
+  if (running) return false;
   const exec::CudaDevice& device = *executor_.device();
   GYRE_ASSIGN(auto memory,
-              p2p::VirtualMemory::import({device.driver(), device.owner(), device.ordinal()}, file,
-                                         coming.letter.bytes));
+              p2p::ImportedMemory::open(device.driver(), device.owner(),
+                                        lenders_.at(coming.peer).pid, coming.letter.memory));
+  const auto begin = reinterpret_cast<std::uint64_t>(memory->begin());
+  GYRE_TRY(enter(coming, {0, begin, coming.letter.memory.bytes}, memory));
+  return true;
+}
+
+Status OpenedRegions::enter(const Coming& coming, DeviceRegion region,
+                            std::shared_ptr<void> memory) {
   const Key key{coming.peer, coming.letter.number % regions_most};
-  DeviceRegion region;
-  region.begin = reinterpret_cast<std::uint64_t>(memory->begin());
-  region.bytes = memory->bytes();
   // The number last: a kernel that finds it finds the rest.
   GYRE_TRY(write(key, region));
   region.number = coming.letter.number;
   GYRE_TRY(write(key, region));
   log_info(Subsystem::alloc, "rank {} has opened region {:#x} of rank {}, {} bytes", rank_,
-           coming.letter.number, coming.peer, coming.letter.bytes);
-  mappings_->open[key] = {coming.letter.number, std::move(memory)};
+           coming.letter.number, coming.peer, region.bytes);
+  mappings_->open[key] = {coming.letter.number, coming.letter.kind == Kind::exported,
+                          std::move(memory)};
   return {};
 }
 
@@ -121,17 +135,27 @@ void OpenedRegions::withdraw(const Key& key, std::uint64_t number) {
   if (!forgotten.ok())
     return log_warn("rank {}: a region of rank {} stays open: {}", rank_, key.first,
                     forgotten.message());
-  mappings_->withdrawn.push_back(std::move(found->second.memory));
+  mappings_->withdrawn.push_back({key.first, std::move(found->second)});
   mappings_->open.erase(found);
 }
 
 // False while kernels that have begun before may use it.
-bool OpenedRegions::free_withdrawn() {
-  if (mappings_->withdrawn.empty() || executor_.was_captured()) return true;
+bool OpenedRegions::free_withdrawn(const Answer& answer) {
+  std::vector<Withdrawn>& all = mappings_->withdrawn;
+  if (all.empty()) return true;
+  if (executor_.was_captured()) {
+    for (Withdrawn& one : all)
+      if (one.what.exported && !std::exchange(one.told_kept, true))
+        answer(one.peer, {.kind = Kind::kept, .number = one.what.number});
+    return true;
+  }
   const auto running = executor_.running();
   if (!running.ok()) return true;
   if (*running) return false;
-  mappings_->withdrawn.clear();
+  for (Withdrawn& one : std::exchange(all, {})) {
+    one.what.memory.reset();
+    if (one.what.exported) answer(one.peer, {.kind = Kind::closed, .number = one.what.number});
+  }
   return true;
 }
 

@@ -1,7 +1,9 @@
 // OpenedRegions: what peers in other processes lend, as this rank has it mapped: a table for each
 // peer in device memory, by which kernels find what a grant names. What is offered is fetched at
-// the peer's door, by its ticket. What was withdrawn leaves the table at once, and is unmapped when
-// no kernel can be using it; a graph can bring one at any time, so whoever is in a graph keeps it.
+// the peer's door, by its ticket; what is exported is opened when no kernel here runs, as the
+// driver may wait for kernels then. What was withdrawn leaves the table at once, and is unmapped
+// when no kernel can be using it; a graph can bring one at any time, so whoever is in a graph keeps
+// it.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -21,9 +23,14 @@ namespace gyre::comm {
 
 class OpenedRegions {
  public:
-  // `doors`: of the peers' processes. The executor outlives it, or `close`.
+  // A peer's process.
+  struct Lender {
+    std::string door;
+    std::uint32_t pid = 0;
+  };
+  // The executor outlives it, or `close`.
   static Result<std::unique_ptr<OpenedRegions>> create(int rank, exec::CudaExecutor& executor,
-                                                       std::map<int, std::string> doors);
+                                                       std::map<int, Lender> lenders);
   // Of device memory, for each peer.
   static constexpr std::uint64_t table_bytes = cuda::regions_most * sizeof(cuda::DeviceRegion);
   // Null for who is no peer in another process.
@@ -41,12 +48,18 @@ class OpenedRegions {
   using Key = std::pair<int, std::uint64_t>;  // peer, slot of its table
   struct Open {
     std::uint64_t number = 0;
-    std::shared_ptr<p2p::VirtualMemory> memory;
+    bool exported = false;         // the lender waits until it is closed
+    std::shared_ptr<void> memory;  // unmapped with it
+  };
+  struct Withdrawn {
+    int peer = -1;
+    Open what;
+    bool told_kept = false;
   };
   // The executor's, which graphs keep.
   struct Mappings {
     std::map<Key, Open> open;
-    std::vector<std::shared_ptr<p2p::VirtualMemory>> withdrawn;
+    std::vector<Withdrawn> withdrawn;
   };
   // On its way.
   struct Coming {
@@ -56,17 +69,18 @@ class OpenedRegions {
     std::int64_t until_ns = 0;
   };
 
-  OpenedRegions(int rank, exec::CudaExecutor& executor, std::map<int, std::string> doors)
-      : rank_(rank), executor_(executor), doors_(std::move(doors)) {}
+  OpenedRegions(int rank, exec::CudaExecutor& executor, std::map<int, Lender> lenders)
+      : rank_(rank), executor_(executor), lenders_(std::move(lenders)) {}
   void withdraw(const Key& key, std::uint64_t number);
   Result<bool> fetch(Coming& coming);
-  Status open(const Coming& coming, const FileDescriptor& file);
+  Result<bool> import(const Coming& coming);
+  Status enter(const Coming& coming, cuda::DeviceRegion region, std::shared_ptr<void> memory);
   Status write(const Key& key, const cuda::DeviceRegion& region);
-  bool free_withdrawn();
+  bool free_withdrawn(const Answer& answer);
 
   const int rank_;
   exec::CudaExecutor& executor_;
-  const std::map<int, std::string> doors_;
+  const std::map<int, Lender> lenders_;
   std::map<int, std::shared_ptr<std::byte>> tables_;
   std::shared_ptr<Mappings> mappings_;
   std::vector<Coming> coming_;

@@ -2,7 +2,6 @@
 
 #include "kernels/cuda/launch.h"
 #include "lib/trust/wire.h"
-#include "transports/p2p/memory.h"
 
 namespace gyre::comm {
 namespace {
@@ -20,6 +19,7 @@ std::vector<std::uint8_t> encode(const RegionLetter& letter) {
     writer.put(letter.bytes);
     writer.put(letter.ticket);
   }
+  if (letter.kind == RegionLetter::Kind::exported) writer.put_rest(encode(letter.memory));
   return writer.take();
 }
 
@@ -28,14 +28,19 @@ std::optional<RegionLetter> decode_region_letter(std::span<const std::uint8_t> b
   RegionLetter letter;
   std::uint32_t version = 0, kind = 0;
   if (!reader.get(version) || version != letter_version || !reader.get(kind) ||
-      kind > static_cast<std::uint32_t>(RegionLetter::Kind::withdrawn) ||
-      !reader.get(letter.number) || letter.number < cuda::regions_most)
+      kind > static_cast<std::uint32_t>(RegionLetter::Kind::kept) || !reader.get(letter.number) ||
+      letter.number < cuda::regions_most)
     return std::nullopt;
   letter.kind = static_cast<RegionLetter::Kind>(kind);
   if (letter.kind == RegionLetter::Kind::offered &&
       (!reader.get(letter.bytes) || !reader.get(letter.ticket) || letter.bytes == 0 ||
        letter.bytes > p2p::gpu_bytes_most))
     return std::nullopt;
+  if (letter.kind == RegionLetter::Kind::exported) {
+    const auto memory = p2p::decode_memory_letter(reader.rest());
+    if (!memory || memory->bytes != memory->allocation_bytes) return std::nullopt;
+    letter.memory = *memory;
+  }
   if (!reader.at_end()) return std::nullopt;
   return letter;
 }

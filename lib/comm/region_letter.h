@@ -2,12 +2,16 @@
 // the others open.
 //
 //   offered     by the lender, with a ticket for its door, which hands over the descriptor, once
+//   exported    the same of memory that gyreMemAlloc did not give, for CUDA IPC
 //   opened      by who has it mapped from now on
 //   refused     by who cannot have it
 //   withdrawn   by the lender: it will lend nothing of it any more
+//   closed      by who has exported memory no longer mapped, after it was withdrawn
+//   kept        by who keeps it mapped all the same, since a graph may bring kernels at any time
 #pragma once
 
 #include "lib/trust/tickets.h"
+#include "transports/p2p/memory.h"
 
 #include <cstdint>
 #include <optional>
@@ -17,12 +21,22 @@
 namespace gyre::comm {
 
 struct RegionLetter {
-  enum class Kind : std::uint32_t { offered, opened, refused, withdrawn };
+  enum class Kind : std::uint32_t {
+    offered,
+    opened,
+    refused,
+    withdrawn,
+    exported,
+    closed,
+    kept,
+  };
   Kind kind = Kind::offered;
   std::uint64_t number = 0;  // see cuda::DevicePlace
   // Of an offer.
   std::uint64_t bytes = 0;
   trust::Ticket ticket{};
+  // Of an export: a whole allocation.
+  p2p::MemoryLetter memory = {};
 };
 
 std::vector<std::uint8_t> encode(const RegionLetter& letter);

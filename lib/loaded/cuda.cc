@@ -124,9 +124,10 @@ Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer) 
   int managed = 0, device = -1;
   CuDevicePointer begin = 0;
   std::size_t bytes = 0;
+  unsigned long long id = 0;
   int which[] = {cu::pointer_memory_type, cu::pointer_is_managed, cu::pointer_device_ordinal,
-                 cu::pointer_range_start, cu::pointer_range_size};
-  void* values[] = {&type, &managed, &device, &begin, &bytes};
+                 cu::pointer_range_start, cu::pointer_range_size, cu::pointer_buffer_id};
+  void* values[] = {&type, &managed, &device, &begin, &bytes, &id};
   GYRE_TRY(driver.check(driver.pointer_attributes(std::size(which), which, values,
                                                   reinterpret_cast<CuDevicePointer>(pointer)),
                         fmt::format("cuPointerGetAttributes of {}", pointer)));
@@ -137,6 +138,7 @@ Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer) 
   found.device = device;
   found.range_begin = begin;
   found.range_bytes = bytes;
+  found.id = id;
   return found;
 }
 

@@ -95,6 +95,7 @@ inline constexpr int file_descriptor_handles = 103;  // ..._SUPPORTED, HANDLE_TY
 inline constexpr int mps_enabled = 133;              // of CUDA 12.3 and later
 // CUpointer_attribute
 inline constexpr int pointer_memory_type = 2;
+inline constexpr int pointer_buffer_id = 7;
 inline constexpr int pointer_is_managed = 8;
 inline constexpr int pointer_device_ordinal = 9;
 inline constexpr int pointer_range_start = 11;
@@ -261,6 +262,7 @@ struct CudaPointer {
   bool managed = false;
   int device = -1;
   std::uint64_t range_begin = 0, range_bytes = 0;  // of the allocation
+  std::uint64_t id = 0;  // of the allocation: no later one of this process has it
 };
 Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer);
 

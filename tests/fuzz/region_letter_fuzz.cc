@@ -16,5 +16,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const bool offers = letter->kind == comm::RegionLetter::Kind::offered;
   GYRE_DEMAND(offers == (size == 56));
   GYRE_DEMAND(offers ? letter->bytes > 0 && letter->bytes <= 1ULL << 46 : letter->bytes == 0);
+  const bool exports = letter->kind == comm::RegionLetter::Kind::exported;
+  const p2p::MemoryLetter& memory = letter->memory;
+  GYRE_DEMAND(exports ? memory.bytes > 0 && memory.bytes <= 1ULL << 46 : memory.bytes == 0);
+  GYRE_DEMAND(memory.bytes == memory.allocation_bytes && memory.offset == 0);
   return 0;
 }

@@ -278,7 +278,20 @@ void add_region_letters(Seeds& seeds) {
   letter.kind = Kind::withdrawn;
   add("withdrawn", encode(letter));
   add("withdrawn_offer", changed(good, 4, 3));
-  add("other_kind", changed(good, 4, 4));
+  add("other_kind", changed(good, 4, 7));
+  letter = {.kind = Kind::exported, .number = 0x305};
+  letter.memory.lease = {7, 4711};
+  letter.memory.allocation_bytes = letter.memory.bytes = 4 << 20;
+  const Bytes exported = encode(letter);
+  add("exported", exported);
+  add("exported_cut", cut(exported, exported.size() - 1));
+  add("exported_offer", changed(exported, 4, 0));
+  letter.memory.bytes -= 4096;
+  add("exported_part", encode(letter));
+  letter.kind = Kind::closed;
+  add("closed", encode(letter));
+  letter.kind = Kind::kept;
+  add("kept", encode(letter));
 }
 
 }  // namespace

@@ -167,6 +167,50 @@ std::string check_killed(CudaProcess& here, const Sizes& sizes) {
   return wrong;
 }
 
+// Sums in place on memory of the driver's that is registered: copied first, and lent after a while.
+// It is freed as soon as it may be.
+std::string check_registered(CudaProcess& here, std::size_t count) {
+  if (std::string refused = here.init(); !refused.empty()) return refused;
+  std::vector<std::int32_t*> data;
+  std::vector<void*> handles;
+  std::string wrong;
+  for (std::size_t place = 0; place < here.comms.size(); ++place) {
+    data.push_back(here.allocate(place, count));
+    if (gyreCommRegister(here.comms[place], data.back(), count * sizeof(std::int32_t),
+                         &handles.emplace_back()) != gyreSuccess)
+      wrong = gyreGetLastError(here.comms[place]);
+  }
+  const auto value = [](int rank, int round, std::size_t i) {
+    return rank * 1000 + round + static_cast<std::int32_t>(i % 1000);
+  };
+  for (int round = 0; round < 5 && wrong.empty(); ++round) {
+    for (std::size_t place = 0; place < data.size(); ++place)
+      here.fill(data[place], count,
+                [&](std::size_t i) { return value(here.rank(place), round, i); });
+    wrong = here.call([&](std::size_t place, gyreComm_t comm, gyreStream_t stream) {
+      return gyreAllReduce(data[place], data[place], count, gyreInt32, gyreSum, comm, stream);
+    });
+    wrong += here.synchronize();
+    const int n = here.ranks();
+    for (std::size_t place = 0; place < data.size() && wrong.empty(); ++place) {
+      const std::vector<std::int32_t> got = here.values(data[place], count);
+      for (std::size_t i = 0; i < count && wrong.empty(); ++i)
+        if (got[i] != n * value(0, round, i) + 1000 * n * (n - 1) / 2)
+          wrong = fmt::format("element {} of rank {} in round {}", i, here.rank(place), round);
+    }
+    usleep(100'000);
+  }
+  if (!here.meet()) return wrong + " no meeting";
+  for (std::size_t place = 0; place < handles.size(); ++place) {
+    gyreResult_t result = gyreInProgress;
+    for (int i = 0; i < 10 && result == gyreInProgress; ++i)
+      result = gyreCommDeregister(here.comms[place], handles[place]);
+    if (result != gyreSuccess && wrong.empty()) wrong = gyreGetLastError(here.comms[place]);
+  }
+  here.free_all();
+  return here.meet() ? wrong : wrong + " no meeting";
+}
+
 }  // namespace
 
 std::vector<CudaProcessCase> cuda_process_cases(ProcessScale scale) {
@@ -195,6 +239,10 @@ std::vector<CudaProcessCase> cuda_process_cases(ProcessScale scale) {
   }
   cases.push_back({"threads in processes", of(2, 2),
                    [=](CudaProcess& here) { return check_counts(here, sizes.counts); }});
+  for (const int ranks_each : {1, 2})
+    cases.push_back({fmt::format("registered memory, ranks of 2 processes by {}", ranks_each),
+                     of(2, ranks_each),
+                     [=](CudaProcess& here) { return check_registered(here, 20011); }});
   cases.push_back({"sends and receives", of(2, 2), [=](CudaProcess& here) {
                      std::string wrong = here.init();
                      for (const std::size_t count : {1UL, 1000UL, 300'000UL})

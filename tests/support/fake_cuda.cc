@@ -174,6 +174,8 @@ CuResult pointer_attributes(unsigned count, int* which, void** values, CuDeviceP
       put(known ? reinterpret_cast<CuDevicePointer>(found->first) : CuDevicePointer{0});
     else if (which[i] == cu::pointer_range_size)
       put(known ? found->second.bytes : std::size_t{0});
+    else if (which[i] == cu::pointer_buffer_id)
+      put(known ? found->second.id : std::uint64_t{0});
     else
       return cu::invalid_value;
   }

@@ -44,6 +44,7 @@ CuResult fake_ipc_export(CuIpcHandle* handle, CuDevicePointer memory) {
   if (found == fake->memory.end() || found->second.on_host || found->second.imported > 0 ||
       found->second.mapped != 0)
     return cu::invalid_value;
+  if (const CuResult refused = fake->begin_taking(); refused != cu::success) return refused;
   found->second.exported = true;
   Handle made{};
   std::memcpy(made.magic, magic, sizeof magic);
@@ -90,6 +91,7 @@ CuResult fake_ipc_import(CuDevicePointer* memory, CuIpcHandle handle, unsigned f
 
 CuResult fake_ipc_close(CuDevicePointer memory) {
   const std::lock_guard lock(fake->mutex);
+  fake->note_synchronising();
   const auto found = fake->memory.find(reinterpret_cast<void*>(memory));
   if (found == fake->memory.end() || found->second.imported == 0) return cu::invalid_value;
   if (--found->second.imported > 0) return cu::success;

@@ -67,6 +67,8 @@ struct CuGraphRunBody {
 
 namespace gyre::tests {
 
+extern FakeCuda::State* fake;  // the one there is
+
 struct FakeCuda::State {
   // A file of memory, so that other processes of this machine can have it as well.
   struct Allocation {
@@ -78,6 +80,7 @@ struct FakeCuda::State {
     bool exported = false;
     int imported = 0;  // how often this process has opened it; 0: it is this process's own
     loaded::CuMemory mapped = 0;  // what physical memory it is a view of; 0: of none
+    std::uint64_t id = ++fake->ids;
   };
   // What memory_create and memory_import give (fake_cuda_memory.cc): a file of memory as well.
   struct Physical {
@@ -123,7 +126,7 @@ struct FakeCuda::State {
   std::set<loaded::CuGraphBody*> graphs;
   std::set<loaded::CuGraphRunBody*> graph_runs;
   std::set<loaded::CuUserObjectBody*> user_objects;
-  std::uint64_t captures = 0;
+  std::uint64_t captures = 0, ids = 0;  // so far; an allocation's is never used again
   std::map<void*, Allocation> memory;
   std::map<loaded::CuMemory, Physical> physical;
   loaded::CuMemory physical_made = 0;  // so far
@@ -136,8 +139,6 @@ struct FakeCuda::State {
   bool stop = false;
   std::thread thread;
 };
-
-extern FakeCuda::State* fake;  // the one there is
 
 // fake_cuda_graph.cc
 loaded::CuResult fake_stream_begin_capture(loaded::CuStream stream, int mode);
