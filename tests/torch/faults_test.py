@@ -85,7 +85,7 @@ def leave_work_behind(rank, size):
 
 
 def test_processes_end_with_work_under_way():
-    for said, code in run_apart(leave_work_behind, 2, limit_s=20):
+    for said, code in run_apart(leave_work_behind, 2, limit_s=20, fresh=True):
         assert said == "fine" and code == 0, (said, code)
 
 

@@ -15,6 +15,18 @@ import traceback
 
 BACKEND = os.environ.get("GYRE_TEST_BACKEND", "gyre")  # gloo shows what a test asks of others
 LIMIT_S = 60
+# To import PyTorch takes seconds: one process does, and ranks are forked from it.
+IMPORTED = ["pytest", "torch", "torch.distributed", "torch.distributed.tensor"]
+
+
+def processes(fresh=False):
+    """How to make processes. Fresh ones import PyTorch, and end as Python does by itself; others
+    end without its farewell."""
+    if fresh:
+        return multiprocessing.get_context("spawn")
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload(IMPORTED)
+    return forking
 
 
 def _serve(pipe, rank, size, store_path, path):
@@ -45,13 +57,13 @@ class Ranks:
         import sys
         self.size = size
         self.folder = tempfile.TemporaryDirectory()
-        spawn = multiprocessing.get_context("spawn")
+        made = processes()
         self.pipes, self.processes = [], []
         for rank in range(size):
-            ours, theirs = spawn.Pipe()
-            process = spawn.Process(target=_serve, daemon=True,
-                                    args=(theirs, rank, size, self.folder.name + "/store",
-                                          sys.path))
+            ours, theirs = made.Pipe()
+            process = made.Process(target=_serve, daemon=True,
+                                   args=(theirs, rank, size, self.folder.name + "/store",
+                                         sys.path))
             process.start()
             theirs.close()
             self.pipes.append(ours)
@@ -139,18 +151,18 @@ def _apart(function, rank, size, folder, limit_s, path):
             file.write(f"{type(error).__name__}: {error}")
 
 
-def run_apart(function, size, limit_s=5):
+def run_apart(function, size, limit_s=5, fresh=False):
     """Ranks of their own, for what breaks a group: what each said in the end ("fine", its
     exception, or None), and how its process ended. `limit_s` is the group's deadline."""
     import sys
-    spawn = multiprocessing.get_context("spawn")
+    made = processes(fresh)
     with tempfile.TemporaryDirectory() as folder:
-        processes = [spawn.Process(target=_apart, args=(function, rank, size, folder, limit_s,
-                                                        sys.path)) for rank in range(size)]
-        for process in processes:
+        ranks = [made.Process(target=_apart, args=(function, rank, size, folder, limit_s,
+                                                   sys.path)) for rank in range(size)]
+        for process in ranks:
             process.start()
         said = []
-        for rank, process in enumerate(processes):
+        for rank, process in enumerate(ranks):
             process.join(LIMIT_S)
             ended = process.exitcode
             if ended is None:
