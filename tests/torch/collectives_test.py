@@ -244,6 +244,43 @@ def test_functional_collectives(rank, size):
     assert (gathered + 0).tolist() == [0.0, 0.0, 1.0, 1.0]
     share = functional.reduce_scatter_tensor(torch.arange(4.0), "avg", 0, group)
     assert (share + 0).tolist() == torch.arange(4.0)[2 * rank:2 * rank + 2].tolist()
+    assert (functional.broadcast(torch.full((3,), float(rank)), 1, group) + 0 == 1).all()
+    for one in functional.all_reduce_coalesced([torch.ones(2), torch.ones(5)], "sum", group):
+        assert (one + 0 == size).all()
+    for one in functional.all_gather_into_tensor_coalesced([torch.ones(2), torch.ones(5)], group):
+        assert (one + 0 == 1).all() and one.numel() in (4, 10)
+    shares = functional.reduce_scatter_tensor_coalesced([torch.ones(2), torch.ones(6)], "sum",
+                                                        [0, 0], group)
+    assert [(one + 0).tolist() for one in shares] == [[2.0], [2.0] * 3]
+    splits = [rank + one for one in range(size)]  # rank i sends i + j elements to rank j
+    found = functional.all_to_all_single(torch.full((sum(splits),), float(rank)), splits, splits,
+                                         group)
+    assert (found + 0).tolist() == [float(one) for one in range(size) for _ in range(rank + one)]
+    # What backward sends the other way.
+    source = torch.full((2,), float(rank), requires_grad=True)
+    (functional.all_gather_tensor_autograd(source, 0, group) * torch.arange(4.0)).sum().backward()
+    assert source.grad.tolist() == (torch.arange(4.0)[2 * rank:2 * rank + 2] * size).tolist()
+
+
+@on_ranks(2)
+def test_compiled_functional_collectives(rank, size):
+    """torch.compile traces collectives; what it makes of them waits where it has to."""
+    import torch.distributed._functional_collectives as functional
+
+    def act(tensor):
+        return functional.all_reduce(tensor * 2, "sum", dist.group.WORLD) + 1
+    compiled = torch.compile(act, backend="aot_eager", fullgraph=True)
+    assert (compiled(torch.full((5,), rank + 1.0)) == 7).all()
+
+
+@on_ranks(2)
+def test_functional_collectives_that_nobody_waits_for(rank, size):
+    import torch.distributed._functional_collectives as functional
+    for _ in range(10):
+        functional.all_reduce(torch.ones(1000), "sum", dist.group.WORLD)
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    assert (tensor == size).all()
 
 
 @on_ranks(2)
@@ -261,11 +298,24 @@ def test_sparse_all_reduce(rank, size):
 @on_ranks(3)
 def test_objects(rank, size):
     found = [None] * size
-    dist.all_gather_object(found, {"rank": rank, "text": "x" * rank * 1000})
+    mine = {"rank": rank, "text": "x" * rank * 1000}
+    dist.all_gather_object(found, mine)
     assert [one["rank"] for one in found] == list(range(size))
     objects = [("from", rank)]
     dist.broadcast_object_list(objects, src=2)
     assert objects == [("from", 2)]
+    gathered = [None] * size if rank == 1 else None
+    dist.gather_object(mine, gathered, dst=1)
+    assert rank != 1 or [len(one["text"]) for one in gathered] == [0, 1000, 2000]
+    share = [None]
+    dist.scatter_object_list(share, [{"for": one} for one in range(size)] if rank == 2 else None,
+                             src=2)
+    assert share == [{"for": rank}]
+    if rank == 0:
+        dist.send_object_list([mine, 7], dst=2)
+    elif rank == 2:
+        came = [None, None]
+        assert dist.recv_object_list(came, src=0) == 0 and came == [{"rank": 0, "text": ""}, 7]
 
 
 @on_ranks(2)
@@ -312,3 +362,15 @@ def test_groups_and_splits(rank, size):
     dist.barrier()
     if rank != 1:
         dist.destroy_process_group(pair)
+
+
+@on_ranks(4)
+def test_a_group_is_split(rank, size):
+    """By the group itself: dist.split_group asks for an accelerator."""
+    ranks = [0, 2] if rank % 2 == 0 else [1, 3]
+    part = dist.group.WORLD.split_group(ranks, group_name=f"split{rank % 2}")
+    assert part.size() == 2 and part.rank() == rank // 2
+    tensor = torch.tensor([float(rank)])
+    part.allreduce([tensor]).wait()
+    assert tensor.item() == sum(ranks)
+    part._get_backend(torch.device("cpu")).shutdown()

@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -80,17 +81,109 @@ def test_unused_parameters(rank, size):
         assert torch.equal(gathered[0], gathered[1])
 
 
+@on_ranks(3)
+def test_uneven_inputs(rank, size):
+    """Ranks whose inputs have ended stand in for themselves with nothing until the last is done."""
+    model, features, targets = model_and_data()
+    batches = [list(zip(features.split(1), targets.split(1)))[one::size][:one + 1]
+               for one in range(size)]
+    alone = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(alone.parameters(), lr=0.05)
+    for number in range(size):
+        optimizer.zero_grad()
+        for batch in batches:
+            if number < len(batch):  # one that has ended gives zeros, and the mean is of all
+                (torch.nn.functional.mse_loss(alone(batch[number][0]), batch[number][1]) /
+                 size).backward()
+        optimizer.step()
+    ours = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(ours.parameters(), lr=0.05)
+    with ours.join():
+        for one, target in batches[rank]:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(ours(one), target).backward()
+            optimizer.step()
+    for one, other in zip(model.parameters(), alone.parameters()):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def nameless(hook):
+    """PyTorch knows bf16's hooks by name, and refuses them where there is no GPU."""
+    return lambda state, bucket: hook(state, bucket)
+
+
+@pytest.mark.parametrize("half", ["fp16", "bf16"])
 @on_ranks(2)
-def test_comm_hooks(rank, size):
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-    for register in (lambda ddp: ddp.register_comm_hook(None, default_hooks.fp16_compress_hook),
-                     lambda ddp: ddp.register_comm_hook(
-                         powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2),
-                         powerSGD_hook.powerSGD_hook)):
+def test_compressed_gradients(rank, size, half):
+    """The mean of what the half type keeps of each rank's gradient, divided before the sum."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[half]
+    model, features, targets = model_and_data(torch.float32)
+    expected = [0.0] * len(list(model.parameters()))
+    for one in range(size):
+        alone = copy.deepcopy(model)
+        torch.nn.functional.mse_loss(alone(share(features, one, size)),
+                                     share(targets, one, size)).backward()
+        expected = [total + (parameter.grad.to(dtype) / size).float()
+                    for total, parameter in zip(expected, alone.parameters())]
+    ours = DistributedDataParallel(model)
+    ours.register_comm_hook(None, nameless(getattr(default_hooks, half + "_compress_hook")))
+    torch.nn.functional.mse_loss(ours(share(features, rank, size)),
+                                 share(targets, rank, size)).backward()
+    for parameter, other in zip(ours.parameters(), expected):
+        assert torch.equal(parameter.grad, other.to(dtype).float())
+
+
+@on_ranks(2)
+def test_comm_hooks_that_call_others(rank, size):
+    from torch.distributed.algorithms.ddp_comm_hooks import (default_hooks, post_localSGD_hook,
+                                                             powerSGD_hook)
+    for state, hook in (
+            (None, nameless(default_hooks.bf16_compress_wrapper(default_hooks.allreduce_hook))),
+            (post_localSGD_hook.PostLocalSGDState(None, None, start_localSGD_iter=10),
+             post_localSGD_hook.post_localSGD_hook),
+            (powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2),
+             powerSGD_hook.powerSGD_hook)):
         model, features, targets = model_and_data(torch.float32)
         ours = DistributedDataParallel(model)
-        register(ours)
+        ours.register_comm_hook(state, hook)
         train(ours, share(features, rank, size), share(targets, rank, size))
         gathered = [torch.zeros_like(model[2].weight) for _ in range(size)]
         dist.all_gather(gathered, model[2].weight.detach())
         assert torch.equal(gathered[0], gathered[1])
+
+
+@on_ranks(2)
+def test_a_static_graph_that_computes_again(rank, size):
+    """Activation checkpointing runs forward again inside backward."""
+    from torch.utils.checkpoint import checkpoint
+
+    class Again(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, features):
+            return checkpoint(self.model[2:], self.model[:2](features), use_reentrant=False)
+
+    model, features, targets = model_and_data()
+    expected = train(copy.deepcopy(model), features, targets)
+    ours = DistributedDataParallel(Again(model), static_graph=True, bucket_cap_mb=0.1)
+    found = train(ours, share(features, rank, size), share(targets, rank, size))
+    for one, other in zip(found, expected):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@on_ranks(2)
+def test_buffers_follow_rank_0(rank, size):
+    torch.manual_seed(rank)
+    ours = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(6, 6),
+                                                       torch.nn.BatchNorm1d(6)))
+    for _ in range(3):
+        ours(torch.randn(8, 6) + rank).sum().backward()
+    ours.eval()
+    ours.train()(torch.randn(8, 6))  # forward sends the buffers, then changes them
+    counted = torch.tensor([float(ours.module[1].num_batches_tracked)])
+    weight = [torch.zeros(6, 6) for _ in range(size)]
+    dist.all_gather(weight, ours.module[0].weight.detach())
+    assert torch.equal(weight[0], weight[1]) and counted == 4
