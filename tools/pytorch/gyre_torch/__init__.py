@@ -4,6 +4,7 @@ PyTorch finds the backend by the entry point `torch.distributed.backends`; one t
 entry points (before 2.13) has to `import gyre_torch` first. See gyre.h for what Gyre promises.
 """
 
+import atexit
 import datetime
 
 import torch
@@ -33,3 +34,4 @@ def create(store, rank, size, timeout=datetime.timedelta(minutes=30), group=""):
 
 
 register()
+atexit.register(_C.say_farewell)

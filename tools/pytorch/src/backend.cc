@@ -1,5 +1,6 @@
 #include "tools/pytorch/src/backend.h"
 
+#include "tools/pytorch/src/farewell.h"
 #include "tools/pytorch/src/release_gil.h"
 
 #include <c10/util/Exception.h>
@@ -26,6 +27,8 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
   auto second = first->twin();
   collectives_ = std::make_shared<Lane>(std::move(first));
   transfers_ = std::make_shared<Lane>(std::move(second));
+  Farewell::shared().enlist(collectives_);
+  Farewell::shared().enlist(transfers_);
 }
 
 Backend::~Backend() { leave(); }

@@ -103,6 +103,7 @@ class Backend final : public c10d::Backend {
   WorkPointer submit(const Kind& kind, Operation operation);
   bool is_gathered(Operation& operation, bool is_transfer);
   WorkPointer transfer(const Kind& kind, Tensors& tensors, bool sends, int peer, int tag);
+  std::string missing_ranks(const std::string& prefix, Milliseconds limit, bool wait_for_all);
   std::shared_ptr<Lane> open_lane(const std::shared_ptr<Lane>& lane);
   std::array<std::shared_ptr<Lane>, 2> lanes();
   void leave();

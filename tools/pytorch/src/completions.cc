@@ -22,6 +22,30 @@ void Completions::push(std::function<void()> end) {
   pushed_.notify_one();
 }
 
+Completions::Telling::Telling() {
+  Completions& all = shared();
+  const std::lock_guard lock(all.mutex_);
+  allowed_ = !all.silent_;
+  if (allowed_) ++all.telling_;
+}
+
+Completions::Telling::~Telling() {
+  Completions& all = shared();
+  const std::lock_guard lock(all.mutex_);
+  if (allowed_ && --all.telling_ == 0) all.told_.notify_all();
+}
+
+void Completions::fall_silent(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  silent_ = true;
+  told_.wait_for(lock, most, [this] { return telling_ == 0; });
+}
+
+bool Completions::is_silent() {
+  const std::lock_guard lock(mutex_);
+  return silent_;
+}
+
 void Completions::serve() {
   std::unique_lock lock(mutex_);
   for (;; ++idle_) {

@@ -3,6 +3,7 @@
 // progress thread must not run such code. There is always one that is free to end the next work.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -16,12 +17,32 @@ class Completions {
   static Completions& shared();
   void push(std::function<void()> end);
 
+  // While it lives, user's code may be called, if `allowed`.
+  class Telling {
+   public:
+    Telling();
+    ~Telling();
+    Telling(const Telling&) = delete;
+    Telling& operator=(const Telling&) = delete;
+    bool allowed() const { return allowed_; }
+
+   private:
+    bool allowed_;
+  };
+  // From now on no user's code is called: the interpreter ends. Waits for what is being called, but
+  // not longer than that.
+  void fall_silent(std::chrono::milliseconds most);
+  bool is_silent();
+
  private:
   void serve();
   std::mutex mutex_;
   std::condition_variable pushed_;
   std::deque<std::function<void()>> queue_;
   std::size_t idle_ = 0;  // that wait, or have just been started
+  std::condition_variable told_;
+  std::size_t telling_ = 0;
+  bool silent_ = false;
 };
 
 }  // namespace gyre_torch

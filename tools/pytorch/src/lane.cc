@@ -6,15 +6,6 @@
 namespace gyre_torch {
 namespace {
 
-// How long what is under way may take when its group goes; then it is aborted.
-constexpr std::chrono::milliseconds farewell{5000};
-
-Tensors all_of(const Operation& operation) {
-  Tensors all = operation.inputs;
-  all.insert(all.end(), operation.outputs.begin(), operation.outputs.end());
-  return all;
-}
-
 gyreStream_t make_stream() {
   gyreStream_t stream = nullptr;
   TORCH_CHECK(gyreStreamCreate(&stream) == gyreSuccess, "gyre: ", gyreGetLastError(nullptr));
@@ -58,14 +49,11 @@ Lane::Lane(std::unique_ptr<Communicator> communicator)
     : communicator_(std::move(communicator)), in_line_(make_stream()), streams_{in_line_} {}
 
 Lane::~Lane() {
-  drain(farewell);
-  const auto runs = [](const UnderWay& one) { return !one.work->isCompleted(); };
-  const auto first = std::find_if(under_way_.begin(), under_way_.end(), runs);
-  if (first != under_way_.end()) {
-    TORCH_WARN("gyre: rank ", communicator_->membership().rank, ": the process group ends while ",
-               first->work->description().text, " is under way: it is aborted");
-    communicator_->abort();
-    drain(farewell);
+  // Once the farewell is said, what has not ended will not.
+  const bool is_late = Completions::shared().is_silent();
+  if (!is_late && !drain(patience)) {
+    abort_at_end();
+    drain(patience);
   }
   for (gyreStream_t stream : streams_) (void)gyreStreamDestroy(stream);
   forget_ended();
@@ -91,9 +79,9 @@ gyreResult_t Lane::call(const Operation& operation, gyreStream_t stream) const {
 }
 
 c10::intrusive_ptr<HostWork> Lane::work_for(Operation& operation) const {
-  return c10::make_intrusive<HostWork>(communicator_->membership().rank,
-                                       std::move(operation.description), all_of(operation),
-                                       operation.outputs, operation.source);
+  return c10::make_intrusive<HostWork>(
+      communicator_->membership().rank, std::move(operation.description),
+      std::move(operation.inputs), std::move(operation.outputs), operation.source);
 }
 
 c10::intrusive_ptr<HostWork> Lane::carry_out(Operation operation) {
@@ -171,11 +159,32 @@ void Lane::forget_ended() {
 
 bool Lane::drain(std::chrono::milliseconds most) {
   const auto until = std::chrono::steady_clock::now() + most;
-  for (forget_ended(); !under_way_.empty(); forget_ended()) {
+  while (!has_ended()) {
     if (std::chrono::steady_clock::now() >= until) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
+}
+
+// Whoever has the lock is inside an operation.
+bool Lane::has_ended() {
+  const std::unique_lock lock(order_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  forget_ended();
+  return under_way_.empty();
+}
+
+void Lane::abort_at_end() {
+  std::string doing = "an operation";
+  if (const std::unique_lock lock(order_, std::try_to_lock); lock.owns_lock()) {
+    const auto runs = [](const UnderWay& one) { return !one.work->isCompleted(); };
+    const auto first = std::find_if(under_way_.begin(), under_way_.end(), runs);
+    if (first == under_way_.end()) return;  // a callback of it is
+    doing = first->work->description().text;
+  }
+  TORCH_WARN("gyre: rank ", communicator_->membership().rank, ": the process group ends while ",
+             doing, " is under way: it is aborted");
+  communicator_->abort();
 }
 
 }  // namespace gyre_torch

@@ -44,8 +44,12 @@ class Lane {
   // On a host stream: after those before it, or side by side with them.
   enum class Order { in_line, side_by_side };
   c10::intrusive_ptr<HostWork> begin(Operation operation, Order order);
-  // Waits for what is under way; false if `most` was not enough.
+  // Waits for what is under way; false if `most` was not enough. Other threads may go on with it.
   bool drain(std::chrono::milliseconds most);
+  // With a word to the user, as what is under way will not have happened.
+  void abort_at_end();
+  // How long what is under way may take when its group or process goes; then it is aborted.
+  static constexpr std::chrono::milliseconds patience{5000};
 
  private:
   struct UnderWay {
@@ -57,6 +61,7 @@ class Lane {
   gyreStream_t free_stream();
   void give_back(gyreStream_t stream);
   void forget_ended();
+  bool has_ended();
   gyreResult_t call(const Operation& operation, gyreStream_t stream) const;
   c10::intrusive_ptr<HostWork> work_for(Operation& operation) const;
 

@@ -1,5 +1,6 @@
-// The Python module gyre_torch._C: makes a Backend.
+// The Python module gyre_torch._C: makes a Backend, and ends all when Python does.
 #include "tools/pytorch/src/backend.h"
+#include "tools/pytorch/src/farewell.h"
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
@@ -14,5 +15,8 @@ PYBIND11_MODULE(_C, module) {
       },
       pybind11::arg("store"), pybind11::arg("rank"), pybind11::arg("size"),
       pybind11::arg("timeout"), pybind11::arg("group") = "",
+      pybind11::call_guard<pybind11::gil_scoped_release>());
+  module.def(
+      "say_farewell", [] { gyre_torch::Farewell::shared().say(); },
       pybind11::call_guard<pybind11::gil_scoped_release>());
 }

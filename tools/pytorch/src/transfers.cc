@@ -46,8 +46,8 @@ WorkPointer Backend::recv(Tensors& tensors, int peer, int tag) {
 }
 
 WorkPointer Backend::recvAnysource(Tensors& tensors, int tag) {
-  return transfer({OpType::RECVANYSOURCE, "recv from any rank", true, Milliseconds(0)}, tensors,
-                  false, GYRE_ANY_SOURCE, tag);
+  return transfer({OpType::RECVANYSOURCE, "recvAnySource", true, Milliseconds(0)}, tensors, false,
+                  GYRE_ANY_SOURCE, tag);
 }
 
 WorkPointer Backend::barrier(const c10d::BarrierOptions& options) {
@@ -57,7 +57,8 @@ WorkPointer Backend::barrier(const c10d::BarrierOptions& options) {
                 std::move(operation));
 }
 
-// Each rank sets a key; rank 0 waits for all of them and then tells the verdict by one more.
+// Each rank sets a key; rank 0 waits for all of them and then tells the verdict by one more. The
+// words are those of gloo's, which people and programs look for.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
   const ReleaseGil released;
   std::uint64_t number = 0;
@@ -65,46 +66,56 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_fo
   {
     const std::lock_guard lock(mutex_);
     number = monitored_++;
-    limit = options.timeout > Milliseconds(0) ? options.timeout : options_->timeout;
+    limit = options.timeout != c10d::kUnsetTimeout ? options.timeout : options_->timeout;
   }
   const std::string prefix = c10::str("gyre/monitored_barrier/", number, "/");
-  const auto key = [&](int rank) { return prefix + std::to_string(rank); };
   const auto fail = [&](const std::string& text) {
     C10_THROW_ERROR(DistBackendError, c10::str("gyre: rank ", getRank(), " of ", getSize(),
                                                ": monitored barrier number ", number, ": ", text));
   };
   const std::string verdict_key = prefix + "verdict";
-  const auto until = std::chrono::steady_clock::now() + limit;
   if (getRank() != 0) {
-    store_->set(key(getRank()), std::vector<std::uint8_t>{1});
+    const auto reached_alone = [&](const std::string& why) {
+      fail(c10::str("Rank ", getRank(), " successfully reached monitoredBarrier, but received ",
+                    "errors while waiting for send/recv from rank 0: ", why));
+    };
+    store_->set(prefix + std::to_string(getRank()), std::vector<std::uint8_t>{1});
     try {
       store_->wait({verdict_key}, limit);
     } catch (const std::exception& error) {
-      fail(c10::str("rank 0 did not answer within ", limit.count(), " ms: ", error.what()));
+      reached_alone(c10::str("it did not answer within ", limit.count(), " ms: ", error.what()));
     }
     const std::vector<std::uint8_t> verdict = store_->get(verdict_key);
-    if (verdict.size() > 1) fail(std::string(verdict.begin() + 1, verdict.end()));
+    if (verdict.size() > 1) reached_alone(std::string(verdict.begin() + 1, verdict.end()));
     return;
   }
+  const std::string verdict = missing_ranks(prefix, limit, wait_for_all);
+  std::vector<std::uint8_t> told{1};
+  told.insert(told.end(), verdict.begin(), verdict.end());
+  store_->set(verdict_key, told);
+  if (!verdict.empty()) fail(verdict);
+}
+
+// Rank 0's verdict of a monitored barrier; empty: all have come.
+std::string Backend::missing_ranks(const std::string& prefix, Milliseconds limit,
+                                   bool wait_for_all) {
+  if (limit <= Milliseconds(0))
+    return c10::str("Rank 0 timed out in monitoredBarrier after ", limit.count(), " ms");
+  const auto until = std::chrono::steady_clock::now() + limit;
   std::string missing;
   for (int rank = 1; rank < getSize(); ++rank) {
     const auto left =
         std::chrono::duration_cast<Milliseconds>(until - std::chrono::steady_clock::now());
     try {
-      store_->wait({key(rank)}, std::max(left, Milliseconds(1)));
+      store_->wait({prefix + std::to_string(rank)}, std::max(left, Milliseconds(1)));
     } catch (const std::exception&) {
       missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
       if (!wait_for_all) break;
     }
   }
-  std::vector<std::uint8_t> verdict{1};
-  const std::string text = missing.empty()
-                               ? missing
-                               : c10::str(wait_for_all ? "ranks " : "rank ", missing,
-                                          " did not come within ", limit.count(), " ms");
-  verdict.insert(verdict.end(), text.begin(), text.end());
-  store_->set(verdict_key, verdict);
-  if (!missing.empty()) fail(text);
+  if (missing.empty()) return missing;
+  return c10::str(wait_for_all ? "Ranks " : "Rank ", missing,
+                  " failed to pass monitoredBarrier in ", limit.count(), " ms");
 }
 
 }  // namespace gyre_torch

@@ -6,11 +6,11 @@ namespace gyre_torch {
 
 using c10::ivalue::Future;
 
-HostWork::HostWork(int rank, Description description, std::vector<at::Tensor> kept,
+HostWork::HostWork(int rank, Description description, std::vector<at::Tensor> inputs,
                    std::vector<at::Tensor> outputs, std::shared_ptr<int> source)
-    : Work(rank, description.type, description.title.c_str(), kept),
+    : Work(rank, description.type, description.title.c_str(), inputs.empty() ? outputs : inputs),
       description_(std::move(description)),
-      kept_(std::move(kept)),
+      inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
       source_(std::move(source)) {}
 
@@ -60,7 +60,8 @@ void HostWork::mark(std::exception_ptr why) {
   }
   if (tell_profiler) tell_profiler();
   cv_.notify_all();
-  if (future == nullptr) return;
+  const Completions::Telling telling;
+  if (future == nullptr || !telling.allowed()) return;
   if (why != nullptr)
     future->setError(why);
   else

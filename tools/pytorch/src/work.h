@@ -27,8 +27,9 @@ struct Description {
 
 class HostWork final : public c10d::Work {
  public:
-  // `kept` live as long as the operation; `outputs` are its result.
-  HostWork(int rank, Description description, std::vector<at::Tensor> kept,
+  // Both live as long as the operation; `outputs` are its result. The profiler shows the inputs,
+  // or the outputs of an operation in place.
+  HostWork(int rank, Description description, std::vector<at::Tensor> inputs,
            std::vector<at::Tensor> outputs, std::shared_ptr<int> source);
 
   // The operation is over; null: well. `deliver` runs before anybody hears of it. From any thread,
@@ -55,7 +56,7 @@ class HostWork final : public c10d::Work {
   using Time = std::chrono::steady_clock::time_point;
   void mark(std::exception_ptr why);
   const Description description_;
-  std::vector<at::Tensor> kept_;
+  const std::vector<at::Tensor> inputs_;
   const std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // once somebody has asked; under mutex_
   const std::shared_ptr<int> source_;

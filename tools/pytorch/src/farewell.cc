@@ -1,0 +1,52 @@
+#include "tools/pytorch/src/farewell.h"
+
+#include <algorithm>
+#include <unistd.h>
+
+namespace gyre_torch {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+namespace {
+
+milliseconds left_until(Clock::time_point until) {
+  return std::max(std::chrono::duration_cast<milliseconds>(until - Clock::now()), milliseconds(0));
+}
+
+}  // namespace
+
+Farewell& Farewell::shared() {
+  static auto* const one = new Farewell;
+  return *one;
+}
+
+void Farewell::enlist(const std::shared_ptr<Lane>& lane) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(lanes_, [](const auto& one) { return one.expired(); });
+  if (process_ != getpid()) lanes_.clear();
+  process_ = getpid();
+  lanes_.push_back(lane);
+}
+
+void Farewell::say() {
+  std::vector<std::shared_ptr<Lane>> lanes;
+  {
+    const std::lock_guard lock(mutex_);
+    if (process_ != getpid()) return;
+    for (const auto& one : lanes_)
+      if (auto lane = one.lock()) lanes.push_back(std::move(lane));
+  }
+  const auto drain = [&lanes](milliseconds most) {
+    const auto until = Clock::now() + most;
+    std::erase_if(lanes, [&](const auto& lane) { return lane->drain(left_until(until)); });
+  };
+  drain(Lane::patience);
+  for (const auto& lane : lanes) lane->abort_at_end();
+  constexpr milliseconds for_aborted{2000};
+  drain(for_aborted);
+  constexpr milliseconds for_callbacks{500};
+  Completions::shared().fall_silent(for_callbacks);
+}
+
+}  // namespace gyre_torch

@@ -1,0 +1,28 @@
+// Farewell: what a process does before its interpreter ends. What is under way ends while callbacks
+// of futures, which are Python, can still run; after that none begins.
+#pragma once
+
+#include "tools/pytorch/src/lane.h"
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace gyre_torch {
+
+class Farewell {
+ public:
+  // This process's, for good.
+  static Farewell& shared();
+  void enlist(const std::shared_ptr<Lane>& lane);
+  // Waits for what is under way on all lanes, and aborts what does not end within a few seconds. A
+  // process forked from the one that made them has nothing to wait for, and must not abort it.
+  void say();
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Lane>> lanes_;
+  int process_ = 0;  // that made them
+};
+
+}  // namespace gyre_torch
