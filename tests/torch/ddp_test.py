@@ -1,13 +1,15 @@
 """DistributedDataParallel over Gyre gives what one process with the whole batch gives."""
 
 import copy
+import os
+import sys
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from ranks import on_ranks
+from ranks import on_ranks, run_apart
 
 
 def model_and_data(dtype=torch.float64):
@@ -187,3 +189,38 @@ def test_buffers_follow_rank_0(rank, size):
     weight = [torch.zeros(6, 6) for _ in range(size)]
     dist.all_gather(weight, ours.module[0].weight.detach())
     assert torch.equal(weight[0], weight[1]) and counted == 4
+
+
+def train_from_workers(rank, size):
+    """Workers are forked from a rank whose group is alive, and end before it."""
+    from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+    dist.all_reduce(torch.ones(3), async_op=True).wait()
+    pid = os.fork()
+    if pid == 0:
+        sys.exit(0)  # with all that Python does then; PyTorch adds 10 s to it after a backward
+    assert os.waitpid(pid, 0)[1] == 0
+    model, features, targets = model_and_data()
+    data = TensorDataset(features, targets)
+    sampler = DistributedSampler(data, size, rank, shuffle=False)
+    ours = DistributedDataParallel(copy.deepcopy(model))
+    expected = copy.deepcopy(model)
+    for one, optimizer in ((ours, torch.optim.SGD(ours.parameters(), lr=0.05)),
+                           (expected, torch.optim.SGD(expected.parameters(), lr=0.05))):
+        batches = (DataLoader(data, batch_size=3, sampler=sampler, num_workers=2,
+                              multiprocessing_context="fork") if one is ours else
+                   [(features[first:first + 6], targets[first:first + 6])
+                    for first in range(0, len(features), 6)])
+        for _ in range(2):
+            for some, wanted in batches:
+                optimizer.zero_grad()
+                torch.nn.functional.mse_loss(one(some), wanted).backward()
+                optimizer.step()
+    for one, other in zip(ours.parameters(), expected.parameters()):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+    dist.barrier()
+
+
+@pytest.mark.long
+def test_data_from_forked_workers():
+    for said, code in run_apart(train_from_workers, 2, limit_s=30, fresh=True):
+        assert said == "fine" and code == 0, said

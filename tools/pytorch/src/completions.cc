@@ -25,7 +25,7 @@ void Completions::push(std::function<void()> end) {
 Completions::Telling::Telling() {
   Completions& all = shared();
   const std::lock_guard lock(all.mutex_);
-  allowed_ = !all.silent_;
+  allowed_ = !all.is_silent();
   if (allowed_) ++all.telling_;
 }
 
@@ -37,13 +37,8 @@ Completions::Telling::~Telling() {
 
 void Completions::fall_silent(std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
-  silent_ = true;
+  silent_.store(true, std::memory_order_release);  // pairs with the acquire in is_silent
   told_.wait_for(lock, most, [this] { return telling_ == 0; });
-}
-
-bool Completions::is_silent() {
-  const std::lock_guard lock(mutex_);
-  return silent_;
 }
 
 void Completions::serve() {

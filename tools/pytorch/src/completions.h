@@ -3,6 +3,7 @@
 // progress thread must not run such code. There is always one that is free to end the next work.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -32,7 +33,8 @@ class Completions {
   // From now on no user's code is called: the interpreter ends. Waits for what is being called, but
   // not longer than that.
   void fall_silent(std::chrono::milliseconds most);
-  bool is_silent();
+  // Takes no lock: in a forked child that may be held for ever.
+  bool is_silent() const { return silent_.load(std::memory_order_acquire); }
 
  private:
   void serve();
@@ -42,7 +44,7 @@ class Completions {
   std::size_t idle_ = 0;  // that wait, or have just been started
   std::condition_variable told_;
   std::size_t telling_ = 0;
-  bool silent_ = false;
+  std::atomic<bool> silent_{false};  // changes under mutex_
 };
 
 }  // namespace gyre_torch

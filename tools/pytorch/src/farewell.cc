@@ -23,17 +23,20 @@ Farewell& Farewell::shared() {
 
 void Farewell::enlist(const std::shared_ptr<Lane>& lane) {
   const std::lock_guard lock(mutex_);
+  const int here = getpid();
+  // Relaxed here and in say(): what counts is which process reads it.
+  if (process_.load(std::memory_order_relaxed) != here) lanes_.clear();
+  process_.store(here, std::memory_order_relaxed);
   std::erase_if(lanes_, [](const auto& one) { return one.expired(); });
-  if (process_ != getpid()) lanes_.clear();
-  process_ = getpid();
   lanes_.push_back(lane);
 }
 
 void Farewell::say() {
+  // Before the lock, which a fork may have left held.
+  if (process_.load(std::memory_order_relaxed) != getpid()) return;
   std::vector<std::shared_ptr<Lane>> lanes;
   {
     const std::lock_guard lock(mutex_);
-    if (process_ != getpid()) return;
     for (const auto& one : lanes_)
       if (auto lane = one.lock()) lanes.push_back(std::move(lane));
   }

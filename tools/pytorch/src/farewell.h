@@ -4,6 +4,7 @@
 
 #include "tools/pytorch/src/lane.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -22,7 +23,7 @@ class Farewell {
  private:
   std::mutex mutex_;
   std::vector<std::weak_ptr<Lane>> lanes_;
-  int process_ = 0;  // that made them
+  std::atomic<int> process_{0};  // that made them; changes under mutex_
 };
 
 }  // namespace gyre_torch
