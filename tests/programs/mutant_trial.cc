@@ -56,6 +56,7 @@ const Schedule schedules[] = {{"tree", Collective::broadcast, 2, 1, 12, 2, 1440}
                               {"hierarchical", Collective::all_reduce, 4, 1, 300, 0, 256},
                               {"twoshot", Collective::all_reduce, 3, 1, 610, 0, 256, true},
                               {"twoshot", Collective::all_gather, 3, 1, 210, 0, 256, true},
+                              {"twoshot", Collective::reduce_scatter, 3, 1, 210, 0, 256, true},
                               {"ring", Collective::all_reduce, 3, 1, 300, 0, 256, false, true}};
 
 DeviceCase case_of(const Schedule& schedule, const Way& way) {
