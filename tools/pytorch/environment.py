@@ -9,6 +9,7 @@ from there: nothing is installed on this machine, no root is needed, and no whee
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ PACKAGES = ["python3-torch", "libtorch-dev", "pybind11-dev", "libopenblas0-pthre
             "python3-sklearn"]
 WHEELS = ["numpy", "pytest", "expecttest", "scikit-learn", "meson-python", "ninja", "pybind11"]
 DONE = "complete"
+MENDED = "mended"
 # Else Python would do it at each start, or at the first: 6 s, not 3, to import PyTorch.
 COMPILED = "compiled"
 
@@ -47,6 +49,19 @@ def debian_mirror():
             return uri
     sys.exit("environment.py: apt knows no mirror of Debian (apt-get update first); "
              "or use PyTorch's own wheel: --wheel")
+
+
+def without_libuv(text):
+    """Python code whose calls of TCPStore that say nothing of libuv do without it."""
+    for found in reversed(list(re.finditer(r"\bTCPStore\(", text))):
+        end, depth = found.end(), 1
+        while depth > 0:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        arguments = text[found.end():end - 1].rstrip().rstrip(",")
+        if arguments and "use_libuv" not in arguments:
+            text = f"{text[:found.end()]}{arguments}, use_libuv=False{text[end - 1:]}"
+    return text
 
 
 class DebianPython:
@@ -132,6 +147,13 @@ APT::Sandbox::User "";
         (headers / libraries.name).mkdir()
         (headers / libraries.name / python.name).symlink_to(f"../../{libraries.name}/{python.name}")
 
+    def mend(self):
+        """Debian's build has no libuv, and its launchers' stores ask for it all the same: torchrun
+        ends at once, whatever USE_LIBUV says."""
+        distributed = self.root / "usr/lib/python3/dist-packages/torch/distributed"
+        for module in (distributed / "rendezvous.py", *distributed.glob("elastic/rendezvous/*.py")):
+            module.write_text(without_libuv(module.read_text()))
+
     def compile(self):
         """What installing would do. A file that cannot be compiled is one that nobody imports."""
         libraries = self.root / "usr/lib"
@@ -167,6 +189,9 @@ class WheelPython:
         say(f"PyPI: installing {self.wanted} (some GB)")
         run(self.bin / "python", "-m", "pip", "install", "--quiet", self.wanted, *WHEELS)
 
+    def mend(self):
+        """It has all it asks for."""
+
     def compile(self):
         """pip has done it."""
 
@@ -189,6 +214,9 @@ def main():
                       capture=True)
         (made.folder / DONE).write_text(version)
         say(f"PyTorch {version.strip()} at {made.folder}")
+    if not (made.folder / MENDED).exists():
+        made.mend()
+        (made.folder / MENDED).touch()
     if not (made.folder / COMPILED).exists():
         made.compile()
         (made.folder / COMPILED).touch()
