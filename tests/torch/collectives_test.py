@@ -348,6 +348,14 @@ def test_sequence_numbers(rank, size):
     for _ in range(3):
         dist.all_reduce(torch.ones(1), group=group)
     assert group._get_sequence_number_for_group() == 3
+    # Sends and receives have no part in it, alone or in batches: ranks do not do as many of them.
+    tensor = torch.ones(1)
+    for _ in range(2):
+        if rank == 0:
+            dist.batch_isend_irecv([dist.P2POp(dist.isend, tensor, 1, group)])[0].wait()
+        else:
+            dist.recv(tensor, 0, group=group)
+    assert group._get_sequence_number_for_group() == 3
     dist.destroy_process_group(group)
 
 

@@ -199,3 +199,17 @@ def test_tensors_change_their_shards(rank, size):
     assert torch.equal(columns.full_tensor(), everything)
     product = columns @ rows.redistribute(mesh, [Shard(0)]).redistribute(mesh, [Replicate()]).t()
     torch.testing.assert_close(product.full_tensor(), everything @ everything.t())
+
+
+@on_ranks(3)
+def test_the_older_fsdp(rank, size):
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+    model, features, targets = model_and_batch()
+    expected, _ = in_one_process(model, features, targets)
+    ours = FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True,
+                                    auto_wrap_policy=ModuleWrapPolicy({torch.nn.Linear}))
+    steps(ours, share(features, rank, size), share(targets, rank, size), adam(ours.parameters()))
+    with FullyShardedDataParallel.summon_full_params(ours):
+        for one, other in zip(ours.parameters(), expected.parameters()):
+            torch.testing.assert_close(one.detach(), other.detach(), **CLOSE)

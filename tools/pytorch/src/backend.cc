@@ -98,10 +98,9 @@ bool Backend::is_gathered(Operation& operation, bool is_transfer) {
   return coalescing_;
 }
 
-Description Backend::describe(const Kind& kind, const Tensors& shown) {
+Description Backend::describe(const Kind& kind, const Tensors& shown, bool is_transfer) {
   Description made;
   const std::lock_guard lock(mutex_);
-  const bool is_transfer = c10d::isP2POp(kind.type);
   made.type = kind.type;
   made.sequence = is_transfer ? transfers_begun_++ : sequence_++;
   made.timeout = kind.timeout > Milliseconds(0) ? kind.timeout : options_->timeout;
@@ -119,7 +118,7 @@ WorkPointer Backend::submit(const Kind& kind, Operation operation) {
   const std::shared_ptr<Lane> lane = open_lane(collectives_);
   if (is_gathered(operation, false)) return nullptr;
   std::unique_lock order(lane->order());
-  operation.description = describe(kind, operation.outputs);
+  operation.description = describe(kind, operation.outputs, false);
   const Milliseconds limit = operation.description.timeout;
   const bool has_own_limit = limit < membership_.timeout;
   if (!kind.is_async && !has_own_limit) return lane->carry_out(std::move(operation));
@@ -156,7 +155,7 @@ WorkPointer Backend::endCoalescing() {
   const std::lock_guard order(lane->order());
   all.description = describe(
       {c10d::OpType::COALESCED, transfers ? "send_recv" : "coalesced", true, Milliseconds(0)},
-      all.outputs);
+      all.outputs, transfers);
   return lane->begin(std::move(all), transfers ? Lane::Order::side_by_side : Lane::Order::in_line);
 }
 

@@ -98,7 +98,8 @@ class Backend final : public c10d::Backend {
     bool is_async;
     Milliseconds timeout;
   };
-  Description describe(const Kind& kind, const Tensors& shown);
+  // Numbers are the same on all ranks for collectives, and each rank's own for transfers.
+  Description describe(const Kind& kind, const Tensors& shown, bool is_transfer);
   // Its place in the order of collectives; carried out or begun.
   WorkPointer submit(const Kind& kind, Operation operation);
   bool is_gathered(Operation& operation, bool is_transfer);

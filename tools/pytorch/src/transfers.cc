@@ -32,7 +32,7 @@ WorkPointer Backend::transfer(const Kind& kind, Tensors& tensors, bool sends, in
   const std::shared_ptr<Lane> lane = open_lane(transfers_);
   if (is_gathered(operation, true)) return nullptr;
   const std::lock_guard order(lane->order());
-  operation.description = describe(kind, tensors);
+  operation.description = describe(kind, tensors, true);
   return lane->begin(std::move(operation), Lane::Order::side_by_side);
 }
 
