@@ -66,6 +66,7 @@ def check_script(root):
     """tools/dev names each of its commands."""
     help_text = ask([os.path.join(root, "tools/dev"), "--help"]).stdout
     functions = re.findall(r"^command_(\w+)\(\)", tree.read(root, "tools/dev"), re.M)
+    functions = [name.replace("_", "-") for name in functions]
     return [f"tools/dev --help does not name {name}" for name in functions
             if not re.search(rf"^  {name}\b", help_text, re.M)]
 
