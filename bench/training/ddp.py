@@ -8,17 +8,14 @@ in the same processes, so that a machine that is not idle treats them alike; med
 """
 
 import argparse
-import datetime
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "compare"))
+import pair  # noqa: E402  pylint: disable=wrong-import-position
 import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
 
 ALONE, FLOOR = "1 rank alone", "2 that do not communicate"
@@ -76,15 +73,10 @@ class Way:
         return (time.perf_counter() - began) / steps * 1e3
 
 
-def measure(rank, options, folder):
+def measure(options):
     """On each rank: {way: milliseconds of a step, by round}."""
-    import torch
     import torch.distributed as dist
-    torch.set_num_threads(1)
-    store = dist.FileStore(folder + "/store", 2)
-    dist.init_process_group("gyre", store=store, rank=rank, world_size=2,
-                            timeout=datetime.timedelta(minutes=5))
-    groups = {"gyre": dist.group.WORLD, "gloo": dist.new_group([0, 1], backend="gloo")}
+    rank, groups = pair.join()
     ways = [Way(ALONE, options), Way(FLOOR, options, groups["gyre"], 25.0, synchronises=False)]
     ways += [Way(f"2 by {name}, {size:g} MB", options, group, size)
              for name, group in groups.items() for size in options.bucket_mb]
@@ -101,9 +93,7 @@ def measure(rank, options, folder):
             print(f"\rround {number} of {options.rounds}", end="", file=sys.stderr, flush=True)
     if rank == 0:
         print(file=sys.stderr)
-        pathlib.Path(folder, "times.json").write_text(
-            json.dumps({"parameters": ways[0].parameters, "times": found}), encoding="utf-8")
-    dist.destroy_process_group()
+    pair.leave(rank, {"parameters": ways[0].parameters, "times": found})
 
 
 def show(found, options):
@@ -135,21 +125,10 @@ def record(medians, found, options):
 
 def main():
     options = arguments()
-    if os.environ.get("DDP_BENCH_FOLDER"):
-        measure(int(os.environ["DDP_BENCH_RANK"]), options, os.environ["DDP_BENCH_FOLDER"])
+    if pair.is_rank():
+        measure(options)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        ranks = [subprocess.Popen([sys.executable, *sys.argv],
-                                  env={**os.environ, "DDP_BENCH_FOLDER": folder,
-                                       "DDP_BENCH_RANK": str(rank)}) for rank in range(2)]
-        while any(rank.poll() is None for rank in ranks):
-            if any(rank.returncode for rank in ranks):  # the others would wait for it
-                for rank in ranks:
-                    rank.kill()
-            time.sleep(0.05)
-        if any(rank.returncode for rank in ranks):
-            sys.exit(f"the ranks ended with {[rank.returncode for rank in ranks]}")
-        found = json.loads(pathlib.Path(folder, "times.json").read_text(encoding="utf-8"))
+    found = pair.run()
     medians = show(found, options)
     if options.record:
         record(medians, found, options)

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""PyTorch's collectives by Gyre beside gloo: all-reduce, reduce-scatter, all-gather, all-to-all.
+
+Two processes of this machine with one thread each (tools/dev torch --shell has the Python for it).
+Both backends take turns within each round, in the same processes; medians are compared. Sizes are
+of the larger buffer of a rank.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "compare"))
+import pair  # noqa: E402  pylint: disable=wrong-import-position
+import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
+
+COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
+    parser.add_argument("-b", "--minbytes", type=provenance_of.parse_size, default="1K")
+    parser.add_argument("-e", "--maxbytes", type=provenance_of.parse_size, default="64M")
+    parser.add_argument("-f", "--stepfactor", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=7, help="(default: %(default)s)")
+    parser.add_argument("--record", action="store_true",
+                        help="append the medians to bench/results/c10d.jsonl")
+    return parser.parse_args()
+
+
+def sizes(options):
+    size = options.minbytes
+    while size <= options.maxbytes:
+        yield size
+        size *= options.stepfactor
+
+
+def calls_of(size):
+    """How many calls make a measurement."""
+    return 200 if size <= 64 << 10 else 40 if size <= 1 << 20 else 10 if size <= 16 << 20 else 4
+
+
+def call_of(name, size, group):
+    import torch
+    import torch.distributed as dist
+    whole, part = torch.ones(size // 4), torch.ones(size // 8)
+    return {"all_reduce": lambda: dist.all_reduce(whole, group=group),
+            "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, whole, group=group),
+            "all_gather": lambda: dist.all_gather_into_tensor(whole, part, group=group),
+            "all_to_all": lambda: dist.all_to_all_single(torch.empty_like(whole), whole,
+                                                         group=group)}[name]
+
+
+def measure(options):
+    """On each rank: {collective: {size: {backend: [microseconds of a call, by round]}}}."""
+    rank, groups = pair.join()
+    found = {}
+    for name in options.collectives:
+        for size in sizes(options):
+            times = found.setdefault(name, {}).setdefault(size, {one: [] for one in groups})
+            for number in range(options.rounds + 1):  # the first one warms up
+                for backend, group in groups.items():
+                    call = call_of(name, size, group)
+                    call()
+                    began = time.perf_counter()
+                    for _ in range(calls_of(size)):
+                        call()
+                    if number > 0:
+                        times[backend].append((time.perf_counter() - began) / calls_of(size) * 1e6)
+        if rank == 0:
+            print(f"\r{name} measured", end="", file=sys.stderr, flush=True)
+    if rank == 0:
+        print(file=sys.stderr)
+    pair.leave(rank, found)
+
+
+def show(found):
+    rows = []
+    print(f"{'collective':15} {'bytes':>9} {'gyre us':>10} {'gloo us':>10} {'gloo/gyre':>10}")
+    for name, by_size in found.items():
+        for size, times in by_size.items():
+            gyre, gloo = (statistics.median(times[one]) for one in ("gyre", "gloo"))
+            rows.append((name, int(size), gyre, gloo))
+            print(f"{name:15} {size:>9} {gyre:10.1f} {gloo:10.1f} {gloo / gyre:9.2f}x")
+    ratios = [gloo / gyre for _, _, gyre, gloo in rows]
+    print(f"geometric mean {math.exp(statistics.mean(map(math.log, ratios))):.2f}x, "
+          f"least {min(ratios):.2f}x")
+    return rows
+
+
+def record(rows, options):
+    base = provenance_of.provenance("bench/training/c10d.py")
+    path = pathlib.Path(__file__).parent.parent / "results/c10d.jsonl"
+    with path.open("a", encoding="utf-8") as lines:
+        for name, size, gyre, gloo in rows:
+            for backend, took in (("gyre", gyre), ("gloo", gloo)):
+                line = {**base, "peer": backend, "collective": name, "type": "float", "ranks": 2,
+                        "bytes": size, "rounds": options.rounds, "p50_us": round(took, 2),
+                        "ratio": round(took / gloo, 4)}
+                lines.write(json.dumps(line) + "\n")
+
+
+def main():
+    options = arguments()
+    if pair.is_rank():
+        measure(options)
+        return
+    rows = show(pair.run())
+    if options.record:
+        record(rows, options)
+
+
+if __name__ == "__main__":
+    main()
