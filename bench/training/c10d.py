@@ -48,12 +48,11 @@ def calls_of(size):
 def call_of(name, size, group):
     import torch
     import torch.distributed as dist
-    whole, part = torch.ones(size // 4), torch.ones(size // 8)
+    whole, part, other = torch.ones(size // 4), torch.ones(size // 8), torch.ones(size // 4)
     return {"all_reduce": lambda: dist.all_reduce(whole, group=group),
             "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, whole, group=group),
             "all_gather": lambda: dist.all_gather_into_tensor(whole, part, group=group),
-            "all_to_all": lambda: dist.all_to_all_single(torch.empty_like(whole), whole,
-                                                         group=group)}[name]
+            "all_to_all": lambda: dist.all_to_all_single(other, whole, group=group)}[name]
 
 
 def measure(options):
