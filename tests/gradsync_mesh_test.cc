@@ -131,7 +131,7 @@ TEST_CASE("meshes that fit nobody, or not each other, are refused", "[gradsync]"
     refused({{"data", -1}, {"tensor", -1}}, gyreInvalidArgument, "'tensor' of size -1");
     refused({{"data", 2}, {"data", 2}}, gyreInvalidArgument, "both called 'data'");
     refused({{nullptr, 4}}, gyreInvalidArgument, "is no name");
-    refused({}, gyreInvalidArgument, "axes");
+    refused({}, gyreInvalidArgument, "1 to 16");
     refused({{"data", 2}, {rank == 3 ? "expert" : "tensor", 2}}, gyreMismatch,
             "axis 1 is 'tensor' on rank 0 and 'expert' on rank 3");
     refused({{"data", rank == 3 ? 4 : 2}, {"tensor", rank == 3 ? 1 : 2}}, gyreMismatch,
@@ -367,7 +367,7 @@ TEST_CASE("data, pipeline and tensor parallelism at once train as one rank does"
   CAPTURE(data, pipeline, tensor);
   const Weights many = train(data, pipeline, tensor, 5);
   REQUIRE(many.size() == one.size());
-  float worst = 0;
-  for (const auto& [key, value] : one) worst = std::max(worst, std::fabs(value - many.at(key)));
-  CHECK(worst < 2e-6F);
+  int wrong = 0;  // NaN is
+  for (const auto& [key, value] : one) wrong += !(std::fabs(value - many.at(key)) < 2e-6F);
+  CHECK(wrong == 0);
 }

@@ -386,6 +386,68 @@ TEST_CASE("a hook that fails on one rank is an error of all, which names it", "[
   });
 }
 
+TEST_CASE("a bucket that only the end of a step begins may fail too", "[gradsync]") {
+  on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    gyreGradConfig_t config = config_of(4096);
+    config.findUnused = 1;
+    Trainer trainer(comm, {}, config);
+    Halving halving;
+    halving.fails = rank == 1;
+    const gyreGradHook_t hook = {&halving, Halving::begin, Halving::finish};
+    for (int step = 0; step < 2; ++step) {  // the first without the hook
+      if (step == 1) gyreGradSetHook(trainer.grad, &hook);
+      gyreGradReady(trainer.grad, 4, nullptr);
+      const gyreResult_t result = gyreGradWait(trainer.grad);
+      const gyreResult_t expected = rank == 1 ? gyreSystemError : gyreRemoteError;
+      complaints.expect(result == (step == 0 ? gyreSuccess : expected), gyreGradGetLastError());
+    }
+  });
+}
+
+TEST_CASE("a hook cannot call its own replica", "[gradsync]") {
+  struct Curious {
+    gyreGrad_t grad = nullptr;
+    gyreResult_t answer = gyreSuccess;
+  };
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    Trainer trainer(comm, {}, config_of(4096));
+    Curious curious{trainer.grad};
+    const gyreGradHook_t hook = {
+        &curious,
+        [](void* user, const gyreGradBucket_t* bucket, gyreComm_t own, gyreStream_t stream) {
+          gyreGradStats_t stats{};
+          stats.size = sizeof stats;
+          auto& self = *static_cast<Curious*>(user);
+          self.answer = gyreGradGetStats(self.grad, &stats);
+          return gyreAllReduce(bucket->data, bucket->data, bucket->count, bucket->datatype, gyreAvg,
+                               own, stream);
+        },
+        nullptr};
+    gyreGradSetHook(trainer.grad, &hook);
+    trainer.backward(rank, 0);
+    complaints.expect(gyreGradWait(trainer.grad) == gyreSuccess, gyreGradGetLastError());
+    complaints.expect(curious.answer == gyreInvalidUsage, "no refusal");
+    complaints.expect(trainer.holds(0, 1.5), "not the mean");
+  });
+}
+
+TEST_CASE("a join counts steps from where the one before left the ranks", "[gradsync]") {
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    Trainer trainer(comm, {}, config_of(4096));
+    const int steps[2][2] = {{5, 3}, {3, 5}};  // by epoch and rank: 8 each in all
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      for (int step = 0; step < steps[epoch][rank]; ++step) {
+        trainer.backward(rank, step);
+        complaints.expect(gyreGradWait(trainer.grad) == gyreSuccess, gyreGradGetLastError());
+        trainer.parameter(3)[0] = static_cast<float>(10 * epoch + step + 1);
+      }
+      complaints.expect(gyreGradJoin(trainer.grad) == gyreSuccess, gyreGradGetLastError());
+      complaints.expect(trainer.parameter(3)[0] == static_cast<float>(10 * epoch + 5),
+                        "older ones");
+    }
+  });
+}
+
 TEST_CASE("a rank that does not end its step is named when the deadline has passed", "[gradsync]") {
   on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
     gyreGradConfig_t config = config_of(4096);

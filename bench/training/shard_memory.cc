@@ -54,7 +54,9 @@ double process_bytes() {
 double all_bytes(gyreComm_t comm, bool are_threads) {
   double sum = 0;
   gyreBarrier(comm, nullptr);
-  const double mine = process_bytes();
+  int rank = 0;
+  gyreCommUserRank(comm, &rank);
+  const double mine = are_threads && rank > 0 ? 0 : process_bytes();
   if (gyreAllReduce(&mine, &sum, 1, gyreDouble, are_threads ? gyreMax : gyreSum, comm, nullptr) !=
       gyreSuccess)
     fail(gyreGetLastError(comm));

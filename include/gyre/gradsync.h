@@ -41,6 +41,9 @@
  *          at any time between two calls of gyreGradWait. The communicator given to gyreGradCreate
  *          is used during that call only; whoever made it destroys it.
  *
+ *          No function of this file is called within gyreGroupStart and -End, nor by a hook or
+ *          another function of the caller's on the object that calls it (gyreInvalidUsage).
+ *
  * ERRORS   As in gyre.h: no function throws, aborts or hangs. gyreGradGetLastError gives the story.
  *          After an error of a peer or of a link the replica can only be destroyed.
  */
@@ -89,7 +92,7 @@ typedef struct {
                       its bucket: then it is zeros. 0 (default): it is an error */
   int joinDivisor; /* with ranks in gyreGradJoin, gyreAvg divides by: 0 (default) all ranks; 1
                       those that have data */
-  int timeoutMs;   /* deadline of each wait for a peer; default: GYRE_TIMEOUT */
+  int timeoutMs;   /* deadline of each wait for a peer; default: as in the communicator */
 } gyreGradConfig_t;
 
 #define GYRE_GRAD_CONFIG_MAGIC 0x67726164u
@@ -113,7 +116,7 @@ GYRE_API const char* gyreGradGetLastError(void);
 GYRE_API gyreResult_t gyreGradCreate(gyreGrad_t* grad, gyreComm_t comm,
                                      const gyreGradTensor_t tensors[], size_t count,
                                      const gyreGradConfig_t* config);
-/* Waits for what has begun, and frees it. Local. */
+/* Frees it. A step that has begun and not ended is given up: peers get an error. Local. */
 GYRE_API gyreResult_t gyreGradDestroy(gyreGrad_t grad);
 
 /* Where tensor `tensor`'s gradient lies in its bucket: count elements at a multiple of 64 bytes,
@@ -216,7 +219,7 @@ typedef struct {
   int factor;    /* ranks that share a model; divides the number of ranks; default 0: all */
   int optimizer; /* gyreGradOptimizer_t */
   int momentum;  /* 1: gyreGradSgd keeps a momentum */
-  int prefetch;  /* stage 3: units that are gathered ahead, in the first step's order; default 1 */
+  int prefetch;  /* stage 3: units that are gathered ahead, in the last step's order; default 1 */
   int timeoutMs; /* as in gyreGradConfig_t */
   /* Rank 0's values of tensor `tensor`, `count` elements of its type, to `values`, which holds
    * zeros; called during create, on rank 0 alone. 0: done. NULL: zeros. */
@@ -247,11 +250,13 @@ GYRE_API gyreResult_t gyreGradShardsCreate(gyreGradShards_t* shards, gyreComm_t 
 GYRE_API gyreResult_t gyreGradShardsDestroy(gyreGradShards_t shards);
 
 /* Waits until unit `unit`'s parameters are there: before its forward pass, and its backward pass
- * if it was let go of. All ranks gather the same units in the same order. */
+ * if it was let go of. All ranks gather and release the same units in the same
+ * order; a step checks it (gyreMismatch). */
 GYRE_API gyreResult_t gyreGradShardsGather(gyreGradShards_t shards, size_t unit);
 /* Unit `unit`'s parameters are not needed for now. In stages 1 and 2 they stay. */
 GYRE_API gyreResult_t gyreGradShardsRelease(gyreGradShards_t shards, size_t unit);
-/* Where the tensor's parameter lies until its unit is released; in stage 3 a step releases all. */
+/* Where the tensor's parameter lies until its unit is released; in stage 3 each step releases
+ * all, also one that changes nothing. */
 GYRE_API gyreResult_t gyreGradShardsParameter(gyreGradShards_t shards, size_t tensor,
                                               void** values);
 /* Where its gradient goes, in the parameter's type: zeros when it is first asked for in a step.
@@ -282,8 +287,9 @@ typedef struct {
 /* A step of the optimizer. Start from GYRE_GRAD_STEP_INITIALIZER. The same on all ranks. */
 typedef struct {
   size_t size;
-  float learningRate, beta1, beta2, epsilon, weightDecay; /* AdamW's, as PyTorch names them */
-  float momentum, dampening;                              /* SGD's */
+  /* As PyTorch names them; SGD has the first and the last of these too. */
+  float learningRate, beta1, beta2, epsilon, weightDecay;
+  float momentum, dampening; /* SGD's */
   int nesterov;
   float maxNorm; /* gradients are scaled down to it: times min(1, maxNorm / (norm + 1e-6)), as in
                     torch.nn.utils.clip_grad_norm_; 0: never */

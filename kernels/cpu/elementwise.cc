@@ -89,7 +89,7 @@ void step_blocks(const ElementwiseTable& table, const OptimizerMove& move, const
   });
 }
 
-// In float64 and rounded once, as torch's Python numbers are.
+// In float64, of the float32 numbers that were given, and rounded once.
 AdamWFactors factors_of(const AdamW& by) {
   const double rate = by.learning_rate;
   const double bias1 = 1 - std::pow(static_cast<double>(by.beta1), static_cast<double>(by.step));

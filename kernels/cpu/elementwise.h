@@ -52,7 +52,7 @@ struct OptimizerMove {
 };
 
 // Decoupled weight decay (Loshchilov, Hutter: arXiv 1711.05101, algorithm 2), with the roundings in
-// the order of torch.optim.AdamW's single-tensor form:
+// the order of torch.optim.AdamW's single-tensor form (of its lerp, that for beta1 > 0.5):
 //   p *= 1 - rate decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g g
 //   p -= (rate / (1 - beta1^t)) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
 struct AdamW {

@@ -7,7 +7,8 @@ namespace {
 Status create(gyreMesh_t* mesh, gyreComm_t comm, const gyreMeshAxis_t axes[], std::size_t count) {
   if (mesh == nullptr) return invalid_argument("mesh is NULL");
   *mesh = nullptr;
-  if (axes == nullptr) return invalid_argument("axes is NULL");
+  if (axes == nullptr || count == 0 || count > 16)
+    return invalid_argument(fmt::format("axes: a mesh has 1 to 16 of them, not {}", count));
   GYRE_TRY(check_communicator(comm));
   std::vector<MeshAxis> list;
   for (std::size_t i = 0; i < count; ++i)

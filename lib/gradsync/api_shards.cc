@@ -113,7 +113,7 @@ Status take_step(Shards& shards, const gyreGradStep_t* given, gyreGradStepResult
 
 Status list_pieces(Shards& shards, gyreGradPiece_t* pieces, std::size_t* count) {
   if (count == nullptr) return invalid_argument("count is NULL");
-  const std::vector<gyreGradPiece_t> all = shards.pieces();
+  GYRE_ASSIGN(const std::vector<gyreGradPiece_t> all, shards.pieces());
   const std::size_t room = std::exchange(*count, all.size());
   if (pieces == nullptr) return {};
   if (room < all.size())

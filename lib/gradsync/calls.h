@@ -36,6 +36,8 @@ gyreResult_t guarded(Body&& body) {
     return answer(Status(Code::SystemError, "out of memory"));
   } catch (const std::exception& error) {
     return answer(internal_error(error.what()));
+  } catch (...) {
+    return answer(internal_error("something was thrown that is no std::exception"));
   }
 }
 

@@ -17,11 +17,12 @@ gyreResult_t Completions::wait(std::uint64_t number) {
 
 bool Completions::is_done(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
-  return forgotten_ + ended_ns_.size() > number && result_ == gyreSuccess;
+  return number < good_;
 }
 
 std::int64_t Completions::ended_ns(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
+  if (number < forgotten_ || number - forgotten_ >= ended_ns_.size()) return 0;
   return ended_ns_[number - forgotten_];
 }
 
@@ -36,6 +37,7 @@ void Completions::ended(gyreStream_t, gyreResult_t result, void* self) {
   const std::lock_guard lock(all.mutex_);
   all.ended_ns_.push_back(SystemClock::read());
   if (all.result_ == gyreSuccess) all.result_ = result;
+  if (all.result_ == gyreSuccess) ++all.good_;
   all.changed_.notify_all();  // under the lock: the waiter may destroy this once it has it
 }
 

@@ -18,8 +18,9 @@ class Completions {
   // Until it is done; the stream's first error so far. Each operation before it has a deadline, so
   // this ends.
   gyreResult_t wait(std::uint64_t number);
+  // Without an error of it or one before.
   bool is_done(std::uint64_t number) const;
-  // When it was done, by SystemClock; not forgotten.
+  // When it was done, by SystemClock; 0: it is forgotten, or not done.
   std::int64_t ended_ns(std::uint64_t number) const;
   // Nobody will ask when those up to now were done.
   void forget_times();
@@ -30,6 +31,7 @@ class Completions {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t marked_ = 0;
+  std::uint64_t good_ = 0;  // ended before the stream's first error
   std::uint64_t forgotten_ = 0;
   std::vector<std::int64_t> ended_ns_;  // of those that are not
   gyreResult_t result_ = gyreSuccess;

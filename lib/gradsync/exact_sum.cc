@@ -16,7 +16,7 @@ void ExactSum::add(double value) {
   constexpr int mantissa_bits = 53;
   const int place = exponent - mantissa_bits - least_exponent;  // of the mantissa's lowest bit
   constexpr int place_most = static_cast<int>(overflow_word - 3) * word_bits;
-  if (!(value > 0) || !std::isfinite(value) || place >= place_most) {
+  if (!(value > 0) || !std::isfinite(value) || place >= place_most || place < -mantissa_bits) {
     ++words_[overflow_word];
     return;
   }

@@ -7,6 +7,12 @@ Status checked(gyreResult_t result, gyreComm_t comm) {
   return Status(static_cast<Code>(result), gyreGetLastError(comm));
 }
 
+bool is_local(const Status& failure) {
+  const Code code = failure.code();
+  return code != Code::RemoteError && code != Code::Timeout && code != Code::Mismatch &&
+         code != Code::Aborted;
+}
+
 Result<SharedMemory> allocate(std::uint64_t bytes) {
   void* memory = nullptr;
   GYRE_TRY(checked(gyreMemAllocOn(&memory, bytes, GYRE_DEVICE_HOST)));

@@ -12,6 +12,8 @@ namespace gyre::gradsync {
 
 // With the text of gyreGetLastError (of `comm`, if it is one).
 Status checked(gyreResult_t result, gyreComm_t comm = nullptr);
+// Whether it is about this rank alone, and no peer's doing.
+bool is_local(const Status& failure);
 
 struct CommunicatorTraits {
   using Handle = gyreComm_t;

@@ -95,7 +95,7 @@ Status Mesh::agree_on_names() const {
   for (std::size_t i = mine.size(); i < all.size(); ++i) {
     if (all[i] == all[i % mine.size()]) continue;
     const int rank = static_cast<int>(i / mine.size());
-    all[i].back() = 0;
+    all[i].back() = all[i % mine.size()].back() = 0;
     return Status(Code::Mismatch,
                   fmt::format("axis {} is '{}' on rank 0 and '{}' on rank {}", i % mine.size(),
                               all[i % mine.size()].data(), all[i].data(), rank))

@@ -79,7 +79,7 @@ const Slice& Replica::slice_of(std::size_t tensor) const {
 }
 
 Result<void*> Replica::view(std::size_t tensor) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(known(tensor));
   if (tensors_[tensor].gradient != nullptr)
     return invalid_usage(fmt::format("the gradient of {} lies in the caller's memory",
@@ -88,7 +88,7 @@ Result<void*> Replica::view(std::size_t tensor) {
 }
 
 Status Replica::ready(std::size_t tensor, gyreStream_t stream) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   GYRE_TRY(known(tensor));
   if (!syncs_) return {};
@@ -103,7 +103,7 @@ Status Replica::ready(std::size_t tensor, gyreStream_t stream) {
 }
 
 Status Replica::unused(std::size_t tensor) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   GYRE_TRY(known(tensor));
   return syncs_ ? deliver(tensor, Delivery::unused) : Status();
@@ -152,8 +152,9 @@ Status Replica::begin_bucket(std::size_t index) {
   if (hook_.begin != nullptr) {
     std::vector<std::size_t> tensors;
     const gyreGradBucket_t shown = show(index, tensors);
-    GYRE_TRY(checked(hook_.begin(hook_.user, &shown, data_.get(), stream_.get()))
-                 .while_doing("in the hook"));
+    GYRE_TRY(checked(entrance_.call_out([&] {
+               return hook_.begin(hook_.user, &shown, data_.get(), stream_.get());
+             })).while_doing("in the hook"));
   } else {
     GYRE_TRY(checked(gyreAllReduce(bucket.data(), bucket.data(), bucket.plan().count,
                                    static_cast<gyreDataType_t>(bucket.wire_type()), options_.op,
@@ -165,14 +166,14 @@ Status Replica::begin_bucket(std::size_t index) {
 }
 
 Status Replica::set_sync(bool sync) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(idle());
   syncs_ = sync;
   return {};
 }
 
 Result<bool> Replica::was_used(std::size_t tensor) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   GYRE_TRY(known(tensor));
   if (!options_.finds_unused)
@@ -181,7 +182,7 @@ Result<bool> Replica::was_used(std::size_t tensor) {
 }
 
 Status Replica::broadcast_arrays(std::span<const Tensor> arrays, int root) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(idle());
   if (root < 0 || root >= size_of(control_.get()))
     return invalid_argument(
@@ -190,13 +191,13 @@ Status Replica::broadcast_arrays(std::span<const Tensor> arrays, int root) {
 }
 
 Status Replica::compare_parameters() {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(idle());
   return compare(control_.get(), tensors_);
 }
 
 Status Replica::set_hook(const gyreGradHook_t* hook) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(idle());
   if (hook != nullptr && hook->begin == nullptr)
     return invalid_argument("hook->begin is NULL: pass NULL for the all-reduce");
@@ -205,7 +206,7 @@ Status Replica::set_hook(const gyreGradHook_t* hook) {
 }
 
 Result<ReplicaStats> Replica::stats() {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   ReplicaStats stats = stats_;
   stats.buckets = buckets_.size();
   return stats;

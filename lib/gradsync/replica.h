@@ -3,10 +3,10 @@
 #pragma once
 
 #include "lib/gradsync/completions.h"
+#include "lib/gradsync/entrance.h"
 #include "lib/gradsync/live_bucket.h"
 #include "lib/gradsync/roll_call.h"
 
-#include <mutex>
 #include <optional>
 
 namespace gyre::gradsync {
@@ -95,7 +95,7 @@ class Replica {
   OwnedCommunicator data_, control_;  // buckets; what ranks tell each other
   OwnedStream stream_;                // of `data_`
 
-  std::mutex mutex_;  // of all that follows
+  Entrance entrance_;  // to all that follows
   std::vector<Progress> buckets_;
   std::vector<Place> places_;  // by tensor
   std::vector<Delivery> deliveries_;

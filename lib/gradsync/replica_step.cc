@@ -10,14 +10,16 @@
 namespace gyre::gradsync {
 
 Status Replica::wait() {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   if (!syncs_) return {};
   const std::int64_t began_ns = SystemClock::read();
   if (step_ended_ns_ != 0) stats_.compute_ns += began_ns - step_ended_ns_;
   ++steps_done_;
   auto call = RollCall::hold(control_.get(), deliver_the_rest());
-  if (!call.ok()) return give_up(std::move(call).status().while_doing(waiting_for()));
+  if (!call.ok())
+    return give_up(failure_.ok() ? std::move(call).status().while_doing(waiting_for())
+                                 : std::move(failure_));
   Status done = settle(*call);
   step_ended_ns_ = SystemClock::read();
   stats_.exposed_ns += step_ended_ns_ - began_ns;
@@ -27,11 +29,11 @@ Status Replica::wait() {
 // Zeros for what was never ready, so that no rank waits for it; and what the others have to know.
 RollCallEntry Replica::deliver_the_rest() {
   RollCallEntry entry{.steps_done = steps_done_};
-  for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor) {
+  for (std::size_t tensor = tensors_.size(); tensor-- > 0;) {
     if (deliveries_[tensor] != Delivery::none) continue;
-    if (!options_.finds_unused && entry.missing < 0)
-      entry.missing = static_cast<std::int64_t>(tensor);
-    failure_ = failure_.ok() ? deliver(tensor, Delivery::unused) : std::move(failure_);
+    if (!options_.finds_unused) entry.missing = static_cast<std::int64_t>(tensor);
+    // What it could not begin is in failure_.
+    if (Status done = deliver(tensor, Delivery::unused); !done.ok()) failure_ = std::move(done);
   }
   entry.failure = static_cast<std::int32_t>(failure_.code());
   return entry;
@@ -100,7 +102,9 @@ Status Replica::finish_bucket(std::size_t index, float factor) {
   if (hook_.finish != nullptr) {
     std::vector<std::size_t> tensors;
     const gyreGradBucket_t shown = show(index, tensors);
-    GYRE_TRY(checked(hook_.finish(hook_.user, &shown)).while_doing("in the hook"));
+    GYRE_TRY(checked(entrance_.call_out([&] {
+               return hook_.finish(hook_.user, &shown);
+             })).while_doing("in the hook"));
   }
   for (const Slice& slice : progress.bucket.plan().slices) {
     const Tensor& tensor = tensors_[slice.tensor];
@@ -119,7 +123,10 @@ void Replica::begin_step() {
 }
 
 // The ranks are no longer where they should be: what is under way ends, here and on the others.
+// What failed here alone, nobody else knows of: they must not wait for this rank's next roll call.
+// What a peer is to blame for, they find out by themselves, and blame the right one.
 Status Replica::give_up(Status why) {
+  if (is_local(why) && control_.has_value()) gyreCommAbort(control_.release());
   if (data_.has_value()) gyreCommAbort(data_.release());
   stream_.reset();
   next_ = 0;
@@ -146,15 +153,16 @@ std::string Replica::waiting_for() const {
 }
 
 Status Replica::join() {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(idle());
   while (true) {
     auto call = RollCall::hold(control_.get(), {.steps_done = steps_done_, .joined = 1});
     if (!call.ok())
       return give_up(std::move(call).status().while_doing("waiting for ranks that have data"));
     if (call->active() == 0) return end_join(*call);
-    for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
+    for (std::size_t tensor = tensors_.size(); tensor-- > 0;)
       GYRE_TRY(deliver(tensor, Delivery::unused));
+    if (!failure_.ok()) return give_up(std::move(failure_));  // the roll call did not tell of it
     const Status done = settle(*call);
     if (!broken_.ok()) return done;  // a gradient that another rank lacks is not for this one
   }
@@ -163,7 +171,9 @@ Status Replica::join() {
 Status Replica::end_join(const RollCall& call) {
   if (const int failed = call.first_failed(); failed >= 0) return give_up(verdict(call));
   Status done = broadcast(control_.get(), tensors_, call.longest());
-  return done.ok() ? Status() : give_up(std::move(done));
+  if (!done.ok()) return give_up(std::move(done));
+  steps_done_ = call.of(call.longest()).steps_done;  // whose parameters these are
+  return {};
 }
 
 }  // namespace gyre::gradsync

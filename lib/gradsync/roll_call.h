@@ -14,6 +14,7 @@ struct RollCallEntry {
   std::uint64_t steps_done = 0;  // that this rank had data for
   std::uint32_t joined = 0;      // 1: it has no more data
   std::int32_t failure = 0;  // gyreResult_t of what went wrong on it: its buckets are not coming
+  std::uint64_t trace = 0;   // of what it did that all ranks do alike
 };
 
 class RollCall {

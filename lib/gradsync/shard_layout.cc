@@ -9,6 +9,9 @@
 
 namespace gyre::gradsync {
 
+// Of a unit; with them, bytes of all shares are far from what a number holds.
+constexpr std::uint64_t elements_most = std::uint64_t{1} << 56;
+
 static_assert(shard_alignment % kernels::square_block == 0);
 
 std::vector<ShardPiece> UnitLayout::pieces_of(std::uint64_t share) const {
@@ -38,6 +41,8 @@ Result<std::vector<UnitLayout>> lay_out_units(std::span<const Tensor> tensors,
                                           call_by_name(tensors, i), element_name(tensors[i].type),
                                           tensors[i].unit, element_name(layout.type)));
     layout.slots.push_back({i, layout.share_count, tensors[i].count});
+    if (tensors[i].count > elements_most || layout.share_count > elements_most)
+      return invalid_argument(fmt::format("unit {} has more than 2^56 elements", tensors[i].unit));
     layout.share_count += round_up(tensors[i].count, shard_alignment);
   }
   for (std::size_t unit = 0; unit < units; ++unit) {

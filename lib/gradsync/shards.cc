@@ -161,21 +161,28 @@ void Shards::count_moved(std::uint64_t bytes, std::uint64_t ranks) {
 // ------------------------------------------------------------------------------------- parameters
 
 Status Shards::gather(std::size_t index) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   GYRE_TRY(known_unit(index));
+  if (Status done = gather_unit(index); !done.ok())
+    return give_up(std::move(done).while_doing(fmt::format("gathering unit {}", index)));
+  return {};
+}
+
+Status Shards::gather_unit(std::size_t index) {
   LiveUnit& unit = units_[index];
   if (options_.stage == 3) {
     if (!unit.is_whole()) GYRE_TRY(begin_gather(unit));
     GYRE_TRY(prefetch_after(index));
   }
-  if (Status done = finish_gather(unit); !done.ok())
-    return give_up(std::move(done).while_doing(fmt::format("gathering unit {}", index)));
-  return {};
+  return finish_gather(unit);
 }
 
 Status Shards::begin_gather(LiveUnit& unit) {
   if (!unit.is_whole()) GYRE_TRY(unit.take_whole(parameter_pool_));
+  // FNV's multiplier: another order gives another number.
+  gather_trace_ =
+      gather_trace_ * 0x100000001b3 + static_cast<std::uint64_t>(&unit - &units_[0]) + 1;
   GYRE_TRY(checked(gyreAllGather(unit.share(), unit.whole(), unit.layout().share_count,
                                  type_of(unit), gathers_.comm.get(), gathers_.stream.get()),
                    gathers_.comm.get()));
@@ -214,7 +221,7 @@ Status Shards::prefetch_after(std::size_t index) {
 }
 
 Status Shards::release(std::size_t index) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   GYRE_TRY(known_unit(index));
   LiveUnit& unit = units_[index];
@@ -225,7 +232,7 @@ Status Shards::release(std::size_t index) {
 }
 
 Result<void*> Shards::parameter(std::size_t tensor) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   GYRE_TRY(known_tensor(tensor));
   const LiveUnit& unit = units_[tensors_[tensor].unit];
@@ -239,7 +246,7 @@ Result<void*> Shards::parameter(std::size_t tensor) {
 // -------------------------------------------------------------------------------------- gradients
 
 Result<void*> Shards::gradient(std::size_t tensor) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   GYRE_TRY(known_tensor(tensor));
   if (is_ready_[tensor] != 0)
@@ -275,7 +282,7 @@ void Shards::recycle_gradients(bool waits) {
 }
 
 Status Shards::ready(std::size_t tensor) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   GYRE_TRY(known_tensor(tensor));
   if (!units_[tensors_[tensor].unit].is_cleared)

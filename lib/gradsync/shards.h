@@ -4,12 +4,12 @@
 #pragma once
 
 #include "lib/gradsync/completions.h"
+#include "lib/gradsync/entrance.h"
 #include "lib/gradsync/exact_sum.h"
 #include "lib/gradsync/live_unit.h"
 #include "lib/gradsync/roll_call.h"
 
 #include <memory>
-#include <mutex>
 #include <variant>
 
 namespace gyre::gradsync {
@@ -47,7 +47,7 @@ class Shards {
   Result<void*> gradient(std::size_t tensor);
   Status ready(std::size_t tensor);
   Result<ShardStepResult> step(const gyreGradStep_t& step);
-  std::vector<gyreGradPiece_t> pieces();
+  Result<std::vector<gyreGradPiece_t>> pieces();
   Status imported(std::uint64_t step);
 
  private:
@@ -75,6 +75,8 @@ class Shards {
   Status finish_gathers();
   Status prefetch_after(std::size_t unit);
   Status spread_parameters();
+  Status gather_unit(std::size_t index);
+  Status release_all();
 
   // Gradients.
   Status open_gradients(LiveUnit& unit);
@@ -106,13 +108,14 @@ class Shards {
   OwnedCommunicator replicas_;  // those with the same share; none if there is one group
   Channel gathers_, reductions_;
 
-  std::mutex mutex_;  // of all that follows
+  Entrance entrance_;  // to all that follows
   BufferPool parameter_pool_, gradient_pool_;
   std::vector<LiveUnit> units_;
   std::vector<std::uint8_t> is_ready_;     // by tensor
   std::size_t reduced_ = 0;                // units whose reductions have begun, from the last one
   std::vector<std::size_t> gather_order_;  // of a whole step
   std::vector<std::size_t> gathered_;      // in this step
+  std::uint64_t gather_trace_ = 0;         // what was gathered in this step, in order
   std::uint64_t steps_done_ = 0;
   std::uint64_t moved_bytes_ = 0;  // since the last step
   std::int64_t exposed_ns_ = 0;    // the same

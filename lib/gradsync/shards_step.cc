@@ -11,19 +11,23 @@
 namespace gyre::gradsync {
 
 Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   if (options_.optimizer == gyreGradOwn && step.update == nullptr)
     return invalid_argument("step->update is NULL, and config.optimizer is gyreGradOwn");
+  if (options_.optimizer == gyreGradSgd && !options_.has_momentum && step.momentum != 0)
+    return invalid_argument(fmt::format(
+        "step->momentum = {}, and config.momentum = 0 keeps no memory for it", step.momentum));
   const std::int64_t began_ns = SystemClock::read();
   auto call = RollCall::hold(control_.get(), deliver_the_rest());
   exposed_ns_ += SystemClock::read() - began_ns;
-  if (!call.ok()) return give_up(std::move(call).status());
+  if (!call.ok()) return give_up(failure_.ok() ? std::move(call).status() : std::move(failure_));
   Status said = verdict(*call);
   if (call->first_failed() >= 0) return give_up(std::move(said));
   for (std::size_t i = 0; i < units_.size(); ++i)
     if (Status done = finish_reduction(units_[units_.size() - 1 - i]); !done.ok())
       return give_up(std::move(done));
+  if (Status done = release_all(); !done.ok()) return give_up(std::move(done));
   if (!said.ok()) {
     begin_step();
     return said;
@@ -49,7 +53,7 @@ Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
 
 // Zeros for what was never ready, so that no rank waits for it.
 RollCallEntry Shards::deliver_the_rest() {
-  RollCallEntry entry{.steps_done = steps_done_};
+  RollCallEntry entry{.steps_done = steps_done_, .trace = gather_trace_};
   for (std::size_t tensor = tensors_.size(); tensor-- > 0;) {
     if (is_ready_[tensor] != 0) continue;
     entry.missing = static_cast<std::int64_t>(tensor);
@@ -82,6 +86,22 @@ Status Shards::verdict(const RollCall& call) const {
       return Status(Code::Mismatch, fmt::format("rank {} has made {} steps, and rank 0 {}", rank,
                                                 call.of(rank).steps_done, call.of(0).steps_done))
           .blame({rank});
+  for (int rank = 1; rank < call.size(); ++rank)
+    if (call.of(rank).trace != call.of(0).trace)
+      return Status(Code::Mismatch,
+                    fmt::format("rank {} gathered other units than rank 0, or in another order: "
+                                "what it got may be another unit's parameters",
+                                rank))
+          .blame({rank});
+  return {};
+}
+
+// Also where a step changes nothing: so all ranks hold the same, whatever went wrong in the pass.
+Status Shards::release_all() {
+  GYRE_TRY(finish_gathers());
+  if (options_.stage < 3) return {};
+  for (LiveUnit& unit : units_)
+    if (unit.is_whole()) unit.give_whole_back(parameter_pool_);
   return {};
 }
 
@@ -110,7 +130,6 @@ Result<ExactSum> Shards::sum_squares() {
 }
 
 Status Shards::update(const gyreGradStep_t& step, float factor) {
-  GYRE_TRY(finish_gathers());  // of this rank's old share
   ++steps_done_;
   for (LiveUnit& unit : units_) {
     GYRE_TRY(options_.optimizer == gyreGradOwn ? update_by_caller(unit, step, factor)
@@ -156,7 +175,9 @@ Status Shards::update_by_caller(LiveUnit& unit, const gyreGradStep_t& step, floa
         .gradient = unit.gradient_share() + piece.offset * element_bytes(unit.layout().type),
         .datatype = static_cast<gyreDataType_t>(unit.layout().type),
         .factor = factor};
-    GYRE_TRY(checked(step.update(step.user, &shown)).while_doing("in step->update"));
+    GYRE_TRY(checked(entrance_.call_out([&] {
+               return step.update(step.user, &shown);
+             })).while_doing("in step->update"));
   }
   unit.narrow_master();
   return {};
@@ -164,12 +185,8 @@ Status Shards::update_by_caller(LiveUnit& unit, const gyreGradStep_t& step, floa
 
 // The first units first, since they are needed first.
 Status Shards::spread_parameters() {
-  for (LiveUnit& unit : units_) {
-    if (options_.stage < 3)
-      GYRE_TRY(begin_gather(unit));
-    else if (unit.is_whole())
-      unit.give_whole_back(parameter_pool_);  // what it holds is old
-  }
+  if (options_.stage == 3) return {};
+  for (LiveUnit& unit : units_) GYRE_TRY(begin_gather(unit));
   return {};
 }
 
@@ -193,12 +210,15 @@ void Shards::begin_step() {
     if (options_.stage > 1 && unit.has_gradients()) unit.give_gradients_back(gradient_pool_);
   }
   reduced_ = 0;
+  gather_trace_ = 0;
   if (!gathered_.empty()) gather_order_ = std::exchange(gathered_, {});
   gathers_.completions.forget_times();
   reductions_.completions.forget_times();
 }
 
+// What failed here alone, nobody else knows of: they must not wait for this rank's next roll call.
 Status Shards::give_up(Status why) {
+  if (is_local(why) && control_.has_value()) gyreCommAbort(control_.release());
   abort_channels();
   gathers_.stream.reset();
   reductions_.stream.reset();
@@ -206,20 +226,26 @@ Status Shards::give_up(Status why) {
   return why;
 }
 
-std::vector<gyreGradPiece_t> Shards::pieces() {
-  const std::lock_guard lock(mutex_);
+Result<std::vector<gyreGradPiece_t>> Shards::pieces() {
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
+  GYRE_TRY(usable());
+  // Nobody reads them any more.
+  if (Status done = finish_gathers(); !done.ok()) return give_up(std::move(done));
   std::vector<gyreGradPiece_t> all;
   for (const LiveUnit& unit : units_)
     for (const ShardPiece& piece : unit.pieces()) all.push_back(show(unit, piece));
+  std::stable_sort(all.begin(), all.end(), [](const gyreGradPiece_t& a, const gyreGradPiece_t& b) {
+    return a.tensor < b.tensor;
+  });
   return all;
 }
 
 Status Shards::imported(std::uint64_t step) {
-  const std::lock_guard lock(mutex_);
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   const Setting settings[] = {{"step", static_cast<std::int64_t>(step)}};
   GYRE_TRY(agree(control_.get(), settings, {}));
-  GYRE_TRY(finish_gathers());
+  if (Status done = release_all(); !done.ok()) return give_up(std::move(done));
   steps_done_ = step;
   for (LiveUnit& unit : units_) unit.narrow_master();
   if (Status done = spread_parameters(); !done.ok()) return give_up(std::move(done));
