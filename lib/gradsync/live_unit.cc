@@ -1,9 +1,23 @@
 #include "lib/gradsync/live_unit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace gyre::gradsync {
+namespace {
+
+Result<Mapping> map_zeros(std::uint64_t bytes) {
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return Status::from_errno(fmt::format("mmap of {} bytes", bytes), errno);
+  return Mapping({static_cast<std::byte*>(memory), bytes});
+}
+
+}  // namespace
 
 Result<LiveUnit> LiveUnit::make(UnitLayout layout, std::uint64_t share, Keeps keeps) {
   LiveUnit unit;
@@ -22,10 +36,10 @@ Result<LiveUnit> LiveUnit::make(UnitLayout layout, std::uint64_t share, Keeps ke
     GYRE_ASSIGN(unit.gradient_share_, allocate(unit.layout_.share_bytes()));
   }
   if (unit.layout_.type != ElementType::float32) {
-    GYRE_ASSIGN(unit.master_, allocate(share_floats));
+    GYRE_ASSIGN(unit.master_, map_zeros(share_floats));
   }
   for (int state = 0; state < keeps.states; ++state) {
-    GYRE_ASSIGN(unit.states_[state], allocate(share_floats));
+    GYRE_ASSIGN(unit.states_[state], map_zeros(share_floats));
   }
   return unit;
 }
@@ -36,11 +50,13 @@ std::byte* LiveUnit::share() const {
 }
 
 float* LiveUnit::master() const {
-  if (master_.has_value()) return static_cast<float*>(master_.get());
+  if (master_.has_value()) return reinterpret_cast<float*>(master_.get().data);
   return reinterpret_cast<float*>(share());
 }
 
-float* LiveUnit::state(int which) const { return static_cast<float*>(states_[which].get()); }
+float* LiveUnit::state(int which) const {
+  return reinterpret_cast<float*>(states_[which].get().data);
+}
 
 void LiveUnit::adopt_whole() {
   if (share_.has_value())

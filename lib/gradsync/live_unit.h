@@ -62,8 +62,8 @@ class LiveUnit {
   std::vector<ShardPiece> pieces_;
   std::uint64_t share_number_ = 0;
   SharedMemory whole_, share_, gradients_, gradient_share_;
-  SharedMemory master_;  // float32; none if the parameters are
-  SharedMemory states_[2];
+  // Nobody else's, so without a descriptor: float32 copies, none if the parameters are; and states.
+  Mapping master_, states_[2];
 };
 
 }  // namespace gyre::gradsync
