@@ -1,111 +1,12 @@
 // gradsync.h's replicas, ranks as threads: gradients come out as the mean on every rank, whatever
-// lies where, and what one rank lacks is an error of all that names it.
-#include "tests/support/ranks.h"
-#include <gyre/gradsync.h>
+// lies where and whoever ends early.
+#include "tests/support/grad_trainer.h"
 
 #include <catch2/catch.hpp>
 
-#include <cstring>
-#include <memory>
-#include <numeric>
+#include <map>
 
-using namespace gyre;
 using namespace gyre::tests;
-
-namespace {
-
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-struct Model {
-  // Names, counts; all float32.
-  std::vector<std::pair<std::string, std::size_t>> shapes = {{"embedding", 3000},
-                                                             {"fc.weight", 701},
-                                                             {"fc.bias", 7},
-                                                             {"head.weight", 64},
-                                                             {"head.bias", 1}};
-  bool views = true;
-};
-
-// A rank's replica, and the memory of its tensors.
-class Trainer {
- public:
-  Trainer(gyreComm_t comm, const Model& model, const gyreGradConfig_t& config, float first = 0)
-      : views_(model.views) {
-    for (const auto& [name, count] : model.shapes) {
-      parameters_.emplace_back(count, first);
-      gradients_.emplace_back(model.views ? 0 : count, 0.0F);
-    }
-    for (std::size_t i = 0; i < parameters_.size(); ++i)
-      tensors_.push_back({model.shapes[i].first.c_str(), parameters_[i].size(), gyreFloat,
-                          parameters_[i].data(), views_ ? nullptr : gradients_[i].data()});
-    created_ = gyreGradCreate(&grad, comm, tensors_.data(), tensors_.size(), &config);
-  }
-  ~Trainer() {
-    if (grad != nullptr) gyreGradDestroy(grad);
-  }
-  Trainer(const Trainer&) = delete;
-  Trainer& operator=(const Trainer&) = delete;
-
-  gyreResult_t created() const { return created_; }
-  std::size_t size() const { return parameters_.size(); }
-  std::size_t count(std::size_t tensor) const { return parameters_[tensor].size(); }
-  float* parameter(std::size_t tensor) { return parameters_[tensor].data(); }
-  float* gradient(std::size_t tensor) {
-    if (!views_) return gradients_[tensor].data();
-    void* view = nullptr;
-    gyreGradView(grad, tensor, &view);
-    return static_cast<float*>(view);
-  }
-  // Small numbers, exact in every type and sum.
-  static float value(int rank, int step, std::size_t tensor, std::size_t i) {
-    return static_cast<float>((i * 7 + tensor * 3) % 5 + static_cast<std::size_t>(step)) *
-           static_cast<float>(rank + 1);
-  }
-  void fill(int rank, int step, std::size_t tensor) {
-    float* const place = gradient(tensor);
-    for (std::size_t i = 0; i < count(tensor); ++i) place[i] = value(rank, step, tensor, i);
-  }
-  // The backward pass, last tensor first.
-  gyreResult_t backward(int rank, int step) {
-    for (std::size_t tensor = size(); tensor-- > 0;) {
-      fill(rank, step, tensor);
-      if (const auto result = gyreGradReady(grad, tensor, nullptr); result != gyreSuccess)
-        return result;
-    }
-    return gyreSuccess;
-  }
-  // Whether each gradient is `weight` times what rank 0 alone has.
-  bool holds(int step, double weight) {
-    for (std::size_t tensor = 0; tensor < size(); ++tensor)
-      for (std::size_t i = 0; i < count(tensor); ++i)
-        if (gradient(tensor)[i] != static_cast<float>(value(0, step, tensor, i) * weight))
-          return false;
-    return true;
-  }
-
-  gyreGrad_t grad = nullptr;
-
- private:
-  const bool views_;
-  std::vector<std::vector<float>> parameters_, gradients_;
-  std::vector<gyreGradTensor_t> tensors_;
-  gyreResult_t created_;
-};
-
-gyreGradConfig_t config_of(std::size_t bucket_bytes) {
-  gyreGradConfig_t config = GYRE_GRAD_CONFIG_INITIALIZER;
-  config.bucketBytes = bucket_bytes;
-  config.firstBucketBytes = std::min<std::size_t>(bucket_bytes, 256);
-  config.timeoutMs = 20000;
-  return config;
-}
-
-// 1 + 2 + ... + n, of n: the mean of value() over ranks is this times rank 0's.
-double mean_weight(int n) { return (n + 1) / 2.0; }
-
-}  // namespace
 
 TEST_CASE("gradients are the mean over all ranks, step after step", "[gradsync]") {
   const int n = GENERATE(1, 2, 3, 4);
@@ -150,62 +51,6 @@ TEST_CASE("all types are summed, and rank 0's parameters go to all", "[gradsync]
     complaints.expect(bytes == std::vector<std::uint8_t>(9, 15), "bytes");
     complaints.expect(gyreGradDestroy(grad) == gyreSuccess, gyreGradGetLastError());
     complaints.expect(gyreGradWait(grad) == gyreInvalidArgument, "a destroyed replica");
-  });
-}
-
-TEST_CASE("what ranks give is compared, and the first difference named", "[gradsync]") {
-  struct Row {
-    const char* what;
-    void (*change)(Model&, gyreGradConfig_t&);
-    const char* says;
-  };
-  const auto row = GENERATE(
-      Row{"a count", [](Model& model, gyreGradConfig_t&) { model.shapes[1].second = 700; },
-          "tensor 1 is 'fc.weight' of 701 float on rank 0 and 'fc.weight' of 700 float on rank 2"},
-      Row{"a name", [](Model& model, gyreGradConfig_t&) { model.shapes[4].first = "tail"; },
-          "tensor 4 is 'head.bias' of 1 float on rank 0 and 'tail' of 1 float on rank 2"},
-      Row{"one fewer", [](Model& model, gyreGradConfig_t&) { model.shapes.pop_back(); },
-          "tensor 4 is 'head.bias' of 1 float on rank 0 and none on rank 2"},
-      Row{"one more",
-          [](Model& model, gyreGradConfig_t&) {
-            model.shapes.push_back({"more", 2});
-          },
-          "tensor 5 is none on rank 0 and 'more' of 2 float on rank 2"},
-      Row{"buckets", [](Model&, gyreGradConfig_t& config) { config.bucketBytes = 77; },
-          "config.bucketBytes is 4096 on rank 0 and 77 on rank 2"},
-      Row{"the wire", [](Model&, gyreGradConfig_t& config) { config.wireType = gyreFloat16; },
-          "config.wireType is -1 on rank 0 and 6 on rank 2"});
-  CAPTURE(row.what);
-  on_ranks(3, [&](int rank, gyreComm_t comm, Complaints& complaints) {
-    Model model;
-    gyreGradConfig_t config = config_of(4096);
-    if (rank == 2) row.change(model, config);
-    Trainer trainer(comm, model, config);
-    complaints.expect(trainer.created() == gyreMismatch, "no mismatch");
-    complaints.expect(mentions(gyreGradGetLastError(), row.says), gyreGradGetLastError());
-  });
-}
-
-TEST_CASE("a gradient that a rank never delivers is an error of all ranks, for one step",
-          "[gradsync]") {
-  on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
-    Trainer trainer(comm, {}, config_of(4096));
-    for (int step = 0; step < 3; ++step) {
-      for (std::size_t tensor = trainer.size(); tensor-- > 0;) {
-        trainer.fill(rank, step, tensor);
-        const bool leaves_out = rank == 1 && tensor == 2 && step < 2;
-        if (!leaves_out) gyreGradReady(trainer.grad, tensor, nullptr);
-      }
-      const gyreResult_t result = gyreGradWait(trainer.grad);
-      complaints.expect(result == (step < 2 ? gyreMismatch : gyreSuccess), gyreGradGetLastError());
-      if (step < 2)
-        complaints.expect(mentions(gyreGradGetLastError(),
-                                   "rank 1 never delivered the gradient of "
-                                   "tensor 2 'fc.bias'"),
-                          gyreGradGetLastError());
-      else
-        complaints.expect(trainer.holds(step, mean_weight(3)), "not the mean");
-    }
   });
 }
 
@@ -309,6 +154,54 @@ TEST_CASE("ranks whose data has ended join, and get the parameters of those that
   });
 }
 
+namespace {
+
+// Plain SGD on gradients of its own; how the ranks come to one model is `mode`'s.
+enum class Mode { all_reduce, server, local };
+
+std::vector<float> trained(Mode mode, int n) {
+  std::vector<float> parameters;
+  gyreGradConfig_t config = config_of(4096);
+  if (mode == Mode::server) config.server = n - 1;
+  on_ranks(n, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    Trainer trainer(comm, {}, config, 1);
+    complaints.expect(trainer.created() == gyreSuccess, gyreGradGetLastError());
+    if (mode == Mode::local) gyreGradSetSync(trainer.grad, 0);
+    const bool updates = mode != Mode::server || rank == n - 1;
+    for (int step = 0; step < 4; ++step) {
+      trainer.backward(rank, step);
+      complaints.expect(gyreGradWait(trainer.grad) == gyreSuccess, gyreGradGetLastError());
+      for (std::size_t tensor = 0; tensor < trainer.size() && updates; ++tensor)
+        for (std::size_t i = 0; i < trainer.count(tensor); ++i)
+          trainer.parameter(tensor)[i] -= trainer.gradient(tensor)[i] / 64;
+      if (mode == Mode::server)
+        complaints.expect(gyreGradReturn(trainer.grad) == gyreSuccess, gyreGradGetLastError());
+    }
+    if (mode == Mode::local)
+      complaints.expect(gyreGradAverageParameters(trainer.grad) == gyreSuccess,
+                        gyreGradGetLastError());
+    complaints.expect(gyreGradCompare(trainer.grad) == gyreSuccess, gyreGradGetLastError());
+    if (rank != 0) return;
+    for (std::size_t tensor = 0; tensor < trainer.size(); ++tensor)
+      parameters.insert(parameters.end(), trainer.parameter(tensor),
+                        trainer.parameter(tensor) + trainer.count(tensor));
+  });
+  return parameters;
+}
+
+}  // namespace
+
+// Gradients here do not depend on the parameters, and all numbers are exact: so local steps, too,
+// come to the same.
+TEST_CASE("a parameter server and local SGD come to what all-reduce comes to", "[gradsync]") {
+  const int n = GENERATE(1, 2, 4);
+  const std::vector<float> expected = trained(Mode::all_reduce, n);
+  REQUIRE(expected.size() == 3773);
+  CHECK(expected[1] != 1);
+  CHECK(trained(Mode::server, n) == expected);
+  CHECK(trained(Mode::local, n) == expected);
+}
+
 TEST_CASE("parameters that differ are named, and arrays broadcast from any rank", "[gradsync]") {
   on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
     Trainer trainer(comm, {}, config_of(4096), static_cast<float>(rank));
@@ -326,29 +219,6 @@ TEST_CASE("parameters that differ are named, and arrays broadcast from any rank"
     complaints.expect(gyreGradBroadcast(trainer.grad, &array, 1, 3) == gyreInvalidArgument, "root");
   });
 }
-
-namespace {
-
-// Sums instead of averaging, and halves afterwards.
-struct Halving {
-  int begun = 0, finished = 0;
-  bool fails = false;
-  static gyreResult_t begin(void* user, const gyreGradBucket_t* bucket, gyreComm_t comm,
-                            gyreStream_t stream) {
-    auto& self = *static_cast<Halving*>(user);
-    if (self.fails && bucket->index == 1) return gyreSystemError;
-    ++self.begun;
-    return gyreAllReduce(bucket->data, bucket->data, bucket->count, bucket->datatype, gyreSum, comm,
-                         stream);
-  }
-  static gyreResult_t finish(void* user, const gyreGradBucket_t* bucket) {
-    ++static_cast<Halving*>(user)->finished;
-    for (std::size_t i = 0; i < bucket->count; ++i) static_cast<float*>(bucket->data)[i] *= 0.5F;
-    return gyreSuccess;
-  }
-};
-
-}  // namespace
 
 TEST_CASE("a hook stands in for the all-reduce", "[gradsync]") {
   on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
@@ -368,69 +238,6 @@ TEST_CASE("a hook stands in for the all-reduce", "[gradsync]") {
   });
 }
 
-TEST_CASE("a hook that fails on one rank is an error of all, which names it", "[gradsync]") {
-  on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
-    Trainer trainer(comm, {}, config_of(4096));
-    Halving halving;
-    halving.fails = rank == 1;
-    const gyreGradHook_t hook = {&halving, Halving::begin, Halving::finish};
-    gyreGradSetHook(trainer.grad, &hook);
-    trainer.backward(rank, 0);
-    complaints.expect(gyreGradWait(trainer.grad) == (rank == 1 ? gyreSystemError : gyreRemoteError),
-                      gyreGradGetLastError());
-    complaints.expect(mentions(gyreGradGetLastError(), rank == 1 ? "in the hook" : "rank 1"),
-                      gyreGradGetLastError());
-    complaints.expect(trainer.backward(rank, 1) != gyreSuccess, "a broken replica goes on");
-    complaints.expect(mentions(gyreGradGetLastError(), "an earlier call failed"),
-                      gyreGradGetLastError());
-  });
-}
-
-TEST_CASE("a bucket that only the end of a step begins may fail too", "[gradsync]") {
-  on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
-    gyreGradConfig_t config = config_of(4096);
-    config.findUnused = 1;
-    Trainer trainer(comm, {}, config);
-    Halving halving;
-    halving.fails = rank == 1;
-    const gyreGradHook_t hook = {&halving, Halving::begin, Halving::finish};
-    for (int step = 0; step < 2; ++step) {  // the first without the hook
-      if (step == 1) gyreGradSetHook(trainer.grad, &hook);
-      gyreGradReady(trainer.grad, 4, nullptr);
-      const gyreResult_t result = gyreGradWait(trainer.grad);
-      const gyreResult_t expected = rank == 1 ? gyreSystemError : gyreRemoteError;
-      complaints.expect(result == (step == 0 ? gyreSuccess : expected), gyreGradGetLastError());
-    }
-  });
-}
-
-TEST_CASE("a hook cannot call its own replica", "[gradsync]") {
-  struct Curious {
-    gyreGrad_t grad = nullptr;
-    gyreResult_t answer = gyreSuccess;
-  };
-  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
-    Trainer trainer(comm, {}, config_of(4096));
-    Curious curious{trainer.grad};
-    const gyreGradHook_t hook = {
-        &curious,
-        [](void* user, const gyreGradBucket_t* bucket, gyreComm_t own, gyreStream_t stream) {
-          gyreGradStats_t stats{};
-          stats.size = sizeof stats;
-          auto& self = *static_cast<Curious*>(user);
-          self.answer = gyreGradGetStats(self.grad, &stats);
-          return gyreAllReduce(bucket->data, bucket->data, bucket->count, bucket->datatype, gyreAvg,
-                               own, stream);
-        },
-        nullptr};
-    gyreGradSetHook(trainer.grad, &hook);
-    trainer.backward(rank, 0);
-    complaints.expect(gyreGradWait(trainer.grad) == gyreSuccess, gyreGradGetLastError());
-    complaints.expect(curious.answer == gyreInvalidUsage, "no refusal");
-    complaints.expect(trainer.holds(0, 1.5), "not the mean");
-  });
-}
-
 TEST_CASE("a join counts steps from where the one before left the ranks", "[gradsync]") {
   on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
     Trainer trainer(comm, {}, config_of(4096));
@@ -445,38 +252,6 @@ TEST_CASE("a join counts steps from where the one before left the ranks", "[grad
       complaints.expect(trainer.parameter(3)[0] == static_cast<float>(10 * epoch + 5),
                         "older ones");
     }
-  });
-}
-
-TEST_CASE("a rank that does not end its step is named when the deadline has passed", "[gradsync]") {
-  on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
-    gyreGradConfig_t config = config_of(4096);
-    config.timeoutMs = 1000;
-    Trainer trainer(comm, {}, config);
-    if (rank == 2) {  // stuck after its first bucket
-      gyreGradReady(trainer.grad, 4, nullptr);
-      gyreGradReady(trainer.grad, 3, nullptr);
-      return std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-    }
-    trainer.backward(rank, 0);
-    complaints.expect(gyreGradWait(trainer.grad) == gyreTimeout, "no timeout");
-    const std::string text = gyreGradGetLastError();
-    complaints.expect(mentions(text, "rank 2") && mentions(text, "'fc.bias'"), text);
-    complaints.expect(!mentions(text, "'head.bias'"), text);
-  });
-}
-
-TEST_CASE("a replica destroyed within a step leaves nobody waiting", "[gradsync]") {
-  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
-    Trainer trainer(comm, {}, config_of(4096));
-    if (rank == 1) {
-      for (const std::size_t tensor : {4U, 3U, 2U}) gyreGradReady(trainer.grad, tensor, nullptr);
-      return;
-    }
-    trainer.backward(rank, 0);
-    const gyreResult_t result = gyreGradWait(trainer.grad);
-    complaints.expect(result == gyreRemoteError || result == gyreMismatch, "no error, or late");
-    complaints.expect(mentions(gyreGradGetLastError(), "rank 1"), gyreGradGetLastError());
   });
 }
 
@@ -502,50 +277,6 @@ TEST_CASE("a gradient may be the work of a host stream", "[gradsync]") {
       complaints.expect(gyreGradReady(other.grad, 0, stream) == gyreInvalidUsage, "a copy");
     }
     gyreStreamDestroy(stream);
-  });
-}
-
-TEST_CASE("wrong calls are refused, and say why", "[gradsync]") {
-  on_ranks(1, [](int, gyreComm_t comm, Complaints& complaints) {
-    const auto refused = [&](gyreResult_t result, gyreResult_t expected, const char* says) {
-      complaints.expect(result == expected && mentions(gyreGradGetLastError(), says),
-                        std::string(says) + ": " + gyreGradGetLastError());
-    };
-    float number = 0;
-    gyreGradTensor_t tensor = {"x", 1, gyreFloat, nullptr, &number};
-    gyreGrad_t grad = nullptr;
-    refused(gyreGradCreate(nullptr, comm, &tensor, 1, nullptr), gyreInvalidArgument,
-            "grad is NULL");
-    refused(gyreGradCreate(&grad, comm, nullptr, 1, nullptr), gyreInvalidArgument, "at least one");
-    refused(gyreGradCreate(&grad, nullptr, &tensor, 1, nullptr), gyreInvalidArgument, "comm");
-    gyreGradTensor_t wrong = tensor;
-    wrong.count = 0;
-    refused(gyreGradCreate(&grad, comm, &wrong, 1, nullptr), gyreInvalidArgument, "count is 0");
-    wrong.count = ~std::size_t{0};
-    refused(gyreGradCreate(&grad, comm, &wrong, 1, nullptr), gyreInvalidArgument, "'x'");
-    gyreGradConfig_t config = GYRE_GRAD_CONFIG_INITIALIZER;
-    config.wireType = gyreFloat64;
-    refused(gyreGradCreate(&grad, comm, &tensor, 1, &config), gyreInvalidArgument, "wireType");
-    config = GYRE_GRAD_CONFIG_INITIALIZER;
-    config.op = gyreMax;
-    refused(gyreGradCreate(&grad, comm, &tensor, 1, &config), gyreInvalidArgument, "config.op");
-    config = GYRE_GRAD_CONFIG_INITIALIZER;
-    config.magic = 7;
-    refused(gyreGradCreate(&grad, comm, &tensor, 1, &config), gyreInvalidArgument, "magic");
-    complaints.expect(gyreGradCreate(&grad, comm, &tensor, 1, nullptr) == gyreSuccess,
-                      gyreGradGetLastError());
-    refused(gyreGradReady(grad, 1, nullptr), gyreInvalidArgument, "tensor 1 is not from 0 to 0");
-    void* view = nullptr;
-    refused(gyreGradView(grad, 0, &view), gyreInvalidUsage, "in the caller's memory");
-    complaints.expect(gyreGradReady(grad, 0, nullptr) == gyreSuccess, gyreGradGetLastError());
-    refused(gyreGradReady(grad, 0, nullptr), gyreInvalidUsage, "a second time");
-    refused(gyreGradSetSync(grad, 0), gyreInvalidUsage, "a step has begun");
-    refused(gyreGradCompare(grad), gyreInvalidUsage, "a step has begun");
-    int used = 0;
-    refused(gyreGradWasUsed(grad, 0, &used), gyreInvalidUsage, "findUnused");
-    complaints.expect(gyreGradWait(grad) == gyreSuccess, gyreGradGetLastError());
-    complaints.expect(gyreGradDestroy(grad) == gyreSuccess, gyreGradGetLastError());
-    refused(gyreGradDestroy(grad), gyreInvalidArgument, "destroyed");
   });
 }
 

@@ -93,15 +93,18 @@ typedef struct {
   int joinDivisor; /* with ranks in gyreGradJoin, gyreAvg divides by: 0 (default) all ranks; 1
                       those that have data */
   int timeoutMs;   /* deadline of each wait for a peer; default: as in the communicator */
+  int server;      /* GYRE_GRAD_NO_SERVER (default), or a rank: it alone gets the reduced gradients
+                      (the other ranks' are undefined), as a parameter server; see gyreGradReturn */
 } gyreGradConfig_t;
 
 #define GYRE_GRAD_CONFIG_MAGIC 0x67726164u
 #define GYRE_GRAD_WIRE_SAME (-1)
+#define GYRE_GRAD_NO_SERVER (-1)
 /* clang-format off */
 #define GYRE_GRAD_CONFIG_INITIALIZER {                                                          \
   sizeof(gyreGradConfig_t), GYRE_GRAD_CONFIG_MAGIC, GYRE_VERSION_CODE,                          \
   25u << 20, 1u << 20, gyreAvg, GYRE_GRAD_WIRE_SAME, gyreGradOrderObserved, 0, 0,               \
-  GYRE_CONFIG_UNDEF_INT }
+  GYRE_CONFIG_UNDEF_INT, GYRE_GRAD_NO_SERVER }
 /* clang-format on */
 
 /* What went wrong last in this thread: causes, culprits, remedy. Valid until this thread's next
@@ -149,6 +152,17 @@ GYRE_API gyreResult_t gyreGradJoin(gyreGrad_t grad);
  * whatever else a model keeps. tensors[i].parameter is the array. Collective, between steps. */
 GYRE_API gyreResult_t gyreGradBroadcast(gyreGrad_t grad, const gyreGradTensor_t tensors[],
                                         size_t count, int root);
+/* With config.server: that rank's parameters, which it has updated, to all. It holds the
+ * optimizer's state alone; but its links carry what all the others' do: n - 1 times the gradients'
+ * bytes and the parameters', where all-reduce spreads 2 (n - 1)/n times the bytes over all links.
+ * It trains as all-reduce does. Here as the baseline. Collective, between steps. */
+GYRE_API gyreResult_t gyreGradReturn(gyreGrad_t grad);
+/* All ranks' parameters become their mean, those of float types; others stay. For local SGD (arXiv
+ * 1805.09767): with gyreGradSetSync 0 each rank takes steps of its own, and calls this every so
+ * many. It converges as SGD does if steps are small enough for the number in between, but not to
+ * the same bits. After each step of plain SGD it is the same as averaging gradients. Collective,
+ * between steps. */
+GYRE_API gyreResult_t gyreGradAverageParameters(gyreGrad_t grad);
 /* Whether all ranks' parameters have the same bits: gyreMismatch names the first tensor and rank
  * that differ from rank 0's. Collective, between steps. */
 GYRE_API gyreResult_t gyreGradCompare(gyreGrad_t grad);

@@ -52,6 +52,7 @@ Result<ReplicaOptions> read_options(const gyreGradConfig_t* given,
   options.finds_unused = config.findUnused == 1;
   options.divides_by_active = config.joinDivisor == 1;
   options.timeout_ms = config.timeoutMs;
+  options.server = config.server;
   return options;
 }
 
@@ -62,6 +63,7 @@ Status create(gyreGrad_t* grad, gyreComm_t comm, const gyreGradTensor_t tensors[
   GYRE_ASSIGN(auto list, read_tensors(tensors, count));
   GYRE_ASSIGN(const ReplicaOptions options, read_options(config, list));
   GYRE_TRY(check_communicator(comm));
+  GYRE_TRY(in_range("server", options.server, GYRE_GRAD_NO_SERVER, size_of(comm) - 1));
   GYRE_ASSIGN(auto made, Replica::create(comm, std::move(list), options));
   const std::uint64_t handle = handles().replicas.insert(std::move(made));
   if (handle == 0) return Status(Code::SystemError, "there are 2^20 replicas already");
@@ -167,6 +169,15 @@ gyreResult_t gyreGradBroadcast(gyreGrad_t grad, const gyreGradTensor_t tensors[]
     GYRE_ASSIGN(const auto arrays, read_tensors(tensors, count));
     return replica.broadcast_arrays(arrays, root);
   });
+}
+
+gyreResult_t gyreGradReturn(gyreGrad_t grad) {
+  return on(grad, "gyreGradReturn", [](Replica& replica) { return replica.return_parameters(); });
+}
+
+gyreResult_t gyreGradAverageParameters(gyreGrad_t grad) {
+  return on(grad, "gyreGradAverageParameters",
+            [](Replica& replica) { return replica.average_parameters(); });
 }
 
 gyreResult_t gyreGradCompare(gyreGrad_t grad) {

@@ -42,6 +42,7 @@ Status Replica::agree_with_peers() {
       {"config.order", number(options_.observes_order)},
       {"config.findUnused", number(options_.finds_unused)},
       {"config.joinDivisor", number(options_.divides_by_active)},
+      {"config.server", number(options_.server)},
   };
   return agree(control_.get(), settings, tensors_).while_doing("comparing what the ranks gave");
 }
@@ -156,13 +157,22 @@ Status Replica::begin_bucket(std::size_t index) {
                return hook_.begin(hook_.user, &shown, data_.get(), stream_.get());
              })).while_doing("in the hook"));
   } else {
-    GYRE_TRY(checked(gyreAllReduce(bucket.data(), bucket.data(), bucket.plan().count,
-                                   static_cast<gyreDataType_t>(bucket.wire_type()), options_.op,
-                                   data_.get(), stream_.get()),
-                     data_.get()));
+    GYRE_TRY(begin_reduction(bucket));
   }
   GYRE_ASSIGN(progress.ending, completions_.mark(stream_.get()));
   return {};
+}
+
+Status Replica::begin_reduction(const LiveBucket& bucket) {
+  const auto type = static_cast<gyreDataType_t>(bucket.wire_type());
+  const std::uint64_t count = bucket.plan().count;
+  if (options_.server == GYRE_GRAD_NO_SERVER)
+    return checked(gyreAllReduce(bucket.data(), bucket.data(), count, type, options_.op,
+                                 data_.get(), stream_.get()),
+                   data_.get());
+  return checked(gyreReduce(bucket.data(), bucket.data(), count, type, options_.op, options_.server,
+                            data_.get(), stream_.get()),
+                 data_.get());
 }
 
 Status Replica::set_sync(bool sync) {
@@ -194,6 +204,20 @@ Status Replica::compare_parameters() {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(idle());
   return compare(control_.get(), tensors_);
+}
+
+Status Replica::return_parameters() {
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
+  GYRE_TRY(idle());
+  if (options_.server == GYRE_GRAD_NO_SERVER)
+    return invalid_usage("config.server names no rank whose parameters are to be returned");
+  return broadcast(control_.get(), tensors_, options_.server);
+}
+
+Status Replica::average_parameters() {
+  GYRE_ASSIGN(const auto lock, entrance_.enter());
+  GYRE_TRY(idle());
+  return average(control_.get(), tensors_);
 }
 
 Status Replica::set_hook(const gyreGradHook_t* hook) {

@@ -18,6 +18,7 @@ struct ReplicaOptions {
   bool observes_order = true;
   bool finds_unused = false;
   bool divides_by_active = false;
+  int server = GYRE_GRAD_NO_SERVER;
   int timeout_ms = GYRE_CONFIG_UNDEF_INT;
 };
 
@@ -43,6 +44,8 @@ class Replica {
   Status join();
   Status broadcast_arrays(std::span<const Tensor> arrays, int root);
   Status compare_parameters();
+  Status return_parameters();
+  Status average_parameters();
   Status set_hook(const gyreGradHook_t* hook);
   Result<ReplicaStats> stats();
 
@@ -75,6 +78,7 @@ class Replica {
   Status deliver(std::size_t tensor, Delivery delivery);
   void begin_full_buckets();
   Status begin_bucket(std::size_t index);
+  Status begin_reduction(const LiveBucket& bucket);
   RollCallEntry deliver_the_rest();
   Status settle(const RollCall& call);
   Status gather_used();

@@ -106,6 +106,9 @@ Status Replica::finish_bucket(std::size_t index, float factor) {
                return hook_.finish(hook_.user, &shown);
              })).while_doing("in the hook"));
   }
+  const bool has_result =
+      options_.server == GYRE_GRAD_NO_SERVER || options_.server == rank_of(control_.get());
+  if (!has_result) return {};
   for (const Slice& slice : progress.bucket.plan().slices) {
     const Tensor& tensor = tensors_[slice.tensor];
     if (used_[slice.tensor] != 0 || tensor.gradient == nullptr)

@@ -149,6 +149,20 @@ Result<Tensor> read_tensor(std::size_t index, const char* name, std::size_t coun
   return tensor;
 }
 
+// call(tensor) for each that has a parameter, in groups.
+template <typename Call>
+Status on_parameters(gyreComm_t comm, std::span<const Tensor> tensors, const Call& call) {
+  constexpr std::size_t group_most = 64;
+  for (std::size_t first = 0; first < tensors.size(); first += group_most) {
+    GYRE_TRY(checked(gyreGroupStart()));
+    for (const Tensor& tensor :
+         tensors.subspan(first, std::min(group_most, tensors.size() - first)))
+      if (tensor.parameter != nullptr) (void)call(tensor);
+    GYRE_TRY(checked(gyreGroupEnd(), comm));  // which has the error of a call that was refused
+  }
+  return {};
+}
+
 // read(place in the array, tensor) fills in what the kinds of lists do not share.
 template <typename Given, typename Read>
 Result<std::vector<Tensor>> read_list(const Given* tensors, std::size_t count, const Read& read) {
@@ -191,16 +205,17 @@ Status agree(gyreComm_t comm, std::span<const Setting> settings, std::span<const
 }
 
 Status broadcast(gyreComm_t comm, std::span<const Tensor> tensors, int root) {
-  constexpr std::size_t group_most = 64;
-  for (std::size_t first = 0; first < tensors.size(); first += group_most) {
-    GYRE_TRY(checked(gyreGroupStart()));
-    for (const Tensor& tensor :
-         tensors.subspan(first, std::min(group_most, tensors.size() - first)))
-      if (tensor.parameter != nullptr)
-        gyreBcast(tensor.parameter, tensor.bytes(), gyreChar, root, comm, nullptr);
-    GYRE_TRY(checked(gyreGroupEnd(), comm));  // which has the error of a call that was refused
-  }
-  return {};
+  return on_parameters(comm, tensors, [&](const Tensor& tensor) {
+    return gyreBcast(tensor.parameter, tensor.bytes(), gyreChar, root, comm, nullptr);
+  });
+}
+
+Status average(gyreComm_t comm, std::span<const Tensor> tensors) {
+  return on_parameters(comm, tensors, [&](const Tensor& tensor) {
+    if (!is_float(tensor.type)) return gyreSuccess;
+    return gyreAllReduce(tensor.parameter, tensor.parameter, tensor.count,
+                         static_cast<gyreDataType_t>(tensor.type), gyreAvg, comm, nullptr);
+  });
 }
 
 Status compare(gyreComm_t comm, std::span<const Tensor> tensors) {

@@ -38,6 +38,8 @@ Status agree(gyreComm_t comm, std::span<const Setting> settings, std::span<const
 
 // Rank `root`'s parameters to all. Collective.
 Status broadcast(gyreComm_t comm, std::span<const Tensor> tensors, int root);
+// Parameters of float types become their mean over all ranks. Collective.
+Status average(gyreComm_t comm, std::span<const Tensor> tensors);
 // gyreMismatch on every rank, with the first parameter whose bits differ from rank 0's. Collective.
 Status compare(gyreComm_t comm, std::span<const Tensor> tensors);
 
