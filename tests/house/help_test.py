@@ -52,6 +52,9 @@ def check(root, program, sources):
             found.append(f"{shown} --help: exit code {done.returncode}, "
                          f"{len(done.stdout)} bytes on stdout\n{done.stderr}")
         texts.append(done.stdout)
+        # "gyre plan memory: ..." in the help of gyre plan.
+        below = re.findall(rf"^gyre {invocation[-1]} (\w+): ", done.stdout, re.M)
+        invocations += [[*invocation, word] for word in below]
         wrong = ask([*invocation, "--no-such-option-at-all"])
         if wrong.returncode != 2:
             found.append(f"{shown} --no-such-option-at-all: exit code {wrong.returncode}, not 2")
