@@ -7,25 +7,20 @@ namespace {
 Status create(gyreMesh_t* mesh, gyreComm_t comm, const gyreMeshAxis_t axes[], std::size_t count) {
   if (mesh == nullptr) return invalid_argument("mesh is NULL");
   *mesh = nullptr;
-  if (axes == nullptr || count == 0 || count > 16)
-    return invalid_argument(fmt::format("axes: a mesh has 1 to 16 of them, not {}", count));
+  if (axes == nullptr || count == 0 || count > Mesh::axes_most)
+    return invalid_argument(
+        fmt::format("axes: a mesh has 1 to {} of them, not {}", Mesh::axes_most, count));
   GYRE_TRY(check_communicator(comm));
   std::vector<MeshAxis> list;
   for (std::size_t i = 0; i < count; ++i)
     list.push_back({axes[i].name == nullptr ? "" : axes[i].name, axes[i].size});
   GYRE_ASSIGN(auto made, Mesh::create(comm, std::move(list)));
-  const std::uint64_t handle = handles().meshes.insert(std::move(made));
-  if (handle == 0) return Status(Code::SystemError, "there are 2^20 meshes already");
-  *mesh = reinterpret_cast<gyreMesh_t>(handle);
-  return {};
+  return keep(handles().meshes, std::move(made), mesh, "meshes");
 }
 
 template <typename Body>
 gyreResult_t on(gyreMesh_t mesh, const char* function, const Body& body) {
-  return guarded([&]() -> Status {
-    GYRE_ASSIGN(auto pin, find(handles().meshes, mesh, "the mesh"));
-    return body(*pin).while_doing(function);
-  });
+  return gradsync::on(handles().meshes, mesh, "the mesh", function, body);
 }
 
 Status get_line(Mesh& mesh, std::span<const char* const> names, gyreComm_t* comm) {
@@ -46,11 +41,7 @@ gyreResult_t gyreMeshCreate(gyreMesh_t* mesh, gyreComm_t comm, const gyreMeshAxi
 }
 
 gyreResult_t gyreMeshDestroy(gyreMesh_t mesh) {
-  return guarded([&]() -> Status {
-    GYRE_TRY(find(handles().meshes, mesh, "the mesh").status());
-    handles().meshes.remove(reinterpret_cast<std::uintptr_t>(mesh));
-    return {};
-  });
+  return destroy(handles().meshes, mesh, "the mesh");
 }
 
 gyreResult_t gyreMeshComm(gyreMesh_t mesh, const char* axis, gyreComm_t* comm) {

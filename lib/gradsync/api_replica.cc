@@ -65,19 +65,13 @@ Status create(gyreGrad_t* grad, gyreComm_t comm, const gyreGradTensor_t tensors[
   GYRE_TRY(check_communicator(comm));
   GYRE_TRY(in_range("server", options.server, GYRE_GRAD_NO_SERVER, size_of(comm) - 1));
   GYRE_ASSIGN(auto made, Replica::create(comm, std::move(list), options));
-  const std::uint64_t handle = handles().replicas.insert(std::move(made));
-  if (handle == 0) return Status(Code::SystemError, "there are 2^20 replicas already");
-  *grad = reinterpret_cast<gyreGrad_t>(handle);
-  return {};
+  return keep(handles().replicas, std::move(made), grad, "replicas");
 }
 
 // body(replica) for a function that is called on one.
 template <typename Body>
 gyreResult_t on(gyreGrad_t grad, const char* function, const Body& body) {
-  return guarded([&]() -> Status {
-    GYRE_ASSIGN(auto pin, find(handles().replicas, grad, "the replica"));
-    return body(*pin).while_doing(function);
-  });
+  return gradsync::on(handles().replicas, grad, "the replica", function, body);
 }
 
 // The same, of one that returns a value.
@@ -123,11 +117,7 @@ gyreResult_t gyreGradCreate(gyreGrad_t* grad, gyreComm_t comm, const gyreGradTen
 }
 
 gyreResult_t gyreGradDestroy(gyreGrad_t grad) {
-  return guarded([&]() -> Status {
-    GYRE_TRY(find(handles().replicas, grad, "the replica").status());
-    handles().replicas.remove(reinterpret_cast<std::uintptr_t>(grad));
-    return {};
-  });
+  return destroy(handles().replicas, grad, "the replica");
 }
 
 gyreResult_t gyreGradView(gyreGrad_t grad, size_t tensor, void** view) {

@@ -47,19 +47,13 @@ Status create(gyreGradShards_t* shards, gyreComm_t comm, const gyreGradShardTens
   GYRE_ASSIGN(const ShardOptions options, read_options(config));
   GYRE_TRY(check_communicator(comm));
   GYRE_ASSIGN(auto made, Shards::create(comm, std::move(list), options));
-  const std::uint64_t handle = handles().shards.insert(std::move(made));
-  if (handle == 0) return Status(Code::SystemError, "there are 2^20 sharded models already");
-  *shards = reinterpret_cast<gyreGradShards_t>(handle);
-  return {};
+  return keep(handles().shards, std::move(made), shards, "sharded models");
 }
 
 // body(shards) for a function that is called on some.
 template <typename Body>
 gyreResult_t on(gyreGradShards_t shards, const char* function, const Body& body) {
-  return guarded([&]() -> Status {
-    GYRE_ASSIGN(auto pin, find(handles().shards, shards, "the sharded model"));
-    return body(*pin).while_doing(function);
-  });
+  return gradsync::on(handles().shards, shards, "the sharded model", function, body);
 }
 
 gyreResult_t get_place(gyreGradShards_t shards, const char* function, void** place,
@@ -137,11 +131,7 @@ gyreResult_t gyreGradShardsCreate(gyreGradShards_t* shards, gyreComm_t comm,
 }
 
 gyreResult_t gyreGradShardsDestroy(gyreGradShards_t shards) {
-  return guarded([&]() -> Status {
-    GYRE_TRY(find(handles().shards, shards, "the sharded model").status());
-    handles().shards.remove(reinterpret_cast<std::uintptr_t>(shards));
-    return {};
-  });
+  return destroy(handles().shards, shards, "the sharded model");
 }
 
 gyreResult_t gyreGradShardsGather(gyreGradShards_t shards, size_t unit) {

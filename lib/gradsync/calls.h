@@ -49,6 +49,35 @@ Result<typename HandleTable<Object>::Pin> find(HandleTable<Object>& table, const
   return pin;
 }
 
+// A new object's handle, to the caller's place for it; `what`: what there are many of.
+template <typename Handle, typename Object>
+Status keep(HandleTable<Object>& table, std::unique_ptr<Object> object, Handle* handle,
+            const char* what) {
+  const std::uint64_t number = table.insert(std::move(object));
+  if (number == 0) return Status(Code::SystemError, fmt::format("there are 2^20 {} already", what));
+  *handle = reinterpret_cast<Handle>(number);
+  return {};
+}
+
+template <typename Object>
+gyreResult_t destroy(HandleTable<Object>& table, const void* handle, const char* what) {
+  return guarded([&]() -> Status {
+    GYRE_TRY(find(table, handle, what).status());
+    table.remove(reinterpret_cast<std::uintptr_t>(handle));
+    return {};
+  });
+}
+
+// body(object) for a function that is called on one.
+template <typename Object, typename Body>
+gyreResult_t on(HandleTable<Object>& table, const void* handle, const char* what,
+                const char* function, const Body& body) {
+  return guarded([&]() -> Status {
+    GYRE_ASSIGN(auto pin, find(table, handle, what));
+    return body(*pin).while_doing(function);
+  });
+}
+
 // config.`field` of a caller.
 Status in_range(const char* field, std::int64_t value, std::int64_t least, std::int64_t most);
 // One of host memory.

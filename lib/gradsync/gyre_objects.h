@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace gyre::gradsync {
 
@@ -44,5 +46,13 @@ Result<OwnedCommunicator> split_off(gyreComm_t comm, int color, const char* name
 Result<OwnedStream> make_stream();
 int size_of(gyreComm_t comm);
 int rank_of(gyreComm_t comm);
+
+// Every rank's values, as many from each, in the order of ranks.
+template <typename Value>
+Status all_gather(gyreComm_t comm, std::span<const Value> mine, std::vector<Value>& all) {
+  all.resize(mine.size() * static_cast<std::size_t>(size_of(comm)));
+  return checked(gyreAllGather(mine.data(), all.data(), mine.size_bytes(), gyreChar, comm, nullptr),
+                 comm);
+}
 
 }  // namespace gyre::gradsync

@@ -11,7 +11,6 @@ namespace gyre::gradsync {
 namespace {
 
 constexpr std::size_t name_bytes = 32;  // with the zero at its end
-constexpr std::size_t axes_most = 16;
 
 // The axis of size -1 gets what the others leave.
 Status complete(std::vector<MeshAxis>& axes, int ranks) {
@@ -49,8 +48,6 @@ Status check_names(std::span<const MeshAxis> axes) {
 }  // namespace
 
 Result<std::unique_ptr<Mesh>> Mesh::create(gyreComm_t comm, std::vector<MeshAxis> axes) {
-  if (axes.empty() || axes.size() > axes_most)
-    return invalid_argument(fmt::format("a mesh has 1 to {} axes, not {}", axes_most, axes.size()));
   GYRE_TRY(check_names(axes));
   GYRE_TRY(complete(axes, size_of(comm)));
   std::unique_ptr<Mesh> made(new Mesh(std::move(axes)));
@@ -71,15 +68,15 @@ Status Mesh::open(gyreComm_t comm) {
 }
 
 Status Mesh::agree_with_peers() const {
-  std::vector<std::string> names = {"the number of axes"};
-  std::vector<std::int64_t> values = {static_cast<std::int64_t>(axes_.size())};
-  for (std::size_t axis = 0; axis < axes_most; ++axis) {
+  const Setting number[] = {{"the number of axes", static_cast<std::int64_t>(axes_.size())}};
+  GYRE_TRY(agree(all_.get(), number));
+  std::vector<std::string> names;
+  for (std::size_t axis = 0; axis < axes_.size(); ++axis)
     names.push_back(fmt::format("the size of axis {}", axis));
-    values.push_back(axis < axes_.size() ? axes_[axis].size : 0);
-  }
-  std::vector<Setting> settings;
-  for (std::size_t i = 0; i < names.size(); ++i) settings.push_back({names[i], values[i]});
-  GYRE_TRY(agree(all_.get(), settings, {}));
+  std::vector<Setting> sizes;
+  for (std::size_t axis = 0; axis < axes_.size(); ++axis)
+    sizes.push_back({names[axis], axes_[axis].size});
+  GYRE_TRY(agree(all_.get(), sizes));
   return agree_on_names();
 }
 
@@ -88,10 +85,8 @@ Status Mesh::agree_on_names() const {
   std::vector<Name> mine(axes_.size(), Name{});
   for (std::size_t axis = 0; axis < axes_.size(); ++axis)
     axes_[axis].name.copy(mine[axis].data(), name_bytes - 1);
-  std::vector<Name> all(mine.size() * static_cast<std::size_t>(size_of(all_.get())));
-  GYRE_TRY(checked(gyreAllGather(mine.data(), all.data(), mine.size() * sizeof(Name), gyreChar,
-                                 all_.get(), nullptr),
-                   all_.get()));
+  std::vector<Name> all;
+  GYRE_TRY(all_gather<Name>(all_.get(), mine, all));
   for (std::size_t i = mine.size(); i < all.size(); ++i) {
     if (all[i] == all[i % mine.size()]) continue;
     const int rank = static_cast<int>(i / mine.size());

@@ -53,12 +53,6 @@ Replica::~Replica() {
   stream_.reset();  // before the memory that it works on
 }
 
-Status Replica::known(std::size_t tensor) const {
-  if (tensor < tensors_.size()) return {};
-  return invalid_argument(
-      fmt::format("tensor {} is not from 0 to {}", tensor, tensors_.size() - 1));
-}
-
 Status Replica::usable() const { return Status(broken_).while_doing("an earlier call failed"); }
 
 Status Replica::idle() const {
@@ -81,7 +75,7 @@ const Slice& Replica::slice_of(std::size_t tensor) const {
 
 Result<void*> Replica::view(std::size_t tensor) {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
-  GYRE_TRY(known(tensor));
+  GYRE_TRY(check_index(tensors_, tensor));
   if (tensors_[tensor].gradient != nullptr)
     return invalid_usage(fmt::format("the gradient of {} lies in the caller's memory",
                                      call_by_name(tensors_, tensor)));
@@ -91,7 +85,7 @@ Result<void*> Replica::view(std::size_t tensor) {
 Status Replica::ready(std::size_t tensor, gyreStream_t stream) {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
-  GYRE_TRY(known(tensor));
+  GYRE_TRY(check_index(tensors_, tensor));
   if (!syncs_) return {};
   const bool in_place = tensors_[tensor].gradient == nullptr && !bucket_of(tensor).has_own_wire();
   if (stream != nullptr && !in_place)
@@ -106,7 +100,7 @@ Status Replica::ready(std::size_t tensor, gyreStream_t stream) {
 Status Replica::unused(std::size_t tensor) {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
-  GYRE_TRY(known(tensor));
+  GYRE_TRY(check_index(tensors_, tensor));
   return syncs_ ? deliver(tensor, Delivery::unused) : Status();
 }
 
@@ -185,7 +179,7 @@ Status Replica::set_sync(bool sync) {
 Result<bool> Replica::was_used(std::size_t tensor) {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
-  GYRE_TRY(known(tensor));
+  GYRE_TRY(check_index(tensors_, tensor));
   if (!options_.finds_unused)
     return invalid_usage("the ranks tell each other what they used with config.findUnused = 1");
   return used_[tensor] != 0;

@@ -67,7 +67,6 @@ class Replica {
   Status open(gyreComm_t comm);
   Status agree_with_peers();
 
-  Status known(std::size_t tensor) const;
   Status usable() const;
   Status idle() const;
   const LiveBucket& bucket_of(std::size_t tensor) const;

@@ -15,9 +15,7 @@ int first_where(const std::vector<RollCallEntry>& entries, const Which& which) {
 
 Result<RollCall> RollCall::hold(gyreComm_t comm, const RollCallEntry& mine) {
   RollCall call;
-  call.entries_.resize(static_cast<std::size_t>(size_of(comm)));
-  GYRE_TRY(checked(gyreAllGather(&mine, call.entries_.data(), sizeof mine, gyreChar, comm, nullptr),
-                   comm));
+  GYRE_TRY(all_gather<RollCallEntry>(comm, {&mine, 1}, call.entries_));
   return call;
 }
 

@@ -135,12 +135,6 @@ Status Shards::initialize_unit(LiveUnit& unit) {
 
 Status Shards::usable() const { return Status(broken_).while_doing("an earlier call failed"); }
 
-Status Shards::known_tensor(std::size_t tensor) const {
-  if (tensor < tensors_.size()) return {};
-  return invalid_argument(
-      fmt::format("tensor {} is not from 0 to {}", tensor, tensors_.size() - 1));
-}
-
 Status Shards::known_unit(std::size_t unit) const {
   if (unit < units_.size()) return {};
   return invalid_argument(fmt::format("unit {} is not from 0 to {}", unit, units_.size() - 1));
@@ -234,7 +228,7 @@ Status Shards::release(std::size_t index) {
 Result<void*> Shards::parameter(std::size_t tensor) {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
-  GYRE_TRY(known_tensor(tensor));
+  GYRE_TRY(check_index(tensors_, tensor));
   const LiveUnit& unit = units_[tensors_[tensor].unit];
   if (!unit.is_whole() || unit.gathering)
     return invalid_usage(
@@ -248,7 +242,7 @@ Result<void*> Shards::parameter(std::size_t tensor) {
 Result<void*> Shards::gradient(std::size_t tensor) {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
-  GYRE_TRY(known_tensor(tensor));
+  GYRE_TRY(check_index(tensors_, tensor));
   if (is_ready_[tensor] != 0)
     return invalid_usage(
         fmt::format("the gradient of {} is ready already", call_by_name(tensors_, tensor)));
@@ -284,7 +278,7 @@ void Shards::recycle_gradients(bool waits) {
 Status Shards::ready(std::size_t tensor) {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
-  GYRE_TRY(known_tensor(tensor));
+  GYRE_TRY(check_index(tensors_, tensor));
   if (!units_[tensors_[tensor].unit].is_cleared)
     return invalid_usage(
         fmt::format("the gradient of {} was never asked for: call "

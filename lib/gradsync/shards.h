@@ -66,7 +66,6 @@ class Shards {
   Status initialize_unit(LiveUnit& unit);
 
   Status usable() const;
-  Status known_tensor(std::size_t tensor) const;
   Status known_unit(std::size_t unit) const;
 
   // Parameters.

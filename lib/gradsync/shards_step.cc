@@ -244,7 +244,7 @@ Status Shards::imported(std::uint64_t step) {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   const Setting settings[] = {{"step", static_cast<std::int64_t>(step)}};
-  GYRE_TRY(agree(control_.get(), settings, {}));
+  GYRE_TRY(agree(control_.get(), settings));
   if (Status done = release_all(); !done.ok()) return give_up(std::move(done));
   steps_done_ = step;
   for (LiveUnit& unit : units_) unit.narrow_master();

@@ -53,28 +53,6 @@ std::string show(const Entry& entry, const Entry& other) {
                      entry.unit == other.unit ? "" : fmt::format(" in unit {}", entry.unit));
 }
 
-template <typename Value>
-Status all_gather(gyreComm_t comm, const Value* mine, std::size_t count, std::vector<Value>& all) {
-  all.resize(count * static_cast<std::size_t>(size_of(comm)));
-  return checked(gyreAllGather(mine, all.data(), count * sizeof(Value), gyreChar, comm, nullptr),
-                 comm);
-}
-
-Status agree_on_settings(gyreComm_t comm, std::span<const Setting> settings) {
-  std::vector<std::int64_t> mine, all;
-  for (const Setting& setting : settings) mine.push_back(setting.value);
-  GYRE_TRY(all_gather(comm, mine.data(), mine.size(), all));
-  for (std::size_t i = 0; i < settings.size(); ++i)
-    for (int rank = 1; rank < size_of(comm); ++rank) {
-      const std::int64_t other = all[static_cast<std::size_t>(rank) * settings.size() + i];
-      if (other == all[i]) continue;
-      return Status(Code::Mismatch, fmt::format("{} is {} on rank 0 and {} on rank {}",
-                                                settings[i].name, all[i], other, rank))
-          .blame({rank});
-    }
-  return {};
-}
-
 // Rank 0's entry for each of this rank's tensors and one more, which is the end of its list.
 Result<std::vector<Entry>> first_entries(gyreComm_t comm, std::span<const Tensor> tensors) {
   std::uint64_t count = tensors.size();
@@ -94,7 +72,7 @@ Status agree_on_tensors(gyreComm_t comm, std::span<const Tensor> tensors) {
     if (const Entry entry = entry_of(tensors, i); !(entry == first[i]))
       mine = {static_cast<std::int64_t>(i), entry};
   std::vector<Difference> all;
-  GYRE_TRY(all_gather(comm, &mine, 1, all));
+  GYRE_TRY(all_gather<Difference>(comm, {&mine, 1}, all));
   const auto differs = [](const Difference& one) { return one.index >= 0; };
   const auto found = std::find_if(all.begin(), all.end(), differs);
   if (found == all.end()) return {};
@@ -193,14 +171,34 @@ Result<std::vector<Tensor>> read_tensors(const gyreGradShardTensor_t tensors[], 
   });
 }
 
+Status check_index(std::span<const Tensor> tensors, std::size_t index) {
+  if (index < tensors.size()) return {};
+  return invalid_argument(fmt::format("tensor {} is not from 0 to {}", index, tensors.size() - 1));
+}
+
 std::string call_by_name(std::span<const Tensor> tensors, std::size_t index) {
   if (index >= tensors.size()) return fmt::format("tensor {}", index);
   return fmt::format("tensor {}{}{}{}", index, tensors[index].name.empty() ? "" : " '",
                      tensors[index].name, tensors[index].name.empty() ? "" : "'");
 }
 
+Status agree(gyreComm_t comm, std::span<const Setting> settings) {
+  std::vector<std::int64_t> mine, all;
+  for (const Setting& setting : settings) mine.push_back(setting.value);
+  GYRE_TRY(all_gather<std::int64_t>(comm, mine, all));
+  for (std::size_t i = 0; i < settings.size(); ++i)
+    for (int rank = 1; rank < size_of(comm); ++rank) {
+      const std::int64_t other = all[static_cast<std::size_t>(rank) * settings.size() + i];
+      if (other == all[i]) continue;
+      return Status(Code::Mismatch, fmt::format("{} is {} on rank 0 and {} on rank {}",
+                                                settings[i].name, all[i], other, rank))
+          .blame({rank});
+    }
+  return {};
+}
+
 Status agree(gyreComm_t comm, std::span<const Setting> settings, std::span<const Tensor> tensors) {
-  GYRE_TRY(agree_on_settings(comm, settings));
+  GYRE_TRY(agree(comm, settings));
   return agree_on_tensors(comm, tensors);
 }
 
@@ -222,7 +220,7 @@ Status compare(gyreComm_t comm, std::span<const Tensor> tensors) {
   std::vector<std::uint64_t> mine, all;
   for (const Tensor& tensor : tensors)
     mine.push_back(tensor.parameter == nullptr ? 0 : hash_of(tensor.parameter, tensor.bytes()));
-  GYRE_TRY(all_gather(comm, mine.data(), mine.size(), all));
+  GYRE_TRY(all_gather<std::uint64_t>(comm, mine, all));
   for (std::size_t i = 0; i < mine.size(); ++i)
     for (int rank = 1; rank < size_of(comm); ++rank)
       if (all[static_cast<std::size_t>(rank) * mine.size() + i] != all[i])

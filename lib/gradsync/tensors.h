@@ -25,6 +25,8 @@ struct Tensor {
 
 Result<std::vector<Tensor>> read_tensors(const gyreGradTensor_t tensors[], std::size_t count);
 Result<std::vector<Tensor>> read_tensors(const gyreGradShardTensor_t tensors[], std::size_t count);
+// A caller's number of a tensor.
+Status check_index(std::span<const Tensor> tensors, std::size_t index);
 // "tensor 3 'fc.weight'"
 std::string call_by_name(std::span<const Tensor> tensors, std::size_t index);
 
@@ -34,6 +36,7 @@ struct Setting {
   std::int64_t value;
 };
 // Collective. gyreMismatch on every rank, with the first difference from rank 0, if there is one.
+Status agree(gyreComm_t comm, std::span<const Setting> settings);
 Status agree(gyreComm_t comm, std::span<const Setting> settings, std::span<const Tensor> tensors);
 
 // Rank `root`'s parameters to all. Collective.
