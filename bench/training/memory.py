@@ -82,7 +82,8 @@ def plot(stages, factors, path):
     right.set(xlabel=f"factor, {factors[0]['ranks']} ranks, stage 3", ylabel="share of the most")
     right.legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(path)
+    # Without the day and the library's name: the same figures make the same file.
+    figure.savefig(path, metadata=dict.fromkeys(["Creator", "Date", "Format", "Type"]))
 
 
 def main():
