@@ -1,6 +1,7 @@
 #include "tools/gyre/memory_command.h"
 
 #include "lib/gradsync/memory_need.h"
+#include "tools/gyre/command_line.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -10,8 +11,6 @@
 
 namespace gyre::tools {
 namespace {
-
-constexpr int exit_usage = 2;
 
 constexpr const char* description =
     "What a model takes of each rank, by stage of sharding (0: replicas; 1: optimizer state is\n"
@@ -116,14 +115,7 @@ int memory_command(int argc, char** argv) {
   CLI::App app(description, "gyre plan memory");
   Options options;
   declare(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "gyre plan memory: {}; see gyre plan memory --help\n", error.what());
-    return exit_usage;
-  }
+  if (const auto code = parse(app, argc, argv)) return *code;
   const std::string wrong = show(options);
   if (wrong.empty()) return 0;
   fmt::print(stderr, "gyre plan memory: {}\n", wrong);

@@ -7,6 +7,7 @@
 #include "lib/plan/multicast.h"
 #include "lib/plan/print.h"
 #include "lib/plan/verify.h"
+#include "tools/gyre/command_line.h"
 #include "tools/gyre/memory_command.h"
 
 #include <CLI/CLI.hpp>
@@ -23,7 +24,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int exit_usage = 2;
 constexpr std::int32_t most_ranks = 512;  // a ring of 512 exchanges half a million messages
 constexpr std::int32_t shown_ranks = 8;   // more are shown one at a time
 
@@ -261,14 +261,7 @@ int plan_command(int argc, char** argv) {
   CLI::App app(description, "gyre plan");
   Options options;
   declare(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "gyre plan: {}; see gyre plan --help\n", error.what());
-    return exit_usage;
-  }
+  if (const auto code = parse(app, argc, argv)) return *code;
   if (options.list) {
     list_algorithms();
     return 0;

@@ -2,6 +2,7 @@
 
 #include "lib/base/flight_file.h"
 #include "lib/base/settings.h"
+#include "tools/gyre/command_line.h"
 #include "tools/gyre/flight_trace.h"
 #include "tools/gyre/why_graph.h"
 #include "tools/gyre/why_json.h"
@@ -24,8 +25,6 @@
 
 namespace gyre::tools {
 namespace {
-
-constexpr int exit_usage = 2;
 
 constexpr const char* description =
     "Says who waits for whom in the jobs of this host, on what and since when, and names the rank\n"
@@ -272,14 +271,7 @@ int why_command(int argc, char** argv) {
   Options options;
   CLI::Option* dump_option = nullptr;
   declare(app, options, dump_option);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "gyre why: {}; see gyre why --help\n", error.what());
-    return exit_usage;
-  }
+  if (const auto code = parse(app, argc, argv)) return *code;
   options.dumps = dump_option->count() > 0;
   if (!options.code.empty()) return explain_code(options.code);
   const Status status = explain(options);
