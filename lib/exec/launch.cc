@@ -292,7 +292,11 @@ void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
   std::uint32_t target_count = 0;
   std::uint32_t streamed = 0;
   const auto add_target = [&](std::byte* place, bool to_output) {
-    if (to_output && call_->streamed && target_count < 32) streamed |= 1U << target_count;
+    const bool streams = to_output && call_->streamed && target_count < 32;
+    // What is read here, too, is in the cache: past it, a store would be the slower one.
+    if (streams &&
+        std::find(&run.sources[0], &run.sources[source_count], place) == &run.sources[source_count])
+      streamed |= 1U << target_count;
     run.targets[target_count++] = place;
   };
   for (std::uint32_t i = 0; i < move.send.count; ++i) {
