@@ -4,7 +4,9 @@
 A multi-layer perceptron under DistributedDataParallel, on two processes of this machine with one
 thread each (tools/dev torch --shell has the Python for it). All ways take turns within each round,
 in the same processes, so that a machine that is not idle treats them alike; medians are compared.
-"two that do not communicate" is the floor: what DDP adds to it is exposed communication.
+"two that do not communicate" is the floor: what DDP adds to it is exposed communication. Each
+backend runs as it is, and with a communication hook that averages in the reduction (Gyre's own is
+gyre_torch.average_hook); its best setting counts.
 """
 
 import argparse
@@ -38,7 +40,7 @@ def arguments():
 class Way:
     """One way to train: a model of its own, and how to make a step."""
 
-    def __init__(self, name, options, group=None, bucket_mb=None, synchronises=True):
+    def __init__(self, name, options, group=None, bucket_mb=None, synchronises=True, hook=None):
         import torch
         self.name, self.synchronises = name, synchronises
         torch.manual_seed(1)
@@ -52,6 +54,8 @@ class Way:
             self.model = torch.nn.parallel.DistributedDataParallel(
                 self.model, process_group=group, bucket_cap_mb=bucket_mb,
                 gradient_as_bucket_view=True)
+            if hook is not None:
+                self.model.register_comm_hook(group, hook)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.features = torch.randn(options.batch, 64)
         self.labels = torch.randint(0, 10, (options.batch,))
@@ -73,13 +77,16 @@ class Way:
         return (time.perf_counter() - began) / steps * 1e3
 
 
-def measure(options):
-    """On each rank: {way: milliseconds of a step, by round}."""
+def gloo_hook(group, bucket):
     import torch.distributed as dist
-    rank, groups = pair.join()
-    ways = [Way(ALONE, options), Way(FLOOR, options, groups["gyre"], 25.0, synchronises=False)]
-    ways += [Way(f"2 by {name}, {size:g} MB", options, group, size)
-             for name, group in groups.items() for size in options.bucket_mb]
+    return dist.all_reduce(bucket.buffer(), dist.ReduceOp.AVG, group=group,
+                           async_op=True).get_future().then(lambda done: done.value()[0])
+
+
+def take_turns(ways, options):
+    """On each rank: {way: milliseconds of a step, by round}; rank 0's count."""
+    import torch.distributed as dist
+    rank = dist.get_rank()
     found = {way.name: [] for way in ways}
     for number in range(options.rounds + 1):  # the first one warms up
         for way in ways:
@@ -93,26 +100,39 @@ def measure(options):
             print(f"\rround {number} of {options.rounds}", end="", file=sys.stderr, flush=True)
     if rank == 0:
         print(file=sys.stderr)
-    pair.leave(rank, {"parameters": ways[0].parameters, "times": found})
+    return found
+
+
+def measure(options):
+    import gyre_torch
+    rank, groups = pair.join()
+    hooks = {"gyre": gyre_torch.average_hook, "gloo": gloo_hook}
+    ways = [Way(ALONE, options), Way(FLOOR, options, groups["gyre"], 25.0, synchronises=False)]
+    for name, group in groups.items():
+        for size in options.bucket_mb:
+            plain = f"2 by {name}, {size:g} MB"
+            ways += [Way(plain, options, group, size),
+                     Way(plain + ", hook", options, group, size, hook=hooks[name])]
+    pair.leave(rank, {"parameters": ways[0].parameters, "times": take_turns(ways, options)})
 
 
 def show(found, options):
     medians = {name: statistics.median(times) for name, times in found["times"].items()}
-    alone, floor = medians[ALONE], medians[FLOOR]
+    floor = medians[FLOOR]
     print(f"{found['parameters'] / 1e6:.2f} M parameters, {options.batch} examples a rank and step")
-    print(f"{'':28} {'ms a step':>10} {'over floor':>11} {'examples/s against 1 rank':>26}")
+    print(f"{'':28} {'ms a step':>10} {'over floor':>11} {'examples/s against the floor':>29}")
     for name, took in medians.items():
         ranks = 1 if name == ALONE else 2
         print(f"{name:28} {took:10.2f} {100 * (took / floor - 1):10.1f}% "
-              f"{ranks * alone / took:25.2f}x")
-    best = {backend: min(took for name, took in medians.items() if f"by {backend}," in name)
+              f"{ranks / 2 * floor / took:28.3f}x")
+    best = {backend: min(took for name, took in medians.items() if f"by {backend}" in name)
             for backend in ("gyre", "gloo")}
     print(f"best of gyre / best of gloo: {best['gyre'] / best['gloo']:.3f}")
     return medians
 
 
-def record(medians, found, options):
-    base = provenance_of.provenance("bench/training/ddp.py")
+def record(medians, found, options, program="bench/training/ddp.py"):
+    base = provenance_of.provenance(program)
     path = pathlib.Path(__file__).parent.parent / "results/training.jsonl"
     with path.open("a", encoding="utf-8") as lines:
         for name, took in medians.items():

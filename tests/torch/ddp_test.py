@@ -109,6 +109,45 @@ def test_uneven_inputs(rank, size):
         assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
+def lies_in_shared_memory(tensor):
+    for line in open("/proc/self/maps", encoding="ascii"):
+        first, last = (int(one, 16) for one in line.split()[0].split("-"))
+        if first <= tensor.data_ptr() < last:
+            return "gyre-memory" in line
+    return False
+
+
+@on_ranks(2)
+def test_the_averaging_hook_equals_one_process(rank, size):
+    from gyre_torch import average_hook
+    model, features, targets = model_and_data()
+    expected = train(copy.deepcopy(model), features, targets)
+    group = dist.new_group()
+    for views, state in ((False, None), (True, group)):
+        ours = DistributedDataParallel(copy.deepcopy(model), bucket_cap_mb=0.1, process_group=group,
+                                       gradient_as_bucket_view=views)
+        ours.register_comm_hook(state, average_hook)
+        found = train(ours, share(features, rank, size), share(targets, rank, size))
+        for one, other in zip(found, expected):
+            assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+        assert lies_in_shared_memory(ours.module[2].weight.grad) == views
+
+
+@on_ranks(2)
+def test_memory_that_peers_reach_is_used_again(rank, size):
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    assert backend.supports_tensor_alloc(torch.device("cpu"))
+    places = set()
+    for _ in range(3):
+        one = backend.allocate_tensor(1000, dtype=torch.bfloat16, device=torch.device("cpu"))
+        assert one.shape == (1000,) and one.dtype == torch.bfloat16 and lies_in_shared_memory(one)
+        dist.all_reduce(one.fill_(rank))
+        assert one.float().eq(size * (size - 1) / 2).all()
+        places.add(one.data_ptr())
+    assert len(places) == 2  # the last one is still there when the next is made
+    assert backend.allocate_tensor(0, dtype=torch.float32, device=torch.device("cpu")).numel() == 0
+
+
 def nameless(hook):
     """PyTorch knows bf16's hooks by name, and refuses them where there is no GPU."""
     return lambda state, bucket: hook(state, bucket)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
@@ -59,6 +59,18 @@ def test_fsdp_on_3_ranks(rank, size):
 @on_ranks(4)
 def test_fsdp_on_4_ranks(rank, size):
     fsdp_equals_one_process(rank, size)
+
+
+@on_ranks(2)
+def test_fsdp_with_buffers_of_the_backend(rank, size):
+    model, features, targets = model_and_batch()
+    expected, _ = in_one_process(model, features, targets)
+    model = shard(model)
+    for block in model.modules():
+        if isinstance(block, FSDPModule):
+            block.set_allocate_memory_from_process_group_for_comm(True)
+    steps(model, share(features, rank, size), share(targets, rank, size), adam(model.parameters()))
+    same_parameters(model, expected, **CLOSE)
 
 
 def in_half_precision(model, features, targets, ranks, reduced_in, count=4):

@@ -33,5 +33,22 @@ def create(store, rank, size, timeout=datetime.timedelta(minutes=30), group=""):
     return _C.create(store, rank, size, timeout, group)
 
 
+def average_hook(group, bucket):
+    """A DDP communication hook that averages as DDP does by itself, in less time.
+
+        model.register_comm_hook(None, gyre_torch.average_hook)  # None: the default group
+
+    The mean is formed by the reduction, which saves a pass over the gradients, and the buckets are
+    moved to memory that peers of this host reach directly, once each: addresses in them that
+    somebody keeps (p.grad.numpy() with gradient_as_bucket_view=True) are not theirs any more.
+    """
+    group = torch.distributed.group.WORLD if group is None else group
+    gradients = bucket.buffer()
+    _C.move_to_shared(gradients)
+    work = torch.distributed.all_reduce(gradients, torch.distributed.ReduceOp.AVG, group=group,
+                                        async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
+
+
 register()
 atexit.register(_C.say_farewell)

@@ -2,6 +2,7 @@
 
 #include "tools/pytorch/src/farewell.h"
 #include "tools/pytorch/src/release_gil.h"
+#include "tools/pytorch/src/shared_memory.h"
 
 #include <c10/util/Exception.h>
 
@@ -126,6 +127,11 @@ WorkPointer Backend::submit(const Kind& kind, Operation operation) {
   order.unlock();
   if (!kind.is_async) work->wait(limit);
   return work;
+}
+
+at::Tensor Backend::allocateTensor(long count, at::TensorOptions options) {
+  const ReleaseGil released;
+  return allocate_shared(count, options);
 }
 
 // What an exception left of a block before is forgotten.

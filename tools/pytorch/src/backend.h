@@ -78,6 +78,11 @@ class Backend final : public c10d::Backend {
   // Through the store, so that a rank that hangs in a collective is found too.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override;
 
+  // Memory that peers on this host reach directly; FSDP2 asks for it if it is told to
+  // (set_allocate_memory_from_process_group_for_comm).
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  at::Tensor allocateTensor(long count, at::TensorOptions options) override;
+
   void startCoalescing() override;
   WorkPointer endCoalescing() override;
 

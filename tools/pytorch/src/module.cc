@@ -1,6 +1,7 @@
 // The Python module gyre_torch._C: makes a Backend, and ends all when Python does.
 #include "tools/pytorch/src/backend.h"
 #include "tools/pytorch/src/farewell.h"
+#include "tools/pytorch/src/shared_memory.h"
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
@@ -16,6 +17,8 @@ PYBIND11_MODULE(_C, module) {
       pybind11::arg("store"), pybind11::arg("rank"), pybind11::arg("size"),
       pybind11::arg("timeout"), pybind11::arg("group") = "",
       pybind11::call_guard<pybind11::gil_scoped_release>());
+  module.def("move_to_shared", gyre_torch::move_to_shared, pybind11::arg("tensor"),
+             pybind11::call_guard<pybind11::gil_scoped_release>());
   module.def(
       "say_farewell", [] { gyre_torch::Farewell::shared().say(); },
       pybind11::call_guard<pybind11::gil_scoped_release>());
