@@ -4,7 +4,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <chrono>
 #include <map>
+#include <thread>
 
 using namespace gyre::tests;
 
@@ -104,6 +106,25 @@ TEST_CASE("the observed order is rank 0's, and views move once with what they ho
     complaints.expect(layouts == 2, std::to_string(layouts) + " layouts");
     // Rank 0's first two make the first bucket: side by side.
     complaints.expect(trainer.gradient(4) - trainer.gradient(2) == 16, "another order");
+  });
+}
+
+TEST_CASE("the rank that computes longest is named", "[gradsync]") {
+  on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    Trainer trainer(comm, {}, config_of(4096));
+    gyreGradStats_t stats{};
+    stats.size = sizeof stats;
+    gyreGradGetStats(trainer.grad, &stats);
+    complaints.expect(stats.straggler == -1, "a straggler before the first step");
+    for (int step = 0; step < 4; ++step) {
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      complaints.expect(trainer.backward(rank, step) == gyreSuccess, gyreGradGetLastError());
+      complaints.expect(gyreGradWait(trainer.grad) == gyreSuccess, gyreGradGetLastError());
+    }
+    gyreGradGetStats(trainer.grad, &stats);
+    complaints.expect(stats.straggler == 1, "straggler " + std::to_string(stats.straggler));
+    complaints.expect(stats.stragglerSeconds >= 0.02, "faster than it slept");
+    complaints.expect(stats.othersSeconds < stats.stragglerSeconds, "others are slower");
   });
 }
 

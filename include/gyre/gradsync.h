@@ -203,8 +203,82 @@ typedef struct {
   double computeSeconds;       /* outside of gyreGradWait, from one to the next */
   double communicationSeconds; /* from a bucket's begin, or its predecessor's end, to its end */
   double exposedSeconds;       /* of gyreGradWait; communication - exposed is hidden */
+  int straggler;               /* the rank that computes longest for a step; -1: not known yet */
+  double stragglerSeconds;     /* its mean over all steps */
+  double othersSeconds;        /* and that of the other ranks */
 } gyreGradStats_t;
 GYRE_API gyreResult_t gyreGradGetStats(gyreGrad_t grad, gyreGradStats_t* stats);
+
+/* ---------------------------------------------------------------------------- bounded staleness */
+
+/* Replicas that need not wait for a slow one in every step (stale synchronous parallel: Ho et al.,
+ * NIPS 2013; by partial collectives: Li et al., PPoPP 2020, arXiv 1908.04207). Gradients are
+ * reduced in rounds, by a thread of each replica, while its caller computes. A round begins when
+ * every rank has given a gradient; or when one that has has waited for some time, and none of the
+ * others is held to it by the bound: those give zeros, and later their gradient. Every rank applies
+ * all rounds in one order, so that all come to the same parameters, with the same bits.
+ *
+ * What it promises: a gradient is applied at most `staleness` rounds after those that its
+ * parameters knew, and counts 1/n, as in synchronous training, once. Training converges as stale
+ * synchronous parallel SGD does, not to the same bits as synchronous training, nor from run to run.
+ * A rank slower than 1 + staleness times the others holds them up all the same. */
+typedef struct gyreGradStale* gyreGradStale_t;
+
+typedef struct {
+  size_t size;
+  unsigned int magic; /* GYRE_GRAD_STALE_MAGIC */
+  unsigned int version;
+  int staleness;  /* the bound, in rounds; default 1; 0: every round has all ranks. Ranks agree */
+  int patienceUs; /* how long who is ready waits for company; default -1: a quarter of its step */
+  int timeoutMs;  /* deadline of each wait for a peer; default: as in the communicator, and
+                     GYRE_TIMEOUT for a rank that holds up the others */
+} gyreGradStaleConfig_t;
+
+#define GYRE_GRAD_STALE_MAGIC 0x7374616cu
+/* clang-format off */
+#define GYRE_GRAD_STALE_CONFIG_INITIALIZER {                                                    \
+  sizeof(gyreGradStaleConfig_t), GYRE_GRAD_STALE_MAGIC, GYRE_VERSION_CODE, 1, -1,               \
+  GYRE_CONFIG_UNDEF_INT }
+/* clang-format on */
+
+typedef struct {
+  uint64_t round;     /* from 0 */
+  int contributors;   /* ranks whose gradients are in it */
+  int own;            /* 1: this rank's is */
+  uint64_t staleness; /* of this rank's gradient: the rounds between its parameters and this one */
+} gyreGradRound_t;
+/* Called with a round's mean (the sum over its contributors, divided by the number of all ranks) in
+ * the tensors' gradients: the optimizer's step. */
+typedef gyreResult_t (*gyreGradUpdateRound_t)(void* user, const gyreGradRound_t* round);
+
+/* As gyreGradCreate. Each tensor has a `gradient` of the caller's. Takes staleness + 2 times the
+ * gradients' memory, and a thread. */
+GYRE_API gyreResult_t gyreGradStaleCreate(gyreGradStale_t* stale, gyreComm_t comm,
+                                          const gyreGradTensor_t tensors[], size_t count,
+                                          const gyreGradStaleConfig_t* config);
+/* Before gyreGradStaleEnd, the others get gyreRemoteError. Local. */
+GYRE_API gyreResult_t gyreGradStaleDestroy(gyreGradStale_t stale);
+/* Gives the tensors' gradients, and returns when they have been part of a round; calls `update` for
+ * each round that has been, from the caller's thread, in order. An error of it ends the replica. */
+GYRE_API gyreResult_t gyreGradStaleStep(gyreGradStale_t stale, gyreGradUpdateRound_t update,
+                                        void* user);
+/* This rank has no more steps: calls `update` for the others' rounds until all ranks have ended;
+ * then all have the same parameters. Every rank calls it. */
+GYRE_API gyreResult_t gyreGradStaleEnd(gyreGradStale_t stale, gyreGradUpdateRound_t update,
+                                       void* user);
+
+typedef struct {
+  size_t size;     /* sizeof(gyreGradStaleStats_t): set it before */
+  uint64_t rounds; /* so far, and those with this rank's gradient */
+  uint64_t ownRounds;
+  uint64_t maxStaleness; /* of this rank's gradients; never more than the bound */
+  double computeSeconds; /* from the end of a step to the next one's gradients */
+  double exposedSeconds; /* of gyreGradStaleStep, updates included */
+  int straggler;         /* as in gyreGradStats_t */
+  double stragglerSeconds;
+  double othersSeconds;
+} gyreGradStaleStats_t;
+GYRE_API gyreResult_t gyreGradStaleGetStats(gyreGradStale_t stale, gyreGradStaleStats_t* stats);
 
 /* ---------------------------------------------------------------------------- shards */
 

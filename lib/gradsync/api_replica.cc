@@ -99,6 +99,9 @@ Status get_stats(Replica& replica, gyreGradStats_t* stats) {
       .computeSeconds = static_cast<double>(known.compute_ns) * ns,
       .communicationSeconds = static_cast<double>(known.communication_ns) * ns,
       .exposedSeconds = static_cast<double>(known.exposed_ns) * ns,
+      .straggler = known.slowest.rank,
+      .stragglerSeconds = known.slowest.seconds,
+      .othersSeconds = known.slowest.others_seconds,
   };
   std::memcpy(stats, &told, std::min(stats->size, sizeof told));
   return {};

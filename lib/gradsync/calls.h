@@ -5,6 +5,7 @@
 #include "lib/gradsync/mesh.h"
 #include "lib/gradsync/replica.h"
 #include "lib/gradsync/shards.h"
+#include "lib/gradsync/stale_replica.h"
 
 #include <fmt/format.h>
 
@@ -21,6 +22,7 @@ struct Handles {
   HandleTable<Replica> replicas{0xD1, 1};
   HandleTable<Shards> shards{0xD2, 1};
   HandleTable<Mesh> meshes{0xD3, 1};
+  HandleTable<StaleReplica> stale_replicas{0xD4, 1};
 };
 Handles& handles();
 

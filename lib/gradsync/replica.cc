@@ -20,6 +20,7 @@ Result<std::unique_ptr<Replica>> Replica::create(gyreComm_t comm, std::vector<Te
 Status Replica::open(gyreComm_t comm) {
   GYRE_ASSIGN(control_, split_off(comm, 0, "gradsync-control", options_.timeout_ms));
   GYRE_TRY(agree_with_peers());
+  pace_ = Pace(static_cast<std::size_t>(size_of(control_.get())));
   GYRE_ASSIGN(data_, split_off(comm, 0, "gradsync", options_.timeout_ms));
   GYRE_ASSIGN(stream_, make_stream());
   deliveries_.assign(tensors_.size(), Delivery::none);
@@ -227,6 +228,7 @@ Result<ReplicaStats> Replica::stats() {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   ReplicaStats stats = stats_;
   stats.buckets = buckets_.size();
+  stats.slowest = pace_.slowest();
   return stats;
 }
 

@@ -5,6 +5,7 @@
 #include "lib/gradsync/completions.h"
 #include "lib/gradsync/entrance.h"
 #include "lib/gradsync/live_bucket.h"
+#include "lib/gradsync/pace.h"
 #include "lib/gradsync/roll_call.h"
 
 #include <optional>
@@ -25,6 +26,7 @@ struct ReplicaOptions {
 struct ReplicaStats {
   std::uint64_t steps = 0, buckets = 0, layout = 0, wire_bytes = 0;
   std::int64_t compute_ns = 0, communication_ns = 0, exposed_ns = 0;
+  Pace::Slowest slowest;
 };
 
 class Replica {
@@ -113,6 +115,7 @@ class Replica {
   gyreGradHook_t hook_{};
   std::uint64_t steps_done_ = 0;  // that this rank had data for
   ReplicaStats stats_;
+  Pace pace_{1};
   std::int64_t step_ended_ns_ = 0;
 };
 

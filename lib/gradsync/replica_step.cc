@@ -14,9 +14,12 @@ Status Replica::wait() {
   GYRE_TRY(usable());
   if (!syncs_) return {};
   const std::int64_t began_ns = SystemClock::read();
-  if (step_ended_ns_ != 0) stats_.compute_ns += began_ns - step_ended_ns_;
+  const std::int64_t compute_ns = step_ended_ns_ != 0 ? began_ns - step_ended_ns_ : 0;
+  stats_.compute_ns += compute_ns;
   ++steps_done_;
-  auto call = RollCall::hold(control_.get(), deliver_the_rest());
+  RollCallEntry mine = deliver_the_rest();
+  mine.compute_ns = compute_ns;
+  auto call = RollCall::hold(control_.get(), mine);
   if (!call.ok())
     return give_up(failure_.ok() ? std::move(call).status().while_doing(waiting_for())
                                  : std::move(failure_));
@@ -51,6 +54,9 @@ Status Replica::settle(const RollCall& call) {
   const float factor = rescales ? static_cast<float>(call.size()) / static_cast<float>(active) : 1;
   if (Status done = finish_buckets(factor); !done.ok()) return give_up(std::move(done));
   ++stats_.steps;
+  for (int rank = 0; rank < call.size(); ++rank)
+    if (const std::int64_t took_ns = call.of(rank).compute_ns; took_ns > 0)
+      pace_.add(static_cast<std::size_t>(rank), took_ns);
   begin_step();
   if (!is_whole) observed_.clear();
   if (is_whole && !is_laid_out_)

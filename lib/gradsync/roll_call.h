@@ -13,8 +13,9 @@ struct RollCallEntry {
   std::int64_t missing = -1;     // the first tensor whose gradient was never ready; -1: none
   std::uint64_t steps_done = 0;  // that this rank had data for
   std::uint32_t joined = 0;      // 1: it has no more data
-  std::int32_t failure = 0;  // gyreResult_t of what went wrong on it: its buckets are not coming
-  std::uint64_t trace = 0;   // of what it did that all ranks do alike
+  std::int32_t failure = 0;     // gyreResult_t of what went wrong on it: its buckets are not coming
+  std::uint64_t trace = 0;      // of what it did that all ranks do alike
+  std::int64_t compute_ns = 0;  // since its last step; 0: there was none
 };
 
 class RollCall {
