@@ -1,10 +1,9 @@
 // What a sharded model takes of each rank, as the operating system counts it, beside the formula of
 // gradsync.h; and what a step moves and takes. Ranks are processes (gyre run -n) or threads (-t).
 // Rank 0 prints a line of JSON.
+#include "bench/training/job.h"
 #include "lib/gradsync/memory_need.h"
-#include <gyre/gradsync.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -14,10 +13,10 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
+
+using namespace gyre::bench;
 
 namespace {
 
@@ -33,14 +32,6 @@ struct Options {
   std::size_t unit_parameters() const { return parameters / units; }
 };
 
-[[noreturn]] void fail(const char* text) {
-  std::fprintf(stderr, "shard_memory: %s\n", text);
-  std::exit(1);
-}
-void expect(gyreResult_t result) {
-  if (result != gyreSuccess) fail(gyreGradGetLastError());
-}
-
 // This process's share of the memory that it has in use: a page that k processes have mapped counts
 // 1/k for each. proc(5), smaps_rollup.
 double process_bytes() {
@@ -53,13 +44,10 @@ double process_bytes() {
 // The sum over all ranks. Ranks that are threads of one process all tell of the same process.
 double all_bytes(gyreComm_t comm, bool are_threads) {
   double sum = 0;
-  gyreBarrier(comm, nullptr);
-  int rank = 0;
-  gyreCommUserRank(comm, &rank);
-  const double mine = are_threads && rank > 0 ? 0 : process_bytes();
-  if (gyreAllReduce(&mine, &sum, 1, gyreDouble, are_threads ? gyreMax : gyreSum, comm, nullptr) !=
-      gyreSuccess)
-    fail(gyreGetLastError(comm));
+  expect(gyreBarrier(comm, nullptr), comm);
+  const double mine = are_threads && rank_of(comm) > 0 ? 0 : process_bytes();
+  const gyreRedOp_t op = are_threads ? gyreMax : gyreSum;
+  expect(gyreAllReduce(&mine, &sum, 1, gyreDouble, op, comm, nullptr), comm);
   return sum;
 }
 
@@ -93,9 +81,7 @@ gyreGradShards_t create(gyreComm_t comm, const Options& options) {
 }
 
 void measure(gyreComm_t comm, const Options& options) {
-  int rank = 0, n = 1;
-  gyreCommUserRank(comm, &rank);
-  gyreCommCount(comm, &n);
+  const int rank = rank_of(comm), n = size_of(comm);
   const double before = all_bytes(comm, options.threads > 0);
   const gyreGradShards_t shards = create(comm, options);
   std::vector<double> step_ms;
@@ -136,32 +122,6 @@ void measure(gyreComm_t comm, const Options& options) {
   expect(gyreGradShardsDestroy(shards));
 }
 
-void run_threads(const Options& options) {
-  gyreUniqueId id;
-  if (gyreGetUniqueId(&id) != gyreSuccess) fail(gyreGetLastError(nullptr));
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < options.threads; ++rank)
-    ranks.emplace_back([&, rank] {
-      gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
-      config.device = GYRE_DEVICE_HOST;
-      gyreComm_t comm = nullptr;
-      if (gyreCommInitRankConfig(&comm, options.threads, id, rank, &config) != gyreSuccess)
-        fail(gyreGetLastError(nullptr));
-      measure(comm, options);
-      gyreCommDestroy(comm);
-    });
-  for (std::thread& rank : ranks) rank.join();
-}
-
-void run_process(const Options& options) {
-  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
-  config.device = GYRE_DEVICE_HOST;
-  gyreComm_t comm = nullptr;
-  if (gyreCommInitEnv(&comm, &config) != gyreSuccess) fail(gyreGetLastError(nullptr));
-  measure(comm, options);
-  if (gyreCommDestroy(comm) != gyreSuccess) fail(gyreGetLastError(nullptr));
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -175,8 +135,9 @@ int main(int argc, char** argv) {
   app.add_option("--parameters", options.parameters, "(default: 4194304)");
   app.add_option("--units", options.units, "equal ones (default: 32)")->check(CLI::Range(1, 1024));
   app.add_option("--steps", options.steps, "(default: 6)")->check(CLI::Range(1, 1000));
-  CLI11_PARSE(app, argc, argv);
+  parse(app, argc, argv);
   if (options.unit_parameters() == 0) fail("--parameters is below --units");
-  options.threads > 0 ? run_threads(options) : run_process(options);
+  const auto body = [&](gyreComm_t comm) { measure(comm, options); };
+  options.threads > 0 ? run_threads(options.threads, body) : run_process(body);
   return 0;
 }

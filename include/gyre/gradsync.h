@@ -203,7 +203,8 @@ typedef struct {
   double computeSeconds;       /* outside of gyreGradWait, from one to the next */
   double communicationSeconds; /* from a bucket's begin, or its predecessor's end, to its end */
   double exposedSeconds;       /* of gyreGradWait; communication - exposed is hidden */
-  int straggler;               /* the rank that computes longest for a step; -1: not known yet */
+  int straggler;               /* the rank that computes longest from one step (or mean of
+                                  parameters) to the next; -1: not known yet */
   double stragglerSeconds;     /* its mean over all steps */
   double othersSeconds;        /* and that of the other ranks */
 } gyreGradStats_t;

@@ -212,7 +212,11 @@ Status Replica::return_parameters() {
 Status Replica::average_parameters() {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(idle());
-  return average(control_.get(), tensors_);
+  GYRE_ASSIGN(const RollCall call, RollCall::hold(control_.get(), {.compute_ns = end_compute()}));
+  take_pace(call);
+  GYRE_TRY(average(control_.get(), tensors_));
+  step_ended_ns_ = SystemClock::read();
+  return {};
 }
 
 Status Replica::set_hook(const gyreGradHook_t* hook) {

@@ -80,6 +80,8 @@ class Replica {
   void begin_full_buckets();
   Status begin_bucket(std::size_t index);
   Status begin_reduction(const LiveBucket& bucket);
+  std::int64_t end_compute();
+  void take_pace(const RollCall& call);
   RollCallEntry deliver_the_rest();
   Status settle(const RollCall& call);
   Status gather_used();

@@ -14,8 +14,7 @@ Status Replica::wait() {
   GYRE_TRY(usable());
   if (!syncs_) return {};
   const std::int64_t began_ns = SystemClock::read();
-  const std::int64_t compute_ns = step_ended_ns_ != 0 ? began_ns - step_ended_ns_ : 0;
-  stats_.compute_ns += compute_ns;
+  const std::int64_t compute_ns = end_compute();
   ++steps_done_;
   RollCallEntry mine = deliver_the_rest();
   mine.compute_ns = compute_ns;
@@ -27,6 +26,19 @@ Status Replica::wait() {
   step_ended_ns_ = SystemClock::read();
   stats_.exposed_ns += step_ended_ns_ - began_ns;
   return done;
+}
+
+// How long this rank has computed since the ranks last met; 0: they have not.
+std::int64_t Replica::end_compute() {
+  const std::int64_t took_ns = step_ended_ns_ != 0 ? SystemClock::read() - step_ended_ns_ : 0;
+  stats_.compute_ns += took_ns;
+  return took_ns;
+}
+
+void Replica::take_pace(const RollCall& call) {
+  for (int rank = 0; rank < call.size(); ++rank)
+    if (const std::int64_t took_ns = call.of(rank).compute_ns; took_ns > 0)
+      pace_.add(static_cast<std::size_t>(rank), took_ns);
 }
 
 // Zeros for what was never ready, so that no rank waits for it; and what the others have to know.
@@ -54,9 +66,7 @@ Status Replica::settle(const RollCall& call) {
   const float factor = rescales ? static_cast<float>(call.size()) / static_cast<float>(active) : 1;
   if (Status done = finish_buckets(factor); !done.ok()) return give_up(std::move(done));
   ++stats_.steps;
-  for (int rank = 0; rank < call.size(); ++rank)
-    if (const std::int64_t took_ns = call.of(rank).compute_ns; took_ns > 0)
-      pace_.add(static_cast<std::size_t>(rank), took_ns);
+  take_pace(call);
   begin_step();
   if (!is_whole) observed_.clear();
   if (is_whole && !is_laid_out_)
