@@ -281,6 +281,34 @@ typedef struct {
 } gyreGradStaleStats_t;
 GYRE_API gyreResult_t gyreGradStaleGetStats(gyreGradStale_t stale, gyreGradStaleStats_t* stats);
 
+/* ---------------------------------------------------------------------------- one process */
+
+/* One model in one process, whose batches several threads work on, in one call: what PyTorch's
+ * DataParallel is for. The threads read the parameters where they lie, so nothing is copied to
+ * replicas; each has gradients of its own, which are summed into the caller's. Trains as one thread
+ * does, up to the rounding of sums. */
+typedef struct gyreGradParallel* gyreGradParallel_t;
+
+/* One thread's part of a batch. */
+typedef struct {
+  int thread, threads;
+  size_t first, count;    /* its samples of the batch; count is at least 1 */
+  void* const* gradients; /* of each tensor, its count of its type: zeros. The body leaves the mean
+                             over its samples there */
+} gyreGradPart_t;
+typedef gyreResult_t (*gyreGradBody_t)(void* user, const gyreGradPart_t* part);
+
+/* `tensors` of float16, bfloat16 or float32, each with a `gradient` of the caller's; parameters are
+ * not looked at. Takes `threads` times the gradients' memory, and threads - 1 threads. */
+GYRE_API gyreResult_t gyreGradParallelCreate(gyreGradParallel_t* parallel, int threads,
+                                             const gyreGradTensor_t tensors[], size_t count);
+GYRE_API gyreResult_t gyreGradParallelDestroy(gyreGradParallel_t parallel);
+/* Calls `body` in all threads at once, the caller's among them, and returns when the tensors'
+ * gradients are the mean over all samples. Where a body fails, that is the error; gradients are
+ * then as before. With fewer samples than threads, some have none, and are not called. */
+GYRE_API gyreResult_t gyreGradParallelStep(gyreGradParallel_t parallel, size_t samples,
+                                           gyreGradBody_t body, void* user);
+
 /* ---------------------------------------------------------------------------- shards */
 
 typedef struct gyreGradShards* gyreGradShards_t;

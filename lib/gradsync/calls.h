@@ -3,6 +3,7 @@
 
 #include "lib/base/handle_table.h"
 #include "lib/gradsync/mesh.h"
+#include "lib/gradsync/parallel.h"
 #include "lib/gradsync/replica.h"
 #include "lib/gradsync/shards.h"
 #include "lib/gradsync/stale_replica.h"
@@ -23,6 +24,7 @@ struct Handles {
   HandleTable<Shards> shards{0xD2, 1};
   HandleTable<Mesh> meshes{0xD3, 1};
   HandleTable<StaleReplica> stale_replicas{0xD4, 1};
+  HandleTable<Parallel> parallels{0xD5, 1};
 };
 Handles& handles();
 

@@ -1,0 +1,159 @@
+#include "lib/gradsync/parallel.h"
+
+#include "kernels/cpu/elementwise.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <numeric>
+#include <optional>
+
+namespace gyre::gradsync {
+namespace {
+
+constexpr BucketLimits limits{25U << 20, 25U << 20};
+
+}  // namespace
+
+Parallel::Parallel(int threads, std::vector<Tensor> tensors)
+    : tensors_(std::move(tensors)), parts_(static_cast<std::size_t>(threads)) {}
+
+Result<std::unique_ptr<Parallel>> Parallel::create(int threads, std::vector<Tensor> tensors) {
+  std::unique_ptr<Parallel> made(new Parallel(threads, std::move(tensors)));
+  GYRE_TRY(made->open());
+  return made;
+}
+
+Status Parallel::open() {
+  std::vector<std::size_t> order(tensors_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const std::vector<Bucket> plans = lay_out(tensors_, order, limits);
+  for (Part& part : parts_) {
+    part.gradients.resize(tensors_.size());
+    for (const Bucket& plan : plans) {
+      GYRE_ASSIGN(LiveBucket bucket, LiveBucket::make(plan, tensors_, std::nullopt));
+      for (const Slice& slice : plan.slices) part.gradients[slice.tensor] = bucket.view(slice);
+      part.buckets.push_back(std::move(bucket));
+    }
+  }
+  GYRE_TRY(checked(gyreGetUniqueId(&id_)));
+  for (std::size_t thread = 1; thread < parts_.size(); ++thread)
+    threads_.emplace_back([this, thread] { serve(thread); });
+  return all_do(Doing::joining);
+}
+
+Parallel::~Parallel() {
+  (void)all_do(Doing::leaving);
+  for (std::thread& thread : threads_) thread.join();
+}
+
+// A body that called it would wait for itself, and a second thread is a mistake anyhow.
+Status Parallel::step(std::size_t samples, const Body& body) {
+  if (busy_.exchange(true, std::memory_order_acquire))
+    return invalid_usage("a step is under way: bodies, and other threads, may not begin one");
+  samples_ = samples;
+  body_ = &body;
+  Status done = all_do(Doing::computing);
+  if (done.ok()) done = all_do(Doing::reducing);
+  if (done.ok())
+    for (const LiveBucket& bucket : parts_[0].buckets)
+      for (const Slice& slice : bucket.plan().slices) bucket.give(slice, tensors_[slice.tensor], 1);
+  busy_.store(false, std::memory_order_release);  // pairs with the acquire of the next step
+  return done;
+}
+
+// Returns when all have: the status of the first thread whose is not a success.
+Status Parallel::all_do(Doing what) {
+  {
+    const std::lock_guard lock(mutex_);
+    doing_ = what;
+    acting_ = threads_.size();
+    ++act_;
+  }
+  changed_.notify_all();
+  act(0, what);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return acting_ == 0; });
+  for (std::size_t thread = 0; thread < parts_.size(); ++thread)
+    if (Status& status = parts_[thread].status; !status.ok())
+      return std::move(status).while_doing(fmt::format("in thread {}", thread));
+  return {};
+}
+
+void Parallel::serve(std::size_t thread) {
+  for (std::uint64_t seen = 0;;) {
+    Doing what = Doing::nothing;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return act_ != seen; });
+      seen = act_;
+      what = doing_;
+    }
+    act(thread, what);
+    {
+      const std::lock_guard lock(mutex_);
+      --acting_;
+    }
+    changed_.notify_all();
+    if (what == Doing::leaving) return;
+  }
+}
+
+void Parallel::act(std::size_t thread, Doing what) {
+  Part& part = parts_[thread];
+  part.status = {};
+  if (what == Doing::joining) part.status = join(thread);
+  if (what == Doing::computing) part.status = compute(thread);
+  if (what == Doing::reducing) part.status = reduce(part);
+  if (what == Doing::leaving) part.comm.reset();
+}
+
+Status Parallel::join(std::size_t thread) {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.device = GYRE_DEVICE_HOST;
+  gyreComm_t comm = nullptr;
+  GYRE_TRY(checked(gyreCommInitRankConfig(&comm, static_cast<int>(parts_.size()), id_,
+                                          static_cast<int>(thread), &config)));
+  parts_[thread].comm = OwnedCommunicator(comm);
+  return {};
+}
+
+// Its samples: as many for each thread, and one more for the first where some are left over.
+Status Parallel::compute(std::size_t thread) {
+  Part& part = parts_[thread];
+  const std::size_t each = samples_ / parts_.size();
+  const std::size_t over = samples_ % parts_.size();
+  const std::size_t first = thread * each + std::min(thread, over);
+  const std::size_t count = each + (thread < over ? 1 : 0);
+  for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
+    std::memset(part.gradients[tensor], 0, tensors_[tensor].bytes());
+  if (count == 0) return {};
+  GYRE_TRY((*body_)({.thread = static_cast<int>(thread),
+                     .threads = static_cast<int>(parts_.size()),
+                     .first = first,
+                     .count = count,
+                     .gradients = part.gradients.data()}));
+  if (over == 0) return {};
+  const auto weight =
+      static_cast<float>(static_cast<double>(count) / static_cast<double>(samples_));
+  for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
+    kernels::convert({.from = tensors_[tensor].type,
+                      .source = part.gradients[tensor],
+                      .to = tensors_[tensor].type,
+                      .target = part.gradients[tensor],
+                      .count = tensors_[tensor].count,
+                      .factor = weight});
+  return {};
+}
+
+Status Parallel::reduce(const Part& part) const {
+  const bool is_even = samples_ % parts_.size() == 0;
+  for (const LiveBucket& bucket : part.buckets)
+    GYRE_TRY(checked(gyreReduce(bucket.data(), bucket.data(), bucket.plan().count,
+                                static_cast<gyreDataType_t>(bucket.wire_type()),
+                                is_even ? gyreAvg : gyreSum, 0, part.comm.get(), nullptr),
+                     part.comm.get()));
+  return {};
+}
+
+}  // namespace gyre::gradsync

@@ -1,0 +1,64 @@
+// One model of one process whose batches several threads work on: each has gradients of its own,
+// which are summed into the caller's. The threads wait for the next batch in between.
+#pragma once
+
+#include "lib/gradsync/live_bucket.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace gyre::gradsync {
+
+class Parallel {
+ public:
+  using Body = std::function<Status(const gyreGradPart_t&)>;
+
+  static Result<std::unique_ptr<Parallel>> create(int threads, std::vector<Tensor> tensors);
+  ~Parallel();
+  Parallel(const Parallel&) = delete;
+  Parallel& operator=(const Parallel&) = delete;
+
+  // The caller is thread 0.
+  Status step(std::size_t samples, const Body& body);
+
+ private:
+  // What one thread has.
+  struct Part {
+    OwnedCommunicator comm;
+    std::vector<LiveBucket> buckets;
+    std::vector<void*> gradients;  // by tensor
+    Status status;                 // of the last thing it did
+  };
+  // What all threads do next.
+  enum class Doing : std::uint8_t { nothing, joining, computing, reducing, leaving };
+
+  Parallel(int threads, std::vector<Tensor> tensors);
+  Status open();
+  Status all_do(Doing what);
+  void serve(std::size_t thread);
+  void act(std::size_t thread, Doing what);
+  Status join(std::size_t thread);
+  Status compute(std::size_t thread);
+  Status reduce(const Part& part) const;
+
+  const std::vector<Tensor> tensors_;
+  std::vector<Part> parts_;  // by thread; each its thread's own while it acts
+  gyreUniqueId id_{};
+  std::atomic<bool> busy_{false};  // with a step
+  // Of the batch; written between two acts.
+  std::size_t samples_ = 0;
+  const Body* body_ = nullptr;
+
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::uint64_t act_ = 0;  // its number
+  Doing doing_ = Doing::nothing;
+  std::size_t acting_ = 0;  // threads that have not done it
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace gyre::gradsync
