@@ -87,8 +87,7 @@ gyreResult_t get(gyreGrad_t grad, const char* function, Value* value, const Body
 Status get_stats(Replica& replica, gyreGradStats_t* stats) {
   constexpr double ns = 1e-9;
   if (stats == nullptr) return invalid_argument("stats is NULL");
-  if (stats->size < sizeof stats->size || stats->size > 4096)
-    return invalid_argument(fmt::format("stats->size {} is absurd", stats->size));
+  GYRE_TRY(check_size("stats'", stats->size, sizeof stats->size));
   GYRE_ASSIGN(const ReplicaStats known, replica.stats());
   const gyreGradStats_t told = {
       .size = stats->size,
@@ -103,7 +102,7 @@ Status get_stats(Replica& replica, gyreGradStats_t* stats) {
       .stragglerSeconds = known.slowest.seconds,
       .othersSeconds = known.slowest.others_seconds,
   };
-  std::memcpy(stats, &told, std::min(stats->size, sizeof told));
+  write_struct(stats, told);
   return {};
 }
 

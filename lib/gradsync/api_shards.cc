@@ -68,8 +68,7 @@ gyreResult_t get_place(gyreGradShards_t shards, const char* function, void** pla
 Result<gyreGradStep_t> read_step(const gyreGradStep_t* given) {
   gyreGradStep_t step = GYRE_GRAD_STEP_INITIALIZER;
   if (given == nullptr) return invalid_argument("step is NULL");
-  if (given->size < offsetof(gyreGradStep_t, maxNorm) || given->size > 4096)
-    return invalid_argument(fmt::format("step->size {} is absurd", given->size));
+  GYRE_TRY(check_size("step's", given->size, offsetof(gyreGradStep_t, maxNorm)));
   std::memcpy(&step, given, std::min(given->size, sizeof step));
   const std::pair<const char*, float> numbers[] = {{"learningRate", step.learningRate},
                                                    {"beta1", step.beta1},
@@ -90,18 +89,19 @@ Result<gyreGradStep_t> read_step(const gyreGradStep_t* given) {
 }
 
 Status take_step(Shards& shards, const gyreGradStep_t* given, gyreGradStepResult_t* result) {
-  if (result != nullptr && (result->size < sizeof result->size || result->size > 4096))
-    return invalid_argument(fmt::format("result->size {} is absurd", result->size));
+  if (result != nullptr) GYRE_TRY(check_size("result's", result->size, sizeof result->size));
   GYRE_ASSIGN(const gyreGradStep_t step, read_step(given));
   GYRE_ASSIGN(const ShardStepResult known, shards.step(step));
   if (result == nullptr) return {};
-  const gyreGradStepResult_t told{.size = result->size,
-                                  .norm = known.norm,
-                                  .overflow = known.overflow ? 1 : 0,
-                                  .step = known.step,
-                                  .movedBytes = known.moved_bytes,
-                                  .exposedSeconds = static_cast<double>(known.exposed_ns) * 1e-9};
-  std::memcpy(result, &told, std::min(result->size, sizeof told));
+  const gyreGradStepResult_t told = {
+      .size = result->size,
+      .norm = known.norm,
+      .overflow = known.overflow ? 1 : 0,
+      .step = known.step,
+      .movedBytes = known.moved_bytes,
+      .exposedSeconds = static_cast<double>(known.exposed_ns) * 1e-9,
+  };
+  write_struct(result, told);
   return {};
 }
 

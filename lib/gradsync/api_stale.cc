@@ -53,8 +53,7 @@ Result<StaleReplica::Apply> read_update(gyreGradUpdateRound_t update, void* user
 Status get_stats(StaleReplica& replica, gyreGradStaleStats_t* stats) {
   constexpr double ns = 1e-9;
   if (stats == nullptr) return invalid_argument("stats is NULL");
-  if (stats->size < sizeof stats->size || stats->size > 4096)
-    return invalid_argument(fmt::format("stats->size {} is absurd", stats->size));
+  GYRE_TRY(check_size("stats'", stats->size, sizeof stats->size));
   GYRE_ASSIGN(const StaleStats known, replica.stats());
   const gyreGradStaleStats_t told = {
       .size = stats->size,
@@ -67,7 +66,7 @@ Status get_stats(StaleReplica& replica, gyreGradStaleStats_t* stats) {
       .stragglerSeconds = known.slowest.seconds,
       .othersSeconds = known.slowest.others_seconds,
   };
-  std::memcpy(stats, &told, std::min(stats->size, sizeof told));
+  write_struct(stats, told);
   return {};
 }
 

@@ -87,6 +87,19 @@ Status in_range(const char* field, std::int64_t value, std::int64_t least, std::
 // One of host memory.
 Status check_communicator(gyreComm_t comm);
 
+// How large callers' structs may say that they are.
+inline constexpr std::size_t struct_bytes_most = 4096;
+inline Status check_size(const char* what, std::size_t size, std::size_t least) {
+  if (size >= least && size <= struct_bytes_most) return {};
+  return invalid_argument(fmt::format("{} size {} is absurd", what, size));
+}
+
+// Results to a caller's struct, as much as its version has: `told.size` bytes.
+template <typename Struct>
+void write_struct(Struct* place, const Struct& told) {
+  std::memcpy(place, &told, std::min(told.size, sizeof told));
+}
+
 // A caller's struct as this library knows it: fields that the caller's version lacks are as in
 // `known`. `least`: bytes that every version has.
 template <typename Struct>
@@ -94,8 +107,7 @@ Result<Struct> read_struct(const Struct* given, Struct known, unsigned magic, st
   if (given == nullptr) return known;
   if (given->magic != magic)
     return invalid_argument("the config was not made with its INITIALIZER (wrong magic)");
-  if (given->size < least || given->size > 4096)
-    return invalid_argument(fmt::format("the config's size {} is absurd", given->size));
+  GYRE_TRY(check_size("the config's", given->size, least));
   std::memcpy(&known, given, std::min(given->size, sizeof known));
   return known;
 }
