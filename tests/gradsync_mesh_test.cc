@@ -1,5 +1,6 @@
 // gradsync.h's samplers and meshes; and over a mesh data, pipeline (1F1B) and tensor parallelism at
 // once, which train as one rank does.
+#include "tests/support/linear.h"
 #include "tests/support/ranks.h"
 #include <gyre/gradsync.h>
 
@@ -146,20 +147,11 @@ namespace {
 constexpr int width = 6, hidden = 8, blocks = 2, batch = 16, micro_batches = 4;
 constexpr float learning_rate = 0.05F;
 
-using Matrix = std::vector<float>;  // row by row
-
 float weight(int block, int which, int row, int column) {
   return std::sin(static_cast<float>(block * 31 + which * 17 + row * 5 + column * 3)) / 2;
 }
 float input_of(int sample, int i) { return std::cos(static_cast<float>(sample * 7 + i)); }
 float target_of(int sample, int i) { return std::sin(static_cast<float>(sample * 3 + i * 2)); }
-
-float& at(Matrix& matrix, int row, int column, int columns) {
-  return matrix[static_cast<std::size_t>(row * columns + column)];
-}
-float at(const Matrix& matrix, int row, int column, int columns) {
-  return matrix[static_cast<std::size_t>(row * columns + column)];
-}
 
 // Block b: y = x + B relu(A x). Along the tensor axis rows of A and columns of B are cut
 // (Megatron's way: arXiv 1909.08053, section 3), along the pipeline axis a rank has a block, or all
@@ -286,30 +278,6 @@ class Training {
       for (std::size_t i = 0; i < dy.size(); ++i) dy[i] += dx[i];
     }
     if (stage_ > 0) send(dy, stage_ - 1);
-  }
-
-  // Of each sample: W x, W being outs rows of ins; the transpose, W^T y; and W += y x^T.
-  Matrix product(const Matrix& x, const Matrix& w, int ins, int outs) const {
-    Matrix y(static_cast<std::size_t>(samples() * outs), 0.0F);
-    for (int s = 0; s < samples(); ++s)
-      for (int out = 0; out < outs; ++out)
-        for (int in = 0; in < ins; ++in)
-          at(y, s, out, outs) += at(w, out, in, ins) * at(x, s, in, ins);
-    return y;
-  }
-  Matrix product_transposed(const Matrix& y, const Matrix& w, int outs, int ins) const {
-    Matrix x(static_cast<std::size_t>(samples() * ins), 0.0F);
-    for (int s = 0; s < samples(); ++s)
-      for (int out = 0; out < outs; ++out)
-        for (int in = 0; in < ins; ++in)
-          at(x, s, in, ins) += at(w, out, in, ins) * at(y, s, out, outs);
-    return x;
-  }
-  void add_outer(Matrix& w, const Matrix& y, const Matrix& x, int outs, int ins) const {
-    for (int s = 0; s < samples(); ++s)
-      for (int out = 0; out < outs; ++out)
-        for (int in = 0; in < ins; ++in)
-          at(w, out, in, ins) += at(y, s, out, outs) * at(x, s, in, ins);
   }
 
   Complaints& complaints_;
