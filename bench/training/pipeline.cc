@@ -1,0 +1,284 @@
+// The bubble of pipeline parallelism: what share of a training step a stage waits, by schedule and
+// number of micro-batches, beside the formula, (p - 1) / (m + p - 1). Ranks are stages: processes
+// (gyre run -n) or threads (-t). Rank 0 prints a table, and JSON.
+#include "bench/training/pipeline_stage.h"
+#include "bench/training/timed_work.h"
+#include <gyre/gradsync.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+
+namespace gyre::bench {
+namespace {
+
+struct Options {
+  int threads = 0, rounds = 5;
+  std::vector<int> micro_batches = {2, 4, 8, 16};
+  std::vector<std::string> schedules = {"1f1b", "gpipe"};
+  double forward_ms = 10, backward_ms = 20;
+  std::size_t bytes = 64 << 10;
+  bool compute = false;
+  std::string json;
+};
+
+[[noreturn]] void fail(const std::string& text) {
+  std::fprintf(stderr, "pipeline_bubble: %s\n", text.c_str());
+  std::exit(1);
+}
+void expect(gyreResult_t result, gyreComm_t comm = nullptr) {
+  if (result != gyreSuccess) fail(gyreGetLastError(comm));
+}
+void expect_grad(gyreResult_t result) {
+  if (result != gyreSuccess) fail(gyreGradGetLastError());
+}
+
+// At the beginning of what goes from stage to stage: which micro-batch it is, and how many stages
+// have had it. A stage ends the job if it gets anything but what is due.
+struct Stamp {
+  int micro_batch = 0, passed = 0;
+};
+void check_stamp(StageWork::Bytes bytes, const Stamp& due) {
+  Stamp stamp;
+  std::memcpy(&stamp, bytes.data(), sizeof stamp);
+  if (stamp.micro_batch != due.micro_batch || stamp.passed != due.passed)
+    fail("micro-batch " + std::to_string(stamp.micro_batch) + " came after " +
+         std::to_string(stamp.passed) + " stages, where " + std::to_string(due.micro_batch) +
+         " after " + std::to_string(due.passed) + " was due");
+}
+void put_stamp(StageWork::Bytes bytes, const Stamp& stamp) {
+  std::memcpy(bytes.data(), &stamp, sizeof stamp);
+}
+
+struct Step {
+  double ms = 0, busy_ms = 0;
+};
+
+// A training step of all stages. Its time is that of the stage that took longest; busy time, in
+// which it computed, is the stages' mean.
+Step time_step(gyreComm_t comm, PipelineStage& stage, TimedWork& work, double forward_ms,
+               double backward_ms) {
+  const int place = stage.stage(), stages = stage.stages();
+  const StageWork takes = {
+      [&](int micro_batch, StageWork::Bytes activations) {
+        if (place > 0) check_stamp(activations, {micro_batch, place});
+        work.take(forward_ms);
+        put_stamp(activations, {micro_batch, place + 1});
+      },
+      [&](int micro_batch, StageWork::Bytes activations, StageWork::Bytes gradients) {
+        check_stamp(activations, {micro_batch, place + 1});
+        if (place + 1 < stages) check_stamp(gradients, {micro_batch, 2 * stages - 1 - place});
+        work.take(backward_ms);
+        put_stamp(gradients, {micro_batch, 2 * stages - place});
+      }};
+  work.busy_ms();
+  expect(gyreBarrier(comm, nullptr), comm);
+  const std::int64_t begin = now_ns();
+  expect(stage.run(takes), comm);
+  double ms = ms_since(begin), busy_ms = work.busy_ms();
+  expect(gyreAllReduce(&ms, &ms, 1, gyreDouble, gyreMax, comm, nullptr), comm);
+  expect(gyreAllReduce(&busy_ms, &busy_ms, 1, gyreDouble, gyreAvg, comm, nullptr), comm);
+  return {ms, busy_ms};
+}
+
+// All steps of one schedule and number of micro-batches.
+struct Series {
+  std::vector<double> step_ms, busy_ms;
+
+  void add(const Step& step) {
+    step_ms.push_back(step.ms);
+    busy_ms.push_back(step.busy_ms);
+  }
+};
+using AllSeries = std::map<std::pair<std::string, int>, Series>;  // schedule, micro-batches
+
+// The naive way is a pipeline of one micro-batch, the whole batch: one stage computes at a time.
+constexpr const char* naive = "naive";
+
+Schedule schedule_named(const std::string& name) {
+  return name == "gpipe" ? Schedule::gpipe : Schedule::one_forward_one_backward;
+}
+
+// Of rank 0, while the others wait.
+double agreed_products_per_ms(gyreComm_t comm) {
+  double products_per_ms = 0;
+  int rank = 0;
+  gyreCommUserRank(comm, &rank);
+  if (rank == 0) products_per_ms = TimedWork::measure_products_per_ms();
+  expect(gyreBcast(&products_per_ms, 1, gyreDouble, 0, comm, nullptr), comm);
+  return products_per_ms;
+}
+
+AllSeries measure(gyreComm_t comm, const Options& options) {
+  AllSeries all;
+  TimedWork work(options.compute ? agreed_products_per_ms(comm) : 0);
+  std::vector<std::string> schedules = options.schedules;
+  schedules.push_back(naive);
+  for (int round = -1; round < options.rounds; ++round)  // the first one opens connections
+    for (const int micro_batches : options.micro_batches)
+      for (const std::string& schedule : schedules) {
+        const int share = schedule == naive ? micro_batches : 1;
+        PipelineStage stage(comm, schedule_named(schedule), micro_batches / share,
+                            options.bytes * static_cast<std::size_t>(share));
+        const double scale = round < 0 ? 0 : share;
+        const Step step =
+            time_step(comm, stage, work, scale * options.forward_ms, scale * options.backward_ms);
+        if (round >= 0) all[{schedule, micro_batches}].add(step);
+      }
+  return all;
+}
+
+// What one stage computes in a step: m * (tf + tb).
+double ideal_ms(const Options& options, const Series& series, int micro_batches) {
+  if (options.compute) return median(series.busy_ms);
+  return micro_batches * (options.forward_ms + options.backward_ms);
+}
+
+nlohmann::ordered_json row_of(const Options& options, const AllSeries& all, int stages,
+                              const std::string& schedule, int micro_batches) {
+  const Series& series = all.at({schedule, micro_batches});
+  const Series& in_turn = all.at({naive, micro_batches});
+  const double step = median(series.step_ms), naive_step = median(in_turn.step_ms);
+  const double ideal = ideal_ms(options, series, micro_batches);
+  const double bubble = 1 - ideal / step;
+  const double formula = (stages - 1.0) / (micro_batches + stages - 1.0);
+  const auto [least, most] = std::minmax_element(series.step_ms.begin(), series.step_ms.end());
+  const auto actions = actions_of(schedule_named(schedule), 0, stages, micro_batches);
+  return {{"stages", stages},
+          {"as", options.threads > 0 ? "threads" : "processes"},
+          {"work", options.compute ? "compute" : "timed"},
+          {"schedule", schedule},
+          {"micro_batches", micro_batches},
+          {"forward_ms", options.forward_ms},
+          {"backward_ms", options.backward_ms},
+          {"bytes", options.bytes},
+          {"rounds", options.rounds},
+          {"in_flight", most_in_flight(actions)},
+          {"step_ms", step},
+          {"step_ms_least", *least},
+          {"step_ms_most", *most},
+          {"ideal_ms", ideal},
+          {"bubble", bubble},
+          {"formula", formula},
+          {"ratio", bubble / formula},
+          {"naive_step_ms", naive_step},
+          {"naive_bubble", 1 - ideal_ms(options, in_turn, micro_batches) / naive_step}};
+}
+
+void report(const Options& options, const AllSeries& all, int stages) {
+  std::printf("%6s %13s %8s %9s %9s %9s %8s %8s %6s %9s %9s\n", "stages", "micro-batches",
+              "schedule", "in flight", "step ms", "ideal ms", "bubble", "formula", "ratio",
+              "naive ms", "bubble");
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const int micro_batches : options.micro_batches)
+    for (const std::string& schedule : options.schedules) {
+      const auto& row = rows.emplace_back(row_of(options, all, stages, schedule, micro_batches));
+      const auto number = [&](const char* name) { return row.at(name).get<double>(); };
+      std::printf("%6d %13d %8s %9.0f %9.2f %9.2f %8.4f %8.4f %6.3f %9.2f %9.4f\n", stages,
+                  micro_batches, schedule.c_str(), number("in_flight"), number("step_ms"),
+                  number("ideal_ms"), number("bubble"), number("formula"), number("ratio"),
+                  number("naive_step_ms"), number("naive_bubble"));
+    }
+  std::fflush(stdout);
+  if (options.json.empty()) return;
+  std::ofstream file(options.json);
+  file << rows.dump(1) << '\n';
+  if (!file.flush()) fail("cannot write " + options.json);
+}
+
+void run_rank(gyreComm_t comm, const Options& options) {
+  int ranks = 0, rank = 0;
+  gyreCommCount(comm, &ranks);
+  gyreCommUserRank(comm, &rank);
+  if (ranks < 2) fail("a pipeline has at least 2 stages: gyre run -n, or --threads");
+  const gyreMeshAxis_t axis = {"pipeline", -1};
+  gyreMesh_t mesh = nullptr;
+  gyreComm_t line = nullptr;
+  expect_grad(gyreMeshCreate(&mesh, comm, &axis, 1));
+  expect_grad(gyreMeshComm(mesh, axis.name, &line));
+  const AllSeries all = measure(line, options);
+  if (rank == 0) report(options, all, ranks);
+  expect_grad(gyreMeshDestroy(mesh));
+}
+
+void run_threads(const Options& options) {
+  gyreUniqueId id;
+  expect(gyreGetUniqueId(&id));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < options.threads; ++rank)
+    ranks.emplace_back([&, rank] {
+      gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+      config.device = GYRE_DEVICE_HOST;
+      gyreComm_t comm = nullptr;
+      expect(gyreCommInitRankConfig(&comm, options.threads, id, rank, &config));
+      run_rank(comm, options);
+      expect(gyreCommDestroy(comm));
+    });
+  for (std::thread& rank : ranks) rank.join();
+}
+
+void run_process(const Options& options) {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.device = GYRE_DEVICE_HOST;
+  gyreComm_t comm = nullptr;
+  expect(gyreCommInitEnv(&comm, &config));
+  run_rank(comm, options);
+  expect(gyreCommDestroy(comm));
+}
+
+constexpr const char* about =
+    "The bubble of pipeline parallelism: the share of a training step in which a stage waits, "
+    "beside "
+    "the formula (p - 1) / (m + p - 1), for p stages, one a rank, and m micro-batches. A stage's "
+    "forward and backward pass of a micro-batch take a fixed time: by default they sleep until it "
+    "is "
+    "over, so that there may be more stages than processors. ideal: m times both, what a stage "
+    "computes; bubble: 1 - ideal / step. naive: the whole batch goes through the stages as one, so "
+    "that one stage computes at a time. in flight: micro-batches whose activations the first stage "
+    "has to keep. Medians over rounds, in which all take turns.";
+
+void add_options(CLI::App& app, Options& options) {
+  const auto ms = CLI::Range(0.001, 60000.0).description("");
+  app.add_option("-t,--threads", options.threads, "ranks as so many threads, instead of processes")
+      ->check(CLI::Range(2, 256).description(""));
+  app.add_option("-m,--micro-batches", options.micro_batches, "of a step (default: 2 4 8 16)")
+      ->check(CLI::Range(1, 4096).description(""));
+  app.add_option("-s,--schedules", options.schedules, "1f1b, gpipe (default: both)")
+      ->check(CLI::IsMember({"1f1b", "gpipe"}).description(""));
+  app.add_option("--forward-ms", options.forward_ms, "of a micro-batch on a stage (default: 10)")
+      ->check(ms);
+  app.add_option("--backward-ms", options.backward_ms, "(default: 20)")->check(ms);
+  app.add_option("--bytes", options.bytes, "that go from stage to stage (default: 65536)")
+      ->check(CLI::Range(std::size_t{8}, std::size_t{1} << 30).description(""));
+  app.add_option("--rounds", options.rounds, "(default: 5)")
+      ->check(CLI::Range(1, 1000).description(""));
+  app.add_flag("--compute", options.compute,
+               "products of matrices in place of sleep, as many as take so long on rank 0 alone; "
+               "ideal is then what stages computed in the step, the mean over stages. For no more "
+               "stages than processors");
+  app.add_option("--json", options.json, "write the rows to this file, too");
+}
+
+}  // namespace
+}  // namespace gyre::bench
+
+int main(int argc, char** argv) {
+  gyre::bench::Options options;
+  CLI::App app(gyre::bench::about);
+  gyre::bench::add_options(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  options.threads > 0 ? gyre::bench::run_threads(options) : gyre::bench::run_process(options);
+  return 0;
+}

@@ -1,0 +1,52 @@
+// One stage of a pipeline: carries out its actions, in order, on a communicator of all stages.
+// Between two actions it hands on what the first has made and takes what the second one needs, at
+// once, as one group: so neighbours that face each other exchange, and nobody waits in turn.
+#pragma once
+
+#include "bench/training/pipeline_schedule.h"
+#include <gyre/gyre.h>
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+namespace gyre::bench {
+
+// What a stage does with a micro-batch. Forward: its input's activations become its output's; the
+// first stage makes them up. Backward: the same of gradients, given the activations that its
+// forward left; the last stage makes the gradients up.
+struct StageWork {
+  using Bytes = std::span<std::byte>;
+  std::function<void(int micro_batch, Bytes activations)> forward;
+  std::function<void(int micro_batch, Bytes activations, Bytes gradients)> backward;
+};
+
+class PipelineStage {
+ public:
+  // Of each micro-batch `bytes` go from stage to stage. `comm`: rank s is stage s. All but `comm`
+  // are the same on all stages.
+  PipelineStage(gyreComm_t comm, Schedule schedule, int micro_batches, std::size_t bytes);
+
+  int stage() const { return stage_; }
+  int stages() const { return stages_; }
+
+  // A training step. All stages call it.
+  gyreResult_t run(const StageWork& work);
+
+ private:
+  using Buffer = std::vector<std::byte>;
+
+  Buffer& buffer_of(const Action& action);
+  bool has_sender(const Action& action) const;
+  bool has_receiver(const Action& action) const;
+  gyreResult_t exchange(const Action* done, const Action* next);
+
+  gyreComm_t comm_;
+  const std::size_t bytes_;
+  int stage_ = 0, stages_ = 1;
+  std::vector<Action> actions_;
+  std::vector<Buffer> activations_;  // of the micro-batches in flight
+  Buffer gradients_[2];              // one may leave while the next one comes
+};
+
+}  // namespace gyre::bench
