@@ -166,6 +166,7 @@ nlohmann::ordered_json row_of(const Options& options, const AllSeries& all, int 
           {"step_ms_least", *least},
           {"step_ms_most", *most},
           {"ideal_ms", ideal},
+          {"busy_ms", median(series.busy_ms)},  // with what sleeps were too long
           {"bubble", bubble},
           {"formula", formula},
           {"ratio", bubble / formula},
