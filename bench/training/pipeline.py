@@ -70,6 +70,7 @@ def show(row):
 def plot(rows, path):
     import matplotlib
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "pipeline"  # else names in the file are drawn by lot
     from matplotlib import pyplot
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4))
     for number, stages in enumerate(sorted({row["stages"] for row in rows})):
