@@ -4,7 +4,8 @@
 
 Each line is a row of bench/training/pipeline_bubble, whose --help says what the figures are.
 --record appends them to bench/results/training_pipeline.jsonl, --plot draws both pictures
-(matplotlib)."""
+(matplotlib), also --recorded ones: on a machine that others use, stages may be measured one by one,
+when it is quiet."""
 import argparse
 import json
 import os
@@ -14,6 +15,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+RESULTS = ROOT / "bench/results/training_pipeline.jsonl"
 sys.path.insert(0, str(ROOT / "bench/compare"))
 import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -33,6 +35,8 @@ def arguments():
     parser.add_argument("--compute", action="store_true", help="do not sleep, compute")
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_pipeline.jsonl")
+    parser.add_argument("--recorded", action="store_true",
+                        help="measure nothing: the newest figures that were recorded")
     parser.add_argument("--plot", metavar="FILE", help="pictures, as SVG")
     return parser.parse_args()
 
@@ -58,6 +62,22 @@ def measure(options, stages):
     for row in rows:
         show(row)
     return rows
+
+
+def recorded(options):
+    """Of each number of stages and micro-batches, schedule and kind of work, the last line."""
+    newest = {}
+    with open(RESULTS, encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            newest[row["stages"], row["micro_batches"], row["schedule"], row["as"],
+                   row["work"]] = row
+    chosen = [newest[key] for key in sorted(newest)
+              if key[0] in options.stages and key[2] in options.schedules and
+              key[3:] == ("threads" if options.threads else "processes",
+                          "compute" if options.compute else "timed")]
+    for row in chosen:
+        show(row)
+    return chosen
 
 
 def show(row):
@@ -109,12 +129,15 @@ def main():
     print(f"{'stages':>6} {'micro-batches':>13} {'schedule':>8} {'in flight':>9} {'step ms':>9} "
           f"{'ideal ms':>9} {'bubble':>8} {'formula':>8} {'ratio':>7} {'naive ms':>9} "
           f"{'bubble':>8}")
-    rows = [row for stages in options.stages for row in measure(options, stages)]
+    if options.recorded:
+        rows = recorded(options)
+    else:
+        rows = [row for stages in options.stages for row in measure(options, stages)]
     if options.plot:
         plot(rows, options.plot)
-    if options.record:
+    if options.record and not options.recorded:
         base = provenance_of.provenance("bench/training/pipeline.py")
-        with open(ROOT / "bench/results/training_pipeline.jsonl", "a", encoding="utf-8") as lines:
+        with open(RESULTS, "a", encoding="utf-8") as lines:
             for row in rows:
                 lines.write(json.dumps({**base, **row}) + "\n")
 
