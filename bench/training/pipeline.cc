@@ -21,7 +21,7 @@ namespace gyre::bench {
 namespace {
 
 struct Options {
-  int threads = 0, rounds = 5;
+  int threads = 0, rounds = 5, naive_rounds = 5;
   std::vector<int> micro_batches = {2, 4, 8, 16};
   std::vector<std::string> schedules = {"1f1b", "gpipe"};
   double forward_ms = 10, backward_ms = 20;
@@ -125,6 +125,7 @@ AllSeries measure(gyreComm_t comm, const Options& options) {
   for (int round = -1; round < options.rounds; ++round)  // the first one opens connections
     for (const int micro_batches : options.micro_batches)
       for (const std::string& schedule : schedules) {
+        if (schedule == naive && round >= options.naive_rounds) continue;
         const int share = schedule == naive ? micro_batches : 1;
         PipelineStage stage(comm, schedule_named(schedule), micro_batches / share,
                             options.bytes * static_cast<std::size_t>(share));
@@ -260,6 +261,9 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--bytes", options.bytes, "that go from stage to stage (default: 65536)")
       ->check(CLI::Range(std::size_t{8}, std::size_t{1} << 30).description(""));
   app.add_option("--rounds", options.rounds, "(default: 5)")
+      ->check(CLI::Range(1, 1000).description(""));
+  app.add_option("--naive-rounds", options.naive_rounds,
+                 "of them, with the naive way, which takes longest (default: 5)")
       ->check(CLI::Range(1, 1000).description(""));
   app.add_flag("--compute", options.compute,
                "products of matrices in place of sleep, as many as take so long on rank 0 alone; "

@@ -32,6 +32,7 @@ def arguments():
     parser.add_argument("--backward-ms", type=float, default=20)
     parser.add_argument("--bytes", type=int, default=64 << 10, help="from stage to stage")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--naive-rounds", type=int, default=5, help="of these, the naive way too")
     parser.add_argument("--compute", action="store_true", help="do not sleep, compute")
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_pipeline.jsonl")
@@ -48,7 +49,7 @@ def measure(options, stages):
                    "--micro-batches", *[str(stages * share) for share in options.per_stage],
                    "--schedules", *options.schedules, "--forward-ms", str(options.forward_ms),
                    "--backward-ms", str(options.backward_ms), "--bytes", str(options.bytes),
-                   "--rounds", str(options.rounds)]
+                   "--rounds", str(options.rounds), "--naive-rounds", str(options.naive_rounds)]
         command += ["--compute"] if options.compute else []
         if options.threads:
             command += ["--threads", str(stages)]
