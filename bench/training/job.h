@@ -8,13 +8,14 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace gyre::bench {
 
-[[noreturn]] inline void fail(const char* text) {
-  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, text);
+[[noreturn]] inline void fail(const std::string& text) {
+  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, text.c_str());
   std::exit(1);
 }
 

@@ -1,21 +1,18 @@
 // The bubble of pipeline parallelism: what share of a training step a stage waits, by schedule and
 // number of micro-batches, beside the formula, (p - 1) / (m + p - 1). Ranks are stages: processes
 // (gyre run -n) or threads (-t). Rank 0 prints a table, and JSON.
+#include "bench/training/job.h"
 #include "bench/training/pipeline_stage.h"
 #include "bench/training/timed_work.h"
-#include <gyre/gradsync.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <string>
-#include <thread>
 
 namespace gyre::bench {
 namespace {
@@ -29,17 +26,6 @@ struct Options {
   bool compute = false;
   std::string json;
 };
-
-[[noreturn]] void fail(const std::string& text) {
-  std::fprintf(stderr, "pipeline_bubble: %s\n", text.c_str());
-  std::exit(1);
-}
-void expect(gyreResult_t result, gyreComm_t comm = nullptr) {
-  if (result != gyreSuccess) fail(gyreGetLastError(comm));
-}
-void expect_grad(gyreResult_t result) {
-  if (result != gyreSuccess) fail(gyreGradGetLastError());
-}
 
 // At the beginning of what goes from stage to stage: which micro-batch it is, and how many stages
 // have had it. A stage ends the job if it gets anything but what is due.
@@ -110,9 +96,7 @@ Schedule schedule_named(const std::string& name) {
 // Of rank 0, while the others wait.
 double agreed_products_per_ms(gyreComm_t comm) {
   double products_per_ms = 0;
-  int rank = 0;
-  gyreCommUserRank(comm, &rank);
-  if (rank == 0) products_per_ms = TimedWork::measure_products_per_ms();
+  if (rank_of(comm) == 0) products_per_ms = TimedWork::measure_products_per_ms();
   expect(gyreBcast(&products_per_ms, 1, gyreDouble, 0, comm, nullptr), comm);
   return products_per_ms;
 }
@@ -197,43 +181,16 @@ void report(const Options& options, const AllSeries& all, int stages) {
 }
 
 void run_rank(gyreComm_t comm, const Options& options) {
-  int ranks = 0, rank = 0;
-  gyreCommCount(comm, &ranks);
-  gyreCommUserRank(comm, &rank);
+  const int ranks = size_of(comm), rank = rank_of(comm);
   if (ranks < 2) fail("a pipeline has at least 2 stages: gyre run -n, or --threads");
   const gyreMeshAxis_t axis = {"pipeline", -1};
   gyreMesh_t mesh = nullptr;
   gyreComm_t line = nullptr;
-  expect_grad(gyreMeshCreate(&mesh, comm, &axis, 1));
-  expect_grad(gyreMeshComm(mesh, axis.name, &line));
+  expect(gyreMeshCreate(&mesh, comm, &axis, 1));
+  expect(gyreMeshComm(mesh, axis.name, &line));
   const AllSeries all = measure(line, options);
   if (rank == 0) report(options, all, ranks);
-  expect_grad(gyreMeshDestroy(mesh));
-}
-
-void run_threads(const Options& options) {
-  gyreUniqueId id;
-  expect(gyreGetUniqueId(&id));
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < options.threads; ++rank)
-    ranks.emplace_back([&, rank] {
-      gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
-      config.device = GYRE_DEVICE_HOST;
-      gyreComm_t comm = nullptr;
-      expect(gyreCommInitRankConfig(&comm, options.threads, id, rank, &config));
-      run_rank(comm, options);
-      expect(gyreCommDestroy(comm));
-    });
-  for (std::thread& rank : ranks) rank.join();
-}
-
-void run_process(const Options& options) {
-  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
-  config.device = GYRE_DEVICE_HOST;
-  gyreComm_t comm = nullptr;
-  expect(gyreCommInitEnv(&comm, &config));
-  run_rank(comm, options);
-  expect(gyreCommDestroy(comm));
+  expect(gyreMeshDestroy(mesh));
 }
 
 constexpr const char* about =
@@ -276,14 +233,12 @@ void add_options(CLI::App& app, Options& options) {
 }  // namespace gyre::bench
 
 int main(int argc, char** argv) {
-  gyre::bench::Options options;
-  CLI::App app(gyre::bench::about);
-  gyre::bench::add_options(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  options.threads > 0 ? gyre::bench::run_threads(options) : gyre::bench::run_process(options);
+  using namespace gyre::bench;
+  Options options;
+  CLI::App app(about);
+  add_options(app, options);
+  parse(app, argc, argv);
+  const auto body = [&](gyreComm_t comm) { run_rank(comm, options); };
+  options.threads > 0 ? run_threads(options.threads, body) : run_process(body);
   return 0;
 }
