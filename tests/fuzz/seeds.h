@@ -79,5 +79,6 @@ void add_relay_seeds(Seeds& seeds);
 void add_board_seeds(Seeds& seeds);
 void add_environment_seeds(Seeds& seeds);
 void add_metrics_seeds(Seeds& seeds);
+void add_training_seeds(Seeds& seeds);
 
 }  // namespace gyre::fuzz

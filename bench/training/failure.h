@@ -1,0 +1,26 @@
+// How the training program ends when something fails: with the reason on stderr and exit code 1.
+#pragma once
+
+#include <gyre/gradsync.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace gyre::training {
+
+// At once, as other ranks of this process may be at work: they would use what exit() destroys.
+[[noreturn]] inline void fail(const std::string& why) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "train: %s\n", why.c_str());
+  std::_Exit(1);
+}
+// Of a function of gradsync.h, and of one of gyre.h.
+inline void expect(gyreResult_t result) {
+  if (result != gyreSuccess) fail(gyreGradGetLastError());
+}
+inline void expect(gyreResult_t result, gyreComm_t comm) {
+  if (result != gyreSuccess) fail(gyreGetLastError(comm));
+}
+
+}  // namespace gyre::training
