@@ -132,7 +132,8 @@ class Trains(unittest.TestCase):
         if not DIGITS:
             self.skipTest("no digits.csv.gz of scikit-learn here (Debian: python3-sklearn)")
         out = self.folder / "json"
-        start([PROGRAM, "--data", DIGITS[0], "--threads", "2", "--batch", "8", "--json", str(out)])
+        start([PROGRAM, "--data", DIGITS[0], "--threads", "2", "--batch", "8", "--steps",
+               "2000", "--json", str(out)])
         self.assertGreaterEqual(json.loads(out.read_text())["accuracy"], 0.97)
 
     def test_made_up_digits_are_said_to_be_made_up(self):

@@ -5,8 +5,8 @@
 namespace gyre::training {
 namespace {
 
-// The first two tensors, and the last four.
-constexpr std::size_t character_weight = 0, place_weight = 1, first_of_blocks = 2;
+// The first two tensors; the blocks' follow, and four more.
+constexpr std::size_t character_weight = 0, place_weight = 1;
 
 }  // namespace
 

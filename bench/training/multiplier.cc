@@ -70,12 +70,17 @@ void pack(const MatrixView& from, std::size_t first, std::size_t count, std::siz
           std::size_t inner, std::size_t width, float* panel) {
   const float* const begin =
       from.values + first * from.row_stride + inner_first * from.column_stride;
-  for (std::size_t k = 0; k < inner; ++k) {
-    const float* const source = begin + k * from.column_stride;
-    float* const target = panel + k * width;
-    for (std::size_t i = 0; i < count; ++i) target[i] = source[i * from.row_stride];
-    std::fill(target + count, target + width, 0.0F);
+  for (std::size_t k = 0; k < inner && count < width; ++k)
+    std::fill(panel + k * width + count, panel + (k + 1) * width, 0.0F);
+  // In the order in which the matrix lies.
+  if (from.row_stride == 1) {
+    for (std::size_t k = 0; k < inner; ++k)
+      std::copy_n(begin + k * from.column_stride, count, panel + k * width);
+    return;
   }
+  for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t k = 0; k < inner; ++k)
+      panel[k * width + i] = begin[i * from.row_stride + k * from.column_stride];
 }
 
 void put(const float* sums, std::size_t sums_stride, float* result, std::size_t result_stride,
