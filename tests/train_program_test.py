@@ -154,6 +154,7 @@ class Refuses(unittest.TestCase):
         for text, *options in (("--stpes", "--stpes", "3"), ("gtp", "--model", "gtp"),
                                ("zero4", "--parallel", "zero4"), ("--steps", "--steps", "-1"),
                                ("--batch", "--batch", "0"), ("--rate", "--rate", "0"),
+                               ("--rate", "--rate", "nan"), ("--seed", "--seed", "-3"),
                                ("does not divide", "--model", "gpt", "--heads", "7"),
                                ("local:", "--parallel", "local", "--checkpoint", "x"),
                                ("needs --checkpoint", "--checkpoint-every", "3")):
@@ -182,7 +183,8 @@ class Refuses(unittest.TestCase):
             self.check("its optimizer is adamw", "--resume", str(saved), "--optimizer", "sgd")
             os.truncate(saved, saved.stat().st_size - 4)
             self.check("bytes long, not", "--resume", str(saved), "--threads", "3")
-            self.check("cannot write", "--steps", "2", "--checkpoint", folder + "/none/x")
+            for option in ("--checkpoint", "--json"):
+                self.check("cannot write", option, folder + "/none/x")
 
     def test_ranks_that_were_told_different_things(self):
         script = 'exec "$0" --steps 3 --batch $((4 + GYRE_RANK))'

@@ -84,21 +84,32 @@ bool for_each_array(const std::vector<gyreGradPiece_t>& pieces, const Places& pl
 
 void meet(gyreComm_t comm) { expect(gyreBarrier(comm, nullptr), comm); }
 
+// What ranks write to until it is whole.
+std::string draft_of(const std::string& path) { return path + ".new"; }
+[[noreturn]] void fail_to_write(const std::string& path) {
+  fail("cannot write " + path + ": " + std::strerror(errno));
+}
+
 }  // namespace
+
+void expect_writable(const std::string& path) {
+  const std::string draft = draft_of(path);
+  const File file(draft, O_WRONLY | O_CREAT | O_CLOEXEC);
+  if (!file.is_open() || ::unlink(draft.c_str()) != 0) fail_to_write(draft);
+}
 
 void save_checkpoint(const std::string& path, gyreComm_t comm, const CheckpointHead& head,
                      Way& way) {
   int rank = 0;
   expect(gyreCommUserRank(comm, &rank), comm);
-  const std::string draft = path + ".new";
-  const auto give_up = [&] { fail("cannot write " + draft + ": " + std::strerror(errno)); };
+  const std::string draft = draft_of(path);
   const std::string text = encode_head(head);
   const Places places(head, text.size());
   if (rank == 0) {
     const File file(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
     if (!file.is_open() || !file.write(text.data(), text.size(), 0) ||
         ::ftruncate(file.descriptor(), static_cast<off_t>(places.end())) != 0)
-      give_up();
+      fail_to_write(draft);
   }
   meet(comm);
   const std::vector<gyreGradPiece_t> pieces = way.pieces_to_save();
@@ -109,11 +120,11 @@ void save_checkpoint(const std::string& path, gyreComm_t comm, const CheckpointH
     };
     if (!file.is_open() || !for_each_array(pieces, places, write) ||
         ::fsync(file.descriptor()) != 0)
-      give_up();
+      fail_to_write(draft);
   }
   // A rank that failed has not come here, and then the others do not get further.
   meet(comm);
-  if (rank == 0 && std::rename(draft.c_str(), path.c_str()) != 0) give_up();
+  if (rank == 0 && std::rename(draft.c_str(), path.c_str()) != 0) fail_to_write(path);
   meet(comm);
 }
 

@@ -9,6 +9,8 @@
 
 namespace gyre::training {
 
+// Ends the program if a checkpoint cannot be written there, before training for nothing.
+void expect_writable(const std::string& path);
 // Collective. The file is replaced when all ranks have written; before that it stays as it was.
 void save_checkpoint(const std::string& path, gyreComm_t comm, const CheckpointHead& head,
                      Way& way);

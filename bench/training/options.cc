@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cmath>
 #include <sstream>
 #include <utility>
 
@@ -9,6 +10,8 @@ namespace gyre::training {
 namespace {
 
 constexpr std::uint64_t most_steps = std::uint64_t{1} << 40;
+// CLI11 reads a negative number as one of those above.
+constexpr std::uint64_t most_seed = ~std::uint64_t{0} >> 1;
 
 template <typename Value>
 CLI::Option* whole(CLI::App& app, const std::string& name, Value& value, std::uint64_t least,
@@ -64,7 +67,6 @@ void add_training_options(CLI::App& app, Options& o) {
   one_of(app, "--optimizer", o.optimizer, {"adamw", "sgd"}, "adamw (default) or sgd")
       ->type_name("adamw|sgd");
   app.add_option("--rate", o.rate, "of learning (default: adamw 0.001, sgd 0.1)")
-      ->check(CLI::PositiveNumber.description(""))
       ->type_name("RATE");
   app.add_option("--decay", o.decay, "of weights")
       ->check(CLI::Range(0.0, 1.0).description(""))
@@ -75,7 +77,7 @@ void add_training_options(CLI::App& app, Options& o) {
       ->type_name("SHARE")
       ->capture_default_str();
   whole(app, "--warmup", o.warmup, 0, most_steps, "steps in which the rate grows from 0");
-  whole(app, "--seed", o.seed, 0, ~std::uint64_t{0}, "of first values and the order of examples")
+  whole(app, "--seed", o.seed, 0, most_seed, "of first values and the order of examples")
       ->capture_default_str();
 }
 
@@ -102,6 +104,9 @@ n ranks with --batch B learn as one rank with --batch nB does, to rounding, in e
 )";
 
 std::string objection(const Options& o) {
+  if (!(o.rate > 0 && o.rate < 1e6))
+    return "--rate has to be above 0 and below 1000000, and is " + std::to_string(o.rate);
+  if (std::isnan(o.until_loss)) return "--until-loss is not a number";
   if (o.model == "gpt" && o.width % o.heads != 0)
     return "--heads " + std::to_string(o.heads) + " does not divide --width " +
            std::to_string(o.width);
@@ -112,7 +117,7 @@ std::string objection(const Options& o) {
   return "";
 }
 
-void set_defaults(Options& o) {
+void set_defaults(Options& o, bool has_rate) {
   const bool is_gpt = o.model == "gpt";
   const auto otherwise = [](auto& value, auto chosen) {
     if (value == 0) value = static_cast<std::remove_reference_t<decltype(value)>>(chosen);
@@ -120,7 +125,7 @@ void set_defaults(Options& o) {
   otherwise(o.layers, is_gpt ? 4 : 2);
   otherwise(o.batch, is_gpt ? 8 : 16);
   otherwise(o.steps, is_gpt ? 200 : 3000);
-  otherwise(o.rate, o.optimizer == "sgd" ? 0.1 : 0.001);
+  if (!has_rate) o.rate = o.optimizer == "sgd" ? 0.1 : 0.001;
 }
 
 }  // namespace
@@ -162,7 +167,7 @@ std::optional<Options> parse_options(int count, const char* const* arguments, in
   try {
     app.parse(count, arguments);
     options.has_until_loss = app.count("--until-loss") > 0;
-    set_defaults(options);
+    set_defaults(options, app.count("--rate") > 0);
     if (const std::string why = objection(options); !why.empty())
       throw CLI::ValidationError("train", why);
   } catch (const CLI::ParseError& error) {

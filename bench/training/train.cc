@@ -45,7 +45,8 @@ std::unique_ptr<Model> make_model(const Options& options, const Data& data) {
       data.digits, DigitsShape{.hidden = options.layers, .width = options.width}, options.batch);
 }
 
-void write_json(const Options& options, const Curve& curve, int ranks, std::size_t parameters) {
+void write_json(std::ofstream& file, const Options& options, const Curve& curve, int ranks,
+                std::size_t parameters) {
   nlohmann::ordered_json document = {{"model", options.model},
                                      {"parallel", options.parallel},
                                      {"optimizer", options.optimizer},
@@ -59,11 +60,10 @@ void write_json(const Options& options, const Curve& curve, int ranks, std::size
   if (curve.score.asked > 0)
     document["accuracy"] =
         static_cast<double>(curve.score.right) / static_cast<double>(curve.score.asked);
-  std::ofstream file(options.json);
   if (!(file << document.dump() << '\n').flush()) fail("cannot write " + options.json);
 }
 
-void report(const Options& options, const Curve& curve, int ranks, std::size_t parameters) {
+void report(const Curve& curve) {
   if (curve.losses.empty())
     std::printf("no step was left to make\n");
   else
@@ -75,7 +75,6 @@ void report(const Options& options, const Curve& curve, int ranks, std::size_t p
         "test accuracy %.2f %% of %llu digits that were not learnt\n",
         100 * static_cast<double>(curve.score.right) / static_cast<double>(curve.score.asked),
         static_cast<unsigned long long>(curve.score.asked));
-  if (!options.json.empty()) write_json(options, curve, ranks, parameters);
 }
 
 void train(gyreComm_t comm, const Options& options, const Data& data) {
@@ -90,9 +89,15 @@ void train(gyreComm_t comm, const Options& options, const Data& data) {
                 ranks > 1 ? "s" : "", options.parallel.c_str(), options.batch,
                 options.optimizer.c_str(), static_cast<unsigned long long>(options.seed));
   std::fflush(stdout);
+  // Opened now, as it may be that it cannot be.
+  std::ofstream json;
+  if (rank == 0 && !options.json.empty()) json.open(options.json);
+  if (!json) fail("cannot write " + options.json);
   Trainer trainer(comm, *model, options);
   const Curve curve = trainer.run();
-  if (rank == 0) report(options, curve, ranks, parameters);
+  if (rank != 0) return;
+  report(curve);
+  if (json.is_open()) write_json(json, options, curve, ranks, parameters);
 }
 
 gyreConfig_t host_config() {

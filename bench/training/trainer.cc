@@ -29,6 +29,7 @@ Trainer::Trainer(gyreComm_t comm, Model& model, const Options& options)
       model.examples() < wanted)
     fail("a step takes " + std::to_string(wanted) + " examples, and there are " +
          std::to_string(model.examples()) + ": choose a smaller --batch, or give more --data");
+  if (rank_ == 0 && !options.checkpoint.empty()) expect_writable(options.checkpoint);
   way_ = make_way(comm, model, options.way());
   Progress progress;
   if (!options.resume.empty())
