@@ -25,7 +25,7 @@ std::string read_whole(const std::string& path, std::string* text) {
     text->append(buffer, static_cast<std::size_t>(count));
   int error = Z_OK;
   const char* const why = gzerror(file, &error);
-  const std::string story = error == Z_ERRNO ? std::strerror(errno) : why;
+  std::string story = error == Z_ERRNO ? std::strerror(errno) : why;
   const int closed = gzclose_r(file);
   if (count < 0) return story;
   return closed == Z_OK ? "" : "it ends too early";

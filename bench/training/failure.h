@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 
 namespace gyre::training {
@@ -14,6 +15,15 @@ namespace gyre::training {
   std::fflush(stdout);
   std::fprintf(stderr, "train: %s\n", why.c_str());
   std::_Exit(1);
+}
+// Does it; what the standard library throws, such as for want of memory, ends the program too.
+template <typename Act>
+void do_or_fail(const Act& act) noexcept {
+  try {
+    act();
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
 }
 // Of a function of gradsync.h, and of one of gyre.h.
 inline void expect(gyreResult_t result) {

@@ -117,7 +117,8 @@ void run_threads(int count, const Options& options, const Data& data) {
     expect(gyreCommDestroy(comm), nullptr);
   };
   std::vector<std::thread> others;
-  for (int rank = 1; rank < count; ++rank) others.emplace_back(run, rank);
+  for (int rank = 1; rank < count; ++rank)
+    others.emplace_back([&, rank] { do_or_fail([&] { run(rank); }); });
   run(0);
   for (std::thread& other : others) other.join();
 }
@@ -145,10 +146,12 @@ void run_process(const Options& options, const Data& data) {
 int main(int count, char** arguments) {
   using namespace gyre::training;
   int exit_code = 0;
-  const auto options = parse_options(count, arguments, &exit_code);
-  if (!options) return exit_code;
-  const Data data = load(*options);
-  options->threads > 0 ? run_threads(options->threads, *options, data)
-                       : run_process(*options, data);
-  return 0;
+  do_or_fail([&] {
+    const auto options = parse_options(count, arguments, &exit_code);
+    if (!options) return;
+    const Data data = load(*options);
+    options->threads > 0 ? run_threads(options->threads, *options, data)
+                         : run_process(*options, data);
+  });
+  return exit_code;
 }
