@@ -1,23 +1,15 @@
-// What the programs here share: ranks that are processes of a launcher or threads of one process,
-// and an end with the reason where something fails.
+// What the programs here share: ranks that are processes of a launcher or threads of one process.
 #pragma once
 
-#include <gyre/gradsync.h>
+#include "bench/training/failure.h"
 
 #include <CLI/CLI.hpp>
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace gyre::bench {
-
-[[noreturn]] inline void fail(const std::string& text) {
-  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, text.c_str());
-  std::exit(1);
-}
 
 // The program's options. Ends it after --help, and with exit code 2 where they are wrong.
 inline void parse(CLI::App& app, int argc, char** argv) {
@@ -26,14 +18,6 @@ inline void parse(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::exit(app.exit(error) == 0 ? 0 : 2);
   }
-}
-
-// Of a function of gradsync.h; and of one of gyre.h.
-inline void expect(gyreResult_t result) {
-  if (result != gyreSuccess) fail(gyreGradGetLastError());
-}
-inline void expect(gyreResult_t result, gyreComm_t comm) {
-  if (result != gyreSuccess) fail(gyreGetLastError(comm));
 }
 
 inline int rank_of(gyreComm_t comm) {
@@ -65,13 +49,21 @@ void run_threads(int ranks, const Body& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// body(comm) for the rank that this process is, as its launcher says.
+// body(comm) for the rank that this process is, as its launcher says. Where nothing says so it is
+// an error, or, if it `may_be_alone`, the only rank.
 template <typename Body>
-void run_process(const Body& body) {
+void run_process(const Body& body, bool may_be_alone = false) {
   gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
   config.device = GYRE_DEVICE_HOST;
   gyreComm_t comm = nullptr;
-  expect(gyreCommInitEnv(&comm, &config), nullptr);
+  if (const gyreResult_t joined = gyreCommInitEnv(&comm, &config); joined != gyreSuccess) {
+    const std::string why = gyreGetLastError(nullptr);
+    // A launcher that has said only half of it is an error too; then the text goes on otherwise.
+    constexpr const char* nothing_said = "no variable says which rank this process is. Start";
+    if (!may_be_alone || joined != gyreInvalidUsage || why.find(nothing_said) == std::string::npos)
+      fail(why);
+    return run_threads(1, body);
+  }
   body(comm);
   expect(gyreCommDestroy(comm), nullptr);
 }

@@ -2,13 +2,12 @@
 // gradsync.h. Ranks are processes that a launcher starts, threads, or a single one.
 #include "bench/training/char_model.h"
 #include "bench/training/digits_model.h"
-#include "bench/training/failure.h"
+#include "bench/training/job.h"
 #include "bench/training/trainer.h"
 
 #include <nlohmann/json.hpp>
 
 #include <fstream>
-#include <thread>
 
 namespace gyre::training {
 namespace {
@@ -78,9 +77,7 @@ void report(const Curve& curve) {
 }
 
 void train(gyreComm_t comm, const Options& options, const Data& data) {
-  int rank = 0, ranks = 1;
-  expect(gyreCommUserRank(comm, &rank), comm);
-  expect(gyreCommCount(comm, &ranks), comm);
+  const int rank = bench::rank_of(comm), ranks = bench::size_of(comm);
   const std::unique_ptr<Model> model = make_model(options, data);
   const std::size_t parameters = count_elements(model->tensors());
   if (rank == 0)
@@ -100,46 +97,6 @@ void train(gyreComm_t comm, const Options& options, const Data& data) {
   if (json.is_open()) write_json(json, options, curve, ranks, parameters);
 }
 
-gyreConfig_t host_config() {
-  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
-  config.device = GYRE_DEVICE_HOST;
-  return config;
-}
-
-void run_threads(int count, const Options& options, const Data& data) {
-  gyreUniqueId id;
-  expect(gyreGetUniqueId(&id), nullptr);
-  const auto run = [&](int rank) {
-    gyreConfig_t config = host_config();
-    gyreComm_t comm = nullptr;
-    expect(gyreCommInitRankConfig(&comm, count, id, rank, &config), nullptr);
-    train(comm, options, data);
-    expect(gyreCommDestroy(comm), nullptr);
-  };
-  std::vector<std::thread> others;
-  for (int rank = 1; rank < count; ++rank)
-    others.emplace_back([&, rank] { do_or_fail([&] { run(rank); }); });
-  run(0);
-  for (std::thread& other : others) other.join();
-}
-
-// As one of the ranks that a launcher has started; without one, alone.
-void run_process(const Options& options, const Data& data) {
-  gyreConfig_t config = host_config();
-  gyreComm_t comm = nullptr;
-  const gyreResult_t joined = gyreCommInitEnv(&comm, &config);
-  if (joined != gyreSuccess) {
-    const std::string why = gyreGetLastError(nullptr);
-    // A launcher that said only half of it is an error.
-    if (joined != gyreInvalidUsage ||
-        why.find("no variable says which rank this process is. Start") == std::string::npos)
-      fail(why);
-    return run_threads(1, options, data);
-  }
-  train(comm, options, data);
-  expect(gyreCommDestroy(comm), nullptr);
-}
-
 }  // namespace
 }  // namespace gyre::training
 
@@ -150,8 +107,11 @@ int main(int count, char** arguments) {
     const auto options = parse_options(count, arguments, &exit_code);
     if (!options) return;
     const Data data = load(*options);
-    options->threads > 0 ? run_threads(options->threads, *options, data)
-                         : run_process(*options, data);
+    const auto run = [&](gyreComm_t comm) { do_or_fail([&] { train(comm, *options, data); }); };
+    if (options->threads > 0)
+      gyre::bench::run_threads(options->threads, run);
+    else
+      gyre::bench::run_process(run, true);
   });
   return exit_code;
 }
