@@ -25,7 +25,8 @@ def why_not():
 
 
 class TwoHosts:
-    def __init__(self, tag):
+    def __init__(self, tag, lifetime_s=300):
+        self.lifetime_s = lifetime_s  # even if nobody ends them
         self.folder = tempfile.mkdtemp()
         self.secret = os.path.join(self.folder, "secret")
         with open(os.open(self.secret, os.O_WRONLY | os.O_CREAT, 0o600), "w",
@@ -46,7 +47,7 @@ class TwoHosts:
         with open(boot_id, "w", encoding="ascii") as file:
             file.write(f"{name}\n")
         script = (f"hostname {name} && mount --bind {boot_id} /proc/sys/kernel/random/boot_id && "
-                  "ip link set lo up && echo ready && exec sleep 300")
+                  f"ip link set lo up && echo ready && exec sleep {self.lifetime_s}")
         holder = subprocess.Popen(["unshare", *NAMESPACES, "--fork", "--kill-child",
                                    "--mount-proc", "sh", "-c", script], text=True,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)

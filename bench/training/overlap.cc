@@ -1,0 +1,387 @@
+// What overlap saves: steps of data-parallel training whose gradients are reduced beside the
+// backward pass, after it, or not at all, and the reduction by itself. Communication is real; the
+// model is equal layers whose passes take a given time. One rank of a job that an environment
+// describes (gyre run); rank 0 prints medians of rounds, of each step's slowest rank.
+#include <gyre/gradsync.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+constexpr double mib = 1 << 20;
+constexpr int warm_up_steps = 3;  // while links find their pace
+constexpr const char* automatic = "auto";
+
+struct Options {
+  std::size_t layers = 24;
+  double megabytes = 96;
+  std::string forward_ms = automatic, backward_ms = automatic;  // or numbers
+  std::string compute = "sleep", json;
+  std::vector<double> bucket_mb = {25, 8, 2};
+  std::size_t rounds = 7;
+
+  std::size_t layer_count() const {
+    return static_cast<std::size_t>(megabytes * mib / sizeof(float)) / layers;
+  }
+  double bytes() const { return static_cast<double>(layer_count() * layers * sizeof(float)); }
+};
+
+[[noreturn]] void fail(const std::string& text) {
+  std::fprintf(stderr, "overlap: %s\n", text.c_str());
+  std::exit(1);
+}
+void expect(gyreResult_t result) {
+  if (result != gyreSuccess) fail(gyreGradGetLastError());
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// The ranks of the job.
+class Job {
+ public:
+  Job() {
+    gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+    config.device = GYRE_DEVICE_HOST;
+    if (gyreCommInitEnv(&comm_, &config) != gyreSuccess) fail(gyreGetLastError(nullptr));
+    gyreCommUserRank(comm_, &rank_);
+    gyreCommCount(comm_, &size_);
+  }
+  ~Job() { gyreCommDestroy(comm_); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  gyreComm_t comm() const { return comm_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  void meet() const { expect_of_comm(gyreBarrier(comm_, nullptr)); }
+  // Rank 0's value.
+  double agree(double value) const {
+    expect_of_comm(gyreBcast(&value, 1, gyreDouble, 0, comm_, nullptr));
+    return value;
+  }
+  void take_most(std::vector<double>& values) const {
+    expect_of_comm(gyreAllReduce(values.data(), values.data(), values.size(), gyreDouble, gyreMax,
+                                 comm_, nullptr));
+  }
+
+ private:
+  void expect_of_comm(gyreResult_t result) const {
+    if (result != gyreSuccess) fail(gyreGetLastError(comm_));
+  }
+
+  gyreComm_t comm_ = nullptr;
+  int rank_ = 0, size_ = 1;
+};
+
+// What the passes are made of: time that goes by while an accelerator would compute, or a fixed
+// number of matrix products on this thread, which takes longer where it shares a core.
+class Compute {
+ public:
+  explicit Compute(bool multiplies) : multiplies_(multiplies) {}
+
+  // All ranks multiply meanwhile, as they do in a pass.
+  void calibrate(const Job& job) {
+    if (!multiplies_) return;
+    constexpr std::chrono::milliseconds patience(300);
+    job.meet();
+    const auto began = Clock::now();
+    int products = 0;
+    for (; Clock::now() - began < patience; ++products) multiply();
+    products_per_ms_ = job.agree(products / Milliseconds(Clock::now() - began).count());
+  }
+  void begin() { until_ = Clock::now(), owed_products_ = 0; }
+  void work(double ms) {
+    if (!multiplies_) {
+      until_ += std::chrono::duration_cast<Clock::duration>(Milliseconds(ms));
+      std::this_thread::sleep_until(until_);
+      return;
+    }
+    for (owed_products_ += ms * products_per_ms_; owed_products_ >= 1; --owed_products_) multiply();
+  }
+
+  using Clock = std::chrono::steady_clock;
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+
+ private:
+  void multiply() {
+    for (std::size_t i = 0; i < edge; ++i)
+      for (std::size_t k = 0; k < edge; ++k)
+        for (std::size_t j = 0; j < edge; ++j)
+          product_[i * edge + j] += left_[i * edge + k] * right_[k * edge + j];
+  }
+
+  static constexpr std::size_t edge = 64;
+  const bool multiplies_;
+  double products_per_ms_ = 0, owed_products_ = 0;
+  Clock::time_point until_;
+  std::vector<float> left_ = std::vector<float>(edge * edge, 0.5F), right_ = left_,
+                     product_ = left_;
+};
+
+// A rank's gradients, in buckets of one size.
+class Model {
+ public:
+  Model(const Job& job, const Options& options, double bucket_mb) : layers_(options.layers) {
+    const std::vector<gyreGradTensor_t> tensors(
+        layers_, {nullptr, options.layer_count(), gyreFloat, nullptr, nullptr});
+    gyreGradConfig_t config = GYRE_GRAD_CONFIG_INITIALIZER;
+    config.bucketBytes = static_cast<std::size_t>(bucket_mb * mib);
+    config.firstBucketBytes = std::min(config.firstBucketBytes, config.bucketBytes);
+    expect(gyreGradCreate(&grad_, job.comm(), tensors.data(), tensors.size(), &config));
+    std::vector<float> values(options.layer_count(), static_cast<float>(job.rank() + 1));
+    for (std::size_t layer = 0; layer < layers_; ++layer)
+      std::copy(values.begin(), values.end(), gradient(layer));
+    for (int step = 0; step < warm_up_steps; ++step) {
+      expect(gyreGradSetSync(grad_, 1));
+      ready_all();
+      wait();
+    }
+    std::fill(values.begin(), values.end(), static_cast<float>(job.size() + 1) / 2);
+    for (std::size_t layer = 0; layer < layers_; ++layer)
+      if (!std::equal(values.begin(), values.end(), gradient(layer)))
+        fail("a gradient is not the mean over the ranks");
+  }
+  ~Model() {
+    if (grad_ != nullptr) gyreGradDestroy(grad_);
+  }
+  Model(Model&& other) noexcept
+      : layers_(other.layers_), grad_(std::exchange(other.grad_, nullptr)) {}
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+  Model& operator=(Model&&) = delete;
+
+  std::size_t layers() const { return layers_; }
+  void set_sync(bool sync) const { expect(gyreGradSetSync(grad_, sync ? 1 : 0)); }
+  void ready(std::size_t layer) const { expect(gyreGradReady(grad_, layer, nullptr)); }
+  void ready_all() const {
+    for (std::size_t layer = layers_; layer-- > 0;) ready(layer);
+  }
+  void wait() const { expect(gyreGradWait(grad_)); }
+  double reduced_bytes() const {
+    gyreGradStats_t stats{};
+    stats.size = sizeof stats;
+    expect(gyreGradGetStats(grad_, &stats));
+    return static_cast<double>(stats.wireBytes);
+  }
+
+ private:
+  float* gradient(std::size_t layer) const {
+    void* view = nullptr;
+    expect(gyreGradView(grad_, layer, &view));
+    return static_cast<float*>(view);
+  }
+
+  const std::size_t layers_;
+  gyreGrad_t grad_ = nullptr;
+};
+
+// A way to make a step, and what was measured of it.
+struct Way {
+  enum class Kind : std::uint8_t { bare, compute, overlapped, afterwards };
+  std::string name;
+  Kind kind;
+  double bucket_mb;
+  const Model& model;
+  std::vector<double> ms = {};  // of rounds
+  double reduced_bytes = 0;     // of this rank, in all rounds
+
+  double median() const { return median_of(ms); }
+};
+
+struct Passes {
+  double forward_ms = 0, backward_ms = 0;
+};
+
+void backward(const Way& way, Compute& compute, double pass_ms) {
+  for (std::size_t layer = way.model.layers(); layer-- > 0;) {
+    compute.work(pass_ms / static_cast<double>(way.model.layers()));
+    if (way.kind == Way::Kind::overlapped) way.model.ready(layer);
+  }
+}
+
+// Milliseconds of one step.
+double step(const Job& job, const Way& way, Compute& compute, const Passes& passes) {
+  way.model.set_sync(way.kind != Way::Kind::compute);
+  job.meet();
+  const auto began = Compute::Clock::now();
+  compute.begin();
+  if (way.kind != Way::Kind::bare) {
+    compute.work(passes.forward_ms);
+    backward(way, compute, passes.backward_ms);
+  }
+  if (way.kind != Way::Kind::overlapped) way.model.ready_all();
+  way.model.wait();
+  return Compute::Milliseconds(Compute::Clock::now() - began).count();
+}
+
+// Unless they are given, a backward pass takes as long as the reduction by itself (the least of so
+// many: what else the machine does is in the others), and a forward pass half of that, as it has
+// half of a backward pass's products.
+Passes settle_passes(const Job& job, const Options& options, const Way& bare, Compute& compute) {
+  Passes passes;
+  if (options.backward_ms == automatic) {
+    std::vector<double> ms;
+    for (std::size_t i = 0; i < options.rounds; ++i) ms.push_back(step(job, bare, compute, {}));
+    passes.backward_ms = job.agree(*std::min_element(ms.begin(), ms.end()));
+  } else {
+    passes.backward_ms = std::stod(options.backward_ms);
+  }
+  const bool halves = options.forward_ms == automatic;
+  passes.forward_ms = halves ? passes.backward_ms / 2 : std::stod(options.forward_ms);
+  return passes;
+}
+
+// Each round begins with another way.
+void measure(const Job& job, const Options& options, std::vector<Way>& ways, Compute& compute,
+             const Passes& passes) {
+  for (std::size_t round = 0; round < options.rounds; ++round)
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      Way& way = ways[(round + i) % ways.size()];
+      const double before = way.model.reduced_bytes();
+      way.ms.push_back(step(job, way, compute, passes));
+      way.reduced_bytes += way.model.reduced_bytes() - before;
+    }
+  for (Way& way : ways) job.take_most(way.ms);
+}
+
+double median_of_kind(const std::vector<Way>& ways, Way::Kind kind) {
+  return std::find_if(ways.begin(), ways.end(), [&](const Way& way) { return way.kind == kind; })
+      ->median();
+}
+
+nlohmann::ordered_json describe(const Job& job, const Options& options,
+                                const std::vector<Model>& models, const std::vector<Way>& ways,
+                                const Passes& passes) {
+  const double bare_ms = median_of_kind(ways, Way::Kind::bare);
+  const double compute_ms = median_of_kind(ways, Way::Kind::compute);
+  const double afterwards_ms = median_of_kind(ways, Way::Kind::afterwards);
+  // What an all-reduce has to send from each rank at the least.
+  const double sent_bytes = 2.0 * (job.size() - 1) / job.size() * options.bytes();
+  nlohmann::ordered_json found = {{"ranks", job.size()},
+                                  {"bytes", options.bytes()},
+                                  {"layers", options.layers},
+                                  {"compute", options.compute},
+                                  {"forward_ms", passes.forward_ms},
+                                  {"backward_ms", passes.backward_ms},
+                                  {"rounds", options.rounds},
+                                  {"sent_gbit_per_s", sent_bytes * 8 / bare_ms / 1e6},
+                                  {"ways", nlohmann::json::array()}};
+  double reduced_bytes = 0;
+  for (const Model& model : models) reduced_bytes += model.reduced_bytes();
+  found["reduced_bytes"] = reduced_bytes;  // of a rank since it began
+  for (const Way& way : ways) {
+    const auto [least, most] = std::minmax_element(way.ms.begin(), way.ms.end());
+    nlohmann::ordered_json line = {{"way", way.name},        {"bucket_mb", way.bucket_mb},
+                                   {"p50_ms", way.median()}, {"least_ms", *least},
+                                   {"most_ms", *most},       {"reduced_bytes", way.reduced_bytes}};
+    if (way.kind == Way::Kind::overlapped || way.kind == Way::Kind::afterwards) {
+      line["exposed_ms"] = way.median() - compute_ms;
+      line["hidden_share"] = 1 - (way.median() - compute_ms) / bare_ms;
+      line["shorter"] = 1 - way.median() / afterwards_ms;
+    }
+    found["ways"].push_back(std::move(line));
+  }
+  return found;
+}
+
+void print(const nlohmann::ordered_json& found) {
+  std::printf(
+      "# %d ranks, %d layers, %.1f MiB of gradients; forward %.1f ms, backward %.1f ms (%s)"
+      ", %d rounds\n# the reduction by itself sends %.3f Gbit/s from each rank\n",
+      found["ranks"].get<int>(), found["layers"].get<int>(), found["bytes"].get<double>() / mib,
+      found["forward_ms"].get<double>(), found["backward_ms"].get<double>(),
+      found["compute"].get<std::string>().c_str(), found["rounds"].get<int>(),
+      found["sent_gbit_per_s"].get<double>());
+  std::printf("%-12s %10s %10s %10s %10s %11s %8s %8s\n", "way", "bucket MiB", "median ms",
+              "least ms", "most ms", "exposed ms", "hidden", "shorter");
+  for (const auto& line : found["ways"]) {
+    std::printf("%-12s %10g %10.2f %10.2f %10.2f", line["way"].get<std::string>().c_str(),
+                line["bucket_mb"].get<double>(), line["p50_ms"].get<double>(),
+                line["least_ms"].get<double>(), line["most_ms"].get<double>());
+    if (line.contains("shorter"))
+      std::printf(" %11.2f %7.1f%% %7.1f%%", line["exposed_ms"].get<double>(),
+                  100 * line["hidden_share"].get<double>(), 100 * line["shorter"].get<double>());
+    std::printf("\n");
+  }
+}
+
+void run(const Options& options) {
+  const Job job;
+  Compute compute(options.compute == "matrix");
+  std::vector<Model> models;
+  for (const double bucket_mb : options.bucket_mb) models.emplace_back(job, options, bucket_mb);
+  const double first_mb = options.bucket_mb[0];
+  std::vector<Way> ways = {{"bare", Way::Kind::bare, first_mb, models[0]},
+                           {"compute", Way::Kind::compute, first_mb, models[0]},
+                           {"afterwards", Way::Kind::afterwards, first_mb, models[0]}};
+  for (std::size_t i = 0; i < models.size(); ++i)
+    ways.push_back({"overlapped", Way::Kind::overlapped, options.bucket_mb[i], models[i]});
+  compute.calibrate(job);
+  const Passes passes = settle_passes(job, options, ways[0], compute);
+  measure(job, options, ways, compute, passes);
+  if (job.rank() != 0) return;
+  const nlohmann::ordered_json found = describe(job, options, models, ways, passes);
+  print(found);
+  if (options.json.empty()) return;
+  std::ofstream file(options.json);
+  file << found.dump() << '\n';
+  if (!file.flush()) fail("cannot write " + options.json);
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_option("--layers", options.layers, "equal ones, ready from last to first (default: 24)")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--megabytes", options.megabytes, "MiB of gradients, float32 (default: 96)")
+      ->check(CLI::Range(1e-3, 1e5));
+  const CLI::Validator pass = CLI::IsMember({automatic}) | CLI::Range(0.0, 1e6);
+  app.add_option("--forward-ms", options.forward_ms,
+                 "what the forward pass takes; auto (default): half of the backward pass")
+      ->check(pass);
+  app.add_option("--backward-ms", options.backward_ms,
+                 "what the backward pass takes; auto (default): as long as the reduction by itself")
+      ->check(pass);
+  app.add_option("--compute", options.compute,
+                 "passes are: sleep (default), as on an accelerator; matrix, products on the "
+                 "thread that trains")
+      ->check(CLI::IsMember({"sleep", "matrix"}));
+  app.add_option("--bucket-mb", options.bucket_mb,
+                 "MiB of buckets, for the overlapped way; the first for all (default: 25,8,2)")
+      ->delimiter(',')
+      ->check(CLI::Range(1e-3, 1e5));
+  app.add_option("--rounds", options.rounds, "steps of each way (default: 7)")
+      ->check(CLI::Range(1, 10000));
+  app.add_option("--json", options.json, "rank 0 writes what it found into this file");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app(
+      "Steps of data-parallel training: gradients reduced beside the backward pass, after "
+      "it, not at all, and by themselves. One rank of a job, as gyre run starts it.");
+  add_options(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (options.layer_count() == 0) fail("--megabytes is less than one number for each of --layers");
+  run(options);
+  return 0;
+}

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""What overlap saves where the link is the limit: two hosts on this machine (network namespaces),
+joined by a cable that tc shapes to a rate, with one rank of bench/training/overlap on each.
+
+By default the backward pass takes as long as the reduction by itself. Needs root. --record appends
+to bench/results/training_overlap.jsonl, --plot draws a picture (matplotlib)."""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "bench/compare"), str(ROOT / "tests")]
+import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
+import two_hosts  # noqa: E402  pylint: disable=wrong-import-position
+
+UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}
+# Of tbf: at least one packet as TCP hands it over, so that it is not cut up; and how long one may
+# wait for the link before it is dropped.
+BURST, LATENCY = "128kb", "50ms"
+
+
+def bits_per_s(text):
+    """Of a rate as tc writes it in bits."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)bit", text.lower())
+    if not match or float(match[1]) <= 0:
+        raise ValueError(text)
+    return float(match[1]) * UNITS[match[2]]
+
+
+def rate(text):
+    try:
+        bits_per_s(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no rate, as 500mbit or 1gbit") from None
+    return text
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", default=str(ROOT / "build"), help="build folder")
+    parser.add_argument("--rate", type=rate, nargs="+", default=["1gbit"],
+                        help="of the link, each way, as tc writes it (default: 1gbit)")
+    parser.add_argument("--delay-ms", type=float, default=0,
+                        help="of the link, each way, by netem (default: none)")
+    parser.add_argument("--compute", nargs="+", default=["sleep"], choices=["sleep", "matrix"],
+                        help="what passes are (default: sleep); overlap --help says more")
+    parser.add_argument("--megabytes", type=float, default=96, help="MiB of gradients")
+    parser.add_argument("--layers", type=int, default=24)
+    parser.add_argument("--backward-ms", default="auto", help="(default: as the reduction takes)")
+    parser.add_argument("--forward-ms", default="auto", help="(default: half of the backward pass)")
+    parser.add_argument("--bucket-mb", default="25,8,2", help="MiB (default: 25,8,2)")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--timeout", type=int, default=900, help="seconds for all, at the most")
+    parser.add_argument("--record", action="store_true",
+                        help="append to bench/results/training_overlap.jsonl")
+    parser.add_argument("--plot", metavar="FILE", help="a picture, as SVG")
+    return parser.parse_args()
+
+
+def why_not():
+    """Why it cannot be measured here, or nothing."""
+    return two_hosts.why_not() or (None if shutil.which("tc") else "there is no tc")
+
+
+def shape(hosts, options, link_rate):
+    """Both ends of the cable send at this rate."""
+    for host in range(2):
+        def tc(*words, on=host):
+            hosts.call(hosts.on(on, ["tc", "qdisc", *words]))
+        place = ["dev", two_hosts.INTERFACE, "root"]
+        if options.delay_ms > 0:
+            tc("replace", *place, "handle", "1:", "netem", "delay", f"{options.delay_ms}ms",
+               "limit", "100000")
+            place = ["dev", two_hosts.INTERFACE, "parent", "1:1", "handle", "10:"]
+        tc("replace", *place, "tbf", "rate", link_rate, "burst", BURST, "latency", LATENCY)
+
+
+def sent_bytes(hosts, host):
+    """By the cable's own count."""
+    done = subprocess.run(hosts.on(host, ["ip", "-s", "-j", "link", "show", two_hosts.INTERFACE]),
+                          capture_output=True, text=True, check=True,
+                          timeout=two_hosts.PATIENCE_S)
+    return json.loads(done.stdout)[0]["stats64"]["tx"]["bytes"]
+
+
+def start(hosts, options, compute, rank, found):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GYRE_")}
+    environment |= {"GYRE_RANK": str(rank), "GYRE_SIZE": "2", "GYRE_LOCAL_RANK": "0",
+                    "GYRE_LOCAL_SIZE": "1", "GYRE_SOCKET_IFNAME": two_hosts.INTERFACE,
+                    "GYRE_RENDEZVOUS_ADDRESS": f"{two_hosts.ADDRESSES[0]}:29777",
+                    "GYRE_RENDEZVOUS_SECRET_FILE": hosts.secret}
+    command = [f"{options.build}/bench/training/overlap", "--compute", compute,
+               "--megabytes", str(options.megabytes), "--layers", str(options.layers),
+               "--backward-ms", options.backward_ms, "--forward-ms", options.forward_ms,
+               "--bucket-mb", options.bucket_mb, "--rounds", str(options.rounds), "--json", found]
+    return subprocess.Popen(hosts.on(rank, command), env=environment, stdin=subprocess.DEVNULL)
+
+
+def measure(hosts, ranks, options, compute, link_rate, deadline):
+    """What rank 0 found, and what the link carried meanwhile. `ranks` are its processes."""
+    shape(hosts, options, link_rate)
+    found_file = os.path.join(hosts.folder, "found.json")
+    before = sent_bytes(hosts, 0)
+    print(f"# {link_rate} each way", flush=True)
+    ranks[:] = [start(hosts, options, compute, rank, found_file) for rank in range(2)]
+    while any(rank.poll() is None for rank in ranks):
+        if any(rank.returncode for rank in ranks) or time.monotonic() > deadline:
+            break  # the other one would wait for it; it ends with its host
+        time.sleep(0.05)
+    if any(rank.returncode != 0 for rank in ranks):
+        raise RuntimeError(f"the ranks ended with {[rank.returncode for rank in ranks]}; None: "
+                           "not yet")
+    found = json.loads(pathlib.Path(found_file).read_text(encoding="utf-8"))
+    found |= {"rate": link_rate, "delay_ms": options.delay_ms,
+              "congestion": congestion(hosts), "link_bytes": sent_bytes(hosts, 0) - before,
+              "link_share": found["sent_gbit_per_s"] * 1e9 / bits_per_s(link_rate)}
+    print(f"# that is {100 * found['link_share']:.1f} % of the link's rate, headers not counted; "
+          f"the link carried {found['link_bytes'] / 1e6:.1f} MB from rank 0 for "
+          f"{found['reduced_bytes'] / 1e6:.1f} MB that it reduced; {found['congestion']}\n",
+          flush=True)
+    return found
+
+
+def congestion(hosts):
+    """TCP's congestion control there."""
+    file = "/proc/sys/net/ipv4/tcp_congestion_control"
+    done = subprocess.run(hosts.on(0, ["cat", file]), capture_output=True, text=True, check=True,
+                          timeout=two_hosts.PATIENCE_S)
+    return done.stdout.strip()
+
+
+def record(results):
+    base = provenance_of.provenance("bench/training/overlap.py")
+    with open(ROOT / "bench/results/training_overlap.jsonl", "a", encoding="utf-8") as lines:
+        for found in results:
+            shared = {key: value for key, value in found.items() if key != "ways"}
+            for way in found["ways"]:
+                lines.write(json.dumps({**base, **shared, **way}) + "\n")
+
+
+def plot(results, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    figure, panels = pyplot.subplots(1, len(results), figsize=(1 + 4 * len(results), 4),
+                                     squeeze=False)
+    for panel, found in zip(panels[0], results):
+        draw(panel, found)
+    panels[0][0].set_ylabel("milliseconds of a step (median)")
+    panels[0][0].legend(fontsize=8, loc="lower right")
+    figure.tight_layout()
+    # Without the day and the library's name: the same figures make the same file.
+    figure.savefig(path, metadata=dict.fromkeys(["Creator", "Date", "Format", "Type"]))
+
+
+def draw(panel, found):
+    """Bars of compute and of communication that it does not hide."""
+    compute_ms = next(way["p50_ms"] for way in found["ways"] if way["way"] == "compute")
+    names, hidden, exposed = [], [], []
+    for way in found["ways"]:
+        size = f"\n{way['bucket_mb']:g} MiB" if way["way"] == "overlapped" else ""
+        names.append({"bare": "reduction\nalone", "compute": "passes\nalone"}.get(
+            way["way"], way["way"] + size))
+        hidden.append(0 if way["way"] == "bare" else compute_ms)
+        exposed.append(way["p50_ms"] - hidden[-1])
+    panel.bar(names, hidden, color="C0", label="forward and backward pass")
+    panel.bar(names, exposed, bottom=hidden, color="C1", label="exposed communication")
+    for place, way in enumerate(found["ways"]):
+        if way["way"] == "overlapped":
+            panel.annotate(f"{-100 * way['shorter']:.0f} %", (place, way["p50_ms"]), ha="center",
+                           xytext=(0, 3), textcoords="offset points", fontsize=9)
+    panel.tick_params(axis="x", labelsize=7)
+    panel.set_ylim(0, 1.1 * max(way["p50_ms"] for way in found["ways"]))
+    panel.set_title(f"{found['rate']}, {found['bytes'] / 2 ** 20:.0f} MiB, {found['compute']}",
+                    fontsize=10)
+
+
+def main():
+    options = arguments()
+    if reason := why_not():
+        sys.exit(f"overlap.py: {reason}")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    deadline = time.monotonic() + options.timeout
+    hosts = two_hosts.TwoHosts(f"overlap{os.getpid()}", options.timeout + 60)
+    ranks = []
+    try:
+        results = [measure(hosts, ranks, options, compute, link_rate, deadline)
+                   for compute in options.compute for link_rate in options.rate]
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        sys.exit(f"overlap.py: {error}")
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        hosts.end()
+        for rank in ranks:
+            rank.wait()
+    if options.plot:
+        plot(results, options.plot)
+    if options.record:
+        record(results)
+
+
+if __name__ == "__main__":
+    main()
