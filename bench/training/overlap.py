@@ -152,13 +152,14 @@ def record(results):
 def plot(results, path):
     import matplotlib
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "overlap"  # else names in the file are random
     from matplotlib import pyplot
     figure, panels = pyplot.subplots(1, len(results), figsize=(1 + 4 * len(results), 4),
                                      squeeze=False)
     for panel, found in zip(panels[0], results):
         draw(panel, found)
     panels[0][0].set_ylabel("milliseconds of a step (median)")
-    panels[0][0].legend(fontsize=8, loc="lower right")
+    panels[0][0].legend(fontsize=8, loc="upper left")
     figure.tight_layout()
     # Without the day and the library's name: the same figures make the same file.
     figure.savefig(path, metadata=dict.fromkeys(["Creator", "Date", "Format", "Type"]))
