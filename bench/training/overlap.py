@@ -183,8 +183,8 @@ def draw(panel, found):
                            xytext=(0, 3), textcoords="offset points", fontsize=9)
     panel.tick_params(axis="x", labelsize=7)
     panel.set_ylim(0, 1.1 * max(way["p50_ms"] for way in found["ways"]))
-    panel.set_title(f"{found['rate']}, {found['bytes'] / 2 ** 20:.0f} MiB, {found['compute']}",
-                    fontsize=10)
+    panel.set_title(f"{found['rate']} ({100 * found['link_share']:.0f} % used), "
+                    f"{found['bytes'] / 2 ** 20:.0f} MiB, {found['compute']}", fontsize=10)
 
 
 def main():
