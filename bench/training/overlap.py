@@ -182,7 +182,7 @@ def draw(panel, found):
             panel.annotate(f"{-100 * way['shorter']:.0f} %", (place, way["p50_ms"]), ha="center",
                            xytext=(0, 3), textcoords="offset points", fontsize=9)
     panel.tick_params(axis="x", labelsize=7)
-    panel.set_ylim(0, 1.1 * max(way["p50_ms"] for way in found["ways"]))
+    panel.set_ylim(0, 1.25 * max(way["p50_ms"] for way in found["ways"]))
     panel.set_title(f"{found['rate']} ({100 * found['link_share']:.0f} % used), "
                     f"{found['bytes'] / 2 ** 20:.0f} MiB, {found['compute']}", fontsize=10)
 
