@@ -1,9 +1,9 @@
 // The parts of bench/training/train: what models learn by, against finite differences and plain
 // loops; which examples are whose; and the data that it reads.
-#include "bench/training/char_model.h"
-#include "bench/training/digits_model.h"
-#include "bench/training/examples.h"
-#include "bench/training/optimizer.h"
+#include "bench/training/train/char_model.h"
+#include "bench/training/train/digits_model.h"
+#include "bench/training/train/examples.h"
+#include "bench/training/train/optimizer.h"
 #include "kernels/cpu/elementwise.h"
 
 #include <catch2/catch.hpp>

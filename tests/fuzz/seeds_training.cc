@@ -1,5 +1,5 @@
 // Seeds of files that bench/training/train is given: checkpoints and digits.
-#include "bench/training/checkpoint_head.h"
+#include "bench/training/train/checkpoint_head.h"
 #include "tests/fuzz/seeds.h"
 
 namespace gyre::fuzz {

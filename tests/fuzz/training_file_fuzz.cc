@@ -1,6 +1,6 @@
 // Files that bench/training/train is given. Input: a byte that says which, and the file.
-#include "bench/training/checkpoint_head.h"
-#include "bench/training/digits_data.h"
+#include "bench/training/train/checkpoint_head.h"
+#include "bench/training/train/digits_data.h"
 #include "tests/fuzz/input.h"
 
 using namespace gyre::training;

@@ -1,0 +1,21 @@
+// A checkpoint: one file that all ranks write to, each what it keeps of the model at its place in
+// the whole; so any number of ranks, and any way, reads it. Beforehand a line of JSON, padded: what
+// the file is of, and how far training had come. Then, from a multiple of 4096 on, all parameters
+// in order, the optimizer's first state, and its second.
+#pragma once
+
+#include "bench/training/train/checkpoint_head.h"
+#include "bench/training/train/way.h"
+
+namespace gyre::training {
+
+// Ends the program if a checkpoint cannot be written there, before training for nothing.
+void expect_writable(const std::string& path);
+// Collective. The file is replaced when all ranks have written; before that it stays as it was.
+void save_checkpoint(const std::string& path, gyreComm_t comm, const CheckpointHead& head,
+                     Way& way);
+// Collective. Ends the program with the reason where the file is not of this model.
+Progress load_checkpoint(const std::string& path, gyreComm_t comm, const CheckpointHead& expected,
+                         Way& way);
+
+}  // namespace gyre::training

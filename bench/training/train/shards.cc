@@ -1,0 +1,76 @@
+#include "bench/training/train/shards.h"
+
+#include "bench/training/failure.h"
+
+namespace gyre::training {
+namespace {
+
+struct FirstValues {
+  const std::vector<TensorShape>& shapes;
+  std::uint64_t seed;
+
+  static int give(void* user, std::size_t tensor, void* values) {
+    const auto& self = *static_cast<const FirstValues*>(user);
+    initialize(self.shapes[tensor], tensor, self.seed, static_cast<float*>(values));
+    return 0;
+  }
+};
+
+int stage_of(Parallel parallel) {
+  return parallel == Parallel::zero1 ? 1 : parallel == Parallel::zero2 ? 2 : 3;
+}
+
+}  // namespace
+
+Shards::Shards(gyreComm_t comm, const Model& model, const WayOptions& options) {
+  std::vector<gyreGradShardTensor_t> tensors;
+  for (const TensorShape& shape : model.tensors())
+    tensors.push_back({shape.name.c_str(), shape.count, gyreFloat, shape.unit});
+  FirstValues first{model.tensors(), options.seed};
+  gyreGradShardsConfig_t config = GYRE_GRAD_SHARDS_CONFIG_INITIALIZER;
+  config.stage = stage_of(options.parallel);
+  config.optimizer = options.optimizer;
+  config.momentum = options.has_momentum;
+  config.initialize = FirstValues::give;
+  config.user = &first;
+  expect(gyreGradShardsCreate(&shards_, comm, tensors.data(), tensors.size(), &config));
+}
+
+Shards::~Shards() { gyreGradShardsDestroy(shards_); }
+
+void Shards::gather(std::size_t unit) { expect(gyreGradShardsGather(shards_, unit)); }
+void Shards::release(std::size_t unit) { expect(gyreGradShardsRelease(shards_, unit)); }
+
+const float* Shards::parameter(std::size_t tensor) {
+  void* values = nullptr;
+  expect(gyreGradShardsParameter(shards_, tensor, &values));
+  return static_cast<const float*>(values);
+}
+
+float* Shards::gradient(std::size_t tensor) {
+  void* values = nullptr;
+  expect(gyreGradShardsGradient(shards_, tensor, &values));
+  return static_cast<float*>(values);
+}
+
+void Shards::ready(std::size_t tensor) { expect(gyreGradShardsReady(shards_, tensor)); }
+
+void Shards::step(const gyreGradStep_t& step) {
+  gyreGradStepResult_t result{};
+  result.size = sizeof result;
+  expect(gyreGradShardsStep(shards_, &step, &result));
+  if (result.overflow != 0) fail("a gradient is infinite or not a number: try a lower --rate");
+  exposed_seconds_ += result.exposedSeconds;
+}
+
+std::vector<gyreGradPiece_t> Shards::pieces() {
+  std::size_t count = 0;
+  expect(gyreGradShardsPieces(shards_, nullptr, &count));
+  std::vector<gyreGradPiece_t> pieces(count);
+  expect(gyreGradShardsPieces(shards_, pieces.data(), &count));
+  return pieces;
+}
+
+void Shards::imported(std::uint64_t steps) { expect(gyreGradShardsImported(shards_, steps)); }
+
+}  // namespace gyre::training

@@ -1,0 +1,32 @@
+// Ranks share the model out: the optimizer's state (stage 1), gradients too (2), parameters too
+// (3).
+#pragma once
+
+#include "bench/training/train/way.h"
+
+namespace gyre::training {
+
+class Shards final : public Way {
+ public:
+  Shards(gyreComm_t comm, const Model& model, const WayOptions& options);
+  ~Shards() override;
+  Shards(const Shards&) = delete;
+  Shards& operator=(const Shards&) = delete;
+
+  void gather(std::size_t unit) override;
+  void release(std::size_t unit) override;
+  const float* parameter(std::size_t tensor) override;
+  float* gradient(std::size_t tensor) override;
+  void ready(std::size_t tensor) override;
+  void step(const gyreGradStep_t& step) override;
+  double exposed_seconds() const override { return exposed_seconds_; }
+  std::vector<gyreGradPiece_t> pieces() override;
+  std::vector<gyreGradPiece_t> pieces_to_save() override { return pieces(); }
+  void imported(std::uint64_t steps) override;
+
+ private:
+  double exposed_seconds_ = 0;
+  gyreGradShards_t shards_ = nullptr;
+};
+
+}  // namespace gyre::training

@@ -1,0 +1,41 @@
+// The ways in which ranks train one model together: each is where a rank's parameters and gradients
+// lie, and what a step of the optimizer does with those of all ranks.
+#pragma once
+
+#include "bench/training/train/model.h"
+#include <gyre/gradsync.h>
+
+#include <memory>
+
+namespace gyre::training {
+
+enum class Parallel { ddp, zero1, zero2, zero3, server, local };
+
+struct WayOptions {
+  Parallel parallel = Parallel::ddp;
+  gyreGradOptimizer_t optimizer = gyreGradAdamW;
+  bool has_momentum = false;
+  std::uint64_t seed = 1;
+  std::uint64_t local_steps = 8;  // between two means of parameters
+  std::size_t bucket_bytes = 5 << 20;
+};
+
+class Way : public Storage {
+ public:
+  // Ends a step: gradients are summed up and parameters changed. Collective.
+  virtual void step(const gyreGradStep_t& step) = 0;
+  // All ranks have the same parameters after it. Collective.
+  virtual void settle() {}
+  // Spent waiting for other ranks, since the beginning.
+  virtual double exposed_seconds() const = 0;
+
+  // What this rank keeps of the model, for checkpoints; and of that, what it is to write.
+  virtual std::vector<gyreGradPiece_t> pieces() = 0;
+  virtual std::vector<gyreGradPiece_t> pieces_to_save() = 0;
+  // After pieces were read: so many updates have been made. Collective.
+  virtual void imported(std::uint64_t steps) = 0;
+};
+
+std::unique_ptr<Way> make_way(gyreComm_t comm, const Model& model, const WayOptions& options);
+
+}  // namespace gyre::training
