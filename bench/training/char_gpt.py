@@ -5,47 +5,32 @@
     torchrun --nproc-per-node 2 char_gpt.py        two (also: gyre run -n 2 python char_gpt.py)
 
 n ranks with --batch B train as one rank with --batch nB does: each step's examples are drawn alike,
-and each rank has its part of them. The text is --data, or else the modules of Python's own library
-(a few MB of it), which lie wherever this runs.
+and each rank has its part of them. The text is --data, or else the King James Bible of Debian's
+package bible-kjv-text, or else the modules of Python's own library, which lie wherever this runs.
 """
-import argparse
-import datetime
-import json
-import math
-import os
 import pathlib
-import sys
+import subprocess
 import sysconfig
-import time
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
+import training_loop
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--backend", default="gyre", help="gyre (default), gloo, ...")
-    parser.add_argument("--parallel", default="ddp", choices=["ddp", "zero1", "fsdp"],
-                        help="what ranks share: nothing, optimizer state, all (default: ddp)")
-    parser.add_argument("--data", nargs="+", metavar="FILE", help="text to learn")
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--heads", type=int, default=8)
+BIBLE = pathlib.Path("/usr/lib/bible.data")  # of Debian's bible-kjv-text
+
+
+def options_parser():
+    parser = training_loop.parser_of(__doc__)
+    parser.add_argument("--data", nargs="+", metavar="FILE",
+                        help="text to learn (default: the Bible of Debian's bible-kjv-text where "
+                        "it is installed, else Python's library)")
+    parser.add_argument("--layers", type=int, default=4, help="(default: %(default)s)")
+    parser.add_argument("--width", type=int, default=256, help="(default: %(default)s)")
+    parser.add_argument("--heads", type=int, default=8, help="(default: %(default)s)")
     parser.add_argument("--context", type=int, default=96, help="characters (default: 96)")
-    parser.add_argument("--batch", type=int, default=8, help="examples of a rank (default: 8)")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--until-loss", type=float, metavar="LOSS",
-                        help="end when the mean of ten steps is below it")
-    parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--bucket-mb", type=float, default=5, help="of DDP (default: 5)")
-    parser.add_argument("--every", type=int, default=10, help="steps between lines (default: 10)")
-    parser.add_argument("--json", metavar="FILE", help="losses and times of the steps")
-    parser.add_argument("--plot", metavar="FILE", help="the loss over time (needs matplotlib)")
-    parser.add_argument("--local-rank", help=argparse.SUPPRESS)  # of torch.distributed.launch
-    return parser.parse_args()
+    return parser
 
 
 class Block(nn.Module):
@@ -81,120 +66,56 @@ class CharGpt(nn.Module):
         x = self.characters(text) + self.places(torch.arange(text.shape[1]))
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x))
+        return self.head(self.norm(x)).float()  # losses are of no half type
+
+
+def bible():
+    """Its text, of 4.4 MB: behind an index one stream as compress(1) makes it, which gzip reads."""
+    packed = BIBLE.read_bytes()
+    start = packed.find(b"\x1f\x9d")
+    done = subprocess.run(["gzip", "-dc"], input=packed[max(start, 0):], capture_output=True,
+                          check=False)
+    if start < 0 or done.returncode != 0:
+        raise ValueError(f"{BIBLE} is not as bible-kjv-text has it: give a text by --data")
+    return done.stdout.decode("ascii", errors="replace")
 
 
 def read_text(paths):
-    if paths is None:
-        library = pathlib.Path(sysconfig.get_paths()["stdlib"])
-        paths = sorted(path for path in library.glob("*.py") if path.is_file())
-        if not paths:
-            sys.exit(f"char_gpt.py: no text in {library}: give some by --data")
-    text = "".join(pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
-                   for path in paths)
+    """The text's characters as numbers, and how many different ones there are."""
+    if paths is None and BIBLE.exists():
+        text = bible()
+    else:
+        if paths is None:
+            library = pathlib.Path(sysconfig.get_paths()["stdlib"])
+            paths = sorted(path for path in library.glob("*.py") if path.is_file())
+            if not paths:
+                raise ValueError(f"no text in {library}: give some by --data")
+        text = "".join(pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
+                       for path in paths)
     known = sorted(set(text))
     number_of = {character: number for number, character in enumerate(known)}
     return torch.tensor([number_of[character] for character in text]), len(known)
 
 
-def examples(text, step, rank, size, options):
-    """This rank's part of the step's examples: characters, and those that follow them."""
-    draw = torch.Generator().manual_seed(options.seed * 1_000_003 + step)
-    starts = torch.randint(len(text) - options.context - 1, (size * options.batch,), generator=draw)
-    starts = starts[rank * options.batch:(rank + 1) * options.batch]
-    rows = torch.stack([text[start:start + options.context + 1] for start in starts])
-    return rows[:, :-1], rows[:, 1:]
+class Characters(training_loop.Task):
+    """Each character from those before it."""
 
+    def __init__(self, options):
+        self.options = options
+        self.text, self.known = read_text(options.data)
+        if len(self.text) < options.context + 2:
+            raise ValueError(f"{len(self.text)} characters are fewer than a --context of "
+                             f"{options.context}")
 
-def share_out(model, size, options):
-    """The model and its optimizer, as the ranks share them."""
-    def adamw(parameters):
-        return torch.optim.AdamW(parameters, lr=options.rate, weight_decay=0.01)
-    if size == 1:
-        return model, adamw(model.parameters())
-    if options.parallel == "fsdp":
-        from torch.distributed.device_mesh import DeviceMesh
-        from torch.distributed.fsdp import fully_shard
-        mesh = DeviceMesh("cpu", torch.arange(size))
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh)
-        return fully_shard(model, mesh=mesh), adamw(model.parameters())
-    wrapped = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=options.bucket_mb,
-                                                  gradient_as_bucket_view=True)
-    if options.parallel == "ddp":
-        return wrapped, adamw(wrapped.parameters())
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-    return wrapped, ZeroRedundancyOptimizer(wrapped.parameters(), torch.optim.AdamW,
-                                            lr=options.rate, weight_decay=0.01)
+    def model(self):
+        return CharGpt(self.known, self.options)
 
-
-def train(model, optimizer, text, rank, size, options):
-    """[(seconds since the start, mean loss of all ranks)] by step."""
-    curve, began = [], time.perf_counter()
-    for step in range(options.steps):
-        rows, following = examples(text, step, rank, size, options)
-        loss = functional.cross_entropy(model(rows).flatten(0, 1), following.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        mean = loss.detach()
-        if size > 1:
-            dist.all_reduce(mean, dist.ReduceOp.AVG)
-        curve.append((time.perf_counter() - began, mean.item()))
-        recent = [one for _, one in curve[-10:]]
-        if rank == 0 and (step + 1) % options.every == 0:
-            print(f"step {step + 1:5}  loss {curve[-1][1]:.4f}  {curve[-1][0]:8.1f} s  "
-                  f"{1e3 * curve[-1][0] / len(curve):7.1f} ms a step", flush=True)
-        if not math.isfinite(curve[-1][1]):
-            sys.exit(f"char_gpt.py: the loss is {curve[-1][1]} at step {step + 1}")
-        if options.until_loss is not None and sum(recent) / len(recent) < options.until_loss:
-            break
-    return curve
-
-
-def report(curve, parameters, size, options):
-    print(f"{parameters / 1e6:.2f} M parameters, {size} rank{'s' if size > 1 else ''}: "
-          f"{len(curve)} steps in {curve[-1][0]:.1f} s, loss {curve[0][1]:.4f} to "
-          f"{curve[-1][1]:.4f}")
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(
-            {"parameters": parameters, "ranks": size, "backend": options.backend,
-             "parallel": options.parallel, "seconds": [when for when, _ in curve],
-             "losses": [loss for _, loss in curve]}), encoding="utf-8")
-    if options.plot:
-        import matplotlib
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-        figure, axes = pyplot.subplots()
-        axes.plot(*zip(*curve))
-        axes.set(xlabel="seconds", ylabel="loss", title=f"{size} ranks, {options.parallel}")
-        figure.savefig(options.plot)
-
-
-def main():
-    options = arguments()
-    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
-    if options.plot and rank == 0:
-        import matplotlib  # noqa: F401  pylint: disable=unused-import  # or fail at once
-    text, characters = read_text(options.data)
-    if len(text) < options.context + 2:
-        sys.exit(f"char_gpt.py: {len(text)} characters are fewer than a --context of "
-                 f"{options.context}")
-    if size > 1:
-        if options.backend == "gyre":
-            import gyre_torch  # noqa: F401  pylint: disable=unused-import  # before PyTorch 2.13
-        dist.init_process_group(options.backend, timeout=datetime.timedelta(minutes=5))
-    torch.manual_seed(options.seed)
-    model = CharGpt(characters, options)
-    parameters = sum(one.numel() for one in model.parameters())
-    model, optimizer = share_out(model, size, options)
-    curve = train(model, optimizer, text, rank, size, options)
-    if rank == 0:
-        report(curve, parameters, size, options)
-    if size > 1:
-        dist.destroy_process_group()
+    def loss(self, model, step, part, parts):
+        context = self.options.context
+        starts = training_loop.drawn(self.options, step, part, parts, len(self.text) - context - 1)
+        rows = torch.stack([self.text[start:start + context + 1] for start in starts])
+        return functional.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
 
 
 if __name__ == "__main__":
-    main()
+    training_loop.main(Characters, options_parser())

@@ -1,61 +1,197 @@
-"""bench/training/char_gpt.py learns the same, on one rank or many, however they share the model,
-and whoever starts it."""
+"""The programs of bench/training learn the same, on one rank or many, however the ranks share the
+model, and whoever starts them. Most of it runs in ranks that are there already; starting takes
+longer than training."""
 
+import functools
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
 import pytest
+import torch
+import torch.distributed as dist
+
+from ranks import on_ranks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "bench/training/char_gpt.py"
-SMALL = ["--layers", "1", "--width", "32", "--heads", "2", "--context", "32", "--steps", "6"]
+PROGRAMS = ROOT / "bench/training"
+sys.path.insert(0, str(PROGRAMS))
+
+import char_gpt  # noqa: E402  pylint: disable=wrong-import-position
+import digits  # noqa: E402  pylint: disable=wrong-import-position
+import sharing  # noqa: E402  pylint: disable=wrong-import-position
+import training_loop  # noqa: E402  pylint: disable=wrong-import-position
+
+SMALL = {
+    "char_gpt": ["--layers", "1", "--width", "32", "--heads", "2", "--context", "32",
+                 "--data", str(PROGRAMS / "char_gpt.py")],
+    "digits": ["--channels", "4"],
+}
+PROGRAM = {"char_gpt": (char_gpt.options_parser, char_gpt.Characters),
+           "digits": (digits.options_parser, digits.Digits)}
+WAYS_OF_TWO = ["ddp", "zero1", "zero2", "zero3", "server"]
+ROWS, STEPS = 8, 6  # examples of a step, on all ranks together
+CLOSE = 1e-5
 LIMIT_S = 120
 
 
-def losses(launcher, folder, *options):
-    out = folder / "losses.json"
+def train(name, job, *words, steps=STEPS):
+    """The losses, and the model."""
+    parser, task_of = PROGRAM[name]
+    options = parser().parse_args([*SMALL[name], "--steps", str(steps), *words])
+    curve, model = training_loop.train(task_of(options), job, options)
+    return [loss for _, loss in curve], model
+
+
+# AdamW hardly minds a gradient that is too large by a factor, and would not show one.
+EXACTING = {"char_gpt": ("--optimizer", "sgd", "--rate", "0.3"),
+            "digits": ("--optimizer", "sgd", "--rate", "0.1")}
+
+
+@functools.cache
+def alone(name, *words):
+    losses, _ = train(name, training_loop.Job(), "--batch", str(ROWS), *words)
+    assert losses[-1] < losses[0], "what learns nothing would show nothing"
+    return losses
+
+
+def learns_as_one_does(name, rank, size, parallel, accumulate=1):
+    losses, _ = train(name, training_loop.Job(rank, size), "--parallel", parallel,
+                      "--batch", str(ROWS // size // accumulate), "--accumulate", str(accumulate),
+                      *EXACTING[name])
+    assert losses == pytest.approx(alone(name, *EXACTING[name]), abs=CLOSE)
+
+
+@pytest.mark.parametrize("parallel", WAYS_OF_TWO)
+@on_ranks(2)
+def test_two_ranks_learn_as_one_does(rank, size, parallel):
+    learns_as_one_does("char_gpt", rank, size, parallel)
+
+
+@on_ranks(4)
+def test_replicas_of_shards_learn_as_one_rank_does(rank, size):
+    learns_as_one_does("char_gpt", rank, size, "hsdp")
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "zero3", "server"])
+@on_ranks(2)
+def test_gradients_of_two_passes_are_one_steps(rank, size, parallel):
+    learns_as_one_does("char_gpt", rank, size, parallel, accumulate=2)
+
+
+@pytest.mark.parametrize("name", sorted(set(PROGRAM) - {"char_gpt"}))
+@pytest.mark.parametrize("parallel", WAYS_OF_TWO)
+@on_ranks(2)
+def test_the_other_programs_learn_so_too(rank, size, name, parallel):
+    learns_as_one_does(name, rank, size, parallel)
+
+
+@on_ranks(2)
+def test_in_bfloat16_the_loss_is_near_float32s_and_not_it(rank, size):
+    losses, _ = train("char_gpt", training_loop.Job(rank, size), "--parallel", "zero3",
+                      "--batch", str(ROWS // size), "--dtype", "bfloat16")
+    assert losses == pytest.approx(alone("char_gpt"), abs=0.05)
+    assert losses != pytest.approx(alone("char_gpt"), abs=CLOSE)
+
+
+@on_ranks(2)
+def test_the_server_alone_has_the_optimizers_state(rank, size):
+    parser, task_of = PROGRAM["char_gpt"]
+    options = parser().parse_args([*SMALL["char_gpt"], "--parallel", "server"])
+    shared = sharing.share_out(task_of(options), training_loop.Job(rank, size), options)
+    assert (shared.optimizer.optimizer is not None) == (rank == 0)
+
+
+@on_ranks(2)
+def test_a_pass_that_is_not_the_last_sends_nothing(rank, size):
+    parser, task_of = PROGRAM["digits"]
+    task = task_of(parser().parse_args(SMALL["digits"]))
+    shared = sharing.share_out(task, training_loop.Job(rank, size), task.options)
+    with shared.unsynchronised():
+        task.loss(shared.model, 0, rank, size).backward()
+    mine = torch.cat([one.grad.flatten() for one in shared.model.parameters()])
+    both = [torch.empty_like(mine) for _ in range(size)]
+    dist.all_gather(both, mine)
+    assert not torch.allclose(*both), "each has its own examples' gradients"
+
+
+@on_ranks(2)
+def test_digits_are_told_apart(rank, size):
+    """At least 97 % of those that the test keeps."""
+    job = training_loop.Job(rank, size)
+    parser, task_of = PROGRAM["digits"]
+    task = task_of(parser().parse_args([]))
+    _, model = training_loop.train(task, job, task.options)
+    with torch.no_grad():
+        scores = task.scores(model, job)
+    assert scores["test accuracy"] >= 0.97
+    assert scores == task.scores(model, training_loop.Job()), "all of it counts once"
+
+
+def start(launcher, name, folder, *words):
+    """What rank 0 wrote down, of a program that is started."""
+    out = folder / "found.json"
     done = subprocess.run(
-        [sys.executable, *launcher, str(PROGRAM), *SMALL, "--json", str(out), *options],
-        capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        [*launcher, str(PROGRAMS / f"{name}.py"), *SMALL[name], "--steps", str(STEPS), "--json",
+         str(out), *words], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(out.read_text())["losses"]
+    return json.loads(out.read_text())
 
 
 def torchrun(ranks):
-    return ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+            str(ranks)]
 
 
-@pytest.fixture(scope="module", name="alone")
-def fixture_alone(tmp_path_factory):
-    """One rank with both ranks' examples."""
-    curve = losses([], tmp_path_factory.mktemp("alone"), "--batch", "8")
-    assert curve[-1] < curve[0]
-    return curve
+def gyre_run(ranks):
+    program = shutil.which("gyre")
+    if program is None:
+        pytest.skip("gyre is not in PATH")
+    return [program, "run", "-n", str(ranks), sys.executable]
 
 
-def test_two_ranks_by_torchrun_learn_as_one_does(alone, tmp_path):
-    assert losses(torchrun(2), tmp_path, "--batch", "4") == pytest.approx(alone, abs=1e-4)
+def old_launcher(ranks):
+    return [sys.executable, "-m", "torch.distributed.launch", "--nproc-per-node", str(ranks)]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("parallel", ["zero1", "fsdp"])
-def test_ranks_that_share_the_model_learn_as_one_does(parallel, alone, tmp_path):
-    found = losses(torchrun(2), tmp_path, "--batch", "4", "--parallel", parallel)
-    assert found == pytest.approx(alone, abs=1e-4)
+@pytest.mark.parametrize("name, launcher", [
+    pytest.param("char_gpt", torchrun, id="char_gpt-torchrun"),
+    pytest.param("char_gpt", old_launcher, id="char_gpt-launch", marks=pytest.mark.long),
+    pytest.param("char_gpt", gyre_run, id="char_gpt-gyre", marks=pytest.mark.long),
+    pytest.param("digits", gyre_run, id="digits-gyre", marks=pytest.mark.long),
+])
+def test_launchers_start_them(name, launcher, tmp_path):
+    found = start(launcher(2), name, tmp_path, "--batch", str(ROWS // 2))
+    assert found["ranks"] == 2
+    assert found["losses"] == pytest.approx(alone(name), abs=CLOSE)
 
 
-@pytest.mark.long
-def test_the_old_launcher_starts_it_too(alone, tmp_path):
-    launch = ["-m", "torch.distributed.launch", "--nproc-per-node", "2"]
-    assert losses(launch, tmp_path, "--batch", "4") == pytest.approx(alone, abs=1e-4)
+def test_the_bible_is_read_from_debians_package(tmp_path, monkeypatch):
+    """Or what looks so: an index, and a stream of compress(1), here of letters alone."""
+    text = "In the beginning"
+    codes = sum(ord(letter) << 9 * place for place, letter in enumerate(text))
+    packed = codes.to_bytes(9 * len(text) // 8, "little")
+    monkeypatch.setattr(char_gpt, "BIBLE", tmp_path / "bible.data")
+    char_gpt.BIBLE.write_bytes(b"EC02Compressed Data File\0\0\x1f\x9d\x90" + packed)
+    assert char_gpt.bible() == text
+    char_gpt.BIBLE.write_bytes(b"something else")
+    with pytest.raises(ValueError, match="not as bible-kjv-text has it"):
+        char_gpt.bible()
 
 
-def test_a_text_that_is_too_short_is_refused(tmp_path):
+@pytest.mark.parametrize("words, complaint", [
+    (["--data", "TEXT"], "5 characters are fewer than a --context of 96"),
+    (["--parallel", "hsdp"], "needs a multiple of --replicas (2) ranks, and more than these: 1"),
+    (["--dtype", "bfloat16"], "--dtype bfloat16 is for two ranks or more"),
+])
+def test_what_cannot_be_is_refused(words, complaint, tmp_path, monkeypatch, capsys):
     text = tmp_path / "text"
     text.write_text("short")
-    done = subprocess.run([sys.executable, str(PROGRAM), "--data", str(text)], capture_output=True,
-                          text=True, timeout=LIMIT_S, check=False)
-    assert done.returncode == 1
-    assert "5 characters are fewer than a --context of 96" in done.stderr
+    words = [str(text) if word == "TEXT" else word for word in words]
+    monkeypatch.setattr(sys, "argv", ["char_gpt.py", *words])
+    with pytest.raises(SystemExit) as ended:
+        training_loop.main(char_gpt.Characters, char_gpt.options_parser())
+    assert complaint in str(ended.value)
+    assert capsys.readouterr().out == ""

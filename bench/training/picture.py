@@ -1,0 +1,59 @@
+"""Pictures of training, as SVG: a loss curve, and a race. Drawn by a Python that has matplotlib,
+which the one with PyTorch need not be: picture.py KIND DATA.json PICTURE.svg."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SYSTEM_PYTHON = "/usr/bin/python3"
+PALETTE = ["#4c4c4c", "#c44e52", "#dd8452", "#4c72b0", "#55a868", "#8172b3", "#937860"]
+
+
+def find_python():
+    """A Python with matplotlib: this one or the system's."""
+    for python in (sys.executable, SYSTEM_PYTHON):
+        try:
+            tried = subprocess.run([python, "-E", "-c", "import matplotlib"], check=False,
+                                   capture_output=True, timeout=120)
+        except OSError:
+            continue
+        if tried.returncode == 0:
+            return python
+    sys.exit(f"a picture needs matplotlib, and neither {sys.executable} nor {SYSTEM_PYTHON} has it "
+             "(Debian: python3-matplotlib)")
+
+
+def draw(kind, data, path):
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+        json.dump(data, file)
+        file.flush()
+        subprocess.run([find_python(), "-E", __file__, kind, file.name, path], check=True,
+                       timeout=300)
+
+
+def curve(pyplot, data):
+    figure, axes = pyplot.subplots()
+    axes.plot(data["seconds"], data["losses"])
+    ranks = f"{data['ranks']} ranks, {data['parallel']}" if data["ranks"] > 1 else "1 rank"
+    axes.set(xlabel="seconds", ylabel="loss", title=ranks)
+    return figure
+
+
+def main():
+    kind, source, path = sys.argv[1:]
+    import matplotlib
+    matplotlib.use("Agg")
+    # Without what differs from run to run: the same figures make the same file.
+    matplotlib.rcParams["svg.hashsalt"] = "gyre"
+    from matplotlib import pyplot
+    data = json.loads(pathlib.Path(source).read_text(encoding="utf-8"))
+    figure = {"curve": curve}[kind](pyplot, data)
+    ending = pathlib.Path(path).suffix.lower()
+    bare = dict.fromkeys(["Creator", "Date", "Format", "Type"]) if ending == ".svg" else None
+    figure.savefig(path, metadata=bare)
+
+
+if __name__ == "__main__":
+    main()
