@@ -66,7 +66,8 @@ class CharGpt(nn.Module):
         x = self.characters(text) + self.places(torch.arange(text.shape[1]))
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x)).float()  # losses are of no half type
+        # A row for each character, as FSDP2 wants no view; in float32, as losses are.
+        return self.head(self.norm(x).flatten(0, 1)).float()
 
 
 def bible():
@@ -114,7 +115,7 @@ class Characters(training_loop.Task):
         context = self.options.context
         starts = training_loop.drawn(self.options, step, part, parts, len(self.text) - context - 1)
         rows = torch.stack([self.text[start:start + context + 1] for start in starts])
-        return functional.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
+        return functional.cross_entropy(model(rows[:, :-1]), rows[:, 1:].flatten())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import tempfile
 import time
 import warnings
 
-FOLDER, RANK = "GYRE_BENCH_FOLDER", "GYRE_BENCH_RANK"
+FOLDER, RANK = "BENCH_PAIR_FOLDER", "BENCH_PAIR_RANK"
 
 
 def is_rank():

@@ -41,6 +41,33 @@ def curve(pyplot, data):
     return figure
 
 
+def race(pyplot, data):
+    """For each program: the loss over time, a line for each way, and what a step takes."""
+    figure, rows = pyplot.subplots(len(data), 2, figsize=(11, 3.6 * len(data)), squeeze=False,
+                                   layout="constrained")
+    for (program, found), (left, right) in zip(data.items(), rows):
+        ways = found["rows"]
+        for way, color in zip(ways, PALETTE):
+            left.plot(way["times"], way["losses"], color=color, label=way["way"])
+            left.plot(way["times"][-1], way["losses"][-1], "o", color=color)
+        left.axhline(found["loss"], color="0.7", linestyle="--", zorder=0)
+        left.set(xlabel="seconds", ylabel="loss, mean of ten steps",
+                 title=f"{program}: time to a loss of {found['loss']:g}")
+        left.legend(fontsize=8)
+        places = range(len(ways))
+        waited = [max(way["exposed_ms"], 0) for way in ways]
+        right.barh(places, [way["p50_ms"] - more for way, more in zip(ways, waited)],
+                   color=PALETTE[:len(ways)])
+        right.barh(places, waited, left=[way["p50_ms"] - more for way, more in zip(ways, waited)],
+                   color=PALETTE[:len(ways)], alpha=0.4, hatch="//")
+        right.axvline(found["floor_ms"], color="0.4", linestyle=":")
+        right.set_yticks(list(places), [way["way"] for way in ways])
+        right.invert_yaxis()
+        right.set(xlabel="ms a step; hatched: exposed communication,\n"
+                  "over two ranks that do not communicate (dotted)", title=f"{program}: a step")
+    return figure
+
+
 def main():
     kind, source, path = sys.argv[1:]
     import matplotlib
@@ -49,7 +76,7 @@ def main():
     matplotlib.rcParams["svg.hashsalt"] = "gyre"
     from matplotlib import pyplot
     data = json.loads(pathlib.Path(source).read_text(encoding="utf-8"))
-    figure = {"curve": curve}[kind](pyplot, data)
+    figure = {"curve": curve, "race": race}[kind](pyplot, data)
     ending = pathlib.Path(path).suffix.lower()
     bare = dict.fromkeys(["Creator", "Date", "Format", "Type"]) if ending == ".svg" else None
     figure.savefig(path, metadata=bare)

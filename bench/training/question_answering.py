@@ -81,8 +81,8 @@ class SpanEncoder(nn.Module):
         there = (tokens != question_data.PADDING)[:, None, None, :]
         for block in self.blocks:
             x = block(x, there)
-        start, end = self.span(x).float().unbind(2)
-        return start, end
+        # A row for each position, as FSDP2 wants no view; in float32, as losses are.
+        return self.span(x.flatten(0, 1)).float()
 
 
 class Questions(training_loop.Task):
@@ -120,12 +120,16 @@ class Questions(training_loop.Task):
                 for window in question_data.windows_of(number, question, self.vocabulary,
                                                        self.options.length)]
 
+    @staticmethod
+    def starts_and_ends(model, tokens):
+        return model(tokens).view(*tokens.shape, 2).unbind(2)
+
     def model(self):
         return SpanEncoder(len(self.vocabulary), self.options)
 
     def loss(self, model, step, part, parts):
         chosen = training_loop.drawn(self.options, step, part, parts, len(self.tokens))
-        start, end = model(self.tokens[chosen])
+        start, end = self.starts_and_ends(model, self.tokens[chosen])
         return (functional.cross_entropy(start, self.first[chosen]) +
                 functional.cross_entropy(end, self.last[chosen])) / 2
 
@@ -147,7 +151,8 @@ class Questions(training_loop.Task):
         share, at_once = training_loop.dealt(job, len(windows)), 64
         for begin in range(0, len(share), at_once):
             some = share[begin:begin + at_once]
-            starts, ends = model(torch.tensor([windows[number].tokens for number, _ in some]))
+            tokens = torch.tensor([windows[number].tokens for number, _ in some])
+            starts, ends = self.starts_and_ends(model, tokens)
             for (number, counts), start, end in zip(some, starts, ends):
                 if counts:
                     rows[number] = torch.tensor(self.best_span(windows[number], start, end))
