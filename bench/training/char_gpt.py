@@ -81,6 +81,13 @@ def bible():
     return done.stdout.decode("ascii", errors="replace")
 
 
+def source(paths):
+    """What text it is."""
+    if paths is not None:
+        return " ".join(paths)
+    return "bible-kjv-text" if BIBLE.exists() else "Python's library"
+
+
 def read_text(paths):
     """The text's characters as numbers, and how many different ones there are."""
     if paths is None and BIBLE.exists():
@@ -103,6 +110,7 @@ class Characters(training_loop.Task):
 
     def __init__(self, options):
         self.options = options
+        self.source = source(options.data)
         self.text, self.known = read_text(options.data)
         if len(self.text) < options.context + 2:
             raise ValueError(f"{len(self.text)} characters are fewer than a --context of "

@@ -42,6 +42,7 @@ class DigitsNet(nn.Module):
 
 class Digits(training_loop.Task):
     """Which digit a picture of 8 by 8 shows."""
+    source = "scikit-learn's digits"
 
     def __init__(self, options):
         try:

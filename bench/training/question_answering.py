@@ -89,7 +89,7 @@ class Questions(training_loop.Task):
     """Where the answers lie."""
 
     def __init__(self, options):
-        self.options = options
+        self.options, self.source = options, options.data or "made-up questions"
         if options.length < 8:
             raise ValueError("--length is at least 8")
         questions, self.tested = self.data(options)

@@ -67,7 +67,7 @@ def task_of(program, options):
     if program == "char_gpt":
         import char_gpt as module
         task, words = module.Characters, ["--data", *options.data] if options.data else []
-        easier = options.data is None and module.BIBLE.exists()
+        easier = module.source(options.data) == "bible-kjv-text"
         loss = options.char_gpt_loss or (2.45 if easier else 2.8)
     else:
         import digits as module
@@ -102,7 +102,8 @@ def measure(options):
     for program in options.programs:
         task = task_of(program, options)
         facts[program] = {"parameters": sum(one.numel() for one in task.model().parameters()),
-                          "batch": PROGRAMS[program][1], "loss": task.options.until_loss}
+                          "batch": PROGRAMS[program][1], "loss": task.options.until_loss,
+                          "source": task.source}
         curves = found[program] = {name: [] for name in ways}
         for way in ways.values():
             one_run(task, program, way, rank, groups, steps=3)
@@ -158,9 +159,9 @@ def compare(program, curves, facts, options):
 
 
 def show(program, race):
-    print(f"{program}: {race['parameters'] / 1e6:.2f} M parameters, {race['batch']} examples a "
-          f"step, to a loss of {race['loss']}; two that do not communicate: {race['floor_ms']:.2f} "
-          "ms a step")
+    print(f"{program}, {race['source']}: {race['parameters'] / 1e6:.2f} M parameters, "
+          f"{race['batch']} examples a step, to a loss of {race['loss']}; two that do not "
+          f"communicate: {race['floor_ms']:.2f} ms a step")
     print(f"{'':20} {'seconds':>9} {'speed-up':>9} {'steps':>6} {'ms a step':>10} "
           f"{'exposed ms':>11} {'loss off by':>12}")
     for row in race["rows"]:

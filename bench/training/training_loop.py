@@ -39,6 +39,7 @@ class Job:
 
 class Task(abc.ABC):
     """What is learned."""
+    source = "examples"  # what they are, in words
 
     @abc.abstractmethod
     def model(self):
@@ -146,14 +147,14 @@ def join(options):
     return job
 
 
-def report(curve, parameters, scores, job, options):
-    print(f"{parameters / 1e6:.2f} M parameters, {job.size} rank{'s' if job.size > 1 else ''}: "
-          f"{len(curve)} steps in {curve[-1][0]:.1f} s, loss {curve[0][1]:.4f} to "
+def report(curve, parameters, source, scores, job, options):
+    print(f"{parameters / 1e6:.2f} M parameters, {job.size} rank{'s' if job.size > 1 else ''}, "
+          f"{source}: {len(curve)} steps in {curve[-1][0]:.1f} s, loss {curve[0][1]:.4f} to "
           f"{curve[-1][1]:.4f}")
     for name, score in scores.items():
         print(f"{name}: {score:.4f}")
     found = {"parameters": parameters, "ranks": job.size, "backend": options.backend,
-             "parallel": options.parallel, "seconds": [when for when, _ in curve],
+             "parallel": options.parallel, "source": source, "seconds": [when for when, _ in curve],
              "losses": [loss for _, loss in curve], "scores": scores}
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(found), encoding="utf-8")
@@ -183,6 +184,6 @@ def main(task_of, parser):
     with torch.no_grad():
         scores = task.scores(model, job)
     if rank == 0:
-        report(curve, parameters, scores, job, options)
+        report(curve, parameters, task.source, scores, job, options)
     if job.size > 1:
         dist.destroy_process_group()
