@@ -45,6 +45,11 @@ def optimizer_kind(options):
     return functools.partial(torch.optim.AdamW, lr=options.rate, weight_decay=0.01)
 
 
+def has_shared_memory(job, options):
+    """Whether gradients are to lie where the group's ranks reach each other's."""
+    return not options.plain and dist.get_backend(job.group) == "gyre"
+
+
 def share_out(task, job, options):
     """A new model of the task, with its optimizer, as the ranks share it."""
     check(options, job.size)
@@ -58,6 +63,9 @@ def share_out(task, job, options):
     wrapped = nn.parallel.DistributedDataParallel(
         model, process_group=job.group, bucket_cap_mb=options.bucket_mb,
         gradient_as_bucket_view=True)
+    if has_shared_memory(job, options):
+        import gyre_torch
+        wrapped.register_comm_hook(job.group, gyre_torch.average_hook)
     if options.parallel == "ddp":
         optimizer = optimizer_of(wrapped.parameters())
     else:
@@ -88,6 +96,9 @@ def in_shards(model, units, job, options):
     for unit in units:
         fully_shard(unit, **settings)
     model = fully_shard(model, **settings)
+    if has_shared_memory(job, options):
+        for unit in (*units, model):
+            unit.set_allocate_memory_from_process_group_for_comm(True)
 
     @contextlib.contextmanager
     def unsynchronised():

@@ -65,7 +65,8 @@ def learns_as_one_does(name, rank, size, parallel, accumulate=1, optimizer=EXACT
     assert losses == pytest.approx(alone(name, *optimizer), abs=CLOSE)
 
 
-@pytest.mark.parametrize("optimizer", [EXACTING, ()], ids=["sgd", "adamw"])
+@pytest.mark.parametrize("optimizer", [EXACTING, (), (*EXACTING, "--plain")],
+                         ids=["sgd", "adamw", "sgd-plain"])
 @pytest.mark.parametrize("parallel", WAYS_OF_TWO)
 @on_ranks(2)
 def test_two_ranks_learn_as_one_does(rank, size, parallel, optimizer):
