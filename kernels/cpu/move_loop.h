@@ -148,6 +148,7 @@ class Loop {
     const std::uint64_t end = begin + (bytes - begin) / block_bytes * block_bytes;
     if (begin > 0) reduce_parts<Lanes, Op, adjusted>(move, 0, begin);
     streamed_ = alignment.streamed;
+    if (bytes >= worth_claiming) claimed_ = overwritten_sources();
     if constexpr (fixed_sources != 0)
       sweep({0, fixed_sources, true}, begin, end, nullptr);
     else
@@ -179,6 +180,20 @@ class Loop {
   // without; for what does not widen it costs a tenth there and brings nothing.
   static constexpr bool widens = sizeof(Line<Lanes>) > line_bytes;
   static constexpr std::uint64_t prefetch_bytes = 512;
+  // A line that is read first and overwritten then crosses the machine twice if another core has
+  // it, unless it is fetched for writing at once. Measured with two processes that reduce 21 MB in
+  // place: 1.8 ms in place of 2.2, half as far ahead 1.9, twice as far 2.6.
+  static constexpr std::uint64_t claim_bytes = 1024;
+  static constexpr std::uint64_t worth_claiming = 32 << 10;
+
+  // Bit s: source s is a target, too, whose lines go through the cache.
+  GYRE_ALWAYS_INLINE std::uint32_t overwritten_sources() const {
+    std::uint32_t found = 0;
+    for (std::uint32_t s = 0; s < source_count_ && s < 32; ++s)
+      for (std::uint32_t t = 0; t < target_count_ && t < 32; ++t)
+        if (targets_[t] == sources_[s] && (streamed_ >> t & 1) == 0) found |= 1U << s;
+    return found;
+  }
 
   // Which sources one sweep takes, and whether their sum is then the result.
   struct Sources {
@@ -247,9 +262,11 @@ class Loop {
   GYRE_ALWAYS_INLINE void load(std::uint32_t source, std::uint64_t offset,
                                Line<Lanes> (&values)[line_count]) const {
     const std::byte* place = (fixed_sources != 0 ? fixed_[source] : sources_[source]) + offset;
+    const bool claims = source < 32 && (claimed_ >> source & 1) != 0;
     GYRE_UNROLLED
     for (int l = 0; l < line_count; ++l, place += line_bytes) {
       if constexpr (widens) __builtin_prefetch(place + prefetch_bytes);
+      if (claims) __builtin_prefetch(place + claim_bytes, 1);
       values[l] = Lanes::load(place);
     }
     scale(source, values);
@@ -315,6 +332,7 @@ class Loop {
   const std::uint32_t source_count_;
   const std::uint32_t target_count_;
   std::uint32_t streamed_ = 0;
+  std::uint32_t claimed_ = 0;  // sources whose lines are fetched for writing
   const std::byte* fixed_[std::max(fixed_sources, 1U)] = {};
   std::int32_t pre_source_ = -1;
   bool divides_ = false;
