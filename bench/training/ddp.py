@@ -26,7 +26,7 @@ ALONE, FLOOR = "1 rank alone", "2 that do not communicate"
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--width", type=int, default=1024, help="of a layer (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=6, help="hidden ones (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=7, help="hidden ones (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=64, help="per rank (default: %(default)s)")
     parser.add_argument("--bucket-mb", type=float, nargs="+", default=[25.0, 5.0], metavar="MB",
                         help="DDP's buckets; each backend is shown with its best (default: 25 5)")
@@ -84,18 +84,19 @@ def gloo_hook(group, bucket):
 
 
 def take_turns(ways, options):
-    """On each rank: {way: milliseconds of a step, by round}; rank 0's count."""
+    """On each rank: {way: milliseconds of a step, by round}, the mean over the ranks that train."""
+    import torch
     import torch.distributed as dist
     rank = dist.get_rank()
     found = {way.name: [] for way in ways}
     for number in range(options.rounds + 1):  # the first one warms up
         for way in ways:
             dist.barrier()
-            if way.name != ALONE or rank == 0:
-                took = way.time(options.steps)
-            dist.barrier()
+            trains = way.name != ALONE or rank == 0
+            took = torch.tensor([way.time(options.steps), 1.0] if trains else [0.0, 0.0])
+            dist.all_reduce(took)
             if number > 0:
-                found[way.name].append(took if rank == 0 else 0)
+                found[way.name].append(float(took[0] / took[1]))
         if rank == 0:
             print(f"\rround {number} of {options.rounds}", end="", file=sys.stderr, flush=True)
     if rank == 0:

@@ -19,7 +19,7 @@ OWN_MEMORY = ", own memory"
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--width", type=int, default=1024, help="of a layer (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=6, help="hidden ones (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=7, help="hidden ones (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=64, help="per rank (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=9, help="(default: %(default)s)")
     parser.add_argument("--steps", type=int, default=5, help="in a round (default: %(default)s)")

@@ -6,6 +6,8 @@ entry points (before 2.13) has to `import gyre_torch` first. See gyre.h for what
 
 import atexit
 import datetime
+import os
+import socket
 
 import torch
 import torch.distributed
@@ -13,6 +15,7 @@ import torch.distributed
 from . import _C
 
 name = "gyre"
+_crowded = {}  # by name of a group: whether its ranks leave no core
 
 
 def _create(options, group_options):
@@ -33,6 +36,21 @@ def create(store, rank, size, timeout=datetime.timedelta(minutes=30), group=""):
     return _C.create(store, rank, size, timeout, group)
 
 
+def _leaves_no_core(group):
+    """Whether the ranks of the group are all on this host, and keep all its cores busy: then there
+    is none that could reduce beside the backward pass. The first time, all ranks have to ask."""
+    if group.group_name not in _crowded:
+        facts = (socket.gethostname(), torch.get_num_threads(), len(os.sched_getaffinity(0)))
+        everywhere = [None] * group.size()
+        torch.distributed.all_gather_object(everywhere, facts, group=group)
+        hosts, threads, cores = zip(*everywhere)
+        # Ranks that are bound to fewer cores than the host has are bound to their own.
+        bound = max(cores) < os.cpu_count()
+        _crowded[group.group_name] = (len(set(hosts)) == 1 and
+                                      sum(threads) >= (sum(cores) if bound else max(cores)))
+    return _crowded[group.group_name]
+
+
 def average_hook(group, bucket):
     """A DDP communication hook that averages as DDP does by itself, in less time.
 
@@ -41,13 +59,20 @@ def average_hook(group, bucket):
     The mean is formed by the reduction, which saves a pass over the gradients, and the buckets are
     moved to memory that peers of this host reach directly, once each: addresses in them that
     somebody keeps (p.grad.numpy() with gradient_as_bucket_view=True) are not theirs any more.
+    Where ranks of one host keep all its cores busy, a bucket is reduced by the thread of the
+    backward pass, as another one would only take turns with it.
     """
     group = torch.distributed.group.WORLD if group is None else group
     gradients = bucket.buffer()
     _C.move_to_shared(gradients)
+    alone = _leaves_no_core(group)
     work = torch.distributed.all_reduce(gradients, torch.distributed.ReduceOp.AVG, group=group,
-                                        async_op=True)
-    return work.get_future().then(lambda done: done.value()[0])
+                                        async_op=not alone)
+    if not alone:
+        return work.get_future().then(lambda done: done.value()[0])
+    done = torch.futures.Future()
+    done.set_result(gradients)
+    return done
 
 
 register()
