@@ -2,21 +2,21 @@
 // backward pass, after it, or not at all, and the reduction by itself. Communication is real; the
 // model is equal layers whose passes take a given time. One rank of a job that an environment
 // describes (gyre run); rank 0 prints medians of rounds, of each step's slowest rank.
-#include <gyre/gradsync.h>
+#include "bench/training/job.h"
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+using namespace gyre::bench;
 
 namespace {
 
@@ -38,14 +38,6 @@ struct Options {
   double bytes() const { return static_cast<double>(layer_count() * layers * sizeof(float)); }
 };
 
-[[noreturn]] void fail(const std::string& text) {
-  std::fprintf(stderr, "overlap: %s\n", text.c_str());
-  std::exit(1);
-}
-void expect(gyreResult_t result) {
-  if (result != gyreSuccess) fail(gyreGradGetLastError());
-}
-
 double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -54,38 +46,26 @@ double median_of(std::vector<double> values) {
 // The ranks of the job.
 class Job {
  public:
-  Job() {
-    gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
-    config.device = GYRE_DEVICE_HOST;
-    if (gyreCommInitEnv(&comm_, &config) != gyreSuccess) fail(gyreGetLastError(nullptr));
-    gyreCommUserRank(comm_, &rank_);
-    gyreCommCount(comm_, &size_);
-  }
-  ~Job() { gyreCommDestroy(comm_); }
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
+  explicit Job(gyreComm_t comm) : comm_(comm), rank_(rank_of(comm)), size_(size_of(comm)) {}
 
   gyreComm_t comm() const { return comm_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
-  void meet() const { expect_of_comm(gyreBarrier(comm_, nullptr)); }
+  void meet() const { expect(gyreBarrier(comm_, nullptr), comm_); }
   // Rank 0's value.
   double agree(double value) const {
-    expect_of_comm(gyreBcast(&value, 1, gyreDouble, 0, comm_, nullptr));
+    expect(gyreBcast(&value, 1, gyreDouble, 0, comm_, nullptr), comm_);
     return value;
   }
   void take_most(std::vector<double>& values) const {
-    expect_of_comm(gyreAllReduce(values.data(), values.data(), values.size(), gyreDouble, gyreMax,
-                                 comm_, nullptr));
+    expect(gyreAllReduce(values.data(), values.data(), values.size(), gyreDouble, gyreMax, comm_,
+                         nullptr),
+           comm_);
   }
 
  private:
-  void expect_of_comm(gyreResult_t result) const {
-    if (result != gyreSuccess) fail(gyreGetLastError(comm_));
-  }
-
-  gyreComm_t comm_ = nullptr;
-  int rank_ = 0, size_ = 1;
+  const gyreComm_t comm_;
+  const int rank_, size_;
 };
 
 // What the passes are made of: time that goes by while an accelerator would compute, or a fixed
@@ -320,8 +300,7 @@ void print(const nlohmann::ordered_json& found) {
   }
 }
 
-void run(const Options& options) {
-  const Job job;
+void run(const Job& job, const Options& options) {
   Compute compute(options.compute == "matrix");
   std::vector<Model> models;
   for (const double bucket_mb : options.bucket_mb) models.emplace_back(job, options, bucket_mb);
@@ -376,12 +355,8 @@ int main(int argc, char** argv) {
       "Steps of data-parallel training: gradients reduced beside the backward pass, after "
       "it, not at all, and by themselves. One rank of a job, as gyre run starts it.");
   add_options(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  parse(app, argc, argv);
   if (options.layer_count() == 0) fail("--megabytes is less than one number for each of --layers");
-  run(options);
+  run_process([&](gyreComm_t comm) { run(Job(comm), options); });
   return 0;
 }
