@@ -119,18 +119,25 @@ def lies_in_shared_memory(tensor):
 
 @on_ranks(2)
 def test_the_averaging_hook_equals_one_process(rank, size):
-    from gyre_torch import average_hook
+    """On a host whose cores are all busy, and on one that has some to spare."""
+    import gyre_torch
     model, features, targets = model_and_data()
     expected = train(copy.deepcopy(model), features, targets)
     group = dist.new_group()
-    for views, state in ((False, None), (True, group)):
-        ours = DistributedDataParallel(copy.deepcopy(model), bucket_cap_mb=0.1, process_group=group,
+    for views, busy, state in ((False, None, None), (True, False, group), (True, True, group)):
+        if busy is not None:
+            gyre_torch._crowded[group] = busy
+        ours = DistributedDataParallel(copy.deepcopy(model), bucket_cap_mb=0.1, process_group=state,
                                        gradient_as_bucket_view=views)
-        ours.register_comm_hook(state, average_hook)
+        ours.register_comm_hook(state, gyre_torch.average_hook)
         found = train(ours, share(features, rank, size), share(targets, rank, size))
         for one, other in zip(found, expected):
             assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
         assert lies_in_shared_memory(ours.module[2].weight.grad) == views
+    del ours
+    dist.destroy_process_group(group)
+    del group, state
+    assert len(gyre_torch._crowded) == 1, "a group that is gone is asked anew"
 
 
 @on_ranks(2)

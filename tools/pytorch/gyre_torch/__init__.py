@@ -8,6 +8,7 @@ import atexit
 import datetime
 import os
 import socket
+import weakref
 
 import torch
 import torch.distributed
@@ -15,7 +16,7 @@ import torch.distributed
 from . import _C
 
 name = "gyre"
-_crowded = {}  # by name of a group: whether its ranks leave no core
+_crowded = weakref.WeakKeyDictionary()  # by group: whether its ranks leave no core
 
 
 def _create(options, group_options):
@@ -39,16 +40,16 @@ def create(store, rank, size, timeout=datetime.timedelta(minutes=30), group=""):
 def _leaves_no_core(group):
     """Whether the ranks of the group are all on this host, and keep all its cores busy: then there
     is none that could reduce beside the backward pass. The first time, all ranks have to ask."""
-    if group.group_name not in _crowded:
+    if group not in _crowded:
         facts = (socket.gethostname(), torch.get_num_threads(), len(os.sched_getaffinity(0)))
         everywhere = [None] * group.size()
         torch.distributed.all_gather_object(everywhere, facts, group=group)
         hosts, threads, cores = zip(*everywhere)
         # Ranks that are bound to fewer cores than the host has are bound to their own.
         bound = max(cores) < os.cpu_count()
-        _crowded[group.group_name] = (len(set(hosts)) == 1 and
-                                      sum(threads) >= (sum(cores) if bound else max(cores)))
-    return _crowded[group.group_name]
+        _crowded[group] = (len(set(hosts)) == 1 and
+                           sum(threads) >= (sum(cores) if bound else max(cores)))
+    return _crowded[group]
 
 
 def average_hook(group, bucket):
