@@ -294,8 +294,8 @@ void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
   const auto add_target = [&](std::byte* place, bool to_output) {
     const bool streams = to_output && call_->streamed && target_count < 32;
     // What is read here, too, is in the cache: past it, a store would be the slower one.
-    if (streams &&
-        std::find(&run.sources[0], &run.sources[source_count], place) == &run.sources[source_count])
+    const void* const* const first = run.sources.data();
+    if (streams && std::find(first, first + source_count, place) == first + source_count)
       streamed |= 1U << target_count;
     run.targets[target_count++] = place;
   };

@@ -2,8 +2,7 @@
 
 #include <gyre/gyre.h>
 
-#include <ATen/EmptyTensor.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <cstring>
 #include <map>
@@ -18,11 +17,11 @@ struct Block {
   std::size_t bytes;
 };
 
-class Blocks {
+class BlockPool {
  public:
   // Never ends: tensors may outlive everything else.
-  static Blocks& shared() {
-    static auto* const all = new Blocks;
+  static BlockPool& shared() {
+    static auto* const all = new BlockPool;
     return *all;
   }
 
@@ -60,10 +59,10 @@ class Blocks {
   std::map<std::size_t, std::vector<Block*>> idle_;
 };
 
-void give_back(void* block) { Blocks::shared().give_back(static_cast<Block*>(block)); }
+void give_back(void* block) { BlockPool::shared().give_back(static_cast<Block*>(block)); }
 
 at::DataPtr allocate(std::size_t bytes) {
-  Block* const block = Blocks::shared().take(bytes);
+  Block* const block = BlockPool::shared().take(bytes);
   return {block->data, block, give_back, at::Device(at::kCPU)};
 }
 
