@@ -4,17 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-#include <numeric>
-#include <optional>
-
 namespace gyre::gradsync {
-namespace {
-
-constexpr BucketLimits limits{25U << 20, 25U << 20};
-
-}  // namespace
-
 Parallel::Parallel(int threads, std::vector<Tensor> tensors)
     : tensors_(std::move(tensors)), parts_(static_cast<std::size_t>(threads)) {}
 
@@ -25,16 +15,12 @@ Result<std::unique_ptr<Parallel>> Parallel::create(int threads, std::vector<Tens
 }
 
 Status Parallel::open() {
-  std::vector<std::size_t> order(tensors_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const std::vector<Bucket> plans = lay_out(tensors_, order, limits);
   for (Part& part : parts_) {
-    part.gradients.resize(tensors_.size());
-    for (const Bucket& plan : plans) {
-      GYRE_ASSIGN(LiveBucket bucket, LiveBucket::make(plan, tensors_, std::nullopt));
-      for (const Slice& slice : plan.slices) part.gradients[slice.tensor] = bucket.view(slice);
-      part.buckets.push_back(std::move(bucket));
-    }
+    GYRE_ASSIGN(part.gradients, ModelGradients::make(tensors_));
+    part.places.resize(tensors_.size());
+    for (const LiveBucket& bucket : part.gradients.buckets())
+      for (const Slice& slice : bucket.plan().slices)
+        part.places[slice.tensor] = bucket.view(slice);
   }
   GYRE_TRY(checked(gyreGetUniqueId(&id_)));
   for (std::size_t thread = 1; thread < parts_.size(); ++thread)
@@ -55,9 +41,7 @@ Status Parallel::step(std::size_t samples, const Body& body) {
   body_ = &body;
   Status done = all_do(Doing::computing);
   if (done.ok()) done = all_do(Doing::reducing);
-  if (done.ok())
-    for (const LiveBucket& bucket : parts_[0].buckets)
-      for (const Slice& slice : bucket.plan().slices) bucket.give(slice, tensors_[slice.tensor], 1);
+  if (done.ok()) parts_[0].gradients.give(tensors_);
   busy_.store(false, std::memory_order_release);  // pairs with the acquire of the next step
   return done;
 }
@@ -125,22 +109,21 @@ Status Parallel::compute(std::size_t thread) {
   const std::size_t over = samples_ % parts_.size();
   const std::size_t first = thread * each + std::min(thread, over);
   const std::size_t count = each + (thread < over ? 1 : 0);
-  for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
-    std::memset(part.gradients[tensor], 0, tensors_[tensor].bytes());
+  part.gradients.clear(tensors_);
   if (count == 0) return {};
   GYRE_TRY((*body_)({.thread = static_cast<int>(thread),
                      .threads = static_cast<int>(parts_.size()),
                      .first = first,
                      .count = count,
-                     .gradients = part.gradients.data()}));
+                     .gradients = part.places.data()}));
   if (over == 0) return {};
   const auto weight =
       static_cast<float>(static_cast<double>(count) / static_cast<double>(samples_));
   for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
     kernels::convert({.from = tensors_[tensor].type,
-                      .source = part.gradients[tensor],
+                      .source = part.places[tensor],
                       .to = tensors_[tensor].type,
-                      .target = part.gradients[tensor],
+                      .target = part.places[tensor],
                       .count = tensors_[tensor].count,
                       .factor = weight});
   return {};
@@ -148,7 +131,7 @@ Status Parallel::compute(std::size_t thread) {
 
 Status Parallel::reduce(const Part& part) const {
   const bool is_even = samples_ % parts_.size() == 0;
-  for (const LiveBucket& bucket : part.buckets)
+  for (const LiveBucket& bucket : part.gradients.buckets())
     GYRE_TRY(checked(gyreReduce(bucket.data(), bucket.data(), bucket.plan().count,
                                 static_cast<gyreDataType_t>(bucket.wire_type()),
                                 is_even ? gyreAvg : gyreSum, 0, part.comm.get(), nullptr),

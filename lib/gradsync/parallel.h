@@ -2,7 +2,7 @@
 // which are summed into the caller's. The threads wait for the next batch in between.
 #pragma once
 
-#include "lib/gradsync/live_bucket.h"
+#include "lib/gradsync/model_gradients.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -29,9 +29,9 @@ class Parallel {
   // What one thread has.
   struct Part {
     OwnedCommunicator comm;
-    std::vector<LiveBucket> buckets;
-    std::vector<void*> gradients;  // by tensor
-    Status status;                 // of the last thing it did
+    ModelGradients gradients;
+    std::vector<void*> places;  // of them, by tensor
+    Status status;              // of the last thing it did
   };
   // What all threads do next.
   enum class Doing : std::uint8_t { nothing, joining, computing, reducing, leaving };

@@ -7,13 +7,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <utility>
 
 namespace gyre::gradsync {
 namespace {
 
-constexpr BucketLimits limits{25U << 20, 25U << 20};
 constexpr std::int64_t ns_per_ms = 1'000'000;
 
 Result<std::int64_t> deadline_ns(int timeout_ms) {
@@ -43,17 +41,10 @@ Status StaleReplica::open(gyreComm_t comm) {
   GYRE_TRY(agree(control_.get(), settings, tensors_).while_doing("comparing what the ranks gave"));
   GYRE_ASSIGN(data_, split_off(comm, 0, "gradsync-rounds", options_.timeout_ms));
   GYRE_ASSIGN(timeout_ns_, deadline_ns(options_.timeout_ms));
-  std::vector<std::size_t> order(tensors_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const std::vector<Bucket> plans = lay_out(tensors_, order, limits);
   // As many outcomes as can wait for a rank that computes, its own, and the next that it gives.
   for (std::uint64_t i = 0; i < options_.bound + 2; ++i) {
-    auto gradients = std::make_unique<Gradients>();
-    for (const Bucket& plan : plans) {
-      GYRE_ASSIGN(LiveBucket bucket, LiveBucket::make(plan, tensors_, std::nullopt));
-      gradients->push_back(std::move(bucket));
-    }
-    free_.push_back(std::move(gradients));
+    GYRE_ASSIGN(ModelGradients gradients, ModelGradients::make(tensors_));
+    free_.push_back(std::make_unique<ModelGradients>(std::move(gradients)));
   }
   GYRE_TRY(broadcast(control_.get(), tensors_, 0).while_doing("broadcasting the parameters"));
   rank_ = static_cast<std::size_t>(rank_of(control_.get()));
@@ -94,11 +85,10 @@ Status StaleReplica::step(const Apply& apply) {
   stats_.compute_ns += compute_ns_;
   changed_.wait(lock, [this] { return !free_.empty() || !broken_.ok(); });
   if (!broken_.ok()) return Status(broken_);
-  std::unique_ptr<Gradients> mine = std::move(free_.back());
+  std::unique_ptr<ModelGradients> mine = std::move(free_.back());
   free_.pop_back();
   lock.unlock();
-  for (const LiveBucket& bucket : *mine)
-    for (const Slice& slice : bucket.plan().slices) bucket.take(slice, tensors_[slice.tensor]);
+  mine->take(tensors_);
   lock.lock();
   staged_ = std::move(mine);
   state_ = StaleState::ready;
@@ -146,8 +136,7 @@ Status StaleReplica::apply_until(const Apply& apply, const std::function<bool()>
 }
 
 Status StaleReplica::apply_one(const Apply& apply, Outcome outcome) {
-  for (const LiveBucket& bucket : *outcome.gradients)
-    for (const Slice& slice : bucket.plan().slices) bucket.give(slice, tensors_[slice.tensor], 1);
+  outcome.gradients->give(tensors_);
   {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(outcome.gradients));
@@ -220,7 +209,7 @@ void StaleReplica::sleep_for_a_turn(bool somebody_waits) {
 }
 
 // This rank's gradients if they are ready, else zeros.
-std::unique_ptr<StaleReplica::Gradients> StaleReplica::begin_round(gyreGradRound_t& round) {
+std::unique_ptr<ModelGradients> StaleReplica::begin_round(gyreGradRound_t& round) {
   std::unique_lock lock(mutex_);
   round.round = stats_.rounds;
   // As it told the others: what has become ready since then is for the next round.
@@ -232,11 +221,10 @@ std::unique_ptr<StaleReplica::Gradients> StaleReplica::begin_round(gyreGradRound
   }
   changed_.wait(lock, [this] { return !free_.empty() || state_ == StaleState::leaving; });
   if (free_.empty()) return nullptr;
-  std::unique_ptr<Gradients> zeros = std::move(free_.back());
+  std::unique_ptr<ModelGradients> zeros = std::move(free_.back());
   free_.pop_back();
   lock.unlock();
-  for (const LiveBucket& bucket : *zeros)
-    for (const Slice& slice : bucket.plan().slices) bucket.clear(slice, tensors_[slice.tensor]);
+  zeros->clear(tensors_);
   return zeros;
 }
 
@@ -244,10 +232,10 @@ Status StaleReplica::run_round(std::span<const StaleEntry> table) {
   gyreGradRound_t round{};
   for (const StaleEntry& one : table) round.contributors += one.state == StaleState::ready;
   round.own = table[rank_].state == StaleState::ready;
-  std::unique_ptr<Gradients> gradients = begin_round(round);
+  std::unique_ptr<ModelGradients> gradients = begin_round(round);
   if (gradients == nullptr)
     return invalid_usage("the replica was destroyed before all rounds were applied");
-  for (const LiveBucket& bucket : *gradients)
+  for (const LiveBucket& bucket : gradients->buckets())
     GYRE_TRY(checked(gyreAllReduce(bucket.data(), bucket.data(), bucket.plan().count,
                                    static_cast<gyreDataType_t>(bucket.wire_type()), gyreAvg,
                                    data_.get(), nullptr),

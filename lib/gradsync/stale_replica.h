@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lib/gradsync/entrance.h"
-#include "lib/gradsync/live_bucket.h"
+#include "lib/gradsync/model_gradients.h"
 #include "lib/gradsync/pace.h"
 #include "lib/gradsync/stale_turn.h"
 
@@ -44,10 +44,8 @@ class StaleReplica {
   Result<StaleStats> stats();
 
  private:
-  // Memory for the gradients of a whole model.
-  using Gradients = std::vector<LiveBucket>;
   struct Outcome {
-    std::unique_ptr<Gradients> gradients;
+    std::unique_ptr<ModelGradients> gradients;
     gyreGradRound_t round;
   };
 
@@ -64,7 +62,7 @@ class StaleReplica {
   StaleEntry entry();
   void sleep_for_a_turn(bool somebody_waits);
   Status run_round(std::span<const StaleEntry> table);
-  std::unique_ptr<Gradients> begin_round(gyreGradRound_t& round);
+  std::unique_ptr<ModelGradients> begin_round(gyreGradRound_t& round);
   Status why(std::span<const StaleEntry> table) const;
 
   const std::vector<Tensor> tensors_;
@@ -76,9 +74,9 @@ class StaleReplica {
 
   std::mutex mutex_;  // of all that follows
   std::condition_variable changed_;
-  std::vector<std::unique_ptr<Gradients>> free_;
-  std::unique_ptr<Gradients> staged_;  // this rank's, while it is ready
-  std::deque<Outcome> outcomes_;       // not applied yet
+  std::vector<std::unique_ptr<ModelGradients>> free_;
+  std::unique_ptr<ModelGradients> staged_;  // this rank's, while it is ready
+  std::deque<Outcome> outcomes_;            // not applied yet
   StaleState state_ = StaleState::computing;
   std::uint64_t base_ = 0, applied_ = 0;
   std::int64_t step_ended_ns_ = 0, compute_ns_ = 0, ready_ns_ = 0;
