@@ -2,6 +2,7 @@
 whatever else the machine does meets all of them alike; and what a recorded figure says of where it
 came from."""
 import datetime
+import json
 import os
 import platform
 import signal
@@ -145,3 +146,12 @@ def provenance(script):
     return {"time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "commit": commit(), "machine": machine(),
             "command": " ".join([script, *sys.argv[1:]])}
+
+
+def append_results(name, script, rows):
+    """Records what was measured: each row, behind its provenance, in bench/results/NAME.jsonl."""
+    common = provenance(script)
+    with open(os.path.join(ROOT, "bench", "results", name + ".jsonl"), "a",
+              encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps({**common, **row}) + "\n")

@@ -7,7 +7,6 @@ of the larger buffer of a rank.
 """
 
 import argparse
-import json
 import math
 import pathlib
 import statistics
@@ -93,15 +92,10 @@ def show(found):
 
 
 def record(rows, options):
-    base = provenance_of.provenance("bench/training/c10d.py")
-    path = pathlib.Path(__file__).parent.parent / "results/c10d.jsonl"
-    with path.open("a", encoding="utf-8") as lines:
-        for name, size, gyre, gloo in rows:
-            for backend, took in (("gyre", gyre), ("gloo", gloo)):
-                line = {**base, "peer": backend, "collective": name, "type": "float", "ranks": 2,
-                        "bytes": size, "rounds": options.rounds, "p50_us": round(took, 2),
-                        "ratio": round(took / gloo, 4)}
-                lines.write(json.dumps(line) + "\n")
+    provenance_of.append_results("c10d", "bench/training/c10d.py", [
+        {"peer": backend, "collective": name, "type": "float", "ranks": 2, "bytes": size,
+         "rounds": options.rounds, "p50_us": round(took, 2), "ratio": round(took / gloo, 4)}
+        for name, size, gyre, gloo in rows for backend, took in (("gyre", gyre), ("gloo", gloo))])
 
 
 def main():

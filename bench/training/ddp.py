@@ -10,7 +10,6 @@ gyre_torch.average_hook); its best setting counts.
 """
 
 import argparse
-import json
 import pathlib
 import statistics
 import sys
@@ -133,15 +132,10 @@ def show(found, options):
 
 
 def record(medians, found, options, program="bench/training/ddp.py"):
-    base = provenance_of.provenance(program)
-    path = pathlib.Path(__file__).parent.parent / "results/training.jsonl"
-    with path.open("a", encoding="utf-8") as lines:
-        for name, took in medians.items():
-            line = {**base, "way": name, "ranks": 1 if name == ALONE else 2,
-                    "parameters": found["parameters"], "batch": options.batch,
-                    "rounds": options.rounds, "p50_ms": round(took, 3),
-                    "ratio_to_floor": round(took / medians[FLOOR], 4)}
-            lines.write(json.dumps(line) + "\n")
+    provenance_of.append_results("training", program, [
+        {"way": name, "ranks": 1 if name == ALONE else 2, "parameters": found["parameters"],
+         "batch": options.batch, "rounds": options.rounds, "p50_ms": round(took, 3),
+         "ratio_to_floor": round(took / medians[FLOOR], 4)} for name, took in medians.items()])
 
 
 def main():

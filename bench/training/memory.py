@@ -13,6 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench/compare"))
+import picture  # noqa: E402  pylint: disable=wrong-import-position
 import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
 
 
@@ -57,9 +58,7 @@ def show(line):
 
 
 def plot(stages, factors, path):
-    import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = picture.load_pyplot()
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4))
     for kind, style in (("float", "-"), ("bfloat16", "--")):
         for stage in (1, 2, 3):
@@ -82,8 +81,7 @@ def plot(stages, factors, path):
     right.set(xlabel=f"factor, {factors[0]['ranks']} ranks, stage 3", ylabel="share of the most")
     right.legend(fontsize=8)
     figure.tight_layout()
-    # Without the day and the library's name: the same figures make the same file.
-    figure.savefig(path, metadata=dict.fromkeys(["Creator", "Date", "Format", "Type"]))
+    picture.save(figure, path)
 
 
 def main():
@@ -101,10 +99,8 @@ def main():
     if options.plot:
         plot(stages, factors, options.plot)
     if options.record:
-        base = provenance_of.provenance("bench/training/memory.py")
-        with open(ROOT / "bench/results/training_memory.jsonl", "a", encoding="utf-8") as lines:
-            for line in stages + factors:
-                lines.write(json.dumps({**base, **line}) + "\n")
+        provenance_of.append_results("training_memory", "bench/training/memory.py",
+                                     stages + factors)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "bench/compare"), str(ROOT / "tests")]
+import picture  # noqa: E402  pylint: disable=wrong-import-position
 import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
 import two_hosts  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -141,19 +142,15 @@ def congestion(hosts):
 
 
 def record(results):
-    base = provenance_of.provenance("bench/training/overlap.py")
-    with open(ROOT / "bench/results/training_overlap.jsonl", "a", encoding="utf-8") as lines:
-        for found in results:
-            shared = {key: value for key, value in found.items() if key != "ways"}
-            for way in found["ways"]:
-                lines.write(json.dumps({**base, **shared, **way}) + "\n")
+    rows = []
+    for found in results:
+        shared = {key: value for key, value in found.items() if key != "ways"}
+        rows += [{**shared, **way} for way in found["ways"]]
+    provenance_of.append_results("training_overlap", "bench/training/overlap.py", rows)
 
 
 def plot(results, path):
-    import matplotlib
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "overlap"  # else names in the file are random
-    from matplotlib import pyplot
+    pyplot = picture.load_pyplot()
     figure, panels = pyplot.subplots(1, len(results), figsize=(1 + 4 * len(results), 4),
                                      squeeze=False)
     for panel, found in zip(panels[0], results):
@@ -161,8 +158,7 @@ def plot(results, path):
     panels[0][0].set_ylabel("milliseconds of a step (median)")
     panels[0][0].legend(fontsize=8, loc="upper left")
     figure.tight_layout()
-    # Without the day and the library's name: the same figures make the same file.
-    figure.savefig(path, metadata=dict.fromkeys(["Creator", "Date", "Format", "Type"]))
+    picture.save(figure, path)
 
 
 def draw(panel, found):

@@ -1,5 +1,6 @@
-"""Pictures of training, as SVG: a loss curve, and a race. Drawn by a Python that has matplotlib,
-which the one with PyTorch need not be: picture.py KIND DATA.json PICTURE.svg."""
+"""Pictures of training, as SVG: what all of them share; and a loss curve and a race, drawn by a
+Python that has matplotlib, which the one with PyTorch need not be: picture.py KIND DATA.json
+PICTURE.svg."""
 
 import json
 import pathlib
@@ -68,18 +69,26 @@ def race(pyplot, data):
     return figure
 
 
-def main():
-    kind, source, path = sys.argv[1:]
+def load_pyplot():
+    """Matplotlib's, for files alone."""
     import matplotlib
     matplotlib.use("Agg")
-    # Without what differs from run to run: the same figures make the same file.
-    matplotlib.rcParams["svg.hashsalt"] = "gyre"
+    matplotlib.rcParams["svg.hashsalt"] = "gyre"  # else names in the file are drawn by lot
     from matplotlib import pyplot
-    data = json.loads(pathlib.Path(source).read_text(encoding="utf-8"))
-    figure = {"curve": curve, "race": race}[kind](pyplot, data)
+    return pyplot
+
+
+def save(figure, path):
+    """Without what differs from run to run: the same figures make the same file."""
     ending = pathlib.Path(path).suffix.lower()
     bare = dict.fromkeys(["Creator", "Date", "Format", "Type"]) if ending == ".svg" else None
     figure.savefig(path, metadata=bare)
+
+
+def main():
+    kind, source, path = sys.argv[1:]
+    data = json.loads(pathlib.Path(source).read_text(encoding="utf-8"))
+    save({"curve": curve, "race": race}[kind](load_pyplot(), data), path)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "bench/results/training_pipeline.jsonl"
 sys.path.insert(0, str(ROOT / "bench/compare"))
+import picture  # noqa: E402  pylint: disable=wrong-import-position
 import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
 
 
@@ -89,10 +90,7 @@ def show(row):
 
 
 def plot(rows, path):
-    import matplotlib
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "pipeline"  # else names in the file are drawn by lot
-    from matplotlib import pyplot
+    pyplot = picture.load_pyplot()
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4))
     for number, stages in enumerate(sorted({row["stages"] for row in rows})):
         color = f"C{number}"
@@ -121,8 +119,7 @@ def plot(rows, path):
     for axes in (left, right):
         axes.legend(fontsize=8)
     figure.tight_layout()
-    # Without the day and the library's name: the same figures make the same file.
-    figure.savefig(path, metadata=dict.fromkeys(["Creator", "Date", "Format", "Type"]))
+    picture.save(figure, path)
 
 
 def main():
@@ -137,10 +134,7 @@ def main():
     if options.plot:
         plot(rows, options.plot)
     if options.record and not options.recorded:
-        base = provenance_of.provenance("bench/training/pipeline.py")
-        with open(RESULTS, "a", encoding="utf-8") as lines:
-            for row in rows:
-                lines.write(json.dumps({**base, **row}) + "\n")
+        provenance_of.append_results("training_pipeline", "bench/training/pipeline.py", rows)
 
 
 if __name__ == "__main__":

@@ -171,14 +171,13 @@ def show(program, race):
 
 
 def record(races, options):
-    base = provenance_of.provenance("bench/training/race.py")
-    with (RESULTS / "training_race.jsonl").open("a", encoding="utf-8") as lines:
-        for program, race in races.items():
-            of_all = {key: value for key, value in race.items() if key != "rows"}
-            for row in race["rows"]:
-                kept = {key: value for key, value in row.items() if key not in ("times", "losses")}
-                lines.write(json.dumps({**base, "program": program, **of_all,
-                                        "rounds": options.rounds, **kept}) + "\n")
+    rows = []
+    for program, race in races.items():
+        of_all = {key: value for key, value in race.items() if key != "rows"}
+        for row in race["rows"]:
+            kept = {key: value for key, value in row.items() if key not in ("times", "losses")}
+            rows.append({"program": program, **of_all, "rounds": options.rounds, **kept})
+    provenance_of.append_results("training_race", "bench/training/race.py", rows)
 
 
 def main():

@@ -11,6 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench/compare"))
+import picture  # noqa: E402  pylint: disable=wrong-import-position
 import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
 
 
@@ -25,9 +26,7 @@ def arguments():
 
 
 def plot(lines, path):
-    import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = picture.load_pyplot()
     figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(13, 4))
     names = [one["way"] for one in lines]
     colors = [f"C{place}" for place in range(len(lines))]
@@ -47,7 +46,7 @@ def plot(lines, path):
     figure.suptitle(f"{first['ranks']} ranks, of which rank {first['slow_rank']} takes "
                     f"{first['slow_factor']:g} times as long")
     figure.tight_layout()
-    figure.savefig(path, metadata=dict.fromkeys(["Creator", "Date", "Format", "Type"]))
+    picture.save(figure, path)
 
 
 def main():
@@ -68,10 +67,7 @@ def main():
     if options.plot:
         plot(lines, options.plot)
     if options.record:
-        base = provenance_of.provenance("bench/training/straggler.py")
-        with open(ROOT / "bench/results/training_straggler.jsonl", "a", encoding="utf-8") as out:
-            for line in lines:
-                out.write(json.dumps({**base, **line}) + "\n")
+        provenance_of.append_results("training_straggler", "bench/training/straggler.py", lines)
 
 
 if __name__ == "__main__":
