@@ -29,6 +29,8 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
     run.cursor = plan::Cursor(run.ends->lane, call_->geometry, rounds);
     run.has_move = false;
     run.blocked = {};
+    if (call.protocol == Protocol::direct) begin_sharing(run);
+    run.sharing.own = Sharing::Own::open;
     const std::size_t links = run.ends->lane.link_count;
     if (run.sources.size() <= links) {
       run.incoming.resize(links);
@@ -63,7 +65,7 @@ Launch::State Launch::advance() {
     if (!error_.ok()) return State::failed;
   }
   if (!progress(bound_->send_ports)) return State::failed;
-  if (lanes_done_ < bound_->lanes.size()) return moved ? State::moved : State::blocked;
+  if (lanes_done_ < bound_->lanes.size()) return moved || share() ? State::moved : State::blocked;
   const bool finished = finish_up();
   if (!error_.ok()) return State::failed;
   if (finished) return State::done;
@@ -95,6 +97,7 @@ bool Launch::advance_lane(LaneRun& run) {
     if (!error_.ok()) return moved;
     moved = true;
     run.has_move = false;
+    if (run.move.step == run.ends->shared.step) own_piece_is_sent(run);
     run.cursor.advance();
     if (!run.cursor.done()) continue;
     run.blocked = {};
@@ -109,7 +112,7 @@ bool Launch::ready(LaneRun& run) {
     if (!message_is_here(run, *run.ends->recv[move.recv[i]])) return false;
   for (std::uint32_t i = 0; i < move.send.count; ++i)
     if (!may_send(run, *run.ends->send[move.send[i]])) return false;
-  return true;
+  return own_piece_is_settled(run);
 }
 
 bool Launch::message_is_here(LaneRun& run, ReceivePort& port) {
@@ -158,8 +161,10 @@ void Launch::block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* re
 void Launch::perform(LaneRun& run) {
   if (open_incoming(run)) {
     open_outgoing(run);
-    plan::PieceWalk walk(run.move);
-    for (plan::Piece piece; walk.next(piece);) move_piece(run, piece);
+    if (run.sharing.own != Sharing::Own::done) {
+      plan::PieceWalk walk(run.move);
+      for (plan::Piece piece; walk.next(piece);) move_piece(run, piece);
+    }
     close_messages(run);
   }
   if (call_->protocol == Protocol::direct) give_back(run);
@@ -210,6 +215,11 @@ void Launch::open_outgoing(LaneRun& run) {
     if (move.send.count > 0 && run.staging.size() < move.bytes) run.staging.resize(move.bytes);
     for (std::uint32_t i = 0; i < move.send.count; ++i) run.outgoing[i] = {};
     if (move.send.count > 0) run.outgoing[0].base = run.staging.data();
+    return;
+  }
+  if (run.sharing.own == Sharing::Own::done) {
+    for (std::uint32_t i = 0; i < move.send.count; ++i)
+      run.outgoing[i] = {nullptr, Delivery::push, nullptr};
     return;
   }
   const plan::Delivery wish =

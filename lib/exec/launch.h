@@ -7,6 +7,7 @@
 #include "lib/base/element.h"
 #include "lib/base/wait.h"
 #include "lib/exec/port.h"
+#include "lib/exec/sharing.h"
 #include "lib/plan/cursor.h"
 #include "lib/plan/protocol.h"
 
@@ -24,6 +25,7 @@ struct BoundPlan {
     plan::Lane lane;
     std::vector<SendPort*> send;  // by the lane's link index; null where the lane never sends
     std::vector<ReceivePort*> recv;
+    SharedStep shared;
   };
   std::vector<LaneEnds> lanes;
   // Each port once: all that a Launch must progress, flush and grant.
@@ -103,6 +105,8 @@ class Launch {
     std::vector<std::byte> product;  // of the own operand with the pre-op, as peers receive theirs
     std::vector<std::byte> staging;  // outgoing message of the line protocol
     std::vector<std::byte> line_operands;  // incoming ones that take several lines
+    // Of a shared step, see sharing.h.
+    Sharing sharing;
   };
 
   void lend_buffers();
@@ -119,6 +123,19 @@ class Launch {
   bool progress(const std::vector<Port*>& ports);
   bool finish_up();
   bool advance_lane(LaneRun& run);
+  void begin_sharing(LaneRun& run) const;
+  bool is_open(const transport::Grant& grant) const;
+  bool all_have_entered(const LaneRun& run) const;
+  bool holds_all(plan::Buffer buffer, std::uint64_t bytes) const;
+  void look_up_places(LaneRun& run) const;
+  bool reaches_all(LaneRun& run) const;
+  bool own_piece_is_settled(LaneRun& run);
+  static void own_piece_is_sent(LaneRun& run);
+  bool share();
+  bool go_ahead(LaneRun& run);
+  bool help(LaneRun& run, std::uint32_t link);
+  bool open_aside(const LaneRun& run, std::uint32_t chunk);
+  void reduce_aside(std::uint64_t round);
   bool ready(LaneRun& run);
   bool message_is_here(LaneRun& run, ReceivePort& port);
   bool may_send(LaneRun& run, SendPort& port);
@@ -141,6 +158,8 @@ class Launch {
   bool lends_ = false;
   bool fresh_ = true;  // nothing is sent yet
   std::vector<LaneRun> lanes_;
+  plan::Step aside_step_;  // of a piece that is reduced out of a lane's turn
+  LaneRun aside_;
   std::size_t lanes_done_ = 0;
   SendPort* unfinished_ = nullptr;  // after the last move: what is still to flush or drain
   Status error_;

@@ -93,6 +93,10 @@ struct FifoControl {
   // again. All four are sequentially consistent, so that one of the two sees the other.
   Counter receiver_borrows;  // the sender's input
   Counter sender_borrows;    // the receiver's output
+  // Of the pieces that the sender is to reduce in a call: which end takes which, written by both;
+  // and how many the receiver has done, written by it. See lib/exec/sharing.h.
+  Counter pieces_taken;
+  Counter pieces_done;
 };
 
 constexpr std::uint64_t fifo_notes_offset() { return sizeof(FifoControl); }

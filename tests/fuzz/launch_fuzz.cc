@@ -124,6 +124,7 @@ void Job::bind(int rank) {
   for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
     exec::BoundPlan::LaneEnds ends;
     ends.lane = plan.lane(index);
+    ends.shared = exec::SharedStep::of(ends.lane);
     for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {
       const plan::Link link = ends.lane.links[i];
       auto& send = self.send[{link.peer, link.channel}];
@@ -246,6 +247,8 @@ void Job::lie(fuzz::Input& input, int kind, const fuzz::Fifo& fifo, std::size_t 
       control.receiver_grant.sequence = input.take<std::uint8_t>();
       control.receiver_grant.maps_peer ^= input.take<std::uint8_t>();
       control.receiver_grant.bytes ^= input.take<std::uint16_t>();
+      control.pieces_taken.value ^= input.take<std::uint64_t>();
+      control.pieces_done.value ^= input.take<std::uint64_t>();
   }
 }
 

@@ -65,23 +65,42 @@ class Job {
   const plan::Plan& plan(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(plans_.size()); }
 
-  // Runs one call on each rank; which rank goes next is the seed's choice.
+  // Runs one call on each rank; which rank goes next, and so enters, is the seed's choice.
   void run(const std::vector<exec::Call>& calls, std::mt19937_64& random) {
     std::vector<std::size_t> running;
-    for (std::size_t rank = 0; rank < calls.size(); ++rank) {
-      launches_[rank].begin(bound_[rank], calls[rank]);
-      running.push_back(rank);
-    }
+    for (std::size_t rank = 0; rank < calls.size(); ++rank) running.push_back(rank);
+    std::vector<bool> has_entered(calls.size());
     int idle = 0;
     while (!running.empty()) {
       const std::size_t pick = random() % running.size();
-      const auto state = launches_[running[pick]].advance();
-      INFO(launches_[running[pick]].error().message());
+      const std::size_t rank = running[pick];
+      if (!has_entered[rank]) launches_[rank].begin(bound_[rank], calls[rank]);
+      has_entered[rank] = true;
+      const auto state = launches_[rank].advance();
+      INFO(launches_[rank].error().message());
       REQUIRE(state != exec::Launch::State::failed);
       idle = state == exec::Launch::State::blocked ? idle + 1 : 0;
       REQUIRE(idle < 20000);  // nobody moved for a long time: a deadlock
       if (state == exec::Launch::State::done)
         running.erase(running.begin() + static_cast<long>(pick));
+    }
+  }
+
+  // All enter; then all but one go as far as they come.
+  void run_without(std::size_t late, const std::vector<exec::Call>& calls) {
+    for (std::size_t rank = 0; rank < calls.size(); ++rank)
+      launches_[rank].begin(bound_[rank], calls[rank]);
+    for (int idle = 0; idle < 100; ++idle)
+      for (std::size_t rank = 0; rank < calls.size(); ++rank)
+        if (rank != late && launches_[rank].advance() != exec::Launch::State::blocked) idle = 0;
+  }
+  // After that, all together.
+  void finish() {
+    int turns = 0;
+    for (bool done = false; !done;) {
+      REQUIRE(++turns < 20000);
+      done = true;
+      for (exec::Launch& launch : launches_) done &= launch.advance() == exec::Launch::State::done;
     }
   }
 
@@ -117,6 +136,7 @@ class Job {
     for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
       exec::BoundPlan::LaneEnds ends;
       ends.lane = plan.lane(index);
+      ends.shared = exec::SharedStep::of(ends.lane);
       for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {
         const plan::Link link = ends.lane.links[i];
         auto& ports = known[{link.peer, link.channel}];
@@ -136,12 +156,14 @@ class Job {
   std::pair<exec::SendPort*, exec::ReceivePort*> make_ports(int rank, plan::Link link) {
     auto send = std::make_unique<exec::SendPort>();
     send->peer = link.peer;
+    send->same_address_space = shared_;
     send->connection =
         std::make_unique<PlainConnection>(fifo(rank, link.peer, link.channel), shared_);
     send->slots = transport::SlotWriter(send->connection->fifo());
     send->lines = transport::LineWriter(send->connection->fifo());
     auto receive = std::make_unique<exec::ReceivePort>();
     receive->peer = link.peer;
+    receive->same_address_space = shared_;
     receive->connection =
         std::make_unique<PlainConnection>(fifo(link.peer, rank, link.channel), shared_);
     receive->slots = transport::SlotReader(receive->connection->fifo());

@@ -1,0 +1,72 @@
+// Sharing: what a rank that waits does for others. Where a lane reduces its own chunk from the
+// memory of all ranks into the memory of all ranks, any rank could do that act: the sources and
+// their order are the same. So whoever is blocked takes pieces, of its own chunk ahead of the
+// messages that announce them, and of chunks whose owners are late. Messages, their order and their
+// checks stay with the owner, who then finds the arithmetic done. That all ranks have entered the
+// call is all that an act needs, as nobody but the chunk's reducer reads or writes its places in
+// between; verify shows that of direct delivery.
+//
+// The pieces of a chunk are dealt to the pairs of its owner with each other rank: piece r to the
+// link r mod links, so that two ranks agree by one word between them. The owner takes a pair's
+// pieces from the first one on, the other rank from the last one back.
+#pragma once
+
+#include "lib/plan/step.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gyre::exec {
+
+// The step of a lane that any rank could do for any other; none where `step` is null.
+struct SharedStep {
+  const plan::Step* step = nullptr;
+  std::vector<std::uint32_t> chunks;  // that the peer of each link reduces
+
+  static SharedStep of(const plan::Lane& lane);
+};
+
+// What two ranks have taken of the pieces of one chunk, in one call: the owner from the front, the
+// other rank from the back.
+struct TakenPieces {
+  static constexpr std::uint32_t most = (1U << 20) - 1;  // of a pair
+
+  // The owner's.
+  static void begin(std::atomic<std::uint64_t>& word, std::uint64_t sequence);
+  // Piece number `place` of `count`; false if the other rank has it.
+  static bool take_front(std::atomic<std::uint64_t>& word, std::uint64_t sequence,
+                         std::uint32_t place, std::uint32_t count);
+  // The other rank's next one, `place`.
+  enum class Found { yes, none_left, contended };
+  static Found take_back(std::atomic<std::uint64_t>& word, std::uint64_t sequence,
+                         std::uint32_t count, std::uint32_t& place);
+};
+
+// Where a lane stands with its shared step.
+struct Sharing {
+  // The piece of the move at hand: not looked at; this rank's to reduce; reduced already.
+  enum class Own : std::uint8_t { open, taken, done };
+
+  // Where the peers' buffers of this call lie: known once all have entered it. Looked up while a
+  // piece of the own chunk is left, as no peer leaves the call before it has that: what it lends
+  // for the next one would be read otherwise.
+  struct Place {
+    const std::byte* input = nullptr;
+    std::byte* output = nullptr;
+  };
+  enum class Reach : std::uint8_t { unknown, all, not_all };
+
+  Own own = Own::open;
+  Reach reach = Reach::unknown;
+  std::vector<Place> places;          // by link
+  std::uint64_t own_left = 0;         // rounds of the own chunk that have not been sent
+  std::uint64_t ahead = 0;            // the first round of the own chunk that is not settled
+  std::vector<std::uint32_t> fronts;  // by link: pieces of the own chunk that this rank took
+  std::vector<bool> none_left;        // by link: of the peer's chunk
+
+  void begin(const SharedStep& shared);
+};
+
+}  // namespace gyre::exec
