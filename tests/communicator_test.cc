@@ -112,10 +112,12 @@ TEST_CASE("two communicators in opposite order complete in a group", "[comm]") {
 }
 
 TEST_CASE("two communicators in opposite order complete on two streams", "[comm]") {
+  const unsigned int flags = GENERATE(0, GYRE_STREAM_BY_CALLER);
   auto a = all_in_one_thread(2);
   auto b = all_in_one_thread(2);
   gyreStream_t streams[4];
-  for (gyreStream_t& stream : streams) REQUIRE(gyreStreamCreate(&stream) == gyreSuccess);
+  for (gyreStream_t& stream : streams)
+    REQUIRE(gyreStreamCreateWithFlags(&stream, flags) == gyreSuccess);
   for (int round = 0; round < 100; ++round) {
     float x[2] = {1, 2}, y[2] = {10, 20};
     REQUIRE(sum_one(&x[0], a[0], streams[0]) == gyreSuccess);
@@ -134,9 +136,11 @@ TEST_CASE("two communicators in opposite order complete on two streams", "[comm]
 }
 
 TEST_CASE("a stream keeps its order, and calls back when it has come there", "[comm]") {
+  const unsigned int flags = GENERATE(0, GYRE_STREAM_BY_CALLER);
   auto comms = all_in_one_thread(2);
   gyreStream_t streams[2];
-  for (gyreStream_t& stream : streams) REQUIRE(gyreStreamCreate(&stream) == gyreSuccess);
+  for (gyreStream_t& stream : streams)
+    REQUIRE(gyreStreamCreateWithFlags(&stream, flags) == gyreSuccess);
   float values[2] = {1, 1};
   for (int round = 0; round < 5; ++round)
     for (std::size_t rank = 0; rank < 2; ++rank)
@@ -167,6 +171,45 @@ TEST_CASE("a stream keeps its order, and calls back when it has come there", "[c
   CHECK(values[0] == 128);
   for (gyreStream_t stream : streams) CHECK(gyreStreamDestroy(stream) == gyreSuccess);
   CHECK(gyreStreamQuery(streams[0]) == gyreInvalidArgument);
+  destroy_all(comms);
+}
+
+TEST_CASE("streams that callers drive wake no thread, and go on in what waits or asks", "[comm]") {
+  auto comms = all_in_one_thread(2);
+  float values[2] = {1, 2};
+  for (std::size_t rank = 0; rank < 2; ++rank)  // links are made by now
+    REQUIRE(gyreGroupStart() == gyreSuccess);
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    REQUIRE(sum_one(&values[rank], comms[rank]) == gyreSuccess);
+  for (std::size_t rank = 0; rank < 2; ++rank) REQUIRE(gyreGroupEnd() == gyreSuccess);
+  gyreStream_t streams[2];
+  for (gyreStream_t& stream : streams)
+    REQUIRE(gyreStreamCreateWithFlags(&stream, GYRE_STREAM_BY_CALLER) == gyreSuccess);
+  const int threads = count_entries("/proc/self/task");
+  REQUIRE(sum_one(&values[0], comms[0], streams[0]) == gyreSuccess);
+  CHECK(gyreStreamQuery(streams[0]) == gyreInProgress);  // rank 1 has not come
+  REQUIRE(sum_one(&values[1], comms[1], streams[1]) == gyreSuccess);
+  for (int turn = 0; turn < 1000 && gyreStreamQuery(streams[0]) == gyreInProgress; ++turn)
+    (void)gyreStreamQuery(streams[1]);
+  CHECK(gyreStreamQuery(streams[0]) == gyreSuccess);
+  CHECK(gyreStreamQuery(streams[1]) == gyreSuccess);
+  CHECK(values[0] == 6);
+  CHECK(values[1] == 6);
+  // Threads that share a communicator's streams take turns with it.
+  for (int round = 0; round < 200; ++round) {
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      REQUIRE(sum_one(&values[rank], comms[rank], streams[rank]) == gyreSuccess);
+    std::thread other([&] { (void)gyreStreamSynchronize(streams[0]); });
+    CHECK(gyreStreamSynchronize(streams[1]) == gyreSuccess);
+    other.join();
+    REQUIRE(values[0] == 12);
+    REQUIRE(values[1] == 12);
+    values[0] = values[1] = 6;
+  }
+  CHECK(count_entries("/proc/self/task") == threads);
+  for (gyreStream_t stream : streams) CHECK(gyreStreamDestroy(stream) == gyreSuccess);
+  CHECK(gyreStreamCreateWithFlags(&streams[0], 2) == gyreInvalidArgument);
+  CHECK(last_error().find("GYRE_STREAM_BY_CALLER") != std::string::npos);
   destroy_all(comms);
 }
 

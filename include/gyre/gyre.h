@@ -24,7 +24,8 @@
  *
  * STREAMS  On a host communicator a NULL stream means: the calling thread does the work and the
  *          call returns when it is done. With a host stream (gyreStreamCreate) the call returns at
- *          once and the work is done in stream order by the process's one progress thread.
+ *          once and the work is done in stream order by the process's one progress thread, or by
+ *          calls that wait (GYRE_STREAM_BY_CALLER).
  *
  * GRAPHS   A CUDA communicator's calls can be captured into CUDA graphs, on all ranks alike, and
  *          replayed. A graph keeps what its kernels need, also when its communicator has been
@@ -415,6 +416,15 @@ GYRE_API gyreResult_t gyreGroupEnd(void);
 /* [gyre] A queue of operations on host memory, carried out in order by the progress thread. For
  * CUDA communicators use CUDA's streams. A stream may serve several communicators. */
 GYRE_API gyreResult_t gyreStreamCreate(gyreStream_t* stream);
+/* The same with GYRE_STREAM_BY_CALLER in `flags`, or 0: what is queued is begun in the call that
+ * queues it, as far as it goes without waiting, and goes on in any thread's calls that wait for
+ * something queued on such a stream (Synchronize, Destroy, a call without a stream), and a little
+ * in Query. No thread is woken, so a rank that computes on all its cores loses none of them; and
+ * where all ranks are of one host and memory reaches them, those that wait first reduce the part of
+ * a large all-reduce that another one has begun and left. Operations go on side by side on streams
+ * and communicators of their own. The operations' deadlines count from their begin. */
+#define GYRE_STREAM_BY_CALLER 1
+GYRE_API gyreResult_t gyreStreamCreateWithFlags(gyreStream_t* stream, unsigned int flags);
 /* Waits for what is queued, then frees it. */
 GYRE_API gyreResult_t gyreStreamDestroy(gyreStream_t stream);
 /* Waits for what is queued; returns the first error of an operation since the last Synchronize. */
@@ -423,8 +433,8 @@ GYRE_API gyreResult_t gyreStreamSynchronize(gyreStream_t stream);
 GYRE_API gyreResult_t gyreStreamQuery(gyreStream_t stream);
 /* What is queued on `stream` from now on waits for what is queued on `other` until now. */
 GYRE_API gyreResult_t gyreStreamWait(gyreStream_t stream, gyreStream_t other);
-/* Called on the progress thread when all queued before is done, with the first error so far. It
- * must not block and must not call into Gyre, except to query. */
+/* Called on the thread that drives the stream when all queued before is done, with the first error
+ * so far. It must not block and must not call into Gyre, except to query. */
 typedef void (*gyreStreamCallback_t)(gyreStream_t stream, gyreResult_t status, void* user);
 GYRE_API gyreResult_t gyreStreamAddCallback(gyreStream_t stream, gyreStreamCallback_t callback,
                                             void* user);

@@ -159,11 +159,9 @@ Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* sto
 }
 
 void drain(Communicator& communicator) {
-  static const SystemClock clock;
-  Until drained(communicator.queued,
-                [&] { return communicator.queued.load(std::memory_order_acquire) == 0; });
-  Resumable* const all[] = {&drained};
-  run(all, clock, communicator.wait_policy());
+  process().worker.run_until(
+      communicator.queued, [&] { return communicator.queued.load(std::memory_order_acquire) == 0; },
+      communicator.wait_policy());
 }
 
 // Waits for what is queued on streams; the last pin deletes it.

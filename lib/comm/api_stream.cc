@@ -6,18 +6,24 @@
 namespace gyre::comm {
 namespace {
 
-const SystemClock clock;
-
 bool is_empty(HostStream& stream) {
   const std::lock_guard lock(stream.mutex);
   return stream.entries.empty();
 }
 
+WaitPolicy policy_of(HostStream& stream) {
+  const std::lock_guard lock(stream.mutex);
+  const bool works = stream.by_caller && !stream.entries.empty() &&
+                     !stream.entries.front().parts.empty() &&
+                     stream.entries.front().parts.front().communicator;
+  if (works) return stream.entries.front().parts.front().communicator->wait_policy();
+  return {.spins = 200, .yields = 16};
+}
+
 // Every queued operation has a deadline of its own, so this ends.
 void drain(HostStream& stream) {
-  Until drained(stream.done, [&] { return is_empty(stream); });
-  Resumable* const all[] = {&drained};
-  run(all, clock, {.spins = 200, .yields = 16});
+  process().worker.run_until(
+      stream.done, [&] { return is_empty(stream); }, policy_of(stream));
 }
 
 Status take_first_error(HostStream& stream) {
@@ -25,9 +31,13 @@ Status take_first_error(HostStream& stream) {
   return std::exchange(stream.first_error, Status());
 }
 
-Status create(gyreStream_t* stream) {
+Status create(gyreStream_t* stream, unsigned int flags) {
   if (stream == nullptr) return invalid_argument("stream is NULL");
-  const std::uint64_t handle = process().streams.insert(std::make_unique<HostStream>());
+  if ((flags & ~static_cast<unsigned int>(GYRE_STREAM_BY_CALLER)) != 0)
+    return invalid_argument(
+        fmt::format("flags are {:#x}: there is only GYRE_STREAM_BY_CALLER", flags));
+  const std::uint64_t handle =
+      process().streams.insert(std::make_unique<HostStream>((flags & GYRE_STREAM_BY_CALLER) != 0));
   if (handle == 0) return Status(Code::SystemError, "there are 2^20 host streams already");
   *stream = reinterpret_cast<gyreStream_t>(handle);
   return {};
@@ -63,7 +73,11 @@ using namespace gyre;
 using namespace gyre::comm;
 
 gyreResult_t gyreStreamCreate(gyreStream_t* stream) {
-  return guarded([&] { return create(stream); });
+  return guarded([&] { return create(stream, 0); });
+}
+
+gyreResult_t gyreStreamCreateWithFlags(gyreStream_t* stream, unsigned int flags) {
+  return guarded([&] { return create(stream, flags); });
 }
 
 gyreResult_t gyreStreamDestroy(gyreStream_t stream) {
@@ -81,6 +95,7 @@ gyreResult_t gyreStreamSynchronize(gyreStream_t stream) {
 gyreResult_t gyreStreamQuery(gyreStream_t stream) {
   return guarded([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_stream(stream));
+    process().worker.give_turn(*pin);
     const std::lock_guard lock(pin->mutex);
     if (!pin->first_error.ok()) return pin->first_error;
     if (pin->entries.empty()) return {};

@@ -122,6 +122,8 @@ class Communicator {
   std::atomic<bool> entered{false};
   // Operations queued on host streams and not yet finished. A call without a stream waits for them.
   std::atomic<std::uint32_t> queued{0};
+  // Whose turn it is to go on with what is queued; see HostStream.
+  std::atomic<const void*> driver{nullptr};
   // Order of queued operations: the next number to give, and the next to run. Sends and receives
   // have numbers of their own, in which they begin: they go on side by side, and beside the rest.
   std::uint64_t next_ticket = 0, next_transfer = 0;

@@ -8,15 +8,11 @@
 namespace gyre::comm {
 namespace {
 
-const SystemClock clock;
-
 // A call without a stream comes after everything that was queued before it.
 void wait_for_queue(Communicator& communicator) {
-  if (communicator.queued.load(std::memory_order_acquire) == 0) return;
-  Until empty(communicator.queued,
-              [&] { return communicator.queued.load(std::memory_order_acquire) == 0; });
-  Resumable* const all[] = {&empty};
-  run(all, clock, communicator.wait_policy());
+  const auto is_empty = [&] { return communicator.queued.load(std::memory_order_acquire) == 0; };
+  if (is_empty()) return;
+  process().worker.run_until(communicator.queued, is_empty, communicator.wait_policy());
 }
 
 // Sends and receives of a group on one stream and communicator become one entry, where the first of
@@ -84,7 +80,7 @@ Status carry_out_now(Communicator& communicator, const Request& request) {
   Resumable& operation = communicator.begin(request);
   if (!operation.finished()) {
     Resumable* const all[] = {&operation};
-    run(all, clock, communicator.wait_policy());
+    process().worker.run(all, communicator.wait_policy());
   }
   return operation.outcome();
 }
@@ -122,7 +118,7 @@ Status carry_out(std::vector<GroupedCall> calls) {
     wait_for_queue(sequence->communicator());
     all.push_back(sequence.get());
   }
-  run(all, clock, policy);
+  process().worker.run(all, policy);
   for (const auto& sequence : sequences)
     if (!sequence->outcome().ok()) return sequence->outcome();
   return begun;

@@ -17,31 +17,45 @@ StreamWorker::~StreamWorker() {
   if (thread_.joinable()) thread_.join();
 }
 
-void StreamWorker::push(HandleTable<HostStream>::Pin stream, HostStream::Entry entry) {
+StreamWorker::Served StreamWorker::push(HandleTable<HostStream>::Pin stream,
+                                        HostStream::Entry entry) {
   HostStream& to = *stream;
-  const bool known =
-      std::ranges::any_of(streams_, [&](const Served& served) { return &**served == &to; });
-  if (!known) streams_.push_back(std::make_shared<HandleTable<HostStream>::Pin>(std::move(stream)));
+  auto known =
+      std::ranges::find_if(streams_, [&](const Served& served) { return &**served == &to; });
+  if (known == streams_.end())
+    known =
+        streams_.insert(known, std::make_shared<HandleTable<HostStream>::Pin>(std::move(stream)));
+  if (!to.by_caller && !thread_.joinable()) thread_ = std::thread([this] { serve(); });
+  if (to.by_caller) for_callers_.fetch_add(1, std::memory_order_relaxed);
   const std::lock_guard lock(to.mutex);
   to.entries.push_back(std::move(entry));
+  return *known;
 }
 
-void StreamWorker::announce() {
-  // Pairs with the acquire in serve().
-  queued_.fetch_add(1, std::memory_order_release);
-  wake_futex(&queued_);
+void StreamWorker::announce(const std::vector<Served>& queued) {
+  const bool any_threaded =
+      std::ranges::any_of(queued, [](const Served& stream) { return !(*stream)->by_caller; });
+  if (any_threaded) {
+    // Pairs with the acquire in serve().
+    queued_.fetch_add(1, std::memory_order_release);
+    wake_futex(&queued_);
+  }
+  // What callers drive begins at once, so that peers can go on with their part. A thread that waits
+  // sees what is new when its sleep of a millisecond is over.
+  for (const Served& stream : queued) give_turn(**stream);
 }
 
 void StreamWorker::queue(HandleTable<HostStream>::Pin stream, HostStream::Entry entry) {
+  std::vector<Served> queued;
   {
     const std::lock_guard lock(mutex_);
-    push(std::move(stream), std::move(entry));
-    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+    queued.push_back(push(std::move(stream), std::move(entry)));
   }
-  announce();
+  announce(queued);
 }
 
 void StreamWorker::queue(std::vector<Placed> placed) {
+  std::vector<Served> queued;
   {
     const std::lock_guard lock(mutex_);
     for (Placed& one : placed) {
@@ -59,11 +73,10 @@ void StreamWorker::queue(std::vector<Placed> placed) {
         entry.parts.push_back(std::move(other->part));
         other->stream = {};
       }
-      push(std::move(first->stream), std::move(entry));
+      queued.push_back(push(std::move(first->stream), std::move(entry)));
     }
-    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
   }
-  announce();
+  announce(queued);
 }
 
 void StreamWorker::forget(HostStream& stream) {
@@ -71,7 +84,59 @@ void StreamWorker::forget(HostStream& stream) {
   std::erase_if(streams_, [&](const Served& served) { return &**served == &stream; });
 }
 
-void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Status outcome) {
+std::vector<StreamWorker::Served> StreamWorker::streams(bool by_caller) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Served> all;
+  for (const Served& stream : streams_)
+    if ((*stream)->by_caller == by_caller) all.push_back(stream);
+  return all;
+}
+
+// ------------------------------------------------------------------------------ a turn
+
+bool StreamWorker::Turn::drive(std::atomic<const void*>& driver) const {
+  const void* nobody = nullptr;
+  // Pairs with the release in leave and finish_part: what the driver before did has been done.
+  return driver.load(std::memory_order_relaxed) == this ||
+         driver.compare_exchange_strong(nobody, this, std::memory_order_acquire);
+}
+
+bool StreamWorker::Turn::blocks(const Communicator& communicator) const {
+  return std::ranges::any_of(blocked,
+                             [&](const Blocked& one) { return one.communicator == &communicator; });
+}
+
+bool StreamWorker::Turn::arm(WaitSet& set) const {
+  bool asleep = true;
+  for (const Blocked& one : blocked)
+    if (!one.operation->finished()) asleep &= one.operation->arm(set);
+  return asleep;
+}
+
+void StreamWorker::Turn::disarm() const {
+  for (const Blocked& one : blocked)
+    if (!one.operation->finished()) one.operation->disarm();
+}
+
+void StreamWorker::Turn::tell_wait() const {
+  for (const Blocked& one : blocked) one.operation->tell_wait();
+}
+
+void StreamWorker::Turn::expire() const {
+  for (const Blocked& one : blocked)
+    if (clock.now_ns() - one.since_ns >= one.operation->limit_ns()) one.operation->expire();
+}
+
+void StreamWorker::Turn::leave() {
+  for (const Blocked& one : blocked) {
+    one.communicator->driver.store(nullptr, std::memory_order_release);
+    one.stream->driver.store(nullptr, std::memory_order_release);
+  }
+  blocked.clear();
+}
+
+void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Status outcome,
+                               const Turn& turn) {
   if (!outcome.ok()) {
     const std::lock_guard lock(stream.mutex);
     if (stream.first_error.ok()) stream.first_error = std::move(outcome);
@@ -79,6 +144,7 @@ void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Statu
   const HandleTable<Communicator>::Pin communicator = std::move(part.communicator);
   if (!part.work.is_exchange())
     communicator->running_ticket.fetch_add(1, std::memory_order_release);
+  if (!turn.blocks(*communicator)) communicator->driver.store(nullptr, std::memory_order_release);
   // Pairs with the acquire of a call without a stream that waits for zero.
   communicator->queued.fetch_sub(1, std::memory_order_release);
   wake_futex(&communicator->queued);
@@ -91,6 +157,7 @@ void StreamWorker::finish_head(HostStream& stream) {
     done = std::move(stream.entries.front());
     stream.entries.pop_front();
   }
+  if (stream.by_caller) for_callers_.fetch_sub(1, std::memory_order_relaxed);
   if (done.mark) done.mark->reached.store(true, std::memory_order_release);
   stream.done.fetch_add(1, std::memory_order_release);
   wake_futex(&stream.done);
@@ -107,45 +174,41 @@ bool StreamWorker::may_begin(const HostStream::Part& part) const {
 }
 
 // Goes on with the work, if its communicator has come to it. True if anything moved.
-bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part,
-                              std::vector<Blocked>& blocked) {
+bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& turn) {
   Communicator& communicator = *part.communicator;
+  if (part.begun == nullptr && !may_begin(part)) return false;
+  if (!turn.drive(communicator.driver)) return false;
   if (part.begun == nullptr) {
-    if (!may_begin(part)) return false;
     if (part.work.exchanges())
       communicator.beginning_transfer.fetch_add(1, std::memory_order_release);
     if (Status broken = communicator.broken(); !broken.ok())
-      return finish_part(stream, part, std::move(broken)), true;
+      return finish_part(stream, part, std::move(broken), turn), true;
     part.begun = &communicator.begin(part.work);
     part.begun_ns = clock.now_ns();
   }
   Resumable& operation = *part.begun;
   const bool moved = operation.finished() || operation.advance();
   if (!operation.finished()) {
-    blocked.push_back({&operation, part.begun_ns});
+    turn.blocked.push_back({&operation, part.begun_ns, &communicator, &stream});
     return moved;
   }
   if (!operation.outcome().ok()) communicator.remember(operation.outcome());
-  finish_part(stream, part, operation.outcome());
+  finish_part(stream, part, operation.outcome(), turn);
   return true;
 }
 
-// Advances the first entry of a stream. True if anything moved; an operation that waits is added.
-bool StreamWorker::serve_head(HostStream& stream, std::vector<Blocked>& blocked) {
-  HostStream::Entry* head = nullptr;
+bool StreamWorker::serve_parts(HostStream& stream, HostStream::Entry& head, Turn& turn) {
   Status so_far;
-  {
+  if (head.callback) {
     const std::lock_guard lock(stream.mutex);
-    if (stream.entries.empty()) return false;
-    head = &stream.entries.front();  // only this thread removes entries; a deque keeps its place
     so_far = stream.first_error;
   }
-  if (head->callback) head->callback(so_far);
-  if (head->wait_for && !head->wait_for->reached.load(std::memory_order_acquire)) return false;
+  if (head.callback) head.callback(so_far);
+  if (head.wait_for && !head.wait_for->reached.load(std::memory_order_acquire)) return false;
   bool moved = false, done = true;
-  for (HostStream::Part& part : head->parts) {
+  for (HostStream::Part& part : head.parts) {
     if (!part.communicator) continue;
-    moved |= serve_part(stream, part, blocked);
+    moved |= serve_part(stream, part, turn);
     done &= !part.communicator;
   }
   if (!done) return moved;
@@ -153,35 +216,47 @@ bool StreamWorker::serve_head(HostStream& stream, std::vector<Blocked>& blocked)
   return true;
 }
 
+// Advances the first entry of a stream. True if anything moved.
+bool StreamWorker::serve_head(HostStream& stream, Turn& turn) {
+  if (!turn.drive(stream.driver)) return turn.all_empty = false;
+  HostStream::Entry* head = nullptr;
+  {
+    const std::lock_guard lock(stream.mutex);
+    // Only the driver removes entries; a deque keeps its place.
+    if (!stream.entries.empty()) head = &stream.entries.front();
+  }
+  const std::size_t before = turn.blocked.size();
+  turn.all_empty &= head == nullptr;
+  const bool moved = head != nullptr && serve_parts(stream, *head, turn);
+  if (turn.blocked.size() == before) stream.driver.store(nullptr, std::memory_order_release);
+  return moved;
+}
+
+bool StreamWorker::serve_all(const std::vector<Served>& streams, Turn& turn) {
+  bool moved = false;
+  for (const Served& stream : streams) moved |= serve_head(**stream, turn);
+  return moved;
+}
+
+// ------------------------------------------------------------------------------ whose turn it is
+
 bool StreamWorker::stopped() {
   const std::lock_guard lock(mutex_);
   return stop_;
 }
 
-bool StreamWorker::serve_all(std::vector<Blocked>& blocked) {
-  std::vector<Served> streams;
-  {
-    const std::lock_guard lock(mutex_);
-    streams = streams_;
-  }
-  bool moved = false;
-  for (const Served& stream : streams) moved |= serve_head(**stream, blocked);
-  return moved;
-}
-
 void StreamWorker::serve() {
-  std::vector<Blocked> blocked;
   // It shares processors with the threads that compute: few spins before it lets go.
   Wait wait(clock, {.spins = 200, .yields = 16, .sleep_most_ns = ns_per_ms}, INT64_MAX);
   WaitSet idle;
   while (!stopped()) {
     const std::uint32_t seen = queued_.load(std::memory_order_acquire);
-    blocked.clear();
-    if (serve_all(blocked)) {
+    Turn turn;
+    if (serve_all(streams(false), turn)) {
       wait.progressed();
       continue;
     }
-    if (blocked.empty()) {
+    if (turn.all_empty) {
       idle.clear();
       idle.add_futex(&queued_, seen);
       idle.sleep(ns_per_s);
@@ -189,19 +264,62 @@ void StreamWorker::serve() {
     }
     const auto arm = [&](WaitSet& set) {
       set.add_futex(&queued_, seen);
-      bool asleep = true;
-      for (const Blocked& one : blocked) asleep &= one.operation->arm(set);
-      return asleep;
+      return turn.arm(set);
     };
-    const auto disarm = [&] {
-      for (const Blocked& one : blocked) one.operation->disarm();
-    };
-    if (wait.is_long())
-      for (const Blocked& one : blocked) one.operation->tell_wait();
-    (void)wait.pause(arm, disarm);
-    for (const Blocked& one : blocked)
-      if (clock.now_ns() - one.since_ns >= one.operation->limit_ns()) one.operation->expire();
+    if (wait.is_long()) turn.tell_wait();
+    (void)wait.pause(arm, [&] { turn.disarm(); });
+    turn.expire();
   }
+}
+
+// Beside what a thread waits for, as long as it does.
+class StreamWorker::CallersTurns final : public Resumable {
+ public:
+  CallersTurns(StreamWorker& worker, std::span<Resumable* const> beside)
+      : worker_(worker), beside_(beside) {}
+
+  bool advance() override {
+    turn_.leave();
+    if (std::ranges::all_of(beside_, [](const Resumable* one) { return one->finished(); }))
+      return finish({}), true;
+    return worker_.serve_all(worker_.streams(true), turn_);
+  }
+  // Each of them has a deadline of its own.
+  void expire() override {}
+  std::int64_t limit_ns() const override { return INT64_MAX; }
+  bool arm(WaitSet& set) override {
+    turn_.expire();
+    return turn_.arm(set);
+  }
+  void disarm() override { turn_.disarm(); }
+  void tell_wait() override { turn_.tell_wait(); }
+
+ private:
+  StreamWorker& worker_;
+  const std::span<Resumable* const> beside_;
+  Turn turn_;
+};
+
+void StreamWorker::run(std::span<Resumable* const> all, const WaitPolicy& policy) {
+  if (for_callers_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return comm::run(all, clock, policy);
+  CallersTurns turns(*this, all);
+  std::vector<Resumable*> both(all.begin(), all.end());
+  both.push_back(&turns);
+  comm::run(both, clock, policy);
+}
+
+void StreamWorker::run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,
+                             const WaitPolicy& policy) {
+  Until until(word, std::move(done));
+  Resumable* const all[] = {&until};
+  run(all, policy);
+}
+
+void StreamWorker::give_turn(HostStream& stream) {
+  if (!stream.by_caller) return;
+  Turn turn;
+  (void)serve_head(stream, turn);
 }
 
 }  // namespace gyre::comm

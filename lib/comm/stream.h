@@ -1,6 +1,8 @@
 // HostStream: a queue of operations, callbacks and waits, carried out in order. The process's one
 // progress thread (StreamWorker) advances the heads of all queues in turn; it starts with the first
-// queued entry.
+// queued entry. Streams that their callers drive have their turns in the calls that wait instead,
+// and one when something is queued. Whoever advances a stream or a communicator is its driver for
+// that long; others leave it alone.
 #pragma once
 
 #include "lib/base/handle_table.h"
@@ -11,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -42,10 +45,14 @@ class HostStream {
     std::shared_ptr<StreamMark> mark;      // or a mark
   };
 
-  std::mutex mutex;  // of everything here
+  explicit HostStream(bool callers_drive = false) : by_caller(callers_drive) {}
+
+  const bool by_caller;  // not by the progress thread
+  std::mutex mutex;      // of what follows
   std::deque<Entry> entries;
   Status first_error;
   std::atomic<std::uint32_t> done{0};  // futex word: changes with each entry that was done
+  std::atomic<const void*> driver{nullptr};
 };
 
 class StreamWorker {
@@ -60,31 +67,59 @@ class StreamWorker {
     HostStream::Part part;
   };
   void queue(std::vector<Placed> placed);
+  // Returns when all are finished; meanwhile goes on with the streams that callers drive.
+  void run(std::span<Resumable* const> all, const WaitPolicy& policy);
+  // The same until `done`, which changes with `word`.
+  void run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,
+                 const WaitPolicy& policy);
+  // One turn of a stream that callers drive; of another one, nothing.
+  void give_turn(HostStream& stream);
   // The stream will be queued on no more and is empty.
   void forget(HostStream& stream);
 
  private:
   // Held while a turn serves it, too: its owner may destroy it as soon as it is empty.
   using Served = std::shared_ptr<HandleTable<HostStream>::Pin>;
-  void serve();
-  struct Blocked {
-    Resumable* operation;
-    std::int64_t since_ns;
+  // What one thread's turn found blocked. It is the driver of these until `leave`.
+  struct Turn {
+    struct Blocked {
+      Resumable* operation;
+      std::int64_t since_ns;
+      Communicator* communicator;
+      HostStream* stream;
+    };
+    std::vector<Blocked> blocked;
+    bool all_empty = true;  // the streams that it came to
+
+    ~Turn() { leave(); }
+    bool drive(std::atomic<const void*>& driver) const;
+    bool blocks(const Communicator& communicator) const;
+    bool arm(WaitSet& set) const;
+    void disarm() const;
+    void tell_wait() const;
+    // Ends what has waited too long.
+    void expire() const;
+    void leave();
   };
+  class CallersTurns;
+  void serve();
+  std::vector<Served> streams(bool by_caller);
   bool may_begin(const HostStream::Part& part) const;
-  bool serve_head(HostStream& stream, std::vector<Blocked>& blocked);
-  bool serve_part(HostStream& stream, HostStream::Part& part, std::vector<Blocked>& blocked);
-  bool serve_all(std::vector<Blocked>& blocked);
+  bool serve_head(HostStream& stream, Turn& turn);
+  bool serve_parts(HostStream& stream, HostStream::Entry& head, Turn& turn);
+  bool serve_part(HostStream& stream, HostStream::Part& part, Turn& turn);
+  bool serve_all(const std::vector<Served>& streams, Turn& turn);
   bool stopped();
-  void finish_part(HostStream& stream, HostStream::Part& part, Status outcome);
+  void finish_part(HostStream& stream, HostStream::Part& part, Status outcome, const Turn& turn);
   void finish_head(HostStream& stream);
-  void push(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);  // mutex_ is held
-  void announce();
+  Served push(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);  // mutex_ is held
+  void announce(const std::vector<Served>& queued);
 
   std::mutex mutex_;  // of streams_, stop_, started_
   std::vector<Served> streams_;
   bool stop_ = false;
-  std::atomic<std::uint32_t> queued_{0};  // futex word: changes with each queued entry
+  std::atomic<std::uint32_t> queued_{0};       // futex word: changes with each queued entry
+  std::atomic<std::uint32_t> for_callers_{0};  // entries that callers are to go on with
   std::thread thread_;
 };
 
