@@ -17,6 +17,7 @@ from . import _C
 
 name = "gyre"
 _crowded = weakref.WeakKeyDictionary()  # by group: whether its ranks leave no core
+_begun = weakref.WeakKeyDictionary()  # by group: futures of buckets, and these, until the last one
 
 
 def _create(options, group_options):
@@ -60,19 +61,27 @@ def average_hook(group, bucket):
     The mean is formed by the reduction, which saves a pass over the gradients, and the buckets are
     moved to memory that peers of this host reach directly, once each: addresses in them that
     somebody keeps (p.grad.numpy() with gradient_as_bucket_view=True) are not theirs any more.
-    Where ranks of one host keep all its cores busy, a bucket is reduced by the thread of the
-    backward pass, as another one would only take turns with it.
+    Where ranks of one host keep all its cores busy, another thread would only take turns with that
+    of the backward pass: so a bucket is begun when it is ready, and the thread reduces all of them
+    at the last one, those of ranks that are late as well as its own. Buckets of a few MB
+    (bucket_cap_mb) are best for that.
     """
     group = torch.distributed.group.WORLD if group is None else group
     gradients = bucket.buffer()
     _C.move_to_shared(gradients)
-    alone = _leaves_no_core(group)
-    work = torch.distributed.all_reduce(gradients, torch.distributed.ReduceOp.AVG, group=group,
-                                        async_op=not alone)
-    if not alone:
+    if not _leaves_no_core(group):
+        work = torch.distributed.all_reduce(gradients, torch.distributed.ReduceOp.AVG, group=group,
+                                            async_op=True)
         return work.get_future().then(lambda done: done.value()[0])
+    backend = group._get_backend(gradients.device)
+    _C.begin_average(backend, gradients)
     done = torch.futures.Future()
-    done.set_result(gradients)
+    _begun.setdefault(group, []).append((done, gradients))
+    if bucket.is_last():
+        begun = _begun.pop(group)
+        _C.finish_averages(backend)
+        for future, tensor in begun:
+            future.set_result(tensor)
     return done
 
 

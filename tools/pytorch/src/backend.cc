@@ -34,32 +34,33 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
 
 Backend::~Backend() { leave(); }
 
-std::array<std::shared_ptr<Lane>, 2> Backend::lanes() {
+std::vector<std::shared_ptr<Lane>> Backend::lanes() {
   const std::lock_guard lock(mutex_);
-  return {collectives_, transfers_};
+  std::vector<std::shared_ptr<Lane>> all = average_lanes_;
+  if (collectives_ != nullptr) all.insert(all.end(), {collectives_, transfers_});
+  return all;
 }
 
 // Who is inside a call keeps its lane until that is over.
 void Backend::leave() {
   const ReleaseGil released;  // works that end may need it
-  std::array<std::shared_ptr<Lane>, 2> last;
+  const std::vector<std::shared_ptr<Lane>> last = lanes();
   const std::lock_guard lock(mutex_);
-  last = {std::exchange(collectives_, nullptr), std::exchange(transfers_, nullptr)};
+  collectives_ = transfers_ = nullptr;
+  average_lanes_.clear();
 }
 
 void Backend::shutdown() { leave(); }
 
 void Backend::abort() {
   const ReleaseGil released;
-  for (const std::shared_ptr<Lane>& lane : lanes())
-    if (lane != nullptr) lane->communicator().abort();
+  for (const std::shared_ptr<Lane>& lane : lanes()) lane->communicator().abort();
 }
 
 c10d::ErrorType Backend::getError() {
   const ReleaseGil released;
   for (const std::shared_ptr<Lane>& lane : lanes()) {
     gyreResult_t error = gyreSuccess;
-    if (lane == nullptr) continue;
     const gyreComm_t comm = lane->communicator().get();
     if (gyreCommGetAsyncError(comm, &error) != gyreSuccess) return c10d::ErrorType::COMM_ERROR;
     if (error == gyreTimeout) return c10d::ErrorType::TIMEOUT;

@@ -83,6 +83,13 @@ class Backend final : public c10d::Backend {
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long count, at::TensorOptions options) override;
 
+  // The mean over the ranks, in place: begun here, and carried out by the thread that finishes,
+  // with all others that were begun. No thread is woken, and ranks that finish first reduce what
+  // one that computes still has begun. In one order on all ranks; one thread at a time.
+  void begin_average(const at::Tensor& tensor);
+  // Throws the first error.
+  void finish_averages();
+
   void startCoalescing() override;
   WorkPointer endCoalescing() override;
 
@@ -111,7 +118,8 @@ class Backend final : public c10d::Backend {
   WorkPointer transfer(const Kind& kind, Tensors& tensors, bool sends, int peer, int tag);
   std::string missing_ranks(const std::string& prefix, Milliseconds limit, bool wait_for_all);
   std::shared_ptr<Lane> open_lane(const std::shared_ptr<Lane>& lane);
-  std::array<std::shared_ptr<Lane>, 2> lanes();
+  std::vector<std::shared_ptr<Lane>> lanes();
+  std::shared_ptr<Lane> average_lane(std::size_t index);
   void leave();
 
   const c10::intrusive_ptr<c10d::Store> store_;
@@ -119,7 +127,8 @@ class Backend final : public c10d::Backend {
   const Membership membership_;
   std::mutex mutex_;  // of what follows, and never held while anything waits
   std::shared_ptr<Lane> collectives_, transfers_;  // null once the group has ended
-  std::uint64_t sequence_ = 0;                     // of collectives
+  std::vector<std::shared_ptr<Lane>> average_lanes_;
+  std::uint64_t sequence_ = 0;  // of collectives
   std::uint64_t transfers_begun_ = 0;
   std::uint64_t monitored_ = 0;  // barriers
   bool coalescing_ = false;
@@ -127,6 +136,8 @@ class Backend final : public c10d::Backend {
     std::vector<Operation> collectives, transfers;
   };
   Coalesced coalesced_;
+  // Begun and not finished; of the thread that does.
+  std::vector<std::pair<std::shared_ptr<Lane>, c10::intrusive_ptr<HostWork>>> averages_;
 };
 
 }  // namespace gyre_torch

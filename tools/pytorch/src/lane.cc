@@ -4,15 +4,6 @@
 #include <thread>
 
 namespace gyre_torch {
-namespace {
-
-gyreStream_t make_stream() {
-  gyreStream_t stream = nullptr;
-  TORCH_CHECK(gyreStreamCreate(&stream) == gyreSuccess, "gyre: ", gyreGetLastError(nullptr));
-  return stream;
-}
-
-}  // namespace
 
 Operation together(std::vector<Operation> parts) {
   if (parts.size() == 1) return std::move(parts[0]);
@@ -45,8 +36,19 @@ struct Lane::Ending {
   const Communicator* communicator;
 };
 
-Lane::Lane(std::unique_ptr<Communicator> communicator)
-    : communicator_(std::move(communicator)), in_line_(make_stream()), streams_{in_line_} {}
+Lane::Lane(std::unique_ptr<Communicator> communicator, Drive drive)
+    : communicator_(std::move(communicator)),
+      drive_(drive),
+      in_line_(make_stream()),
+      streams_{in_line_} {}
+
+gyreStream_t Lane::make_stream() const {
+  gyreStream_t stream = nullptr;
+  const unsigned int flags = drive_ == Drive::callers ? GYRE_STREAM_BY_CALLER : 0;
+  TORCH_CHECK(gyreStreamCreateWithFlags(&stream, flags) == gyreSuccess,
+              "gyre: ", gyreGetLastError(nullptr));
+  return stream;
+}
 
 Lane::~Lane() {
   // Once the farewell is said, what has not ended will not.
@@ -157,6 +159,9 @@ void Lane::forget_ended() {
   }
 }
 
+// What failed has told its work.
+void Lane::go_on() { (void)gyreStreamSynchronize(in_line_); }
+
 bool Lane::drain(std::chrono::milliseconds most) {
   const auto until = std::chrono::steady_clock::now() + most;
   while (!has_ended()) {
@@ -170,6 +175,7 @@ bool Lane::drain(std::chrono::milliseconds most) {
 bool Lane::has_ended() {
   const std::unique_lock lock(order_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
+  if (drive_ == Drive::callers) (void)gyreStreamQuery(in_line_);
   forget_ended();
   return under_way_.empty();
 }

@@ -30,7 +30,9 @@ Operation together(std::vector<Operation> parts);
 
 class Lane {
  public:
-  explicit Lane(std::unique_ptr<Communicator> communicator);
+  // Who goes on with what was begun: Gyre's progress thread, or callers, in `go_on`.
+  enum class Drive { progress_thread, callers };
+  explicit Lane(std::unique_ptr<Communicator> communicator, Drive drive = Drive::progress_thread);
   // Ends what is under way if it does not end by itself within a few seconds.
   ~Lane();
   Lane(const Lane&) = delete;
@@ -44,6 +46,8 @@ class Lane {
   // On a host stream: after those before it, or side by side with them.
   enum class Order { in_line, side_by_side };
   c10::intrusive_ptr<HostWork> begin(Operation operation, Order order);
+  // Returns when what was begun in line is over, and does it where callers drive.
+  void go_on();
   // Waits for what is under way; false if `most` was not enough. Other threads may go on with it.
   bool drain(std::chrono::milliseconds most);
   // With a word to the user, as what is under way will not have happened.
@@ -58,6 +62,7 @@ class Lane {
   };
   struct Ending;
   static void on_end(gyreStream_t stream, gyreResult_t status, void* user);
+  gyreStream_t make_stream() const;
   gyreStream_t free_stream();
   void give_back(gyreStream_t stream);
   void forget_ended();
@@ -66,6 +71,7 @@ class Lane {
   c10::intrusive_ptr<HostWork> work_for(Operation& operation) const;
 
   const std::unique_ptr<Communicator> communicator_;
+  const Drive drive_;
   std::mutex order_;  // and of what follows
   gyreStream_t in_line_ = nullptr;
   std::vector<gyreStream_t> streams_;  // all, and those that no operation has

@@ -6,6 +6,17 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
+namespace {
+
+gyre_torch::Backend& gyre_of(const c10::intrusive_ptr<c10d::Backend>& backend) {
+  auto* const found = dynamic_cast<gyre_torch::Backend*>(backend.get());
+  TORCH_CHECK_TYPE(found != nullptr, "gyre: a backend named ", backend->getBackendName(),
+                   " is none of Gyre's");
+  return *found;
+}
+
+}  // namespace
+
 PYBIND11_MODULE(_C, module) {
   module.def(
       "create",
@@ -19,6 +30,13 @@ PYBIND11_MODULE(_C, module) {
       pybind11::call_guard<pybind11::gil_scoped_release>());
   module.def("move_to_shared", gyre_torch::move_to_shared, pybind11::arg("tensor"),
              pybind11::call_guard<pybind11::gil_scoped_release>());
+  module.def("begin_average",
+             [](const c10::intrusive_ptr<c10d::Backend>& backend, const at::Tensor& tensor) {
+               gyre_of(backend).begin_average(tensor);
+             });
+  module.def("finish_averages", [](const c10::intrusive_ptr<c10d::Backend>& backend) {
+    gyre_of(backend).finish_averages();
+  });
   module.def(
       "say_farewell", [] { gyre_torch::Farewell::shared().say(); },
       pybind11::call_guard<pybind11::gil_scoped_release>());

@@ -1,6 +1,8 @@
 // Backend's reductions and broadcasts: what works on whole tensors in place.
 #include "tools/pytorch/src/arguments.h"
 #include "tools/pytorch/src/elements.h"
+#include "tools/pytorch/src/farewell.h"
+#include "tools/pytorch/src/release_gil.h"
 
 namespace gyre_torch {
 
@@ -117,6 +119,47 @@ WorkPointer Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpt
   auto work = c10::make_intrusive<HostWork>(getRank(), Description{}, Tensors{}, tensors, nullptr);
   work->end_here();
   return work;
+}
+
+// ------------------------------------------------------------------------------ averages
+
+// They take turns on a few communicators: on one, the next would not begin before the last is over.
+std::shared_ptr<Lane> Backend::average_lane(std::size_t index) {
+  constexpr std::size_t most = 8;
+  const std::shared_ptr<Lane> collectives = open_lane(collectives_);
+  const std::size_t place = index % most;
+  {
+    const std::lock_guard lock(mutex_);
+    if (place < average_lanes_.size()) return average_lanes_[place];
+  }
+  std::unique_ptr<Communicator> twin;
+  {
+    const std::lock_guard order(collectives->order());
+    twin = collectives->communicator().twin();
+  }
+  auto lane = std::make_shared<Lane>(std::move(twin), Lane::Drive::callers);
+  Farewell::shared().enlist(lane);
+  const std::lock_guard lock(mutex_);
+  average_lanes_.push_back(lane);
+  return lane;
+}
+
+void Backend::begin_average(const at::Tensor& tensor) {
+  check_tensor(tensor, "average");
+  const ReleaseGil released;
+  const std::shared_ptr<Lane> lane = average_lane(averages_.size());
+  Operation operation = reduce_all(tensor, c10d::ReduceOp::AVG);
+  const std::lock_guard order(lane->order());
+  operation.description =
+      describe({OpType::ALLREDUCE, "all_reduce", true, Milliseconds(0)}, operation.outputs, false);
+  averages_.emplace_back(lane, lane->begin(std::move(operation), Lane::Order::in_line));
+}
+
+void Backend::finish_averages() {
+  const ReleaseGil released;
+  const auto begun = std::exchange(averages_, {});
+  for (const auto& [lane, work] : begun) lane->go_on();
+  for (const auto& [lane, work] : begun) work->wait(kNoTimeout);
 }
 
 }  // namespace gyre_torch
