@@ -1,4 +1,6 @@
 // Meetings at an address: under TLS, with the bytes of a secret file as the proof.
+#include "lib/bootstrap/id_server.h"
+#include "tests/support/log_file.h"
 #include "tests/support/small_plane.h"
 
 #include <arpa/inet.h>
@@ -57,7 +59,93 @@ FileDescriptor tcp_to(int port) {
   return {};
 }
 
+// A meeting of three ranks at a free port, which the test serves by itself.
+struct OpenMeeting {
+  explicit OpenMeeting(std::uint32_t number) {
+    const SecretFile secret(std::string(32, 's'));
+    Wait wait(clock_of_this_test, {0, 0, ns_per_ms}, 10 * ns_per_s);
+    port = free_port();
+    const Settings settings = at_address(fmt::format("127.0.0.1:{}", port), secret.path, 20);
+    point = std::move(network_point(settings, trust::Secret{7}, wait)).value();
+    server = *IdServer::start(std::move(open_point(point, wait)).value(), point,
+                              {*trust::id_on_this_host(trust::Secret{8}), 3, number,
+                               SystemClock::read() + 20 * ns_per_s});
+  }
+  IdLine visit() const {
+    FileDescriptor socket = tcp_to(port);
+    REQUIRE(fcntl(socket.get(), F_SETFL, O_NONBLOCK) == 0);
+    return std::move(IdLine::make(IdLine::End::asking, std::move(socket), point.network)).value();
+  }
+  // Until `line` has its message, or has ended; its status then.
+  Status serve_until_heard(IdLine& line) const {
+    for (int turn = 0; turn < 10000; ++turn) {
+      server->serve();
+      const auto message = line.receive();
+      if (!message.ok()) return message.status();
+      if (message->has_value()) return decode_answer(**message).status();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return Status(Code::Timeout, "no answer");
+  }
+  void serve_a_while() const {
+    for (int turn = 0; turn < 50; ++turn) {
+      server->serve();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  int port = 0;
+  MeetingPoint point;
+  std::shared_ptr<IdServer> server;
+};
+
 }  // namespace
+
+TEST_CASE("an answer that was sent is sent, also when who asked has read it and gone",
+          "[rendezvous]") {
+  const OpenMeeting meeting(0);
+  int ends[2] = {-1, -1};
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+  FileDescriptor near(ends[0]), far(ends[1]);
+  auto answering = IdLine::make(IdLine::End::answering, std::move(near), meeting.point.network);
+  std::optional<Message> question;
+  {
+    auto asking = IdLine::make(IdLine::End::asking, std::move(far), meeting.point.network);
+    REQUIRE(asking->send(encode(Question{1, 3, 0, {1}})).ok());
+    for (int turn = 0; turn < 10 && !question; ++turn) {
+      question = *answering->receive();
+      (void)asking->receive();
+    }
+    REQUIRE(question);
+  }
+  CHECK(answering->send({'i', 'd'}).ok());
+  CHECK_FALSE(answering->departed());
+  CHECK_FALSE(answering->receive().ok());
+  CHECK(answering->departed());
+}
+
+TEST_CASE("ranks that are ahead, or go before they have the id, are no strangers", "[rendezvous]") {
+  gyre::test::LogFile log;
+  const OpenMeeting meeting(1);
+  {
+    IdLine ahead = meeting.visit();
+    REQUIRE(ahead.send(encode(Question{1, 3, 2, {1}})).ok());
+    CHECK_FALSE(meeting.serve_until_heard(ahead).ok());
+    IdLine killed = meeting.visit();  // as the answer comes
+    REQUIRE(killed.send(encode(Question{1, 3, 1, {1}})).ok());
+    for (int turn = 0; turn < 3; ++turn) meeting.server->serve(), (void)killed.receive();
+  }
+  meeting.serve_a_while();
+  IdLine again = meeting.visit();
+  REQUIRE(again.send(encode(Question{1, 3, 1, {1}})).ok());
+  CHECK(meeting.serve_until_heard(again).ok());
+  CHECK(log.lines() == std::vector<std::string>{});
+  const FileDescriptor web = tcp_to(meeting.port);
+  say(web.get(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  meeting.serve_a_while();
+  REQUIRE(log.lines().size() == 1);
+  CHECK(contains(log.lines()[0], "turned a stranger away"));
+}
 
 TEST_CASE("ranks of several hosts meet at an address with a shared secret", "[rendezvous]") {
   const SecretFile secret(std::string(32, 's'));

@@ -1,8 +1,8 @@
 // Strangers at the door while a job comes together: the job completes, nobody is answered, one line
 // is logged, and neither memory nor descriptors grow.
-#include "lib/base/log.h"
 #include "lib/trust/address.h"
 #include "lib/trust/secure_session.h"
+#include "tests/support/log_file.h"
 #include "tests/support/meeting.h"
 
 #include <csignal>
@@ -40,31 +40,6 @@ double processor_seconds() {
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
-
-// The log of one test, and back to warnings on stderr.
-class LogFile {
- public:
-  LogFile() {
-    char name[] = "/tmp/gyre-strangers-XXXXXX";
-    file_ = FileDescriptor(mkstemp(name));
-    path_ = name;
-    REQUIRE(configure_log(LogLevel::warn, path_).ok());
-  }
-  ~LogFile() {
-    (void)configure_log(LogLevel::warn, "/dev/null");
-    std::remove(path_.c_str());
-  }
-  std::vector<std::string> lines() const {
-    std::ifstream file(path_);
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(file, line);) lines.push_back(line);
-    return lines;
-  }
-
- private:
-  FileDescriptor file_;
-  std::string path_;
-};
 
 trust::SocketAddress door_of(const ControlPlane& plane, bool tcp) {
   return tcp ? *trust::parse_address(plane.identity().addresses.at(0))

@@ -98,6 +98,11 @@ Status IdLine::start_session(trust::SessionRole role) {
   return Status();
 }
 
+bool IdLine::departed() const {
+  if (proof_ == nullptr) return ended_;
+  return session_ != nullptr && session_->established() && session_->ended();
+}
+
 bool IdLine::wants_to_write() const {
   return session_ ? session_->wants_write() : !leaving_.empty();
 }
@@ -135,7 +140,8 @@ Result<std::optional<Message>> IdLine::receive_in_clear() {
         ::recv(socket_.get(), &arrived_[arrived_bytes_], wanted - arrived_bytes_, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return std::optional<Message>();
-    if (got <= 0) return closed();
+    ended_ = got <= 0;
+    if (ended_) return closed();
     arrived_bytes_ += static_cast<std::size_t>(got);
   }
 }
@@ -143,7 +149,8 @@ Result<std::optional<Message>> IdLine::receive_in_clear() {
 Status IdLine::send(const Message& message) {
   if (session_ != nullptr) {
     GYRE_TRY(session_->send(frame_kind, message));
-    return session_->advance();
+    // Reading as well would find the end of one who has read the answer and gone.
+    return session_->established() ? session_->transmit() : session_->advance();
   }
   leaving_.push_back(static_cast<std::uint8_t>(message.size()));
   leaving_.insert(leaving_.end(), message.begin(), message.end());
@@ -157,7 +164,8 @@ Status IdLine::flush() {
         ::send(socket_.get(), leaving_.data(), leaving_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0 && errno == EAGAIN) return Status();
-    if (put < 0) return closed();
+    ended_ = put < 0;
+    if (ended_) return closed();
     leaving_.erase(leaving_.begin(), leaving_.begin() + put);
   }
   return Status();

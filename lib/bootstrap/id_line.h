@@ -45,8 +45,11 @@ class IdLine {
 
   int descriptor() const { return session_ ? session_->descriptor() : socket_.get(); }
   bool wants_to_write() const;
+  // The other end has gone, and was one of us: by the key it proved, or in clear by its user.
+  bool departed() const;
   // The other end's message, once it is whole. An error: closed, or not our protocol.
   Result<std::optional<Message>> receive();
+  // An error: it cannot be sent. What the other end does then is receive's to say.
   Status send(const Message& message);
   Status flush();
 
@@ -59,6 +62,7 @@ class IdLine {
   std::unique_ptr<trust::SecureSession> session_;
   std::array<std::uint8_t, 256> arrived_{};
   std::size_t arrived_bytes_ = 0;
+  bool ended_ = false;  // in clear: the other end closed, or the socket broke
   Message leaving_;
 };
 

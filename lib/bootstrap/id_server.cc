@@ -93,7 +93,7 @@ void IdServer::admit(FileDescriptor socket) {
   auto line = IdLine::make(IdLine::End::answering, std::move(socket), point_.network);
   const std::uint64_t key = next_key_++;
   if (!line.ok() || !watch(EPOLL_CTL_ADD, line->descriptor(), EPOLLIN, key).ok()) return;
-  visitors_.emplace(key, Visitor{std::move(*line), SystemClock::read() + visit_most_ns, false, {}});
+  visitors_.emplace(key, Visitor{std::move(*line), SystemClock::read() + visit_most_ns});
 }
 
 bool IdServer::attend(Visitor& visitor) {
@@ -103,15 +103,22 @@ bool IdServer::attend(Visitor& visitor) {
   Status status = flushed.ok() ? message.status() : flushed;
   if (status.ok() && !message->has_value()) return true;
   if (status.ok()) status = reply(visitor, **message);
-  if (!status.ok())
-    strangers_.write(
-        fmt::format("turned a stranger away at {}: {}", point_.text, status.message()));
+  if (!status.ok()) note_end(visitor, status);
   return status.ok();
+}
+
+void IdServer::note_end(const Visitor& visitor, const Status& why) {
+  // One of us that was killed, or is ahead of us: no stranger, and if it lives it asks again.
+  if (visitor.known || visitor.line.departed())
+    return log_info(Subsystem::bootstrap, "{}: a rank left without the id: {}", point_.text,
+                    why.message());
+  strangers_.write(fmt::format("turned a stranger away at {}: {}", point_.text, why.message()));
 }
 
 Status IdServer::reply(Visitor& visitor, const Message& message) {
   const auto question = decode_question(message);
   if (!question.ok() && question.status().code() != Code::Mismatch) return question.status();
+  visitor.known = question.ok();
   // A rank that is ahead of us finds the next meeting when it asks again.
   if (question.ok() && question->meeting != meeting_.number)
     return Status(Code::RemoteError, "it asked for another meeting");
@@ -123,8 +130,9 @@ Status IdServer::reply(Visitor& visitor, const Message& message) {
     return visitor.line.send(encode_refusal(why));
   }
   process_of_[question->rank] = question->process;
+  GYRE_TRY(visitor.line.send(answer_));
   visitor.rank = question->rank;
-  return visitor.line.send(answer_);
+  return Status();
 }
 
 std::string IdServer::objection(const Question& question) const {

@@ -32,8 +32,9 @@ class IdServer {
   struct Visitor {
     IdLine line;
     std::int64_t end_ns;
-    bool answered = false;              // it closes when it has read the answer
-    std::optional<std::uint32_t> rank;  // that was given the id
+    bool known = false;                   // it asked as a rank does
+    bool answered = false;                // it closes when it has read the answer
+    std::optional<std::uint32_t> rank{};  // that was given the id
   };
   using Visitors = std::map<std::uint64_t, Visitor>;  // oldest first
 
@@ -43,6 +44,7 @@ class IdServer {
   // False: the visit is over.
   bool attend(Visitor& visitor);
   Status reply(Visitor& visitor, const Message& message);
+  void note_end(const Visitor& visitor, const Status& why);
   std::string objection(const Question& question) const;
   void leave(Visitors::iterator visit);
   void tick();

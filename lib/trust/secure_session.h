@@ -83,6 +83,8 @@ class SecureSession {
   const Status& failure() const { return failure_; }
   // The peer closed its side without a socket error; a failure for a control connection.
   bool closed_by_peer() const { return ended_ && socket_error_ == 0; }
+  // The peer closed its side, or the socket broke.
+  bool ended() const { return ended_; }
   // True if the last advance got anything from the peer.
   bool heard() const { return heard_; }
 
