@@ -51,7 +51,7 @@ void add_rank_options(CLI::App& app, RawOptions& raw) {
   integer(app, "-p,--parallel_init", raw.parallel_init, 0, 1,
           "1: each thread makes its communicators itself");
   integer(app, "-T,--timeout", o.timeout_s, 0, 1 << 20,
-          "seconds before a call fails; 0: GYRE_TIMEOUT");
+          "seconds before a call fails, if GYRE_TIMEOUT does not say it; 0: 30 minutes");
 }
 
 void add_size_options(CLI::App& app, RawOptions& raw) {

@@ -92,7 +92,8 @@ typedef struct {
                       its bucket: then it is zeros. 0 (default): it is an error */
   int joinDivisor; /* with ranks in gyreGradJoin, gyreAvg divides by: 0 (default) all ranks; 1
                       those that have data */
-  int timeoutMs;   /* deadline of each wait for a peer; default: as in the communicator */
+  int timeoutMs;   /* deadline of each wait for a peer, if GYRE_TIMEOUT does not say it; default:
+                      as in the communicator */
   int server;      /* GYRE_GRAD_NO_SERVER (default), or a rank: it alone gets the reduced gradients
                       (the other ranks' are undefined), as a parameter server; see gyreGradReturn */
 } gyreGradConfig_t;
@@ -231,8 +232,8 @@ typedef struct {
   unsigned int version;
   int staleness;  /* the bound, in rounds; default 1; 0: every round has all ranks. Ranks agree */
   int patienceUs; /* how long who is ready waits for company; default -1: a quarter of its step */
-  int timeoutMs;  /* deadline of each wait for a peer; default: as in the communicator, and
-                     GYRE_TIMEOUT for a rank that holds up the others */
+  int timeoutMs;  /* deadline of each wait for a peer, if GYRE_TIMEOUT does not say it; default: as
+                     in the communicator, and 30 minutes for a rank that holds up the others */
 } gyreGradStaleConfig_t;
 
 #define GYRE_GRAD_STALE_MAGIC 0x7374616cu

@@ -192,24 +192,26 @@ typedef enum {
 
 /* Start from GYRE_CONFIG_INITIALIZER and set what you mean. Fields are only ever appended; `size`
  * tells the library which the caller knows. GYRE_CONFIG_UNDEF_INT and _PTR mean "the library
- * decides", and a GYRE_ variable of the same meaning beats a field. */
+ * decides". A GYRE_ variable of the same meaning beats a field: GYRE_TIMEOUT, GYRE_INIT_TIMEOUT,
+ * GYRE_REPRODUCIBLE, GYRE_MAX_CTAS and GYRE_MIN_CTAS (0 says nothing), GYRE_TRANSPORT. */
 typedef struct {
   size_t size;          /* sizeof(gyreConfig_t) of the caller */
   unsigned int magic;   /* GYRE_CONFIG_MAGIC */
   unsigned int version; /* GYRE_VERSION_CODE of the caller's header */
   int blocking; /* 1 (default): calls return when they are done; 0: gyreInProgress, see NCCL */
-  int cgaClusterSize;   /* CUDA only */
+  int cgaClusterSize;   /* NCCL's; no effect */
   int minCTAs;          /* channels to take of a GPU, as far as there is room (GPUS above) */
   int maxCTAs;          /* channels, at most */
-  const char* netName;  /* transport between hosts */
-  int splitShare;       /* children share the parent's resources */
-  int trafficClass;     /* RDMA traffic class */
+  const char* netName;  /* transport between hosts: there is "tcp" ("Socket" is the same) */
+  int splitShare;       /* NCCL's; no effect */
+  int trafficClass;     /* NCCL's, of RDMA; no effect */
   const char* commName; /* shown in logs and errors; copied during init */
   int device;        /* [gyre] GYRE_DEVICE_HOST, or a CUDA device; default: the current CUDA device
                         if there is a driver and this build has kernels, else host */
   int reproducible;  /* [gyre] 1: only plans that sum in rank order and round once */
-  int timeoutMs;     /* [gyre] deadline of each operation; default GYRE_TIMEOUT */
-  int initTimeoutMs; /* [gyre] deadline to meet; default GYRE_INIT_TIMEOUT */
+  int timeoutMs;     /* [gyre] deadline of each operation; default 30 minutes (GYRE_TIMEOUT) */
+  int initTimeoutMs; /* [gyre] deadline to meet, in whole seconds, rounded up; default 2 minutes
+                        (GYRE_INIT_TIMEOUT) */
 } gyreConfig_t;
 
 #define GYRE_CONFIG_MAGIC 0x67797265u

@@ -206,8 +206,10 @@ Result<Settings> parse_settings(const std::map<std::string, std::string>& enviro
   for (const Setting& setting : settings_table()) {
     names.push_back(setting.name);
     const auto found = environment.find(std::string(setting.name));
-    if (found != environment.end() && !store(settings, setting.kind, found->second))
+    if (found == environment.end()) continue;
+    if (!store(settings, setting.kind, found->second))
       return refuse(setting.name, found->second, accepted(setting.kind));
+    settings.said.emplace(setting.name);
   }
   for (const auto& [name, value] : environment) {
     if (!name.starts_with("GYRE_") || std::ranges::count(names, name) > 0) continue;

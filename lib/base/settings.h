@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -56,6 +57,10 @@ struct Settings {
   bool reproducible = false;
   bool check_calls = true;
   std::int64_t first_sequence = 0;
+
+  // Names of those that a variable says; the others have their defaults.
+  std::set<std::string, std::less<>> said;
+  bool says(std::string_view name) const { return said.contains(name); }
 };
 
 struct Setting {

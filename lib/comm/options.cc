@@ -51,6 +51,28 @@ Status choose_channels(CommunicatorOptions& options, const gyreConfig_t& config)
   return {};
 }
 
+// How long to wait: the environment's word, or the config's.
+Status choose_deadlines(CommunicatorOptions& options, const gyreConfig_t& config) {
+  GYRE_ASSIGN(const int each_ms, in_range("timeoutMs", config.timeoutMs, 1, INT_MAX, 0));
+  GYRE_ASSIGN(const int init_ms, in_range("initTimeoutMs", config.initTimeoutMs, 1, INT_MAX, 0));
+  Settings& settings = options.settings;
+  const bool by_config = each_ms > 0 && !settings.says("GYRE_TIMEOUT");
+  options.timeout_ns = by_config ? each_ms * ns_per_ms : settings.timeout_s * ns_per_s;
+  if (init_ms > 0 && !settings.says("GYRE_INIT_TIMEOUT"))
+    settings.init_timeout_s = (init_ms + std::int64_t{999}) / 1000;
+  return {};
+}
+
+// There is one between hosts, so that a name says no more than that it is not another.
+Status check_network(const Settings& settings, const char* name) {
+  if (name == nullptr || settings.says("GYRE_TRANSPORT")) return {};
+  const std::string_view wanted = name;
+  if (wanted == "tcp" || wanted == "Socket") return {};
+  return invalid_usage(fmt::format(
+      "config.netName = \"{}\": this build has no such transport between hosts; there is tcp",
+      wanted));
+}
+
 }  // namespace
 
 Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device) {
@@ -62,16 +84,14 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device)
   for (const std::string& warning : warnings) log_warn("{}", warning);
   GYRE_ASSIGN(const int blocking, in_range("blocking", config.blocking, 0, 1, 1));
   GYRE_ASSIGN(const int reproducible, in_range("reproducible", config.reproducible, 0, 1, 0));
-  GYRE_ASSIGN(const int timeout_ms, in_range("timeoutMs", config.timeoutMs, 1, INT_MAX, 0));
-  GYRE_ASSIGN(const int init_ms, in_range("initTimeoutMs", config.initTimeoutMs, 1, INT_MAX, 0));
   GYRE_ASSIGN(*device,
               in_range("device", config.device, GYRE_DEVICE_HOST, INT_MAX, GYRE_CONFIG_UNDEF_INT));
   GYRE_TRY(choose_channels(options, config));
+  GYRE_TRY(choose_deadlines(options, config));
+  GYRE_TRY(check_network(options.settings, config.netName));
   options.blocking = blocking != 0;
-  options.reproducible = reproducible != 0 || options.settings.reproducible;
-  options.timeout_ns =
-      timeout_ms > 0 ? timeout_ms * ns_per_ms : options.settings.timeout_s * ns_per_s;
-  if (init_ms > 0) options.settings.init_timeout_s = std::max(1, init_ms / 1000);
+  const bool by_variable = options.settings.says("GYRE_REPRODUCIBLE");
+  options.reproducible = by_variable ? options.settings.reproducible : reproducible != 0;
   options.board = &process().board;
   if (config.commName != nullptr) options.label = config.commName;
   if (config.commName != nullptr) options.name = fmt::format("\"{}\" ", config.commName);
@@ -115,12 +135,26 @@ Result<CommunicatorOptions> make_child_options(const gyreConfig_t* given,
   GYRE_ASSIGN(const gyreConfig_t config, known_config(given));
   int device = GYRE_CONFIG_UNDEF_INT;
   GYRE_ASSIGN(CommunicatorOptions options, make_options(given, &device));
-  const auto is_left_out = [](int field) { return field == GYRE_CONFIG_UNDEF_INT; };
+  Settings& settings = options.settings;
+  // Neither the config nor a variable of the same meaning says it.
+  const auto is_left_out = [](int field, bool by_variable = false) {
+    return field == GYRE_CONFIG_UNDEF_INT && !by_variable;
+  };
   if (is_left_out(config.blocking)) options.blocking = parent.blocking;
-  if (is_left_out(config.reproducible)) options.reproducible = parent.reproducible;
-  if (is_left_out(config.timeoutMs)) options.timeout_ns = parent.timeout_ns;
-  if (is_left_out(config.minCTAs)) options.channels_least = parent.channels_least;
-  if (is_left_out(config.maxCTAs)) options.channels_most = parent.channels_most;
+  if (is_left_out(config.reproducible, settings.says("GYRE_REPRODUCIBLE")))
+    options.reproducible = parent.reproducible;
+  if (is_left_out(config.timeoutMs, settings.says("GYRE_TIMEOUT")))
+    options.timeout_ns = parent.timeout_ns;
+  if (is_left_out(config.initTimeoutMs, settings.says("GYRE_INIT_TIMEOUT")))
+    settings.init_timeout_s = parent.settings.init_timeout_s;
+  if (is_left_out(config.minCTAs, settings.channels_least > 0))
+    options.channels_least = parent.channels_least;
+  if (is_left_out(config.maxCTAs, settings.channels_most > 0))
+    options.channels_most = parent.channels_most;
+  if (config.commName == nullptr) {
+    options.label = parent.label;
+    options.name = parent.name;
+  }
   if (!is_left_out(device)) {
     GYRE_TRY(choose_device(options, device));
     return options;

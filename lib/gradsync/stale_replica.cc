@@ -15,8 +15,9 @@ namespace {
 constexpr std::int64_t ns_per_ms = 1'000'000;
 
 Result<std::int64_t> deadline_ns(int timeout_ms) {
-  if (timeout_ms != GYRE_CONFIG_UNDEF_INT) return timeout_ms * ns_per_ms;
   GYRE_ASSIGN(const Settings settings, read_settings(nullptr));
+  if (timeout_ms != GYRE_CONFIG_UNDEF_INT && !settings.says("GYRE_TIMEOUT"))
+    return timeout_ms * ns_per_ms;
   return settings.timeout_s * 1000 * ns_per_ms;
 }
 

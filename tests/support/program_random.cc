@@ -46,8 +46,8 @@ void draw_world(Random& random, Temper temper, Program& program) {
     program.thread_of_rank.push_back(rank < threads ? rank : random.below(threads));
   program.by_init_all = threads == 1 && random.one_in(2);
   program.settings = draw_settings(random, ranks);
-  // Where no config says it: communicators that gyreCommInitAll made, and their children.
-  program.settings["GYRE_TIMEOUT"] = temper == Temper::silent ? "2" : "20";
+  // Communicators that gyreCommInitAll makes have no config to say it.
+  if (program.by_init_all) program.settings["GYRE_TIMEOUT"] = temper == Temper::silent ? "2" : "20";
   program.timeout_ms = temper == Temper::silent ? timeout_of_silent_ms : timeout_of_legal_ms;
   program.streams_each = random.below(4);
   ProgramCommunicator root;

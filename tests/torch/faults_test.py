@@ -54,6 +54,27 @@ def test_a_rank_that_does_not_come_is_named_at_the_deadline():
     assert "timed out" in first and "rank 1" in first, first
 
 
+def test_a_variable_beats_the_groups_timeout_and_the_error_says_what_held(monkeypatch):
+    monkeypatch.setenv("GYRE_TIMEOUT", "2")
+    start = time.monotonic()
+    (first, _), _ = run_apart(never_come, 2, limit_s=30, fresh=True)
+    assert "timed out (its deadline is 2000 ms)" in first and "rank 1" in first, first
+    assert time.monotonic() - start < 25
+
+
+def come_late(rank, size):
+    if rank == 1:
+        time.sleep(3)
+    dist.all_reduce(torch.ones(10))
+
+
+@pytest.mark.long
+def test_a_variable_lengthens_the_groups_timeout_too(monkeypatch):
+    monkeypatch.setenv("GYRE_TIMEOUT", "30")
+    for said, _ in run_apart(come_late, 2, limit_s=1, fresh=True):
+        assert said == "fine", said
+
+
 def call_something_else(rank, size):
     dist.all_reduce(torch.ones(100 if rank == 0 else 101))
 

@@ -171,9 +171,10 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
                                                  const c10::intrusive_ptr<Options>& options) {
   const auto own = std::find(ranks.begin(), ranks.end(), getRank());
   if (own == ranks.end()) return nullptr;
+  const Milliseconds timeout = options != nullptr ? options->timeout : options_->timeout;
   return c10::make_intrusive<Backend>(store, static_cast<int>(own - ranks.begin()),
                                       static_cast<int>(ranks.size()),
-                                      options != nullptr ? options->timeout : options_->timeout,
+                                      timeout_in_force("GYRE_TIMEOUT", timeout),
                                       options != nullptr ? options->group_name : std::string());
 }
 

@@ -1,7 +1,10 @@
 #include "tools/pytorch/src/communicator.h"
 
+#include <algorithm>
 #include <c10/util/Exception.h>
+#include <charconv>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -61,15 +64,26 @@ void forget_key(c10d::Store& store, const std::string& key, const Communicator& 
 
 }  // namespace
 
+std::chrono::milliseconds timeout_in_force(const char* variable, std::chrono::milliseconds given) {
+  const char* said = std::getenv(variable);
+  std::int64_t seconds = 0;
+  if (said == nullptr) return given;
+  const char* const end = said + std::strlen(said);
+  const auto [stop, error] = std::from_chars(said, end, seconds);
+  // What is no number is refused when the group is made.
+  if (error != std::errc() || stop != end || seconds <= 0) return given;
+  constexpr std::int64_t most_s = INT_MAX / 1000;
+  return std::chrono::seconds(std::min(seconds, most_s));
+}
+
 void throw_error(const Membership& in, gyreResult_t result, const std::string& doing,
                  const std::string& story) {
-  const std::string text =
-      c10::str("gyre: rank ", in.rank, " of ", in.size,
-               in.group.empty() ? std::string() : c10::str(" in group ", in.group), ": ", doing,
-               result == gyreTimeout
-                   ? c10::str(" timed out (the group's timeout is ", in.timeout.count(), " ms): ")
-                   : " failed: ",
-               story);
+  const std::string text = c10::str(
+      "gyre: rank ", in.rank, " of ", in.size,
+      in.group.empty() ? std::string() : c10::str(" in group ", in.group), ": ", doing,
+      result == gyreTimeout ? c10::str(" timed out (its deadline is ", in.timeout.count(), " ms): ")
+                            : " failed: ",
+      story);
   if (result == gyreInvalidArgument) C10_THROW_ERROR(ValueError, text);
   C10_THROW_ERROR(DistBackendError, text);
 }
@@ -79,7 +93,7 @@ std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::
                                                  const Membership& membership, int device) {
   gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
   config.device = device;
-  config.timeoutMs = config.initTimeoutMs = to_ms(membership.timeout);
+  config.timeoutMs = config.initTimeoutMs = to_ms(membership.timeout);  // if no variable says it
   std::unique_ptr<Communicator> made(new Communicator(membership, config));
   made->config_.commName = made->membership_.group.c_str();
   StoreAdapter adapter{store, {}};
@@ -89,7 +103,9 @@ std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::
   if (result != gyreSuccess) {
     std::string story = gyreGetLastError(nullptr);
     if (!adapter.failure.empty()) story += "; the store says: " + adapter.failure;
-    throw_error(membership, result, "making the process group", story);
+    Membership meeting = membership;
+    meeting.timeout = timeout_in_force("GYRE_INIT_TIMEOUT", membership.timeout);
+    throw_error(meeting, result, "making the process group", story);
   }
   forget_key(*store, key, *made);
   return made;

@@ -11,11 +11,15 @@
 
 namespace gyre_torch {
 
+// How long a call may take: what `variable` says (in seconds), or else what the caller gave. Gyre
+// has that rule of itself; here it is for texts, and for who waits beside it.
+std::chrono::milliseconds timeout_in_force(const char* variable, std::chrono::milliseconds given);
+
 struct Membership {
   int rank = 0;
   int size = 1;
-  std::string group;  // its name, for texts
-  std::chrono::milliseconds timeout{};
+  std::string group;                    // its name, for texts
+  std::chrono::milliseconds timeout{};  // that is in force
 };
 
 // What happened, as c10d's exception for it: DistBackendError, or ValueError where the caller's

@@ -22,8 +22,8 @@ PYBIND11_MODULE(_C, module) {
       "create",
       [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
          std::chrono::milliseconds timeout, const std::string& group) {
-        return c10::intrusive_ptr<c10d::Backend>(
-            c10::make_intrusive<gyre_torch::Backend>(store, rank, size, timeout, group));
+        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<gyre_torch::Backend>(
+            store, rank, size, gyre_torch::timeout_in_force("GYRE_TIMEOUT", timeout), group));
       },
       pybind11::arg("store"), pybind11::arg("rank"), pybind11::arg("size"),
       pybind11::arg("timeout"), pybind11::arg("group") = "",
