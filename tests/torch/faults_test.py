@@ -197,3 +197,61 @@ def wrong_arguments(rank, size):
 def test_wrong_arguments_are_refused_and_break_nothing():
     for said, _ in run_apart(wrong_arguments, 2):
         assert said == "fine", said
+
+
+def begin_thousands(rank, size):
+    tensor, works, parts_s = torch.zeros(1), [], []
+    dist.all_reduce(tensor)
+    if rank == 1:
+        time.sleep(4)  # until then none of the other's ends
+    for _ in range(10):
+        start = time.monotonic()
+        works += [dist.all_reduce(tensor, async_op=True) for _ in range(1500)]
+        parts_s.append(time.monotonic() - start)
+    if rank == 0:
+        assert min(parts_s[-3:]) < 4 * min(parts_s[:3]), parts_s
+    for work in works:
+        work.wait()
+
+
+@pytest.mark.long
+def test_a_begin_costs_the_same_with_thousands_under_way():
+    for said, _ in run_apart(begin_thousands, 2, limit_s=60):
+        assert said == "fine", said
+
+
+def hold_callbacks_up(rank, size):
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    def waits(_):
+        assert go_on.wait(30)
+
+    go_on = threading.Event()
+    tensors = [torch.ones(1) for _ in range(12)]
+    for tensor in tensors[:2]:
+        dist.all_reduce(tensor)
+    before = threads()
+    if rank == 1:
+        time.sleep(2)  # the other one's futures have their callbacks by then
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    futures = [work.get_future().then(waits) for work in works if rank == 0]
+    for work in works:
+        work.wait()
+    if rank == 1:
+        return
+    most, until = 0, time.monotonic() + 20
+    while most < before + 12 and time.monotonic() < until:
+        most = max(most, threads())
+    go_on.set()
+    for future in futures:
+        future.wait()
+    while threads() > before + 3 and time.monotonic() < until:
+        time.sleep(0.1)
+    assert most >= before + 12 and threads() <= before + 3, (before, most, threads())
+
+
+@pytest.mark.long
+def test_threads_that_callbacks_have_made_leave_again():
+    for said, _ in run_apart(hold_callbacks_up, 2, limit_s=40, fresh=True):
+        assert said == "fine", said

@@ -41,11 +41,23 @@ void Completions::fall_silent(std::chrono::milliseconds most) {
   told_.wait_for(lock, most, [this] { return telling_ == 0; });
 }
 
+// False: there are enough without this thread, which has waited in vain.
+bool Completions::wait_for_more(std::unique_lock<std::mutex>& lock) {
+  const auto is_wanted = [this] { return !queue_.empty(); };
+  while (idle_ > idle_most) {
+    if (pushed_.wait_for(lock, idle_for, is_wanted)) return true;
+    if (idle_ > idle_most) return false;
+  }
+  pushed_.wait(lock, is_wanted);
+  return true;
+}
+
 void Completions::serve() {
   std::unique_lock lock(mutex_);
   for (;; ++idle_) {
-    pushed_.wait(lock, [this] { return !queue_.empty(); });
+    const bool has_more = wait_for_more(lock);
     --idle_;
+    if (!has_more) return;
     std::function<void()> end = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();

@@ -1,6 +1,7 @@
 // Completions: the threads on which works end that have more to do than to say so: copy results
 // out, or mark a future, whose callbacks are the user's code and may wait for other works. Gyre's
-// progress thread must not run such code. There is always one that is free to end the next work.
+// progress thread must not run such code. There is always one that is free to end the next work; of
+// those that many works at a time have made, most leave again.
 #pragma once
 
 #include <atomic>
@@ -37,7 +38,11 @@ class Completions {
   bool is_silent() const { return silent_.load(std::memory_order_acquire); }
 
  private:
+  // Of threads that wait, so many stay; the others leave after that time.
+  static constexpr std::size_t idle_most = 2;
+  static constexpr std::chrono::seconds idle_for{3};
   void serve();
+  bool wait_for_more(std::unique_lock<std::mutex>& lock);
   std::mutex mutex_;
   std::condition_variable pushed_;
   std::deque<std::function<void()>> queue_;

@@ -34,6 +34,8 @@ struct Lane::Ending {
   std::function<void()> deliver;
   std::function<gyreResult_t(gyreComm_t, gyreStream_t)> call;  // holds what Gyre uses
   const Communicator* communicator;
+  Place place;
+  std::shared_ptr<Ended> ended;
 };
 
 Lane::Lane(std::unique_ptr<Communicator> communicator, Drive drive)
@@ -107,8 +109,9 @@ c10::intrusive_ptr<HostWork> Lane::begin(Operation operation, Order order) {
     throw;
   }
   under_way_.push_back({work, has_own ? stream : nullptr});
-  auto* ending = new Ending{work.get(), std::move(operation.deliver), std::move(operation.call),
-                            communicator_.get()};
+  auto* ending =
+      new Ending{work.get(),          std::move(operation.deliver), std::move(operation.call),
+                 communicator_.get(), std::prev(under_way_.end()),  ended_};
   if (gyreStreamAddCallback(stream, on_end, ending) != gyreSuccess) {
     delete ending;
     TORCH_CHECK(false, "gyre: ", gyreGetLastError(nullptr));
@@ -128,14 +131,15 @@ void Lane::on_end(gyreStream_t, gyreResult_t status, void* user) {
   }
   // The work has the tensors, too: they are not freed on this thread.
   ending->call = nullptr;
-  ending->work->end(why, std::move(ending->deliver));
+  ending->work->end(why, std::move(ending->deliver),
+                    [ended = std::move(ending->ended), place = ending->place] {
+                      const std::lock_guard lock(ended->mutex);
+                      ended->places.push_back(place);
+                    });
 }
 
 gyreStream_t Lane::free_stream() {
-  if (free_.empty()) {
-    streams_.push_back(make_stream());
-    return streams_.back();
-  }
+  if (free_.empty()) return *streams_.insert(make_stream()).first;
   gyreStream_t stream = free_.back();
   free_.pop_back();
   return stream;
@@ -145,17 +149,18 @@ void Lane::give_back(gyreStream_t stream) {
   constexpr std::size_t free_most = 64;
   if (free_.size() < free_most) return free_.push_back(stream);
   (void)gyreStreamDestroy(stream);
-  std::erase(streams_, stream);
+  streams_.erase(stream);
 }
 
 void Lane::forget_ended() {
-  for (auto it = under_way_.begin(); it != under_way_.end();) {
-    if (!it->work->is_over()) {
-      ++it;
-      continue;
-    }
-    if (it->stream != nullptr) give_back(it->stream);
-    it = under_way_.erase(it);
+  std::vector<Place> places;
+  {
+    const std::lock_guard lock(ended_->mutex);
+    places.swap(ended_->places);
+  }
+  for (const Place place : places) {
+    if (place->stream != nullptr) give_back(place->stream);
+    under_way_.erase(place);
   }
 }
 

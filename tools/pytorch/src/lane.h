@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <unordered_set>
 #include <vector>
 
 namespace gyre_torch {
@@ -60,6 +61,13 @@ class Lane {
     c10::intrusive_ptr<HostWork> work;
     gyreStream_t stream = nullptr;  // its own; null: the lane's
   };
+  using Place = std::list<UnderWay>::iterator;
+  // Those of them that have ended, until a caller's thread forgets them. Who ends the last may
+  // outlive the lane.
+  struct Ended {
+    std::mutex mutex;
+    std::vector<Place> places;
+  };
   struct Ending;
   static void on_end(gyreStream_t stream, gyreResult_t status, void* user);
   gyreStream_t make_stream() const;
@@ -74,9 +82,10 @@ class Lane {
   const Drive drive_;
   std::mutex order_;  // and of what follows
   gyreStream_t in_line_ = nullptr;
-  std::vector<gyreStream_t> streams_;  // all, and those that no operation has
+  std::unordered_set<gyreStream_t> streams_;  // all, and those that no operation has
   std::vector<gyreStream_t> free_;
-  std::list<UnderWay> under_way_;  // and until it is asked about, what has ended
+  std::list<UnderWay> under_way_;  // and until it is forgotten, what has ended
+  const std::shared_ptr<Ended> ended_ = std::make_shared<Ended>();
 };
 
 }  // namespace gyre_torch

@@ -14,7 +14,8 @@ HostWork::HostWork(int rank, Description description, std::vector<at::Tensor> in
       outputs_(std::move(outputs)),
       source_(std::move(source)) {}
 
-void HostWork::end(std::exception_ptr why, std::function<void()> deliver) {
+void HostWork::end(std::exception_ptr why, std::function<void()> deliver,
+                   std::function<void()> let_go) {
   {
     const std::lock_guard lock(mutex_);
     if (!deliver && future_ == nullptr && recordFunctionEndCallback_ == nullptr) {
@@ -25,26 +26,22 @@ void HostWork::end(std::exception_ptr why, std::function<void()> deliver) {
   }
   if (completed_) {
     cv_.notify_all();
-    // The last touch; pairs with the acquire in is_over.
-    over_.store(true, std::memory_order_release);
-    return;
+    return let_go();
   }
-  Completions::shared().push([this, why, deliver = std::move(deliver)]() mutable {
-    try {
-      if (deliver && why == nullptr) deliver();
-    } catch (...) {
-      why = std::current_exception();
-    }
-    deliver = nullptr;  // it holds tensors
-    mark(why);
-    over_.store(true, std::memory_order_release);
-  });
+  Completions::shared().push(
+      [this, why, deliver = std::move(deliver), let_go = std::move(let_go)]() mutable {
+        try {
+          if (deliver && why == nullptr) deliver();
+        } catch (...) {
+          why = std::current_exception();
+        }
+        deliver = nullptr;  // it holds tensors
+        mark(why);
+        let_go();
+      });
 }
 
-void HostWork::end_here() {
-  mark(nullptr);
-  over_.store(true, std::memory_order_release);
-}
+void HostWork::end_here() { mark(nullptr); }
 
 // All at once, so that a future that somebody asks for meanwhile is marked by one of the two.
 void HostWork::mark(std::exception_ptr why) {

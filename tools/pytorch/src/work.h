@@ -5,7 +5,6 @@
 #include "tools/pytorch/src/completions.h"
 
 #include <ATen/ATen.h>
-#include <atomic>
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -33,12 +32,11 @@ class HostWork final : public c10d::Work {
            std::vector<at::Tensor> outputs, std::shared_ptr<int> source);
 
   // The operation is over; null: well. `deliver` runs before anybody hears of it. From any thread,
-  // once. It returns at once: what takes longer is done on a thread of Completions.
-  void end(std::exception_ptr why, std::function<void()> deliver);
+  // once. It returns at once: what takes longer is done on a thread of Completions. `let_go` is
+  // called last: then nobody who ends the work touches it any more.
+  void end(std::exception_ptr why, std::function<void()> deliver, std::function<void()> let_go);
   // Over, by the thread that made it: nobody can wait yet.
   void end_here();
-  // Whether everybody has let go of it who ends it.
-  bool is_over() const { return over_.load(std::memory_order_acquire); }
   const Description& description() const { return description_; }
 
   bool isCompleted() override;
@@ -62,7 +60,6 @@ class HostWork final : public c10d::Work {
   const std::shared_ptr<int> source_;
   const Time begun_ = std::chrono::steady_clock::now();
   Time ended_;
-  std::atomic<bool> over_{false};
 };
 
 }  // namespace gyre_torch
