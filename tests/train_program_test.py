@@ -98,12 +98,34 @@ class Trains(unittest.TestCase):
         self.assertGreater(max(abs(a - b) for a, b in zip(fewer["losses"], one)), TOLERANCE)
         self.assertLess(fewer["losses"][-1], 0.5 * fewer["losses"][0])
 
+    def test_groups_of_ranks_with_a_model_each_learn_as_one_rank(self):
+        one = self.train("gpt", 1, "ddp", "--rate", "0.01")["losses"]
+        for way, ranks, *factor in (("hybrid", 4), ("hybrid", 2), ("hybrid", 3, "--factor", "1"),
+                                    ("hybrid", 3, "--factor", "3"), ("zero1", 4, "--factor", "2"),
+                                    ("zero2", 4, "--factor", "2")):
+            found = self.train("gpt", ranks, way, "--rate", "0.01", *factor)["losses"]
+            self.check_same(found, one, (way, ranks, factor))
+
+    def test_rounds_that_all_ranks_are_in_are_steps_of_one_rank(self):
+        for more in (["--rate", "0.01", "--warmup", "3"], ["--optimizer", "sgd"]):
+            one = self.train("digits", 1, "ddp", *more)["losses"]
+            for ranks in (2, 3):
+                found = self.train("digits", ranks, "stale", "--staleness", "0", *more)["losses"]
+                self.check_same(found, one, (ranks, more))
+
+    def test_rounds_without_all_ranks_learn_too_and_all_ranks_end(self):
+        for staleness, threads in (("1", True), ("5", True), ("3", False)):
+            found = self.train("digits", 3, "stale", "--staleness", staleness, "--rate", "0.01",
+                               steps=100, threads=threads)["losses"]
+            self.assertEqual(len(found), 100)
+            self.assertLess(sum(found[-10:]) / 10, 0.5 * found[0], (staleness, found))
+
     def test_what_3_ranks_saved_2_go_on_with(self):
         saved = str(self.folder / "saved")
         whole = self.train("gpt", 1, "ddp")["losses"]
         for way, other in (("zero3", "zero3"), ("zero1", "zero2"), ("ddp", "zero3"),
-                           ("zero2", "server"), ("server", "ddp")):
-            self.train("gpt", 3, way, "--checkpoint", saved, steps=5)
+                           ("zero2", "server"), ("server", "hybrid"), ("hybrid", "ddp")):
+            self.train("gpt", 4 if way == "hybrid" else 3, way, "--checkpoint", saved, steps=5)
             rest = self.train("gpt", 2, other, "--resume", saved)["losses"]
             self.check_same(rest, whole[5:], (way, other))
             self.assertFalse(os.path.exists(saved + ".new"))
@@ -157,9 +179,17 @@ class Refuses(unittest.TestCase):
                                ("--rate", "--rate", "nan"), ("--seed", "--seed", "-3"),
                                ("does not divide", "--model", "gpt", "--heads", "7"),
                                ("local:", "--parallel", "local", "--checkpoint", "x"),
+                               ("stale:", "--parallel", "stale", "--resume", "x"),
+                               ("stale:", "--parallel", "stale", "--until-loss", "1"),
+                               ("--staleness", "--parallel", "stale", "--staleness", "-1"),
+                               ("--factor is for", "--factor", "2"),
                                ("needs --checkpoint", "--checkpoint-every", "3")):
             with self.subTest(options):
                 self.check(text, *options, code=2)
+
+    def test_groups_that_do_not_fit_the_ranks(self):
+        self.check("config.factor = 2 does not divide the 3 ranks", "--parallel", "hybrid",
+                   "--threads", "3")
 
     def test_data_that_is_none(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -44,11 +44,19 @@ void add_model_options(CLI::App& app, Options& o) {
 }
 
 void add_rank_options(CLI::App& app, Options& o) {
-  one_of(app, "--parallel", o.parallel, {"ddp", "zero1", "zero2", "zero3", "server", "local"},
+  one_of(app, "--parallel", o.parallel,
+         {"ddp", "zero1", "zero2", "zero3", "hybrid", "stale", "server", "local"},
          "ddp (default): the mean of gradients; zero1, 2, 3: shares of the optimizer's state, "
-         "gradients too, parameters too; server: rank 0 updates for all; local: each rank by "
-         "itself, and the mean of parameters now and then")
+         "gradients too, parameters too; hybrid: zero3 in groups, each with a model; stale: ddp "
+         "that does not wait for a slow rank in each step; server: rank 0 updates for all; local: "
+         "each rank by itself, and the mean of parameters now and then")
       ->type_name("WAY");
+  whole(app, "--factor", o.factor, 1, 1 << 20,
+        "zero1, 2, 3, hybrid: ranks that share one model, a divisor of their number (default: all; "
+        "hybrid 2)");
+  whole(app, "--staleness", o.staleness, 0, 1 << 20,
+        "stale: rounds of the others' gradients that a rank may miss; lines then show rank 0 alone")
+      ->capture_default_str();
   whole(app, "--local-steps", o.local_steps, 1, most_steps, "local: steps between two means")
       ->capture_default_str();
   whole(app, "--threads", o.threads, 1, 1024, "so many ranks as threads of this process");
@@ -91,12 +99,13 @@ void add_file_options(CLI::App& app, Options& o) {
       ->type_name("FILE");
   whole(app, "--checkpoint-every", o.checkpoint_every, 1, most_steps, "and each so many steps");
   app.add_option("--resume", o.resume,
-                 "a checkpoint to go on from, of any number of ranks and any way but local")
+                 "a checkpoint to go on from, of any number of ranks and any way but stale, local")
       ->type_name("FILE");
 }
 
 constexpr const char* footer = R"(
-n ranks with --batch B learn as one rank with --batch nB does, to rounding, in every way but local.
+n ranks with --batch B learn as one rank with --batch nB does, to rounding, in every way but stale
+(above --staleness 0) and local.
 
   train                                                 one rank
   gyre run -n 2 train --model gpt --parallel zero3      also torchrun --no-python, mpirun, srun
@@ -110,7 +119,16 @@ std::string objection(const Options& o) {
   if (o.model == "gpt" && o.width % o.heads != 0)
     return "--heads " + std::to_string(o.heads) + " does not divide --width " +
            std::to_string(o.width);
-  if (o.parallel == "local" && (!o.checkpoint.empty() || !o.resume.empty()))
+  const bool shares_out = o.parallel.starts_with("zero") || o.parallel == "hybrid";
+  if (o.factor > 0 && !shares_out)
+    return "--factor is for zero1, zero2, zero3 and hybrid, not for " + o.parallel;
+  const bool has_files = !o.checkpoint.empty() || !o.resume.empty();
+  if (o.parallel == "stale" && has_files)
+    return "stale: --checkpoint and --resume are not for it, as its optimizer counts rounds, not "
+           "steps";
+  if (o.parallel == "stale" && o.has_until_loss)
+    return "stale: --until-loss is not for it, as its ranks are not at the same step";
+  if (o.parallel == "local" && has_files)
     return "local: --checkpoint and --resume are not for it, as its ranks' optimizers differ";
   if (o.checkpoint_every > 0 && o.checkpoint.empty())
     return "--checkpoint-every needs --checkpoint";
@@ -125,6 +143,7 @@ void set_defaults(Options& o, bool has_rate) {
   otherwise(o.layers, is_gpt ? 4 : 2);
   otherwise(o.batch, is_gpt ? 8 : 16);
   otherwise(o.steps, is_gpt ? 200 : 3000);
+  if (o.parallel == "hybrid") otherwise(o.factor, 2);
   if (!has_rate) o.rate = o.optimizer == "sgd" ? 0.1 : 0.001;
 }
 
@@ -132,8 +151,9 @@ void set_defaults(Options& o, bool has_rate) {
 
 WayOptions Options::way() const {
   static constexpr std::pair<const char*, Parallel> names[] = {
-      {"ddp", Parallel::ddp},     {"zero1", Parallel::zero1},   {"zero2", Parallel::zero2},
-      {"zero3", Parallel::zero3}, {"server", Parallel::server}, {"local", Parallel::local}};
+      {"ddp", Parallel::ddp},       {"zero1", Parallel::zero1},   {"zero2", Parallel::zero2},
+      {"zero3", Parallel::zero3},   {"hybrid", Parallel::hybrid}, {"stale", Parallel::stale},
+      {"server", Parallel::server}, {"local", Parallel::local}};
   WayOptions options;
   for (const auto& [name, value] : names)
     if (parallel == name) options.parallel = value;
@@ -141,15 +161,29 @@ WayOptions Options::way() const {
   options.has_momentum = optimizer == "sgd" && momentum > 0;
   options.seed = seed;
   options.local_steps = local_steps;
+  options.staleness = staleness;
+  options.factor = factor;
+  options.step_at = [told = *this](std::uint64_t count) { return told.step_at(count); };
   options.bucket_bytes = static_cast<std::size_t>(bucket_mb * (1 << 20));
   return options;
+}
+
+gyreGradStep_t Options::step_at(std::uint64_t count) const {
+  gyreGradStep_t step = GYRE_GRAD_STEP_INITIALIZER;
+  const double share =
+      count < warmup ? static_cast<double>(count) / static_cast<double>(warmup) : 1;
+  step.learningRate = static_cast<float>(rate * share);
+  step.weightDecay = static_cast<float>(decay);
+  step.momentum = optimizer == "sgd" ? static_cast<float>(momentum) : 0;
+  return step;
 }
 
 std::string Options::agreed() const {
   std::ostringstream text;
   for (const std::string& word : {parallel, optimizer, checkpoint, resume}) text << word << '\n';
   for (const std::uint64_t number :
-       {steps, local_steps, warmup, every, checkpoint_every, seed, std::uint64_t{batch}})
+       {steps, local_steps, warmup, every, checkpoint_every, seed, std::uint64_t{batch},
+        static_cast<std::uint64_t>(factor), static_cast<std::uint64_t>(staleness)})
     text << number << ' ';
   for (const double number : {rate, decay, momentum, bucket_mb, has_until_loss ? until_loss : -1})
     text << number << ' ';

@@ -11,6 +11,7 @@ struct Options {
   std::string model = "digits", parallel = "ddp", optimizer = "adamw";
   std::vector<std::string> data;
   int threads = 0;  // ranks as threads of this process; 0: as processes
+  int factor = 0, staleness = 1;
 
   // 0: the model's default.
   std::size_t layers = 0, batch = 0;
@@ -22,6 +23,8 @@ struct Options {
   std::string json, checkpoint, resume;
 
   WayOptions way() const;
+  // What the optimizer is told at its update number `count` from 1.
+  gyreGradStep_t step_at(std::uint64_t count) const;
   // What all ranks have to be told alike, as one text.
   std::string agreed() const;
 };

@@ -1,7 +1,7 @@
 #include "bench/training/train/replicas.h"
 
 #include "bench/training/failure.h"
-#include "bench/training/train/optimizer.h"
+#include "bench/training/job.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,20 +9,12 @@
 namespace gyre::training {
 
 Replicas::Replicas(gyreComm_t comm, const Model& model, const WayOptions& options)
-    : options_(options) {
-  expect(gyreCommUserRank(comm, &rank_), comm);
+    : options_(options), rank_(bench::rank_of(comm)), copy_(model, options, rank_ == 0, updates()) {
   const std::vector<TensorShape>& shapes = model.tensors();
-  const bool has_state1 = options.optimizer == gyreGradAdamW || options.has_momentum;
   std::vector<gyreGradTensor_t> tensors;
-  for (std::size_t i = 0; i < shapes.size(); ++i) {
-    Tensor& tensor = tensors_.emplace_back();
-    tensor.values.resize(shapes[i].count);
-    if (rank_ == 0) initialize(shapes[i], i, options.seed, tensor.values.data());
-    if (updates() && has_state1) tensor.state1.resize(shapes[i].count);
-    if (updates() && options.optimizer == gyreGradAdamW) tensor.state2.resize(shapes[i].count);
+  for (std::size_t i = 0; i < shapes.size(); ++i)
     tensors.push_back(
-        {shapes[i].name.c_str(), shapes[i].count, gyreFloat, tensor.values.data(), nullptr});
-  }
+        {shapes[i].name.c_str(), shapes[i].count, gyreFloat, copy_.values(i).data(), nullptr});
   gyreGradConfig_t config = GYRE_GRAD_CONFIG_INITIALIZER;
   config.bucketBytes = options.bucket_bytes;
   config.firstBucketBytes = std::min(config.firstBucketBytes, options.bucket_bytes);
@@ -49,17 +41,12 @@ void Replicas::wait_in(const Call& call) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
-void Replicas::step(const gyreGradStep_t& step) {
+void Replicas::step() {
   expect(gyreGradWait(grad_));
   ++steps_;
-  if (updates()) update(step);
+  if (updates()) copy_.update(steps_, [this](std::size_t tensor) { return gradient(tensor); });
   if (options_.parallel == Parallel::server) wait_in(gyreGradReturn);
   if (options_.parallel == Parallel::local && steps_ % options_.local_steps == 0) settle();
-}
-
-void Replicas::update(const gyreGradStep_t& step) {
-  for (const gyreGradPiece_t& piece : pieces())
-    update_piece(options_.optimizer, step, steps_, piece, gradient(piece.tensor));
 }
 
 void Replicas::settle() {
@@ -73,25 +60,10 @@ double Replicas::exposed_seconds() const {
   return stats.exposedSeconds + waited_seconds_;
 }
 
-std::vector<gyreGradPiece_t> Replicas::pieces() {
-  std::vector<gyreGradPiece_t> pieces;
-  const auto start = [](std::vector<float>& values) {
-    return values.empty() ? nullptr : values.data();
-  };
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    Tensor& tensor = tensors_[i];
-    pieces.push_back({i, 0, tensor.values.size(), tensor.values.data(), start(tensor.state1),
-                      start(tensor.state2)});
-  }
-  return pieces;
-}
-
 // All replicas are alike, and the server's rank has all of the optimizer.
 std::vector<gyreGradPiece_t> Replicas::pieces_to_save() {
   if (rank_ != server_rank) return {};
   return pieces();
 }
-
-void Replicas::imported(std::uint64_t steps) { steps_ = steps; }
 
 }  // namespace gyre::training

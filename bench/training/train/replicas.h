@@ -3,7 +3,7 @@
 // and then (local).
 #pragma once
 
-#include "bench/training/train/way.h"
+#include "bench/training/train/model_copy.h"
 
 namespace gyre::training {
 
@@ -16,29 +16,25 @@ class Replicas final : public Way {
 
   void gather(std::size_t) override {}
   void release(std::size_t) override {}
-  const float* parameter(std::size_t tensor) override { return tensors_[tensor].values.data(); }
+  const float* parameter(std::size_t tensor) override { return copy_.values(tensor).data(); }
   float* gradient(std::size_t tensor) override;
   void ready(std::size_t tensor) override;
-  void step(const gyreGradStep_t& step) override;
+  void step() override;
   void settle() override;
   double exposed_seconds() const override;
-  std::vector<gyreGradPiece_t> pieces() override;
+  std::vector<gyreGradPiece_t> pieces() override { return copy_.pieces(); }
   std::vector<gyreGradPiece_t> pieces_to_save() override;
-  void imported(std::uint64_t steps) override;
+  void imported(std::uint64_t updates) override { steps_ = updates; }
 
  private:
-  struct Tensor {
-    std::vector<float> values, state1, state2;
-  };
   bool updates() const { return options_.parallel != Parallel::server || rank_ == server_rank; }
-  void update(const gyreGradStep_t& step);
   template <typename Call>
   void wait_in(const Call& call);
 
   static constexpr int server_rank = 0;
   const WayOptions options_;
-  int rank_ = 0;
-  std::vector<Tensor> tensors_;
+  const int rank_;
+  ModelCopy copy_;
   std::uint64_t steps_ = 0;
   double waited_seconds_ = 0;  // beside what gyreGradWait counts
   gyreGrad_t grad_ = nullptr;

@@ -1,6 +1,7 @@
 #include "bench/training/train/shards.h"
 
 #include "bench/training/failure.h"
+#include "bench/training/job.h"
 
 namespace gyre::training {
 namespace {
@@ -22,13 +23,16 @@ int stage_of(Parallel parallel) {
 
 }  // namespace
 
-Shards::Shards(gyreComm_t comm, const Model& model, const WayOptions& options) {
+Shards::Shards(gyreComm_t comm, const Model& model, const WayOptions& options) : options_(options) {
+  // Groups are alike, and the first one saves.
+  saves_ = options.factor == 0 || bench::rank_of(comm) < options.factor;
   std::vector<gyreGradShardTensor_t> tensors;
   for (const TensorShape& shape : model.tensors())
     tensors.push_back({shape.name.c_str(), shape.count, gyreFloat, shape.unit});
   FirstValues first{model.tensors(), options.seed};
   gyreGradShardsConfig_t config = GYRE_GRAD_SHARDS_CONFIG_INITIALIZER;
   config.stage = stage_of(options.parallel);
+  config.factor = options.factor;
   config.optimizer = options.optimizer;
   config.momentum = options.has_momentum;
   config.initialize = FirstValues::give;
@@ -55,7 +59,8 @@ float* Shards::gradient(std::size_t tensor) {
 
 void Shards::ready(std::size_t tensor) { expect(gyreGradShardsReady(shards_, tensor)); }
 
-void Shards::step(const gyreGradStep_t& step) {
+void Shards::step() {
+  const gyreGradStep_t step = options_.step_at(++steps_);
   gyreGradStepResult_t result{};
   result.size = sizeof result;
   expect(gyreGradShardsStep(shards_, &step, &result));
@@ -71,6 +76,14 @@ std::vector<gyreGradPiece_t> Shards::pieces() {
   return pieces;
 }
 
-void Shards::imported(std::uint64_t steps) { expect(gyreGradShardsImported(shards_, steps)); }
+std::vector<gyreGradPiece_t> Shards::pieces_to_save() {
+  if (!saves_) return {};
+  return pieces();
+}
+
+void Shards::imported(std::uint64_t updates) {
+  steps_ = updates;
+  expect(gyreGradShardsImported(shards_, updates));
+}
 
 }  // namespace gyre::training

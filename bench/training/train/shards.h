@@ -1,5 +1,5 @@
 // Ranks share the model out: the optimizer's state (stage 1), gradients too (2), parameters too
-// (3).
+// (3); all ranks, or each group of consecutive ones a model of its own (hybrid).
 #pragma once
 
 #include "bench/training/train/way.h"
@@ -18,13 +18,16 @@ class Shards final : public Way {
   const float* parameter(std::size_t tensor) override;
   float* gradient(std::size_t tensor) override;
   void ready(std::size_t tensor) override;
-  void step(const gyreGradStep_t& step) override;
+  void step() override;
   double exposed_seconds() const override { return exposed_seconds_; }
   std::vector<gyreGradPiece_t> pieces() override;
-  std::vector<gyreGradPiece_t> pieces_to_save() override { return pieces(); }
-  void imported(std::uint64_t steps) override;
+  std::vector<gyreGradPiece_t> pieces_to_save() override;
+  void imported(std::uint64_t updates) override;
 
  private:
+  const WayOptions options_;
+  bool saves_ = true;
+  std::uint64_t steps_ = 0;
   double exposed_seconds_ = 0;
   gyreGradShards_t shards_ = nullptr;
 };

@@ -64,7 +64,8 @@ Curve Trainer::run() {
     const std::uint64_t steps = examples_->progress().steps;
     is_done = steps >= options_.steps;
     if (steps % options_.every == 0 || is_done) {
-      sum_losses_up();
+      if (way_->is_in_step()) sum_losses_up();
+      check_losses();
       show_progress();
       is_done = is_done || is_good_enough();
     }
@@ -73,6 +74,7 @@ Curve Trainer::run() {
   if (!curve_.seconds.empty())
     curve_.exposed_share = way_->exposed_seconds() / curve_.seconds.back();
   way_->settle();
+  if (!way_->is_in_step()) sum_losses_up();
   test();
   if (!options_.checkpoint.empty()) save();
   return std::move(curve_);
@@ -80,15 +82,7 @@ Curve Trainer::run() {
 
 double Trainer::take_step() {
   const double loss = model_.learn(examples_->next(), *way_);
-  gyreGradStep_t step = GYRE_GRAD_STEP_INITIALIZER;
-  const std::uint64_t steps = examples_->progress().steps;
-  const double share = steps < options_.warmup
-                           ? static_cast<double>(steps) / static_cast<double>(options_.warmup)
-                           : 1;
-  step.learningRate = static_cast<float>(options_.rate * share);
-  step.weightDecay = static_cast<float>(options_.decay);
-  step.momentum = options_.optimizer == "sgd" ? static_cast<float>(options_.momentum) : 0;
-  way_->step(step);
+  way_->step();
   return loss;
 }
 
@@ -98,11 +92,15 @@ void Trainer::sum_losses_up() {
   expect(gyreAllReduce(first, first, curve_.losses.size() - summed_up_, gyreDouble, gyreAvg, comm_,
                        nullptr),
          comm_);
+  summed_up_ = curve_.losses.size();
+}
+
+void Trainer::check_losses() {
   const std::uint64_t steps_before = examples_->progress().steps - curve_.losses.size();
-  for (; summed_up_ < curve_.losses.size(); ++summed_up_)
-    if (!std::isfinite(curve_.losses[summed_up_]))
-      fail("the loss is " + std::to_string(curve_.losses[summed_up_]) + " at step " +
-           std::to_string(steps_before + summed_up_ + 1) + ": try a lower --rate");
+  for (; checked_ < curve_.losses.size(); ++checked_)
+    if (!std::isfinite(curve_.losses[checked_]))
+      fail("the loss is " + std::to_string(curve_.losses[checked_]) + " at step " +
+           std::to_string(steps_before + checked_ + 1) + ": try a lower --rate");
 }
 
 void Trainer::show_progress() {
@@ -111,7 +109,8 @@ void Trainer::show_progress() {
   const std::uint64_t steps = examples_->progress().steps;
   const std::uint64_t before = steps - curve_.losses.size();
   const std::uint64_t last = std::max(before, (steps - 1) / options_.every * options_.every);
-  const auto examples = static_cast<double>((steps - last) * options_.batch) * ranks_;
+  const int counted = way_->is_in_step() ? ranks_ : 1;
+  const auto examples = static_cast<double>((steps - last) * options_.batch) * counted;
   shown_seconds_ += seconds;
   shown_exposed_ += exposed;
   if (rank_ != 0) return;

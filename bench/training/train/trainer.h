@@ -23,6 +23,7 @@ class Trainer {
   void check_agreement() const;
   double take_step();
   void sum_losses_up();
+  void check_losses();
   void show_progress();
   bool is_good_enough() const;
   void save();
@@ -36,6 +37,7 @@ class Trainer {
   std::unique_ptr<Examples> examples_;
   Curve curve_;
   std::size_t summed_up_ = 0;  // of curve_.losses; the rest are of this rank alone
+  std::size_t checked_ = 0;    // of them: numbers
   double shown_seconds_ = 0, shown_exposed_ = 0;
 };
 

@@ -5,11 +5,12 @@
 #include "bench/training/train/model.h"
 #include <gyre/gradsync.h>
 
+#include <functional>
 #include <memory>
 
 namespace gyre::training {
 
-enum class Parallel { ddp, zero1, zero2, zero3, server, local };
+enum class Parallel { ddp, zero1, zero2, zero3, hybrid, stale, server, local };
 
 struct WayOptions {
   Parallel parallel = Parallel::ddp;
@@ -17,15 +18,22 @@ struct WayOptions {
   bool has_momentum = false;
   std::uint64_t seed = 1;
   std::uint64_t local_steps = 8;  // between two means of parameters
+  int staleness = 1;              // rounds
+  int factor = 0;                 // ranks that share one model; 0: all
   std::size_t bucket_bytes = 5 << 20;
+  // What the optimizer is told at its update number `count` from 1.
+  std::function<gyreGradStep_t(std::uint64_t count)> step_at;
 };
 
 class Way : public Storage {
  public:
   // Ends a step: gradients are summed up and parameters changed. Collective.
-  virtual void step(const gyreGradStep_t& step) = 0;
-  // All ranks have the same parameters after it. Collective.
+  virtual void step() = 0;
+  // After the last step: all ranks have the same parameters after it. Collective.
   virtual void settle() {}
+  // Whether no rank ends a step before all have begun it; else they may not wait for each other
+  // between steps in another way.
+  virtual bool is_in_step() const { return true; }
   // Spent waiting for other ranks, since the beginning.
   virtual double exposed_seconds() const = 0;
 
@@ -33,7 +41,7 @@ class Way : public Storage {
   virtual std::vector<gyreGradPiece_t> pieces() = 0;
   virtual std::vector<gyreGradPiece_t> pieces_to_save() = 0;
   // After pieces were read: so many updates have been made. Collective.
-  virtual void imported(std::uint64_t steps) = 0;
+  virtual void imported(std::uint64_t updates) = 0;
 };
 
 std::unique_ptr<Way> make_way(gyreComm_t comm, const Model& model, const WayOptions& options);
