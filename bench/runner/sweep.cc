@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 namespace gyre::bench {
 namespace {
@@ -175,8 +177,12 @@ Status Sweep::wait() {
     Member& member = members_[static_cast<std::size_t>(i)];
     GYRE_TRY(member.memory->synchronize(member.stream));
     if (!member.memory->on_device()) continue;
-    gyreResult_t found = gyreSuccess;
-    GYRE_TRY(checked(gyreCommGetAsyncError(crew_.comm(i), &found), "gyreCommGetAsyncError"));
+    gyreResult_t found = gyreInProgress;
+    // It may still be finding out why.
+    for (int looks = 0; found == gyreInProgress && looks < 10'000; ++looks) {
+      if (looks > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      GYRE_TRY(checked(gyreCommGetAsyncError(crew_.comm(i), &found), "gyreCommGetAsyncError"));
+    }
     if (found != gyreSuccess)
       return Status(static_cast<Code>(found), gyreGetLastError(crew_.comm(i)));
   }

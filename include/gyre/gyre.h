@@ -279,7 +279,9 @@ GYRE_API gyreResult_t gyreCommDestroy(gyreComm_t comm);
 /* Ends every operation here and on all ranks with gyreRemoteError, and frees it. Returns within 1 s
  * whatever the peers do. May be called from any thread while another is inside a call. */
 GYRE_API gyreResult_t gyreCommAbort(gyreComm_t comm);
-/* The communicator's lasting error, gyreInProgress, or gyreSuccess. */
+/* The communicator's lasting error, gyreInProgress, or gyreSuccess. [gyre] On a device, asked after
+ * a call's place in its stream was reached, gyreSuccess means that the call went well; while a
+ * kernel has given up and it is not known why yet, it is gyreInProgress. */
 GYRE_API gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError);
 GYRE_API gyreResult_t gyreCommCount(gyreComm_t comm, int* count);
 GYRE_API gyreResult_t gyreCommUserRank(gyreComm_t comm, int* rank);

@@ -282,7 +282,8 @@ gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
     if (!lasting.ok()) pin->remember(lasting);
     *asyncError = to_result(lasting);
     const bool busy = pin->queued.load(std::memory_order_acquire) != 0;
-    if (lasting.ok() && busy && pin->background_stream() != 0) *asyncError = gyreInProgress;
+    const bool is_at_work = busy && pin->background_stream() != 0;
+    if (lasting.ok() && (is_at_work || pin->has_given_up())) *asyncError = gyreInProgress;
     return {};
   });
 }

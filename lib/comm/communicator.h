@@ -155,6 +155,8 @@ class Communicator {
   DeviceSide* device_side() const { return device_.get(); }
   // On the watch's thread: whether a kernel of it still runs. Passes on what failed.
   bool look_at_device();
+  // Any thread. Whether a kernel has given up; the watch makes an error of it, if it has not yet.
+  bool has_given_up() const;
   // Kernels were launched: whoever looks after them begins.
   void note_launch();
   // Waits until kernels that were launched have ended.
@@ -369,6 +371,7 @@ class Communicator {
   std::map<std::uint64_t, Registered> registered_;
   std::atomic<bool> lends_registered_{false};  // ever since some of it may be lent
   std::uint64_t registrations_ = 0;
+  DeviceSide* device_ready_ = nullptr;            // once it has links
   std::shared_ptr<DeviceRegions> regions_ready_;  // of a device with ranks in other processes
 };
 

@@ -177,6 +177,7 @@ Status Communicator::settle_on_device() {
   process().device_watch.add(*this);
   const std::lock_guard lock(mutex_);
   regions_ready_ = device_->regions();
+  device_ready_ = device_.get();
   for (auto& [handle, registered] : registered_) GYRE_TRY(meet_buffer(registered));
   return {};
 }
@@ -270,6 +271,11 @@ bool Communicator::look_at_device() {
   }
   watch_kernel(seen, now_ns);
   return true;
+}
+
+bool Communicator::has_given_up() const {
+  const std::lock_guard lock(mutex_);
+  return device_ready_ != nullptr && device_ready_->executor().has_given_up();
 }
 
 // One that runs for long: what it waits for is shown, and whoever may keep it waiting is asked.

@@ -256,6 +256,14 @@ CudaExecutor::Progress CudaExecutor::progress() const {
   return seen;
 }
 
+// Pairs with the release of whoever claims it, by the end of the kernel at the latest.
+bool CudaExecutor::has_given_up() const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(plans_, [](const DevicePlan* plan) {
+    return std::atomic_ref(plan->status->claimed).load(std::memory_order_acquire) != 0;
+  });
+}
+
 // The kernel writes what it says after it has claimed the status, word by word, and other blocks of
 // it may still wait: what it says is read at the next look, when all of it has come.
 const DevicePlan* CudaExecutor::take_failed() {

@@ -135,6 +135,8 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   Progress progress() const;
   // The same of what a thread waits for, by what kernels wrote alone.
   Progress waiting() const;
+  // Whether any did, from when it ended on. What it says may come later.
+  bool has_given_up() const;
   // Once, the plan whose kernel gave up; at the second look after that, at the earliest.
   const DevicePlan* take_failed();
 

@@ -200,10 +200,16 @@ void check_mismatch(const OnCuda& on) {
   Pair pair(on);
   REQUIRE(pair.call(0, 40) == gyreSuccess);
   REQUIRE(pair.call(1, 41) == gyreSuccess);
+  // Whoever sees that the stream has passed the call is not told that it went well.
+  pair.ranks.synchronize();
+  for (gyreComm_t comm : pair.ranks.comms) {
+    gyreResult_t found = gyreSuccess;
+    REQUIRE(gyreCommGetAsyncError(comm, &found) == gyreSuccess);
+    CHECK(found != gyreSuccess);
+  }
   CHECK(pair.ranks.await_error(0) == gyreMismatch);
   CHECK(mentions(last_error(pair.ranks.comms[0]), "40"));
   CHECK(mentions(last_error(pair.ranks.comms[0]), "41"));
-  pair.ranks.synchronize();
 }
 
 void check_refusals(const OnCuda& on) {

@@ -243,7 +243,7 @@ gyreResult_t CudaProcess::await_error() {
   gyreResult_t found = gyreSuccess;
   (void)soon(all_.patience_s, [&] {
     (void)gyreCommGetAsyncError(comms[0], &found);
-    return found != gyreSuccess;
+    return found != gyreSuccess && found != gyreInProgress;
   });
   return found;
 }

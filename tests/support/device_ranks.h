@@ -137,7 +137,7 @@ class Ranks {
   // Until the communicator has an error, or 10 s have passed.
   gyreResult_t await_error(std::size_t rank) {
     gyreResult_t found = gyreSuccess;
-    for (int i = 0; i < 10000 && found == gyreSuccess; ++i) {
+    for (int i = 0; i < 10000 && (found == gyreSuccess || found == gyreInProgress); ++i) {
       (void)gyreCommGetAsyncError(comms[rank], &found);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
