@@ -15,8 +15,10 @@ import traceback
 
 BACKEND = os.environ.get("GYRE_TEST_BACKEND", "gyre")  # gloo shows what a test asks of others
 LIMIT_S = 60
+DEVICES = int(os.environ.get("FAKE_DEVICES", "0"))  # of the fake driver, in each rank
 # To import PyTorch takes seconds: one process does, and ranks are forked from it.
-IMPORTED = ["pytest", "torch", "torch.distributed", "torch.distributed.tensor"]
+IMPORTED = ["pytest", *(["fake_gpu"] if DEVICES else []), "torch", "torch.distributed",
+            "torch.distributed.tensor"]
 
 
 def processes(fresh=False):
@@ -29,9 +31,17 @@ def processes(fresh=False):
     return forking
 
 
-def _serve(pipe, rank, size, store_path, path):
+def _begin(path):
+    """What a rank's process does first."""
     import sys
     sys.path[:0] = path
+    if DEVICES:
+        import fake_gpu
+        fake_gpu.start(DEVICES)
+
+
+def _serve(pipe, rank, size, store_path, path):
+    _begin(path)
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)
@@ -134,8 +144,7 @@ def on_ranks(size):
 
 
 def _apart(function, rank, size, folder, limit_s, path):
-    import sys
-    sys.path[:0] = path
+    _begin(path)
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)

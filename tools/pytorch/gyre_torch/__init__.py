@@ -30,7 +30,7 @@ def register():
     """Tells torch.distributed of the backend. A second call does nothing."""
     backend = torch.distributed.Backend
     if name.upper() not in backend._plugins:
-        backend.register_backend(name, _create, extended_api=True, devices=["cpu"])
+        backend.register_backend(name, _create, extended_api=True, devices=["cpu", "cuda"])
 
 
 def create(store, rank, size, timeout=datetime.timedelta(minutes=30), group=""):
@@ -58,9 +58,9 @@ def average_hook(group, bucket):
 
         model.register_comm_hook(None, gyre_torch.average_hook)  # None: the default group
 
-    The mean is formed by the reduction, which saves a pass over the gradients, and the buckets are
-    moved to memory that peers of this host reach directly, once each: addresses in them that
-    somebody keeps (p.grad.numpy() with gradient_as_bucket_view=True) are not theirs any more.
+    The mean is formed by the reduction, which saves a pass over the gradients, and buckets of the
+    CPU are moved to memory that peers of this host reach directly, once each: addresses in them
+    that somebody keeps (p.grad.numpy() with gradient_as_bucket_view=True) are not theirs any more.
     Where ranks of one host keep all its cores busy, another thread would only take turns with that
     of the backward pass: so a bucket is begun when it is ready, and the thread reduces all of them
     at the last one, those of ranks that are late as well as its own. Buckets of a few MB
@@ -69,7 +69,7 @@ def average_hook(group, bucket):
     group = torch.distributed.group.WORLD if group is None else group
     gradients = bucket.buffer()
     _C.move_to_shared(gradients)
-    if not _leaves_no_core(group):
+    if gradients.device.type != "cpu" or not _leaves_no_core(group):
         work = torch.distributed.all_reduce(gradients, torch.distributed.ReduceOp.AVG, group=group,
                                             async_op=True)
         return work.get_future().then(lambda done: done.value()[0])

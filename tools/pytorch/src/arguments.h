@@ -20,8 +20,8 @@ bool is_async(const Options& options) {
 inline void check_tensor(const at::Tensor& tensor, const char* call) {
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "gyre: ", call, " takes dense tensors, not ",
                     tensor.layout());
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "gyre: ", call, " got a tensor on ", tensor.device(),
-                    ": this build works on CPU tensors");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu() || tensor.device().is_cuda(), "gyre: ", call,
+                    " got a tensor on ", tensor.device(), ": it takes tensors of the CPU and CUDA");
 }
 
 inline at::Tensor& only_tensor(Tensors& tensors, const char* call) {

@@ -1,6 +1,5 @@
 #include "tools/pytorch/src/backend.h"
 
-#include "tools/pytorch/src/farewell.h"
 #include "tools/pytorch/src/release_gil.h"
 #include "tools/pytorch/src/shared_memory.h"
 
@@ -23,43 +22,26 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
     : c10d::Backend(rank, size),
       store_(store),
       options_(make_options(timeout, group)),
-      membership_{rank, size, group, timeout} {
-  auto first = Communicator::join(store, "gyre", membership_, GYRE_DEVICE_HOST);
-  auto second = first->twin();
-  collectives_ = std::make_shared<Lane>(std::move(first));
-  transfers_ = std::make_shared<Lane>(std::move(second));
-  Farewell::shared().enlist(collectives_);
-  Farewell::shared().enlist(transfers_);
-}
+      lanes_(store, {rank, size, group, timeout}) {}
 
 Backend::~Backend() { leave(); }
 
-std::vector<std::shared_ptr<Lane>> Backend::lanes() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Lane>> all = average_lanes_;
-  if (collectives_ != nullptr) all.insert(all.end(), {collectives_, transfers_});
-  return all;
-}
-
-// Who is inside a call keeps its lane until that is over.
 void Backend::leave() {
   const ReleaseGil released;  // works that end may need it
-  const std::vector<std::shared_ptr<Lane>> last = lanes();
-  const std::lock_guard lock(mutex_);
-  collectives_ = transfers_ = nullptr;
-  average_lanes_.clear();
+  averages_.clear();
+  lanes_.leave();
 }
 
 void Backend::shutdown() { leave(); }
 
 void Backend::abort() {
   const ReleaseGil released;
-  for (const std::shared_ptr<Lane>& lane : lanes()) lane->communicator().abort();
+  for (const std::shared_ptr<Lane>& lane : lanes_.all()) lane->communicator().abort();
 }
 
 c10d::ErrorType Backend::getError() {
   const ReleaseGil released;
-  for (const std::shared_ptr<Lane>& lane : lanes()) {
+  for (const std::shared_ptr<Lane>& lane : lanes_.all()) {
     gyreResult_t error = gyreSuccess;
     const gyreComm_t comm = lane->communicator().get();
     if (gyreCommGetAsyncError(comm, &error) != gyreSuccess) return c10d::ErrorType::COMM_ERROR;
@@ -71,8 +53,8 @@ c10d::ErrorType Backend::getError() {
 }
 
 void Backend::setTimeout(Milliseconds timeout) {
-  if (timeout > membership_.timeout)
-    TORCH_WARN("gyre: the group was made with a deadline of ", membership_.timeout.count(),
+  if (timeout > lanes_.membership().timeout)
+    TORCH_WARN("gyre: the group was made with a deadline of ", lanes_.membership().timeout.count(),
                " ms for each operation, which stays; a longer one takes a new group");
   const ReleaseGil released;
   const std::lock_guard lock(mutex_);
@@ -85,11 +67,9 @@ std::uint64_t Backend::getSequenceNumberForGroup() {
   return sequence_;
 }
 
-std::shared_ptr<Lane> Backend::open_lane(const std::shared_ptr<Lane>& lane) {
-  const std::lock_guard lock(mutex_);
-  TORCH_CHECK(lane != nullptr, "gyre: the process group ", membership_.group,
-              " has been shut down (destroy_process_group): make a new one");
-  return lane;
+void Backend::eagerConnectSingleDevice(at::Device device) {
+  const ReleaseGil released;
+  (void)lanes_.open(device, Use::collectives);
 }
 
 // Part of a coalesced block, to be carried out at its end.
@@ -115,16 +95,18 @@ Description Backend::describe(const Kind& kind, const Tensors& shown, bool is_tr
   return made;
 }
 
+// A limit of its own is the host's: on a device nothing waits for it, but for a barrier.
 WorkPointer Backend::submit(const Kind& kind, Operation operation) {
   const ReleaseGil released;
-  const std::shared_ptr<Lane> lane = open_lane(collectives_);
+  const at::Device device = device_of(operation);
+  const std::shared_ptr<Lane> lane = lanes_.open(device, Use::collectives);
   if (is_gathered(operation, false)) return nullptr;
   std::unique_lock order(lane->order());
   operation.description = describe(kind, operation.outputs, false);
   const Milliseconds limit = operation.description.timeout;
-  const bool has_own_limit = limit < membership_.timeout;
+  const bool has_own_limit = device.is_cpu() && limit < lanes_.membership().timeout;
   if (!kind.is_async && !has_own_limit) return lane->carry_out(std::move(operation));
-  const auto work = lane->begin(std::move(operation), Lane::Order::in_line);
+  auto work = lane->begin(std::move(operation), Lane::Order::in_line);
   order.unlock();
   if (!kind.is_async) work->wait(limit);
   return work;
@@ -158,7 +140,8 @@ WorkPointer Backend::endCoalescing() {
   TORCH_CHECK(!transfers || parts.collectives.empty(),
               "gyre: a coalesced block holds either collectives or sends and receives");
   Operation all = together(std::move(transfers ? parts.transfers : parts.collectives));
-  const std::shared_ptr<Lane> lane = open_lane(transfers ? transfers_ : collectives_);
+  const std::shared_ptr<Lane> lane =
+      lanes_.open(device_of(all), transfers ? Use::transfers : Use::collectives);
   const std::lock_guard order(lane->order());
   all.description = describe(
       {c10d::OpType::COALESCED, transfers ? "send_recv" : "coalesced", true, Milliseconds(0)},

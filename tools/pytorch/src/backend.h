@@ -1,12 +1,10 @@
-// Backend: a c10d process group over Gyre. Collectives go through one communicator in the order of
-// their calls: by the calling thread where the caller waits anyhow (asyncOp = false), else on a
-// host stream; sends and receives have a communicator of their own, so that neither waits for the
-// other.
+// Backend: a c10d process group over Gyre. Collectives go through one communicator of the place
+// where their tensors are, in the order of their calls; sends and receives through another one
+// (lanes.h). The CPU and CUDA devices are served alike: what differs is in the lanes.
 #pragma once
 
-#include "tools/pytorch/src/lane.h"
+#include "tools/pytorch/src/lanes.h"
 
-#include <array>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,7 +14,6 @@
 namespace gyre_torch {
 
 using TensorLists = std::vector<Tensors>;
-using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 using Milliseconds = std::chrono::milliseconds;
 
 class Backend final : public c10d::Backend {
@@ -78,6 +75,9 @@ class Backend final : public c10d::Backend {
   // Through the store, so that a rank that hangs in a collective is found too.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override;
 
+  // Else a device's communicators are made by the first call with a tensor there.
+  void eagerConnectSingleDevice(at::Device device) override;
+
   // Memory that peers on this host reach directly; FSDP2 asks for it if it is told to
   // (set_allocate_memory_from_process_group_for_comm).
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
@@ -117,17 +117,12 @@ class Backend final : public c10d::Backend {
   bool is_gathered(Operation& operation, bool is_transfer);
   WorkPointer transfer(const Kind& kind, Tensors& tensors, bool sends, int peer, int tag);
   std::string missing_ranks(const std::string& prefix, Milliseconds limit, bool wait_for_all);
-  std::shared_ptr<Lane> open_lane(const std::shared_ptr<Lane>& lane);
-  std::vector<std::shared_ptr<Lane>> lanes();
-  std::shared_ptr<Lane> average_lane(std::size_t index);
   void leave();
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<Options> options_;
-  const Membership membership_;
-  std::mutex mutex_;  // of what follows, and never held while anything waits
-  std::shared_ptr<Lane> collectives_, transfers_;  // null once the group has ended
-  std::vector<std::shared_ptr<Lane>> average_lanes_;
+  Lanes lanes_;
+  std::mutex mutex_;            // of what follows, and never held while anything waits
   std::uint64_t sequence_ = 0;  // of collectives
   std::uint64_t transfers_begun_ = 0;
   std::uint64_t monitored_ = 0;  // barriers
@@ -137,7 +132,7 @@ class Backend final : public c10d::Backend {
   };
   Coalesced coalesced_;
   // Begun and not finished; of the thread that does.
-  std::vector<std::pair<std::shared_ptr<Lane>, c10::intrusive_ptr<HostWork>>> averages_;
+  std::vector<std::pair<std::shared_ptr<HostLane>, WorkPointer>> averages_;
 };
 
 }  // namespace gyre_torch

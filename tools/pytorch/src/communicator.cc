@@ -51,10 +51,8 @@ struct StoreAdapter {
 };
 
 // A group that is made later under the same prefix of the store must not find it: it would meet at
-// a door that is gone. All have read it once all have met.
-void forget_key(c10d::Store& store, const std::string& key, const Communicator& met) {
-  met.check(gyreBarrier(met.get(), nullptr), "making the process group");
-  if (met.membership().rank != 0) return;
+// a door that is gone.
+void forget_key(c10d::Store& store, const std::string& key) {
   try {
     (void)store.deleteKey(key);
   } catch (const std::exception& error) {
@@ -107,8 +105,17 @@ std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::
     meeting.timeout = timeout_in_force("GYRE_INIT_TIMEOUT", membership.timeout);
     throw_error(meeting, result, "making the process group", story);
   }
-  forget_key(*store, key, *made);
   return made;
+}
+
+// All have read the key once all have come, and the second communicator takes all of them.
+std::pair<std::unique_ptr<Communicator>, std::unique_ptr<Communicator>> Communicator::join_two(
+    const c10::intrusive_ptr<c10d::Store>& store, const std::string& key,
+    const Membership& membership, int device) {
+  auto first = join(store, key, membership, device);
+  auto second = first->twin();
+  if (membership.rank == 0) forget_key(*store, key);
+  return {std::move(first), std::move(second)};
 }
 
 std::unique_ptr<Communicator> Communicator::twin() const {

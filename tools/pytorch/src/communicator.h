@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
 
 namespace gyre_torch {
 
@@ -29,12 +30,10 @@ struct Membership {
 
 class Communicator {
  public:
-  // Collective: returns when all ranks have come. `key` names it in the store.
-  static std::unique_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store>& store,
-                                            const std::string& key, const Membership& membership,
-                                            int device);
-  // Collective: another one of the same ranks.
-  std::unique_ptr<Communicator> twin() const;
+  // Collective: two of the same ranks; returns when all have come. `key` names them in the store.
+  static std::pair<std::unique_ptr<Communicator>, std::unique_ptr<Communicator>> join_two(
+      const c10::intrusive_ptr<c10d::Store>& store, const std::string& key,
+      const Membership& membership, int device);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -52,6 +51,10 @@ class Communicator {
  private:
   Communicator(Membership membership, gyreConfig_t config)
       : membership_(std::move(membership)), config_(config) {}
+  static std::unique_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const std::string& key, const Membership& membership,
+                                            int device);
+  std::unique_ptr<Communicator> twin() const;
   const Membership membership_;
   gyreConfig_t config_;
   gyreComm_t comm_ = nullptr;

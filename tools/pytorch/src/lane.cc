@@ -1,7 +1,6 @@
 #include "tools/pytorch/src/lane.h"
 
-#include <algorithm>
-#include <thread>
+#include <c10/util/Exception.h>
 
 namespace gyre_torch {
 
@@ -28,53 +27,28 @@ Operation together(std::vector<Operation> parts) {
   return all;
 }
 
-// What a stream's callback knows of the operation before it.
-struct Lane::Ending {
-  HostWork* work;  // the lane keeps it until it is over
-  std::function<void()> deliver;
-  std::function<gyreResult_t(gyreComm_t, gyreStream_t)> call;  // holds what Gyre uses
-  const Communicator* communicator;
-  Place place;
-  std::shared_ptr<Ended> ended;
-};
-
-Lane::Lane(std::unique_ptr<Communicator> communicator, Drive drive)
-    : communicator_(std::move(communicator)),
-      drive_(drive),
-      in_line_(make_stream()),
-      streams_{in_line_} {}
-
-gyreStream_t Lane::make_stream() const {
-  gyreStream_t stream = nullptr;
-  const unsigned int flags = drive_ == Drive::callers ? GYRE_STREAM_BY_CALLER : 0;
-  TORCH_CHECK(gyreStreamCreateWithFlags(&stream, flags) == gyreSuccess,
-              "gyre: ", gyreGetLastError(nullptr));
-  return stream;
+at::Device device_of(const Operation& operation) {
+  std::optional<at::Device> found;
+  for (const Tensors* tensors : {&operation.inputs, &operation.outputs})
+    for (const at::Tensor& tensor : *tensors) {
+      if (!found) found = tensor.device();
+      TORCH_CHECK_VALUE(*found == tensor.device(),
+                        "gyre: an operation takes tensors on one device,", " not on ", *found,
+                        " and ", tensor.device());
+    }
+  return found.value_or(operation.device);
 }
 
-Lane::~Lane() {
-  // Once the farewell is said, what has not ended will not.
-  const bool is_late = Completions::shared().is_silent();
-  if (!is_late && !drain(patience)) {
-    abort_at_end();
-    drain(patience);
-  }
-  for (gyreStream_t stream : streams_) (void)gyreStreamDestroy(stream);
-  forget_ended();
-  // A callback of a future that does not end will touch its work when it does.
-  if (!under_way_.empty()) (void)new std::list<UnderWay>(std::move(under_way_));
-}
-
-gyreResult_t Lane::call(const Operation& operation, gyreStream_t stream) const {
+gyreResult_t Lane::call(const Operation& operation, gyreComm_t comm, gyreStream_t stream) {
   const gyreResult_t begun = gyreGroupStart();
   if (begun != gyreSuccess) return begun;
   gyreResult_t called = gyreSuccess;
   try {
-    called = operation.call(communicator_->get(), stream);
+    called = operation.call(comm, stream);
   } catch (...) {
     // The group has to end, or this thread's later calls would be gathered for ever; and a call
     // that is refused keeps what was gathered from being carried out.
-    (void)gyreSend(nullptr, 1, gyreInt8, -1, communicator_->get(), stream);
+    (void)gyreSend(nullptr, 1, gyreInt8, -1, comm, stream);
     (void)gyreGroupEnd();
     throw;
   }
@@ -82,120 +56,9 @@ gyreResult_t Lane::call(const Operation& operation, gyreStream_t stream) const {
   return called != gyreSuccess ? called : ended;
 }
 
-c10::intrusive_ptr<HostWork> Lane::work_for(Operation& operation) const {
-  return c10::make_intrusive<HostWork>(
-      communicator_->membership().rank, std::move(operation.description),
-      std::move(operation.inputs), std::move(operation.outputs), operation.source);
-}
-
-c10::intrusive_ptr<HostWork> Lane::carry_out(Operation operation) {
-  forget_ended();
-  auto work = work_for(operation);
-  communicator_->check(call(operation, nullptr), work->description().text);
-  if (operation.deliver) operation.deliver();
-  work->end_here();
-  return work;
-}
-
-c10::intrusive_ptr<HostWork> Lane::begin(Operation operation, Order order) {
-  forget_ended();
-  auto work = work_for(operation);
-  const bool has_own = order == Order::side_by_side;
-  gyreStream_t stream = has_own ? free_stream() : in_line_;
-  try {
-    communicator_->check(call(operation, stream), work->description().text);
-  } catch (...) {
-    if (has_own) give_back(stream);
-    throw;
-  }
-  under_way_.push_back({work, has_own ? stream : nullptr});
-  auto* ending =
-      new Ending{work.get(),          std::move(operation.deliver), std::move(operation.call),
-                 communicator_.get(), std::prev(under_way_.end()),  ended_};
-  if (gyreStreamAddCallback(stream, on_end, ending) != gyreSuccess) {
-    delete ending;
-    TORCH_CHECK(false, "gyre: ", gyreGetLastError(nullptr));
-  }
-  return work;
-}
-
-void Lane::on_end(gyreStream_t, gyreResult_t status, void* user) {
-  const std::unique_ptr<Ending> ending(static_cast<Ending*>(user));
-  std::exception_ptr why;
-  if (status != gyreSuccess) {
-    try {
-      ending->communicator->fail(status, ending->work->description().text);
-    } catch (...) {
-      why = std::current_exception();
-    }
-  }
-  // The work has the tensors, too: they are not freed on this thread.
-  ending->call = nullptr;
-  ending->work->end(why, std::move(ending->deliver),
-                    [ended = std::move(ending->ended), place = ending->place] {
-                      const std::lock_guard lock(ended->mutex);
-                      ended->places.push_back(place);
-                    });
-}
-
-gyreStream_t Lane::free_stream() {
-  if (free_.empty()) return *streams_.insert(make_stream()).first;
-  gyreStream_t stream = free_.back();
-  free_.pop_back();
-  return stream;
-}
-
-void Lane::give_back(gyreStream_t stream) {
-  constexpr std::size_t free_most = 64;
-  if (free_.size() < free_most) return free_.push_back(stream);
-  (void)gyreStreamDestroy(stream);
-  streams_.erase(stream);
-}
-
-void Lane::forget_ended() {
-  std::vector<Place> places;
-  {
-    const std::lock_guard lock(ended_->mutex);
-    places.swap(ended_->places);
-  }
-  for (const Place place : places) {
-    if (place->stream != nullptr) give_back(place->stream);
-    under_way_.erase(place);
-  }
-}
-
-// What failed has told its work.
-void Lane::go_on() { (void)gyreStreamSynchronize(in_line_); }
-
-bool Lane::drain(std::chrono::milliseconds most) {
-  const auto until = std::chrono::steady_clock::now() + most;
-  while (!has_ended()) {
-    if (std::chrono::steady_clock::now() >= until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
-// Whoever has the lock is inside an operation.
-bool Lane::has_ended() {
-  const std::unique_lock lock(order_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;
-  if (drive_ == Drive::callers) (void)gyreStreamQuery(in_line_);
-  forget_ended();
-  return under_way_.empty();
-}
-
-void Lane::abort_at_end() {
-  std::string doing = "an operation";
-  if (const std::unique_lock lock(order_, std::try_to_lock); lock.owns_lock()) {
-    const auto runs = [](const UnderWay& one) { return !one.work->isCompleted(); };
-    const auto first = std::find_if(under_way_.begin(), under_way_.end(), runs);
-    if (first == under_way_.end()) return;  // a callback of it is
-    doing = first->work->description().text;
-  }
-  TORCH_WARN("gyre: rank ", communicator_->membership().rank, ": the process group ends while ",
+void Lane::tell_of_abort(const Communicator& communicator, const std::string& doing) {
+  TORCH_WARN("gyre: rank ", communicator.membership().rank, ": the process group ends while ",
              doing, " is under way: it is aborted");
-  communicator_->abort();
 }
 
 }  // namespace gyre_torch

@@ -18,11 +18,17 @@ gyre_torch::Backend& gyre_of(const c10::intrusive_ptr<c10d::Backend>& backend) {
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
+  using gyre_torch::Backend;
+  // PyTorch asks this of ranks that are not in a new group, where groups are made by splits that
+  // take all ranks; ours are not.
+  pybind11::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
+      .def(
+          "perform_nocolor_split", [](Backend&, const at::Device&) {}, pybind11::arg("device"));
   module.def(
       "create",
       [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
          std::chrono::milliseconds timeout, const std::string& group) {
-        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<gyre_torch::Backend>(
+        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<Backend>(
             store, rank, size, gyre_torch::timeout_in_force("GYRE_TIMEOUT", timeout), group));
       },
       pybind11::arg("store"), pybind11::arg("rank"), pybind11::arg("size"),

@@ -1,8 +1,9 @@
 // Backend's reductions and broadcasts: what works on whole tensors in place.
 #include "tools/pytorch/src/arguments.h"
 #include "tools/pytorch/src/elements.h"
-#include "tools/pytorch/src/farewell.h"
+#include "tools/pytorch/src/host_lane.h"
 #include "tools/pytorch/src/release_gil.h"
+#include "tools/pytorch/src/work.h"
 
 namespace gyre_torch {
 
@@ -123,31 +124,12 @@ WorkPointer Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpt
 
 // ------------------------------------------------------------------------------ averages
 
-// They take turns on a few communicators: on one, the next would not begin before the last is over.
-std::shared_ptr<Lane> Backend::average_lane(std::size_t index) {
-  constexpr std::size_t most = 8;
-  const std::shared_ptr<Lane> collectives = open_lane(collectives_);
-  const std::size_t place = index % most;
-  {
-    const std::lock_guard lock(mutex_);
-    if (place < average_lanes_.size()) return average_lanes_[place];
-  }
-  std::unique_ptr<Communicator> twin;
-  {
-    const std::lock_guard order(collectives->order());
-    twin = collectives->communicator().twin();
-  }
-  auto lane = std::make_shared<Lane>(std::move(twin), Lane::Drive::callers);
-  Farewell::shared().enlist(lane);
-  const std::lock_guard lock(mutex_);
-  average_lanes_.push_back(lane);
-  return lane;
-}
-
 void Backend::begin_average(const at::Tensor& tensor) {
   check_tensor(tensor, "average");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "gyre: average takes a tensor on the CPU, not on ",
+                    tensor.device());
   const ReleaseGil released;
-  const std::shared_ptr<Lane> lane = average_lane(averages_.size());
+  const std::shared_ptr<HostLane> lane = lanes_.open_driven(averages_.size());
   Operation operation = reduce_all(tensor, c10d::ReduceOp::AVG);
   const std::lock_guard order(lane->order());
   operation.description =

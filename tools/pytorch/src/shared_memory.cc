@@ -1,21 +1,33 @@
 #include "tools/pytorch/src/shared_memory.h"
 
+#include "tools/pytorch/src/device_work.h"
 #include <gyre/gyre.h>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <cstring>
+#include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace gyre_torch {
 namespace {
 
+// What one tensor has of Gyre's memory. That of a device belongs to the stream that was current
+// when it was taken, as PyTorch's own does: only what comes later there gets it again.
 struct Block {
   void* data;
   std::size_t bytes;
+  at::Device device;
+  std::optional<c10::Stream> stream;
 };
+
+int number_of(at::Device device) { return device.is_cpu() ? GYRE_DEVICE_HOST : device.index(); }
 
 class BlockPool {
  public:
@@ -25,12 +37,14 @@ class BlockPool {
     return *all;
   }
 
-  Block* take(std::size_t bytes) {
+  Block* take(std::size_t bytes, at::Device device) {
     constexpr std::size_t page = 4096;
     bytes = (bytes + page - 1) / page * page;
+    std::optional<c10::Stream> stream;
+    if (!device.is_cpu()) stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
     {
       const std::lock_guard lock(mutex_);
-      std::vector<Block*>& idle = idle_[bytes];
+      std::vector<Block*>& idle = idle_[{bytes, device, stream}];
       if (!idle.empty()) {
         Block* const block = idle.back();
         idle.pop_back();
@@ -38,45 +52,82 @@ class BlockPool {
       }
     }
     void* data = nullptr;
-    TORCH_CHECK(gyreMemAllocOn(&data, bytes, GYRE_DEVICE_HOST) == gyreSuccess, "gyre: ", bytes,
+    TORCH_CHECK(gyreMemAllocOn(&data, bytes, number_of(device)) == gyreSuccess, "gyre: ", bytes,
                 " bytes of memory that peers reach: ", gyreGetLastError(nullptr));
-    return new Block{data, bytes};
+    return new Block{data, bytes, device, stream};
   }
 
   void give_back(Block* block) {
     constexpr std::size_t idle_most = 8;  // of a size
+    // A graph goes on using what was let go of while it was made.
+    if (block->stream && is_captured(*block->stream)) return;
+    std::vector<Block*> unused;
     {
       const std::lock_guard lock(mutex_);
-      std::vector<Block*>& idle = idle_[block->bytes];
-      if (idle.size() < idle_most) return idle.push_back(block);
+      std::vector<Block*>& idle = idle_[{block->bytes, block->device, block->stream}];
+      if (idle.size() < idle_most)
+        idle.push_back(block);
+      else if (block->stream)
+        leave(block);
+      else
+        unused.push_back(block);
+      for (; !leaving_.empty() && leaving_.front().end.query(); leaving_.pop_front())
+        unused.push_back(leaving_.front().block);
     }
-    (void)gyreMemFree(block->data);
-    delete block;
+    for (Block* gone : unused) {
+      (void)gyreMemFree(gone->data);
+      delete gone;
+    }
   }
 
  private:
+  // By bytes, device and stream.
+  struct Key {
+    std::size_t bytes;
+    at::Device device;
+    std::optional<c10::Stream> stream;
+    bool operator<(const Key& other) const { return values() < other.values(); }
+
+   private:
+    std::tuple<std::size_t, int, c10::StreamId> values() const {
+      return {bytes, number_of(device), stream ? stream->id() : 0};
+    }
+  };
+  // Kernels may still use it; mutex_ is held.
+  void leave(Block* block) {
+    Leaving& last = leaving_.emplace_back(block, c10::Event(block->device.type()));
+    last.end.record(*block->stream);
+  }
+  struct Leaving {
+    Leaving(Block* left, c10::Event when) : block(left), end(std::move(when)) {}
+    Block* block;
+    c10::Event end;
+  };
+
   std::mutex mutex_;
-  std::map<std::size_t, std::vector<Block*>> idle_;
+  std::map<Key, std::vector<Block*>> idle_;
+  std::list<Leaving> leaving_;
 };
 
 void give_back(void* block) { BlockPool::shared().give_back(static_cast<Block*>(block)); }
 
-at::DataPtr allocate(std::size_t bytes) {
-  Block* const block = BlockPool::shared().take(bytes);
-  return {block->data, block, give_back, at::Device(at::kCPU)};
-}
-
 }  // namespace
 
 at::Tensor allocate_shared(std::int64_t count, const at::TensorOptions& options) {
-  TORCH_CHECK_VALUE(count >= 0 && options.device().is_cpu(),
-                    "gyre: allocates a number of elements on the CPU, not ", count, " on ",
-                    options.device());
+  at::Device device = options.device();
+  if (device.is_cuda() && !device.has_index())
+    device = c10::impl::VirtualGuardImpl(device.type()).getDevice();
+  TORCH_CHECK_VALUE(count >= 0 && (device.is_cpu() || device.is_cuda()),
+                    "gyre: allocates a number of elements of the CPU or CUDA, not ", count, " on ",
+                    device);
   const auto bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
   if (bytes == 0) return at::empty({count}, options);
-  auto storage = c10::make_intrusive<at::StorageImpl>(
-      at::StorageImpl::use_byte_size_t(), bytes, allocate(bytes), nullptr, /*resizable=*/false);
-  return at::empty({0}, options).set_(at::Storage(std::move(storage)), 0, {count}, {1});
+  Block* const block = BlockPool::shared().take(bytes, device);
+  return at::for_blob(block->data, {count})
+      .context(block, give_back)
+      .target_device(device)
+      .options(options.device(device))
+      .make_tensor();
 }
 
 void move_to_shared(const at::Tensor& tensor) {
@@ -84,9 +135,9 @@ void move_to_shared(const at::Tensor& tensor) {
   const std::size_t bytes = storage.nbytes();
   if (!tensor.device().is_cpu() || bytes == 0) return;
   if (storage.data_ptr().get_deleter() == give_back) return;
-  at::DataPtr moved = allocate(bytes);
-  std::memcpy(moved.get(), storage.data(), bytes);
-  storage.set_data_ptr_noswap(std::move(moved));
+  Block* const block = BlockPool::shared().take(bytes, at::kCPU);
+  std::memcpy(block->data, storage.data(), bytes);
+  storage.set_data_ptr_noswap({block->data, block, give_back, at::Device(at::kCPU)});
 }
 
 }  // namespace gyre_torch

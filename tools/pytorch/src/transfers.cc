@@ -1,5 +1,6 @@
 // Backend's sends and receives, and its barriers.
 #include "tools/pytorch/src/arguments.h"
+#include "tools/pytorch/src/device_work.h"
 #include "tools/pytorch/src/elements.h"
 #include "tools/pytorch/src/release_gil.h"
 
@@ -15,13 +16,23 @@ WorkPointer Backend::transfer(const Kind& kind, Tensors& tensors, bool sends, in
   const bool any_source = peer == GYRE_ANY_SOURCE;
   TORCH_CHECK_VALUE(any_source || (peer >= 0 && peer < getSize()), "gyre: ", kind.name,
                     " got rank ", peer, ", and there are ", getSize(), " ranks");
+  const bool on_device = !tensor.device().is_cpu();
+  TORCH_CHECK_VALUE(!on_device || (tag == 0 && !any_source), "gyre: ", kind.name,
+                    " of a tensor on ", tensor.device(),
+                    " takes a rank and no tag: there, what goes from one rank to ",
+                    "another is matched in order alone");
   const Target target(tensor, sends);
   Operation operation;
   operation.outputs = tensors;
   operation.source = std::make_shared<int>(any_source ? -1 : peer);
   int* const source = operation.source.get();
-  operation.call = [target, sends, peer, tag, source](gyreComm_t comm, gyreStream_t stream) {
+  operation.call = [target, on_device, sends, peer, tag, source](gyreComm_t comm,
+                                                                 gyreStream_t stream) {
     const Elements elements = to_move(target.block());
+    if (on_device && sends)
+      return gyreSend(target.data(), elements.count, elements.type, peer, comm, stream);
+    if (on_device)
+      return gyreRecv(target.data(), elements.count, elements.type, peer, comm, stream);
     if (sends)
       return gyreSendTagged(target.data(), elements.count, elements.type, peer, tag, comm, stream);
     return gyreRecvTagged(target.data(), elements.count, elements.type, peer, tag, source, nullptr,
@@ -29,7 +40,7 @@ WorkPointer Backend::transfer(const Kind& kind, Tensors& tensors, bool sends, in
   };
   if (!sends) operation.deliver = delivery_of(target);
   const ReleaseGil released;
-  const std::shared_ptr<Lane> lane = open_lane(transfers_);
+  const std::shared_ptr<Lane> lane = lanes_.open(tensor.device(), Use::transfers);
   if (is_gathered(operation, true)) return nullptr;
   const std::lock_guard order(lane->order());
   operation.description = describe(kind, tensors, true);
@@ -50,11 +61,38 @@ WorkPointer Backend::recvAnysource(Tensors& tensors, int tag) {
                   GYRE_ANY_SOURCE, tag);
 }
 
+namespace {
+
+// Older PyTorch names no device; then it is the host, unless the group is bound to one.
+template <typename Options>
+std::optional<at::Device> named_in(const Options& options) {
+  if constexpr (requires { options.device.has_value(); })
+    if (options.device) return *options.device;
+  return std::nullopt;
+}
+
+}  // namespace
+
+// The host waits for a device's barrier, too, unless it is part of a graph.
 WorkPointer Backend::barrier(const c10d::BarrierOptions& options) {
   Operation operation;
   operation.call = [](gyreComm_t comm, gyreStream_t stream) { return gyreBarrier(comm, stream); };
-  return submit({OpType::BARRIER, "barrier", is_async(options), options.timeout},
-                std::move(operation));
+  const std::optional<at::Device> named = named_in(options);
+  if (named && !named->is_cpu())
+    operation.device = *named;
+  else if (!named && !options.device_ids.empty())
+    operation.device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(options.device_ids[0]));
+  else if (!named && getBoundDeviceId())
+    operation.device = *getBoundDeviceId();
+  const bool is_waited_for = !is_async(options);
+  auto work =
+      submit({OpType::BARRIER, "barrier", !is_waited_for, options.timeout}, std::move(operation));
+  if (auto* const of_device = dynamic_cast<DeviceWork*>(work.get());
+      of_device != nullptr && is_waited_for) {
+    const ReleaseGil released;
+    of_device->wait_on_host(options.timeout);
+  }
+  return work;
 }
 
 // Each rank sets a key; rank 0 waits for all of them and then tells the verdict by one more. The

@@ -1,0 +1,109 @@
+#include "tools/pytorch/src/device_lane.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#include <thread>
+
+namespace gyre_torch {
+namespace {
+
+template <typename Stream>
+gyreStream_t handle_of(const Stream& stream) {
+  if constexpr (requires { stream.native_handle(); }) {
+    return static_cast<gyreStream_t>(stream.native_handle());
+  } else {
+    TORCH_CHECK(false, "gyre: this PyTorch does not tell the handle of ", stream,
+                " (c10::Stream::native_handle): tensors of devices take a newer one");
+  }
+}
+
+c10::impl::VirtualGuardImpl driver_of(const c10::Device& device) {
+  return c10::impl::VirtualGuardImpl(device.type());
+}
+
+}  // namespace
+
+DeviceLane::DeviceLane(std::unique_ptr<Communicator> communicator, c10::Device device)
+    : communicator_(std::move(communicator)),
+      device_(device),
+      own_(driver_of(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true)) {}
+
+DeviceLane::~DeviceLane() {
+  if (!drain(patience)) {
+    abort_at_end();
+    drain(patience);
+  }
+  for (const auto& passage : under_way_) passage->give_up();
+  // A kernel that does not end will touch its tensors when it does.
+  if (!under_way_.empty()) (void)new auto(std::move(under_way_));
+}
+
+WorkPointer DeviceLane::carry_out(Operation operation) {
+  const c10::Stream caller = driver_of(device_).getStream(device_);
+  return put_on(caller, caller, std::move(operation));
+}
+
+WorkPointer DeviceLane::begin(Operation operation, Order) {
+  const c10::Stream caller = driver_of(device_).getStream(device_);
+  c10::Event reached(device_.type());
+  reached.record(caller);
+  reached.block(own_);
+  return put_on(own_, caller, std::move(operation));
+}
+
+// What was taken on the current stream, and used there alone, need not be held.
+WorkPointer DeviceLane::put_on(const c10::Stream& stream, const c10::Stream& caller,
+                               Operation operation) {
+  const bool is_in_graph = is_captured(caller);
+  if (!is_in_graph) forget_ended();
+  auto passage =
+      std::make_shared<Passage>(*communicator_, operation.description, caller, stream, is_in_graph);
+  auto work =
+      c10::make_intrusive<DeviceWork>(communicator_->membership().rank, passage, operation.inputs,
+                                      operation.outputs, operation.source);
+  {
+    const c10::StreamGuard on(stream);
+    communicator_->check(call(operation, communicator_->get(), handle_of(stream)),
+                         passage->description().text);
+    if (operation.deliver) operation.deliver();
+  }
+  work->tell_profiler();
+  passage->depart(stream == caller ? std::nullopt : std::optional(std::move(operation)));
+  if (!is_in_graph) under_way_.push_back(std::move(passage));
+  return work;
+}
+
+void DeviceLane::forget_ended() {
+  while (!under_way_.empty() && under_way_.front()->has_left()) under_way_.pop_front();
+}
+
+bool DeviceLane::drain(std::chrono::milliseconds most) {
+  const auto until = std::chrono::steady_clock::now() + most;
+  while (!has_ended()) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+// Whoever has the lock is inside an operation.
+bool DeviceLane::has_ended() {
+  const std::unique_lock lock(order_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  forget_ended();
+  return under_way_.empty();
+}
+
+void DeviceLane::abort_at_end() {
+  std::string doing = "an operation";
+  if (const std::unique_lock lock(order_, std::try_to_lock);
+      lock.owns_lock() && !under_way_.empty())
+    doing = under_way_.front()->description().text;
+  tell_of_abort(*communicator_, doing);
+  communicator_->abort();
+}
+
+}  // namespace gyre_torch

@@ -1,0 +1,162 @@
+#include "tools/pytorch/src/device_work.h"
+
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#include <thread>
+
+namespace gyre_torch {
+
+using c10::ivalue::Future;
+
+namespace {
+
+c10::Stream current_stream(const c10::Device& device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+// Older PyTorch has no such question: there no graph can have been meant.
+template <typename Stream>
+bool asks_for_capture(const Stream& stream) {
+  if constexpr (requires { stream.is_capturing(); })
+    return stream.is_capturing();
+  else
+    return false;
+}
+
+}  // namespace
+
+bool is_captured(const c10::Stream& stream) { return asks_for_capture(stream); }
+
+Passage::Passage(const Communicator& communicator, const Description& description,
+                 c10::Stream caller, c10::Stream stream, bool is_captured)
+    : communicator_(&communicator),
+      description_(description),
+      caller_(caller),
+      stream_(stream),
+      is_captured_(is_captured),
+      end_(stream.device_type()) {}
+
+void Passage::depart(std::optional<Operation> held) {
+  const std::lock_guard lock(mutex_);
+  end_.record(stream_);
+  held_ = std::move(held);
+  over_ = left_ = is_captured_;
+}
+
+// First the device, then Gyre: what a kernel says when it gives up stands there when it has ended.
+bool Passage::look() {
+  if (!left_) left_ = end_.query();
+  if (over_) return true;
+  gyreResult_t error = gyreSuccess;
+  if (gyreCommGetAsyncError(communicator_->get(), &error) != gyreSuccess) error = gyreAborted;
+  if (error == gyreInProgress) return false;
+  if (error != gyreSuccess) fail(error);
+  return over_ = left_ || error != gyreSuccess;
+}
+
+bool Passage::is_over() {
+  const std::lock_guard lock(mutex_);
+  return over_ || look();
+}
+
+std::exception_ptr Passage::why() const {
+  const std::lock_guard lock(mutex_);
+  return why_;
+}
+
+bool Passage::has_left() {
+  std::optional<Operation> held;  // it ends without the lock
+  const std::lock_guard lock(mutex_);
+  if (!left_ || !over_) look();
+  if (left_ && over_) held.swap(held_);
+  return left_ && over_;
+}
+
+void Passage::block(const c10::Stream& stream) {
+  std::optional<Operation> held;
+  const std::lock_guard lock(mutex_);
+  if (is_captured_ || !left_) end_.block(stream);
+  // What was taken on this stream may be given back, in its order.
+  if (stream == caller_) held.swap(held_);
+}
+
+void Passage::give_up() {
+  const std::lock_guard lock(mutex_);
+  if (!over_) fail(gyreAborted);
+  over_ = true;
+}
+
+void Passage::fail(gyreResult_t error) {
+  try {
+    communicator_->fail(error, description_.text);
+  } catch (...) {
+    why_ = std::current_exception();
+  }
+}
+
+DeviceWork::DeviceWork(int rank, std::shared_ptr<Passage> passage, Tensors inputs, Tensors outputs,
+                       std::shared_ptr<int> source)
+    : Work(rank, passage->description().type, passage->description().title.c_str(),
+           inputs.empty() ? outputs : inputs),
+      passage_(std::move(passage)),
+      outputs_(std::move(outputs)),
+      source_(std::move(source)) {}
+
+void DeviceWork::tell_profiler() {
+  if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
+}
+
+bool DeviceWork::isSuccess() const { return passage_->is_over() && passage_->why() == nullptr; }
+
+std::exception_ptr DeviceWork::exception() const {
+  return passage_->is_over() ? passage_->why() : nullptr;
+}
+
+bool DeviceWork::wait(std::chrono::milliseconds timeout) {
+  const c10::Stream current = current_stream(passage_->stream().device());
+  const bool is_in_graph = is_captured(current);
+  if (timeout != kNoTimeout && !is_in_graph && !is_over_in(timeout))
+    C10_THROW_ERROR(DistBackendError,
+                    c10::str("gyre: rank ", rank_, ": wait() timed out after ", timeout.count(),
+                             " ms for ", description().text, ", which goes on"));
+  passage_->block(current);
+  if (!is_in_graph && passage_->is_over() && passage_->why() != nullptr)
+    std::rethrow_exception(passage_->why());
+  return true;
+}
+
+void DeviceWork::wait_on_host(std::chrono::milliseconds timeout) {
+  if (timeout <= kNoTimeout && !passage_->is_captured()) (void)is_over_in(std::nullopt);
+  wait(std::max(timeout, kNoTimeout));
+}
+
+bool DeviceWork::is_over_in(std::optional<std::chrono::milliseconds> most) {
+  const auto begun = std::chrono::steady_clock::now();
+  // Events of the driver wake nobody.
+  for (auto pause = std::chrono::microseconds(10); !passage_->is_over();
+       pause = std::min(pause * 2, std::chrono::microseconds(1000))) {
+    if (most && std::chrono::steady_clock::now() - begun >= *most) return false;
+    std::this_thread::sleep_for(pause);
+  }
+  return true;
+}
+
+// It is marked at once, on the stream of the operation: who waits for it, or is called back, is
+// put in order behind it.
+c10::intrusive_ptr<Future> DeviceWork::getFuture() {
+  const std::lock_guard lock(mutex_);
+  if (future_ != nullptr) return future_;
+  future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()),
+                                        std::vector<c10::Device>{passage_->stream().device()});
+  const bool has_failed = !passage_->is_captured() && passage_->is_over() && passage_->why();
+  if (has_failed) {
+    future_->setError(passage_->why());
+    return future_;
+  }
+  const c10::StreamGuard on(passage_->stream());
+  future_->markCompleted(at::IValue(outputs_));
+  return future_;
+}
+
+}  // namespace gyre_torch

@@ -1,0 +1,160 @@
+#include "tools/pytorch/src/host_lane.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace gyre_torch {
+
+// What a stream's callback knows of the operation before it.
+struct HostLane::Ending {
+  HostWork* work;  // the lane keeps it until it is over
+  std::function<void()> deliver;
+  std::function<gyreResult_t(gyreComm_t, gyreStream_t)> call;  // holds what Gyre uses
+  const Communicator* communicator;
+  Place place;
+  std::shared_ptr<Ended> ended;
+};
+
+HostLane::HostLane(std::unique_ptr<Communicator> communicator, Drive drive)
+    : communicator_(std::move(communicator)),
+      drive_(drive),
+      in_line_(make_stream()),
+      streams_{in_line_} {}
+
+gyreStream_t HostLane::make_stream() const {
+  gyreStream_t stream = nullptr;
+  const unsigned int flags = drive_ == Drive::callers ? GYRE_STREAM_BY_CALLER : 0;
+  TORCH_CHECK(gyreStreamCreateWithFlags(&stream, flags) == gyreSuccess,
+              "gyre: ", gyreGetLastError(nullptr));
+  return stream;
+}
+
+HostLane::~HostLane() {
+  // Once the farewell is said, what has not ended will not.
+  const bool is_late = Completions::shared().is_silent();
+  if (!is_late && !drain(patience)) {
+    abort_at_end();
+    drain(patience);
+  }
+  for (gyreStream_t stream : streams_) (void)gyreStreamDestroy(stream);
+  forget_ended();
+  // A callback of a future that does not end will touch its work when it does.
+  if (!under_way_.empty()) (void)new std::list<UnderWay>(std::move(under_way_));
+}
+
+c10::intrusive_ptr<HostWork> HostLane::work_for(Operation& operation) const {
+  return c10::make_intrusive<HostWork>(
+      communicator_->membership().rank, std::move(operation.description),
+      std::move(operation.inputs), std::move(operation.outputs), operation.source);
+}
+
+WorkPointer HostLane::carry_out(Operation operation) {
+  forget_ended();
+  auto work = work_for(operation);
+  communicator_->check(call(operation, communicator_->get(), nullptr), work->description().text);
+  if (operation.deliver) operation.deliver();
+  work->end_here();
+  return work;
+}
+
+WorkPointer HostLane::begin(Operation operation, Order order) {
+  forget_ended();
+  auto work = work_for(operation);
+  const bool has_own = order == Order::side_by_side;
+  gyreStream_t stream = has_own ? free_stream() : in_line_;
+  try {
+    communicator_->check(call(operation, communicator_->get(), stream), work->description().text);
+  } catch (...) {
+    if (has_own) give_back(stream);
+    throw;
+  }
+  under_way_.push_back({work, has_own ? stream : nullptr});
+  auto* ending =
+      new Ending{work.get(),          std::move(operation.deliver), std::move(operation.call),
+                 communicator_.get(), std::prev(under_way_.end()),  ended_};
+  if (gyreStreamAddCallback(stream, on_end, ending) != gyreSuccess) {
+    delete ending;
+    TORCH_CHECK(false, "gyre: ", gyreGetLastError(nullptr));
+  }
+  return work;
+}
+
+void HostLane::on_end(gyreStream_t, gyreResult_t status, void* user) {
+  const std::unique_ptr<Ending> ending(static_cast<Ending*>(user));
+  std::exception_ptr why;
+  if (status != gyreSuccess) {
+    try {
+      ending->communicator->fail(status, ending->work->description().text);
+    } catch (...) {
+      why = std::current_exception();
+    }
+  }
+  // The work has the tensors, too: they are not freed on this thread.
+  ending->call = nullptr;
+  ending->work->end(why, std::move(ending->deliver),
+                    [ended = std::move(ending->ended), place = ending->place] {
+                      const std::lock_guard lock(ended->mutex);
+                      ended->places.push_back(place);
+                    });
+}
+
+gyreStream_t HostLane::free_stream() {
+  if (free_.empty()) return *streams_.insert(make_stream()).first;
+  gyreStream_t stream = free_.back();
+  free_.pop_back();
+  return stream;
+}
+
+void HostLane::give_back(gyreStream_t stream) {
+  constexpr std::size_t free_most = 64;
+  if (free_.size() < free_most) return free_.push_back(stream);
+  (void)gyreStreamDestroy(stream);
+  streams_.erase(stream);
+}
+
+void HostLane::forget_ended() {
+  std::vector<Place> places;
+  {
+    const std::lock_guard lock(ended_->mutex);
+    places.swap(ended_->places);
+  }
+  for (const Place place : places) {
+    if (place->stream != nullptr) give_back(place->stream);
+    under_way_.erase(place);
+  }
+}
+
+// What failed has told its work.
+void HostLane::go_on() { (void)gyreStreamSynchronize(in_line_); }
+
+bool HostLane::drain(std::chrono::milliseconds most) {
+  const auto until = std::chrono::steady_clock::now() + most;
+  while (!has_ended()) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+// Whoever has the lock is inside an operation.
+bool HostLane::has_ended() {
+  const std::unique_lock lock(order_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  if (drive_ == Drive::callers) (void)gyreStreamQuery(in_line_);
+  forget_ended();
+  return under_way_.empty();
+}
+
+void HostLane::abort_at_end() {
+  std::string doing = "an operation";
+  if (const std::unique_lock lock(order_, std::try_to_lock); lock.owns_lock()) {
+    const auto runs = [](const UnderWay& one) { return !one.work->isCompleted(); };
+    const auto first = std::find_if(under_way_.begin(), under_way_.end(), runs);
+    if (first == under_way_.end()) return;  // a callback of it is
+    doing = first->work->description().text;
+  }
+  tell_of_abort(*communicator_, doing);
+  communicator_->abort();
+}
+
+}  // namespace gyre_torch

@@ -1,0 +1,64 @@
+// HostLane: the lane of host memory. What the caller waits for anyhow is carried out by its thread,
+// the rest on host streams of Gyre's.
+#pragma once
+
+#include "tools/pytorch/src/completions.h"
+#include "tools/pytorch/src/lane.h"
+
+#include <list>
+#include <unordered_set>
+
+namespace gyre_torch {
+
+class HostLane final : public Lane {
+ public:
+  // Who goes on with what was begun: Gyre's progress thread, or callers, in `go_on`.
+  enum class Drive { progress_thread, callers };
+  explicit HostLane(std::unique_ptr<Communicator> communicator,
+                    Drive drive = Drive::progress_thread);
+  // Ends what is under way if it does not end by itself within a few seconds.
+  ~HostLane() override;
+  HostLane(const HostLane&) = delete;
+  HostLane& operator=(const HostLane&) = delete;
+
+  Communicator& communicator() override { return *communicator_; }
+  std::mutex& order() override { return order_; }
+  WorkPointer carry_out(Operation operation) override;
+  WorkPointer begin(Operation operation, Order order) override;
+  // Returns when what was begun in line is over, and does it where callers drive.
+  void go_on();
+  bool drain(std::chrono::milliseconds most) override;
+  void abort_at_end() override;
+
+ private:
+  struct UnderWay {
+    c10::intrusive_ptr<HostWork> work;
+    gyreStream_t stream = nullptr;  // its own; null: the lane's
+  };
+  using Place = std::list<UnderWay>::iterator;
+  // Those of them that have ended, until a caller's thread forgets them. Who ends the last may
+  // outlive the lane.
+  struct Ended {
+    std::mutex mutex;
+    std::vector<Place> places;
+  };
+  struct Ending;
+  static void on_end(gyreStream_t stream, gyreResult_t status, void* user);
+  gyreStream_t make_stream() const;
+  gyreStream_t free_stream();
+  void give_back(gyreStream_t stream);
+  void forget_ended();
+  bool has_ended();
+  c10::intrusive_ptr<HostWork> work_for(Operation& operation) const;
+
+  const std::unique_ptr<Communicator> communicator_;
+  const Drive drive_;
+  std::mutex order_;  // and of what follows
+  gyreStream_t in_line_ = nullptr;
+  std::unordered_set<gyreStream_t> streams_;  // all, and those that no operation has
+  std::vector<gyreStream_t> free_;
+  std::list<UnderWay> under_way_;  // and until it is forgotten, what has ended
+  const std::shared_ptr<Ended> ended_ = std::make_shared<Ended>();
+};
+
+}  // namespace gyre_torch
