@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 
 from ranks import on_ranks
 
@@ -173,6 +174,22 @@ def test_two_ranks_get_what_they_get_on_the_cpu(rank, size, is_async):
 def test_three_ranks_get_what_they_get_on_the_cpu(rank, size):
     for call in CALLS:
         compare(call, rank, size, True)
+
+
+@pytest.mark.long
+@on_ranks(2)
+def test_functional_collectives(rank, size):
+    """What DTensor and compiled programs call: their results are waited for when they are used."""
+    group = dist.group.WORLD
+    mine = torch.full((4,), rank + 1.0).to(DEVICE)
+    summed = functional.all_reduce(mine, "sum", group)
+    gathered = functional.all_gather_tensor(mine, 0, group)
+    scattered = functional.reduce_scatter_tensor(gathered * 1, "avg", 0, group)
+    assert (summed + 0).tolist() == [3.0] * 4
+    assert (gathered + 0).tolist() == [1.0] * 4 + [2.0] * 4
+    assert (scattered + 0).tolist() == [rank + 1.0] * 4
+    functional.all_reduce(mine, "sum", group)  # nobody uses it
+    assert mine.tolist() == [rank + 1.0] * 4
 
 
 @on_ranks(2)

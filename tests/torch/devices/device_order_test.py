@@ -87,9 +87,16 @@ def test_a_synchronous_call_is_on_the_current_stream(rank, size):
     stream = torch.Stream(DEVICE)
     mine = tensor(rank + 1)
     torch.accelerator.synchronize(0)
+    options = dist.AllreduceOptions()
+    options.asyncOp = False
+
+    def all_reduce():
+        """As dist.all_reduce, but without the wait that it adds."""
+        dist.group.WORLD.allreduce([mine], options)
+
     if rank == 0:
         with stream:
-            dist.all_reduce(mine)
+            all_reduce()
             assert not fake_gpu.is_idle(0)
         assert gets_idle()  # the other stream is not concerned
         tell(rank)
@@ -97,7 +104,7 @@ def test_a_synchronous_call_is_on_the_current_stream(rank, size):
             assert (mine == 3).all()
     else:
         tell(rank)
-        dist.all_reduce(mine)
+        all_reduce()
         assert (mine == 3).all()
 
 

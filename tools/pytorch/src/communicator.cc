@@ -103,7 +103,9 @@ std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::
     if (!adapter.failure.empty()) story += "; the store says: " + adapter.failure;
     Membership meeting = membership;
     meeting.timeout = timeout_in_force("GYRE_INIT_TIMEOUT", membership.timeout);
-    throw_error(meeting, result, "making the process group", story);
+    const std::string where =
+        device == GYRE_DEVICE_HOST ? "" : c10::str("'s communicators of device ", device);
+    throw_error(meeting, result, "making the process group" + where, story);
   }
   return made;
 }

@@ -1,6 +1,7 @@
 #include "tools/pytorch/src/device_lane.h"
 
-#include <c10/core/DeviceGuard.h>
+#include "tools/pytorch/src/completions.h"
+
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -32,7 +33,8 @@ DeviceLane::DeviceLane(std::unique_ptr<Communicator> communicator, c10::Device d
       own_(driver_of(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true)) {}
 
 DeviceLane::~DeviceLane() {
-  if (!drain(patience)) {
+  // Once the farewell is said, what has not ended will not.
+  if (!Completions::shared().is_silent() && !drain(patience)) {
     abort_at_end();
     drain(patience);
   }

@@ -46,7 +46,12 @@ void Passage::depart(std::optional<Operation> held) {
 
 // First the device, then Gyre: what a kernel says when it gives up stands there when it has ended.
 bool Passage::look() {
-  if (!left_) left_ = end_.query();
+  try {
+    if (!left_) left_ = end_.query();
+  } catch (...) {  // the driver's: nothing runs there any more
+    if (!over_) why_ = std::current_exception();
+    left_ = over_ = true;
+  }
   if (over_) return true;
   gyreResult_t error = gyreSuccess;
   if (gyreCommGetAsyncError(communicator_->get(), &error) != gyreSuccess) error = gyreAborted;

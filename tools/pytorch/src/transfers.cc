@@ -4,7 +4,8 @@
 #include "tools/pytorch/src/elements.h"
 #include "tools/pytorch/src/release_gil.h"
 
-#include <thread>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <optional>
 
 namespace gyre_torch {
 
@@ -84,6 +85,8 @@ WorkPointer Backend::barrier(const c10d::BarrierOptions& options) {
     operation.device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(options.device_ids[0]));
   else if (!named && getBoundDeviceId())
     operation.device = *getBoundDeviceId();
+  if (operation.device.is_cuda() && !operation.device.has_index())  // the current one
+    operation.device = c10::impl::VirtualGuardImpl(operation.device.type()).getDevice();
   const bool is_waited_for = !is_async(options);
   auto work =
       submit({OpType::BARRIER, "barrier", !is_waited_for, options.timeout}, std::move(operation));
