@@ -6,7 +6,6 @@
 #include <c10/util/Exception.h>
 
 namespace gyre_torch {
-namespace {
 
 int number_of(at::Device device) {
   if (device.is_cpu()) return GYRE_DEVICE_HOST;
@@ -14,8 +13,6 @@ int number_of(at::Device device) {
                     " is neither the CPU nor a CUDA device with its number");
   return device.index();
 }
-
-}  // namespace
 
 Lanes::Lanes(c10::intrusive_ptr<c10d::Store> store, Membership membership)
     : store_(std::move(store)), membership_(std::move(membership)) {

@@ -12,6 +12,9 @@
 
 namespace gyre_torch {
 
+// Gyre's number of a place for tensors. Throws if it is neither the CPU nor a CUDA device.
+int number_of(at::Device device);
+
 enum class Use { collectives, transfers };
 
 class Lanes {

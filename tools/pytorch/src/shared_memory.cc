@@ -1,6 +1,7 @@
 #include "tools/pytorch/src/shared_memory.h"
 
 #include "tools/pytorch/src/device_work.h"
+#include "tools/pytorch/src/lanes.h"
 #include <gyre/gyre.h>
 
 #include <ATen/ops/empty.h>
@@ -26,8 +27,6 @@ struct Block {
   at::Device device;
   std::optional<c10::Stream> stream;
 };
-
-int number_of(at::Device device) { return device.is_cpu() ? GYRE_DEVICE_HOST : device.index(); }
 
 class BlockPool {
  public:
