@@ -29,6 +29,15 @@ def as_ddp(model, _):
     return DistributedDataParallel(model, bucket_cap_mb=0.2)
 
 
+def as_averaged(model, _):
+    """With the hook, where ranks keep all cores busy: buckets are reduced at the last one."""
+    import gyre_torch
+    gyre_torch._crowded[dist.group.WORLD] = True
+    wrapped = as_ddp(model, _)
+    wrapped.register_comm_hook(None, gyre_torch.average_hook)
+    return wrapped
+
+
 def as_fsdp(model, size):
     mesh = init_device_mesh("cpu", (size,))
     for layer in model:
@@ -79,11 +88,16 @@ def die_in_ddp(rank, size):
     train(as_ddp, size, in_backward=die if rank == 1 else lambda step: None)
 
 
+def die_in_averaged(rank, size):
+    train(as_averaged, size, in_backward=die if rank == 1 else lambda step: None)
+
+
 def die_in_fsdp(rank, size):
     train(as_fsdp, size, in_backward=die if rank == 1 else lambda step: None)
 
 
 @pytest.mark.parametrize("dying, operations", [(die_in_ddp, ["all_reduce"]),
+                                               (die_in_averaged, ["all_reduce"]),
                                                (die_in_fsdp, ["all_gather", "reduce_scatter"])])
 def test_a_rank_killed_in_backward_is_named(dying, operations):
     """By both others, though the first of them that ends is soon gone, too."""
@@ -103,11 +117,16 @@ def fail_in_ddp(rank, size):
     train(as_ddp, size, in_backward=fail if rank == 1 else lambda step: None)
 
 
+def fail_in_averaged(rank, size):
+    train(as_averaged, size, in_backward=fail if rank == 1 else lambda step: None)
+
+
 def fail_in_fsdp(rank, size):
     train(as_fsdp, size, in_backward=fail if rank == 1 else lambda step: None)
 
 
 @pytest.mark.parametrize("failing, operations", [(fail_in_ddp, ["all_reduce"]),
+                                                 (fail_in_averaged, ["all_reduce"]),
                                                  (fail_in_fsdp, ["all_gather", "reduce_scatter"])])
 def test_an_exception_in_backward_ends_the_others(failing, operations):
     said = run(failing, 3)

@@ -34,6 +34,8 @@ class Communicator {
   static std::pair<std::unique_ptr<Communicator>, std::unique_ptr<Communicator>> join_two(
       const c10::intrusive_ptr<c10d::Store>& store, const std::string& key,
       const Membership& membership, int device);
+  // Collective: another one of the same ranks.
+  std::unique_ptr<Communicator> twin() const;
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -54,7 +56,6 @@ class Communicator {
   static std::unique_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store>& store,
                                             const std::string& key, const Membership& membership,
                                             int device);
-  std::unique_ptr<Communicator> twin() const;
   const Membership membership_;
   gyreConfig_t config_;
   gyreComm_t comm_ = nullptr;
