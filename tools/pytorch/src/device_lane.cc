@@ -6,7 +6,6 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
-#include <thread>
 
 namespace gyre_torch {
 namespace {
@@ -82,16 +81,6 @@ void DeviceLane::forget_ended() {
   while (!under_way_.empty() && under_way_.front()->has_left()) under_way_.pop_front();
 }
 
-bool DeviceLane::drain(std::chrono::milliseconds most) {
-  const auto until = std::chrono::steady_clock::now() + most;
-  while (!has_ended()) {
-    if (std::chrono::steady_clock::now() >= until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
-// Whoever has the lock is inside an operation.
 bool DeviceLane::has_ended() {
   const std::unique_lock lock(order_, std::try_to_lock);
   if (!lock.owns_lock()) return false;

@@ -24,13 +24,12 @@ class DeviceLane final : public Lane {
   WorkPointer carry_out(Operation operation) override;
   // Kernels of a communicator follow one another: there is one line.
   WorkPointer begin(Operation operation, Order order) override;
-  bool drain(std::chrono::milliseconds most) override;
   void abort_at_end() override;
 
  private:
   WorkPointer put_on(const c10::Stream& stream, const c10::Stream& caller, Operation operation);
   void forget_ended();
-  bool has_ended();
+  bool has_ended() override;
 
   const std::unique_ptr<Communicator> communicator_;
   const c10::Device device_;

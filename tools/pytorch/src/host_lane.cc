@@ -1,7 +1,6 @@
 #include "tools/pytorch/src/host_lane.h"
 
 #include <algorithm>
-#include <thread>
 
 namespace gyre_torch {
 
@@ -127,16 +126,6 @@ void HostLane::forget_ended() {
 // What failed has told its work.
 void HostLane::go_on() { (void)gyreStreamSynchronize(in_line_); }
 
-bool HostLane::drain(std::chrono::milliseconds most) {
-  const auto until = std::chrono::steady_clock::now() + most;
-  while (!has_ended()) {
-    if (std::chrono::steady_clock::now() >= until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
-// Whoever has the lock is inside an operation.
 bool HostLane::has_ended() {
   const std::unique_lock lock(order_, std::try_to_lock);
   if (!lock.owns_lock()) return false;

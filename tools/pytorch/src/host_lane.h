@@ -27,7 +27,6 @@ class HostLane final : public Lane {
   WorkPointer begin(Operation operation, Order order) override;
   // Returns when what was begun in line is over, and does it where callers drive.
   void go_on();
-  bool drain(std::chrono::milliseconds most) override;
   void abort_at_end() override;
 
  private:
@@ -48,7 +47,7 @@ class HostLane final : public Lane {
   gyreStream_t free_stream();
   void give_back(gyreStream_t stream);
   void forget_ended();
-  bool has_ended();
+  bool has_ended() override;
   c10::intrusive_ptr<HostWork> work_for(Operation& operation) const;
 
   const std::unique_ptr<Communicator> communicator_;

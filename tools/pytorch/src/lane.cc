@@ -1,6 +1,7 @@
 #include "tools/pytorch/src/lane.h"
 
 #include <c10/util/Exception.h>
+#include <thread>
 
 namespace gyre_torch {
 
@@ -54,6 +55,15 @@ gyreResult_t Lane::call(const Operation& operation, gyreComm_t comm, gyreStream_
   }
   const gyreResult_t ended = gyreGroupEnd();
   return called != gyreSuccess ? called : ended;
+}
+
+bool Lane::drain(std::chrono::milliseconds most) {
+  const auto until = std::chrono::steady_clock::now() + most;
+  while (!has_ended()) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 void Lane::tell_of_abort(const Communicator& communicator, const std::string& doing) {

@@ -45,13 +45,15 @@ class Lane {
   enum class Order { in_line, side_by_side };
   virtual WorkPointer begin(Operation operation, Order order) = 0;
   // Waits for what is under way; false if `most` was not enough. Other threads may go on with it.
-  virtual bool drain(std::chrono::milliseconds most) = 0;
+  bool drain(std::chrono::milliseconds most);
   // With a word to the user, as what is under way will not have happened.
   virtual void abort_at_end() = 0;
   // How long what is under way may take when its group or process goes; then it is aborted.
   static constexpr std::chrono::milliseconds patience{5000};
 
  protected:
+  // Whether nothing is under way. Whoever has the order is inside an operation.
+  virtual bool has_ended() = 0;
   // Gyre's calls, as one group.
   static gyreResult_t call(const Operation& operation, gyreComm_t comm, gyreStream_t stream);
   static void tell_of_abort(const Communicator& communicator, const std::string& doing);
