@@ -58,7 +58,7 @@ def test_a_variable_beats_the_groups_timeout_and_the_error_says_what_held(monkey
     monkeypatch.setenv("GYRE_TIMEOUT", "2")
     start = time.monotonic()
     (first, _), _ = run_apart(never_come, 2, limit_s=30, fresh=True)
-    assert "timed out (its deadline is 2000 ms)" in first and "rank 1" in first, first
+    assert "timed out (its timeout is 2000 ms)" in first and "rank 1" in first, first
     assert time.monotonic() - start < 25
 
 

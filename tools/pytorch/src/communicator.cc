@@ -79,7 +79,7 @@ void throw_error(const Membership& in, gyreResult_t result, const std::string& d
   const std::string text = c10::str(
       "gyre: rank ", in.rank, " of ", in.size,
       in.group.empty() ? std::string() : c10::str(" in group ", in.group), ": ", doing,
-      result == gyreTimeout ? c10::str(" timed out (its deadline is ", in.timeout.count(), " ms): ")
+      result == gyreTimeout ? c10::str(" timed out (its timeout is ", in.timeout.count(), " ms): ")
                             : " failed: ",
       story);
   if (result == gyreInvalidArgument) C10_THROW_ERROR(ValueError, text);
