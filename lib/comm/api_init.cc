@@ -2,6 +2,7 @@
 #include "lib/base/log.h"
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/comm/calls.h"
+#include "lib/comm/group.h"
 #include "lib/comm/options.h"
 #include "lib/comm/split.h"
 
@@ -158,12 +159,6 @@ Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* sto
   return begin_join(comm, id, nranks, rank, std::move(options));
 }
 
-void drain(Communicator& communicator) {
-  process().worker.run_until(
-      communicator.queued, [&] { return communicator.queued.load(std::memory_order_acquire) == 0; },
-      communicator.wait_policy());
-}
-
 // Waits for what is queued on streams; the last pin deletes it.
 Status end(gyreComm_t comm, bool abort) {
   GYRE_ASSIGN(auto pin, find_communicator(comm));
@@ -174,12 +169,12 @@ Status end(gyreComm_t comm, bool abort) {
   } else {
     const Entry entry(*pin);
     GYRE_TRY(entry.status());
-    drain(*pin);
+    wait_for_queue(*pin);
     pin->settle_device();
   }
   process().communicators.remove(reinterpret_cast<std::uintptr_t>(comm));
   if (const std::uint64_t background = pin->background_stream(); background != 0) {
-    drain(*pin);  // after an abort, too: what is queued fails at once
+    wait_for_queue(*pin);  // after an abort, too: what is queued fails at once
     if (auto stream = process().streams.pin(background)) process().worker.forget(*stream);
     process().streams.remove(background);
   }
@@ -258,7 +253,7 @@ gyreResult_t gyreCommFinalize(gyreComm_t comm) {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     const bool busy = pin->queued.load(std::memory_order_acquire) != 0;
     if (busy && pin->background_stream() != 0) return Status(Code::InProgress, "not done yet");
-    drain(*pin);
+    wait_for_queue(*pin);
     pin->settle_device();
     return pin->broken();
   });

@@ -8,13 +8,6 @@
 namespace gyre::comm {
 namespace {
 
-// A call without a stream comes after everything that was queued before it.
-void wait_for_queue(Communicator& communicator) {
-  const auto is_empty = [&] { return communicator.queued.load(std::memory_order_acquire) == 0; };
-  if (is_empty()) return;
-  process().worker.run_until(communicator.queued, is_empty, communicator.wait_policy());
-}
-
 // Sends and receives of a group on one stream and communicator become one entry, where the first of
 // them stood.
 void merge_transfers(std::vector<GroupedCall>& calls) {
@@ -73,6 +66,12 @@ void queue(std::vector<GroupedCall>& calls) {
 }
 
 }  // namespace
+
+void wait_for_queue(Communicator& communicator) {
+  const auto is_empty = [&] { return communicator.queued.load(std::memory_order_acquire) == 0; };
+  if (is_empty()) return;
+  process().worker.run_until(communicator.queued, is_empty, communicator.wait_policy());
+}
 
 Status carry_out_now(Communicator& communicator, const Request& request) {
   GYRE_TRY(communicator.broken());
