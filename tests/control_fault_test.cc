@@ -3,7 +3,9 @@
 #include "tests/support/crew.h"
 #include "tests/support/meeting.h"
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 using namespace gyre;
 using namespace gyre::test;
@@ -153,4 +155,20 @@ TEST_CASE("processes that leave and end in their own time are no failure") {
   REQUIRE(crew.all_joined());
   CHECK(crew.finish());
   for (int rank = 0; rank < crew.ranks(); ++rank) CHECK(crew.report(rank).failed_ns.load() == 0);
+}
+
+TEST_CASE("a process that ends the moment it has left is no failure, root or not") {
+  for (int trial = 0; trial < 12; ++trial) {
+    const int hurried = trial % 3;
+    Crew crew({.processes = 3, .ranks_each = 2});
+    REQUIRE(crew.all_joined());
+    crew.depart(hurried);
+    // What the others take for a death, they know at once.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(crew.finish());
+    for (int rank = 0; rank < crew.ranks(); ++rank) {
+      INFO("process " << hurried << " left; rank " << rank << " says: " << crew.report(rank).text);
+      CHECK(crew.report(rank).failed_ns.load() == 0);
+    }
+  }
 }

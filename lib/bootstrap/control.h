@@ -64,7 +64,7 @@ class Membership {
   // Fails this membership on every rank, with this rank as the one who aborted (or the culprits
   // that `why` names). Returns at once; the flood goes out before any later letter.
   virtual void abort(Status why) = 0;
-  // This rank needs the others no more; its process's end is no failure from now on.
+  // This rank needs the others no more; its process's end is no failure once this has returned.
   virtual void leave() = 0;
 };
 

@@ -14,8 +14,12 @@ namespace {
 
 constexpr std::size_t unread_most_bytes = 64u << 20;
 constexpr std::size_t letter_cost_bytes = 64;  // of keeping even an empty one
-// How long abort waits for its flood to reach the kernel; as a rule that takes microseconds.
-constexpr std::chrono::milliseconds abort_patience{100};
+// A process that ended before its last word is with the kernel would be taken for dead, or for the
+// cause of what it reports. As a rule that takes microseconds.
+void wait_until_said(const std::future<void>& word) {
+  constexpr std::chrono::milliseconds most{100};
+  if (word.valid()) word.wait_for(most);
+}
 
 }  // namespace
 
@@ -83,34 +87,36 @@ std::optional<Letter> Member::receive(int from_rank, std::uint64_t key) {
   return letter;
 }
 
+std::future<void> Member::say_last(std::function<void(Job&)> word) {
+  const auto said = std::make_shared<std::promise<void>>();
+  std::future<void> done = said->get_future();
+  const bool posted = thread_->post([self = shared_from_this(), word = std::move(word), said] {
+    if (self->job_ != nullptr) word(*self->job_);
+    said->set_value();
+  });
+  return posted && !thread_->is_current() ? std::move(done) : std::future<void>();
+}
+
 // The failure is on its way before this rank's own thread can see it, and leave because of it: the
-// others would hear of the leave first. The wait is for the others: a process that ends right after
-// abort would otherwise be taken for the cause.
+// others would hear of the leave first.
 void Member::abort(Status why) {
   if (getpid() != process_ || failed()) return;
   if (why.ok()) why = Status(Code::Aborted, fmt::format("rank {} aborted", rank_));
   if (why.culprits().empty()) why = std::move(why).blame({rank_});
   const bool first = keep_failure(why);
-  const auto flooded = std::make_shared<std::promise<void>>();
-  std::future<void> done = flooded->get_future();
-  const bool posted = thread_->post([self = shared_from_this(), why, flooded] {
-    if (self->job_ != nullptr) self->job_->abort(self->rank_, why);
-    flooded->set_value();
-  });
+  const auto flooded = say_last([rank = rank_, why](Job& job) { job.abort(rank, why); });
   if (first) {
     show_failure();
     announce();
   }
-  if (posted && !thread_->is_current()) done.wait_for(abort_patience);
+  wait_until_said(flooded);
 }
 
 void Member::leave() {
   if (getpid() != process_) return;
   if (state_.exchange(State::left, std::memory_order_acq_rel) == State::left) return;
   announce();
-  thread_->post([self = shared_from_this()] {
-    if (self->job_ != nullptr) self->job_->leave(*self);
-  });
+  wait_until_said(say_last([self = shared_from_this()](Job& job) { job.leave(*self); }));
 }
 
 void Member::become_joined(std::shared_ptr<const Company> company) {

@@ -9,6 +9,8 @@
 #include "lib/bootstrap/control_thread.h"
 
 #include <deque>
+#include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,6 +58,9 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
   bool keep_failure(const Status& why);  // the first one
   void show_failure();
   void announce();
+  // The control thread passes it on. What it returns is over once it is said; not valid: no wait
+  // would bring that about.
+  std::future<void> say_last(std::function<void(Job&)> word);
 
   const std::shared_ptr<ControlThread> thread_;
   const int rank_, size_;

@@ -18,6 +18,7 @@ struct Crew::Board {
   std::atomic<int> end{0};
   std::atomic<int> holder_wanted{-1};  // by this process
   std::atomic<pid_t> holder{0};
+  std::atomic<int> departing{-1};  // this process
   CrewReport reports[ranks_most];
 };
 
@@ -107,9 +108,11 @@ void Crew::run(int process) {
       }
       board_->holder.store(holder);
     }
+    if (board_->departing.load() == process) break;
     pause_briefly();
   }
   for (const auto& member : members) member->leave();
+  if (board_->departing.load() == process) _exit(0);
   plane->reset();
   _exit(0);
 }
@@ -153,6 +156,12 @@ void Crew::send_signal(int process, int number) const { REQUIRE(kill(pid(process
 void Crew::fork_holder(int process) {
   board_->holder_wanted.store(process);
   REQUIRE(soon([&] { return board_->holder.load() != 0; }));
+}
+
+void Crew::depart(int process) {
+  board_->departing.store(process);
+  siginfo_t how{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(pid(process)), &how, WEXITED | WNOWAIT) == 0);
 }
 
 bool Crew::finish() {

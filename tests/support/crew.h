@@ -54,6 +54,8 @@ class Crew {
   void send_signal(int process, int number) const;
   // Asks a process to fork a child that keeps all its descriptors; waits for it.
   void fork_holder(int process);
+  // Asks a process to leave and end at once, without a farewell; waits for that.
+  void depart(int process);
   // Asks everybody to leave and end; true if all ended in peace.
   bool finish();
 
