@@ -60,5 +60,7 @@ MoveFunction find_move(ElementType type, ReduceOp op);
 // One source to all targets, for payload of any type: move.count is in bytes, the rest as above.
 void copy_move(const Move& move);
 void copy_move(const Move& move, InstructionSet set);
+// The same from one place to one other.
+void copy_move(const void* source, void* target, std::uint64_t bytes);
 
 }  // namespace gyre::kernels

@@ -114,4 +114,14 @@ void copy_move(const Move& move, InstructionSet set) {
 
 void copy_move(const Move& move) { copy_move(move, best_instruction_set()); }
 
+void copy_move(const void* source, void* target, std::uint64_t bytes) {
+  Move move;
+  move.sources = &source;
+  move.source_count = 1;
+  move.targets = &target;
+  move.target_count = 1;
+  move.count = bytes;
+  copy_move(move);
+}
+
 }  // namespace gyre::kernels

@@ -134,7 +134,7 @@ Status Communicator::settle() {
   policy_ = gyre::wait_policy(local_ranks, count_processors(masks), options_.settings.spin_count);
   links_ = std::make_unique<Links>(rank_, *membership_, transports_, fifo_shape(options_.settings),
                                    regions_.probe());
-  exchange_ = std::make_unique<HostExchange>(*links_, rank_, size_);
+  exchange_ = std::make_unique<HostExchange>(*links_, size_);
   scene_.ranks = size_;
   scene_.one_process = roster.processes.size() == 1;
   scene_.mapped = one_host;

@@ -268,10 +268,11 @@ class Communicator {
     // The one that was begun first goes on with all, waits for all and tells tools of it.
     bool leads() const { return owner_.exchanging_.front() == this; }
     std::string waiting() const;
-    Blocked blocked() const { return owner_.exchange_->blocked(*transfers_); }
+    Blocked blocked() const { return owner_.exchange_->blocked(batch_); }
 
     Communicator& owner_;
     std::shared_ptr<const std::vector<Transfer>> transfers_;  // null: idle
+    Batch batch_;                                             // of them
   };
   Resumable& begin_exchange(const Request& request);
 

@@ -4,6 +4,7 @@
 #include "lib/comm/request.h"
 
 #include <algorithm>
+#include <span>
 
 namespace gyre::comm {
 namespace {
@@ -42,23 +43,26 @@ std::uint32_t DeviceExchange::channels_of(const Transfer& transfer) const {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, channels_));
 }
 
-Status DeviceExchange::begin(std::span<const Transfer> batch) {
+Status DeviceExchange::begin(Batch& batch) {
+  const std::span<const Transfer> all = batch.transfers();
+  batch_ = &batch;
   launched_ = 0;
   streams_.clear();
-  asked_ = batch.size() == 1 ? batch[0].asked : nullptr;
-  transfers_.assign(batch.begin(), batch.end());
-  for (const Transfer& one : transfers_) {
+  transfers_.clear();
+  asked_ = all.size() == 1 ? all[0].asked : nullptr;
+  for (const Transfer& one : all) {
+    transfers_.push_back(&one);
     const auto stream = static_cast<loaded::CuStream>(const_cast<void*>(one.stream));
     if (std::ranges::find(streams_, stream) == streams_.end()) streams_.push_back(stream);
     GYRE_TRY(links_.open_pair(one.peer, channels_));
   }
-  std::ranges::stable_sort(transfers_, {}, [this](const Transfer& one) { return distance(one); });
+  std::ranges::stable_sort(transfers_, {}, [this](const Transfer* one) { return distance(*one); });
   return {};
 }
 
 Status DeviceExchange::advance(bool& moved) {
   GYRE_TRY(links_.advance_pairs(moved));
-  const auto is_open = [this](const Transfer& one) { return links_.pair_is_open(one.peer); };
+  const auto is_open = [this](const Transfer* one) { return links_.pair_is_open(one->peer); };
   if (!std::ranges::all_of(transfers_, is_open)) return {};
   while (launched_ < transfers_.size()) {
     GYRE_ASSIGN(const bool launched, launch_some());
@@ -109,21 +113,24 @@ Result<bool> DeviceExchange::launch_some() {
   std::size_t at = launched_;
   while (at < transfers_.size()) {
     if (blocks.size() + 2ULL * channels_ > blocks_ && at > launched_) break;
-    const int here = distance(transfers_[at]);
-    for (; at < transfers_.size() && distance(transfers_[at]) == here; ++at)
-      GYRE_TRY(add_parts(transfers_[at], blocks, parts));
+    const int here = distance(*transfers_[at]);
+    for (; at < transfers_.size() && distance(*transfers_[at]) == here; ++at)
+      GYRE_TRY(add_parts(*transfers_[at], blocks, parts));
   }
   const auto rank = static_cast<std::uint32_t>(rank_);
   if (!parts.empty())
     GYRE_TRY(asked_ != nullptr ? executor_.launch(parts, rank, *asked_)
                                : executor_.launch(parts, rank, streams_));
-  launched_ = at;
+  for (; launched_ < at; ++launched_) {
+    batch_->settle(*transfers_[launched_]);
+    if (transfers_[launched_]->sends) batch_->leave();
+  }
   return true;
 }
 
-Blocked DeviceExchange::blocked(std::span<const Transfer>) {
-  for (const Transfer& one : transfers_)
-    if (!links_.pair_is_open(one.peer)) return {BlockedOn::connection, one.peer, 0, 0};
+Blocked DeviceExchange::blocked(const Batch&) {
+  for (const Transfer* one : transfers_)
+    if (!links_.pair_is_open(one->peer)) return {BlockedOn::connection, one->peer, 0, 0};
   return {BlockedOn::kernel, -1, 0, 0};
 }
 

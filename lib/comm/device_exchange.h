@@ -8,7 +8,6 @@
 #include "lib/comm/exchange.h"
 
 #include <map>
-#include <span>
 #include <vector>
 
 namespace gyre::comm {
@@ -23,14 +22,10 @@ class DeviceExchange final : public Exchange {
   static std::uint32_t channels_for(std::uint32_t blocks, int size);
 
   // One batch at a time: it is on its stream before the call returns.
-  Status begin(std::span<const Transfer> batch) override;
+  Status begin(Batch& batch) override;
   Status advance(bool& moved) override;
-  bool is_done(std::span<const Transfer>) const override { return launched_ == transfers_.size(); }
-  Blocked blocked(std::span<const Transfer> batch) override;
-  std::size_t pending(std::span<const Transfer>) const override {
-    return transfers_.size() - launched_;
-  }
-  void end(std::span<const Transfer>) override { transfers_.clear(), launched_ = 0; }
+  Blocked blocked(const Batch& batch) override;
+  void end(Batch&) override { transfers_.clear(), launched_ = 0; }
   bool arm(WaitSet& set) override;
   void disarm() override {}
 
@@ -47,8 +42,9 @@ class DeviceExchange final : public Exchange {
   exec::CudaExecutor& executor_;
   const int rank_, size_;
   const std::uint32_t blocks_, channels_;
-  std::map<int, exec::DevicePair> pairs_;     // by peer
-  std::vector<Transfer> transfers_;           // by distance, and each pair's in the caller's order
+  std::map<int, exec::DevicePair> pairs_;  // by peer
+  Batch* batch_ = nullptr;
+  std::vector<const Transfer*> transfers_;    // by distance, and each pair's in the caller's order
   std::vector<loaded::CuStream> streams_;     // that they are on
   const exec::StreamState* asked_ = nullptr;  // of the only one, see Request
   std::size_t launched_ = 0;

@@ -5,27 +5,22 @@
 
 #include "lib/base/status.h"
 #include "lib/base/wait.h"
-#include "lib/comm/transfer.h"
-
-#include <cstddef>
-#include <span>
+#include "lib/comm/batch.h"
 
 namespace gyre::comm {
 
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  // Adds a batch. It stays where it is until `end`.
-  virtual Status begin(std::span<const Transfer> batch) = 0;
-  // Goes on with all batches. An error is all of theirs.
+  // Adds a batch that has begun. It stays where it is until `end`.
+  virtual Status begin(Batch& batch) = 0;
+  // Goes on with all batches. One is done when all of it have come and gone, or are on their
+  // stream. An error is all of theirs.
   virtual Status advance(bool& moved) = 0;
-  // Whether all of the batch have come and gone, or are on their stream.
-  virtual bool is_done(std::span<const Transfer> batch) const = 0;
-  // The first thing that holds the batch up, and how many of it are still to be done, for errors.
-  virtual Blocked blocked(std::span<const Transfer> batch) = 0;
-  virtual std::size_t pending(std::span<const Transfer> batch) const = 0;
+  // The first thing that holds the batch up, for errors.
+  virtual Blocked blocked(const Batch& batch) = 0;
   // Forgets the batch, done or not.
-  virtual void end(std::span<const Transfer> batch) = 0;
+  virtual void end(Batch& batch) = 0;
   virtual bool arm(WaitSet& set) = 0;
   virtual void disarm() = 0;
 };

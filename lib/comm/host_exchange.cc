@@ -1,136 +1,94 @@
 #include "lib/comm/host_exchange.h"
 
-#include "kernels/cpu/move.h"
-
 #include <algorithm>
-#include <cstring>
-#include <functional>
+#include <numeric>
 
 namespace gyre::comm {
 
-namespace {
-
-bool holds(std::span<const Transfer> batch, const Transfer* one) {
-  return std::less_equal<>()(batch.data(), one) && std::less<>()(one, batch.data() + batch.size());
+Blocked HostExchange::blocked(const Batch& batch) {
+  const Transfer* const first = batch.first_open();
+  if (first == nullptr) return {};
+  const int peer = first->peer;
+  const bool is_opening = peer != any_source && !links_.pair_is_open(peer);
+  const BlockedOn what = first->sends ? BlockedOn::credit : BlockedOn::data;
+  return {is_opening ? BlockedOn::connection : what, peer, 0, 0};
 }
 
-}  // namespace
-
-Status HostExchange::begin(std::span<const Transfer> batch) {
-  for (const Transfer& transfer : batch) {
+Status HostExchange::begin(Batch& batch) {
+  for (const Transfer& transfer : batch.transfers()) {
     if (transfer.sends)
-      sends_.push_back({&transfer});
+      begin_send({&transfer, &batch});
     else
-      receives_.push_back(
-          std::make_unique<PendingReceive>(PendingReceive{&transfer, false, false}));
+      GYRE_TRY(begin_receive({&transfer, &batch}));
   }
-  find_peers();
-  for (const Transfer& transfer : batch)
+  for (const Transfer& transfer : batch.transfers())
     if (transfer.peer != any_source) GYRE_TRY(links_.open_pair(transfer.peer));
   return {};
 }
 
+void HostExchange::begin_send(const Pending& send) {
+  const int peer = send.transfer->peer;
+  Outbox& outbox = outboxes_[peer];
+  if (outbox.is_empty()) sending_.push_back(peer);
+  outbox.add(send);
+}
+
+// Of messages that nobody has asked for, it takes the first of the lowest rank.
+Status HostExchange::begin_receive(const Pending& receive) {
+  const int peer = receive.transfer->peer;
+  const bool is_any = peer == any_source;
+  const auto last = is_any ? mailboxes_.end() : mailboxes_.upper_bound(peer);
+  for (auto box = is_any ? mailboxes_.begin() : mailboxes_.find(peer);
+       box != mailboxes_.end() && box != last && failed_.ok(); ++box) {
+    GYRE_ASSIGN(const bool is_given, box->second.give_kept(receive));
+    if (is_given) return {};
+  }
+  receives_.add(receive);
+  return {};
+}
+
 // Messages may point to receives that are given up, and half of one may have been sent.
-void HostExchange::end(std::span<const Transfer> batch) {
-  if (failed_.ok() && !is_done(batch))
+void HostExchange::end(Batch& batch) {
+  if (batch.is_done()) return;
+  if (failed_.ok())
     failed_ = Status(Code::RemoteError, "a send or receive of this communicator was given up");
-  std::erase_if(sends_, [&](const PendingSend& one) { return holds(batch, one.transfer); });
-  std::erase_if(receives_, [&](const auto& one) { return holds(batch, one->transfer); });
-  find_peers();
-}
-
-void HostExchange::find_peers() {
-  peers_.clear();
-  for (const PendingSend& one : sends_) peers_.push_back(one.transfer->peer);
-  for (const PendingReceiveRef& one : receives_) peers_.push_back(one->transfer->peer);
-  if (takes_from_anyone())
-    for (int peer = 0; peer < size_; ++peer) peers_.push_back(peer);
-  std::ranges::sort(peers_);
-  peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
-  std::erase(peers_, any_source);
-}
-
-bool HostExchange::awaits(int peer) const {
-  return std::ranges::any_of(receives_, [&](const PendingReceiveRef& one) {
-    return !one->done && (one->transfer->peer == peer || one->transfer->peer == any_source);
-  });
-}
-
-bool HostExchange::takes_from_anyone() const {
-  return std::ranges::any_of(receives_, [](const PendingReceiveRef& one) {
-    return !one->done && one->transfer->peer == any_source;
-  });
-}
-
-bool HostExchange::depends_on(int peer) const {
-  return std::ranges::any_of(receives_, [&](const PendingReceiveRef& one) {
-    return !one->done && one->transfer->peer == peer;
-  });
+  receives_.forget(batch);
+  for (auto& [peer, outbox] : outboxes_) outbox.forget(batch);
 }
 
 Mailbox& HostExchange::mailbox(int peer) {
-  return mailboxes_.try_emplace(peer, peer, *links_.pair(peer).receive).first->second;
-}
-
-// One slot after the other, the head in the first.
-void HostExchange::ship(PendingSend& send, exec::SendPort& port, bool& moved) const {
-  const Transfer& transfer = *send.transfer;
-  const std::uint64_t slot_bytes = port.slots.view().shape.slot_bytes;
-  while (!send.done && port.slots.has_credit()) {
-    std::byte* place = port.slots.place();
-    std::uint64_t used = 0;
-    if (!send.begun) {
-      const TransferHead head{
-          transfer.bytes, transfer.tag, static_cast<std::uint8_t>(transfer.type), {}};
-      std::memcpy(place, &head, sizeof head);
-      used = sizeof head;
-      send.begun = true;
-    }
-    const std::uint64_t part = std::min(slot_bytes - used, transfer.bytes - send.sent);
-    if (part > 0) {
-      const void* source = transfer.input + send.sent;
-      void* target = place + used;
-      kernels::Move act;
-      act.sources = &source;
-      act.source_count = 1;
-      act.targets = &target;
-      act.target_count = 1;
-      act.count = part;
-      kernels::copy_move(act);
-    }
-    send.sent += part;
-    port.slots.commit(static_cast<std::uint32_t>(used + part),
-                      transport::message_flag(port.slots.tail() + 1, transfer_signature),
-                      transport::Delivery::staged);
-    moved = true;
-    send.done = send.sent == transfer.bytes;
-    send.tail = port.slots.tail();
-  }
+  return mailboxes_.try_emplace(peer, peer, *links_.pair(peer).receive, receives_, kept_bytes_)
+      .first->second;
 }
 
 Status HostExchange::advance_sends(bool& moved) {
-  std::vector<int> served;  // peers whose first unfinished send has had its turn
-  for (PendingSend& send : sends_) {
-    const int peer = send.transfer->peer;
-    if (!links_.pair_is_open(peer) || std::ranges::find(served, peer) != served.end()) continue;
+  for (const int peer : sending_) {
+    if (!links_.pair_is_open(peer)) continue;
     GYRE_TRY(links_.check_pair(peer));
-    exec::SendPort& port = *links_.pair(peer).send;
-    if (!send.done) ship(send, port, moved);
-    if (!send.done) served.push_back(peer);
-    if (port.connection->needs_progress()) GYRE_TRY(port.connection->progress());
+    GYRE_TRY(outboxes_[peer].advance(*links_.pair(peer).send, moved));
   }
+  std::erase_if(sending_, [this](int peer) { return outboxes_[peer].is_empty(); });
   return {};
 }
 
 Status HostExchange::advance_receives(bool& moved) {
-  if (takes_from_anyone()) GYRE_TRY(links_.accept_pairs(size_));
-  for (const int peer : peers_) {
-    if (!awaits(peer) || !links_.pair_is_open(peer)) continue;
+  if (receives_.from_anyone()) GYRE_TRY(links_.accept_pairs(size_));
+  find_awaited();
+  for (const int peer : awaited_) {
+    if (!links_.pair_is_open(peer)) continue;
     Mailbox& box = mailbox(peer);
     if (box.port().connection->needs_progress()) GYRE_TRY(box.port().connection->progress());
-    GYRE_TRY(box.advance(receives_, moved, kept_bytes_));
+    GYRE_TRY(box.advance(moved));
   }
   return {};
+}
+
+// A copy, as receives may end while they are advanced.
+void HostExchange::find_awaited() {
+  awaited_ = receives_.peers();
+  if (!receives_.from_anyone()) return;
+  awaited_.resize(static_cast<std::size_t>(size_));
+  std::iota(awaited_.begin(), awaited_.end(), 0);
 }
 
 Status HostExchange::advance_all(bool& moved) {
@@ -145,57 +103,21 @@ Status HostExchange::advance(bool& moved) {
   return failed_;
 }
 
-// It has left this process, too.
-bool HostExchange::is_gone(const PendingSend& send) const {
-  return send.done && links_.pair(send.transfer->peer).send->connection->flushed_to(send.tail);
-}
-
-bool HostExchange::is_done(std::span<const Transfer> batch) const {
-  return std::ranges::all_of(
-             sends_,
-             [&](const PendingSend& one) { return !holds(batch, one.transfer) || is_gone(one); }) &&
-         std::ranges::all_of(receives_, [&](const PendingReceiveRef& one) {
-           return one->done || !holds(batch, one->transfer);
-         });
-}
-
-std::size_t HostExchange::pending(std::span<const Transfer> batch) const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(
-          sends_, [&](const PendingSend& one) { return !one.done && holds(batch, one.transfer); }) +
-      std::ranges::count_if(receives_, [&](const PendingReceiveRef& one) {
-        return !one->done && holds(batch, one->transfer);
-      }));
-}
-
-Blocked HostExchange::blocked(std::span<const Transfer> batch) {
-  const auto state = [&](int peer, BlockedOn what) {
-    const bool opening = peer != any_source && !links_.pair_is_open(peer);
-    return Blocked{opening ? BlockedOn::connection : what, peer, 0, 0};
-  };
-  for (const PendingReceiveRef& one : receives_)
-    if (!one->done && holds(batch, one->transfer))
-      return state(one->transfer->peer, BlockedOn::data);
-  for (const PendingSend& one : sends_)
-    if (!one.done && holds(batch, one.transfer))
-      return state(one.transfer->peer, BlockedOn::credit);
-  return {};
-}
-
 bool HostExchange::arm(WaitSet& set) {
   bool asleep = links_.arm(set);  // openings, and letters of those who begin one
-  for (const PendingSend& one : sends_) {
-    if (!links_.pair_is_open(one.transfer->peer) || !links_.check_pair(one.transfer->peer).ok())
-      continue;
-    exec::SendPort& port = *links_.pair(one.transfer->peer).send;
-    if (one.done && port.connection->flushed()) continue;
+  for (const int peer : sending_) {
+    if (!links_.pair_is_open(peer) || !links_.check_pair(peer).ok()) continue;
+    exec::SendPort& port = *links_.pair(peer).send;
+    const bool is_shipped = outboxes_[peer].is_shipped();
+    if (is_shipped && port.connection->flushed()) continue;
     port.connection->arm(set);
-    asleep &= one.done || !port.slots.has_credit();
+    asleep &= is_shipped || !port.slots.has_credit();
   }
-  for (const int peer : peers_) {
-    if (!awaits(peer) || !links_.pair_is_open(peer)) continue;
+  find_awaited();
+  for (const int peer : awaited_) {
+    if (!links_.pair_is_open(peer)) continue;
     exec::ReceivePort& port = *links_.pair(peer).receive;
-    if (port.connection->at_end() && !depends_on(peer)) continue;
+    if (port.connection->at_end() && !receives_.depend_on(peer)) continue;
     port.connection->arm(set);
     asleep &= !port.slots.has_message();
   }
@@ -204,11 +126,11 @@ bool HostExchange::arm(WaitSet& set) {
 
 void HostExchange::disarm() {
   links_.disarm();
-  for (const int peer : peers_) {
-    if (!links_.pair_is_open(peer)) continue;
-    if (exec::SendPort* send = links_.pair(peer).send) send->connection->disarm();
-    links_.pair(peer).receive->connection->disarm();
-  }
+  for (const int peer : sending_)
+    if (links_.pair_is_open(peer) && links_.check_pair(peer).ok())
+      links_.pair(peer).send->connection->disarm();
+  for (const int peer : awaited_)
+    if (links_.pair_is_open(peer)) links_.pair(peer).receive->connection->disarm();
 }
 
 }  // namespace gyre::comm

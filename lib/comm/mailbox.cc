@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace gyre::comm {
 namespace {
@@ -14,106 +15,108 @@ namespace {
 constexpr std::uint64_t kept_most_bytes = 256ULL << 20;
 constexpr std::uint64_t message_most_bytes = 1ULL << 47;
 
-void copy_bytes(const std::byte* from, std::byte* to, std::uint64_t bytes) {
-  if (bytes == 0) return;
-  const void* source = from;
-  void* target = to;
-  kernels::Move act;
-  act.sources = &source;
-  act.source_count = 1;
-  act.targets = &target;
-  act.target_count = 1;
-  act.count = bytes;
-  kernels::copy_move(act);
-}
-
 std::string shown(std::uint64_t bytes, ElementType type) {
   return fmt::format("{} of {}", bytes / element_bytes(type), element_name(type));
 }
 
 }  // namespace
 
-bool Mailbox::is_wanted(std::span<const PendingReceiveRef> receives) const {
-  return std::ranges::any_of(receives, [&](const PendingReceiveRef& one) {
-    return !one->done && (one->transfer->peer == any_source || one->transfer->peer == peer_);
-  });
-}
-
 // Both ends have to mean the same number of elements of one type.
-Status Mailbox::take(Message& message, PendingReceive& receive) const {
-  const Transfer& transfer = *receive.transfer;
-  const auto type = static_cast<ElementType>(message.head.type);
-  if (message.head.bytes != transfer.bytes || type != transfer.type)
-    return Status(
-               Code::Mismatch,
-               fmt::format("rank {} sends {}, and this rank receives {}{}", peer_,
-                           shown(message.head.bytes, type), shown(transfer.bytes, transfer.type),
-                           message.head.tag != 0 ? fmt::format(" (tag {})", message.head.tag) : ""))
-        .blame({peer_});
-  receive.taken = true;
-  message.receive = &receive;
-  message.place = transfer.output;
+Status Mailbox::check(const TransferHead& head, const Transfer& receive) const {
+  const auto type = static_cast<ElementType>(head.type);
+  if (head.bytes == receive.bytes && type == receive.type) return {};
+  return Status(Code::Mismatch,
+                fmt::format("rank {} sends {}, and this rank receives {}{}", peer_,
+                            shown(head.bytes, type), shown(receive.bytes, receive.type),
+                            head.tag != 0 ? fmt::format(" (tag {})", head.tag) : ""))
+      .blame({peer_});
+}
+
+void Mailbox::tell_source(const Message& message, const Transfer& receive) const {
+  if (receive.source != nullptr) *receive.source = peer_;
+  if (receive.received_tag != nullptr) *receive.received_tag = message.head.tag;
+}
+
+Status Mailbox::give(const Message& kept, const Transfer& receive) {
+  GYRE_TRY(check(kept.head, receive));
+  if (!kept.kept.empty()) kernels::copy_move(kept.kept.data(), receive.output, kept.kept.size());
+  kept_bytes_ -= kept.kept.size();
+  tell_source(kept, receive);
   return {};
 }
 
-void Mailbox::finish(Message& message) const {
-  PendingReceive& receive = *message.receive;
-  if (receive.transfer->source != nullptr) *receive.transfer->source = peer_;
-  if (receive.transfer->received_tag != nullptr) *receive.transfer->received_tag = message.head.tag;
-  receive.done = true;
+Result<bool> Mailbox::give_kept(const Pending& receive) {
+  const auto found = std::ranges::find_if(kept_, [&](const Message& message) {
+    return receive.transfer->takes(peer_, message.head.tag);
+  });
+  if (found == kept_.end()) return false;
+  GYRE_TRY(give(*found, *receive.transfer));
+  receive.batch->settle(*receive.transfer);
+  kept_.erase(found);
+  return true;
 }
 
-Status Mailbox::give_kept(std::span<const PendingReceiveRef> receives, bool& moved,
-                          std::uint64_t& kept) {
-  for (const PendingReceiveRef& one : receives) {
-    PendingReceive& receive = *one;
-    if (receive.taken) continue;
-    const auto found = std::ranges::find_if(waiting_, [&](const auto& message) {
-      return receive.transfer->takes(peer_, message->head.tag);
-    });
-    if (found == waiting_.end()) continue;
-    Message& message = **found;
-    GYRE_TRY(take(message, receive));
-    copy_bytes(message.kept.data(), message.place, message.head.bytes);
-    finish(message);
-    kept -= message.kept.size();
-    waiting_.erase(found);
-    moved = true;
-  }
-  return {};
-}
-
-Status Mailbox::begin(std::span<const PendingReceiveRef> receives, std::uint64_t& kept,
-                      std::uint64_t slot_bytes) {
-  auto message = std::make_unique<Message>();
-  TransferHead& head = message->head;
+Status Mailbox::begin(std::uint64_t slot_bytes) {
+  Message message;
+  TransferHead& head = message.head;
   if (slot_bytes >= sizeof head) std::memcpy(&head, port_.slots.place(), sizeof head);
   if (slot_bytes < sizeof head || head.tag < 0 || head.type >= element_type_count ||
       head.bytes > message_most_bytes || slot_bytes - sizeof head > head.bytes)
     return Status(Code::RemoteError, fmt::format("rank {} sent a malformed message", peer_))
         .blame({peer_});
-  for (const PendingReceiveRef& receive : receives) {
-    if (receive->taken || !receive->transfer->takes(peer_, head.tag)) continue;
-    GYRE_TRY(take(*message, *receive));
-    break;
-  }
-  if (message->receive == nullptr) {
-    kept += head.bytes;
-    if (kept > kept_most_bytes)
+  message.receive = receives_.take(peer_, head.tag);
+  if (message.receive) {
+    GYRE_TRY(check(head, *message.receive->transfer));
+  } else {
+    kept_bytes_ += head.bytes;
+    if (kept_bytes_ > kept_most_bytes)
       return Status(Code::RemoteError,
                     fmt::format("rank {} has sent {} MiB that nobody here has asked for; the last "
                                 "message has tag {}",
-                                peer_, kept >> 20, head.tag))
+                                peer_, kept_bytes_ >> 20, head.tag))
           .blame({peer_});
   }
   arriving_ = std::move(message);
   return {};
 }
 
-Status Mailbox::advance(std::span<const PendingReceiveRef> receives, bool& moved,
-                        std::uint64_t& kept) {
-  GYRE_TRY(give_kept(receives, moved, kept));
-  while (is_wanted(receives) && port_.slots.has_message()) {
+// A receive for what came unasked may have been begun while it came.
+Status Mailbox::end(Message message) {
+  if (message.receive) {
+    tell_source(message, *message.receive->transfer);
+    receives_.finish(*message.receive);
+  } else if (const auto receive = receives_.take(peer_, message.head.tag)) {
+    GYRE_TRY(give(message, *receive->transfer));
+    receives_.finish(*receive);
+  } else {
+    kept_.push_back(std::move(message));
+  }
+  return {};
+}
+
+Status Mailbox::take_slot(const transport::SlotNote& note) {
+  std::uint64_t offset = 0;
+  if (!arriving_) {
+    GYRE_TRY(begin(note.bytes));
+    offset = sizeof(TransferHead);
+  }
+  Message& message = *arriving_;
+  const std::uint64_t part = note.bytes - offset;
+  if (part > message.head.bytes - message.here)
+    return Status(Code::RemoteError, fmt::format("rank {} sent more than it said", peer_))
+        .blame({peer_});
+  // Memory for what nobody has asked for yet grows with what comes, not by the peer's word.
+  if (!message.receive) message.kept.resize(message.here + part);
+  std::byte* place = message.receive ? message.receive->transfer->output : message.kept.data();
+  if (part > 0) kernels::copy_move(port_.slots.place() + offset, place + message.here, part);
+  message.here += part;
+  port_.slots.release();
+  if (message.here < message.head.bytes) return {};
+  return end(*std::exchange(arriving_, std::nullopt));
+}
+
+Status Mailbox::advance(bool& moved) {
+  while (receives_.await(peer_) && port_.slots.has_message()) {
     const transport::SlotNote note = port_.slots.note();
     const bool ours =
         note.flag == transport::message_flag(port_.slots.head() + 1, transfer_signature) &&
@@ -122,33 +125,8 @@ Status Mailbox::advance(std::span<const PendingReceiveRef> receives, bool& moved
     if (!ours)
       return Status(Code::RemoteError, fmt::format("rank {} sent a malformed message", peer_))
           .blame({peer_});
-    std::uint64_t offset = 0;
-    if (arriving_ == nullptr) {
-      GYRE_TRY(begin(receives, kept, note.bytes));
-      offset = sizeof(TransferHead);
-    }
-    Message& message = *arriving_;
-    const std::uint64_t part = note.bytes - offset;
-    if (part > message.head.bytes - message.here)
-      return Status(Code::RemoteError, fmt::format("rank {} sent more than it said", peer_))
-          .blame({peer_});
-    // Memory for what nobody has asked for yet grows with what comes, not by the peer's word.
-    if (message.receive == nullptr) {
-      message.kept.resize(message.here + part);
-      message.place = message.kept.data();
-    }
-    copy_bytes(port_.slots.place() + offset, message.place + message.here, part);
-    message.here += part;
-    port_.slots.release();
+    GYRE_TRY(take_slot(note));
     moved = true;
-    if (message.here < message.head.bytes) continue;
-    if (message.receive != nullptr) {
-      finish(message);
-    } else {
-      waiting_.push_back(std::move(arriving_));
-      GYRE_TRY(give_kept(receives, moved, kept));
-    }
-    arriving_.reset();
   }
   return {};
 }

@@ -4,54 +4,50 @@
 #pragma once
 
 #include "lib/base/status.h"
+#include "lib/comm/receives.h"
 #include "lib/comm/transfer.h"
 #include "lib/exec/port.h"
 
 #include <cstddef>
 #include <deque>
-#include <memory>
-#include <span>
+#include <optional>
 #include <vector>
 
 namespace gyre::comm {
 
-// A receive that is to be done, or in its way.
-struct PendingReceive {
-  const Transfer* transfer = nullptr;
-  bool taken = false;  // a message was found for it
-  bool done = false;
-};
-// Messages point to what takes them, so it keeps its place.
-using PendingReceiveRef = std::unique_ptr<PendingReceive>;
-
 class Mailbox {
  public:
-  Mailbox(int peer, exec::ReceivePort& port) : peer_(peer), port_(port) {}
+  // `kept_bytes` counts what is kept in all mailboxes. All outlive it.
+  Mailbox(int peer, exec::ReceivePort& port, Receives& receives, std::uint64_t& kept_bytes)
+      : peer_(peer), port_(port), receives_(receives), kept_bytes_(kept_bytes) {}
 
-  // Takes what is here, for the receives in their order. `kept` counts the bytes that are kept in
-  // all mailboxes. The error names the peer and both calls.
-  Status advance(std::span<const PendingReceiveRef> receives, bool& moved, std::uint64_t& kept);
+  // Begins a receive that may take from this peer: gives it a kept message, if one is for it, and
+  // returns whether it did. Else it is one of `receives` from then on.
+  Result<bool> give_kept(const Pending& receive);
+  // Takes what is here while a receive awaits it. The error names the peer and both calls.
+  Status advance(bool& moved);
   exec::ReceivePort& port() { return port_; }
 
  private:
   struct Message {
     TransferHead head;
-    std::uint64_t here = 0;             // bytes of it
-    PendingReceive* receive = nullptr;  // else kept
-    std::byte* place = nullptr;
+    std::uint64_t here = 0;          // bytes of it
+    std::optional<Pending> receive;  // else kept
     std::vector<std::byte> kept;
   };
-  Status give_kept(std::span<const PendingReceiveRef> receives, bool& moved, std::uint64_t& kept);
-  Status begin(std::span<const PendingReceiveRef> receives, std::uint64_t& kept,
-               std::uint64_t slot_bytes);
-  Status take(Message& message, PendingReceive& receive) const;
-  void finish(Message& message) const;
-  bool is_wanted(std::span<const PendingReceiveRef> receives) const;
+  Status begin(std::uint64_t slot_bytes);
+  Status take_slot(const transport::SlotNote& note);
+  Status end(Message message);
+  Status check(const TransferHead& head, const Transfer& receive) const;
+  Status give(const Message& kept, const Transfer& receive);
+  void tell_source(const Message& message, const Transfer& receive) const;
 
   const int peer_;
   exec::ReceivePort& port_;
-  std::unique_ptr<Message> arriving_;             // the one that is not whole yet
-  std::deque<std::unique_ptr<Message>> waiting_;  // whole, and nobody has asked for them
+  Receives& receives_;
+  std::uint64_t& kept_bytes_;
+  std::optional<Message> arriving_;  // the one that is not whole yet
+  std::deque<Message> kept_;         // whole, and nobody has asked for them
 };
 
 }  // namespace gyre::comm

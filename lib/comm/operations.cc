@@ -296,13 +296,14 @@ void Communicator::Exchanging::begin(const Request& request) {
   standstill_.moved();
   restart();
   record_.begin(flight_call(*transfers_));
-  Status begun = owner_.exchange_->begin(*transfers_);
+  batch_.begin(*transfers_);
+  Status begun = owner_.exchange_->begin(batch_);
   if (!begun.ok()) end(owner_.fail(std::move(begun)));
 }
 
 void Communicator::Exchanging::end(Status outcome) {
   if (outcome.ok() && owner_.on_device()) owner_.note_launch();
-  owner_.exchange_->end(*transfers_);
+  owner_.exchange_->end(batch_);
   std::erase(owner_.exchanging_, this);
   transfers_ = nullptr;
   finish(std::move(outcome));
@@ -324,7 +325,7 @@ bool Communicator::Exchanging::advance() {
     suspicion_.begin(std::move(status), clock.now_ns());
   } else if (!status.ok()) {
     end(owner_.fail(std::move(status)));
-  } else if (owner_.exchange_->is_done(*transfers_)) {
+  } else if (batch_.is_done()) {
     end({});
   } else if (!moved) {
     record_.blocked();
@@ -333,8 +334,7 @@ bool Communicator::Exchanging::advance() {
 }
 
 std::string Communicator::Exchanging::waiting() const {
-  return fmt::format("{} of {} sends and receives", owner_.exchange_->pending(*transfers_),
-                     transfers_->size());
+  return fmt::format("{} of {} sends and receives", batch_.open(), transfers_->size());
 }
 
 void Communicator::Exchanging::expire() {

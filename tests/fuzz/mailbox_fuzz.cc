@@ -38,7 +38,6 @@ class Trial {
     writer_ = transport::SlotWriter(fifo_.view);
     port_.peer = peer;
     port_.slots = transport::SlotReader(fifo_.view);
-    receives_.reserve(receives_most);
   }
   // False when it is over.
   bool act(fuzz::Input& input);
@@ -51,27 +50,29 @@ class Trial {
   };
   struct Wanted {
     Transfer transfer;
+    Batch batch;
     std::vector<std::byte> place;
     int source = -1, tag = -1;
+    bool checked = false;
   };
   void send(fuzz::Input& input);
   void ship();
   void lie(fuzz::Input& input);
-  void receive(fuzz::Input& input);
+  bool receive(fuzz::Input& input);
   bool advance();
+  bool goes_on(const Status& status);
   void check(const Wanted& wanted);
 
   fuzz::Fifo fifo_;
   transport::SlotWriter writer_;
   exec::ReceivePort port_;
-  Mailbox box_{peer, port_};
+  std::uint64_t kept_ = 0, sent_bytes_ = 0;
+  Receives receives_;
+  Mailbox box_{peer, port_, receives_, kept_};
   std::vector<Sent> sent_;
   std::size_t next_ = 0;  // of sent_, to be shipped
   std::deque<Wanted> wanted_;
-  std::vector<PendingReceiveRef> receives_;
-  std::vector<bool> checked_;
   std::set<std::uint32_t> taken_;
-  std::uint64_t kept_ = 0, sent_bytes_ = 0;
   bool honest_ = true;
 };
 
@@ -84,7 +85,7 @@ void Trial::send(fuzz::Input& input) {
   sent_.push_back(one);
 }
 
-// As Exchange::ship does it.
+// As Outbox::ship does it.
 void Trial::ship() {
   while (next_ < sent_.size() && writer_.has_credit()) {
     Sent& one = sent_[next_];
@@ -118,12 +119,12 @@ void Trial::lie(fuzz::Input& input) {
                  static_cast<transport::Delivery>(delivery));
 }
 
-void Trial::receive(fuzz::Input& input) {
+bool Trial::receive(fuzz::Input& input) {
   const auto bytes = input.take<std::uint16_t>() % 1500u;
   const auto tag = input.take<std::uint8_t>() % 4;
   const auto type = input.take<std::uint8_t>() % element_type_count;
   const bool from_anyone = input.take_flag();
-  if (receives_.size() == receives_most) return;
+  if (wanted_.size() == receives_most) return true;
   Wanted& wanted = wanted_.emplace_back();
   wanted.place.resize(bytes);
   Transfer& transfer = wanted.transfer;
@@ -134,8 +135,12 @@ void Trial::receive(fuzz::Input& input) {
   transfer.tag = tag == 3 ? any_tag : tag;
   transfer.source = &wanted.source;
   transfer.received_tag = &wanted.tag;
-  receives_.push_back(std::make_unique<PendingReceive>(PendingReceive{&transfer, false, false}));
-  checked_.push_back(false);
+  wanted.batch.begin({&transfer, 1});
+  const Pending pending{&transfer, &wanted.batch};
+  const auto is_given = box_.give_kept(pending);
+  if (!is_given.ok()) return goes_on(is_given.status());
+  if (!is_given.value()) receives_.add(pending);
+  return true;
 }
 
 void Trial::check(const Wanted& wanted) {
@@ -153,21 +158,26 @@ void Trial::check(const Wanted& wanted) {
 
 bool Trial::advance() {
   bool moved = false;
-  const Status status = box_.advance(receives_, moved, kept_);
-  if (!status.ok()) {
-    GYRE_DEMAND(status.culprits() == std::vector<int>{peer});
-    GYRE_DEMAND(!honest_ || status.code() == Code::Mismatch);
-    GYRE_DEMAND(fuzz::is_one_line(status.message()));
-    return false;
+  if (!goes_on(box_.advance(moved))) return false;
+  std::size_t open = 0;
+  for (Wanted& wanted : wanted_) {
+    open += wanted.batch.open();
+    if (!wanted.batch.is_done() || wanted.checked) continue;
+    wanted.checked = true;
+    check(wanted);
   }
-  for (std::size_t i = 0; i < receives_.size(); ++i) {
-    GYRE_DEMAND(receives_[i]->taken || !receives_[i]->done);
-    if (!receives_[i]->done || checked_[i]) continue;
-    checked_[i] = true;
-    check(wanted_[i]);
-  }
+  GYRE_DEMAND(receives_.await(peer) == (open > 0));
   GYRE_DEMAND(!honest_ || kept_ <= sent_bytes_);
   return true;
+}
+
+// What is wrong is the peer's, and said of it.
+bool Trial::goes_on(const Status& status) {
+  if (status.ok()) return true;
+  GYRE_DEMAND(status.culprits() == std::vector<int>{peer});
+  GYRE_DEMAND(!honest_ || status.code() == Code::Mismatch);
+  GYRE_DEMAND(fuzz::is_one_line(status.message()));
+  return false;
 }
 
 bool Trial::act(fuzz::Input& input) {
@@ -177,7 +187,7 @@ bool Trial::act(fuzz::Input& input) {
     case 1:
       return ship(), true;
     case 2:
-      return receive(input), true;
+      return receive(input);
     case 3:
       return advance();
     case 4:

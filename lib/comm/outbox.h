@@ -1,0 +1,37 @@
+// Outbox: what this rank sends to one peer: message after message, in the order they were begun.
+#pragma once
+
+#include "lib/comm/batch.h"
+#include "lib/exec/port.h"
+
+#include <cstdint>
+#include <deque>
+
+namespace gyre::comm {
+
+class Outbox {
+ public:
+  void add(const Pending& send) { open_.push_back(send); }
+  // All have left this process.
+  bool is_empty() const { return open_.empty() && leaving_.empty(); }
+  // All are in slots.
+  bool is_shipped() const { return open_.empty(); }
+  // Puts into slots what finds room there, and lets go of what has left.
+  Status advance(exec::SendPort& port, bool& moved);
+  // An error has ended its batch.
+  void forget(const Batch& batch);
+
+ private:
+  struct Leaving {
+    std::uint64_t tail;  // of its last slot
+    Batch* batch;
+  };
+  void ship(exec::SendPort& port, bool& moved);
+
+  std::deque<Pending> open_;
+  bool is_begun_ = false;   // the first of them: its head is in a slot
+  std::uint64_t sent_ = 0;  // bytes of it
+  std::deque<Leaving> leaving_;
+};
+
+}  // namespace gyre::comm

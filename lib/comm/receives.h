@@ -1,0 +1,52 @@
+// Receives: those of a communicator that are under way: in their order, those to which no message
+// has come yet; and which peers owe one.
+#pragma once
+
+#include "lib/comm/batch.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace gyre::comm {
+
+class Receives {
+ public:
+  void add(const Pending& receive);
+  // The first that takes a message with that tag from that peer; its message has come.
+  std::optional<Pending> take(int peer, int tag);
+  // Its message is whole.
+  void finish(const Pending& receive);
+  // Whether a receive that is not finished may take from the peer, or has to.
+  bool await(int peer) const { return from_anyone() || depend_on(peer); }
+  bool depend_on(int peer) const;
+  bool from_anyone() const { return from_anyone_.unfinished > 0; }
+  // On whom they depend, in any order.
+  const std::vector<int>& peers() const { return peers_; }
+  // An error has ended its batch.
+  void forget(const Batch& batch);
+
+ private:
+  struct Numbered {
+    std::uint64_t number;
+    Pending receive;
+  };
+  struct Line {
+    std::deque<Numbered> open;
+    std::size_t unfinished = 0;
+  };
+  using Place = std::deque<Numbered>::iterator;
+  static Place first_taking(Line& line, int peer, int tag);
+  static void forget(const Batch& batch, Line& line);
+  Line& line_of(int peer) { return peer == any_source ? from_anyone_ : lines_[peer]; }
+
+  std::map<int, Line> lines_;  // by peer, from its first receive on
+  Line from_anyone_;
+  std::vector<int> peers_;
+  std::uint64_t begun_ = 0;
+};
+
+}  // namespace gyre::comm
