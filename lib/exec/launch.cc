@@ -202,6 +202,8 @@ bool Launch::open_incoming(LaneRun& run) {
       if (incoming.base == nullptr || !stays_within(run, control.sender_grant.bytes, true))
         return fail_pull(port, control.sender_grant), false;
       incoming.in_input_layout = true;
+    } else if (note.delivery != Delivery::push) {
+      return fail_mismatch(port.peer, "a message says of no known way how it came"), false;
     } else if (!lends_ || move.step->store != plan::Buffer::output || move.step->reduces()) {
       return fail_mismatch(port.peer, "it wrote where nothing was lent"), false;
     }

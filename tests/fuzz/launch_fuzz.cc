@@ -219,6 +219,8 @@ void Job::lie(fuzz::Input& input, int kind, const fuzz::Fifo& fifo, std::size_t 
     case 7: {
       const auto delivery = input.take<std::uint32_t>();
       fifo.view.note(number).delivery = Delivery{delivery};
+      // A second lie may take back the first.
+      doomed_ = ranks_most;
       if (honest_ && delivery > 2 &&
           number - control.head.value < control.tail.value - control.head.value)
         doomed_ = receiver;
