@@ -106,6 +106,31 @@ TEST_CASE("a wait is long after some spins, some yields or a millisecond", "[bas
   CHECK(turns_until_long(crowded, ns_per_ms) == 2);
 }
 
+TEST_CASE("a wait whose yield took long sleeps instead for a hundred times that", "[base]") {
+  struct SteppingClock final : Clock {
+    mutable std::int64_t now = ns_per_s;
+    std::int64_t step = 0;
+    std::int64_t now_ns() const override { return now += step; }
+  };
+  SteppingClock clock;
+  int sleeps = 0;
+  const auto arm = [&](WaitSet&) { return ++sleeps, false; };
+  Wait wait(clock, {.spins = 0, .yields = 3}, 100 * ns_per_s);
+  const auto sleeps_in = [&](int turns, std::int64_t step_ns) {
+    clock.step = step_ns;
+    wait.progressed();
+    sleeps = 0;
+    for (int turn = 0; turn < turns; ++turn) (void)wait.pause(arm, [] {});
+    return sleeps;
+  };
+  CHECK(sleeps_in(5, ns_per_us) == 2);
+  CHECK(sleeps_in(5, 2 * ns_per_ms) == 4);  // the first yield has taken that
+  CHECK(sleeps_in(5, ns_per_us) == 5);
+  clock.now += 200 * ns_per_ms;
+  (void)wait.pause(arm, [] {});  // looks at the clock
+  CHECK(sleeps_in(5, ns_per_us) == 2);
+}
+
 TEST_CASE("a sleep ends when one of two words changes", "[base]") {
   std::atomic<std::uint32_t> a{0}, b{7};
   WaitSet set;

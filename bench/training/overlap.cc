@@ -3,16 +3,15 @@
 // model is equal layers whose passes take a given time. One rank of a job that an environment
 // describes (gyre run); rank 0 prints medians of rounds, of each step's slowest rank.
 #include "bench/training/job.h"
+#include "bench/training/timed_work.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -38,11 +37,6 @@ struct Options {
   double bytes() const { return static_cast<double>(layer_count() * layers * sizeof(float)); }
 };
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // The ranks of the job.
 class Job {
  public:
@@ -66,51 +60,6 @@ class Job {
  private:
   const gyreComm_t comm_;
   const int rank_, size_;
-};
-
-// What the passes are made of: time that goes by while an accelerator would compute, or a fixed
-// number of matrix products on this thread, which takes longer where it shares a core.
-class Compute {
- public:
-  explicit Compute(bool multiplies) : multiplies_(multiplies) {}
-
-  // All ranks multiply meanwhile, as they do in a pass.
-  void calibrate(const Job& job) {
-    if (!multiplies_) return;
-    constexpr std::chrono::milliseconds patience(300);
-    job.meet();
-    const auto began = Clock::now();
-    int products = 0;
-    for (; Clock::now() - began < patience; ++products) multiply();
-    products_per_ms_ = job.agree(products / Milliseconds(Clock::now() - began).count());
-  }
-  void begin() { until_ = Clock::now(), owed_products_ = 0; }
-  void work(double ms) {
-    if (!multiplies_) {
-      until_ += std::chrono::duration_cast<Clock::duration>(Milliseconds(ms));
-      std::this_thread::sleep_until(until_);
-      return;
-    }
-    for (owed_products_ += ms * products_per_ms_; owed_products_ >= 1; --owed_products_) multiply();
-  }
-
-  using Clock = std::chrono::steady_clock;
-  using Milliseconds = std::chrono::duration<double, std::milli>;
-
- private:
-  void multiply() {
-    for (std::size_t i = 0; i < edge; ++i)
-      for (std::size_t k = 0; k < edge; ++k)
-        for (std::size_t j = 0; j < edge; ++j)
-          product_[i * edge + j] += left_[i * edge + k] * right_[k * edge + j];
-  }
-
-  static constexpr std::size_t edge = 64;
-  const bool multiplies_;
-  double products_per_ms_ = 0, owed_products_ = 0;
-  Clock::time_point until_;
-  std::vector<float> left_ = std::vector<float>(edge * edge, 0.5F), right_ = left_,
-                     product_ = left_;
 };
 
 // A rank's gradients, in buckets of one size.
@@ -180,43 +129,42 @@ struct Way {
   std::vector<double> ms = {};  // of rounds
   double reduced_bytes = 0;     // of this rank, in all rounds
 
-  double median() const { return median_of(ms); }
+  double median() const { return gyre::bench::median(ms); }
 };
 
 struct Passes {
   double forward_ms = 0, backward_ms = 0;
 };
 
-void backward(const Way& way, Compute& compute, double pass_ms) {
+void backward(const Way& way, TimedWork& passing, double pass_ms) {
   for (std::size_t layer = way.model.layers(); layer-- > 0;) {
-    compute.work(pass_ms / static_cast<double>(way.model.layers()));
+    passing.take(pass_ms / static_cast<double>(way.model.layers()));
     if (way.kind == Way::Kind::overlapped) way.model.ready(layer);
   }
 }
 
 // Milliseconds of one step.
-double step(const Job& job, const Way& way, Compute& compute, const Passes& passes) {
+double step(const Job& job, const Way& way, TimedWork& passing, const Passes& passes) {
   way.model.set_sync(way.kind != Way::Kind::compute);
   job.meet();
-  const auto began = Compute::Clock::now();
-  compute.begin();
+  const std::int64_t began_ns = now_ns();
   if (way.kind != Way::Kind::bare) {
-    compute.work(passes.forward_ms);
-    backward(way, compute, passes.backward_ms);
+    passing.take(passes.forward_ms);
+    backward(way, passing, passes.backward_ms);
   }
   if (way.kind != Way::Kind::overlapped) way.model.ready_all();
   way.model.wait();
-  return Compute::Milliseconds(Compute::Clock::now() - began).count();
+  return ms_since(began_ns);
 }
 
 // Unless they are given, a backward pass takes as long as the reduction by itself (the least of so
 // many: what else the machine does is in the others), and a forward pass half of that, as it has
 // half of a backward pass's products.
-Passes settle_passes(const Job& job, const Options& options, const Way& bare, Compute& compute) {
+Passes settle_passes(const Job& job, const Options& options, const Way& bare, TimedWork& passing) {
   Passes passes;
   if (options.backward_ms == automatic) {
     std::vector<double> ms;
-    for (std::size_t i = 0; i < options.rounds; ++i) ms.push_back(step(job, bare, compute, {}));
+    for (std::size_t i = 0; i < options.rounds; ++i) ms.push_back(step(job, bare, passing, {}));
     passes.backward_ms = job.agree(*std::min_element(ms.begin(), ms.end()));
   } else {
     passes.backward_ms = std::stod(options.backward_ms);
@@ -227,13 +175,13 @@ Passes settle_passes(const Job& job, const Options& options, const Way& bare, Co
 }
 
 // Each round begins with another way.
-void measure(const Job& job, const Options& options, std::vector<Way>& ways, Compute& compute,
+void measure(const Job& job, const Options& options, std::vector<Way>& ways, TimedWork& passing,
              const Passes& passes) {
   for (std::size_t round = 0; round < options.rounds; ++round)
     for (std::size_t i = 0; i < ways.size(); ++i) {
       Way& way = ways[(round + i) % ways.size()];
       const double before = way.model.reduced_bytes();
-      way.ms.push_back(step(job, way, compute, passes));
+      way.ms.push_back(step(job, way, passing, passes));
       way.reduced_bytes += way.model.reduced_bytes() - before;
     }
   for (Way& way : ways) job.take_most(way.ms);
@@ -301,7 +249,6 @@ void print(const nlohmann::ordered_json& found) {
 }
 
 void run(const Job& job, const Options& options) {
-  Compute compute(options.compute == "matrix");
   std::vector<Model> models;
   for (const double bucket_mb : options.bucket_mb) models.emplace_back(job, options, bucket_mb);
   const double first_mb = options.bucket_mb[0];
@@ -310,9 +257,12 @@ void run(const Job& job, const Options& options) {
                            {"afterwards", Way::Kind::afterwards, first_mb, models[0]}};
   for (std::size_t i = 0; i < models.size(); ++i)
     ways.push_back({"overlapped", Way::Kind::overlapped, options.bucket_mb[i], models[i]});
-  compute.calibrate(job);
-  const Passes passes = settle_passes(job, options, ways[0], compute);
-  measure(job, options, ways, compute, passes);
+  // All ranks multiply meanwhile, as they do in a pass.
+  job.meet();
+  const bool multiplies = options.compute == "matrix";
+  TimedWork passing(multiplies ? job.agree(TimedWork::measure_products_per_ms()) : 0);
+  const Passes passes = settle_passes(job, options, ways[0], passing);
+  measure(job, options, ways, passing, passes);
   if (job.rank() != 0) return;
   const nlohmann::ordered_json found = describe(job, options, models, ways, passes);
   print(found);

@@ -53,7 +53,7 @@ void TimedWork::take(double ms) {
 double TimedWork::busy_ms() { return std::exchange(busy_ms_, 0); }
 
 double TimedWork::measure_products_per_ms() {
-  constexpr int rounds = 5, products = 200;
+  constexpr int rounds = 5, products = 2000;
   TimedWork work(1);
   std::vector<double> per_ms;
   for (int round = 0; round < rounds; ++round) {

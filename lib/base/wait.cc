@@ -135,7 +135,14 @@ int count_processors(const std::vector<std::string_view>& masks) {
   return count;
 }
 
-void Wait::yield() { sched_yield(); }
+Wait::Outcome Wait::yield() {
+  const std::int64_t begun_ns = clock_.now_ns();
+  sched_yield();
+  const Outcome outcome = check_deadline();
+  const std::int64_t took_ns = looked_ns_ - begun_ns;
+  if (took_ns > long_yield_ns) crowded_until_ns_ = looked_ns_ + yield_rarity * took_ns;
+  return outcome;
+}
 
 std::int64_t Wait::sleep_ns() const {
   const std::int64_t left = limit_ns_ - waited_ns();

@@ -95,10 +95,7 @@ class Wait {
       __builtin_ia32_pause();
       return turns_ % deadline_check_turns == 0 ? check_deadline() : Outcome::again;
     }
-    if (turns_ <= policy_.spins + policy_.yields) {
-      yield();
-      return check_deadline();
-    }
+    if (turns_ <= policy_.spins + policy_.yields && looked_ns_ >= crowded_until_ns_) return yield();
     set_.clear();
     if (arm(set_)) set_.sleep(sleep_ns());
     disarm();
@@ -121,7 +118,11 @@ class Wait {
   static constexpr int told_spins = 200;
   static constexpr int told_yields = 20;              // each takes as long as many spins
   static constexpr std::int64_t told_ns = ns_per_ms;  // or much longer, where others run meanwhile
-  static void yield();
+  // Where others compute, a yield takes as long as their turn on the processor, and the next one
+  // again; who sleeps is woken before that is over. So a long yield is the last one for a time.
+  static constexpr std::int64_t long_yield_ns = ns_per_ms;
+  static constexpr std::int64_t yield_rarity = 100;  // of the time, long yields take 1 %
+  Outcome yield();
   std::int64_t sleep_ns() const;
   Outcome check_deadline();
 
@@ -133,6 +134,7 @@ class Wait {
   int turns_ = 0;
   std::int64_t looked_ns_ = 0;      // the last look at the clock
   std::int64_t idle_since_ns_ = 0;  // the first one since something moved; 0: none yet
+  std::int64_t crowded_until_ns_ = 0;
   WaitSet set_;
 };
 

@@ -38,7 +38,7 @@ struct MachineOptions {
   bool whole_lines = true;    // 128-byte lines arrive at once
   bool watches_races = true;  // not with arrivals: a stream's order is none that it knows
   std::uint64_t most_switches = 200'000'000;
-  std::vector<MulticastGroup> groups;
+  std::vector<MulticastGroup> groups = {};
   bool real_clock = false;  // clock_ns is the host's; else it counts switches
   // Grids that have come meanwhile: asked now and then, and whenever nobody can go on (`idle`; it
   // may wait a moment then). A standstill is then no deadlock, as somebody may still come.
