@@ -27,7 +27,8 @@ def arguments():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_memory.jsonl")
-    parser.add_argument("--plot", metavar="FILE", help="pictures, as SVG")
+    parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
+                        help="pictures, as SVG")
     return parser.parse_args()
 
 

@@ -63,7 +63,8 @@ def arguments():
     parser.add_argument("--timeout", type=int, default=900, help="seconds for all, at the most")
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_overlap.jsonl")
-    parser.add_argument("--plot", metavar="FILE", help="a picture, as SVG")
+    parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
+                        help="a picture, as SVG")
     return parser.parse_args()
 
 

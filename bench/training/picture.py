@@ -2,6 +2,8 @@
 Python that has matplotlib, which the one with PyTorch need not be: picture.py KIND DATA.json
 PICTURE.svg."""
 
+import argparse
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -67,6 +69,14 @@ def race(pyplot, data):
         right.set(xlabel="ms a step; hatched: exposed communication,\n"
                   "over two ranks that do not communicate (dotted)", title=f"{program}: a step")
     return figure
+
+
+def file_to_draw(path):
+    """For --plot: before anything is measured, whether this Python could draw it."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise argparse.ArgumentTypeError(f"{sys.executable} has no matplotlib to draw with "
+                                         "(Debian: python3-matplotlib)")
+    return path
 
 
 def load_pyplot():

@@ -39,7 +39,8 @@ def arguments():
                         help="append to bench/results/training_pipeline.jsonl")
     parser.add_argument("--recorded", action="store_true",
                         help="measure nothing: the newest figures that were recorded")
-    parser.add_argument("--plot", metavar="FILE", help="pictures, as SVG")
+    parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
+                        help="pictures, as SVG")
     return parser.parse_args()
 
 

@@ -20,7 +20,8 @@ def arguments():
     parser.add_argument("--build", default=str(ROOT / "build"))
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_straggler.jsonl")
-    parser.add_argument("--plot", metavar="FILE", help="a picture, as SVG")
+    parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
+                        help="a picture, as SVG")
     parser.add_argument("options", nargs="*", help="of bench/training/straggler, after --")
     return parser.parse_args()
 
