@@ -6,7 +6,9 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 using namespace gyre::tests;
 
@@ -144,6 +146,34 @@ TEST_CASE("a receive from any source learns who it was and which tag", "[p2p]") 
       }
     });
   }
+}
+
+TEST_CASE("receives from one rank and from any take its messages in the receives' order", "[p2p]") {
+  const bool anyone_first = GENERATE(true, false);
+  const bool sends_first = GENERATE(true, false);  // else the receives are there before
+  on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    const auto wait = [](bool waits) {
+      if (waits) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    };
+    wait(sends_first == (rank == 0));
+    if (rank == 1) {
+      for (int round = 0; round < 4; ++round)
+        complaints.expect(send(numbers(50, 1, 0, round), 0, comm, round / 2) == gyreSuccess,
+                          gyreGetLastError(comm));
+      return;
+    }
+    std::vector<Ints> got(4, Ints(50));
+    (void)gyreGroupStart();
+    for (const int i : {0, 1, 2, 3}) {
+      const bool from_anyone = (i % 2 == 0) == anyone_first;
+      (void)receive(got[static_cast<std::size_t>(i)], from_anyone ? GYRE_ANY_SOURCE : 1, comm,
+                    from_anyone ? GYRE_ANY_TAG : i / 2);
+    }
+    complaints.expect(gyreGroupEnd() == gyreSuccess, gyreGetLastError(comm));
+    for (int i = 0; i < 4; ++i)
+      complaints.expect(got[static_cast<std::size_t>(i)] == numbers(50, 1, 0, i),
+                        "receive " + std::to_string(i) + " has another's message");
+  });
 }
 
 TEST_CASE("sends and receives of a group go on beside its collectives", "[p2p]") {
