@@ -4,9 +4,11 @@
 A multi-layer perceptron under DistributedDataParallel, on two processes of this machine with one
 thread each (tools/dev torch --shell has the Python for it). All ways take turns within each round,
 in the same processes, so that a machine that is not idle treats them alike; medians are compared.
-"two that do not communicate" is the floor: what DDP adds to it is exposed communication. Each
-backend runs as it is, and with a communication hook that averages in the reduction (Gyre's own is
-gyre_torch.average_hook); its best setting counts.
+"two that do not communicate" is the floor: what DDP adds to it is exposed communication. Part of
+that no library can save: "two that only meet" wait for each other at the end of each backward pass
+and reduce nothing, and so go through memory in their optimizers at the same time. Each backend
+runs as it is, and with a communication hook that averages in the reduction (Gyre's own is
+gyre_torch.average_gradients); its best setting counts.
 """
 
 import argparse
@@ -19,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "compare"))
 import pair  # noqa: E402  pylint: disable=wrong-import-position
 import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
 
-ALONE, FLOOR = "1 rank alone", "2 that do not communicate"
+ALONE, FLOOR, MEET = "1 rank alone", "2 that do not communicate", "2 that only meet"
 
 
 def arguments():
@@ -54,7 +56,7 @@ class Way:
                 self.model, process_group=group, bucket_cap_mb=bucket_mb,
                 gradient_as_bucket_view=True)
             if hook is not None:
-                self.model.register_comm_hook(group, hook)
+                hook(self.model)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.features = torch.randn(options.batch, 64)
         self.labels = torch.randint(0, 10, (options.batch,))
@@ -76,10 +78,26 @@ class Way:
         return (time.perf_counter() - began) / steps * 1e3
 
 
-def gloo_hook(group, bucket):
+def average_by_gloo(model):
     import torch.distributed as dist
-    return dist.all_reduce(bucket.buffer(), dist.ReduceOp.AVG, group=group,
-                           async_op=True).get_future().then(lambda done: done.value()[0])
+
+    def average(group, bucket):
+        return dist.all_reduce(bucket.buffer(), dist.ReduceOp.AVG, group=group,
+                               async_op=True).get_future().then(lambda done: done.value()[0])
+    model.register_comm_hook(model.process_group, average)
+
+
+def only_meet(model):
+    import torch
+    import torch.distributed as dist
+
+    def meet(group, bucket):
+        if bucket.is_last():
+            dist.all_reduce(torch.zeros(1), group=group)
+        done = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+    model.register_comm_hook(model.process_group, meet)
 
 
 def take_turns(ways, options):
@@ -106,8 +124,9 @@ def take_turns(ways, options):
 def measure(options):
     import gyre_torch
     rank, groups = pair.join()
-    hooks = {"gyre": gyre_torch.average_hook, "gloo": gloo_hook}
-    ways = [Way(ALONE, options), Way(FLOOR, options, groups["gyre"], 25.0, synchronises=False)]
+    hooks = {"gyre": gyre_torch.average_gradients, "gloo": average_by_gloo}
+    ways = [Way(ALONE, options), Way(FLOOR, options, groups["gyre"], 25.0, synchronises=False),
+            Way(MEET, options, groups["gyre"], 25.0, hook=only_meet)]
     for name, group in groups.items():
         for size in options.bucket_mb:
             plain = f"2 by {name}, {size:g} MB"

@@ -65,7 +65,7 @@ def share_out(task, job, options):
         gradient_as_bucket_view=True)
     if has_shared_memory(job, options):
         import gyre_torch
-        wrapped.register_comm_hook(job.group, gyre_torch.average_hook)
+        gyre_torch.average_gradients(wrapped)
     if options.parallel == "ddp":
         optimizer = optimizer_of(wrapped.parameters())
     else:

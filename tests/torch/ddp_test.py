@@ -83,9 +83,18 @@ def test_unused_parameters(rank, size):
         assert torch.equal(gathered[0], gathered[1])
 
 
+def average(model, leaves_no_core):
+    """By the hook, as on a host whose cores are all busy, or on one that has some to spare."""
+    import gyre_torch
+    gyre_torch._leaves_no_core = lambda group: leaves_no_core
+    gyre_torch.average_gradients(model)
+
+
+@pytest.mark.parametrize("leaves_no_core", [None, False, True])
 @on_ranks(3)
-def test_uneven_inputs(rank, size):
-    """Ranks whose inputs have ended stand in for themselves with nothing until the last is done."""
+def test_uneven_inputs(rank, size, leaves_no_core):
+    """Ranks whose inputs have ended stand in for themselves with nothing until the last is done,
+    without a hook and with the averaging one."""
     model, features, targets = model_and_data()
     batches = [list(zip(features.split(1), targets.split(1)))[one::size][:one + 1]
                for one in range(size)]
@@ -98,7 +107,9 @@ def test_uneven_inputs(rank, size):
                 (torch.nn.functional.mse_loss(alone(batch[number][0]), batch[number][1]) /
                  size).backward()
         optimizer.step()
-    ours = DistributedDataParallel(model)
+    ours = DistributedDataParallel(model, bucket_cap_mb=0.1)
+    if leaves_no_core is not None:
+        average(ours, leaves_no_core)
     optimizer = torch.optim.SGD(ours.parameters(), lr=0.05)
     with ours.join():
         for one, target in batches[rank]:
@@ -119,25 +130,33 @@ def lies_in_shared_memory(tensor):
 
 @on_ranks(2)
 def test_the_averaging_hook_equals_one_process(rank, size):
-    """On a host whose cores are all busy, and on one that has some to spare."""
-    import gyre_torch
     model, features, targets = model_and_data()
     expected = train(copy.deepcopy(model), features, targets)
     group = dist.new_group()
-    for views, busy, state in ((False, None, None), (True, False, group), (True, True, group)):
-        if busy is not None:
-            gyre_torch._crowded[group] = busy
-        ours = DistributedDataParallel(copy.deepcopy(model), bucket_cap_mb=0.1, process_group=state,
+    for views, leaves_no_core, of in ((False, False, None), (True, False, group),
+                                      (True, True, group)):
+        ours = DistributedDataParallel(copy.deepcopy(model), bucket_cap_mb=0.1, process_group=of,
                                        gradient_as_bucket_view=views)
-        ours.register_comm_hook(state, gyre_torch.average_hook)
+        average(ours, leaves_no_core)
         found = train(ours, share(features, rank, size), share(targets, rank, size))
         for one, other in zip(found, expected):
             assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
         assert lies_in_shared_memory(ours.module[2].weight.grad) == views
-    del ours
-    dist.destroy_process_group(group)
-    del group, state
-    assert len(gyre_torch._crowded) == 1, "a group that is gone is asked anew"
+
+
+@on_ranks(2)
+def test_the_averaging_hook_is_refused_where_it_cannot_average(rank, size):
+    import gyre_torch
+    with pytest.raises(TypeError, match="takes a DistributedDataParallel, not a Linear"):
+        gyre_torch.average_gradients(torch.nn.Linear(2, 2))
+    ours = DistributedDataParallel(torch.nn.Linear(2, 2), process_group=dist.new_group(
+        backend="gloo"))
+    with pytest.raises(TypeError, match="a backend named gloo is none of Gyre's"):
+        gyre_torch.average_gradients(ours)
+    ours = DistributedDataParallel(torch.nn.Linear(2, 2))
+    gyre_torch.average_gradients(ours)
+    with pytest.raises(RuntimeError, match="can only be called once"):
+        gyre_torch.average_gradients(ours)
 
 
 @on_ranks(2)

@@ -1,18 +1,19 @@
 // The Python module gyre_torch._C: makes a Backend, and ends all when Python does.
+#include "tools/pytorch/src/average_hook.h"
 #include "tools/pytorch/src/backend.h"
 #include "tools/pytorch/src/farewell.h"
-#include "tools/pytorch/src/shared_memory.h"
 
 #include <pybind11/chrono.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/csrc/utils/pybind.h>
 
 namespace {
 
-gyre_torch::Backend& gyre_of(const c10::intrusive_ptr<c10d::Backend>& backend) {
-  auto* const found = dynamic_cast<gyre_torch::Backend*>(backend.get());
+c10::intrusive_ptr<gyre_torch::Backend> gyre_of(const c10::intrusive_ptr<c10d::Backend>& backend) {
+  auto found = c10::dynamic_intrusive_pointer_cast<gyre_torch::Backend>(backend);
   TORCH_CHECK_TYPE(found != nullptr, "gyre: a backend named ", backend->getBackendName(),
                    " is none of Gyre's");
-  return *found;
+  return found;
 }
 
 }  // namespace
@@ -34,15 +35,16 @@ PYBIND11_MODULE(_C, module) {
       pybind11::arg("store"), pybind11::arg("rank"), pybind11::arg("size"),
       pybind11::arg("timeout"), pybind11::arg("group") = "",
       pybind11::call_guard<pybind11::gil_scoped_release>());
-  module.def("move_to_shared", gyre_torch::move_to_shared, pybind11::arg("tensor"),
-             pybind11::call_guard<pybind11::gil_scoped_release>());
-  module.def("begin_average",
-             [](const c10::intrusive_ptr<c10d::Backend>& backend, const at::Tensor& tensor) {
-               gyre_of(backend).begin_average(tensor);
-             });
-  module.def("finish_averages", [](const c10::intrusive_ptr<c10d::Backend>& backend) {
-    gyre_of(backend).finish_averages();
-  });
+  module.def(
+      "average",
+      [](c10d::Reducer& reducer, const c10::intrusive_ptr<c10d::Backend>& backend,
+         bool leaves_no_core) {
+        using gyre_torch::AverageHook;
+        const auto when =
+            leaves_no_core ? AverageHook::When::at_the_last : AverageHook::When::beside;
+        reducer.register_comm_hook(std::make_unique<AverageHook>(gyre_of(backend), when));
+      },
+      pybind11::arg("reducer"), pybind11::arg("backend"), pybind11::arg("leaves_no_core"));
   module.def(
       "say_farewell", [] { gyre_torch::Farewell::shared().say(); },
       pybind11::call_guard<pybind11::gil_scoped_release>());

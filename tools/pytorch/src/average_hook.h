@@ -1,0 +1,34 @@
+// AverageHook: what DistributedDataParallel calls with each bucket of gradients that its backward
+// pass has finished, to have their mean over the ranks.
+#pragma once
+
+#include "tools/pytorch/src/backend.h"
+
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <utility>
+#include <vector>
+
+namespace gyre_torch {
+
+class AverageHook final : public c10d::CommHookInterface {
+ public:
+  // When buckets are reduced: beside the backward pass, or all of them by its thread, at the last
+  // one. On devices it is always beside.
+  enum class When { beside, at_the_last };
+  AverageHook(c10::intrusive_ptr<Backend> backend, When when)
+      : backend_(std::move(backend)), when_(when) {}
+
+  using Future = c10::ivalue::Future;
+  c10::intrusive_ptr<Future> runHook(c10d::GradBucket& bucket) override;
+  at::Tensor parseHookResult(const c10::IValue& result) override;
+
+ private:
+  c10::intrusive_ptr<Future> begin(const at::Tensor& gradients);
+  void finish();
+
+  const c10::intrusive_ptr<Backend> backend_;
+  const When when_;
+  std::vector<std::pair<c10::intrusive_ptr<Future>, at::Tensor>> begun_;  // until the last one
+};
+
+}  // namespace gyre_torch
