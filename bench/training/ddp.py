@@ -3,7 +3,8 @@
 
 A multi-layer perceptron under DistributedDataParallel, on two processes of this machine with one
 thread each (tools/dev torch --shell has the Python for it). All ways take turns within each round,
-in the same processes, so that a machine that is not idle treats them alike; medians are compared.
+in the same processes and in another order each time, so that a machine that is not idle treats them
+alike, and none always follows one that lets a core rest; medians are compared.
 "two that do not communicate" is the floor: what DDP adds to it is exposed communication. Part of
 that no library can save: "two that only meet" wait for each other at the end of each backward pass
 and reduce nothing, and so go through memory in their optimizers at the same time. Each backend
@@ -13,6 +14,7 @@ gyre_torch.average_gradients); its best setting counts.
 
 import argparse
 import pathlib
+import random
 import statistics
 import sys
 import time
@@ -107,7 +109,7 @@ def take_turns(ways, options):
     rank = dist.get_rank()
     found = {way.name: [] for way in ways}
     for number in range(options.rounds + 1):  # the first one warms up
-        for way in ways:
+        for way in random.Random(number).sample(ways, len(ways)):
             dist.barrier()
             trains = way.name != ALONE or rank == 0
             took = torch.tensor([way.time(options.steps), 1.0] if trains else [0.0, 0.0])
