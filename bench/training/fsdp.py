@@ -3,9 +3,9 @@
 
 The multi-layer perceptron of ddp.py, each layer a unit, on two processes of this machine with one
 thread each (tools/dev torch --shell has the Python for it). All ways take turns within each round,
-in the same processes; medians are compared. "own memory": FSDP2 takes its buffers from the process
-group (set_allocate_memory_from_process_group_for_comm), where the backend has some that peers reach
-directly; each backend is shown with its best setting.
+in the same processes and in another order each time; medians are compared. "own memory": FSDP2
+takes its buffers from the process group (set_allocate_memory_from_process_group_for_comm), where
+the backend has some that peers reach directly; each backend is shown with its best setting.
 """
 
 import argparse
@@ -21,10 +21,7 @@ def arguments():
     parser.add_argument("--width", type=int, default=1024, help="of a layer (default: %(default)s)")
     parser.add_argument("--layers", type=int, default=7, help="hidden ones (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=64, help="per rank (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=9, help="(default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=5, help="in a round (default: %(default)s)")
-    parser.add_argument("--record", action="store_true",
-                        help="append the medians to bench/results/training.jsonl")
+    ddp.add_repeats(parser)
     return parser.parse_args()
 
 
@@ -62,7 +59,7 @@ def main():
     if pair.is_rank():
         measure(options)
         return
-    found = pair.run()
+    found = ddp.launch(options)
     medians = ddp.show(found, options)
     if options.record:
         ddp.record(medians, found, options, "bench/training/fsdp.py")
