@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Memory of sharded models by stage, type and ranks, as the operating system counts it, beside the
-formulas of gradsync.h; and by factor, with what a step moves and takes.
+formulas of gradsync.h, the units that are whole for a while, and what a rank's links take; and by
+factor, with what a step moves and takes.
 
 Each line is a run of bench/training/shard_memory. --record appends them to
 bench/results/training_memory.jsonl, --plot draws both pictures (matplotlib)."""
@@ -15,6 +16,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench/compare"))
 import picture  # noqa: E402  pylint: disable=wrong-import-position
 import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
+
+# What a rank's communicators take at least, whatever the model: slots of the links, stacks, tables.
+LINKS_BYTES = 250 << 10
+PARTS = ("formula", "whole_units", "links")  # of what a parameter is to take
 
 
 def arguments():
@@ -46,15 +51,18 @@ def measure(options, ranks, stage, kind, factor=0, threads=False):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
     line = json.loads(done.stdout[done.stdout.index("{"):])
+    line["links"] = round(LINKS_BYTES / options.parameters, 4)
     show(line)
     return line
 
 
 def show(line):
-    expected = line["formula"] + line["whole_units"]
+    with_units = line["formula"] + line["whole_units"]
+    expected = with_units + line["links"]
+    over = line["bytes_per_parameter"] / expected - 1
     print(f"{line['ranks']:5} {line['as']:10} {line['stage']:5} {line['factor']:6} "
           f"{line['type']:9} {line['bytes_per_parameter']:9.3f} {line['formula']:8.3f} "
-          f"{expected:9.3f} {100 * (line['bytes_per_parameter'] / expected - 1):7.1f}% "
+          f"{with_units:9.3f} {expected:9.3f} {100 * over:7.1f}% "
           f"{line['moved_bytes'] / 1e6:9.1f} {line['step_ms']:8.1f}", flush=True)
 
 
@@ -66,7 +74,7 @@ def plot(stages, factors, path):
             chosen = [one for one in stages if one["type"] == kind and one["stage"] == stage]
             ranks = [one["ranks"] for one in chosen]
             color = f"C{stage}"
-            left.plot(ranks, [one["formula"] + one["whole_units"] for one in chosen], style,
+            left.plot(ranks, [sum(one[part] for part in PARTS) for one in chosen], style,
                       color=color, label=f"stage {stage}, {kind}")
             left.plot(ranks, [one["bytes_per_parameter"] for one in chosen], "o", color=color)
     left.set(xscale="log", xlabel="ranks", ylabel="bytes per parameter and rank",
@@ -88,7 +96,8 @@ def plot(stages, factors, path):
 def main():
     options = arguments()
     print(f"{'ranks':>5} {'as':10} {'stage':>5} {'factor':>6} {'type':9} {'B/param':>9} "
-          f"{'formula':>8} {'+ units':>9} {'over':>8} {'moved MB':>9} {'step ms':>8}")
+          f"{'formula':>8} {'+ units':>9} {'+ links':>9} {'over':>8} "
+          f"{'moved MB':>9} {'step ms':>8}")
     stages = [measure(options, ranks, stage, kind)
               for kind in ("float", "bfloat16") for ranks in options.ranks for stage in (1, 2, 3)]
     if options.threads > 0:
