@@ -37,12 +37,21 @@ def arguments():
     return parser.parse_args()
 
 
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
 def add_repeats(parser):
-    parser.add_argument("--launches", type=int, default=1, metavar="N",
+    parser.add_argument("--launches", type=positive, default=1, metavar="N",
                         help="start the processes N times and take the rounds of all: where memory "
                         "lies makes some faster by 1 or 2 %% (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=9, help="of a launch (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=5, help="in a round (default: %(default)s)")
+    parser.add_argument("--rounds", type=positive, default=9,
+                        help="of a launch (default: %(default)s)")
+    parser.add_argument("--steps", type=positive, default=5,
+                        help="in a round (default: %(default)s)")
     parser.add_argument("--record", action="store_true",
                         help="append the medians to bench/results/training.jsonl")
 
