@@ -11,7 +11,7 @@ c10::intrusive_ptr<AverageHook::Future> AverageHook::runHook(c10d::GradBucket& b
     Tensors tensors{gradients};
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::AVG;
-    return backend_->allreduce(tensors, options)->getFuture();
+    return state_->allreduce(tensors, options)->getFuture();
   }
   auto mean = begin(gradients);
   if (bucket.isLast()) finish();
@@ -19,7 +19,7 @@ c10::intrusive_ptr<AverageHook::Future> AverageHook::runHook(c10d::GradBucket& b
 }
 
 c10::intrusive_ptr<AverageHook::Future> AverageHook::begin(const at::Tensor& gradients) {
-  backend_->begin_average(gradients);
+  state_->begin_average(gradients);
   auto mean = c10::make_intrusive<Future>(c10::TensorType::get());
   begun_.emplace_back(mean, gradients);
   return mean;
@@ -27,12 +27,8 @@ c10::intrusive_ptr<AverageHook::Future> AverageHook::begin(const at::Tensor& gra
 
 void AverageHook::finish() {
   const auto begun = std::exchange(begun_, {});
-  backend_->finish_averages();
+  state_->finish_averages();
   for (const auto& [mean, gradients] : begun) mean->markCompleted(gradients);
-}
-
-at::Tensor AverageHook::parseHookResult(const c10::IValue& result) {
-  return c10d::detail::parseCppCommHookResult(result);
 }
 
 }  // namespace gyre_torch

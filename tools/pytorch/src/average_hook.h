@@ -10,25 +10,24 @@
 
 namespace gyre_torch {
 
-class AverageHook final : public c10d::CommHookInterface {
+class AverageHook final : public c10d::CppCommHookInterface<c10::intrusive_ptr<Backend>> {
  public:
   // When buckets are reduced: beside the backward pass, or all of them by its thread, at the last
   // one. On devices it is always beside.
   enum class When { beside, at_the_last };
   AverageHook(c10::intrusive_ptr<Backend> backend, When when)
-      : backend_(std::move(backend)), when_(when) {}
+      : CppCommHookInterface(std::move(backend)), when_(when) {}
 
   using Future = c10::ivalue::Future;
   c10::intrusive_ptr<Future> runHook(c10d::GradBucket& bucket) override;
-  at::Tensor parseHookResult(const c10::IValue& result) override;
 
  private:
   c10::intrusive_ptr<Future> begin(const at::Tensor& gradients);
   void finish();
 
-  const c10::intrusive_ptr<Backend> backend_;
   const When when_;
-  std::vector<std::pair<c10::intrusive_ptr<Future>, at::Tensor>> begun_;  // until the last one
+  // Until the last one. Futures of the works would be marked by one more thread.
+  std::vector<std::pair<c10::intrusive_ptr<Future>, at::Tensor>> begun_;
 };
 
 }  // namespace gyre_torch
