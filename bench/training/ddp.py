@@ -154,34 +154,33 @@ def measure(options):
 
 
 def launch(options):
-    """What the ranks found, the rounds of all launches one after the other."""
-    all_found = [pair.run() for _ in range(options.launches)]
-    for one in all_found[1:]:
-        for name, times in one["times"].items():
-            all_found[0]["times"][name] += times
-    return all_found[0]
+    """What the ranks found, in each launch."""
+    return [pair.run() for _ in range(options.launches)]
 
 
-def over_floor(times, options):
-    """{way: of each launch, its median over that of the floor, in per cent}"""
-    def medians(name):
-        return [statistics.median(times[name][number * options.rounds:][:options.rounds])
-                for number in range(options.launches)]
-    floors = medians(FLOOR)
-    return {name: [100 * (one / floor - 1) for one, floor in zip(medians(name), floors)]
-            for name in times}
+def medians_of(launches):
+    """{way: milliseconds of a step}, over the rounds of all of them."""
+    return {name: statistics.median(took for one in launches for took in one["times"][name])
+            for name in launches[0]["times"]}
 
 
-def show(found, options):
-    medians = {name: statistics.median(times) for name, times in found["times"].items()}
-    floor, by_launch = medians[FLOOR], over_floor(found["times"], options)
-    print(f"{found['parameters'] / 1e6:.2f} M parameters, {options.batch} examples a rank and step")
+def over_floor(medians):
+    """{way: per cent}"""
+    return {name: 100 * (took / medians[FLOOR] - 1) for name, took in medians.items()}
+
+
+def show(launches, options):
+    medians = medians_of(launches)
+    floor, over = medians[FLOOR], over_floor(medians)
+    by_launch = [over_floor(medians_of([one])) for one in launches]
+    print(f"{launches[0]['parameters'] / 1e6:.2f} M parameters, {options.batch} examples a rank "
+          "and step")
     print(f"{'':28} {'ms a step':>10} {'over floor':>11} {'(of launches)':>17} "
           f"{'examples/s against the floor':>29}")
     for name, took in medians.items():
         ranks = 1 if name == ALONE else 2
-        least, most = min(by_launch[name]), max(by_launch[name])
-        print(f"{name:28} {took:10.2f} {100 * (took / floor - 1):10.1f}% "
+        least, most = (of(one[name] for one in by_launch) for of in (min, max))
+        print(f"{name:28} {took:10.2f} {over[name]:10.1f}% "
               f"{f'{least:.1f} to {most:.1f}%':>17} {ranks / 2 * floor / took:28.3f}x")
     best = {backend: min(took for name, took in medians.items() if f"by {backend}" in name)
             for backend in ("gyre", "gloo")}
@@ -189,12 +188,12 @@ def show(found, options):
     return medians
 
 
-def record(medians, found, options, program="bench/training/ddp.py"):
+def record(medians, launches, options, program="bench/training/ddp.py"):
     provenance_of.append_results("training", program, [
-        {"way": name, "ranks": 1 if name == ALONE else 2, "parameters": found["parameters"],
-         "batch": options.batch, "launches": options.launches, "rounds": options.rounds,
-         "p50_ms": round(took, 3), "ratio_to_floor": round(took / medians[FLOOR], 4)}
-        for name, took in medians.items()])
+        {"way": name, "ranks": 1 if name == ALONE else 2,
+         "parameters": launches[0]["parameters"], "batch": options.batch,
+         "launches": options.launches, "rounds": options.rounds, "p50_ms": round(took, 3),
+         "ratio_to_floor": round(took / medians[FLOOR], 4)} for name, took in medians.items()])
 
 
 def main():
@@ -202,10 +201,10 @@ def main():
     if pair.is_rank():
         measure(options)
         return
-    found = launch(options)
-    medians = show(found, options)
+    launches = launch(options)
+    medians = show(launches, options)
     if options.record:
-        record(medians, found, options)
+        record(medians, launches, options)
 
 
 if __name__ == "__main__":

@@ -59,10 +59,10 @@ def main():
     if pair.is_rank():
         measure(options)
         return
-    found = ddp.launch(options)
-    medians = ddp.show(found, options)
+    launches = ddp.launch(options)
+    medians = ddp.show(launches, options)
     if options.record:
-        ddp.record(medians, found, options, "bench/training/fsdp.py")
+        ddp.record(medians, launches, options, "bench/training/fsdp.py")
 
 
 if __name__ == "__main__":
