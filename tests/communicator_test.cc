@@ -412,6 +412,10 @@ TEST_CASE("a second thread inside one communicator is turned away", "[comm]") {
       std::thread other([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         float mine = 1;
+        (void)gyreGroupStart();
+        (void)sum_one(&mine, comm);
+        complaints.expect(gyreGroupEnd() == gyreInvalidUsage, "a group came in");
+        complaints.expect(mentions(gyreGetLastError(comm), "another thread"), "it was not told");
         complaints.expect(sum_one(&mine, comm) == gyreInvalidUsage, "two threads were inside");
       });
       complaints.expect(sum_one(&value, comm) == gyreSuccess, gyreGetLastError(comm));

@@ -274,3 +274,21 @@ TEST_CASE("ranks that group the same calls otherwise still meet", "[device]") {
   for (std::size_t i = 0; i < 2 * calls; ++i)
     CHECK(buffers[i].data()[499] == static_cast<int>(2 * (i % calls) + calls));
 }
+
+TEST_CASE("a group tells its communicator what a device watch found before it ended", "[device]") {
+  OnFake on;
+  Ranks ranks(on, 2);
+  const auto pin =
+      comm::process().communicators.pin(reinterpret_cast<std::uintptr_t>(ranks.comms[0]));
+  REQUIRE(bool(pin));
+  (void)pin->fail(Status(Code::RemoteError, "rank 1 was seen to fall"));
+  DeviceInts data(on, 10);
+  const auto call = [&] {
+    return gyreAllReduce(data.data(), data.data(), 10, gyreInt32, gyreSum, ranks.comms[0],
+                         ranks.stream(0));
+  };
+  REQUIRE(gyreGroupStart() == gyreSuccess);
+  CHECK(call() == gyreSuccess);
+  CHECK(gyreGroupEnd() == gyreRemoteError);
+  CHECK(mentions(last_error(ranks.comms[0]), "rank 1 was seen to fall"));
+}

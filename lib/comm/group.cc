@@ -96,7 +96,9 @@ Status carry_out(std::vector<GroupedCall> calls) {
     });
     if (known == sequences.end()) {
       entries.push_back(std::make_unique<Entry>(communicator));
-      GYRE_TRY(entries.back()->status());
+      Status entered = entries.back()->status();
+      if (!entered.ok()) communicator.remember(entered);
+      GYRE_TRY(std::move(entered));
       known = sequences.insert(sequences.end(), std::make_unique<Sequence>(communicator));
     }
     (*known)->add(call.work);

@@ -63,19 +63,24 @@ void Sequence::begin_exchange() {
 // To the next collective; none: null.
 void Sequence::begin_next() {
   current_ = nullptr;
-  if (Status broken = communicator_.broken(); !broken.ok()) return finish(std::move(broken));
+  if (Status broken = communicator_.broken(); !broken.ok()) return fail(broken);
   if (next_ == works_.size()) return begin_exchange();
   const Work& work = works_[next_++];
   communicator_.expect_more(next_ < works_.size() && works_[next_].is_collective());
   current_ = &communicator_.begin(work);
 }
 
+// Its caller may have called gyreGroupEnd, which has no communicator to ask.
+void Sequence::fail(const Status& why) {
+  communicator_.remember(why);
+  finish(why);
+}
+
 bool Sequence::advance_part(Resumable*& part) {
   const bool moved = part->finished() || part->advance();
   if (!part->finished()) return moved;
   if (!part->outcome().ok()) {
-    communicator_.remember(part->outcome());
-    finish(part->outcome());
+    fail(part->outcome());
   } else if (part == current_) {
     begin_next();
   } else {

@@ -26,6 +26,7 @@ class Sequence final : public Resumable {
   void begin();
   void begin_next();
   void begin_exchange();
+  void fail(const Status& why);
   bool advance_part(Resumable*& part);
 
   Communicator& communicator_;

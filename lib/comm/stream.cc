@@ -138,6 +138,7 @@ void StreamWorker::Turn::leave() {
 void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Status outcome,
                                const Turn& turn) {
   if (!outcome.ok()) {
+    part.communicator->remember(outcome);
     const std::lock_guard lock(stream.mutex);
     if (stream.first_error.ok()) stream.first_error = std::move(outcome);
   }
@@ -192,7 +193,6 @@ bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& 
     turn.blocked.push_back({&operation, part.begun_ns, &communicator, &stream});
     return moved;
   }
-  if (!operation.outcome().ok()) communicator.remember(operation.outcome());
   finish_part(stream, part, operation.outcome(), turn);
   return true;
 }
