@@ -1,57 +1,25 @@
 // A rank that has begun large all-reduces and computes on, as a process of its own: those that wait
 // do its part meanwhile. Processes are forked while this one has one thread.
-#include <gyre/gyre.h>
+#include "tests/support/forked_ranks.h"
 
 #include <catch2/catch.hpp>
 
 #include <atomic>
-#include <chrono>
-#include <cstring>
-#include <functional>
-#include <string>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <thread>
-#include <unistd.h>
 #include <vector>
+
+using namespace gyre::tests;
 
 namespace {
 
 constexpr std::size_t count = 3U << 18;  // floats of one call: 3 MiB
 constexpr int calls = 3;
 
-// What the ranks tell each other outside Gyre.
-struct Board {
-  std::atomic<int> id_is_there{0};
-  gyreUniqueId id;
-  std::atomic<int> wrong{0};
-  char text[400] = {};
-
-  void complain(const std::string& what) {
-    if (wrong.fetch_add(1) == 0) what.copy(text, sizeof text - 1);
-  }
-};
-
-bool comes(const std::function<bool()>& condition) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
 // One rank's communicators, streams and memory, one of each for a call.
 class Rank {
  public:
-  Rank(Board& board, int rank, int size) : board_(board), rank_(rank) {
-    if (rank == 0) {
-      expect(gyreGetUniqueId(&board.id));
-      board.id_is_there = 1;
-    }
-    if (!comes([&] { return board.id_is_there.load() == 1; })) board.complain("no id");
+  Rank(RankBoard& board, int rank, int size) : board_(board), rank_(rank) {
     comms_.resize(calls);
-    expect(gyreCommInitRank(&comms_[0], size, board.id, rank));
+    comms_[0] = meet(board, rank, size);
     for (std::size_t i = 1; i < calls; ++i)
       expect(gyreCommSplit(comms_[0], 0, rank, &comms_[i], nullptr));
     for (std::size_t i = 0; i < calls; ++i) {
@@ -94,12 +62,10 @@ class Rank {
     for (float* one : values_) expect(gyreMemFree(one));
   }
   gyreComm_t comm() const { return comms_[0]; }
-  void expect(gyreResult_t result) {
-    if (result != gyreSuccess) board_.complain(gyreGetLastError(nullptr));
-  }
+  void expect(gyreResult_t result) { board_.expect(result); }
 
  private:
-  Board& board_;
+  RankBoard& board_;
   const int rank_;
   std::vector<gyreComm_t> comms_;
   std::vector<gyreStream_t> streams_;
@@ -107,7 +73,7 @@ class Rank {
 };
 
 // Rank 0 is late.
-void take_part(Board& board, int rank, int size) {
+void take_part(RankBoard& board, int rank, int size) {
   Rank self(board, rank, size);
   self.warm_up();
   const float sum = static_cast<float>(size * (size + 1)) / 2;
@@ -128,26 +94,7 @@ void take_part(Board& board, int rank, int size) {
 
 TEST_CASE("those that wait reduce what a late rank has begun, in its memory, too", "[late]") {
   const int size = GENERATE(2, 3);
-  void* const memory =
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  REQUIRE(memory != MAP_FAILED);
-  Board& board = *new (memory) Board;
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < size; ++rank) {
-    const pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      take_part(board, rank, size);
-      _exit(0);
-    }
-    children.push_back(child);
-  }
-  for (const pid_t child : children) {
-    int status = -1;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    CHECK(status == 0);
-  }
-  INFO(board.text);
-  CHECK(board.wrong.load() == 0);
-  REQUIRE(munmap(memory, sizeof(Board)) == 0);
+  const auto ends =
+      run_forked(size, [&](RankBoard& board, int rank) { take_part(board, rank, size); });
+  CHECK(ends == std::vector<int>(static_cast<std::size_t>(size), 0));
 }

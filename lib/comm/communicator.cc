@@ -174,6 +174,14 @@ void Communicator::abort() {
       Status(Code::Aborted, fmt::format("rank {} called gyreCommAbort", rank_)).blame({rank_}));
 }
 
+void Communicator::leave_if_idle() {
+  const bool is_busy = entered.load(std::memory_order_acquire) ||
+                       queued.load(std::memory_order_acquire) != 0 || on_device();
+  const bool is_joined =
+      membership_ != nullptr && membership_->state() == bootstrap::Membership::State::joined;
+  if (is_joined && !is_busy && broken().ok()) membership_->leave();
+}
+
 void Communicator::remember(const Status& status) {
   const std::lock_guard lock(mutex_);
   last_error_ = status.full_text();

@@ -117,6 +117,9 @@ class Communicator {
   Status fail(Status why);
   // From any thread: what is running ends with an error.
   void abort();
+  // At the end of the process, for a communicator that nobody destroyed. Not one of a device, whose
+  // memory peers may still use and whose driver may have ended.
+  void leave_if_idle();
 
   // One thread at a time; see Entry.
   std::atomic<bool> entered{false};
@@ -202,6 +205,19 @@ class Communicator {
     // After half a second for one peer: it may have left. What a socket still carries may be the
     // last words of one who has; its end tells then, so nothing may be under way.
     void suspect_departure(bootstrap::Membership& membership, int peer, bool nothing_under_way);
+    // Whether it may end well though the communicator has failed: a rank may end when its own part
+    // is over, and what it gave is worked through.
+    bool may_outlive(const Status& failure) const {
+      return failure.code() == Code::RemoteError && !suspicion_.held();
+    }
+    // The same when nothing moves, and it waits for `peer`.
+    bool outlives(const Status& failure, int peer);
+    void begin() {
+      suspicion_.clear();
+      standstill_.moved();
+      outlives_until_ns_ = 0;
+      restart();
+    }
     void finish(Status outcome) {
       record_.end(outcome);
       Resumable::finish(std::move(outcome));
@@ -209,6 +225,9 @@ class Communicator {
     OperationRecord record_;
     Suspicion suspicion_;
     Standstill standstill_;
+
+   private:
+    std::int64_t outlives_until_ns_ = 0;  // set when it first waits after a rank has ended
   };
 
   // Opens links, then runs a Launch.
@@ -234,6 +253,7 @@ class Communicator {
     void launch();
     bool launch_on_device();
     bool recall();
+    bool go_on_bereft();
     void break_down(Status why);
     void question_peer();
     std::string waiting() const;
@@ -267,6 +287,7 @@ class Communicator {
    private:
     // The one that was begun first goes on with all, waits for all and tells tools of it.
     bool leads() const { return owner_.exchanging_.front() == this; }
+    bool go_on_bereft();
     std::string waiting() const;
     Blocked blocked() const { return owner_.exchange_->blocked(batch_); }
 

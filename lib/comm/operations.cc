@@ -67,10 +67,11 @@ bool Communicator::settle_suspicion(Suspicion& suspicion, const std::string& wai
   const std::vector<int>& culprits = suspicion.what().culprits();
   if (suspicion.what().code() == Code::RemoteError && culprits.size() == 1 &&
       membership_->has_left(culprits[0])) {
-    Status absent(Code::Mismatch,
-                  fmt::format("rank {} has left the communicator (gyreCommDestroy), and rank {} "
-                              "waits for it in {}",
-                              culprits[0], rank_, waiting));
+    Status absent(
+        Code::Mismatch,
+        fmt::format("rank {} has left the communicator (gyreCommDestroy, or the end of its "
+                    "process), and rank {} waits for it in {}",
+                    culprits[0], rank_, waiting));
     operation.end(fail(std::move(absent).blame({culprits[0], rank_})));
     return true;
   }
@@ -85,14 +86,21 @@ void Communicator::Operating::suspect_departure(bootstrap::Membership& membershi
     suspicion_.begin(Status(Code::RemoteError, "it has left").blame({peer}), clock.now_ns());
 }
 
+// Whom it waits for lives, and passes on what it got; or has given up, so that there is an end.
+bool Communicator::Operating::outlives(const Status& failure, int peer) {
+  constexpr std::int64_t most_ns = 50 * ns_per_ms;
+  if (std::ranges::find(failure.culprits(), peer) != failure.culprits().end()) return false;
+  const std::int64_t now_ns = clock.now_ns();
+  if (outlives_until_ns_ == 0) outlives_until_ns_ = now_ns + most_ns;
+  return now_ns < outlives_until_ns_;
+}
+
 // ------------------------------------------------------------------------------ collective
 
 void Communicator::Operation::begin(const Request& request) {
   request_ = &request;
   stage_ = Stage::opening;
-  suspicion_.clear();
-  standstill_.moved();
-  restart();
+  Operating::begin();
   call_ = CallRecord::of(request, ++owner_.sequence_);
   if (logs_trace(Subsystem::coll)) [[unlikely]]
     log_trace(Subsystem::coll, "communicator {}rank {}: number {}: {}", owner_.options_.name,
@@ -100,6 +108,8 @@ void Communicator::Operation::begin(const Request& request) {
   record_.begin(flight_call(request, call_.sequence));
   if (owner_.board_ != nullptr)
     if (auto mismatch = owner_.board_->begin(call_)) return end(owner_.fail(std::move(*mismatch)));
+  if (owner_.membership_->failed()) [[unlikely]]
+    return end(owner_.fail(owner_.membership_->failure()));
   if (owner_.is_bound(request, call_)) [[likely]]
     return launch();
   owner_.bound_for_ = {};
@@ -192,10 +202,8 @@ bool Communicator::Operation::recall() {
 bool Communicator::Operation::advance() {
   if (stage_ == Stage::recalling) [[unlikely]]
     return recall();
-  if (owner_.membership_->failed()) [[unlikely]] {
-    end(owner_.fail(owner_.membership_->failure()));
-    return true;
-  }
+  if (owner_.membership_->failed()) [[unlikely]]
+    return go_on_bereft();
   if (suspicion_.held()) return owner_.settle_suspicion(suspicion_, waiting(), *this);
   if (stage_ == Stage::opening) return open();
   if (stage_ == Stage::launching) return launch_on_device();
@@ -214,6 +222,18 @@ bool Communicator::Operation::advance() {
       break_down(owner_.launch_.error());
       return true;
   }
+  return true;
+}
+
+bool Communicator::Operation::go_on_bereft() {
+  const Status failure = owner_.membership_->failure();
+  if (stage_ == Stage::running && may_outlive(failure)) {
+    const exec::Launch::State state = owner_.launch_.advance();
+    if (state == exec::Launch::State::done) return end({}), true;
+    if (state == exec::Launch::State::moved) return true;
+    if (state == exec::Launch::State::blocked && outlives(failure, blocked().peer)) return false;
+  }
+  end(owner_.fail(failure));
   return true;
 }
 
@@ -259,7 +279,7 @@ void Communicator::Operation::expire() {
 
 bool Communicator::Operation::arm(WaitSet& set) {
   if (stage_ == Stage::recalling) return true;  // it looks again when the sleep is over
-  if (owner_.membership_->failed()) return false;
+  if (owner_.membership_->failed()) return stage_ == Stage::running && owner_.launch_.arm(set);
   if (!suspicion_.held()) question_peer();
   if (suspicion_.held()) return true;
   if (stage_ == Stage::running) return owner_.launch_.arm(set);
@@ -292,12 +312,11 @@ void Communicator::Exchanging::begin(const Request& request) {
       log_trace(Subsystem::p2p, "communicator {}rank {}: {} {} bytes, rank {}, tag {}",
                 owner_.options_.name, owner_.rank_, one.sends ? "send" : "receive", one.bytes,
                 one.peer, one.tag);
-  suspicion_.clear();
-  standstill_.moved();
-  restart();
+  Operating::begin();
   record_.begin(flight_call(*transfers_));
   batch_.begin(*transfers_);
-  Status begun = owner_.exchange_->begin(batch_);
+  const bool failed = owner_.membership_->failed();
+  Status begun = failed ? owner_.membership_->failure() : owner_.exchange_->begin(batch_);
   if (!begun.ok()) end(owner_.fail(std::move(begun)));
 }
 
@@ -310,10 +329,8 @@ void Communicator::Exchanging::end(Status outcome) {
 }
 
 bool Communicator::Exchanging::advance() {
-  if (owner_.membership_->failed()) [[unlikely]] {
-    end(owner_.fail(owner_.membership_->failure()));
-    return true;
-  }
+  if (owner_.membership_->failed()) [[unlikely]]
+    return go_on_bereft();
   if (suspicion_.held()) return owner_.settle_suspicion(suspicion_, waiting(), *this);
   bool moved = false;
   Status status = leads() ? owner_.exchange_->advance(moved) : Status();
@@ -333,6 +350,18 @@ bool Communicator::Exchanging::advance() {
   return moved || finished();
 }
 
+bool Communicator::Exchanging::go_on_bereft() {
+  const Status failure = owner_.membership_->failure();
+  if (may_outlive(failure)) {
+    bool moved = false;
+    const Status status = leads() ? owner_.exchange_->advance(moved) : Status();
+    if (status.ok() && batch_.is_done()) return end({}), true;
+    if (status.ok() && (moved || outlives(failure, blocked().peer))) return moved;
+  }
+  end(owner_.fail(failure));
+  return true;
+}
+
 std::string Communicator::Exchanging::waiting() const {
   return fmt::format("{} of {} sends and receives", batch_.open(), transfers_->size());
 }
@@ -349,7 +378,7 @@ void Communicator::Exchanging::expire() {
 }
 
 bool Communicator::Exchanging::arm(WaitSet& set) {
-  if (owner_.membership_->failed()) return false;
+  if (owner_.membership_->failed()) return !leads() || owner_.exchange_->arm(set);
   const Blocked blocked = this->blocked();
   if (!suspicion_.held() && blocked.peer >= 0 && standstill_.due(blocked.peer, clock.now_ns()))
     suspect_departure(*owner_.membership_, blocked.peer,
