@@ -18,7 +18,9 @@ class Farewell {
   void enlist(const std::shared_ptr<Lane>& lane);
   // Waits for what is under way on all lanes, and aborts what does not end within a few seconds. A
   // process forked from the one that made them has nothing to wait for, and must not abort it.
-  void say();
+  // Whoever leaves needs the other ranks no more: its lanes take no more operations.
+  enum class Then { stays, leaves };
+  void say(Then then);
 
  private:
   std::mutex mutex_;
