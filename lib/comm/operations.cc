@@ -352,7 +352,7 @@ bool Communicator::Exchanging::advance() {
 
 bool Communicator::Exchanging::go_on_bereft() {
   const Status failure = owner_.membership_->failure();
-  if (may_outlive(failure)) {
+  if (may_outlive(failure) && !owner_.on_device()) {
     bool moved = false;
     const Status status = leads() ? owner_.exchange_->advance(moved) : Status();
     if (status.ok() && batch_.is_done()) return end({}), true;
