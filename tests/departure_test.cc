@@ -18,24 +18,6 @@ namespace {
 
 constexpr std::size_t count = 64;
 
-float sum_of_ones(RankBoard& board, gyreComm_t comm) {
-  float value = 1;
-  board.expect(gyreAllReduce(&value, &value, 1, gyreFloat, gyreSum, comm, nullptr), comm);
-  return value;
-}
-
-// Says who it is, before it ends.
-void sign(RankBoard& board) { board.stage = getpid(); }
-// The process of whoever signed has ended, and all processes have had the time to notice.
-void await_end(RankBoard& board) {
-  const auto is_gone = [&] {
-    const pid_t signed_by = board.stage;
-    return signed_by != 0 && kill(signed_by, 0) != 0 && errno == ESRCH;
-  };
-  if (!comes(is_gone)) board.complain("the rank does not end");
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-}
-
 // An all-reduce, or a message from rank 0.
 gyreResult_t call(bool is_message, int rank, float* values, gyreComm_t comm, gyreStream_t stream) {
   if (!is_message) return gyreAllReduce(values, values, count, gyreFloat, gyreSum, comm, stream);
@@ -43,15 +25,45 @@ gyreResult_t call(bool is_message, int rank, float* values, gyreComm_t comm, gyr
                    : gyreRecv(values, count, gyreFloat, 0, comm, stream);
 }
 
+// All links that the tests use are open afterwards, and rank 0 is ahead with nothing.
+gyreComm_t meet_and_talk(RankBoard& board, int rank, int size) {
+  const gyreComm_t comm = meet(board, rank, size);
+  std::vector<float> values(count, 1);
+  for (const bool is_message : {true, false})
+    if (!is_message || rank < 2)
+      board.expect(call(is_message, rank, values.data(), comm, nullptr), comm);
+  return comm;
+}
+
+// Says who it is, before it ends, once the others have begun so many operations.
+void sign(RankBoard& board, int begun = 0) {
+  if (!comes([&] { return board.begun >= begun; })) board.complain("the others do not begin");
+  board.signed_by = getpid();
+}
+// The process of whoever signed has ended, and all processes have had the time to notice.
+void await_end(RankBoard& board) {
+  const auto is_gone = [&] {
+    return board.signed_by != 0 && kill(board.signed_by, 0) != 0 && errno == ESRCH;
+  };
+  if (!comes(is_gone)) board.complain("the rank does not end");
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+}
+
 // One that has begun, on a stream that goes on when it is synchronized.
 struct Begun {
   Begun(RankBoard& board, bool is_message, int rank, gyreComm_t comm) {
     board.expect(gyreStreamCreateWithFlags(&stream, GYRE_STREAM_BY_CALLER));
     board.expect(call(is_message, rank, values.data(), comm, stream), comm);
+    ++board.begun;
   }
   gyreStream_t stream = nullptr;
   std::vector<float> values = std::vector<float>(count, 1);
 };
+
+// What became of the processes.
+std::vector<int> in_peace(int ranks) {
+  return std::vector<int>(static_cast<std::size_t>(ranks), 0);
+}
 
 // The next call of a rank that lives.
 void expect_named(RankBoard& board, gyreComm_t comm, const std::string& how) {
@@ -65,39 +77,14 @@ void expect_named(RankBoard& board, gyreComm_t comm, const std::string& how) {
 
 }  // namespace
 
-TEST_CASE("what a process gave before it ended well is taken later", "[departure]") {
-  run_forked(2, [](RankBoard& board, int rank) {
-    const gyreComm_t comm = meet(board, rank, 2);
-    sum_of_ones(board, comm);
-    std::vector<float> values(count, rank == 0 ? 7 : 0);
-    const auto broadcast = [&] {
-      board.expect(gyreBroadcast(values.data(), values.data(), count, gyreFloat, 0, comm, nullptr),
-                   comm);
-    };
-    if (rank == 0) {
-      for (int i = 0; i < 3; ++i) broadcast();
-      sign(board);
-      std::exit(0);
-    }
-    await_end(board);
-    for (int i = 0; i < 3; ++i) {
-      values.assign(count, 0);
-      broadcast();
-      if (values != std::vector<float>(count, 7)) board.complain("other values");
-    }
-    board.expect(gyreCommDestroy(comm), comm);
-  });
-}
-
 TEST_CASE("an operation outlives a rank that was killed after its part of it", "[departure]") {
   const auto [size, is_message] = GENERATE(table<int, bool>({{2, false}, {3, false}, {2, true}}));
-  run_forked(size, [size = size, is_message = is_message](RankBoard& board, int rank) {
-    const gyreComm_t comm = meet(board, rank, size);
-    sum_of_ones(board, comm);
+  const auto body = [size = size, is_message = is_message](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet_and_talk(board, rank, size);
     if (rank == 0) {
       std::vector<float> values(count, is_message ? 2 : 1);
       board.expect(call(is_message, rank, values.data(), comm, nullptr), comm);
-      sign(board);
+      sign(board, size - 1);
       _exit(0);
     }
     const Begun begun(board, is_message, rank, comm);
@@ -106,20 +93,44 @@ TEST_CASE("an operation outlives a rank that was killed after its part of it", "
     if (begun.values != std::vector<float>(count, static_cast<float>(size)))
       board.complain("other values");
     expect_named(board, comm, "died");
-  });
+  };
+  CHECK(run_forked(size, body) == in_peace(size));
 }
 
-TEST_CASE("a process that ends in the middle, or badly, is named", "[departure]") {
+TEST_CASE("messages outlive a rank that was killed, whichever receive goes on first",
+          "[departure]") {
+  const auto ends = run_forked(2, [](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet_and_talk(board, rank, 2);
+    if (rank == 0) {
+      for (const float value : {7.0F, 8.0F}) {
+        std::vector<float> values(count, value);
+        board.expect(call(true, rank, values.data(), comm, nullptr), comm);
+      }
+      sign(board, 2);
+      _exit(0);
+    }
+    const Begun first(board, true, rank, comm), second(board, true, rank, comm);
+    await_end(board);
+    board.expect(gyreStreamSynchronize(second.stream), comm);
+    board.expect(gyreStreamSynchronize(first.stream), comm);
+    if (first.values != std::vector<float>(count, 7) ||
+        second.values != std::vector<float>(count, 8))
+      board.complain("other values");
+  });
+  CHECK(ends == in_peace(2));
+}
+
+TEST_CASE("a process that ends without leaving is named, in an operation or not", "[departure]") {
   const bool in_the_middle = GENERATE(false, true);
-  run_forked(2, [in_the_middle](RankBoard& board, int rank) {
-    const gyreComm_t comm = meet(board, rank, 2);
-    sum_of_ones(board, comm);
+  const auto ends = run_forked(2, [in_the_middle](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet_and_talk(board, rank, 2);
     if (rank == 0) {
       sign(board);
       if (in_the_middle) (void)new Begun(board, false, rank, comm);
-      std::exit(in_the_middle ? 0 : 3);
+      std::exit(0);
     }
     await_end(board);
     expect_named(board, comm, "ended without leaving");
   });
+  CHECK(ends == in_peace(2));
 }

@@ -38,23 +38,6 @@ TEST_CASE("a handle finds its object until it is removed, and never another one"
   CHECK(table.remove(second));
 }
 
-TEST_CASE("each object that is there is visited once, whole", "[comm]") {
-  std::atomic<int> alive{0};
-  HandleTable<Counted> table(0xC1, 77);
-  std::vector<std::uint64_t> handles;
-  for (int i = 0; i < 3; ++i) handles.push_back(table.insert(std::make_unique<Counted>(alive)));
-  CHECK(table.remove(handles[1]));
-  std::set<const Counted*> visited;
-  table.each([&](const Counted& one) {
-    visited.insert(&one);
-    CHECK(table.remove(handles[0]) == (visited.size() == 1));
-    CHECK(alive == (visited.size() == 1 ? 2 : 1));  // it goes when its visit is over
-  });
-  CHECK(visited.size() == 2);
-  CHECK(alive == 1);
-  CHECK(table.remove(handles[2]));
-}
-
 TEST_CASE("made-up handles find nothing", "[comm]") {
   std::atomic<int> alive{0};
   HandleTable<Counted> table(0xC1, 77), other(0xC2, 77);

@@ -59,8 +59,9 @@
  *          wait has a deadline (GYRE_TIMEOUT). gyreGetLastError gives the whole story: what was
  *          called, what failed, which rank is to blame, what to do. When a rank dies or aborts,
  *          every other rank's current or next call on that communicator returns gyreRemoteError,
- *          naming it; the communicator can then only be aborted or destroyed. On the host, a call
- *          under way in which that rank has done its part still ends well.
+ *          naming it; the communicator can then only be aborted or destroyed. Where memory reaches
+ *          all ranks, a call that was under way still ends well on the host if it needs no more of
+ *          that rank: what it gave before stays.
  *
  * CODES    What each means and what to do; `gyre why --explain CODE` says it too.
  *  gyreSuccess            no error: nothing to do
@@ -276,8 +277,7 @@ GYRE_API gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreCom
 /* Waits for this rank's operations. */
 GYRE_API gyreResult_t gyreCommFinalize(gyreComm_t comm);
 /* Finishes this rank's operations and frees it. Local: it does not wait for other ranks. A process
- * whose exit status is 0 leaves its communicators of the host so, too, where no operation is under
- * way; one that ends otherwise has died, to the others. */
+ * that ends without it has died, to the others. */
 GYRE_API gyreResult_t gyreCommDestroy(gyreComm_t comm);
 /* Ends every operation here and on all ranks with gyreRemoteError, and frees it. Returns within 1 s
  * whatever the peers do. May be called from any thread while another is inside a call. */

@@ -77,7 +77,8 @@ class HandleTable {
     slot.object = object.release();
     // The table's own pin; pairs with the acquire in pin().
     slot.state.store(static_cast<std::uint64_t>(generation) << 32 | 1, std::memory_order_release);
-    return handle_of(index, generation);
+    return static_cast<std::uint64_t>(kind_) << 56 | static_cast<std::uint64_t>(generation) << 24 |
+           index;
   }
 
   Pin pin(std::uint64_t handle) {
@@ -90,21 +91,6 @@ class HandleTable {
         return {this, static_cast<std::uint32_t>(handle & 0xffffff), slot->object};
     }
     return {};
-  }
-
-  // Calls `visit` with each object, pinned; one that comes or goes meanwhile may be missed.
-  template <typename Visit>
-  void each(const Visit& visit) {
-    std::uint32_t most = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      most = next_;
-    }
-    for (std::uint32_t index = 0; index < most; ++index) {
-      const std::uint64_t generation = find(index)->state.load(std::memory_order_acquire) >> 32;
-      if (generation == 0) continue;  // a free slot
-      if (const Pin found = pin(handle_of(index, generation))) visit(*found);
-    }
   }
 
   // No later pin finds it; it is deleted when the last pin goes. False if the handle is stale.
@@ -133,9 +119,6 @@ class HandleTable {
     std::uint32_t generation_next = 0;
   };
 
-  std::uint64_t handle_of(std::uint32_t index, std::uint64_t generation) const {
-    return static_cast<std::uint64_t>(kind_) << 56 | generation << 24 | index;
-  }
   Slot* find(std::uint64_t index) {
     if (index >= static_cast<std::uint64_t>(block_slots) * block_most) return nullptr;
     // Pairs with the release in insert().

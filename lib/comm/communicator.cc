@@ -170,16 +170,9 @@ Status Communicator::fail(Status why) {
 }
 
 void Communicator::abort() {
+  is_aborted_ = true;
   (void)fail(
       Status(Code::Aborted, fmt::format("rank {} called gyreCommAbort", rank_)).blame({rank_}));
-}
-
-void Communicator::leave_if_idle() {
-  const bool is_busy = entered.load(std::memory_order_acquire) ||
-                       queued.load(std::memory_order_acquire) != 0 || on_device();
-  const bool is_joined =
-      membership_ != nullptr && membership_->state() == bootstrap::Membership::State::joined;
-  if (is_joined && !is_busy && broken().ok()) membership_->leave();
 }
 
 void Communicator::remember(const Status& status) {

@@ -117,9 +117,6 @@ class Communicator {
   Status fail(Status why);
   // From any thread: what is running ends with an error.
   void abort();
-  // At the end of the process, for a communicator that nobody destroyed. Not one of a device, whose
-  // memory peers may still use and whose driver may have ended.
-  void leave_if_idle();
 
   // One thread at a time; see Entry.
   std::atomic<bool> entered{false};
@@ -225,9 +222,7 @@ class Communicator {
     OperationRecord record_;
     Suspicion suspicion_;
     Standstill standstill_;
-
-   private:
-    std::int64_t outlives_until_ns_ = 0;  // set when it first waits after a rank has ended
+    std::int64_t outlives_until_ns_ = 0;  // while nothing moves, after a rank has ended
   };
 
   // Opens links, then runs a Launch.
@@ -388,6 +383,7 @@ class Communicator {
   mutable std::mutex mutex_;  // of what follows
   Status broken_;
   std::atomic<bool> is_broken_{false};
+  std::atomic<bool> is_aborted_{false};  // by this rank: its buffers may go
   std::string last_error_;
   MadeOps made_ops_;
   std::map<std::uint64_t, Registered> registered_;

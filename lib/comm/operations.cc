@@ -67,11 +67,10 @@ bool Communicator::settle_suspicion(Suspicion& suspicion, const std::string& wai
   const std::vector<int>& culprits = suspicion.what().culprits();
   if (suspicion.what().code() == Code::RemoteError && culprits.size() == 1 &&
       membership_->has_left(culprits[0])) {
-    Status absent(
-        Code::Mismatch,
-        fmt::format("rank {} has left the communicator (gyreCommDestroy, or the end of its "
-                    "process), and rank {} waits for it in {}",
-                    culprits[0], rank_, waiting));
+    Status absent(Code::Mismatch,
+                  fmt::format("rank {} has left the communicator (gyreCommDestroy), and rank {} "
+                              "waits for it in {}",
+                              culprits[0], rank_, waiting));
     operation.end(fail(std::move(absent).blame({culprits[0], rank_})));
     return true;
   }
@@ -87,6 +86,8 @@ void Communicator::Operating::suspect_departure(bootstrap::Membership& membershi
 }
 
 // Whom it waits for lives, and passes on what it got; or has given up, so that there is an end.
+// Long for a rank that others keep from a core, and short beside the 100 ms in which a death is
+// told.
 bool Communicator::Operating::outlives(const Status& failure, int peer) {
   constexpr std::int64_t most_ns = 50 * ns_per_ms;
   if (std::ranges::find(failure.culprits(), peer) != failure.culprits().end()) return false;
@@ -227,10 +228,10 @@ bool Communicator::Operation::advance() {
 
 bool Communicator::Operation::go_on_bereft() {
   const Status failure = owner_.membership_->failure();
-  if (stage_ == Stage::running && may_outlive(failure)) {
+  if (stage_ == Stage::running && may_outlive(failure) && !owner_.is_aborted_) {
     const exec::Launch::State state = owner_.launch_.advance();
     if (state == exec::Launch::State::done) return end({}), true;
-    if (state == exec::Launch::State::moved) return true;
+    if (state == exec::Launch::State::moved) return outlives_until_ns_ = 0, true;
     if (state == exec::Launch::State::blocked && outlives(failure, blocked().peer)) return false;
   }
   end(owner_.fail(failure));
@@ -306,7 +307,6 @@ Resumable& Communicator::begin_exchange(const Request& request) {
 
 void Communicator::Exchanging::begin(const Request& request) {
   transfers_ = request.transfers;
-  owner_.exchanging_.push_back(this);
   if (logs_trace(Subsystem::p2p)) [[unlikely]]
     for (const Transfer& one : *transfers_)
       log_trace(Subsystem::p2p, "communicator {}rank {}: {} {} bytes, rank {}, tag {}",
@@ -314,9 +314,13 @@ void Communicator::Exchanging::begin(const Request& request) {
                 one.peer, one.tag);
   Operating::begin();
   record_.begin(flight_call(*transfers_));
+  if (owner_.membership_->failed()) [[unlikely]] {  // nothing of it is with the exchange
+    transfers_ = nullptr;
+    return finish(owner_.fail(owner_.membership_->failure()));
+  }
+  owner_.exchanging_.push_back(this);
   batch_.begin(*transfers_);
-  const bool failed = owner_.membership_->failed();
-  Status begun = failed ? owner_.membership_->failure() : owner_.exchange_->begin(batch_);
+  Status begun = owner_.exchange_->begin(batch_);
   if (!begun.ok()) end(owner_.fail(std::move(begun)));
 }
 
@@ -350,12 +354,14 @@ bool Communicator::Exchanging::advance() {
   return moved || finished();
 }
 
+// Whoever gives up ends them all: so each takes what has come for any of them first.
 bool Communicator::Exchanging::go_on_bereft() {
   const Status failure = owner_.membership_->failure();
-  if (may_outlive(failure) && !owner_.on_device()) {
+  if (may_outlive(failure) && !owner_.is_aborted_ && !owner_.on_device()) {
     bool moved = false;
-    const Status status = leads() ? owner_.exchange_->advance(moved) : Status();
-    if (status.ok() && batch_.is_done()) return end({}), true;
+    const Status status = owner_.exchange_->advance(moved);
+    if (batch_.is_done()) return end({}), true;
+    if (moved) outlives_until_ns_ = 0;
     if (status.ok() && (moved || outlives(failure, blocked().peer))) return moved;
   }
   end(owner_.fail(failure));

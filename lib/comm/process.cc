@@ -39,14 +39,8 @@ void tell_version(const std::string& text) {
     write_log(LogLevel::version, {}, text);
 }
 
-// The control thread's last words (goodbyes, floods) go out before the process ends. One that ends
-// well, with nothing under way, needs the others no more, though it destroyed nothing.
-void close_at_exit(int exit_status, void*) {
-  Process* const here = current.load(std::memory_order_acquire);
-  if (here == nullptr) return;
-  if (exit_status == 0) here->communicators.each([](Communicator& one) { one.leave_if_idle(); });
-  delete current.exchange(nullptr);
-}
+// The control thread's last words (goodbyes, floods) go out before the process ends.
+void close_at_exit() { delete current.exchange(nullptr); }
 
 // The child has none of the threads and must not touch the parent's connections.
 void forget_in_child() { current.store(nullptr); }
@@ -73,8 +67,8 @@ Status Process::open_plane(const Settings& settings) {
   GYRE_ASSIGN(plane_, bootstrap::ControlPlane::start(settings));
   // Only now: what is hooked later runs earlier, and OpenSSL, which starting the plane has begun
   // to use at the latest, tears itself down at exit as well.
-  static const int hooked = on_exit(close_at_exit, nullptr);
-  if (hooked != 0) log_warn("on_exit failed: the others will not hear of this process's end");
+  static const int hooked = std::atexit(close_at_exit);
+  if (hooked != 0) log_warn("atexit failed: the others will not hear of this process's end");
   return {};
 }
 

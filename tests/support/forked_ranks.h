@@ -15,7 +15,7 @@ namespace gyre::tests {
 struct RankBoard {
   std::atomic<int> id_is_there{0};
   gyreUniqueId id;
-  std::atomic<int> stage{0};  // the test's own
+  std::atomic<int> signed_by{0}, begun{0};  // the test's own
   std::atomic<int> wrong{0};
   char text[600] = {};
 
@@ -36,6 +36,7 @@ gyreComm_t meet(RankBoard& board, int rank, int size);
 
 // Carries out `body` as each rank, in a process that ends with it, unless it ended by itself. How
 // each did (as waitpid has it), by rank; what was wrong is checked.
-std::vector<int> run_forked(int size, const std::function<void(RankBoard&, int rank)>& body);
+[[nodiscard]] std::vector<int> run_forked(int size,
+                                          const std::function<void(RankBoard&, int rank)>& body);
 
 }  // namespace gyre::tests
