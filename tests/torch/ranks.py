@@ -23,7 +23,7 @@ IMPORTED = ["pytest", *(["fake_gpu"] if DEVICES else []), "torch", "torch.distri
 
 def processes(fresh=False):
     """How to make processes. Fresh ones import PyTorch, and end as Python does by itself; others
-    end as multiprocessing ends what it forks."""
+    end without its farewell."""
     if fresh:
         return multiprocessing.get_context("spawn")
     forking = multiprocessing.get_context("forkserver")

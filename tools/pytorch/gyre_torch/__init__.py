@@ -6,11 +6,8 @@ entry points (before 2.13) has to `import gyre_torch` first. See gyre.h for what
 
 import atexit
 import datetime
-import multiprocessing.util
 import os
 import socket
-import sys
-import threading
 
 import torch
 import torch.distributed
@@ -20,30 +17,10 @@ from . import _C
 name = "gyre"
 
 
-_ends_as_fork = set()  # the processes that do; a fork of theirs knows them, too
-
-
-def _end_fork():
-    """multiprocessing ends what it forked without libgyre's farewell, which tells the other ranks
-    that this one needs them no more: whoever waits for it is told of that at once."""
-    alone = all(thread.daemon or thread is threading.current_thread()
-                for thread in threading.enumerate())
-    _C.say_farewell(leaves=alone)
-
-
-def _make(*arguments):
-    is_fork = (multiprocessing.parent_process() is not None
-               and "--multiprocessing-fork" not in sys.orig_argv)  # so it names those it spawns
-    if is_fork and os.getpid() not in _ends_as_fork:
-        _ends_as_fork.add(os.getpid())
-        multiprocessing.util.Finalize(None, _end_fork, exitpriority=-1000)  # after all others
-    return _C.create(*arguments)
-
-
 def _create(options, group_options):
     del group_options  # Gyre takes its settings from GYRE_ variables
-    return _make(options.store, options.group_rank, options.group_size, options.timeout,
-                 options.group_id)
+    return _C.create(options.store, options.group_rank, options.group_size, options.timeout,
+                     options.group_id)
 
 
 def register():
@@ -55,7 +32,7 @@ def register():
 
 def create(store, rank, size, timeout=datetime.timedelta(minutes=30), group=""):
     """A backend over a store, as register() makes it."""
-    return _make(store, rank, size, timeout, group)
+    return _C.create(store, rank, size, timeout, group)
 
 
 def _leaves_no_core(group):

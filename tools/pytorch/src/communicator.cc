@@ -133,8 +133,6 @@ void Communicator::abort() {
   (void)gyreCommAbort(comm_);
 }
 
-void Communicator::leave() { (void)gyreCommDestroy(comm_); }
-
 void Communicator::fail(gyreResult_t result, const std::string& doing) const {
   if (aborted_.load(std::memory_order_relaxed))
     throw_error(membership_, gyreAborted, doing, "the process group was aborted");

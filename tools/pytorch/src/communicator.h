@@ -43,8 +43,6 @@ class Communicator {
   gyreComm_t get() const { return comm_; }
   // Any thread, while another is inside a call, and after it was destroyed, too.
   void abort();
-  // This rank needs the others no more; later calls fail.
-  void leave();
   const Membership& membership() const { return membership_; }
   // Throws unless it is gyreSuccess.
   void check(gyreResult_t result, const std::string& doing) const {

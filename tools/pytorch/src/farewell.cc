@@ -31,7 +31,7 @@ void Farewell::enlist(const std::shared_ptr<Lane>& lane) {
   lanes_.push_back(lane);
 }
 
-void Farewell::say(Then then) {
+void Farewell::say() {
   // Before the lock, which a fork may have left held.
   if (process_.load(std::memory_order_relaxed) != getpid()) return;
   std::vector<std::shared_ptr<Lane>> lanes;
@@ -42,15 +42,9 @@ void Farewell::say(Then then) {
   }
   const auto drain = [&lanes](milliseconds most) {
     const auto until = Clock::now() + most;
-    const auto going = std::ranges::partition(
-        lanes, [&](const auto& lane) { return !lane->drain(left_until(until)); });
-    const std::vector<std::shared_ptr<Lane>> ended(going.begin(), going.end());
-    lanes.erase(going.begin(), going.end());
-    return ended;
+    std::erase_if(lanes, [&](const auto& lane) { return lane->drain(left_until(until)); });
   };
-  const auto ended = drain(Lane::patience);
-  if (then == Then::leaves)
-    for (const auto& lane : ended) lane->communicator().leave();
+  drain(Lane::patience);
   for (const auto& lane : lanes) lane->abort_at_end();
   constexpr milliseconds for_aborted{2000};
   drain(for_aborted);

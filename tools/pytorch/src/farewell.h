@@ -18,9 +18,7 @@ class Farewell {
   void enlist(const std::shared_ptr<Lane>& lane);
   // Waits for what is under way on all lanes, and aborts what does not end within a few seconds. A
   // process forked from the one that made them has nothing to wait for, and must not abort it.
-  // Whoever leaves needs the other ranks no more: its lanes take no more operations.
-  enum class Then { stays, leaves };
-  void say(Then then);
+  void say();
 
  private:
   std::mutex mutex_;

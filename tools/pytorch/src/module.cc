@@ -46,10 +46,6 @@ PYBIND11_MODULE(_C, module) {
       },
       pybind11::arg("reducer"), pybind11::arg("backend"), pybind11::arg("leaves_no_core"));
   module.def(
-      "say_farewell",
-      [](bool leaves) {
-        using gyre_torch::Farewell;
-        Farewell::shared().say(leaves ? Farewell::Then::leaves : Farewell::Then::stays);
-      },
-      pybind11::arg("leaves") = false, pybind11::call_guard<pybind11::gil_scoped_release>());
+      "say_farewell", [] { gyre_torch::Farewell::shared().say(); },
+      pybind11::call_guard<pybind11::gil_scoped_release>());
 }
