@@ -33,12 +33,17 @@ struct Options {
 };
 
 // This process's share of the memory that it has in use: a page that k processes have mapped counts
-// 1/k for each. proc(5), smaps_rollup.
+// 1/k for each. proc(5), smaps_rollup. Not pages of files: a program's code counts for more when
+// others that have it mapped end.
 double process_bytes() {
+  double bytes = 0;
+  int found = 0;
   std::ifstream rollup("/proc/self/smaps_rollup");
   for (std::string line; std::getline(rollup, line);)
-    if (line.rfind("Pss:", 0) == 0) return 1024 * std::stod(line.substr(4));
-  fail("no Pss in /proc/self/smaps_rollup");
+    for (const std::string name : {"Pss_Anon:", "Pss_Shmem:"})
+      if (line.rfind(name, 0) == 0) bytes += 1024 * std::stod(line.substr(name.size())), ++found;
+  if (found != 2) fail("no Pss_Anon and Pss_Shmem in /proc/self/smaps_rollup (Linux 5.4 has them)");
+  return bytes;
 }
 
 // The sum over all ranks. Ranks that are threads of one process all tell of the same process.
