@@ -231,7 +231,10 @@ bool Communicator::Operation::go_on_bereft() {
   if (stage_ == Stage::running && may_outlive(failure) && !owner_.is_aborted_) {
     const exec::Launch::State state = owner_.launch_.advance();
     if (state == exec::Launch::State::done) return end({}), true;
-    if (state == exec::Launch::State::moved) return outlives_until_ns_ = 0, true;
+    if (state == exec::Launch::State::moved) {
+      outlives_until_ns_ = 0;
+      return true;
+    }
     if (state == exec::Launch::State::blocked && outlives(failure, blocked().peer)) return false;
   }
   end(owner_.fail(failure));
