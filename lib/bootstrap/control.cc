@@ -127,7 +127,7 @@ std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   next = std::min(next, trunks_.tick(now_ns, overslept_ns));
   std::size_t guests = 0;
   for (const auto& [identity, job] : jobs_) {
-    next = std::min(next, job->tick(now_ns));
+    next = std::min(next, job->tick(now_ns, overslept_ns));
     guests += job->expected_guests();
   }
   constexpr std::size_t guests_least = 64;
@@ -146,10 +146,15 @@ void Works::drop_finished() {
 }
 
 void Works::close_jobs() {
+  door_.close();
   for (const auto& [identity, job] : jobs_) job->close();
 }
 
-bool Works::flushed() const { return trunks_.flushed(); }
+bool Works::flushed() const {
+  return trunks_.flushed() && std::all_of(jobs_.begin(), jobs_.end(), [](const auto& entry) {
+           return entry.second->flushed();
+         });
+}
 
 bool Works::owes_news() const {
   return std::any_of(jobs_.begin(), jobs_.end(),

@@ -18,6 +18,21 @@ constexpr std::int64_t pause_most_ns = 250 * ns_per_ms;
 
 }  // namespace
 
+Destination Destination::of(const trust::ProcessIdentity& process,
+                            const trust::ProcessIdentity& self) {
+  Destination destination{process.host, process.door_name, {}};
+  auto& ways = destination.ways;
+  if (process.host == self.host && process.net_namespace == self.net_namespace) {
+    const auto local = trust::abstract_address(process.door_name);
+    if (local.ok()) ways.push_back(*local);
+  }
+  for (const std::string& text : process.addresses) {
+    const auto address = trust::parse_address(text);
+    if (address.ok()) ways.push_back(*address);
+  }
+  return destination;
+}
+
 Dial::Dial(Trunks& trunks, std::shared_ptr<const trust::SessionKey> key, Destination destination,
            OnLink on_link)
     : trunks_(trunks),

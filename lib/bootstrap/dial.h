@@ -19,6 +19,9 @@ struct Destination {
   trust::Token host{};
   std::string door_name;
   std::vector<trust::SocketAddress> ways;
+
+  // As `self` can reach it.
+  static Destination of(const trust::ProcessIdentity& process, const trust::ProcessIdentity& self);
 };
 
 class Dial {

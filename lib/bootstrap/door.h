@@ -41,6 +41,8 @@ class Door {
   Status serve(FindKey find_key, OnSession on_session);
   // A further abstract name that leads here.
   Status add_name(const std::string& name);
+  // Nobody comes in any more: for those who knock, the process has ended.
+  void close() { listeners_.clear(); }
   // How many ranks may come at once: strangers beyond twice as many and 64 push out the oldest.
   void expect(std::size_t ranks) { strangers_most_ = 2 * ranks + 64; }
   std::int64_t tick(std::int64_t now_ns);

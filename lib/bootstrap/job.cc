@@ -30,7 +30,7 @@ Job::~Job() {
 }
 
 std::size_t Job::expected_guests() const {
-  return key_ != nullptr && !failed() ? static_cast<std::size_t>(size_) : 0;
+  return phase_ != Phase::joined && !failed() ? static_cast<std::size_t>(size_) : 0;
 }
 
 // The first cause wins. It is with the kernel before this process can see it and end because of it,
@@ -38,13 +38,14 @@ std::size_t Job::expected_guests() const {
 void Job::fail(const Status& cause, const Link* told_by) {
   if (failed()) return;
   failure_ = cause;
+  failed_ns_ = SystemClock::read();
   const std::vector<std::uint8_t> bytes = encode_cause(cause);
   for (const auto& link : links_)
     if (link.get() != told_by) link->send(Kind::failure, bytes);
   for (const auto& link : links_) link->set_liveness(0);
   surroundings_.thread.retire(std::move(dial_));
   init_until_ns_ = never_ns;
-  if (!is_root_ || phase_ == Phase::joined) key_.reset();
+  if (!is_root_ && phase_ != Phase::joined) key_.reset();
   for (const auto& [rank, member] : members_) member->become_failed(failure_);
   for (const auto& member : doubles_) member->become_failed(failure_);
 }
@@ -54,7 +55,8 @@ std::vector<int> Job::ranks_of(std::uint32_t process) const {
   std::vector<int> ranks;
   const auto& process_of_rank = company_->roster.process_of_rank;
   for (std::size_t rank = 0; rank < process_of_rank.size(); ++rank)
-    if (process_of_rank[rank] == process && !left_[rank]) ranks.push_back(static_cast<int>(rank));
+    if (process_of_rank[rank] == process && !departures_.has_left(rank))
+      ranks.push_back(static_cast<int>(rank));
   return ranks;
 }
 
@@ -129,7 +131,8 @@ void Job::drop(Link& link) {
 }
 
 bool Job::is_neighbour(const Link& link) const {
-  return link.role == Link::Role::parent || link.role == Link::Role::child;
+  using Role = Link::Role;
+  return link.role == Role::parent || link.role == Role::child || link.role == Role::peer;
 }
 
 Link* Job::neighbour(std::uint32_t process) const {
@@ -151,9 +154,12 @@ void Job::protocol_error(const Link& link, Kind kind) {
 
 void Job::on_frame(Link& link, const trust::Frame& frame) {
   const auto kind = static_cast<Kind>(frame.type);
-  if (kind == Kind::ping || ended_) return;
+  if (kind == Kind::ping) return;
+  if (kind == Kind::heard) return on_heard(link, frame);
+  if (ended_) return;
   if (kind == Kind::join) return on_join(link, frame);
-  if (failed()) return;
+  // Who links up anew may not know yet.
+  if (failed() && kind != Kind::hello && kind != Kind::welcome) return;
   switch (kind) {
     case Kind::failure: {
       const std::optional<Status> cause = decode_cause(frame.body, size_);
@@ -173,6 +179,8 @@ void Job::on_frame(Link& link, const trust::Frame& frame) {
       return on_letter(link, frame);
     case Kind::leave:
       return on_leave(link, frame);
+    case Kind::departed:
+      return on_departed(link, frame);
     case Kind::moved:
       return on_moved(link);
     default:
@@ -184,11 +192,17 @@ void Job::on_frame(Link& link, const trust::Frame& frame) {
 bool Job::is_needed(const Link& link) const {
   if (failed() || ended_ || link.role == Link::Role::leaving || link.process == Link::unknown)
     return false;
-  return phase_ != Phase::joined || !process_left(link.process);
+  return phase_ != Phase::joined || (link.welcome && !departures_.is_gone(link.process));
 }
 
-void Job::on_end(Link& link, const Status& how) {
-  if (is_needed(link)) fail_process(link.process, fmt::format("died: {}", how.message()));
+// Who has found another parent closes the link with this one, and so does who needs nobody.
+void Job::on_end(Link& link, const Status& how, bool closed) {
+  const bool may_close =
+      phase_ == Phase::joined && (link.role == Link::Role::peer || departures_.is_gone(index_));
+  if (is_needed(link) && !(closed && may_close))
+    fail_process(link.process, fmt::format("died: {}", how.message()));
+  if (!link.welcome) redial(link.process);
+  if (closed && !failed()) met_.erase(link.process);
   drop(link);
 }
 
@@ -200,10 +214,11 @@ void Job::on_silence(Link& link, std::int64_t limit_ns) {
                                            static_cast<double>(limit_ns) / ns_per_s));
 }
 
-std::int64_t Job::tick(std::int64_t now_ns) {
+std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   std::int64_t next = never_ns;
   if (dial_ != nullptr) next = dial_->tick(now_ns);
   next = std::min(next, check_deadline(now_ns));
+  next = std::min(next, mend(now_ns, overslept_ns));
   // A link that ends takes itself out of the list.
   std::vector<Link*> links;
   for (const auto& link : links_) links.push_back(link.get());
@@ -212,14 +227,18 @@ std::int64_t Job::tick(std::int64_t now_ns) {
 }
 
 bool Job::flushed() const {
+  if (failed() ? owes_failure() : !post_.addressees().empty()) return false;
   return std::all_of(links_.begin(), links_.end(),
                      [](const auto& link) { return link->flushed(); });
 }
 
 bool Job::finished() const {
   if (!members_.empty() || !flushed()) return false;
-  if (failed()) return !is_root_ || phase_ == Phase::joined;
-  return phase_ == Phase::joined && everybody_left();
+  if (failed()) return (!is_root_ || phase_ == Phase::joined) && !tells_heirs();
+  if (phase_ != Phase::joined || !reaches_.empty() || tells_late_seekers()) return false;
+  // Those whom no link leads to any more count too: nothing of them can be heard here.
+  return departures_.all_left() ||
+         std::ranges::none_of(links_, [this](const auto& link) { return is_neighbour(*link); });
 }
 
 }  // namespace gyre::bootstrap

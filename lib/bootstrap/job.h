@@ -5,15 +5,18 @@
 // who it is; the root answers with the roster. Then they link up as a tree (tree.h): children of
 // the root keep their link, the others open one to their parent and close the one to the root. When
 // all links stand the root says go, and everybody has joined. Letters, failures and leaves travel
-// over the tree.
+// over the tree. When all ranks of a process have left, those who hung on it hang elsewhere
+// (departures.h), and who has letters for a process that it led to opens a link of its own.
 #pragma once
 
 #include "lib/base/settings.h"
 #include "lib/bootstrap/control_thread.h"
+#include "lib/bootstrap/departures.h"
 #include "lib/bootstrap/dial.h"
 #include "lib/bootstrap/link.h"
 #include "lib/bootstrap/member.h"
 #include "lib/bootstrap/messages.h"
+#include "lib/bootstrap/post.h"
 #include "lib/bootstrap/roll_call.h"
 
 #include <map>
@@ -53,7 +56,7 @@ class Job final : public LinkOwner {
   void abort(int rank, Status why);
   void leave(const Member& member);
 
-  std::int64_t tick(std::int64_t now_ns);
+  std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
   // Nobody here needs it any more. A root that failed before its ranks were together stays, to tell
   // those who come late.
   bool finished() const;
@@ -94,6 +97,8 @@ class Job final : public LinkOwner {
   void begin_linking();
   void dial_parent();
   void parent_reached(std::unique_ptr<Link> link);
+  std::vector<Link*> early_guests() const;
+  bool is_child(const HelloMessage& hello) const;
   void place_child(Link& link, const HelloMessage& hello);
   void on_hello(Link& link, const trust::Frame& frame);
   void on_welcome(Link& link, const trust::Frame& frame);
@@ -101,20 +106,48 @@ class Job final : public LinkOwner {
   void check_ready();
   void go();
   void on_go(Link& link);
-  void route(std::uint32_t process, const LetterHead& head, std::span<const std::uint8_t> frame,
-             std::span<const std::uint8_t> text);
-  void on_letter(Link& link, const trust::Frame& frame);
   void on_leave(Link& link, const trust::Frame& frame);
+  bool may_be_told(std::uint32_t rank) const;
   void note_left(std::uint32_t rank, const Link* told_by);
   void on_moved(Link& link);
   Link* neighbour(std::uint32_t process) const;
   bool is_neighbour(const Link& link) const;
-  bool process_left(std::uint32_t process) const;
-  bool everybody_left() const;
+
+  // Letters, job_letters.cc.
+  void on_letter(Link& link, const trust::Frame& frame);
+  void on_heard(Link& link, const trust::Frame& frame);
+  void take_letter(std::uint32_t source, const LetterHead& head,
+                   std::span<const std::uint8_t> text);
+  void deliver(const LetterHead& head, Letter text);
+  bool speaks_for(const Link& link, std::uint32_t process) const;
+  Link* way_to(std::uint32_t process) const;
+  void send_unheard(std::uint32_t process);
+
+  // The tree without those who are gone, job_mending.cc.
+  void on_gone(std::uint32_t process);
+  void expect_heirs(std::uint32_t process);
+  std::int64_t mend(std::int64_t now_ns, std::int64_t overslept_ns);
+  std::int64_t seek_parent(std::int64_t now_ns);
+  std::optional<std::uint32_t> next_candidate() const;
+  std::int64_t look_at_reaches(std::int64_t now_ns);
+  std::int64_t look_at_heirs(std::int64_t now_ns);
+  std::int64_t let_go_of_the_gone(std::int64_t now_ns);
+  bool hangs() const;
+  bool owes_failure() const;
+  void reach(std::uint32_t process);
+  std::unique_ptr<Dial> dial(std::uint32_t process);
+  void redial(std::uint32_t process);
+  void reached(std::uint32_t process, std::unique_ptr<Link> link);
+  void meet_peer(Link& link, const HelloMessage& hello);
+  void on_peer_welcome(Link& link, const HelloMessage& welcome);
+  void on_departed(Link& link, const trust::Frame& frame);
+  void tell_state(Link& link);
+  bool tells_heirs() const;
+  bool tells_late_seekers() const;
 
   // Links, job.cc.
   void on_frame(Link& link, const trust::Frame& frame) override;
-  void on_end(Link& link, const Status& how) override;
+  void on_end(Link& link, const Status& how, bool closed) override;
   void on_silence(Link& link, std::int64_t limit_ns) override;
   bool is_needed(const Link& link) const;
   void protocol_error(const Link& link, Kind kind);
@@ -150,9 +183,18 @@ class Job final : public LinkOwner {
   std::set<std::uint32_t> ready_children_;
   bool parent_stands_ = false;
   bool ready_sent_ = false;
-  std::vector<bool> left_;  // by rank
-  std::size_t left_count_ = 0;
-  bool root_left_ = false;  // a root without ranks has gone in peace
+  Departures departures_;
+  std::set<std::uint32_t> met_;  // processes that are or were neighbours
+  Post post_;
+  // A process to which a link is wanted that the tree has not.
+  struct Reach {
+    std::unique_ptr<Dial> dial;
+    std::int64_t since_ns = 0;
+  };
+  std::map<std::uint32_t, Reach> reaches_;
+  std::map<std::uint32_t, std::int64_t> heirs_;  // that have to link up here, and since when
+  std::int64_t gone_ns_ = 0;                     // when somebody was found gone last; 0: never
+  std::int64_t failed_ns_ = 0;
 };
 
 }  // namespace gyre::bootstrap

@@ -167,7 +167,7 @@ Status Job::take_roster(RosterMessage message) {
     return Status(Code::RemoteError, "the root's roster gives this process ranks it has not");
   company->left = std::vector<std::atomic<bool>>(static_cast<std::size_t>(size_));
   company_ = std::move(company);
-  left_.assign(static_cast<std::size_t>(size_), false);
+  departures_ = Departures(company_->roster);
   liveness_ns_ = message.liveness_ms * ns_per_ms;
   for (const auto& link : links_) link->set_liveness(liveness_ns_);
   begin_linking();

@@ -1,4 +1,4 @@
-// What a job does in the tree: links up, passes letters on, sees ranks leave.
+// What a job does in the tree: links up, sees ranks leave.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/bootstrap/cause.h"
@@ -10,23 +10,6 @@
 #include <algorithm>
 
 namespace gyre::bootstrap {
-namespace {
-
-Destination destination_of(const trust::ProcessIdentity& peer, const trust::ProcessIdentity& self) {
-  Destination destination{peer.host, peer.door_name, {}};
-  auto& ways = destination.ways;
-  if (peer.host == self.host && peer.net_namespace == self.net_namespace) {
-    const auto local = trust::abstract_address(peer.door_name);
-    if (local.ok()) ways.push_back(*local);
-  }
-  for (const std::string& text : peer.addresses) {
-    const auto address = trust::parse_address(text);
-    if (address.ok()) ways.push_back(*address);
-  }
-  return destination;
-}
-
-}  // namespace
 
 // ------------------------------------------------------------------------------------- linking up
 
@@ -45,18 +28,24 @@ void Job::begin_linking() {
   } else {
     dial_parent();
   }
+  for (Link* link : early_guests())
+    if (!failed() && is_child(*link->early_hello))
+      place_child(*link, *std::exchange(link->early_hello, std::nullopt));
+  check_ready();
+}
+
+// Those that came too soon to be placed.
+std::vector<Link*> Job::early_guests() const {
   std::vector<Link*> early;
   for (const auto& link : links_)
     if (link->early_hello) early.push_back(link.get());
-  for (Link* link : early)
-    if (!failed()) place_child(*link, *std::exchange(link->early_hello, std::nullopt));
-  check_ready();
+  return early;
 }
 
 void Job::dial_parent() {
   const auto& parent = company_->roster.processes[tree_parent(index_)];
   dial_ = std::make_unique<Dial>(
-      surroundings_.trunks, key_, destination_of(parent, surroundings_.self),
+      surroundings_.trunks, key_, Destination::of(parent, surroundings_.self),
       [this](std::unique_ptr<Link> link) { parent_reached(std::move(link)); });
   surroundings_.thread.due_at(0);
 }
@@ -72,17 +61,22 @@ void Job::on_hello(Link& link, const trust::Frame& frame) {
   const std::optional<HelloMessage> hello = decode_hello(frame.body);
   if (!hello || link.role != Link::Role::guest || link.process != Link::unknown)
     return protocol_error(link, Kind::hello);
-  if (phase_ == Phase::gathering)
+  if (phase_ == Phase::joined) return meet_peer(link, *hello);
+  if (failed()) return tell_state(link);
+  if (phase_ == Phase::gathering || !is_child(*hello))
     link.early_hello = *hello;
   else
     place_child(link, *hello);
   check_ready();
 }
 
+bool Job::is_child(const HelloMessage& hello) const {
+  return hello.process > 0 && tree_parent(hello.process) == index_;
+}
+
 void Job::place_child(Link& link, const HelloMessage& hello) {
   const auto& processes = company_->roster.processes;
-  const bool ours = hello.process > 0 && hello.process < processes.size() &&
-                    tree_parent(hello.process) == index_ &&
+  const bool ours = is_child(hello) && hello.process < processes.size() &&
                     processes[hello.process].process == hello.token;
   if (!ours || neighbour(hello.process) != nullptr) {
     log_warn("a process that knows the secret claims a place in the tree that is not its own");
@@ -97,10 +91,11 @@ void Job::place_child(Link& link, const HelloMessage& hello) {
 // turned to.
 void Job::on_welcome(Link& link, const trust::Frame& frame) {
   const std::optional<HelloMessage> welcome = decode_hello(frame.body);
+  if (welcome && link.role == Link::Role::peer) return on_peer_welcome(link, *welcome);
   const bool due = link.role == Link::Role::parent && !parent_stands_ && welcome &&
                    welcome->process == link.process &&
                    welcome->token == identity_of(link.process).process;
-  if (!due) return protocol_error(link, Kind::welcome);
+  if (!due || failed()) return protocol_error(link, Kind::welcome);
   parent_stands_ = true;
   for (const auto& other : links_) {
     if (other->role != Link::Role::root) continue;
@@ -143,10 +138,13 @@ void Job::on_go(Link& link) {
 void Job::go() {
   phase_ = Phase::joined;
   init_until_ns_ = never_ns;
-  key_.reset();
   for (const auto& link : links_)
     if (link->role == Link::Role::child) link->send(Kind::go, {});
+  for (const auto& link : links_)
+    if (is_neighbour(*link)) met_.insert(link->process);
   for (const auto& [rank, member] : members_) member->become_joined(company_);
+  for (Link* link : early_guests())
+    meet_peer(*link, *std::exchange(link->early_hello, std::nullopt));
 }
 
 // Root: a child whose part of the tree is not up. Others: the parent that cannot be reached, or the
@@ -155,50 +153,6 @@ bool Job::is_late(std::uint32_t process) const {
   if (process == index_) return false;
   if (!is_root_ && process == tree_parent(index_)) return !parent_stands_;
   return process > 0 && tree_parent(process) == index_ && !ready_children_.contains(process);
-}
-
-// ---------------------------------------------------------------------------------------- letters
-
-void Job::send_letter(int from, int to, std::uint64_t key, const Letter& letter) {
-  if (failed() || phase_ != Phase::joined) return;
-  const LetterHead head{static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to), key};
-  const auto process = company_->roster.process_of_rank[static_cast<std::size_t>(to)];
-  route(process, head, encode(head, letter), letter);
-}
-
-void Job::on_letter(Link& link, const trust::Frame& frame) {
-  std::span<const std::uint8_t> text;
-  const std::optional<LetterHead> head = decode_letter(frame.body, &text);
-  const auto ranks = static_cast<std::uint32_t>(size_);
-  if (!head || !is_neighbour(link) || phase_ != Phase::joined || head->from >= ranks ||
-      head->to >= ranks)
-    return protocol_error(link, Kind::letter);
-  // Only what lies behind a link may speak through it.
-  const auto& process_of_rank = company_->roster.process_of_rank;
-  const std::uint32_t source = process_of_rank[head->from];
-  if (source == index_ || tree_next(index_, source) != link.process)
-    return protocol_error(link, Kind::letter);
-  route(process_of_rank[head->to], *head, frame.body, text);
-}
-
-void Job::route(std::uint32_t process, const LetterHead& head, std::span<const std::uint8_t> frame,
-                std::span<const std::uint8_t> text) {
-  const int from = static_cast<int>(head.from), to = static_cast<int>(head.to);
-  if (process == index_) {
-    const auto found = members_.find(to);
-    if (found == members_.end()) return;  // it has left
-    if (!found->second->deliver(from, head.key, Letter(text.begin(), text.end())))
-      fail(Status(Code::RemoteError, fmt::format("rank {} does not read its letters", to))
-               .blame({to}));
-    return;
-  }
-  const std::uint32_t next = tree_next(index_, process);
-  if (Link* link = neighbour(next)) return link->send(Kind::letter, frame);
-  if (process_left(process)) return;
-  fail(Status(Code::RemoteError,
-              fmt::format("the way from rank {} to rank {} went through {}, which has ended: keep "
-                          "every process until all ranks are done",
-                          from, to, process_text({}, identity_of(next)))));
 }
 
 // ---------------------------------------------------------------------------------------- leaving
@@ -225,45 +179,25 @@ void Job::on_leave(Link& link, const trust::Frame& frame) {
     return protocol_error(link, Kind::leave);
   const bool known = *rank < static_cast<std::uint32_t>(size_);
   if (!known && *rank != no_rank) return protocol_error(link, Kind::leave);
-  const std::uint32_t source = known ? company_->roster.process_of_rank[*rank] : 0;
-  if (source == index_ || tree_next(index_, source) != link.process)
-    return protocol_error(link, Kind::leave);
+  if (!may_be_told(*rank)) return protocol_error(link, Kind::leave);
   note_left(*rank, &link);
 }
 
+// Only this process knows first that a rank of its own has left; others may say it back.
+bool Job::may_be_told(std::uint32_t rank) const {
+  const std::uint32_t source = rank == no_rank ? 0 : company_->roster.process_of_rank[rank];
+  return source != index_ ||
+         (rank == no_rank ? departures_.is_gone(0) : departures_.has_left(rank));
+}
+
 void Job::note_left(std::uint32_t rank, const Link* told_by) {
-  if (rank == no_rank) {
-    root_left_ = true;
-  } else if (!left_[rank]) {
-    left_[rank] = true;
-    ++left_count_;
+  if (!departures_.note(rank)) return;
+  const std::uint32_t process = rank == no_rank ? 0 : company_->roster.process_of_rank[rank];
+  if (rank != no_rank)
     company_->left[rank].store(true, std::memory_order_release);  // pairs with has_left
-  }
   send_neighbours(Kind::leave, encode_leave(rank), told_by);
+  if (departures_.is_gone(process)) on_gone(process);
   surroundings_.thread.due_at(0);
-}
-
-bool Job::process_left(std::uint32_t process) const {
-  const auto& process_of_rank = company_->roster.process_of_rank;
-  bool has_ranks = false;
-  for (std::size_t rank = 0; rank < process_of_rank.size(); ++rank) {
-    if (process_of_rank[rank] != process) continue;
-    if (!left_[rank]) return false;
-    has_ranks = true;
-  }
-  return has_ranks || root_left_;
-}
-
-// Those whom no link leads to any more count too: nothing of them can be heard here.
-bool Job::everybody_left() const {
-  if (left_count_ == left_.size()) return true;
-  const auto& process_of_rank = company_->roster.process_of_rank;
-  for (std::size_t rank = 0; rank < process_of_rank.size(); ++rank) {
-    if (left_[rank]) continue;
-    const std::uint32_t process = process_of_rank[rank];
-    if (process == index_ || neighbour(tree_next(index_, process)) != nullptr) return false;
-  }
-  return true;
 }
 
 }  // namespace gyre::bootstrap

@@ -33,9 +33,9 @@ void Link::hear(const trust::Frame& frame) {
   if (owner_ != nullptr) owner_->on_frame(*this, frame);
 }
 
-void Link::end(const Status& how) {
+void Link::end(const Status& how, bool closed) {
   cut();
-  if (owner_ != nullptr) owner_->on_end(*this, how);
+  if (owner_ != nullptr) owner_->on_end(*this, how, closed);
 }
 
 void Link::set_liveness(std::int64_t limit_ns) {

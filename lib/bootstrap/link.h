@@ -18,8 +18,9 @@ class Trunk;
 class LinkOwner {
  public:
   virtual void on_frame(Link& link, const trust::Frame& frame) = 0;
-  // Once, after the last frame. The text says how: "its control connection closed".
-  virtual void on_end(Link& link, const Status& how) = 0;
+  // Once, after the last frame. The text says how: "its control connection closed". `closed`: the
+  // other end closed this link and lives on; else the process or the way to it has ended.
+  virtual void on_end(Link& link, const Status& how, bool closed) = 0;
   // The peer has given no sign of life for `limit_ns`; the link still stands.
   virtual void on_silence(Link& link, std::int64_t limit_ns) = 0;
 
@@ -35,6 +36,7 @@ class Link {
     root,   // this process's way to the root while the ranks gather
     parent,
     child,
+    peer,     // opened after somebody had left: in place of a parent, or for letters
     leaving,  // its duty is over; it ends when its last bytes are sent
   };
   static constexpr std::uint32_t unknown = UINT32_MAX;
@@ -61,12 +63,13 @@ class Link {
 
   Role role = Role::guest;
   std::uint32_t process = unknown;  // at first the root's slot, then the place in the roster
+  bool welcome = true;              // of one that this process opened: the other end has taken it
   std::optional<HelloMessage> early_hello;  // it came before the roster did
 
  private:
   friend class Trunk;
   void hear(const trust::Frame& frame);
-  void end(const Status& how);
+  void end(const Status& how, bool closed);
   void cut() { trunk_ = nullptr; }
 
   Trunk* trunk_;  // null: it has ended

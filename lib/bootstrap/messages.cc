@@ -53,9 +53,10 @@ bool get_ranks(Reader& reader, std::uint32_t size, Roster& roster) {
 }  // namespace
 
 std::string_view kind_name(Kind kind) {
-  constexpr std::string_view names[] = {
-      "message", "join",  "roster", "hello",    "welcome", "ready",  "go",      "letter", "failure",
-      "leave",   "moved", "ping",   "greeting", "open",    "opened", "refused", "closed"};
+  constexpr std::string_view names[] = {"message", "join",     "roster",  "hello", "welcome",
+                                        "ready",   "go",       "letter",  "heard", "failure",
+                                        "leave",   "departed", "moved",   "ping",  "greeting",
+                                        "open",    "opened",   "refused", "closed"};
   const auto index = static_cast<std::size_t>(kind);
   return index < std::size(names) ? names[index] : names[0];
 }
@@ -177,6 +178,7 @@ std::vector<std::uint8_t> encode(const LetterHead& head, std::span<const std::ui
   writer.put(head.from);
   writer.put(head.to);
   writer.put(head.key);
+  writer.put(head.number);
   writer.put_rest(text);
   return writer.take();
 }
@@ -186,10 +188,27 @@ std::optional<LetterHead> decode_letter(std::span<const std::uint8_t> bytes,
   LetterHead head;
   Reader reader(bytes);
   if (!reader.get(head.from) || !reader.get(head.to) || !reader.get(head.key) ||
-      reader.left() > letter_most_bytes)
+      !reader.get(head.number) || head.number == 0 || reader.left() > letter_most_bytes)
     return std::nullopt;
   *text = reader.rest();
   return head;
+}
+
+std::vector<std::uint8_t> encode(const HeardMessage& message) {
+  Writer writer;
+  writer.put(message.from);
+  writer.put(message.to);
+  writer.put(message.number);
+  return writer.take();
+}
+
+std::optional<HeardMessage> decode_heard(std::span<const std::uint8_t> bytes) {
+  HeardMessage message;
+  Reader reader(bytes);
+  if (!reader.get(message.from) || !reader.get(message.to) || !reader.get(message.number) ||
+      !reader.at_end())
+    return std::nullopt;
+  return message;
 }
 
 std::vector<std::uint8_t> encode_leave(std::uint32_t rank) {

@@ -24,9 +24,11 @@ enum class Kind : std::uint8_t {
   ready,     // to the parent: everybody below is linked
   go,        // to those below: all are
   letter,
+  heard,  // letters were taken
   failure,
   leave,
-  moved,  // to the root: the parent has taken over this link's duty
+  departed,  // all that have left, on a new link
+  moved,     // to the root: the parent has taken over this link's duty
   // Of a trunk.
   ping,
   greeting,  // the first: which process this is
@@ -37,7 +39,7 @@ enum class Kind : std::uint8_t {
 };
 std::string_view kind_name(Kind kind);
 
-inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
 inline constexpr std::size_t letter_most_bytes = 64 << 10;
 inline constexpr int size_most = 1 << 24;
 
@@ -91,11 +93,21 @@ struct LetterHead {
   std::uint32_t from = 0;
   std::uint32_t to = 0;
   std::uint64_t key = 0;
+  std::uint64_t number = 0;  // from 1, of the two processes
 };
 std::vector<std::uint8_t> encode(const LetterHead& head, std::span<const std::uint8_t> text);
 // `text` becomes the view of what follows the head.
 std::optional<LetterHead> decode_letter(std::span<const std::uint8_t> bytes,
                                         std::span<const std::uint8_t>* text);
+
+// Process `from` has taken the letters of process `to` up to `number`.
+struct HeardMessage {
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;
+  std::uint64_t number = 0;
+};
+std::vector<std::uint8_t> encode(const HeardMessage& message);
+std::optional<HeardMessage> decode_heard(std::span<const std::uint8_t> bytes);
 
 // In a leave: not a rank, but the root's process, which had none.
 inline constexpr std::uint32_t no_rank = UINT32_MAX;

@@ -136,7 +136,7 @@ void Trunk::end(const Status& how) {
   process_watch_.reset();
   // Whoever is told may close other links, which then are not told.
   for (const auto& [number, link] : std::exchange(links_, {}))
-    if (link->is_open()) link->end(how);
+    if (link->is_open()) link->end(how, false);
   for (auto& [number, opening] : std::exchange(asked_, {})) opening.on_link(how);
   for (Opening& opening : std::exchange(waiting_, {})) opening.on_link(how);
   owner_.on_end(*this);
@@ -291,7 +291,7 @@ bool Trunk::on_closed(std::span<const std::uint8_t> body) {
   if (found == links_.end()) return true;  // closed here as well
   Link& link = *found->second;
   links_.erase(found);
-  link.end(Status(Code::RemoteError, "its control connection closed"));
+  link.end(Status(Code::RemoteError, "its control connection closed"), true);
   if (is_idle()) idle_ns_ = SystemClock::read();
   return true;
 }

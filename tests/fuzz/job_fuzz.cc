@@ -178,6 +178,10 @@ class Peer {
         return GYRE_DEMAND(decode_hello(frame.body).has_value());
       case Kind::letter:
         return GYRE_DEMAND(decode_letter(frame.body, &text).has_value());
+      case Kind::heard:
+        return GYRE_DEMAND(decode_heard(frame.body).has_value());
+      case Kind::departed:
+        return GYRE_DEMAND(!frame.body.empty());
       case Kind::failure:
         return GYRE_DEMAND(decode_cause(frame.body, 0).has_value());
       case Kind::leave:
@@ -335,7 +339,7 @@ void Trial::tick(std::int64_t ahead_ns, std::int64_t overslept_ns) {
   thread().call([&] {
     const std::int64_t now = SystemClock::read() + ahead_ns_;
     trunks_->tick(now, overslept_ns);
-    job_->tick(now);
+    job_->tick(now, overslept_ns);
   });
 }
 
@@ -429,7 +433,7 @@ void Trial::pass_time(fuzz::Input& input) {
 }
 
 void Trial::act(fuzz::Input& input) {
-  const int kind = input.take<std::uint8_t>() % 13;
+  const int kind = input.take<std::uint8_t>() % 15;
   const std::size_t link = input.take<std::uint8_t>();
   if (kind == 0 && link >= spoilt) {
     next_answer_ = link == spoilt ? Answer::other : Answer::nothing;
@@ -461,7 +465,8 @@ void Trial::act(fuzz::Input& input) {
     }
     case 8: {
       const std::uint32_t from = input.take<std::uint8_t>(), to = input.take<std::uint8_t>();
-      peer.say(Kind::letter, encode(LetterHead{from, to, 7}, input.take_block()));
+      const std::uint64_t number = input.take<std::uint8_t>();
+      peer.say(Kind::letter, encode(LetterHead{from, to, 7, number}, input.take_block()));
       break;
     }
     case 9:
@@ -475,11 +480,19 @@ void Trial::act(fuzz::Input& input) {
     case 11:
       say_on_trunk(peer, input);
       break;
-    default:
+    case 12:
       if (link < spoilt)
         peer.close();
       else
         peer.spoil(input.take_block());
+      break;
+    case 13: {
+      const std::uint32_t from = input.take<std::uint8_t>(), to = input.take<std::uint8_t>();
+      peer.say(Kind::heard, encode(HeardMessage{from, to, input.take<std::uint8_t>()}));
+      break;
+    }
+    default:
+      peer.say(Kind::departed, input.take_block());
   }
   settle();
 }

@@ -1,6 +1,7 @@
 // The messages of the control plane, one decoder after the other. What was accepted is encoded
 // again and must read the same. Input: u8 which, then the message.
 #include "lib/bootstrap/cause.h"
+#include "lib/bootstrap/departures.h"
 #include "lib/bootstrap/messages.h"
 #include "tests/fuzz/input.h"
 
@@ -56,6 +57,30 @@ void read_letter(Bytes bytes) {
   Bytes text;
   const auto head = decode_letter(bytes, &text);
   GYRE_DEMAND(!head || is_same(encode(*head, text), bytes));
+}
+
+void read_heard(Bytes bytes) {
+  const auto message = decode_heard(bytes);
+  GYRE_DEMAND(!message || is_same(encode(*message), bytes));
+}
+
+// Of 20 ranks in as many processes.
+void read_departed(Bytes bytes) {
+  Roster roster;
+  roster.processes.resize(20);
+  for (std::uint32_t rank = 0; rank < 20; ++rank) roster.process_of_rank.push_back(rank);
+  Departures departures(roster);
+  const auto ranks = departures.decode(bytes);
+  if (!ranks) return;
+  for (const std::uint32_t rank : *ranks) {
+    GYRE_DEMAND(rank < 20 || rank == no_rank);
+    (void)departures.note(rank);
+  }
+  for (std::uint32_t process = 0; process < 20; ++process)
+    if (const auto parent = departures.parent(process))
+      GYRE_DEMAND(*parent < process && !departures.is_gone(*parent));
+  const auto again = departures.decode(departures.encode());
+  GYRE_DEMAND(again && again->size() <= ranks->size());
 }
 
 void read_leave(Bytes bytes) {
@@ -126,9 +151,9 @@ void read_roster(Bytes bytes) {
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const Bytes bytes(data + 1, size - 1);
-  constexpr void (*readers[])(Bytes) = {read_join,   read_hello,  read_letter,   read_cause,
-                                        read_leave,  read_roster, read_greeting, read_open,
-                                        read_opened, read_on_link};
+  constexpr void (*readers[])(Bytes) = {read_join,   read_hello,   read_letter,   read_cause,
+                                        read_leave,  read_roster,  read_greeting, read_open,
+                                        read_opened, read_on_link, read_heard,    read_departed};
   readers[data[0] % std::size(readers)](bytes);
   return 0;
 }

@@ -25,6 +25,8 @@ enum Which : std::uint8_t {
   open,
   opened,
   on_link,
+  heard,
+  departed,
 };
 
 trust::ProcessIdentity process(std::uint8_t number) {
@@ -161,9 +163,18 @@ void add_messages(Seeds& seeds) {
   token.fill(9);
   seeds.add("message", "hello", Script(hello).rest(encode(HelloMessage{3, token})));
   seeds.add("message", "hello_cut", Script(hello).rest(cut(encode(HelloMessage{3, token}), 19)));
-  seeds.add("message", "letter", Script(letter).rest(encode(LetterHead{1, 2, 3}, bytes_of("hi"))));
-  seeds.add("message", "letter_empty", Script(letter).rest(encode(LetterHead{1, 2, 3}, {})));
-  seeds.add("message", "letter_cut", Script(letter).rest(cut(encode(LetterHead{1, 2, 3}, {}), 15)));
+  seeds.add("message", "letter",
+            Script(letter).rest(encode(LetterHead{1, 2, 3, 4}, bytes_of("hi"))));
+  seeds.add("message", "letter_empty", Script(letter).rest(encode(LetterHead{1, 2, 3, 4}, {})));
+  seeds.add("message", "letter_cut",
+            Script(letter).rest(cut(encode(LetterHead{1, 2, 3, 4}, {}), 15)));
+  seeds.add("message", "letter_unnumbered",
+            Script(letter).rest(encode(LetterHead{1, 2, 3, 0}, {})));
+  seeds.add("message", "heard", Script(heard).rest(encode(HeardMessage{1, 2, 3})));
+  seeds.add("message", "heard_cut", Script(heard).rest(cut(encode(HeardMessage{1, 2, 3}), 9)));
+  seeds.add("message", "departed", Script(departed).rest(bytes_of("\x13\x40\x11")));
+  seeds.add("message", "departed_beyond", Script(departed).rest(bytes_of("\x13\x40\x71")));
+  seeds.add("message", "departed_longer", Script(departed).rest(bytes_of("\x13\x40\x11\x01")));
   seeds.add("message", "leave", Script(leave).rest(encode_leave(3)));
   seeds.add("message", "leave_cut", Script(leave).rest(cut(encode_leave(3), 3)));
 }

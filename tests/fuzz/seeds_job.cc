@@ -58,9 +58,21 @@ class Acts {
     script_.number(process);
     return *this;
   }
-  Acts& letter(std::uint8_t link, std::uint8_t from, std::uint8_t to) {
+  Acts& letter(std::uint8_t link, std::uint8_t from, std::uint8_t to, std::uint8_t number = 1) {
     act(8, link);
-    script_.number(from).number(to).text("letter");
+    script_.number(from).number(to).number(number).text("letter");
+    return *this;
+  }
+  // Of processes.
+  Acts& heard(std::uint8_t link, std::uint8_t from, std::uint8_t to, std::uint8_t number = 1) {
+    act(13, link);
+    script_.number(from).number(to).number(number);
+    return *this;
+  }
+  // A bit a rank.
+  Acts& departed(std::uint8_t link, std::string_view bits) {
+    act(14, link);
+    script_.text(bits);
     return *this;
   }
   Acts& cause(std::uint8_t link, std::uint8_t code, std::uint8_t culprit) {
@@ -102,6 +114,8 @@ class Acts {
 };
 
 constexpr std::uint8_t root_left = UINT8_MAX;
+// From rank 1 to rank 0, key 7, number 2^32 + 1.
+constexpr std::string_view far_letter("\1\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0", 24);
 enum Use : std::uint8_t { send, receive, abort, leave };
 enum OnTrunk : std::uint8_t {
   open_link,
@@ -125,11 +139,31 @@ Acts joined_member() { return Acts::member(3, 1).roster(0, 3, 1).raw(0, Kind::go
 // The tenth process: its parent in the tree is process 1, whom it dials.
 Acts deep_member() { return Acts::member(12, 1).roster(0, 12, 9); }
 
+// Process 1 of many is parent of 9 to 16.
+Acts parent() { return Acts::member(12, 1).roster(0, 12, 1); }
+
+Acts parent_of_all() {
+  Acts acts = parent();
+  for (std::uint8_t child = 9; child < 12; ++child)
+    acts.guest().hello(static_cast<std::uint8_t>(child - 8), child);
+  for (std::uint8_t link = 1; link < 4; ++link) acts.raw(link, Kind::ready);
+  return acts;
+}
+
 void add_roots(Seeds& seeds) {
   const auto add = [&](const char* name, Bytes bytes) { seeds.add("job", name, std::move(bytes)); };
   add("root_joined", joined_root());
   add("root_letters",
       joined_root().use(0, send, 1).letter(0, 1, 0).letter(0, 1, 2).use(0, receive, 1));
+  add("root_letters_again",
+      joined_root().letter(0, 1, 0, 2).letter(0, 1, 0).letter(0, 1, 0).letter(0, 1, 0, 200));
+  add("root_letter_too_far", joined_root().letter(0, 1, 0).raw(0, Kind::letter, far_letter));
+  add("root_heard", joined_root().use(0, send, 1).heard(0, 1, 0).heard(0, 1, 2).heard(1, 1, 0));
+  add("root_heard_of_nobody", joined_root().heard(0, 1, 7));
+  add("root_bad_heard", joined_root().raw(0, Kind::heard, "?"));
+  add("root_departed", joined_root().departed(0, "\x04").use(0, send, 2).departed(0, "\x06"));
+  add("root_departed_itself", joined_root().departed(0, "\x01"));
+  add("root_bad_departed", joined_root().departed(0, "??"));
   add("root_letter_of_another", joined_root().letter(0, 2, 0));
   add("root_letter_beyond", joined_root().letter(0, 1, 9));
   add("root_letter_early", Acts::root(3, 1).letter(0, 1, 0));
@@ -203,15 +237,6 @@ void add_members(Seeds& seeds) {
   add("deep_other_parent", deep_member().welcome(1, 2));
   add("deep_bad_welcome", deep_member().raw(1, Kind::welcome, "?"));
   add("deep_deadline", deep_member().wait(62));
-  // Process 1 of many is parent of 9 to 16.
-  const auto parent = [] { return Acts::member(12, 1).roster(0, 12, 1); };
-  const auto parent_of_all = [&] {
-    Acts acts = parent();
-    for (std::uint8_t child = 9; child < 12; ++child)
-      acts.guest().hello(static_cast<std::uint8_t>(child - 8), child);
-    for (std::uint8_t link = 1; link < 4; ++link) acts.raw(link, Kind::ready);
-    return acts;
-  };
   add("parent_joined", parent_of_all().raw(0, Kind::go).letter(1, 9, 0).letter(1, 9, 10));
   add("parent_passes_on",
       parent_of_all().raw(0, Kind::go).letter(0, 2, 9).letter(2, 10, 2).leave(2, 10));
@@ -222,6 +247,57 @@ void add_members(Seeds& seeds) {
   add("parent_child_of_another", parent().guest().hello(1, 17).guest().hello(2, 2));
   add("parent_child_twice", parent().guest().hello(1, 9).guest().hello(2, 9));
   add("parent_deadline", parent().guest().hello(1, 9).wait(62));
+}
+
+// Rank r is process r's, as far as there are so many.
+void add_departures(Seeds& seeds) {
+  const auto add = [&](const char* name, Bytes bytes) { seeds.add("job", name, std::move(bytes)); };
+  add("parent_root_is_gone", parent_of_all()
+                                 .raw(0, Kind::go)
+                                 .use(0, send, 2)
+                                 .leave(0, 0)
+                                 .leave(0, 2)
+                                 .hang_up(0)
+                                 .wait(1)
+                                 .letter(1, 9, 1)
+                                 .wait(2));
+  add("parent_heir_comes", parent_of_all()
+                               .raw(0, Kind::go)
+                               .leave(0, 0)
+                               .wait(1)
+                               .guest()
+                               .hello(4, 5)
+                               .letter(4, 5, 1)
+                               .wait(2)
+                               .wait(20));
+  add("parent_heir_tells_of_the_gone", parent_of_all()
+                                           .raw(0, Kind::go)
+                                           .guest()
+                                           .hello(4, 5)
+                                           .departed(4, std::string_view("\x05\0", 2))
+                                           .wait(1)
+                                           .cause(4, 5, 3));
+  add("deep_parent_is_gone", deep_member()
+                                 .welcome(1, 1)
+                                 .raw(1, Kind::go)
+                                 .use(0, send, 2)
+                                 .leave(1, 1)
+                                 .wait(1)
+                                 .welcome(2, 0)
+                                 .departed(2, std::string_view("\x02\0", 2))
+                                 .hang_up(1)
+                                 .wait(1)
+                                 .wait(20));
+  add("deep_told_after_a_failure", deep_member()
+                                       .welcome(1, 1)
+                                       .raw(1, Kind::go)
+                                       .leave(1, 1)
+                                       .use(0, abort)
+                                       .wait(1)
+                                       .welcome(2, 0)
+                                       .guest()
+                                       .hello(3, 10)
+                                       .wait(12));
 }
 
 void add_trunks(Seeds& seeds) {
@@ -254,6 +330,7 @@ void add_trunks(Seeds& seeds) {
 }  // namespace
 
 void add_job_seeds(Seeds& seeds) {
+  add_departures(seeds);
   add_trunks(seeds);
   add_roots(seeds);
   add_members(seeds);
