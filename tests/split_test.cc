@@ -132,6 +132,31 @@ TEST_CASE("a rank that does not split is named when the deadline passes", "[spli
       &config);
 }
 
+// Rank 2 stays away, so that the others wait in the split: for its color, for the id, or for it to
+// join. The split has to hear of what becomes of the parent, whose deadline is far away.
+TEST_CASE("a split ends at once when its communicator is aborted", "[split]") {
+  const int aborter = GENERATE(0, 1, 2);
+  on_ranks(3, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    std::thread other;
+    if (rank == aborter)
+      other = std::thread([comm] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        (void)gyreCommAbort(comm);
+      });
+    if (rank != 2) {
+      gyreComm_t child = nullptr;
+      const auto start = std::chrono::steady_clock::now();
+      const gyreResult_t result = gyreCommSplit(comm, 0, rank, &child, nullptr);
+      complaints.expect(result == (rank == aborter ? gyreAborted : gyreRemoteError),
+                        std::to_string(result));
+      complaints.expect(std::chrono::steady_clock::now() - start < std::chrono::seconds(3),
+                        "it took long");
+    }
+    if (other.joinable()) other.join();
+    if (rank == 2 && aborter != 2) std::this_thread::sleep_for(std::chrono::seconds(1));
+  });
+}
+
 TEST_CASE("wrong arguments of a split are refused", "[split]") {
   on_ranks(1, [](int, gyreComm_t comm, Complaints& complaints) {
     gyreComm_t child = nullptr;

@@ -32,7 +32,10 @@ bool Splitting::give_up(Status why) {
   return true;
 }
 
+// An abort of the parent, or a death among its ranks, ends the split at once, wherever it is.
 bool Splitting::advance() {
+  if (stage_ != Stage::gathering && parent_.membership().failed())
+    return give_up(parent_.fail(parent_.membership().failure()));
   switch (stage_) {
     case Stage::gathering:
       return advance_gathering();
@@ -71,8 +74,13 @@ bool Splitting::advance_gathering() {
   }
   stage_ = Stage::meeting;
   if (members_[0] != parent_.rank()) return true;
-  if (Status led = lead(); !led.ok()) return give_up(std::move(led));
+  if (Status led = lead(); !led.ok()) return give_up_for_all(std::move(led));
   return true;
+}
+
+// The others of this color wait for this rank, and only the parent can tell them.
+bool Splitting::give_up_for_all(Status why) {
+  return give_up(parent_.fail(std::move(why).while_doing("gyreCommSplit")));
 }
 
 // An empty letter says that there is no id.
@@ -91,7 +99,6 @@ Status Splitting::lead() {
 }
 
 bool Splitting::advance_meeting() {
-  if (parent_.membership().failed()) return give_up(parent_.fail(parent_.membership().failure()));
   const auto letter = parent_.membership().receive(members_[0], letter_key_);
   if (!letter) return false;
   parent_.ledger().end_wait(WaitLane::collective);
@@ -104,7 +111,7 @@ bool Splitting::advance_meeting() {
   std::copy(letter->begin(), letter->end(), bytes.begin());
   const auto id = trust::decode_unique_id(bytes);
   if (!id.ok()) return give_up(id.status());
-  if (Status joined = join(*id); !joined.ok()) return give_up(std::move(joined));
+  if (Status joined = join(*id); !joined.ok()) return give_up_for_all(std::move(joined));
   return true;
 }
 
@@ -122,7 +129,7 @@ bool Splitting::advance_joining() {
   Resumable& joining = child_->joining();
   const bool moved = joining.finished() || joining.advance();
   if (!joining.finished()) return moved;
-  if (!joining.outcome().ok()) return give_up(joining.outcome());
+  if (!joining.outcome().ok()) return await_cause(joining.outcome());
   const auto adopted = adopt(std::move(child_));
   if (!adopted.ok()) return give_up(adopted.status());
   *target_ = reinterpret_cast<gyreComm_t>(adopted->communicator->handle());
@@ -133,7 +140,7 @@ bool Splitting::advance_joining() {
 void Splitting::expire() {
   if (stage_ == Stage::gathering) {
     parent_.operation().expire();
-    (void)give_up(parent_.operation().outcome());
+    if (parent_.operation().finished()) (void)advance_gathering();
   } else if (stage_ == Stage::meeting) {
     (void)give_up(Status(Code::Timeout, fmt::format("rank {} sends no id for the ranks of this "
                                                     "color",
@@ -144,10 +151,21 @@ void Splitting::expire() {
 
 bool Splitting::arm(WaitSet& set) {
   if (stage_ == Stage::gathering) return parent_.operation().arm(set);
-  if (stage_ == Stage::joining) return child_->joining().arm(set);
   auto& word = parent_.membership().changed();
   set.add_futex(&word, word.load(std::memory_order_acquire));
+  if (stage_ == Stage::joining && !child_->joining().finished() && !child_->joining().arm(set))
+    return false;
   return !parent_.membership().failed();
+}
+
+// Whoever made the child fail may have failed in the parent, whose ranks' numbers the caller knows:
+// its word comes within moments if it comes.
+bool Splitting::await_cause(const Status& failure) {
+  constexpr std::int64_t patience_ns = 200 * ns_per_ms;
+  const std::int64_t now_ns = SystemClock::read();
+  if (failed_ns_ == 0) failed_ns_ = now_ns;
+  if (now_ns - failed_ns_ < patience_ns) return false;
+  return give_up(failure);
 }
 
 void Splitting::tell_wait() {

@@ -34,6 +34,8 @@ class Splitting final : public Resumable {
   bool advance_meeting();
   bool advance_joining();
   bool give_up(Status why);
+  bool give_up_for_all(Status why);
+  bool await_cause(const Status& failure);
   // The parent's ranks of this color in the order of the child's; empty for no color.
   std::vector<int> members() const;
   Status lead();
@@ -49,6 +51,7 @@ class Splitting final : public Resumable {
   std::vector<int> members_;
   std::uint64_t letter_key_ = 0;
   std::unique_ptr<Communicator> child_;
+  std::int64_t failed_ns_ = 0;  // since when the child has failed; 0: it has not
 };
 
 }  // namespace gyre::comm

@@ -1,0 +1,80 @@
+// Splits among processes of which one fails in the middle, or leaves for good.
+#include "tests/support/forked_ranks.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+using namespace gyre::tests;
+
+namespace {
+
+constexpr int n = 5;
+
+bool reduces(gyreComm_t comm, int ranks) {
+  int one = 1;
+  return gyreAllReduce(&one, &one, 1, gyreInt, gyreSum, comm, nullptr) == gyreSuccess &&
+         one == ranks;
+}
+
+std::vector<int> in_peace() { return std::vector<int>(n, 0); }
+
+}  // namespace
+
+TEST_CASE("a rank that cannot join its child ends the split on all ranks at once", "[split]") {
+  const int odd = GENERATE(0, 1, n - 1);
+  const auto ends = run_forked(n, [odd](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet(board, rank, n);
+    if (rank == odd) setenv("GYRE_ALGO", "nonsense", 1);
+    gyreComm_t child = nullptr;
+    gyreConfig_t config = GYRE_CONFIG_INITIALIZER;  // settings are read anew
+    const auto start = std::chrono::steady_clock::now();
+    const gyreResult_t result = gyreCommSplit(comm, 0, rank, &child, &config);
+    const std::string text = gyreGetLastError(comm);
+    if (result == gyreSuccess || child != nullptr) board.complain("the split succeeds");
+    if (text.find("nonsense") == std::string::npos) board.complain("no cause: " + text);
+    if (std::chrono::steady_clock::now() - start > std::chrono::seconds(3))
+      board.complain("it took long: " + text);
+    (void)gyreCommDestroy(comm);
+  });
+  CHECK(ends == in_peace());
+}
+
+TEST_CASE("a rank without a color may leave and end while the others split", "[split]") {
+  const int leaver = GENERATE(0, 1);
+  const auto ends = run_forked(n, [leaver](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet(board, rank, n);
+    gyreComm_t child = nullptr;
+    const int color = rank == leaver ? GYRE_SPLIT_NOCOLOR : 0;
+    board.expect(gyreCommSplit(comm, color, rank, &child, nullptr), comm);
+    if (rank != leaver && !reduces(child, n - 1)) board.complain(gyreGetLastError(child));
+    if (child != nullptr) board.expect(gyreCommDestroy(child));
+    board.expect(gyreCommDestroy(comm));
+  });
+  CHECK(ends == in_peace());
+}
+
+TEST_CASE("ranks talk for the first time after others have left and ended", "[split]") {
+  const auto ends = run_forked(n, [](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet(board, rank, n);
+    if (rank == 0 || rank == 2) {
+      board.expect(gyreCommDestroy(comm));
+      ++board.begun;
+      std::exit(0);
+    }
+    if (!comes([&] { return board.begun == 2; })) board.complain("nobody leaves");
+    usleep(100'000);
+    int value = rank;
+    if (rank == 1) board.expect(gyreSend(&value, 1, gyreInt, 3, comm, nullptr), comm);
+    if (rank == 3) board.expect(gyreRecv(&value, 1, gyreInt, 1, comm, nullptr), comm);
+    if (rank == 3) board.expect(gyreSend(&value, 1, gyreInt, 4, comm, nullptr), comm);
+    if (rank == 4) board.expect(gyreRecv(&value, 1, gyreInt, 3, comm, nullptr), comm);
+    if (value != 1) board.complain("another value");
+    board.expect(gyreCommDestroy(comm));
+  });
+  CHECK(ends == in_peace());
+}
