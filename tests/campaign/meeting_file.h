@@ -1,0 +1,37 @@
+// A unique id in a file of the trial's folder, in which all its processes run.
+#pragma once
+
+#include <gyre/gyre.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+namespace gyre::campaign {
+
+// NULL says that there will be none. A system call that fails once is tried again.
+inline void write_meeting(const char* name, const gyreUniqueId* id) {
+  const std::string draft = std::string(name) + ".draft";
+  std::FILE* file = std::fopen(draft.c_str(), "w");
+  if (file == nullptr) file = std::fopen(draft.c_str(), "w");
+  if (file == nullptr) return;
+  if (id != nullptr) (void)std::fwrite(id, sizeof *id, 1, file);
+  (void)std::fclose(file);
+  (void)std::rename(draft.c_str(), name);
+}
+
+// False if there is none after 20 s.
+inline bool read_meeting(const char* name, gyreUniqueId* id) {
+  for (int turn = 0; turn < 10'000; ++turn) {
+    if (std::FILE* file = std::fopen(name, "r")) {
+      const bool whole = std::fread(id, sizeof *id, 1, file) == 1;
+      (void)std::fclose(file);
+      return whole;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
+}  // namespace gyre::campaign

@@ -1,0 +1,50 @@
+// The calls of the campaign: each with what it gives, how it is made, and what has to come of it.
+// Values follow from the errand, the member and the place, and wrap, so that any order of sums
+// gives the same bits.
+#pragma once
+
+#include "tests/campaign/errand.h"
+#include <gyre/gyre.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace gyre::campaign {
+
+// Where a rank stands in a call.
+struct CallSite {
+  const Errand& errand;
+  int number;               // of the errand
+  int member, size;         // of its communicator
+  std::vector<int> takers;  // members who take part
+  gyreComm_t comm;
+  gyreStream_t stream;
+  std::uint32_t* in;
+  std::uint32_t* out;
+  std::vector<int> sources = {};  // whom a receive from anyone took
+
+  int place() const;  // among the takers
+  // Elements of a block that one member has for another in the uneven forms.
+  std::size_t uneven(int from, int to) const;
+};
+
+std::uint32_t given(int number, int member, std::size_t place);
+
+struct CallKind {
+  const char* name;
+  std::size_t (*in_blocks)(std::size_t size);
+  std::size_t (*out_blocks)(std::size_t size);
+  gyreResult_t (*make)(CallSite& site);
+  // Of the element of `out`; nothing where it does not matter.
+  std::optional<std::uint32_t> (*expected)(const CallSite& site, std::size_t place);
+};
+
+// NULL: no such verb.
+const CallKind* call_kind(const std::string& name);
+
+// Elements that a call's buffers need.
+std::size_t in_elements(const Errand& errand, std::size_t size);
+std::size_t out_elements(const Errand& errand, std::size_t size);
+
+}  // namespace gyre::campaign

@@ -1,0 +1,275 @@
+"""What a trial proves: did it end as its fault has to? Each violation of a promise is an escape, a
+letter for the promise and one line."""
+import collections
+import re
+
+from faults import (ABORT_S, BOUNDS, EITHER, MISMATCH, REMOTE, SYSTEM, TIMEOUT, TOLD,
+                    WELL, bound_s)
+
+Escape = collections.namedtuple("Escape", "promise reason")
+Told = collections.namedtuple("Told", "rank errand code text seconds")
+
+# Promises, as the summary prints them.
+PROMISES = {
+    "S1": "what succeeds has the right bits",
+    "S4": "memory is untouched after its call has returned",
+    "L1": "everybody is told in time",
+    "L2": "gyreCommAbort returns in time",
+    "L3": "who is named is to blame",
+    "R": "nothing is left behind, nobody crashes",
+    "W": "what may not fail does not, and says nothing",
+}
+INTERNAL, INVALID_USAGE = 3, 5
+CRASH_WORDS = re.compile(r"Sanitizer|runtime error|terminate called|Assertion|stack smashing|"
+                         r"free\(\)|corrupted")
+KILLED = {"kill": -9, "fork-hold": -9, "coma": -9, "call-kills": -9, "farewell-kill": -9}
+
+
+def reporter(text):
+    """The member whose error it was, if it was another one's."""
+    found = re.search(r"\(reported by rank (\d+)\)", text)
+    return {int(found.group(1))} if found else set()
+
+
+def blamed(text, maker):
+    """The members that an error names first; the process of member `maker` made the unique id."""
+    text = re.sub(r"\(reported by [^)]*\)", "", text)
+    text = re.sub(r"^gyre\w+: ", "", text)
+    made = re.search(r"the process that made the unique id", text)
+    named = re.search(r"\branks? (\d+(?:(?:-|, | and )\d+)*)", text)
+    if made and (not named or made.start() < named.start() or "the way from rank" in text):
+        return {maker}
+    ranks = set()
+    for part in re.split(r", | and ", named.group(1)) if named else []:
+        first, _, last = part.partition("-")
+        ranks |= set(range(int(first), int(last or first) + 1))
+    return ranks
+
+
+class Verdict:
+    def __init__(self, trial):
+        self.trial, self.scenario = trial, trial.scenario
+        self.fault = self.scenario.fault
+        self.events = sorted(trial.events)
+        self.escapes, self.tellings = [], []
+        self.blames = []  # of each rank that was told: is it right?
+        self.by_rank = collections.defaultdict(list)
+        for event in self.events:
+            self.by_rank[event.rank].append(event)
+        self.strike_ns = self.when_it_struck()
+        self.ending = self.due_ending()
+        self.judge()
+
+    def escape(self, promise, reason):
+        self.escapes.append(Escape(promise, reason))
+
+    # ------------------------------------------------------------------ the fault
+
+    def errand_at(self, rank, ns):
+        """The last errand that the rank had begun then."""
+        begun = [int(e.rest) for e in self.by_rank[rank] if e.word == "begin" and e.ns <= ns]
+        return max(begun, default=-1)
+
+    def when_it_struck(self):
+        scenario, trial = self.scenario, self.trial
+        if trial.struck_ns is not None:
+            return trial.struck_ns
+        if self.fault.name in ("leave", "farewell"):
+            leaver = next(errand["leaver"] for errand in scenario.errands if "leaver" in errand)
+            return next((e.ns for e in self.by_rank[leaver] if e.word == "begin" and
+                         int(e.rest) == scenario.at), None)
+        if scenario.tracer:
+            victim = trial.processes[trial.victim_process()]
+            return victim.ended_ns if victim.popen.returncode == -9 else None
+        return None
+
+    def due_ending(self):
+        """A fault that came late may not be noticed; one that did not come must not be."""
+        scenario = self.scenario
+        if self.fault.ending == WELL or self.fault.name == "absent" or scenario.tracer:
+            return self.fault.ending
+        if self.strike_ns is None:
+            return WELL
+        if self.fault.name == "abort" and not any(e.word == "aborted" for e in self.events):
+            return WELL  # it had no communicator then
+        if self.fault.bound == "silence" and scenario.phase.kind == "init":
+            return EITHER  # who has not joined is waited for
+        if self.fault.ending == TOLD and self.errand_at(scenario.victims[0], self.strike_ns) >= \
+                min(scenario.closing, len(scenario.errands)):
+            return EITHER
+        return self.fault.ending
+
+    def cause_ns(self, rank, errand):
+        """Since when the rank could know of something wrong with the errand's communicator, and who
+        may be named then."""
+        scenario = self.scenario
+        comm = self.errand(errand).get("comm", 0)
+        others = [r for r in scenario.comms[comm] if r != rank]
+        told = {r: e.ns for r in others for e in self.by_rank[r] if e.word == "told"}
+        culprits = set(scenario.victims)
+        if culprits & set(scenario.comms[comm]):
+            return self.strike_ns, culprits | {r for r in told if len(scenario.comms) > 1}
+        return min(told.values(), default=self.strike_ns), culprits | set(told)
+
+    # ------------------------------------------------------------------ the promises
+
+    def judge(self):
+        for event in self.events:
+            if event.word == "wrong":
+                self.escape("S1", f"rank {event.rank}: errand {event.rest}")
+            elif event.word == "touched":
+                self.escape("S4", f"rank {event.rank}: before errand {event.rest}")
+            elif event.word == "aborted":
+                self.judge_abort(event)
+            elif event.word == "child_hangs":
+                self.escape("L1", f"a forked child of rank {event.rank}'s process hangs")
+            elif event.word == "child_died":
+                self.escape("R", f"a forked child of rank {event.rank} died of {event.rest}")
+            elif event.word == "child_told" and int(event.rest.split()[0]) != INVALID_USAGE:
+                self.escape("W", f"a forked child of rank {event.rank} is told {event.rest}")
+            elif event.word == "unrecovered":
+                self.escape("W", f"rank {event.rank} did not recover: {event.rest}")
+            elif event.word == "unknown":
+                self.escape("R", f"an unknown sabotage: {event.rest}")
+        self.judge_hangs()
+        self.judge_tellings()
+        if self.ending == TOLD and not self.trial.hung:
+            self.judge_successes()
+        self.judge_ends()
+
+    def judge_abort(self, event):
+        seconds = int(event.rest.split()[1]) / 1e9
+        if seconds > ABORT_S:
+            self.escape("L2", f"rank {event.rank}: gyreCommAbort took {seconds:.1f} s")
+
+    def judge_hangs(self):
+        if not self.trial.hung:
+            return
+        for process in self.trial.processes:
+            if process.is_done():
+                continue
+            for rank in set(process.ranks) - process.quiet:
+                mine = [e for e in self.by_rank[rank] if e.word in ("begin", "end", "told")]
+                doing = f"{mine[-1].word} {mine[-1].rest}" if mine else "nothing yet"
+                self.escape("L1", f"rank {rank} hangs after: {doing}")
+        if all(p.is_done() for p in self.trial.processes):
+            ends = [p.number for p in self.trial.processes if p.ended_ns is None]
+            self.escape("L1", f"processes {ends} do not end")
+
+    def judge_tellings(self):
+        for rank in range(self.scenario.ranks):
+            for event in self.by_rank[rank]:
+                if event.word == "told":
+                    self.judge_telling(rank, event)
+
+    def judge_telling(self, rank, event):
+        errand, code, text = event.rest.split(" ", 2)
+        errand, code = int(errand), int(code)
+        begun_ns = max((e.ns for e in self.by_rank[rank]
+                        if e.word == "begin" and int(e.rest) == errand), default=event.ns)
+        cause_ns, culprits = self.cause_ns(rank, errand)
+        told = Told(rank, errand, code, text, (event.ns - max(begun_ns, cause_ns or 0)) / 1e9)
+        self.tellings.append(told)
+        # What other threads of a process that exits are told matters to nobody.
+        if code == INTERNAL and not (rank in self.scenario.victims and self.fault.name == "exit"):
+            self.escape("W", f"rank {rank} in errand {errand}: {text}")
+        if self.ending == WELL:
+            self.escape("W", f"rank {rank} is told {code} in errand {errand}: {text}")
+        elif rank not in self.scenario.victims or self.scenario.cut:
+            self.judge_time(told, cause_ns)
+            self.judge_blame(told, culprits)
+            self.judge_code(told, cause_ns)
+
+    def judge_time(self, told, cause_ns):
+        limit = bound_s(self.fault, self.scenario.hosts, told.errand == 0)
+        if cause_ns != self.strike_ns:
+            limit = max(limit, BOUNDS["death"][1])
+        if told.seconds > limit:
+            self.escape("L1", f"rank {told.rank} is told after {told.seconds:.2f} s, not "
+                              f"{limit:.2f}, in errand {told.errand}: {told.text}")
+
+    def judge_blame(self, told, culprits):
+        """Members are named by their place in the communicator, in a split in either."""
+        errand = self.errand(told.errand)
+        lists = [self.scenario.comms[errand.get("comm", 0)]]
+        if errand.get("verb") == "split":
+            place = lists[0].index(told.rank)
+            lists.append(self.scenario.comms.get(errand["children"][place], []))
+        readings = []
+        for members in lists:
+            readings += [{members[member] for member in named if member < len(members)}
+                         for named in self.readings(told)]
+        is_right = any(named and named <= culprits for named in readings)
+        self.blames.append(is_right)
+        if not is_right:
+            self.escape("L3", f"rank {told.rank} names {[sorted(named) for named in readings]}, "
+                              f"not {sorted(culprits)}: {told.text}")
+
+    def readings(self, told):
+        """Who lacks something, or whose call failed, says so himself."""
+        if told.code == SYSTEM or self.scenario.tracer:
+            return [blamed(told.text, 0), reporter(told.text)]
+        return [blamed(told.text, 0)]
+
+    def judge_code(self, told, cause_ns):
+        known = set(self.fault.codes)
+        if cause_ns != self.strike_ns or len(self.scenario.comms) > 1:
+            known |= {REMOTE, MISMATCH}
+        if told.errand == 0 or self.errand(told.errand).get("verb") == "split":
+            known |= {TIMEOUT}
+        if told.code not in known:
+            self.escape("W", f"rank {told.rank} is told {told.code} in errand {told.errand}: "
+                             f"{told.text}")
+
+    def errand(self, number):
+        errands = self.scenario.errands
+        return errands[number] if 0 <= number < len(errands) else {}
+
+    def judge_successes(self):
+        """Nobody may go on for long with a communicator that is broken, or to the end."""
+        scenario = self.scenario
+        ended = {scenario.process_of_rank[victim] for victim in scenario.victims}
+        for rank in range(scenario.ranks):
+            words = {event.word for event in self.by_rank[rank]}
+            if scenario.process_of_rank[rank] in ended or words & {"left", "stranded"}:
+                continue
+            if not words & {"told", "wrong"}:
+                self.escape("L1", f"rank {rank} is told nothing")
+            if any(e.word == "end" and e.rest == "-1 0" for e in self.by_rank[rank]):
+                self.escape("L1", f"rank {rank}'s call after the error succeeds")
+            for number in self.late_successes(rank):
+                self.escape("L1", f"rank {rank}'s errand {number} succeeds long after")
+
+    def late_successes(self, rank):
+        """Errands with a culprit's communicator that began when all must have known, and went
+        well."""
+        if self.strike_ns is None:
+            return []
+        limit_ns = bound_s(self.fault, self.scenario.hosts, self.scenario.at == 0) * 1e9
+        late = [int(e.rest) for e in self.by_rank[rank]
+                if e.word == "begin" and e.ns > self.strike_ns + limit_ns]
+        went_well = {e.rest for e in self.by_rank[rank] if e.word == "end"}
+        return [number for number in late if f"{number} 0" in went_well and
+                self.errand(number).get("verb") not in (None, "rest") and
+                set(self.scenario.victims) & set(self.scenario.comms[self.errand(number)["comm"]])]
+
+    def judge_ends(self):
+        scenario, trial = self.scenario, self.trial
+        for process in trial.processes:
+            code = process.popen.returncode
+            is_victim = process.number == trial.victim_process()
+            due = {0} | ({KILLED.get(self.fault.name, 0)} if is_victim else set())
+            if code not in due and not (trial.hung and code == -9):
+                self.escape("R", f"process {process.number} (ranks {process.ranks}) ends with "
+                                 f"{code}")
+            if CRASH_WORDS.search(process.text):
+                self.escape("R", f"process {process.number} says: {first_line(process.text)}")
+            elif self.ending == WELL and process.text and not self.escapes:
+                self.escape("W", f"process {process.number} says: {first_line(process.text)}")
+        if not trial.hung:
+            for what in trial.left_behind:
+                self.escape("R", f"left behind: {what}")
+
+
+def first_line(text):
+    return text.strip().splitlines()[0]
