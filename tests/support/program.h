@@ -140,7 +140,8 @@ enum class Fault : std::uint8_t {
   abort,
   leave,
   silence,
-  no_answer,  // to sends and receives
+  no_answer,    // to sends and receives
+  abort_aside,  // by another thread, while the odd member is in the call
 };
 struct Break {
   int comm, odd;  // the member that errs
@@ -148,8 +149,13 @@ struct Break {
   std::size_t count;  // of what is called
 };
 
+// A rank that has destroyed its communicators goes; with the last one of it, its process ends.
+struct Leave {
+  int rank;
+};
+
 using Act = std::variant<Call, Message, Split, StreamWait, Synchronize, Settle, Verify, Destroy,
-                         Refusal, Break>;
+                         Refusal, Break, Leave>;
 struct Step {
   int group = 0;  // neighbours of one number other than 0 are one group on each thread
   Act act;
@@ -161,16 +167,26 @@ struct Program {
   int timeout_ms = 0;
   bool by_init_all = false;
   std::vector<int> thread_of_rank;
+  std::vector<int> process_of_thread = {};  // empty: all in one
   int streams_each = 0;
+  std::vector<std::vector<bool>> by_caller = {};  // its streams that callers drive; by rank
   std::vector<ProgramCommunicator> comms;
   std::vector<ProgramBuffer> buffers;
   std::vector<Step> steps;
 
   int ranks() const { return static_cast<int>(thread_of_rank.size()); }
+  int processes() const;
+  int process_of_rank(int rank) const;
+  bool is_by_caller(int rank, int queue) const;
+  // Threads that are still there at a step.
+  int threads_at(std::size_t step) const;
 };
 
 enum class Temper : std::uint8_t { legal, refused, broken, silent };
-Program draw_program(std::uint32_t seed, Temper temper);
+// Where the ranks live. In processes the programs are richer: ranks leave early, some streams are
+// driven by callers, and communicators are aborted by another thread.
+enum class Housing : std::uint8_t { threads, processes };
+Program draw_program(std::uint32_t seed, Temper temper, Housing housing = Housing::threads);
 std::string shown(const Program& program);
 std::string shown(const Program& program, const Step& step);
 const char* fault_name(Fault fault);
@@ -203,9 +219,11 @@ Memories expected_bytes(const Program& program);
 
 // ------------------------------------------------------------------------------ the run
 
-// Carries it out. What went wrong, empty if nothing did.
+// Carries it out on threads of this process. What went wrong, empty if nothing did.
 std::string run_program(const Program& program);
+// The same by forked processes; this one has a single thread and uses no communicator itself.
+std::string run_in_processes(const Program& program);
 // Drops steps while it still fails, within so many runs; the smallest that does.
-Program shrunk(Program program, int runs_most);
+Program shrunk(Program program, int runs_most, std::string (*run)(const Program&) = run_program);
 
 }  // namespace gyre::tests

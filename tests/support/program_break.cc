@@ -92,6 +92,8 @@ Script script_of(const Break& fault, int size) {
       return {{sum}, {}, {odd}, {gyreRemoteError}};
     case Fault::leave:
       return {{sum}, {}, {odd, "has left"}};
+    case Fault::abort_aside:
+      return {{sum}, {}, {odd}, {gyreRemoteError}};
     case Fault::silence:
       return {{sum}, {}, {"rank "}, {gyreTimeout, gyreRemoteError}};
     case Fault::no_answer:
@@ -120,15 +122,38 @@ void call_round(const std::vector<Acting>& acting, const Script& script, int odd
   if (acting.size() > 1) (void)gyreGroupEnd();
 }
 
-// Before the others call: what the odd one does in place of calling.
-void go_ahead(const Break& fault, std::vector<Acting>& acting) {
-  if (fault.fault < Fault::abort) return;
+// A call that waits for the others, and which another thread ends. What is wrong with its end.
+std::string call_and_abort(gyreComm_t comm, std::vector<float>& memory, const Do& call) {
+  std::thread other([comm] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    (void)gyreCommAbort(comm);
+  });
+  gyreResult_t result = call(comm, memory);
+  if (result == gyreInProgress) result = settled(comm);
+  other.join();
+  // A handle that is asked after the abort is no communicator any more.
+  const auto due = {gyreAborted, gyreRemoteError, gyreInvalidArgument};
+  if (std::ranges::find(due, result) != due.end()) return {};
+  return "the call that another thread aborts ends with " + std::to_string(result) + "\n";
+}
+
+// Before the others call: what the odd one does in place of calling, or alone. What is wrong with
+// it.
+std::string go_ahead(const Break& fault, const Script& script, std::vector<Acting>& acting,
+                     std::vector<std::vector<float>>& memory) {
+  if (fault.fault < Fault::abort) return {};
   const auto found = std::ranges::find(acting, fault.odd, &Acting::member);
-  if (found == acting.end()) return;
+  if (found == acting.end()) return {};
+  std::string wrong;
+  if (fault.fault == Fault::abort_aside)
+    wrong = call_and_abort(*found->handle, memory[static_cast<std::size_t>(fault.odd)],
+                           script.usual[0]);
   if (fault.fault == Fault::abort) (void)gyreCommAbort(*found->handle);
   if (fault.fault == Fault::leave) (void)gyreCommDestroy(*found->handle);
-  if (fault.fault < Fault::silence) *found->handle = nullptr;
+  const bool waits = fault.fault == Fault::silence || fault.fault == Fault::no_answer;
+  if (!waits) *found->handle = nullptr;
   acting.erase(found);
+  return wrong;
 }
 
 }  // namespace
@@ -137,9 +162,11 @@ std::string broken(const Break& fault, int size, std::vector<Acting> acting, int
                    Crossing& crossing, std::vector<std::vector<float>>& memory) {
   constexpr std::size_t rounds_most = 5;
   const Script script = script_of(fault, size);
-  std::string wrong;
   if (!crossing.cross(threads)) return "a thread did not come to the fault";
-  go_ahead(fault, acting);
+  std::string wrong = go_ahead(fault, script, acting, memory);
+  // Or the call would end well before it is aborted.
+  if (fault.fault == Fault::abort_aside && !crossing.cross(threads))
+    return wrong + "a thread did not come to the abort";
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t round = 0; round < rounds_most && !acting.empty(); ++round) {
     call_round(acting, script, fault.odd, round, memory);

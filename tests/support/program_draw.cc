@@ -13,6 +13,7 @@ constexpr std::size_t comms_most = 7;
 
 Program ProgramDraw::program() {
   draw_world(random_, temper_, program_);
+  if (housing_ == Housing::processes) house();
   alive_.push_back(0);
   const int acts = 3 + below(14);
   for (int i = 0; i < acts; ++i) act();
@@ -26,6 +27,8 @@ Program ProgramDraw::program() {
 
 void ProgramDraw::act() {
   destroy_pending(false);
+  if (housing_ == Housing::processes && one_in(8)) return leave();
+  if (!partial_.empty() && (alive_.empty() || one_in(3))) return message_of_partial();
   if (alive_.empty()) return;
   if (temper_ == Temper::refused && one_in(2)) refuse();
   const int choice = below(20);
@@ -76,11 +79,13 @@ int ProgramDraw::enter(int comm, int rank, int queue) {
   if (known == ProgramOrder::thread && group_ == 0) order_.wait_for_comm(rank, comm);
   if (known == ProgramOrder::thread && group_ != 0) waited_after_.emplace_back(rank, comm);
   const bool beside_others = group_ != 0 && known <= program_.streams_each;
+  undriven_.insert({rank, queue});
   entered_at_ = order_.enter(rank, known, comm, beside_others);
   return known;
 }
 
 bool ProgramDraw::is_usable(int buffer, int queue, bool writes) {
+  if (left_.contains(program_.buffers[at(buffer)].rank)) return false;
   if (touched_in_group_.contains(buffer)) return false;
   return order_.may_access(program_.buffers[at(buffer)].rank, accesses_[at(buffer)], queue, writes);
 }
@@ -207,6 +212,10 @@ void ProgramDraw::split(int comm) {
     const auto known = queue_in_group_.find({comm, rank});
     if (known != queue_in_group_.end() && known->second != 0) return;
   }
+  const bool is_polled = !program_.comms[at(comm)].blocking && !program_.by_caller.empty();
+  if (is_polled && group_ != 0) return;
+  if (is_polled)
+    for (const int rank : members(comm)) drive(rank);
   Split split;
   split.comm = comm;
   split.configured = one_in(3);
@@ -250,8 +259,41 @@ void ProgramDraw::end_of_step() {
   waited_after_.clear();
 }
 
-Program draw_program(std::uint32_t seed, Temper temper) {
-  return ProgramDraw(seed, temper).program();
+Program draw_program(std::uint32_t seed, Temper temper, Housing housing) {
+  return ProgramDraw(seed, temper, housing).program();
+}
+
+int Program::process_of_rank(int rank) const {
+  if (process_of_thread.empty()) return 0;
+  const int thread = thread_of_rank[static_cast<std::size_t>(rank)];
+  return process_of_thread[static_cast<std::size_t>(thread)];
+}
+
+int Program::processes() const {
+  return process_of_thread.empty() ? 1 : *std::ranges::max_element(process_of_thread) + 1;
+}
+
+bool Program::is_by_caller(int rank, int queue) const {
+  return !by_caller.empty() &&
+         by_caller[static_cast<std::size_t>(rank)][static_cast<std::size_t>(queue) - 1];
+}
+
+int Program::threads_at(std::size_t step) const {
+  std::set<int> there(thread_of_rank.begin(), thread_of_rank.end());
+  for (const int thread : std::set<int>(there)) {
+    const auto stays = [&](int rank) {
+      return std::ranges::none_of(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(step),
+                                  [&](const Step& one) {
+                                    const auto* leave = std::get_if<Leave>(&one.act);
+                                    return leave != nullptr && leave->rank == rank;
+                                  });
+    };
+    bool any = false;
+    for (int rank = 0; rank < ranks(); ++rank)
+      any |= thread_of_rank[static_cast<std::size_t>(rank)] == thread && stays(rank);
+    if (!any) there.erase(thread);
+  }
+  return static_cast<int>(there.size());
 }
 
 int ProgramCommunicator::place_of(int rank) const {

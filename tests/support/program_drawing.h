@@ -13,10 +13,10 @@ namespace gyre::tests {
 
 class ProgramDraw {
  public:
-  ProgramDraw(std::uint32_t seed, Temper temper) : temper_(temper), random_(seed) {
+  ProgramDraw(std::uint32_t seed, Temper temper, Housing housing)
+      : temper_(temper), housing_(housing), random_(seed) {
     program_.seed = seed;
   }
-
   Program program();
 
  private:
@@ -40,6 +40,10 @@ class ProgramDraw {
   void messages(int comm);
   void split(int comm);
   void end_of_step();
+  void house();
+  void drive(int rank);
+  void leave();
+  void message_of_partial();
   void stream_act();
   void verify();
   void refuse();
@@ -62,11 +66,15 @@ class ProgramDraw {
   bool is_usable(int buffer, int queue, bool writes);
 
   const Temper temper_;
+  const Housing housing_;
   Random random_;
   Program program_;
   ProgramOrder order_{16};
-  std::vector<int> alive_;                                   // communicators that may be called
-  std::vector<Destroy> pending_;                             // still to be destroyed
+  std::vector<int> alive_;                  // communicators that may be called
+  std::vector<int> partial_;                // those of which a member has left
+  std::set<int> left_;                      // ranks
+  std::set<std::pair<int, int>> undriven_;  // (rank, queue): what may not go on by itself
+  std::vector<Destroy> pending_;            // still to be destroyed
   std::vector<std::vector<ProgramOrder::Access>> accesses_;  // by buffer
   int group_ = 0, groups_ = 0;
   std::set<int> touched_in_group_;                     // buffers

@@ -13,7 +13,7 @@ constexpr const char* verbs[] = {
 constexpr const char* faults[] = {"another count", "another type",   "another op",  "another root",
                                   "another call",  "opposite order", "a call less", "a call more",
                                   "other blocks",  "abort",          "leave",       "silence",
-                                  "no answer"};
+                                  "no answer",     "an abort aside"};
 
 std::string list(const auto& values) {
   std::string text;
@@ -100,6 +100,10 @@ std::string text_of(const Break& one, const Program&) {
          ", count " + std::to_string(one.count);
 }
 
+std::string text_of(const Leave& one, const Program&) {
+  return "rank " + std::to_string(one.rank) + " leaves";
+}
+
 std::string text_of(const ProgramBuffer& buffer) {
   constexpr const char* fillings[] = {"", " of bits", " of small ", " of factors "};
   return "rank " + std::to_string(buffer.rank) + ", " + std::to_string(buffer.bytes) + " bytes" +
@@ -126,7 +130,7 @@ bool may_go(const Program& program, const Step& step) {
     return std::ranges::none_of(program.steps, uses);
   }
   return !std::holds_alternative<StreamWait>(step.act) &&
-         !std::holds_alternative<Synchronize>(step.act);
+         !std::holds_alternative<Synchronize>(step.act) && !std::holds_alternative<Leave>(step.act);
 }
 
 }  // namespace
@@ -141,9 +145,18 @@ std::string shown(const Program& program, const Step& step) {
 std::string shown(const Program& program) {
   std::string text = "program " + std::to_string(program.seed) + ": " +
                      std::to_string(program.ranks()) + " ranks, threads of ranks " +
-                     list(program.thread_of_rank) + (program.by_init_all ? ", InitAll" : "") +
+                     list(program.thread_of_rank) +
+                     (program.process_of_thread.empty()
+                          ? ""
+                          : ", processes of threads " + list(program.process_of_thread)) +
+                     (program.by_init_all ? ", InitAll" : "") +
                      (program.comms[0].blocking ? "" : ", non-blocking") + "\n";
   for (const auto& [name, value] : program.settings) text += name + "=" + value + " ";
+  for (std::size_t rank = 0; rank < program.by_caller.size(); ++rank)
+    for (std::size_t queue = 0; queue < program.by_caller[rank].size(); ++queue)
+      if (program.by_caller[rank][queue])
+        text +=
+            "s" + std::to_string(queue + 1) + " of rank " + std::to_string(rank) + " by caller; ";
   std::set<int> used;
   const auto use = [&](const Place& place) {
     if (place.buffer != nobody) used.insert(place.buffer);
@@ -164,7 +177,7 @@ std::string shown(const Program& program) {
   return text + steps;
 }
 
-Program shrunk(Program program, int runs_most) {
+Program shrunk(Program program, int runs_most, std::string (*run)(const Program&)) {
   for (std::size_t width = program.steps.size() / 2; width > 0; width /= 2)
     for (std::size_t begin = 0; begin < program.steps.size() && runs_most > 0;) {
       Program smaller = program;
@@ -174,7 +187,7 @@ Program shrunk(Program program, int runs_most) {
         smaller.steps.erase(smaller.steps.begin() + static_cast<std::ptrdiff_t>(i - dropped));
         ++dropped;
       }
-      if (dropped > 0 && (--runs_most, !run_program(smaller).empty()))
+      if (dropped > 0 && (--runs_most, !run(smaller).empty()))
         program = std::move(smaller);
       else
         begin += width;

@@ -1,420 +1,106 @@
-// Carries a program out: threads that each act for some ranks, and walk the steps together.
+// A program carried out: by threads of this process, or by processes that are forked from it.
 #include "tests/support/program_run.h"
 
-#include "tests/support/elements.h"
-#include "tests/support/program_refusals.h"
+#include "tests/support/program_thread.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
+#include <csignal>
+#include <new>
 #include <set>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace gyre::tests {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+constexpr int patience_s = 90;
 
-struct Stage {
-  explicit Stage(const Program& of) : program(of), expected(expected_bytes(of)) {
-    for (const ProgramBuffer& buffer : of.buffers)
-      buffers.push_back(std::make_unique<LiveBuffer>(buffer));
-    for (const ProgramCommunicator& comm : of.comms) handles.emplace_back(comm.members.size());
-    received.resize(of.steps.size(), {nobody, nobody});
-    crossings.resize(of.steps.size());
-    break_memory.resize(of.steps.size());
-    for (std::size_t i = 0; i < of.steps.size(); ++i)
-      if (const auto* fault = std::get_if<Break>(&of.steps[i].act)) {
-        const std::size_t n = of.comms[at(fault->comm)].members.size();
-        crossings[i] = std::make_unique<Crossing>();
-        break_memory[i].assign(n, std::vector<float>((n + 1) * (fault->count + 1), 1));
-      }
+// The threads of one process; process 0 makes the unique id.
+void run_process(const Program& program, ProgramBoard& board, int process) {
+  const WithVariables variables(program.settings);
+  if (!program.by_init_all && process == program.process_of_rank(0)) {
+    if (gyreGetUniqueId(&board.id) != gyreSuccess)
+      return board.complain(std::string("gyreGetUniqueId: ") + gyreGetLastError(nullptr));
+    board.has_id = 1;
   }
-  void fail(const std::string& text) {
-    complaints.add(text);
-    for (auto& crossing : crossings)
-      if (crossing != nullptr) crossing->fail();
-  }
+  Stage stage(program, board, process);
+  std::set<int> used;
+  for (int rank = 0; rank < program.ranks(); ++rank)
+    if (program.process_of_rank(rank) == process)
+      used.insert(program.thread_of_rank[static_cast<std::size_t>(rank)]);
+  std::vector<std::thread> threads;
+  for (const int thread : used)
+    threads.emplace_back([&stage, thread] { RankThread(stage, thread).run(); });
+  for (std::thread& thread : threads) thread.join();
+}
 
-  const Program& program;
-  const Memories expected;
-  std::vector<std::unique_ptr<LiveBuffer>> buffers;
-  std::vector<std::vector<gyreComm_t>> handles;  // by communicator and member; the rank's own
-  std::vector<std::array<int, 2>> received;      // source and tag, by step
-  std::vector<std::unique_ptr<Crossing>> crossings;
-  std::vector<std::vector<std::vector<float>>> break_memory;
-  gyreUniqueId id = {};
-  int threads = 0;
-  Complaints complaints;
-};
+// A program that breaks nothing has nothing to say.
+bool is_quiet(const Program& program) {
+  return std::ranges::none_of(
+      program.steps, [](const Step& step) { return std::holds_alternative<Break>(step.act); });
+}
 
-// One call of one rank, and what follows once it has been carried out.
-struct Invocation {
-  int rank, comm, member;
-  std::size_t step;
-  std::function<gyreResult_t()> call;
-  std::function<void()> after = {};
-};
+// What was written to a file without a name.
+std::string text_of(int file) {
+  char text[900];
+  const ssize_t bytes = pread(file, text, sizeof text, 0);
+  return {text, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
+}
 
-class RankThread {
- public:
-  RankThread(Stage& stage, int thread) : stage_(stage), program_(stage.program) {
-    for (int rank = 0; rank < program_.ranks(); ++rank)
-      if (program_.thread_of_rank[at(rank)] == thread) ranks_.insert(rank);
-  }
-
-  void run() {
-    open();
-    for (std::size_t i = 0; i < program_.steps.size() && good();) {
-      std::size_t end = i + 1;
-      const int group = program_.steps[i].group;
-      while (group != 0 && end < program_.steps.size() && program_.steps[end].group == group) ++end;
-      carry_out(i, end);
-      i = end;
+// Waits for all of them; what is wrong with how they end.
+void await(std::vector<pid_t> children, ProgramBoard& board) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(patience_s);
+  for (std::size_t process = 0; process < children.size(); ++process) {
+    int status = 0;
+    bool hangs = false;
+    while (waitpid(children[process], &status, hangs ? 0 : WNOHANG) == 0) {
+      hangs = std::chrono::steady_clock::now() > until;
+      if (hangs) (void)kill(children[process], SIGKILL);
+      if (!hangs) std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
-    close();
+    const std::string name = "process " + std::to_string(process);
+    if (hangs)
+      board.complain(name + " hangs");
+    else if (status != 0)
+      board.complain(name + " ends with status " + std::to_string(status));
   }
-
- private:
-  bool good() const { return stage_.complaints.none_yet(); }
-  bool mine(int rank) const { return ranks_.contains(rank); }
-  const ProgramCommunicator& comm_at(int comm) const { return program_.comms[at(comm)]; }
-  gyreComm_t& handle(int comm, int member) { return stage_.handles[at(comm)][at(member)]; }
-  int rank_of(int comm, int member) const { return comm_at(comm).members[at(member)]; }
-  gyreStream_t stream(int rank, int queue) {
-    return queue == 0 ? nullptr : streams_[{rank, queue}];
-  }
-  std::byte* pointer(const Place& place) {
-    return place.buffer == nobody ? nullptr
-                                  : stage_.buffers[at(place.buffer)]->begin() + place.offset;
-  }
-  void complain(std::size_t step, const std::string& text) {
-    stage_.fail("step " + std::to_string(step) + ": " + text);
-  }
-  void expect(std::size_t step, int rank, gyreResult_t result, gyreComm_t comm, bool may_go_on) {
-    if (result == gyreSuccess || (may_go_on && result == gyreInProgress)) return;
-    complain(step, "rank " + std::to_string(rank) + " gets " + std::to_string(result) + ": " +
-                       gyreGetLastError(comm));
-  }
-
-  void open();
-  void close();
-  void carry_out(std::size_t begin, std::size_t end);
-  void collect(const Call& call, std::size_t step, std::vector<Invocation>& all);
-  void collect(const Message& message, std::size_t step, std::vector<Invocation>& all);
-  void collect(const Split& split, std::size_t step, std::vector<Invocation>& all);
-  gyreResult_t collective(const Call& call, const Part& part, gyreRedOp_t op, int member);
-  gyreResult_t uneven(const Call& call, const Part& part, gyreRedOp_t op, gyreComm_t comm,
-                      gyreStream_t stream);
-  void check_child(std::size_t step, int comm, int member);
-  void alone(const StreamWait& act, std::size_t step);
-  void alone(const Synchronize& act, std::size_t step);
-  void alone(const Settle& act, std::size_t step);
-  void alone(const Verify& act, std::size_t step);
-  void alone(const Destroy& act, std::size_t step);
-  void alone(const Refusal& act, std::size_t step);
-  void alone(const Break& act, std::size_t step);
-  template <typename Other>
-  void alone(const Other&, std::size_t) {}
-
-  Stage& stage_;
-  const Program& program_;
-  std::set<int> ranks_;
-  std::map<std::pair<int, int>, gyreStream_t> streams_;  // (rank, queue)
-};
-
-// ------------------------------------------------------------------------------ begin and end
-
-void RankThread::open() {
-  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
-  config.blocking = comm_at(0).blocking ? 1 : 0;
-  config.timeoutMs = program_.timeout_ms;
-  config.commName = "program";
-  std::vector<gyreComm_t>& root = stage_.handles[0];
-  const int n = program_.ranks();
-  const bool grouped = ranks_.size() > 1;
-  if (program_.by_init_all) {
-    expect(0, 0, gyreCommInitAll(root.data(), n, nullptr), nullptr, false);
-  } else {
-    if (grouped) (void)gyreGroupStart();
-    for (const int rank : ranks_)
-      expect(0, rank, gyreCommInitRankConfig(&root[at(rank)], n, stage_.id, rank, &config), nullptr,
-             !comm_at(0).blocking);
-    if (grouped) expect(0, *ranks_.begin(), gyreGroupEnd(), nullptr, !comm_at(0).blocking);
-  }
-  for (const int rank : ranks_) {
-    expect(0, rank, settled(root[at(rank)]), root[at(rank)], false);
-    for (int queue = 1; queue <= program_.streams_each; ++queue)
-      expect(0, rank, gyreStreamCreate(&streams_[{rank, queue}]), nullptr, false);
-  }
-}
-
-// What a program leaves, and everything after a failure, so that nobody waits for this thread.
-void RankThread::close() {
-  const bool failed = !good();
-  for (std::size_t comm = 0; comm < stage_.handles.size(); ++comm)
-    for (std::size_t member = 0; member < stage_.handles[comm].size(); ++member) {
-      gyreComm_t& left = stage_.handles[comm][member];
-      if (!mine(program_.comms[comm].members[member]) || left == nullptr) continue;
-      (void)(failed ? gyreCommAbort(left) : gyreCommDestroy(left));
-      left = nullptr;
-    }
-  for (const auto& [place, stream] : streams_) {
-    const gyreResult_t result = gyreStreamDestroy(stream);
-    if (!failed) expect(program_.steps.size(), place.first, result, nullptr, false);
-  }
-  for (std::size_t i = 0; i < program_.steps.size() && !failed; ++i) {
-    const auto* message = std::get_if<Message>(&program_.steps[i].act);
-    if (message == nullptr || !mine(rank_of(message->comm, message->to))) continue;
-    if (stage_.received[i] != std::array{message->from, message->tag})
-      complain(i, "the receiver learns of rank " + std::to_string(stage_.received[i][0]) +
-                      " and tag " + std::to_string(stage_.received[i][1]));
-  }
-}
-
-// ------------------------------------------------------------------------------ steps
-
-void RankThread::carry_out(std::size_t begin, std::size_t end) {
-  std::vector<Invocation> all;
-  for (std::size_t i = begin; i < end; ++i) {
-    const Act& act = program_.steps[i].act;
-    if (const auto* call = std::get_if<Call>(&act)) collect(*call, i, all);
-    if (const auto* message = std::get_if<Message>(&act)) collect(*message, i, all);
-    if (const auto* split = std::get_if<Split>(&act)) collect(*split, i, all);
-    std::visit([&](const auto& one) { alone(one, i); }, act);
-  }
-  // Each rank goes through the communicators in another order: a group may not mind.
-  const int comms = static_cast<int>(program_.comms.size());
-  std::ranges::stable_sort(all, {}, [&](const Invocation& one) {
-    return std::pair(one.rank, (one.comm + one.rank) % comms);
-  });
-  bool may_go_on = false;
-  const bool grouped = all.size() > 1;
-  if (grouped) (void)gyreGroupStart();
-  for (const Invocation& one : all) {
-    const bool background = !comm_at(one.comm).blocking;
-    may_go_on |= background;
-    expect(one.step, one.rank, one.call(), handle(one.comm, one.member), background);
-  }
-  if (grouped) expect(begin, all[0].rank, gyreGroupEnd(), nullptr, may_go_on);
-  for (const Invocation& one : all)
-    if (one.after && good()) one.after();
-}
-
-void RankThread::collect(const Call& call, std::size_t step, std::vector<Invocation>& all) {
-  for (int member = 0; member < static_cast<int>(call.parts.size()); ++member) {
-    const int rank = rank_of(call.comm, member);
-    if (!mine(rank)) continue;
-    const Part& part = call.parts[at(member)];
-    const gyreComm_t comm = handle(call.comm, member);
-    const bool makes_op = sums(call.verb) && call.op == ReduceOp::pre_mul_sum;
-    auto op = static_cast<gyreRedOp_t>(call.op);
-    if (makes_op) {
-      std::byte scalar[8] = {};
-      put(call.type, scalar, static_cast<double>(part.scalar),
-          static_cast<std::uint64_t>(part.scalar));
-      expect(step, rank,
-             gyreRedOpCreatePreMulSum(&op, scalar, static_cast<gyreDataType_t>(call.type),
-                                      gyreScalarHostImmediate, comm),
-             comm, false);
-    }
-    std::vector<void*> registered;
-    for (const Place& place : {part.input, part.output}) {
-      if (!part.registered || place.buffer == nobody) continue;
-      LiveBuffer& buffer = *stage_.buffers[at(place.buffer)];
-      expect(step, rank,
-             gyreCommRegister(comm, buffer.begin(), buffer.bytes(), &registered.emplace_back()),
-             comm, false);
-    }
-    all.push_back({rank, call.comm, member, step,
-                   [=, this, &call, &part] { return collective(call, part, op, member); },
-                   [=, this] {
-                     if (makes_op) expect(step, rank, gyreRedOpDestroy(op, comm), comm, false);
-                     // What may still run keeps its registration until the communicator's end.
-                     if (part.queue != 0 || !comm_at(call.comm).blocking) return;
-                     for (void* one : registered)
-                       expect(step, rank, gyreCommDeregister(comm, one), comm, false);
-                   }});
-  }
-}
-
-gyreResult_t RankThread::collective(const Call& call, const Part& part, gyreRedOp_t op,
-                                    int member) {
-  const auto type = static_cast<gyreDataType_t>(call.type);
-  const gyreComm_t comm = handle(call.comm, member);
-  const gyreStream_t in = stream(rank_of(call.comm, member), part.queue);
-  const std::byte* send = pointer(part.input);
-  std::byte* receive = pointer(part.output);
-  switch (call.verb) {
-    case Verb::all_reduce:
-      return gyreAllReduce(send, receive, call.count, type, op, comm, in);
-    case Verb::reduce:
-      return gyreReduce(send, receive, call.count, type, op, call.root, comm, in);
-    case Verb::broadcast:
-      if (send == receive) return gyreBcast(receive, call.count, type, call.root, comm, in);
-      return gyreBroadcast(send, receive, call.count, type, call.root, comm, in);
-    case Verb::reduce_scatter:
-      return gyreReduceScatter(send, receive, call.count, type, op, comm, in);
-    case Verb::all_gather:
-      return gyreAllGather(send, receive, call.count, type, comm, in);
-    case Verb::all_to_all:
-      return gyreAlltoAll(send, receive, call.count, type, comm, in);
-    case Verb::gather:
-      return gyreGather(send, receive, call.count, type, call.root, comm, in);
-    case Verb::scatter:
-      return gyreScatter(send, receive, call.count, type, call.root, comm, in);
-    case Verb::barrier:
-      return gyreBarrier(comm, in);
-    default:
-      return uneven(call, part, op, comm, in);
-  }
-}
-
-gyreResult_t RankThread::uneven(const Call& call, const Part& part, gyreRedOp_t op, gyreComm_t comm,
-                                gyreStream_t in) {
-  const auto type = static_cast<gyreDataType_t>(call.type);
-  const std::byte* send = pointer(part.input);
-  std::byte* receive = pointer(part.output);
-  const std::size_t* counts = part.receive_counts.data();
-  if (call.verb == Verb::all_to_all_v)
-    return gyreAlltoAllv(send, part.send_counts.data(), part.send_places.data(), receive, counts,
-                         part.receive_places.data(), type, comm, in);
-  if (call.verb == Verb::reduce_scatter_v)
-    return gyreReduceScatterv(send, receive, counts, type, op, comm, in);
-  int member = 0;
-  (void)gyreCommUserRank(comm, &member);
-  return gyreAllGatherv(send, counts[member], receive, counts, part.receive_places.data(), type,
-                        comm, in);
-}
-
-void RankThread::collect(const Message& message, std::size_t step, std::vector<Invocation>& all) {
-  const auto type = static_cast<gyreDataType_t>(message.type);
-  const int sender = rank_of(message.comm, message.from);
-  const int receiver = rank_of(message.comm, message.to);
-  const auto send = [=, this, &message] {
-    return gyreSendTagged(pointer(message.input), message.count, type, message.to, message.tag,
-                          handle(message.comm, message.from), stream(sender, message.send_queue));
-  };
-  const auto receive = [=, this, &message] {
-    std::array<int, 2>& learned = stage_.received[step];
-    return gyreRecvTagged(pointer(message.output), message.count, type,
-                          message.from_any ? GYRE_ANY_SOURCE : message.from,
-                          message.any_tag ? GYRE_ANY_TAG : message.tag, &learned[0], &learned[1],
-                          handle(message.comm, message.to),
-                          stream(receiver, message.receive_queue));
-  };
-  if (mine(sender)) all.push_back({sender, message.comm, message.from, step, send});
-  if (mine(receiver)) all.push_back({receiver, message.comm, message.to, step, receive});
-}
-
-void RankThread::collect(const Split& split, std::size_t step, std::vector<Invocation>& all) {
-  for (int member = 0; member < static_cast<int>(split.colors.size()); ++member) {
-    const int rank = rank_of(split.comm, member), child = split.children[at(member)];
-    if (!mine(rank)) continue;
-    // A handle of nobody's has to become NULL.
-    auto nothing = std::make_shared<gyreComm_t>(reinterpret_cast<gyreComm_t>(1));
-    const auto place = [=, this]() -> gyreComm_t* {
-      if (child == nobody) return nothing.get();
-      return &handle(child, comm_at(child).place_of(rank));
-    };
-    const auto call = [=, this, &split] {
-      gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
-      config.blocking = split.blocking ? 1 : 0;
-      config.timeoutMs = program_.timeout_ms;
-      return gyreCommSplit(handle(split.comm, member), split.colors[at(member)],
-                           split.keys[at(member)], place(), split.configured ? &config : nullptr);
-    };
-    all.push_back({rank, split.comm, member, step, call, [=, this] {
-                     const gyreComm_t parent = handle(split.comm, member);
-                     expect(step, rank, settled(parent), parent, false);
-                     if (child != nobody) return check_child(step, child, rank);
-                     if (*nothing != nullptr) complain(step, "a handle without a color");
-                   }});
-  }
-}
-
-void RankThread::check_child(std::size_t step, int comm, int rank) {
-  const int member = comm_at(comm).place_of(rank);
-  int size = nobody, place = nobody;
-  (void)gyreCommCount(handle(comm, member), &size);
-  (void)gyreCommUserRank(handle(comm, member), &place);
-  if (size == static_cast<int>(comm_at(comm).members.size()) && place == member) return;
-  complain(step, "rank " + std::to_string(rank) + " is " + std::to_string(place) + " of " +
-                     std::to_string(size) + " in communicator " + std::to_string(comm));
-}
-
-// ------------------------------------------------------------------------------ one rank alone
-
-void RankThread::alone(const StreamWait& act, std::size_t step) {
-  if (!mine(act.rank)) return;
-  expect(step, act.rank, gyreStreamWait(stream(act.rank, act.queue), stream(act.rank, act.other)),
-         nullptr, false);
-}
-
-void RankThread::alone(const Synchronize& act, std::size_t step) {
-  if (!mine(act.rank)) return;
-  expect(step, act.rank, gyreStreamSynchronize(stream(act.rank, act.queue)), nullptr, false);
-}
-
-void RankThread::alone(const Settle& act, std::size_t step) {
-  const int rank = rank_of(act.comm, act.member);
-  if (!mine(rank)) return;
-  const gyreComm_t comm = handle(act.comm, act.member);
-  expect(step, rank, settled(comm), comm, false);
-}
-
-void RankThread::alone(const Verify& act, std::size_t step) {
-  if (!mine(program_.buffers[at(act.buffer)].rank)) return;
-  const std::string wrong = stage_.buffers[at(act.buffer)]->wrong(stage_.expected[step]);
-  if (!wrong.empty()) complain(step, "buffer " + std::to_string(act.buffer) + ": " + wrong);
-}
-
-void RankThread::alone(const Destroy& act, std::size_t step) {
-  const int rank = rank_of(act.comm, act.member);
-  gyreComm_t& comm = handle(act.comm, act.member);
-  if (!mine(rank) || comm == nullptr) return;
-  if (act.finalize) {
-    expect(step, rank, gyreCommFinalize(comm), comm, !comm_at(act.comm).blocking);
-    expect(step, rank, settled(comm), comm, false);
-  }
-  expect(step, rank, gyreCommDestroy(comm), comm, false);
-  int size = 0;
-  if (gyreCommCount(comm, &size) != gyreInvalidArgument) complain(step, "a handle outlives it");
-  comm = nullptr;
-}
-
-void RankThread::alone(const Refusal& act, std::size_t step) {
-  if (!mine(rank_of(act.comm, act.member))) return;
-  const std::string wrong = refused(refusals()[at(act.kind)], handle(act.comm, act.member),
-                                    static_cast<int>(comm_at(act.comm).members.size()), act.member);
-  if (!wrong.empty()) complain(step, wrong);
-}
-
-void RankThread::alone(const Break& act, std::size_t step) {
-  const std::vector<int>& members = comm_at(act.comm).members;
-  std::vector<Acting> acting;
-  for (int member = 0; member < static_cast<int>(members.size()); ++member)
-    if (mine(members[at(member)])) acting.push_back({member, &handle(act.comm, member)});
-  const std::string wrong =
-      broken(act, static_cast<int>(members.size()), std::move(acting), stage_.threads,
-             *stage_.crossings[step], stage_.break_memory[step]);
-  if (!wrong.empty()) complain(step, wrong);
 }
 
 }  // namespace
 
 std::string run_program(const Program& program) {
-  const WithVariables variables(program.settings);
-  Stage stage(program);
-  if (!program.by_init_all && gyreGetUniqueId(&stage.id) != gyreSuccess)
-    return std::string("gyreGetUniqueId: ") + gyreGetLastError(nullptr);
-  std::vector<std::thread> threads;
-  const std::set<int> used(program.thread_of_rank.begin(), program.thread_of_rank.end());
-  stage.threads = static_cast<int>(used.size());
-  for (const int thread : used)
-    threads.emplace_back([&stage, thread] { RankThread(stage, thread).run(); });
-  for (std::thread& thread : threads) thread.join();
-  return stage.complaints.all();
+  const auto board = std::make_unique<ProgramBoard>();
+  run_process(program, *board, 0);
+  return board->all();
+}
+
+std::string run_in_processes(const Program& program) {
+  void* const memory = mmap(nullptr, sizeof(ProgramBoard), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return "no memory that processes share";
+  ProgramBoard& board = *new (memory) ProgramBoard;
+  const int log = memfd_create("program-log", MFD_CLOEXEC);
+  std::fflush(nullptr);  // or each process writes it again
+  std::vector<pid_t> children;
+  for (int process = 0; process < program.processes(); ++process) {
+    const pid_t child = fork();
+    if (child == 0) {
+      (void)dup2(log, STDERR_FILENO);
+      run_process(program, board, process);
+      _exit(0);
+    }
+    if (child < 0) board.complain("fork failed");
+    if (child > 0) children.push_back(child);
+  }
+  await(children, board);
+  if (const std::string said = text_of(log); is_quiet(program) && !said.empty())
+    board.complain("it says: " + said);
+  (void)close(log);
+  const std::string wrong = board.all();
+  (void)munmap(memory, sizeof(ProgramBoard));
+  return wrong;
 }
 
 }  // namespace gyre::tests

@@ -1,12 +1,12 @@
-// What the threads of a program share while it is carried out.
+// What the threads of a program share while it is carried out, in one process or in several.
 #pragma once
 
 #include "tests/support/program.h"
 #include "tests/support/ranks.h"
 
-#include <condition_variable>
+#include <array>
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -33,19 +33,34 @@ class LiveBuffer {
   std::byte* whole_ = nullptr;
 };
 
-// Threads wait here for each other without the library, unless one of them has failed.
+// Threads wait here for each other without the library, unless one of them has failed. It may lie
+// in memory that processes share.
 class Crossing {
  public:
   // False: somebody failed, or did not come.
   bool cross(int threads);
-  void fail();
+  void fail() { failed_ = true; }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int here_ = 0;
-  std::size_t passed_ = 0;
-  bool failed_ = false;
+  std::atomic<int> arrived_{0};
+  std::atomic<bool> failed_{false};
+};
+
+// What all threads of a program share; likewise.
+class ProgramBoard {
+ public:
+  std::atomic<int> has_id{0};
+  gyreUniqueId id = {};
+  Crossing crossing;
+
+  void complain(const std::string& text);
+  bool none_yet() const { return complaints_ == 0; }
+  std::string all() const;
+
+ private:
+  static constexpr int most_ = 10;
+  std::atomic<int> complaints_{0};
+  std::array<std::array<char, 1000>, most_> texts_ = {};
 };
 
 // The member of a communicator that a thread acts for.
