@@ -27,12 +27,16 @@ import traceback
 import hosts
 import sweep
 from draw import draw_scenario
-from faults import BY_NAME
+from faults import BY_NAME, LIVENESS_S
+from pulse import Pulse
 from tally import Tally
 from trial import Trial
 from verdict import Verdict
 
 PROGRESS_S = 10
+# A trial with an escape is run again if the machine stood still for so long meanwhile.
+STALL_S = 0.3 * LIVENESS_S
+TRIES_MOST = 3
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = os.path.join(ROOT, "build", "tests", "campaign", "campaign_rank")
 
@@ -44,6 +48,7 @@ class Campaign:
     def __init__(self, program, jobs, lacks):
         self.program, self.jobs, self.lacks = program, jobs, lacks
         self.tally, self.broken_runs = Tally(), []
+        self.pulse = Pulse()
         self.stopping = threading.Event()
 
     def stop(self, *_signal):
@@ -55,9 +60,18 @@ class Campaign:
         return next((self.lacks[need] for need in sorted(needs) if need in self.lacks), None)
 
     def run_one(self, scenario):
-        trial = Trial(scenario, self.program, "namespaces" not in self.lacks,
-                      self.stopping.is_set).carry_out()
-        return None if self.stopping.is_set() else Verdict(trial)
+        for _ in range(TRIES_MOST):
+            since = time.monotonic()
+            trial = Trial(scenario, self.program, "namespaces" not in self.lacks,
+                          self.stopping.is_set).carry_out()
+            if self.stopping.is_set():
+                return None
+            verdict = Verdict(trial)
+            verdict.stalled_s = self.pulse.stalled_s(since)
+            if not verdict.escapes or verdict.stalled_s < STALL_S:
+                break
+            self.tally.disturbed += 1
+        return verdict
 
     def run(self, scenarios, until=None):
         """Takes from `scenarios` until they are over."""
@@ -102,7 +116,9 @@ class Campaign:
 def escapes_of(verdict, most=4):
     scenario = verdict.scenario
     lines = [f"{scenario.fault.name} in {scenario.phase.name}, {scenario.ranks} ranks, "
-             f"{scenario.hosts} hosts: tests/campaign/campaign.py {scenario.replay}"]
+             f"{scenario.hosts} hosts: tests/campaign/campaign.py {scenario.replay}"
+             + (f" (the machine stood still for {verdict.stalled_s:.1f} s)"
+                if verdict.stalled_s >= STALL_S else "")]
     lines += [f"    {escape.promise}: {escape.reason}" for escape in verdict.escapes[:most]]
     if len(verdict.escapes) > most:
         lines.append(f"    and {len(verdict.escapes) - most} more")

@@ -3,7 +3,7 @@ them. Everything follows from the seed, not from the machine."""
 import dataclasses
 import random
 
-from faults import ABSENT_S, BY_NAME, CALL_S, FAULTS, INIT_S, LIVENESS_S
+from faults import ABSENT_S, BY_NAME, CALL_S, FAULTS, INIT_S, LIVENESS_S, WELL
 from phases import CALLS, MESSAGES, phases_of
 from syscalls import ERRORS, injection
 
@@ -31,6 +31,7 @@ class Scenario:
     cut: tuple = None      # (host, host)
     heal_s: float = None
     tracer: list = None    # options of strace for the first victim's process
+    own_settings: dict = dataclasses.field(default_factory=dict)  # of that process alone
     replay: str = ""       # the options that draw it again
 
     @property
@@ -270,7 +271,7 @@ class Draw:
         scenario, fault, name = self.scenario, self.fault, self.fault.name
         process = scenario.process_of_rank[self.victim]
         together = scenario.ranks_of_process(process)
-        if fault.ending != "well" or name in ("pause",):
+        if fault.ending != WELL or name == "pause":
             scenario.victims = [self.victim] if name in ("abort", "leave", "absent") else together
         if name in ("pause", "freeze"):
             scenario.stop_s = self.random.uniform(0.05, 0.5) * LIVENESS_S if name == "pause" else \
@@ -287,11 +288,17 @@ class Draw:
                 "error=" + self.random.choice(ERRORS[call])
             scenario.tracer = injection(call, what, self.random.randint(1, 40))
             return
-        if name in ("none", "late", "load", "leave", "absent"):
+        if name == "fifo":
+            scenario.own_settings = {"GYRE_DEBUG_FILE": "pipe", "GYRE_DEBUG": "INFO"}
+        if name in ("unread", "unheard"):
+            scenario.settings["GYRE_DEBUG"] = "TRACE"
+        if name in ("none", "late", "load", "leave", "absent", "fifo", "unread", "unheard"):
             return
         amount = {"descriptors": self.random.choice([0, 0, 1, 2, 5]),
                   "memory": self.random.choice([0, 64, 1024, 9000]), "fork-hold": 3000}
-        scenario.sabotages.append({"errand": scenario.at, "rank": self.victim,
+        # A fork within a group is prepared long before.
+        at = 0 if name == "fork-group" else scenario.at
+        scenario.sabotages.append({"errand": at, "rank": self.victim,
                                    "after_us": self.after_us, "kind": fault.sabotage,
                                    "amount": amount.get(name, 0)})
 

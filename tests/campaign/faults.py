@@ -27,7 +27,7 @@ class Fault:
     kind: str = ""            # what the rank's process does to itself; by default, as it is named
     codes: tuple = (REMOTE,)  # what others may be told
     needs: frozenset = frozenset()
-    within: str = "any"       # phases: any | calls | rests (a phase of its own)
+    within: str = "any"       # phases: any | calls | groups | rests (a phase of its own)
     ranks_least: int = 2
     weight: int = 4
 
@@ -48,8 +48,14 @@ FAULTS = [
     Fault("pause", "a process is stopped for less than the liveness limit", WELL, kind="stop"),
     Fault("blip", "two hosts are cut off from each other, and joined again in time", WELL,
           kind="cue", needs=ROUTER),
+    Fault("narrow", "all that goes between hosts goes through a narrow, lossy queue", WELL,
+          kind="cue", needs=ROUTER | {"tc"}, weight=2),
+    Fault("unread", "nobody reads what the ranks log, and there is much of it", WELL, weight=2),
+    Fault("unheard", "who reads what the ranks log has gone", WELL, weight=2),
     Fault("fork-call", "a child of a process calls on its parent's communicator", WELL, weight=2),
     Fault("fork-exit", "a child of a process exits", WELL, weight=2),
+    Fault("fork-group", "a process forks within a group, and the child ends it", WELL,
+          within="groups", weight=2),
     Fault("farewell", "a rank destroys its communicators and ends, the others go on without it",
           WELL, within="rests", ranks_least=3),
     # Deaths.
@@ -80,6 +86,12 @@ FAULTS = [
           codes=SHORTAGE),
     Fault("memory", "a process may map no more memory", EITHER, bound="deadline",
           codes=SHORTAGE),
+    Fault("file-size", "a process may write no large files", EITHER, bound="deadline",
+          codes=SHORTAGE, weight=2),
+    Fault("closed", "a process closes all descriptors but the standard ones", EITHER,
+          bound="deadline", codes=SHORTAGE),
+    Fault("fifo", "a process is to log to a pipe that nobody reads", EITHER, bound="deadline",
+          codes=SHORTAGE, weight=2),
     Fault("call-fails", "one system call of a process fails", EITHER, bound="deadline",
           codes=SHORTAGE, needs=STRACE),
     Fault("call-kills", "a process is killed at one of its system calls", EITHER, needs=STRACE),

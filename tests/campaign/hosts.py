@@ -13,6 +13,7 @@ INTERFACE = "cable"
 PATIENCE_S = 20
 LIFETIME_S = 240  # even if nobody ends them
 HOST_SPACES = ["--net", "--uts", "--mount", "--pid"]
+NARROW = "rate 200mbit burst 32k latency 30ms"
 FILTER = "table inet campaign { chain forward { type filter hook forward priority 0; }; }"
 
 
@@ -32,6 +33,8 @@ def missing():
         lacks["nft"] = lacks["namespaces"]
     elif not shutil.which("nft"):
         lacks["nft"] = "there is no nft"
+    if not shutil.which("tc"):
+        lacks["tc"] = "there is no tc"
     if not shutil.which("strace"):
         lacks["strace"] = "there is no strace"
     return lacks
@@ -166,6 +169,11 @@ class Hosts:
         ways = ((first, second, ports), (second, first, ports[::-1]))
         self.drop([f"ip saddr {self.address(a)} ip daddr {self.address(b)} "
                    f"tcp sport {p} tcp dport {q}" for a, b, (p, q) in ways])
+
+    def narrow(self):
+        for host in range(self.hosts):
+            run(["nsenter", "-t", str(self.router.first), "--net", "--", "tc", "qdisc", "add",
+                 "dev", f"port{host}", "root", "tbf", *NARROW.split()])
 
     def heal(self):
         run(["nsenter", "-t", str(self.router.first), "--net", "--", "nft", "flush", "chain",

@@ -21,9 +21,10 @@ inline void write_meeting(const char* name, const gyreUniqueId* id) {
   (void)std::rename(draft.c_str(), name);
 }
 
-// False if there is none after 20 s.
+// False if there is none after some seconds.
 inline bool read_meeting(const char* name, gyreUniqueId* id) {
-  for (int turn = 0; turn < 10'000; ++turn) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(12);
+  while (std::chrono::steady_clock::now() < until) {
     if (std::FILE* file = std::fopen(name, "r")) {
       const bool whole = std::fread(id, sizeof *id, 1, file) == 1;
       (void)std::fclose(file);

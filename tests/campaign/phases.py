@@ -24,6 +24,12 @@ PHASES = [
 ]
 
 
+GROUPS = ["ring", "grouped"]  # calls that are made within a group by all ranks
+
+
 def phases_of(within):
+    """Where a fault can strike."""
+    if within == "groups":
+        return [phase for phase in PHASES if phase.name in GROUPS]
     kinds = {"any": None, "calls": ("call",), "rests": ("rest",)}[within]
     return [phase for phase in PHASES if kinds is None or phase.kind in kinds]

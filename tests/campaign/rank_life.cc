@@ -169,6 +169,10 @@ bool RankLife::call(const Errand& errand, int number, const CallKind& kind) {
   const std::size_t given_here = in_elements(errand, static_cast<std::size_t>(site.size));
   for (std::size_t i = 0; i < given_here; ++i) site.in[i] = given(number, site.member, i);
   begin(number);
+  {
+    const std::lock_guard lock(comms_mutex_);
+    site.in_group.swap(in_group_);
+  }
   const gyreResult_t result = awaited(kind.make(site), site.comm, site.stream);
   const bool well = is_well(number, result, site.comm);
   if (well) verify(site, kind);
@@ -244,6 +248,11 @@ void RankLife::abort_all() {
     const gyreResult_t result = gyreCommAbort(comm);
     note(rank_, "aborted %d %lld", result, static_cast<long long>(now_ns() - start));
   }
+}
+
+void RankLife::prepare_fork(std::function<void()> act) {
+  const std::lock_guard lock(comms_mutex_);
+  in_group_ = std::move(act);
 }
 
 gyreResult_t RankLife::call_in_child() {

@@ -29,6 +29,8 @@ class RankLife {
   void end();
   // From any thread: aborts all its communicators, as if by another thread of the program.
   void abort_all();
+  // What it does once, within its next group.
+  void prepare_fork(std::function<void()> act);
   // In a child of this process: a call on the parent's communicator.
   gyreResult_t call_in_child();
 
@@ -63,6 +65,7 @@ class RankLife {
   gyreComm_t broken_ = nullptr;       // on which it was told
   std::mutex comms_mutex_;            // of what abort_all takes from under run
   std::map<int, gyreComm_t> comms_;
+  std::function<void()> in_group_;  // guarded alike
   bool was_aborted_ = false, has_left_ = false;
 };
 

@@ -78,6 +78,25 @@ void fork_that_holds(RankLife&, int hold_ms) {
   (void)kill(getpid(), SIGKILL);
 }
 
+// The rank's own thread does it, when it comes to its group.
+void prepare_fork(RankLife& life, int) {
+  life.prepare_fork([&life] {
+    const pid_t child = fork();
+    if (child != 0) return reap(life.rank(), child);
+    const gyreResult_t result = gyreGroupEnd();
+    note(life.rank(), "child_told %d %s", result, gyreGetLastError(nullptr));
+    _exit(0);
+  });
+}
+
+// As a program does that means to leave nothing open for what it starts.
+void close_descriptors(RankLife&, int) { (void)close_range(STDERR_FILENO + 1, ~0U, 0); }
+
+void limit_files(RankLife&, int) {
+  const rlimit limit{64 << 10, 64 << 10};
+  (void)setrlimit(RLIMIT_FSIZE, &limit);
+}
+
 void replace_process(RankLife&, int) {
   close(STDOUT_FILENO);
   close(STDERR_FILENO);
@@ -99,6 +118,9 @@ const Deed deeds[] = {
     {"fork-call", fork_that_calls},
     {"fork-exit", fork_that_exits},
     {"fork-hold", fork_that_holds},
+    {"fork-group", prepare_fork},
+    {"closed", close_descriptors},
+    {"file-size", limit_files},
     {"descriptors", [](RankLife&, int more) { limit_descriptors(more); }},
     {"memory", [](RankLife&, int more_kib) { limit_memory(more_kib); }},
     {"cue", [](RankLife&, int) {}},  // the driver acts

@@ -36,6 +36,7 @@ def seconds(value):
 class Tally:
     def __init__(self):
         self.rows, self.left_out = [], collections.Counter()
+        self.disturbed = 0  # runs that were made again
 
     def add(self, verdict):
         self.rows.append(row_of(verdict))
@@ -74,9 +75,11 @@ class Tally:
         lines += [f"{promise} ({PROMISES[promise]}): broken in {count} runs"
                   for promise, count in sorted(promises.items())]
         lines += [f"left out, as {reason}: {count}" for reason, count in self.left_out.items()]
+        if self.disturbed:
+            lines.append(f"{self.disturbed} runs made again, as the machine stood still in them")
         lines.append(f"{len(self.rows)} runs, {len(self.escaped())} with an escape")
         return "\n".join(lines)
 
     def document(self):
         return {"schema": "gyre-campaign-1", "faults": self.by_fault(), "rows": self.rows,
-                "left_out": dict(self.left_out)}
+                "left_out": dict(self.left_out), "disturbed": self.disturbed}

@@ -63,6 +63,7 @@ class Trial:
         self.scenario, self.program = scenario, program
         self.has_namespaces, self.is_stopping = has_namespaces, is_stopping
         self.events, self.processes, self.others = [], [], []
+        self.unread = []             # ends of pipes
         self.left_behind, self.tracer_log = [], ""
         self.struck_ns = None        # when the fault came to be
         self.hung = self.is_ending = False
@@ -106,18 +107,38 @@ class Trial:
         settings = {**self.scenario.settings, **self.world.settings}
         environment.update({name: str(value) for name, value in settings.items()})
         environment["TMPDIR"] = self.folder
+        os.mkfifo(os.path.join(self.folder, "pipe"))
         for number, host in enumerate(self.scenario.host_of_process):
             command = ["sh", "-c", f"cd {self.folder} && exec {self.program} script {number}"]
-            self.start_one(number, self.world.on(host, command), environment)
+            own = self.scenario.own_settings if number == self.victim_process() else {}
+            self.start_one(number, self.world.on(host, command), {**environment, **own})
 
     def start_one(self, number, command, environment):
-        with open(os.path.join(self.folder, f"errors-{number}"), "wb") as errors:
+        with self.errors_of(number) as errors:
             popen = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, stderr=errors, cwd=self.folder,
                                      start_new_session=True)
         process = RankProcess(number, popen, self.scenario.ranks_of_process(number))
         self.processes.append(process)
         self.selector.register(popen.stdout, selectors.EVENT_READ, process)
+
+    def errors_of(self, number):
+        """Where a process writes its errors: a file, or a pipe that is full or that nobody has."""
+        name = self.scenario.fault.name
+        if name not in ("unread", "unheard"):
+            return open(os.path.join(self.folder, f"errors-{number}"), "wb")
+        reading, writing = os.pipe()
+        if name == "unheard":
+            os.close(reading)
+            return os.fdopen(writing, "wb", buffering=0)
+        self.unread.append(reading)
+        os.set_blocking(writing, False)
+        try:
+            while True:
+                os.write(writing, bytes(4096))
+        except BlockingIOError:
+            os.set_blocking(writing, True)
+        return os.fdopen(writing, "wb", buffering=0)
 
     def victim_process(self):
         victims = self.scenario.victims
@@ -155,8 +176,11 @@ class Trial:
         until = time.monotonic() + 5
         while os.path.getsize(log) == 0 and time.monotonic() < until:
             time.sleep(0.005)  # it says that it is attached
-        process.popen.stdin.write(b"\n")
-        process.popen.stdin.flush()
+        try:
+            process.popen.stdin.write(b"\n")
+            process.popen.stdin.flush()
+        except BrokenPipeError:
+            pass  # it was killed before it could begin
 
     def later(self, seconds, act):
         self.timers.append((time.monotonic() + seconds, act))
@@ -192,6 +216,8 @@ class Trial:
 
     def cut(self):
         scenario, (first, second) = self.scenario, self.scenario.cut
+        if scenario.fault.name == "narrow":
+            return self.world.narrow()
         if scenario.fault.name == "one-way":
             return self.world.lose(first, second)
         if scenario.fault.name == "flow":
@@ -239,7 +265,7 @@ class Trial:
             return ""
 
     def strange_files(self):
-        ours = ("script", "id", "id-again", "errors-", "boot-id-", "tracer-")
+        ours = ("script", "id", "id-again", "errors-", "boot-id-", "tracer-", "pipe")
         return [f"file {name}" for name in os.listdir(self.folder) if not name.startswith(ours)]
 
     def end(self):
@@ -256,5 +282,7 @@ class Trial:
             process.popen.wait()
             process.text = self.read(f"errors-{process.number}")
             process.popen.stdout.close()
+        for end in self.unread:
+            os.close(end)
         self.selector.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -110,6 +110,7 @@ gyreResult_t worse(gyreResult_t first, gyreResult_t second) {
 gyreResult_t ring(CallSite& s) {
   (void)gyreGroupStart();
   (void)send(s, taker(s, 1));
+  if (s.in_group) s.in_group();
   (void)receive(s, taker(s, -1));
   return gyreGroupEnd();
 }
@@ -144,6 +145,7 @@ gyreResult_t grouped(CallSite& s) {
   (void)gyreGroupStart();
   for (const std::size_t first : {std::size_t{0}, count})
     (void)gyreAllReduce(s.in + first, s.out + first, count, type, gyreSum, s.comm, s.stream);
+  if (s.in_group) s.in_group();
   (void)send(s, taker(s, 1), 2 * count);
   (void)receive(s, taker(s, -1), 2 * count);
   return gyreGroupEnd();

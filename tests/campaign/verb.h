@@ -7,6 +7,7 @@
 #include <gyre/gyre.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct CallSite {
   gyreStream_t stream;
   std::uint32_t* in;
   std::uint32_t* out;
-  std::vector<int> sources = {};  // whom a receive from anyone took
+  std::vector<int> sources = {};        // whom a receive from anyone took
+  std::function<void()> in_group = {};  // what befalls it there
 
   int place() const;  // among the takers
   // Elements of a block that one member has for another in the uneven forms.

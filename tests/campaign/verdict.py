@@ -52,6 +52,7 @@ class Verdict:
         self.fault = self.scenario.fault
         self.events = sorted(trial.events)
         self.escapes, self.tellings = [], []
+        self.stalled_s = 0.0  # the machine, meanwhile
         self.blames = []  # of each rank that was told: is it right?
         self.by_rank = collections.defaultdict(list)
         for event in self.events:
@@ -86,7 +87,8 @@ class Verdict:
     def due_ending(self):
         """A fault that came late may not be noticed; one that did not come must not be."""
         scenario = self.scenario
-        if self.fault.ending == WELL or self.fault.name == "absent" or scenario.tracer:
+        # Some are there from the beginning, or come unseen.
+        if self.fault.ending == WELL or self.fault.name in ("absent", "fifo") or scenario.tracer:
             return self.fault.ending
         if self.strike_ns is None:
             return WELL

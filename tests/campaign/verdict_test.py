@@ -1,0 +1,130 @@
+"""The verdict can fail: each promise is broken once in what ranks write, and found. And who is
+named by an error is read as people read it."""
+import types
+import unittest
+
+from draw import Scenario, draw_scenario
+from faults import BY_NAME
+from phases import PHASES
+from trial import Event
+from verdict import Verdict, blamed
+
+MS = 1_000_000
+DIED = "rank 2 (host a, pid 7) died: its control connection closed"
+
+
+def scenario_of(fault):
+    """Three ranks in processes of their own; rank 2 is the victim, in errand 1 of 4."""
+    phase = next(phase for phase in PHASES if phase.name == "all-reduce")
+    errands = [{"verb": "init", "comm": 0}] + [{"verb": "all-reduce", "comm": 0}] * 4
+    return Scenario(seed=0, fault=BY_NAME[fault], phase=phase, process_of_rank=[0, 1, 2],
+                    host_of_process=[0, 0, 0], blocking=True, aftermath="linger", settings={},
+                    errands=errands, comms={0: [0, 1, 2]}, at=1, closing=2,
+                    victims=[] if fault == "none" else [2])
+
+
+def lines_of(rank, *lines):
+    """(when in ms, what)."""
+    return [Event(when * MS, rank, *(text.split(" ", 1) + [""])[:2]) for when, text in lines]
+
+
+def well(rank):
+    return lines_of(rank, *((number, f"{word} {number}" + (" 0" if word == "end" else ""))
+                            for number in range(6) for word in ("begin", "end")), (9, "idle"))
+
+
+def told(rank, after_ms=10, code=6, text=DIED, errand=1):
+    return lines_of(rank, (0, "begin 0"), (1, "end 0 0"), (2, f"begin {errand}"),
+                    (20 + after_ms, f"end {errand} {code}"),
+                    (20 + after_ms, f"told {errand} {code} {text}"), (40 + after_ms, "idle"))
+
+
+VICTIM = lines_of(2, (0, "begin 0"), (1, "end 0 0"), (2, "begin 1"), (20, "fault kill"))
+
+
+def verdict_of(scenario, events, ends=(0, 0, -9), texts=("", "", ""), left_behind=()):
+    processes = [types.SimpleNamespace(number=rank, ranks=[rank], text=texts[rank], quiet={rank},
+                                       is_done=lambda: True, ended_ns=30 * MS,
+                                       popen=types.SimpleNamespace(returncode=ends[rank]))
+                 for rank in range(3)]
+    struck = next((event.ns for event in events if event.word == "fault"), None)
+    trial = types.SimpleNamespace(scenario=scenario, events=events, processes=processes,
+                                  struck_ns=struck, hung=False, left_behind=list(left_behind),
+                                  victim_process=lambda: 2 if scenario.victims else None)
+    return Verdict(trial)
+
+
+class Promises(unittest.TestCase):
+    def promises(self, *arguments, **more):
+        return {escape.promise for escape in verdict_of(*arguments, **more).escapes}
+
+    def killed(self, events, **more):
+        return self.promises(scenario_of("kill"), VICTIM + events, **more)
+
+    def peaceful(self, events, **more):
+        return self.promises(scenario_of("none"), events, **{"ends": (0, 0, 0), **more})
+
+    def test_what_ends_as_it_has_to_is_no_escape(self):
+        self.assertEqual(self.killed(told(0) + told(1)), set())
+        self.assertEqual(self.peaceful(well(0) + well(1) + well(2)), set())
+
+    def test_wrong_data_and_late_writes_are_found(self):
+        all_well = well(0) + well(1) + well(2)
+        self.assertEqual(self.peaceful(all_well + lines_of(0, (3, "wrong 1 element 0"))), {"S1"})
+        self.assertEqual(self.peaceful(all_well + lines_of(0, (9, "touched -1 element 0"))), {"S4"})
+
+    def test_who_is_told_late_or_never_is_found(self):
+        self.assertEqual(self.killed(told(0) + told(1, after_ms=400)), {"L1"})
+        self.assertEqual(self.killed(told(0) + well(1)), {"L1"})
+
+    def test_an_abort_that_takes_long_is_found(self):
+        slow = lines_of(0, (60, f"aborted 0 {1500 * MS}"))
+        self.assertEqual(self.killed(told(0) + told(1) + slow), {"L2"})
+
+    def test_an_innocent_that_is_named_is_found(self):
+        innocent = DIED.replace("rank 2", "rank 1")
+        self.assertEqual(self.killed(told(0, text=innocent) + told(1)), {"L3"})
+        self.assertEqual(self.killed(told(0, text="something broke") + told(1)), {"L3"})
+
+    def test_codes_that_do_not_fit_are_found(self):
+        self.assertEqual(self.killed(told(0, code=4) + told(1)), {"W"})
+        self.assertEqual(self.killed(told(0, code=3) + told(1)), {"W"})
+
+    def test_crashes_and_leftovers_are_found(self):
+        events = told(0) + told(1)
+        self.assertEqual(self.killed(events, ends=(-11, 0, -9)), {"R"})
+        self.assertEqual(self.killed(events, texts=("AddressSanitizer: x", "", "")), {"R"})
+        self.assertEqual(self.killed(events, left_behind=["process 9"]), {"R"})
+
+    def test_an_error_or_a_word_without_a_fault_is_found(self):
+        self.assertEqual(self.peaceful(well(0) + well(1) + told(2)), {"W"})
+        self.assertEqual(self.peaceful(well(0) + well(1) + well(2), texts=("WARN", "", "")), {"W"})
+
+
+class Blame(unittest.TestCase):
+    def test_the_first_that_is_named_is_to_blame(self):
+        for text, due in ((DIED, {2}),
+                          ("ranks 6-8 (host a, pid 1) does not answer", {6, 7, 8}),
+                          ("gyreCommSplit: ranks 1, 4 (host a, pid 1) died", {1, 4}),
+                          ("waited 8 s for data from rank 3 (reported by rank 5)", {3}),
+                          ("the process that made the unique id (as a rule rank 0's) ended", {0}),
+                          ("the way from rank 1 to rank 2 went through the process that made the "
+                           "unique id", {0}),
+                          ("the first for data from any rank", set())):
+            self.assertEqual(blamed(text, 0), due, text)
+
+
+class Drawing(unittest.TestCase):
+    def test_a_seed_is_always_the_same_scenario(self):
+        for seed in range(50):
+            self.assertEqual(draw_scenario(seed).shown(), draw_scenario(seed).shown())
+
+    def test_every_fault_and_phase_is_drawn(self):
+        drawn = [draw_scenario(seed) for seed in range(3000)]
+        self.assertEqual({one.fault.name for one in drawn},
+                         {name for name, fault in BY_NAME.items() if fault.weight > 0})
+        self.assertEqual({one.phase.name for one in drawn}, {phase.name for phase in PHASES})
+
+
+if __name__ == "__main__":
+    unittest.main()
