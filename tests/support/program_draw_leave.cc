@@ -52,17 +52,18 @@ void ProgramDraw::leave() {
   for (int buffer = 0; buffer < static_cast<int>(program_.buffers.size()); ++buffer)
     if (program_.buffers[at(buffer)].rank == rank && is_usable(buffer, ProgramOrder::thread, false))
       add(Verify{buffer});
-  for (int comm = 0; comm < static_cast<int>(program_.comms.size()); ++comm) {
+  std::vector<int> comms = alive_;
+  comms.insert(comms.end(), partial_.begin(), partial_.end());
+  for (const int comm : comms) {
     const int member = program_.comms[at(comm)].place_of(rank);
-    const bool is_there = std::ranges::find(alive_, comm) != alive_.end() ||
-                          std::ranges::find(partial_, comm) != partial_.end() ||
-                          std::ranges::any_of(pending_, [&](const Destroy& one) {
-                            return one.comm == comm && one.member == member;
-                          });
-    if (member == nobody || !is_there) continue;
-    order_.wait_for_comm(rank, comm);
-    add(Destroy{comm, member, one_in(3)});
+    if (member == nobody) continue;
+    pending_.push_back({comm, member, one_in(3)});
     if (std::erase(alive_, comm) > 0) partial_.push_back(comm);
+  }
+  for (const Destroy& last : std::vector<Destroy>(pending_)) {
+    if (rank_of(last.comm, last.member) != rank) continue;
+    order_.wait_for_comm(rank, last.comm);
+    add(last);
   }
   std::erase_if(pending_,
                 [&](const Destroy& one) { return rank_of(one.comm, one.member) == rank; });
