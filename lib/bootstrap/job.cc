@@ -207,11 +207,11 @@ void Job::on_end(Link& link, const Status& how, bool closed) {
 }
 
 // It is told as well: if it was only stopped, it learns that the others went on without it.
-void Job::on_silence(Link& link, std::int64_t limit_ns) {
+void Job::on_silence(Link& link, std::int64_t limit_ns, const std::string& more) {
   if (link.process == Link::unknown) return drop(link);
   if (is_needed(link))
-    fail_process(link.process, fmt::format("does not answer: no sign of life for {} s",
-                                           static_cast<double>(limit_ns) / ns_per_s));
+    fail_process(link.process, fmt::format("does not answer: no sign of life for {} s{}",
+                                           static_cast<double>(limit_ns) / ns_per_s, more));
 }
 
 std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {

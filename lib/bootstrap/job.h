@@ -91,6 +91,7 @@ class Job final : public LinkOwner {
   void set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns);
   std::int64_t check_deadline(std::int64_t now_ns);
   Status lateness() const;
+  Status blame_silent_above(const std::string& limit) const;
   bool is_late(std::uint32_t process) const;
 
   // The tree, job_tree.cc.
@@ -148,7 +149,7 @@ class Job final : public LinkOwner {
   // Links, job.cc.
   void on_frame(Link& link, const trust::Frame& frame) override;
   void on_end(Link& link, const Status& how, bool closed) override;
-  void on_silence(Link& link, std::int64_t limit_ns) override;
+  void on_silence(Link& link, std::int64_t limit_ns, const std::string& more) override;
   bool is_needed(const Link& link) const;
   void protocol_error(const Link& link, Kind kind);
   Link& add_link(std::unique_ptr<Link> link, Link::Role role);

@@ -3,6 +3,7 @@
 #include "lib/base/log.h"
 #include "lib/bootstrap/cause.h"
 #include "lib/bootstrap/job.h"
+#include "lib/bootstrap/tree.h"
 
 #include <fmt/format.h>
 
@@ -188,6 +189,20 @@ std::int64_t Job::check_deadline(std::int64_t now_ns) {
   return never_ns;
 }
 
+// All is well here: whoever should have said more has not.
+Status Job::blame_silent_above(const std::string& limit) const {
+  const bool linking = company_ != nullptr;
+  const std::uint32_t above = linking && !is_root_ ? tree_parent(index_) : 0;
+  return Status(Code::Timeout,
+                fmt::format("{} {} {}",
+                            linking ? process_text(ranks_of(above), identity_of(above))
+                                    : "the process that made the unique id (as a rule rank 0's)",
+                            linking ? "did not say that all have linked up"
+                                    : "did not say who the ranks are",
+                            limit))
+      .blame(linking ? ranks_of(above) : std::vector<int>());
+}
+
 Status Job::lateness() const {
   const std::string limit =
       fmt::format("within {:.1f} s", static_cast<double>(init_limit_ns_) / ns_per_s);
@@ -211,8 +226,7 @@ Status Job::lateness() const {
     const std::vector<int> ranks = ranks_of(process);
     late.insert(late.end(), ranks.begin(), ranks.end());
   }
-  if (late.empty())
-    return Status(Code::Timeout, fmt::format("the ranks did not all come together {}", limit));
+  if (late.empty()) return blame_silent_above(limit);
   const std::string why = dial_ != nullptr ? ": " + dial_->problem() : std::string();
   const std::string text = fmt::format("{} did not link up {}{}", rank_text(late), limit, why);
   return Status(Code::Timeout, text).blame(std::move(late));

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace gyre::bootstrap {
 
@@ -21,8 +22,9 @@ class LinkOwner {
   // Once, after the last frame. The text says how: "its control connection closed". `closed`: the
   // other end closed this link and lives on; else the process or the way to it has ended.
   virtual void on_end(Link& link, const Status& how, bool closed) = 0;
-  // The peer has given no sign of life for `limit_ns`; the link still stands.
-  virtual void on_silence(Link& link, std::int64_t limit_ns) = 0;
+  // The peer has given no sign of life for `limit_ns`; the link still stands. `more` is what the
+  // kernel knows of the way there.
+  virtual void on_silence(Link& link, std::int64_t limit_ns, const std::string& more) = 0;
 
  protected:
   ~LinkOwner() = default;

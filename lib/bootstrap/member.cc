@@ -151,8 +151,7 @@ void Member::become_failed(const Status& why) {
 
 void Member::listen(std::uint64_t key, Hear hear) {
   const std::lock_guard lock(mutex_);
-  heard_key_ = key;
-  hear_ = std::move(hear);
+  hears_[key] = std::move(hear);
 }
 
 bool Member::has_left(int rank) const {
@@ -164,8 +163,8 @@ bool Member::has_left(int rank) const {
 bool Member::deliver(int from, std::uint64_t key, Letter letter) {
   if (state() == State::left) return true;  // nobody will read it
   std::unique_lock lock(mutex_);
-  if (hear_ != nullptr && key == heard_key_) {
-    const Hear hear = hear_;
+  if (const auto found = hears_.find(key); found != hears_.end()) {
+    const Hear hear = found->second;
     lock.unlock();
     if (auto verdict = hear(from, letter)) abort(std::move(*verdict));
     return true;

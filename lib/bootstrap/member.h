@@ -75,8 +75,7 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
   Status failure_;
   std::map<std::pair<int, std::uint64_t>, std::deque<Letter>> letters_;
   std::size_t unread_bytes_ = 0;
-  std::uint64_t heard_key_ = 0;
-  Hear hear_;
+  std::map<std::uint64_t, Hear> hears_;  // by key
 };
 
 }  // namespace gyre::bootstrap

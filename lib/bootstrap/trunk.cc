@@ -1,6 +1,8 @@
 #include "lib/bootstrap/trunk.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/path_watch.h"
+#include "lib/trust/address.h"
 
 #include <fmt/format.h>
 
@@ -13,6 +15,8 @@ namespace {
 
 // The end that dialed closes a trunk that carries nothing; the other one waits so long for that.
 constexpr std::int64_t idle_most_ns = 2 * ns_per_s;
+// Signs of life are more frequent than the kernel's questions at any limit.
+constexpr std::int64_t path_limit_ns = 3 * ns_per_s;
 // Links on one trunk.
 constexpr std::size_t links_most = 1 << 16;
 
@@ -36,6 +40,7 @@ Trunk::Trunk(ControlThread& thread, TrunkOwner& owner,
       session_(std::move(session)),
       role_(role),
       separate_(separate),
+      is_local_(is_local(session_->descriptor())),
       next_link_(role == trust::SessionRole::client ? 2 : 1) {}
 
 Trunk::~Trunk() {
@@ -48,8 +53,10 @@ Status Trunk::open(PeerProcesses& processes, const trust::ProcessIdentity& self)
   GYRE_ASSIGN(watch_, thread_.watch(session_->descriptor(), EPOLLIN | EPOLLOUT,
                                     [this](std::uint32_t) { on_socket(); }));
   // Elsewhere, and where the kernel does not tell, the socket's end and silence remain.
-  if (is_local(session_->descriptor()))
+  if (is_local_)
     process_watch_ = processes.watch(session_->descriptor(), [this] { on_peer_exit(); });
+  else
+    set_path_questions(session_->descriptor(), path_limit_ns);
   transmit(Kind::greeting, encode_greeting(self));
   thread_.due_at(idle_ns_ + idle_most_ns);
   return {};
@@ -120,6 +127,15 @@ std::int64_t Trunk::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   if (now_ns - idle_ns_ < idle_most_ns) return idle_ns_ + idle_most_ns;
   end(Status(Code::RemoteError, "it carried nothing"));
   return never_ns;
+}
+
+std::string Trunk::silence_text(std::int64_t limit_ns) const {
+  const auto sight = look_at_path(session_->descriptor());
+  if (is_local_ || !sight) return {};
+  const std::string path = trust::format_path(session_->descriptor());
+  if (!sight->looks_cut(limit_ns)) return fmt::format(" (its host answers: {})", path);
+  return fmt::format(
+      " (no answer from its host either: the network from {} is cut, or the host is down)", path);
 }
 
 bool Trunk::is_idle() const { return links_.empty() && waiting_.empty() && asked_.empty(); }

@@ -7,6 +7,7 @@
 //              communicator's key; whose key the connection began with is of no matter.
 #pragma once
 
+#include "lib/base/clock.h"
 #include "lib/bootstrap/control_thread.h"
 #include "lib/bootstrap/link.h"
 #include "lib/bootstrap/messages.h"
@@ -72,6 +73,11 @@ class Trunk {
   void forget(std::uint64_t link);
   bool flushed() const { return session_->flushed(); }
   std::int64_t heard_ns() const { return heard_ns_; }
+  // How much longer than the limit it may be silent: a network that was cut and has healed carries
+  // what was said meanwhile when the kernel repeats it.
+  std::int64_t grace_ns() const { return is_local_ ? 0 : 500 * ns_per_ms; }
+  // What the kernel knows of the way to a peer that is silent, for people; empty on one host.
+  std::string silence_text(std::int64_t limit_ns) const;
   // Says that it lives if it has said nothing for so long; when it will be time again.
   std::int64_t ping(std::int64_t now_ns, std::int64_t period_ns);
   void due_at(std::int64_t time_ns) { thread_.due_at(time_ns); }
@@ -106,6 +112,7 @@ class Trunk {
   const std::unique_ptr<trust::SecureSession> session_;
   const trust::SessionRole role_;
   const bool separate_;
+  const bool is_local_;
   trust::Binding binding_{};
   ControlThread::Watch watch_;
   PeerProcesses::Watch process_watch_;

@@ -47,6 +47,7 @@ Communicator::Communicator(transport::RegionTable& regions, int size, int rank,
       splits_(sequence_) {}
 
 Communicator::~Communicator() {
+  if (witness_ != nullptr) witness_->end();
   if (device_ != nullptr) {
     process().device_watch.remove(*this);
     device_->leave(broken().ok() && !membership_->failed());
@@ -74,7 +75,8 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
                                          .tcp_encrypted = settings.tcp_security == "tls",
                                          .communicator_hash = hash_of(trust::short_name(id)),
                                          .epoch = id.epoch,
-                                         .tcp_user_timeout_ms = tcp_user_timeout_ms}));
+                                         .tcp_user_timeout_ms = tcp_user_timeout_ms,
+                                         .liveness_ns = made->liveness_ns()}));
   const LedgerIdentity identity{
       .communicator = hash_of(trust::short_name(id)),
       .name = FixedText<16>(trust::short_name(id)),
@@ -98,13 +100,25 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
   GYRE_ASSIGN(made->membership_,
               plane.join(id, size, rank, encode(JoiningNote{common, device_note, processor_mask()}),
                          settings));
-  if (settings.check_calls) {
-    made->board_ = std::make_shared<CallBoard>(rank);
-    made->membership_->listen(call_key, [board = made->board_](int from, const auto& letter) {
-      return board->compare(from, letter);
-    });
-  }
+  made->listen();
   return made;
+}
+
+// What other ranks may ask while this one's program does something else.
+void Communicator::listen() {
+  witness_ = std::make_shared<Witness>(ledger_);
+  const auto answer = [witness = witness_, mine = std::weak_ptr(membership_)](
+                          int from, const bootstrap::Letter& question) -> std::optional<Status> {
+    if (const auto membership = mine.lock()) witness->answer(*membership, from, question);
+    return std::nullopt;
+  };
+  membership_->listen(letter_key(LetterKind::question), answer);
+  if (!options_.settings.check_calls) return;
+  board_ = std::make_shared<CallBoard>(rank_);
+  membership_->listen(letter_key(LetterKind::call),
+                      [board = board_](int from, const bootstrap::Letter& letter) {
+                        return board->compare(from, letter);
+                      });
 }
 
 Status Communicator::settle() {

@@ -11,12 +11,15 @@
 #include "lib/comm/device_side.h"
 #include "lib/comm/exchange.h"
 #include "lib/comm/flight_record.h"
+#include "lib/comm/letter_keys.h"
 #include "lib/comm/links.h"
 #include "lib/comm/made_ops.h"
 #include "lib/comm/request.h"
 #include "lib/comm/resumable.h"
 #include "lib/comm/standstill.h"
 #include "lib/comm/suspicion.h"
+#include "lib/comm/tracing.h"
+#include "lib/comm/whereabouts.h"
 #include "lib/exec/launch.h"
 #include "lib/tune/choice.h"
 
@@ -109,7 +112,7 @@ class Communicator {
   void expect_more(bool more) { more_follow_ = more; }
   // The key of the letters of the next split: the same on all ranks, another for each; a split
   // takes microseconds, and 2^56 of one 2,000 years.
-  std::uint64_t next_split_key() { return 2ULL << 56 | ++splits_; }
+  std::uint64_t next_split_key() { return letter_key(LetterKind::split, ++splits_); }
 
   // The lasting error, or success. Any thread.
   Status broken() const;
@@ -210,6 +213,7 @@ class Communicator {
     // The same when nothing moves, and it waits for `peer`.
     bool outlives(const Status& failure, int peer);
     void begin() {
+      tracing_.clear();
       suspicion_.clear();
       standstill_.moved();
       outlives_until_ns_ = 0;
@@ -222,6 +226,7 @@ class Communicator {
     OperationRecord record_;
     Suspicion suspicion_;
     Standstill standstill_;
+    Tracing tracing_;                     // once it has waited too long
     std::int64_t outlives_until_ns_ = 0;  // while nothing moves, after a rank has ended
   };
 
@@ -251,6 +256,8 @@ class Communicator {
     bool go_on_bereft();
     void break_down(Status why);
     void question_peer();
+    Status look_at_peers() const;
+    void time_out(const Tracing::Verdict& verdict);
     std::string waiting() const;
     Blocked blocked() const;
 
@@ -283,6 +290,8 @@ class Communicator {
     // The one that was begun first goes on with all, waits for all and tells tools of it.
     bool leads() const { return owner_.exchanging_.front() == this; }
     bool go_on_bereft();
+    void question_peer();
+    void time_out(const Tracing::Verdict& verdict);
     std::string waiting() const;
     Blocked blocked() const { return owner_.exchange_->blocked(batch_); }
 
@@ -301,8 +310,10 @@ class Communicator {
     std::unique_ptr<exec::DevicePlan> on_device;
   };
 
-  static constexpr std::uint64_t call_key = 3ULL << 56;  // of letters that ask for a call
   void ask(int peer);
+  void listen();
+  bool others_have_left() const;
+  std::int64_t liveness_ns() const { return options_.settings.liveness_timeout_s * ns_per_s; }
   bool settle_suspicion(Suspicion& suspicion, const std::string& waiting, Operating& operation);
 
   Status settle();  // after all have joined: transports, scene
@@ -350,6 +361,7 @@ class Communicator {
   std::unique_ptr<Links> links_;
   std::unique_ptr<Exchange> exchange_;
   std::shared_ptr<CallBoard> board_;  // null: GYRE_CHECK_CALLS=0
+  std::shared_ptr<Witness> witness_;
   using PlanKey = std::tuple<const plan::Algorithm*, plan::Collective, int>;  // int: the root
   std::map<PlanKey, std::unique_ptr<Prepared>> prepared_;
   tune::Choice choice_;

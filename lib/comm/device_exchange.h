@@ -25,7 +25,11 @@ class DeviceExchange final : public Exchange {
   Status begin(Batch& batch) override;
   Status advance(bool& moved) override;
   Blocked blocked(const Batch& batch) override;
-  void end(Batch&) override { transfers_.clear(), launched_ = 0; }
+  void end(Batch&, const Status&) override { transfers_.clear(), launched_ = 0; }
+  // Its waits are kernels'.
+  Status look_at_peers(std::int64_t, std::int64_t) override { return {}; }
+  bool waits_on_memory(const Batch&) override { return false; }
+  bool may_come_from_anyone() override { return true; }
   bool arm(WaitSet& set) override;
   void disarm() override {}
 

@@ -1,6 +1,7 @@
 #include "lib/comm/device_links.h"
 
 #include "lib/base/log.h"
+#include "lib/comm/letter_keys.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +12,10 @@ namespace gyre::comm {
 namespace {
 
 // Keys of letters; the host's links have 1, splits 2, questions 3.
-std::uint64_t link_key(int channel) { return 4ULL << 56 | static_cast<std::uint32_t>(channel); }
-std::uint64_t meeting_key(std::uint64_t plan) { return 5ULL << 56 | plan; }
+std::uint64_t link_key(int channel) {
+  return letter_key(LetterKind::device_link, static_cast<std::uint64_t>(channel));
+}
+std::uint64_t meeting_key(std::uint64_t plan) { return letter_key(LetterKind::device_plan, plan); }
 
 }  // namespace
 

@@ -48,10 +48,10 @@ Status HostExchange::begin_receive(const Pending& receive) {
 }
 
 // Messages may point to receives that are given up, and half of one may have been sent.
-void HostExchange::end(Batch& batch) {
+void HostExchange::end(Batch& batch, const Status& why) {
   if (batch.is_done()) return;
   if (failed_.ok())
-    failed_ = Status(Code::RemoteError, "a send or receive of this communicator was given up");
+    failed_ = Status(why).while_doing("sends and receives of this communicator were given up");
   receives_.forget(batch);
   for (auto& [peer, outbox] : outboxes_) outbox.forget(batch);
 }
@@ -101,6 +101,34 @@ Status HostExchange::advance_all(bool& moved) {
 Status HostExchange::advance(bool& moved) {
   if (failed_.ok()) failed_ = advance_all(moved);
   return failed_;
+}
+
+Status HostExchange::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {
+  GYRE_TRY(links_.look_at_peers(now_ns, limit_ns));
+  for (const int peer : sending_)
+    if (links_.pair_is_open(peer) && links_.check_pair(peer).ok())
+      GYRE_TRY(links_.pair(peer).send->connection->look_at_peer(now_ns, limit_ns));
+  for (const int peer : awaited_)
+    if (links_.pair_is_open(peer) && receives_.depend_on(peer))
+      GYRE_TRY(links_.pair(peer).receive->connection->look_at_peer(now_ns, limit_ns));
+  return {};
+}
+
+bool HostExchange::waits_on_memory(const Batch& batch) {
+  const Transfer* const first = batch.first_open();
+  if (first == nullptr || first->peer == any_source || !links_.pair_is_open(first->peer))
+    return false;
+  return !links_.pair(first->peer).receive->connection->needs_progress();
+}
+
+bool HostExchange::may_come_from_anyone() {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (!links_.pair_is_open(peer)) continue;
+    exec::ReceivePort& port = *links_.pair(peer).receive;
+    const bool is_over = !port.connection->needs_progress() || port.connection->at_end();
+    if (!is_over || port.slots.has_message()) return true;
+  }
+  return !links_.all_open();
 }
 
 bool HostExchange::arm(WaitSet& set) {

@@ -24,7 +24,10 @@ class HostExchange final : public Exchange {
   Status begin(Batch& batch) override;
   Status advance(bool& moved) override;
   Blocked blocked(const Batch& batch) override;
-  void end(Batch& batch) override;
+  Status look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) override;
+  bool waits_on_memory(const Batch& batch) override;
+  bool may_come_from_anyone() override;
+  void end(Batch& batch, const Status& why) override;
   bool arm(WaitSet& set) override;
   void disarm() override;
 

@@ -7,6 +7,7 @@
 #include "kernels/cuda/launch.h"
 #include "lib/bootstrap/control.h"
 #include "lib/comm/device_allocations.h"
+#include "lib/comm/letter_keys.h"
 #include "lib/comm/region_letter.h"
 #include "lib/comm/registered_memory.h"
 #include "lib/exec/cuda_executor.h"
@@ -22,7 +23,7 @@
 namespace gyre::comm {
 
 // Of letters about regions.
-inline constexpr std::uint64_t region_key = 6ULL << 56;
+inline constexpr std::uint64_t region_key = letter_key(LetterKind::region);
 
 class LentRegions {
  public:

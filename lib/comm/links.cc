@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/comm/closed_end.h"
+#include "lib/comm/letter_keys.h"
 #include "lib/comm/link_letter.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,9 @@
 namespace gyre::comm {
 namespace {
 
-std::uint64_t letter_key(int channel) { return 1ULL << 56 | static_cast<std::uint32_t>(channel); }
+std::uint64_t channel_key(const Links::Key& key) {
+  return letter_key(LetterKind::link, static_cast<std::uint64_t>(key.second));
+}
 
 // Beyond every channel of a plan.
 constexpr int pair_channel = 1 << 16;
@@ -67,7 +70,7 @@ Status Links::open_pair(int peer) { return open_one({peer, pair_channel}, std::n
 Status Links::accept_pairs(int size) {
   for (int peer = 0; peer < size; ++peer) {
     if (receive_ports_.contains({peer, pair_channel})) continue;
-    auto letter = membership_.receive(peer, letter_key(pair_channel));
+    auto letter = membership_.receive(peer, letter_key(LetterKind::link, pair_channel));
     if (letter) GYRE_TRY(open_one({peer, pair_channel}, std::move(letter)));
   }
   return {};
@@ -133,7 +136,7 @@ Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
   port->lines = transport::LineReader(listening.connection->fifo());
   port->connection = std::move(listening.connection);
   receive_ports_[key] = std::move(port);
-  GYRE_TRY(membership_.send(key.first, letter_key(key.second), encode(letter)));
+  GYRE_TRY(membership_.send(key.first, channel_key(key), encode(letter)));
   opening_.push_back({key, false, std::move(early)});
   log_info(Subsystem::graph, "{} with rank {} over {} ({})",
            key.second == pair_channel ? std::string("sends and receives")
@@ -175,7 +178,7 @@ transport::PeerMemory* Links::memory_of(int peer, const transport::Probe& probe)
 Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
   if (!opening.endpoint_came) {
     auto letter = std::exchange(opening.letter, std::nullopt);
-    if (!letter) letter = membership_.receive(opening.key.first, letter_key(opening.key.second));
+    if (!letter) letter = membership_.receive(opening.key.first, channel_key(opening.key));
     if (!letter) return {};
     // A peer that only sends may have left before this rank looked: its messages are here.
     Status connected = connect(opening, *letter);
@@ -236,6 +239,15 @@ Status Links::advance(bool& moved) {
 Blocked Links::blocked() const {
   if (opening_.empty()) return {};
   return {BlockedOn::connection, opening_[0].key.first, opening_[0].key.second, 0};
+}
+
+Status Links::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {
+  for (const Opening& opening : opening_) {
+    GYRE_TRY(receive_ports_[opening.key]->connection->look_at_peer(now_ns, limit_ns));
+    if (const auto send = send_ports_.find(opening.key); send != send_ports_.end())
+      GYRE_TRY(send->second->connection->look_at_peer(now_ns, limit_ns));
+  }
+  return {};
 }
 
 bool Links::arm(WaitSet& set) {

@@ -51,6 +51,8 @@ class Links {
   Pair pair(int peer) const;  // `send` is null if it cannot be sent to: see check_pair
   Status check_pair(int peer) const;
   Blocked blocked() const;
+  // Whether those whom openings wait for can still come, see Connection::look_at_peer.
+  Status look_at_peers(std::int64_t now_ns, std::int64_t limit_ns);
   bool arm(WaitSet& set);
   void disarm();
 

@@ -58,7 +58,14 @@ void Communicator::Joining::tell_wait() {
 
 // What the answer will be is for the peer's side to say: it ends the communicator on all ranks.
 void Communicator::ask(int peer) {
-  if (peer != rank_) (void)membership_->send(peer, call_key, board_->question());
+  if (peer != rank_)
+    (void)membership_->send(peer, letter_key(LetterKind::call), board_->question());
+}
+
+bool Communicator::others_have_left() const {
+  for (int rank = 0; rank < size_; ++rank)
+    if (rank != rank_ && !membership_->has_left(rank)) return false;
+  return true;
 }
 
 // Goes on holding it, or ends `operation`. Who has left in peace did not fail: it did not call.
@@ -206,6 +213,9 @@ bool Communicator::Operation::advance() {
   if (owner_.membership_->failed()) [[unlikely]]
     return go_on_bereft();
   if (suspicion_.held()) return owner_.settle_suspicion(suspicion_, waiting(), *this);
+  if (tracing_.is_under_way()) [[unlikely]]
+    if (const auto verdict = tracing_.advance(*owner_.membership_, clock.now_ns()))
+      return time_out(*verdict), true;
   if (stage_ == Stage::opening) return open();
   if (stage_ == Stage::launching) return launch_on_device();
   switch (owner_.launch_.advance()) {
@@ -269,23 +279,43 @@ void Communicator::Operation::question_peer() {
   if (blocked.peer < 0 || !standstill_.due(blocked.peer, clock.now_ns())) return;
   if (standstill_.times() == 1 && owner_.board_ != nullptr) owner_.ask(blocked.peer);
   suspect_departure(*owner_.membership_, blocked.peer,
-                    stage_ == Stage::opening || owner_.scene_.mapped);
+                    stage_ == Stage::opening || owner_.launch_.waits_on_memory());
+  if (suspicion_.held()) return;
+  Status seen = look_at_peers();
+  if (!seen.ok()) end(owner_.fail(std::move(seen)));
 }
 
+Status Communicator::Operation::look_at_peers() const {
+  const std::int64_t now_ns = clock.now_ns(), limit_ns = owner_.liveness_ns();
+  if (stage_ == Stage::running) return owner_.launch_.look_at_peers(now_ns, limit_ns);
+  return on_device() ? Status() : owner_.links_->look_at_peers(now_ns, limit_ns);
+}
+
+// Whom this rank waits for may wait itself: first it is found out who is to blame.
 void Communicator::Operation::expire() {
+  if (stage_ == Stage::recalling || tracing_.is_under_way()) return;
   const Blocked blocked = this->blocked();
-  Status late(Code::Timeout,
-              fmt::format("{} number {} of {} elements waited {} s for {} from rank {}",
-                          function_name(request_->function), owner_.sequence_, request_->count,
-                          limit_ns() / ns_per_s, blocked_on_name(blocked.what), blocked.peer));
-  end(owner_.fail(std::move(late).blame({blocked.peer})));
+  if (blocked.peer < 0) return time_out({"nothing says of which rank", {}});
+  tracing_.begin(*owner_.membership_, owner_.rank_, blocked.peer, call_.sequence, clock.now_ns());
+}
+
+void Communicator::Operation::time_out(const Tracing::Verdict& verdict) {
+  const Blocked blocked = this->blocked();
+  const std::string whom =
+      blocked.peer < 0 ? std::string() : fmt::format(" from rank {}", blocked.peer);
+  Status late(Code::Timeout, fmt::format("{} number {} of {} elements waited {} s for {}{}: {}",
+                                         function_name(request_->function), call_.sequence,
+                                         request_->count, limit_ns() / ns_per_s,
+                                         blocked_on_name(blocked.what), whom, verdict.text));
+  end(owner_.fail(std::move(late).blame(verdict.culprits)));
 }
 
 bool Communicator::Operation::arm(WaitSet& set) {
   if (stage_ == Stage::recalling) return true;  // it looks again when the sleep is over
   if (owner_.membership_->failed()) return stage_ == Stage::running && owner_.launch_.arm(set);
   if (!suspicion_.held()) question_peer();
-  if (suspicion_.held()) return true;
+  if (suspicion_.held() || finished()) return !finished();
+  if (stage_ == Stage::recalling) return true;
   if (stage_ == Stage::running) return owner_.launch_.arm(set);
   if (!on_device()) return owner_.links_->arm(set);
   auto& word = owner_.membership_->changed();
@@ -329,7 +359,7 @@ void Communicator::Exchanging::begin(const Request& request) {
 
 void Communicator::Exchanging::end(Status outcome) {
   if (outcome.ok() && owner_.on_device()) owner_.note_launch();
-  owner_.exchange_->end(batch_);
+  owner_.exchange_->end(batch_, outcome);
   std::erase(owner_.exchanging_, this);
   transfers_ = nullptr;
   finish(std::move(outcome));
@@ -339,6 +369,9 @@ bool Communicator::Exchanging::advance() {
   if (owner_.membership_->failed()) [[unlikely]]
     return go_on_bereft();
   if (suspicion_.held()) return owner_.settle_suspicion(suspicion_, waiting(), *this);
+  if (tracing_.is_under_way()) [[unlikely]]
+    if (const auto verdict = tracing_.advance(*owner_.membership_, clock.now_ns()))
+      return time_out(*verdict), true;
   bool moved = false;
   Status status = leads() ? owner_.exchange_->advance(moved) : Status();
   if (moved) {
@@ -376,22 +409,49 @@ std::string Communicator::Exchanging::waiting() const {
 }
 
 void Communicator::Exchanging::expire() {
+  if (tracing_.is_under_way()) return;
   const Blocked blocked = this->blocked();
-  const bool anyone = blocked.peer == any_source;
-  Status late(Code::Timeout,
-              fmt::format("{} waited {} s; the first for {} from {}", waiting(),
-                          limit_ns() / ns_per_s, blocked_on_name(blocked.what),
-                          anyone ? std::string("any rank") : fmt::format("rank {}", blocked.peer)));
-  if (!anyone) late = std::move(late).blame({blocked.peer});
-  end(owner_.fail(std::move(late)));
+  if (blocked.peer < 0) return time_out({"no rank has sent one", {}});
+  tracing_.begin(*owner_.membership_, owner_.rank_, blocked.peer, 0, clock.now_ns());
+}
+
+void Communicator::Exchanging::time_out(const Tracing::Verdict& verdict) {
+  const Blocked blocked = this->blocked();
+  const std::string whom =
+      blocked.peer == any_source ? "any rank" : fmt::format("rank {}", blocked.peer);
+  Status late(Code::Timeout, fmt::format("{} waited {} s; the first for {} from {}: {}", waiting(),
+                                         limit_ns() / ns_per_s, blocked_on_name(blocked.what), whom,
+                                         verdict.text));
+  end(owner_.fail(std::move(late).blame(verdict.culprits)));
+}
+
+// As for a collective; and whoever may send to one who takes from any may have left.
+void Communicator::Exchanging::question_peer() {
+  const Blocked blocked = this->blocked();
+  if (blocked.what == BlockedOn::nothing || owner_.on_device() ||
+      !standstill_.due(blocked.peer, clock.now_ns()))
+    return;
+  if (blocked.peer >= 0)
+    suspect_departure(
+        *owner_.membership_, blocked.peer,
+        blocked.what == BlockedOn::connection || owner_.exchange_->waits_on_memory(batch_));
+  else if (standstill_.times() > 1 && owner_.others_have_left() &&
+           !owner_.exchange_->may_come_from_anyone())
+    return end(owner_.fail(
+        Status(Code::Mismatch, fmt::format("all other ranks have left the communicator "
+                                           "(gyreCommDestroy), and rank {} waits for a message "
+                                           "of any of them",
+                                           owner_.rank_))
+            .blame({owner_.rank_})));
+  if (suspicion_.held() || !leads()) return;
+  Status seen = owner_.exchange_->look_at_peers(clock.now_ns(), owner_.liveness_ns());
+  if (!seen.ok()) end(owner_.fail(std::move(seen)));
 }
 
 bool Communicator::Exchanging::arm(WaitSet& set) {
   if (owner_.membership_->failed()) return !leads() || owner_.exchange_->arm(set);
-  const Blocked blocked = this->blocked();
-  if (!suspicion_.held() && blocked.peer >= 0 && standstill_.due(blocked.peer, clock.now_ns()))
-    suspect_departure(*owner_.membership_, blocked.peer,
-                      owner_.scene_.mapped || blocked.what == BlockedOn::connection);
+  if (!suspicion_.held()) question_peer();
+  if (finished()) return false;
   return suspicion_.held() || !leads() || owner_.exchange_->arm(set);
 }
 

@@ -387,6 +387,33 @@ Blocked Launch::blocked() const {
   return {BlockedOn::drain, unfinished_->peer, unfinished_->channel, 0};
 }
 
+namespace {
+
+transport::Connection& awaited(const SendPort* send, const ReceivePort* receive) {
+  return send != nullptr ? *send->connection : *receive->connection;
+}
+
+}  // namespace
+
+Status Launch::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) const {
+  for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {
+    const LaneRun& run = lanes_[i];
+    if (run.cursor.done()) continue;
+    GYRE_TRY(awaited(run.awaited_send, run.awaited_receive).look_at_peer(now_ns, limit_ns));
+  }
+  return unfinished_ == nullptr ? Status()
+                                : unfinished_->connection->look_at_peer(now_ns, limit_ns);
+}
+
+bool Launch::waits_on_memory() const {
+  for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {
+    const LaneRun& run = lanes_[i];
+    if (!run.cursor.done() && awaited(run.awaited_send, run.awaited_receive).needs_progress())
+      return false;
+  }
+  return unfinished_ == nullptr || !unfinished_->connection->needs_progress();
+}
+
 bool Launch::arm(WaitSet& set) {
   bool asleep = true;
   for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {

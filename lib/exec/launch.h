@@ -71,6 +71,12 @@ class Launch {
   // What the first blocked lane waits for.
   Blocked blocked() const;
 
+  // Whether whom the lanes wait for can still come, see Connection::look_at_peer.
+  Status look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) const;
+  // Whether all that it waits for is memory that the peer sees as well: nothing of a peer that has
+  // left can still be on its way.
+  bool waits_on_memory() const;
+
   // After a failure: takes back what was lent to peers. True once none of them is in the middle of
   // using it; to be called again until then.
   bool recall();

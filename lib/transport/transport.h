@@ -62,6 +62,10 @@ class Connection {
   // the caller cannot go on without the peer: a peer that has closed its end is an error from then
   // on.
   virtual void arm(WaitSet& set) = 0;
+  // For who has waited long: an error if the peer's process has ended, or if nothing of its host
+  // has answered for `limit_ns`, though its program and the control plane say nothing. Costs a
+  // system call.
+  virtual Status look_at_peer(std::int64_t /*now_ns*/, std::int64_t /*limit_ns*/) { return {}; }
   // The peer has closed its end and nothing more will come: only who depends on it arms this.
   virtual bool at_end() const { return false; }
   virtual void disarm() = 0;
@@ -97,6 +101,8 @@ struct Surroundings {
   // How long a live peer may leave our bytes unread. TCP_USER_TIMEOUT counts a full window as
   // silence, so it must not be shorter than the deadline of an operation (GYRE_TIMEOUT).
   std::int64_t tcp_user_timeout_ms = 1'800'000;
+  // How long another host may be silent (GYRE_LIVENESS_TIMEOUT).
+  std::int64_t liveness_ns = 10 * ns_per_s;
 };
 
 }  // namespace gyre::transport

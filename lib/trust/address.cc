@@ -138,6 +138,15 @@ Result<SocketAddress> abstract_address(std::string_view name) {
   return address;
 }
 
+std::string format_path(int socket) {
+  SocketAddress own, peer;
+  own.length = peer.length = sizeof own.storage;
+  const bool known = getsockname(socket, own.get(), &own.length) == 0 &&
+                     getpeername(socket, peer.get(), &peer.length) == 0;
+  return known ? fmt::format("{} to {}", format_address(own), format_address(peer))
+               : "an unknown address";
+}
+
 Result<std::vector<Interface>> list_interfaces() {
   ifaddrs* raw = nullptr;
   if (getifaddrs(&raw) != 0) return Status::from_errno("getifaddrs", errno);

@@ -24,6 +24,8 @@ struct SocketAddress {
 
 Result<SocketAddress> parse_address(std::string_view text);
 std::string format_address(const SocketAddress& address);
+// Of a connected socket: "10.0.0.1:4711 to 10.0.0.2:4712".
+std::string format_path(int socket);
 Result<SocketAddress> abstract_address(std::string_view name);
 
 struct Interface {

@@ -95,7 +95,7 @@ Script script_of(const Break& fault, int size) {
     case Fault::abort_aside:
       return {{sum}, {}, {odd}, {gyreRemoteError}};
     case Fault::silence:
-      return {{sum}, {}, {"rank "}, {gyreTimeout, gyreRemoteError}};
+      return {{sum}, {}, {odd}, {gyreTimeout, gyreRemoteError}};
     case Fault::no_answer:
       return {{transfer_with(count, fault.odd)}, {}, {odd}, {gyreTimeout, gyreRemoteError}};
   }

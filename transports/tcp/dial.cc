@@ -16,6 +16,9 @@ namespace {
 // Long enough for two lost SYNs (sent again after 1 s and 3 s), short enough that a dead first
 // address of several does not use up the time to meet.
 constexpr std::int64_t attempt_ns = 5 * ns_per_s;
+// Sockets that a door closes: 10 ms before the second, 20 before the third, 1.3 s in all.
+constexpr int losses_most = 8;
+constexpr std::int64_t first_pause_ns = 10 * ns_per_ms;
 
 // With nobody listening at a port that the kernel also hands out, a socket can connect to itself.
 bool connected_to_itself(const FileDescriptor& socket) {
@@ -32,39 +35,66 @@ Dial::Dial(const EndpointContents& endpoint, const Surroundings& surroundings)
     : addresses_(endpoint.places),
       ticket_(endpoint.ticket),
       own_addresses_(surroundings.self.addresses),
-      user_timeout_ms_(surroundings.tcp_user_timeout_ms) {}
+      user_timeout_ms_(surroundings.tcp_user_timeout_ms),
+      liveness_ns_(surroundings.liveness_ns) {}
 
 Result<std::optional<FileDescriptor>> Dial::advance() {
+  if (pause_until_ns_ > 0 && SystemClock::read() < pause_until_ns_)
+    return std::optional<FileDescriptor>();
+  pause_until_ns_ = 0;
   if (!socket_.has_value()) GYRE_TRY(begin_next());
   if (!socket_.has_value()) return std::optional<FileDescriptor>();
   switch (answer()) {
     case Answer::connected:
+      silent_since_ns_ = 0;
       GYRE_TRY(show_ticket(socket_, ticket_).while_doing(addresses_[next_ - 1]));
       return std::optional<FileDescriptor>(std::move(socket_));
     case Answer::refused:
+      silent_since_ns_ = 0;
       socket_.reset();
       break;
     case Answer::pending:
+      GYRE_TRY(check_silence());
       if (SystemClock::read() < give_up_ns_) break;
       refuse("no answer");
-      silent_ = true;
+      hopeful_ = true;
       socket_.reset();
   }
   return std::optional<FileDescriptor>();
 }
 
+// Half a second more: the second SYN leaves after a second.
+Status Dial::check_silence() const {
+  const std::int64_t silent_ns = SystemClock::read() - silent_since_ns_;
+  if (silent_since_ns_ == 0 || silent_ns < liveness_ns_ + ns_per_s / 2) return {};
+  return Status(Code::RemoteError,
+                fmt::format("no answer from {} for {:.1f} s: the network to it is cut, or the host "
+                            "is down",
+                            addresses_[next_ - 1], static_cast<double>(silent_ns) / ns_per_s));
+}
+
+Status Dial::again(std::string_view why) {
+  if (++losses_ == losses_most)
+    return Status(Code::RemoteError,
+                  fmt::format("its door closed {} connections: {}", losses_, why));
+  hopeful_ = true;
+  pause_until_ns_ = SystemClock::read() + (first_pause_ns << (losses_ - 1));
+  return {};
+}
+
 Status Dial::begin_next() {
   if (next_ == addresses_.size()) {
-    if (!silent_)
+    if (!hopeful_)
       return Status(Code::RemoteError, fmt::format("none of its addresses takes us: {}",
                                                    refusals_.empty() ? "it has none" : refusals_));
     next_ = 0;
-    silent_ = false;
+    hopeful_ = false;
     refusals_.clear();
   }
   Result<FileDescriptor> socket = begin(addresses_[next_++]);
   if (!socket.ok()) return refuse(socket.status().message()), Status();
   socket_ = std::move(*socket);
+  if (silent_since_ns_ == 0) silent_since_ns_ = SystemClock::read();
   give_up_ns_ = SystemClock::read() + attempt_ns;
   return {};
 }

@@ -1,6 +1,6 @@
 // Dial: from the addresses of a door to a connected socket that has shown its ticket, one address
-// after the other, without blocking. Refused everywhere is an error; an address that does not
-// answer is tried again until the caller gives up.
+// after the other, without blocking. Refused everywhere is an error, and so is no answer of any for
+// as long as another host may be silent.
 #pragma once
 
 #include "lib/base/owned.h"
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gyre::transport {
@@ -20,12 +21,16 @@ class Dial {
 
   // The socket, once; nothing while no address has answered.
   Result<std::optional<FileDescriptor>> advance();
+  // What came of the last socket: the door closed it before the other end had it. Tries the next
+  // address after a pause; an error once that has been in vain too often.
+  Status again(std::string_view why);
   // To be polled for writing meanwhile; -1 if there is none.
   int descriptor() const { return socket_.get(); }
 
  private:
   enum class Answer { pending, connected, refused };
   Status begin_next();
+  Status check_silence() const;
   Result<FileDescriptor> begin(const std::string& text) const;
   Answer answer();
   void refuse(std::string_view why);
@@ -34,10 +39,14 @@ class Dial {
   const trust::Ticket ticket_;
   const std::vector<std::string> own_addresses_;
   const std::int64_t user_timeout_ms_;
+  const std::int64_t liveness_ns_;
   std::size_t next_ = 0;  // address to be tried next
-  bool silent_ = false;   // an address of this round did not answer
+  bool hopeful_ = false;  // an address of this round did not answer, or may yet take us
   FileDescriptor socket_;
   std::int64_t give_up_ns_ = 0;
+  std::int64_t silent_since_ns_ = 0;  // 0: an address has answered since
+  std::int64_t pause_until_ns_ = 0;
+  int losses_ = 0;
   std::string refusals_;  // of this round: address and cause
 };
 

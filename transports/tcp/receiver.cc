@@ -17,6 +17,7 @@ TcpReceiver::TcpReceiver(const LinkKey& key, const Surroundings& surroundings,
       security_(std::move(security)),
       pair_(std::move(pair)),
       own_addresses_(surroundings.self.addresses),
+      liveness_ns_(surroundings.liveness_ns),
       arriving_(memory_->view),
       common_(common_header(key, surroundings)) {}
 
@@ -38,7 +39,7 @@ Status TcpReceiver::join() {
   if (stream_ == nullptr) {
     GYRE_ASSIGN(std::shared_ptr<FileDescriptor> socket, find_socket());
     if (socket == nullptr) return {};
-    GYRE_TRY(set_receiving(*socket));
+    set_path_questions(socket->get(), liveness_ns_);
     GYRE_ASSIGN(stream_, make_stream(security_, std::move(socket), trust::SessionRole::server));
   }
   if (!stream_->joined()) GYRE_TRY(stream_->join());
@@ -58,8 +59,15 @@ Result<std::shared_ptr<FileDescriptor>> TcpReceiver::find_socket() {
   }
   if (pair_ == nullptr || pair_->dialed == nullptr) return std::shared_ptr<FileDescriptor>();
   address_ = peer_address(*pair_->dialed);
-  GYRE_ASSIGN(const bool shown, take_ticket(*pair_->dialed, pair_->ticket, shown_));
-  return shown ? std::move(pair_->dialed) : nullptr;
+  GYRE_ASSIGN(const Shown shown, take_ticket(*pair_->dialed, pair_->ticket, shown_));
+  if (shown == Shown::not_yet) return std::shared_ptr<FileDescriptor>();
+  std::shared_ptr<FileDescriptor> socket = std::move(pair_->dialed);
+  if (shown == Shown::ended) {
+    pair_->lost = std::exchange(shown_, {}).end;
+    return std::shared_ptr<FileDescriptor>();
+  }
+  pair_->answered = socket;
+  return socket;
 }
 
 Status TcpReceiver::land() {
@@ -131,6 +139,13 @@ Status TcpReceiver::note_closing() {
     return Status(Code::RemoteError, "the peer closed in the middle of a message's header");
   closed_ = true;
   return {};
+}
+
+Status TcpReceiver::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
+  if (!error_.ok() || stream_ == nullptr) return error_;
+  Status path = judge_path(stream_->descriptor(), path_, now_ns, limit_ns);
+  if (!path.ok()) fail(std::move(path));
+  return error_;
 }
 
 void TcpReceiver::arm(WaitSet& set) {

@@ -37,6 +37,7 @@ class TcpReceiver final : public Connection {
   bool flushed() const override { return true; }
   bool needs_progress() const override { return true; }
   void arm(WaitSet& set) override;
+  Status look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) override;
   bool at_end() const override { return closed_ && is_drained(); }
   void disarm() override {}
   bool same_address_space() const override { return false; }
@@ -70,6 +71,8 @@ class TcpReceiver final : public Connection {
   const std::shared_ptr<Pair> pair_;  // null: the other way has a socket of its own
   ShownTicket shown_;                 // on the socket that the sending end dialed
   const std::vector<std::string> own_addresses_;
+  const std::int64_t liveness_ns_;
+  PathWatch path_;
   SlotWriter arriving_;
   const WireHeader common_;
   WireHeader header_;  // of the message at hand

@@ -20,11 +20,13 @@ class SecureStream final : public Stream {
   bool joined() const override { return session_->established(); }
   Status join() override {
     const Status status = session_->advance();
+    has_heard_ |= session_->heard();
     // A short-lived sender's bytes and its end can come with the handshake's last message.
     return joined() ? Status() : status;
   }
   Transfer send(std::span<iovec> parts) override;
   Transfer receive(std::span<iovec> parts) override;
+  bool has_heard() const override { return has_heard_; }
   bool holds_bytes() const override { return !session_->flushed(); }
   Transfer flush() override;
   int descriptor() const override { return session_->descriptor(); }
@@ -40,6 +42,7 @@ class SecureStream final : public Stream {
 
   const std::shared_ptr<const trust::Tls> tls_;
   const std::unique_ptr<trust::SecureSession> session_;
+  bool has_heard_ = false;
   std::vector<std::uint8_t> leaving_;
   trust::Frame arrived_;
   std::size_t used_ = 0;  // bytes of it that the user has

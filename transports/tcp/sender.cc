@@ -23,6 +23,7 @@ TcpSender::TcpSender(const LinkKey& key, const Surroundings& surroundings,
       pair_(std::move(pair)),
       ticket_(endpoint.ticket),
       user_timeout_ms_(surroundings.tcp_user_timeout_ms),
+      liveness_ns_(surroundings.liveness_ns),
       dial_(endpoint, surroundings) {}
 
 // The other way may go on: the peer learns here that nothing more comes.
@@ -33,11 +34,21 @@ TcpSender::~TcpSender() {
 Status TcpSender::progress() {
   if (!error_.ok()) return error_;
   Status status = ready() ? ship() : join();
-  if (status.ok()) return status;
+  if (!status.ok()) fail(std::move(status));
+  return error_;
+}
+
+void TcpSender::fail(Status status) {
   stream_.reset();
   error_ = std::move(status)
                .while_doing(fmt::format("tcp to rank {} ({})", key_.peer, address_))
                .blame({key_.peer});
+}
+
+Status TcpSender::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
+  if (!error_.ok() || stream_ == nullptr) return error_;
+  Status path = judge_path(stream_->descriptor(), path_, now_ns, limit_ns);
+  if (!path.ok()) fail(std::move(path));
   return error_;
 }
 
@@ -46,10 +57,18 @@ Status TcpSender::join() {
     GYRE_ASSIGN(std::shared_ptr<FileDescriptor> socket, find_socket());
     if (socket == nullptr) return {};
     address_ = peer_address(*socket);
+    set_path_questions(socket->get(), liveness_ns_);
     log_info(Subsystem::net, "rank {} is at {}", key_.peer, address_);
     GYRE_ASSIGN(stream_, make_stream(security_, std::move(socket), trust::SessionRole::client));
   }
-  if (!stream_->joined()) GYRE_TRY(stream_->join());
+  if (!stream_->joined()) {
+    Status joined = stream_->join();
+    if (!joined.ok() && !stream_->has_heard()) {
+      stream_.reset();
+      return dial_.again(joined.message());
+    }
+    GYRE_TRY(std::move(joined));
+  }
   return stream_->joined() ? ship() : Status();
 }
 
@@ -61,11 +80,20 @@ Result<std::shared_ptr<FileDescriptor>> TcpSender::find_socket() {
     GYRE_TRY(show_ticket(*socket, ticket_));
     return socket;
   }
+  if (pair_ != nullptr) return find_answered();
   GYRE_ASSIGN(std::optional<FileDescriptor> dialed, dial_.advance());
   if (!dialed.has_value()) return std::shared_ptr<FileDescriptor>();
-  auto socket = std::make_shared<FileDescriptor>(std::move(*dialed));
-  if (pair_ != nullptr) pair_->dialed = socket;
-  return socket;
+  return std::make_shared<FileDescriptor>(std::move(*dialed));
+}
+
+// Dialed, and taken by the other end: the receiving end of the pair sees that.
+Result<std::shared_ptr<FileDescriptor>> TcpSender::find_answered() {
+  if (pair_->answered != nullptr) return std::move(pair_->answered);
+  if (pair_->dialed != nullptr) return std::shared_ptr<FileDescriptor>();
+  if (!pair_->lost.empty()) GYRE_TRY(dial_.again(std::exchange(pair_->lost, {})));
+  GYRE_ASSIGN(std::optional<FileDescriptor> dialed, dial_.advance());
+  if (dialed.has_value()) pair_->dialed = std::make_shared<FileDescriptor>(std::move(*dialed));
+  return std::shared_ptr<FileDescriptor>();
 }
 
 Status TcpSender::ship() {

@@ -2,6 +2,7 @@
 // shipping of what it committed, many messages with one system call.
 #pragma once
 
+#include "lib/base/path_watch.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
 #include "transports/tcp/dial.h"
@@ -29,6 +30,7 @@ class TcpSender final : public Connection {
   bool flushed() const override;
   bool flushed_to(std::uint64_t tail) const override;
   bool needs_progress() const override { return true; }
+  Status look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) override;
   void arm(WaitSet& set) override;
   void disarm() override {}
   bool same_address_space() const override { return false; }
@@ -37,7 +39,9 @@ class TcpSender final : public Connection {
   static constexpr std::size_t batch_most = 16;  // messages with one call
 
   Status join();
+  void fail(Status status);
   Result<std::shared_ptr<FileDescriptor>> find_socket();
+  Result<std::shared_ptr<FileDescriptor>> find_answered();
   Status ship();
   // Describes what has not left, from the first byte on; the number of parts and their bytes.
   Result<std::size_t> gather(std::size_t* bytes);
@@ -61,6 +65,8 @@ class TcpSender final : public Connection {
   const std::shared_ptr<Pair> pair_;  // null: the other way has a socket of its own
   const trust::Ticket ticket_;        // of the receiving end at the peer
   const std::int64_t user_timeout_ms_;
+  const std::int64_t liveness_ns_;
+  PathWatch path_;
   Dial dial_;
   std::unique_ptr<Stream> stream_;
   std::string address_ = "not connected";

@@ -1,5 +1,6 @@
 #include "transports/tcp/socket.h"
 
+#include "lib/base/clock.h"
 #include "lib/trust/address.h"
 
 #include <fmt/format.h>
@@ -37,6 +38,13 @@ std::string peer_address(const FileDescriptor& socket) {
   return trust::format_address(address);
 }
 
+std::string own_address(int socket) {
+  trust::SocketAddress address;
+  address.length = sizeof address.storage;
+  if (getsockname(socket, address.get(), &address.length) != 0) return "an unknown address";
+  return trust::format_address(address);
+}
+
 bool leads_to_this_host(std::string_view address, const std::vector<std::string>& own) {
   if (address.starts_with("127.") || address.starts_with("[::1]:")) return true;
   return std::ranges::any_of(
@@ -50,15 +58,13 @@ Status set_sending(const FileDescriptor& socket, std::int64_t user_timeout_ms) {
   return Status::from_errno("setsockopt(TCP_NODELAY, TCP_USER_TIMEOUT)", errno);
 }
 
-// A host that is gone sends no FIN: ask after 5 s of silence, each second, and give up after the
-// fifth question, which makes the 10 s of GYRE_LIVENESS_TIMEOUT's default. A sender that has
-// nothing to send answers. Where both ways share the socket, the kernel takes the limit of
-// set_sending for the questions too, and the control plane is the one who misses the host.
-Status set_receiving(const FileDescriptor& socket) {
-  const bool good =
-      set(socket, SOL_SOCKET, SO_KEEPALIVE, 1) && set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5) &&
-      set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1) && set(socket, IPPROTO_TCP, TCP_KEEPCNT, 5);
-  return good ? Status() : Status::from_errno("setsockopt of keep-alive", errno);
+Status judge_path(int socket, PathWatch& watch, std::int64_t now_ns, std::int64_t limit_ns) {
+  const auto silent_ns = watch.find_cut(socket, now_ns, limit_ns);
+  if (!silent_ns) return {};
+  return Status(Code::RemoteError,
+                fmt::format("no answer from its host for {:.1f} s: the network from {} is cut, or "
+                            "the host is down",
+                            static_cast<double>(*silent_ns) / ns_per_s, own_address(socket)));
 }
 
 // Within a host nothing is lost and no link is shared, but BBR (the default of some) paces as if it
@@ -88,18 +94,20 @@ Status show_ticket(const FileDescriptor& socket, const trust::Ticket& ticket) {
   return Status(Code::RemoteError, "send of a ticket: " + errno_text(errno));
 }
 
-Result<bool> take_ticket(const FileDescriptor& socket, const trust::Ticket& ticket,
-                         ShownTicket& shown) {
+Result<Shown> take_ticket(const FileDescriptor& socket, const trust::Ticket& ticket,
+                          ShownTicket& shown) {
   trust::TicketHello expected;
   expected.ticket = ticket;
   auto* const place = reinterpret_cast<std::byte*>(&shown.hello) + shown.bytes;
   const ssize_t got = recv(socket.get(), place, sizeof expected - shown.bytes, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
-  if (got < 0) return Status(Code::RemoteError, "receive of a ticket: " + errno_text(errno));
-  if (got == 0) return Status(Code::RemoteError, "the peer closed the connection");
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return Shown::not_yet;
+  if (got <= 0) {
+    shown.end = got == 0 ? "closed without an answer" : errno_text(errno);
+    return Shown::ended;
+  }
   shown.bytes += static_cast<std::size_t>(got);
-  if (shown.bytes < sizeof expected) return false;
-  if (CRYPTO_memcmp(&shown.hello, &expected, sizeof expected) == 0) return true;
+  if (shown.bytes < sizeof expected) return Shown::not_yet;
+  if (CRYPTO_memcmp(&shown.hello, &expected, sizeof expected) == 0) return Shown::whole;
   return Status(Code::RemoteError, "the peer shows a ticket that is not this link's");
 }
 

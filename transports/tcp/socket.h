@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/base/owned.h"
+#include "lib/base/path_watch.h"
 #include "lib/base/status.h"
 #include "lib/trust/tickets.h"
 
@@ -16,14 +17,15 @@ namespace gyre::transport {
 std::string errno_text(int error_number);
 // Where the other end is, for people: "127.0.0.1:80".
 std::string peer_address(const FileDescriptor& socket);
+std::string own_address(int socket);
 // Whether "host:port" is on this host, whose own addresses are `own`.
 bool leads_to_this_host(std::string_view address, const std::vector<std::string>& own);
 
 // For an end that sends: nothing is held back, and bytes that the peer leaves unread for that long
 // end the connection. Before connecting, or on a socket that came.
 Status set_sending(const FileDescriptor& socket, std::int64_t user_timeout_ms);
-// For an end that receives.
-Status set_receiving(const FileDescriptor& socket);
+// Why the path of a connected socket counts as cut, if the watch says so.
+Status judge_path(int socket, PathWatch& watch, std::int64_t now_ns, std::int64_t limit_ns);
 
 // How the kernel paces a socket: Reno within a host, what the system prefers between hosts. Before
 // connecting; a socket that came was born with Reno (see trust::listen_at). Best effort: a sandbox
@@ -33,12 +35,14 @@ void prefer_system_default(const FileDescriptor& socket);
 
 // The first bytes on a connection, or the first of its other way.
 Status show_ticket(const FileDescriptor& socket, const trust::Ticket& ticket);
-// Takes them as they come: false until they are whole; an error if they are not `ticket`'s.
+// Takes them as they come; an error if they are not `ticket`'s.
 struct ShownTicket {
   trust::TicketHello hello;
   std::size_t bytes = 0;  // that are here
+  std::string end;        // how the connection ended before they were whole
 };
-Result<bool> take_ticket(const FileDescriptor& socket, const trust::Ticket& ticket,
-                         ShownTicket& shown);
+enum class Shown { not_yet, whole, ended };
+Result<Shown> take_ticket(const FileDescriptor& socket, const trust::Ticket& ticket,
+                          ShownTicket& shown);
 
 }  // namespace gyre::transport

@@ -26,6 +26,8 @@ class Stream {
   // Whether bytes may pass; brought about by `join`, which is called until then.
   virtual bool joined() const = 0;
   virtual Status join() = 0;
+  // Whether anything of the other end has come while joining.
+  virtual bool has_heard() const { return false; }
   virtual Transfer send(std::span<iovec> parts) = 0;
   virtual Transfer receive(std::span<iovec> parts) = 0;
   // What `send` took and the kernel did not yet.

@@ -1,0 +1,74 @@
+#include "lib/base/path_watch.h"
+
+#include "lib/base/clock.h"
+
+#include <algorithm>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44  // linux/tcp.h, since Linux 6.15
+#endif
+
+namespace gyre {
+namespace {
+
+void set(int socket, int level, int option, int value) {
+  // What the kernel does not know, or a sandbox forbids, stays as it is: the path is found cut
+  // later then, by the kernel's own repeats.
+  (void)setsockopt(socket, level, option, &value, sizeof value);
+}
+
+}  // namespace
+
+std::optional<PathSight> look_at_path(int socket) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
+  PathSight sight;
+  sight.has_questions = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
+  sight.has_sent_nothing_else = info.tcpi_unacked == 0 && info.tcpi_notsent_bytes > 0;
+  sight.probes = info.tcpi_probes;
+  sight.repeats = info.tcpi_retransmits;
+  sight.heard_ago_ns =
+      std::int64_t{std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv)} * ns_per_ms;
+  return sight;
+}
+
+std::optional<std::int64_t> PathWatch::find_cut(int socket, std::int64_t now_ns,
+                                                std::int64_t limit_ns) {
+  const auto sight = look_at_path(socket);
+  return sight ? judge(*sight, now_ns, limit_ns) : std::nullopt;
+}
+
+std::optional<std::int64_t> PathWatch::judge(const PathSight& sight, std::int64_t now_ns,
+                                             std::int64_t limit_ns) {
+  if (!sight.has_questions) {
+    asked_since_ns_ = 0;
+    return std::nullopt;
+  }
+  if (asked_since_ns_ == 0) asked_since_ns_ = now_ns;
+  // What was asked before the last answer has had its answer. While bytes are repeated, what comes
+  // is none.
+  if (sight.repeats == 0) asked_since_ns_ = std::max(asked_since_ns_, now_ns - sight.heard_ago_ns);
+  // One probe may be lost, and the next one come minutes later.
+  if (sight.has_sent_nothing_else && sight.probes < 2) return std::nullopt;
+  const std::int64_t asked_ns = now_ns - asked_since_ns_;
+  const bool is_silent = asked_ns >= limit_ns / 2 && sight.heard_ago_ns >= limit_ns;
+  const bool is_unanswered = asked_ns >= limit_ns && sight.repeats > 1;
+  if (!is_silent && !is_unanswered) return std::nullopt;
+  return std::max(asked_ns, sight.heard_ago_ns);
+}
+
+void set_path_questions(int socket, std::int64_t limit_ns) {
+  constexpr int idle_most_s = 5, repeat_ms = 1000;
+  const auto limit_s = static_cast<int>(limit_ns / ns_per_s);
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::clamp(limit_s / 3, 1, idle_most_s));
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, std::max(limit_s, 1));
+  set(socket, IPPROTO_TCP, TCP_RTO_MAX_MS, repeat_ms);
+}
+
+}  // namespace gyre

@@ -1,0 +1,49 @@
+// PathWatch: whether the kernel at the other end of a TCP socket still answers, whatever its
+// program does. Looked at now and then by whoever waits for that end; costs a system call.
+//
+// A path is cut when bytes or questions (keep-alive, probes of a full window) of this end have been
+// out for half of a limit, and nothing has come back for all of it; or when bytes were repeated for
+// all of the limit: packets of the other end may come while those of this one are lost. A peer that
+// does not read has a kernel that answers, and is not taken for a cut path.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace gyre {
+
+// What the kernel knows of the path; the pure part of the watch.
+struct PathSight {
+  bool has_questions = false;          // something of this end is out and not acknowledged
+  bool has_sent_nothing_else = false;  // a full window: it is a probe, sent ever more rarely
+  std::uint32_t probes = 0;            // in a row, without an answer
+  std::uint32_t repeats = 0;           // of the oldest bytes that are out
+  std::int64_t heard_ago_ns = 0;       // anything of the other end
+
+  // Whether it looks cut after a silence of `limit_ns` by its program: one look, for a text.
+  bool looks_cut(std::int64_t limit_ns) const {
+    return has_questions && (repeats > 1 || heard_ago_ns >= limit_ns / 2);
+  }
+};
+
+class PathWatch {
+ public:
+  // How long the path has been silent if it is cut by `limit_ns`; nothing if it is not.
+  std::optional<std::int64_t> find_cut(int socket, std::int64_t now_ns, std::int64_t limit_ns);
+  std::optional<std::int64_t> judge(const PathSight& sight, std::int64_t now_ns,
+                                    std::int64_t limit_ns);
+
+ private:
+  std::int64_t asked_since_ns_ = 0;  // 0: nothing is out
+};
+
+// Nothing if the kernel does not tell (no TCP socket, not connected).
+std::optional<PathSight> look_at_path(int socket);
+
+// Between hosts: questions after a second of silence (a third of the limit, at most 5 s), and
+// repeats at least each second where the kernel can (Linux 6.15), so that a path that heals is used
+// at once. The limit is at least a second.
+void set_path_questions(int socket, std::int64_t limit_ns);
+
+}  // namespace gyre

@@ -1,0 +1,27 @@
+// The keys of all letters that ranks of a communicator send each other (see Membership::send): what
+// a letter is about, and a number that tells letters of one kind apart.
+#pragma once
+
+#include <cstdint>
+
+namespace gyre::comm {
+
+enum class LetterKind : std::uint8_t {
+  link = 1,     // an endpoint; by channel
+  split,        // the id of a split's child; by split
+  call,         // what was called last
+  device_link,  // an endpoint of a device's link; by channel
+  device_plan,  // a plan's links on devices are open; by plan
+  region,       // memory of a device that is lent
+  question,     // where the reader is in its calls
+  answer,       // to that; by question
+};
+
+// The number keeps 56 bits.
+constexpr std::uint64_t letter_key(LetterKind kind, std::uint64_t number = 0) {
+  constexpr int kind_shift = 56;
+  return std::uint64_t{static_cast<std::uint8_t>(kind)} << kind_shift |
+         (number & ((std::uint64_t{1} << kind_shift) - 1));
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,49 @@
+// Tracing: from a rank that has waited too long to the one at which its wait ends: it asks whom it
+// waits for, then whom that one waits for, and so on. Whoever waits for nobody is to blame; in a
+// ring of ranks that wait, all are.
+#pragma once
+
+#include "lib/bootstrap/control.h"
+#include "lib/comm/whereabouts.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gyre::comm {
+
+class Tracing {
+ public:
+  struct Verdict {
+    std::string text;  // "rank 3 has not begun it; ranks 0-2 wait for it"
+    std::vector<int> culprits;
+  };
+
+  bool is_under_way() const { return !way_.empty(); }
+  // `sequence` is the number of the collective that waits for `peer`, on this rank; 0: it is sends
+  // and receives that wait.
+  void begin(bootstrap::Membership& membership, int own_rank, int peer, std::uint64_t sequence,
+             std::int64_t now_ns);
+  // Once it has come to the end. An answer takes at most `answer_most_ns`, all at most
+  // `trace_most_ns`.
+  std::optional<Verdict> advance(bootstrap::Membership& membership, std::int64_t now_ns);
+  void clear() { way_.clear(); }
+
+ private:
+  static constexpr std::int64_t answer_most_ns = 200 * ns_per_ms;
+  static constexpr std::int64_t trace_most_ns = 800 * ns_per_ms;
+
+  void ask(bootstrap::Membership& membership, int rank, std::int64_t now_ns);
+  Whereabouts::Wait wait_to_follow(const Whereabouts& seen) const;
+  std::string standing_text(const Whereabouts& seen) const;
+  Verdict end_at(int rank, std::string how) const;
+  Verdict end_in_ring(int rank) const;
+
+  std::vector<int> way_;  // this rank first, then whom each waits for; empty: not under way
+  std::uint64_t sequence_ = 0;
+  std::uint64_t questions_ = 0;  // of all tracings: an answer that comes late is of another number
+  std::int64_t answer_until_ns_ = 0, trace_until_ns_ = 0;
+};
+
+}  // namespace gyre::comm

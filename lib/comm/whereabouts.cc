@@ -1,0 +1,118 @@
+#include "lib/comm/whereabouts.h"
+
+#include "lib/comm/letter_keys.h"
+#include "lib/trust/wire.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gyre::comm {
+namespace {
+
+constexpr std::size_t name_most = 64;
+// How far back the last collective is looked for among sends and receives.
+constexpr std::uint64_t flights_looked_at = 64;
+
+void put(trust::Writer& writer, const Whereabouts::Wait& wait) {
+  writer.put(static_cast<std::uint8_t>(wait.what));
+  writer.put(wait.function);
+  writer.put(wait.peer);
+  writer.put(wait.sequence);
+}
+
+bool get(trust::Reader& reader, Whereabouts::Wait& wait) {
+  std::uint8_t what = 0;
+  if (!reader.get(what) || what >= blocked_on_count || !reader.get(wait.function) ||
+      !reader.get(wait.peer) || !reader.get(wait.sequence))
+    return false;
+  wait.what = static_cast<BlockedOn>(what);
+  return true;
+}
+
+Whereabouts::Wait read_wait(const LedgerMemory& memory, WaitLane lane) {
+  const auto told = memory.waits[static_cast<std::size_t>(lane)].read();
+  if (!told || told->phase == WaitPhase::none) return {};
+  return {told->what, told->peer, told->function, told->sequence};
+}
+
+// In whose call the thread waits that called here last.
+std::string find_elsewhere(const Ledger& ledger) {
+  const std::uint64_t caller = ledger.memory().caller.load(std::memory_order_relaxed);
+  std::string found;
+  ledger.board().look([&](const LedgerMemory& other) {
+    if (&other == &ledger.memory() || other.caller.load(std::memory_order_relaxed) != caller)
+      return;
+    const auto identity = other.identity.read();
+    const bool waits = read_wait(other, WaitLane::collective).what != BlockedOn::nothing ||
+                       read_wait(other, WaitLane::transfers).what != BlockedOn::nothing;
+    if (waits && identity) found = identity->name.view();
+  });
+  return found;
+}
+
+}  // namespace
+
+bootstrap::Letter encode(const Whereabouts& whereabouts) {
+  trust::Writer writer;
+  writer.put(static_cast<std::uint8_t>(whereabouts.standing));
+  writer.put(whereabouts.last_collective);
+  put(writer, whereabouts.collective);
+  put(writer, whereabouts.transfers);
+  writer.put_text(std::string_view(whereabouts.elsewhere).substr(0, name_most));
+  return writer.take();
+}
+
+std::optional<Whereabouts> decode_whereabouts(const bootstrap::Letter& letter) {
+  Whereabouts whereabouts;
+  std::uint8_t standing = 0;
+  trust::Reader reader(letter);
+  if (!reader.get(standing) || standing > static_cast<std::uint8_t>(Whereabouts::Standing::waits) ||
+      !reader.get(whereabouts.last_collective) || !get(reader, whereabouts.collective) ||
+      !get(reader, whereabouts.transfers) || !reader.get_words(whereabouts.elsewhere, name_most) ||
+      !reader.at_end())
+    return std::nullopt;
+  whereabouts.standing = static_cast<Whereabouts::Standing>(standing);
+  return whereabouts;
+}
+
+Whereabouts read_whereabouts(const Ledger& ledger) {
+  const LedgerMemory& memory = ledger.memory();
+  Whereabouts seen;
+  bool in_call = false;
+  const std::uint64_t begun = memory.begun.load(std::memory_order_acquire);
+  for (std::uint64_t back = 0; back < std::min(begun, flights_looked_at); ++back) {
+    const auto flight = read_flight(memory.flights[(begun - back) % flight_count]);
+    if (!flight) continue;
+    in_call |= flight->end == FlightEnd::open;
+    if (seen.last_collective == 0) seen.last_collective = flight->call.sequence;
+  }
+  seen.collective = read_wait(memory, WaitLane::collective);
+  seen.transfers = read_wait(memory, WaitLane::transfers);
+  const bool waits =
+      seen.collective.what != BlockedOn::nothing || seen.transfers.what != BlockedOn::nothing;
+  using Standing = Whereabouts::Standing;
+  seen.standing = waits ? Standing::waits : in_call ? Standing::works : Standing::idle;
+  if (seen.standing == Standing::idle) seen.elsewhere = find_elsewhere(ledger);
+  return seen;
+}
+
+void Witness::end() {
+  const std::lock_guard lock(mutex_);
+  ledger_ = nullptr;
+}
+
+void Witness::answer(bootstrap::Membership& membership, int from,
+                     const bootstrap::Letter& question) {
+  std::uint64_t number = 0;
+  if (question.size() != sizeof number) return;
+  std::memcpy(&number, question.data(), sizeof number);
+  bootstrap::Letter letter;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ledger_ == nullptr) return;
+    letter = encode(read_whereabouts(*ledger_));
+  }
+  (void)membership.send(from, letter_key(LetterKind::answer, number), std::move(letter));
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,58 @@
+// Whereabouts: where a rank is in its calls on one communicator, for ranks that have waited too
+// long and want to know for whom in the end. The rank's control thread answers, from what its
+// ledger shows; its program need not do anything.
+//
+//   Witness   answers for one rank as long as its communicator exists
+#pragma once
+
+#include "lib/base/board.h"
+#include "lib/bootstrap/control.h"
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace gyre::comm {
+
+// Of a collective, or of sends and receives.
+struct Whereabouts {
+  enum class Standing : std::uint8_t {
+    idle,   // in no call
+    works,  // in a call, and waits for nobody, or not for long yet
+    waits,
+  };
+  struct Wait {
+    BlockedOn what = BlockedOn::nothing;  // nothing: there is no such wait
+    std::int32_t peer = -1;               // below zero: any rank, or none
+    std::uint8_t function = 0;
+    std::uint64_t sequence = 0;  // of a collective
+  };
+  Standing standing = Standing::idle;
+  std::uint64_t last_collective = 0;  // that it has begun; 0: none
+  Wait collective, transfers;
+  std::string elsewhere;  // the communicator in whose call its thread waits, if that is another one
+};
+
+bootstrap::Letter encode(const Whereabouts& whereabouts);
+std::optional<Whereabouts> decode_whereabouts(const bootstrap::Letter& letter);
+
+// What a ledger shows.
+Whereabouts read_whereabouts(const Ledger& ledger);
+
+class Witness {
+ public:
+  explicit Witness(const Ledger& ledger) : ledger_(&ledger) {}
+  // The ledger goes. Any thread.
+  void end();
+  // Answers the question of rank `from`: a number of the asker's, by which it knows the answer. Any
+  // thread.
+  void answer(bootstrap::Membership& membership, int from, const bootstrap::Letter& question);
+
+ private:
+  std::mutex mutex_;
+  const Ledger* ledger_;  // null: the communicator has ended
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Cuts the network between three hosts (namespaces and a router, as root) in the middle of a job
+and looks at what its ranks say: all of them are told within the liveness limit and a second,
+whatever pair of hosts was cut, one way or both, or a single connection; the text names the path,
+and those who are blamed are at its ends. A cut that heals in time goes unnoticed.
+
+usage: cut_test.py PROGRAM [--only TEXT] [--jobs N]
+"""
+import argparse
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "campaign"))
+import hosts  # noqa: E402
+
+HOSTS, RANKS_EACH = 3, 2
+LIVENESS_S = 1
+BOUND_S = LIVENESS_S + 1
+RUN_S = 4  # of a job that nothing disturbs
+
+
+class Job:
+    """Ranks that reduce until their time is up, two on each host."""
+
+    def __init__(self, program, net, folder, seconds):
+        secret = os.path.join(folder, "secret")
+        with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
+            file.write(os.urandom(32).hex())
+        self.net, self.ranks = net, []
+        size = HOSTS * RANKS_EACH
+        for rank in range(size):
+            settings = dict(
+                net.settings, GYRE_RANK=str(rank), GYRE_SIZE=str(size),
+                GYRE_LOCAL_RANK=str(rank % RANKS_EACH), GYRE_LOCAL_SIZE=str(RANKS_EACH),
+                GYRE_RENDEZVOUS_ADDRESS=f"{net.address(0)}:4711",
+                GYRE_RENDEZVOUS_SECRET_FILE=secret, GYRE_LIVENESS_TIMEOUT=str(LIVENESS_S),
+                GYRE_TIMEOUT="60", GYRE_INIT_TIMEOUT="20", GYRE_ALGO="allreduce:ring")
+            words = [f"{name}={value}" for name, value in settings.items()]
+            self.ranks.append(subprocess.Popen(
+                net.on(rank // RANKS_EACH, ["env", *words, program, str(seconds), "cut"]),
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True))
+
+    def await_begin(self):
+        """All ranks print a line when they have made a call."""
+        for rank in self.ranks:
+            rank.stdout.readline()
+
+    def await_end(self, limit_s):
+        """(seconds until the last one ended, what each said); None for who did not end."""
+        begun, said = time.monotonic(), []
+        for rank in self.ranks:
+            left = max(0.05, begun + limit_s - time.monotonic())
+            try:
+                said.append(rank.communicate(timeout=left)[0])
+            except subprocess.TimeoutExpired:
+                rank.kill()
+                rank.communicate()
+                said.append(None)
+        return time.monotonic() - begun, said
+
+
+def named(text):
+    found = re.findall(r"ranks? (\d[\d, -]*)", text)
+    return {int(number) for group in found for number in re.findall(r"\d+", group)}
+
+
+def judge_cut(seconds, said, ends):
+    """What is wrong with the ranks' last words, after a cut between two hosts."""
+    wrong = []
+    if any(text is None for text in said):
+        return [f"ranks {[i for i, text in enumerate(said) if text is None]} were told nothing"]
+    if seconds > BOUND_S + 1:  # a process has to end, too
+        wrong.append(f"told after {seconds:.2f} s")
+    ranks = {rank for host in ends for rank in range(host * RANKS_EACH, (host + 1) * RANKS_EACH)}
+    for rank, text in enumerate(said):
+        path = re.search(r"from 10\.78\.(\d)\.2:\d+", text)
+        if "error 6" not in text or not named(text) & ranks:
+            wrong.append(f"rank {rank}: {text.strip()[-300:]}")
+        elif not path or int(path.group(1)) not in ends:
+            wrong.append(f"rank {rank} does not name the path: {text.strip()[-300:]}")
+    return wrong
+
+
+def judge_peace(_seconds, said, _ends):
+    return [f"rank {rank}: {(text or 'nothing').strip()[-300:]}" for rank, text in enumerate(said)
+            if text is None or not text.strip().split("\n")[-1].startswith("done")]
+
+
+def cut_one_connection(net, first, second):
+    # Data and control: each in turn is lost in some trial, as their order is the ports'.
+    ports = net.connections(first, second)
+    net.cut_connection(first, second, ports[len(ports) // 2])
+
+
+def heal_in_time(net, first, second):
+    net.cut(first, second)
+    time.sleep(0.4 * LIVENESS_S)
+    net.heal()
+
+
+CASES = {}
+for pair in ((0, 1), (0, 2), (1, 2)):
+    CASES[f"{pair[0]} and {pair[1]}, both ways"] = (hosts.Hosts.cut, pair, judge_cut)
+    CASES[f"{pair[0]} to {pair[1]}"] = (hosts.Hosts.lose, pair, judge_cut)
+    CASES[f"{pair[1]} to {pair[0]}"] = (hosts.Hosts.lose, pair[::-1], judge_cut)
+    CASES[f"one connection of {pair[0]} and {pair[1]}"] = (cut_one_connection, pair, judge_cut)
+    CASES[f"{pair[0]} and {pair[1]}, healed"] = (heal_in_time, pair, judge_peace)
+
+
+def run_case(program, name):
+    disturb, ends, judge = CASES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        net = hosts.Hosts(HOSTS, folder, f"cut{os.getpid()}")
+        try:
+            job = Job(program, net, folder, RUN_S if judge is judge_peace else 60)
+            job.await_begin()
+            time.sleep(0.3)
+            disturb(net, *ends)
+            seconds, said = job.await_end(BOUND_S + 10)
+            return seconds, judge(seconds, said, ends)
+        finally:
+            net.end()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=3)
+    arguments = parser.parse_args()
+    lacks = hosts.missing()
+    for need in ("namespaces", "nft"):
+        if need in lacks:
+            print(f"skipped: {lacks[need]}")
+            return 77
+    names = [name for name in CASES if arguments.only in name]
+    bad = 0
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        results = {name: pool.submit(run_case, arguments.program, name) for name in names}
+        for name, result in results.items():
+            seconds, wrong = result.result()
+            print(f"{name}: {seconds:.2f} s{'' if not wrong else ': WRONG'}", flush=True)
+            for line in wrong:
+                print(f"    {line}")
+            bad += bool(wrong)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
