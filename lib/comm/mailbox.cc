@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace gyre::comm {
@@ -59,7 +58,7 @@ Result<bool> Mailbox::give_kept(const Pending& receive) {
 Status Mailbox::begin(std::uint64_t slot_bytes) {
   Message message;
   TransferHead& head = message.head;
-  if (slot_bytes >= sizeof head) std::memcpy(&head, port_.slots.place(), sizeof head);
+  if (slot_bytes >= sizeof head) head = transport::copied<TransferHead>(port_.slots.place());
   if (slot_bytes < sizeof head || head.tag < 0 || head.type >= element_type_count ||
       head.bytes > message_most_bytes || slot_bytes - sizeof head > head.bytes)
     return Status(Code::RemoteError, fmt::format("rank {} sent a malformed message", peer_))

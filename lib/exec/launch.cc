@@ -197,9 +197,11 @@ bool Launch::open_incoming(LaneRun& run) {
     } else if (note.delivery == Delivery::pull) {
       transport::FifoControl& control = *port.slots.view().control;
       incoming.mark = &control.receiver_borrows.value;
-      if (call_->protocol == Protocol::direct && borrow(control.sender_grant, *incoming.mark))
-        incoming.base = borrowed(control.sender_grant, port.same_address_space, port.peer_memory);
-      if (incoming.base == nullptr || !stays_within(run, control.sender_grant.bytes, true))
+      const bool is_lent =
+          call_->protocol == Protocol::direct && borrow(control.sender_grant, *incoming.mark);
+      const transport::Loan loan = is_lent ? control.sender_grant.read() : transport::Loan{};
+      incoming.base = borrowed(loan, port.same_address_space, port.peer_memory);
+      if (incoming.base == nullptr || !stays_within(run, loan.bytes, true))
         return fail_pull(port, control.sender_grant), false;
       incoming.in_input_layout = true;
     } else if (note.delivery != Delivery::push) {
@@ -237,8 +239,9 @@ void Launch::open_outgoing(LaneRun& run) {
     } else if (wish == plan::Delivery::push) {
       transport::FifoControl& control = *port.slots.view().control;
       transport::Grant& grant = control.receiver_grant;
-      std::byte* output = borrowed(grant, port.same_address_space, port.peer_memory);
-      if (output == nullptr || !stays_within(run, grant.bytes, false)) continue;
+      const transport::Loan loan = grant.read();
+      std::byte* output = borrowed(loan, port.same_address_space, port.peer_memory);
+      if (output == nullptr || !stays_within(run, loan.bytes, false)) continue;
       outgoing.mark = &control.sender_borrows.value;
       // Who took its buffer back has failed, and gets a message that it will not read.
       if (borrow(grant, *outgoing.mark)) {

@@ -6,19 +6,16 @@ namespace gyre::exec {
 void Launch::lend(transport::Grant& grant, bool same_address_space, bool maps_peer,
                   const void* buffer, std::uint64_t bytes,
                   const transport::RegionPlace& place) const {
-  grant.region = transport::region_staged;
-  grant.offset = 0;
+  transport::Loan loan{.bytes = bytes, .signature = call_->signature, .maps_peer = maps_peer};
   if (lends_ && buffer != nullptr && same_address_space) {
-    grant.region = transport::region_same_process;
-    grant.offset = reinterpret_cast<std::uintptr_t>(buffer);
+    loan.region = transport::region_same_process;
+    loan.offset = reinterpret_cast<std::uintptr_t>(buffer);
   } else if (lends_ && buffer != nullptr) {
-    grant.region = place.region;
-    grant.offset = place.offset;
-    grant.descriptor = place.descriptor;
+    loan.region = place.region;
+    loan.offset = place.offset;
+    loan.descriptor = place.descriptor;
   }
-  grant.bytes = bytes;
-  grant.signature = call_->signature;
-  grant.maps_peer = maps_peer ? 1 : 0;
+  grant.loan = loan;
   // Pairs with the acquire in may_send and open_incoming.
   grant.sequence.store(call_->sequence + 1, std::memory_order_release);
 }
@@ -70,13 +67,13 @@ bool Launch::recall() {
   return free;
 }
 
-// What a grant lends, as this process can reach it; null if it lends nothing.
-std::byte* Launch::borrowed(transport::Grant& grant, bool same_address_space,
+// What a peer lends, as this process can reach it; null if it is nothing.
+std::byte* Launch::borrowed(const transport::Loan& loan, bool same_address_space,
                             transport::PeerMemory* memory) {
-  if (grant.region == transport::region_staged) return nullptr;
-  if (grant.region != transport::region_same_process)
-    return memory != nullptr ? memory->at(grant) : nullptr;
-  return same_address_space ? reinterpret_cast<std::byte*>(grant.offset) : nullptr;
+  if (loan.region == transport::region_staged) return nullptr;
+  if (loan.region != transport::region_same_process)
+    return memory != nullptr ? memory->at(loan) : nullptr;
+  return same_address_space ? reinterpret_cast<std::byte*>(loan.offset) : nullptr;
 }
 
 // Where the peer has this piece in the buffer that it lends.
@@ -102,7 +99,7 @@ bool Launch::pulls_from_us(SendPort& port) const {
   if (port.same_address_space) return true;
   const transport::Grant& grant = port.slots.view().control->receiver_grant;
   if (!port.peer_maps_us && grant.sequence.load(std::memory_order_acquire) != 0)
-    port.peer_maps_us = grant.maps_peer != 0;
+    port.peer_maps_us = grant.read().maps_peer != 0;
   return port.peer_maps_us && call_->input_place.region != transport::region_staged;
 }
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 namespace gyre::exec {
 namespace {
 
@@ -48,7 +46,7 @@ Result<RelayMessage> take_relay_message(std::span<const std::byte> message,
   RelayMessage said;
   if (message.size() < sizeof said)
     return refuse(fmt::format("it sends {} bytes, less than a header", message.size()));
-  std::memcpy(&said, message.data(), sizeof said);
+  said = transport::copied<RelayMessage>(message.data());
   const std::size_t payload = message.size() - sizeof said;
   if (said.reserved != 0) return refuse("its header has bits that mean nothing");
   if (said.word == RelayWord::goodbye) {

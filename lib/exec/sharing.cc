@@ -153,8 +153,8 @@ void Launch::look_up_places(LaneRun& run) const {
   for (std::uint32_t link = 0; link < links; ++link) {
     ReceivePort& from = *run.ends->recv[link];
     SendPort& to = *run.ends->send[link];
-    transport::Grant& input = from.slots.view().control->sender_grant;
-    transport::Grant& output = to.slots.view().control->receiver_grant;
+    const transport::Loan input = from.slots.view().control->sender_grant.read();
+    const transport::Loan output = to.slots.view().control->receiver_grant.read();
     const bool is_same_call =
         input.signature == call_->signature && output.signature == call_->signature;
     if (!is_same_call || !holds_all(plan::Buffer::input, input.bytes) ||

@@ -109,25 +109,24 @@ std::unique_ptr<PeerMemory> PeerMemory::open(const Probe& probe) {
   return std::unique_ptr<PeerMemory>(new PeerMemory(probe.pid));
 }
 
-std::byte* PeerMemory::at(const Grant& grant) {
-  const std::uint64_t region = grant.region, offset = grant.offset, bytes = grant.bytes;
-  auto known = std::ranges::find(mapped_, region, &Mapped::region);
+std::byte* PeerMemory::at(const Loan& loan) {
+  auto known = std::ranges::find(mapped_, loan.region, &Mapped::region);
   if (known == mapped_.end()) {
     std::uint64_t length = 0;
-    const FileDescriptor file = open_file(pid_, grant.descriptor, region, &length);
+    const FileDescriptor file = open_file(pid_, loan.descriptor, loan.region, &length);
     if (!file.has_value() || length == 0) return nullptr;
     void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (memory == MAP_FAILED) return nullptr;
     // The peer does not tell when it frees a region: the longest unused one makes room.
     if (mapped_.size() == mapped_most)
       mapped_.erase(std::ranges::min_element(mapped_, {}, &Mapped::used));
-    mapped_.push_back({region, Mapping({static_cast<std::byte*>(memory), length}), 0});
+    mapped_.push_back({loan.region, Mapping({static_cast<std::byte*>(memory), length}), 0});
     known = std::prev(mapped_.end());
   }
   known->used = ++uses_;
   const MemoryRange& range = known->mapping.get();
-  if (offset > range.bytes || bytes > range.bytes - offset) return nullptr;
-  return range.data + offset;
+  if (loan.offset > range.bytes || loan.bytes > range.bytes - loan.offset) return nullptr;
+  return range.data + loan.offset;
 }
 
 }  // namespace gyre::transport

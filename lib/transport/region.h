@@ -60,8 +60,8 @@ class PeerMemory {
  public:
   // Null if the peer's files cannot be opened here.
   static std::unique_ptr<PeerMemory> open(const Probe& probe);
-  // The memory that a grant lends; null if it is not what the grant says.
-  std::byte* at(const Grant& grant);
+  // The memory that a peer lends; null if it is not what the peer says.
+  std::byte* at(const Loan& loan);
 
  private:
   struct Mapped {

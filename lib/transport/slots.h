@@ -16,6 +16,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 namespace gyre::transport {
 
@@ -55,15 +57,43 @@ struct SlotNote {
 };
 static_assert(sizeof(SlotNote) == 16);
 
-// A user buffer lent for one call. `sequence` is stored last (release) and read first (acquire).
+// A copy of what the other end wrote, as it was at one time: the fence keeps the compiler from
+// reading there again in place of the copy.
+template <typename T>
+T copied(const std::byte* from) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  T copy;
+  std::memcpy(&copy, from, sizeof copy);
+  std::atomic_signal_fence(std::memory_order_acq_rel);
+  return copy;
+}
+
+// Where a user buffer lies that one end lends to the other.
+struct Loan {
+  std::uint64_t region = 0;  // 0: staged, nothing is lent; 1: plain address; else an inode
+  std::uint64_t offset = 0;  // plain address, or offset in the region
+  std::uint64_t bytes = 0;
+  std::uint64_t signature = 0;
+  std::uint32_t descriptor = 0;  // of a region, in the lender's process
+  std::uint32_t maps_peer = 0;   // the lender can map the other end's regions
+};
+
+// A loan for one call, in memory that both ends write. `sequence` is stored last (release) and read
+// first (acquire). What it says is the other end's word, which may change between a check and a
+// use: so whoever borrows takes a copy, and checks and uses that.
 struct alignas(counter_spacing) Grant {
-  std::atomic<std::uint64_t> sequence;  // the call's sequence number + 1
-  std::uint64_t region;  // 0: staged, nothing is lent; 1: plain address; else an inode
-  std::uint64_t offset;  // plain address, or offset in the region
-  std::uint64_t bytes;
-  std::uint64_t signature;
-  std::uint32_t descriptor;  // of a region, in the lender's process
-  std::uint32_t maps_peer;   // the lender can map the other end's regions
+  std::atomic<std::uint64_t> sequence;  // the call's sequence number + 1; 0: nothing is lent
+  Loan loan;                            // the lender's to write; others `read` it
+
+  // Each word once.
+  Loan read() const {
+    const auto word = [](const auto& value) {
+      using Word = std::remove_cvref_t<decltype(value)>;
+      return std::atomic_ref(const_cast<Word&>(value)).load(std::memory_order_relaxed);
+    };
+    return {word(loan.region),    word(loan.offset),     word(loan.bytes),
+            word(loan.signature), word(loan.descriptor), word(loan.maps_peer)};
+  }
 };
 inline constexpr std::uint64_t region_staged = 0;
 inline constexpr std::uint64_t region_same_process = 1;

@@ -235,20 +235,20 @@ void Job::lie(fuzz::Input& input, int kind, const fuzz::Fifo& fifo, std::size_t 
       break;
     case 11:
     case 12:
-      grant.offset += number;
+      grant.loan.offset += number;
       break;
     case 13:
     case 14:
-      grant.region = number;
-      grant.descriptor = input.take<std::uint8_t>();
+      grant.loan.region = number;
+      grant.loan.descriptor = input.take<std::uint8_t>();
       break;
     default:
       fifo.view.line(number).flag ^= input.take<std::uint64_t>();
       control.line_head.value += input.take<std::uint8_t>();
       control.sender_grant.sequence = input.take<std::uint8_t>();
       control.receiver_grant.sequence = input.take<std::uint8_t>();
-      control.receiver_grant.maps_peer ^= input.take<std::uint8_t>();
-      control.receiver_grant.bytes ^= input.take<std::uint16_t>();
+      control.receiver_grant.loan.maps_peer ^= input.take<std::uint8_t>();
+      control.receiver_grant.loan.bytes ^= input.take<std::uint16_t>();
       control.pieces_taken.value ^= input.take<std::uint64_t>();
       control.pieces_done.value ^= input.take<std::uint64_t>();
   }

@@ -65,6 +65,20 @@ class Job {
   const plan::Plan& plan(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(plans_.size()); }
 
+  // As ranks of other processes do.
+  void map_each_other_by(transport::PeerMemory* memory) {
+    for (auto& port : sends_) port->peer_memory = memory;
+    for (auto& port : receives_) port->peer_memory = memory;
+  }
+  // What `from` and `to` tell each other of the messages from the one to the other.
+  transport::FifoControl& control(int from, int to, int channel = 0) {
+    return *fifos_.at({from, to, channel})->view.control;
+  }
+  exec::Launch& launch(int rank) { return launches_[static_cast<std::size_t>(rank)]; }
+  void begin(int rank, const exec::Call& call) {
+    launch(rank).begin(bound_[static_cast<std::size_t>(rank)], call);
+  }
+
   // Runs one call on each rank; which rank goes next, and so enters, is the seed's choice.
   void run(const std::vector<exec::Call>& calls, std::mt19937_64& random) {
     std::vector<std::size_t> running;
