@@ -118,8 +118,8 @@ class Launch {
   void lend_buffers();
   void lend(transport::Grant& grant, bool same_address_space, bool maps_peer, const void* buffer,
             std::uint64_t bytes, const transport::RegionPlace& place) const;
-  static std::byte* borrowed(const transport::Loan& loan, bool same_address_space,
-                             transport::PeerMemory* memory);
+  std::byte* borrowed(const transport::Loan& loan, bool same_address_space,
+                      transport::PeerMemory* memory) const;
   bool borrow(transport::Grant& grant, std::atomic<std::uint64_t>& mark) const;
   static void give_back(LaneRun& run);
   bool stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input) const;

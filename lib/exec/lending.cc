@@ -69,10 +69,10 @@ bool Launch::recall() {
 
 // What a peer lends, as this process can reach it; null if it is nothing.
 std::byte* Launch::borrowed(const transport::Loan& loan, bool same_address_space,
-                            transport::PeerMemory* memory) {
+                            transport::PeerMemory* memory) const {
   if (loan.region == transport::region_staged) return nullptr;
   if (loan.region != transport::region_same_process)
-    return memory != nullptr ? memory->at(loan) : nullptr;
+    return memory != nullptr ? memory->at(loan, call_->sequence) : nullptr;
   return same_address_space ? reinterpret_cast<std::byte*>(loan.offset) : nullptr;
 }
 

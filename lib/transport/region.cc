@@ -109,7 +109,16 @@ std::unique_ptr<PeerMemory> PeerMemory::open(const Probe& probe) {
   return std::unique_ptr<PeerMemory>(new PeerMemory(probe.pid));
 }
 
-std::byte* PeerMemory::at(const Loan& loan) {
+// The longest unused ones go, as far as the call at hand does not use them.
+void PeerMemory::make_room(std::uint64_t call) {
+  while (mapped_.size() >= mapped_most) {
+    const auto oldest = std::ranges::min_element(mapped_, {}, &Mapped::used);
+    if (oldest->call == call) return;
+    mapped_.erase(oldest);
+  }
+}
+
+std::byte* PeerMemory::at(const Loan& loan, std::uint64_t call) {
   auto known = std::ranges::find(mapped_, loan.region, &Mapped::region);
   if (known == mapped_.end()) {
     std::uint64_t length = 0;
@@ -117,12 +126,11 @@ std::byte* PeerMemory::at(const Loan& loan) {
     if (!file.has_value() || length == 0) return nullptr;
     void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (memory == MAP_FAILED) return nullptr;
-    // The peer does not tell when it frees a region: the longest unused one makes room.
-    if (mapped_.size() == mapped_most)
-      mapped_.erase(std::ranges::min_element(mapped_, {}, &Mapped::used));
-    mapped_.push_back({loan.region, Mapping({static_cast<std::byte*>(memory), length}), 0});
+    make_room(call);
+    mapped_.push_back({loan.region, Mapping({static_cast<std::byte*>(memory), length}), call, 0});
     known = std::prev(mapped_.end());
   }
+  known->call = call;
   known->used = ++uses_;
   const MemoryRange& range = known->mapping.get();
   if (loan.offset > range.bytes || loan.bytes > range.bytes - loan.offset) return nullptr;

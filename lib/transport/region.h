@@ -55,25 +55,33 @@ class RegionTable {
   FileDescriptor probe_;
 };
 
-// One thread at a time.
+// What a peer lends stays mapped for the calls that come, up to a bound, as the peer does not tell
+// when it frees a region. What the call at hand uses is never unmapped: so many ranks as the peer
+// process has may lend two buffers each, and all of those are used at one time. One thread at a
+// time.
 class PeerMemory {
  public:
   // Null if the peer's files cannot be opened here.
   static std::unique_ptr<PeerMemory> open(const Probe& probe);
-  // The memory that a peer lends; null if it is not what the peer says.
-  std::byte* at(const Loan& loan);
+  // The memory that a peer lends; null if it is not what the peer says. It stays there until the
+  // number of the call that uses it is another one.
+  std::byte* at(const Loan& loan, std::uint64_t call);
 
  private:
   struct Mapped {
     std::uint64_t region;
     Mapping mapping;
+    std::uint64_t call;  // that used it last
     std::uint64_t used;
   };
+  // More only where one call uses more.
   static constexpr std::size_t mapped_most = 16;
 
   explicit PeerMemory(std::uint32_t pid) : pid_(pid) {}
   static FileDescriptor open_file(std::uint32_t pid, std::uint32_t descriptor, std::uint64_t inode,
                                   std::uint64_t* bytes);
+  void make_room(std::uint64_t call);
+
   const std::uint32_t pid_;
   std::vector<Mapped> mapped_;
   std::uint64_t uses_ = 0;
