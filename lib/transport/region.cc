@@ -18,15 +18,21 @@ namespace {
 
 constexpr std::uint64_t page_bytes = 4096;
 constexpr std::uint64_t huge_page_bytes = 2 << 20;
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 // A sealed file of zeros. No file and errno set where the kernel gives none.
 FileDescriptor make_file(std::uint64_t bytes) {
   FileDescriptor file(memfd_create("gyre-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.has_value() || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
-      fcntl(file.get(), F_ADD_SEALS, seals) != 0)
+      fcntl(file.get(), F_ADD_SEALS, size_seals | F_SEAL_SEAL) != 0)
     return {};
   return file;
+}
+
+// A file that is no memfd has no seals to get, which the kernel says by -1.
+bool keeps_its_size(int file) {
+  const int seals = fcntl(file, F_GET_SEALS);
+  return seals >= 0 && (seals & size_seals) == size_seals;
 }
 
 std::uint64_t inode_of(int file) {
@@ -94,9 +100,9 @@ FileDescriptor PeerMemory::open_file(std::uint32_t pid, std::uint32_t descriptor
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, descriptor);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
-  // The peer's word is input: it must be this very file, and one that cannot shrink under us.
+  // The peer's word is input: it must be this very file, and one that nobody can cut off under us.
   if (!file.has_value() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      status.st_ino != inode || (fcntl(file.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+      status.st_ino != inode || !keeps_its_size(file.get()))
     return {};
   *bytes = static_cast<std::uint64_t>(status.st_size);
   return file;
