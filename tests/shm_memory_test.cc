@@ -6,6 +6,7 @@
 #include "tests/support/transport_pair.h"
 #include "transports/shm/handover.h"
 #include "transports/shm/memory.h"
+#include "transports/shm/sender.h"
 
 #include <catch2/catch.hpp>
 
@@ -106,9 +107,10 @@ std::thread serve_memory(const FileDescriptor& listener, const FileDescriptor& m
 }
 
 Status join_impostor(Side& side, const std::string& door, const FileDescriptor& listener,
-                     const FileDescriptor& memory, std::uint64_t bytes) {
+                     const FileDescriptor& memory, std::uint64_t bytes, std::uint8_t flags = 0) {
   std::thread thread = serve_memory(listener, memory, bytes);
-  const EndpointContents contents{.kind = EndpointKind::shm, .shape = shape, .places = {door}};
+  const EndpointContents contents{
+      .kind = EndpointKind::shm, .flags = flags, .shape = shape, .places = {door}};
   auto connection = side.transport->connect(sending_key, shape, encode_endpoint(contents));
   REQUIRE(connection.ok());
   Status status;
@@ -150,6 +152,18 @@ TEST_CASE("memory that is unsealed, short or none at all is refused", "[shm]") {
   REQUIRE(fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
   expect(memfd, bytes, "4096 bytes, not");
   expect(FileDescriptor(open("/dev/null", O_RDWR | O_CLOEXEC)), bytes, "bytes, not");
+}
+
+TEST_CASE("a peer's word alone does not excuse memory from being sealed", "[shm]") {
+  Side side(Kind::shm_processes);
+  const std::string door = "gyre-test-unsealed-" + std::to_string(getpid());
+  const FileDescriptor listener = listen_local(door);
+  const auto bytes = round_up(fifo_bytes(shape), 4096);
+  const FileDescriptor memory(memfd_create("impostor", MFD_CLOEXEC));
+  REQUIRE(ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0);
+  const Status status = join_impostor(side, door, listener, memory, bytes, endpoint_unsealed);
+  CHECK(status.code() == Code::RemoteError);
+  CHECK_THAT(std::string(status.message()), Catch::Contains("not sealed"));
 }
 
 TEST_CASE("a door of another user is not trusted", "[shm]") {

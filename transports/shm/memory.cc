@@ -35,6 +35,8 @@ FileDescriptor open_memfd() {
   return FileDescriptor(memfd_create("gyre-fifo", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 }
 
+bool is_denial(int error) { return error == ENOSYS || error == EPERM || error == EACCES; }
+
 Result<SharedFifo> make_memfd(FileDescriptor descriptor, std::size_t bytes) {
   if (ftruncate(descriptor.get(), static_cast<off_t>(bytes)) != 0)
     return Status::from_errno(fmt::format("ftruncate of a memfd to {} bytes", bytes), errno);
@@ -89,7 +91,7 @@ Result<SharedFifo> make_shared_fifo(const FifoShape& shape) {
   GYRE_TRY(check_shape(shape));
   const std::size_t bytes = mapped_bytes(shape);
   FileDescriptor memfd = open_memfd();
-  const bool denied = !memfd.has_value() && (errno == ENOSYS || errno == EPERM || errno == EACCES);
+  const bool denied = !memfd.has_value() && is_denial(errno);
   if (denied) log_info(Subsystem::shm, "memfd_create is denied; a link's memory is in /dev/shm");
   if (!memfd.has_value() && !denied) return Status::from_errno("memfd_create", errno);
   GYRE_ASSIGN(SharedFifo fifo,
@@ -107,6 +109,8 @@ Result<SharedFifo> make_shared_fifo(const FifoShape& shape) {
   start_counters(fifo.memory->view);
   return fifo;
 }
+
+bool memfd_is_denied() { return !open_memfd().has_value() && is_denial(errno); }
 
 Result<std::shared_ptr<FifoMemory>> reserve_fifo(const FifoShape& shape) {
   GYRE_TRY(check_shape(shape));

@@ -20,9 +20,12 @@ struct SharedFifo {
 // Pages lie on the NUMA node of the calling thread, whichever end touches them first.
 Result<SharedFifo> make_shared_fifo(const FifoShape& shape);
 
+// Whether this process may make no memfd, so that memory of its peers may have to do without seals.
+bool memfd_is_denied();
+
 // Address space for a fifo whose memory will arrive later, so that its view never moves.
 Result<std::shared_ptr<FifoMemory>> reserve_fifo(const FifoShape& shape);
-// Puts received memory there, if it is what a receiver of this shape makes.
+// Puts received memory there, if it is what a receiver of this shape makes; sealed, or as it is.
 Status map_received_fifo(const FileDescriptor& descriptor, bool sealed, FifoMemory& reserved);
 
 }  // namespace gyre::transport

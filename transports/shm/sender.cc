@@ -23,7 +23,7 @@ ShmSender::ShmSender(const LinkKey& key, const EndpointContents& endpoint,
     : key_(key),
       door_name_(endpoint.places.front()),
       ticket_(endpoint.ticket),
-      sealed_((endpoint.flags & endpoint_unsealed) == 0),
+      says_sealed_((endpoint.flags & endpoint_unsealed) == 0),
       memory_(std::move(reserved)) {}
 
 Status ShmSender::progress() {
@@ -48,7 +48,7 @@ Status ShmSender::join() {
   GYRE_ASSIGN(const std::optional<FileDescriptor> received,
               take_over(socket_, memory_->mapping.get().bytes));
   if (!received.has_value()) return {};
-  GYRE_TRY(map_received_fifo(*received, sealed_, *memory_));
+  GYRE_TRY(map_received_fifo(*received, says_sealed_ || !memfd_is_denied(), *memory_));
   socket_.reset();
   state_ = State::mapped;
   return {};

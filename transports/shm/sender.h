@@ -11,7 +11,9 @@
 
 namespace gyre::transport {
 
-inline constexpr std::uint8_t endpoint_unsealed = 1;  // flag: memory of the fallback
+// Flag: memory of the fallback. It is believed only where this process would make such memory too:
+// a peer's word is no ground to do without seals.
+inline constexpr std::uint8_t endpoint_unsealed = 1;
 
 class ShmSender final : public Connection {
  public:
@@ -37,7 +39,7 @@ class ShmSender final : public Connection {
   const LinkKey key_;
   const std::string door_name_;
   const trust::Ticket ticket_;
-  const bool sealed_;
+  const bool says_sealed_;
   const std::shared_ptr<FifoMemory> memory_;  // address space only, until mapped
   State state_ = State::knocking;
   FileDescriptor socket_;  // to the door, while waiting
