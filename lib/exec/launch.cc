@@ -159,8 +159,7 @@ void Launch::block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* re
 }
 
 void Launch::perform(LaneRun& run) {
-  if (open_incoming(run)) {
-    open_outgoing(run);
+  if (open_incoming(run) && open_outgoing(run)) {
     if (run.sharing.own != Sharing::Own::done) {
       plan::PieceWalk walk(run.move);
       for (plan::Piece piece; walk.next(piece);) move_piece(run, piece);
@@ -200,7 +199,9 @@ bool Launch::open_incoming(LaneRun& run) {
       const bool is_lent =
           call_->protocol == Protocol::direct && borrow(control.sender_grant, *incoming.mark);
       const transport::Loan loan = is_lent ? control.sender_grant.read() : transport::Loan{};
-      incoming.base = borrowed(loan, port.same_address_space, port.peer_memory);
+      auto reached = borrowed(loan, port.same_address_space, port.peer_memory);
+      if (!reached.ok()) return fail_shortage(port.peer, std::move(reached).status()), false;
+      incoming.base = *reached;
       if (incoming.base == nullptr || !stays_within(run, loan.bytes, true))
         return fail_pull(port, control.sender_grant), false;
       incoming.in_input_layout = true;
@@ -213,18 +214,18 @@ bool Launch::open_incoming(LaneRun& run) {
   return true;
 }
 
-void Launch::open_outgoing(LaneRun& run) {
+bool Launch::open_outgoing(LaneRun& run) {
   const plan::Move& move = run.move;
   if (call_->protocol == Protocol::line) {
     if (move.send.count > 0 && run.staging.size() < move.bytes) run.staging.resize(move.bytes);
     for (std::uint32_t i = 0; i < move.send.count; ++i) run.outgoing[i] = {};
     if (move.send.count > 0) run.outgoing[0].base = run.staging.data();
-    return;
+    return true;
   }
   if (run.sharing.own == Sharing::Own::done) {
     for (std::uint32_t i = 0; i < move.send.count; ++i)
       run.outgoing[i] = {nullptr, Delivery::push, nullptr};
-    return;
+    return true;
   }
   const plan::Delivery wish =
       call_->protocol == Protocol::direct ? plan::delivery(*move.step) : plan::Delivery::staged;
@@ -240,7 +241,9 @@ void Launch::open_outgoing(LaneRun& run) {
       transport::FifoControl& control = *port.slots.view().control;
       transport::Grant& grant = control.receiver_grant;
       const transport::Loan loan = grant.read();
-      std::byte* output = borrowed(loan, port.same_address_space, port.peer_memory);
+      auto reached = borrowed(loan, port.same_address_space, port.peer_memory);
+      if (!reached.ok()) return fail_shortage(port.peer, std::move(reached).status()), false;
+      std::byte* const output = *reached;
       if (output == nullptr || !stays_within(run, loan.bytes, false)) continue;
       outgoing.mark = &control.sender_borrows.value;
       // Who took its buffer back has failed, and gets a message that it will not read.
@@ -250,6 +253,7 @@ void Launch::open_outgoing(LaneRun& run) {
       }
     }
   }
+  return true;
 }
 
 // A peer gets this rank's product rounded to the type; kept wider here, ranks would differ in bits.
@@ -381,6 +385,11 @@ void Launch::fail_pull(const ReceivePort& port, const transport::Grant& grant) {
   error_ = Status(Code::RemoteError,
                   fmt::format("rank {} has taken back the buffer that it lent", port.peer))
                .blame({port.peer});
+}
+
+// The peer is not to blame.
+void Launch::fail_shortage(int peer, Status why) {
+  error_ = std::move(why).while_doing(fmt::format("reaching what rank {} lends", peer));
 }
 
 Blocked Launch::blocked() const {

@@ -118,8 +118,8 @@ class Launch {
   void lend_buffers();
   void lend(transport::Grant& grant, bool same_address_space, bool maps_peer, const void* buffer,
             std::uint64_t bytes, const transport::RegionPlace& place) const;
-  std::byte* borrowed(const transport::Loan& loan, bool same_address_space,
-                      transport::PeerMemory* memory) const;
+  Result<std::byte*> borrowed(const transport::Loan& loan, bool same_address_space,
+                              transport::PeerMemory* memory) const;
   bool borrow(transport::Grant& grant, std::atomic<std::uint64_t>& mark) const;
   static void give_back(LaneRun& run);
   bool stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input) const;
@@ -148,7 +148,7 @@ class Launch {
   void block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* receive);
   void perform(LaneRun& run);
   bool open_incoming(LaneRun& run);
-  void open_outgoing(LaneRun& run);
+  bool open_outgoing(LaneRun& run);
   const std::byte* arrived(const LaneRun& run, const Incoming& incoming,
                            const plan::Piece& piece) const;
   void move_piece(LaneRun& run, const plan::Piece& piece);
@@ -156,6 +156,7 @@ class Launch {
   void close_messages(LaneRun& run);
   void fail_mismatch(int peer, std::string_view what);
   void fail_pull(const ReceivePort& port, const transport::Grant& grant);
+  void fail_shortage(int peer, Status why);
 
   BoundPlan* bound_ = nullptr;
   const Call* call_ = nullptr;

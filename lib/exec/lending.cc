@@ -67,13 +67,16 @@ bool Launch::recall() {
   return free;
 }
 
-// What a peer lends, as this process can reach it; null if it is nothing.
-std::byte* Launch::borrowed(const transport::Loan& loan, bool same_address_space,
-                            transport::PeerMemory* memory) const {
-  if (loan.region == transport::region_staged) return nullptr;
-  if (loan.region != transport::region_same_process)
-    return memory != nullptr ? memory->at(loan, call_->sequence) : nullptr;
-  return same_address_space ? reinterpret_cast<std::byte*>(loan.offset) : nullptr;
+// What a peer lends, as this process can reach it; null if it is nothing, or not what the peer
+// says.
+Result<std::byte*> Launch::borrowed(const transport::Loan& loan, bool same_address_space,
+                                    transport::PeerMemory* memory) const {
+  std::byte* const nothing = nullptr;
+  if (loan.region == transport::region_staged) return nothing;
+  if (loan.region == transport::region_same_process)
+    return same_address_space ? reinterpret_cast<std::byte*>(loan.offset) : nothing;
+  if (memory == nullptr) return nothing;
+  return memory->at(loan, call_->sequence);
 }
 
 // Where the peer has this piece in the buffer that it lends.

@@ -160,9 +160,11 @@ void Launch::look_up_places(LaneRun& run) const {
     if (!is_same_call || !holds_all(plan::Buffer::input, input.bytes) ||
         !holds_all(plan::Buffer::output, output.bytes))
       return;
-    sharing.places[link] = {borrowed(input, from.same_address_space, from.peer_memory),
-                            borrowed(output, to.same_address_space, to.peer_memory)};
-    if (sharing.places[link].input == nullptr || sharing.places[link].output == nullptr) return;
+    // What this process lacks to map it is for the messages to tell.
+    const auto read = borrowed(input, from.same_address_space, from.peer_memory);
+    const auto written = borrowed(output, to.same_address_space, to.peer_memory);
+    if (!read.ok() || !written.ok() || *read == nullptr || *written == nullptr) return;
+    sharing.places[link] = {*read, *written};
   }
   sharing.reach = Sharing::Reach::all;
 }

@@ -35,6 +35,9 @@ bool keeps_its_size(int file) {
   return seals >= 0 && (seals & size_seals) == size_seals;
 }
 
+// Of a process or the host, whatever it is that was to be opened.
+bool is_own_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
+
 std::uint64_t inode_of(int file) {
   struct stat status {};
   return fstat(file, &status) == 0 ? status.st_ino : 0;
@@ -95,23 +98,28 @@ Probe RegionTable::probe() {
           inode_of(probe_.get())};
 }
 
-FileDescriptor PeerMemory::open_file(std::uint32_t pid, std::uint32_t descriptor,
-                                     std::uint64_t inode, std::uint64_t* bytes) {
+// No file if it is not the one that is meant; an error if this process may open no more.
+Result<FileDescriptor> PeerMemory::open_file(std::uint32_t pid, std::uint32_t descriptor,
+                                             std::uint64_t inode, std::uint64_t* bytes) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, descriptor);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (!file.has_value() && is_own_shortage(errno))
+    return Status::from_errno(
+        fmt::format("opening {}, memory of a peer (raise ulimit -n or fs.file-max)", path), errno);
   struct stat status {};
   // The peer's word is input: it must be this very file, and one that nobody can cut off under us.
   if (!file.has_value() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       status.st_ino != inode || !keeps_its_size(file.get()))
-    return {};
+    return FileDescriptor();
   *bytes = static_cast<std::uint64_t>(status.st_size);
   return file;
 }
 
 std::unique_ptr<PeerMemory> PeerMemory::open(const Probe& probe) {
   std::uint64_t bytes = 0;
-  if (probe.inode == 0 || !open_file(probe.pid, probe.descriptor, probe.inode, &bytes).has_value())
-    return nullptr;
+  if (probe.inode == 0) return nullptr;
+  const auto file = open_file(probe.pid, probe.descriptor, probe.inode, &bytes);
+  if (!file.ok() || !file->has_value()) return nullptr;
   return std::unique_ptr<PeerMemory>(new PeerMemory(probe.pid));
 }
 
@@ -124,17 +132,28 @@ void PeerMemory::make_room(std::uint64_t call) {
   }
 }
 
-std::byte* PeerMemory::at(const Loan& loan, std::uint64_t call) {
-  auto known = std::ranges::find(mapped_, loan.region, &Mapped::region);
-  if (known == mapped_.end()) {
-    std::uint64_t length = 0;
-    const FileDescriptor file = open_file(pid_, loan.descriptor, loan.region, &length);
-    if (!file.has_value() || length == 0) return nullptr;
-    void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (memory == MAP_FAILED) return nullptr;
-    make_room(call);
-    mapped_.push_back({loan.region, Mapping({static_cast<std::byte*>(memory), length}), call, 0});
-    known = std::prev(mapped_.end());
+// Null if it is not what the peer says.
+Result<PeerMemory::Mapped*> PeerMemory::map(const Loan& loan, std::uint64_t call) {
+  std::uint64_t length = 0;
+  GYRE_ASSIGN(const FileDescriptor file, open_file(pid_, loan.descriptor, loan.region, &length));
+  if (!file.has_value() || length == 0) return nullptr;
+  void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED)
+    return Status::from_errno(fmt::format("mapping {} bytes of a peer's memory (raise ulimit -v, "
+                                          "ulimit -l or vm.max_map_count)",
+                                          length),
+                              errno);
+  make_room(call);
+  mapped_.push_back({loan.region, Mapping({static_cast<std::byte*>(memory), length}), call, 0});
+  return &mapped_.back();
+}
+
+Result<std::byte*> PeerMemory::at(const Loan& loan, std::uint64_t call) {
+  const auto found = std::ranges::find(mapped_, loan.region, &Mapped::region);
+  Mapped* known = found != mapped_.end() ? &*found : nullptr;
+  if (known == nullptr) {
+    GYRE_ASSIGN(known, map(loan, call));
+    if (known == nullptr) return nullptr;
   }
   known->call = call;
   known->used = ++uses_;

@@ -63,9 +63,10 @@ class PeerMemory {
  public:
   // Null if the peer's files cannot be opened here.
   static std::unique_ptr<PeerMemory> open(const Probe& probe);
-  // The memory that a peer lends; null if it is not what the peer says. It stays there until the
-  // number of the call that uses it is another one.
-  std::byte* at(const Loan& loan, std::uint64_t call);
+  // The memory that a peer lends; null if it is not what the peer says, and an error if this
+  // process lacks what it takes to map it. It stays there until the number of the call that uses it
+  // is another one.
+  Result<std::byte*> at(const Loan& loan, std::uint64_t call);
 
  private:
   struct Mapped {
@@ -78,8 +79,9 @@ class PeerMemory {
   static constexpr std::size_t mapped_most = 16;
 
   explicit PeerMemory(std::uint32_t pid) : pid_(pid) {}
-  static FileDescriptor open_file(std::uint32_t pid, std::uint32_t descriptor, std::uint64_t inode,
-                                  std::uint64_t* bytes);
+  static Result<FileDescriptor> open_file(std::uint32_t pid, std::uint32_t descriptor,
+                                          std::uint64_t inode, std::uint64_t* bytes);
+  Result<Mapped*> map(const Loan& loan, std::uint64_t call);
   void make_room(std::uint64_t call);
 
   const std::uint32_t pid_;

@@ -1,0 +1,80 @@
+// Memory of gyreMemAlloc between processes, where one of them lacks what it takes to map it, and
+// where buffers come and go. Processes are forked while this one has one thread.
+#include "tests/support/forked_ranks.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <vector>
+
+using namespace gyre::tests;
+
+namespace {
+
+// So much of a buffer, of floats.
+constexpr std::size_t large_bytes = 64 << 20;
+
+float* allocate(RankBoard& board, std::size_t bytes) {
+  void* memory = nullptr;
+  board.expect(gyreMemAllocOn(&memory, bytes, GYRE_DEVICE_HOST));
+  return static_cast<float*>(memory);
+}
+
+gyreResult_t reduce(float* values, std::size_t bytes, gyreComm_t comm) {
+  return gyreAllReduce(values, values, bytes / sizeof(float), gyreFloat, gyreSum, comm, nullptr);
+}
+
+void limit(RankBoard& board, __rlimit_resource what, rlim_t most) {
+  const rlimit lowered{.rlim_cur = most, .rlim_max = most};
+  if (setrlimit(what, &lowered) != 0) board.complain("no limit");
+}
+
+// No descriptor more than there are.
+void forbid_files(RankBoard& board) {
+  const int next = dup(STDERR_FILENO);
+  close(next);
+  limit(board, RLIMIT_NOFILE, static_cast<rlim_t>(next));
+}
+
+// In KiB, of /proc/self/status.
+long status_kib(const char* name) {
+  std::FILE* const file = std::fopen("/proc/self/status", "r");
+  char line[200];
+  long value = -1;
+  while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr)
+    if (std::string(line).starts_with(std::string(name) + ":"))
+      value = std::atol(line + std::string(name).size() + 1);
+  if (file != nullptr) std::fclose(file);
+  return value;
+}
+
+// Room for what calls take, and none for a large buffer of the peer's.
+void forbid_mappings(RankBoard& board) {
+  const long used_kib = status_kib("VmSize");
+  limit(board, RLIMIT_AS, static_cast<rlim_t>(used_kib) * 1024 + large_bytes / 2);
+}
+
+}  // namespace
+
+TEST_CASE("a rank that cannot map what another one lends says which limit, and blames nobody",
+          "[lent]") {
+  const bool files = GENERATE(true, false);
+  const auto ends = run_forked(2, [files](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet(board, rank, 2);
+    float* const first = allocate(board, 1 << 20);
+    board.expect(reduce(first, 1 << 20, comm), comm);
+    float* const next = allocate(board, large_bytes);
+    if (rank == 1) files ? forbid_files(board) : forbid_mappings(board);
+    const gyreResult_t result = reduce(next, large_bytes, comm);
+    const std::string text = gyreGetLastError(comm);
+    if (result != gyreSystemError)
+      board.complain("rank " + std::to_string(rank) + " gets another error: " + text);
+    if (text.find(files ? "ulimit -n" : "ulimit -v") == text.npos)
+      board.complain("the limit is not named: " + text);
+    if (rank == 0 && !text.starts_with("rank 1 (")) board.complain("it names another: " + text);
+  });
+  CHECK(ends == std::vector<int>(2, 0));
+}
