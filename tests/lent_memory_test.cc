@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <sys/resource.h>
@@ -77,4 +78,27 @@ TEST_CASE("a rank that cannot map what another one lends says which limit, and b
     if (rank == 0 && !text.starts_with("rank 1 (")) board.complain("it names another: " + text);
   });
   CHECK(ends == std::vector<int>(2, 0));
+}
+
+TEST_CASE("memory that was freed is nobody's any more, though others had mapped it", "[lent]") {
+  constexpr std::size_t bytes = 4 << 20;
+  constexpr int rounds = 24, ranks = 3;
+  const auto ends = run_forked(ranks, [](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet(board, rank, ranks);
+    long most_kib = 0;
+    for (int round = 0; round < rounds && board.wrong == 0; ++round) {
+      float* const values = allocate(board, bytes);
+      std::fill_n(values, bytes / sizeof(float), 1.0F);
+      board.expect(reduce(values, bytes, comm), comm);
+      most_kib = std::max(most_kib, status_kib("RssShmem"));
+      board.expect(gyreBarrier(comm, nullptr), comm);  // nobody uses it any more
+      board.expect(gyreMemFree(values));
+      board.expect(gyreBarrier(comm, nullptr), comm);
+    }
+    // A round has one buffer of each rank; as much again is more than links take.
+    if (most_kib > 2 * ranks * static_cast<long>(bytes >> 10))
+      board.complain("shared memory grows to " + std::to_string(most_kib) + " KiB");
+    board.expect(gyreCommDestroy(comm));
+  });
+  CHECK(ends == std::vector<int>(ranks, 0));
 }

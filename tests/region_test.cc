@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -46,4 +47,26 @@ TEST_CASE("what can be cut off or grow is not mapped as a peer's memory", "[regi
   REQUIRE(ordinary.has_value());
   REQUIRE(ftruncate(ordinary.get(), page) == 0);
   CHECK(PeerMemory::open(probe_by(ordinary)) == nullptr);
+}
+
+TEST_CASE("what was released takes no memory, whoever has it mapped", "[region]") {
+  RegionTable regions;
+  constexpr std::uint64_t bytes = 1 << 20;
+  const auto memory = regions.allocate(bytes);
+  REQUIRE(memory.ok());
+  std::memset(*memory, 7, bytes);
+  const RegionPlace place = regions.find(*memory, bytes);
+  const FileDescriptor file(fcntl(static_cast<int>(place.descriptor), F_DUPFD_CLOEXEC, 0));
+  const auto peer = PeerMemory::open(regions.probe());
+  REQUIRE(peer != nullptr);
+  const auto mapped =
+      peer->at({.region = place.region, .bytes = bytes, .descriptor = place.descriptor}, 1);
+  REQUIRE(mapped.ok());
+  CHECK((*mapped)[bytes - 1] == std::byte{7});
+  REQUIRE(regions.release(*memory).ok());
+  struct stat about {};
+  REQUIRE(fstat(file.get(), &about) == 0);
+  CHECK(about.st_blocks == 0);
+  // A peer that is late reads zeros, and gets no signal.
+  CHECK((*mapped)[bytes - 1] == std::byte{0});
 }

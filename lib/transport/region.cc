@@ -35,6 +35,14 @@ bool keeps_its_size(int file) {
   return seals >= 0 && (seals & size_seals) == size_seals;
 }
 
+// The file keeps its size, and reads zeros there from then on.
+void give_back_pages(int file, std::uint64_t offset, std::uint64_t bytes) {
+  constexpr int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  if (fallocate(file, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
+    log_info(Subsystem::alloc, "{} bytes that peers have mapped are not given back: fallocate: {}",
+             bytes, strerror(errno));
+}
+
 // Of a process or the host, whatever it is that was to be opened.
 bool is_own_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
@@ -68,12 +76,18 @@ Result<void*> RegionTable::allocate(std::size_t bytes) {
 }
 
 Status RegionTable::release(void* memory) {
-  const std::lock_guard lock(mutex_);
-  const auto found = regions_.upper_bound(reinterpret_cast<std::uintptr_t>(memory));
-  if (found == regions_.end() || found->second.mapping.get().data != memory)
-    return invalid_argument(
-        fmt::format("{} does not come from gyreMemAlloc, or was freed", memory));
-  regions_.erase(found);
+  Region region;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = regions_.upper_bound(reinterpret_cast<std::uintptr_t>(memory));
+    if (found == regions_.end() || found->second.mapping.get().data != memory)
+      return invalid_argument(
+          fmt::format("{} does not come from gyreMemAlloc, or was freed", memory));
+    region = std::move(found->second);
+    regions_.erase(found);
+  }
+  // Peers keep it mapped for a time, as nobody tells them: what they map then is a hole.
+  if (region.file.has_value()) give_back_pages(region.file.get(), 0, region.mapping.get().bytes);
   return {};
 }
 
