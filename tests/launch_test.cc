@@ -168,19 +168,22 @@ TEST_CASE("pieces are taken once each, whatever an earlier call has left", "[exe
   using exec::TakenPieces;
   std::atomic<std::uint64_t> word{0};
   for (const std::uint64_t sequence : {1ULL, 2ULL, 900ULL, 1ULL << 24, 1ULL << 40}) {
-    std::uint32_t place = 0;
     CAPTURE(sequence);
     TakenPieces::begin(word, sequence);
     REQUIRE(TakenPieces::take_front(word, sequence, 0, 4));
-    REQUIRE(TakenPieces::take_back(word, sequence, 4, place) == TakenPieces::Found::yes);
-    CHECK(place == 3);
-    REQUIRE(TakenPieces::take_back(word, sequence, 4, place) == TakenPieces::Found::yes);
-    CHECK(place == 2);
+    CHECK(TakenPieces::last_left(word, sequence, 4) == 3);
+    CHECK_FALSE(TakenPieces::take_back(word, sequence, 2, 4));
+    REQUIRE(TakenPieces::take_back(word, sequence, 3, 4));
+    CHECK_FALSE(TakenPieces::take_back(word, sequence, 3, 4));
+    CHECK(TakenPieces::last_left(word, sequence, 4) == 2);
+    REQUIRE(TakenPieces::take_back(word, sequence, 2, 4));
     REQUIRE(TakenPieces::take_front(word, sequence, 1, 4));
-    CHECK(TakenPieces::take_back(word, sequence, 4, place) == TakenPieces::Found::none_left);
+    CHECK(TakenPieces::last_left(word, sequence, 4) == std::nullopt);
+    CHECK_FALSE(TakenPieces::take_back(word, sequence, 1, 4));
     CHECK_FALSE(TakenPieces::take_front(word, sequence, 2, 4));
     // Who is still in the call before takes nothing of this one.
-    CHECK(TakenPieces::take_back(word, sequence - 1, 9, place) == TakenPieces::Found::none_left);
+    CHECK(TakenPieces::last_left(word, sequence - 1, 9) == std::nullopt);
+    CHECK_FALSE(TakenPieces::take_back(word, sequence - 1, 6, 9));
   }
 }
 

@@ -6,7 +6,12 @@
 #include <catch2/catch.hpp>
 
 #include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <sys/mman.h>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace gyre;
@@ -15,6 +20,7 @@ using tests::Job;
 namespace {
 
 constexpr transport::FifoShape shape = {.slot_count = 4, .line_count = 32, .slot_bytes = 4096};
+constexpr std::uint64_t page_bytes = 4096;
 constexpr std::uint64_t count = 2048;
 constexpr std::uint64_t bytes = count * sizeof(std::int32_t);
 
@@ -33,6 +39,7 @@ class LentCalls {
     for (std::size_t rank = 0; rank < calls_.size(); ++rank) set(rank);
   }
   Job& job() { return job_; }
+  std::int32_t* input(int rank) const { return inputs_[static_cast<std::size_t>(rank)]; }
   const exec::Call& call(int rank) const { return calls_[static_cast<std::size_t>(rank)]; }
 
  private:
@@ -90,6 +97,38 @@ class Liar {
   std::thread thread_;
 };
 
+// A page whose first reader stands still there, in the middle of what it does, while `meanwhile`
+// happens.
+class Trap {
+ public:
+  Trap(void* page, std::function<void()> meanwhile) {
+    set_ = {page, std::move(meanwhile)};
+    REQUIRE(mprotect(page, page_bytes, PROT_NONE) == 0);
+    struct sigaction action {};
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    action.sa_sigaction = [](int, siginfo_t* about, void*) {
+      if (set_.page == nullptr || about->si_addr < set_.page ||
+          about->si_addr >= static_cast<std::byte*>(set_.page) + page_bytes)
+        std::abort();
+      mprotect(std::exchange(set_.page, nullptr), page_bytes, PROT_READ | PROT_WRITE);
+      set_.meanwhile();
+    };
+    REQUIRE(sigaction(SIGSEGV, &action, &before_) == 0);
+  }
+  ~Trap() { (void)sigaction(SIGSEGV, &before_, nullptr); }
+  Trap(const Trap&) = delete;
+  Trap& operator=(const Trap&) = delete;
+  bool is_sprung() const { return set_.page == nullptr; }
+
+ private:
+  struct Set {
+    void* page;
+    std::function<void()> meanwhile;
+  };
+  inline static Set set_{};
+  struct sigaction before_ {};
+};
+
 }  // namespace
 
 TEST_CASE("a loan that changes while it is read is refused, and never half believed", "[lending]") {
@@ -110,4 +149,33 @@ TEST_CASE("a loan that changes while it is read is refused, and never half belie
     refused += state == exec::Launch::State::failed;
   }
   CHECK(refused == trials);
+}
+
+TEST_CASE("what was taken back while it was read is told to nobody", "[lending]") {
+  // In its turn; of its own chunk ahead of the message; of the other one's chunk.
+  const auto [sender_has_begun, page] =
+      GENERATE(table<bool, int>({{true, 1}, {false, 1}, {false, 0}}));
+  LentCalls ranks(2);
+  Job& job = ranks.job();
+  for (int rank = 0; rank < 2; ++rank) job.begin(rank, ranks.call(rank));
+  if (sender_has_begun) (void)job.launch(0).advance();
+  const auto said = [&] {
+    const transport::FifoControl& told = job.control(1, 0);
+    return std::vector<std::uint64_t>{told.tail.value, job.control(0, 1).pieces_done.value};
+  };
+  std::vector<std::uint64_t> before;
+  const Trap trap(reinterpret_cast<std::byte*>(ranks.input(1)) + page * page_bytes, [&] {
+    before = said();
+    (void)job.launch(0).recall();
+    std::fill_n(ranks.input(0), count, 77);
+  });
+  exec::Launch::State state = exec::Launch::State::moved;
+  while (state == exec::Launch::State::moved && !trap.is_sprung()) state = job.launch(1).advance();
+  REQUIRE(trap.is_sprung());
+  CHECK(state == exec::Launch::State::failed);
+  CHECK(job.launch(1).error().code() == Code::RemoteError);
+  CHECK(job.launch(1).error().culprits() == std::vector<int>{0});
+  CHECK(said() == before);
+  // It has let go of everything.
+  CHECK(job.launch(0).recall());
 }

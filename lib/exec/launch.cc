@@ -65,7 +65,11 @@ Launch::State Launch::advance() {
     if (!error_.ok()) return State::failed;
   }
   if (!progress(bound_->send_ports)) return State::failed;
-  if (lanes_done_ < bound_->lanes.size()) return moved || share() ? State::moved : State::blocked;
+  if (lanes_done_ < bound_->lanes.size()) {
+    moved = moved || share();
+    if (!error_.ok()) return State::failed;
+    return moved ? State::moved : State::blocked;
+  }
   const bool finished = finish_up();
   if (!error_.ok()) return State::failed;
   if (finished) return State::done;
@@ -159,14 +163,22 @@ void Launch::block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* re
 }
 
 void Launch::perform(LaneRun& run) {
-  if (open_incoming(run) && open_outgoing(run)) {
-    if (run.sharing.own != Sharing::Own::done) {
-      plan::PieceWalk walk(run.move);
-      for (plan::Piece piece; walk.next(piece);) move_piece(run, piece);
-    }
-    close_messages(run);
-  }
-  if (call_->protocol == Protocol::direct) give_back(run);
+  if (call_->protocol == Protocol::direct) return perform_in_loans(run);
+  if (!open_incoming(run) || !open_outgoing(run)) return;
+  move_pieces(run);
+  close_messages(run);
+}
+
+void Launch::perform_in_loans(LaneRun& run) {
+  const GivesBack at_the_end(run);
+  if (!open_incoming(run) || !open_outgoing(run)) return;
+  if (run.sharing.own != Sharing::Own::done) move_pieces(run);
+  if (was_lent(run)) close_messages(run);
+}
+
+void Launch::move_pieces(LaneRun& run) {
+  plan::PieceWalk walk(run.move);
+  for (plan::Piece piece; walk.next(piece);) move_piece(run, piece);
 }
 
 bool Launch::open_incoming(LaneRun& run) {
@@ -196,6 +208,7 @@ bool Launch::open_incoming(LaneRun& run) {
     } else if (note.delivery == Delivery::pull) {
       transport::FifoControl& control = *port.slots.view().control;
       incoming.mark = &control.receiver_borrows.value;
+      incoming.grant = &control.sender_grant;
       const bool is_lent =
           call_->protocol == Protocol::direct && borrow(control.sender_grant, *incoming.mark);
       const transport::Loan loan = is_lent ? control.sender_grant.read() : transport::Loan{};
@@ -203,7 +216,7 @@ bool Launch::open_incoming(LaneRun& run) {
       if (!reached.ok()) return fail_shortage(port.peer, std::move(reached).status()), false;
       incoming.base = *reached;
       if (incoming.base == nullptr || !stays_within(run, loan.bytes, true))
-        return fail_pull(port, control.sender_grant), false;
+        return fail_pull(port, control.sender_grant);
       incoming.in_input_layout = true;
     } else if (note.delivery != Delivery::push) {
       return fail_mismatch(port.peer, "a message says of no known way how it came"), false;
@@ -379,12 +392,13 @@ void Launch::fail_mismatch(int peer, std::string_view what) {
                .blame({peer});
 }
 
-void Launch::fail_pull(const ReceivePort& port, const transport::Grant& grant) {
+bool Launch::fail_pull(const ReceivePort& port, const transport::Grant& grant) {
   if (grant.sequence.load(std::memory_order_relaxed) != 0)
-    return fail_mismatch(port.peer, "the buffer that it lends cannot be reached");
+    return fail_mismatch(port.peer, "the buffer that it lends cannot be reached"), false;
   error_ = Status(Code::RemoteError,
                   fmt::format("rank {} has taken back the buffer that it lent", port.peer))
                .blame({port.peer});
+  return false;
 }
 
 // The peer is not to blame.

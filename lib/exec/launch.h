@@ -90,6 +90,7 @@ class Launch {
     const std::byte* base = nullptr;             // null: pushed to its place already
     bool in_input_layout = false;                // pulled: pieces lie as in the sender's input
     std::atomic<std::uint64_t>* mark = nullptr;  // set while the sender's buffer is in use
+    const transport::Grant* grant = nullptr;     // by which it is lent
   };
   struct Outgoing {
     std::byte* base = nullptr;  // null: nothing to write (pull, or lines)
@@ -115,12 +116,26 @@ class Launch {
     Sharing sharing;
   };
 
+  // What a run has borrowed is given back where this goes, also if something is thrown: a mark that
+  // stands keeps its owner waiting.
+  class GivesBack {
+   public:
+    explicit GivesBack(LaneRun& run) : run_(run) {}
+    ~GivesBack() { give_back(run_); }
+    GivesBack(const GivesBack&) = delete;
+    GivesBack& operator=(const GivesBack&) = delete;
+
+   private:
+    LaneRun& run_;
+  };
+
   void lend_buffers();
   void lend(transport::Grant& grant, bool same_address_space, bool maps_peer, const void* buffer,
             std::uint64_t bytes, const transport::RegionPlace& place) const;
   Result<std::byte*> borrowed(const transport::Loan& loan, bool same_address_space,
                               transport::PeerMemory* memory) const;
   bool borrow(transport::Grant& grant, std::atomic<std::uint64_t>& mark) const;
+  bool was_lent(const LaneRun& run);
   static void give_back(LaneRun& run);
   bool stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input) const;
   std::uint64_t lent_place(const LaneRun& run, const plan::Piece& piece, bool in_input) const;
@@ -140,13 +155,14 @@ class Launch {
   bool share();
   bool go_ahead(LaneRun& run);
   bool help(LaneRun& run, std::uint32_t link);
-  bool open_aside(const LaneRun& run, std::uint32_t chunk);
-  void reduce_aside(std::uint64_t round);
+  bool open_aside(const LaneRun& run, std::uint32_t chunk, std::uint64_t round);
   bool ready(LaneRun& run);
   bool message_is_here(LaneRun& run, ReceivePort& port);
   bool may_send(LaneRun& run, SendPort& port);
   void block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* receive);
   void perform(LaneRun& run);
+  void perform_in_loans(LaneRun& run);
+  void move_pieces(LaneRun& run);
   bool open_incoming(LaneRun& run);
   bool open_outgoing(LaneRun& run);
   const std::byte* arrived(const LaneRun& run, const Incoming& incoming,
@@ -155,7 +171,7 @@ class Launch {
   const std::byte* rounded_product(LaneRun& run, const std::byte* own, std::uint64_t bytes) const;
   void close_messages(LaneRun& run);
   void fail_mismatch(int peer, std::string_view what);
-  void fail_pull(const ReceivePort& port, const transport::Grant& grant);
+  bool fail_pull(const ReceivePort& port, const transport::Grant& grant);
   void fail_shortage(int peer, Status why);
 
   BoundPlan* bound_ = nullptr;

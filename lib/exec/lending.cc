@@ -40,6 +40,21 @@ bool Launch::borrow(transport::Grant& grant, std::atomic<std::uint64_t>& mark) c
   return grant.sequence.load(std::memory_order_seq_cst) == call_->sequence + 1;
 }
 
+// After a move, before anybody is told of it: whether what it read was lent all the while. Its
+// owner may have failed, waited for the mark in vain (this rank stood still), and have other values
+// there since. As in a sequence lock: the fence keeps what was read before the look at the
+// sequence, and pairs with the one in recall, after which the owner may write again.
+bool Launch::was_lent(const LaneRun& run) {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < run.move.recv.count; ++i) {
+    const Incoming& incoming = run.incoming[i];
+    if (incoming.mark == nullptr) continue;
+    if (incoming.grant->sequence.load(std::memory_order_relaxed) != call_->sequence + 1)
+      return fail_pull(*run.ends->recv[run.move.recv[i]], *incoming.grant);
+  }
+  return true;
+}
+
 void Launch::give_back(LaneRun& run) {
   const auto clear = [](std::atomic<std::uint64_t>*& mark) {
     // Pairs with the load in recall: what was done with the buffer comes before.
@@ -56,6 +71,8 @@ bool Launch::recall() {
     port->slots.view().control->sender_grant.sequence.store(0, std::memory_order_seq_cst);
   for (ReceivePort* port : bound_->receive_ports)
     port->slots.view().control->receiver_grant.sequence.store(0, std::memory_order_seq_cst);
+  // Pairs with the one in was_lent.
+  std::atomic_thread_fence(std::memory_order_release);
   const auto is_free = [](const transport::Counter& mark) {
     return mark.value.load(std::memory_order_seq_cst) == 0;
   };

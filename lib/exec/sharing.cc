@@ -117,15 +117,22 @@ bool TakenPieces::take_front(std::atomic<std::uint64_t>& word, std::uint64_t seq
   return false;
 }
 
-TakenPieces::Found TakenPieces::take_back(std::atomic<std::uint64_t>& word, std::uint64_t sequence,
-                                          std::uint32_t count, std::uint32_t& place) {
-  std::uint64_t seen = word.load(std::memory_order_relaxed);
+// The back is the other rank's alone to write: what it found is still there when it takes it.
+std::optional<std::uint32_t> TakenPieces::last_left(const std::atomic<std::uint64_t>& word,
+                                                    std::uint64_t sequence, std::uint32_t count) {
+  const std::uint64_t seen = word.load(std::memory_order_relaxed);
   const std::uint32_t front = low(seen >> taken_bits, taken_bits), back = low(seen, taken_bits);
   const bool is_of_this_call = taken_word(sequence, front, back) == seen;
-  if (!is_of_this_call || front + back >= count) return Found::none_left;
-  place = count - 1 - back;
-  return word.compare_exchange_strong(seen, seen + 1, std::memory_order_relaxed) ? Found::yes
-                                                                                 : Found::contended;
+  if (!is_of_this_call || front + back >= count) return std::nullopt;
+  return count - 1 - back;
+}
+
+bool TakenPieces::take_back(std::atomic<std::uint64_t>& word, std::uint64_t sequence,
+                            std::uint32_t place, std::uint32_t count) {
+  std::uint64_t seen = word.load(std::memory_order_relaxed);
+  const std::uint32_t front = low(seen >> taken_bits, taken_bits), back = low(seen, taken_bits);
+  return taken_word(sequence, front, back) == seen && back == count - 1 - place && front <= place &&
+         word.compare_exchange_strong(seen, seen + 1, std::memory_order_relaxed);
 }
 
 // Lent for this very call.
@@ -253,13 +260,13 @@ bool Launch::go_ahead(LaneRun& run) {
     const std::uint64_t count = deal.count(link, rounds);
     if (count > TakenPieces::most) return false;
     if (place != sharing.fronts[link]) continue;  // reduced, or among what the peer took
-    if (!open_aside(run, chunk)) return false;
+    const GivesBack at_the_end(aside_);
+    if (!open_aside(run, chunk, sharing.ahead)) return false;
     auto& word = run.ends->send[link]->slots.view().control->pieces_taken.value;
-    const bool taken =
-        TakenPieces::take_front(word, call_->sequence, place, static_cast<std::uint32_t>(count));
-    if (taken) reduce_aside(sharing.ahead);
-    give_back(aside_);
-    if (!taken) continue;
+    const auto pieces = static_cast<std::uint32_t>(count);
+    if (!TakenPieces::take_front(word, call_->sequence, place, pieces)) continue;
+    move_pieces(aside_);
+    if (!was_lent(aside_)) return false;
     sharing.fronts[link] = place + 1;
     ++sharing.ahead;
     return true;
@@ -276,28 +283,29 @@ bool Launch::help(LaneRun& run, std::uint32_t link) {
   // The number of our link among the peer's: its links leave out the peer, as ours leave out us.
   const std::uint32_t ours = link < lane.own_place ? lane.own_place - 1 : lane.own_place;
   const std::uint64_t count = deal.count(ours, rounds_of(call_->geometry, chunk));
-  if (count > TakenPieces::most || !open_aside(run, chunk)) return false;
-  // Taken once it is open: who has taken a piece must not fail to reduce it.
+  if (count > TakenPieces::most) return false;
   transport::FifoControl& control = *run.ends->recv[link]->slots.view().control;
   const auto pieces = static_cast<std::uint32_t>(count);
-  std::uint32_t place = 0;
-  const auto found =
-      TakenPieces::take_back(control.pieces_taken.value, call_->sequence, pieces, place);
-  if (found == TakenPieces::Found::yes) {
-    reduce_aside(deal.round(ours, place));
-    // Pairs with the acquire in own_piece_is_settled.
-    control.pieces_done.value.store(done_word(call_->sequence, pieces - place),
-                                    std::memory_order_release);
-    transport::ring_if_sleeping(run.ends->send[link]->slots.view().control->receiver_bell);
-  }
-  give_back(aside_);
-  run.sharing.none_left[link] = found == TakenPieces::Found::none_left;
-  return found == TakenPieces::Found::yes;
+  const auto place = TakenPieces::last_left(control.pieces_taken.value, call_->sequence, pieces);
+  run.sharing.none_left[link] = !place;
+  if (!place) return false;
+  const GivesBack at_the_end(aside_);
+  // Taken once it is open: who has taken a piece must not fail to reduce it.
+  if (!open_aside(run, chunk, deal.round(ours, *place))) return false;
+  if (!TakenPieces::take_back(control.pieces_taken.value, call_->sequence, *place, pieces))
+    return false;
+  move_pieces(aside_);
+  if (!was_lent(aside_)) return false;
+  // Pairs with the acquire in own_piece_is_settled.
+  control.pieces_done.value.store(done_word(call_->sequence, pieces - *place),
+                                  std::memory_order_release);
+  transport::ring_if_sleeping(run.ends->send[link]->slots.view().control->receiver_bell);
+  return true;
 }
 
-// Borrows what all ranks lend. False if one of them has taken it back, or has left the call, as
-// nothing is left to do.
-bool Launch::open_aside(const LaneRun& run, std::uint32_t chunk) {
+// A piece of a chunk; borrows what all ranks lend for it. False if one of them has taken it back,
+// or has left the call, as nothing is left to do.
+bool Launch::open_aside(const LaneRun& run, std::uint32_t chunk, std::uint64_t round) {
   const std::uint32_t links = run.ends->lane.link_count;
   aside_step_ = *run.ends->shared.step;
   aside_step_.chunks = {0, chunk, 0, 1, 1, call_->geometry.chunk_count};
@@ -306,6 +314,8 @@ bool Launch::open_aside(const LaneRun& run, std::uint32_t chunk) {
   aside_.move.step = &aside_step_;
   aside_.move.geometry = &call_->geometry;
   aside_.move.place = chunk;
+  aside_.move.round = round;
+  aside_.move.round_offset = round * call_->geometry.piece_bytes;
   aside_.move.recv = aside_.move.send = {0, links, 0};
   aside_.incoming.assign(links, {});
   aside_.outgoing.assign(links, {});
@@ -315,23 +325,14 @@ bool Launch::open_aside(const LaneRun& run, std::uint32_t chunk) {
     const Sharing::Place& place = run.sharing.places[link];
     transport::FifoControl& theirs = *run.ends->recv[link]->slots.view().control;
     transport::FifoControl& ours = *run.ends->send[link]->slots.view().control;
-    aside_.incoming[link] = {place.input, true, &theirs.receiver_borrows.value};
+    aside_.incoming[link] = {place.input, true, &theirs.receiver_borrows.value,
+                             &theirs.sender_grant};
     aside_.outgoing[link] = {place.output, transport::Delivery::push, &ours.sender_borrows.value};
     if (!borrow(theirs.sender_grant, theirs.receiver_borrows.value) ||
-        !borrow(ours.receiver_grant, ours.sender_borrows.value)) {
-      give_back(aside_);
+        !borrow(ours.receiver_grant, ours.sender_borrows.value))
       return false;
-    }
   }
   return true;
-}
-
-// The piece of a round of what open_aside opened.
-void Launch::reduce_aside(std::uint64_t round) {
-  aside_.move.round = round;
-  aside_.move.round_offset = round * call_->geometry.piece_bytes;
-  plan::PieceWalk walk(aside_.move);
-  for (plan::Piece piece; walk.next(piece);) move_piece(aside_, piece);
 }
 
 }  // namespace gyre::exec

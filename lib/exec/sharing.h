@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace gyre::exec {
@@ -38,10 +39,12 @@ struct TakenPieces {
   // Piece number `place` of `count`; false if the other rank has it.
   static bool take_front(std::atomic<std::uint64_t>& word, std::uint64_t sequence,
                          std::uint32_t place, std::uint32_t count);
-  // The other rank's next one, `place`.
-  enum class Found { yes, none_left, contended };
-  static Found take_back(std::atomic<std::uint64_t>& word, std::uint64_t sequence,
-                         std::uint32_t count, std::uint32_t& place);
+  // The other rank's next one; none if none is left.
+  static std::optional<std::uint32_t> last_left(const std::atomic<std::uint64_t>& word,
+                                                std::uint64_t sequence, std::uint32_t count);
+  // False if the owner has it, or takes another one at this very time.
+  static bool take_back(std::atomic<std::uint64_t>& word, std::uint64_t sequence,
+                        std::uint32_t place, std::uint32_t count);
 };
 
 // Where a lane stands with its shared step.
