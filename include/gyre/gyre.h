@@ -90,8 +90,9 @@
  * LOG      GYRE_DEBUG=WARN (default), NONE, VERSION, INFO or TRACE. GYRE_DEBUG_SUBSYS chooses among
  *          the INFO and TRACE lines: INIT, BOOTSTRAP, ENV, GRAPH (ways between ranks), TUNING
  *          (algorithms), NET, SHM, ALLOC, COLL and P2P (TRACE: each call), CALL (calls that fail),
- *          ALL (default), or ^ and those to leave out. GYRE_DEBUG_FILE says where to. The first
- *          communicator of a process decides.
+ *          ALL (default), or ^ and those to leave out. GYRE_DEBUG_FILE says where to: a file of
+ *          this user's with one name, which is appended to, or a character device; a link, a FIFO
+ *          and what belongs to others are refused. The first communicator of a process decides.
  */
 /* clang-format on */
 #ifndef GYRE_H_

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/base/owned.h"
+#include "lib/base/status.h"
 
 #include <string>
 
@@ -14,8 +15,13 @@ std::string expand_file_pattern(const std::string& pattern, int rank = -1);
 // The same for another process.
 std::string expand_file_pattern(const std::string& pattern, const std::string& host, long pid,
                                 int rank);
-// Appends, so that several ranks share a file; mode 0600. A link is refused, so that nobody can
-// point the file at another. No file, and errno, if that fails.
-FileDescriptor open_for_appending(const std::string& path);
+
+// What becomes of the text in a file that is there already.
+enum class OldText { stays, goes };
+// Opens a file to append to, so that several ranks can share it, or makes it with mode 0600. Never
+// waits. What others could read, own or have pointed elsewhere is refused, and left as it was: a
+// link, a FIFO, a folder, another user's file, one with a second name. A character device
+// (/dev/null, a terminal) will do.
+Result<FileDescriptor> open_output_file(const std::string& path, OldText old_text);
 
 }  // namespace gyre

@@ -119,9 +119,9 @@ Result<std::string> write_flight_file(const std::string& pattern, const BoardHea
                                       const LedgerView& ledger) {
   std::string path = expand_file_pattern(pattern, printable(head.host_name.view()), head.pid,
                                          ledger.identity.rank);
-  const FileDescriptor file = open_for_appending(path);
-  if (!file.has_value())
-    return Status::from_errno(fmt::format("opening the file of flights {}", path), errno);
+  auto opened = open_output_file(path, OldText::stays);
+  if (!opened.ok()) return std::move(opened).status().while_doing("GYRE_FLIGHT_FILE");
+  const FileDescriptor file = std::move(opened).value();
   const std::string text = flight_text(head, ledger);
   for (std::size_t written = 0; written < text.size();) {
     const ssize_t count = ::write(file.get(), text.data() + written, text.size() - written);

@@ -38,9 +38,9 @@ Status configure_log(LogLevel level, const std::string& file, SubsystemMask subs
   }
   if (path == "/dev/stderr" || path == "stderr") return {};
   // Several ranks of one process and a second communicator share the file.
-  FileDescriptor descriptor = open_for_appending(path);
-  if (!descriptor.has_value())
-    return Status::from_errno(fmt::format("opening GYRE_DEBUG_FILE {}", path), errno);
+  auto opened = open_output_file(path, OldText::stays);
+  if (!opened.ok()) return std::move(opened).status().while_doing("GYRE_DEBUG_FILE");
+  FileDescriptor descriptor = std::move(opened).value();
   const int previous = current_descriptor.exchange(descriptor.release(), std::memory_order_relaxed);
   if (previous > STDERR_FILENO) ::close(previous);
   return {};
