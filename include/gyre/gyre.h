@@ -92,7 +92,9 @@
  *          (algorithms), NET, SHM, ALLOC, COLL and P2P (TRACE: each call), CALL (calls that fail),
  *          ALL (default), or ^ and those to leave out. GYRE_DEBUG_FILE says where to: a file of
  *          this user's with one name, which is appended to, or a character device; a link, a FIFO
- *          and what belongs to others are refused. The first communicator of a process decides.
+ *          and what belongs to others are refused. The first communicator of a process decides. No
+ *          line waits for its reader: those that find no room are lost, and the next one that
+ *          fits says how many. A reader that has gone, or a closed stderr, does no harm.
  */
 /* clang-format on */
 #ifndef GYRE_H_

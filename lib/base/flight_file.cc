@@ -1,6 +1,7 @@
 #include "lib/base/flight_file.h"
 
 #include "lib/base/file_pattern.h"
+#include "lib/base/prompt_write.h"
 
 #include <fmt/format.h>
 
@@ -123,6 +124,7 @@ Result<std::string> write_flight_file(const std::string& pattern, const BoardHea
   if (!opened.ok()) return std::move(opened).status().while_doing("GYRE_FLIGHT_FILE");
   const FileDescriptor file = std::move(opened).value();
   const std::string text = flight_text(head, ledger);
+  const WriteSignalsHeld held;
   for (std::size_t written = 0; written < text.size();) {
     const ssize_t count = ::write(file.get(), text.data() + written, text.size() - written);
     if (count < 0 && errno == EINTR) continue;

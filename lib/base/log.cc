@@ -2,9 +2,10 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/file_pattern.h"
+#include "lib/base/prompt_write.h"
 
-#include <cstring>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,11 +14,53 @@ namespace {
 
 std::atomic<LogLevel> current_level{LogLevel::warn};
 std::atomic<int> current_descriptor{STDERR_FILENO};
+std::atomic<dev_t> own_device{0};  // and the next: which file that is, if it is the log's own
+std::atomic<ino_t> own_inode{0};
+std::atomic<std::int64_t> lost_lines{0};
+std::atomic<bool> is_cut{false};  // the last line of the log has no end
 thread_local int thread_rank = -1;
 
 constexpr std::string_view level_name(LogLevel level) {
   constexpr std::string_view names[] = {"", "VERSION", "WARN", "INFO", "TRACE"};
   return names[static_cast<int>(level)];
+}
+
+// Whether the log is what this number stands for. A program may close all descriptors that it does
+// not know, and have the number for a file of its own then; and what the library opens itself, for
+// a moment, where stderr is closed, is close-on-exec.
+bool is_log(int descriptor) {
+  if (descriptor <= STDERR_FILENO) {
+    const int flags = fcntl(descriptor, F_GETFD);
+    return flags >= 0 && (flags & FD_CLOEXEC) == 0;
+  }
+  struct stat about {};
+  return fstat(descriptor, &about) == 0 && about.st_dev == own_device && about.st_ino == own_inode;
+}
+
+bool put(int descriptor, std::string_view text) {
+  const std::size_t written = write_promptly(descriptor, text);
+  if (written > 0) is_cut.store(written < text.size(), std::memory_order_relaxed);
+  return written == text.size();
+}
+
+std::string line_of(LogLevel level, std::string_view subject, std::string_view text) {
+  const std::string rank = thread_rank >= 0 ? fmt::format(" [{}]", thread_rank) : std::string();
+  return fmt::format("{}:{}:{}{} GYRE {} {}{}{}\n", this_host_name(), getpid(), syscall(SYS_gettid),
+                     rank, level_name(level), subject, subject.empty() ? "" : " ", text);
+}
+
+// False if there is no room for that.
+bool put_losses(int descriptor) {
+  std::int64_t lost = lost_lines.load(std::memory_order_relaxed);
+  if (lost == 0) return true;
+  const std::string line =
+      line_of(LogLevel::warn, {},
+              fmt::format("lines lost here: {}; whoever reads this log had no room", lost));
+  // Another thread tells, or the next line does.
+  if (!lost_lines.compare_exchange_strong(lost, 0, std::memory_order_relaxed)) return true;
+  if (put(descriptor, is_cut.load(std::memory_order_relaxed) ? "\n" + line : line)) return true;
+  lost_lines.fetch_add(lost, std::memory_order_relaxed);
+  return false;
 }
 
 }  // namespace
@@ -41,8 +84,15 @@ Status configure_log(LogLevel level, const std::string& file, SubsystemMask subs
   auto opened = open_output_file(path, OldText::stays);
   if (!opened.ok()) return std::move(opened).status().while_doing("GYRE_DEBUG_FILE");
   FileDescriptor descriptor = std::move(opened).value();
-  const int previous = current_descriptor.exchange(descriptor.release(), std::memory_order_relaxed);
-  if (previous > STDERR_FILENO) ::close(previous);
+  struct stat about {};
+  if (fstat(descriptor.get(), &about) != 0)
+    return Status::from_errno("fstat of GYRE_DEBUG_FILE", errno);
+  const int previous = current_descriptor.load(std::memory_order_relaxed);
+  const bool replaces = previous > STDERR_FILENO && is_log(previous);
+  own_device = about.st_dev, own_inode = about.st_ino;
+  // In one step: other threads may be writing.
+  if (replaces && dup3(descriptor.get(), previous, O_CLOEXEC) == previous) return {};
+  current_descriptor.store(descriptor.release(), std::memory_order_relaxed);
   return {};
 }
 
@@ -50,14 +100,32 @@ LogLevel log_level() { return current_level.load(std::memory_order_relaxed); }
 
 void set_log_rank(int rank) { thread_rank = rank; }
 
-void write_log(LogLevel level, std::string_view subject, std::string_view text) {
-  const std::string rank = thread_rank >= 0 ? fmt::format(" [{}]", thread_rank) : std::string();
-  const std::string line =
-      fmt::format("{}:{}:{}{} GYRE {} {}{}{}\n", this_host_name(), getpid(), syscall(SYS_gettid),
-                  rank, level_name(level), subject, subject.empty() ? "" : " ", text);
-  // A full disk or a closed stderr must not disturb the job.
-  [[maybe_unused]] const ssize_t written =
-      ::write(current_descriptor.load(std::memory_order_relaxed), line.data(), line.size());
+void write_log(LogLevel level, std::string_view subject, std::string_view text) noexcept {
+  try {
+    const int descriptor = current_descriptor.load(std::memory_order_relaxed);
+    if (!is_log(descriptor)) return;
+    if (put_losses(descriptor) && put(descriptor, line_of(level, subject, text))) return;
+  } catch (...) {  // no memory for a line
+  }
+  lost_lines.fetch_add(1, std::memory_order_relaxed);
+}
+
+void write_log(LogLevel level, std::string_view subject, fmt::string_view format,
+               fmt::format_args arguments) noexcept {
+  try {
+    return write_log(level, subject, fmt::vformat(format, arguments));
+  } catch (...) {
+  }
+  lost_lines.fetch_add(1, std::memory_order_relaxed);
+}
+
+void tell_lost_lines() noexcept {
+  if (lost_lines.load(std::memory_order_relaxed) == 0) return;
+  try {
+    const int descriptor = current_descriptor.load(std::memory_order_relaxed);
+    if (is_log(descriptor)) (void)put_losses(descriptor);
+  } catch (...) {  // another time
+  }
 }
 
 void RateLimitedWarning::write(std::string_view text) {

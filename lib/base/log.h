@@ -1,6 +1,8 @@
 // Log lines for people: "host:pid:tid [rank] GYRE INFO NET text" on stderr or in GYRE_DEBUG_FILE.
 // The sink is process-wide, as stderr is; it is the only such state in lib/base.
-// Any thread may log; a line is written with one write(2), so lines never interleave.
+// Any thread may log; a line is written with one write(2), so lines never interleave. Nothing here
+// waits, throws or raises a signal: a line that the reader has no room for is lost, and the next
+// one that fits says how many were.
 #pragma once
 
 #include "lib/base/status.h"
@@ -24,7 +26,11 @@ LogLevel log_level();
 // Rank shown in this thread's lines; -1 shows none.
 void set_log_rank(int rank);
 // Of INFO and TRACE, `subject` is the subsystem's name.
-void write_log(LogLevel level, std::string_view subject, std::string_view text);
+void write_log(LogLevel level, std::string_view subject, std::string_view text) noexcept;
+void write_log(LogLevel level, std::string_view subject, fmt::string_view format,
+               fmt::format_args arguments) noexcept;
+// Says how many lines were lost, if there is room for that now.
+void tell_lost_lines() noexcept;
 
 namespace log_state {
 // Which subsystems' lines are written; zero below the level. One load tells a caller.
@@ -41,23 +47,23 @@ inline bool logs_trace(Subsystem subsystem) {
 template <typename... Arguments>
 void log_warn(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   if (log_level() >= LogLevel::warn)
-    write_log(LogLevel::warn, {}, fmt::format(format, std::forward<Arguments>(arguments)...));
+    write_log(LogLevel::warn, {}, format, fmt::make_format_args(arguments...));
 }
 
 template <typename... Arguments>
 void log_info(Subsystem subsystem, fmt::format_string<Arguments...> format,
               Arguments&&... arguments) {
   if (logs_info(subsystem)) [[unlikely]]
-    write_log(LogLevel::info, subsystem_name(subsystem),
-              fmt::format(format, std::forward<Arguments>(arguments)...));
+    write_log(LogLevel::info, subsystem_name(subsystem), format,
+              fmt::make_format_args(arguments...));
 }
 
 template <typename... Arguments>
 void log_trace(Subsystem subsystem, fmt::format_string<Arguments...> format,
                Arguments&&... arguments) {
   if (logs_trace(subsystem)) [[unlikely]]
-    write_log(LogLevel::trace, subsystem_name(subsystem),
-              fmt::format(format, std::forward<Arguments>(arguments)...));
+    write_log(LogLevel::trace, subsystem_name(subsystem), format,
+              fmt::make_format_args(arguments...));
 }
 
 // At most one line in `interval_ns` passes; says how many were held back. One per kind of message.

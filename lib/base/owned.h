@@ -1,5 +1,6 @@
 // Owned<Traits>: the one RAII handle. Traits say what a handle is, when there is none, and how it
-// is given back. No bare descriptor, mapping or foreign object lives outside one of these.
+// is given back, and may say what is kept in its place when it comes. No bare descriptor, mapping
+// or foreign object lives outside one of these.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ class Owned {
   using Handle = typename Traits::Handle;
 
   Owned() = default;
-  explicit Owned(Handle handle) : handle_(handle) {}
+  explicit Owned(Handle handle) : handle_(adopted(handle)) {}
   Owned(Owned&& other) noexcept : handle_(other.release()) {}
   Owned& operator=(Owned&& other) noexcept {
     if (this != &other) {
@@ -37,6 +38,13 @@ class Owned {
   }
 
  private:
+  static Handle adopted(Handle handle) {
+    if constexpr (requires { Traits::adopt(handle); })
+      return Traits::adopt(handle);
+    else
+      return handle;
+  }
+
   Handle handle_ = Traits::none();
 };
 
@@ -44,6 +52,15 @@ struct FileDescriptorTraits {
   using Handle = int;
   static int none() { return -1; }
   static void close(int descriptor) { ::close(descriptor); }
+  // Where a program has closed its standard streams, the kernel gives their numbers out again, and
+  // what somebody prints would go into a file of ours: those are moved up. None, and errno, if no
+  // number is left.
+  static int adopt(int descriptor) {
+    return descriptor < 0 || descriptor > STDERR_FILENO ? descriptor : move_up(descriptor);
+  }
+
+ private:
+  static int move_up(int descriptor);
 };
 using FileDescriptor = Owned<FileDescriptorTraits>;
 

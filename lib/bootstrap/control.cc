@@ -1,6 +1,7 @@
 #include "lib/bootstrap/control.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "lib/bootstrap/control_thread.h"
 #include "lib/bootstrap/door.h"
 #include "lib/bootstrap/job.h"
@@ -122,6 +123,7 @@ Status Works::serve_metrics(std::unique_ptr<MetricsDoor> door) {
 }
 
 std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
+  tell_lost_lines();
   std::int64_t next = door_.tick(now_ns);
   if (metrics_ != nullptr) next = std::min(next, metrics_->tick(now_ns));
   next = std::min(next, trunks_.tick(now_ns, overslept_ns));

@@ -1,0 +1,28 @@
+// Writes that neither wait nor end the process, for lines that are worth less than the job: to a
+// pipe that is full, a terminal that was stopped, a reader that has gone, a file at its limit.
+#pragma once
+
+#include <csignal>
+#include <cstddef>
+#include <string_view>
+
+namespace gyre {
+
+// While it lives, SIGPIPE and SIGXFSZ that this thread's writes bring about are held, and are gone
+// when it ends: the program hears of none, whatever its masks and handlers are. One that was
+// pending before stays.
+class WriteSignalsHeld {
+ public:
+  WriteSignalsHeld();
+  ~WriteSignalsHeld();
+  WriteSignalsHeld(const WriteSignalsHeld&) = delete;
+  WriteSignalsHeld& operator=(const WriteSignalsHeld&) = delete;
+
+ private:
+  sigset_t ours_, mask_before_;
+};
+
+// How many bytes went out; the rest did not fit now, or never will. A disk may take its time.
+std::size_t write_promptly(int descriptor, std::string_view bytes);
+
+}  // namespace gyre

@@ -1,0 +1,85 @@
+// Ranks in a program that treats them badly: its standard streams are closed, full or without a
+// reader. What Gyre cannot do is an error in time, and the others are told.
+#include "tests/support/forked_ranks.h"
+
+#include <catch2/catch.hpp>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+using namespace gyre::tests;
+
+namespace {
+
+constexpr int standard[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
+
+std::vector<int> in_peace(int ranks) {
+  return std::vector<int>(static_cast<std::size_t>(ranks), 0);
+}
+
+std::vector<bool> open_streams() {
+  std::vector<bool> open;
+  for (const int descriptor : standard) open.push_back(fcntl(descriptor, F_GETFD) != -1);
+  return open;
+}
+
+void reduce(RankBoard& board, gyreComm_t comm, int size) {
+  std::vector<float> values(1 << 16, 1);
+  board.expect(
+      gyreAllReduce(values.data(), values.data(), values.size(), gyreFloat, gyreSum, comm, nullptr),
+      comm);
+  if (values != std::vector<float>(values.size(), static_cast<float>(size)))
+    board.complain("other values");
+}
+
+// Two ranks that say all they can say, on streams that `spoil` has seen to.
+std::vector<int> run_loud(void (*spoil)(int rank)) {
+  return run_forked(2, [spoil](RankBoard& board, int rank) {
+    spoil(rank);
+    const std::vector<bool> open_before = open_streams();
+    setenv("GYRE_DEBUG", "TRACE", 1);
+    const gyreComm_t comm = meet(board, rank, 2);
+    for (int i = 0; i < 1000; ++i) reduce(board, comm, 2);
+    gyreComm_t half = nullptr;
+    board.expect(gyreCommSplit(comm, 0, rank, &half, nullptr), comm);
+    reduce(board, half, 2);
+    board.expect(gyreCommDestroy(half));
+    board.expect(gyreCommDestroy(comm));
+    if (open_streams() != open_before) board.complain("the library has one of the streams");
+    std::exit(0);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("ranks whose stderr nobody reads say what fits and go on", "[surroundings]") {
+  CHECK(run_loud([](int) {
+          int ends[2];
+          if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) _exit(1);
+          alarm(60);
+        }) == in_peace(2));
+}
+
+TEST_CASE("ranks whose stderr has lost its reader go on", "[surroundings]") {
+  CHECK(run_loud([](int) {
+          int ends[2];
+          if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) _exit(1);
+          close(ends[0]);
+          alarm(60);
+        }) == in_peace(2));
+}
+
+TEST_CASE("ranks without standard streams go on, and give none of their files these numbers",
+          "[surroundings]") {
+  CHECK(run_loud([](int) {
+          for (const int descriptor : standard) close(descriptor);
+          alarm(60);
+        }) == in_peace(2));
+}
