@@ -1,5 +1,6 @@
-// Ranks in a program that treats them badly: its standard streams are closed, full or without a
-// reader. What Gyre cannot do is an error in time, and the others are told.
+// Ranks in a program that treats them badly, or whose host gives little: standard streams are
+// closed, full or without a reader, limits are low. What Gyre cannot do is an error in time, and
+// the others are told.
 #include "tests/support/forked_ranks.h"
 
 #include <catch2/catch.hpp>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -81,5 +83,26 @@ TEST_CASE("ranks without standard streams go on, and give none of their files th
   CHECK(run_loud([](int) {
           for (const int descriptor : standard) close(descriptor);
           alarm(60);
+        }) == in_peace(2));
+}
+
+TEST_CASE("a limit on the size of files is an error that names it, and no signal",
+          "[surroundings]") {
+  const rlim_t most = GENERATE(0, 65536);
+  CHECK(run_forked(2, [most](RankBoard& board, int rank) {
+          const rlimit limit{.rlim_cur = most, .rlim_max = most};
+          if (setrlimit(RLIMIT_FSIZE, &limit) != 0) board.complain("no limit");
+          const gyreComm_t comm = meet(board, rank, 2);
+          void* memory = nullptr;  // which peers copy, then
+          board.expect(gyreMemAlloc(&memory, 1 << 20));
+          const auto result =
+              gyreAllReduce(memory, memory, 1024, gyreFloat, gyreSum, comm, nullptr);
+          const std::string text = gyreGetLastError(comm);
+          const bool own = result == gyreSystemError && text.find("ulimit -f") != text.npos;
+          if (!own && result != gyreRemoteError) board.complain("another end: " + text);
+          board.begun += own ? 1 : 0;
+          if (!comes([&] { return board.begun > 0; })) board.complain("nobody names the limit");
+          board.expect(gyreMemFree(memory));
+          board.expect(gyreCommDestroy(comm));
         }) == in_peace(2));
 }

@@ -1,10 +1,11 @@
 #include "lib/base/board.h"
 
+#include "lib/base/file_size.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,12 +23,8 @@ FileDescriptor make_file() {
   return file;
 }
 
-// A file beyond the process's limit would bring it a deadly signal.
 bool grow(int file, std::uint64_t pages) {
-  const std::uint64_t bytes = pages * board_page_bytes;
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) return false;
-  return ftruncate(file, static_cast<off_t>(bytes)) == 0;
+  return set_file_size(file, pages * board_page_bytes).ok();
 }
 
 // Of the file, or (-1) memory of this process alone. Zeros.

@@ -1,5 +1,6 @@
 #include "lib/transport/region.h"
 
+#include "lib/base/file_size.h"
 #include "lib/base/log.h"
 #include "lib/base/units.h"
 
@@ -23,7 +24,7 @@ constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 // A sealed file of zeros. No file and errno set where the kernel gives none.
 FileDescriptor make_file(std::uint64_t bytes) {
   FileDescriptor file(memfd_create("gyre-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.has_value() || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+  if (!file.has_value() || !set_file_size(file.get(), bytes).ok() ||
       fcntl(file.get(), F_ADD_SEALS, size_seals | F_SEAL_SEAL) != 0)
     return {};
   return file;
@@ -59,7 +60,7 @@ Result<void*> RegionTable::allocate(std::size_t bytes) {
   region.file = make_file(mapped_bytes);
   const bool shared = region.file.has_value();
   if (!shared)
-    log_info(Subsystem::alloc, "memory for peers: memfd_create failed ({}): peers will copy",
+    log_info(Subsystem::alloc, "memory for peers: no file of memory ({}): peers will copy",
              strerror(errno));
   void* memory =
       mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,

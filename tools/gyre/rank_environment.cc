@@ -1,5 +1,7 @@
 #include "tools/gyre/rank_environment.h"
 
+#include "lib/base/file_size.h"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -66,8 +68,9 @@ Result<Rendezvous> make_rendezvous() {
   rendezvous.descriptor =
       FileDescriptor(::memfd_create("gyre-rendezvous", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int descriptor = rendezvous.descriptor.get();
-  const bool written = descriptor >= 0 && ::write(descriptor, content.data(), content.size()) ==
-                                              static_cast<ssize_t>(content.size());
+  const bool written =
+      descriptor >= 0 && set_file_size(descriptor, content.size()).ok() &&
+      ::write(descriptor, content.data(), content.size()) == static_cast<ssize_t>(content.size());
   explicit_bzero(content.data(), content.size());
   constexpr int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
   if (!written || ::fchmod(descriptor, 0400) != 0 || ::fcntl(descriptor, F_ADD_SEALS, seals) != 0)

@@ -1,5 +1,6 @@
 #include "transports/shm/memory.h"
 
+#include "lib/base/file_size.h"
 #include "lib/base/log.h"
 #include "lib/base/units.h"
 
@@ -38,8 +39,7 @@ FileDescriptor open_memfd() {
 bool is_denial(int error) { return error == ENOSYS || error == EPERM || error == EACCES; }
 
 Result<SharedFifo> make_memfd(FileDescriptor descriptor, std::size_t bytes) {
-  if (ftruncate(descriptor.get(), static_cast<off_t>(bytes)) != 0)
-    return Status::from_errno(fmt::format("ftruncate of a memfd to {} bytes", bytes), errno);
+  GYRE_TRY(set_file_size(descriptor.get(), bytes));
   if (fcntl(descriptor.get(), F_ADD_SEALS, size_seals | F_SEAL_SEAL) != 0)
     return Status::from_errno("fcntl(F_ADD_SEALS) on a memfd", errno);
   return SharedFifo{nullptr, std::move(descriptor), true};
@@ -67,13 +67,9 @@ Result<SharedFifo> make_unlinked_file(std::size_t bytes) {
     return Status(Code::SystemError, "what shm_open made in /dev/shm is not a file of our own");
   // Here, and not for a memfd: /dev/shm has a limit of its own (64 MiB in a plain container), and
   // a page that it cannot give at first touch would be a SIGBUS.
-  const int error = posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes));
-  if (error != 0)
-    return Status::from_errno(
-        fmt::format("posix_fallocate of {} bytes in /dev/shm (memfd_create is denied here; allow "
-                    "it, or raise the size of /dev/shm, as with docker's --shm-size)",
-                    bytes),
-        error);
+  GYRE_TRY(reserve_file_size(descriptor.get(), bytes)
+               .while_doing("/dev/shm (memfd_create is denied here; allow it, or raise the size of "
+                            "/dev/shm, as with docker's --shm-size)"));
   return SharedFifo{nullptr, std::move(descriptor), false};
 }
 
