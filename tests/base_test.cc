@@ -18,6 +18,24 @@ TEST_CASE("a status keeps its code and its cause when callers add to it", "[base
   CHECK(Status().ok());
 }
 
+TEST_CASE("what is added to a status is not added to its copies", "[base]") {
+  const Status first(Code::RemoteError, "rank 3 died");
+  Status second = first;
+  second = std::move(second).while_doing("a call").blame({3});
+  CHECK(first.message() == "rank 3 died");
+  CHECK(first.culprits().empty());
+  CHECK(second.message() == "a call: rank 3 died");
+  second = first;
+  CHECK(second.message() == "rank 3 died");
+  Status none = Status::out_of_memory();
+  CHECK(none.code() == Code::SystemError);
+  CHECK(none.message() == "out of memory");
+  none = std::move(none).while_doing("joining").blame({1});
+  CHECK(none.message() == "joining: out of memory");
+  CHECK(Status::out_of_memory().message() == "out of memory");
+  CHECK(Status::out_of_memory().culprits().empty());
+}
+
 TEST_CASE("a setting is parsed whole or refused with its name and value", "[base]") {
   const auto refused = [](const char* name, const char* value) {
     std::vector<std::string> warnings;

@@ -55,6 +55,13 @@
  *          thread. After fork, the child may not use the parent's communicators; it gets
  *          gyreInvalidUsage.
  *
+ * PROCESS  A program that closes descriptors which it did not open (closefrom, a loop over all
+ *          numbers) takes those of the library too. Close them before the first communicator. After
+ *          it, within a second or two, calls return gyreSystemError, those of other ranks
+ *          gyreRemoteError; the process makes no communicator any more. New files of the program
+ *          with the same numbers are neither written to nor closed, but for a transfer over tcp
+ *          that is under way at that moment.
+ *
  * ERRORS   Every function returns a gyreResult_t; none throws, aborts the process or hangs: each
  *          wait has a deadline (GYRE_TIMEOUT). gyreGetLastError gives the whole story: what was
  *          called, what failed, which rank is to blame, what to do. When a rank dies or aborts,

@@ -51,7 +51,8 @@ class Owned {
 struct FileDescriptorTraits {
   using Handle = int;
   static int none() { return -1; }
-  static void close(int descriptor) { ::close(descriptor); }
+  // Where the program has closed all descriptors, the number is somebody else's, or nobody's.
+  static void close(int descriptor);
   // Where a program has closed its standard streams, the kernel gives their numbers out again, and
   // what somebody prints would go into a file of ours: those are moved up. None, and errno, if no
   // number is left.

@@ -1,10 +1,10 @@
 // Status: what became of an operation. Result<T>: that, or a value. Success allocates nothing.
 // The function that finds a failure makes the Status, with its cause and values; callers add what
-// they know with `while_doing` and pass it up. Nothing here throws.
+// they know with `while_doing` and pass it up. Copies share what is said, so that a failure can be
+// kept and passed on where memory has run out.
 #pragma once
 
 #include <cassert>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,15 +44,24 @@ class [[nodiscard]] Status {
   // A failed system call: `call` and what it was applied to, then errno's name and text.
   static Status from_errno(std::string call, int error_number);
 
-  Status(const Status& other);
-  Status& operator=(const Status& other);
-  Status(Status&&) noexcept = default;
-  Status& operator=(Status&&) noexcept = default;
-  ~Status() = default;
+  // There was no memory for it, nor is there for this Status, which needs none.
+  static Status out_of_memory() noexcept;
+
+  Status(const Status& other) noexcept : detail_(other.detail_) {
+    if (detail_ != nullptr) share();
+  }
+  Status(Status&& other) noexcept : detail_(std::exchange(other.detail_, nullptr)) {}
+  Status& operator=(Status other) noexcept {
+    std::swap(detail_, other.detail_);
+    return *this;
+  }
+  ~Status() {
+    if (detail_ != nullptr) let_go();
+  }
 
   bool ok() const { return detail_ == nullptr; }
-  Code code() const { return ok() ? Code::Success : detail_->code; }
-  std::string_view message() const { return ok() ? std::string_view() : detail_->message; }
+  Code code() const { return ok() ? Code::Success : failure_code(); }
+  std::string_view message() const { return ok() ? std::string_view() : failure_message(); }
   // Ranks of the communicator that caused the failure, ascending; empty if none is to blame.
   const std::vector<int>& culprits() const;
 
@@ -63,12 +72,14 @@ class [[nodiscard]] Status {
   std::string full_text() const;
 
  private:
-  struct Detail {
-    Code code;
-    std::string message;
-    std::vector<int> culprits;
-  };
-  std::unique_ptr<Detail> detail_;
+  struct Detail;
+  void share() const noexcept;
+  void let_go() noexcept;
+  void make_own();  // what copies share is not changed
+  Code failure_code() const;
+  std::string_view failure_message() const;
+
+  Detail* detail_ = nullptr;
 };
 
 Status invalid_argument(std::string message);

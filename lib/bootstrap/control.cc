@@ -50,6 +50,8 @@ class Works final : private LinkTaker {
   bool has_job(const std::string& identity) const { return jobs_.contains(identity); }
   Status watch(int descriptor, std::function<bool()> on_readable);
   Status serve_metrics(std::unique_ptr<MetricsDoor> door);
+  // Something went wrong on the thread: all jobs are over.
+  void give_up(const Status& why);
   // The end: last words, then nothing.
   void close_jobs();
   bool flushed() const;
@@ -82,6 +84,7 @@ Status Works::open(const Settings& settings) {
 }
 
 Status Works::serve() {
+  thread_->on_trouble([this](const Status& why) { give_up(why); });
   thread_->on_tick([this](std::int64_t now, std::int64_t late) { return tick(now, late); });
   return door_.serve([this](const std::string& identity) { return find_key(identity); },
                      [this](std::unique_ptr<trust::SecureSession> session) {
@@ -120,6 +123,18 @@ Status Works::serve_metrics(std::unique_ptr<MetricsDoor> door) {
   GYRE_TRY(door->serve());
   metrics_ = std::move(door);
   return {};
+}
+
+// What a handler left half done is ended on this side; where not even the failure can be told, the
+// connections are cut, so that the others miss this process.
+void Works::give_up(const Status& why) {
+  log_warn("all communicators of this process end: {}", why.message());
+  try {
+    for (const auto& [identity, job] : jobs_) job->give_up(why);
+  } catch (const std::bad_alloc&) {
+    for (const auto& [identity, job] : jobs_) job->give_up_here(why);
+    trunks_.clear();
+  }
 }
 
 std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
@@ -164,6 +179,7 @@ bool Works::owes_news() const {
 }
 
 void Works::clear() {
+  thread_->on_trouble(nullptr);
   thread_->on_tick(nullptr);
   jobs_.clear();
   trunks_.clear();
@@ -189,6 +205,8 @@ class Plane final : public ControlPlane {
  private:
   Plane() = default;
   Status check_process() const;
+  // On the control thread; what came of it, or why nothing can.
+  Status ask(const std::function<Status()>& act) const;
   void stay_for_latecomers();
   Status make_root(const trust::UniqueId& id);
   Result<Destination> root_of(const trust::UniqueId& id) const;
@@ -204,10 +222,13 @@ Result<std::unique_ptr<Plane>> Plane::make(const Settings& settings) {
   std::unique_ptr<Plane> plane(new Plane);
   plane->works_ = std::make_unique<Works>(std::move(thread), std::move(tls));
   GYRE_TRY(plane->works_->open(settings));
-  Status served;
-  plane->thread().call([&] { served = plane->works_->serve(); });
-  GYRE_TRY(std::move(served));
+  GYRE_TRY(plane->ask([&] { return plane->works_->serve(); }));
   return plane;
+}
+
+Status Plane::ask(const std::function<Status()>& act) const {
+  Status answer;
+  return thread().call([&] { answer = act(); }) ? answer : thread().verdict();
 }
 
 Plane::~Plane() {
@@ -250,13 +271,12 @@ Status Plane::check_process() const {
 
 Status Plane::make_root(const trust::UniqueId& id) {
   GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
-  bool fresh = false;
-  thread().call([&] {
-    fresh = !works_->has_job(key->identity);
-    if (fresh) works_->job(key, std::nullopt);
+  return ask([&]() -> Status {
+    if (works_->has_job(key->identity))
+      return invalid_usage("this process takes part in a communicator with that secret already");
+    works_->job(key, std::nullopt);
+    return {};
   });
-  if (fresh) return {};
-  return invalid_usage("this process takes part in a communicator with that secret already");
 }
 
 Result<trust::UniqueId> Plane::create_unique_id() {
@@ -275,9 +295,7 @@ Result<trust::UniqueId> Plane::create_root(const trust::Secret& secret) {
   GYRE_ASSIGN(trust::UniqueId id, trust::id_on_this_host(secret));
   if (!works_->self().addresses.empty()) id.root_address = works_->self().addresses[0];
   GYRE_TRY(make_root(id));
-  Status opened;
-  thread().call([&] { opened = works_->add_door(id.root_door); });
-  GYRE_TRY(std::move(opened));
+  GYRE_TRY(ask([&] { return works_->add_door(id.root_door); }));
   return id;
 }
 
@@ -315,17 +333,20 @@ Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int s
     if (own_id && !works_->has_job(key->identity))
       return member->become_failed(
           invalid_usage("the communicator of this unique id is over: make a new id"));
-    works_->job(key, root).enlist(member, size, text, settings);
+    try {
+      works_->job(key, root).enlist(member, size, text, settings);
+    } catch (const std::bad_alloc&) {
+      member->become_failed(Status::out_of_memory());
+      throw;
+    }
   });
-  if (!posted) return invalid_usage("the control plane has ended");
+  if (!posted) return thread().verdict();
   return std::shared_ptr<Membership>(std::move(member));
 }
 
 Status Plane::watch(int descriptor, std::function<bool()> on_readable) {
   GYRE_TRY(check_process());
-  Status watched;
-  thread().call([&] { watched = works_->watch(descriptor, std::move(on_readable)); });
-  return watched;
+  return ask([&] { return works_->watch(descriptor, std::move(on_readable)); });
 }
 
 Status Plane::serve_metrics(const std::string& where, int local_rank,
@@ -334,9 +355,7 @@ Status Plane::serve_metrics(const std::string& where, int local_rank,
   GYRE_ASSIGN(const MetricsPlace place, read_metrics_place(where, local_rank));
   GYRE_ASSIGN(auto door, MetricsDoor::open(thread(), place, std::move(text)));
   const std::string name = door->name();
-  Status served;
-  thread().call([&] { served = works_->serve_metrics(std::move(door)); });
-  GYRE_TRY(std::move(served));
+  GYRE_TRY(ask([&] { return works_->serve_metrics(std::move(door)); }));
   log_info(Subsystem::init, "metrics at {}{}", name, place.path.empty() ? "/metrics" : "");
   return {};
 }

@@ -1,15 +1,15 @@
 #include "lib/bootstrap/control_thread.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/descriptor_mark.h"
+#include "lib/base/thread_start.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <future>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <system_error>
 
 namespace gyre::bootstrap {
 namespace {
@@ -18,6 +18,11 @@ constexpr std::uint64_t bell_id = 0;
 constexpr int events_most = 64;
 // A turn that takes this much longer than it meant to sleep was stopped or starved.
 constexpr std::int64_t standstill_ns = 200 * ns_per_ms;
+// A descriptor that is closed ends no sleep in epoll: so late does it notice at the latest.
+constexpr std::int64_t sleep_most_ns = ns_per_s;
+constexpr std::int64_t mark_period_ns = 250 * ns_per_ms;
+// After a tick for which there was no memory.
+constexpr std::int64_t retry_ns = 10 * ns_per_ms;
 
 // The application's signal handlers run on its own threads.
 class SignalsBlocked {
@@ -43,15 +48,12 @@ int timeout_ms(std::int64_t now_ns, std::int64_t due_ns) {
 }  // namespace
 
 Result<std::shared_ptr<ControlThread>> ControlThread::start() {
+  GYRE_TRY(set_descriptor_mark());
   std::shared_ptr<ControlThread> made(new ControlThread);
   GYRE_TRY(made->open());
   const SignalsBlocked blocked;
-  try {
-    made->thread_ = std::thread([control = made.get()] { control->serve(); });
-  } catch (const std::system_error& error) {
-    return Status(Code::SystemError, std::string("starting the control thread: ") + error.what());
-  }
-  pthread_setname_np(made->thread_.native_handle(), "gyre-control");
+  GYRE_TRY(
+      start_thread(made->thread_, "gyre-control", [control = made.get()] { control->serve(); }));
   return made;
 }
 
@@ -68,11 +70,31 @@ Status ControlThread::open() {
 
 void ControlThread::stop() {
   if (!thread_.joinable()) return;
-  post([this] {
+  {
     const std::lock_guard lock(mutex_);
     stop_ = true;
-  });
+  }
+  ring();
   thread_.join();
+}
+
+bool ControlThread::stop_within(std::int64_t most_ns) {
+  if (!thread_.joinable()) return true;
+  std::unique_lock lock(mutex_);
+  stop_ = true;
+  ring();
+  if (!turned_.wait_for(lock, std::chrono::nanoseconds(most_ns), [this] { return ended_; }))
+    return false;
+  lock.unlock();
+  thread_.join();
+  return true;
+}
+
+// Without a bell of its own the thread looks when its sleep is over.
+void ControlThread::ring() {
+  if (!descriptor_mark_stands()) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t rung = ::write(bell_.get(), &one, sizeof one);
 }
 
 bool ControlThread::post(std::function<void()> act) {
@@ -82,40 +104,79 @@ bool ControlThread::post(std::function<void()> act) {
     posted_.push_back(std::move(act));
     if (posted_.size() > 1) return true;  // the bell has rung already
   }
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t rung = ::write(bell_.get(), &one, sizeof one);
+  ring();
   return true;
 }
 
 bool ControlThread::call(const std::function<void()>& act) {
+  return call_until(std::chrono::steady_clock::time_point::max(), act);
+}
+
+bool ControlThread::call_within(std::int64_t most_ns, const std::function<void()>& act) {
+  return call_until(std::chrono::steady_clock::now() + std::chrono::nanoseconds(most_ns), act);
+}
+
+bool ControlThread::call_until(std::chrono::steady_clock::time_point until,
+                               const std::function<void()>& act) {
   if (is_current()) {
     act();
     return true;
   }
-  std::promise<void> ran;
-  std::future<void> done = ran.get_future();
-  if (!post([&] {
-        act();
-        ran.set_value();
-      }))
+  const auto mine = std::make_shared<Call>();
+  const auto run = [this, mine, &act] {
+    {
+      const std::lock_guard lock(mutex_);
+      if (mine->stage == Call::Stage::dropped) return;
+      mine->stage = Call::Stage::running;
+    }
+    std::exception_ptr thrown;
+    try {
+      act();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    mine->thrown = thrown;
+    mine->stage = Call::Stage::over;
+    turned_.notify_all();
+  };
+  if (!post(run)) return false;
+  std::unique_lock lock(mutex_);
+  const auto is_over = [&] { return mine->stage == Call::Stage::over || ended_; };
+  const auto is_late = [&] { return std::chrono::steady_clock::now() >= until; };
+  while (!is_over() && !(mine->stage == Call::Stage::waiting && is_late()))
+    if (mine->stage == Call::Stage::running || until == until.max())
+      turned_.wait(lock);
+    else
+      turned_.wait_until(lock, until);
+  if (mine->stage != Call::Stage::over) {
+    mine->stage = Call::Stage::dropped;
     return false;
-  done.wait();
+  }
+  if (mine->thrown) std::rethrow_exception(mine->thrown);
   return true;
+}
+
+Status ControlThread::verdict() const {
+  const std::lock_guard lock(mutex_);
+  return verdict_.ok() ? invalid_usage("the control plane has ended") : verdict_;
 }
 
 Result<ControlThread::Watch> ControlThread::watch(int descriptor, std::uint32_t events,
                                                   OnEvent on_event) {
   const std::uint64_t id = next_id_++;
-  epoll_event event{.events = events, .data = {.u64 = id}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)
-    return Status::from_errno("epoll_ctl", errno);
   entries_[id] = {descriptor, events, std::make_shared<OnEvent>(std::move(on_event))};
-  return Watch(this, id);
+  epoll_event event{.events = events, .data = {.u64 = id}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0) return Watch(this, id);
+  const int error = errno;
+  entries_.erase(id);
+  return Status::from_errno("epoll_ctl", error);
 }
 
 void ControlThread::change(std::uint64_t id, std::uint32_t events) {
   const auto found = entries_.find(id);
   if (found == entries_.end() || found->second.events == events) return;
+  if (!descriptor_mark_stands()) return;
   found->second.events = events;
   epoll_event event{.events = events, .data = {.u64 = id}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, found->second.descriptor, &event);
@@ -124,7 +185,8 @@ void ControlThread::change(std::uint64_t id, std::uint32_t events) {
 void ControlThread::unwatch(std::uint64_t id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.descriptor, nullptr);
+  if (descriptor_mark_stands())
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.descriptor, nullptr);
   entries_.erase(found);
 }
 
@@ -135,56 +197,111 @@ void ControlThread::on_tick(Tick tick) {
 
 void ControlThread::due_at(std::int64_t time_ns) { due_ns_ = std::min(due_ns_, time_ns); }
 
+// What was going on is left as it is; whoever hears of it ends what may be spoilt.
+template <typename Act>
+void ControlThread::attempt(Act&& act) {
+  try {
+    act();
+  } catch (const std::bad_alloc&) {
+    tell(Status::out_of_memory());
+  } catch (const std::exception& error) {
+    tell(internal_error(error.what()));
+  }
+  retired_.clear();
+}
+
+void ControlThread::tell(const Status& why) {
+  if (!hear_) return;
+  try {
+    hear_(why);
+  } catch (const std::exception&) {  // it has told those whom it could
+  }
+}
+
 void ControlThread::run_posted() {
   std::vector<std::function<void()>> acts;
   {
     const std::lock_guard lock(mutex_);
     acts.swap(posted_);
   }
-  for (const auto& act : acts) act();
+  for (const auto& act : acts) attempt(act);
+}
+
+bool ControlThread::is_over() {
+  const std::lock_guard lock(mutex_);
+  return stop_ && posted_.empty();
 }
 
 void ControlThread::serve() {
   awake_ns_ = SystemClock::read();
-  while (true) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (stop_ && posted_.empty()) break;
-    }
-    turn();
-  }
-  retired_.clear();
+  Status why;
+  while (why.ok() && !is_over()) why = turn();
+  end(why);
 }
 
-void ControlThread::turn() {
-  const int sleep_ms = timeout_ms(awake_ns_, due_ns_);
+// Who waits for a call learns that it never runs.
+void ControlThread::end(const Status& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    verdict_ = why;
+  }
+  if (!why.ok()) tell(why);
+  run_posted();
+  retired_.clear();
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  turned_.notify_all();
+}
+
+void ControlThread::on_bell() {
+  std::uint64_t rung = 0;
+  [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rung, sizeof rung);
+  run_posted();
+}
+
+void ControlThread::on_entry(std::uint64_t id, std::uint32_t events) {
+  // An earlier event of this turn may have ended the watch.
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
+  const auto on_event = found->second.on_event;
+  attempt([&] { (*on_event)(events); });
+}
+
+void ControlThread::tick(std::int64_t overslept_ns) {
+  due_ns_ = never_ns;
+  std::int64_t next_ns = awake_ns_ + retry_ns;
+  attempt([&] { next_ns = tick_(awake_ns_, std::max<std::int64_t>(overslept_ns, 0)); });
+  due_at(next_ns);
+}
+
+// Not ok: it cannot go on.
+Status ControlThread::turn() {
+  const int sleep_ms = timeout_ms(awake_ns_, std::min(due_ns_, awake_ns_ + sleep_most_ns));
   epoll_event events[events_most];
   const int count = epoll_wait(epoll_.get(), events, events_most, sleep_ms);
-  for (int i = 0; i < count; ++i) {
-    const std::uint64_t id = events[i].data.u64;  // a copy: the struct is packed
-    if (id == bell_id) {
-      std::uint64_t rung = 0;
-      [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rung, sizeof rung);
-      run_posted();
-      continue;
-    }
-    // An earlier event of this turn may have ended the watch.
-    const auto found = entries_.find(id);
-    if (found == entries_.end()) continue;
-    const auto on_event = found->second.on_event;
-    (*on_event)(events[i].events);
+  const int error = count < 0 ? errno : 0;
+  const std::int64_t woken_ns = SystemClock::read();
+  if (error != 0 || woken_ns - marked_ns_ >= mark_period_ns) {
+    if (!descriptor_mark_stands()) return descriptors_are_gone();
+    marked_ns_ = woken_ns;
   }
-  retired_.clear();
-  std::int64_t now = SystemClock::read();
+  if (error != 0 && error != EINTR) return Status::from_errno("epoll_wait", error);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t id = events[i].data.u64;  // copies: the struct is packed
+    const std::uint32_t what = events[i].events;
+    if (id == bell_id)
+      on_bell();
+    else
+      on_entry(id, what);
+  }
+  const std::int64_t now = SystemClock::read();
   // What the peers said meanwhile has been read above if there was little of it; their silence is
   // judged only by the time in which this process could have listened.
-  const std::int64_t overslept =
-      sleep_ms < 0 ? 0 : now - awake_ns_ - sleep_ms * ns_per_ms - standstill_ns;
+  const std::int64_t overslept = now - awake_ns_ - sleep_ms * ns_per_ms - standstill_ns;
   awake_ns_ = now;
-  if (!tick_ || (now < due_ns_ && overslept <= 0)) return;
-  due_ns_ = never_ns;
-  due_at(tick_(now, std::max<std::int64_t>(overslept, 0)));
-  retired_.clear();
+  if (tick_ && (now >= due_ns_ || overslept > 0)) tick(overslept);
+  return {};
 }
 
 }  // namespace gyre::bootstrap

@@ -1,5 +1,7 @@
 // ControlThread: the one thread per process that sleeps in epoll. Everything of lib/bootstrap that
-// has a descriptor or a deadline lives on it; other threads only hand it things to do.
+// has a descriptor or a deadline lives on it; other threads only hand it things to do. Where memory
+// runs out in the middle of something, it says so and goes on; where the program has closed its
+// descriptors, it says so and ends.
 //
 //   Watch   a descriptor's place in epoll; it ends with the Watch
 #pragma once
@@ -7,7 +9,9 @@
 #include "lib/base/owned.h"
 #include "lib/base/status.h"
 
+#include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <map>
@@ -55,12 +59,23 @@ class ControlThread {
   ~ControlThread() { stop(); }
   // Runs what was handed over, then ends. Idempotent; not from the thread itself.
   void stop();
+  // The same, but waits at most so long. False: it still runs, and may not be destroyed.
+  bool stop_within(std::int64_t most_ns);
 
-  // Any thread. Runs soon, in order; false (and nothing will run) after stop.
+  // Any thread. Runs soon, in order; false (and nothing will run) once the thread is to end.
   bool post(std::function<void()> act);
-  // Any thread: returns when `act` has run; false after stop.
+  // Any thread: returns when `act` has run, and throws what it threw. False: it never will, since
+  // the thread ends; `verdict` says why.
   bool call(const std::function<void()>& act);
+  // The same, but waits at most so long for it to begin. False: it never does.
+  bool call_within(std::int64_t most_ns, const std::function<void()>& act);
+  Status verdict() const;
   bool is_current() const { return std::this_thread::get_id() == thread_.get_id(); }
+
+  // `hear` gets what went wrong on the thread: no memory for what was going on, which is as it was
+  // left then, or (the thread ends) no descriptors. Before anything else.
+  using Hear = std::function<void(const Status&)>;
+  void on_trouble(Hear hear) { hear_ = std::move(hear); }
 
   // This thread only from here. `on_event` gets epoll's events; the descriptor outlives the Watch.
   Result<Watch> watch(int descriptor, std::uint32_t events, OnEvent on_event);
@@ -86,9 +101,24 @@ class ControlThread {
   Status open();
   void change(std::uint64_t id, std::uint32_t events);
   void unwatch(std::uint64_t id);
+  // What somebody waits for.
+  struct Call {
+    enum class Stage { waiting, running, over, dropped } stage = Stage::waiting;
+    std::exception_ptr thrown = nullptr;
+  };
+  bool call_until(std::chrono::steady_clock::time_point until, const std::function<void()>& act);
+  void ring();
   void serve();
-  void turn();
+  bool is_over();
+  Status turn();
+  void on_bell();
+  void on_entry(std::uint64_t id, std::uint32_t events);
+  void tick(std::int64_t overslept_ns);
   void run_posted();
+  template <typename Act>
+  void attempt(Act&& act);
+  void tell(const Status& why);
+  void end(const Status& why);
 
   FileDescriptor epoll_;
   FileDescriptor bell_;
@@ -97,10 +127,14 @@ class ControlThread {
   std::vector<std::shared_ptr<void>> retired_;
   Tick tick_;
   std::int64_t due_ns_ = never_ns;
-  std::int64_t awake_ns_ = 0;  // when it last had nothing more to do
-  std::mutex mutex_;           // of the next two
+  std::int64_t awake_ns_ = 0;   // when it last had nothing more to do
+  std::int64_t marked_ns_ = 0;  // when its descriptors were last known to be its own
+  Hear hear_;
+  mutable std::mutex mutex_;  // of the next five
+  std::condition_variable turned_;
   std::vector<std::function<void()>> posted_;
-  bool stop_ = false;
+  bool stop_ = false, ended_ = false;
+  Status verdict_;
   std::thread thread_;
 };
 

@@ -88,6 +88,18 @@ void Job::abort(int rank, Status why) {
   fail(Status(code, text).blame(why.culprits()));
 }
 
+void Job::give_up(const Status& why) {
+  if (members_.empty()) return fail(why);
+  const int rank = members_.begin()->first;
+  abort(rank, Status(why).blame({rank}));
+  give_up_here(why);
+}
+
+void Job::give_up_here(const Status& why) noexcept {
+  for (const auto& [rank, member] : members_) member->become_failed(why);
+  for (const auto& member : doubles_) member->become_failed(why);
+}
+
 void Job::close() {
   if (ended_) return;
   std::vector<int> ranks;

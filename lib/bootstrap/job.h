@@ -56,6 +56,11 @@ class Job final : public LinkOwner {
   void abort(int rank, Status why);
   void leave(const Member& member);
 
+  // Something happened to this process, or ran out in it.
+  void give_up(const Status& why);
+  // The same, told to the ranks here alone: that needs no memory.
+  void give_up_here(const Status& why) noexcept;
+
   std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
   // Nobody here needs it any more. A root that failed before its ranks were together stays, to tell
   // those who come late.

@@ -1,5 +1,7 @@
 #include "lib/trust/tls_socket.h"
 
+#include "lib/base/descriptor_mark.h"
+
 #include <openssl/crypto.h>
 
 #include <cerrno>
@@ -83,7 +85,8 @@ int SessionBio::write(BIO* bio, const char* data, int length) {
   const bool to_stranger = session.role_ == SessionRole::server && !session.established_;
   if (to_stranger && length > 0 && static_cast<std::uint8_t>(data[0]) == record_alert)
     return length;
-  if (session.send_broken_) return length;
+  // Where the program has closed our descriptors, the socket's number may be a file of its own.
+  if (session.send_broken_ || !descriptor_mark_stands()) return length;
   ssize_t sent = 0;
   do {
     sent = ::send(session.socket_.get(), data, static_cast<std::size_t>(length),
