@@ -1,9 +1,12 @@
 // shm where the host gives less than it should, and where the one who hands over memory is not to
 // be trusted. Limits are set in a child process, so that they end with it.
+#include "lib/base/board.h"
 #include "lib/base/units.h"
 #include "lib/transport/endpoint.h"
+#include "lib/transport/region.h"
 #include "lib/transport/slots.h"
 #include "tests/support/transport_pair.h"
+#include "transports/p2p/lease.h"
 #include "transports/shm/handover.h"
 #include "transports/shm/memory.h"
 #include "transports/shm/sender.h"
@@ -69,6 +72,12 @@ bool deny_memfd() {
   const sock_fprog program{std::size(rules), rules};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// As old kernels allow it, or new ones that were asked to.
+bool may_become_a_program(int file) {
+  struct stat about {};
+  return fstat(file, &about) != 0 || (about.st_mode & 0111) != 0;
 }
 
 std::size_t files_of_ours() {
@@ -194,6 +203,25 @@ TEST_CASE("a door of another user is not trusted", "[shm]") {
   writer.reset();
   waitpid(child, nullptr, 0);
   CHECK_THAT(std::string(status.message()), Catch::Contains("belongs to user 65534"));
+}
+
+TEST_CASE("memory that others open can never be run, where the kernel knows of that", "[shm]") {
+  constexpr unsigned int noexec_seal = 8;  // Linux 6.3
+  if (!FileDescriptor(memfd_create("probe", MFD_CLOEXEC | noexec_seal)).has_value()) return;
+  RegionTable regions;
+  const Result<void*> region = regions.allocate(4096);
+  REQUIRE(region.ok());
+  CHECK_FALSE(may_become_a_program(static_cast<int>(regions.find(*region, 4096).descriptor)));
+  Board board;
+  const Result<Ledger> ledger = board.claim([] { return Board::Owner(); }, {});
+  REQUIRE(ledger.ok());
+  CHECK_FALSE(may_become_a_program(board.descriptor()));
+  const Result<p2p::Lease> lease = p2p::Lease::make();
+  REQUIRE(lease.ok());
+  CHECK_FALSE(may_become_a_program(static_cast<int>(lease->name().descriptor)));
+  const auto fifo = make_shared_fifo(shape);
+  REQUIRE(fifo.ok());
+  CHECK_FALSE(may_become_a_program(fifo->descriptor.get()));
 }
 
 TEST_CASE("where memfd is denied, links work and leave no file behind", "[shm]") {

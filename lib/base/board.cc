@@ -1,6 +1,7 @@
 #include "lib/base/board.h"
 
 #include "lib/base/file_size.h"
+#include "lib/base/memory_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -16,7 +17,7 @@ constexpr std::uint64_t board_pages = divide_up(sizeof(BoardMemory), board_page_
 
 // Readers map it, so it must not shrink under them; it grows.
 FileDescriptor make_file() {
-  FileDescriptor file(memfd_create(board_file_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  FileDescriptor file = open_memory_file(board_file_name);
   if (!file.has_value() || fchmod(file.get(), 0400) != 0 ||
       fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
     return {};

@@ -2,6 +2,7 @@
 
 #include "lib/base/file_size.h"
 #include "lib/base/log.h"
+#include "lib/base/memory_file.h"
 #include "lib/base/units.h"
 
 #include <fmt/format.h>
@@ -23,7 +24,7 @@ constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 // A sealed file of zeros. No file and errno set where the kernel gives none.
 FileDescriptor make_file(std::uint64_t bytes) {
-  FileDescriptor file(memfd_create("gyre-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  FileDescriptor file = open_memory_file("gyre-memory");
   if (!file.has_value() || !set_file_size(file.get(), bytes).ok() ||
       fcntl(file.get(), F_ADD_SEALS, size_seals | F_SEAL_SEAL) != 0)
     return {};

@@ -1,6 +1,7 @@
 #include "tools/gyre/rank_environment.h"
 
 #include "lib/base/file_size.h"
+#include "lib/base/memory_file.h"
 
 #include <fmt/format.h>
 
@@ -65,8 +66,7 @@ Result<Rendezvous> make_rendezvous() {
   for (std::size_t i = 0; i < token_bytes; ++i)
     rendezvous.job_id +=
         fmt::format("{:02x}", static_cast<unsigned char>(content[token_offset + i]));
-  rendezvous.descriptor =
-      FileDescriptor(::memfd_create("gyre-rendezvous", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  rendezvous.descriptor = open_memory_file("gyre-rendezvous");
   const int descriptor = rendezvous.descriptor.get();
   const bool written =
       descriptor >= 0 && set_file_size(descriptor, content.size()).ok() &&

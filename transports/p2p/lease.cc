@@ -1,5 +1,7 @@
 #include "transports/p2p/lease.h"
 
+#include "lib/base/memory_file.h"
+
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -23,11 +25,17 @@ bool set_lock(int file, short type) {
   return fcntl(file, F_OFD_SETLK, &lock) == 0;
 }
 
+// A file that can never be a program has a seal more.
+bool is_sealed(int file) {
+  const int has = fcntl(file, F_GET_SEALS);
+  return has >= 0 && (has & seals) == seals;
+}
+
 }  // namespace
 
 Result<Lease> Lease::make() {
   Lease made;
-  made.file_ = FileDescriptor(memfd_create("gyre-lease", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  made.file_ = open_memory_file("gyre-lease");
   struct stat status {};
   if (!made.file_.has_value() || fcntl(made.file_.get(), F_ADD_SEALS, seals) != 0 ||
       fstat(made.file_.get(), &status) != 0)
@@ -55,7 +63,7 @@ Result<Borrowing> Borrowing::begin(std::uint32_t pid, const LeaseName& name) {
   if (S_ISREG(status.st_mode) && status.st_ino == name.inode)
     made.file_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (!made.file_.has_value() || fstat(made.file_.get(), &status) != 0 ||
-      status.st_ino != name.inode || fcntl(made.file_.get(), F_GET_SEALS) != seals)
+      status.st_ino != name.inode || !is_sealed(made.file_.get()))
     return Status(Code::RemoteError, fmt::format("{} is no lease of GPU memory", path));
   if (!set_lock(made.file_.get(), F_RDLCK))
     return Status(Code::RemoteError, "it has taken its memory back");

@@ -2,6 +2,7 @@
 
 #include "lib/base/file_size.h"
 #include "lib/base/log.h"
+#include "lib/base/memory_file.h"
 #include "lib/base/units.h"
 
 #include <fmt/format.h>
@@ -21,20 +22,8 @@ namespace gyre::transport {
 namespace {
 
 constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
-#ifndef MFD_NOEXEC_SEAL  // Linux 6.3
-#define MFD_NOEXEC_SEAL 8U
-#endif
 
 std::size_t mapped_bytes(const FifoShape& shape) { return round_up(fifo_bytes(shape), 4096); }
-
-// Nothing, with errno, if the kernel or a sandbox does not let us.
-FileDescriptor open_memfd() {
-  // Hosts with vm.memfd_noexec=2 refuse a memfd that may become executable; older kernels do not
-  // know the flag.
-  const int descriptor = memfd_create("gyre-fifo", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
-  if (descriptor >= 0 || errno != EINVAL) return FileDescriptor(descriptor);
-  return FileDescriptor(memfd_create("gyre-fifo", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-}
 
 bool is_denial(int error) { return error == ENOSYS || error == EPERM || error == EACCES; }
 
@@ -86,7 +75,7 @@ void prefer_this_node(const MemoryRange& range) {
 Result<SharedFifo> make_shared_fifo(const FifoShape& shape) {
   GYRE_TRY(check_shape(shape));
   const std::size_t bytes = mapped_bytes(shape);
-  FileDescriptor memfd = open_memfd();
+  FileDescriptor memfd = open_memory_file("gyre-fifo");
   const bool denied = !memfd.has_value() && is_denial(errno);
   if (denied) log_info(Subsystem::shm, "memfd_create is denied; a link's memory is in /dev/shm");
   if (!memfd.has_value() && !denied) return Status::from_errno("memfd_create", errno);
@@ -106,7 +95,7 @@ Result<SharedFifo> make_shared_fifo(const FifoShape& shape) {
   return fifo;
 }
 
-bool memfd_is_denied() { return !open_memfd().has_value() && is_denial(errno); }
+bool memfd_is_denied() { return !open_memory_file("gyre-fifo").has_value() && is_denial(errno); }
 
 Result<std::shared_ptr<FifoMemory>> reserve_fifo(const FifoShape& shape) {
   GYRE_TRY(check_shape(shape));

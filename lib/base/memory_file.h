@@ -1,0 +1,14 @@
+// Memory files: files without a name that live in memory and end with their last user. Processes of
+// a host reach each other's through /proc/PID/fd, or get one handed over.
+#pragma once
+
+#include "lib/base/owned.h"
+
+namespace gyre {
+
+// Empty, close-on-exec, for its maker to seal; never a program, where the kernel can promise that
+// (it is then sealed against becoming one as well). `name` is for people. No file, and errno, where
+// the kernel or a sandbox gives none.
+FileDescriptor open_memory_file(const char* name);
+
+}  // namespace gyre
