@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -80,14 +79,17 @@ bool may_become_a_program(int file) {
   return fstat(file, &about) != 0 || (about.st_mode & 0111) != 0;
 }
 
-std::size_t files_of_ours() {
-  const auto close = [](DIR* folder) { closedir(folder); };
-  const std::unique_ptr<DIR, decltype(close)> folder(opendir("/dev/shm"), close);
-  if (folder == nullptr) return 0;
-  std::size_t count = 0;
-  while (const dirent* entry = readdir(folder.get()))
-    count += std::strncmp(entry->d_name, "gyre-", 5) == 0;
-  return count;
+// A process that takes a file's name away dies of it, as one that is killed at that moment.
+bool die_at_unlink() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unlink, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unlinkat, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(rules), rules};
+  return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 std::string exchange_one(Link& link) {
@@ -224,15 +226,14 @@ TEST_CASE("memory that others open can never be run, where the kernel knows of t
   CHECK_FALSE(may_become_a_program(fifo->descriptor.get()));
 }
 
-TEST_CASE("where memfd is denied, links work and leave no file behind", "[shm]") {
+TEST_CASE("where memfd is denied, links work, and no file has a name even for a moment", "[shm]") {
   CHECK(in_child([]() -> std::string {
           Side receiving(Kind::shm_processes), sending(Kind::shm_processes);
-          if (!deny_memfd()) return "";  // a sandbox without seccomp shows nothing
+          // A sandbox without seccomp shows nothing.
+          if (!deny_memfd() || !die_at_unlink()) return "";
           const auto fallback = make_shared_fifo(shape);
           if (!fallback.ok() || fallback->sealed) return "the fallback was not taken";
-          const std::size_t before = files_of_ours();
           Link link = open_link(receiving, sending, shape);
-          if (files_of_ours() != before) return "a file is left in /dev/shm";
           return exchange_one(link);
         }) == "");
 }

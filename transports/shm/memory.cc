@@ -8,12 +8,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,26 +32,12 @@ Result<SharedFifo> make_memfd(FileDescriptor descriptor, std::size_t bytes) {
   return SharedFifo{nullptr, std::move(descriptor), true};
 }
 
-// The name exists only between these two calls, and nobody can guess it or open what it names.
-Result<FileDescriptor> open_unlinked_file() {
-  std::array<std::uint8_t, 16> random;
-  if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
-    return Status::from_errno("getrandom for a name in /dev/shm", errno);
-  std::string name = "/gyre-";
-  for (const std::uint8_t byte : random) name += fmt::format("{:02x}", byte);
-  FileDescriptor descriptor(shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
+// It never has a name, so that nobody can open it and a process that is killed leaves nothing.
+Result<SharedFifo> make_nameless_file(std::size_t bytes) {
+  FileDescriptor descriptor(open("/dev/shm", O_RDWR | O_TMPFILE | O_EXCL | O_CLOEXEC, 0600));
   if (!descriptor.has_value())
-    return Status::from_errno("shm_open in /dev/shm (memfd_create is denied here too)", errno);
-  if (shm_unlink(name.c_str()) != 0) return Status::from_errno("shm_unlink", errno);
-  return descriptor;
-}
-
-Result<SharedFifo> make_unlinked_file(std::size_t bytes) {
-  GYRE_ASSIGN(FileDescriptor descriptor, open_unlinked_file());
-  struct stat about {};
-  if (fstat(descriptor.get(), &about) != 0) return Status::from_errno("fstat in /dev/shm", errno);
-  if (!S_ISREG(about.st_mode) || about.st_uid != geteuid() || about.st_nlink != 0)
-    return Status(Code::SystemError, "what shm_open made in /dev/shm is not a file of our own");
+    return Status::from_errno(
+        "making a file without a name in /dev/shm (memfd_create is denied here; allow it)", errno);
   // Here, and not for a memfd: /dev/shm has a limit of its own (64 MiB in a plain container), and
   // a page that it cannot give at first touch would be a SIGBUS.
   GYRE_TRY(reserve_file_size(descriptor.get(), bytes)
@@ -80,7 +64,7 @@ Result<SharedFifo> make_shared_fifo(const FifoShape& shape) {
   if (denied) log_info(Subsystem::shm, "memfd_create is denied; a link's memory is in /dev/shm");
   if (!memfd.has_value() && !denied) return Status::from_errno("memfd_create", errno);
   GYRE_ASSIGN(SharedFifo fifo,
-              denied ? make_unlinked_file(bytes) : make_memfd(std::move(memfd), bytes));
+              denied ? make_nameless_file(bytes) : make_memfd(std::move(memfd), bytes));
   void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fifo.descriptor.get(), 0);
   if (start == MAP_FAILED)
     return Status::from_errno(fmt::format("mmap of {} bytes of shared memory", bytes), errno);

@@ -16,7 +16,7 @@ struct SharedFifo {
   bool sealed = false;        // its size can never change: no peer can cut it off
 };
 
-// A sealed memfd; where that is denied, a file of /dev/shm whose name is gone before this returns.
+// A sealed memfd; where that is denied, a file of /dev/shm that never has a name.
 // Pages lie on the NUMA node of the calling thread, whichever end touches them first.
 Result<SharedFifo> make_shared_fifo(const FifoShape& shape);
 
