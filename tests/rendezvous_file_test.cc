@@ -2,11 +2,18 @@
 #include "lib/bootstrap/id_file.h"
 #include "tests/support/small_plane.h"
 
+#include <cstddef>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 using namespace gyre;
 using namespace gyre::bootstrap;
@@ -57,6 +64,25 @@ struct Gate {
   FileDescriptor reading, writing;
 };
 
+// A process that gives a file a name, or takes one away, dies of it, as one that is killed then.
+bool die_at(std::uint32_t one_call, std::uint32_t other_call) {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, one_call, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, other_call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(rules), rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+bool has_nameless_files(const Folder& folder) {
+  return FileDescriptor(::open(folder.path.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600))
+      .has_value();
+}
+
 trust::Token this_host() { return trust::describe_this_process()->host; }
 
 Result<std::shared_ptr<IdFile>> publish(const std::string& path) {
@@ -84,6 +110,25 @@ TEST_CASE("ranks meet through a file that is gone afterwards", "[rendezvous]") {
   for (int i = 0; i < 10000 && !plane.idle(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(folder.entries() == 0);
+}
+
+TEST_CASE("a rank 0 that is killed on the way leaves its secret under no name", "[rendezvous]") {
+  const Folder folder;
+  if (!has_nameless_files(folder)) return;
+  const bool before = GENERATE(true, false);
+  const pid_t killed = fork();
+  REQUIRE(killed >= 0);
+  if (killed == 0) {
+    const bool armed = before ? die_at(SYS_link, SYS_linkat) : die_at(SYS_unlink, SYS_unlinkat);
+    const auto file = publish(folder.file("id"));
+    _exit(armed && file.ok() ? 0 : 1);  // without its destructor
+  }
+  int status = 0;
+  REQUIRE(waitpid(killed, &status, 0) == killed);
+  if (before) CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS));
+  if (!before) CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  CHECK(folder.entries() == (before ? 0 : 1));
+  CHECK(publish(folder.file("id")).ok());
 }
 
 TEST_CASE("ranks that are there before rank 0 wait for its file", "[rendezvous]") {

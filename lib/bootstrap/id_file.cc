@@ -133,21 +133,35 @@ Status clear_away(const std::string& path, const trust::Token& this_host) {
 }
 
 struct Draft {
-  std::string path;
+  std::string name;  // empty: it has none
   FileDescriptor file;
 };
 
-// A locked file with the id under a name of its own in the same folder.
-Result<Draft> make_draft(const std::string& path, const trust::UniqueId& id) {
-  GYRE_ASSIGN(const auto bytes, trust::encode(id));
+std::string open_file_path(int file) { return fmt::format("/proc/self/fd/{}", file); }
+
+// Without a name, so that nothing is left of it if we are killed; file systems that know of no such
+// files (NFS) give it one of its own in the same folder.
+Result<Draft> open_draft(const std::string& path) {
+  const std::string folder = folder_of(path);
+  Draft draft{{},
+              FileDescriptor(::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, private_mode))};
+  if (draft.file.has_value() && ::access(open_file_path(draft.file.get()).c_str(), F_OK) == 0)
+    return draft;
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number)
     return Status::from_errno("getrandom", errno);
-  Draft draft{fmt::format("{}.{:016x}", path, number), {}};
+  draft.name = fmt::format("{}.{:016x}", path, number);
   draft.file = FileDescriptor(
-      ::open(draft.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, private_mode));
+      ::open(draft.name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, private_mode));
   if (!draft.file.has_value())
-    return Status::from_errno(fmt::format("making a file in {}", folder_of(path)), errno);
+    return Status::from_errno(fmt::format("making a file in {}", folder), errno);
+  return draft;
+}
+
+// A locked file with the id, in the folder of `path`.
+Result<Draft> make_draft(const std::string& path, const trust::UniqueId& id) {
+  GYRE_ASSIGN(const auto bytes, trust::encode(id));
+  GYRE_ASSIGN(Draft draft, open_draft(path));
   const int file = draft.file.get();
   // fsync: readers on other hosts see what the server of the file system has.
   const bool written =
@@ -156,8 +170,8 @@ Result<Draft> make_draft(const std::string& path, const trust::UniqueId& id) {
       ::fsync(file) == 0;
   if (!written) {
     const int error = errno;
-    ::unlink(draft.path.c_str());
-    return Status::from_errno(fmt::format("writing {}", draft.path), error);
+    if (!draft.name.empty()) ::unlink(draft.name.c_str());
+    return Status::from_errno(fmt::format("writing a file in {}", folder_of(path)), error);
   }
   // Where locks do not work, the others cannot tell either, and trust what is there.
   if (!take(file, alive_byte))
@@ -165,12 +179,14 @@ Result<Draft> make_draft(const std::string& path, const trust::UniqueId& id) {
   return draft;
 }
 
-// link(2), not rename(2): it never takes the place of another job's file.
+// linkat(2), not rename(2): it never takes the place of another job's file.
 Status link_in(const Draft& draft, const std::string& path, const trust::Token& this_host,
                Wait& wait) {
-  while (::link(draft.path.c_str(), path.c_str()) != 0) {
+  const std::string from = draft.name.empty() ? open_file_path(draft.file.get()) : draft.name;
+  const int flags = draft.name.empty() ? AT_SYMLINK_FOLLOW : 0;
+  while (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, path.c_str(), flags) != 0) {
     if (errno != EEXIST)
-      return Status::from_errno(fmt::format("link({}, {})", draft.path, path), errno);
+      return Status::from_errno(fmt::format("giving a file the name {}", path), errno);
     GYRE_TRY(clear_away(path, this_host));
     // Another may be about to remove it.
     if (!rest(wait))
@@ -186,7 +202,7 @@ Result<std::shared_ptr<IdFile>> IdFile::publish(const std::string& path, const t
                                                 const trust::Token& this_host, Wait& wait) {
   GYRE_ASSIGN(Draft draft, make_draft(path, id));
   const Status linked = link_in(draft, path, this_host, wait);
-  ::unlink(draft.path.c_str());
+  if (!draft.name.empty()) ::unlink(draft.name.c_str());
   if (!linked.ok()) return linked;
   return std::shared_ptr<IdFile>(new IdFile(path, std::move(draft.file)));
 }
