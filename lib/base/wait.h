@@ -60,6 +60,18 @@ class WaitSet {
 // Wakes every sleeper on `word`, in any process; the caller changed the word before.
 void wake_futex(std::atomic<std::uint32_t>* word);
 
+// Lets the other threads of this core have it for the moment that a poll takes; on x86 it also
+// keeps the loop from being misread as a race for memory.
+inline void relax_processor() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // `yield` does nothing on most; this waits for the pipeline
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
 struct WaitPolicy {
   int spins = 2000;  // polls with a pause instruction
   // Then polls with sched_yield, then sleep. With more ranks than processors the next rank runs at
@@ -92,7 +104,7 @@ class Wait {
   template <typename Arm, typename Disarm>
   Outcome pause(Arm&& arm, Disarm&& disarm) {
     if (++turns_ <= policy_.spins) {
-      __builtin_ia32_pause();
+      relax_processor();
       return turns_ % deadline_check_turns == 0 ? check_deadline() : Outcome::again;
     }
     if (turns_ <= policy_.spins + policy_.yields && looked_ns_ >= crowded_until_ns_) return yield();
