@@ -8,11 +8,14 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace gyre;
@@ -286,4 +289,61 @@ TEST_CASE("a place that is taken is refused by its name, and free again at the e
   CHECK(taken.message().find(name + " is taken") != std::string_view::npos);
   CHECK(plane->serve_metrics("0", 5, [] { return std::string(); }).ok());
   CHECK_FALSE(plane->serve_metrics("0", 5, [] { return std::string(); }).ok());
+}
+
+namespace {
+
+// A socket's file as a process leaves it that is killed.
+void leave_socket(const std::string& path) {
+  const auto place = read_metrics_place("unix:" + path, 0);
+  const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(bind(socket.get(), place->address.get(), place->address.length) == 0);
+  REQUIRE(listen(socket.get(), 1) == 0);
+}
+
+std::string refusal(const std::string& path) {
+  const auto plane = start_plane();
+  const Status served = plane->serve_metrics("unix:" + path, 0, [] { return std::string(); });
+  return served.ok() ? "" : std::string(served.message());
+}
+
+}  // namespace
+
+TEST_CASE("what a killed process left of its door does not keep the next one out", "[metrics]") {
+  Served first;
+  const std::string path = std::filesystem::path(first.path).replace_filename("left");
+  leave_socket(path);
+  CHECK(refusal(path).empty());
+  CHECK_FALSE(std::filesystem::exists(path));  // it went with its plane
+
+  leave_socket(path);
+  std::atomic<int> served = 0, refused = 0;
+  std::vector<std::unique_ptr<ControlPlane>> planes(8);
+  std::vector<std::thread> threads;
+  for (auto& plane : planes)
+    threads.emplace_back([&] {
+      plane = std::move(ControlPlane::start(loopback_settings())).value();
+      const Status status = plane->serve_metrics("unix:" + path, 0, [] { return std::string(); });
+      ++(status.ok() ? served : refused);
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(served == 1);
+  CHECK(refused == 7);
+}
+
+TEST_CASE("what is not a dead socket of ours is left where it is", "[metrics]") {
+  Served first;
+  const auto folder = std::filesystem::path(first.path).parent_path();
+  CHECK(refusal(first.path).find("a process serves there") != std::string::npos);
+  const std::string file = folder / "file", link = folder / "link", left = folder / "left";
+  std::ofstream(file) << "mine";
+  CHECK(refusal(file).find("no socket") != std::string::npos);
+  leave_socket(left);
+  std::filesystem::create_symlink(left, link);
+  CHECK(refusal(link).find("no socket") != std::string::npos);
+  if (geteuid() == 0) {
+    REQUIRE(chown(left.c_str(), 65534, 65534) == 0);
+    CHECK(refusal(left).find("another user (uid 65534)") != std::string::npos);
+  }
+  CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 4);
 }

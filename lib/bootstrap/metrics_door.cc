@@ -1,14 +1,20 @@
 #include "lib/bootstrap/metrics_door.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <fcntl.h>
+#include <filesystem>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 namespace gyre::bootstrap {
@@ -21,6 +27,7 @@ constexpr std::int64_t patience_ns = 2 * ns_per_s;
 constexpr std::int64_t least_stay_ns = 100 * ns_per_ms;
 // Without descriptors or memory nobody is accepted for so long.
 constexpr std::int64_t deaf_ns = 100 * ns_per_ms;
+constexpr std::int64_t turn_most_ns = ns_per_s;
 // Read and dropped behind a request, so that closing does not take the answer back.
 constexpr std::size_t ignored_most = 64 << 10;
 
@@ -53,6 +60,59 @@ std::string answer_to(Asked asked, const MetricsDoor::Text& text) {
 
 bool try_later(int error) { return error == EAGAIN || error == EINTR; }
 
+Status taken(const std::string& name, std::string_view how) {
+  return invalid_usage(fmt::format(
+      "GYRE_METRICS: {} is taken: {}. Give each process of a host its own (GYRE_LOCAL_RANK is "
+      "added to a port, %p in a path becomes the process id), or port 0",
+      name, how));
+}
+
+Status cannot_bind(const std::string& name) {
+  return Status::from_errno(fmt::format("binding {} for GYRE_METRICS", name), errno);
+}
+
+Status cannot_listen(const std::string& name) {
+  return Status::from_errno(fmt::format("listening at {} for GYRE_METRICS", name), errno);
+}
+
+int bind_error(const FileDescriptor& socket, const MetricsPlace& place) {
+  return ::bind(socket.get(), place.address.get(), place.address.length) == 0 ? 0 : errno;
+}
+
+// Processes that clear away what is left and bind there do so in turn, or one would take another's
+// new socket for what was left. Others may hold the folder's lock for ever, so that the turn comes
+// after a second at the latest.
+FileDescriptor take_turn(const std::filesystem::path& folder) {
+  FileDescriptor turn(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::int64_t end_ns = SystemClock::read() + turn_most_ns;
+  while (turn.has_value() && ::flock(turn.get(), LOCK_EX | LOCK_NB) != 0 &&
+         SystemClock::read() < end_ns)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return turn;
+}
+
+// Success: what a process left that is gone now, of our own user, is no longer there.
+Status clear_away(const MetricsPlace& place) {
+  struct stat file {};
+  if (lstat(place.path.c_str(), &file) != 0)
+    return errno == ENOENT ? Status() : cannot_bind(place.path);
+  if (!S_ISSOCK(file.st_mode)) return taken(place.path, "what is there is no socket");
+  if (file.st_uid != geteuid())
+    return taken(place.path,
+                 fmt::format("a socket of another user (uid {}) is there", file.st_uid));
+  const FileDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!probe.has_value()) return Status::from_errno("socket for GYRE_METRICS", errno);
+  const bool refused = ::connect(probe.get(), place.address.get(), place.address.length) != 0 &&
+                       errno == ECONNREFUSED;
+  if (!refused) return taken(place.path, "a process serves there");
+  if (::unlink(place.path.c_str()) != 0 && errno != ENOENT)
+    return Status::from_errno(
+        fmt::format("removing {}, which a process that was killed left", place.path), errno);
+  log_info(Subsystem::init, "GYRE_METRICS: replaced {}, which a process that was killed left",
+           place.path);
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<MetricsDoor>> MetricsDoor::open(ControlThread& thread,
@@ -68,41 +128,46 @@ Status MetricsDoor::listen(const MetricsPlace& place) {
   const int family = place.address.family();
   listener_ = FileDescriptor(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!listener_.has_value()) return Status::from_errno("socket for GYRE_METRICS", errno);
+  return local ? listen_at_path(place) : listen_at_port(place);
+}
+
+Status MetricsDoor::listen_at_port(const MetricsPlace& place) {
   // A process before this one may have left connections that nobody uses any more; two that listen
   // at once are refused all the same.
   const int one = 1;
-  if (!local) ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  // The file gets this mode: only who runs the job may ask.
-  if (local && fchmod(listener_.get(), 0600) != 0)
-    return Status::from_errno("fchmod of the socket for GYRE_METRICS", errno);
-  if (::bind(listener_.get(), place.address.get(), place.address.length) != 0) {
-    if (errno != EADDRINUSE)
-      return Status::from_errno(fmt::format("binding {} for GYRE_METRICS", name_), errno);
-    return invalid_usage(fmt::format(
-        "GYRE_METRICS: {} is taken{}: give each process of a host its own (GYRE_LOCAL_RANK is "
-        "added to a port, %p in a path becomes the process id), or port 0",
-        name_, local ? ", by a process that serves there or by one that was killed" : ""));
-  }
-  if (local) {
-    struct stat file {};
-    if (lstat(place.path.c_str(), &file) != 0)
-      return Status::from_errno(fmt::format("stat of {}", place.path), errno);
-    path_ = place.path;
-    device_ = file.st_dev;
-    inode_ = file.st_ino;
-  }
-  if (::listen(listener_.get(), backlog) != 0) {
-    if (errno == EADDRINUSE)
-      return invalid_usage(fmt::format("GYRE_METRICS: {} is taken: others listen there", name_));
-    return Status::from_errno(fmt::format("listening at {} for GYRE_METRICS", name_), errno);
-  }
-  if (local) return {};
+  ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  if (::bind(listener_.get(), place.address.get(), place.address.length) != 0)
+    return errno == EADDRINUSE ? taken(name_, "others hold it") : cannot_bind(name_);
+  if (::listen(listener_.get(), backlog) != 0)
+    return errno == EADDRINUSE ? taken(name_, "others listen there") : cannot_listen(name_);
   trust::SocketAddress bound;
   bound.length = sizeof bound.storage;
   if (getsockname(listener_.get(), bound.get(), &bound.length) != 0)
     return Status::from_errno("getsockname", errno);
   name_ = trust::format_address(bound);
   return {};
+}
+
+Status MetricsDoor::listen_at_path(const MetricsPlace& place) {
+  // The file gets this mode: only who runs the job may ask.
+  if (fchmod(listener_.get(), 0600) != 0)
+    return Status::from_errno("fchmod of the socket for GYRE_METRICS", errno);
+  const FileDescriptor turn = take_turn(std::filesystem::path(place.path).parent_path());
+  int error = bind_error(listener_, place);
+  if (error == EADDRINUSE) {
+    GYRE_TRY(clear_away(place));
+    error = bind_error(listener_, place);
+  }
+  if (error == EADDRINUSE) return taken(name_, "another process has just come");
+  errno = error;
+  if (error != 0) return cannot_bind(name_);
+  struct stat file {};
+  if (lstat(place.path.c_str(), &file) != 0)
+    return Status::from_errno(fmt::format("stat of {}", place.path), errno);
+  path_ = place.path;
+  device_ = file.st_dev;
+  inode_ = file.st_ino;
+  return ::listen(listener_.get(), backlog) == 0 ? Status() : cannot_listen(name_);
 }
 
 // Its file goes with it, unless somebody has put another one there.

@@ -22,7 +22,8 @@ class MetricsDoor {
  public:
   using Text = std::function<std::string()>;
 
-  // Any thread. An error names the place if it is taken.
+  // Any thread. An error names the place if it is taken; a socket's file of our own that nobody
+  // listens at any more, since its process was killed, is replaced.
   static Result<std::unique_ptr<MetricsDoor>> open(ControlThread& thread, const MetricsPlace& place,
                                                    Text text);
   MetricsDoor(const MetricsDoor&) = delete;
@@ -49,6 +50,8 @@ class MetricsDoor {
 
   MetricsDoor(ControlThread& thread, Text text) : thread_(thread), text_(std::move(text)) {}
   Status listen(const MetricsPlace& place);
+  Status listen_at_port(const MetricsPlace& place);
+  Status listen_at_path(const MetricsPlace& place);
   void accept_some();
   bool make_room();
   void rest_until(std::int64_t time_ns);
