@@ -350,8 +350,75 @@ def parent_of(round_):
         yield f"of the parent of all ranks, {done.returncode}, ranks {found}"
 
 
+PLANT = """
+import os, sys, time
+kind, folder = sys.argv[1:]
+name = os.path.join(folder, "memfd:gyre-wait")
+os.mkfifo(name) if kind == "fifo" else open(name, "wb").write(bytes(1 << 20))
+held = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+# Without its mount the file has the path that memory of that name would have.
+os.system(f"umount --lazy {folder}")
+print(os.readlink(f"/proc/self/fd/{held}"), flush=True)
+time.sleep(100)
+"""
+
+
+def plants_of(gyre):
+    """What a user names as a board is, and what must not stop or mislead who looks."""
+    for kind in ("fifo", "file"):
+        with tempfile.TemporaryDirectory() as folder:
+            script = f'mount -t tmpfs gyre-test "{folder}" && exec "$@"'
+            planter = subprocess.Popen(
+                ["unshare", "--mount", "--map-root-user", "sh", "-c", script, "sh",
+                 sys.executable, "-c", PLANT, kind, folder],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            try:
+                if planter.stdout.readline() != "/memfd:gyre-wait\n":
+                    print(f"planted {kind}: not run: no mount namespace may be made here")
+                    continue
+                # The kernel writes " (deleted)" behind memory's name.
+                done = subprocess.run([gyre, "why", str(planter.pid)], capture_output=True,
+                                      text=True, timeout=PATIENCE_S / 6)
+                if f"pid {planter.pid}: " not in done.stdout + done.stderr and \
+                        "shows no communicator" not in done.stderr:
+                    yield f"planted {kind}: {done.returncode}, {done.stdout}, {done.stderr}"
+            except subprocess.TimeoutExpired:
+                yield f"planted {kind}: it holds gyre why"
+            finally:
+                planter.kill()
+                planter.communicate()
+
+
+def links_of(round_):
+    """Files that --trace writes are ours alone: others are refused, and left as they were."""
+    with tempfile.TemporaryDirectory() as folder:
+        mine, other = os.path.join(folder, "mine"), os.path.join(folder, "other")
+        with open(other, "w", encoding="ascii") as file:
+            file.write("kept")
+        os.symlink(other, os.path.join(folder, "link"))
+        os.link(other, os.path.join(folder, "twin"))
+        os.mkfifo(os.path.join(folder, "fifo"))
+        for name, words in [("link", "symbolic link"), ("twin", "a second name"),
+                            ("fifo", "no regular file"), ("other/x", "other/x")]:
+            done = subprocess.run([round_.gyre, "why", str(round_.ranks[0].pid), "--trace",
+                                   os.path.join(folder, name)], capture_output=True, text=True,
+                                  timeout=PATIENCE_S)
+            if done.returncode != 1 or words not in done.stderr:
+                yield f"--trace to a {name}: {done.returncode}, {done.stderr}"
+        with open(other, encoding="ascii") as file:
+            if file.read() != "kept":
+                yield "--trace wrote through a link"
+        for _ in range(2):  # the second time the file is there
+            round_.ask("--trace", mine)
+            with open(mine, encoding="utf-8") as file:
+                json.load(file)
+            if os.stat(mine).st_mode & 0o777 != 0o600:
+                yield f"--trace's file has mode {os.stat(mine).st_mode:o}"
+
+
 def check_writing(arguments):
-    wrong = [*errors_of(arguments.gyre), *remedies_of(arguments.gyre)]
+    wrong = [*errors_of(arguments.gyre), *remedies_of(arguments.gyre),
+             *plants_of(arguments.gyre)]
     # Ranks that share processors wait for each other: some of it is long.
     round_ = Round(arguments, "runs", 0)
     try:
@@ -359,6 +426,7 @@ def check_writing(arguments):
         time.sleep(SETTLED_S)
         wrong += parent_of(round_)
         wrong += closed_process_of(round_)
+        wrong += links_of(round_)
         with tempfile.TemporaryDirectory() as folder:
             wrong += flights_of(round_, folder)
     except (AssertionError, subprocess.SubprocessError) as error:

@@ -1,5 +1,7 @@
 #include "tools/gyre/process_scan.h"
 
+#include "lib/base/memory_file.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 #include <sstream>
 #include <string_view>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 namespace gyre::tools {
@@ -73,6 +76,26 @@ std::string command_of(long pid) {
   return printable(line.substr(0, 200));
 }
 
+// The file system that holds all memory files, which nobody can mount or put other files on.
+dev_t device_of_memory() {
+  const FileDescriptor probe = open_memory_file("gyre-why");
+  struct stat facts {};
+  return probe.has_value() && ::fstat(probe.get(), &facts) == 0 ? facts.st_dev : 0;
+}
+
+// Whether the descriptor at `path` is of a memory file, which opens at once. A file of any other
+// kind can have such a path too: opening a FIFO would wait for a writer, and a file system of its
+// user's need not answer at all. So it is only looked at, without a question to its file system.
+bool is_in_memory(const std::string& path) {
+  const FileDescriptor seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  struct statx facts {};
+  if (!seen.has_value() ||
+      ::statx(seen.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &facts) != 0)
+    return false;
+  return S_ISREG(facts.stx_mode) &&
+         makedev(facts.stx_dev_major, facts.stx_dev_minor) == device_of_memory();
+}
+
 // A forked child has its parent's board as well: only one that names the process itself is its own.
 void find_board(long pid, Scan& scan) {
   const std::string folder = fmt::format("/proc/{}/fd", pid);
@@ -82,7 +105,12 @@ void find_board(long pid, Scan& scan) {
     char link[64] = {};
     const ssize_t length = ::readlink(path.c_str(), link, sizeof link - 1);
     if (length <= 0 || !std::string_view(link).starts_with(wanted)) continue;
-    FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!is_in_memory(path)) {
+      scan.notes.push_back(
+          fmt::format("pid {}: what it has named as its board is no memory of the kernel's", pid));
+      continue;
+    }
+    FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file.has_value()) {
       scan.notes.push_back(
           fmt::format("pid {}: its board cannot be opened: {}", pid, strerrordesc_np(errno)));

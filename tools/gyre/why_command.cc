@@ -4,6 +4,7 @@
 #include "lib/base/settings.h"
 #include "tools/gyre/command_line.h"
 #include "tools/gyre/flight_trace.h"
+#include "tools/gyre/own_file.h"
 #include "tools/gyre/why_graph.h"
 #include "tools/gyre/why_json.h"
 #include "tools/gyre/why_text.h"
@@ -13,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -21,6 +23,7 @@
 #include <string>
 #include <strings.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace gyre::tools {
@@ -64,7 +67,8 @@ void declare(CLI::App& app, Options& options, CLI::Option*& dump) {
              ->expected(0, 1)
              ->type_name("FILE");
   app.add_option("--trace", options.trace,
-                 "write a timeline of the last operations, for ui.perfetto.dev")
+                 "write a timeline of the last operations, for ui.perfetto.dev; a link, a\n"
+                 "FIFO or another user's file of that name is refused")
       ->type_name("FILE");
   app.add_option("--from", options.from,
                  "with --trace: take the operations from files that --dump or GYRE_FLIGHT_FILE\n"
@@ -234,10 +238,13 @@ Result<std::vector<std::string>> read_files(const std::vector<std::string>& path
 
 Status write_trace(const std::string& path, const std::vector<std::string>& texts) {
   GYRE_ASSIGN(const std::string trace, make_trace(texts));
-  std::ofstream file(path, std::ios::binary);
-  file << trace;
-  file.close();
-  if (file.fail()) return invalid_argument(fmt::format("cannot write {}", path));
+  GYRE_ASSIGN(const FileDescriptor file, open_own_file(path));
+  for (std::size_t written = 0; written < trace.size();) {
+    const ssize_t count = ::write(file.get(), trace.data() + written, trace.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Status::from_errno(fmt::format("writing {}", path), errno);
+    written += static_cast<std::size_t>(count);
+  }
   return {};
 }
 
