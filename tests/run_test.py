@@ -190,6 +190,59 @@ class Output(unittest.TestCase):
                 with open(f"{logs}/rank-{rank}.out") as out, open(f"{logs}/rank-{rank}.err") as err:
                     self.assertEqual((out.read(), err.read()), (f"a\nb{rank}", f"e{rank}"))
 
+    def test_logs_are_the_users_alone_and_begin_anew(self):
+        with tempfile.TemporaryDirectory() as logs:
+            path = os.path.join(logs, "rank-0.out")
+            with open(path, "w") as file:
+                file.write("of the run before this one\n")
+            os.chmod(path, 0o644)
+            gyre_run("-n", "1", "--log-dir", logs, "echo", "new")
+            for name in os.listdir(logs):
+                self.assertEqual(os.stat(os.path.join(logs, name)).st_mode & 0o777, 0o600, name)
+            with open(path) as file:
+                self.assertEqual(file.read(), "new\n")
+
+    def test_what_is_no_log_of_ours_is_refused_at_once(self):
+        def refused(make, words):
+            with tempfile.TemporaryDirectory() as logs:
+                path = os.path.join(logs, "rank-1.err")
+                other = os.path.join(logs, "other")
+                with open(other, "w") as file:
+                    file.write("kept")
+                make(path, other)
+                outcome = gyre_run("-n", "2", "--log-dir", logs, "echo", "x")
+                self.assertEqual(outcome.code, 1, words)
+                self.assertIn(path, outcome.err)
+                self.assertIn(words, outcome.err)
+                with open(other) as file:
+                    self.assertEqual(file.read(), "kept")
+
+        refused(lambda path, other: os.mkfifo(path), "no regular file")
+        refused(lambda path, other: os.symlink(other, path), "symbolic link")
+        refused(lambda path, other: os.link(other, path), "a second name")
+        refused(lambda path, other: os.mkdir(path), "directory")
+        if os.geteuid() == 0:
+            def foreign(path, other):
+                with open(path, "w"):
+                    os.chown(path, 65534, 65534)
+            refused(foreign, "another user (uid 65534")
+
+    def test_a_limit_on_the_size_of_files_cuts_the_logs_and_not_the_job(self):
+        with tempfile.TemporaryDirectory() as logs:
+            done = subprocess.run(
+                ["sh", "-c", f'ulimit -f 8; exec {GYRE} run -n 2 --log-dir {logs} sh -c '
+                             '"ulimit -f; yes | head -c 100000; exit 5"'],
+                capture_output=True, text=True, timeout=PATIENCE_S, env=clean_environment())
+            self.assertEqual(done.returncode, 5, done.stderr)
+            self.assertIn("is cut short: File too large", done.stderr)
+            self.assertIn("[1] 8\n", done.stdout)
+
+    def test_a_rank_is_ended_by_the_limit_on_its_files_as_without_us(self):
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = gyre_run("-n", "1", "sh", "-c",
+                               f"ulimit -f 1; exec head -c 10000 /dev/zero > {folder}/file")
+            self.assertEqual(outcome.code, 128 + signal.SIGXFSZ)
+
     def test_a_full_disk_under_the_output_does_not_disturb_the_job(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([GYRE, "run", "-n", "2", "sh", "-c", "echo x; sleep 0.3; exit 5"],

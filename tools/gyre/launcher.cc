@@ -6,6 +6,7 @@
 #include "tools/gyre/job_guard.h"
 #include "tools/gyre/job_report.h"
 #include "tools/gyre/output_pump.h"
+#include "tools/gyre/own_file.h"
 #include "tools/gyre/rank_environment.h"
 #include "tools/gyre/rank_process.h"
 
@@ -56,6 +57,7 @@ Result<SignalSetup> take_signals() {
   }
   ::signal(SIGCHLD, SIG_DFL);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a limit on files cuts a log short, no more
   if (::sigprocmask(SIG_BLOCK, &taken, &setup.mask_before) != 0)
     return Status::from_errno("sigprocmask", errno);
   setup.descriptor = FileDescriptor(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -188,11 +190,7 @@ Status Launcher::start_one(int rank, const JobEnvironment& environment, const Bi
 
 Result<FileDescriptor> Launcher::open_log(int rank, const char* ending) {
   if (job_.log_directory.empty()) return FileDescriptor();
-  const std::string path = fmt::format("{}/rank-{}.{}", job_.log_directory, rank, ending);
-  FileDescriptor log(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!log.has_value()) return Status::from_errno(fmt::format("opening {}", path), errno);
-  return log;
+  return open_own_file(fmt::format("{}/rank-{}.{}", job_.log_directory, rank, ending));
 }
 
 // The program cannot run on any rank, then: the ranks before this one end too.

@@ -53,6 +53,7 @@ int become_rank(const RankStart& start, pid_t launcher, int out, int err, char**
   if (::getppid() != launcher) return 5;
   ::setrlimit(RLIMIT_NOFILE, &start.descriptor_limit);
   ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &start.signal_mask, nullptr);
   environ = variables;
   ::execvp(arguments[0], arguments);

@@ -51,7 +51,8 @@ void declare(CLI::App& app, Options& options) {
       ->check(binding_word)
       ->type_name("core|numa|none");
   app.add_option("--log-dir", options.job.log_directory,
-                 "also write each rank's output to DIR/rank-N.out and DIR/rank-N.err")
+                 "also write each rank's output to DIR/rank-N.out and DIR/rank-N.err, which\n"
+                 "begin anew; a link, a FIFO or another user's file of that name is refused")
       ->type_name("DIR");
   app.add_flag("--no-prefix", options.no_prefix, "leave out the \"[rank] \" before each line");
   app.add_option("--env", options.job.environment, "set a variable for all ranks; repeatable")
