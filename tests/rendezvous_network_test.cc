@@ -3,8 +3,10 @@
 #include "tests/support/log_file.h"
 #include "tests/support/small_plane.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <netinet/in.h>
 #include <sys/stat.h>
@@ -42,6 +44,10 @@ LaunchPlace on_two_hosts(int rank) {
   place.several_hosts = true;
   place.local_size = 2;
   return place;
+}
+
+std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
 FileDescriptor tcp_to(int port) {
@@ -145,6 +151,75 @@ TEST_CASE("ranks that are ahead, or go before they have the id, are no strangers
   meeting.serve_a_while();
   REQUIRE(log.lines().size() == 1);
   CHECK(contains(log.lines()[0], "turned a stranger away"));
+}
+
+TEST_CASE("however many knock at once, few are let in at a time", "[rendezvous]") {
+  gyre::test::LogFile log;
+  const OpenMeeting meeting(0);
+  constexpr int crowd = 400, accepts_most = 64;
+  std::vector<FileDescriptor> strangers;
+  for (int i = 0; i < crowd; ++i) strangers.push_back(tcp_to(meeting.port));
+  const std::ptrdiff_t before = open_descriptors();
+  meeting.server->serve();
+  const auto is_closed = [](const FileDescriptor& socket) {
+    char byte = 0;
+    return recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0;
+  };
+  const std::ptrdiff_t held = open_descriptors() - before;
+  CHECK(held + std::ranges::count_if(strangers, is_closed) <= accepts_most);
+  meeting.serve_a_while();
+  CHECK(open_descriptors() - before <= 2 * 3 + 64);
+}
+
+TEST_CASE("a rank that has asked is not pushed out by those who say nothing", "[rendezvous]") {
+  gyre::test::LogFile log;
+  const OpenMeeting meeting(0);
+  IdLine rank = meeting.visit();
+  REQUIRE(rank.send(encode(Question{1, 3, 0, {1}})).ok());
+  meeting.server->serve();
+  std::vector<FileDescriptor> strangers;
+  for (int i = 0; i < 200; ++i) strangers.push_back(tcp_to(meeting.port));
+  for (int turn = 0; turn < 10; ++turn) meeting.server->serve();
+  CHECK(meeting.serve_until_heard(rank).ok());
+}
+
+TEST_CASE("only a whole hello with our key's name gets a session", "[rendezvous]") {
+  const OpenMeeting meeting(0);
+  Wait wait(clock_of_this_test, {0, 0, ns_per_ms}, 10 * ns_per_s);
+  const Settings settings = at_address("127.0.0.1:4000", "", 1);
+  const auto hello_of = [&](const trust::Secret& secret) {
+    const auto point = network_point(settings, secret, wait);
+    int ends[2] = {-1, -1};
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    const FileDescriptor far(ends[1]);
+    auto line = IdLine::make(IdLine::End::asking, FileDescriptor(ends[0]), point->network);
+    REQUIRE(line->flush().ok());
+    char bytes[2048];
+    const ssize_t length = recv(far.get(), bytes, sizeof bytes, 0);
+    REQUIRE(length > 0);
+    return std::string(bytes, static_cast<std::size_t>(length));
+  };
+  const std::string ours = hello_of(trust::Secret{7}), other = hello_of(trust::Secret{9});
+  struct Row {
+    std::string words;
+    bool heard_on, named;
+  };
+  const std::vector<Row> rows = {{"", true, false},
+                                 {"\x16", true, false},
+                                 {ours.substr(0, ours.size() - 1), true, false},
+                                 {other, false, false},
+                                 {"GET / HTTP/1.1\r\n\r\n", false, false},
+                                 {ours, true, true}};
+  for (const Row& row : rows) {
+    int ends[2] = {-1, -1};
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    const FileDescriptor far(ends[1]);
+    auto line =
+        IdLine::make(IdLine::End::answering, FileDescriptor(ends[0]), meeting.point.network);
+    say(far.get(), row.words);
+    CHECK(line->receive().ok() == row.heard_on);
+    CHECK(line->is_unnamed() != row.named);
+  }
 }
 
 TEST_CASE("ranks of several hosts meet at an address with a shared secret", "[rendezvous]") {

@@ -1,17 +1,22 @@
 // Strangers at the door while a job comes together: the job completes, nobody is answered, one line
 // is logged, and neither memory nor descriptors grow.
+#include "lib/bootstrap/rendezvous.h"
 #include "lib/trust/address.h"
 #include "lib/trust/secure_session.h"
 #include "tests/support/log_file.h"
 #include "tests/support/meeting.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -254,6 +259,115 @@ TEST_CASE("without descriptors the door waits instead of spinning, and opens aga
   waitpid(crowd, nullptr, 0);
   REQUIRE(log.lines().size() == 1);
   CHECK(log.lines()[0].find("no descriptors") != std::string::npos);
+}
+
+namespace {
+
+// Processes that knock at a port of this host as fast as they can, until they are destroyed.
+class Flood {
+ public:
+  Flood(int port, int processes) {
+    for (int i = 0; i < processes; ++i) {
+      const pid_t pid = fork();
+      REQUIRE(pid >= 0);
+      if (pid == 0) knock_for_ever(port);
+      pids_.push_back(pid);
+    }
+  }
+  ~Flood() {
+    for (const pid_t pid : pids_) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+  }
+
+ private:
+  [[noreturn]] static void knock_for_ever(int port) {
+    alarm(60);
+    const auto address = trust::parse_address("127.0.0.1:" + std::to_string(port));
+    std::vector<int> held(900, -1);
+    for (std::size_t i = 0;; ++i) {
+      int& socket = held[i % held.size()];
+      if (socket >= 0) close(socket);
+      socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+      (void)!connect(socket, address->get(), address->length);
+      if (i % 3 == 0) (void)!send(socket, "\x16\x03\x01", 3, MSG_NOSIGNAL);
+    }
+  }
+  std::vector<pid_t> pids_;
+};
+
+struct SecretFile {
+  SecretFile() {
+    const FileDescriptor file(mkostemp(path.data(), O_CLOEXEC));
+    const std::string bytes(32, 's');
+    REQUIRE(write(file.get(), bytes.data(), bytes.size()) == 32);
+  }
+  ~SecretFile() { unlink(path.c_str()); }
+  std::string path = "/tmp/gyre-strangers-XXXXXX";
+};
+
+int port_of_nobody() {
+  const FileDescriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto any = trust::parse_address("127.0.0.1:0");
+  REQUIRE(bind(probe.get(), any->get(), any->length) == 0);
+  trust::SocketAddress bound;
+  bound.length = sizeof bound.storage;
+  REQUIRE(getsockname(probe.get(), bound.get(), &bound.length) == 0);
+  const std::string text = trust::format_address(bound);
+  return std::stoi(text.substr(text.rfind(':') + 1));
+}
+
+// The longest time between two looks of the control thread at a timer that is due each 10 ms.
+struct Pulse {
+  explicit Pulse(ControlPlane& plane) {
+    timer = std::make_shared<FileDescriptor>(
+        timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    const itimerspec each = {{0, 10'000'000}, {0, 10'000'000}};
+    REQUIRE(timerfd_settime(timer->get(), 0, &each, nullptr) == 0);
+    const auto beat = [kept = timer, most = longest_ns, last = SystemClock::read()]() mutable {
+      std::uint64_t ticks = 0;
+      (void)!read(kept->get(), &ticks, sizeof ticks);
+      const std::int64_t now = SystemClock::read();
+      most->store(std::max(most->load(), now - std::exchange(last, now)));
+      return true;
+    };
+    REQUIRE(plane.watch(timer->get(), beat).ok());
+  }
+  std::shared_ptr<FileDescriptor> timer;
+  std::shared_ptr<std::atomic<std::int64_t>> longest_ns =
+      std::make_shared<std::atomic<std::int64_t>>(0);
+};
+
+}  // namespace
+
+TEST_CASE("a flood at the address of a meeting delays no heartbeat, and the job meets") {
+  LogFile log;
+  const SecretFile secret;
+  const int port = port_of_nobody();
+  Settings settings = loopback_settings();
+  settings.rendezvous_address = "127.0.0.1:" + std::to_string(port);
+  settings.rendezvous_secret_file = secret.path;
+  settings.liveness_timeout_s = 2;
+  bootstrap::LaunchPlace place;
+  place.size = 2;
+  place.several_hosts = true;
+
+  Flood flood(port, 3);
+  const auto root = start_plane(), other = start_plane();
+  const auto id = *root->create_unique_id();
+  const auto first = join(*root, id, 2, 0, settings), second = join(*other, id, 2, 1, settings);
+  REQUIRE(settles(*first));
+  const Pulse pulse(*root);
+  REQUIRE(bootstrap::meet(*root, settings, place).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // more than the liveness limit
+  place.rank = 1;
+  const auto met = bootstrap::meet(*other, settings, place);
+  INFO(met.status().full_text());
+  CHECK(met.ok());
+  CHECK(first->state() == State::joined);
+  CHECK(second->state() == State::joined);
+  CHECK(pulse.longest_ns->load() < ns_per_s);
 }
 
 TEST_CASE("a process with the wrong secret does not get in, and the job does not notice") {

@@ -160,7 +160,8 @@ void Door::look(Place stranger) {
   const ssize_t got = ::recv(stranger->socket.get(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) return turn_away(stranger, "it went away without a word");
-  const FirstWords words = judge_first_words({bytes, static_cast<std::size_t>(got)});
+  const FirstWords words =
+      judge_first_words({bytes, static_cast<std::size_t>(got)}, trust::identity_prefix);
   switch (words.wish) {
     case FirstWords::Wish::unclear:
       return;

@@ -13,16 +13,17 @@ constexpr std::uint8_t tls_handshake = 22;  // RFC 8446 5.1, ContentType
 constexpr std::size_t tls_record_head = 5;
 
 // The key's identity stands in clear in the hello, wherever its extensions are.
-std::string find_identity(std::span<const std::uint8_t> hello) {
+std::string find_identity(std::span<const std::uint8_t> hello, std::string_view prefix) {
   const std::string_view text(reinterpret_cast<const char*>(hello.data()), hello.size());
-  const std::size_t place = text.find(trust::identity_prefix);
-  if (place == text.npos || text.size() - place < trust::identity_length) return {};
-  return std::string(text.substr(place, trust::identity_length));
+  const std::size_t place = text.find(prefix);
+  const std::size_t length = prefix.size() + trust::identity_name_length;
+  if (place == text.npos || text.size() - place < length) return {};
+  return std::string(text.substr(place, length));
 }
 
 }  // namespace
 
-FirstWords judge_first_words(std::span<const std::uint8_t> bytes) {
+FirstWords judge_first_words(std::span<const std::uint8_t> bytes, std::string_view prefix) {
   using Wish = FirstWords::Wish;
   if (bytes.empty()) return {};
   const trust::TicketHello ticket;
@@ -34,7 +35,7 @@ FirstWords judge_first_words(std::span<const std::uint8_t> bytes) {
   const std::size_t record = tls_record_head + (std::size_t{bytes[3]} << 8) + bytes[4];
   if (record > first_words_most) return {Wish::other, {}, "its hello is too long"};
   if (bytes.size() < record) return {};
-  return {Wish::prove_key, find_identity(bytes.first(record)), {}};
+  return {Wish::prove_key, find_identity(bytes.first(record), prefix), {}};
 }
 
 }  // namespace gyre::bootstrap

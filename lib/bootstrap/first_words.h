@@ -16,12 +16,13 @@ inline constexpr std::size_t first_words_most = 1024;
 struct FirstWords {
   enum class Wish { unclear, show_ticket, prove_key, other };
   Wish wish = Wish::unclear;
-  // prove_key: the control identity that its ClientHello names; empty if there is none in it.
+  // prove_key: the identity that its ClientHello names; empty if none of this kind is in it.
   std::string identity;
   std::string_view fault;  // other: what it did wrong
 };
 
-// `bytes` is what there is so far, cut at first_words_most. Unclear: more must come.
-FirstWords judge_first_words(std::span<const std::uint8_t> bytes);
+// `bytes` is what there is so far, cut at first_words_most. Unclear: more must come. `prefix` is
+// how the identities begin that are looked for.
+FirstWords judge_first_words(std::span<const std::uint8_t> bytes, std::string_view prefix);
 
 }  // namespace gyre::bootstrap

@@ -1,5 +1,6 @@
 #include "lib/bootstrap/id_line.h"
 
+#include "lib/bootstrap/first_words.h"
 #include "lib/trust/wire.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,6 @@ constexpr std::array<char, 7> question_magic = {'G', 'Y', 'R', 'E', 'A', 'S', 'K
 constexpr std::uint8_t version = 1;
 enum class AnswerKind : std::uint8_t { id = 1, refusal = 2 };
 constexpr std::size_t refusal_most = 240;
-constexpr std::uint8_t tls_handshake = 22;  // RFC 8446, 5.1: ContentType of a ClientHello's record
 constexpr std::uint8_t frame_kind = 'm';
 
 Status closed() { return Status(Code::RemoteError, "the other end closed the connection"); }
@@ -109,15 +109,8 @@ bool IdLine::wants_to_write() const {
 
 Result<std::optional<Message>> IdLine::receive() {
   if (proof_ == nullptr) return receive_in_clear();
-  if (session_ == nullptr) {
-    // The session, which is large, is made for those alone who begin as TLS does.
-    std::uint8_t first = 0;
-    const ssize_t got = ::recv(socket_.get(), &first, 1, MSG_DONTWAIT | MSG_PEEK);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::optional<Message>();
-    if (got <= 0) return closed();
-    if (first != tls_handshake) return Status(Code::RemoteError, "it does not speak TLS");
-    GYRE_TRY(start_session(trust::SessionRole::server));
-  }
+  if (is_unnamed()) GYRE_TRY(hear_first_words());
+  if (is_unnamed()) return std::optional<Message>();
   Status status = session_->advance();
   // What came before the end still counts.
   std::optional<trust::Frame> frame = session_->receive();
@@ -125,6 +118,25 @@ Result<std::optional<Message>> IdLine::receive() {
   if (!frame) return std::optional<Message>();
   if (frame->type != frame_kind) return Status(Code::RemoteError, "it sent an unknown frame");
   return std::optional(std::move(frame->body));
+}
+
+// The session, which is large and whose arithmetic takes time, is made for those alone whose hello
+// is whole and names our key.
+Status IdLine::hear_first_words() {
+  std::uint8_t bytes[first_words_most];
+  const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Status();
+  if (got <= 0) return closed();
+  const FirstWords words =
+      judge_first_words({bytes, static_cast<std::size_t>(got)}, meeting_identity_prefix);
+  if (words.wish == FirstWords::Wish::unclear) return Status();
+  if (words.wish == FirstWords::Wish::other)
+    return Status(Code::RemoteError, std::string(words.fault));
+  if (words.wish == FirstWords::Wish::show_ticket || words.identity.empty())
+    return Status(Code::RemoteError, "it asked for no meeting");
+  if (words.identity != proof_->key->identity)
+    return Status(Code::RemoteError, "it has another secret, or is of another job");
+  return start_session(trust::SessionRole::server);
 }
 
 Result<std::optional<Message>> IdLine::receive_in_clear() {

@@ -44,6 +44,8 @@ class IdLine {
                              std::shared_ptr<const NetworkProof> proof);
 
   int descriptor() const { return session_ ? session_->descriptor() : socket_.get(); }
+  // Over a network, the other end has not named our key yet: what it says stays in the kernel.
+  bool is_unnamed() const { return proof_ != nullptr && session_ == nullptr; }
   bool wants_to_write() const;
   // The other end has gone, and was one of us: by the key it proved, or in clear by its user.
   bool departed() const;
@@ -55,6 +57,7 @@ class IdLine {
 
  private:
   Result<std::optional<Message>> receive_in_clear();
+  Status hear_first_words();
   Status start_session(trust::SessionRole role);
 
   FileDescriptor socket_;  // until there is a session

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::int64_t visit_most_ns = 2 * ns_per_s;
 constexpr std::int64_t tick_ns = ns_per_s / 4;
+constexpr int accepts_at_once = 64;
 constexpr std::uint64_t listener_key = 0, timer_key = 1, first_visitor_key = 2;
 
 }  // namespace
@@ -51,23 +53,25 @@ bool IdServer::serve() {
   const int count = epoll_wait(epoll_.get(), events, 32, 0);
   for (int i = 0; i < count; ++i) {
     const std::uint64_t key = events[i].data.u64;
-    if (key == listener_key) accept_all();
+    if (key == listener_key) accept_some();
     if (key == timer_key) tick();
-    if (const auto visit = visitors_.find(key); visit != visitors_.end()) {
-      Visitor& visitor = visit->second;
-      if (!attend(visitor)) {
-        leave(visit);
-        continue;
-      }
-      const std::uint32_t wanted = visitor.line.wants_to_write() ? EPOLLIN | EPOLLOUT : EPOLLIN;
-      (void)watch(EPOLL_CTL_MOD, visitor.line.descriptor(), wanted, key);
-    }
+    if (const auto visit = visitors_.find(key); visit != visitors_.end()) look_after(visit);
   }
   return !done();
 }
 
-void IdServer::accept_all() {
-  while (true) {
+void IdServer::look_after(Visitors::iterator visit) {
+  Visitor& visitor = visit->second;
+  if (!attend(visitor)) return leave(visit);
+  // Edges: what it has said so far stays in the kernel, and says nothing new.
+  if (visitor.line.is_unnamed()) return;
+  const std::uint32_t wanted = visitor.line.wants_to_write() ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  (void)watch(EPOLL_CTL_MOD, visitor.line.descriptor(), wanted, visit->first);
+}
+
+// Few at a time, so that what else the control thread does is not kept waiting.
+void IdServer::accept_some() {
+  for (int i = 0; i < accepts_at_once; ++i) {
     FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.has_value()) {
       admit(std::move(socket));
@@ -75,12 +79,27 @@ void IdServer::accept_all() {
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN) return;
+    const Status why = Status::from_errno(fmt::format("accepting at {}", point_.text), errno);
+    strangers_.write(why.message());
+    if (make_room()) return;  // a connection that still waits wakes us again
     // Out of descriptors or memory: no use in being told of it again before the next tick.
-    strangers_.write(
-        Status::from_errno(fmt::format("accepting at {}", point_.text), errno).message());
     accepting_ = !watch(EPOLL_CTL_MOD, listener_.get(), 0, listener_key).ok();
     return;
   }
+}
+
+// The oldest goes who has not named our key; if there is none, the oldest without an answer.
+bool IdServer::make_room() {
+  const auto oldest = [&](auto&& fits) {
+    return std::find_if(visitors_.begin(), visitors_.end(),
+                        [&](const auto& visit) { return fits(visit.second); });
+  };
+  auto found = oldest([](const Visitor& visitor) { return visitor.line.is_unnamed(); });
+  if (found == visitors_.end())
+    found = oldest([](const Visitor& visitor) { return !visitor.answered; });
+  if (found == visitors_.end()) return false;
+  visitors_.erase(found);
+  return true;
 }
 
 void IdServer::admit(FileDescriptor socket) {
@@ -88,12 +107,15 @@ void IdServer::admit(FileDescriptor socket) {
     if (const Status same = check_same_user(socket.get()); !same.ok())
       return strangers_.write(fmt::format("{}: {}", point_.text, same.message()));
   const std::size_t most = 2 * std::size_t{meeting_.size} + 64;
-  for (auto oldest = visitors_.begin(); visitors_.size() >= most && oldest != visitors_.end();)
-    oldest = oldest->second.answered ? std::next(oldest) : visitors_.erase(oldest);
+  if (visitors_.size() >= most && !make_room()) return;
   auto line = IdLine::make(IdLine::End::answering, std::move(socket), point_.network);
   const std::uint64_t key = next_key_++;
-  if (!line.ok() || !watch(EPOLL_CTL_ADD, line->descriptor(), EPOLLIN, key).ok()) return;
-  visitors_.emplace(key, Visitor{std::move(*line), SystemClock::read() + visit_most_ns});
+  if (!line.ok() ||
+      !watch(EPOLL_CTL_ADD, line->descriptor(), EPOLLIN | EPOLLRDHUP | EPOLLET, key).ok())
+    return;
+  // What it wants is often there already, and then it is no stranger to those who come next.
+  look_after(
+      visitors_.emplace(key, Visitor{std::move(*line), SystemClock::read() + visit_most_ns}).first);
 }
 
 bool IdServer::attend(Visitor& visitor) {

@@ -1,6 +1,8 @@
 // IdServer: rank 0's side of a meeting. It answers each of the other ranks at a meeting point with
 // the id, on the control thread, and is gone when all have it or the deadline has passed. The other
-// side, ask_for_id, blocks its caller.
+// side, ask_for_id, blocks its caller. Over a network anybody can knock: few are let in at a time,
+// a stranger is a descriptor for two seconds at most, and makes room before those who named our
+// key.
 #pragma once
 
 #include "lib/base/log.h"
@@ -39,8 +41,10 @@ class IdServer {
   using Visitors = std::map<std::uint64_t, Visitor>;  // oldest first
 
   IdServer() = default;
-  void accept_all();
+  void accept_some();
+  bool make_room();
   void admit(FileDescriptor socket);
+  void look_after(Visitors::iterator visit);
   // False: the visit is over.
   bool attend(Visitor& visitor);
   Status reply(Visitor& visitor, const Message& message);

@@ -198,7 +198,7 @@ Result<std::shared_ptr<const NetworkProof>> prove_with(const trust::Secret& secr
   std::array<std::uint8_t, 16> name{};
   GYRE_TRY(trust::derive(secret, "meeting identity", name));
   GYRE_TRY(trust::derive(secret, "meeting psk", key->psk));
-  key->identity = "gyre-meeting-1-" + trust::hexadecimal(name);
+  key->identity = std::string(meeting_identity_prefix) + trust::hexadecimal(name);
   GYRE_ASSIGN(auto tls, trust::Tls::create());
   return std::shared_ptr<const NetworkProof>(new NetworkProof{std::move(key), std::move(tls)});
 }

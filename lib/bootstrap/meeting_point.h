@@ -18,6 +18,9 @@
 
 namespace gyre::bootstrap {
 
+// How the identities of keys of network meetings begin.
+inline constexpr std::string_view meeting_identity_prefix = "gyre-meeting-1-";
+
 // What both ends of a network meeting prove to each other.
 struct NetworkProof {
   std::shared_ptr<const trust::SessionKey> key;

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     // Exactly as long, so that a look beyond the end is seen.
     const auto first = bytes.first(length);
     const std::vector<std::uint8_t> beginning(first.begin(), first.end());
-    const FirstWords words = judge_first_words(beginning);
+    const FirstWords words = judge_first_words(beginning, trust::identity_prefix);
     GYRE_DEMAND(before.wish == Wish::unclear || words.wish == before.wish);
     GYRE_DEMAND(before.wish == Wish::unclear || words.identity == before.identity);
     GYRE_DEMAND((words.wish == Wish::other) == !words.fault.empty());

@@ -1,7 +1,10 @@
 // Questions and answers about the id: the line in clear in any pieces, a line whose other end must
 // prove itself and cannot, and the server of the id with visitors that say anything.
 // Input: u8 which; then blocks. Of a line: what arrives at once. Of a server: what a visitor says.
+// Of a hello that was overheard: u8 number of changes, u16 place and u8 value of each, then the
+// lengths of its pieces.
 #include "lib/base/log.h"
+#include "lib/bootstrap/first_words.h"
 #include "lib/bootstrap/id_line.h"
 #include "lib/bootstrap/id_server.h"
 #include "tests/fuzz/input.h"
@@ -86,21 +89,67 @@ const std::shared_ptr<const NetworkProof>& proof() {
   return made;
 }
 
-// Whoever has not the key gets no message through, and no alert that tells what was wrong.
-void hear_a_stranger(fuzz::Input& input) {
-  constexpr std::uint8_t record_alert = 21;
-  SocketPair pair;
-  auto line = IdLine::make(IdLine::End::answering, std::move(pair.near), proof());
-  GYRE_DEMAND(line.ok());
-  for (bool good = true; good && !input.empty();) {
-    say(pair.far, input.take_block());
-    const auto message = line->receive();
-    good = message.ok();
-    GYRE_DEMAND(!good || !message->has_value());
+// A line whose other end has not the key: it gets no message through, no alert that tells what was
+// wrong, and no session before its hello is whole and names the key.
+class StrangersLine {
+ public:
+  StrangersLine() : line_(IdLine::make(IdLine::End::answering, std::move(pair_.near), proof())) {
+    GYRE_DEMAND(line_.ok());
   }
-  std::uint8_t answer[4096];
-  const ssize_t got = ::recv(pair.far.get(), answer, sizeof answer, MSG_DONTWAIT);
-  GYRE_DEMAND(got <= 0 || answer[0] != record_alert);
+  bool hear(std::span<const std::uint8_t> words) {
+    say(pair_.far, words);
+    said_.append(words.begin(), words.end());
+    const auto message = line_->receive();
+    GYRE_DEMAND(!message.ok() || !message->has_value());
+    GYRE_DEMAND(line_->is_unnamed() || said_.find(proof()->key->identity) != said_.npos);
+    return message.ok();
+  }
+  ~StrangersLine() {
+    constexpr std::uint8_t record_alert = 21;
+    std::uint8_t answer[4096];
+    const ssize_t got = ::recv(pair_.far.get(), answer, sizeof answer, MSG_DONTWAIT);
+    GYRE_DEMAND(got <= 0 || answer[0] != record_alert);
+  }
+
+ private:
+  SocketPair pair_;
+  Result<IdLine> line_;
+  std::string said_;
+};
+
+void hear_a_stranger(fuzz::Input& input) {
+  StrangersLine line;
+  while (!input.empty() && line.hear(input.take_block())) continue;
+}
+
+// What one of us says first.
+std::vector<std::uint8_t> genuine_hello() {
+  SocketPair pair;
+  auto asking = IdLine::make(IdLine::End::asking, std::move(pair.near), proof());
+  GYRE_DEMAND(asking.ok() && asking->flush().ok());
+  std::vector<std::uint8_t> hello(first_words_most);
+  const ssize_t got = ::recv(pair.far.get(), hello.data(), hello.size(), MSG_DONTWAIT);
+  GYRE_DEMAND(got > 0);
+  hello.resize(static_cast<std::size_t>(got));
+  return hello;
+}
+
+void hear_an_eavesdropper(fuzz::Input& input) {
+  static const std::vector<std::uint8_t> overheard = genuine_hello();
+  std::vector<std::uint8_t> hello = overheard;
+  for (int changes = input.take<std::uint8_t>() % 8; changes > 0; --changes) {
+    const std::size_t place = input.take<std::uint16_t>() % hello.size();
+    hello[place] = input.take<std::uint8_t>();
+  }
+  StrangersLine line;
+  std::span<const std::uint8_t> left = hello;
+  while (!left.empty()) {
+    const std::size_t length =
+        input.empty() ? left.size()
+                      : std::min<std::size_t>(left.size(), 1u + input.take<std::uint8_t>());
+    if (!line.hear(left.first(length))) return;
+    left = left.subspan(length);
+  }
 }
 
 struct Door {
@@ -155,7 +204,8 @@ void serve_visitors(fuzz::Input& input) {
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const bool quiet = configure_log(LogLevel::none, "").ok();
   fuzz::Input input(data, size);
-  constexpr void (*parts[])(fuzz::Input&) = {hear_in_clear, hear_a_stranger, serve_visitors};
+  constexpr void (*parts[])(fuzz::Input&) = {hear_in_clear, hear_a_stranger, serve_visitors,
+                                             hear_an_eavesdropper};
   if (quiet) parts[input.take<std::uint8_t>() % std::size(parts)](input);
   return 0;
 }

@@ -210,7 +210,7 @@ Message question(std::uint32_t rank, std::uint32_t size, std::uint32_t meeting,
 }
 
 void add_lines(Seeds& seeds) {
-  enum : std::uint8_t { in_clear, stranger, server };
+  enum : std::uint8_t { in_clear, stranger, server, eavesdropper };
   trust::UniqueId id;
   id.root_door = "gyre-door";
   const Message good = question(1, 4, 2, 8);
@@ -252,6 +252,15 @@ void add_lines(Seeds& seeds) {
   visit("visitor_cut", {cut(good, good.size() - 1)});
   visit("visitor_foreign", {bytes_of("GET / HTTP/1.1")});
   seeds.add("id_line", "visitor_half", Script(server).block(cut(said, 20)).block({}));
+  const auto overheard = [](std::uint8_t changes) { return Script(eavesdropper).number(changes); };
+  const std::uint16_t random_of_client = 11 + 5;
+  seeds.add("id_line", "overheard", overheard(0));
+  seeds.add("id_line", "overheard_in_pieces",
+            overheard(0).rest(Bytes{0, 3, 0, 200, 50, 10, 255, 255}));
+  seeds.add("id_line", "overheard_changed",
+            overheard(1).number(random_of_client).number(std::uint8_t{7}));
+  seeds.add("id_line", "overheard_no_hello",
+            overheard(1).number(std::uint16_t{5}).number(std::uint8_t{2}));
 }
 
 void add_secrets(Seeds& seeds) {
