@@ -160,6 +160,22 @@ TEST_CASE("a replayed hello gets a handshake that it cannot finish") {
   CHECK(closed_without_a_word(stranger));
 }
 
+TEST_CASE("whoever is in a handshake is not pushed out by those who say nothing") {
+  LogFile log;
+  const auto root = start_plane();
+  const auto id = *root->create_unique_id();
+  const auto door = door_of(*root, true);
+  const FileDescriptor guest = knock(door);
+  say(guest, client_hello(id));
+  char bytes[4096];
+  REQUIRE(recv(guest.get(), bytes, sizeof bytes, 0) > 0);
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 400; ++i) silent.push_back(knock(door));
+  CHECK(closed_without_a_word(silent[0]));  // pushed out, so all have been let in or out
+  pollfd poller{guest.get(), POLLIN, 0};
+  CHECK(poll(&poller, 1, 200) == 0);
+}
+
 TEST_CASE("a ticket that was shown before is refused at the door") {
   LogFile log;
   const auto plane = start_plane();

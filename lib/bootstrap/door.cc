@@ -106,7 +106,7 @@ void Door::accept_some(Listener& listener) {
         accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.has_value()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (is_exhausted(errno) && !make_room()) pause();
+      if (is_exhausted(errno) && !make_room("no descriptors are left")) pause();
       return;  // a connection that still waits wakes us again
     }
     if (listener.local && !is_same_user(socket.get())) {
@@ -117,10 +117,14 @@ void Door::accept_some(Listener& listener) {
   }
 }
 
-// The oldest stranger's descriptor is free again once the event at hand is over.
-bool Door::make_room() {
+// The oldest goes who has not named a key of ours; if there is none, the oldest. Its descriptor is
+// free again once the event at hand is over.
+bool Door::make_room(std::string_view why) {
   if (strangers_.empty()) return false;
-  turn_away(strangers_.begin(), "no descriptors are left");
+  const Place silent =
+      std::find_if(strangers_.begin(), strangers_.end(),
+                   [](const Stranger& stranger) { return stranger.session == nullptr; });
+  turn_away(silent != strangers_.end() ? silent : strangers_.begin(), why);
   return true;
 }
 
@@ -135,7 +139,7 @@ void Door::pause() {
 
 void Door::let_in(FileDescriptor socket) {
   while (strangers_.size() >= strangers_most_)
-    turn_away(strangers_.begin(), "too many connections wait to prove themselves");
+    make_room("too many connections wait to prove themselves");
   const int descriptor = socket.get();
   Stranger newcomer;
   newcomer.socket = std::move(socket);
@@ -147,6 +151,7 @@ void Door::let_in(FileDescriptor socket) {
                              [this, stranger](std::uint32_t) { on_event(stranger); });
   if (!watch.ok()) return turn_away(stranger, watch.status().message());
   stranger->watch = std::move(*watch);
+  look(stranger);  // what it wants is often there already, and those who come next push it out less
 }
 
 void Door::on_event(Place stranger) {

@@ -66,7 +66,7 @@ class Door {
   Status add_listener(FileDescriptor socket, bool local);
   Status watch_listener(Listener& listener);
   void accept_some(Listener& listener);
-  bool make_room();
+  bool make_room(std::string_view why);
   void pause();
   void let_in(FileDescriptor socket);
   void on_event(Place stranger);
