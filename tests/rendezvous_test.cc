@@ -18,6 +18,11 @@ FileDescriptor run_descriptor(std::string content, int seals) {
   if (seals != 0) REQUIRE(fcntl(file.get(), F_ADD_SEALS, seals) == 0);
   return file;
 }
+Result<trust::UniqueId> through_store(ControlPlane& plane, const Store& store,
+                                      const std::string& key, int rank) {
+  return meet_through_store(plane, store, key, rank, Audience::this_host, with_timeout(1));
+}
+
 constexpr int all_seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
 }  // namespace
@@ -229,25 +234,25 @@ TEST_CASE("through a store rank 0's id reaches the others", "[rendezvous]") {
     return Status(Code::Timeout, "the key is not set");
   };
   SmallPlane plane;
-  const auto late = meet_through_store(plane, store, "gyre/0", 1, 50).status();
+  const auto late = through_store(plane, store, "gyre/0", 1).status();
   CHECK(late.code() == Code::Timeout);
   CHECK(late.culprits() == std::vector<int>{0});
-  CHECK(contains(late.message(), "\"gyre/0\", which rank 0 sets (waited up to 50 ms)"));
+  CHECK(contains(late.message(), "\"gyre/0\", which rank 0 sets (waited up to 1000 ms)"));
 
-  const std::string id = report(meet_through_store(plane, store, "gyre/0", 0, 50));
+  const std::string id = report(through_store(plane, store, "gyre/0", 0));
   CHECK(id.substr(0, 3) == "id ");
   CHECK(values["gyre/0"].size() == trust::unique_id_bytes);
-  CHECK(report(meet_through_store(plane, store, "gyre/0", 3, 50)) == id);
+  CHECK(report(through_store(plane, store, "gyre/0", 3)) == id);
 
   const std::uint8_t last = values["gyre/0"].back();
   values["gyre/0"].pop_back();
-  CHECK(contains(report(meet_through_store(plane, store, "gyre/0", 1, 50)), "has 127 bytes"));
+  CHECK(contains(report(through_store(plane, store, "gyre/0", 1)), "has 127 bytes"));
   values["gyre/0"].push_back(last ^ 1);
-  CHECK(meet_through_store(plane, store, "gyre/0", 1, 50).status().code() != Code::Success);
+  CHECK(through_store(plane, store, "gyre/0", 1).status().code() != Code::Success);
 
   plane.fails = Status(Code::SystemError, "no descriptors left");
-  CHECK_FALSE(meet_through_store(plane, store, "gyre/1", 0, 50).ok());
-  const Status others = meet_through_store(plane, store, "gyre/1", 1, 50).status();
+  CHECK_FALSE(through_store(plane, store, "gyre/1", 0).ok());
+  const Status others = through_store(plane, store, "gyre/1", 1).status();
   CHECK(others.code() == Code::RemoteError);
   CHECK(contains(others.message(), "rank 0 failed: no descriptors left"));
   CHECK(others.culprits() == std::vector<int>{0});

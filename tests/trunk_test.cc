@@ -24,7 +24,7 @@ Letter text(std::string_view words) { return Letter(words.begin(), words.end());
 // Two ranks in two processes.
 struct Pair {
   Pair(ControlPlane& root, ControlPlane& other, bool over_tcp = false) {
-    auto id = root.create_unique_id();
+    auto id = make_id(root);
     REQUIRE(id.ok());
     if (over_tcp) id->root_host[0] ^= 1;
     first = join(root, *id, 2, 0);
@@ -173,7 +173,7 @@ TEST_CASE("a process's end is told to all communicators on its connections") {
 
 TEST_CASE("whoever claims to be another process gets no link, and holds nobody up") {
   const auto victim = start_plane(), honest = start_plane();
-  auto id = victim->create_unique_id();
+  auto id = make_id(*victim);
   REQUIRE(id.ok());
   const auto waits = join(*victim, *id, 2, 0);
   // No connection leads to the honest one, and the impostor's seems to.
@@ -195,7 +195,7 @@ TEST_CASE("whoever claims to be another process gets no link, and holds nobody u
 
 TEST_CASE("a link is opened to those who prove its key on this very connection") {
   const auto plane = start_plane(), other = start_plane();
-  auto known = plane->create_unique_id(), secret = plane->create_unique_id();
+  auto known = make_id(*plane), secret = make_id(*plane);
   REQUIRE(known.ok());
   REQUIRE(secret.ok());
   const auto one = join(*plane, *known, 2, 0), two = join(*plane, *secret, 2, 0);
@@ -218,7 +218,7 @@ TEST_CASE("a link is opened to those who prove its key on this very connection")
 
 TEST_CASE("whoever breaks the trunk's protocol loses it") {
   const auto plane = start_plane(), other = start_plane();
-  auto id = plane->create_unique_id();
+  auto id = make_id(*plane);
   REQUIRE(id.ok());
   const auto waits = join(*plane, *id, 2, 0);
   const auto key = *trust::derive_control_key(*id);

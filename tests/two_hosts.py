@@ -85,7 +85,8 @@ class TwoHosts:
             raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
 
     def end(self):
-        for holder in self.holders:
+        while self.holders:
+            holder = self.holders.pop()
             holder.kill()
             holder.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -248,8 +248,11 @@ GYRE_API const char* gyreGetLastError(gyreComm_t comm);
 
 /* ---------------------------------------------------------------------------- communicators */
 
-/* Makes an id and opens this process's door; the process stays the meeting point until all have
- * joined. Call it in one rank and pass the id to the others by your own means. */
+/* Makes an id; the process is the meeting point until all have joined. Call it in one rank and pass
+ * the id to the others by your own means. Until all have come and are of this host, it listens by
+ * TCP, as they do while they join, at the interface that GYRE_SOCKET_IFNAME chooses; not if a
+ * launcher's variables say that it has started several ranks, all on this host, and that variable
+ * is unset. */
 GYRE_API gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId);
 
 /* Joins as `rank` of `nranks`. Returns when all ranks have come, or with gyreTimeout naming those

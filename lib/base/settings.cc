@@ -132,7 +132,8 @@ std::vector<Setting> settings_of_communicators() {
       {"GYRE_BUFFSIZE", S::Size{&Settings::slot_bytes, 0, 1LL << 30},
        "bytes of one slot of the simple protocol; 0 takes the tuner's"},
       {"GYRE_SOCKET_IFNAME", S::Text{&Settings::socket_interface},
-       "interfaces to use: prefixes, =exact names, or ^ and those to leave out"},
+       "interfaces where other hosts come in, and ranks of this host by tcp (unset: by loopback): "
+       "prefixes, =exact names, or ^ and those to leave out"},
       {"GYRE_SOCKET_FAMILY", S::Choice{&Settings::socket_family, {"ANY", "AF_INET", "AF_INET6"}},
        "address family"},
       {"GYRE_TCP_SECURITY", S::Choice{&Settings::tcp_security, {"ticket", "tls"}},

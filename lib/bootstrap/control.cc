@@ -4,9 +4,9 @@
 #include "lib/base/log.h"
 #include "lib/bootstrap/control_thread.h"
 #include "lib/bootstrap/door.h"
-#include "lib/bootstrap/job.h"
 #include "lib/bootstrap/member.h"
 #include "lib/bootstrap/metrics_door.h"
+#include "lib/bootstrap/open_job.h"
 #include "lib/trust/address.h"
 
 #include <fmt/format.h>
@@ -45,8 +45,13 @@ class Works final : private LinkTaker {
   // The control thread from here.
   Status serve();
   Status add_door(const std::string& name) { return door_.add_name(name); }
+  Result<std::string> listen_for(Audience audience, const Settings& settings) {
+    return door_.listen_for(audience, settings);
+  }
   // The job of this key, made if it is new; `root` as for Job.
-  Job& job(const std::shared_ptr<const trust::SessionKey>& key, std::optional<Destination> root);
+  Result<OpenJob*> job(const std::shared_ptr<const trust::SessionKey>& key,
+                       std::optional<Destination> root, Audience audience,
+                       const Settings& settings);
   bool has_job(const std::string& identity) const { return jobs_.contains(identity); }
   Status watch(int descriptor, std::function<bool()> on_readable);
   Status serve_metrics(std::unique_ptr<MetricsDoor> door);
@@ -70,16 +75,15 @@ class Works final : private LinkTaker {
   trust::TicketBook tickets_;
   Door door_;
   Trunks trunks_{*thread_, *tls_, self_, *this};
-  std::map<std::string, std::unique_ptr<Job>> jobs_;  // by the key's identity
-  std::map<int, ControlThread::Watch> watched_;       // by the descriptor
-  std::unique_ptr<MetricsDoor> metrics_;              // null: nobody wished for them
+  std::map<std::string, std::unique_ptr<OpenJob>> jobs_;  // by the key's identity
+  std::map<int, ControlThread::Watch> watched_;           // by the descriptor
+  std::unique_ptr<MetricsDoor> metrics_;                  // null: nobody wished for them
 };
 
 Status Works::open(const Settings& settings) {
   GYRE_ASSIGN(self_, trust::describe_this_process());
   GYRE_TRY(door_.open(settings).while_doing("opening this process's door"));
   self_.door_name = door_.name();
-  self_.addresses = door_.addresses();
   return {};
 }
 
@@ -94,20 +98,30 @@ Status Works::serve() {
 
 std::shared_ptr<const trust::SessionKey> Works::find_key(const std::string& identity) {
   const auto found = jobs_.find(identity);
-  return found == jobs_.end() ? nullptr : found->second->key();
+  return found == jobs_.end() ? nullptr : found->second->job.key();
 }
 
 void Works::on_link(const std::string& identity, std::unique_ptr<Link> link) {
   const auto found = jobs_.find(identity);
-  if (found != jobs_.end()) found->second->admit(std::move(link));
+  if (found != jobs_.end()) found->second->job.admit(std::move(link));
 }
 
-Job& Works::job(const std::shared_ptr<const trust::SessionKey>& key,
-                std::optional<Destination> root) {
-  std::unique_ptr<Job>& job = jobs_[key->identity];
-  if (job == nullptr)
-    job = std::make_unique<Job>(Surroundings{*thread_, trunks_, self_}, key, std::move(root));
-  return *job;
+Result<OpenJob*> Works::job(const std::shared_ptr<const trust::SessionKey>& key,
+                            std::optional<Destination> root, Audience audience,
+                            const Settings& settings) {
+  std::unique_ptr<OpenJob>& job = jobs_[key->identity];
+  if (job != nullptr) return job.get();
+  std::string address;
+  if (audience == Audience::any_host) {
+    auto listens = door_.listen_for(audience, settings);
+    if (!listens.ok()) {
+      jobs_.erase(key->identity);
+      return std::move(listens).status().while_doing("opening this process's door");
+    }
+    address = std::move(*listens);
+  }
+  job = std::make_unique<OpenJob>(*thread_, trunks_, self_, address, key, std::move(root));
+  return job.get();
 }
 
 Status Works::watch(int descriptor, std::function<bool()> on_readable) {
@@ -143,10 +157,13 @@ std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   if (metrics_ != nullptr) next = std::min(next, metrics_->tick(now_ns));
   next = std::min(next, trunks_.tick(now_ns, overslept_ns));
   std::size_t guests = 0;
-  for (const auto& [identity, job] : jobs_) {
-    next = std::min(next, job->tick(now_ns, overslept_ns));
-    guests += job->expected_guests();
+  bool expects_other_hosts = false;
+  for (const auto& [identity, open] : jobs_) {
+    next = std::min(next, open->job.tick(now_ns, overslept_ns));
+    guests += open->job.expected_guests();
+    expects_other_hosts |= open->expects_other_hosts();
   }
+  if (!expects_other_hosts) door_.close_to_other_hosts();
   constexpr std::size_t guests_least = 64;
   door_.expect(std::max(guests, guests_least));
   drop_finished();
@@ -154,28 +171,29 @@ std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
 }
 
 void Works::drop_finished() {
-  std::erase_if(jobs_, [](const auto& entry) { return entry.second->finished(); });
-  auto tombstones = std::count_if(jobs_.begin(), jobs_.end(),
-                                  [](const auto& entry) { return entry.second->is_tombstone(); });
+  std::erase_if(jobs_, [](const auto& entry) { return entry.second->job.finished(); });
+  auto tombstones = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
+    return entry.second->job.is_tombstone();
+  });
   std::erase_if(jobs_, [&](const auto& entry) {
-    return tombstones > tombstones_most && entry.second->is_tombstone() && tombstones-- > 0;
+    return tombstones > tombstones_most && entry.second->job.is_tombstone() && tombstones-- > 0;
   });
 }
 
 void Works::close_jobs() {
   door_.close();
-  for (const auto& [identity, job] : jobs_) job->close();
+  for (const auto& [identity, open] : jobs_) open->job.close();
 }
 
 bool Works::flushed() const {
   return trunks_.flushed() && std::all_of(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-           return entry.second->flushed();
+           return entry.second->job.flushed();
          });
 }
 
 bool Works::owes_news() const {
   return std::any_of(jobs_.begin(), jobs_.end(),
-                     [](const auto& entry) { return entry.second->owes_news(); });
+                     [](const auto& entry) { return entry.second->job.owes_news(); });
 }
 
 void Works::clear() {
@@ -194,8 +212,9 @@ class Plane final : public ControlPlane {
 
   const trust::ProcessIdentity& identity() const override { return works_->self(); }
   trust::TicketBook& tickets() override { return works_->tickets(); }
-  Result<trust::UniqueId> create_unique_id() override;
+  Result<trust::UniqueId> create_unique_id(Audience audience, const Settings& settings) override;
   Result<trust::UniqueId> create_root(const trust::Secret& secret) override;
+  Result<std::string> listen_on_this_host(const Settings& settings) override;
   Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
                                            Letter note, const Settings& settings) override;
   Status watch(int descriptor, std::function<bool()> on_readable) override;
@@ -208,7 +227,8 @@ class Plane final : public ControlPlane {
   // On the control thread; what came of it, or why nothing can.
   Status ask(const std::function<Status()>& act) const;
   void stay_for_latecomers();
-  Status make_root(const trust::UniqueId& id);
+  Result<trust::ProcessIdentity> make_root(const trust::UniqueId& id, Audience audience,
+                                           const Settings& settings);
   Result<Destination> root_of(const trust::UniqueId& id) const;
   ControlThread& thread() const { return *works_->thread(); }
 
@@ -269,34 +289,45 @@ Status Plane::check_process() const {
   return invalid_usage("a control plane does not survive fork: the child needs its own");
 }
 
-Status Plane::make_root(const trust::UniqueId& id) {
+// This process as it shows itself to those who join.
+Result<trust::ProcessIdentity> Plane::make_root(const trust::UniqueId& id, Audience audience,
+                                                const Settings& settings) {
   GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
-  return ask([&]() -> Status {
+  std::optional<trust::ProcessIdentity> shown;
+  GYRE_TRY(ask([&]() -> Status {
     if (works_->has_job(key->identity))
       return invalid_usage("this process takes part in a communicator with that secret already");
-    works_->job(key, std::nullopt);
+    GYRE_ASSIGN(const OpenJob* open, works_->job(key, std::nullopt, audience, settings));
+    shown = *open->self;
     return {};
-  });
+  }));
+  return *shown;
 }
 
-Result<trust::UniqueId> Plane::create_unique_id() {
+Result<trust::UniqueId> Plane::create_unique_id(Audience audience, const Settings& settings) {
   GYRE_TRY(check_process());
   trust::UniqueId id;
   GYRE_ASSIGN(id.secret, trust::random_secret());
   id.root_host = works_->self().host;
   id.root_door = works_->self().door_name;
-  if (!works_->self().addresses.empty()) id.root_address = works_->self().addresses[0];
-  GYRE_TRY(make_root(id));
+  GYRE_ASSIGN(const trust::ProcessIdentity shown, make_root(id, audience, settings));
+  if (!shown.addresses.empty()) id.root_address = shown.addresses[0];
   return id;
 }
 
 Result<trust::UniqueId> Plane::create_root(const trust::Secret& secret) {
   GYRE_TRY(check_process());
   GYRE_ASSIGN(trust::UniqueId id, trust::id_on_this_host(secret));
-  if (!works_->self().addresses.empty()) id.root_address = works_->self().addresses[0];
-  GYRE_TRY(make_root(id));
+  GYRE_TRY(make_root(id, Audience::this_host, {}).status());
   GYRE_TRY(ask([&] { return works_->add_door(id.root_door); }));
   return id;
+}
+
+Result<std::string> Plane::listen_on_this_host(const Settings& settings) {
+  GYRE_TRY(check_process());
+  Result<std::string> address = invalid_usage("the control plane has ended");
+  thread().call([&] { address = works_->listen_for(Audience::this_host, settings); });
+  return address;
 }
 
 Result<Destination> Plane::root_of(const trust::UniqueId& id) const {
@@ -310,8 +341,9 @@ Result<Destination> Plane::root_of(const trust::UniqueId& id) const {
   }
   if (ways.empty())
     return invalid_usage(
-        "the unique id was made on another host by a process without a network "
-        "address; set GYRE_SOCKET_IFNAME there");
+        "the unique id was made on another host by a process that other hosts cannot reach: it has "
+        "no network, or its launcher said that all ranks are on that host. Set GYRE_SOCKET_IFNAME "
+        "there");
   return root;
 }
 
@@ -326,22 +358,20 @@ Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int s
     return invalid_argument(fmt::format("a note of {} bytes is longer than 64 KiB", note.size()));
   GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
   GYRE_ASSIGN(const auto root, root_of(id));
-  auto member = std::make_shared<Member>(works_->thread(), rank, size);
   const bool own_id = id.root_door == works_->self().door_name;
-  const bool posted = thread().post([=, this, text = std::move(note)] {
+  const Audience audience = id.root_address.empty() ? Audience::this_host : Audience::any_host;
+  std::shared_ptr<Membership> joined;
+  GYRE_TRY(ask([&]() -> Status {
     // If this process made the id, its job is there and is the root's.
     if (own_id && !works_->has_job(key->identity))
-      return member->become_failed(
-          invalid_usage("the communicator of this unique id is over: make a new id"));
-    try {
-      works_->job(key, root).enlist(member, size, text, settings);
-    } catch (const std::bad_alloc&) {
-      member->become_failed(Status::out_of_memory());
-      throw;
-    }
-  });
-  if (!posted) return thread().verdict();
-  return std::shared_ptr<Membership>(std::move(member));
+      return invalid_usage("the communicator of this unique id is over: make a new id");
+    GYRE_ASSIGN(OpenJob * open, works_->job(key, root, audience, settings));
+    auto member = std::make_shared<Member>(works_->thread(), open->self, rank, size);
+    joined = member;
+    open->job.enlist(std::move(member), size, std::move(note), settings);
+    return {};
+  }));
+  return joined;
 }
 
 Status Plane::watch(int descriptor, std::function<bool()> on_readable) {

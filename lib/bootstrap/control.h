@@ -32,6 +32,9 @@ struct Roster {
   std::vector<Letter> notes;  // by rank: what it said of itself when it joined
 };
 
+// Which processes take part in a communicator besides those of this user on this host.
+enum class Audience : std::uint8_t { this_host, any_host };
+
 // Any thread may call any member. Nothing here blocks.
 class Membership {
  public:
@@ -47,6 +50,8 @@ class Membership {
   virtual std::atomic<std::uint32_t>& changed() = 0;
   // Valid once joined, and stays so.
   virtual const Roster& roster() const = 0;
+  // This process as the others of this communicator know it.
+  virtual const trust::ProcessIdentity& self() const = 0;
 
   // Letters between two ranks with one key arrive in order. A letter to a rank of this process does
   // not leave it. At most 64 KiB.
@@ -75,13 +80,19 @@ class ControlPlane {
   // one.
   static Result<std::unique_ptr<ControlPlane>> start(const Settings& settings);
 
+  // Without addresses: where a process listens by TCP, and whether, is a communicator's affair.
   virtual const trust::ProcessIdentity& identity() const = 0;
   virtual trust::TicketBook& tickets() = 0;
 
-  // Makes this process the root of a new communicator.
-  virtual Result<trust::UniqueId> create_unique_id() = 0;
-  // The same with a secret and a door name that a launcher gave to all ranks: no id needs passing.
+  // Makes this process the root of a new communicator. For any host it listens on an interface that
+  // other hosts reach, until all ranks have come and are of this one; an id for this host says so
+  // by having no address, and who joins by it listens nowhere else either.
+  virtual Result<trust::UniqueId> create_unique_id(Audience audience, const Settings& settings) = 0;
+  // The same with a secret and a door name that a launcher gave to all ranks of this host: no id
+  // needs passing.
   virtual Result<trust::UniqueId> create_root(const trust::Secret& secret) = 0;
+  // Where processes of this host reach this one by TCP; it listens there from now on.
+  virtual Result<std::string> listen_on_this_host(const Settings& settings) = 0;
 
   // Joins as `rank` of `size`. Several ranks of one process may join the same id, from any threads.
   // `settings` gives the deadline to meet and the liveness limit. Returns at once, in state

@@ -41,6 +41,18 @@ std::string peer_text(int socket) {
   return trust::format_address(address);
 }
 
+bool has_wish(const Settings& settings) {
+  return !settings.socket_interface.empty() || settings.socket_family != "ANY";
+}
+
+// A wish holds for both; without one, processes of this host meet at its loopback interface.
+Result<trust::Interface> choose_for(Audience audience, const Settings& settings) {
+  GYRE_ASSIGN(auto interfaces, trust::list_interfaces());
+  if (audience == Audience::this_host && settings.socket_interface.empty())
+    std::erase_if(interfaces, [](const trust::Interface& one) { return !one.loopback; });
+  return trust::choose_interface(interfaces, settings.socket_interface, settings.socket_family);
+}
+
 bool is_exhausted(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
@@ -49,33 +61,40 @@ bool is_exhausted(int error) {
 
 Status Door::open(const Settings& settings) {
   static_assert(sizeof(Stranger) + sizeof(void*) * 2 <= 256, "what a stranger may cost");
+  if (has_wish(settings)) GYRE_TRY(choose_for(Audience::any_host, settings).status());
   GYRE_ASSIGN(name_, random_name());
   GYRE_ASSIGN(const auto local, trust::abstract_address(name_));
   GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(local));
-  listeners_.push_back({std::move(socket), true, {}});
-  return open_network(settings);
+  listeners_.push_back({std::move(socket), std::nullopt, {}, {}});
+  return {};
 }
 
-Status Door::open_network(const Settings& settings) {
-  GYRE_ASSIGN(const auto interfaces, trust::list_interfaces());
-  const auto chosen =
-      trust::choose_interface(interfaces, settings.socket_interface, settings.socket_family);
+Result<std::string> Door::listen_for(Audience audience, const Settings& settings) {
+  for (const Listener& listener : listeners_)
+    if (listener.by_tcp == audience) return listener.address;
+  const auto chosen = choose_for(audience, settings);
   if (!chosen.ok()) {
     // One host needs no network; but a wish that cannot be met is an error.
-    const bool wished = !settings.socket_interface.empty() || settings.socket_family != "ANY";
-    if (wished) return chosen.status();
-    log_info(Subsystem::net, "no TCP door: {}", chosen.status().message());
-    return {};
+    if (has_wish(settings) || audience == Audience::this_host) return chosen.status();
+    log_info(Subsystem::net, "no door for other hosts: {}", chosen.status().message());
+    return std::string();
   }
   GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(chosen->address));
   trust::SocketAddress bound;
   bound.length = sizeof bound.storage;
   if (getsockname(socket.get(), bound.get(), &bound.length) != 0)
     return Status::from_errno("getsockname", errno);
-  addresses_.push_back(trust::format_address(bound));
-  listeners_.push_back({std::move(socket), false, {}});
-  log_info(Subsystem::net, "door at {} on {}", addresses_[0], chosen->name);
-  return {};
+  listeners_.push_back({std::move(socket), audience, trust::format_address(bound), {}});
+  GYRE_TRY(watch_listener(listeners_.back()));
+  log_info(Subsystem::net, "door at {} on {}, for {}", listeners_.back().address, chosen->name,
+           audience == Audience::any_host ? "other hosts" : "processes of this host");
+  return listeners_.back().address;
+}
+
+void Door::close_to_other_hosts() {
+  const auto closed = std::erase_if(
+      listeners_, [](const Listener& listener) { return listener.by_tcp == Audience::any_host; });
+  if (closed != 0) log_info(Subsystem::net, "the door for other hosts is closed");
 }
 
 Status Door::serve(FindKey find_key, OnSession on_session) {
@@ -88,7 +107,7 @@ Status Door::serve(FindKey find_key, OnSession on_session) {
 Status Door::add_name(const std::string& name) {
   GYRE_ASSIGN(const auto address, trust::abstract_address(name));
   GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(address));
-  listeners_.push_back({std::move(socket), true, {}});
+  listeners_.push_back({std::move(socket), std::nullopt, {}, {}});
   return watch_listener(listeners_.back());
 }
 
@@ -109,7 +128,7 @@ void Door::accept_some(Listener& listener) {
       if (is_exhausted(errno) && !make_room("no descriptors are left")) pause();
       return;  // a connection that still waits wakes us again
     }
-    if (listener.local && !is_same_user(socket.get())) {
+    if (!listener.by_tcp && !is_same_user(socket.get())) {
       warning_.write("the door turned away a process of another user");
       continue;
     }

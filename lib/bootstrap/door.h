@@ -1,6 +1,7 @@
-// Door: where other processes knock: one abstract AF_UNIX name (same user only) and one TCP port on
-// one interface. The first bytes decide: a ticket goes to the TicketBook, a ClientHello that names
-// a key known here becomes a session, everything else is closed without an answer.
+// Door: where other processes knock: one abstract AF_UNIX name (same user only), and, as long as
+// somebody needs it, a TCP port of this host and one on an interface that other hosts reach. The
+// first bytes decide: a ticket goes to the TicketBook, a ClientHello that names a key known here
+// becomes a session, everything else is closed without an answer.
 //
 //   stranger   whoever has not shown a ticket or proved a key yet: a descriptor for two seconds at
 //              most, nothing of its bytes kept but a running handshake, one log line for them all
@@ -8,6 +9,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/settings.h"
+#include "lib/bootstrap/control.h"
 #include "lib/bootstrap/control_thread.h"
 #include "lib/trust/secure_session.h"
 #include "lib/trust/tickets.h"
@@ -16,9 +18,9 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace gyre::bootstrap {
 
@@ -32,13 +34,17 @@ class Door {
   Door(ControlThread& thread, const trust::Tls& tls, trust::TicketBook& tickets)
       : thread_(thread), tls_(tls), tickets_(tickets) {}
 
-  // Any thread, before serve: opens both listeners.
+  // Any thread, before serve: opens the abstract name, and looks whether the settings wish for an
+  // interface that there is.
   Status open(const Settings& settings);
   const std::string& name() const { return name_; }
-  const std::vector<std::string>& addresses() const { return addresses_; }
 
   // The control thread from here.
   Status serve(FindKey find_key, OnSession on_session);
+  // Where these reach us by TCP: the door listens there from now on. Empty: at no interface.
+  Result<std::string> listen_for(Audience audience, const Settings& settings);
+  // No process of another host is expected any more.
+  void close_to_other_hosts();
   // A further abstract name that leads here.
   Status add_name(const std::string& name);
   // Nobody comes in any more: for those who knock, the process has ended.
@@ -58,12 +64,11 @@ class Door {
   using Place = std::list<Stranger>::iterator;
   struct Listener {
     FileDescriptor socket;
-    bool local = false;
+    std::optional<Audience> by_tcp;  // none: an abstract name
+    std::string address;             // by TCP
     ControlThread::Watch watch;
   };
 
-  Status open_network(const Settings& settings);
-  Status add_listener(FileDescriptor socket, bool local);
   Status watch_listener(Listener& listener);
   void accept_some(Listener& listener);
   bool make_room(std::string_view why);
@@ -80,7 +85,6 @@ class Door {
   const trust::Tls& tls_;
   trust::TicketBook& tickets_;
   std::string name_;
-  std::vector<std::string> addresses_;
   std::list<Listener> listeners_;
   std::list<Stranger> strangers_;  // oldest first
   std::size_t strangers_most_ = 2 * 64 + 64;

@@ -47,6 +47,8 @@ class Job final : public LinkOwner {
   bool is_root() const { return is_root_; }
   // Null once nobody else may come in.
   const std::shared_ptr<const trust::SessionKey>& key() const { return key_; }
+  // Null while the ranks gather.
+  const Roster* roster() const { return company_ != nullptr ? &company_->roster : nullptr; }
   // How many ranks are still to come: for the door.
   std::size_t expected_guests() const;
 

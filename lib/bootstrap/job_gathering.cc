@@ -171,6 +171,7 @@ Status Job::take_roster(RosterMessage message) {
   departures_ = Departures(company_->roster);
   liveness_ns_ = message.liveness_ms * ns_per_ms;
   for (const auto& link : links_) link->set_liveness(liveness_ns_);
+  surroundings_.thread.due_at(0);  // whose ranks are all known may need less of the door
   begin_linking();
   return {};
 }

@@ -305,6 +305,7 @@ void apply_own_local(const Settings& settings, Claim* claim) {
 void set_local_place(const Claim& used, LaunchPlace* place, std::vector<std::string>* warnings) {
   const bool known = used.local_size > 0;
   place->several_hosts = known ? used.local_size != used.size : used.several_hosts && used.size > 1;
+  place->one_host = used.size == 1 || (known && used.local_size == used.size);
   place->local_size = known ? used.local_size : used.size;
   place->local_rank = used.local_rank >= 0 ? used.local_rank : place->several_hosts ? 0 : used.rank;
   if (known || used.size == 1) return;

@@ -23,8 +23,13 @@ void wait_until_said(const std::future<void>& word) {
 
 }  // namespace
 
-Member::Member(std::shared_ptr<ControlThread> thread, int rank, int size)
-    : thread_(std::move(thread)), rank_(rank), size_(size), process_(getpid()) {}
+Member::Member(std::shared_ptr<ControlThread> thread,
+               std::shared_ptr<const trust::ProcessIdentity> self, int rank, int size)
+    : thread_(std::move(thread)),
+      self_(std::move(self)),
+      rank_(rank),
+      size_(size),
+      process_(getpid()) {}
 
 Status Member::failure() const {
   const std::lock_guard lock(mutex_);

@@ -31,13 +31,15 @@ struct Company {
 
 class Member final : public Membership, public std::enable_shared_from_this<Member> {
  public:
-  Member(std::shared_ptr<ControlThread> thread, int rank, int size);
+  Member(std::shared_ptr<ControlThread> thread, std::shared_ptr<const trust::ProcessIdentity> self,
+         int rank, int size);
 
   State state() const override { return state_.load(std::memory_order_acquire); }
   bool failed() const override { return failed_.load(std::memory_order_relaxed); }
   Status failure() const override;
   std::atomic<std::uint32_t>& changed() override { return changed_; }
   const Roster& roster() const override;
+  const trust::ProcessIdentity& self() const override { return *self_; }
   Status send(int to_rank, std::uint64_t key, Letter letter) override;
   std::optional<Letter> receive(int from_rank, std::uint64_t key) override;
   void listen(std::uint64_t key, Hear hear) override;
@@ -63,6 +65,7 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
   std::future<void> say_last(std::function<void(Job&)> word);
 
   const std::shared_ptr<ControlThread> thread_;
+  const std::shared_ptr<const trust::ProcessIdentity> self_;
   const int rank_, size_;
   const pid_t process_;  // sessions do not survive a fork
   Job* job_ = nullptr;   // control thread only

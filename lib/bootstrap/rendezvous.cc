@@ -61,8 +61,13 @@ Result<trust::Secret> read_network_secret(const Settings& settings) {
   return secret;
 }
 
-Result<trust::UniqueId> meet_at(ControlPlane& plane, const MeetingPoint& point,
-                                const LaunchPlace& place, const Deadline& deadline, Wait& wait) {
+Audience audience_of(const LaunchPlace& place) {
+  return place.one_host ? Audience::this_host : Audience::any_host;
+}
+
+Result<trust::UniqueId> meet_at(ControlPlane& plane, const Settings& settings,
+                                const MeetingPoint& point, const LaunchPlace& place,
+                                const Deadline& deadline, Wait& wait) {
   const auto size = static_cast<std::uint32_t>(place.size);
   const auto number = static_cast<std::uint32_t>(place.earlier_meetings);
   if (place.rank != 0) {
@@ -71,7 +76,9 @@ Result<trust::UniqueId> meet_at(ControlPlane& plane, const MeetingPoint& point,
     return ask_for_id(point, question, deadline.seconds, wait);
   }
   GYRE_ASSIGN(FileDescriptor listener, open_point(point, wait));
-  GYRE_ASSIGN(const trust::UniqueId id, plane.create_unique_id());
+  // Where the kernel vouches for the user, nobody comes from another host.
+  const Audience audience = point.network ? audience_of(place) : Audience::this_host;
+  GYRE_ASSIGN(const trust::UniqueId id, plane.create_unique_id(audience, settings));
   GYRE_ASSIGN(auto server,
               IdServer::start(std::move(listener), point, {id, size, number, deadline.at_ns}));
   const int descriptor = server->descriptor();
@@ -84,7 +91,7 @@ Result<trust::UniqueId> meet_on_network(ControlPlane& plane, const Settings& set
                                         const Deadline& deadline) {
   Wait wait = deadline.wait(far_nap_ns);
   GYRE_ASSIGN(const MeetingPoint point, network_point(settings, secret, wait));
-  return meet_at(plane, point, place, deadline, wait);
+  return meet_at(plane, settings, point, place, deadline, wait);
 }
 
 Result<trust::UniqueId> meet_by_run(ControlPlane& plane, const Settings& settings,
@@ -127,15 +134,15 @@ Result<trust::UniqueId> meet_by_file(ControlPlane& plane, const Settings& settin
     if (id.ok()) return id;
     return std::move(id).status().while_doing("GYRE_RENDEZVOUS_FILE");
   }
-  GYRE_ASSIGN(const trust::UniqueId id, plane.create_unique_id());
+  GYRE_ASSIGN(const trust::UniqueId id, plane.create_unique_id(audience_of(place), settings));
   auto file = IdFile::publish(path, id, this_host, wait);
   if (!file.ok()) return std::move(file).status().while_doing("GYRE_RENDEZVOUS_FILE");
   GYRE_TRY(keep_until(plane, *file, deadline));
   return id;
 }
 
-Result<trust::UniqueId> meet_on_this_host(ControlPlane& plane, const LaunchPlace& place,
-                                          const Deadline& deadline) {
+Result<trust::UniqueId> meet_on_this_host(ControlPlane& plane, const Settings& settings,
+                                          const LaunchPlace& place, const Deadline& deadline) {
   if (place.several_hosts)
     return invalid_usage(fmt::format(
         "the ranks are on several hosts ({} of {} on this one), and nothing says how they meet: "
@@ -147,7 +154,7 @@ Result<trust::UniqueId> meet_on_this_host(ControlPlane& plane, const LaunchPlace
   Wait wait = deadline.wait(local_nap_ns);
   GYRE_ASSIGN(const MeetingPoint point,
               local_point(fmt::format("{}:{}", place.earlier_meetings, place.job_id)));
-  return meet_at(plane, point, place, deadline, wait);
+  return meet_at(plane, settings, point, place, deadline, wait);
 }
 
 Result<trust::UniqueId> meet_as_set(ControlPlane& plane, const Settings& settings,
@@ -160,7 +167,7 @@ Result<trust::UniqueId> meet_as_set(ControlPlane& plane, const Settings& setting
     if (!secret.ok()) return std::move(secret).status().while_doing("GYRE_RENDEZVOUS_SECRET_FILE");
     return meet_on_network(plane, settings, place, *secret, deadline);
   }
-  return meet_on_this_host(plane, place, deadline);
+  return meet_on_this_host(plane, settings, place, deadline);
 }
 
 constexpr std::string_view store_excuse = "rank 0 failed: ";
@@ -183,19 +190,29 @@ Result<trust::UniqueId> id_of_store(const std::vector<std::uint8_t>& value) {
 
 Result<trust::UniqueId> meet(ControlPlane& plane, const Settings& settings,
                              const LaunchPlace& place) {
-  if (place.size == 1) return plane.create_unique_id();
+  if (place.size == 1) return plane.create_unique_id(Audience::this_host, settings);
   auto id = meet_as_set(plane, settings, place);
   if (id.ok()) return id;
   return std::move(id).status().while_doing(
       fmt::format("rank {} of {} meeting the others", place.rank, place.size));
 }
 
+Audience audience_of_launch(const Settings& settings,
+                            const std::map<std::string, std::string>& environment, int ranks) {
+  if (settings.says("GYRE_SOCKET_IFNAME")) return Audience::any_host;
+  // What contradicts itself is gyreCommInitEnv's to report.
+  const auto place = read_launch_place(settings, environment, nullptr);
+  const bool believed = place.ok() && place->one_host && place->size > 1 && ranks <= place->size;
+  return believed ? Audience::this_host : Audience::any_host;
+}
+
 Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& store,
-                                           const std::string& key, int rank,
-                                           std::int64_t timeout_ms) {
+                                           const std::string& key, int rank, Audience audience,
+                                           const Settings& settings) {
+  const std::int64_t timeout_ms = settings.init_timeout_s * 1000;
   const std::string doing = fmt::format("meeting through the store's key \"{}\"", key);
   if (rank == 0) {
-    auto id = plane.create_unique_id();
+    auto id = plane.create_unique_id(audience, settings);
     if (!id.ok()) {
       // The others should not wait for what will not come.
       const std::string excuse = std::string(store_excuse) + std::string(id.status().message());

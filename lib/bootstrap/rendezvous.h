@@ -21,6 +21,7 @@ struct LaunchPlace {
   int local_rank = 0;
   int local_size = 1;
   bool several_hosts = false;  // the launcher said so; local_size may still be unknown to it
+  bool one_host = false;       // the launcher said so
   // How many meetings of this process have succeeded (the caller counts): a second gyreCommInitEnv
   // meets under another name, so that it cannot find what is left of the first.
   int earlier_meetings = 0;
@@ -35,6 +36,12 @@ Result<LaunchPlace> read_launch_place(const Settings& settings,
                                       const std::map<std::string, std::string>& environment,
                                       std::vector<std::string>* warnings);
 std::map<std::string, std::string> process_environment();
+
+// Who may join by an id that is passed on by the caller's own means. A launcher that started
+// several ranks, all on this host, is believed, unless the communicator has more ranks (0: unknown)
+// or GYRE_SOCKET_IFNAME says where other hosts come in.
+Audience audience_of_launch(const Settings& settings,
+                            const std::map<std::string, std::string>& environment, int ranks);
 
 // Gets the job's UniqueId to this rank; rank 0 makes it. In this order, by what is set:
 //
@@ -60,7 +67,7 @@ struct Store {
       get;
 };
 Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& store,
-                                           const std::string& key, int rank,
-                                           std::int64_t timeout_ms);
+                                           const std::string& key, int rank, Audience audience,
+                                           const Settings& settings);
 
 }  // namespace gyre::bootstrap

@@ -77,7 +77,8 @@ Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
     GYRE_TRY(choose_device(options[i], device).while_doing(fmt::format("devlist[{}]", i)));
   }
   GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(made.settings));
-  GYRE_ASSIGN(const trust::UniqueId id, plane->create_unique_id());
+  GYRE_ASSIGN(const trust::UniqueId id,
+              plane->create_unique_id(bootstrap::Audience::this_host, made.settings));
   if (gyreGroupStart() != gyreSuccess) return internal_error("gyreGroupStart failed");
   Status begun;
   for (int rank = 0; rank < ndev && begun.ok(); ++rank)
@@ -153,9 +154,12 @@ Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* sto
   GYRE_TRY(check_place(nranks, rank));
   GYRE_ASSIGN(CommunicatorOptions options, make_options(config));
   GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
-  GYRE_ASSIGN(const trust::UniqueId id,
-              bootstrap::meet_through_store(*plane, wrap(*store), key, rank,
-                                            options.settings.init_timeout_s * 1000));
+  GYRE_ASSIGN(
+      const trust::UniqueId id,
+      bootstrap::meet_through_store(
+          *plane, wrap(*store), key, rank,
+          bootstrap::audience_of_launch(options.settings, bootstrap::process_environment(), nranks),
+          options.settings));
   return begin_join(comm, id, nranks, rank, std::move(options));
 }
 
@@ -214,7 +218,9 @@ gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId) {
     int device = GYRE_CONFIG_UNDEF_INT;
     GYRE_ASSIGN(const CommunicatorOptions options, make_options(nullptr, &device));
     GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
-    GYRE_ASSIGN(const trust::UniqueId id, plane->create_unique_id());
+    const bootstrap::Audience audience =
+        bootstrap::audience_of_launch(options.settings, bootstrap::process_environment(), 0);
+    GYRE_ASSIGN(const trust::UniqueId id, plane->create_unique_id(audience, options.settings));
     GYRE_ASSIGN(const auto bytes, trust::encode(id));
     std::memcpy(uniqueId->internal, bytes.data(), bytes.size());
     return {};

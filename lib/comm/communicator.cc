@@ -65,18 +65,21 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
   std::unique_ptr<Communicator> made(new Communicator(regions, size, rank, std::move(options)));
   const Settings& settings = made->options_.settings;
   GYRE_ASSIGN(made->allowed_, tune::Allowed::parse(settings));
-  made->self_ = &plane.identity();
+  made->self_ = plane.identity();
   made->tickets_ = &plane.tickets();
   // The operation's own deadline speaks first: it knows more than the kernel.
   const std::int64_t tcp_user_timeout_ms = made->options_.timeout_ns / ns_per_ms + 10'000;
   GYRE_ASSIGN(made->transports_,
-              make_transports(settings, {.self = plane.identity(),
-                                         .tickets = plane.tickets(),
-                                         .tcp_encrypted = settings.tcp_security == "tls",
-                                         .communicator_hash = hash_of(trust::short_name(id)),
-                                         .epoch = id.epoch,
-                                         .tcp_user_timeout_ms = tcp_user_timeout_ms,
-                                         .liveness_ns = made->liveness_ns()}));
+              make_transports(
+                  settings, {.self = made->self_,
+                             .tickets = plane.tickets(),
+                             .listen_on_this_host =
+                                 [&plane, settings] { return plane.listen_on_this_host(settings); },
+                             .tcp_encrypted = settings.tcp_security == "tls",
+                             .communicator_hash = hash_of(trust::short_name(id)),
+                             .epoch = id.epoch,
+                             .tcp_user_timeout_ms = tcp_user_timeout_ms,
+                             .liveness_ns = made->liveness_ns()}));
   const LedgerIdentity identity{
       .communicator = hash_of(trust::short_name(id)),
       .name = FixedText<16>(trust::short_name(id)),
@@ -100,6 +103,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
   GYRE_ASSIGN(made->membership_,
               plane.join(id, size, rank, encode(JoiningNote{common, device_note, processor_mask()}),
                          settings));
+  made->self_ = made->membership_->self();
   made->listen();
   return made;
 }
@@ -139,7 +143,7 @@ Status Communicator::settle() {
                       "none (config.device)",
                       rank_, mine.device.empty() ? "host memory" : "a CUDA device", rank,
                       note.device.empty() ? "host memory" : "a CUDA device"));
-    if (roster.processes[roster.process_of_rank[rank]].host != self_->host) continue;
+    if (roster.processes[roster.process_of_rank[rank]].host != self_.host) continue;
     ++local_ranks;
     masks.push_back(note.processors);
   }

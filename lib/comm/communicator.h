@@ -353,7 +353,7 @@ class Communicator {
   const CommunicatorOptions options_;
   WaitPolicy policy_;
   std::shared_ptr<bootstrap::Membership> membership_;
-  const trust::ProcessIdentity* self_ = nullptr;
+  trust::ProcessIdentity self_;  // as the other ranks know this process
   trust::TicketBook* tickets_ = nullptr;
   TransportList transports_;
   tune::Allowed allowed_;

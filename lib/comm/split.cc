@@ -83,10 +83,21 @@ bool Splitting::give_up_for_all(Status why) {
   return give_up(parent_.fail(std::move(why).while_doing("gyreCommSplit")));
 }
 
+bootstrap::Audience Splitting::audience() const {
+  const bootstrap::Roster& roster = parent_.membership().roster();
+  const auto process_of = [&](int rank) -> const trust::ProcessIdentity& {
+    return roster.processes[roster.process_of_rank[static_cast<std::size_t>(rank)]];
+  };
+  const bool together = std::ranges::all_of(members_, [&](int rank) {
+    return trust::can_meet_locally(process_of(rank), process_of(parent_.rank()));
+  });
+  return together ? bootstrap::Audience::this_host : bootstrap::Audience::any_host;
+}
+
 // An empty letter says that there is no id.
 Status Splitting::lead() {
   GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options_.settings));
-  const auto id = plane->create_unique_id();
+  const auto id = plane->create_unique_id(audience(), options_.settings);
   bootstrap::Letter letter;
   if (id.ok()) {
     GYRE_ASSIGN(const auto bytes, trust::encode(*id));

@@ -18,7 +18,9 @@
 #include "lib/trust/tickets.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -94,6 +96,9 @@ class Transport {
 struct Surroundings {
   const trust::ProcessIdentity& self;
   trust::TicketBook& tickets;
+  // The address at which processes of this host reach this one by TCP; it listens there from the
+  // first call on. Null: they come in where others do.
+  std::function<Result<std::string>()> listen_on_this_host = {};
   bool tcp_encrypted = false;
   // Which communicator's bytes these are; said in every message on a wire and checked there.
   std::uint64_t communicator_hash = 0;

@@ -50,6 +50,10 @@ Result<Token> host_token(const std::string& host_name) {
 
 }  // namespace
 
+bool can_meet_locally(const ProcessIdentity& one, const ProcessIdentity& other) {
+  return one.host == other.host && one.net_namespace == other.net_namespace && one.uid == other.uid;
+}
+
 Result<ProcessIdentity> describe_this_process() {
   ProcessIdentity identity;
   const auto size = static_cast<ssize_t>(identity.process.size());

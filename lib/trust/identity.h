@@ -25,6 +25,10 @@ struct ProcessIdentity {
       addresses;  // "1.2.3.4:port" or "[::1]:port" of the process's door, best first
 };
 
+// Whether each finds the other's local door, as both claim: one host, one network namespace, one
+// user.
+bool can_meet_locally(const ProcessIdentity& one, const ProcessIdentity& other);
+
 // All but the door's name and addresses, which whoever opens the door fills in. A new process token
 // each time.
 Result<ProcessIdentity> describe_this_process();

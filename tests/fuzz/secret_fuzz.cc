@@ -132,7 +132,12 @@ class NoPlane final : public ControlPlane {
  public:
   const trust::ProcessIdentity& identity() const override { return identity_; }
   trust::TicketBook& tickets() override { return tickets_; }
-  Result<trust::UniqueId> create_unique_id() override { return internal_error("none here"); }
+  Result<trust::UniqueId> create_unique_id(Audience, const Settings&) override {
+    return internal_error("none here");
+  }
+  Result<std::string> listen_on_this_host(const Settings&) override {
+    return internal_error("none here");
+  }
   Result<trust::UniqueId> create_root(const trust::Secret&) override {
     return internal_error("none here");
   }
@@ -152,12 +157,14 @@ class NoPlane final : public ControlPlane {
 
 void ask_store(fuzz::Input& input) {
   NoPlane plane;
+  Settings settings;
+  settings.init_timeout_s = 0;
   const auto bytes = input.rest();
   Store store;
   store.get = [&](const std::string&, std::int64_t) -> Result<std::vector<std::uint8_t>> {
     return std::vector<std::uint8_t>(bytes.begin(), bytes.end());
   };
-  const auto id = meet_through_store(plane, store, "key", 1, 0);
+  const auto id = meet_through_store(plane, store, "key", 1, Audience::any_host, settings);
   if (id.ok()) GYRE_DEMAND(bytes.size() == trust::unique_id_bytes);
 }
 

@@ -32,6 +32,10 @@ inline std::unique_ptr<ControlPlane> start_plane(const Settings& settings = loop
   return std::move(plane).value();
 }
 
+inline Result<trust::UniqueId> make_id(ControlPlane& plane) {
+  return plane.create_unique_id(bootstrap::Audience::any_host, loopback_settings());
+}
+
 inline std::shared_ptr<Membership> join(ControlPlane& plane, const trust::UniqueId& id, int size,
                                         int rank, const Settings& settings = loopback_settings()) {
   auto member = plane.join(id, size, rank, Letter{static_cast<std::uint8_t>(rank)}, settings);
@@ -69,7 +73,7 @@ inline std::optional<Letter> next_letter(Membership& member, int from, std::uint
 struct Meeting {
   Meeting(int plane_count, int size, const Settings& settings = loopback_settings()) {
     for (int i = 0; i < plane_count; ++i) planes.push_back(start_plane(settings));
-    auto made = planes[0]->create_unique_id();
+    auto made = make_id(*planes[0]);
     REQUIRE(made.ok());
     id = *made;
     for (int rank = 0; rank < size; ++rank)

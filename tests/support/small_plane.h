@@ -28,13 +28,16 @@ class SmallPlane final : public ControlPlane {
   }
   const trust::ProcessIdentity& identity() const override { return identity_; }
   trust::TicketBook& tickets() override { return tickets_; }
-  Result<trust::UniqueId> create_unique_id() override {
+  Result<trust::UniqueId> create_unique_id(Audience, const Settings&) override {
     GYRE_ASSIGN(const trust::Secret secret, trust::random_secret());
     return create_root(secret);
   }
   Result<trust::UniqueId> create_root(const trust::Secret& secret) override {
     if (!fails.ok()) return fails;
     return trust::id_on_this_host(secret);
+  }
+  Result<std::string> listen_on_this_host(const Settings&) override {
+    return internal_error("this plane listens nowhere");
   }
   Result<std::shared_ptr<Membership>> join(const trust::UniqueId&, int, int, Letter,
                                            const Settings&) override {

@@ -20,7 +20,8 @@ class TcpTransport final : public Transport {
   std::string_view name() const override { return "tcp"; }
 
   Reach reach(const trust::ProcessIdentity& peer) const override {
-    if (peer.addresses.empty()) return {.reason = "its process listens at no address"};
+    const bool local = is_local(peer);
+    if (peer.addresses.empty() && !local) return {.reason = "its process listens at no address"};
     if (peer.host == surroundings_.self.host)
       // Measured between two cores of a virtual Xeon of 2.6 GHz: two slots of 256 KiB, copied in
       // and out; 8 bytes there and back; messages of 8 bytes in four slots, both ends' time.
@@ -28,7 +29,7 @@ class TcpTransport final : public Transport {
               .gigabytes_per_s = 8.4,
               .latency_us = 3.8,
               .overhead_us = 1.3,
-              .reason = "over loopback, at " + peer.addresses.front()};
+              .reason = local ? "over loopback" : "over loopback, at " + peer.addresses.front()};
     // 10 Gbit/s and a switch, until a profile or the topology knows better.
     return {.reachable = true,
             .gigabytes_per_s = 1.1,
@@ -38,9 +39,8 @@ class TcpTransport final : public Transport {
   }
 
   Result<Listening> listen(const LinkKey& key, const FifoShape& shape,
-                           const trust::ProcessIdentity&) override {
-    if (surroundings_.self.addresses.empty())
-      return invalid_usage("tcp needs an address, and this process's door has none");
+                           const trust::ProcessIdentity& sender) override {
+    GYRE_ASSIGN(const std::vector<std::string> places, places_for(sender));
     GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
     GYRE_ASSIGN(StreamSecurity security, make_security());
     const auto arrival = std::make_shared<Arrival>();
@@ -61,7 +61,7 @@ class TcpTransport final : public Transport {
                                       .ticket = ticket,
                                       .secret = security.secret,
                                       .shape = shape,
-                                      .places = surroundings_.self.addresses})};
+                                      .places = places})};
   }
 
   Result<std::unique_ptr<Connection>> connect(const LinkKey& key, const FifoShape& shape,
@@ -82,6 +82,21 @@ class TcpTransport final : public Transport {
  private:
   using PairKey = std::tuple<std::int32_t, std::uint32_t>;
   static constexpr std::uint8_t endpoint_encrypted = 1;
+
+  bool is_local(const trust::ProcessIdentity& peer) const {
+    return surroundings_.listen_on_this_host != nullptr &&
+           trust::can_meet_locally(peer, surroundings_.self);
+  }
+  // Whoever is on this host comes in at an address that other hosts need not reach.
+  Result<std::vector<std::string>> places_for(const trust::ProcessIdentity& sender) const {
+    if (is_local(sender)) {
+      GYRE_ASSIGN(std::string address, surroundings_.listen_on_this_host());
+      return std::vector<std::string>{std::move(address)};
+    }
+    if (surroundings_.self.addresses.empty())
+      return invalid_usage("tcp needs an address, and this process's door has none");
+    return surroundings_.self.addresses;
+  }
 
   // Links come in pairs: who listens to a peer on a channel also sends to it. Encrypted ways are
   // apart, since a session of TLS belongs to one.
