@@ -8,6 +8,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <poll.h>
 #include <random>
 #include <sys/socket.h>
@@ -92,6 +94,22 @@ TEST_CASE("an id survives its 128 bytes") {
   CHECK(copy.root_door == id.root_door);
   CHECK(copy.root_address == id.root_address);
   CHECK(copy.epoch == id.epoch);
+}
+
+TEST_CASE("a secret is overwritten when it goes, wherever it was copied to") {
+  alignas(UniqueId) std::byte place[sizeof(UniqueId)];
+  auto* id = new (place) UniqueId(some_id());
+  id->secret.bytes.fill(0xa5);
+  const auto encoded_bytes = [&] {
+    alignas(EncodedId) std::byte there[sizeof(EncodedId)];
+    auto* encoded = new (there) EncodedId(*encode(*id));
+    const bool held = std::ranges::search(encoded->bytes, id->secret.bytes).size() == 32;
+    encoded->~EncodedId();
+    return held && std::ranges::all_of(there, [](std::byte byte) { return byte == std::byte{0}; });
+  };
+  CHECK(encoded_bytes());
+  id->~UniqueId();
+  CHECK(std::ranges::count(place, std::byte{0xa5}) < 32);
 }
 
 TEST_CASE("an id with any bit changed is refused") {

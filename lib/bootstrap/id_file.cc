@@ -88,8 +88,8 @@ Result<std::optional<Found>> inspect(const std::string& path, int flags,
   Found found;
   GYRE_ASSIGN(found.file, open_private(path, flags, true));
   if (!found.file.has_value()) return std::optional<Found>();
-  std::array<std::uint8_t, trust::unique_id_bytes> bytes{};
-  std::array<std::uint8_t, trust::unique_id_bytes + 1> content{};
+  trust::EncodedId bytes;
+  trust::Wiped<trust::unique_id_bytes + 1> content;
   const ssize_t got = ::pread(found.file.get(), content.data(), content.size(), 0);
   if (got < 0) return Status::from_errno(fmt::format("reading {}", path), errno);
   if (got != static_cast<ssize_t>(bytes.size()))
@@ -234,14 +234,14 @@ Result<trust::UniqueId> read_id_file(const std::string& path, const trust::Token
 Result<std::vector<std::uint8_t>> read_secret_file(const std::string& path, std::size_t least) {
   GYRE_ASSIGN(const FileDescriptor file, open_private(path, O_RDONLY, false));
   if (!file.has_value()) return refuse(path, "does not exist");
-  std::vector<std::uint8_t> bytes(secret_most + 1);
-  const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), 0);
+  trust::Wiped<secret_most + 1> content;
+  const ssize_t got = ::pread(file.get(), content.data(), content.size(), 0);
   if (got < 0) return Status::from_errno(fmt::format("reading {}", path), errno);
-  bytes.resize(static_cast<std::size_t>(got));
-  if (bytes.size() < least || bytes.size() > secret_most)
+  const auto bytes = static_cast<std::size_t>(got);
+  if (bytes < least || bytes > secret_most)
     return refuse(path, fmt::format("must have {} to {} bytes (as from: head -c 32 /dev/urandom)",
                                     least, secret_most));
-  return bytes;
+  return std::vector<std::uint8_t>(content.begin(), content.begin() + bytes);
 }
 
 }  // namespace gyre::bootstrap

@@ -37,7 +37,8 @@ class IdFile {
 Result<trust::UniqueId> read_id_file(const std::string& path, const trust::Token& this_host,
                                      std::int64_t timeout_s, Wait& wait);
 
-// The bytes of a file of secrets: regular, ours, closed to others, at least `least` bytes.
+// The bytes of a file of secrets: regular, ours, closed to others, at least `least` bytes. To be
+// wiped.
 Result<std::vector<std::uint8_t>> read_secret_file(const std::string& path, std::size_t least);
 
 }  // namespace gyre::bootstrap

@@ -52,10 +52,10 @@ Result<Question> decode_question(const Message& message) {
   return question;
 }
 
-Message encode_id(const std::array<std::uint8_t, trust::unique_id_bytes>& id) {
+Message encode_id(const trust::EncodedId& id) {
   trust::Writer writer;
   writer.put(AnswerKind::id);
-  writer.put(id);
+  writer.put(id.bytes);
   return writer.take();
 }
 
@@ -70,9 +70,9 @@ Message encode_refusal(std::string_view why) {
 Result<trust::UniqueId> decode_answer(const Message& message) {
   trust::Reader reader(message);
   AnswerKind kind{};
-  std::array<std::uint8_t, trust::unique_id_bytes> id{};
+  trust::EncodedId id;
   const bool whole = reader.get(kind);
-  if (whole && kind == AnswerKind::id && reader.get(id) && reader.at_end())
+  if (whole && kind == AnswerKind::id && reader.get(id.bytes) && reader.at_end())
     return trust::decode_unique_id(id);
   if (!whole || kind != AnswerKind::refusal)
     return Status(Code::RemoteError, "rank 0's answer is malformed");
@@ -171,15 +171,18 @@ Status IdLine::send(const Message& message) {
 
 Status IdLine::flush() {
   if (session_ != nullptr) return session_->advance();
-  while (!leaving_.empty()) {
-    const ssize_t put =
-        ::send(socket_.get(), leaving_.data(), leaving_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  while (left_ < leaving_.size()) {
+    const ssize_t put = ::send(socket_.get(), leaving_.data() + left_, leaving_.size() - left_,
+                               MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0 && errno == EAGAIN) return Status();
     ended_ = put < 0;
     if (ended_) return closed();
-    leaving_.erase(leaving_.begin(), leaving_.begin() + put);
+    left_ += static_cast<std::size_t>(put);
   }
+  trust::wipe(leaving_);
+  leaving_.clear();
+  left_ = 0;
   return Status();
 }
 

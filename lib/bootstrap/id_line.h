@@ -32,7 +32,7 @@ Message encode(const Question& question);
 Result<Question> decode_question(const Message& message);
 
 // The id, or why there is none for the one who asked.
-Message encode_id(const std::array<std::uint8_t, trust::unique_id_bytes>& id);
+Message encode_id(const trust::EncodedId& id);
 Message encode_refusal(std::string_view why);
 Result<trust::UniqueId> decode_answer(const Message& message);
 
@@ -42,6 +42,10 @@ class IdLine {
   // Without a proof: in clear.
   static Result<IdLine> make(End end, FileDescriptor socket,
                              std::shared_ptr<const NetworkProof> proof);
+
+  IdLine(IdLine&&) = default;
+  IdLine& operator=(IdLine&&) = default;
+  ~IdLine() { trust::wipe(leaving_); }
 
   int descriptor() const { return session_ ? session_->descriptor() : socket_.get(); }
   // Over a network, the other end has not named our key yet: what it says stays in the kernel.
@@ -56,6 +60,7 @@ class IdLine {
   Status flush();
 
  private:
+  IdLine() = default;
   Result<std::optional<Message>> receive_in_clear();
   Status hear_first_words();
   Status start_session(trust::SessionRole role);
@@ -63,10 +68,11 @@ class IdLine {
   FileDescriptor socket_;  // until there is a session
   std::shared_ptr<const NetworkProof> proof_;
   std::unique_ptr<trust::SecureSession> session_;
-  std::array<std::uint8_t, 256> arrived_{};
+  trust::Wiped<256> arrived_;
   std::size_t arrived_bytes_ = 0;
   bool ended_ = false;  // in clear: the other end closed, or the socket broke
   Message leaving_;
+  std::size_t left_ = 0;  // of it, at the other end's kernel already
 };
 
 }  // namespace gyre::bootstrap

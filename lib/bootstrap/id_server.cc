@@ -204,8 +204,10 @@ Result<std::optional<trust::UniqueId>> visit(const MeetingPoint& point, const Qu
     auto message = line.receive();
     status = message.status();
     if (status.ok() && message->has_value()) {
-      GYRE_ASSIGN(const trust::UniqueId id, decode_answer(**message));
-      return std::optional(id);
+      auto id = decode_answer(**message);
+      trust::wipe(**message);
+      if (!id.ok()) return std::move(id).status();
+      return std::optional(*id);
     }
     const short events = line.wants_to_write() ? POLLIN | POLLOUT : POLLIN;
     if (status.ok() && !rest(wait, line.descriptor(), events))

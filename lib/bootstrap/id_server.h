@@ -25,6 +25,9 @@ class IdServer {
   };
   static Result<std::shared_ptr<IdServer>> start(FileDescriptor listener, const MeetingPoint& point,
                                                  const Meeting& meeting);
+  ~IdServer() { trust::wipe(answer_); }
+  IdServer(const IdServer&) = delete;
+  IdServer& operator=(const IdServer&) = delete;
   // Readable when there is something to do.
   int descriptor() const { return epoll_.get(); }
   // Does it; false when the server is done.

@@ -10,7 +10,6 @@
 #include "lib/bootstrap/run_secret.h"
 
 #include <fmt/format.h>
-#include <openssl/crypto.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -56,7 +55,7 @@ Result<trust::Secret> read_network_secret(const Settings& settings) {
               read_secret_file(settings.rendezvous_secret_file, secret_file_least));
   trust::Secret secret{};
   const Status derived = trust::derive(bytes, "secret file", secret);
-  OPENSSL_cleanse(bytes.data(), bytes.size());
+  trust::wipe(bytes);
   if (!derived.ok()) return derived;
   return secret;
 }
@@ -174,9 +173,10 @@ constexpr std::string_view store_excuse = "rank 0 failed: ";
 
 // What a store holds under the key: the id that rank 0 put there, or why there is none.
 Result<trust::UniqueId> id_of_store(const std::vector<std::uint8_t>& value) {
-  const std::string text(value.begin(), value.end());
-  if (text.starts_with(store_excuse)) return Status(Code::RemoteError, text).blame({0});
-  std::array<std::uint8_t, trust::unique_id_bytes> bytes{};
+  const std::string_view text(reinterpret_cast<const char*>(value.data()), value.size());
+  if (text.starts_with(store_excuse))
+    return Status(Code::RemoteError, std::string(text)).blame({0});
+  trust::EncodedId bytes;
   if (value.size() != bytes.size())
     return Status(Code::RemoteError,
                   fmt::format("the value has {} bytes, an id has {}: does another program use "
@@ -220,7 +220,10 @@ Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& sto
       return std::move(id).status().while_doing(doing);
     }
     GYRE_ASSIGN(const auto bytes, trust::encode(*id));
-    GYRE_TRY(store.set(key, {bytes.begin(), bytes.end()}).while_doing(doing));
+    std::vector<std::uint8_t> value(bytes.begin(), bytes.end());
+    Status set = store.set(key, value).while_doing(doing);
+    trust::wipe(value);
+    if (!set.ok()) return set;
     return id;
   }
   auto value = store.get(key, timeout_ms);
@@ -230,6 +233,7 @@ Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& sto
         .while_doing(fmt::format("{}, which rank 0 sets (waited up to {} ms)", doing, timeout_ms))
         .blame({0});
   auto id = id_of_store(*value);
+  trust::wipe(*value);
   return id.ok() ? std::move(id) : std::move(id).status().while_doing(doing);
 }
 

@@ -1,7 +1,6 @@
 #include "lib/bootstrap/run_secret.h"
 
 #include <fmt/format.h>
-#include <openssl/crypto.h>
 
 #include <algorithm>
 #include <cstring>
@@ -33,7 +32,7 @@ Result<trust::Secret> read_run_secret(int descriptor) {
   if (has < 0 || (has & seals) != seals) return refuse("is not the sealed memory of `gyre run`");
   if (facts.st_uid != geteuid())
     return refuse(fmt::format("belongs to another user (uid {})", facts.st_uid));
-  std::array<std::uint8_t, run_bytes + 1> content{};
+  trust::Wiped<run_bytes + 1> content;
   // Not read(2): all ranks share the descriptor's position.
   const ssize_t got = ::pread(descriptor, content.data(), content.size(), 0);
   if (got != static_cast<ssize_t>(run_bytes) ||
@@ -41,7 +40,6 @@ Result<trust::Secret> read_run_secret(int descriptor) {
     return refuse("holds something else than what this version's `gyre run` writes");
   trust::Secret secret{};
   std::copy_n(content.begin() + run_magic.size(), secret.size(), secret.begin());
-  OPENSSL_cleanse(content.data(), content.size());
   return secret;
 }
 

@@ -14,7 +14,7 @@ namespace gyre::comm {
 namespace {
 
 Result<trust::UniqueId> decode(const gyreUniqueId& id) {
-  std::array<std::uint8_t, trust::unique_id_bytes> bytes;
+  trust::EncodedId bytes;
   static_assert(sizeof bytes == sizeof id);
   std::memcpy(bytes.data(), id.internal, bytes.size());
   return trust::decode_unique_id(bytes);

@@ -113,7 +113,7 @@ bool Splitting::advance_meeting() {
   const auto letter = parent_.membership().receive(members_[0], letter_key_);
   if (!letter) return false;
   parent_.ledger().end_wait(WaitLane::collective);
-  std::array<std::uint8_t, trust::unique_id_bytes> bytes{};
+  trust::EncodedId bytes;
   if (letter->size() != bytes.size())
     return give_up(Status(Code::RemoteError, fmt::format("rank {} could not make an id for the "
                                                          "ranks of this color",

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <openssl/core_names.h>
-#include <openssl/crypto.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 
@@ -23,8 +22,6 @@ struct KdfRunTraits {
 };
 
 }  // namespace
-
-SessionKey::~SessionKey() { OPENSSL_cleanse(psk.data(), psk.size()); }
 
 std::string hexadecimal(std::span<const std::uint8_t> bytes) {
   std::string text;

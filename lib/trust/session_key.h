@@ -23,10 +23,9 @@ struct SessionKey {
   SessionKey() = default;
   SessionKey(const SessionKey&) = delete;
   SessionKey& operator=(const SessionKey&) = delete;
-  ~SessionKey();  // wipes
 
   std::string identity;
-  std::array<std::uint8_t, 32> psk{};
+  Wiped<32> psk{};
 };
 
 // Depends on the secret and the epoch alone: an id of an old epoch opens nothing.

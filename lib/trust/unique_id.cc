@@ -92,10 +92,11 @@ Status check_layout(const Bytes128& bytes) {
 
 }  // namespace
 
-Result<Bytes128> encode(const UniqueId& id) {
+Result<EncodedId> encode(const UniqueId& id) {
   if (id.root_door.size() > door_most)
     return invalid_argument(fmt::format("door name '{}' is longer than 30 bytes", id.root_door));
-  Bytes128 bytes{};
+  EncodedId encoded;
+  Bytes128& bytes = encoded.bytes;
   std::copy(magic.begin(), magic.end(), bytes.begin());
   std::copy(id.secret.begin(), id.secret.end(), &bytes[secret_at]);
   std::copy(id.root_host.begin(), id.root_host.end(), &bytes[host_at]);
@@ -104,7 +105,7 @@ Result<Bytes128> encode(const UniqueId& id) {
   std::copy(id.root_door.begin(), id.root_door.end(), &bytes[door_at + 1]);
   GYRE_TRY(put_address(id.root_address, bytes));
   GYRE_TRY(write_checksum(bytes, &bytes[checksum_at]));
-  return bytes;
+  return encoded;
 }
 
 Result<UniqueId> decode_unique_id(const Bytes128& bytes) {

@@ -4,6 +4,7 @@
 
 #include "lib/base/status.h"
 #include "lib/trust/identity.h"
+#include "lib/trust/wiped.h"
 
 #include <array>
 #include <cstdint>
@@ -12,7 +13,8 @@
 namespace gyre::trust {
 
 inline constexpr std::size_t unique_id_bytes = 128;
-using Secret = std::array<std::uint8_t, 32>;
+using Secret = Wiped<32>;
+using EncodedId = Wiped<unique_id_bytes>;
 
 struct UniqueId {
   Secret secret{};           // from getrandom, or from a launcher; never sent, logged or in argv
@@ -23,7 +25,7 @@ struct UniqueId {
 };
 
 // 128 bytes, with version and checksum; decode refuses anything else with a clear text.
-Result<std::array<std::uint8_t, unique_id_bytes>> encode(const UniqueId& id);
+Result<EncodedId> encode(const UniqueId& id);
 Result<UniqueId> decode_unique_id(const std::array<std::uint8_t, unique_id_bytes>& bytes);
 // Eight hexadecimal digits of a hash, for logs and errors.
 std::string short_name(const UniqueId& id);

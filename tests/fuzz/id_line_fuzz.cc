@@ -21,7 +21,7 @@ constexpr std::uint32_t ranks = 4, meeting_number = 2;
 
 trust::UniqueId some_id() {
   trust::UniqueId id;
-  id.secret.fill(5);
+  id.secret.bytes.fill(5);
   id.root_door = "gyre-fuzz";
   return id;
 }
@@ -81,7 +81,7 @@ const std::shared_ptr<const NetworkProof>& proof() {
   static const std::shared_ptr<const NetworkProof> made = [] {
     auto key = std::make_shared<trust::SessionKey>();
     key->identity = "gyre-meeting-1-0123456789abcdef0123456789abcdef";
-    key->psk.fill(9);
+    key->psk.bytes.fill(9);
     auto tls = trust::Tls::create();
     GYRE_DEMAND(tls.ok());
     return std::shared_ptr<const NetworkProof>(new NetworkProof{std::move(key), std::move(*tls)});

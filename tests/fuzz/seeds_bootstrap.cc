@@ -271,9 +271,9 @@ void add_secrets(Seeds& seeds) {
     seeds.add("secret", name, Script(which).number(kind).number(mode).rest(bytes));
   };
   trust::UniqueId id;
-  const Bytes foreign = bytes_of(*encode(id));
+  const Bytes foreign = bytes_of(encode(id)->bytes);
   id.root_host.fill(7);  // the host of the target
-  const Bytes ours = bytes_of(*encode(id));
+  const Bytes ours = bytes_of(encode(id)->bytes);
   add("file", file, is_file, 0600, foreign);
   add("file_of_the_dead", file, is_file, 0600, ours);
   add("file_open_to_all", file, is_file, 0644, foreign);

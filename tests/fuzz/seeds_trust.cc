@@ -16,7 +16,7 @@ using namespace trust;
 
 UniqueId some_id(std::string address) {
   UniqueId id;
-  id.secret.fill(5);
+  id.secret.bytes.fill(5);
   id.root_host.fill(7);
   id.root_door = "gyre-0123456789abcdef01234567";
   id.root_address = std::move(address);
@@ -24,7 +24,7 @@ UniqueId some_id(std::string address) {
   return id;
 }
 
-Bytes id_bytes(const std::string& address) { return bytes_of(*encode(some_id(address))); }
+Bytes id_bytes(const std::string& address) { return bytes_of(encode(some_id(address))->bytes); }
 
 void add_ids(Seeds& seeds) {
   const auto as_is = [](const Bytes& id) { return Bytes(Script(0).rest(id)); };

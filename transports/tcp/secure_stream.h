@@ -5,13 +5,11 @@
 #include "lib/trust/secure_session.h"
 #include "transports/tcp/stream.h"
 
-#include <array>
-#include <cstdint>
 #include <memory>
 
 namespace gyre::transport {
 
-using StreamSecret = std::array<std::uint8_t, 32>;
+using StreamSecret = trust::Secret;
 
 // How a link's stream is protected: not at all without `tls`.
 struct StreamSecurity {

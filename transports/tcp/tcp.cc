@@ -74,7 +74,7 @@ class TcpTransport final : public Transport {
           .blame({key.peer});
     GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
     GYRE_ASSIGN(StreamSecurity security, make_security());
-    security.secret = contents.secret;
+    security.secret = {contents.secret};
     return std::unique_ptr<Connection>(std::make_unique<TcpSender>(
         key, surroundings_, contents, std::move(memory), std::move(security), find_pair(key)));
   }
