@@ -144,9 +144,9 @@ Status Works::serve_metrics(std::unique_ptr<MetricsDoor> door) {
 void Works::give_up(const Status& why) {
   log_warn("all communicators of this process end: {}", why.message());
   try {
-    for (const auto& [identity, job] : jobs_) job->give_up(why);
+    for (const auto& [identity, open] : jobs_) open->job.give_up(why);
   } catch (const std::bad_alloc&) {
-    for (const auto& [identity, job] : jobs_) job->give_up_here(why);
+    for (const auto& [identity, open] : jobs_) open->job.give_up_here(why);
     trunks_.clear();
   }
 }
