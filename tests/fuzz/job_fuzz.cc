@@ -248,8 +248,9 @@ Trial::Trial(fuzz::Input& input) {
   const int here = is_root_ ? input.take<std::uint8_t>() % 3 : 1 + input.take<std::uint8_t>() % 2;
   const bool spread = here == 2 && size_ > 2;
   for (int i = 0; i < std::min(here, size_); ++i)
-    members_.push_back(
-        std::make_shared<Member>(stage().thread, spread ? i * (size_ - 1) : i, size_));
+    members_.push_back(std::make_shared<Member>(
+        stage().thread, std::make_shared<const trust::ProcessIdentity>(stage().self),
+        spread ? i * (size_ - 1) : i, size_));
   thread().call([&] {
     const auto root = stage().process(0);
     std::optional<Destination> destination;
