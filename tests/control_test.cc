@@ -40,7 +40,8 @@ TEST_CASE("256 ranks of one process meet without a thread or a socket of their o
   for (const auto& member : members) REQUIRE(settles(*member));
   CHECK(members[200]->state() == State::joined);
   CHECK(entries("/proc/self/task") == threads);
-  CHECK(entries("/proc/self/fd") == descriptors);
+  // Less where the door for other hosts has closed: all are here.
+  CHECK(entries("/proc/self/fd") <= descriptors);
   CHECK(members[3]->roster().processes.size() == 1);
   CHECK(members[3]->roster().notes[77] == Letter{77});
 

@@ -32,7 +32,8 @@ std::optional<Tracing::Verdict> Tracing::advance(bootstrap::Membership& membersh
   const int rank = way_.back();
   if (membership.has_left(rank)) return end_at(rank, "has left the communicator");
   const auto letter = membership.receive(rank, letter_key(LetterKind::answer, questions_));
-  const auto seen = letter ? decode_whereabouts(*letter) : std::nullopt;
+  const auto ranks = static_cast<int>(membership.roster().process_of_rank.size());
+  const auto seen = letter ? decode_whereabouts(*letter, ranks) : std::nullopt;
   if (!seen && now_ns < answer_until_ns_) return std::nullopt;
   if (!seen) return end_at(rank, "does not answer");
   const int next = wait_to_follow(*seen).peer;

@@ -20,10 +20,10 @@ void put(trust::Writer& writer, const Whereabouts::Wait& wait) {
   writer.put(wait.sequence);
 }
 
-bool get(trust::Reader& reader, Whereabouts::Wait& wait) {
+bool get(trust::Reader& reader, Whereabouts::Wait& wait, int ranks) {
   std::uint8_t what = 0;
   if (!reader.get(what) || what >= blocked_on_count || !reader.get(wait.function) ||
-      !reader.get(wait.peer) || !reader.get(wait.sequence))
+      !reader.get(wait.peer) || wait.peer >= ranks || !reader.get(wait.sequence))
     return false;
   wait.what = static_cast<BlockedOn>(what);
   return true;
@@ -62,13 +62,13 @@ bootstrap::Letter encode(const Whereabouts& whereabouts) {
   return writer.take();
 }
 
-std::optional<Whereabouts> decode_whereabouts(const bootstrap::Letter& letter) {
+std::optional<Whereabouts> decode_whereabouts(const bootstrap::Letter& letter, int ranks) {
   Whereabouts whereabouts;
   std::uint8_t standing = 0;
   trust::Reader reader(letter);
   if (!reader.get(standing) || standing > static_cast<std::uint8_t>(Whereabouts::Standing::waits) ||
-      !reader.get(whereabouts.last_collective) || !get(reader, whereabouts.collective) ||
-      !get(reader, whereabouts.transfers) || !reader.get_words(whereabouts.elsewhere, name_most) ||
+      !reader.get(whereabouts.last_collective) || !get(reader, whereabouts.collective, ranks) ||
+      !get(reader, whereabouts.transfers, ranks) || !reader.get_words(whereabouts.elsewhere, name_most) ||
       !reader.at_end())
     return std::nullopt;
   whereabouts.standing = static_cast<Whereabouts::Standing>(standing);

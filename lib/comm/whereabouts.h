@@ -36,7 +36,8 @@ struct Whereabouts {
 };
 
 bootstrap::Letter encode(const Whereabouts& whereabouts);
-std::optional<Whereabouts> decode_whereabouts(const bootstrap::Letter& letter);
+// Nothing if it is malformed, or waits for a rank beyond the communicator's `ranks`.
+std::optional<Whereabouts> decode_whereabouts(const bootstrap::Letter& letter, int ranks);
 
 // What a ledger shows.
 Whereabouts read_whereabouts(const Ledger& ledger);

@@ -2,6 +2,7 @@
 #include "lib/comm/joining_note.h"
 #include "lib/comm/link_letter.h"
 #include "lib/comm/region_letter.h"
+#include "lib/comm/whereabouts.h"
 #include "lib/transport/endpoint.h"
 #include "tests/fuzz/seeds.h"
 #include "transports/p2p/memory.h"
@@ -294,9 +295,34 @@ void add_region_letters(Seeds& seeds) {
   add("kept", encode(letter));
 }
 
+void add_whereabouts(Seeds& seeds) {
+  using Standing = comm::Whereabouts::Standing;
+  const auto add = [&](const char* name, const Bytes& bytes) {
+    seeds.add("whereabouts", name, bytes);
+  };
+  comm::Whereabouts seen;
+  add("idle", encode(seen));
+  seen.elsewhere = "the other one";
+  seen.last_collective = 11;
+  add("elsewhere", encode(seen));
+  seen = {};
+  seen.standing = Standing::waits;
+  seen.last_collective = 12;
+  seen.collective = {static_cast<BlockedOn>(1), 15, 3, 12};
+  const Bytes waiting = encode(seen);
+  add("waits", waiting);
+  add("cut", cut(waiting, waiting.size() - 1));
+  add("too_long", cut(waiting, waiting.size() + 1));
+  add("no_standing", changed(waiting, 0, 9));
+  add("no_wait", changed(waiting, 9, 200));
+  seen.collective.peer = 16;
+  add("rank_beyond", encode(seen));
+}
+
 }  // namespace
 
 void add_transport_seeds(Seeds& seeds) {
+  add_whereabouts(seeds);
   add_region_letters(seeds);
   add_memory_letters(seeds);
   add_letters(seeds);

@@ -1,0 +1,27 @@
+// What a rank answers to those who have waited too long: where it is in its calls.
+// Input: the letter.
+#include "lib/comm/whereabouts.h"
+#include "tests/fuzz/input.h"
+
+#include <algorithm>
+
+using namespace gyre;
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr int ranks = 16;
+  const bootstrap::Letter letter(data, data + size);
+  const auto seen = comm::decode_whereabouts(letter, ranks);
+  if (!seen) return 0;
+  for (const auto& wait : {seen->collective, seen->transfers}) {
+    GYRE_DEMAND(wait.peer < ranks);
+    GYRE_DEMAND(static_cast<int>(wait.what) < blocked_on_count);
+  }
+  GYRE_DEMAND(seen->standing <= comm::Whereabouts::Standing::waits);
+  GYRE_DEMAND(
+      std::ranges::none_of(seen->elsewhere, [](char one) { return one >= 0 && one < ' '; }));
+  // But for words that cannot be shown, it is the same again.
+  const bootstrap::Letter again = encode(*seen);
+  GYRE_DEMAND(again.size() == letter.size());
+  GYRE_DEMAND(encode(*comm::decode_whereabouts(again, ranks)) == again);
+  return 0;
+}
