@@ -141,8 +141,9 @@ def main():
             return 77
     names = [name for name in CASES if arguments.only in name]
     bad = 0
+    program = os.path.abspath(arguments.program)  # hosts begin in folders of their own
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        results = {name: pool.submit(run_case, arguments.program, name) for name in names}
+        results = {name: pool.submit(run_case, program, name) for name in names}
         for name, result in results.items():
             seconds, wrong = result.result()
             print(f"{name}: {seconds:.2f} s{'' if not wrong else ': WRONG'}", flush=True)

@@ -215,7 +215,10 @@ class HostRound:
                 return f"the root is on {root['host']}, pid {root['pid']}"
             if root["standing"] != "other_host" or root["kind"] not in ("rank", "failure"):
                 return f"it is {root['kind']}, {root['standing']}"
-            if root["kind"] == "failure" and "no sign of life" not in root["failure"]["text"]:
+            # Whoever is quicker tells: the control plane, or who watches the path it waits for.
+            signs = ("no sign of life", "no answer from its host")
+            if root["kind"] == "failure" and not any(
+                    sign in root["failure"]["text"] for sign in signs):
                 return f"it failed because {root['failure']['text']}"
         return None
 

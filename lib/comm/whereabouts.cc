@@ -68,8 +68,8 @@ std::optional<Whereabouts> decode_whereabouts(const bootstrap::Letter& letter, i
   trust::Reader reader(letter);
   if (!reader.get(standing) || standing > static_cast<std::uint8_t>(Whereabouts::Standing::waits) ||
       !reader.get(whereabouts.last_collective) || !get(reader, whereabouts.collective, ranks) ||
-      !get(reader, whereabouts.transfers, ranks) || !reader.get_words(whereabouts.elsewhere, name_most) ||
-      !reader.at_end())
+      !get(reader, whereabouts.transfers, ranks) ||
+      !reader.get_words(whereabouts.elsewhere, name_most) || !reader.at_end())
     return std::nullopt;
   whereabouts.standing = static_cast<Whereabouts::Standing>(standing);
   return whereabouts;
