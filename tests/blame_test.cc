@@ -149,17 +149,19 @@ TEST_CASE("what is told of whereabouts is read as it was, and nothing else is be
   told.transfers = {BlockedOn::credit, -1, 2, 0};
   told.elsewhere = "1885e4d1";
   const bootstrap::Letter letter = comm::encode(told);
-  const auto read = comm::decode_whereabouts(letter);
+  constexpr int ranks = 4;
+  const auto read = comm::decode_whereabouts(letter, ranks);
   REQUIRE(read.has_value());
   CHECK(comm::encode(*read) == letter);
   CHECK(read->collective.peer == 3);
   for (std::size_t length = 0; length < letter.size(); ++length)
     CHECK_FALSE(comm::decode_whereabouts(
-                    {letter.begin(), letter.begin() + static_cast<std::ptrdiff_t>(length)})
+                    {letter.begin(), letter.begin() + static_cast<std::ptrdiff_t>(length)}, ranks)
                     .has_value());
   bootstrap::Letter bad = letter;
   bad[0] = 9;
-  CHECK_FALSE(comm::decode_whereabouts(bad).has_value());
+  CHECK_FALSE(comm::decode_whereabouts(bad, ranks).has_value());
+  CHECK_FALSE(comm::decode_whereabouts(letter, 3).has_value());  // there is no rank 3
 }
 
 TEST_CASE("a path is cut when questions are out and nothing has come back for the limit") {
