@@ -9,6 +9,7 @@
 #include "lib/comm/builtin.h"
 #include "lib/comm/call_board.h"
 #include "lib/comm/device_side.h"
+#include "lib/comm/driver_seat.h"
 #include "lib/comm/exchange.h"
 #include "lib/comm/flight_record.h"
 #include "lib/comm/letter_keys.h"
@@ -126,7 +127,9 @@ class Communicator {
   // Operations queued on host streams and not yet finished. A call without a stream waits for them.
   std::atomic<std::uint32_t> queued{0};
   // Whose turn it is to go on with what is queued; see HostStream.
-  std::atomic<const void*> driver{nullptr};
+  DriverSeat driver;
+  // Another thread goes on from here.
+  void change_driver() { leading_ = nullptr; }
   // Order of queued operations: the next number to give, and the next to run. Sends and receives
   // have numbers of their own, in which they begin: they go on side by side, and beside the rest.
   std::uint64_t next_ticket = 0, next_transfer = 0;
@@ -287,8 +290,8 @@ class Communicator {
     void end(Status outcome) override;
 
    private:
-    // The one that was begun first goes on with all, waits for all and tells tools of it.
-    bool leads() const { return owner_.exchanging_.front() == this; }
+    // The first one that the driver comes to goes on with all, waits for all and tells tools of it.
+    bool leads() const { return owner_.leading_ == this; }
     bool go_on_bereft();
     void question_peer();
     void time_out(const Tracing::Verdict& verdict);
@@ -390,7 +393,7 @@ class Communicator {
   Joining joining_{*this};
   Operation operation_{*this};
   std::vector<std::unique_ptr<Exchanging>> exchangings_;  // that there are
-  std::vector<Exchanging*> exchanging_;                   // under way, in the order they began
+  Exchanging* leading_ = nullptr;                         // of those under way
 
   mutable std::mutex mutex_;  // of what follows
   Status broken_;

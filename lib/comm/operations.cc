@@ -351,7 +351,6 @@ void Communicator::Exchanging::begin(const Request& request) {
     transfers_ = nullptr;
     return finish(owner_.fail(owner_.membership_->failure()));
   }
-  owner_.exchanging_.push_back(this);
   batch_.begin(*transfers_);
   Status begun = owner_.exchange_->begin(batch_);
   if (!begun.ok()) end(owner_.fail(std::move(begun)));
@@ -360,12 +359,13 @@ void Communicator::Exchanging::begin(const Request& request) {
 void Communicator::Exchanging::end(Status outcome) {
   if (outcome.ok() && owner_.on_device()) owner_.note_launch();
   owner_.exchange_->end(batch_, outcome);
-  std::erase(owner_.exchanging_, this);
+  if (leads()) owner_.leading_ = nullptr;
   transfers_ = nullptr;
   finish(std::move(outcome));
 }
 
 bool Communicator::Exchanging::advance() {
+  if (owner_.leading_ == nullptr) owner_.leading_ = this;
   if (owner_.membership_->failed()) [[unlikely]]
     return go_on_bereft();
   if (suspicion_.held()) return owner_.settle_suspicion(suspicion_, waiting(), *this);

@@ -94,11 +94,14 @@ std::vector<StreamWorker::Served> StreamWorker::streams(bool by_caller) {
 
 // ------------------------------------------------------------------------------ a turn
 
-bool StreamWorker::Turn::drive(std::atomic<const void*>& driver) const {
-  const void* nobody = nullptr;
-  // Pairs with the release in leave and finish_part: what the driver before did has been done.
-  return driver.load(std::memory_order_relaxed) == this ||
-         driver.compare_exchange_strong(nobody, this, std::memory_order_acquire);
+bool StreamWorker::Turn::drive(HostStream& stream) const {
+  return stream.driver.take(this, comes_again) != DriverSeat::Taken::no;
+}
+
+bool StreamWorker::Turn::drive(Communicator& communicator) const {
+  const DriverSeat::Taken taken = communicator.driver.take(this, comes_again);
+  if (taken == DriverSeat::Taken::newly) communicator.change_driver();
+  return taken != DriverSeat::Taken::no;
 }
 
 bool StreamWorker::Turn::blocks(const Communicator& communicator) const {
@@ -129,8 +132,8 @@ void StreamWorker::Turn::expire() const {
 
 void StreamWorker::Turn::leave() {
   for (const Blocked& one : blocked) {
-    one.communicator->driver.store(nullptr, std::memory_order_release);
-    one.stream->driver.store(nullptr, std::memory_order_release);
+    one.communicator->driver.leave();
+    one.stream->driver.leave();
   }
   blocked.clear();
 }
@@ -145,7 +148,7 @@ void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Statu
   const HandleTable<Communicator>::Pin communicator = std::move(part.communicator);
   if (!part.work.is_exchange())
     communicator->running_ticket.fetch_add(1, std::memory_order_release);
-  if (!turn.blocks(*communicator)) communicator->driver.store(nullptr, std::memory_order_release);
+  if (!turn.blocks(*communicator)) communicator->driver.leave();
   // Pairs with the acquire of a call without a stream that waits for zero.
   communicator->queued.fetch_sub(1, std::memory_order_release);
   wake_futex(&communicator->queued);
@@ -178,7 +181,7 @@ bool StreamWorker::may_begin(const HostStream::Part& part) const {
 bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& turn) {
   Communicator& communicator = *part.communicator;
   if (part.begun == nullptr && !may_begin(part)) return false;
-  if (!turn.drive(communicator.driver)) return false;
+  if (!turn.drive(communicator)) return false;
   if (part.begun == nullptr) {
     if (part.work.exchanges())
       communicator.beginning_transfer.fetch_add(1, std::memory_order_release);
@@ -218,7 +221,7 @@ bool StreamWorker::serve_parts(HostStream& stream, HostStream::Entry& head, Turn
 
 // Advances the first entry of a stream. True if anything moved.
 bool StreamWorker::serve_head(HostStream& stream, Turn& turn) {
-  if (!turn.drive(stream.driver)) return turn.all_empty = false;
+  if (!turn.drive(stream)) return turn.all_empty = false;
   HostStream::Entry* head = nullptr;
   {
     const std::lock_guard lock(stream.mutex);
@@ -228,7 +231,7 @@ bool StreamWorker::serve_head(HostStream& stream, Turn& turn) {
   const std::size_t before = turn.blocked.size();
   turn.all_empty &= head == nullptr;
   const bool moved = head != nullptr && serve_parts(stream, *head, turn);
-  if (turn.blocked.size() == before) stream.driver.store(nullptr, std::memory_order_release);
+  if (turn.blocked.size() == before) stream.driver.leave();
   return moved;
 }
 
@@ -318,7 +321,7 @@ void StreamWorker::run_until(std::atomic<std::uint32_t>& word, std::function<boo
 
 void StreamWorker::give_turn(HostStream& stream) {
   if (!stream.by_caller) return;
-  Turn turn;
+  Turn turn{.blocked = {}, .all_empty = true, .comes_again = false};
   (void)serve_head(stream, turn);
 }
 

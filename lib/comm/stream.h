@@ -52,7 +52,7 @@ class HostStream {
   std::deque<Entry> entries;
   Status first_error;
   std::atomic<std::uint32_t> done{0};  // futex word: changes with each entry that was done
-  std::atomic<const void*> driver{nullptr};
+  DriverSeat driver;
 };
 
 class StreamWorker {
@@ -89,10 +89,12 @@ class StreamWorker {
       HostStream* stream;
     };
     std::vector<Blocked> blocked;
-    bool all_empty = true;  // the streams that it came to
+    bool all_empty = true;          // the streams that it came to
+    const bool comes_again = true;  // soon: whoever has a seat that it wants lets it have a turn
 
     ~Turn() { leave(); }
-    bool drive(std::atomic<const void*>& driver) const;
+    bool drive(HostStream& stream) const;
+    bool drive(Communicator& communicator) const;
     bool blocks(const Communicator& communicator) const;
     bool arm(WaitSet& set) const;
     void disarm() const;

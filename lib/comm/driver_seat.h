@@ -1,0 +1,46 @@
+// DriverSeat: whose turn it is to go on with a stream, or with what is queued on a communicator.
+// Several threads come to it again and again: the progress thread, and callers that wait. Whoever
+// had it last lets those who were refused meanwhile have it first; otherwise a thread that sleeps
+// with it and takes it again at once would keep it from a thread that sleeps between its looks.
+#pragma once
+
+#include "lib/base/clock.h"
+
+#include <atomic>
+#include <cstdint>
+
+namespace gyre::comm {
+
+class DriverSeat {
+ public:
+  enum class Taken { no, kept, newly };
+
+  // `who` is any address that stands for the thread's turns. One that `comes_again`, within a sleep
+  // of Wait, is waited for.
+  Taken take(const void* who, bool comes_again) {
+    // Pairs with the release in leave: what the driver before did has been done.
+    if (holder_.load(std::memory_order_relaxed) == who) return Taken::kept;
+    const std::int64_t wanted_until_ns = wanted_until_ns_.load(std::memory_order_relaxed);
+    if (wanted_until_ns != 0 && last_.load(std::memory_order_relaxed) == who) [[unlikely]]
+      if (SystemClock::read() < wanted_until_ns) return Taken::no;
+    const void* nobody = nullptr;
+    if (!holder_.compare_exchange_strong(nobody, who, std::memory_order_acquire)) {
+      if (comes_again)
+        wanted_until_ns_.store(SystemClock::read() + patience_ns, std::memory_order_relaxed);
+      return Taken::no;
+    }
+    if (wanted_until_ns != 0) wanted_until_ns_.store(0, std::memory_order_relaxed);
+    last_.store(who, std::memory_order_relaxed);
+    return Taken::newly;
+  }
+  void leave() { holder_.store(nullptr, std::memory_order_release); }
+
+ private:
+  // Twice the longest sleep.
+  static constexpr std::int64_t patience_ns = 2 * ns_per_ms;
+
+  std::atomic<const void*> holder_{nullptr}, last_{nullptr};
+  std::atomic<std::int64_t> wanted_until_ns_{0};  // 0: nobody was refused since
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,78 @@
+// Host streams of both kinds on one communicator: what the progress thread drives and what callers
+// drive go on side by side, whoever waits first. Ranks are threads.
+#include "tests/support/ranks.h"
+#include <gyre/gyre.h>
+
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <chrono>
+
+using namespace gyre::tests;
+
+namespace {
+
+constexpr int rounds = 40;
+
+struct Streams {
+  Streams() {
+    (void)gyreStreamCreate(&threaded);
+    (void)gyreStreamCreateWithFlags(&by_caller, GYRE_STREAM_BY_CALLER);
+  }
+  ~Streams() {
+    (void)gyreStreamDestroy(threaded);
+    (void)gyreStreamDestroy(by_caller);
+  }
+  gyreStream_t threaded = nullptr, by_caller = nullptr;
+};
+
+Variables with_deadline(const char* transport) {
+  return {{"GYRE_TIMEOUT", "20"}, {"GYRE_TRANSPORT", transport}, {"GYRE_SOCKET_IFNAME", "lo"}};
+}
+
+void expect(Complaints& complaints, gyreResult_t result, const char* what) {
+  complaints.expect(result == gyreSuccess, std::string(what) + ": " + gyreGetLastError(nullptr));
+}
+
+}  // namespace
+
+TEST_CASE("a receive that its caller drives goes on beside one of the progress thread") {
+  const WithVariables set(with_deadline(GENERATE("shm", "tcp")));
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    const Streams streams;
+    for (int round = 0; round < rounds && complaints.none_yet(); ++round) {
+      std::array<float, 2> values{static_cast<float>(round), static_cast<float>(round + 1)};
+      if (rank == 0) {
+        for (float& value : values)
+          expect(complaints, gyreSend(&value, 1, gyreFloat, 1, comm, nullptr), "send");
+        continue;
+      }
+      std::array<float, 2> got{-1, -1};
+      expect(complaints, gyreRecv(&got[0], 1, gyreFloat, 0, comm, streams.by_caller), "first");
+      expect(complaints, gyreRecv(&got[1], 1, gyreFloat, 0, comm, streams.threaded), "second");
+      expect(complaints, gyreStreamSynchronize(streams.by_caller), "its caller's");
+      expect(complaints, gyreStreamSynchronize(streams.threaded), "the thread's");
+      complaints.expect(got == values, "wrong values");
+    }
+  });
+}
+
+TEST_CASE("collectives of one kind of stream go on beside sends of the other") {
+  const WithVariables set(with_deadline(GENERATE("shm", "tcp")));
+  const bool collective_is_threaded = GENERATE(true, false);
+  on_ranks(3, [=](int rank, gyreComm_t comm, Complaints& complaints) {
+    const Streams streams;
+    const gyreStream_t one = collective_is_threaded ? streams.threaded : streams.by_caller;
+    const gyreStream_t other = collective_is_threaded ? streams.by_caller : streams.threaded;
+    for (int round = 0; round < rounds && complaints.none_yet(); ++round) {
+      float sum = 1, sent = static_cast<float>(rank), received = -1;
+      const int next = (rank + 1) % 3, previous = (rank + 2) % 3;
+      expect(complaints, gyreRecv(&received, 1, gyreFloat, previous, comm, other), "receive");
+      expect(complaints, gyreAllReduce(&sum, &sum, 1, gyreFloat, gyreSum, comm, one), "sum");
+      expect(complaints, gyreSend(&sent, 1, gyreFloat, next, comm, one), "send");
+      expect(complaints, gyreStreamSynchronize(streams.by_caller), "its caller's");
+      expect(complaints, gyreStreamSynchronize(streams.threaded), "the thread's");
+      complaints.expect(sum == 3 && received == static_cast<float>(previous), "wrong values");
+    }
+  });
+}
