@@ -53,8 +53,7 @@ Status destroy(gyreStream_t stream) {
 
 Status queue(gyreStream_t stream, HostStream::Entry entry) {
   GYRE_ASSIGN(auto pin, find_stream(stream));
-  process().worker.queue(std::move(pin), std::move(entry));
-  return {};
+  return process().worker.queue(std::move(pin), std::move(entry));
 }
 
 Status wait_for(gyreStream_t stream, gyreStream_t other) {

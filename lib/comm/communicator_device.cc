@@ -174,7 +174,7 @@ Status Communicator::settle_on_device() {
   device_->executor().keep(claimed_.claim);  // as graphs keep the executor
   exchange_ = std::make_unique<DeviceExchange>(device_->links(), *membership_, device_->executor(),
                                                rank_, size_, share.blocks);
-  process().device_watch.add(*this);
+  GYRE_TRY(process().device_watch.add(*this));
   const std::lock_guard lock(mutex_);
   regions_ready_ = device_->regions();
   device_ready_ = device_.get();

@@ -1,5 +1,6 @@
 #include "lib/comm/device_progress.h"
 
+#include "lib/base/thread_start.h"
 #include "lib/base/wait.h"
 #include "lib/comm/device_relays.h"
 
@@ -49,10 +50,11 @@ DeviceProgress::~DeviceProgress() {
   std::exchange(retired_, {}).clear();  // each takes a turn
 }
 
-void DeviceProgress::add(DeviceRelays& relays) {
+Status DeviceProgress::add(DeviceRelays& relays) {
   const Turn turn(*this);
+  if (!thread_.joinable()) GYRE_TRY(start_thread(thread_, "gyre-relays", [this] { drive(); }));
   driven_.push_back(&relays);
-  if (!thread_.joinable()) thread_ = std::thread([this] { drive(); });
+  return {};
 }
 
 void DeviceProgress::remove(DeviceRelays& relays) {

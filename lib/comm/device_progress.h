@@ -5,6 +5,8 @@
 // relays.
 #pragma once
 
+#include "lib/base/status.h"
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -23,7 +25,7 @@ class DeviceProgress {
   DeviceProgress(const DeviceProgress&) = delete;
   DeviceProgress& operator=(const DeviceProgress&) = delete;
 
-  void add(DeviceRelays& relays);
+  Status add(DeviceRelays& relays);
   // After it returns, they are not driven.
   void remove(DeviceRelays& relays);
   // There may be something to move. Any thread.

@@ -62,7 +62,7 @@ Result<std::shared_ptr<std::byte>> DeviceRelays::allocate(const Key& key, std::u
     relayed.shape = shape_;
     relayed.shape.channels = static_cast<std::uint32_t>(bytes / shape_.channel_bytes());
   }
-  if (is_first) progress_.add(*this);
+  if (is_first) GYRE_TRY(progress_.add(*this));
   return std::shared_ptr<std::byte>(memory, memory->seen(memory->begin()));
 }
 

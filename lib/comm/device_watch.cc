@@ -1,6 +1,7 @@
 #include "lib/comm/device_watch.h"
 
 #include "lib/base/log.h"
+#include "lib/base/thread_start.h"
 #include "lib/comm/communicator.h"
 #include "lib/comm/device_progress.h"
 
@@ -29,21 +30,24 @@ DeviceWatch::~DeviceWatch() {
   if (thread_.joinable()) thread_.join();
 }
 
-void DeviceWatch::add(Communicator& communicator) {
+Status DeviceWatch::add(Communicator& communicator) {
   const std::lock_guard lock(mutex_);
+  GYRE_TRY(begin());
   watched_.push_back(&communicator);
-  begin();
+  return {};
 }
 
-void DeviceWatch::begin() {
-  if (!thread_.joinable()) thread_ = std::thread([this] { watch(); });
+Status DeviceWatch::begin() {
+  if (thread_.joinable()) return {};
+  return start_thread(thread_, "gyre-devices", [this] { watch(); });
 }
 
 void DeviceWatch::keep(p2p::Lent lent) {
   if (lent.is_over()) return;
   const std::lock_guard lock(mutex_);
   kept_.push_back(std::move(lent));
-  begin();
+  if (const Status begun = begin(); !begun.ok())
+    log_warn("memory that peers have mapped is kept: {}", begun.message());
 }
 
 // Freeing waits for kernels, as the driver likes: outside the lock that calls take. Who returns

@@ -4,6 +4,7 @@
 // ended lent to other processes stays with it until nobody uses it.
 #pragma once
 
+#include "lib/base/status.h"
 #include "transports/p2p/memory.h"
 
 #include <atomic>
@@ -23,7 +24,7 @@ class DeviceWatch {
  public:
   explicit DeviceWatch(DeviceProgress& progress) : progress_(progress) {}
   ~DeviceWatch();
-  void add(Communicator& communicator);
+  Status add(Communicator& communicator);
   // After it returns, the communicator is not looked at.
   void remove(Communicator& communicator);
   // A kernel was launched. Cheap while the thread is awake.
@@ -41,7 +42,7 @@ class DeviceWatch {
   bool look_at_all();
   bool tend_regions();
   void free_unused();
-  void begin();  // mutex_ is held
+  Status begin();  // mutex_ is held
 
   DeviceProgress& progress_;
   std::mutex freeing_;  // taken before mutex_

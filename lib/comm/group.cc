@@ -28,7 +28,7 @@ void merge_transfers(std::vector<GroupedCall>& calls) {
 }
 
 // What goes to streams: a communicator's calls together, unless several streams have some.
-void queue(std::vector<GroupedCall>& calls) {
+Status queue(std::vector<GroupedCall>& calls) {
   using Where = std::pair<const Communicator*, const HostStream*>;
   std::vector<Where> where;
   for (const GroupedCall& call : calls)
@@ -62,7 +62,7 @@ void queue(std::vector<GroupedCall>& calls) {
     known->part.work.has_transfers |= call.work.exchanges();
     sequence->add(call.work);
   }
-  if (!placed.empty()) process().worker.queue(std::move(placed));
+  return placed.empty() ? Status() : process().worker.queue(std::move(placed));
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ Status carry_out(std::vector<GroupedCall> calls) {
   }
   bool background = false;
   for (const GroupedCall& call : calls) background |= call.background;
-  queue(calls);
+  GYRE_TRY(queue(calls));
   const Status begun = background ? Status(Code::InProgress, "begun") : Status();
   if (sequences.empty()) return begun;
 

@@ -1,5 +1,7 @@
 #include "lib/comm/stream.h"
 
+#include "lib/base/thread_start.h"
+
 #include <algorithm>
 
 namespace gyre::comm {
@@ -17,24 +19,31 @@ StreamWorker::~StreamWorker() {
   if (thread_.joinable()) thread_.join();
 }
 
-StreamWorker::Served StreamWorker::push(HandleTable<HostStream>::Pin stream,
-                                        HostStream::Entry entry) {
+Result<StreamWorker::Made> StreamWorker::make(HandleTable<HostStream>::Pin stream,
+                                              HostStream::Entry entry) {
   HostStream& to = *stream;
+  if (!to.by_caller && !thread_.joinable())
+    GYRE_TRY(start_thread(thread_, "gyre-streams", [this] { serve(); }));
   auto known =
       std::ranges::find_if(streams_, [&](const Served& served) { return &**served == &to; });
   if (known == streams_.end())
     known =
         streams_.insert(known, std::make_shared<HandleTable<HostStream>::Pin>(std::move(stream)));
-  if (!to.by_caller && !thread_.joinable()) thread_ = std::thread([this] { serve(); });
-  if (to.by_caller) for_callers_.fetch_add(1, std::memory_order_relaxed);
-  const std::lock_guard lock(to.mutex);
-  to.entries.push_back(std::move(entry));
-  return *known;
+  Made made{*known, {}};
+  made.entry.push_back(std::move(entry));
+  return made;
 }
 
-void StreamWorker::announce(const std::vector<Served>& queued) {
+void StreamWorker::push(Made& made) {
+  HostStream& to = **made.stream;
+  if (to.by_caller) for_callers_.fetch_add(1, std::memory_order_relaxed);
+  const std::lock_guard lock(to.mutex);
+  to.entries.splice(to.entries.end(), made.entry);
+}
+
+void StreamWorker::announce(const std::vector<Made>& queued) {
   const bool any_threaded =
-      std::ranges::any_of(queued, [](const Served& stream) { return !(*stream)->by_caller; });
+      std::ranges::any_of(queued, [](const Made& one) { return !(*one.stream)->by_caller; });
   if (any_threaded) {
     // Pairs with the acquire in serve().
     queued_.fetch_add(1, std::memory_order_release);
@@ -42,41 +51,55 @@ void StreamWorker::announce(const std::vector<Served>& queued) {
   }
   // What callers drive begins at once, so that peers can go on with their part. A thread that waits
   // sees what is new when its sleep of a millisecond is over.
-  for (const Served& stream : queued) give_turn(**stream);
+  for (const Made& one : queued) give_turn(**one.stream);
 }
 
-void StreamWorker::queue(HandleTable<HostStream>::Pin stream, HostStream::Entry entry) {
-  std::vector<Served> queued;
+Status StreamWorker::queue(HandleTable<HostStream>::Pin stream, HostStream::Entry entry) {
+  std::vector<Made> made;
   {
     const std::lock_guard lock(mutex_);
-    queued.push_back(push(std::move(stream), std::move(entry)));
+    GYRE_ASSIGN(Made one, make(std::move(stream), std::move(entry)));
+    made.push_back(std::move(one));
+    push(made.front());
   }
-  announce(queued);
+  announce(made);
+  return {};
 }
 
-void StreamWorker::queue(std::vector<Placed> placed) {
-  std::vector<Served> queued;
+Status StreamWorker::queue(std::vector<Placed> placed) {
+  std::vector<Made> made;
   {
     const std::lock_guard lock(mutex_);
-    for (Placed& one : placed) {
-      Communicator& communicator = *one.part.communicator;
-      if (!one.part.work.is_exchange()) one.part.ticket = communicator.next_ticket++;
-      if (one.part.work.exchanges()) one.part.transfer = communicator.next_transfer++;
-      communicator.queued.fetch_add(1, std::memory_order_relaxed);
-    }
-    for (auto first = placed.begin(); first != placed.end(); ++first) {
-      if (!first->stream) continue;
-      HostStream::Entry entry;
-      entry.parts.push_back(std::move(first->part));
-      for (auto other = std::next(first); other != placed.end(); ++other) {
-        if (!other->stream || &*other->stream != &*first->stream) continue;
-        entry.parts.push_back(std::move(other->part));
-        other->stream = {};
-      }
-      queued.push_back(push(std::move(first->stream), std::move(entry)));
-    }
+    GYRE_TRY(place(placed, made));
   }
-  announce(queued);
+  announce(made);
+  return {};
+}
+
+// First all that may fail, then what counts.
+Status StreamWorker::place(std::vector<Placed>& placed, std::vector<Made>& made) {
+  std::vector<std::size_t> entry_of;  // of each part, in `made`
+  for (Placed& one : placed) {
+    const HostStream* to = &*one.stream;
+    auto known =
+        std::ranges::find_if(made, [&](const Made& other) { return &**other.stream == to; });
+    if (known == made.end()) {
+      GYRE_ASSIGN(Made first, make(std::move(one.stream), {}));
+      first.entry.front().parts.reserve(placed.size());
+      known = made.insert(known, std::move(first));
+    }
+    entry_of.push_back(static_cast<std::size_t>(known - made.begin()));
+  }
+  for (std::size_t i = 0; i < placed.size(); ++i) {
+    HostStream::Part& part = placed[i].part;
+    Communicator& communicator = *part.communicator;
+    if (!part.work.is_exchange()) part.ticket = communicator.next_ticket++;
+    if (part.work.exchanges()) part.transfer = communicator.next_transfer++;
+    communicator.queued.fetch_add(1, std::memory_order_relaxed);
+    made[entry_of[i]].entry.front().parts.push_back(std::move(part));
+  }
+  for (Made& one : made) push(one);
+  return {};
 }
 
 void StreamWorker::forget(HostStream& stream) {
@@ -155,14 +178,13 @@ void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Statu
 }
 
 void StreamWorker::finish_head(HostStream& stream) {
-  HostStream::Entry done;
+  std::list<HostStream::Entry> done;
   {
     const std::lock_guard lock(stream.mutex);
-    done = std::move(stream.entries.front());
-    stream.entries.pop_front();
+    done.splice(done.end(), stream.entries, stream.entries.begin());
   }
   if (stream.by_caller) for_callers_.fetch_sub(1, std::memory_order_relaxed);
-  if (done.mark) done.mark->reached.store(true, std::memory_order_release);
+  if (const auto& mark = done.front().mark) mark->reached.store(true, std::memory_order_release);
   stream.done.fetch_add(1, std::memory_order_release);
   wake_futex(&stream.done);
 }
@@ -225,7 +247,7 @@ bool StreamWorker::serve_head(HostStream& stream, Turn& turn) {
   HostStream::Entry* head = nullptr;
   {
     const std::lock_guard lock(stream.mutex);
-    // Only the driver removes entries; a deque keeps its place.
+    // Only the driver removes entries; a list keeps their places.
     if (!stream.entries.empty()) head = &stream.entries.front();
   }
   const std::size_t before = turn.blocked.size();

@@ -9,8 +9,8 @@
 #include "lib/comm/communicator.h"
 
 #include <atomic>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -49,7 +49,7 @@ class HostStream {
 
   const bool by_caller;  // not by the progress thread
   std::mutex mutex;      // of what follows
-  std::deque<Entry> entries;
+  std::list<Entry> entries;
   Status first_error;
   std::atomic<std::uint32_t> done{0};  // futex word: changes with each entry that was done
   DriverSeat driver;
@@ -58,15 +58,16 @@ class HostStream {
 class StreamWorker {
  public:
   ~StreamWorker();
-  // Takes its place in the order of the stream.
-  void queue(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);
+  // Takes its place in the order of the stream. If it fails (no thread can be started, no memory),
+  // nothing has happened; so with the next.
+  Status queue(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);
   // One group's work: an entry for each stream. Parts take their places in the order of their
   // communicator as they come here.
   struct Placed {
     HandleTable<HostStream>::Pin stream;
     HostStream::Part part;
   };
-  void queue(std::vector<Placed> placed);
+  Status queue(std::vector<Placed> placed);
   // Returns when all are finished; meanwhile goes on with the streams that callers drive.
   void run(std::span<Resumable* const> all, const WaitPolicy& policy);
   // The same until `done`, which changes with `word`.
@@ -114,10 +115,18 @@ class StreamWorker {
   bool stopped();
   void finish_part(HostStream& stream, HostStream::Part& part, Status outcome, const Turn& turn);
   void finish_head(HostStream& stream);
-  Served push(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);  // mutex_ is held
-  void announce(const std::vector<Served>& queued);
+  // An entry of a stream, made before it is queued: queueing cannot fail.
+  struct Made {
+    Served stream;
+    std::list<HostStream::Entry> entry;
+  };
+  // mutex_ is held, here and in the next two.
+  Result<Made> make(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);
+  Status place(std::vector<Placed>& placed, std::vector<Made>& made);
+  void push(Made& made);
+  void announce(const std::vector<Made>& queued);
 
-  std::mutex mutex_;  // of streams_, stop_, started_
+  std::mutex mutex_;  // of streams_, stop_, thread_
   std::vector<Served> streams_;
   bool stop_ = false;
   std::atomic<std::uint32_t> queued_{0};       // futex word: changes with each queued entry

@@ -1,6 +1,7 @@
 #include "lib/gradsync/parallel.h"
 
 #include "kernels/cpu/elementwise.h"
+#include "lib/base/thread_start.h"
 
 #include <fmt/format.h>
 
@@ -23,8 +24,12 @@ Status Parallel::open() {
         part.places[slice.tensor] = bucket.view(slice);
   }
   GYRE_TRY(checked(gyreGetUniqueId(&id_)));
-  for (std::size_t thread = 1; thread < parts_.size(); ++thread)
-    threads_.emplace_back([this, thread] { serve(thread); });
+  threads_.reserve(parts_.size());
+  for (std::size_t thread = 1; thread < parts_.size(); ++thread) {
+    std::thread started;
+    GYRE_TRY(start_thread(started, "gyre-part", [this, thread] { serve(thread); }));
+    threads_.push_back(std::move(started));
+  }
   return all_do(Doing::joining);
 }
 

@@ -2,6 +2,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/settings.h"
+#include "lib/base/thread_start.h"
 
 #include <fmt/format.h>
 
@@ -51,8 +52,7 @@ Status StaleReplica::open(gyreComm_t comm) {
   rank_ = static_cast<std::size_t>(rank_of(control_.get()));
   pace_ = Pace(static_cast<std::size_t>(size_of(control_.get())));
   step_ended_ns_ = SystemClock::read();
-  thread_ = std::thread([this] { run(); });
-  return {};
+  return start_thread(thread_, "gyre-rounds", [this] { run(); });
 }
 
 // The others learn of it in their next turn. A peer that does not answer is not waited for.
