@@ -9,8 +9,10 @@ namespace gyre {
 
 class Clock {
  public:
-  virtual ~Clock() = default;
   virtual std::int64_t now_ns() const = 0;
+
+ protected:
+  ~Clock() = default;  // not virtual: nothing is to be done for one at the end of the process
 };
 
 class SystemClock final : public Clock {

@@ -192,9 +192,9 @@ std::vector<Setting> settings_of_launch() {
 }  // namespace
 
 const std::vector<Setting>& settings_table() {
-  static const std::vector<Setting> table = [] {
-    std::vector<Setting> all = settings_of_communicators();
-    for (const Setting& one : settings_of_launch()) all.push_back(one);
+  static const std::vector<Setting>& table = *[] {
+    auto* all = new std::vector<Setting>(settings_of_communicators());
+    for (const Setting& one : settings_of_launch()) all->push_back(one);
     return all;
   }();
   return table;

@@ -17,6 +17,7 @@
 #include <sys/epoll.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace gyre::bootstrap {
 namespace {
@@ -208,7 +209,8 @@ void Works::clear() {
 class Plane final : public ControlPlane {
  public:
   static Result<std::unique_ptr<Plane>> make(const Settings& settings);
-  ~Plane() override;
+  ~Plane() override { close(); }
+  void close() override;
 
   const trust::ProcessIdentity& identity() const override { return works_->self(); }
   trust::TicketBook& tickets() override { return works_->tickets(); }
@@ -234,6 +236,7 @@ class Plane final : public ControlPlane {
 
   const pid_t process_ = getpid();
   std::unique_ptr<Works> works_;
+  bool closed_ = false;
 };
 
 Result<std::unique_ptr<Plane>> Plane::make(const Settings& settings) {
@@ -251,8 +254,8 @@ Status Plane::ask(const std::function<Status()>& act) const {
   return thread().call([&] { answer = act(); }) ? answer : thread().verdict();
 }
 
-Plane::~Plane() {
-  if (works_ == nullptr) return;
+void Plane::close() {
+  if (works_ == nullptr || std::exchange(closed_, true)) return;
   if (getpid() != process_) {
     // A forked child: the thread is not here, and its locks may be held for ever.
     [[maybe_unused]] const Works* left_behind = works_.release();

@@ -75,10 +75,15 @@ class Membership {
 
 class ControlPlane {
  public:
-  virtual ~ControlPlane() = default;
+  virtual ~ControlPlane() = default;  // closes it
   // Starts the control thread and opens the door. One per process; after fork the child needs a new
   // one.
   static Result<std::unique_ptr<ControlPlane>> start(const Settings& settings);
+
+  // The process ends: who still counts on ranks of this one hears of it, those ranks fail, and the
+  // thread stops. What is asked for later is refused. Once; it takes some 200 ms at most, and 2 s
+  // where a root's job has failed and ranks are still on their way to it.
+  virtual void close() = 0;
 
   // Without addresses: where a process listens by TCP, and whether, is a communicator's affair.
   virtual const trust::ProcessIdentity& identity() const = 0;

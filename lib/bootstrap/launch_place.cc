@@ -103,7 +103,7 @@ struct Launcher {
 };
 
 const std::vector<Launcher>& launchers() {
-  static const std::vector<Launcher> table = {
+  static const std::vector<Launcher>& table = *new std::vector<Launcher>{
       {"torchrun", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}, torchrun_job},
       {"Open MPI",
        {"OMPI_COMM_WORLD_RANK"},

@@ -37,7 +37,7 @@ Status Member::failure() const {
 }
 
 const Roster& Member::roster() const {
-  static const Roster nobody;
+  static const Roster& nobody = *new Roster;  // for as long as any thread runs
   // Pairs with the release in become_joined.
   const Company* company = together_.load(std::memory_order_acquire);
   return company != nullptr ? company->roster : nobody;

@@ -173,12 +173,13 @@ Status end(gyreComm_t comm, bool abort) {
   } else {
     const Entry entry(*pin);
     GYRE_TRY(entry.status());
-    wait_for_queue(*pin);
+    // Where the process ends, what is still queued is no reason to stay.
+    (void)wait_for_queue(*pin);
     pin->settle_device();
   }
   process().communicators.remove(reinterpret_cast<std::uintptr_t>(comm));
   if (const std::uint64_t background = pin->background_stream(); background != 0) {
-    wait_for_queue(*pin);  // after an abort, too: what is queued fails at once
+    (void)wait_for_queue(*pin);  // after an abort, too: what is queued fails at once
     if (auto stream = process().streams.pin(background)) process().worker.forget(*stream);
     process().streams.remove(background);
   }
@@ -259,7 +260,7 @@ gyreResult_t gyreCommFinalize(gyreComm_t comm) {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     const bool busy = pin->queued.load(std::memory_order_acquire) != 0;
     if (busy && pin->background_stream() != 0) return Status(Code::InProgress, "not done yet");
-    wait_for_queue(*pin);
+    GYRE_TRY(wait_for_queue(*pin));
     pin->settle_device();
     return pin->broken();
   });

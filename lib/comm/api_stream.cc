@@ -20,9 +20,10 @@ WaitPolicy policy_of(HostStream& stream) {
   return {.spins = 200, .yields = 16};
 }
 
-// Every queued operation has a deadline of its own, so this ends.
-void drain(HostStream& stream) {
-  process().worker.run_until(
+// Every queued operation has a deadline of its own, so this ends. An error if the process does
+// first.
+Status drain(HostStream& stream) {
+  return process().worker.run_until(
       stream.done, [&] { return is_empty(stream); }, policy_of(stream));
 }
 
@@ -45,9 +46,10 @@ Status create(gyreStream_t* stream, unsigned int flags) {
 
 Status destroy(gyreStream_t stream) {
   GYRE_ASSIGN(auto pin, find_stream(stream));
-  drain(*pin);
+  const Status drained = drain(*pin);
   process().streams.remove(reinterpret_cast<std::uintptr_t>(stream));
   process().worker.forget(*pin);
+  GYRE_TRY(drained);
   return take_first_error(*pin);
 }
 
@@ -86,7 +88,7 @@ gyreResult_t gyreStreamDestroy(gyreStream_t stream) {
 gyreResult_t gyreStreamSynchronize(gyreStream_t stream) {
   return guarded([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_stream(stream));
-    drain(*pin);
+    GYRE_TRY(drain(*pin));
     return take_first_error(*pin);
   });
 }

@@ -1,6 +1,5 @@
 #include "lib/comm/device_progress.h"
 
-#include "lib/base/thread_start.h"
 #include "lib/base/wait.h"
 #include "lib/comm/device_relays.h"
 
@@ -42,17 +41,23 @@ class DeviceProgress::Turn {
 };
 
 DeviceProgress::~DeviceProgress() {
+  end(0);
+  thread_.join();
+  std::exchange(retired_, {}).clear();  // each takes a turn
+}
+
+void DeviceProgress::end(std::int64_t most_ns) {
   {
     const Turn turn(*this);
     stop_ = true;
   }
-  if (thread_.joinable()) thread_.join();
-  std::exchange(retired_, {}).clear();  // each takes a turn
+  (void)thread_.end_within(most_ns);
 }
 
 Status DeviceProgress::add(DeviceRelays& relays) {
   const Turn turn(*this);
-  if (!thread_.joinable()) GYRE_TRY(start_thread(thread_, "gyre-relays", [this] { drive(); }));
+  if (stop_) return process_ends();
+  if (!thread_.is_started()) GYRE_TRY(thread_.start("gyre-relays", [this] { drive(); }));
   driven_.push_back(&relays);
   return {};
 }

@@ -5,13 +5,13 @@
 // relays.
 #pragma once
 
+#include "lib/base/service_thread.h"
 #include "lib/base/status.h"
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 namespace gyre::comm {
@@ -22,6 +22,8 @@ class DeviceProgress {
  public:
   DeviceProgress() = default;
   ~DeviceProgress();
+  // The process ends: the thread stops, unless it is busy for longer.
+  void end(std::int64_t most_ns);
   DeviceProgress(const DeviceProgress&) = delete;
   DeviceProgress& operator=(const DeviceProgress&) = delete;
 
@@ -59,7 +61,7 @@ class DeviceProgress {
   bool stop_ = false;
   std::atomic<std::uint32_t> called_{0};   // futex word
   std::atomic<std::uint32_t> in_line_{0};  // who waits for mutex_
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace gyre::comm

@@ -1,7 +1,6 @@
 #include "lib/comm/device_watch.h"
 
 #include "lib/base/log.h"
-#include "lib/base/thread_start.h"
 #include "lib/comm/communicator.h"
 #include "lib/comm/device_progress.h"
 
@@ -20,6 +19,11 @@ constexpr std::int64_t last_wait_ns = 2 * ns_per_s;
 }  // namespace
 
 DeviceWatch::~DeviceWatch() {
+  end(0);
+  thread_.join();
+}
+
+void DeviceWatch::end(std::int64_t most_ns) {
   let_go(last_wait_ns);
   {
     const std::lock_guard lock(mutex_);
@@ -27,7 +31,7 @@ DeviceWatch::~DeviceWatch() {
   }
   called_.fetch_add(1, std::memory_order_release);
   wake_futex(&called_);
-  if (thread_.joinable()) thread_.join();
+  (void)thread_.end_within(most_ns);
 }
 
 Status DeviceWatch::add(Communicator& communicator) {
@@ -38,8 +42,9 @@ Status DeviceWatch::add(Communicator& communicator) {
 }
 
 Status DeviceWatch::begin() {
-  if (thread_.joinable()) return {};
-  return start_thread(thread_, "gyre-devices", [this] { watch(); });
+  if (stop_) return process_ends();
+  if (thread_.is_started()) return {};
+  return thread_.start("gyre-devices", [this] { watch(); });
 }
 
 void DeviceWatch::keep(p2p::Lent lent) {

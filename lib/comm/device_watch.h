@@ -4,6 +4,7 @@
 // ended lent to other processes stays with it until nobody uses it.
 #pragma once
 
+#include "lib/base/service_thread.h"
 #include "lib/base/status.h"
 #include "transports/p2p/memory.h"
 
@@ -11,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 namespace gyre::comm {
@@ -24,6 +24,9 @@ class DeviceWatch {
  public:
   explicit DeviceWatch(DeviceProgress& progress) : progress_(progress) {}
   ~DeviceWatch();
+  // The process ends: lets go of what others have left, and stops, unless its thread is busy for
+  // longer.
+  void end(std::int64_t most_ns);
   Status add(Communicator& communicator);
   // After it returns, the communicator is not looked at.
   void remove(Communicator& communicator);
@@ -54,7 +57,7 @@ class DeviceWatch {
   bool stop_ = false;
   std::atomic<bool> asleep_{false};
   std::atomic<std::uint32_t> called_{0};  // futex word
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace gyre::comm

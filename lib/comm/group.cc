@@ -67,15 +67,15 @@ Status queue(std::vector<GroupedCall>& calls) {
 
 }  // namespace
 
-void wait_for_queue(Communicator& communicator) {
+Status wait_for_queue(Communicator& communicator) {
   const auto is_empty = [&] { return communicator.queued.load(std::memory_order_acquire) == 0; };
-  if (is_empty()) return;
-  process().worker.run_until(communicator.queued, is_empty, communicator.wait_policy());
+  if (is_empty()) return {};
+  return process().worker.run_until(communicator.queued, is_empty, communicator.wait_policy());
 }
 
 Status carry_out_now(Communicator& communicator, const Request& request) {
   GYRE_TRY(communicator.broken());
-  wait_for_queue(communicator);
+  GYRE_TRY(wait_for_queue(communicator));
   Resumable& operation = communicator.begin(request);
   if (!operation.finished()) {
     Resumable* const all[] = {&operation};
@@ -116,7 +116,7 @@ Status carry_out(std::vector<GroupedCall> calls) {
   const auto meets = [](const GroupedCall& call) { return call.work.joins || call.work.resumable; };
   if (std::ranges::any_of(calls, meets)) policy.spins = 0;
   for (const auto& sequence : sequences) {
-    wait_for_queue(sequence->communicator());
+    GYRE_TRY(wait_for_queue(sequence->communicator()));
     all.push_back(sequence.get());
   }
   process().worker.run(all, policy);

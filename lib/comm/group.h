@@ -14,8 +14,8 @@ Status carry_out(std::vector<GroupedCall> calls);
 Status carry_out_now(Communicator& communicator, const Request& request);
 
 // Returns when nothing of it is queued on host streams: what a call without a stream comes after,
-// and what is left before it ends.
-void wait_for_queue(Communicator& communicator);
+// and what is left before it ends. An error if the process ends before that.
+Status wait_for_queue(Communicator& communicator);
 
 // Holds a communicator for this thread, or says that another thread is inside.
 class Entry {

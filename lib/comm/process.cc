@@ -3,10 +3,12 @@
 #include "lib/base/board_reader.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/thread_state.h"
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/comm/metrics.h"
 #include "lib/comm/version.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <pthread.h>
 #include <sys/random.h>
@@ -39,8 +41,13 @@ void tell_version(const std::string& text) {
     write_log(LogLevel::version, {}, text);
 }
 
-// The control thread's last words (goodbyes, floods) go out before the process ends.
-void close_at_exit() { delete current.exchange(nullptr); }
+// At exit() other threads may hold on to what is waited for: so long each time.
+constexpr std::int64_t patience_ns = 200 * ns_per_ms;
+
+void close_at_exit() {
+  Process* here = current.load(std::memory_order_acquire);
+  if (here != nullptr) here->say_farewell();
+}
 
 // The child has none of the threads and must not touch the parent's connections.
 void forget_in_child() { current.store(nullptr); }
@@ -50,6 +57,15 @@ void forget_in_child() { current.store(nullptr); }
 Process::Process()
     : communicators(communicator_kind, random_generation()),
       streams(stream_kind, random_generation()) {}
+
+// Streams first: what they do needs the others.
+void Process::say_farewell() {
+  worker.end(patience_ns);
+  device_watch.end(patience_ns);
+  device_progress.end(patience_ns);
+  const std::unique_lock lock(mutex_, std::chrono::nanoseconds(patience_ns));
+  if (lock.owns_lock() && plane_ != nullptr) plane_->close();
+}
 
 Status Process::begin_log(const Settings& settings) {
   const std::lock_guard lock(mutex_);
@@ -167,15 +183,6 @@ Process& process() {
   return *known;
 }
 
-CallerState& caller() {
-  // Found without a call of the loader: eight bytes of the static block fit a library that is
-  // opened late, too.
-  [[gnu::tls_model("initial-exec")]] static thread_local CallerState* known = nullptr;
-  if (known != nullptr) [[likely]]
-    return *known;
-  static thread_local CallerState state;
-  known = &state;
-  return state;
-}
+CallerState& caller() { return thread_state<CallerState>(); }
 
 }  // namespace gyre::comm

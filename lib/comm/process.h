@@ -1,6 +1,7 @@
 // The only process-wide state: the control plane, the tables of handles, the progress thread, and
-// each thread's open group and last error. Made at first use; a forked child starts with a fresh
-// one, in which the parent's handles are unknown.
+// each thread's open group and last error. Made at first use and never destroyed, since threads may
+// be inside when the process exits; a forked child starts with a fresh one, in which the parent's
+// handles are unknown.
 #pragma once
 
 #include "lib/base/board.h"
@@ -40,6 +41,10 @@ struct CallerState {
 class Process {
  public:
   Process();
+  ~Process() = delete;
+  // At exit(): the threads stop, and those who count on this process hear of its end. Other threads
+  // may still be inside; what they call from here on fails, and nothing that they use goes away.
+  void say_farewell();
 
   // Begins the log, once: all that is made afterwards can be heard of.
   Status begin_log(const Settings& settings);
@@ -73,7 +78,7 @@ class Process {
   Status open_plane(const Settings& settings);
   Status serve_metrics(const Settings& settings);
 
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   std::unique_ptr<bootstrap::ControlPlane> plane_;
   std::string metrics_;  // where they are served; empty: nowhere
   bool logs_ = false;
@@ -84,9 +89,9 @@ class Process {
 
  public:
   DeviceAllocations device_memory;  // what gyreMemAlloc gave
-  DeviceProgress device_progress;   // communicators leave before it does
+  DeviceProgress device_progress;
   DeviceWatch device_watch{device_progress};
-  StreamWorker worker;  // ends before the control plane does
+  StreamWorker worker;
 };
 
 Process& process();

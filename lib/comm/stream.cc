@@ -1,7 +1,5 @@
 #include "lib/comm/stream.h"
 
-#include "lib/base/thread_start.h"
-
 #include <algorithm>
 
 namespace gyre::comm {
@@ -10,20 +8,32 @@ const SystemClock clock;
 }
 
 StreamWorker::~StreamWorker() {
+  end(0);
+  thread_.join();
+}
+
+void StreamWorker::end(std::int64_t most_ns) {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
+    exits_ = thread_.is_started() && thread_.is_current();
   }
   queued_.fetch_add(1, std::memory_order_release);
   wake_futex(&queued_);
-  if (thread_.joinable()) thread_.join();
+  (void)thread_.end_within(most_ns);
+}
+
+// Nothing more will be done on the thread's streams, and nothing is being done.
+bool StreamWorker::is_over() const {
+  return stop_ && (exits_ || !thread_.is_started() || thread_.has_ended());
 }
 
 Result<StreamWorker::Made> StreamWorker::make(HandleTable<HostStream>::Pin stream,
                                               HostStream::Entry entry) {
   HostStream& to = *stream;
-  if (!to.by_caller && !thread_.joinable())
-    GYRE_TRY(start_thread(thread_, "gyre-streams", [this] { serve(); }));
+  if (stop_) return process_ends();
+  if (!to.by_caller && !thread_.is_started())
+    GYRE_TRY(thread_.start("gyre-streams", [this] { serve(); }));
   auto known =
       std::ranges::find_if(streams_, [&](const Served& served) { return &**served == &to; });
   if (known == streams_.end())
@@ -265,16 +275,11 @@ bool StreamWorker::serve_all(const std::vector<Served>& streams, Turn& turn) {
 
 // ------------------------------------------------------------------------------ whose turn it is
 
-bool StreamWorker::stopped() {
-  const std::lock_guard lock(mutex_);
-  return stop_;
-}
-
 void StreamWorker::serve() {
   // It shares processors with the threads that compute: few spins before it lets go.
   Wait wait(clock, {.spins = 200, .yields = 16, .sleep_most_ns = ns_per_ms}, INT64_MAX);
   WaitSet idle;
-  while (!stopped()) {
+  while (!stop_.load(std::memory_order_relaxed)) {
     const std::uint32_t seen = queued_.load(std::memory_order_acquire);
     Turn turn;
     if (serve_all(streams(false), turn)) {
@@ -334,11 +339,13 @@ void StreamWorker::run(std::span<Resumable* const> all, const WaitPolicy& policy
   comm::run(both, clock, policy);
 }
 
-void StreamWorker::run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,
-                             const WaitPolicy& policy) {
-  Until until(word, std::move(done));
+Status StreamWorker::run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,
+                               const WaitPolicy& policy) {
+  // Looked at each time that the wait does, at the latest each millisecond.
+  Until until(word, [&] { return done() || is_over(); });
   Resumable* const all[] = {&until};
   run(all, policy);
+  return done() ? Status() : process_ends();
 }
 
 void StreamWorker::give_turn(HostStream& stream) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "lib/base/handle_table.h"
+#include "lib/base/service_thread.h"
 #include "lib/comm/communicator.h"
 
 #include <atomic>
@@ -14,7 +15,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
 namespace gyre::comm {
@@ -58,6 +58,9 @@ class HostStream {
 class StreamWorker {
  public:
   ~StreamWorker();
+  // The process ends: the thread stops, unless it is the one that ends it or is busy for longer.
+  // Nothing is queued from here; what is queued on the thread's streams stays so.
+  void end(std::int64_t most_ns);
   // Takes its place in the order of the stream. If it fails (no thread can be started, no memory),
   // nothing has happened; so with the next.
   Status queue(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);
@@ -70,9 +73,9 @@ class StreamWorker {
   Status queue(std::vector<Placed> placed);
   // Returns when all are finished; meanwhile goes on with the streams that callers drive.
   void run(std::span<Resumable* const> all, const WaitPolicy& policy);
-  // The same until `done`, which changes with `word`.
-  void run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,
-                 const WaitPolicy& policy);
+  // The same until `done`, which changes with `word`; an error if the process ends before that.
+  Status run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,
+                   const WaitPolicy& policy);
   // One turn of a stream that callers drive; of another one, nothing.
   void give_turn(HostStream& stream);
   // The stream will be queued on no more and is empty.
@@ -106,13 +109,13 @@ class StreamWorker {
   };
   class CallersTurns;
   void serve();
+  bool is_over() const;
   std::vector<Served> streams(bool by_caller);
   bool may_begin(const HostStream::Part& part) const;
   bool serve_head(HostStream& stream, Turn& turn);
   bool serve_parts(HostStream& stream, HostStream::Entry& head, Turn& turn);
   bool serve_part(HostStream& stream, HostStream::Part& part, Turn& turn);
   bool serve_all(const std::vector<Served>& streams, Turn& turn);
-  bool stopped();
   void finish_part(HostStream& stream, HostStream::Part& part, Status outcome, const Turn& turn);
   void finish_head(HostStream& stream);
   // An entry of a stream, made before it is queued: queueing cannot fail.
@@ -126,12 +129,13 @@ class StreamWorker {
   void push(Made& made);
   void announce(const std::vector<Made>& queued);
 
-  std::mutex mutex_;  // of streams_, stop_, thread_
+  std::mutex mutex_;  // of streams_, thread_
   std::vector<Served> streams_;
-  bool stop_ = false;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> exits_{false};             // the thread has called exit()
   std::atomic<std::uint32_t> queued_{0};       // futex word: changes with each queued entry
   std::atomic<std::uint32_t> for_callers_{0};  // entries that callers are to go on with
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace gyre::comm

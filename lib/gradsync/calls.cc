@@ -1,5 +1,7 @@
 #include "lib/gradsync/calls.h"
 
+#include "lib/base/thread_state.h"
+
 #include <string>
 
 namespace gyre::gradsync {
@@ -9,17 +11,16 @@ struct LastError {
   std::string text = "no error";
   std::string shown;  // what gyreGradGetLastError returned
 };
-thread_local LastError last_error;
 
 }  // namespace
 
 Handles& handles() {
-  static Handles all;
+  static Handles& all = *new Handles;  // other threads may be inside when the process ends
   return all;
 }
 
 gyreResult_t answer(const Status& status) {
-  if (!status.ok()) last_error.text = status.message();
+  if (!status.ok()) thread_state<LastError>().text = status.message();
   return static_cast<gyreResult_t>(status.code());
 }
 
@@ -40,7 +41,7 @@ Status check_communicator(gyreComm_t comm) {
 }  // namespace gyre::gradsync
 
 const char* gyreGradGetLastError(void) {
-  auto& last = gyre::gradsync::last_error;
+  auto& last = gyre::thread_state<gyre::gradsync::LastError>();
   last.shown = last.text;
   return last.shown.c_str();
 }

@@ -149,6 +149,7 @@ class NoPlane final : public ControlPlane {
   Status serve_metrics(const std::string&, int, std::function<std::string()>) override {
     return internal_error("none here");
   }
+  void close() override {}
 
  private:
   trust::ProcessIdentity identity_;

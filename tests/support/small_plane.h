@@ -52,6 +52,7 @@ class SmallPlane final : public ControlPlane {
   Status serve_metrics(const std::string&, int, std::function<std::string()>) override {
     return internal_error("this plane serves no metrics");
   }
+  void close() override {}
   bool idle() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return watches_.empty();

@@ -1,0 +1,24 @@
+// A value of each thread, which its last words may still use: handlers of atexit() run after the
+// end of their thread's variables. They get a new value, and nobody ends that one.
+#pragma once
+
+#include <utility>
+
+namespace gyre {
+
+template <typename T>
+T& thread_state() {
+  // Found without a call of the loader: eight bytes of the static block fit a library that is
+  // opened late, too.
+  [[gnu::tls_model("initial-exec")]] static thread_local T* known = nullptr;
+  if (known != nullptr) [[likely]]
+    return *known;
+  struct End {
+    ~End() { delete std::exchange(known, nullptr); }
+  };
+  known = new T;
+  static thread_local const End end;
+  return *known;
+}
+
+}  // namespace gyre
