@@ -177,5 +177,5 @@ TEST_CASE("what was taken back while it was read is told to nobody", "[lending]"
   CHECK(job.launch(1).error().culprits() == std::vector<int>{0});
   CHECK(said() == before);
   // It has let go of everything.
-  CHECK(job.launch(0).recall());
+  CHECK(job.launch(0).recall().in_use == exec::Launch::InUse::no);
 }

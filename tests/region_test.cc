@@ -4,10 +4,15 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace gyre;
@@ -69,4 +74,125 @@ TEST_CASE("what was released takes no memory, whoever has it mapped", "[region]"
   CHECK(about.st_blocks == 0);
   // A peer that is late reads zeros, and gets no signal.
   CHECK((*mapped)[bytes - 1] == std::byte{0});
+}
+
+namespace {
+
+// A region as its owner and as a peer sees it.
+class Shared {
+ public:
+  explicit Shared(std::uint64_t bytes) {
+    const auto memory = regions.allocate(bytes);
+    REQUIRE(memory.ok());
+    own = static_cast<std::byte*>(*memory);
+    const RegionPlace place = regions.find(own, bytes);
+    peer_ = PeerMemory::open(regions.probe());
+    REQUIRE(peer_ != nullptr);
+    const auto mapped =
+        peer_->at({.region = place.region, .bytes = bytes, .descriptor = place.descriptor}, 1);
+    REQUIRE(mapped.ok());
+    theirs = *mapped;
+  }
+  bool reaches(const std::byte* memory, std::uint64_t bytes) const {
+    return regions.find(memory, bytes).region != region_staged;
+  }
+  bool lends(const std::byte* memory, std::uint64_t bytes) {
+    return regions.lend(memory, bytes).region != region_staged;
+  }
+  RegionTable regions;
+  std::byte* own = nullptr;
+  std::byte* theirs = nullptr;
+
+ private:
+  std::unique_ptr<PeerMemory> peer_;
+};
+
+}  // namespace
+
+TEST_CASE("what a peer writes into a withdrawn buffer goes nowhere", "[region]") {
+  constexpr std::uint64_t bytes = 1100 * page, begin = 3 * page + 40, length = 1000 * page;
+  Shared shared(bytes);
+  for (std::uint64_t i = 0; i < bytes; i += 8) std::memcpy(shared.own + i, &i, 8);
+  REQUIRE(shared.lends(shared.own + begin, length));
+  REQUIRE(shared.regions.withdraw(shared.own + begin).ok());
+  std::memset(shared.theirs + begin, 0x77, length);
+  std::uint64_t changed = 0;
+  for (std::uint64_t i = 0; i < bytes; i += 8) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, shared.own + i, 8);
+    changed += value != i;
+  }
+  CHECK(changed == 0);
+  // Nor does it read what is written there now. What lies in other pages is lent as before.
+  CHECK_FALSE(shared.reaches(shared.own + begin, length));
+  CHECK_FALSE(shared.reaches(shared.own + 3 * page, 8));
+  CHECK(shared.reaches(shared.own, 3 * page));
+  CHECK(shared.reaches(shared.own + begin + length + page, 8));
+  shared.regions.end_loan(shared.own + begin);
+  CHECK_FALSE(shared.lends(shared.own + begin, length));
+  CHECK(shared.lends(shared.own, 3 * page));
+  REQUIRE(shared.regions.release(shared.own).ok());
+}
+
+TEST_CASE("a buffer is withdrawn while others store beside it in its pages", "[region]") {
+  // As short as it can be: a store is to come into the middle of the change of pages.
+  constexpr std::uint64_t bytes = 3 * page;
+  for (int round = 0; round < 300; ++round) {
+    Shared shared(bytes);
+    std::byte* const buffer = shared.own + 64;
+    REQUIRE(shared.lends(buffer, 2 * page));
+    std::atomic<bool> begun{false}, over{false};
+    std::uint64_t lost = 0;
+    std::thread beside([&] {
+      volatile auto* const before = reinterpret_cast<std::uint64_t*>(shared.own);
+      volatile auto* const behind = reinterpret_cast<std::uint64_t*>(buffer + 2 * page);
+      for (std::uint64_t turn = 0; !over; begun = true) {
+        lost += *before != turn || *behind != turn;
+        *before = ++turn;
+        *behind = turn;
+      }
+    });
+    while (!begun) std::this_thread::yield();
+    const bool withdrawn = shared.regions.withdraw(buffer).ok();
+    over = true;
+    beside.join();
+    REQUIRE(withdrawn);
+    REQUIRE(lost == 0);
+    REQUIRE(shared.regions.release(shared.own).ok());
+  }
+}
+
+TEST_CASE("no two buffers that peers write share a page", "[region]") {
+  Shared shared(4 * page);
+  REQUIRE(shared.lends(shared.own, page + 8));
+  CHECK_FALSE(shared.lends(shared.own + page + 8, 8));
+  CHECK(shared.reaches(shared.own + page + 8, 8));  // to be read
+  CHECK(shared.lends(shared.own + 2 * page, page));
+  shared.regions.end_loan(shared.own);
+  CHECK(shared.lends(shared.own + page + 8, 8));
+  REQUIRE(shared.regions.release(shared.own).ok());
+}
+
+TEST_CASE("a process that lends and ends is known to have ended", "[region]") {
+  int ways[2];
+  REQUIRE(pipe(ways) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    RegionTable regions;
+    const Probe probe = regions.probe();
+    (void)!write(ways[1], &probe, sizeof probe);
+    pause();
+    _exit(0);
+  }
+  Probe probe;
+  REQUIRE(read(ways[0], &probe, sizeof probe) == sizeof probe);
+  const auto peer = PeerMemory::open(probe);
+  REQUIRE(peer != nullptr);
+  CHECK_FALSE(peer->has_ended());
+  REQUIRE(kill(child, SIGKILL) == 0);
+  REQUIRE(waitpid(child, nullptr, 0) == child);
+  CHECK(peer->has_ended());
+  close(ways[0]);
+  close(ways[1]);
 }

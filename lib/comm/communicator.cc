@@ -327,7 +327,7 @@ const exec::Call& Communicator::place(const Request& request) {
   if (choice_.protocol != plan::Protocol::direct || scene_.one_process) return call_;
   call_.input_place = call_.output_place = {};
   if (call_.input != nullptr) call_.input_place = regions_.find(call_.input, call_.input_bytes);
-  if (call_.output != nullptr) call_.output_place = regions_.find(call_.output, call_.output_bytes);
+  if (call_.output != nullptr) call_.output_place = regions_.lend(call_.output, call_.output_bytes);
   return call_;
 }
 

@@ -256,6 +256,8 @@ class Communicator {
     void launch();
     bool launch_on_device();
     bool recall();
+    bool withdraw(int rank);
+    void close(Status outcome);
     bool go_on_bereft();
     void break_down(Status why);
     void question_peer();
@@ -272,6 +274,7 @@ class Communicator {
     CallRecord call_;
     Status verdict_;  // while recalling
     std::int64_t recall_until_ns_ = 0;
+    bool tried_to_withdraw_ = false;
   };
 
   // Sends and receives that were begun together.

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace gyre::comm {
 namespace {
 
@@ -194,17 +196,52 @@ constexpr std::int64_t recall_most_ns = 500 * ns_per_ms;
 
 void Communicator::Operation::end(Status outcome) {
   if (stage_ == Stage::recalling) return;  // its verdict stands
-  if (outcome.ok() || stage_ != Stage::running || owner_.launch_.recall())
-    return finish(std::move(outcome));
+  if (outcome.ok() || stage_ != Stage::running) return close(std::move(outcome));
   verdict_ = std::move(outcome);
   recall_until_ns_ = clock.now_ns() + recall_most_ns;
+  tried_to_withdraw_ = false;
   stage_ = Stage::recalling;
+  (void)recall();
 }
 
+// The caller may do with its buffers what it likes once this has said yes.
 bool Communicator::Operation::recall() {
-  if (!owner_.launch_.recall() && clock.now_ns() < recall_until_ns_) return false;
-  finish(std::move(verdict_));
+  using InUse = exec::Launch::InUse;
+  const auto [in_use, by] = owner_.launch_.recall();
+  if (in_use != InUse::no) {
+    if (clock.now_ns() < recall_until_ns_) return false;
+    // A thread of this process lives, and comes to the end of its move.
+    if (in_use == InUse::shared || !withdraw(by)) return false;
+  }
+  close(std::move(verdict_));
   return true;
+}
+
+// It may be stopped, or its machine paused, and go on at any time.
+bool Communicator::Operation::withdraw(int rank) {
+  if (std::exchange(tried_to_withdraw_, true)) return false;
+  const exec::Call& call = owner_.call_;
+  const std::string what =
+      fmt::format("rank {} stands still in the middle of writing into {} bytes at {}", rank,
+                  call.output_bytes, static_cast<const void*>(call.output));
+  const Status done = owner_.regions_.withdraw(call.output);
+  if (done.ok())
+    log_warn(
+        "{}: they are kept from it. Peers do not reach them any more: calls with them are "
+        "slower until gyreMemFree gives them back",
+        what);
+  else
+    log_warn("{}, and they cannot be kept from it ({}): the call ends when that rank goes on", what,
+             done.message());
+  return done.ok();
+}
+
+void Communicator::Operation::close(Status outcome) {
+  if (owner_.call_.output_place.region != transport::region_staged) {
+    owner_.regions_.end_loan(owner_.call_.output);
+    owner_.call_.output_place = {};
+  }
+  finish(std::move(outcome));
 }
 
 bool Communicator::Operation::advance() {

@@ -77,9 +77,20 @@ class Launch {
   // left can still be on its way.
   bool waits_on_memory() const;
 
-  // After a failure: takes back what was lent to peers. True once none of them is in the middle of
-  // using it; to be called again until then.
-  bool recall();
+  // What a peer is in the middle of, at worst, with a buffer that was lent to it. Who reads in
+  // another process finds out by itself that what it read is worth nothing (was_lent).
+  enum class InUse {
+    no,
+    written,  // by another process
+    shared,   // by a thread of this one, which reaches any memory
+  };
+  struct Recalled {
+    InUse in_use = InUse::no;
+    int by = -1;  // a rank that uses it
+  };
+  // After a failure: takes back what was lent to peers; to be called again until it is in use no
+  // more.
+  Recalled recall();
 
   // Announces the sleeper on everything that blocks a lane; false if a lane can go on after all.
   bool arm(WaitSet& set);

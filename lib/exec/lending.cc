@@ -65,23 +65,27 @@ void Launch::give_back(LaneRun& run) {
   for (std::uint32_t i = 0; i < run.move.send.count; ++i) clear(run.outgoing[i].mark);
 }
 
-bool Launch::recall() {
-  if (!lends_) return true;
+Launch::Recalled Launch::recall() {
+  Recalled worst;
+  if (!lends_) return worst;
   for (SendPort* port : bound_->send_ports)
     port->slots.view().control->sender_grant.sequence.store(0, std::memory_order_seq_cst);
   for (ReceivePort* port : bound_->receive_ports)
     port->slots.view().control->receiver_grant.sequence.store(0, std::memory_order_seq_cst);
   // Pairs with the one in was_lent.
   std::atomic_thread_fence(std::memory_order_release);
-  const auto is_free = [](const transport::Counter& mark) {
-    return mark.value.load(std::memory_order_seq_cst) == 0;
+  const auto look = [&](const auto& port, const transport::Counter& mark, InUse elsewhere) {
+    const InUse use = port.same_address_space ? InUse::shared : elsewhere;
+    if (use <= worst.in_use || mark.value.load(std::memory_order_seq_cst) == 0) return;
+    // The marks of a process that is no more stand for ever.
+    if (port.peer_memory != nullptr && port.peer_memory->has_ended()) return;
+    worst = {use, port.peer};
   };
-  bool free = true;
   for (SendPort* port : bound_->send_ports)
-    free &= is_free(port->slots.view().control->receiver_borrows);
+    look(*port, port->slots.view().control->receiver_borrows, InUse::no);
   for (ReceivePort* port : bound_->receive_ports)
-    free &= is_free(port->slots.view().control->sender_borrows);
-  return free;
+    look(*port, port->slots.view().control->sender_borrows, InUse::written);
+  return worst;
 }
 
 // What a peer lends, as this process can reach it; null if it is nothing, or not what the peer

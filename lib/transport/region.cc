@@ -8,11 +8,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace gyre::transport {
@@ -43,6 +46,46 @@ void give_back_pages(int file, std::uint64_t offset, std::uint64_t bytes) {
   if (fallocate(file, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
     log_info(Subsystem::alloc, "{} bytes that peers have mapped are not given back: fallocate: {}",
              bytes, strerror(errno));
+}
+
+std::uint64_t kernel_page_bytes() {
+  static const auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// A page that is mapped privately becomes this process's own at the first store. This one changes
+// nothing, and loses no store of another thread.
+void take_page(std::byte* page) {
+  const std::atomic_ref first(reinterpret_cast<unsigned char&>(*page));
+  unsigned char value = first.load(std::memory_order_relaxed);
+  while (!first.compare_exchange_weak(value, value, std::memory_order_relaxed)) {
+  }
+}
+
+// Puts private pages in the place of the file's, with what is in them. What other threads of this
+// process store there meanwhile is either in the file's page, which is then copied, or in the copy.
+Status take_pages(int file, std::byte* memory, std::uint64_t offset, std::uint64_t bytes) {
+  void* const apart = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                           file, static_cast<off_t>(offset));
+  if (apart == MAP_FAILED)
+    return Status::from_errno(fmt::format("mapping {} bytes privately", bytes), errno);
+  // In one step: whoever touches them meanwhile waits.
+  if (mremap(apart, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == MAP_FAILED) {
+    Status failed = Status::from_errno(fmt::format("moving a mapping of {} bytes", bytes), errno);
+    munmap(apart, bytes);
+    return failed;
+  }
+  // A part at a time, so that hardly any memory is needed twice. The first and the last page may be
+  // those of a buffer beside, which peers still reach.
+  const std::uint64_t page = kernel_page_bytes(), inner_end = bytes - page;
+  for (std::uint64_t begin = 0; begin < bytes;) {
+    const std::uint64_t end = std::min(begin + huge_page_bytes, bytes);
+    for (std::uint64_t at = begin; at < end; at += page) take_page(memory + at);
+    const std::uint64_t first = std::max(begin, page), last = std::min(end, inner_end);
+    if (first < last) give_back_pages(file, offset + first, last - first);
+    begin = end;
+  }
+  return {};
 }
 
 // Of a process or the host, whatever it is that was to be opened.
@@ -93,17 +136,74 @@ Status RegionTable::release(void* memory) {
   return {};
 }
 
-RegionPlace RegionTable::find(const void* memory, std::uint64_t bytes) const {
+RegionTable::Pages RegionTable::Pages::around(std::uint64_t offset, std::uint64_t bytes) {
+  const std::uint64_t page = kernel_page_bytes();
+  return {offset / page * page, round_up(offset + bytes, page)};
+}
+
+// Null if peers do not reach it.
+const RegionTable::Region* RegionTable::holder(const void* memory) const {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const std::lock_guard lock(mutex_);
   const auto found = regions_.upper_bound(address);
-  if (found == regions_.end() || found->second.inode == 0) return {};
-  const MemoryRange& range = found->second.mapping.get();
-  const auto base = reinterpret_cast<std::uintptr_t>(range.data);
-  if (address < base || address - base > range.bytes || bytes > range.bytes - (address - base))
+  if (found == regions_.end() || found->second.inode == 0) return nullptr;
+  const auto base = reinterpret_cast<std::uintptr_t>(found->second.mapping.get().data);
+  return address >= base ? &found->second : nullptr;
+}
+
+RegionPlace RegionTable::place_in(const Region& region, const void* memory, std::uint64_t bytes) {
+  const MemoryRange& range = region.mapping.get();
+  const auto offset =
+      static_cast<std::uint64_t>(static_cast<const std::byte*>(memory) - range.data);
+  if (bytes > range.bytes - offset) return {};
+  const Pages pages = Pages::around(offset, bytes);
+  if (std::ranges::any_of(region.withdrawn, [&](const Pages& gone) { return gone.meets(pages); }))
     return {};
-  return {found->second.inode, static_cast<std::uint32_t>(found->second.file.get()),
-          address - base};
+  return {region.inode, static_cast<std::uint32_t>(region.file.get()), offset};
+}
+
+RegionPlace RegionTable::find(const void* memory, std::uint64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const Region* region = holder(memory);
+  return region != nullptr ? place_in(*region, memory, bytes) : RegionPlace{};
+}
+
+RegionPlace RegionTable::lend(const void* memory, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Region* region = holder(memory);
+  if (region == nullptr) return {};
+  const RegionPlace place = place_in(*region, memory, bytes);
+  if (place.region == region_staged) return {};
+  const Pages pages = Pages::around(place.offset, bytes);
+  const auto meets = [&](const OutputLoan& other) { return other.pages.meets(pages); };
+  if (std::ranges::any_of(region->lent, meets)) {
+    log_info(Subsystem::alloc,
+             "{} bytes at {} share a page with what another call of this process lends: they are "
+             "copied",
+             bytes, memory);
+    return {};
+  }
+  region->lent.push_back({memory, pages});
+  return place;
+}
+
+void RegionTable::end_loan(const void* memory) {
+  const std::lock_guard lock(mutex_);
+  if (Region* region = holder(memory); region != nullptr)
+    std::erase_if(region->lent, [&](const OutputLoan& loan) { return loan.memory == memory; });
+}
+
+Status RegionTable::withdraw(const void* memory) {
+  std::unique_lock lock(mutex_);
+  Region* region = holder(memory);
+  if (region == nullptr) return {};
+  const auto loan = std::ranges::find(region->lent, memory, &OutputLoan::memory);
+  if (loan == region->lent.end()) return {};
+  const Pages pages = loan->pages;
+  region->withdrawn.push_back(pages);  // nobody lends them from here on
+  const int file = region->file.get();
+  std::byte* const begin = region->mapping.get().data + pages.begin;
+  lock.unlock();  // it may take a while; its owner, who is in a call with it, does not free it
+  return take_pages(file, begin, pages.begin, pages.end - pages.begin);
 }
 
 Probe RegionTable::probe() {
@@ -134,9 +234,16 @@ Result<FileDescriptor> PeerMemory::open_file(std::uint32_t pid, std::uint32_t de
 std::unique_ptr<PeerMemory> PeerMemory::open(const Probe& probe) {
   std::uint64_t bytes = 0;
   if (probe.inode == 0) return nullptr;
+  // Before the look at its file, which shows that the number is that process's still.
+  FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, probe.pid, 0)));
   const auto file = open_file(probe.pid, probe.descriptor, probe.inode, &bytes);
   if (!file.ok() || !file->has_value()) return nullptr;
-  return std::unique_ptr<PeerMemory>(new PeerMemory(probe.pid));
+  return std::unique_ptr<PeerMemory>(new PeerMemory(probe.pid, std::move(process)));
+}
+
+bool PeerMemory::has_ended() const {
+  pollfd process{process_.get(), POLLIN, 0};
+  return process_.has_value() && poll(&process, 1, 0) > 0;
 }
 
 // The longest unused ones go, as far as the call at hand does not use them.

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace gyre::transport {
@@ -41,15 +42,43 @@ class RegionTable {
   Result<void*> allocate(std::size_t bytes);
   // What allocate gave and nothing else.
   Status release(void* memory);
+  // Where peers can read a buffer; nowhere if it is in no region, or was withdrawn.
   RegionPlace find(const void* memory, std::uint64_t bytes) const;
+  // The same of a buffer that peers write, until end_loan. No two of these share a page, so that
+  // each can be withdrawn alone: the second one is nowhere.
+  RegionPlace lend(const void* memory, std::uint64_t bytes);
+  void end_loan(const void* memory);
+  // Of a lent buffer that a peer may still write, who does not say when it will be done: what it
+  // writes from here on goes nowhere. The buffer stays where it is and keeps what is in it; no
+  // store of another thread of this process in the same pages is lost. Peers do not reach it any
+  // more until it is released. On an error they still do.
+  Status withdraw(const void* memory);
   Probe probe();
 
  private:
+  // Whole pages, by their offsets in a region.
+  struct Pages {
+    std::uint64_t begin, end;
+    static Pages around(std::uint64_t offset, std::uint64_t bytes);
+    bool meets(const Pages& other) const { return begin < other.end && other.begin < end; }
+  };
+  struct OutputLoan {
+    const void* memory;
+    Pages pages;
+  };
   struct Region {
     FileDescriptor file;  // none: the fallback
     Mapping mapping;
     std::uint64_t inode = 0;
+    std::vector<OutputLoan> lent;  // that peers may write
+    std::vector<Pages> withdrawn;  // that are not the file's any more
   };
+  const Region* holder(const void* memory) const;
+  Region* holder(const void* memory) {
+    return const_cast<Region*>(std::as_const(*this).holder(memory));
+  }
+  static RegionPlace place_in(const Region& region, const void* memory, std::uint64_t bytes);
+
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, Region> regions_;  // by their end, so that upper_bound finds the owner
   FileDescriptor probe_;
@@ -67,6 +96,8 @@ class PeerMemory {
   // process lacks what it takes to map it. It stays there until the number of the call that uses it
   // is another one.
   Result<std::byte*> at(const Loan& loan, std::uint64_t call);
+  // Whether the process is no more, so that it neither reads nor writes anything.
+  bool has_ended() const;
 
  private:
   struct Mapped {
@@ -78,13 +109,14 @@ class PeerMemory {
   // More only where one call uses more.
   static constexpr std::size_t mapped_most = 16;
 
-  explicit PeerMemory(std::uint32_t pid) : pid_(pid) {}
+  PeerMemory(std::uint32_t pid, FileDescriptor process) : pid_(pid), process_(std::move(process)) {}
   static Result<FileDescriptor> open_file(std::uint32_t pid, std::uint32_t descriptor,
                                           std::uint64_t inode, std::uint64_t* bytes);
   Result<Mapped*> map(const Loan& loan, std::uint64_t call);
   void make_room(std::uint64_t call);
 
   const std::uint32_t pid_;
+  const FileDescriptor process_;  // readable once it has ended; none where the kernel has no such
   std::vector<Mapped> mapped_;
   std::uint64_t uses_ = 0;
 };
