@@ -20,12 +20,12 @@
  * MEMORY   A communicator works on host memory or on CUDA memory, by gyreConfig_t.device. The
  *          library never keeps a user's buffer beyond the call (host, NULL stream) or beyond the
  *          operation's place in its stream. After a call was refused before it began, buffers are
- *          untouched; after a peer failed they are undefined. No peer writes into them once the call
- *          has returned, with an error too. For that a failed call waits until no thread of its own
- *          process uses them. A rank of another process may stand still in the middle of writing
- *          into output of gyreMemAlloc (it was stopped, its machine was paused): after 500 ms the
- *          library gives the output private pages with what is in them. A line of the log says so
- *          (WARN); calls with that memory copy from then on, until it is freed.
+ *          untouched; after a peer failed they are undefined. No peer writes into them once the
+ *          call has returned, with an error too. For that a failed call waits until no thread of
+ *          its own process uses them. A rank of another process may stand still in the middle of
+ *          writing into output of gyreMemAlloc (it was stopped, its machine was paused): after 500
+ *          ms the library gives the output private pages with what is in them. A line of the log
+ *          says so (WARN); calls with that memory copy from then on, until it is freed.
  *
  * STREAMS  On a host communicator a NULL stream means: the calling thread does the work and the
  *          call returns when it is done. With a host stream (gyreStreamCreate) the call returns at

@@ -3,7 +3,7 @@
 it. Looks at who calls __cxa_atexit, by which a compiler registers the destructor of a static
 object. Only atexit itself may, for what says farewell and frees nothing.
 
-usage: exit_handlers_test.py LIBRARY...
+usage: destroyed_at_exit_test.py LIBRARY...
 """
 import re
 import subprocess
@@ -14,8 +14,9 @@ ALLOWED = {"atexit"}
 
 def registering(library):
     """The functions that register a destructor."""
-    listing = subprocess.run(["objdump", "--disassemble", "--demangle", "--no-show-raw-insn", library],
-                             capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["objdump", "--disassemble", "--demangle", "--no-show-raw-insn", library],
+        capture_output=True, text=True, check=True).stdout
     found, function = set(), ""
     for line in listing.splitlines():
         header = re.match(r"^[0-9a-f]+ <(.*)>:$", line)
