@@ -124,7 +124,8 @@ std::vector<Setting> settings_of_communicators() {
        "(GYRE_LOCAL_RANK, or what the launcher gave) is added to the port; 0 takes any and logs it "
        "at INFO. A place that is taken is an error of the communicator's init"},
       {"GYRE_ALGO", S::Text{&Settings::algorithm},
-       "algorithms allowed, as in \"ring,tree\" or \"allreduce:^ring\""},
+       "algorithms allowed, as in \"ring,tree\" (calls that none of them can do are free) or "
+       "\"allreduce:^ring\""},
       {"GYRE_PROTO", S::Text{&Settings::protocol},
        "protocols allowed, as in \"simple\" or \"^LL\" (LL is line on the host)"},
       {"GYRE_TRANSPORT", S::Text{&Settings::transport},

@@ -250,7 +250,8 @@ Status Communicator::choose(const Request& request) {
   const std::uint64_t most = std::max(blocks.input, blocks.output);
   // All blocks together; a v-function counts them so. What a rank alone knows is no ground to
   // choose on.
-  tune::Question question{request.collective, request.block_bytes() * most};
+  tune::Question question{request.collective, request.block_bytes() * most,
+                          function_name(request.function)};
   if (request.tables != nullptr) question.bytes = request.block_bytes();
   if (request.function == Function::all_to_all_v) question.bytes = tune::Question::private_bytes;
   const bool on_device = runs_on_device(request);

@@ -124,6 +124,9 @@ void Communicator::Operation::begin(const Request& request) {
     return launch();
   owner_.bound_for_ = {};
   Status chosen = owner_.choose(request);
+  // What the settings rule out they rule out on all ranks: nothing has happened.
+  if (chosen.code() == Code::InvalidUsage || chosen.code() == Code::InvalidArgument)
+    return end(std::move(chosen));
   if (chosen.ok() && on_device()) {
     if (owner_.current_->on_device != nullptr)
       chosen = owner_.bind_on_device(request, call_);

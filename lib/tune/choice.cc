@@ -90,6 +90,7 @@ Status Allowed::parse_list(std::string_view setting, std::string_view text, bool
                            Mask& mask) {
   for (std::string_view section : split(text, ';')) {
     std::size_t first = 0, last = plan::collective_count;
+    bool general = !protocols;
     if (const std::size_t colon = section.find(':'); colon != section.npos) {
       const auto collective = named_collective(section.substr(0, colon));
       if (!collective)
@@ -98,8 +99,10 @@ Status Allowed::parse_list(std::string_view setting, std::string_view text, bool
       first = static_cast<std::size_t>(*collective);
       last = first + 1;
       section.remove_prefix(colon + 1);
+      general = false;
     }
     const bool exclude = section.starts_with('^');
+    general = general && !exclude;
     if (exclude) section.remove_prefix(1);
     std::uint32_t bits = 0;
     for (std::string_view token : split(section, ',')) {
@@ -109,7 +112,10 @@ Status Allowed::parse_list(std::string_view setting, std::string_view text, bool
                                          text, token, known_tokens(protocols)));
       bits |= *known;
     }
-    for (std::size_t i = first; i < last; ++i) mask[i] = exclude ? ~bits : bits;
+    for (std::size_t i = first; i < last; ++i) {
+      mask[i] = exclude ? ~bits : bits;
+      if (!protocols) general_ = (general_ & ~(1U << i)) | (general ? 1U << i : 0);
+    }
   }
   return {};
 }
@@ -117,9 +123,9 @@ Status Allowed::parse_list(std::string_view setting, std::string_view text, bool
 Result<Allowed> Allowed::parse(const Settings& settings) {
   Allowed allowed;
   if (!settings.algorithm.empty())
-    GYRE_TRY(parse_list("GYRE_ALGO", settings.algorithm, false, allowed.algorithms_));
+    GYRE_TRY(allowed.parse_list("GYRE_ALGO", settings.algorithm, false, allowed.algorithms_));
   if (!settings.protocol.empty())
-    GYRE_TRY(parse_list("GYRE_PROTO", settings.protocol, true, allowed.protocols_));
+    GYRE_TRY(allowed.parse_list("GYRE_PROTO", settings.protocol, true, allowed.protocols_));
   return allowed;
 }
 
@@ -134,10 +140,17 @@ bool Allowed::protocol(Collective collective, Protocol protocol) const {
 Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question& question) {
   const Collective collective = question.collective;  // bindings cannot be captured, clang says
   const std::uint64_t bytes = question.bytes;
+  const auto does = [&](const plan::Algorithm& algorithm) {
+    return algorithm.does(collective) &&
+           (!algorithm.equal_counts || bytes != Question::private_bytes);
+  };
+  const bool is_free = allowed.is_general(collective) &&
+                       std::ranges::none_of(plan::algorithms(), [&](const auto& a) {
+                         return does(a) && allowed.algorithm(collective, a);
+                       });
   const auto algorithm_fits = [&](const plan::Algorithm& algorithm) {
     const bool exact = algorithm.order == plan::SumOrder::rank && algorithm.roundings == "1";
-    return algorithm.does(collective) && allowed.algorithm(collective, algorithm) &&
-           (!algorithm.equal_counts || bytes != Question::private_bytes) &&
+    return does(algorithm) && (is_free || allowed.algorithm(collective, algorithm)) &&
            (!scene.reproducible || !plan::sums(collective) || exact);
   };
   const auto protocol_fits = [&](Protocol protocol) {
@@ -168,9 +181,9 @@ Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question
   for (const plan::Algorithm& candidate : plan::algorithms())
     if (algorithm == nullptr && algorithm_fits(candidate)) algorithm = &candidate;
   if (algorithm == nullptr)
-    return invalid_usage(fmt::format("GYRE_ALGO (or reproducible) allows no algorithm for {}{}",
-                                     plan::collective_name(collective),
-                                     bytes == Question::private_bytes ? " of unequal counts" : ""));
+    return invalid_usage(
+        fmt::format("GYRE_ALGO (or reproducible) allows no algorithm for {}",
+                    question.call.empty() ? plan::collective_name(collective) : question.call));
   for (Protocol protocol :
        {preferred_protocol, Protocol::simple, Protocol::direct, Protocol::line, Protocol::line128})
     if (protocol_fits(protocol)) return made(*algorithm, protocol);

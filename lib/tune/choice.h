@@ -34,19 +34,24 @@ struct Choice {
 
 // What GYRE_ALGO and GYRE_PROTO allow, with NCCL's grammar: sections divided by ';', each an
 // optional "collective:", then a comma list, or '^' and the list to leave out.
-// "ring,tree;allreduce:^tree".
+// "ring,tree;allreduce:^tree". A list of algorithms without a collective leaves alone the calls
+// that none of them can carry out.
 class Allowed {
  public:
   static Result<Allowed> parse(const Settings& settings);
   bool algorithm(plan::Collective collective, const plan::Algorithm& algorithm) const;
   bool protocol(plan::Collective collective, plan::Protocol protocol) const;
+  // Whether what is allowed for this collective is a list of algorithms for any.
+  bool is_general(plan::Collective collective) const {
+    return (general_ >> static_cast<int>(collective) & 1) != 0;
+  }
 
  private:
   using Mask = std::array<std::uint32_t, plan::collective_count>;
-  static Status parse_list(std::string_view setting, std::string_view text, bool protocols,
-                           Mask& mask);
+  Status parse_list(std::string_view setting, std::string_view text, bool protocols, Mask& mask);
   Mask algorithms_ = filled();
   Mask protocols_ = filled();
+  std::uint32_t general_ = 0;  // a bit for each collective
   static Mask filled() {
     Mask mask;
     mask.fill(~0U);
@@ -59,8 +64,10 @@ struct Question {
   // Each rank knows its own counts only: the protocol is then simple, in pieces of a slot.
   static constexpr std::uint64_t private_bytes = ~0ULL;
   plan::Collective collective = plan::Collective::all_reduce;
-  std::uint64_t bytes = 0;  // of all blocks together
+  std::uint64_t bytes = 0;     // of all blocks together
+  std::string_view call = {};  // its name, for people; empty: the collective's
 };
+// An error (gyreInvalidUsage) where the settings allow nothing.
 Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question& question);
 
 }  // namespace gyre::tune

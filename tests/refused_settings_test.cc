@@ -1,0 +1,114 @@
+// What GYRE_ALGO and GYRE_PROTO rule out is refused on all ranks, before anything has happened: the
+// communicator goes on, whatever was called. Every collective, every algorithm and protocol.
+#include "lib/plan/algorithms.h"
+#include "tests/support/collective_case.h"
+#include "tests/support/ranks.h"
+#include <gyre/gyre.h>
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <barrier>
+#include <string>
+#include <vector>
+
+using namespace gyre;
+using namespace gyre::tests;
+
+namespace {
+
+constexpr int ranks = 3;
+
+constexpr Function functions[] = {
+    Function::all_reduce,   Function::reduce_scatter,   Function::all_gather,
+    Function::broadcast,    Function::reduce,           Function::all_to_all,
+    Function::gather,       Function::scatter,          Function::all_to_all_v,
+    Function::all_gather_v, Function::reduce_scatter_v,
+};
+
+std::vector<CollectiveCase> all_cases() {
+  std::vector<CollectiveCase> cases;
+  for (const Function function : functions)
+    for (const std::size_t count : {std::size_t{3}, std::size_t{20000}})
+      cases.push_back(
+          {.function = function, .ranks = ranks, .type = ElementType::int32, .count = count});
+  return cases;
+}
+
+// Every rank sends to the next.
+std::string pass_on(int rank, gyreComm_t comm) {
+  const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+  int given = rank, got = -1;
+  const bool done = gyreGroupStart() == gyreSuccess &&
+                    gyreSend(&given, 1, gyreInt32, next, comm, nullptr) == gyreSuccess &&
+                    gyreRecv(&got, 1, gyreInt32, before, comm, nullptr) == gyreSuccess &&
+                    gyreGroupEnd() == gyreSuccess;
+  if (!done) return gyreGetLastError(comm);
+  return got == before ? "" : "a wrong value was sent";
+}
+
+struct Refusals {
+  std::atomic<int> refused{0};
+  std::barrier<> all{ranks};
+};
+
+void call_one(CaseBuffers& buffers, const CollectiveCase& one, int rank, gyreComm_t comm,
+              Refusals& refusals, Complaints& complaints) {
+  const gyreResult_t result = buffers.call(rank, comm);
+  const std::string said = gyreGetLastError(comm);
+  if (result == gyreInvalidUsage) ++refusals.refused;
+  complaints.expect(result == gyreSuccess || result == gyreInvalidUsage, one.shown() + ": " + said);
+  if (result == gyreInvalidUsage)
+    complaints.expect(said.find("GYRE_") != std::string::npos, one.shown() + " says " + said);
+  refusals.all.arrive_and_wait();
+  const int refused = refusals.refused;
+  complaints.expect(refused == 0 || refused == ranks, one.shown() + ": refused by some ranks only");
+  if (refused == 0) complaints.expect(buffers.wrong(rank).empty(), one.shown() + ": wrong");
+  gyreResult_t lasting = gyreInternalError;
+  complaints.expect(gyreCommGetAsyncError(comm, &lasting) == gyreSuccess && lasting == gyreSuccess,
+                    one.shown() + " broke the communicator");
+  const std::string wrong = pass_on(rank, comm);
+  complaints.expect(wrong.empty(), "after " + one.shown() + ": " + wrong);
+  refusals.all.arrive_and_wait();
+  refusals.refused = 0;
+  refusals.all.arrive_and_wait();
+}
+
+void call_all(const Variables& settings) {
+  const WithVariables set(settings);
+  const std::vector<CollectiveCase> cases = all_cases();
+  std::vector<CaseBuffers> buffers;
+  for (const CollectiveCase& one : cases) buffers.emplace_back(one);
+  Refusals refusals;
+  for (const auto& [name, value] : settings) UNSCOPED_INFO(name << "=" << value);
+  on_ranks(ranks, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    for (std::size_t i = 0; i < cases.size(); ++i)
+      call_one(buffers[i], cases[i], rank, comm, refusals, complaints);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("what GYRE_ALGO or GYRE_PROTO rules out leaves the communicator whole", "[settings]") {
+  const std::string transport = GENERATE("shm", "tcp");
+  const std::string protocol = GENERATE("LL", "Simple", "Direct", "LL128", "");
+  for (const plan::Algorithm& algorithm : plan::algorithms())
+    for (const char* before : {"", "^", "alltoall:", "allreduce:"}) {
+      Variables settings{{"GYRE_TRANSPORT", transport},
+                         {"GYRE_SOCKET_IFNAME", "lo"},
+                         {"GYRE_TIMEOUT", "10"},
+                         {"GYRE_ALGO", before + std::string(algorithm.name)}};
+      if (!protocol.empty()) settings["GYRE_PROTO"] = protocol;
+      call_all(settings);
+    }
+}
+
+TEST_CASE("a list of algorithms leaves alone the calls that none of them can do", "[settings]") {
+  const WithVariables set(Variables{{"GYRE_ALGO", "ring"}});
+  on_ranks(ranks, [&](int, gyreComm_t comm, Complaints& complaints) {
+    std::vector<int> given(ranks, 1), got(ranks);
+    complaints.expect(
+        gyreAlltoAll(given.data(), got.data(), 1, gyreInt32, comm, nullptr) == gyreSuccess,
+        gyreGetLastError(comm));
+  });
+}
