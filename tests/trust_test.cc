@@ -325,10 +325,11 @@ TEST_CASE("a ticket opens once, and not after it was withdrawn") {
   const Ticket withdrawn = *book.issue([&](FileDescriptor) { ++arrivals; });
   CHECK(ticket != withdrawn);
   book.withdraw(withdrawn);
-  CHECK(book.redeem(ticket, {}));
-  CHECK_FALSE(book.redeem(ticket, {}));
-  CHECK_FALSE(book.redeem(withdrawn, {}));
-  CHECK_FALSE(book.redeem(Ticket{}, {}));
+  using Shown = TicketBook::Shown;
+  CHECK(book.redeem(ticket, {}) == Shown::good);
+  CHECK(book.redeem(ticket, {}) == Shown::unknown);
+  CHECK(book.redeem(withdrawn, {}) == Shown::withdrawn);
+  CHECK(book.redeem(Ticket{}, {}) == Shown::unknown);
   CHECK(arrivals == 1);
   const Ticket local = *book.issue([](FileDescriptor) {}, std::make_shared<int>(5));
   CHECK(*std::static_pointer_cast<int>(book.redeem_local(local)) == 5);

@@ -205,8 +205,17 @@ void Door::take_ticket(Place stranger) {
   FileDescriptor socket = std::move(stranger->socket);
   stranger->watch.reset();
   strangers_.erase(stranger);
-  if (!tickets_.redeem(hello.ticket, std::move(socket)))
-    warning_.write("the door turned away a connection: its ticket is unknown or was used before");
+  switch (tickets_.redeem(hello.ticket, std::move(socket))) {
+    case trust::TicketBook::Shown::good:
+      return;
+    case trust::TicketBook::Shown::withdrawn:
+      return log_info(Subsystem::bootstrap,
+                      "the door turned away a connection that came too late: nobody waits for it "
+                      "any more");
+    case trust::TicketBook::Shown::unknown:
+      return warning_.write(
+          "the door turned away a connection: its ticket is unknown or was used before");
+  }
 }
 
 void Door::begin_handshake(Place stranger, const std::string& identity) {

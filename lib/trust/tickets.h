@@ -35,8 +35,10 @@ class TicketBook {
   // After it returns, on_arrival is not running and will not run.
   void withdraw(const Ticket& ticket);
 
-  // The door: true if the ticket was good; it is used up.
-  bool redeem(const Ticket& ticket, FileDescriptor socket);
+  // The door. A good ticket is used up. One of the last that were withdrawn unused is known for it:
+  // a peer was late with it, which is nothing to warn of.
+  enum class Shown : std::uint8_t { good, withdrawn, unknown };
+  Shown redeem(const Ticket& ticket, FileDescriptor socket);
   // A thread of this process: the `local` of a good ticket, which is used up; else null.
   std::shared_ptr<void> redeem_local(const Ticket& ticket);
 
@@ -47,6 +49,8 @@ class TicketBook {
   };
   std::mutex mutex_;
   std::map<Ticket, Entry> entries_;
+  std::array<Ticket, 256> withdrawn_{};  // the last ones, in a ring
+  std::size_t withdrawals_ = 0;
 };
 
 }  // namespace gyre::trust

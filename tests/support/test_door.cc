@@ -108,7 +108,9 @@ void TestDoor::serve() {
 
 void TestDoor::admit(FileDescriptor socket) {
   const auto hello = read_hello(socket);
-  if (!hello.has_value() || !tickets_.redeem(hello->ticket, std::move(socket))) ++turned_away_;
+  if (!hello.has_value() ||
+      tickets_.redeem(hello->ticket, std::move(socket)) != trust::TicketBook::Shown::good)
+    ++turned_away_;
 }
 
 }  // namespace gyre::tests
