@@ -23,6 +23,22 @@ Result<trust::UniqueId> through_store(ControlPlane& plane, const Store& store,
   return meet_through_store(plane, store, key, rank, Audience::this_host, with_timeout(1));
 }
 
+// A store of one process, and a file of secrets of its own.
+struct SealedStore {
+  explicit SealedStore(const std::string& secret) {
+    settings = with_timeout(1);
+    settings.rendezvous_secret_file = path;
+    const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    REQUIRE(write(file.get(), secret.data(), secret.size()) == static_cast<ssize_t>(secret.size()));
+  }
+  ~SealedStore() { unlink(path.c_str()); }
+  SealedStore(const SealedStore&) = delete;
+  SealedStore& operator=(const SealedStore&) = delete;
+
+  const std::string path = fmt::format("/tmp/gyre-store-secret-{}", getpid());
+  Settings settings;
+};
+
 constexpr int all_seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
 }  // namespace
@@ -192,6 +208,7 @@ TEST_CASE("ranks of gyre run make the same id from the memory that they inherit"
   SmallPlane plane;
   LaunchPlace place = place_of(1, 3, "run");
   const std::string first = report(meet(plane, settings, place));
+  CHECK((fcntl(file.get(), F_GETFD) & FD_CLOEXEC) != 0);  // what it starts does not inherit it
   place.earlier_meetings = 1;
   const std::string second = report(meet(plane, settings, place));
   CHECK(second.substr(0, 3) == "id ");
@@ -256,4 +273,39 @@ TEST_CASE("through a store rank 0's id reaches the others", "[rendezvous]") {
   CHECK(others.code() == Code::RemoteError);
   CHECK(contains(others.message(), "rank 0 failed: no descriptors left"));
   CHECK(others.culprits() == std::vector<int>{0});
+}
+
+TEST_CASE("ranks with a file of secrets put the id into a store encrypted", "[rendezvous]") {
+  std::map<std::string, std::vector<std::uint8_t>> held;
+  const Store store{[&](const std::string& key, const std::vector<std::uint8_t>& value) {
+                      held[key] = value;
+                      return Status();
+                    },
+                    [&](const std::string& key, std::int64_t) -> Result<std::vector<std::uint8_t>> {
+                      return held[key];
+                    }};
+  const auto join = [&](int rank, const Settings& settings) {
+    SmallPlane plane;
+    return meet_through_store(plane, store, "gyre/0", rank, Audience::this_host, settings);
+  };
+  const SealedStore sealed(std::string(40, 's'));
+  const auto made = join(0, sealed.settings);
+  REQUIRE(made.ok());
+  const std::vector<std::uint8_t> first = held["gyre/0"];
+  CHECK(first.size() == 144);
+  CHECK(std::ranges::search(first, made->secret).empty());
+  CHECK(report(join(1, sealed.settings)) == report(made));
+  // Another time it is another text, and another file opens nothing.
+  REQUIRE(join(0, sealed.settings).ok());
+  CHECK(held["gyre/0"] != first);
+  CHECK(contains(report(join(1, with_timeout(1))), "set that here, too"));
+  {
+    const SealedStore other(std::string(40, 'o'));
+    CHECK(contains(report(join(1, other.settings)), "hold the same as rank 0's?"));
+    REQUIRE(join(0, with_timeout(1)).ok());
+    CHECK(contains(report(join(1, other.settings)), "on all ranks, or on none"));
+  }
+  // Its file is gone.
+  CHECK(contains(report(join(0, sealed.settings)), "GYRE_RENDEZVOUS_SECRET_FILE"));
+  CHECK(contains(report(join(1, with_timeout(1))), "rank 0 failed"));
 }

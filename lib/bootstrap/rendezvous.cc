@@ -8,11 +8,13 @@
 #include "lib/bootstrap/id_server.h"
 #include "lib/bootstrap/meeting_point.h"
 #include "lib/bootstrap/run_secret.h"
+#include "lib/bootstrap/store_value.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <sys/timerfd.h>
 
 namespace gyre::bootstrap {
@@ -45,19 +47,26 @@ Result<trust::Secret> secret_of_this_meeting(const trust::Secret& secret, int ea
   return own;
 }
 
-Result<trust::Secret> read_network_secret(const Settings& settings) {
-  if (settings.rendezvous_secret_file.empty())
-    return invalid_usage(
-        "GYRE_RENDEZVOUS_ADDRESS needs GYRE_RENDEZVOUS_SECRET_FILE: a file of mode 0600 with at "
-        "least 32 random bytes, the same on all hosts (head -c 32 /dev/urandom > FILE; chmod 600 "
-        "FILE)");
+// None where no file is set.
+Result<std::optional<trust::Secret>> read_secret(const Settings& settings) {
+  if (settings.rendezvous_secret_file.empty()) return std::optional<trust::Secret>();
   GYRE_ASSIGN(std::vector<std::uint8_t> bytes,
               read_secret_file(settings.rendezvous_secret_file, secret_file_least));
   trust::Secret secret{};
   const Status derived = trust::derive(bytes, "secret file", secret);
   trust::wipe(bytes);
   if (!derived.ok()) return derived;
-  return secret;
+  return std::optional(secret);
+}
+
+Result<trust::Secret> read_network_secret(const Settings& settings) {
+  GYRE_ASSIGN(const auto secret, read_secret(settings));
+  if (!secret)
+    return invalid_usage(
+        "GYRE_RENDEZVOUS_ADDRESS needs GYRE_RENDEZVOUS_SECRET_FILE: a file of mode 0600 with at "
+        "least 32 random bytes, the same on all hosts (head -c 32 /dev/urandom > FILE; chmod 600 "
+        "FILE)");
+  return *secret;
 }
 
 Audience audience_of(const LaunchPlace& place) {
@@ -172,18 +181,12 @@ Result<trust::UniqueId> meet_as_set(ControlPlane& plane, const Settings& setting
 constexpr std::string_view store_excuse = "rank 0 failed: ";
 
 // What a store holds under the key: the id that rank 0 put there, or why there is none.
-Result<trust::UniqueId> id_of_store(const std::vector<std::uint8_t>& value) {
+Result<trust::UniqueId> id_of_store(const std::vector<std::uint8_t>& value,
+                                    const std::optional<trust::Secret>& secret) {
   const std::string_view text(reinterpret_cast<const char*>(value.data()), value.size());
   if (text.starts_with(store_excuse))
     return Status(Code::RemoteError, std::string(text)).blame({0});
-  trust::EncodedId bytes;
-  if (value.size() != bytes.size())
-    return Status(Code::RemoteError,
-                  fmt::format("the value has {} bytes, an id has {}: does another program use "
-                              "this key?",
-                              value.size(), bytes.size()));
-  std::copy(value.begin(), value.end(), bytes.begin());
-  return trust::decode_unique_id(bytes);
+  return id_of_store_value(value, secret);
 }
 
 }  // namespace
@@ -211,16 +214,19 @@ Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& sto
                                            const Settings& settings) {
   const std::int64_t timeout_ms = settings.init_timeout_s * 1000;
   const std::string doing = fmt::format("meeting through the store's key \"{}\"", key);
+  auto secret = read_secret(settings);
+  if (!secret.ok() && rank != 0)
+    return std::move(secret).status().while_doing("GYRE_RENDEZVOUS_SECRET_FILE");
   if (rank == 0) {
-    auto id = plane.create_unique_id(audience, settings);
+    auto id = secret.ok() ? plane.create_unique_id(audience, settings)
+                          : std::move(secret).status().while_doing("GYRE_RENDEZVOUS_SECRET_FILE");
     if (!id.ok()) {
       // The others should not wait for what will not come.
       const std::string excuse = std::string(store_excuse) + std::string(id.status().message());
       (void)store.set(key, {excuse.begin(), excuse.end()}).ok();
       return std::move(id).status().while_doing(doing);
     }
-    GYRE_ASSIGN(const auto bytes, trust::encode(*id));
-    std::vector<std::uint8_t> value(bytes.begin(), bytes.end());
+    GYRE_ASSIGN(std::vector<std::uint8_t> value, store_value_of(*id, *secret));
     Status set = store.set(key, value).while_doing(doing);
     trust::wipe(value);
     if (!set.ok()) return set;
@@ -232,7 +238,7 @@ Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& sto
         .status()
         .while_doing(fmt::format("{}, which rank 0 sets (waited up to {} ms)", doing, timeout_ms))
         .blame({0});
-  auto id = id_of_store(*value);
+  auto id = id_of_store(*value, *secret);
   trust::wipe(*value);
   return id.ok() ? std::move(id) : std::move(id).status().while_doing(doing);
 }

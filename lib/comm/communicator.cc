@@ -35,6 +35,16 @@ std::uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
+// Once in a process, unless somebody has decided it.
+void warn_of_clear_text(const Settings& settings) {
+  static std::atomic<bool> told{false};
+  if (settings.tcp_security == "tls" || settings.says("GYRE_TCP_SECURITY") || told.exchange(true))
+    return;
+  log_warn(
+      "data goes between hosts as it is: whoever is on the path can read and change it. "
+      "GYRE_TCP_SECURITY=tls encrypts it; GYRE_TCP_SECURITY=ticket says that you know");
+}
+
 }  // namespace
 
 Communicator::Communicator(transport::RegionTable& regions, int size, int rank,
@@ -163,6 +173,7 @@ Status Communicator::settle() {
   scene_.reproducible = options_.reproducible;
   scene_.slot_bytes = fifo_shape(options_.settings).slot_bytes;
   scene_.line_count = fifo_shape(options_.settings).line_count;
+  if (!one_host) warn_of_clear_text(options_.settings);
   log_info(Subsystem::init, "communicator {}rank {} of {}: {} processes, {} ranks on this host, {}",
            options_.name, rank_, size_, roster.processes.size(), local_ranks,
            scene_.mapped ? "memory reaches all ranks" : "not all ranks share memory");

@@ -11,7 +11,7 @@ LINE_COLUMNS_MOST = 100
 WORDS_NOT_USED = {"util", "utils", "misc", "common", "helper", "helpers", "manager", "managers",
                   "handler", "handlers", "context", "contexts", "task", "tasks"}
 TOP_LEVEL = {"meson.build", "meson_options.txt", "include", "lib", "kernels", "transports", "tools",
-             "tests", "bench", "README.md", "LICENSE", "ARCHITECTURE.md", "CONTRIBUTING.md",
+             "tests", "bench", "docs", "README.md", "LICENSE", "ARCHITECTURE.md", "CONTRIBUTING.md",
              "CHANGELOG.md"}
 TEXT_ENDINGS = tree.SOURCE_ENDINGS + (".py", ".build", ".md")
 # Split, so that this file does not hold the words itself.

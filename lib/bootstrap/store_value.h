@@ -1,0 +1,20 @@
+// What a caller's store holds of an id: the id itself, or, where the ranks share a file of secrets,
+// the id encrypted under it. Whoever can only read the store cannot join then.
+#pragma once
+
+#include "lib/base/status.h"
+#include "lib/trust/unique_id.h"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace gyre::bootstrap {
+
+// Both: the file's secret, if there is one.
+Result<std::vector<std::uint8_t>> store_value_of(const trust::UniqueId& id,
+                                                 const std::optional<trust::Secret>& secret);
+Result<trust::UniqueId> id_of_store_value(const std::vector<std::uint8_t>& value,
+                                          const std::optional<trust::Secret>& secret);
+
+}  // namespace gyre::bootstrap
