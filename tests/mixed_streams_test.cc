@@ -76,3 +76,29 @@ TEST_CASE("collectives of one kind of stream go on beside sends of the other") {
     }
   });
 }
+
+TEST_CASE("whoever asks a non-blocking communicator how it is drives what waits for callers") {
+  const WithVariables set(with_deadline(GENERATE("shm", "tcp")));
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  on_ranks(
+      2,
+      [](int, gyreComm_t comm, Complaints& complaints) {
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(15);
+        const auto settle = [&] {
+          gyreResult_t result = gyreInProgress;
+          while (result == gyreInProgress && std::chrono::steady_clock::now() < until)
+            expect(complaints, gyreCommGetAsyncError(comm, &result), "asking");
+          return result;
+        };
+        complaints.expect(settle() == gyreSuccess, "it does not come about");
+        const Streams streams;
+        float value = 1;
+        expect(complaints,
+               gyreAllReduce(&value, &value, 1, gyreFloat, gyreSum, comm, streams.by_caller),
+               "all-reduce");
+        complaints.expect(settle() == gyreSuccess, "it does not settle");
+        complaints.expect(value == 2, "a wrong sum");
+      },
+      &config);
+}

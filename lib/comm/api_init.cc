@@ -283,8 +283,10 @@ gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
       lasting = pin->fail(pin->membership().failure());
     if (!lasting.ok()) pin->remember(lasting);
     *asyncError = to_result(lasting);
-    const bool busy = pin->queued.load(std::memory_order_acquire) != 0;
-    const bool is_at_work = busy && pin->background_stream() != 0;
+    const auto is_busy = [&] { return pin->queued.load(std::memory_order_acquire) != 0; };
+    // Whoever asks again and again drives what waits for callers.
+    if (is_busy()) process().worker.give_turns();
+    const bool is_at_work = is_busy() && pin->background_stream() != 0;
     if (lasting.ok() && (is_at_work || pin->has_given_up())) *asyncError = gyreInProgress;
     return {};
   });

@@ -355,3 +355,10 @@ void StreamWorker::give_turn(HostStream& stream) {
 }
 
 }  // namespace gyre::comm
+void StreamWorker::give_turns() {
+  if (for_callers_.load(std::memory_order_relaxed) == 0) return;
+  Turn turn{.blocked = {}, .all_empty = true, .comes_again = false};
+  (void)serve_all(streams(true), turn);
+  turn.expire();
+}
+

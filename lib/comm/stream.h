@@ -78,6 +78,8 @@ class StreamWorker {
                    const WaitPolicy& policy);
   // One turn of a stream that callers drive; of another one, nothing.
   void give_turn(HostStream& stream);
+  // One turn of all of those.
+  void give_turns();
   // The stream will be queued on no more and is empty.
   void forget(HostStream& stream);
 
