@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <new>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -96,7 +97,12 @@ void Board::give_pages(std::uint64_t page, std::uint64_t count) {
                 static_cast<off_t>(page * board_page_bytes),
                 static_cast<off_t>(count * board_page_bytes)) != 0)
     return;
-  auto place = free_.emplace(page, count).first;
+  auto place = free_.end();
+  try {
+    place = free_.emplace(page, count).first;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
   if (const auto next = std::next(place); next != free_.end() && page + count == next->first) {
     place->second += next->second;
     free_.erase(next);
@@ -111,8 +117,9 @@ void Board::give_pages(std::uint64_t page, std::uint64_t count) {
 Result<Ledger> Board::claim(const std::function<Owner()>& owner, const LedgerIdentity& identity) {
   const std::lock_guard lock(mutex_);
   if (memory_ == nullptr) GYRE_TRY(open(owner()));
+  // What may throw comes first. The ledger is the board's when all is done: it gives back then.
+  ledgers_.reserve(ledgers_.size() + 1);
   Ledger ledger;
-  ledger.board_ = this;
   ledger.source_ = source_;
   ledger.identity_ = identity;
   const std::uint64_t count = ledger_span(identity.size).bytes / board_page_bytes;
@@ -135,6 +142,7 @@ Result<Ledger> Board::claim(const std::function<Owner()>& owner, const LedgerIde
   if (ledger.page_ != 0)
     // Pairs with the acquire in board_reader.cc.
     free_entry->store(claims_ << 32 | ledger.page_, std::memory_order_release);
+  ledger.board_ = this;
   return ledger;
 }
 

@@ -93,6 +93,13 @@ class HandleTable {
     return {};
   }
 
+  // Whether it is one of an object here. The table may be a forked parent's, as it was at the fork.
+  bool knows(std::uint64_t handle) {
+    const Slot* slot = checked(handle);
+    return slot != nullptr &&
+           slot->state.load(std::memory_order_acquire) >> 32 == (handle >> 24 & 0xffffffff);
+  }
+
   // No later pin finds it; it is deleted when the last pin goes. False if the handle is stale.
   bool remove(std::uint64_t handle) {
     Slot* slot = checked(handle);

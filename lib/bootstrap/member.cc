@@ -7,6 +7,8 @@
 
 #include <chrono>
 #include <future>
+#include <new>
+#include <thread>
 #include <unistd.h>
 
 namespace gyre::bootstrap {
@@ -19,6 +21,20 @@ constexpr std::size_t letter_cost_bytes = 64;  // of keeping even an empty one
 void wait_until_said(const std::future<void>& word) {
   constexpr std::chrono::milliseconds most{100};
   if (word.valid()) word.wait_for(most);
+}
+
+// Nobody says it in its place: where there is no memory for it, it is tried again for a moment.
+template <typename Say>
+std::future<void> insist(const Say& say) {
+  constexpr int tries_most = 100;
+  for (int tries = 0; tries < tries_most; ++tries) {
+    try {
+      return say();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -109,7 +125,8 @@ void Member::abort(Status why) {
   if (why.ok()) why = Status(Code::Aborted, fmt::format("rank {} aborted", rank_));
   if (why.culprits().empty()) why = std::move(why).blame({rank_});
   const bool first = keep_failure(why);
-  const auto flooded = say_last([rank = rank_, why](Job& job) { job.abort(rank, why); });
+  const auto flooded =
+      insist([&] { return say_last([rank = rank_, why](Job& job) { job.abort(rank, why); }); });
   if (first) {
     show_failure();
     announce();
@@ -121,7 +138,8 @@ void Member::leave() {
   if (getpid() != process_) return;
   if (state_.exchange(State::left, std::memory_order_acq_rel) == State::left) return;
   announce();
-  wait_until_said(say_last([self = shared_from_this()](Job& job) { job.leave(*self); }));
+  wait_until_said(insist(
+      [this] { return say_last([self = shared_from_this()](Job& job) { job.leave(*self); }); }));
 }
 
 void Member::become_joined(std::shared_ptr<const Company> company) {

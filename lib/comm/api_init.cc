@@ -127,7 +127,8 @@ Status split(gyreComm_t comm, int color, int key, gyreComm_t* newcomm, const gyr
 bootstrap::Store wrap(const gyreStore_t& store) {
   bootstrap::Store wrapped;
   wrapped.set = [store](const std::string& key, const std::vector<std::uint8_t>& value) {
-    if (store.set(store.user, key.c_str(), value.data(), value.size()) == 0) return Status();
+    const auto set = [&] { return store.set(store.user, key.c_str(), value.data(), value.size()); };
+    if (call_user(set) == 0) return Status();
     return Status(Code::SystemError, fmt::format("the store's set of \"{}\" failed", key));
   };
   wrapped.get = [store](const std::string& key,
@@ -135,8 +136,10 @@ bootstrap::Store wrap(const gyreStore_t& store) {
     std::vector<std::uint8_t> value(4096);
     std::size_t bytes = value.size();
     const int limit = static_cast<int>(std::min<std::int64_t>(timeout_ms, INT_MAX));
-    if (store.get(store.user, key.c_str(), value.data(), &bytes, limit) != 0 ||
-        bytes > value.size())
+    const auto get = [&] {
+      return store.get(store.user, key.c_str(), value.data(), &bytes, limit);
+    };
+    if (call_user(get) != 0 || bytes > value.size())
       return Status(Code::SystemError,
                     fmt::format("the store's get of \"{}\" failed or timed out", key));
     value.resize(bytes);

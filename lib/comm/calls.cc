@@ -6,6 +6,22 @@
 
 namespace gyre::comm {
 
+namespace {
+
+Status unknown(const char* what, std::uint64_t handle) {
+  if (process().was_known_before_fork(handle))
+    return invalid_usage(
+        fmt::format("the {} {:#x} is the parent's: this process was forked from the one that made "
+                    "it, and has to make its own",
+                    what, handle));
+  return invalid_argument(fmt::format(
+      "{:#x} is no {} of this process: destroyed, or made up (CUDA streams go with CUDA "
+      "communicators)",
+      handle, what));
+}
+
+}  // namespace
+
 gyreResult_t answer(Status status) {
   if (status.ok()) [[likely]]
     return gyreSuccess;
@@ -24,20 +40,13 @@ gyreResult_t answer(gyreComm_t comm, Status status) {
 Result<HandleTable<Communicator>::Pin> find_communicator(gyreComm_t comm) {
   if (comm == nullptr) return invalid_argument("the communicator is NULL");
   auto pin = process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm));
-  if (!pin)
-    return invalid_argument(fmt::format(
-        "{} is no communicator of this process: destroyed, made up, or from before a fork",
-        static_cast<const void*>(comm)));
+  if (!pin) return unknown("communicator", reinterpret_cast<std::uintptr_t>(comm));
   return pin;
 }
 
 Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream) {
   auto pin = process().streams.pin(reinterpret_cast<std::uintptr_t>(stream));
-  if (!pin)
-    return invalid_argument(
-        fmt::format("{} is no host stream (gyreStreamCreate makes them); CUDA streams go with CUDA "
-                    "communicators",
-                    static_cast<const void*>(stream)));
+  if (!pin) return unknown("host stream", reinterpret_cast<std::uintptr_t>(stream));
   return pin;
 }
 

@@ -1,6 +1,7 @@
 // What every C function shares: looking handles up, remembering errors, turning Status into a code.
 #pragma once
 
+#include "lib/base/caught.h"
 #include "lib/comm/group.h"
 #include <gyre/gyre.h>
 
@@ -32,16 +33,6 @@ Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream
 gyreResult_t in_group(gyreComm_t comm, Status status);
 
 // Runs `body` (returning Status) for a C function; nothing thrown gets past it.
-template <typename Body>
-Status caught(Body&& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return Status(Code::SystemError, "out of memory");
-  } catch (const std::exception& error) {
-    return internal_error(error.what());
-  }
-}
 template <typename Body>
 gyreResult_t guarded(Body&& body) {
   return answer(caught(body));

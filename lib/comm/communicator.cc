@@ -204,9 +204,13 @@ void Communicator::abort() {
       Status(Code::Aborted, fmt::format("rank {} called gyreCommAbort", rank_)).blame({rank_}));
 }
 
-void Communicator::remember(const Status& status) {
+void Communicator::remember(const Status& status) noexcept {
   const std::lock_guard lock(mutex_);
-  last_error_ = status.full_text();
+  try {
+    last_error_ = status.full_text();
+  } catch (const std::bad_alloc&) {
+    last_error_ = "out of memory";  // short enough to need none
+  }
 }
 
 std::string Communicator::last_error() const {

@@ -97,11 +97,17 @@ class Communicator {
   Resumable& joining() { return joining_; }
   // What carries collectives out, one at a time; idle until `begin`.
   Resumable& operation() { return operation_; }
-  // Begins it and says what to advance. The outcome is read before anything else is begun.
+  // Begins it and says what to advance. The outcome is read before anything else is begun. What is
+  // thrown has broken the communicator.
   Resumable& begin(const Request& request) {
-    if (request.transfers != nullptr) return begin_exchange(request);
-    operation_.begin(request);
-    return operation_;
+    try {
+      if (request.transfers != nullptr) return begin_exchange(request);
+      operation_.begin(request);
+      return operation_;
+    } catch (...) {
+      (void)fail(Status::out_of_memory());
+      throw;
+    }
   }
   // Begins it and says what to advance. The work stays where it is until that is finished.
   Resumable& begin(const Work& work) {
@@ -178,7 +184,7 @@ class Communicator {
   void set_background_stream(std::uint64_t handle) { background_stream_ = handle; }
 
   // The story of the last error, for gyreGetLastError.
-  void remember(const Status& status);
+  void remember(const Status& status) noexcept;
   std::string last_error() const;
 
  private:
@@ -189,6 +195,7 @@ class Communicator {
     explicit Joining(Communicator& owner) : owner_(owner) {}
     bool advance() override;
     void expire() override;
+    void break_off(const Status& why) override { (void)owner_.fail(why); }
     bool arm(WaitSet& set) override;
     void disarm() override {}
     std::int64_t limit_ns() const override;
@@ -241,6 +248,7 @@ class Communicator {
     void begin(const Request& request);
     bool advance() override;
     void expire() override;
+    void break_off(const Status& why) override { (void)owner_.fail(why); }
     bool arm(WaitSet& set) override;
     void disarm() override;
     std::int64_t limit_ns() const override { return owner_.options_.timeout_ns; }
@@ -286,6 +294,7 @@ class Communicator {
     bool is_idle() const { return transfers_ == nullptr; }
     bool advance() override;
     void expire() override;
+    void break_off(const Status& why) override { (void)owner_.fail(why); }
     bool arm(WaitSet& set) override;
     void disarm() override;
     std::int64_t limit_ns() const override { return owner_.options_.timeout_ns; }

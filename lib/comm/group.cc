@@ -103,13 +103,14 @@ Status carry_out(std::vector<GroupedCall> calls) {
     }
     (*known)->add(call.work);
   }
+  std::vector<Resumable*> all;
+  all.reserve(sequences.size());  // what may fail comes before what begins
   bool background = false;
   for (const GroupedCall& call : calls) background |= call.background;
   GYRE_TRY(queue(calls));
   const Status begun = background ? Status(Code::InProgress, "begun") : Status();
   if (sequences.empty()) return begun;
 
-  std::vector<Resumable*> all;
   WaitPolicy policy = sequences[0]->communicator().wait_policy();
   // Who joins or splits waits for the control thread, which needs a processor: on two of them a
   // split of two ranks takes 140 us so, and 350 us with a spin first.

@@ -2,6 +2,7 @@
 
 #include "lib/base/board_reader.h"
 #include "lib/base/clock.h"
+#include "lib/base/forks.h"
 #include "lib/base/log.h"
 #include "lib/base/thread_state.h"
 #include "lib/bootstrap/rendezvous.h"
@@ -28,6 +29,7 @@ std::uint32_t random_generation() {
 
 std::atomic<Process*> current{nullptr};
 std::mutex making;
+Process* before_fork = nullptr;  // in a child
 
 LogLevel level_of(const std::string& word) {
   if (word == "NONE") return LogLevel::none;
@@ -49,14 +51,29 @@ void close_at_exit() {
   if (here != nullptr) here->say_farewell();
 }
 
-// The child has none of the threads and must not touch the parent's connections.
-void forget_in_child() { current.store(nullptr); }
+// The child has none of the threads and must not touch the parent's connections: not by a group
+// that the thread had opened either, whose calls are dropped with all that they hold.
+void forget_in_child() {
+  if (Process* here = current.exchange(nullptr); here != nullptr) before_fork = here;
+  CallerState& state = caller();
+  state.group_depth = 0;
+  if (!state.group.empty()) new std::vector<GroupedCall>(std::move(state.group));
+  state.group_error = {};
+  making.unlock();
+}
 
 }  // namespace
 
-Process::Process()
+Process::Process(Process* before_fork)
     : communicators(communicator_kind, random_generation()),
-      streams(stream_kind, random_generation()) {}
+      streams(stream_kind, random_generation()),
+      before_fork_(before_fork) {}
+
+bool Process::was_known_before_fork(std::uint64_t handle) {
+  for (Process* one = before_fork_; one != nullptr; one = one->before_fork_)
+    if (one->communicators.knows(handle) || one->streams.knows(handle)) return true;
+  return false;
+}
 
 // Streams first: what they do needs the others.
 void Process::say_farewell() {
@@ -176,9 +193,11 @@ Process& process() {
   const std::lock_guard lock(making);
   known = current.load(std::memory_order_acquire);
   if (known != nullptr) return *known;
-  static const bool hooked = pthread_atfork(nullptr, nullptr, forget_in_child) == 0;
+  (void)fork_count();  // from here on
+  static const bool hooked =
+      pthread_atfork([] { making.lock(); }, [] { making.unlock(); }, forget_in_child) == 0;
   if (!hooked) log_warn("pthread_atfork failed: a forked child must not use Gyre");
-  known = new Process;
+  known = new Process(before_fork);
   current.store(known, std::memory_order_release);
   return *known;
 }

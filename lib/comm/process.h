@@ -40,11 +40,15 @@ struct CallerState {
 
 class Process {
  public:
-  Process();
+  // `before_fork`: of the process that this one was forked from, if that had one.
+  explicit Process(Process* before_fork);
   ~Process() = delete;
   // At exit(): the threads stop, and those who count on this process hear of its end. Other threads
   // may still be inside; what they call from here on fails, and nothing that they use goes away.
   void say_farewell();
+
+  // Whether it was a communicator, or a stream, of a process that this one was forked from.
+  bool was_known_before_fork(std::uint64_t handle);
 
   // Begins the log, once: all that is made afterwards can be heard of.
   Status begin_log(const Settings& settings);
@@ -78,6 +82,7 @@ class Process {
   Status open_plane(const Settings& settings);
   Status serve_metrics(const Settings& settings);
 
+  Process* const before_fork_;
   std::timed_mutex mutex_;
   std::unique_ptr<bootstrap::ControlPlane> plane_;
   std::string metrics_;  // where they are served; empty: nowhere

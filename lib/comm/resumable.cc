@@ -1,10 +1,14 @@
 #include "lib/comm/resumable.h"
 
+#include "lib/base/caught.h"
+
 #include <algorithm>
+#include <new>
 
 namespace gyre::comm {
+namespace {
 
-void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& policy) {
+void go_on(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& policy) {
   std::int64_t limit_ns = INT64_MAX;
   for (const Resumable* one : all) limit_ns = std::min(limit_ns, one->limit_ns());
   Wait wait(clock, policy, limit_ns);
@@ -37,6 +41,20 @@ void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& 
     const std::int64_t waited_ns = wait.waited_ns();
     for (Resumable* one : all)
       if (!one->finished() && waited_ns >= one->limit_ns()) one->expire();
+  }
+}
+
+}  // namespace
+
+void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& policy) {
+  // Ends are made of little memory; where even that is not to be had, the caller hears of it.
+  constexpr int tries_most = 8;
+  for (int tries = 1;; ++tries) {
+    const Status thrown = thrown_by([&] { go_on(all, clock, policy); });
+    if (thrown.ok()) return;
+    if (tries == tries_most) throw std::bad_alloc();
+    for (Resumable* one : all)
+      if (!one->finished()) one->break_off(thrown);
   }
 }
 

@@ -28,6 +28,9 @@ class Resumable {
   virtual bool arm(WaitSet& set) = 0;
   virtual void disarm() = 0;
   virtual std::int64_t limit_ns() const = 0;
+  // Something was thrown on its way (there is no memory): what it belongs to is broken by `why`, so
+  // that it comes to an end when it is advanced.
+  virtual void break_off(const Status& why) = 0;
   // The wait has become long enough for tools to know of it; called again while it lasts.
   virtual void tell_wait() {}
 
@@ -55,6 +58,7 @@ class Until final : public Resumable {
   }
   // What it waits for has a deadline of its own.
   void expire() override {}
+  void break_off(const Status&) override {}
   bool arm(WaitSet& set) override {
     set.add_futex(&word_, word_.load(std::memory_order_acquire));
     return !holds_();

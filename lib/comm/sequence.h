@@ -17,6 +17,7 @@ class Sequence final : public Resumable {
 
   bool advance() override;
   void expire() override;
+  void break_off(const Status& why) override { (void)communicator_.fail(why); }
   bool arm(WaitSet& set) override;
   void disarm() override;
   void tell_wait() override;

@@ -160,6 +160,11 @@ void Splitting::expire() {
   }  // joining has a deadline of its own, which knows who is missing
 }
 
+void Splitting::break_off(const Status& why) {
+  if (child_ != nullptr) (void)child_->fail(why);
+  (void)parent_.fail(why);
+}
+
 bool Splitting::arm(WaitSet& set) {
   if (stage_ == Stage::gathering) return parent_.operation().arm(set);
   auto& word = parent_.membership().changed();

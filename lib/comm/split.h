@@ -20,6 +20,7 @@ class Splitting final : public Resumable {
 
   bool advance() override;
   void expire() override;
+  void break_off(const Status& why) override;
   bool arm(WaitSet& set) override;
   void disarm() override;
   void tell_wait() override;

@@ -1,5 +1,8 @@
 #include "lib/comm/stream.h"
 
+#include "lib/base/caught.h"
+#include "lib/base/log.h"
+
 #include <algorithm>
 
 namespace gyre::comm {
@@ -33,7 +36,7 @@ Result<StreamWorker::Made> StreamWorker::make(HandleTable<HostStream>::Pin strea
   HostStream& to = *stream;
   if (stop_) return process_ends();
   if (!to.by_caller && !thread_.is_started())
-    GYRE_TRY(thread_.start("gyre-streams", [this] { serve(); }));
+    GYRE_TRY(thread_.start("gyre-streams", [this] { serve_unless_forked(); }));
   auto known =
       std::ranges::find_if(streams_, [&](const Served& served) { return &**served == &to; });
   if (known == streams_.end())
@@ -163,6 +166,10 @@ void StreamWorker::Turn::expire() const {
     if (clock.now_ns() - one.since_ns >= one.operation->limit_ns()) one.operation->expire();
 }
 
+void StreamWorker::Turn::make_room() {
+  if (blocked.size() == blocked.capacity()) blocked.reserve(2 * blocked.size() + 4);
+}
+
 void StreamWorker::Turn::leave() {
   for (const Blocked& one : blocked) {
     one.communicator->driver.leave();
@@ -213,17 +220,21 @@ bool StreamWorker::may_begin(const HostStream::Part& part) const {
 bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& turn) {
   Communicator& communicator = *part.communicator;
   if (part.begun == nullptr && !may_begin(part)) return false;
+  turn.make_room();  // while nothing is taken
   if (!turn.drive(communicator)) return false;
   if (part.begun == nullptr) {
     if (part.work.exchanges())
       communicator.beginning_transfer.fetch_add(1, std::memory_order_release);
     if (Status broken = communicator.broken(); !broken.ok())
       return finish_part(stream, part, std::move(broken), turn), true;
-    part.begun = &communicator.begin(part.work);
+    Status thrown = thrown_by([&] { part.begun = &communicator.begin(part.work); });
+    if (!thrown.ok()) return finish_part(stream, part, std::move(thrown), turn), true;
     part.begun_ns = clock.now_ns();
   }
   Resumable& operation = *part.begun;
-  const bool moved = operation.finished() || operation.advance();
+  bool moved = operation.finished();
+  const Status thrown = thrown_by([&] { moved = moved || operation.advance(); });
+  if (!thrown.ok()) operation.break_off(thrown);
   if (!operation.finished()) {
     turn.blocked.push_back({&operation, part.begun_ns, &communicator, &stream});
     return moved;
@@ -238,7 +249,7 @@ bool StreamWorker::serve_parts(HostStream& stream, HostStream::Entry& head, Turn
     const std::lock_guard lock(stream.mutex);
     so_far = stream.first_error;
   }
-  if (head.callback) head.callback(so_far);
+  if (head.callback) call_user([&] { head.callback(so_far); });
   if (head.wait_for && !head.wait_for->reached.load(std::memory_order_acquire)) return false;
   bool moved = false, done = true;
   for (HostStream::Part& part : head.parts) {
@@ -261,10 +272,18 @@ bool StreamWorker::serve_head(HostStream& stream, Turn& turn) {
     if (!stream.entries.empty()) head = &stream.entries.front();
   }
   const std::size_t before = turn.blocked.size();
+  const auto leave = [&] {
+    if (turn.blocked.size() == before) stream.driver.leave();
+  };
   turn.all_empty &= head == nullptr;
-  const bool moved = head != nullptr && serve_parts(stream, *head, turn);
-  if (turn.blocked.size() == before) stream.driver.leave();
-  return moved;
+  try {
+    const bool moved = head != nullptr && serve_parts(stream, *head, turn);
+    leave();
+    return moved;
+  } catch (...) {
+    leave();
+    throw;
+  }
 }
 
 bool StreamWorker::serve_all(const std::vector<Served>& streams, Turn& turn) {
@@ -274,6 +293,21 @@ bool StreamWorker::serve_all(const std::vector<Served>& streams, Turn& turn) {
 }
 
 // ------------------------------------------------------------------------------ whose turn it is
+
+// In a child that comes back from a callback this is the only thread, and none of the library's:
+// the child ends with it.
+void StreamWorker::serve_unless_forked() {
+  while (!stop_.load(std::memory_order_relaxed)) {
+    try {
+      serve();
+    } catch (const ForkedInside& forked) {
+      return log_warn("{}", forked.what());
+    } catch (const std::exception&) {  // no memory; each operation has a deadline
+      WaitSet nothing;
+      nothing.sleep(ns_per_ms);
+    }
+  }
+}
 
 void StreamWorker::serve() {
   // It shares processors with the threads that compute: few spins before it lets go.
@@ -316,6 +350,7 @@ class StreamWorker::CallersTurns final : public Resumable {
   }
   // Each of them has a deadline of its own.
   void expire() override {}
+  void break_off(const Status&) override {}  // each is broken off in its stream
   std::int64_t limit_ns() const override { return INT64_MAX; }
   bool arm(WaitSet& set) override {
     turn_.expire();
@@ -354,7 +389,6 @@ void StreamWorker::give_turn(HostStream& stream) {
   (void)serve_head(stream, turn);
 }
 
-}  // namespace gyre::comm
 void StreamWorker::give_turns() {
   if (for_callers_.load(std::memory_order_relaxed) == 0) return;
   Turn turn{.blocked = {}, .all_empty = true, .comes_again = false};
@@ -362,3 +396,4 @@ void StreamWorker::give_turns() {
   turn.expire();
 }
 
+}  // namespace gyre::comm

@@ -108,9 +108,11 @@ class StreamWorker {
     // Ends what has waited too long.
     void expire() const;
     void leave();
+    void make_room();  // for one more that is blocked
   };
   class CallersTurns;
   void serve();
+  void serve_unless_forked();
   bool is_over() const;
   std::vector<Served> streams(bool by_caller);
   bool may_begin(const HostStream::Part& part) const;

@@ -316,11 +316,11 @@ bool Launch::open_aside(const LaneRun& run, std::uint32_t chunk, std::uint64_t r
   aside_.move.place = chunk;
   aside_.move.round = round;
   aside_.move.round_offset = round * call_->geometry.piece_bytes;
-  aside_.move.recv = aside_.move.send = {0, links, 0};
   aside_.incoming.assign(links, {});
   aside_.outgoing.assign(links, {});
   aside_.sources.resize(links + 1);
   aside_.targets.resize(links + 1);
+  aside_.move.recv = aside_.move.send = {0, links, 0};  // last: these are given back
   for (std::uint32_t link = 0; link < links; ++link) {
     const Sharing::Place& place = run.sharing.places[link];
     transport::FifoControl& theirs = *run.ends->recv[link]->slots.view().control;

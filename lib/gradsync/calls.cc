@@ -2,6 +2,9 @@
 
 #include "lib/base/thread_state.h"
 
+#include <atomic>
+#include <mutex>
+#include <pthread.h>
 #include <string>
 
 namespace gyre::gradsync {
@@ -14,9 +17,47 @@ struct LastError {
 
 }  // namespace
 
+namespace {
+
+std::atomic<Handles*> current{nullptr};
+std::mutex making;
+Handles* before_fork = nullptr;  // in a child
+
+// What the parent has made has threads there, and communicators.
+void forget_in_child() {
+  if (Handles* here = current.exchange(nullptr); here != nullptr) {
+    here->before_fork = before_fork;
+    before_fork = here;
+  }
+  making.unlock();
+}
+
+}  // namespace
+
+// Never destroyed: other threads may be inside when the process ends.
 Handles& handles() {
-  static Handles& all = *new Handles;  // other threads may be inside when the process ends
-  return all;
+  Handles* known = current.load(std::memory_order_acquire);
+  if (known != nullptr) return *known;
+  const std::lock_guard lock(making);
+  known = current.load(std::memory_order_acquire);
+  if (known != nullptr) return *known;
+  static const int hooked =
+      pthread_atfork([] { making.lock(); }, [] { making.unlock(); }, forget_in_child);
+  if (hooked != 0) throw std::bad_alloc();
+  known = new Handles;
+  current.store(known, std::memory_order_release);
+  return *known;
+}
+
+Status unknown(const char* what, const void* handle) {
+  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  for (Handles* one = before_fork; one != nullptr; one = one->before_fork)
+    if (one->replicas.knows(number) || one->shards.knows(number) || one->meshes.knows(number) ||
+        one->stale_replicas.knows(number) || one->parallels.knows(number))
+      return invalid_usage(
+          fmt::format("{} {} is the parent's: this process was forked from the one that made it",
+                      what, handle));
+  return invalid_argument(fmt::format("{} {} is none, or was destroyed", what, handle));
 }
 
 gyreResult_t answer(const Status& status) {

@@ -1,6 +1,7 @@
 // What every C function of this library shares: handles, and errors that threads remember.
 #pragma once
 
+#include "lib/base/caught.h"
 #include "lib/base/handle_table.h"
 #include "lib/gradsync/mesh.h"
 #include "lib/gradsync/parallel.h"
@@ -25,8 +26,11 @@ struct Handles {
   HandleTable<Mesh> meshes{0xD3, 1};
   HandleTable<StaleReplica> stale_replicas{0xD4, 1};
   HandleTable<Parallel> parallels{0xD5, 1};
+  Handles* before_fork = nullptr;  // a child's: of the one before its parent's
 };
 Handles& handles();
+// Why a handle is none that a call could use.
+Status unknown(const char* what, const void* handle);
 
 // Keeps the text for gyreGradGetLastError and returns the code.
 gyreResult_t answer(const Status& status);
@@ -34,22 +38,14 @@ gyreResult_t answer(const Status& status);
 // Runs `body` (returning Status) for a C function; nothing thrown gets past it.
 template <typename Body>
 gyreResult_t guarded(Body&& body) {
-  try {
-    return answer(body());
-  } catch (const std::bad_alloc&) {
-    return answer(Status(Code::SystemError, "out of memory"));
-  } catch (const std::exception& error) {
-    return answer(internal_error(error.what()));
-  } catch (...) {
-    return answer(internal_error("something was thrown that is no std::exception"));
-  }
+  return answer(caught(body));
 }
 
 template <typename Object>
 Result<typename HandleTable<Object>::Pin> find(HandleTable<Object>& table, const void* handle,
                                                const char* what) {
   auto pin = table.pin(reinterpret_cast<std::uintptr_t>(handle));
-  if (!pin) return invalid_argument(fmt::format("{} {} is none, or was destroyed", what, handle));
+  if (!pin) return unknown(what, handle);
   return pin;
 }
 

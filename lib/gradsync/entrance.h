@@ -2,6 +2,7 @@
 // caller's that the object is calling.
 #pragma once
 
+#include "lib/base/forks.h"
 #include "lib/base/status.h"
 
 #include <atomic>
@@ -22,7 +23,7 @@ class Entrance {
   template <typename Function>
   auto call_out(const Function& function) {
     calling_out_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-    auto result = function();
+    auto result = call_user(function);
     calling_out_.store({}, std::memory_order_relaxed);
     return result;
   }

@@ -1,6 +1,7 @@
 #include "lib/gradsync/parallel.h"
 
 #include "kernels/cpu/elementwise.h"
+#include "lib/base/caught.h"
 #include "lib/base/thread_start.h"
 
 #include <fmt/format.h>
@@ -91,9 +92,9 @@ void Parallel::serve(std::size_t thread) {
 void Parallel::act(std::size_t thread, Doing what) {
   Part& part = parts_[thread];
   part.status = {};
-  if (what == Doing::joining) part.status = join(thread);
-  if (what == Doing::computing) part.status = compute(thread);
-  if (what == Doing::reducing) part.status = reduce(part);
+  if (what == Doing::joining) part.status = caught([&] { return join(thread); });
+  if (what == Doing::computing) part.status = caught([&] { return compute(thread); });
+  if (what == Doing::reducing) part.status = caught([&] { return reduce(part); });
   if (what == Doing::leaving) part.comm.reset();
 }
 

@@ -1,5 +1,6 @@
 #include "lib/gradsync/stale_replica.h"
 
+#include "lib/base/caught.h"
 #include "lib/base/clock.h"
 #include "lib/base/settings.h"
 #include "lib/base/thread_start.h"
@@ -160,7 +161,7 @@ Result<StaleStats> StaleReplica::stats() {
 // ----------------------------------------------------------------------------- the thread's turns
 
 void StaleReplica::run() {
-  Status ended = turn_by_turn();
+  Status ended = caught([this] { return turn_by_turn(); });
   const std::lock_guard lock(mutex_);
   if (broken_.ok()) broken_ = std::move(ended);
   is_over_ = true;

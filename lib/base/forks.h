@@ -1,0 +1,36 @@
+// A child of fork() has its parent's memory and one thread. The parent's connections, and what its
+// threads were in the middle of, are not the child's to go on with.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <type_traits>
+
+namespace gyre {
+
+// Another number in the child than in its parent.
+std::uint32_t fork_count();
+
+class ForkedInside final : public std::exception {
+ public:
+  const char* what() const noexcept override {
+    return "fork() was called in a function that Gyre had called, and the child has returned from "
+           "it: a child is to end there, or to become another program";
+  }
+};
+
+// Calls a function of the user's. In a child that comes back from it the caller must not go on.
+template <typename Function>
+auto call_user(const Function& function) {
+  const std::uint32_t before = fork_count();
+  if constexpr (std::is_void_v<decltype(function())>) {
+    function();
+    if (fork_count() != before) throw ForkedInside();
+  } else {
+    auto result = function();
+    if (fork_count() != before) throw ForkedInside();
+    return result;
+  }
+}
+
+}  // namespace gyre
