@@ -10,12 +10,15 @@
  *                 it
  *   collective    a call that every rank of a communicator makes, in the same order and with
  *                 agreeing arguments
- *   in place      sendbuff == recvbuff (all-reduce, reduce, broadcast); sendbuff == recvbuff + rank
- *                 * sendcount (all-gather), recvbuff == sendbuff + rank * recvcount
- *                 (reduce-scatter). Any other overlap is refused.
+ *   in place      sendbuff == recvbuff (all-reduce, reduce, broadcast, all-to-all); sendbuff is
+ *                 the own block of recvbuff (all-gather, all-gatherv, gather at the root); recvbuff
+ *                 is the own block of sendbuff (reduce-scatter, reduce-scatterv, scatter at the
+ *                 root). Any other overlap is refused, as any of gyreAlltoAllv is.
  *
  * UNITS    counts are numbers of elements, never bytes. Any count and any alignment are allowed; 0
- *          is a call without data that still needs every rank.
+ *          is a call without data that still needs every rank. A buffer may be NULL where a rank
+ *          has no element in it: at count 0, or where only the root's is used. The arrays of
+ *          v-functions are the caller's again when the call returns.
  *
  * MEMORY   A communicator works on host memory or on CUDA memory, by gyreConfig_t.device. The
  *          library never keeps a user's buffer beyond the call (host, NULL stream) or beyond the
@@ -57,8 +60,15 @@
  *          second thread that enters at the same time gets gyreInvalidUsage. gyreCommAbort,
  *          gyreCommGetAsyncError, gyreCommCount, gyreCommUserRank, gyreCommCuDevice and
  *          gyreGetLastError may be called at any time from any thread. A group belongs to its
- *          thread. After fork, the child may not use the parent's communicators; it gets
- *          gyreInvalidUsage.
+ *          thread. A thread must not be cancelled (pthread_cancel) or jump out of a callback
+ *          (longjmp, exceptions) while it is inside a call: its communicator stays busy then.
+ *
+ * FORK     A child may not use its parent's communicators, streams and objects of gradsync.h: its
+ *          calls get gyreInvalidUsage. It drops a group that the forking thread had open, and may
+ *          make communicators of its own. A child that is forked inside a callback is to end there
+ *          or to exec; otherwise its call gets gyreInvalidUsage, or it ends with the thread that
+ *          came back. Memory of gyreMemAlloc stays shared: what the child stores there its parent
+ *          sees.
  *
  * PROCESS  A program that closes descriptors which it did not open (closefrom, a loop over all
  *          numbers) takes those of the library too. Close them before the first communicator. After
@@ -73,7 +83,23 @@
  *          every other rank's current or next call on that communicator returns gyreRemoteError,
  *          naming it; the communicator can then only be aborted or destroyed. Where memory reaches
  *          all ranks, a call that was under way still ends well on the host if it needs no more of
- *          that rank: what it gave before stays.
+ *          that rank: what it gave before stays. A path between two hosts that carries nothing any
+ *          more, in one direction or both, is gyreRemoteError within GYRE_LIVENESS_TIMEOUT + 1 s,
+ *          naming both ends. Who needs a rank that has destroyed its communicator gets gyreMismatch
+ *          ("has left"). gyreTimeout names the rank that is in no call, or in an earlier one, at
+ *          the end of the chain of those who wait. What a call's settings rule out (GYRE_ALGO,
+ *          GYRE_PROTO, GYRE_BUFFSIZE) is gyreInvalidUsage on all ranks before anything has
+ *          happened; the communicator goes on. Nothing is lost where memory, descriptors or threads
+ *          run out: it is gyreSystemError, which names the limit.
+ *
+ * SECURITY Ranks prove to each other that they hold the id's secret, and all that the control plane
+ *          says goes by TLS 1.3 (pre-shared key). Each data connection shows a ticket of its own,
+ *          good for one use, that went by the control plane. Data over TCP is neither encrypted nor
+ *          authenticated after that, unless GYRE_TCP_SECURITY=tls: set it where others can read or
+ *          change what is on the wire. Processes of one user on one host trust each other: they can
+ *          read each other's memory anyway. A gyreUniqueId holds the secret: who reads it can join.
+ *          gyreCommInitStore gives it to the store as it is, or encrypted where all ranks have the
+ *          same GYRE_RENDEZVOUS_SECRET_FILE. docs/security.md says who can read and do what.
  *
  * CODES    What each means and what to do; `gyre why --explain CODE` says it too.
  *  gyreSuccess            no error: nothing to do
@@ -282,7 +308,8 @@ typedef struct {
   int (*set)(void* user, const char* key, const void* value, size_t bytes);
   int (*get)(void* user, const char* key, void* value, size_t* bytes, int timeoutMs);
 } gyreStore_t;
-/* `key` names this communicator in the store: unique among all that use the store. */
+/* `key` names this communicator in the store: unique among all that use the store. What is set
+ * there contains the id's secret, in clear unless GYRE_RENDEZVOUS_SECRET_FILE is set. */
 GYRE_API gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank,
                                         const gyreStore_t* store, const char* key,
                                         gyreConfig_t* config);
@@ -351,7 +378,8 @@ GYRE_API gyreResult_t gyreCommDeregister(gyreComm_t comm, void* handle);
 
 /* ---------------------------------------------------------------------------- reductions */
 
-/* An op: each rank's input times *scalar (an element of `datatype`), then sum. Local to `comm`. */
+/* An op: each rank's input times *scalar (an element of `datatype`), then sum. Local to `comm`;
+ * ranks may have different scalars. It may be destroyed when the calls with it have returned. */
 GYRE_API gyreResult_t gyreRedOpCreatePreMulSum(gyreRedOp_t* op, void* scalar,
                                                gyreDataType_t datatype,
                                                gyreScalarResidence_t residence, gyreComm_t comm);
@@ -420,8 +448,9 @@ GYRE_API gyreResult_t gyreSend(const void* sendbuff, size_t count, gyreDataType_
                                int peer, gyreComm_t comm, gyreStream_t stream);
 GYRE_API gyreResult_t gyreRecv(void* recvbuff, size_t count, gyreDataType_t datatype, int peer,
                                gyreComm_t comm, gyreStream_t stream);
-/* [gyre] The same with tags; a receiver may take GYRE_ANY_SOURCE and GYRE_ANY_TAG, and learns who
- * it was through *source and *tag (may be NULL). */
+/* [gyre] The same with tags, of which gyreSend's is 0; a receiver may take GYRE_ANY_SOURCE and
+ * GYRE_ANY_TAG, and learns who it was through *source and *receivedTag (may be NULL). If all other
+ * ranks have left, it gets gyreMismatch. */
 GYRE_API gyreResult_t gyreSendTagged(const void* sendbuff, size_t count, gyreDataType_t datatype,
                                      int peer, int tag, gyreComm_t comm, gyreStream_t stream);
 GYRE_API gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_t datatype,
@@ -432,7 +461,9 @@ GYRE_API gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_
 
 /* Calls between Start and End are gathered and carried out together at End, on any number of
  * communicators of this thread; they may not be ordered against each other. Groups nest. If a call
- * in a group was refused, End returns its error and nothing of the group is carried out. */
+ * in a group was refused, End returns its error and nothing of the group is carried out. Calls of
+ * one communicator that go to different streams are ordered by their streams: ranks that order them
+ * otherwise get gyreMismatch. Splits may be in a group. */
 GYRE_API gyreResult_t gyreGroupStart(void);
 GYRE_API gyreResult_t gyreGroupEnd(void);
 
@@ -444,10 +475,11 @@ GYRE_API gyreResult_t gyreStreamCreate(gyreStream_t* stream);
 /* The same with GYRE_STREAM_BY_CALLER in `flags`, or 0: what is queued is begun in the call that
  * queues it, as far as it goes without waiting, and goes on in any thread's calls that wait for
  * something queued on such a stream (Synchronize, Destroy, a call without a stream), and a little
- * in Query. No thread is woken, so a rank that computes on all its cores loses none of them; and
- * where all ranks are of one host and memory reaches them, those that wait first reduce the part of
- * a large all-reduce that another one has begun and left. Operations go on side by side on streams
- * and communicators of their own. The operations' deadlines count from their begin. */
+ * in Query and gyreCommGetAsyncError. No thread is woken, so a rank that computes on all its cores
+ * loses none of them; and where all ranks are of one host and memory reaches them, those that wait
+ * first reduce the part of a large all-reduce that another one has begun and left. Operations go on
+ * side by side on streams and communicators of their own. The operations' deadlines count from
+ * their begin. */
 #define GYRE_STREAM_BY_CALLER 1
 GYRE_API gyreResult_t gyreStreamCreateWithFlags(gyreStream_t* stream, unsigned int flags);
 /* Waits for what is queued, then frees it. */
