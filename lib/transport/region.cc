@@ -234,16 +234,16 @@ Result<FileDescriptor> PeerMemory::open_file(std::uint32_t pid, std::uint32_t de
 std::unique_ptr<PeerMemory> PeerMemory::open(const Probe& probe) {
   std::uint64_t bytes = 0;
   if (probe.inode == 0) return nullptr;
-  // Before the look at its file, which shows that the number is that process's still.
-  FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, probe.pid, 0)));
   const auto file = open_file(probe.pid, probe.descriptor, probe.inode, &bytes);
   if (!file.ok() || !file->has_value()) return nullptr;
-  return std::unique_ptr<PeerMemory>(new PeerMemory(probe.pid, std::move(process)));
+  return std::unique_ptr<PeerMemory>(new PeerMemory(probe.pid));
 }
 
 bool PeerMemory::has_ended() const {
-  pollfd process{process_.get(), POLLIN, 0};
-  return process_.has_value() && poll(&process, 1, 0) > 0;
+  const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  if (!process.has_value()) return errno == ESRCH;
+  pollfd state{process.get(), POLLIN, 0};
+  return poll(&state, 1, 0) > 0;
 }
 
 // The longest unused ones go, as far as the call at hand does not use them.

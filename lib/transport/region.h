@@ -96,7 +96,8 @@ class PeerMemory {
   // process lacks what it takes to map it. It stays there until the number of the call that uses it
   // is another one.
   Result<std::byte*> at(const Loan& loan, std::uint64_t call);
-  // Whether the process is no more, so that it neither reads nor writes anything.
+  // Whether the process is known to be no more, so that it neither reads nor writes anything.
+  // Another one may have its number since: then it is not known. Costs two system calls.
   bool has_ended() const;
 
  private:
@@ -109,14 +110,13 @@ class PeerMemory {
   // More only where one call uses more.
   static constexpr std::size_t mapped_most = 16;
 
-  PeerMemory(std::uint32_t pid, FileDescriptor process) : pid_(pid), process_(std::move(process)) {}
+  explicit PeerMemory(std::uint32_t pid) : pid_(pid) {}
   static Result<FileDescriptor> open_file(std::uint32_t pid, std::uint32_t descriptor,
                                           std::uint64_t inode, std::uint64_t* bytes);
   Result<Mapped*> map(const Loan& loan, std::uint64_t call);
   void make_room(std::uint64_t call);
 
   const std::uint32_t pid_;
-  const FileDescriptor process_;  // readable once it has ended; none where the kernel has no such
   std::vector<Mapped> mapped_;
   std::uint64_t uses_ = 0;
 };
