@@ -27,6 +27,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FOLDER = os.path.join(HERE, "plants")
 LIBRARY = ["lib", "transports", "kernels/cpu", "tools/gyre"]
+# What scripts start that are tests.
+PROGRAMS = ["tests/campaign/campaign_rank", "tools/gyre", "bench/all_reduce_perf",
+            "tests/busy_rank", "tests/exiting_rank", "tests/steady_rank", "tests/stuck_rank"]
 LEAST_CAUGHT = 0.95
 BUILD_S, TEST_S, SEEDS_S = 3600, 600, 900
 
@@ -82,7 +85,7 @@ class Tree:
     def targets(self, plant):
         listed = self.call(["ninja", "-C", self.build, "-t", "targets", "all"]).stdout
         programs = [f"tests/{name}" for name in plant.tests if f"tests/{name}:" in listed]
-        return ["tests/campaign/campaign_rank", "tools/gyre", "tests/busy_rank", *programs]
+        return [*PROGRAMS, *programs]
 
     def catchers(self, plant):
         """{what may catch it: (command, how long it may take)}."""
