@@ -191,6 +191,9 @@ TEST_CASE("a process that lends and ends is known to have ended", "[region]") {
   REQUIRE(peer != nullptr);
   CHECK_FALSE(peer->has_ended());
   REQUIRE(kill(child, SIGKILL) == 0);
+  siginfo_t how{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(child), &how, WEXITED | WNOWAIT) == 0);
+  CHECK(peer->has_ended());  // nobody has asked how it ended yet
   REQUIRE(waitpid(child, nullptr, 0) == child);
   CHECK(peer->has_ended());
   close(ways[0]);
