@@ -1,5 +1,6 @@
 #include "lib/bootstrap/control_thread.h"
 
+#include "lib/base/caught.h"
 #include "lib/base/clock.h"
 #include "lib/base/descriptor_mark.h"
 #include "lib/base/thread_start.h"
@@ -200,13 +201,7 @@ void ControlThread::due_at(std::int64_t time_ns) { due_ns_ = std::min(due_ns_, t
 // What was going on is left as it is; whoever hears of it ends what may be spoilt.
 template <typename Act>
 void ControlThread::attempt(Act&& act) {
-  try {
-    act();
-  } catch (const std::bad_alloc&) {
-    tell(Status::out_of_memory());
-  } catch (const std::exception& error) {
-    tell(internal_error(error.what()));
-  }
+  if (const Status thrown = thrown_by(act); !thrown.ok()) tell(thrown);
   retired_.clear();
 }
 
