@@ -51,7 +51,8 @@ void Job::fail(const Status& cause, const Link* told_by) {
 }
 
 std::vector<int> Job::ranks_of(std::uint32_t process) const {
-  if (company_ == nullptr) return is_root_ ? roll_.ranks_of(process) : std::vector<int>();
+  if (company_ == nullptr && is_root_) return roll_.ranks_of(process);
+  if (company_ == nullptr) return is_known(process) ? place_->parent_ranks : std::vector<int>();
   std::vector<int> ranks;
   const auto& process_of_rank = company_->roster.process_of_rank;
   for (std::size_t rank = 0; rank < process_of_rank.size(); ++rank)
@@ -61,14 +62,21 @@ std::vector<int> Job::ranks_of(std::uint32_t process) const {
 }
 
 const trust::ProcessIdentity& Job::identity_of(std::uint32_t process) const {
-  return company_ != nullptr ? company_->roster.processes[process] : roll_.process(process);
+  if (company_ != nullptr) return company_->roster.processes[process];
+  return is_root_ ? roll_.process(process) : place_->parent;
+}
+
+// Before the roster has come, only the root knows more than one other process.
+bool Job::is_known(std::uint32_t process) const {
+  if (company_ != nullptr || is_root_) return true;
+  return place_.has_value() && process == tree_parent(place_->process);
 }
 
 Status Job::blame_process(std::uint32_t process, std::string_view what) const {
-  const bool unknown = company_ == nullptr && !is_root_;
   std::vector<int> ranks = ranks_of(process);
-  const std::string who = unknown ? "the process that made the unique id (as a rule rank 0's)"
-                                  : process_text(ranks, identity_of(process));
+  const std::string who = is_known(process)
+                              ? process_text(ranks, identity_of(process))
+                              : "the process that made the unique id (as a rule rank 0's)";
   return Status(Code::RemoteError, fmt::format("{} {}", who, what)).blame(std::move(ranks));
 }
 
@@ -177,6 +185,8 @@ void Job::on_frame(Link& link, const trust::Frame& frame) {
       const std::optional<Status> cause = decode_cause(frame.body, size_);
       return cause ? fail(*cause, &link) : protocol_error(link, kind);
     }
+    case Kind::place:
+      return on_place(link, frame);
     case Kind::roster:
       return on_roster(link, frame);
     case Kind::hello:

@@ -2,11 +2,13 @@
 // neighbours, and what became of it. On the control thread only.
 //
 // The ranks gather: every process opens a link to the root, the process that made the id, and says
-// who it is; the root answers with the roster. Then they link up as a tree (tree.h): children of
-// the root keep their link, the others open one to their parent and close the one to the root. When
-// all links stand the root says go, and everybody has joined. Letters, failures and leaves travel
-// over the tree. When all ranks of a process have left, those who hung on it hang elsewhere
-// (departures.h), and who has letters for a process that it led to opens a link of its own.
+// who it is. When all have come they link up as a tree (tree.h). The root gives its children the
+// roster, and they keep their link. The others get their place and their parent's door; they open a
+// link to the parent, close the one to the root, and get the roster from the parent. So nobody
+// sends it more than eight times. When all links stand the root says go, and everybody has joined.
+// Letters, failures and leaves travel over the tree. When all ranks of a process have left, those
+// who hung on it hang elsewhere (departures.h), and who has letters for a process that it led to
+// opens a link of its own.
 #pragma once
 
 #include "lib/base/settings.h"
@@ -82,6 +84,7 @@ class Job final : public LinkOwner {
   void end_as_root();
   void leave_as_root();
   void fail_process(std::uint32_t process, std::string_view what);
+  bool is_known(std::uint32_t process) const;
   Status blame_process(std::uint32_t process, std::string_view what) const;
   std::vector<int> ranks_of(std::uint32_t process) const;
   const trust::ProcessIdentity& identity_of(std::uint32_t process) const;
@@ -92,6 +95,8 @@ class Job final : public LinkOwner {
   Status note_join(Link& link, JoinMessage message);
   void enter(std::uint32_t slot, int size, int rank, Letter note);
   void finish_roll_call();
+  void tell_places(const RosterMessage& message);
+  bool brings_roster(const Link& link) const;
   void on_roster(Link& link, const trust::Frame& frame);
   Status take_roster(RosterMessage message);
   void root_reached(std::unique_ptr<Link> link);
@@ -103,6 +108,8 @@ class Job final : public LinkOwner {
 
   // The tree, job_tree.cc.
   void begin_linking();
+  void on_place(Link& link, const trust::Frame& frame);
+  bool is_at_its_place(const Roster& roster) const;
   void dial_parent();
   void parent_reached(std::unique_ptr<Link> link);
   std::vector<Link*> early_guests() const;
@@ -185,9 +192,11 @@ class Job final : public LinkOwner {
   std::set<int> told_late_;                       // root: ranks that came after the failure
   std::vector<std::vector<std::uint8_t>> joins_;  // others: what the root is told, once reached
   RosterIntake intake_;
+  std::optional<PlaceMessage> place_;  // of who gets the roster from a parent other than the root
+  std::vector<std::vector<std::uint8_t>> roster_parts_;  // for the children, until all have joined
 
   std::shared_ptr<Company> company_;
-  std::uint32_t index_ = 0;  // this process's place in the roster
+  std::uint32_t index_ = 0;  // this process's number in the roster
   std::set<std::uint32_t> ready_children_;
   bool parent_stands_ = false;
   bool ready_sent_ = false;

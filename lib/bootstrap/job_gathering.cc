@@ -123,26 +123,46 @@ void Job::finish_roll_call() {
   RosterMessage message;
   message.liveness_ms = static_cast<std::uint32_t>(liveness_ns_ / ns_per_ms);
   message.roster = roll_.finish(&place_of_slot);
-  const auto parts = encode_parts(message);
-  for (const auto& link : links_) {
-    if (link->process == Link::unknown) continue;  // proved the key, but has said nothing yet
-    link->process = place_of_slot[link->process];
-    for (const auto& part : parts) link->send(Kind::roster, part);
-  }
+  roster_parts_ = encode_parts(message);
+  for (const auto& link : links_)  // without those that proved the key and have said nothing yet
+    if (link->process != Link::unknown) link->process = place_of_slot[link->process];
+  tell_places(message);
   const Status taken = take_roster(std::move(message));
   if (!taken.ok()) fail(taken);
 }
 
+void Job::tell_places(const RosterMessage& message) {
+  const Roster& roster = message.roster;
+  std::vector<std::vector<int>> ranks(roster.processes.size());
+  for (std::size_t rank = 0; rank < roster.process_of_rank.size(); ++rank)
+    ranks[roster.process_of_rank[rank]].push_back(static_cast<int>(rank));
+  for (const auto& link : links_) {
+    if (link->process == Link::unknown) continue;
+    const std::uint32_t parent = tree_parent(link->process);
+    if (parent == 0)
+      for (const auto& part : roster_parts_) link->send(Kind::roster, part);
+    else
+      link->send(Kind::place,
+                 encode(PlaceMessage{link->process, roster.processes[parent], ranks[parent]}));
+  }
+}
+
 // ------------------------------------------------------------------------------------ the others'
 
+bool Job::brings_roster(const Link& link) const {
+  if (phase_ != Phase::gathering) return false;
+  return place_ ? link.role == Link::Role::parent && parent_stands_ : link.role == Link::Role::root;
+}
+
 void Job::on_roster(Link& link, const trust::Frame& frame) {
-  if (link.role != Link::Role::root || phase_ != Phase::gathering)
-    return protocol_error(link, Kind::roster);
+  if (!brings_roster(link)) return protocol_error(link, Kind::roster);
   const Result<bool> whole = intake_.take(frame.body);
   if (!whole.ok()) return protocol_error(link, Kind::roster);
+  roster_parts_.push_back(frame.body);
   if (!*whole) return;
   Result<RosterMessage> message = intake_.decode(static_cast<std::uint32_t>(size_));
   if (!message.ok()) return protocol_error(link, Kind::roster);
+  intake_ = {};
   const Status taken = take_roster(std::move(*message));
   if (!taken.ok()) fail(taken);
 }
@@ -166,6 +186,8 @@ Status Job::take_roster(RosterMessage message) {
   }
   if (here != members_.size() || (index_ == 0) != is_root_)
     return Status(Code::RemoteError, "the root's roster gives this process ranks it has not");
+  if (!is_at_its_place(roster))
+    return Status(Code::RemoteError, "the roster has another place for this process than the root");
   company->left = std::vector<std::atomic<bool>>(static_cast<std::size_t>(size_));
   company_ = std::move(company);
   departures_ = Departures(company_->roster);
@@ -193,15 +215,11 @@ std::int64_t Job::check_deadline(std::int64_t now_ns) {
 // All is well here: whoever should have said more has not.
 Status Job::blame_silent_above(const std::string& limit) const {
   const bool linking = company_ != nullptr;
-  const std::uint32_t above = linking && !is_root_ ? tree_parent(index_) : 0;
-  return Status(Code::Timeout,
-                fmt::format("{} {} {}",
-                            linking ? process_text(ranks_of(above), identity_of(above))
-                                    : "the process that made the unique id (as a rule rank 0's)",
-                            linking ? "did not say that all have linked up"
-                                    : "did not say who the ranks are",
-                            limit))
-      .blame(linking ? ranks_of(above) : std::vector<int>());
+  const std::uint32_t above = !is_root_ && (linking || place_) ? tree_parent(index_) : 0;
+  const Status silent = blame_process(
+      above, linking ? "did not say that all have linked up" : "did not say who the ranks are");
+  return Status(Code::Timeout, fmt::format("{} {}", silent.message(), limit))
+      .blame(silent.culprits());
 }
 
 Status Job::lateness() const {
@@ -214,13 +232,14 @@ Status Job::lateness() const {
                     static_cast<std::size_t>(size_) - missing.size(), size_);
     return Status(Code::Timeout, text).blame(std::move(missing));
   }
-  if (phase_ == Phase::gathering && dial_ != nullptr)
+  if (phase_ == Phase::gathering && dial_ != nullptr && !place_)
     return Status(
         Code::Timeout,
         fmt::format("the process that made the unique id (as a rule rank 0's) could not be "
                     "reached at {} {}: {}",
                     dial_->target(), limit, dial_->problem()));
   std::vector<int> late;
+  if (phase_ == Phase::gathering && dial_ != nullptr) late = ranks_of(tree_parent(index_));
   for (std::uint32_t process = 0; company_ && process < company_->roster.processes.size();
        ++process) {
     if (!is_late(process)) continue;

@@ -25,8 +25,6 @@ void Job::begin_linking() {
     parent_stands_ = true;
     for (const auto& link : links_)
       if (link->role == Link::Role::root) link->role = Link::Role::parent;
-  } else {
-    dial_parent();
   }
   for (Link* link : early_guests())
     if (!failed() && is_child(*link->early_hello))
@@ -42,10 +40,26 @@ std::vector<Link*> Job::early_guests() const {
   return early;
 }
 
+void Job::on_place(Link& link, const trust::Frame& frame) {
+  std::optional<PlaceMessage> place = decode_place(frame.body);
+  const bool due = link.role == Link::Role::root && phase_ == Phase::gathering && !place_ &&
+                   intake_.empty() && place && place->process > tree_arity &&
+                   place->process <= static_cast<std::uint32_t>(size_);
+  if (!due) return protocol_error(link, Kind::place);
+  index_ = place->process;
+  place_ = std::move(place);
+  dial_parent();
+}
+
+bool Job::is_at_its_place(const Roster& roster) const {
+  if (!place_) return is_root_ || tree_parent(index_) == 0;
+  return index_ == place_->process &&
+         roster.processes[tree_parent(index_)].process == place_->parent.process;
+}
+
 void Job::dial_parent() {
-  const auto& parent = company_->roster.processes[tree_parent(index_)];
   dial_ = std::make_unique<Dial>(
-      surroundings_.trunks, key_, Destination::of(parent, surroundings_.self),
+      surroundings_.trunks, key_, Destination::of(place_->parent, surroundings_.self),
       [this](std::unique_ptr<Link> link) { parent_reached(std::move(link)); });
   surroundings_.thread.due_at(0);
 }
@@ -85,6 +99,7 @@ void Job::place_child(Link& link, const HelloMessage& hello) {
   link.role = Link::Role::child;
   link.process = hello.process;
   link.send(Kind::welcome, encode(HelloMessage{index_, surroundings_.self.process}));
+  for (const auto& part : roster_parts_) link.send(Kind::roster, part);
 }
 
 // The answer comes from the process we meant, not from ourselves or another that the connection was
@@ -138,6 +153,7 @@ void Job::on_go(Link& link) {
 void Job::go() {
   phase_ = Phase::joined;
   init_until_ns_ = never_ns;
+  roster_parts_.clear();
   for (const auto& link : links_)
     if (link->role == Link::Role::child) link->send(Kind::go, {});
   for (const auto& link : links_)

@@ -16,6 +16,7 @@ using trust::Writer;
 constexpr std::size_t identity_most = 4096;
 constexpr std::size_t part_bytes = 256 << 10;
 constexpr std::size_t roster_most_bytes = 1u << 30;
+constexpr std::uint32_t blamed_most = 1024;
 
 Status malformed(std::string_view what) {
   return Status(Code::RemoteError, fmt::format("sent a malformed {}", what));
@@ -53,10 +54,10 @@ bool get_ranks(Reader& reader, std::uint32_t size, Roster& roster) {
 }  // namespace
 
 std::string_view kind_name(Kind kind) {
-  constexpr std::string_view names[] = {"message", "join",     "roster",  "hello", "welcome",
-                                        "ready",   "go",       "letter",  "heard", "failure",
-                                        "leave",   "departed", "moved",   "ping",  "greeting",
-                                        "open",    "opened",   "refused", "closed"};
+  constexpr std::string_view names[] = {"message",  "join",  "place",    "roster",  "hello",
+                                        "welcome",  "ready", "go",       "letter",  "heard",
+                                        "failure",  "leave", "departed", "moved",   "ping",
+                                        "greeting", "open",  "opened",   "refused", "closed"};
   const auto index = static_cast<std::size_t>(kind);
   return index < std::size(names) ? names[index] : names[0];
 }
@@ -155,6 +156,34 @@ Result<JoinMessage> decode_join(std::span<const std::uint8_t> bytes) {
       message.init_timeout_ms == 0 || message.liveness_ms == 0)
     return malformed("join");
   GYRE_ASSIGN(message.process, trust::decode_identity(identity));
+  return message;
+}
+
+std::vector<std::uint8_t> encode(const PlaceMessage& message) {
+  Writer writer;
+  writer.put(message.process);
+  writer.put_block(trust::encode(message.parent));
+  const std::size_t ranks = std::min<std::size_t>(message.parent_ranks.size(), blamed_most);
+  for (std::size_t i = 0; i < ranks; ++i)
+    writer.put(static_cast<std::uint32_t>(message.parent_ranks[i]));
+  return writer.take();
+}
+
+std::optional<PlaceMessage> decode_place(std::span<const std::uint8_t> bytes) {
+  PlaceMessage message;
+  Reader reader(bytes);
+  std::vector<std::uint8_t> identity;
+  if (!reader.get(message.process) || !reader.get_block(identity, identity_most) ||
+      reader.left() > blamed_most * sizeof(std::uint32_t))
+    return std::nullopt;
+  Result<trust::ProcessIdentity> parent = trust::decode_identity(identity);
+  if (!parent.ok()) return std::nullopt;
+  message.parent = std::move(*parent);
+  while (!reader.at_end()) {
+    std::uint32_t rank = 0;
+    if (!reader.get(rank) || rank >= static_cast<std::uint32_t>(size_most)) return std::nullopt;
+    message.parent_ranks.push_back(static_cast<int>(rank));
+  }
   return message;
 }
 

@@ -18,8 +18,9 @@ namespace gyre::bootstrap {
 enum class Kind : std::uint8_t {
   // Of a link, whose number comes first.
   join = 1,  // to the root: a rank of this process
-  roster,    // from the root: a part of the roster
-  hello,     // to the parent in the tree
+  place,     // from the root: where in the tree this process stands, and who is its parent
+  roster,    // from the parent: a part of the roster
+  hello,     // to the parent
   welcome,   // its answer
   ready,     // to the parent: everybody below is linked
   go,        // to those below: all are
@@ -39,7 +40,7 @@ enum class Kind : std::uint8_t {
 };
 std::string_view kind_name(Kind kind);
 
-inline constexpr std::uint16_t protocol_version = 2;
+inline constexpr std::uint16_t protocol_version = 3;
 inline constexpr std::size_t letter_most_bytes = 64 << 10;
 inline constexpr int size_most = 1 << 24;
 
@@ -81,6 +82,15 @@ struct JoinMessage {
 std::vector<std::uint8_t> encode(const JoinMessage& message);
 // A wrong version is an error that shows both; anything else that is wrong is "malformed".
 Result<JoinMessage> decode_join(std::span<const std::uint8_t> bytes);
+
+// Of a process that is no child of the root's: its parent gives it the roster.
+struct PlaceMessage {
+  std::uint32_t process = 0;  // its number in the roster
+  trust::ProcessIdentity parent;
+  std::vector<int> parent_ranks;  // for blame; of very many, the first
+};
+std::vector<std::uint8_t> encode(const PlaceMessage& message);
+std::optional<PlaceMessage> decode_place(std::span<const std::uint8_t> bytes);
 
 struct HelloMessage {
   std::uint32_t process = 0;
@@ -126,6 +136,7 @@ class RosterIntake {
   // True when the last part has come.
   Result<bool> take(std::span<const std::uint8_t> part);
   Result<RosterMessage> decode(std::uint32_t size) const;
+  bool empty() const { return bytes_.empty(); }
 
  private:
   std::uint32_t total_ = 0;

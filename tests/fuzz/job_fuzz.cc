@@ -186,6 +186,8 @@ class Peer {
         return GYRE_DEMAND(decode_cause(frame.body, 0).has_value());
       case Kind::leave:
         return GYRE_DEMAND(decode_leave(frame.body).has_value());
+      case Kind::place:
+        return GYRE_DEMAND(decode_place(frame.body).has_value());
       case Kind::roster:
         return GYRE_DEMAND(intake_.take(frame.body).ok());
       default:
@@ -220,6 +222,7 @@ class Trial final : private LinkTaker {
   void settle();
   void tick(std::int64_t ahead_ns, std::int64_t overslept_ns);
   void say_join(Peer& peer, fuzz::Input& input);
+  void say_place(Peer& peer, fuzz::Input& input);
   void say_roster(Peer& peer, fuzz::Input& input);
   void say_cause(Peer& peer, fuzz::Input& input);
   void say_on_trunk(Peer& peer, fuzz::Input& input);
@@ -370,6 +373,14 @@ void Trial::say_join(Peer& peer, fuzz::Input& input) {
   peer.say(Kind::join, encode(join));
 }
 
+// Input: u8 process, u8 its parent, u8 the parent's rank.
+void Trial::say_place(Peer& peer, fuzz::Input& input) {
+  const std::uint32_t process = input.take<std::uint8_t>();
+  const std::uint32_t parent = input.take<std::uint8_t>() % processes_most;
+  peer.say(Kind::place,
+           encode(PlaceMessage{process, stage().process(parent), {input.take<std::uint8_t>()}}));
+}
+
 // Input: u8 processes, u8 which of them the job's is, u16 place and u8 change in its bytes.
 void Trial::say_roster(Peer& peer, fuzz::Input& input) {
   const std::uint32_t processes = 1 + input.take<std::uint8_t>() % processes_most;
@@ -434,7 +445,7 @@ void Trial::pass_time(fuzz::Input& input) {
 }
 
 void Trial::act(fuzz::Input& input) {
-  const int kind = input.take<std::uint8_t>() % 15;
+  const int kind = input.take<std::uint8_t>() % 16;
   const std::size_t link = input.take<std::uint8_t>();
   if (kind == 0 && link >= spoilt) {
     next_answer_ = link == spoilt ? Answer::other : Answer::nothing;
@@ -492,8 +503,11 @@ void Trial::act(fuzz::Input& input) {
       peer.say(Kind::heard, encode(HeardMessage{from, to, input.take<std::uint8_t>()}));
       break;
     }
-    default:
+    case 14:
       peer.say(Kind::departed, input.take_block());
+      break;
+    default:
+      say_place(peer, input);
   }
   settle();
 }

@@ -29,6 +29,15 @@ void read_hello(Bytes bytes) {
   GYRE_DEMAND(!hello || is_same(encode(*hello), bytes));
 }
 
+void read_place(Bytes bytes) {
+  const auto place = decode_place(bytes);
+  if (!place) return;
+  for (const int rank : place->parent_ranks) GYRE_DEMAND(rank >= 0 && rank < size_most);
+  const auto again = encode(*place);
+  const auto copy = decode_place(again);
+  GYRE_DEMAND(copy && is_same(encode(*copy), again) && again.size() == bytes.size());
+}
+
 void read_greeting(Bytes bytes) {
   const auto process = decode_greeting(bytes);
   if (!process) return;
@@ -151,9 +160,9 @@ void read_roster(Bytes bytes) {
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const Bytes bytes(data + 1, size - 1);
-  constexpr void (*readers[])(Bytes) = {read_join,   read_hello,   read_letter,   read_cause,
-                                        read_leave,  read_roster,  read_greeting, read_open,
-                                        read_opened, read_on_link, read_heard,    read_departed};
+  constexpr void (*readers[])(Bytes) = {
+      read_join, read_hello,  read_letter,  read_cause, read_leave,    read_roster, read_greeting,
+      read_open, read_opened, read_on_link, read_heard, read_departed, read_place};
   readers[data[0] % std::size(readers)](bytes);
   return 0;
 }

@@ -1,10 +1,11 @@
 // Where secrets and ids come from besides the API: the id's file, a secret file, the memory that
-// `gyre run` lets ranks inherit, and a caller's store.
+// `gyre run` lets ranks inherit, and a caller's store, in clear and encrypted.
 // Input: u8 which, then what each says of itself below, then the bytes.
 #include "lib/base/log.h"
 #include "lib/bootstrap/id_file.h"
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/bootstrap/run_secret.h"
+#include "lib/bootstrap/store_value.h"
 #include "tests/fuzz/input.h"
 
 #include <fcntl.h>
@@ -169,13 +170,30 @@ void ask_store(fuzz::Input& input) {
   if (id.ok()) GYRE_DEMAND(bytes.size() == trust::unique_id_bytes);
 }
 
+// What is read back is what was put there, under one secret alone. Input: u8 whether there is a
+// secret, u8 change in what was put, then the bytes of a stranger.
+void read_store_value(fuzz::Input& input) {
+  std::optional<trust::Secret> secret;
+  if (input.take_flag()) std::ranges::fill(secret.emplace(), std::uint8_t{9});
+  trust::UniqueId own;
+  own.root_host = host();
+  const auto change = input.take<std::uint8_t>();
+  auto value = std::move(store_value_of(own, secret)).value();
+  value.back() ^= change;
+  const auto back = id_of_store_value(value, secret);
+  if (change == 0) GYRE_DEMAND(back.ok() && back->root_host == own.root_host);
+  const auto bytes = input.rest();
+  const auto id = id_of_store_value({bytes.begin(), bytes.end()}, secret);
+  if (id.ok()) GYRE_DEMAND((bytes.size() != trust::unique_id_bytes) == secret.has_value());
+}
+
 }  // namespace
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const bool quiet = configure_log(LogLevel::none, "").ok();
   fuzz::Input input(data, size);
-  constexpr void (*parts[])(fuzz::Input&) = {read_file, replace_file, read_secret, read_run,
-                                             ask_store};
+  constexpr void (*parts[])(fuzz::Input&) = {read_file, replace_file, read_secret,
+                                             read_run,  ask_store,    read_store_value};
   if (quiet) parts[input.take<std::uint8_t>() % std::size(parts)](input);
   return 0;
 }

@@ -27,6 +27,7 @@ enum Which : std::uint8_t {
   on_link,
   heard,
   departed,
+  place,
 };
 
 trust::ProcessIdentity process(std::uint8_t number) {
@@ -163,6 +164,12 @@ void add_messages(Seeds& seeds) {
   token.fill(9);
   seeds.add("message", "hello", Script(hello).rest(encode(HelloMessage{3, token})));
   seeds.add("message", "hello_cut", Script(hello).rest(cut(encode(HelloMessage{3, token}), 19)));
+  const Bytes placed = encode(PlaceMessage{9, process(1), {1, 65}});
+  seeds.add("message", "place", Script(place).rest(placed));
+  seeds.add("message", "place_cut", Script(place).rest(cut(placed, placed.size() - 1)));
+  seeds.add("message", "place_of_nobody", Script(place).rest(changed(placed, 8, 0xff)));
+  seeds.add("message", "place_rank_beyond",
+            Script(place).rest(changed(placed, placed.size() - 1, 9)));
   seeds.add("message", "letter",
             Script(letter).rest(encode(LetterHead{1, 2, 3, 4}, bytes_of("hi"))));
   seeds.add("message", "letter_empty", Script(letter).rest(encode(LetterHead{1, 2, 3, 4}, {})));
@@ -264,7 +271,7 @@ void add_lines(Seeds& seeds) {
 }
 
 void add_secrets(Seeds& seeds) {
-  enum : std::uint8_t { file, replace, secret, run, store };
+  enum : std::uint8_t { file, replace, secret, run, store, store_value };
   enum : std::uint8_t { is_file, is_missing, is_link, is_pipe, is_folder };
   const auto add = [&](const char* name, std::uint8_t which, std::uint8_t kind, std::uint16_t mode,
                        const Bytes& bytes) {
@@ -308,6 +315,14 @@ void add_secrets(Seeds& seeds) {
   seeds.add("secret", "store_excuse", Script(store).rest_text("rank 0 failed: no descriptors"));
   seeds.add("secret", "store_other", Script(store).rest_text("hello"));
   seeds.add("secret", "store_damaged", Script(store).rest(changed(foreign, 9, 1)));
+  const auto of_value = [&](const char* name, std::uint8_t has_secret, std::uint8_t change,
+                            const Bytes& bytes) {
+    seeds.add("secret", name, Script(store_value).number(has_secret).number(change).rest(bytes));
+  };
+  of_value("value", 0, 0, foreign);
+  of_value("value_encrypted", 1, 0, Bytes(144, 3));
+  of_value("value_encrypted_changed", 1, 1, foreign);
+  of_value("value_encrypted_unexpected", 0, 1, Bytes(144, 3));
 }
 
 }  // namespace

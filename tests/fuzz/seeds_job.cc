@@ -39,6 +39,11 @@ class Acts {
     script_.number(more).number(rank).number(process).text("note");
     return *this;
   }
+  Acts& place(std::uint8_t link, std::uint8_t process, std::uint8_t parent) {
+    act(15, link);
+    script_.number(process).number(parent).number(parent);
+    return *this;
+  }
   Acts& roster(std::uint8_t link, std::uint8_t processes, std::uint8_t own, std::uint16_t place = 0,
                std::uint8_t change = 0) {
     act(5, link);
@@ -137,7 +142,10 @@ Acts joined_root() {
 Acts joined_member() { return Acts::member(3, 1).roster(0, 3, 1).raw(0, Kind::go); }
 
 // The tenth process: its parent in the tree is process 1, whom it dials.
-Acts deep_member() { return Acts::member(12, 1).roster(0, 12, 9); }
+Acts placed_member() { return Acts::member(12, 1).place(0, 9, 1); }
+
+// It has the roster from its parent.
+Acts deep_member() { return placed_member().welcome(1, 1).roster(1, 12, 9); }
 
 // Process 1 of many is parent of 9 to 16.
 Acts parent() { return Acts::member(12, 1).roster(0, 12, 1); }
@@ -230,13 +238,24 @@ void add_members(Seeds& seeds) {
   add("member_is_asked_to_join", Acts::member(3, 1).join(0, 1));
   add("member_moved", joined_member().raw(0, Kind::moved));
   add("member_two_ranks", Acts::member(3, 2).roster(0, 2, 1).raw(0, Kind::go).use(0, send, 2));
-  add("deep_joined", deep_member().welcome(1, 1).raw(1, Kind::go).letter(1, 1, 0));
+  add("deep_joined", deep_member().raw(1, Kind::go).letter(1, 1, 0));
+  add("deep_place_of_the_roots", Acts::member(12, 1).place(0, 8, 0).roster(0, 12, 8));
+  add("deep_place_beyond", Acts::member(12, 1).place(0, 13, 1));
+  add("deep_place_twice", placed_member().place(0, 10, 1));
+  add("deep_bad_place", Acts::member(12, 1).raw(0, Kind::place, "?"));
+  add("deep_place_after_the_roster", Acts::member(12, 1).roster(0, 12, 1).place(0, 9, 1));
+  add("deep_roster_of_the_root", placed_member().roster(0, 12, 9));
+  add("deep_roster_before_the_welcome", placed_member().roster(1, 12, 9));
+  add("deep_other_place_in_the_roster", placed_member().welcome(1, 1).roster(1, 12, 10));
+  add("deep_root_dies", placed_member().hang_up(0));
+  add("deep_parent_dies", placed_member().welcome(1, 1).hang_up(1));
+  add("deep_parent_says_nothing", placed_member().welcome(1, 1).wait(62));
   const auto unmet = [] { return Acts::member(12, 1); };
-  add("deep_parent_speaks_other", unmet().dialed_speaks_other().roster(0, 12, 9).wait(1));
-  add("deep_parent_closes", unmet().dialed_closes().roster(0, 12, 9).wait(1));
-  add("deep_other_parent", deep_member().welcome(1, 2));
-  add("deep_bad_welcome", deep_member().raw(1, Kind::welcome, "?"));
-  add("deep_deadline", deep_member().wait(62));
+  add("deep_parent_speaks_other", unmet().dialed_speaks_other().place(0, 9, 1).wait(1));
+  add("deep_parent_closes", unmet().dialed_closes().place(0, 9, 1).wait(1));
+  add("deep_other_parent", placed_member().welcome(1, 2));
+  add("deep_bad_welcome", placed_member().raw(1, Kind::welcome, "?"));
+  add("deep_deadline", placed_member().wait(62));
   add("parent_joined", parent_of_all().raw(0, Kind::go).letter(1, 9, 0).letter(1, 9, 10));
   add("parent_passes_on",
       parent_of_all().raw(0, Kind::go).letter(0, 2, 9).letter(2, 10, 2).leave(2, 10));
@@ -278,7 +297,6 @@ void add_departures(Seeds& seeds) {
                                            .wait(1)
                                            .cause(4, 5, 3));
   add("deep_parent_is_gone", deep_member()
-                                 .welcome(1, 1)
                                  .raw(1, Kind::go)
                                  .use(0, send, 2)
                                  .leave(1, 1)
@@ -289,7 +307,6 @@ void add_departures(Seeds& seeds) {
                                  .wait(1)
                                  .wait(20));
   add("deep_told_after_a_failure", deep_member()
-                                       .welcome(1, 1)
                                        .raw(1, Kind::go)
                                        .leave(1, 1)
                                        .use(0, abort)
@@ -313,9 +330,9 @@ void add_trunks(Seeds& seeds) {
   add("trunk_opened_unasked", Acts::member(3, 1).on_trunk(0, opened, 2));
   add("trunk_refused_unasked", Acts::member(3, 1).on_trunk(0, refused, 2));
   add("trunk_refused",
-      Acts::member(12, 1).on_trunk(0, refuse_next, 0).roster(0, 12, 9).wait(1).wait(1));
+      Acts::member(12, 1).on_trunk(0, refuse_next, 0).place(0, 9, 1).wait(1).wait(1));
   add("trunk_answered_falsely",
-      Acts::member(12, 1).on_trunk(0, lie_next, 0).roster(0, 12, 9).wait(1).wait(1));
+      Acts::member(12, 1).on_trunk(0, lie_next, 0).place(0, 9, 1).wait(1).wait(1));
   add("trunk_second_greeting", Acts::root(3, 1).raw(0, Kind::greeting));
   add("trunk_bad_frames", Acts::root(3, 1)
                               .raw(0, Kind::open, "?")
