@@ -10,7 +10,6 @@ from syscalls import ERRORS, injection
 HOLD_MS = 60  # a rank comes so late that the victim surely waits in the call
 
 
-
 @dataclasses.dataclass
 class Scenario:
     seed: int
@@ -126,8 +125,8 @@ class Draw:
                     "GYRE_TIMEOUT": ABSENT_S if self.fault.name == "absent" else CALL_S}
         transport = choose.choice(["shm", "tcp"] if hosts == 1 else ["shm,tcp", "shm,tcp", "tcp"])
         settings["GYRE_TRANSPORT"] = "self," + transport
-        if self.one_in(8):
-            settings["GYRE_TCP_SECURITY"] = "tls"
+        # Without a word of it, data in clear between hosts is warned of.
+        settings["GYRE_TCP_SECURITY"] = "tls" if self.one_in(8) else "ticket"
         if self.one_in(8):
             settings["GYRE_BUFFSIZE"] = 8192
         return Scenario(seed, self.fault, self.phase, process_of_rank, host_of_process,

@@ -63,7 +63,8 @@ FAULTS = [
     Fault("exit", "a process calls exit() while its ranks are in Gyre", TOLD, weight=6),
     Fault("quit", "a process calls _exit()", TOLD),
     Fault("exec", "a process replaces itself by another program", TOLD),
-    Fault("fork-hold", "a process is killed, and a child of it keeps its descriptors", TOLD),
+    Fault("fork-hold", "a process is killed, and a child of it keeps its descriptors", TOLD,
+          bound="held"),
     Fault("farewell-kill", "a rank leaves for good, and later another one is killed", TOLD,
           kind="kill", within="rests", ranks_least=3, weight=8),
     Fault("abort", "another thread aborts the communicators of a rank", TOLD, weight=8),
@@ -102,6 +103,7 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 # Seconds from a fault, or from a later call, to the error: on one host and across hosts.
 BOUNDS = {
     "death": (0.1 * LOAD, 1.0),
+    "held": (0.1 * LOAD, LIVENESS_S + 1),  # across hosts its sockets do not end with it
     "departure": (1.0, 1.0),
     "silence": (LIVENESS_S + 1, LIVENESS_S + 1),
     "absence": (ABSENT_S + 1, ABSENT_S + 1),
