@@ -54,6 +54,8 @@ class Works final : private LinkTaker {
                        std::optional<Destination> root, Audience audience,
                        const Settings& settings);
   bool has_job(const std::string& identity) const { return jobs_.contains(identity); }
+  // Whether that process is in a communicator of this one.
+  bool has_met(const std::string& door_name) const;
   Status watch(int descriptor, std::function<bool()> on_readable);
   Status serve_metrics(std::unique_ptr<MetricsDoor> door);
   // Something went wrong on the thread: all jobs are over.
@@ -105,6 +107,15 @@ std::shared_ptr<const trust::SessionKey> Works::find_key(const std::string& iden
 void Works::on_link(const std::string& identity, std::unique_ptr<Link> link) {
   const auto found = jobs_.find(identity);
   if (found != jobs_.end()) found->second->job.admit(std::move(link));
+}
+
+bool Works::has_met(const std::string& door_name) const {
+  return std::ranges::any_of(jobs_, [&](const auto& entry) {
+    const Roster* roster = entry.second->job.roster();
+    return roster != nullptr && std::ranges::any_of(roster->processes, [&](const auto& process) {
+             return process.door_name == door_name;
+           });
+  });
 }
 
 Result<OpenJob*> Works::job(const std::shared_ptr<const trust::SessionKey>& key,
@@ -334,7 +345,7 @@ Result<std::string> Plane::listen_on_this_host(const Settings& settings) {
 }
 
 Result<Destination> Plane::root_of(const trust::UniqueId& id) const {
-  Destination root{id.root_host, id.root_door, {}};
+  Destination root{.host = id.root_host, .door_name = id.root_door};
   auto& ways = root.ways;
   if (id.root_host == works_->self().host && !id.root_door.empty()) {
     GYRE_ASSIGN(ways.emplace_back(), trust::abstract_address(id.root_door));
@@ -360,7 +371,7 @@ Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int s
   if (note.size() > letter_most_bytes)
     return invalid_argument(fmt::format("a note of {} bytes is longer than 64 KiB", note.size()));
   GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
-  GYRE_ASSIGN(const auto root, root_of(id));
+  GYRE_ASSIGN(auto root, root_of(id));
   const bool own_id = id.root_door == works_->self().door_name;
   const Audience audience = id.root_address.empty() ? Audience::this_host : Audience::any_host;
   std::shared_ptr<Membership> joined;
@@ -368,6 +379,7 @@ Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int s
     // If this process made the id, its job is there and is the root's.
     if (own_id && !works_->has_job(key->identity))
       return invalid_usage("the communicator of this unique id is over: make a new id");
+    root.is_up = works_->has_met(root.door_name);
     GYRE_ASSIGN(OpenJob * open, works_->job(key, root, audience, settings));
     auto member = std::make_shared<Member>(works_->thread(), open->self, rank, size);
     joined = member;

@@ -20,7 +20,7 @@ constexpr std::int64_t pause_most_ns = 250 * ns_per_ms;
 
 Destination Destination::of(const trust::ProcessIdentity& process,
                             const trust::ProcessIdentity& self) {
-  Destination destination{process.host, process.door_name, {}};
+  Destination destination{.host = process.host, .door_name = process.door_name};
   auto& ways = destination.ways;
   if (process.host == self.host && process.net_namespace == self.net_namespace) {
     const auto local = trust::abstract_address(process.door_name);
@@ -73,6 +73,8 @@ Status Dial::connect() {
   bool pending = false;
   GYRE_ASSIGN(FileDescriptor socket, trust::begin_connect(way(), &pending));
   connecting_ = pending;
+  if (pending && destination_.is_up && silent_since_ns_ == 0)
+    silent_since_ns_ = SystemClock::read();
   GYRE_ASSIGN(session_, trust::SecureSession::start(trunks_.tls(), std::move(socket),
                                                     trust::SessionRole::client, key_));
   // Writable at once, or as soon as it is connected.
@@ -82,6 +84,7 @@ Status Dial::connect() {
 }
 
 void Dial::on_socket() {
+  hear();
   if (connecting_) {
     int error = 0;
     socklen_t length = sizeof error;

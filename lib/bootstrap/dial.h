@@ -18,7 +18,10 @@ namespace gyre::bootstrap {
 struct Destination {
   trust::Token host{};
   std::string door_name;
-  std::vector<trust::SocketAddress> ways;
+  std::vector<trust::SocketAddress> ways{};
+  // It has taken part in a communicator, or in this one: where its host gives no answer at all, the
+  // way there is cut.
+  bool is_up = false;
 
   // As `self` can reach it.
   static Destination of(const trust::ProcessIdentity& process, const trust::ProcessIdentity& self);
@@ -35,6 +38,14 @@ class Dial {
   std::int64_t tick(std::int64_t now_ns);
   // "@gyre-12ab: connecting to ...: ECONNREFUSED"; empty before the first attempt has failed.
   const std::string& problem() const { return problem_; }
+  // How long nothing has come back from a process that is up; 0 if something has.
+  std::int64_t silent_ns(std::int64_t now_ns) const {
+    return silent_since_ns_ == 0 ? 0 : now_ns - silent_since_ns_;
+  }
+  // This process stood still.
+  void forgive(std::int64_t overslept_ns) {
+    if (silent_since_ns_ != 0) silent_since_ns_ += overslept_ns;
+  }
   std::string target() const;
 
  private:
@@ -46,6 +57,7 @@ class Dial {
   void on_socket();
   void ask(Trunk& trunk);
   void answered(Result<std::unique_ptr<Link>> link);
+  void hear() { silent_since_ns_ = 0; }
   void give_up(const Status& why, std::int64_t now_ns);
 
   Trunks& trunks_;
@@ -62,6 +74,7 @@ class Dial {
   std::size_t attempts_ = 0;
   std::int64_t next_ns_ = 0;  // the next attempt, or the end of this one
   std::int64_t pause_ns_;
+  std::int64_t silent_since_ns_ = 0;  // the first of the attempts that nobody answered
   std::string problem_;
 };
 

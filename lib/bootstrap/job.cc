@@ -238,7 +238,9 @@ void Job::on_silence(Link& link, std::int64_t limit_ns, const std::string& more)
 
 std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   std::int64_t next = never_ns;
+  if (dial_ != nullptr) dial_->forgive(overslept_ns);
   if (dial_ != nullptr) next = dial_->tick(now_ns);
+  next = std::min(next, check_silence(now_ns));
   next = std::min(next, check_deadline(now_ns));
   next = std::min(next, mend(now_ns, overslept_ns));
   // A link that ends takes itself out of the list.

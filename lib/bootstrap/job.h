@@ -101,6 +101,7 @@ class Job final : public LinkOwner {
   Status take_roster(RosterMessage message);
   void root_reached(std::unique_ptr<Link> link);
   void set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns);
+  std::int64_t check_silence(std::int64_t now_ns);
   std::int64_t check_deadline(std::int64_t now_ns);
   Status lateness() const;
   Status blame_silent_above(const std::string& limit) const;

@@ -200,6 +200,24 @@ Status Job::take_roster(RosterMessage message) {
 
 // --------------------------------------------------------------------------------------- deadlines
 
+// Of who is dialed, while ranks come together. Half a second more than a silence may last, as the
+// kernel repeats its first packet after a second. Says when to look again.
+std::int64_t Job::check_silence(std::int64_t now_ns) {
+  const std::int64_t silent_ns = dial_ != nullptr ? dial_->silent_ns(now_ns) : 0;
+  if (silent_ns == 0) return never_ns;
+  const std::int64_t most_ns = liveness_ns_ + ns_per_s / 2;
+  if (silent_ns < most_ns) return now_ns + most_ns - silent_ns;
+  const std::string what = fmt::format(
+      "cannot be reached: no answer from {} for {:.1f} s: the network to it is cut, or "
+      "the host is down",
+      dial_->target(), static_cast<double>(silent_ns) / ns_per_s);
+  const Status unreached = blame_process(place_ ? tree_parent(index_) : 0, what);
+  // The root is known to be up where its process was a rank of an earlier communicator: then a rank
+  // made the id, the first.
+  fail(Status(unreached).blame(place_ ? unreached.culprits() : std::vector<int>{0}));
+  return never_ns;
+}
+
 // Says when to look again.
 std::int64_t Job::check_deadline(std::int64_t now_ns) {
   if (failed() || phase_ == Phase::joined || init_until_ns_ == never_ns) return never_ns;

@@ -58,8 +58,10 @@ bool Job::is_at_its_place(const Roster& roster) const {
 }
 
 void Job::dial_parent() {
+  Destination parent = Destination::of(place_->parent, surroundings_.self);
+  parent.is_up = true;
   dial_ = std::make_unique<Dial>(
-      surroundings_.trunks, key_, Destination::of(place_->parent, surroundings_.self),
+      surroundings_.trunks, key_, std::move(parent),
       [this](std::unique_ptr<Link> link) { parent_reached(std::move(link)); });
   surroundings_.thread.due_at(0);
 }
