@@ -46,7 +46,7 @@ void Link::set_liveness(std::int64_t limit_ns) {
 std::int64_t Link::tick(std::int64_t now_ns) {
   if (trunk_ == nullptr || limit_ns_ == 0) return never_ns;
   const std::int64_t silent_at = trunk_->heard_ns() + limit_ns_ + trunk_->grace_ns();
-  if (now_ns >= silent_at) {
+  if (now_ns >= silent_at || trunk_->loses_what_is_said(now_ns, limit_ns_)) {
     const std::int64_t limit_ns = std::exchange(limit_ns_, 0);
     owner_->on_silence(*this, limit_ns, trunk_->silence_text(limit_ns));
     return never_ns;

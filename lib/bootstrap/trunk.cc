@@ -129,6 +129,11 @@ std::int64_t Trunk::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   return never_ns;
 }
 
+bool Trunk::loses_what_is_said(std::int64_t now_ns, std::int64_t limit_ns) {
+  return !is_local_ &&
+         path_watch_.find_cut(session_->descriptor(), now_ns, limit_ns + grace_ns()).has_value();
+}
+
 std::string Trunk::silence_text(std::int64_t limit_ns) const {
   const auto sight = look_at_path(session_->descriptor());
   if (is_local_ || !sight) return {};

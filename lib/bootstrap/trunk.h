@@ -8,6 +8,7 @@
 #pragma once
 
 #include "lib/base/clock.h"
+#include "lib/base/path_watch.h"
 #include "lib/bootstrap/control_thread.h"
 #include "lib/bootstrap/link.h"
 #include "lib/bootstrap/messages.h"
@@ -76,6 +77,9 @@ class Trunk {
   // How much longer than the limit it may be silent: a network that was cut and has healed carries
   // what was said meanwhile when the kernel repeats it.
   std::int64_t grace_ns() const { return is_local_ ? 0 : 500 * ns_per_ms; }
+  // What was said is lost, though the peer may still be heard. Then what it says now may not come,
+  // as its kernel waits for answers of ours.
+  bool loses_what_is_said(std::int64_t now_ns, std::int64_t limit_ns);
   // What the kernel knows of the way to a peer that is silent, for people; empty on one host.
   std::string silence_text(std::int64_t limit_ns) const;
   // Says that it lives if it has said nothing for so long; when it will be time again.
@@ -126,6 +130,7 @@ class Trunk {
   std::uint64_t peer_link_ = 0;             // the peer's last
   std::int64_t heard_ns_ = 0, said_ns_ = 0;
   std::int64_t idle_ns_ = 0;  // since when nothing needs it
+  PathWatch path_watch_;
 };
 
 }  // namespace gyre::bootstrap
