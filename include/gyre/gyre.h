@@ -329,7 +329,8 @@ GYRE_API gyreResult_t gyreCommDestroy(gyreComm_t comm);
 GYRE_API gyreResult_t gyreCommAbort(gyreComm_t comm);
 /* The communicator's lasting error, gyreInProgress, or gyreSuccess. [gyre] On a device, asked after
  * a call's place in its stream was reached, gyreSuccess means that the call went well; while a
- * kernel has given up and it is not known why yet, it is gyreInProgress. */
+ * kernel has given up and it is not known why yet, it is gyreInProgress. [gyre] Of a non-blocking
+ * communicator an error is told once its calls have ended: buffers and handles are the caller's. */
 GYRE_API gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError);
 GYRE_API gyreResult_t gyreCommCount(gyreComm_t comm, int* count);
 GYRE_API gyreResult_t gyreCommUserRank(gyreComm_t comm, int* rank);

@@ -290,7 +290,8 @@ gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
     // Whoever asks again and again drives what waits for callers.
     if (is_busy()) process().worker.give_turns();
     const bool is_at_work = is_busy() && pin->background_stream() != 0;
-    if (lasting.ok() && (is_at_work || pin->has_given_up())) *asyncError = gyreInProgress;
+    // After an error, too, buffers and handles are in use until the last call has ended.
+    if (is_at_work || (lasting.ok() && pin->has_given_up())) *asyncError = gyreInProgress;
     return {};
   });
 }
