@@ -92,7 +92,8 @@ std::string Communicator::Exchanging::waiting() const {
 void Communicator::Exchanging::expire() {
   if (tracing_.is_under_way()) return;
   const Blocked blocked = this->blocked();
-  if (blocked.peer < 0) return time_out({"no rank has sent one", {}});
+  if (blocked.peer < 0)
+    return tracing_.begin_with_all(*owner_.membership_, owner_.rank_, clock.now_ns());
   tracing_.begin(*owner_.membership_, owner_.rank_, blocked.peer, 0, clock.now_ns());
 }
 

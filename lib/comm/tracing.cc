@@ -12,28 +12,53 @@ namespace gyre::comm {
 
 void Tracing::begin(bootstrap::Membership& membership, int own_rank, int peer,
                     std::uint64_t sequence, std::int64_t now_ns) {
+  clear();
+  asks_all_ = false;
   way_ = {own_rank};
   sequence_ = sequence;
   trace_until_ns_ = now_ns + trace_most_ns;
   ask(membership, peer, now_ns);
 }
 
+void Tracing::begin_with_all(bootstrap::Membership& membership, int own_rank, std::int64_t now_ns) {
+  clear();
+  asks_all_ = true;
+  way_ = {own_rank};
+  sequence_ = 0;
+  ++questions_;
+  answer_until_ns_ = now_ns + answer_most_ns;
+  const auto ranks = static_cast<int>(membership.roster().process_of_rank.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (rank == own_rank || membership.has_left(rank)) continue;
+    asked_.push_back(rank);
+    send_question(membership, rank, questions_);
+  }
+}
+
 void Tracing::ask(bootstrap::Membership& membership, int rank, std::int64_t now_ns) {
   way_.push_back(rank);
-  const std::uint64_t number = ++questions_;
+  send_question(membership, rank, ++questions_);
+  answer_until_ns_ = std::min(now_ns + answer_most_ns, trace_until_ns_);
+}
+
+void Tracing::send_question(bootstrap::Membership& membership, int rank, std::uint64_t number) {
   bootstrap::Letter question(sizeof number);
   std::memcpy(question.data(), &number, sizeof number);
   (void)membership.send(rank, letter_key(LetterKind::question), std::move(question));
-  answer_until_ns_ = std::min(now_ns + answer_most_ns, trace_until_ns_);
+}
+
+std::optional<Whereabouts> Tracing::answer_of(bootstrap::Membership& membership, int rank) const {
+  const auto letter = membership.receive(rank, letter_key(LetterKind::answer, questions_));
+  const auto ranks = static_cast<int>(membership.roster().process_of_rank.size());
+  return letter ? decode_whereabouts(*letter, ranks) : std::nullopt;
 }
 
 std::optional<Tracing::Verdict> Tracing::advance(bootstrap::Membership& membership,
                                                  std::int64_t now_ns) {
+  if (asks_all_) return advance_with_all(membership, now_ns);
   const int rank = way_.back();
   if (membership.has_left(rank)) return end_at(rank, "has left the communicator");
-  const auto letter = membership.receive(rank, letter_key(LetterKind::answer, questions_));
-  const auto ranks = static_cast<int>(membership.roster().process_of_rank.size());
-  const auto seen = letter ? decode_whereabouts(*letter, ranks) : std::nullopt;
+  const auto seen = answer_of(membership, rank);
   if (!seen && now_ns < answer_until_ns_) return std::nullopt;
   if (!seen) return end_at(rank, "does not answer");
   const int next = wait_to_follow(*seen).peer;
@@ -42,6 +67,35 @@ std::optional<Tracing::Verdict> Tracing::advance(bootstrap::Membership& membersh
   if (std::ranges::find(way_, next) != way_.end()) return end_in_ring(next);
   ask(membership, next, now_ns);
   return std::nullopt;
+}
+
+// Who does not answer in time is not known to wait.
+std::optional<Tracing::Verdict> Tracing::advance_with_all(bootstrap::Membership& membership,
+                                                          std::int64_t now_ns) {
+  std::erase_if(asked_, [&](int rank) {
+    if (membership.has_left(rank)) return true;
+    const auto seen = answer_of(membership, rank);
+    if (!seen) return false;
+    way_.push_back(rank);
+    if (seen->standing != Whereabouts::Standing::waits) not_waiting_.push_back(rank);
+    return true;
+  });
+  if (!asked_.empty() && now_ns < answer_until_ns_) return std::nullopt;
+  not_waiting_.insert(not_waiting_.end(), asked_.begin(), asked_.end());
+  std::ranges::sort(not_waiting_);
+  return end_with_all();
+}
+
+Tracing::Verdict Tracing::end_with_all() const {
+  const bool one = not_waiting_.size() == 1;
+  if (!not_waiting_.empty())
+    return {fmt::format("no rank has sent one, and {} {} for nobody there",
+                        bootstrap::rank_text(not_waiting_), one ? "waits" : "wait"),
+            not_waiting_};
+  if (way_.size() == 1) return {"no rank has sent one, and all others have left", way_};
+  std::vector<int> ring = way_;
+  std::ranges::sort(ring);
+  return {fmt::format("no rank has sent one: {} all wait", bootstrap::rank_text(ring)), ring};
 }
 
 // In the same kind of call if there is one.

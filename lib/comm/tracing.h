@@ -1,6 +1,7 @@
 // Tracing: from a rank that has waited too long to the one at which its wait ends: it asks whom it
 // waits for, then whom that one waits for, and so on. Whoever waits for nobody is to blame; in a
-// ring of ranks that wait, all are.
+// ring of ranks that wait, all are. Where any rank could have ended the wait, all are asked at
+// once.
 #pragma once
 
 #include "lib/bootstrap/control.h"
@@ -25,22 +26,35 @@ class Tracing {
   // and receives that wait.
   void begin(bootstrap::Membership& membership, int own_rank, int peer, std::uint64_t sequence,
              std::int64_t now_ns);
+  // The same for a receive from any rank.
+  void begin_with_all(bootstrap::Membership& membership, int own_rank, std::int64_t now_ns);
   // Once it has come to the end. An answer takes at most `answer_most_ns`, all at most
   // `trace_most_ns`.
   std::optional<Verdict> advance(bootstrap::Membership& membership, std::int64_t now_ns);
-  void clear() { way_.clear(); }
+  void clear() {
+    way_.clear();
+    asked_.clear();
+    not_waiting_.clear();
+  }
 
  private:
   static constexpr std::int64_t answer_most_ns = 200 * ns_per_ms;
   static constexpr std::int64_t trace_most_ns = 800 * ns_per_ms;
 
   void ask(bootstrap::Membership& membership, int rank, std::int64_t now_ns);
+  static void send_question(bootstrap::Membership& membership, int rank, std::uint64_t number);
+  std::optional<Whereabouts> answer_of(bootstrap::Membership& membership, int rank) const;
+  std::optional<Verdict> advance_with_all(bootstrap::Membership& membership, std::int64_t now_ns);
+  Verdict end_with_all() const;
   Whereabouts::Wait wait_to_follow(const Whereabouts& seen) const;
   std::string standing_text(const Whereabouts& seen) const;
   Verdict end_at(int rank, std::string how) const;
   Verdict end_in_ring(int rank) const;
 
   std::vector<int> way_;  // this rank first, then whom each waits for; empty: not under way
+  bool asks_all_ = false;
+  std::vector<int> asked_;        // where all are: those who have not answered
+  std::vector<int> not_waiting_;  // and those who wait for nobody
   std::uint64_t sequence_ = 0;
   std::uint64_t questions_ = 0;  // of all tracings: an answer that comes late is of another number
   std::int64_t answer_until_ns_ = 0, trace_until_ns_ = 0;
