@@ -181,7 +181,15 @@ bool Splitting::await_cause(const Status& failure) {
   const std::int64_t now_ns = SystemClock::read();
   if (failed_ns_ == 0) failed_ns_ = now_ns;
   if (now_ns - failed_ns_ < patience_ns) return false;
-  return give_up(failure);
+  std::vector<int> culprits;
+  for (const int rank : failure.culprits())
+    if (static_cast<std::size_t>(rank) < members_.size())
+      culprits.push_back(members_[static_cast<std::size_t>(rank)]);
+  return give_up(
+      Status(failure.code(), fmt::format("{} (ranks of the new communicator, of this one: "
+                                         "{})",
+                                         failure.message(), fmt::join(members_, ", ")))
+          .blame(std::move(culprits)));
 }
 
 void Splitting::tell_wait() {
