@@ -63,11 +63,11 @@ std::vector<Case> cases() {
        [](int rank, gyreComm_t comm, std::vector<float>& data) {
          return rank == 0 ? take_any(comm, data) : take(comm, data, 0);
        },
-       "no rank has sent one, and rank 3 waits for nobody there",
+       "rank 0 waits for a message of any rank; rank 3 waits for nobody",
        {3}},
       {"receives from any rank alone",
        [](int, gyreComm_t comm, std::vector<float>& data) { return take_any(comm, data); },
-       "no rank has sent one: ranks 0-3 all wait",
+       "ranks 0-3 all wait",
        {}},
       {"receives that wait for each other",
        [](int rank, gyreComm_t comm, std::vector<float>& data) {

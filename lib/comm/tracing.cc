@@ -13,7 +13,6 @@ namespace gyre::comm {
 void Tracing::begin(bootstrap::Membership& membership, int own_rank, int peer,
                     std::uint64_t sequence, std::int64_t now_ns) {
   clear();
-  asks_all_ = false;
   way_ = {own_rank};
   sequence_ = sequence;
   trace_until_ns_ = now_ns + trace_most_ns;
@@ -22,14 +21,20 @@ void Tracing::begin(bootstrap::Membership& membership, int own_rank, int peer,
 
 void Tracing::begin_with_all(bootstrap::Membership& membership, int own_rank, std::int64_t now_ns) {
   clear();
-  asks_all_ = true;
   way_ = {own_rank};
   sequence_ = 0;
+  trace_until_ns_ = now_ns + trace_most_ns;
+  ask_all(membership, now_ns);
+}
+
+// But those of whom it is known that they wait.
+void Tracing::ask_all(bootstrap::Membership& membership, std::int64_t now_ns) {
+  taker_ = way_.back();
   ++questions_;
-  answer_until_ns_ = now_ns + answer_most_ns;
+  answer_until_ns_ = std::min(now_ns + answer_most_ns, trace_until_ns_);
   const auto ranks = static_cast<int>(membership.roster().process_of_rank.size());
   for (int rank = 0; rank < ranks; ++rank) {
-    if (rank == own_rank || membership.has_left(rank)) continue;
+    if (std::ranges::find(way_, rank) != way_.end() || membership.has_left(rank)) continue;
     asked_.push_back(rank);
     send_question(membership, rank, questions_);
   }
@@ -55,13 +60,19 @@ std::optional<Whereabouts> Tracing::answer_of(bootstrap::Membership& membership,
 
 std::optional<Tracing::Verdict> Tracing::advance(bootstrap::Membership& membership,
                                                  std::int64_t now_ns) {
-  if (asks_all_) return advance_with_all(membership, now_ns);
+  if (taker_ >= 0) return advance_with_all(membership, now_ns);
   const int rank = way_.back();
   if (membership.has_left(rank)) return end_at(rank, "has left the communicator");
   const auto seen = answer_of(membership, rank);
   if (!seen && now_ns < answer_until_ns_) return std::nullopt;
   if (!seen) return end_at(rank, "does not answer");
-  const int next = wait_to_follow(*seen).peer;
+  const Whereabouts::Wait wait = wait_to_follow(*seen);
+  const bool takes_any = wait.what == BlockedOn::data && wait.peer < 0;
+  if (seen->standing == Whereabouts::Standing::waits && takes_any) {
+    ask_all(membership, now_ns);
+    return std::nullopt;
+  }
+  const int next = wait.peer;
   if (seen->standing != Whereabouts::Standing::waits || next < 0)
     return end_at(rank, standing_text(*seen));
   if (std::ranges::find(way_, next) != way_.end()) return end_in_ring(next);
@@ -87,15 +98,16 @@ std::optional<Tracing::Verdict> Tracing::advance_with_all(bootstrap::Membership&
 }
 
 Tracing::Verdict Tracing::end_with_all() const {
-  const bool one = not_waiting_.size() == 1;
+  const std::string taker = fmt::format("rank {} waits for a message of any rank", taker_);
   if (!not_waiting_.empty())
-    return {fmt::format("no rank has sent one, and {} {} for nobody there",
-                        bootstrap::rank_text(not_waiting_), one ? "waits" : "wait"),
+    return {fmt::format("{}; {} {} for nobody", taker, bootstrap::rank_text(not_waiting_),
+                        not_waiting_.size() == 1 ? "waits" : "wait"),
             not_waiting_};
-  if (way_.size() == 1) return {"no rank has sent one, and all others have left", way_};
   std::vector<int> ring = way_;
   std::ranges::sort(ring);
-  return {fmt::format("no rank has sent one: {} all wait", bootstrap::rank_text(ring)), ring};
+  return {fmt::format("{}; {} {}", taker, bootstrap::rank_text(ring),
+                      ring.size() == 1 ? "is alone there" : "all wait"),
+          ring};
 }
 
 // In the same kind of call if there is one.

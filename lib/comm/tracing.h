@@ -1,7 +1,7 @@
 // Tracing: from a rank that has waited too long to the one at which its wait ends: it asks whom it
 // waits for, then whom that one waits for, and so on. Whoever waits for nobody is to blame; in a
-// ring of ranks that wait, all are. Where any rank could have ended the wait, all are asked at
-// once.
+// ring of ranks that wait, all are. At one that takes from any rank, all the others
+// are asked.
 #pragma once
 
 #include "lib/bootstrap/control.h"
@@ -35,6 +35,7 @@ class Tracing {
     way_.clear();
     asked_.clear();
     not_waiting_.clear();
+    taker_ = -1;
   }
 
  private:
@@ -42,6 +43,7 @@ class Tracing {
   static constexpr std::int64_t trace_most_ns = 800 * ns_per_ms;
 
   void ask(bootstrap::Membership& membership, int rank, std::int64_t now_ns);
+  void ask_all(bootstrap::Membership& membership, std::int64_t now_ns);
   static void send_question(bootstrap::Membership& membership, int rank, std::uint64_t number);
   std::optional<Whereabouts> answer_of(bootstrap::Membership& membership, int rank) const;
   std::optional<Verdict> advance_with_all(bootstrap::Membership& membership, std::int64_t now_ns);
@@ -51,10 +53,10 @@ class Tracing {
   Verdict end_at(int rank, std::string how) const;
   Verdict end_in_ring(int rank) const;
 
-  std::vector<int> way_;  // this rank first, then whom each waits for; empty: not under way
-  bool asks_all_ = false;
-  std::vector<int> asked_;        // where all are: those who have not answered
-  std::vector<int> not_waiting_;  // and those who wait for nobody
+  std::vector<int> way_;          // this rank first, then whom each waits for; empty: not under way
+  int taker_ = -1;                // who waits for any rank, once all are asked
+  std::vector<int> asked_;        // of those: who has not answered
+  std::vector<int> not_waiting_;  // and who waits for nobody
   std::uint64_t sequence_ = 0;
   std::uint64_t questions_ = 0;  // of all tracings: an answer that comes late is of another number
   std::int64_t answer_until_ns_ = 0, trace_until_ns_ = 0;
