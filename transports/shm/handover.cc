@@ -103,6 +103,10 @@ Result<std::optional<FileDescriptor>> knock(const std::string& door_name) {
   if (!door.has_value()) return Status::from_errno("socket(AF_UNIX)", errno);
   if (connect(door.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
     if (errno == EAGAIN || errno == EINTR) return std::optional<FileDescriptor>();
+    if (errno == ECONNREFUSED)
+      return Status(
+          Code::RemoteError,
+          fmt::format("nobody listens at the door @{}: its process has ended", door_name));
     return Status::from_errno(fmt::format("connect to the door @{}", door_name), errno);
   }
   ucred peer{};
