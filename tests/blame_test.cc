@@ -63,7 +63,7 @@ std::vector<Case> cases() {
        [](int rank, gyreComm_t comm, std::vector<float>& data) {
          return rank == 0 ? take_any(comm, data) : take(comm, data, 0);
        },
-       "rank 0 waits for a message of any rank; rank 3 waits for nobody",
+       "rank 3 waits for nobody; rank 0 for a message of any rank",
        {3}},
       {"receives from any rank alone",
        [](int, gyreComm_t comm, std::vector<float>& data) { return take_any(comm, data); },

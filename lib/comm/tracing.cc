@@ -98,15 +98,15 @@ std::optional<Tracing::Verdict> Tracing::advance_with_all(bootstrap::Membership&
 }
 
 Tracing::Verdict Tracing::end_with_all() const {
-  const std::string taker = fmt::format("rank {} waits for a message of any rank", taker_);
+  const std::string taker = fmt::format("rank {} for a message of any rank", taker_);
   if (!not_waiting_.empty())
-    return {fmt::format("{}; {} {} for nobody", taker, bootstrap::rank_text(not_waiting_),
-                        not_waiting_.size() == 1 ? "waits" : "wait"),
+    return {fmt::format("{} {} for nobody; {}", bootstrap::rank_text(not_waiting_),
+                        not_waiting_.size() == 1 ? "waits" : "wait", taker),
             not_waiting_};
   std::vector<int> ring = way_;
   std::ranges::sort(ring);
-  return {fmt::format("{}; {} {}", taker, bootstrap::rank_text(ring),
-                      ring.size() == 1 ? "is alone there" : "all wait"),
+  return {fmt::format("{} {}; {}", bootstrap::rank_text(ring),
+                      ring.size() == 1 ? "waits alone" : "all wait", taker),
           ring};
 }
 

@@ -35,6 +35,7 @@ def blamed(text, maker):
     """The members that an error names first; the process of member `maker` made the unique id."""
     text = re.sub(r"\(reported by [^)]*\)", "", text)
     text = re.sub(r"^gyre\w+: ", "", text)
+    text = re.sub(r"waited [\d.]+ s[^:]*: ", "", text)  # whom it waited for may wait as well
     made = re.search(r"the process that made the unique id", text)
     named = re.search(r"\branks? (\d+(?:(?:-|, | and )\d+)*)", text)
     if made and (not named or made.start() < named.start() or "the way from rank" in text):

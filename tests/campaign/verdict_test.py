@@ -107,6 +107,8 @@ class Blame(unittest.TestCase):
                           ("ranks 6-8 (host a, pid 1) does not answer", {6, 7, 8}),
                           ("gyreCommSplit: ranks 1, 4 (host a, pid 1) died", {1, 4}),
                           ("waited 8 s for data from rank 3 (reported by rank 5)", {3}),
+                          ("gyreReduce number 4 of 9 elements waited 2 s for data from rank 0: "
+                           "rank 2 has not begun number 4; ranks 0, 1 wait for it", {2}),
                           ("the process that made the unique id (as a rule rank 0's) ended", {0}),
                           ("the way from rank 1 to rank 2 went through the process that made the "
                            "unique id", {0}),
