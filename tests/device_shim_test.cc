@@ -218,6 +218,42 @@ TEST_CASE("a barrier that not all threads reach is a deadlock") {
         std::string::npos);
 }
 
+namespace {
+
+// Eight threads have a part each.
+Bytes16 line_part(const std::array<std::byte, 128>& line, std::uint32_t thread) {
+  return device::load_line_part(thread < 8 ? line.data() + std::size_t{16} * thread : nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("a load that finds a line's flag may have older parts, and the next one has not") {
+  std::uint64_t old_at_first = 0, old_after = 0;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    alignas(128) std::array<std::byte, 128> line{};
+    const auto sender = [&] {
+      const std::uint32_t thread = device::thread_index();
+      device::store_line_part(thread < 8 ? line.data() + std::size_t{16} * thread : nullptr,
+                              {9, 9});
+    };
+    const auto receiver = [&] {
+      const std::uint32_t thread = device::thread_index();
+      while (true) {
+        const Bytes16 got = line_part(line, thread);
+        const bool here = device::warp_any(thread == 7 && got.high == 9);
+        const Bytes16 after = line_part(line, thread);
+        old_at_first += here && thread < 7 && got.low != 9;
+        old_after += here && thread < 8 && after.low != 9;
+        if (here) return;
+        device::pause(WaitingFor::data, 0);
+      }
+    };
+    CHECK(run_grids({{0, 1, 32, sender}, {1, 1, 32, receiver}}, with_seed(seed)) == "");
+  }
+  CHECK(old_at_first > seeds);
+  CHECK(old_after == 0);
+}
+
 TEST_CASE("a line arrives at once where lines are kept whole, and torn where not") {
   for (bool whole : {true, false}) {
     std::uint64_t torn = 0;
@@ -231,10 +267,10 @@ TEST_CASE("a line arrives at once where lines are kept whole, and torn where not
       const auto receiver = [&] {
         const std::uint32_t thread = device::thread_index();
         while (true) {
-          const Bytes16 got =
-              device::load_line_part(thread < 8 ? line.data() + part * thread : nullptr);
+          const Bytes16 got = line_part(line, thread);
           const bool here = device::warp_any(thread == 7 && got.high == 9);
-          if (here && thread < 8 && got.low != 9) ++torn;
+          const Bytes16 after = line_part(line, thread);
+          if (here && thread < 8 && after.low != 9) ++torn;
           if (here) return;
           device::pause(WaitingFor::data, 0);
         }

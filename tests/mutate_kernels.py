@@ -88,6 +88,8 @@ RULES = [
      "a lap's flag lasts for two"),
     (r"signature & 0xffffff\)", "signature)", "the call spills into the lap"),
     (r"got\.high != flag", "false", "the flag is not looked at"),
+    (r"const Bytes16 whole = device::load_line_part\(place\);", "const Bytes16 whole = got;",
+     "a line is taken from the load in which its flag was seen"),
     (r"low\.low >> 32 == flag &&", "", "a flag is not looked at"),
     (r"low\.high >> 32 == flag &&", "", "a flag is not looked at"),
     (r"high\.low >> 32 == flag &&", "", "a flag is not looked at"),
@@ -114,7 +116,7 @@ RULES = [
 
 # Where a mutant has to be: orderings, meetings, credit and modulos, whatever form they take.
 PLACES = re.compile(r"load_acquire|store_release|acquire_release|fence|block_barrier|block_any|"
-                    r"warp_any|ring_mask|ring_count|ring_shift| % | & \(?\w+ - 1| & \d|\^")
+                    r"warp_any|Bytes16 whole|ring_mask|ring_count|ring_shift| % | & \(?\w+ - 1| & \d|\^")
 # ... but where one would say nothing: (file, text of the line, why).
 NO_PLACES = [
     ("ll.h", "& 0xffffffff", "takes a word apart; the mutants of put and fetch show what it does"),

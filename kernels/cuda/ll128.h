@@ -18,7 +18,10 @@ struct Ll128Lines {
   }
   GYRE_DEVICE static std::uint32_t bytes_of(std::uint32_t part) { return has_flag(part) ? 8 : 16; }
 
-  // The warp polls its four lines together; all of it goes on, or all of it stops.
+  // The warp polls its four lines together; all of it goes on, or all of it stops. Stores of a line
+  // are whole, but nobody promises the same of eight threads' loads: what came with the flag may be
+  // older than it, so that all parts are loaded once more. NCCL does so too (prims_ll128.h, again
+  // since 2.17.1).
   GYRE_DEVICE static Bytes16 fetch(Walk& walk, const std::byte* ring, std::uint64_t number,
                                    std::uint32_t part, bool active, std::uint32_t link) {
     if (walk.stopped) return {0, 0};
@@ -29,7 +32,10 @@ struct Ll128Lines {
     while (true) {
       const Bytes16 got = device::load_line_part(place);
       const bool lacks = active && has_flag(part) && got.high != flag;
-      if (!device::warp_any(lacks)) return {got.low, has_flag(part) ? 0 : got.high};
+      if (!device::warp_any(lacks)) {
+        const Bytes16 whole = device::load_line_part(place);
+        return {whole.low, has_flag(part) ? 0 : whole.high};
+      }
       const bool is_other =
           lacks && transport::flag_sequence(got.high) == transport::flag_sequence(flag);
       const Outcome outcome =

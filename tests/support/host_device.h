@@ -2,8 +2,9 @@
 // thread a fiber. A seeded scheduler decides who goes next at every poll, barrier and fence, and
 // now and then at an access; whole blocks fall behind at random. Stores may be delayed: they reach
 // other threads of the block at a barrier, and other blocks at a release, or earlier one by one in
-// random order. Weak loads may give what a block saw before, until it acquires. What is stored to a
-// multicast group goes nowhere without an alias fence, and what is loaded without one is garbage.
+// random order. Weak loads may give what a block saw before, until it acquires. A load of a line is
+// one of each of its parts, in any order. What is stored to a multicast group goes nowhere without
+// an alias fence, and what is loaded without one is garbage.
 #pragma once
 
 #include "kernels/cuda/device.h"
@@ -36,6 +37,7 @@ struct MachineOptions {
   bool delayed_stores = true;
   bool stale_loads = true;
   bool whole_lines = true;    // 128-byte lines arrive at once
+  bool torn_loads = true;     // ... but each part of one is loaded at a time of its own
   bool watches_races = true;  // not with arrivals: a stream's order is none that it knows
   std::uint64_t most_switches = 200'000'000;
   std::vector<MulticastGroup> groups = {};

@@ -1,5 +1,7 @@
 #include "tests/support/host_machine.h"
 
+#include "tests/support/word_memory.h"
+
 #include <boost/context/detail/fcontext.hpp>
 
 #include <chrono>
@@ -33,71 +35,6 @@ std::size_t count_blocks(const std::vector<Grid>& grids) {
 }
 
 void enter(fibers::transfer_t from) { machine->run_fiber(from.fctx); }
-
-template <typename T>
-void copy_word(std::byte* to, const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);  // the one side is the machine's own
-  __atomic_store(reinterpret_cast<T*>(to), &value, __ATOMIC_RELAXED);
-}
-
-bool is_aligned(const std::byte* place, std::size_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(place) % bytes == 0;
-}
-
-// Of what other processes may read and write at the same time: words of up to 8 bytes arrive whole.
-void read_words(std::byte* to, const std::byte* place, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes;) {
-    const std::size_t left = bytes - at;
-    const auto take = [&]<typename T>(T) {
-      T value;
-      __atomic_load(reinterpret_cast<const T*>(place + at), &value, __ATOMIC_RELAXED);
-      std::memcpy(to + at, &value, sizeof value);
-      at += sizeof value;
-    };
-    if (left >= 8 && is_aligned(place + at, 8))
-      take(std::uint64_t{});
-    else if (left >= 4 && is_aligned(place + at, 4))
-      take(std::uint32_t{});
-    else
-      take(std::uint8_t{});
-  }
-}
-
-void write_words(std::byte* place, const std::byte* from, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes;) {
-    const std::size_t left = bytes - at;
-    if (left >= 8 && is_aligned(place + at, 8)) {
-      copy_word<std::uint64_t>(place + at, from + at);
-      at += 8;
-    } else if (left >= 4 && is_aligned(place + at, 4)) {
-      copy_word<std::uint32_t>(place + at, from + at);
-      at += 4;
-    } else {
-      copy_word<std::uint8_t>(place + at, from + at);
-      at += 1;
-    }
-  }
-}
-
-// A line's last word is its flag: stored after the others, and read before them.
-constexpr std::size_t line_flag = line_bytes - 8;
-
-void write_line(std::byte* place, const std::byte* from) {
-  write_words(place, from, line_flag);
-  std::uint64_t flag = 0;
-  std::memcpy(&flag, from + line_flag, 8);
-  // Pairs with the acquire in read_line.
-  __atomic_store_n(reinterpret_cast<std::uint64_t*>(place + line_flag), flag, __ATOMIC_RELEASE);
-}
-
-void read_line(std::byte* to, const std::byte* place) {
-  // Pairs with the release in write_line.
-  const std::uint64_t flag =
-      __atomic_load_n(reinterpret_cast<const std::uint64_t*>(place + line_flag), __ATOMIC_ACQUIRE);
-  std::memcpy(to + line_flag, &flag, 8);
-  read_words(to, place, line_flag);
-}
 
 }  // namespace
 
@@ -374,13 +311,16 @@ void Machine::move_line(std::uint32_t first) {
     std::memcpy(line.bytes + k * 16, &fiber.part, 16);
   }
   if (!leader.stores) {
-    read_line(line.bytes, line.place);
+    const std::uint64_t reader = std::uint64_t{block().number} << 32 | first / warp;
+    // After a turn in vain, all of a line has come.
+    const bool torn = options_.torn_loads && silent_turns_ == 0;
+    if (line_memory_.read(line.bytes, line.place, reader, torn, random_)) progress();
     for (std::uint32_t k = 0; k < 8; ++k)
       std::memcpy(&block().threads[first + k]->part, line.bytes + k * 16, 16);
     return;
   }
   if (options_.delayed_stores) return block().lines.push_back(line);
-  write_line(line.place, line.bytes);
+  line_memory_.write(line.place, line.bytes);
   progress();
 }
 
@@ -452,7 +392,7 @@ void Machine::drain_line(Block& here, std::size_t pick) {
   // Of two stores to one line, the older arrives first.
   for (std::size_t i = 0; i < pick; ++i)
     if (here.lines[i].place == here.lines[pick].place) pick = i;
-  write_line(here.lines[pick].place, here.lines[pick].bytes);
+  line_memory_.write(here.lines[pick].place, here.lines[pick].bytes);
   here.lines.erase(here.lines.begin() + static_cast<long>(pick));
   progress();
 }

@@ -4,6 +4,7 @@
 
 #include "tests/support/delayed_memory.h"
 #include "tests/support/host_device.h"
+#include "tests/support/line_memory.h"
 #include "tests/support/race_watch.h"
 
 #include <deque>
@@ -13,8 +14,6 @@
 #include <string_view>
 
 namespace gyre::tests {
-
-inline constexpr std::size_t line_bytes = 128;
 
 struct Block;
 
@@ -122,6 +121,7 @@ class Machine {
   std::deque<Grid> arrived_;  // grids that came later
   std::vector<std::unique_ptr<Block>> blocks_;
   RaceWatch watch_;
+  LineMemory line_memory_;
   std::string wrong_;                                  // the first race or misaligned access
   std::map<const Grid*, std::uint64_t> grid_threads_;  // that have not ended
   std::vector<Fiber*> ready_;
