@@ -27,6 +27,7 @@ DeviceNote note_of(const std::string& uuid, std::vector<DeviceHolding> held = {}
   note.connections = 8;
   note.channels = cuda::channels_most;
   note.free_mib = 100'000;
+  note.capability = 86;
   note.bus_id = "0000:1b:00.0";
   note.held = std::move(held);
   return note;
@@ -125,8 +126,12 @@ TEST_CASE("a note that says what is held is read as it was written", "[device]")
   REQUIRE(read);
   CHECK(read->held == note.held);
   CHECK(read->free_mib == 100'000);
-  for (const char* bad : {"GPU-00 1 1 1 1 1 a", "GPU-00 1 1 1 1 1 a x", "GPU-00 1 1 1 1 1 a x:1",
-                          "GPU-00 1 1 1 1 1 a x:1:1,", "GPU-00 1 1 1 0 1 a -"})
+  CHECK(read->capability == 86);
+  REQUIRE(comm::read_device_note("GPU-00 1 1 1 1 1 86 a -"));
+  for (const char* bad :
+       {"GPU-00 1 1 1 1 1 86 a", "GPU-00 1 1 1 1 1 86 a x", "GPU-00 1 1 1 1 1 86 a x:1",
+        "GPU-00 1 1 1 1 1 86 a x:1:1,", "GPU-00 1 1 1 0 1 86 a -", "GPU-00 1 1 1 1 1 a -",
+        "GPU-00 1 1 1 1 1 86000 a -"})
     CHECK_FALSE(comm::read_device_note(bad));
 }
 

@@ -112,6 +112,25 @@ TEST_CASE("lines of 128 bytes stay whole on one GPU and over NVLink alone", "[p2
   CHECK_FALSE(keep_lines_whole(std::vector{gpu(0, 1), elsewhere}));
 }
 
+TEST_CASE("lines of 128 bytes stay whole between GPUs of one kind, or of sm_90 and later",
+          "[p2p]") {
+  struct Case {
+    std::uint32_t first, second;
+    bool whole;
+  };
+  const Case cases[] = {{80, 80, true}, {80, 86, false}, {86, 90, false},
+                        {90, 90, true}, {90, 100, true}, {0, 80, false}};
+  for (const Case& one : cases) {
+    Gpu first = gpu(0, 1, {toward(1, Access::reaches, Path::nvlink, 4)});
+    Gpu second = gpu(1, 2, {toward(0, Access::reaches, Path::nvlink, 4)});
+    first.capability = one.first;
+    second.capability = one.second;
+    INFO(one.first << " and " << one.second);
+    CHECK(keep_lines_whole(std::vector{first, second}) == one.whole);
+    CHECK(keep_lines_whole(std::vector{second, first}) == one.whole);
+  }
+}
+
 TEST_CASE("the driver says what can be reached, NVML what is hidden and what lies between",
           "[p2p]") {
   // GPUs 2, 3 and 5 of a machine; the process sees 3 and 5.

@@ -72,6 +72,7 @@ Result<std::string> Communicator::device_note() const {
                  .channels = options_.channels_most,
                  .least_channels = options_.channels_least,
                  .free_mib = static_cast<std::uint32_t>(free_bytes >> 20),
+                 .capability = device.capability(),
                  .bus_id = device.bus_id(),
                  .held = claimed_.others,
                  .toward = survey(device.driver(), nvml.ok() ? *nvml : nullptr, own, limits)});
@@ -95,8 +96,8 @@ std::vector<p2p::Gpu> Communicator::find_gpus(const std::vector<DeviceNote>& not
   std::vector<p2p::Gpu> gpus;
   for (int rank = 0; rank < size_; ++rank) {
     const DeviceNote& note = notes[static_cast<std::size_t>(rank)];
-    gpus.push_back(
-        {identity_of(rank).host, identity_of(rank).process, note.uuid, note.bus_id, note.toward});
+    gpus.push_back({identity_of(rank).host, identity_of(rank).process, note.uuid, note.bus_id,
+                    note.toward, note.capability});
   }
   return gpus;
 }

@@ -15,6 +15,7 @@ constexpr std::size_t toward_most = 64;  // more GPUs than any host has
 constexpr std::size_t held_most = 1024;  // communicators, of a block each
 constexpr std::string_view nothing_held = "-";
 constexpr std::int64_t count_most = 1 << 20;
+constexpr std::int64_t capability_most = 9999;
 constexpr std::int64_t lanes_of_nvlink_most = 1024;
 
 }  // namespace
@@ -24,9 +25,10 @@ std::string encode(const DeviceNote& note) {
   for (const DeviceHolding& one : note.held)
     held +=
         fmt::format("{}{}:{}:{}", held.empty() ? "" : ",", one.communicator, one.ranks, one.blocks);
-  std::string text = fmt::format("{} {} {} {} {} {} {} {}", note.uuid, note.blocks,
-                                 note.connections, note.channels, note.least_channels,
-                                 note.free_mib, note.bus_id, held.empty() ? nothing_held : held);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {}", note.uuid, note.blocks, note.connections,
+                  note.channels, note.least_channels, note.free_mib, note.capability, note.bus_id,
+                  held.empty() ? nothing_held : held);
   for (const p2p::Toward& one : note.toward)
     text += fmt::format(" {}:{}:{}:{}", one.uuid, static_cast<int>(one.access),
                         p2p::path_name(one.path), one.lanes);
@@ -96,7 +98,9 @@ std::optional<DeviceNote> read_device_note(std::string_view text) {
   for (std::uint32_t* field :
        {&note.blocks, &note.connections, &note.channels, &note.least_channels})
     if (!take_number(text, ' ', 1, count_most, *field)) return std::nullopt;
-  if (!take_number(text, ' ', 0, INT32_MAX, note.free_mib) || !take_name(text, ' ', note.bus_id))
+  if (!take_number(text, ' ', 0, INT32_MAX, note.free_mib) ||
+      !take_number(text, ' ', 0, capability_most, note.capability) ||
+      !take_name(text, ' ', note.bus_id))
     return std::nullopt;
   const auto held = take_word(text, ' ');
   if (!held || !take_holdings(*held, note.held)) return std::nullopt;

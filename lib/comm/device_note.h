@@ -22,6 +22,7 @@ struct DeviceNote {
   std::uint32_t channels = 0;        // the most that this rank's config allows
   std::uint32_t least_channels = 1;  // and what it asks for, as far as there is room
   std::uint32_t free_mib = 0;        // of the GPU's memory
+  std::uint32_t capability = 0;      // compute capability: 90 for sm_90
   std::string bus_id;                // "0000:1b:00.0"
   std::vector<DeviceHolding> held;   // by other communicators of its process
   std::vector<p2p::Toward> toward;   // the other GPUs of its host

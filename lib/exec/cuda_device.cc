@@ -56,6 +56,12 @@ Status CudaDevice::retain() {
   GYRE_TRY(driver_.check(driver_.device_pci_bus_id(bus_id, sizeof bus_id, device_),
                          "cuDeviceGetPCIBusId"));
   bus_id_ = bus_id;
+  int major = 0, minor = 0;
+  for (const auto& [value, which] : {std::pair(&major, cu::compute_capability_major),
+                                     std::pair(&minor, cu::compute_capability_minor)})
+    GYRE_TRY(driver_.check(driver_.device_attribute(value, which, device_),
+                           "cuDeviceGetAttribute of the compute capability"));
+  capability_ = static_cast<std::uint32_t>(10 * major + minor);
   return driver_.check(driver_.primary_retain(&owner_, device_),
                        fmt::format("cuDevicePrimaryCtxRetain of device {}", ordinal_));
 }

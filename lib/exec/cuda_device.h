@@ -32,6 +32,7 @@ class CudaDevice {
   const std::string& uuid() const { return uuid_; }
   // Its place on the PCI bus of this host, as the driver writes it.
   const std::string& bus_id() const { return bus_id_; }
+  std::uint32_t capability() const { return capability_; }  // compute capability: 90 for sm_90
   // Of a block of any kernel; whole warps.
   std::uint32_t threads() const { return threads_; }
   // Of any kernel, at one time. Some multiprocessors are left to the copies and kernels of others.
@@ -68,6 +69,7 @@ class CudaDevice {
   std::array<std::array<ByProtocol, reduce_op_count>, element_type_count> kernels_{};
   loaded::CuStream copies_ = nullptr;
   void* zeros_ = nullptr;  // pinned
+  std::uint32_t capability_ = 0;
   int multiprocessors_ = 0;
   int blocks_each_ = 0;  // of a multiprocessor
   std::uint32_t threads_ = 0;

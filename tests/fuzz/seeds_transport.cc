@@ -200,24 +200,25 @@ void add_notes(Seeds& seeds) {
   add("device_and_more", {device("GPU-00 1 1 1 1"), device("GPU-00 1 -1 x")});
   add("host_memory", {device("")});
   add("no_mask", {note(settings, ""), bootstrap::Letter(), bytes_of("version=1")});
-  add("gpus", {device("GPU-00 124 8 16 1 140000 0000:1B:00.0 - GPU-01:0:NVL:18 GPU-02:1:SYS:0"),
-               device("GPU-01 124 8 16 1 140000 0000:1C:00.0 0123abcd:2:34 GPU-00:0:NVL:18"),
-               device("GPU-02 124 8 16 4 9000 0000:1D:00.0 0123abcd:2:34,4567cdef:1:8"),
-               device("GPU-01 124 8 16 1 0 0000:1C:00.0 - GPU-00:2:PXB:0 GPU-02:3:unknown:0")});
-  add("gpus_malformed", {device("GPU-00 0 8 16 1 1 0000:1B:00.0 -"), device("GPU-00 124 8 16"),
-                         device("GPU-00 124 8 16 1 1 a - GPU-01:4:NVL:18"),
-                         device("GPU-00 124 8 16 1 1 a - GPU-01:0:FAR:1"),
-                         device("GPU-00 124 8 16 1 1 a - GPU-01:0:NVL:2000"),
-                         device("GPU-00 124 8 16 1 1 a - "), device("GPU-00 0124 8 16 1 1 a -")});
+  add("gpus", {device("GPU-00 124 8 16 1 140000 90 0000:1B:00.0 - GPU-01:0:NVL:18 GPU-02:1:SYS:0"),
+               device("GPU-01 124 8 16 1 140000 90 0000:1C:00.0 0123abcd:2:34 GPU-00:0:NVL:18"),
+               device("GPU-02 124 8 16 4 9000 90 0000:1D:00.0 0123abcd:2:34,4567cdef:1:8"),
+               device("GPU-01 124 8 16 1 0 90 0000:1C:00.0 - GPU-00:2:PXB:0 GPU-02:3:unknown:0")});
+  add("gpus_malformed",
+      {device("GPU-00 0 8 16 1 1 90 0000:1B:00.0 -"), device("GPU-00 124 8 16"),
+       device("GPU-00 124 8 16 1 1 90 a - GPU-01:4:NVL:18"),
+       device("GPU-00 124 8 16 1 1 90 a - GPU-01:0:FAR:1"),
+       device("GPU-00 124 8 16 1 1 90 a - GPU-01:0:NVL:2000"),
+       device("GPU-00 124 8 16 1 1 90 a - "), device("GPU-00 0124 8 16 1 1 90 a -")});
   add("holdings_malformed",
-      {device("GPU-00 124 8 16 1 1 a x"), device("GPU-00 124 8 16 1 1 a x:1:1,"),
-       device("GPU-00 124 8 16 1 1 a x:0:1"), device("GPU-00 124 8 16 1 1 a x:1:1:1"),
-       device("GPU-00 124 8 16 1 1 a x:1:1048577"), device("GPU-00 124 8 16 1 -1 a -")});
-  add("holdings_too_many", {device("GPU-00 124 8 16 1 100000 a x:1:60,y:1:60"),
-                            device("GPU-00 124 8 16 1 100000 a z:1:4")});
-  std::string crowd = "GPU-00 124 8 16 1 1 a -";
+      {device("GPU-00 124 8 16 1 1 90 a x"), device("GPU-00 124 8 16 1 1 90 a x:1:1,"),
+       device("GPU-00 124 8 16 1 1 90 a x:0:1"), device("GPU-00 124 8 16 1 1 90 a x:1:1:1"),
+       device("GPU-00 124 8 16 1 1 90 a x:1:1048577"), device("GPU-00 124 8 16 1 -1 90 a -")});
+  add("holdings_too_many", {device("GPU-00 124 8 16 1 100000 90 a x:1:60,y:1:60"),
+                            device("GPU-00 124 8 16 1 100000 90 a z:1:4")});
+  std::string crowd = "GPU-00 124 8 16 1 1 90 a -";
   for (int i = 0; i < 65; ++i) crowd += fmt::format(" GPU-{}:0:NVL:1", i);
-  add("gpus_of_no_host", {device(crowd), device(std::string(65, 'G') + " 124 8 16 1 1 a -")});
+  add("gpus_of_no_host", {device(crowd), device(std::string(65, 'G') + " 124 8 16 1 1 90 a -")});
   add("marks", {note("algo=a|b", "0000000000000001"), bytes_of("||")});
 }
 

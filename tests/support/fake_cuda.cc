@@ -71,9 +71,11 @@ CuResult device_name(char* name, int bytes, CuDevice device) {
   return cu::success;
 }
 CuResult device_attribute(int* value, int which, CuDevice) {
-  *value = which == cu::multiprocessor_count    ? fake->options.multiprocessors
-           : which == cu::max_threads_per_block ? fake->options.threads_most
-           : which == cu::mps_enabled           ? fake->options.mps
+  *value = which == cu::multiprocessor_count       ? fake->options.multiprocessors
+           : which == cu::max_threads_per_block    ? fake->options.threads_most
+           : which == cu::mps_enabled              ? fake->options.mps
+           : which == cu::compute_capability_major ? fake->options.capability / 10
+           : which == cu::compute_capability_minor ? fake->options.capability % 10
            : which == cu::virtual_memory || which == cu::file_descriptor_handles
                ? fake->options.virtual_memory
                : 9;

@@ -26,6 +26,7 @@ struct FakeCudaOptions {
   bool mps = true;             // as it says; processes are side by side in any case
   // What CUDA_VISIBLE_DEVICES leaves: the machine's number of each device; empty: all, in order.
   std::vector<int> visible = {};
+  int capability = 90;          // compute capability
   bool mig = false;             // the devices are instances of one GPU
   bool delayed_stores = false;  // of the host's machine, as its options
   std::uint64_t seed = 1;

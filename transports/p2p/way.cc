@@ -97,6 +97,10 @@ Between find_way(const Gpu& here, const Gpu& there) {
   return found;
 }
 
+// From this compute capability on, GPUs of several may be mixed. Below it nobody has tried: NCCL,
+// too, wants `minCompCap == maxCompCap` (tuning.cc).
+constexpr std::uint32_t mixes_from = 90;
+
 // Of ranks on one GPU, one stands for all.
 bool keep_lines_whole(std::span<const Gpu> gpus) {
   std::map<std::string_view, const Gpu*> by_uuid;
@@ -105,8 +109,11 @@ bool keep_lines_whole(std::span<const Gpu> gpus) {
     by_uuid.emplace(gpu.uuid, &gpu);
   }
   for (const auto& [uuid, here] : by_uuid)
-    for (const auto& [other, there] : by_uuid)
-      if (uuid != other && find_way(*here, *there).path > Path::nvlink) return false;
+    for (const auto& [other, there] : by_uuid) {
+      if (uuid == other) continue;
+      if (find_way(*here, *there).path > Path::nvlink) return false;
+      if (here->capability != there->capability && here->capability < mixes_from) return false;
+    }
   return true;
 }
 

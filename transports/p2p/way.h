@@ -55,6 +55,7 @@ struct Gpu {
   trust::Token host{}, process{};
   std::string uuid, bus_id;
   std::vector<Toward> toward;
+  std::uint32_t capability = 0;  // compute capability: 90 for sm_90; 0: not known
 };
 
 enum class Way : std::uint8_t { pointer, ipc, relay };
@@ -72,7 +73,7 @@ bool is_instance(std::string_view uuid);
 // The same from both ends, but for the names in the reason.
 Between find_way(const Gpu& here, const Gpu& there);
 // Whether stores of 128 bytes between any two of them arrive whole, as ll128 needs: on one GPU, and
-// over NVLink. The same for all ranks.
+// over NVLink; before sm_90, between GPUs of one compute capability alone. The same for all ranks.
 bool keep_lines_whole(std::span<const Gpu> gpus);
 // "NVL, 18 lanes".
 std::string path_shown(const Between& between);
