@@ -222,6 +222,22 @@ TEST_CASE("an abort ends every kernel, and the status names what it waited for")
     }
 }
 
+TEST_CASE("what a kernel says that gives up is whole when it is told") {
+  for (const Way& way : ways)
+    for (std::uint64_t seed = 1; seed < 40; ++seed) {
+      DeviceJob job(pair_of_ranks(way));
+      job.begin();
+      MachineOptions options;
+      options.seed = seed;
+      CHECK(run_grids({job.grids()[0], job.aborter(1, 2000), job.listener(2, 0)}, options) == "");
+      INFO("seed " << seed);
+      CHECK(job.heard().outcome == Outcome::aborted);
+      const WaitingFor what = job.heard().what;
+      CHECK((what == WaitingFor::data || what == WaitingFor::grant));
+      CHECK(job.heard().peer == 1);
+    }
+}
+
 TEST_CASE("a wait that takes too long ends the kernel") {
   for (const Way& way : ways) {
     DeviceJob job(pair_of_ranks(way));

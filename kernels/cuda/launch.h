@@ -82,13 +82,14 @@ enum class Outcome : std::uint32_t {
   mismatch,  // a peer's message belongs to another call
 };
 
-// How a launch went; the first thread that stops tells. `what` says what it waited for.
+// How a launch went, in the host's memory; the first thread that stops tells. `what` says what it
+// waited for.
 struct DeviceStatus {
-  std::uint32_t claimed = 0;
   Outcome outcome = Outcome::done;
   WaitingFor what = WaitingFor::nothing;
   std::uint32_t block = 0;
   std::int32_t peer = -1;  // at the other end of the link
+  std::uint64_t told = 0;  // 1 from when the rest is written on, which a release says
 };
 
 // What kernels show of themselves while they run, in the host's memory. Written now and then by
@@ -137,6 +138,9 @@ struct LaneCall {
   std::uint32_t ordinal = 0;    // among the calls of a launch that ranks count in `sequence`
 
   const std::uint32_t* abort = nullptr;  // not zero: leave
+  // Who makes 1 of it writes the status. In device memory: additions in the host's are whole among
+  // threads of a kernel alone, and nothing that the host could wait for.
+  std::uint32_t* claim = nullptr;
   DeviceStatus* status = nullptr;
   DeviceProgress* progress = nullptr;
   std::uint32_t polls_between_looks = 4096;  // at the abort word and the clock; a power of two

@@ -66,7 +66,7 @@ struct Walk {
 
   GYRE_DEVICE void stop(Outcome outcome, WaitingFor what, std::uint32_t link) {
     stopped = true;
-    if (device::add_acquire_release(&call.status->claimed, 1) != 0) return;
+    if (device::add_acquire_release(call.claim, 1) != 0) return;
     device::store_relaxed(reinterpret_cast<std::uint32_t*>(&call.status->outcome),
                           static_cast<std::uint32_t>(outcome));
     device::store_relaxed(reinterpret_cast<std::uint32_t*>(&call.status->what),
@@ -74,6 +74,8 @@ struct Walk {
     device::store_relaxed(&call.status->block, device::block_index());
     device::store_relaxed(reinterpret_cast<std::uint32_t*>(&call.status->peer),
                           static_cast<std::uint32_t>(lane.lane.links[link].peer));
+    // Pairs with the acquires in CudaExecutor::take_failed and has_given_up.
+    device::store_release(&call.status->told, 1);
   }
 
   GYRE_DEVICE void show_wait(std::uint32_t polls, WaitingFor what, std::uint32_t link) const {

@@ -183,6 +183,7 @@ Status CudaExecutor::add_plan(DevicePlan& made) {
                     plans_most));
   plans_.push_back(&made);
   made.status = reinterpret_cast<DeviceStatus*>(words_->begin() + plans_.size() * status_spacing);
+  made.claim = reinterpret_cast<std::uint32_t*>(counters_.get() + claims_offset) + plans_.size();
   return {};
 }
 
@@ -256,27 +257,25 @@ CudaExecutor::Progress CudaExecutor::progress() const {
   return seen;
 }
 
-// Pairs with the release of whoever claims it, by the end of the kernel at the latest.
-bool CudaExecutor::has_given_up() const {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(plans_, [](const DevicePlan* plan) {
-    return std::atomic_ref(plan->status->claimed).load(std::memory_order_acquire) != 0;
-  });
+namespace {
+
+// Pairs with the release in Walk::stop (kernels/cuda/walk.h), after which all of it has come.
+bool is_told(const DevicePlan* plan) {
+  return std::atomic_ref(plan->status->told).load(std::memory_order_acquire) != 0;
 }
 
-// The kernel writes what it says after it has claimed the status, word by word, and other blocks of
-// it may still wait: what it says is read at the next look, when all of it has come.
+}  // namespace
+
+bool CudaExecutor::has_given_up() const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(plans_, is_told);
+}
+
 const DevicePlan* CudaExecutor::take_failed() {
   const std::lock_guard lock(mutex_);
   for (const DevicePlan* plan : plans_) {
-    std::atomic_ref claimed(plan->status->claimed);
-    if (claimed.load(std::memory_order_acquire) == 0) continue;
-    if (std::ranges::find(told_, plan) != told_.end()) continue;
-    if (std::ranges::find(noticed_, plan) == noticed_.end()) {
-      noticed_.push_back(plan);
-      continue;
-    }
-    told_.push_back(plan);
+    if (!is_told(plan) || std::ranges::find(taken_, plan) != taken_.end()) continue;
+    taken_.push_back(plan);
     return plan;
   }
   return nullptr;

@@ -27,6 +27,7 @@ struct DevicePlan {
   std::byte* scratch = nullptr;                                     // of channel 0
   std::uint64_t scratch_stride = 0;
   cuda::DeviceStatus* status = nullptr;  // pinned; of the first call that fails
+  std::uint32_t* claim = nullptr;        // of the status, in device memory
 };
 
 struct DeviceCall {
@@ -135,9 +136,9 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   Progress progress() const;
   // The same of what a thread waits for, by what kernels wrote alone.
   Progress waiting() const;
-  // Whether any did, from when it ended on. What it says may come later.
+  // Whether any did, from when it ended on at the latest.
   bool has_given_up() const;
-  // Once, the plan whose kernel gave up; at the second look after that, at the earliest.
+  // Once, the plan whose kernel gave up.
   const DevicePlan* take_failed();
 
  private:
@@ -172,10 +173,9 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   std::uint64_t pool_used_ = 0;
   std::vector<std::shared_ptr<void>> kept_;  // what plans lie in, and links
   std::vector<const DevicePlan*> plans_;     // mutex_'s
-  // Of those, the failed ones: seen to have failed, and taken.
-  std::vector<const DevicePlan*> noticed_, told_;
-  mutable std::mutex mutex_;         // of what other threads look at
-  loaded::CuEvent ended_ = nullptr;  // of the last launch
+  std::vector<const DevicePlan*> taken_;     // of those, the failed ones
+  mutable std::mutex mutex_;                 // of what other threads look at
+  loaded::CuEvent ended_ = nullptr;          // of the last launch
   loaded::CuEvent joined_ = nullptr;
   // The capture that a call went into last, and after it.
   std::uint64_t last_capture_ = 0;

@@ -57,6 +57,7 @@ DeviceLaunch CudaExecutor::filled(const DevicePlan& plan, const DeviceCall& call
   launch.rank = call.rank;
   launch.signature = call.signature;
   launch.abort = reinterpret_cast<const std::uint32_t*>(words_->seen(words_->begin()));
+  launch.claim = plan.claim;
   launch.status = reinterpret_cast<DeviceStatus*>(words_->seen(plan.status));
   launch.progress =
       reinterpret_cast<cuda::DeviceProgress*>(words_->seen(words_->begin() + progress_offset));

@@ -10,12 +10,14 @@ namespace gyre::exec {
 
 inline constexpr std::size_t places_count = 8;          // kernels on their way that need one
 inline constexpr std::uint64_t place_bytes = 32 << 10;  // to begin with
-// The device's own words: the sequence of calls, the blocks that have ended, and the launches.
-inline constexpr std::uint64_t counters_bytes = 256, ended_offset = 128, starts_offset = 192;
+inline constexpr std::uint64_t plans_most = 511;
+// The device's own words: the sequence of calls, the blocks that have ended, the launches, and who
+// claims the status of each plan.
+inline constexpr std::uint64_t ended_offset = 128, starts_offset = 192, claims_offset = 256;
+inline constexpr std::uint64_t counters_bytes = claims_offset + 4 * (plans_most + 1);
 // An executor's pinned memory: the abort word, what kernels show of themselves, a status for each
 // plan, and the places.
 inline constexpr std::uint64_t progress_offset = 64, status_spacing = 128;
-inline constexpr std::uint64_t plans_most = 511;
 inline constexpr std::uint64_t places_offset = (plans_most + 1) * status_spacing;
 inline constexpr std::uint64_t words_bytes = places_offset + places_count * place_bytes;
 

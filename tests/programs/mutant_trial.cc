@@ -100,8 +100,11 @@ DeviceCase pair_of_ranks(const Way& way) {
 void check_abort(const Way& way, std::uint64_t seed) {
   DeviceJob job(pair_of_ranks(way));
   job.begin();
-  REQUIRE(run_grids({job.grids()[0], job.aborter(1, 2000)}, machine_of(seed)) == "");
-  REQUIRE(job.status(0).outcome == cuda::Outcome::aborted);
+  REQUIRE(run_grids({job.grids()[0], job.aborter(1, 2000), job.listener(2, 0)}, machine_of(seed)) ==
+          "");
+  REQUIRE(job.heard().outcome == cuda::Outcome::aborted);
+  REQUIRE(job.heard().what != cuda::WaitingFor::nothing);
+  REQUIRE(job.heard().peer == 1);
 }
 
 // One of two ranks that call different things sees it, and the other is told to leave.

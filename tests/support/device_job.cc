@@ -68,6 +68,7 @@ void DeviceJob::wire() {
     }
   }
   statuses_.resize(ranks);
+  claims_.assign(ranks, 0);
   sequences_.assign(ranks, 0);
   starts_.assign(ranks, 0);
   progress_.resize(ranks);
@@ -118,6 +119,7 @@ cuda::DeviceLaunch DeviceJob::launch_of(std::size_t rank, const RankMemory& memo
   launch.starts = &starts_[rank];
   launch.progress = &progress_[rank];
   launch.abort = &abort_;
+  launch.claim = &claims_[rank];
   launch.status = &statuses_[rank];
   launch.polls_between_looks = 8;
   for (std::uint32_t c = 0; c < case_.channels; ++c) launch.geometries[c] = data_.geometry(rank, c);
@@ -156,6 +158,7 @@ void DeviceJob::begin() {
     memory_.push_back(data_.make_memory(rank, calls_));
     place_in_regions(rank, memory_.back());
     statuses_[rank] = {};
+    claims_[rank] = 0;
     launches_.push_back(launch_of(rank, memory_[rank]));
     if (case_.chained) chain(rank);
   }
@@ -187,6 +190,22 @@ Grid DeviceJob::aborter(int rank, int turns) {
           }};
 }
 
+Grid DeviceJob::listener(int rank, int of) {
+  return {rank, 1, 32, [this, of] {
+            if (cuda::device::thread_index() != 0) return;
+            const cuda::DeviceStatus& status = statuses_[static_cast<std::size_t>(of)];
+            while (cuda::device::load_acquire(&status.told) == 0)
+              cuda::device::pause(cuda::WaitingFor::nothing, 0);
+            const auto word = [](const auto* place) {
+              return cuda::device::load_relaxed(reinterpret_cast<const std::uint32_t*>(place));
+            };
+            heard_.outcome = static_cast<cuda::Outcome>(word(&status.outcome));
+            heard_.what = static_cast<cuda::WaitingFor>(word(&status.what));
+            heard_.block = word(&status.block);
+            heard_.peer = static_cast<std::int32_t>(word(&status.peer));
+          }};
+}
+
 std::vector<Grid> DeviceJob::grids() {
   const cuda::Kernel kernel = cuda::find_kernel(case_.protocol, case_.type, case_.op);
   std::vector<Grid> grids;
@@ -209,7 +228,7 @@ void DeviceJob::launch_all(std::size_t rank, cuda::Kernel kernel) {
   const std::uint32_t threads = cuda::device::block_count() * cuda::device::thread_count();
   for (int launch = 1; launch <= case_.launches(); ++launch) {
     kernel(launches_[rank]);
-    if (statuses_[rank].claimed != 0 || launch == case_.launches()) return;
+    if (claims_[rank] != 0 || launch == case_.launches()) return;
     cuda::device::add_acquire_release(&ended, 1);
     while (cuda::device::load_relaxed(&ended) < threads * static_cast<std::uint32_t>(launch))
       cuda::device::pause(cuda::WaitingFor::nothing, 0);
@@ -219,7 +238,7 @@ void DeviceJob::launch_all(std::size_t rank, cuda::Kernel kernel) {
 
 // A call leaves its input as it was, and needs it no more when it has ended well.
 void DeviceJob::check_input(std::size_t rank) {
-  if (case_.in_place || statuses_[rank].claimed != 0) return;
+  if (case_.in_place || claims_[rank] != 0) return;
   const RankMemory right = data_.make_memory(rank, calls_);
   for (const auto* memory : {&memory_, &second_}) {
     if (memory->empty()) continue;
@@ -233,7 +252,7 @@ void DeviceJob::check_input(std::size_t rank) {
 std::string DeviceJob::compare() {
   if (!input_wrong_.empty()) return input_wrong_;
   for (std::size_t rank = 0; rank < data_.ranks(); ++rank)
-    if (statuses_[rank].claimed != 0)
+    if (claims_[rank] != 0)
       return fmt::format("rank {} stopped with outcome {}", rank, int(statuses_[rank].outcome));
   for (const auto* memory : {&memory_, &second_}) {
     if (memory->empty()) continue;

@@ -33,6 +33,9 @@ class DeviceJob {
   const cuda::DeviceProgress& progress(int rank) const { return progress_[std::size_t(rank)]; }
   // Beside the ranks, as one more `rank`: tells them to abort after so many turns of theirs.
   Grid aborter(int rank, int turns);
+  // The same: waits until rank `of` tells how it went, and reads that at once.
+  Grid listener(int rank, int of);
+  const cuda::DeviceStatus& heard() const { return heard_; }
 
  private:
   struct Ring;
@@ -66,6 +69,8 @@ class DeviceJob {
   std::vector<std::vector<cuda::DeviceLane>> lanes_;
   std::vector<cuda::DeviceLaunch> launches_;
   std::vector<cuda::DeviceStatus> statuses_;
+  std::vector<std::uint32_t> claims_;  // of those
+  cuda::DeviceStatus heard_;
   std::vector<std::uint64_t> sequences_;
   std::vector<std::uint32_t> starts_;
   std::vector<cuda::DeviceProgress> progress_;

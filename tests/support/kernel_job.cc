@@ -165,6 +165,7 @@ KernelJob::RankCall KernelJob::rank_call(std::size_t rank, std::uint32_t ordinal
   call.scratch = place(made.scratch, made.host.scratch.data(), made.host.scratch.size());
   call.ordinal = ordinal;
   call.abort = abort_.there;
+  call.claim = claims_[rank].there;
   call.status = statuses_[rank].there;
   call.progress = memory_.take<cuda::DeviceProgress>().there;
   call.patience_ns = patience_ns;
@@ -247,7 +248,7 @@ std::string KernelJob::outcome() {
   memory_.download(links_end_);
   for (std::size_t rank = 0; rank < data_.ranks(); ++rank) {
     const cuda::DeviceStatus& status = *statuses_[rank].here;
-    if (status.claimed != 0)
+    if (status.told != 0)
       return fmt::format("rank {} stopped with outcome {}, waiting for {} of rank {} in block {}",
                          rank, int(status.outcome), int(status.what), status.peer, status.block);
   }
@@ -274,8 +275,11 @@ std::string KernelJob::run(KernelForm form, std::uint32_t threads) {
   memory_.shrink(links_end_);
   statuses_.clear();
   going_.clear();
-  for (std::size_t rank = 0; rank < data_.ranks(); ++rank)
+  claims_.clear();
+  for (std::size_t rank = 0; rank < data_.ranks(); ++rank) {
     statuses_.push_back(memory_.take<cuda::DeviceStatus>());
+    claims_.push_back(memory_.take<std::uint32_t>());
+  }
   for (std::uint32_t ordinal = 0; ordinal < (case_.chained ? 2U : 1U); ++ordinal) {
     auto& call = going_.emplace_back();
     for (std::size_t rank = 0; rank < data_.ranks(); ++rank)

@@ -125,6 +125,7 @@ class KernelJob {
   std::uint64_t calls_ = 0;
   std::vector<std::vector<RankCall>> going_;  // of this call, by ordinal and rank
   std::vector<Placed<cuda::DeviceStatus>> statuses_;
+  std::vector<Placed<std::uint32_t>> claims_;  // of those
   std::vector<loaded::CuStream> streams_;
 };
 
