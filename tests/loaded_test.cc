@@ -59,6 +59,19 @@ TEST_CASE("a driver that lacks a function is told by its version and the functio
         "11.4: update the NVIDIA driver");
 }
 
+TEST_CASE("what older drivers may lack is null, and no error", "[loaded]") {
+  for (const bool is_there : {true, false}) {
+    loaded::CudaDriver driver;
+    const auto find = [&](const char* symbol, int) -> void* {
+      static int anything = 0;
+      return !is_there && std::string(symbol) == "cuLaunchKernelEx" ? nullptr : &anything;
+    };
+    CHECK(find_cuda(driver, find).ok());
+    CHECK((driver.launch_with != nullptr) == is_there);
+    CHECK(driver.launch != nullptr);
+  }
+}
+
 TEST_CASE("an error of the driver is shown by its name, its number and its words", "[loaded]") {
   OneDevice one;
   one.fake.fail_allocation(2);

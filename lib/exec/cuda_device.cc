@@ -39,8 +39,9 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
   const CurrentContext scope(driver, made->owner_);
   GYRE_TRY(made->load(images).while_doing(fmt::format("loading kernels on {}", made->name_)));
   GYRE_TRY(made->count_blocks());
-  log_info(Subsystem::init, "device {} is {} ({}), driver of {}: {}", ordinal, made->name_,
-           made->uuid_, cuda_version_shown(driver), made->blocks_shown());
+  GYRE_TRY(made->choose_attributes());
+  log_info(Subsystem::init, "device {} is {} ({}), driver of {}: {}; {}", ordinal, made->name_,
+           made->uuid_, cuda_version_shown(driver), made->blocks_shown(), made->launches_shown());
   return std::shared_ptr<const CudaDevice>(std::move(made));
 }
 
@@ -143,6 +144,52 @@ Status CudaDevice::count_blocks() {
 std::string CudaDevice::blocks_shown() const {
   return fmt::format("{} multiprocessors with {} blocks of {} threads each, {} blocks for kernels",
                      multiprocessors_, blocks_each_, threads_, blocks_most_);
+}
+
+// In a domain of its own, a fence of a kernel waits for none of the traffic of the caller's
+// kernels, nor theirs for its own (CUDA C++ Programming Guide, "Memory Synchronization Domains",
+// from sm_90 on). What crosses between domains has to be of system scope: kernels here say all that
+// others than their own grid read by words of that scope. The priority lets blocks that peers wait
+// for begin before a caller's that wait for a multiprocessor.
+Status CudaDevice::choose_attributes() {
+  if (driver_.launch_with == nullptr) return {};
+  int domains = 0, least = 0, greatest = 0;
+  GYRE_TRY(driver_.check(driver_.device_attribute(&domains, cu::sync_domain_count, device_),
+                         "cuDeviceGetAttribute of memory synchronisation domains"));
+  if (domains > 1)
+    attributes_.push_back({.id = cu::launch_sync_domain, .value = cu::remote_domain});
+  if (driver_.priority_range != nullptr)
+    GYRE_TRY(
+        driver_.check(driver_.priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange"));
+  if (greatest < least) attributes_.push_back({.id = cu::launch_priority, .value = greatest});
+  return {};
+}
+
+std::string CudaDevice::launches_shown() const {
+  if (attributes_.empty()) return "kernels by cuLaunchKernel";
+  std::string text = "kernels by cuLaunchKernelEx";
+  for (const loaded::CuLaunchAttribute& one : attributes_)
+    text += one.id == cu::launch_priority ? fmt::format(", at priority {}", one.value)
+                                          : ", in the remote memory synchronisation domain";
+  return text;
+}
+
+Status CudaDevice::launch(loaded::CuFunction kernel, std::uint32_t blocks, loaded::CuStream stream,
+                          void* parameter) const {
+  void* parameters[] = {parameter};
+  if (attributes_.empty())
+    return driver_.check(
+        driver_.launch(kernel, blocks, 1, 1, threads_, 1, 1, 0, stream, parameters, nullptr),
+        fmt::format("cuLaunchKernel of {} blocks of {} threads", blocks, threads_));
+  loaded::CuLaunchConfig config;
+  config.grid_x = blocks;
+  config.block_x = threads_;
+  config.stream = stream;
+  config.attributes = attributes_.data();
+  config.count = static_cast<unsigned>(attributes_.size());
+  return driver_.check(
+      driver_.launch_with(&config, kernel, parameters, nullptr),
+      fmt::format("cuLaunchKernelEx of {} blocks of {} threads", blocks, threads_));
 }
 
 Result<std::uint64_t> CudaDevice::free_bytes() const {

@@ -44,6 +44,11 @@ class CudaDevice {
                    [static_cast<std::size_t>(protocol)];
   }
 
+  // Blocks of `threads`, in this device's context, with the one parameter that Gyre's kernels have.
+  Status launch(loaded::CuFunction kernel, std::uint32_t blocks, loaded::CuStream stream,
+                void* parameter) const;
+  std::string launches_shown() const;  // how that goes
+
   // Copies by the copy engines alone, and waits for these copies alone: kernels that fill the GPU
   // keep nobody waiting.
   Status upload(std::byte* to, std::span<const std::byte> from) const;
@@ -58,6 +63,7 @@ class CudaDevice {
   Status load(std::span<const cuda::KernelImage> images);
   Status load_row(const cuda::KernelImage& image);
   Status count_blocks();
+  Status choose_attributes();
 
   const loaded::CudaDriver& driver_;
   const int ordinal_;
@@ -68,7 +74,8 @@ class CudaDevice {
   using ByProtocol = std::array<loaded::CuFunction, cuda::device_protocol_count>;
   std::array<std::array<ByProtocol, reduce_op_count>, element_type_count> kernels_{};
   loaded::CuStream copies_ = nullptr;
-  void* zeros_ = nullptr;  // pinned
+  void* zeros_ = nullptr;                              // pinned
+  std::vector<loaded::CuLaunchAttribute> attributes_;  // of launches; empty: cuLaunchKernel
   std::uint32_t capability_ = 0;
   int multiprocessors_ = 0;
   int blocks_each_ = 0;  // of a multiprocessor

@@ -203,13 +203,7 @@ Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std:
   launch.sequence = reinterpret_cast<std::uint64_t*>(counters_.get());
   launch.blocks_ended = reinterpret_cast<std::uint32_t*>(counters_.get() + ended_offset);
   launch.starts = reinterpret_cast<std::uint32_t*>(counters_.get() + starts_offset);
-  const auto put = [&] {
-    void* parameters[] = {&launch};
-    return driver.check(
-        driver.launch(kernel, blocks, 1, 1, device_->threads(), 1, 1, 0, going.state.stream,
-                      parameters, nullptr),
-        fmt::format("cuLaunchKernel of {} blocks of {} threads", blocks, device_->threads()));
-  };
+  const auto put = [&] { return device_->launch(kernel, blocks, going.state.stream, &launch); };
   if (going.state.graph != nullptr) return launch_captured(going, put);
   GYRE_TRY(put());
   last_stream_ = going.state.stream;

@@ -86,6 +86,10 @@ Status find_cuda(CudaDriver& driver, const FindCuda& find) {
   if (driver.member == nullptr) return too_old(driver, symbol, version);
   GYRE_CUDA_FUNCTIONS(GYRE_CUDA_FIND)
 #undef GYRE_CUDA_FIND
+#define GYRE_CUDA_FIND(member, symbol, version, parameters) \
+  driver.member = reinterpret_cast<decltype(driver.member)>(find(symbol, version));
+  GYRE_CUDA_OPTIONAL_FUNCTIONS(GYRE_CUDA_FIND)
+#undef GYRE_CUDA_FIND
   return {};
 }
 

@@ -61,6 +61,22 @@ struct CuMemoryAccess {  // CUmemAccessDesc
   int flags = 3;         // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 };
 static_assert(sizeof(CuMemoryAccess) == 12);
+struct alignas(8) CuLaunchAttribute {  // CUlaunchAttribute, whose value is a union of 64 bytes
+  int id = 0;
+  int unused = 0;
+  int value = 0;
+  unsigned char more[60] = {};
+};
+static_assert(sizeof(CuLaunchAttribute) == 72);
+struct CuLaunchConfig {  // CUlaunchConfig
+  unsigned grid_x = 1, grid_y = 1, grid_z = 1;
+  unsigned block_x = 1, block_y = 1, block_z = 1;
+  unsigned shared_bytes = 0;
+  CuStream stream = nullptr;
+  const CuLaunchAttribute* attributes = nullptr;
+  unsigned count = 0;  // of the attributes
+};
+static_assert(sizeof(CuLaunchConfig) == 56);
 
 namespace cu {
 
@@ -92,6 +108,7 @@ inline constexpr int compute_capability_major = 75;
 inline constexpr int compute_capability_minor = 76;
 inline constexpr int virtual_memory = 102;  // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_
 inline constexpr int file_descriptor_handles = 103;  // ..._SUPPORTED, HANDLE_TYPE_POSIX_FILE_...
+inline constexpr int sync_domain_count = 126;        // of CUDA 12.0: ..._MEM_SYNC_DOMAIN_COUNT
 inline constexpr int mps_enabled = 133;              // of CUDA 12.3 and later
 // CUpointer_attribute
 inline constexpr int pointer_memory_type = 2;
@@ -119,6 +136,9 @@ inline constexpr int capture_thread_local = 1;
 inline constexpr int capture_relaxed = 2;
 inline constexpr unsigned no_destructor_sync = 1;  // the only kind of user objects that there is
 inline constexpr unsigned graph_takes_reference = 1;
+// CUlaunchAttributeID; CUlaunchMemSyncDomain
+inline constexpr int launch_priority = 8, launch_sync_domain = 10;
+inline constexpr int remote_domain = 1;
 
 }  // namespace cu
 
@@ -222,10 +242,18 @@ inline constexpr unsigned graph_takes_reference = 1;
   X(graph_retain, "cuGraphRetainUserObject", 11030,                                               \
     (CuGraph graph, CuUserObject object, unsigned count, unsigned flags))
 
+// The same of what older drivers may lack: null then. cuLaunchKernelEx is of 11.8, but its memory
+// synchronisation domains are of 12.0.
+#define GYRE_CUDA_OPTIONAL_FUNCTIONS(X)                                                   \
+  X(launch_with, "cuLaunchKernelEx", 12000,                                               \
+    (const CuLaunchConfig* config, CuFunction function, void** parameters, void** extra)) \
+  X(priority_range, "cuCtxGetStreamPriorityRange", 5050, (int* least, int* greatest))
+
 struct CudaDriver {
 #define GYRE_CUDA_MEMBER(member, symbol, version, parameters) \
   CuResult(*member) parameters = nullptr;
   GYRE_CUDA_FUNCTIONS(GYRE_CUDA_MEMBER)
+  GYRE_CUDA_OPTIONAL_FUNCTIONS(GYRE_CUDA_MEMBER)
 #undef GYRE_CUDA_MEMBER
 
   // Success, or what `call` came to: by the driver's name for it and its words.
@@ -234,7 +262,8 @@ struct CudaDriver {
 
 // By the driver's names and versions as above; null where there is none.
 using FindCuda = std::function<void*(const char* symbol, int version)>;
-// Fills the table in. The error names what is missing, and what CUDA the driver is of.
+// Fills the table in. The error names what is missing that every driver should have, and what CUDA
+// the driver is of.
 Status find_cuda(CudaDriver& driver, const FindCuda& find);
 
 enum class CudaPresence {

@@ -41,7 +41,7 @@ CuResult needs_current() {
 // --- what fills the table ------------------------------------------------------------------------
 
 CuResult init(unsigned) { return fake->options.devices > 0 ? cu::success : cu::no_device; }
-CuResult driver_version(int* version) { return *version = 13000, cu::success; }
+CuResult driver_version(int* version) { return *version = fake->options.driver, cu::success; }
 CuResult error_name(CuResult error, const char** text) {
   switch (error) {
     case cu::out_of_memory:
@@ -74,6 +74,7 @@ CuResult device_attribute(int* value, int which, CuDevice) {
   *value = which == cu::multiprocessor_count       ? fake->options.multiprocessors
            : which == cu::max_threads_per_block    ? fake->options.threads_most
            : which == cu::mps_enabled              ? fake->options.mps
+           : which == cu::sync_domain_count        ? (fake->options.capability >= 90 ? 4 : 1)
            : which == cu::compute_capability_major ? fake->options.capability / 10
            : which == cu::compute_capability_minor ? fake->options.capability % 10
            : which == cu::virtual_memory || which == cu::file_descriptor_handles
@@ -291,6 +292,27 @@ CuResult launch(CuFunction function, unsigned grid_x, unsigned, unsigned, unsign
   return cu::success;
 }
 
+// Attributes by the driver's numbers, as it has them from 12.0 on.
+CuResult launch_with(const CuLaunchConfig* config, CuFunction function, void** parameters,
+                     void** extra) {
+  bool is_apart = false, is_first = false;
+  for (unsigned i = 0; i < config->count; ++i) {
+    const CuLaunchAttribute& one = config->attributes[i];
+    if (one.id != 8 && one.id != 10) return cu::invalid_value;
+    is_first |= one.id == 8 && one.value == -5;
+    is_apart |= one.id == 10 && one.value == 1;
+  }
+  const CuResult result = launch(function, config->grid_x, 1, 1, config->block_x, 1, 1,
+                                 config->shared_bytes, config->stream, parameters, extra);
+  const std::lock_guard lock(fake->mutex);
+  fake->launches_apart += result == cu::success && is_first && is_apart;
+  return result;
+}
+CuResult priority_range(int* least, int* greatest) {
+  if (needs_current() != cu::success) return needs_current();
+  return *least = 0, *greatest = -5, cu::success;
+}
+
 CuResult launch_host(CuStream stream, void (*function)(void*), void* body) {
   CuStreamBody::Item item;
   item.host = [function, body] { function(body); };
@@ -310,6 +332,7 @@ FakeCuda::~FakeCuda() {
 }
 
 std::unique_ptr<const CudaDriver> FakeCuda::table() const {
+  const bool is_of_12 = state_->options.driver >= 12000;
   return std::make_unique<CudaDriver>(CudaDriver{driver_version,
                                                  init,
                                                  error_name,
@@ -376,7 +399,9 @@ std::unique_ptr<const CudaDriver> FakeCuda::table() const {
                                                  fake_stream_capture_info,
                                                  fake_user_object_create,
                                                  fake_user_object_release,
-                                                 fake_graph_retain});
+                                                 fake_graph_retain,
+                                                 is_of_12 ? launch_with : nullptr,
+                                                 priority_range});
 }
 
 std::span<const cuda::KernelImage> FakeCuda::images() {
@@ -431,6 +456,10 @@ int FakeCuda::synchronising_calls() const {
 int FakeCuda::launches() const {
   const std::lock_guard lock(state_->mutex);
   return state_->launches;
+}
+int FakeCuda::launches_apart() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->launches_apart;
 }
 int FakeCuda::host_calls() const {
   const std::lock_guard lock(state_->mutex);

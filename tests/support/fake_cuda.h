@@ -27,6 +27,7 @@ struct FakeCudaOptions {
   // What CUDA_VISIBLE_DEVICES leaves: the machine's number of each device; empty: all, in order.
   std::vector<int> visible = {};
   int capability = 90;          // compute capability
+  int driver = 13000;           // as cuDriverGetVersion counts
   bool mig = false;             // the devices are instances of one GPU
   bool delayed_stores = false;  // of the host's machine, as its options
   std::uint64_t seed = 1;
@@ -50,7 +51,8 @@ class FakeCuda {
   // Calls that a driver may make wait for kernels, while one ran: allocations and the like.
   int synchronising_calls() const;
   int launches() const;
-  int host_calls() const;  // of host functions on streams
+  int launches_apart() const;  // in the remote memory synchronisation domain, at a priority
+  int host_calls() const;      // of host functions on streams
   // Why the host's machine stopped, if it did.
   std::string failure() const;
 

@@ -133,7 +133,7 @@ struct FakeCuda::State {
   std::map<void*, std::size_t> reserved;
   std::uint64_t memory_used = 0;
   int allocations = 0, failing = 0, synchronising = 0, launches = 0, running_kernels = 0;
-  int host_calls = 0;
+  int host_calls = 0, launches_apart = 0;
   std::map<int, int> blocks_running;  // by device
   std::string failure;
   bool stop = false;
