@@ -120,7 +120,8 @@ RULES = [
 
 # Where a mutant has to be: orderings, meetings, credit and modulos, whatever form they take.
 PLACES = re.compile(r"load_acquire|store_release|acquire_release|fence|block_barrier|block_any|"
-                    r"warp_any|Bytes16 whole|ring_mask|ring_count|ring_shift| % | & \(?\w+ - 1| & \d|\^")
+                    r"warp_any|Bytes16 whole|ring_mask|ring_count|ring_shift| % |"
+                    r" & \(?\w+ - 1| & \d|\^")
 # ... but where one would say nothing: (file, text of the line, why).
 NO_PLACES = [
     ("ll.h", "& 0xffffffff", "takes a word apart; the mutants of put and fetch show what it does"),
