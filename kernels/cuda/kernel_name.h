@@ -10,10 +10,19 @@
 
 namespace gyre::cuda {
 
+// What made images. Versions of CUDA as cuDriverGetVersion counts: 1000 * major + 10 * minor.
+struct ImageOrigin {
+  int release = 0;            // of what made the code: drivers of its major version load it
+  std::span<const int> code;  // the compute capabilities that there is code for: 80, 90
+  int ptx = 0;                // the PTX's, which drivers compile for later ones
+  int ptx_release = 0;        // and the first CUDA whose drivers can
+};
+
 // The kernels of one row, for all architectures that nvcc was told of.
 struct KernelImage {
-  std::string_view row;        // "Float32_Sum"
-  const void* data = nullptr;  // what cuModuleLoadData takes
+  std::string_view row;                 // "Float32_Sum"
+  const void* data = nullptr;           // what cuModuleLoadData takes
+  const ImageOrigin* origin = nullptr;  // null: not known
 };
 
 // Those that are built into this library; none without nvcc.

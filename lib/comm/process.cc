@@ -159,8 +159,9 @@ Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal
 int Process::default_device(Status* why) {
   if (images_.empty()) return GYRE_DEVICE_HOST;
   const auto driver = cuda_driver(loaded::CudaPresence::wanted);
-  if (!driver.ok()) {
-    if (why != nullptr) *why = driver.status();
+  const Status usable = driver.ok() ? exec::check_images(**driver, images_) : driver.status();
+  if (!usable.ok()) {
+    if (why != nullptr) *why = usable;
     return GYRE_DEVICE_HOST;
   }
   loaded::CuDevice current = 0;  // CUDA's own default

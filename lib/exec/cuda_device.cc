@@ -21,6 +21,54 @@ constexpr int multiprocessors_for_one_spare = 16;
 
 }  // namespace
 
+// Code of one CUDA runs under drivers of the same major version and of later ones (CUDA
+// Compatibility, "Minor Version Compatibility").
+Status check_images(const loaded::CudaDriver& driver, std::span<const cuda::KernelImage> images) {
+  if (images.empty())
+    return invalid_usage(
+        "this build of Gyre has no CUDA kernels: configure it with -Dcuda=enabled, "
+        "which needs nvcc, or use GYRE_DEVICE_HOST and host memory");
+  const cuda::ImageOrigin* const origin = images.front().origin;
+  int version = 0;
+  if (origin == nullptr || driver.driver_version(&version) != cu::success) return {};
+  if (version / 1000 >= origin->release / 1000) return {};
+  return invalid_usage(
+      fmt::format("the driver here is of CUDA {}, and the kernels of this build were compiled by "
+                  "CUDA {}, whose code only drivers of CUDA {}.0 and later load: update the NVIDIA "
+                  "driver, build Gyre with an older compiler (tools/dev setup --cuda brings one), "
+                  "or use GYRE_DEVICE_HOST and host memory",
+                  loaded::shown_as_cuda(version), loaded::shown_as_cuda(origin->release),
+                  origin->release / 1000));
+}
+
+// Code runs on later GPUs of the same major compute capability (CUDA C++ Programming Guide, "Binary
+// Compatibility").
+Status CudaDevice::check_code(const cuda::ImageOrigin& origin) const {
+  const auto capability = static_cast<int>(capability_);
+  if (std::ranges::any_of(origin.code, [&](int code) {
+        return code / 10 == capability / 10 && code <= capability;
+      }))
+    return {};
+  if (capability < origin.ptx)
+    return invalid_usage(
+        fmt::format("{} is of sm_{}, and this build has kernels for sm_{} and "
+                    "later: use GYRE_DEVICE_HOST and host memory",
+                    name_, capability, origin.code.empty() ? origin.ptx : origin.code.front()));
+  int version = 0;
+  if (driver_.driver_version(&version) == cu::success && version < origin.ptx_release)
+    return invalid_usage(
+        fmt::format("{} is of sm_{}, for which this build has PTX alone, and that is of CUDA {}, "
+                    "the driver of CUDA {}: update the NVIDIA driver, or build Gyre with a "
+                    "compiler that knows sm_{}",
+                    name_, capability, loaded::shown_as_cuda(origin.ptx_release),
+                    loaded::shown_as_cuda(version), capability));
+  log_warn(
+      "device {} ({}) is of sm_{}, for which this build has PTX alone: the driver compiles the "
+      "kernels now, which takes minutes, and keeps them (CUDA_CACHE_PATH)",
+      ordinal_, name_, capability);
+  return {};
+}
+
 Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
     const loaded::CudaDriver& driver, int ordinal, std::span<const cuda::KernelImage> images) {
   int devices = 0;
@@ -30,12 +78,10 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
         fmt::format("device {} is none of the {} CUDA devices that this process "
                     "sees (CUDA_VISIBLE_DEVICES chooses them)",
                     ordinal, devices));
-  if (images.empty())
-    return invalid_usage(
-        "this build of Gyre has no CUDA kernels: configure it with -Dcuda=enabled, "
-        "which needs nvcc, or use GYRE_DEVICE_HOST and host memory");
+  GYRE_TRY(check_images(driver, images));
   std::shared_ptr<CudaDevice> made(new CudaDevice(driver, ordinal));
   GYRE_TRY(made->retain());
+  if (images.front().origin != nullptr) GYRE_TRY(made->check_code(*images.front().origin));
   const CurrentContext scope(driver, made->owner_);
   GYRE_TRY(made->load(images).while_doing(fmt::format("loading kernels on {}", made->name_)));
   GYRE_TRY(made->count_blocks());

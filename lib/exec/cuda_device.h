@@ -15,6 +15,10 @@
 
 namespace gyre::exec {
 
+// Why the driver would load no kernels, whatever the device: there are none, or they are of a newer
+// CUDA.
+Status check_images(const loaded::CudaDriver& driver, std::span<const cuda::KernelImage> images);
+
 class CudaDevice {
  public:
   static Result<std::shared_ptr<const CudaDevice>> open(const loaded::CudaDriver& driver,
@@ -60,6 +64,7 @@ class CudaDevice {
  private:
   CudaDevice(const loaded::CudaDriver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
   Status retain();
+  Status check_code(const cuda::ImageOrigin& origin) const;
   Status load(std::span<const cuda::KernelImage> images);
   Status load_row(const cuda::KernelImage& image);
   Status count_blocks();

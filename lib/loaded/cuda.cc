@@ -16,10 +16,6 @@ constexpr unsigned long long legacy_default_stream = 1;  // CU_GET_PROC_ADDRESS_
 using FindSymbol = CuResult (*)(const char*, void**, int, unsigned long long, void*);
 using FindSymbolBefore12 = CuResult (*)(const char*, void**, int, unsigned long long);
 
-std::string shown_as_cuda(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
-
 struct Symbols {
   FindSymbol find = nullptr;
   FindSymbolBefore12 find_before_12 = nullptr;
@@ -61,6 +57,10 @@ Result<Symbols> open_library(CudaPresence presence) {
 }
 
 }  // namespace
+
+std::string shown_as_cuda(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
 std::string cuda_version_shown(const CudaDriver& driver) {
   int version = 0;

@@ -275,6 +275,8 @@ enum class CudaPresence {
 // error says what is missing.
 Result<std::unique_ptr<const CudaDriver>> load_cuda(CudaPresence presence);
 
+// "13.0", of 13000.
+std::string shown_as_cuda(int version);
 // The newest CUDA that the driver is of: "CUDA 13.0". It may lack functions, and `init` as well.
 std::string cuda_version_shown(const CudaDriver& driver);
 

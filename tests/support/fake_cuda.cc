@@ -254,6 +254,7 @@ CuResult event_query(CuEvent event) {
 
 CuResult module_load(CuModule* module, const void* image) {
   if (needs_current() != cu::success) return needs_current();
+  if (fake->options.driver / 1000 < fake->options.images / 1000) return cu::invalid_image;
   const std::lock_guard lock(fake->mutex);
   *module = new CuModuleBody{static_cast<const char*>(image), {}};
   fake->modules.insert(*module);

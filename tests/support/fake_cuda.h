@@ -28,6 +28,7 @@ struct FakeCudaOptions {
   std::vector<int> visible = {};
   int capability = 90;          // compute capability
   int driver = 13000;           // as cuDriverGetVersion counts
+  int images = 13000;           // the CUDA that images are of: older drivers load none
   bool mig = false;             // the devices are instances of one GPU
   bool delayed_stores = false;  // of the host's machine, as its options
   std::uint64_t seed = 1;
