@@ -1,6 +1,7 @@
 // The images that nvcc made and this build brings along: one for each row of the table of kernels,
 // and in each the kernels under the names by which an executor looks them up. Images are read as
-// nvcc packs them: a head, and then entries with a cubin or PTX each, compressed by zstd.
+// nvcc packs them: a head, and then entries with a cubin or PTX each, compressed by zstd or as a
+// block of LZ4. That drivers load what these say they do has not been tried on one.
 #include "kernels/cuda/kernel_name.h"
 
 #include <catch2/catch.hpp>
@@ -31,8 +32,10 @@ struct EntryHead {
   std::uint32_t compressed_bytes, unknown;
   std::uint16_t minor, major;
   std::uint32_t architecture;
+  std::uint64_t unknown_as_well[3];
+  std::uint64_t unpacked_bytes;  // 0: it is not compressed
 };
-static_assert(sizeof(ImageHead) == 16 && sizeof(EntryHead) == 32);
+static_assert(sizeof(ImageHead) == 16 && sizeof(EntryHead) == 64);
 constexpr std::uint32_t image_magic = 0xba55ed50;
 constexpr std::uint16_t kind_ptx = 1;
 constexpr const char* zstd_magic = "\x28\xb5\x2f\xfd";
@@ -61,6 +64,37 @@ std::string unpacked(const std::string& packed) {
   return text;
 }
 
+// A block of LZ4 (github.com/lz4/lz4, doc/lz4_Block_format.md): runs of bytes, and copies of what
+// came before.
+std::string unpacked_block(const std::string& packed, std::size_t bytes) {
+  std::string text;
+  std::size_t at = 0;
+  const auto byte = [&] {
+    REQUIRE(at < packed.size());
+    return static_cast<unsigned char>(packed[at++]);
+  };
+  const auto length_of = [&](std::size_t nibble) {
+    std::size_t length = nibble;
+    for (unsigned char more = 255; nibble == 15 && more == 255; length += more) more = byte();
+    return length;
+  };
+  while (at < packed.size()) {
+    const unsigned char token = byte();
+    const std::size_t literals = length_of(token >> 4);
+    REQUIRE(literals <= packed.size() - at);
+    text.append(packed, at, literals);
+    at += literals;
+    if (at == packed.size()) break;
+    std::size_t back = byte();
+    back |= std::size_t{byte()} << 8;
+    REQUIRE((back > 0 && back <= text.size()));
+    for (std::size_t left = length_of(token & 15) + 4; left > 0; --left)
+      text += text[text.size() - back];
+  }
+  REQUIRE(text.size() == bytes);
+  return text;
+}
+
 std::vector<Entry> entries_of(const cuda::KernelImage& image) {
   const auto* at = static_cast<const char*>(image.data);
   ImageHead head;
@@ -78,6 +112,8 @@ std::vector<Entry> entries_of(const cuda::KernelImage& image) {
     std::string text(at + entry.head_bytes, entry.payload_bytes);
     if (text.compare(0, 4, zstd_magic) == 0)
       text = unpacked(text.substr(0, entry.compressed_bytes));
+    else if (entry.unpacked_bytes > 0)
+      text = unpacked_block(text.substr(0, entry.compressed_bytes), entry.unpacked_bytes);
     entries.push_back({entry.kind == kind_ptx, static_cast<int>(entry.architecture), text});
     at += entry.head_bytes + entry.payload_bytes;
   }
@@ -129,8 +165,47 @@ TEST_CASE("an image has its kernels by the names by which they are looked up", "
       CHECK(kernels_in(entry) == wanted);
       (entry.is_ptx ? portable : compiled).insert(entry.architecture);
     }
-    CHECK(portable == std::set<int>{90});
+    REQUIRE(image.origin != nullptr);
+    CHECK(portable == std::set<int>{image.origin->ptx});
+    CHECK(compiled == std::set<int>(image.origin->code.begin(), image.origin->code.end()));
     CHECK(compiled.count(80) == 1);
     CHECK(compiled.count(90) == 1);
+  }
+}
+
+namespace {
+
+// What tells a driver whether it knows the code, as seen: that of CUDA 12 for GPUs before sm_100,
+// and all that is newer, as 12.8 brought it with sm_100.
+struct Abi {
+  int os, version;
+};
+Abi abi_of(int release, int architecture) {
+  return release < 13000 && architecture < 100 ? Abi{0x33, 7} : Abi{0x41, 8};
+}
+
+// As cuDriverGetVersion counts: the CUDA whose drivers know a version of PTX (PTX ISA, "Release
+// Notes"), or an earlier one: 8.3 came with 12.3, and 9.0 with 13.0, but 8.7 with 12.8.
+int cuda_of_ptx(int major, int minor) { return 1000 * (major + 4) + 10 * minor; }
+
+}  // namespace
+
+TEST_CASE("images are of the CUDA that they are said to be of", "[images]") {
+  for (const cuda::KernelImage& image : cuda::built_in_images()) {
+    INFO(image.row);
+    REQUIRE(image.origin != nullptr);
+    for (const Entry& entry : entries_of(image)) {
+      if (!entry.is_ptx) {
+        REQUIRE(entry.text.size() > 64);
+        INFO("sm_" << entry.architecture);
+        const Abi abi = abi_of(image.origin->release, entry.architecture);
+        CHECK(int(static_cast<unsigned char>(entry.text[7])) == abi.os);
+        CHECK(int(entry.text[8]) == abi.version);
+        continue;
+      }
+      std::smatch version;
+      REQUIRE(std::regex_search(entry.text, version, std::regex("\n\\.version (\\d+)\\.(\\d+)")));
+      CHECK(cuda_of_ptx(std::stoi(version[1]), std::stoi(version[2])) <= image.origin->ptx_release);
+    }
   }
 }

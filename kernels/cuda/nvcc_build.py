@@ -9,8 +9,12 @@ nvcc_build.py gather ASSEMBLY REPORT (FATBIN NOTES)..
             and size, and the sums, which are printed, and whatever breaks a limit
 nvcc_build.py check REPORT LIBRARY
   exit code 1 if a kernel spills that must not, or a limit is broken
-nvcc_build.py nvcc NVCC FLAGS.. -c SOURCE -o FATBIN
-  what ccache takes for a compiler: nvcc, and notes where a compiler has its warnings"""
+nvcc_build.py nvcc NVCC FLAGS.. [--assembler=PTXAS] -c SOURCE -o FATBIN
+  what ccache takes for a compiler: nvcc, and notes where a compiler has its warnings
+  PTXAS   of an older CUDA assembles nvcc's PTX, so that drivers of that CUDA load the code
+nvcc_build.py assembler WHERE ROOT
+  prints the ptxas of CUDA 12 and its release, or nothing; WHERE: a path, "auto" or "none", which
+  finds nothing"""
 import glob
 import os
 import re
@@ -24,6 +28,9 @@ INSTANCES_MOST = 140
 # Of the library with the device code for all architectures; and of a build on two processors, where
 # slower machines than the one that was measured have three times as long.
 BYTES_MOST, SECONDS_MOST, SLACK = 24 * 10**6, 360, 3
+# The first ptxas of CUDA 12 that knows sm_120; the PTX ISA that kernels need (PTX ISA, "Release
+# Notes": 8.3 is of CUDA 12.3); and a compression that drivers before CUDA 12.4 read, too.
+ASSEMBLER_LEAST, PTX_VERSION, COMPRESSION = 8, "8.3", "speed"
 # What notes alone are for.
 OF_NOTES = re.compile(r"ptxas info|seconds |code |\s+\d+ bytes stack frame")
 NEVER_SPILL = ("Float32", "Float16", "BFloat16")
@@ -55,17 +62,103 @@ def compile_one(fatbin, notes, depfile, root, ccache, nvcc, *rest):
     return done.returncode
 
 
+def assembler(where, root):
+    places = [where]
+    if where == "auto":
+        places = sorted(glob.glob(os.path.join(root, ".venv-cuda", "lib", "python3*",
+                                               "site-packages", "nvidia", "cuda_nvcc", "bin",
+                                               "ptxas")) +
+                        glob.glob("/usr/local/cuda-12*/bin/ptxas"), reverse=True)
+    for place in places if where != "none" else []:
+        try:
+            said = subprocess.run([place, "--version"], capture_output=True, text=True).stdout
+        except OSError as error:
+            sys.stderr.write(f"{place}: {error}\n")
+            continue
+        release = re.search(r"release (12\.(\d+))", said)
+        if release and int(release.group(2)) >= ASSEMBLER_LEAST:
+            print(os.path.realpath(place), release.group(1))
+            return 0
+    if where in ("auto", "none"):
+        return 0
+    sys.stderr.write(f"{where} is no ptxas of CUDA 12.{ASSEMBLER_LEAST} or later 12\n")
+    return 1
+
+
+def targets_in(flags):
+    """[(virtual architecture, real ones and PTX's)] of nvcc's -gencode, and the other flags."""
+    targets, others, left = [], [], list(flags)
+    while left:
+        flag = left.pop(0)
+        if flag == "-gencode":
+            virtual, codes = re.match(r"arch=compute_(\d+),code=\[?([\w,]+)", left.pop(0)).groups()
+            targets.append((virtual, codes.split(",")))
+        else:
+            others.append(flag)
+    return targets, others
+
+
+def run_all(commands):
+    """Runs them one after another; stops at the first that fails. All that they said."""
+    said = ""
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True)
+        said += done.stdout + done.stderr
+        if done.returncode != 0:
+            break
+    return subprocess.CompletedProcess(command, done.returncode, said, "")
+
+
+def assemble(nvcc, ptxas, flags, kept):
+    """What nvcc would do with the flags, but for the assembler. PTX says which version of the
+    language it is written in; nvcc names its own, whatever it needs, and older assemblers and
+    drivers refuse that: it gets the one that it needs, which the assembler holds it to."""
+    fatbin = flags[flags.index("-o") + 1]
+    targets, others = targets_in(flags)
+    at = others.index("-o")
+    others = [flag for flag in others[:at] + others[at + 2:]
+              if flag != "-fatbin" and not flag.startswith("--fatbin-options")]
+    images = [os.path.join(os.path.dirname(nvcc), "fatbinary"), "-64", f"--create={fatbin}",
+              "--compress-all", f"--compress-mode={COMPRESSION}"]
+    said = ""
+    for virtual, codes in targets:
+        stem = os.path.join(kept, f"kernels.compute_{virtual}")
+        done = run_all([[nvcc, *others, "-MT", fatbin, "-ptx", f"-arch=compute_{virtual}",
+                         "-o", stem + ".ptx"]])
+        if done.returncode != 0:
+            return done
+        write(stem + ".ptx", re.sub(r"^\.version .*$", f".version {PTX_VERSION}",
+                                    read(stem + ".ptx"), count=1, flags=re.MULTILINE))
+        real = [code[len("sm_"):] for code in codes if code.startswith("sm_")]
+        done = run_all([[ptxas, f"-arch=sm_{code}", "-m64", "-v", "--fmad", "false",
+                         stem + ".ptx", "-o", f"{stem}.sm_{code}.cubin"] for code in real])
+        said += done.stdout
+        if done.returncode != 0:
+            break
+        images += [f"--image3=kind=elf,sm={code},file={stem}.sm_{code}.cubin" for code in real]
+        if len(real) < len(codes):
+            images.append(f"--image3=kind=ptx,sm={virtual},file={stem}.ptx")
+    else:
+        done = run_all([images])
+        said += done.stdout
+    return subprocess.CompletedProcess(images, done.returncode, said, "")
+
+
 def run_nvcc(nvcc, *flags):
     """Preprocesses, or compiles to a fatbin."""
+    ptxas = [flag.split("=", 1)[1] for flag in flags if flag.startswith("--assembler=")]
+    flags = [flag for flag in flags if not flag.startswith("--assembler=")]
     if "-c" not in flags:
         return subprocess.run([nvcc, *flags], check=False).returncode
     flags = ["-fatbin" if flag == "-c" else flag for flag in flags]
     with tempfile.TemporaryDirectory() as kept:
-        done = subprocess.run([nvcc, *flags, "--ptxas-options=-v", "--keep", "--keep-dir", kept],
-                              capture_output=True, text=True)
+        if ptxas:
+            done = assemble(nvcc, ptxas[0], flags, kept)
+        else:
+            done = run_all([[nvcc, *flags, "--ptxas-options=-v", "--keep", "--keep-dir", kept]])
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)
         sys.stderr.write(f"seconds {spent.ru_utime + spent.ru_stime:.1f}\n"
-                         f"{code_sizes(kept, ' '.join(flags))}{done.stdout}{done.stderr}")
+                         f"{code_sizes(kept, ' '.join(flags))}{done.stdout}")
     return done.returncode
 
 
@@ -205,4 +298,4 @@ def check(report_file, library):
 
 if __name__ == "__main__":
     sys.exit({"compile": compile_one, "gather": gather, "check": check,
-              "nvcc": run_nvcc}[sys.argv[1]](*sys.argv[2:]))
+              "assembler": assembler, "nvcc": run_nvcc}[sys.argv[1]](*sys.argv[2:]))
