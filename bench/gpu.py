@@ -13,6 +13,7 @@ is not built; 3 a program failed."""
 import argparse
 import ctypes
 import datetime
+import glob
 import json
 import os
 import re
@@ -29,6 +30,7 @@ import figures  # noqa: E402
 import rounds  # noqa: E402
 
 WITH_MPS = os.path.join(ROOT, "tools", "with_mps.py")
+PIECES = ("moves", "threads", "processes", "mps", "limits", "nccl")
 NCCL_SHARES_FROM = 23000  # the first version that lets ranks share a GPU
 
 
@@ -50,6 +52,9 @@ def arguments():
                         help="default: the build's bench/compare/nccl_all_reduce, if built")
     parser.add_argument("--limit", type=int, default=600, metavar="SECONDS",
                         help="for each program (600)")
+    parser.add_argument("--only", action="append", choices=PIECES, metavar="PIECE",
+                        help="this piece alone, with what others have recorded at this commit; may "
+                             f"be given again. There are: {', '.join(PIECES)}")
     parser.add_argument("--record", action="store_true", help="write the results")
     parser.add_argument("--results", default=os.path.join(ROOT, "bench", "results"),
                         help="folder to write into (bench/results)")
@@ -207,12 +212,15 @@ def measure_moves(programs, ratios, notes):
     return lines, found
 
 
-def measure_tables(programs, rows, notes):
-    kinds = [("threads", programs.threads, programs.options.threads),
-             ("processes", programs.processes, programs.options.processes)]
-    if shutil.which("nvidia-cuda-mps-control") or programs.options.dry_run:
+def measure_tables(programs, pieces, rows, notes):
+    kinds = []
+    if "threads" in pieces:
+        kinds.append(("threads", programs.threads, programs.options.threads))
+    if "processes" in pieces:
+        kinds.append(("processes", programs.processes, programs.options.processes))
+    if "mps" in pieces and (shutil.which("nvidia-cuda-mps-control") or programs.options.dry_run):
         kinds.append(("processes by MPS", programs.processes_by_mps, programs.options.processes))
-    else:
+    elif "mps" in pieces:
         notes.append("Processes under MPS were not measured: no nvidia-cuda-mps-control here.")
     for kind, measured, counts in kinds:
         for count in counts:
@@ -229,6 +237,8 @@ def measure_tables(programs, rows, notes):
 
 def measure_limits(programs, found, ratios, notes):
     bandwidth = figures.memory_bandwidth(found)
+    if not found and not programs.options.dry_run:
+        notes.append("FAILED: the limits need the moves of the same commit: --only moves first.")
     for count in (2, 4):
         try:
             at_floor = programs.at_the_floor(count)
@@ -259,13 +269,20 @@ def measure_limits(programs, found, ratios, notes):
             ratios["graph_8B"] = ratio
 
 
-def measure_nccl(programs, rows, ratios, notes):
+def nccl_place():
+    """Where its wheel lies in a tree that was built elsewhere; see tools/dev setup --nccl."""
+    found = glob.glob(os.path.join(ROOT, ".venv-cuda", "lib", "python3*", "site-packages", "nvidia",
+                                   "nccl", "lib"))
+    return {"LD_LIBRARY_PATH": found[0]} if found else {}
+
+
+def measure_nccl(programs, rows, own_rows, ratios, notes):
     """NCCL beside Gyre's threads, where it lets ranks share a GPU."""
     if not os.path.exists(programs.nccl) and not programs.options.dry_run:
         return notes.append("NCCL was not compared: bench/compare/nccl_all_reduce is not built (it "
-                            "needs nvcc, nccl.h and libnccl).")
+                            "needs nvcc, and NCCL: tools/dev setup --nccl).")
     try:
-        version = programs.run([programs.nccl, "--version"])
+        version = programs.run([programs.nccl, "--version"], nccl_place())
     except Failed as failure:
         return note_failure(notes, "NCCL", failure)
     if version is not None and int(version) < NCCL_SHARES_FROM:
@@ -275,7 +292,7 @@ def measure_nccl(programs, rows, ratios, notes):
     for count in (2, 4):
         try:
             text = programs.run([programs.nccl, "-t", str(count), *programs.sizes()],
-                                {"NCCL_MULTI_RANK_GPU_ENABLE": "1",
+                                {**nccl_place(), "NCCL_MULTI_RANK_GPU_ENABLE": "1",
                                  "CUDA_DEVICE_MAX_CONNECTIONS": "32"})
         except Failed as failure:  # it says itself that too many ranks hang
             note_failure(notes, f"NCCL, {count} ranks", failure)
@@ -284,7 +301,7 @@ def measure_nccl(programs, rows, ratios, notes):
             continue
         times = {line["bytes"]: line["us"] for line in map(json.loads, text.splitlines())}
         rows["threads by NCCL", count] = times
-        own = rows.get(("threads", count), {})
+        own = own_rows.get(("threads", count), {})
         slower += [own[size] / times[size] for size in own if size in times]
     if slower:
         ratios["nccl"] = max(slower)
@@ -317,6 +334,23 @@ def draw(rows, ratios, folder):
     return ["gpu_ratios.svg", "gpu_all_reduce.svg"]
 
 
+def recorded(options):
+    """What pieces have recorded at this commit: (lines of moves, rows)."""
+    path, lines, rows = os.path.join(options.results, "gpu.jsonl"), [], {}
+    if not os.path.exists(path):
+        return lines, rows
+    with open(path, encoding="utf-8") as file:
+        found = [json.loads(line) for line in file if line.strip()]
+    for line in found:
+        if line.get("commit") != rounds.commit():
+            continue
+        if "measure" in line:
+            lines.append(line)
+        elif "ranks_are" in line:
+            rows.setdefault((line["ranks_are"], line["ranks"]), {})[line["bytes"]] = line["us"]
+    return lines, rows
+
+
 def record(options, common, lines, rows, ratios, text):
     with open(os.path.join(options.results, "gpu.jsonl"), "a", encoding="utf-8") as file:
         for line in lines:
@@ -326,17 +360,24 @@ def record(options, common, lines, rows, ratios, text):
                 file.write(json.dumps({**common, "collective": "all_reduce", "ranks": ranks,
                                        "ranks_are": kind, "bytes": size, "us": time_us}) + "\n")
         file.write(json.dumps({**common, "ratios": ratios}) + "\n")
-    with open(os.path.join(options.results, "gpu.md"), "w", encoding="utf-8") as file:
+    name = "gpu.md" if options.only is None else f"gpu_{'_'.join(options.only)}.md"
+    with open(os.path.join(options.results, name), "w", encoding="utf-8") as file:
         file.write(text)
 
 
 def measure(options, folder):
     programs = Programs(options, folder)
-    ratios, rows, notes = {}, {}, []
-    lines, found = measure_moves(programs, ratios, notes)
-    measure_tables(programs, rows, notes)
-    measure_limits(programs, found, ratios, notes)
-    measure_nccl(programs, rows, ratios, notes)
+    pieces = options.only or PIECES
+    ratios, notes, lines = {}, [], []
+    before, known = recorded(options) if options.only else ([], {})
+    found, rows = figures.by_measure(before), {}
+    if "moves" in pieces:
+        lines, found = measure_moves(programs, ratios, notes)
+    measure_tables(programs, pieces, rows, notes)
+    if "limits" in pieces:
+        measure_limits(programs, found, ratios, notes)
+    if "nccl" in pieces:
+        measure_nccl(programs, rows, {**known, **rows}, ratios, notes)
     if options.dry_run:
         return 0
     common = provenance()

@@ -1,5 +1,6 @@
 """bench/gpu.py where there is no GPU: what it would run, how it refuses, and the figures that it
 makes of given measurements. gpu_bench_test.py FOLDER_OF_BENCH [unittest arguments]."""
+import json
 import os
 import subprocess
 import sys
@@ -90,6 +91,35 @@ class Command(unittest.TestCase):
         for words in ("gpu_moves", "-t 8 ", "run -n 4 ", "with_mps.py", "-G 4000", "-b 1G -e 1G",
                       "nccl_all_reduce"):
             self.assertIn(words, done.stdout)
+
+    def test_a_piece_is_run_alone(self):
+        words = {"moves": "gpu_moves", "threads": "-t 8 ", "processes": "gyre run -n 4 ",
+                 "mps": "with_mps.py", "limits": "-b 1G -e 1G", "nccl": "nccl_all_reduce"}
+        self.assertEqual(set(words), set(gpu.PIECES))
+        for piece in gpu.PIECES:
+            done = self.run_gpu("--dry-run", "--build", "/nowhere", "--only", piece)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(words[piece], done.stdout)
+            for other in set(gpu.PIECES) - {piece}:
+                if (piece, other) not in (("mps", "processes"),):
+                    self.assertNotIn(words[other], done.stdout, f"{other} in {piece}")
+
+    def test_pieces_find_what_others_have_recorded_at_this_commit(self):
+        class Options:
+            pass
+        options = Options()
+        with tempfile.TemporaryDirectory() as options.results:
+            self.assertEqual(gpu.recorded(options), ([], {}))
+            own, other = gpu.rounds.commit(), "another"
+            rows = [{"commit": own, **line("copy_driver", 8, 1.0)},
+                    {"commit": other, **line("triad", 8, 1.0)},
+                    {"commit": own, "ranks_are": "threads", "ranks": 2, "bytes": 8, "us": 3.0},
+                    {"commit": own, "ratios": {}}]
+            with open(os.path.join(options.results, "gpu.jsonl"), "w", encoding="utf-8") as file:
+                file.write("\n".join(json.dumps(row) for row in rows) + "\n")
+            lines, table = gpu.recorded(options)
+        self.assertEqual([one["measure"] for one in lines], ["copy_driver"])
+        self.assertEqual(table, {("threads", 2): {8: 3.0}})
 
     def test_without_a_gpu_it_says_so(self):
         if not gpu.why_no_gpu():

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,18 @@ def dev(folder, *arguments):
                           timeout=60, stdin=subprocess.DEVNULL)
 
 
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def matches(pattern, name, tags):
+    """As Catch2 2 reads what selects tests: tags, tags that must not be, or a name's beginning."""
+    if not pattern.startswith("["):
+        return name.startswith(pattern.rstrip("*"))
+    return all((tag in tags) != bool(no) for no, tag in re.findall(r"(~?)(\[\w+\])", pattern))
+
+
 class OnThisMachine(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()
@@ -47,7 +60,7 @@ class OnThisMachine(unittest.TestCase):
         done = dev(self.folder, "--help")
         self.assertEqual(done.returncode, 0, done.stderr)
         for part in gpu_parts.all_parts():
-            self.assertIn(part.name, done.stdout)
+            self.assertIn(part.name, " ".join(done.stdout.split()))
 
     def test_without_a_driver_it_says_so_and_fails(self):
         done = dev(self.folder)
@@ -63,19 +76,52 @@ class OnThisMachine(unittest.TestCase):
     def test_a_dry_run_names_every_command_and_runs_none(self):
         done = dev(self.folder, "--dry-run")
         self.assertEqual(done.returncode, 0, done.stderr)
-        for words in ("--suite gpu", "with_mps.py", "[processes]", "--tool memcheck",
-                      "--tool racecheck", "[one_grid]", "bench/gpu.py"):
+        for words in ("meson setup", "with_mps.py", "[processes]", "--tool memcheck",
+                      "--tool racecheck", "[one_grid]", "bench/gpu.py", "--only moves",
+                      "CUDA_DEVICE_MAX_CONNECTIONS=32", "-u CUDA_DEVICE_MAX_CONNECTIONS"):
             self.assertIn(words, done.stdout)
         one = dev(self.folder, "--dry-run", "--only", "memcheck")
         self.assertEqual(len(one.stdout.splitlines()), 1)
 
+    def test_a_tree_that_was_copied_built_builds_nothing(self):
+        done = dev(self.folder, "--dry-run", "--built")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for word in ("meson", "ninja", "nvcc"):
+            self.assertNotIn(word, done.stdout)
+        self.assertIn("[one_grid]", done.stdout)
+
+    def test_the_list_says_what_each_failure_means_in_the_order_of_a_first_run(self):
+        done = dev(self.folder, "--list")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        parts = gpu_parts.all_parts()
+        self.assertEqual(len(done.stdout.splitlines()), len(parts))
+        for part in parts:
+            self.assertGreater(len(part.means), 10, part.name)
+            self.assertIn(f"{part.name}: {part.means}", done.stdout)
+        names = [part.name for part in parts]
+        order = ["first kernels", "memcheck", "a grid for each rank 1 of 3", "first calls",
+                 "first calls on 8 queues", "graphs", "processes", "bench moves", "bench limits"]
+        self.assertEqual(sorted(order, key=names.index), order)
+
+    def test_no_part_but_the_build_takes_more_than_nine_minutes(self):
+        for part in gpu_parts.all_parts(built=True):
+            self.assertLessEqual(part.seconds, 540, part.name)
+
     def test_what_the_parts_select_of_the_tests_is_there(self):
         with open(os.path.join(ROOT, "tests", "gpu_test.cc"), encoding="utf-8") as file:
             text = file.read()
+        cases = [(name, tags) for name, tags in
+                 re.findall(r'TEST_CASE\("([^"]*)",\s*"([^"]*)"\)', text)]
+        self.assertGreater(len(cases), 20)
+        chosen = set()
         for part in gpu_parts.all_parts():
-            for word in part.command:
-                if word.startswith("["):
-                    self.assertIn(word, text)
+            if not any(word.endswith("gpu_test") for word in part.command):
+                continue
+            for pattern in part.command[-1].split(","):
+                found = [name for name, tags in cases if matches(pattern, name, tags)]
+                self.assertTrue(found, f"{part.name}: {pattern}")
+                chosen.update(found)
+        self.assertEqual({name for name, _ in cases} - chosen, set())
 
     def test_a_part_that_does_not_exist_is_refused(self):
         done = dev(self.folder, "--only", "everything")
@@ -122,6 +168,15 @@ class Mps(unittest.TestCase):
 
 
 class Missing(unittest.TestCase):
+    def test_a_built_tree_needs_its_library_and_no_compiler(self):
+        build, gpu_parts.BUILD = gpu_parts.BUILD, "/nowhere"
+        try:
+            missing = gpu_parts.machine(None, built=True)[1]
+        finally:
+            gpu_parts.BUILD = build
+        self.assertTrue(any("libgyre.so is not there" in text for text in missing), missing)
+        self.assertFalse(any("nvcc" in text for text in missing), missing)
+
     def test_no_compiler_is_missing(self):
         self.assertTrue(any("nvcc is not there" in text for text in gpu_parts.machine(None)[1]))
         self.assertTrue(any("nvcc is not there" in text
@@ -130,7 +185,7 @@ class Missing(unittest.TestCase):
 
 class Parts(unittest.TestCase):
     def ended(self, command, seconds=20, needs=None):
-        part = gpu_parts.Part("a part", seconds, command, needs)
+        part = gpu_parts.Part("a part", seconds, command, needs, "what it means")
         with tempfile.TemporaryDirectory() as logs:
             gpu_parts.run(part, logs)
         return part
@@ -160,13 +215,43 @@ class Parts(unittest.TestCase):
             gpu_parts.BEAT_S = beat
         self.assertIn("a part, 0 s: so far", shown.getvalue())
 
-    def test_what_meson_skipped_has_not_passed(self):
-        with tempfile.TemporaryDirectory() as build:
-            os.mkdir(os.path.join(build, "meson-logs"))
-            with open(os.path.join(build, "meson-logs", "testlog.json"), "w",
-                      encoding="utf-8") as file:
-                file.write('{"name": "one", "result": "OK"}\n{"name": "two", "result": "SKIP"}\n')
-            self.assertEqual(gpu_parts.skipped_in(build), ["two"])
+    def test_what_has_passed_of_a_library_is_not_run_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told, build = os.path.join(folder, "told"), gpu_parts.BUILD
+            library = os.path.join(folder, "lib", "comm", "libgyre.so")
+            os.makedirs(os.path.dirname(library))
+            write(library, "one")
+
+            def parts_run(*words):
+                one = gpu_parts.Part("one", 20, ["sh", "-c", f"echo one >> {told}"])
+                two = gpu_parts.Part("two", 20, ["sh", "-c", f"echo two >> {told}; exit 1"])
+                write(told, "")
+                with contextlib.redirect_stdout(io.StringIO()):
+                    gpu_parts.run_parts([one, two], gpu_parts.parsed(words), folder, folder)
+                with open(told, encoding="utf-8") as file:
+                    return file.read().split(), one.outcome, two.outcome
+
+            gpu_parts.BUILD = folder
+            try:
+                self.assertEqual(parts_run(), (["one", "two"], "passed", "failed"))
+                self.assertEqual(parts_run(), (["two"], "passed", "failed"))
+                self.assertEqual(parts_run("--again")[0], ["one", "two"])
+                self.assertEqual(parts_run("--time", "5"), ([], "passed", "not yet"))
+                write(library, "another")
+                self.assertEqual(parts_run()[0], ["one", "two"])
+            finally:
+                gpu_parts.BUILD = build
+
+    def test_a_part_that_the_time_cuts_short_is_left_to_the_next_call(self):
+        part = gpu_parts.Part("slow", 30, ["sleep", "20"])
+        least, gpu_parts.SECONDS_LEAST = gpu_parts.SECONDS_LEAST, 0
+        try:
+            with tempfile.TemporaryDirectory() as folder, \
+                    contextlib.redirect_stdout(io.StringIO()):
+                gpu_parts.run_parts([part], gpu_parts.parsed(["--time", "1"]), folder, folder)
+        finally:
+            gpu_parts.SECONDS_LEAST = least
+        self.assertEqual(part.outcome, "not yet")
 
     def test_results_are_lines_and_a_page(self):
         good, bad = self.ended(["true"]), self.ended(["false"])
@@ -188,6 +273,7 @@ class Parts(unittest.TestCase):
         self.assertEqual([line["outcome"] for line in lines], ["passed", "failed"])
         self.assertEqual(lines[0]["gpu"], "a GPU")
         self.assertIn("| a part | failed |", page)
+        self.assertIn("- a part failed: what it means.", page)
         self.assertIn("| copy |  |  | 8 | 1.5 |", page)
         self.assertNotIn("| old |", page)
         self.assertIn("| 0.950 | >= 0.92 | holds |", page)

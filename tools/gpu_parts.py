@@ -1,14 +1,17 @@
-"""tools/dev gpu: everything that needs a GPU, part by part, each with a time limit: builds in
-build-gpu/ (release, -Dcuda=enabled), runs the suite `gpu`, the cases of several processes once more
-under MPS, NVIDIA's compute-sanitizer on kernels with all ranks in one grid, since it runs kernels
-one after another, and the benchmarks (bench/gpu.py). What passed is a table at the end, a page
-(bench/results/gpu_parts.md) and lines in gpu_parts.jsonl there; the benchmarks write gpu.jsonl,
-gpu.md and pictures. Exit code 0 if every part passed: one that was skipped, or whose program is
-not there, has not. Before anything is built it says what this machine lacks; --dry-run says what
-would run, anywhere."""
+"""tools/dev gpu: everything that needs a GPU, in parts of nine minutes at most, in the order that a
+first run should take (gpu_pieces.py): builds in build-gpu/ (release, -Dcuda=enabled), kernels by
+themselves, NVIDIA's compute-sanitizer on those of all ranks in one grid, since it runs kernels one
+after another, communicators, processes, once more under MPS, and the benchmarks (bench/gpu.py).
+What has passed of this library is not run again (--again does), so that a call can be cut off and
+made anew; --time ends one in time. A tree that was built elsewhere and copied here runs with
+--built. What passed is a table at the end, a page (bench/results/gpu_parts.md), which says what
+each failure means, and lines in gpu_parts.jsonl there. Exit code 0 if every part passed: one that
+was skipped, or whose program is not there, has not. Before anything is built it says what this
+machine lacks; --list and --dry-run say what would run, anywhere."""
 import argparse
 import datetime
 import glob
+import hashlib
 import json
 import os
 import shutil
@@ -20,43 +23,17 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "bench", "compare"))
 sys.path.insert(0, os.path.join(ROOT, "bench", "gpu"))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
 import figures  # noqa: E402
 import rounds  # noqa: E402
+from gpu_pieces import (ABSENT, BUILD, FAILED, LATE, NOT_YET, PASSED, SKIP, Part,  # noqa: E402
+                        all_parts)
 
-BUILD = os.path.join(ROOT, "build-gpu")
 RESULTS = os.path.join(ROOT, "bench", "results")
 SKIPPED = 77  # as Meson takes it
+STATE = "gpu_parts.json"
 BEAT_S = 30  # between two signs of life of a part
-
-PASSED, FAILED, LATE, SKIP, ABSENT = "passed", "failed", "too late", "skipped", "not there"
-
-
-class Part:
-    def __init__(self, name, seconds, command, needs=None):
-        self.name, self.seconds, self.command, self.needs = name, seconds, command, needs
-        self.outcome, self.took, self.why = ABSENT, 0.0, ""
-
-
-def all_parts():
-    gpu_test = [os.path.join(BUILD, "tests", "gpu_test"), "--rng-seed", "1"]
-    sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    script = os.path.join(ROOT, "bench", "gpu.py")
-    with_mps = [sys.executable, os.path.join(ROOT, "tools", "with_mps.py")]
-    parts = [
-        Part("configure", 300, ["meson", "setup", BUILD, "--buildtype=release", "-Dcuda=enabled"]
-             + (["--reconfigure"] if os.path.exists(os.path.join(BUILD, "build.ninja")) else [])),
-        Part("build", 3600, ["ninja", "-C", BUILD, "all", "gpu_images"]),
-        Part("suite gpu", 5400, ["meson", "test", "-C", BUILD, "--no-rebuild", "--print-errorlogs",
-                                 "--suite", "gpu"]),
-        Part("processes under MPS", 900, [*with_mps, *gpu_test, "[processes]"])]
-    for tool in ("memcheck", "racecheck", "synccheck"):
-        command = [sanitizer, "--tool", tool, "--error-exitcode", "1", *gpu_test, "--short",
-                   "[one_grid]"]
-        parts.append(Part(tool, 900, command, sanitizer))
-    parts.append(Part("benchmarks", 5400, [sys.executable, script, "--build", BUILD, "--record"],
-                      script))
-    return parts
-
+SECONDS_LEAST = 20  # that a part is begun for
 
 def told_by(command):
     """What a program prints, or None if it is not there or fails."""
@@ -67,8 +44,8 @@ def told_by(command):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def machine(nvcc):
-    """(what GPU and software there is, what is missing)"""
+def machine(nvcc, built=False):
+    """(what GPU and software there is, what is missing); a built tree needs no compiler."""
     there, missing = {}, []
     gpus = told_by(["nvidia-smi", "--query-gpu=name,driver_version,memory.total",
                     "--format=csv,noheader"])
@@ -79,11 +56,46 @@ def machine(nvcc):
     else:
         there["gpu"] = gpus.splitlines()[0]
     release = told_by([nvcc, "--version"]) if nvcc else None
-    if release is None:
+    if built:
+        if not os.path.exists(library()):
+            missing.append(f"{os.path.relpath(library(), ROOT)} is not there: build the tree "
+                           "(tools/dev gpu --only configure --only build) and copy it whole")
+    elif release is None:
         missing.append("nvcc is not there: install the CUDA toolkit, or tools/dev setup --cuda")
     else:
         there["nvcc"] = release.splitlines()[-1]
     return there, missing
+
+
+def library():
+    return os.path.join(BUILD, "lib", "comm", "libgyre.so")
+
+
+def library_key():
+    """What tells one build from another, here and on the machine that it was copied to."""
+    try:
+        with open(library(), "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()[:16]
+    except OSError:
+        return ""
+
+
+def passed_before(folder):
+    """{part: seconds} of those that this library has passed."""
+    path = os.path.join(folder, STATE)
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        state = json.load(file)
+    return state["passed"] if state["library"] == library_key() else {}
+
+
+def keep_passed(folder, passed):
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, STATE)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump({"library": library_key(), "passed": passed}, file)
+    os.replace(path + ".new", path)
 
 
 def wait(process, part, path):
@@ -126,18 +138,10 @@ def run(part, logs):
             part.outcome = LATE
             part.why = f"not done after {part.seconds} s, see {os.path.relpath(path, ROOT)}"
     part.took = time.monotonic() - began
-    if part.outcome == PASSED and part.name == "suite gpu" and skipped_in(BUILD):
-        part.outcome, part.why = SKIP, "skipped: " + ", ".join(skipped_in(BUILD))
     if part.outcome != PASSED:
         with open(path, encoding="utf-8", errors="replace") as log:
             print("".join(log.readlines()[-30:]))
-
-
-def skipped_in(build):
-    """Names of the tests that Meson's last run has skipped."""
-    with open(os.path.join(build, "meson-logs", "testlog.json"), encoding="utf-8") as file:
-        tests = [json.loads(line) for line in file if line.strip()]
-    return [test["name"] for test in tests if test["result"] == "SKIP"]
+        print(f"   what that means: {part.means}", flush=True)
 
 
 def table(parts):
@@ -161,13 +165,13 @@ def bench_table(folder, commit):
 
 
 def ratios_of(folder, commit):
-    """Ratios to limits that the benchmarks have recorded last at this commit."""
+    """Ratios to limits that the benchmarks have recorded at this commit, the last of each."""
     path, found = os.path.join(folder, "gpu.jsonl"), {}
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             for row in (json.loads(line) for line in file if line.strip()):
                 if row.get("commit") == commit and "ratios" in row:
-                    found = row["ratios"]
+                    found.update(row["ratios"])
     return found
 
 
@@ -185,7 +189,10 @@ def write_results(parts, there, folder):
     ratios = ratios_of(folder, origin["commit"])
     with open(os.path.join(folder, "gpu_ratios.svg"), "w", encoding="utf-8") as file:
         file.write(figures.ratio_picture(ratios))
-    page += ["", "## Parts", "", table(parts), "", "## Ratios to limits of the same run", "",
+    failed = [part for part in parts if part.outcome in (FAILED, LATE)]
+    page += ["", "## Parts", "", table(parts), ""]
+    page += [f"- {part.name} {part.outcome}: {part.means}." for part in failed]
+    page += ["", "## Ratios to limits of the same run", "",
              *figures.ratio_table(ratios), "", "![ratios](gpu_ratios.svg)", "", "## Benchmarks", "",
              bench_table(folder, origin["commit"]), ""]
     page += [f"![{name}]({name})" for name in sorted(os.listdir(folder))
@@ -196,46 +203,85 @@ def write_results(parts, there, folder):
 
 def parsed(arguments):
     names = ", ".join(part.name for part in all_parts())
-    parser = argparse.ArgumentParser(prog="tools/dev gpu", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tools/dev gpu", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nvcc", help=argparse.SUPPRESS)  # as tools/dev has found it
+    parser.add_argument("--built", action="store_true",
+                        help="the tree was built elsewhere, and copied here: no part builds")
     parser.add_argument("--only", action="append", metavar="PART",
-                        help=f"this part alone; may be given again. There are: {names}")
+                        help="this part alone, also if it has passed; may be given again. There "
+                             f"are: {names}")
+    parser.add_argument("--again", action="store_true", help="what has passed, too")
+    parser.add_argument("--time", type=int, metavar="SECONDS",
+                        help="end by then; what has not run is left to the next call")
     parser.add_argument("--limit", type=int, metavar="SECONDS",
                         help="of each part, instead of its own (the build: an hour)")
+    parser.add_argument("--list", action="store_true",
+                        help="print the parts in order, with what a failure means, and stop")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and stop")
     return parser.parse_args(arguments)
 
 
-def main(arguments):
-    options = parsed(arguments)
-    parts = all_parts()
+def chosen(options):
+    """The parts, or None if one is unknown."""
+    parts = all_parts(options.built)
     unknown = set(options.only or []) - {part.name for part in parts}
     if unknown:
         print(f"tools/dev gpu: there is no part {', '.join(sorted(unknown))}", file=sys.stderr)
+        return None
+    return [part for part in parts if options.only is None or part.name in options.only]
+
+
+def run_parts(parts, options, state, logs):
+    """One after another, as far as the time goes. Each that passes is kept at once."""
+    began = time.monotonic()
+    for number, part in enumerate(parts, 1):
+        is_build = part.name in ("configure", "build")
+        passed = {} if options.again or options.only else passed_before(state)
+        if part.name in passed and not is_build:
+            part.outcome, part.took, part.why = PASSED, passed[part.name], "before"
+            continue
+        full = options.limit or part.seconds
+        left = options.time - (time.monotonic() - began) if options.time else full
+        if left < SECONDS_LEAST:
+            part.outcome, part.why = NOT_YET, "no time was left"
+            continue
+        part.seconds = int(min(full, left))
+        print(f"== {number} of {len(parts)}, {part.name} (at most {part.seconds} s): "
+              f"{' '.join(part.command)}", flush=True)
+        run(part, logs)
+        if part.outcome == LATE and part.seconds < full:
+            part.outcome = NOT_YET
+        print(f"   {part.name}: {part.outcome} after {part.took:.0f} s {part.why}", flush=True)
+        if is_build and part.outcome != PASSED:
+            break
+        if part.outcome == PASSED and not is_build:
+            keep_passed(state, {**passed_before(state), part.name: round(part.took, 1)})
+
+
+def main(arguments):
+    options = parsed(arguments)
+    parts = chosen(options)
+    if parts is None:
         return 2
-    parts = [part for part in parts if options.only is None or part.name in options.only]
-    if options.dry_run:
-        for part in parts:
-            print(f"{part.name}: {' '.join(part.command)}")
+    if options.list or options.dry_run:
+        for number, part in enumerate(parts, 1):
+            print(f"{number:2d} {part.name}: {part.means}" if options.list
+                  else f"{part.name}: {' '.join(part.command)}")
         return 0
-    there, missing = machine(options.nvcc)
+    there, missing = machine(options.nvcc, options.built)
     if missing:
         print("tools/dev gpu needs a machine with a GPU. What is missing here:\n  "
               + "\n  ".join(missing), file=sys.stderr)
         return 1
     logs = os.path.join(BUILD, "gpu-logs")
     os.makedirs(logs, exist_ok=True)
-    for number, part in enumerate(parts, 1):
-        part.seconds = options.limit or part.seconds
-        print(f"== {number} of {len(parts)}, {part.name} (at most {part.seconds} s): "
-              f"{' '.join(part.command)}", flush=True)
-        run(part, logs)
-        print(f"   {part.name}: {part.outcome} after {part.took:.0f} s {part.why}", flush=True)
-        if part.name in ("configure", "build") and part.outcome != PASSED:
-            break
+    run_parts(parts, options, logs, logs)
     write_results(parts, there, RESULTS)
     print(table(parts))
     print(f"written: {os.path.relpath(RESULTS, ROOT)}/gpu_parts.md")
+    if any(part.outcome == NOT_YET for part in parts):
+        print("the same command goes on with what has not run yet")
     return 0 if all(part.outcome == PASSED for part in parts) else 1
 
 

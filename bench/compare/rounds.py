@@ -134,11 +134,14 @@ def machine():
 
 def commit():
     def git(*words):
-        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True,
-                              timeout=60).stdout.strip()
+        try:
+            return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True,
+                                  timeout=60).stdout.strip()
+        except OSError:  # a copied tree, on a machine without git
+            return ""
     changed = git("status", "--porcelain", "--untracked-files=no", "--", "include", "lib",
                   "kernels", "transports", "bench")
-    return git("rev-parse", "--short=12", "HEAD") + ("+changes" if changed else "")
+    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + ("+changes" if changed else "")
 
 
 def provenance(script):

@@ -45,6 +45,8 @@ int main(int count, char** arguments) {
   using Catch::clara::Opt;
   session.cli(session.cli() |
               Opt(options.soak, "operations")["--soak"]("random operations of the soak") |
+              Opt(options.shares, "count")["--shares"]("the kernels' cases are cut into so many") |
+              Opt(options.share, "number")["--share"]("which share of them is run, from 0 on") |
               Opt(options.is_short)["--short"]("a few cases of each kind, for slow tools"));
   const int code = session.applyCommandLine(count, arguments);
   if (code != 0 || session.configData().showHelp || session.configData().listTests)
