@@ -85,7 +85,7 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
   const CurrentContext scope(driver, made->owner_);
   GYRE_TRY(made->load(images).while_doing(fmt::format("loading kernels on {}", made->name_)));
   GYRE_TRY(made->count_blocks());
-  GYRE_TRY(made->choose_attributes());
+  made->choose_attributes();
   log_info(Subsystem::init, "device {} is {} ({}), driver of {}: {}; {}", ordinal, made->name_,
            made->uuid_, cuda_version_shown(driver), made->blocks_shown(), made->launches_shown());
   return std::shared_ptr<const CudaDevice>(std::move(made));
@@ -197,18 +197,16 @@ std::string CudaDevice::blocks_shown() const {
 // from sm_90 on). What crosses between domains has to be of system scope: kernels here say all that
 // others than their own grid read by words of that scope. The priority lets blocks that peers wait
 // for begin before a caller's that wait for a multiprocessor.
-Status CudaDevice::choose_attributes() {
-  if (driver_.launch_with == nullptr) return {};
+// What a driver does not know is not used: that costs time, and is no error.
+void CudaDevice::choose_attributes() {
+  if (driver_.launch_with == nullptr) return;
   int domains = 0, least = 0, greatest = 0;
-  GYRE_TRY(driver_.check(driver_.device_attribute(&domains, cu::sync_domain_count, device_),
-                         "cuDeviceGetAttribute of memory synchronisation domains"));
-  if (domains > 1)
+  if (driver_.device_attribute(&domains, cu::sync_domain_count, device_) == cu::success &&
+      domains > 1)
     attributes_.push_back({.id = cu::launch_sync_domain, .value = cu::remote_domain});
-  if (driver_.priority_range != nullptr)
-    GYRE_TRY(
-        driver_.check(driver_.priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange"));
-  if (greatest < least) attributes_.push_back({.id = cu::launch_priority, .value = greatest});
-  return {};
+  if (driver_.priority_range != nullptr &&
+      driver_.priority_range(&least, &greatest) == cu::success && greatest < least)
+    attributes_.push_back({.id = cu::launch_priority, .value = greatest});
 }
 
 std::string CudaDevice::launches_shown() const {

@@ -68,7 +68,7 @@ class CudaDevice {
   Status load(std::span<const cuda::KernelImage> images);
   Status load_row(const cuda::KernelImage& image);
   Status count_blocks();
-  Status choose_attributes();
+  void choose_attributes();
 
   const loaded::CudaDriver& driver_;
   const int ordinal_;
