@@ -73,6 +73,16 @@ TEST_CASE("images of a newer CUDA than the driver's are told by both versions", 
     }
 }
 
+TEST_CASE("the default device is one that the kernels are for", "[device]") {
+  const cuda::ImageOrigin origin{12090, code, 90, 12030};
+  for (const auto& [capability, device] :
+       {std::pair(75, GYRE_DEVICE_HOST), std::pair(80, 0), std::pair(110, 0)}) {
+    FakeCudaOptions options;
+    options.capability = capability;
+    CHECK(begun_with(options, origin).first == device);
+  }
+}
+
 TEST_CASE("a GPU that no code is for has PTX compiled, or is refused", "[device]") {
   struct Case {
     int capability, driver;

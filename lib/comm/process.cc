@@ -159,14 +159,16 @@ Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal
 int Process::default_device(Status* why) {
   if (images_.empty()) return GYRE_DEVICE_HOST;
   const auto driver = cuda_driver(loaded::CudaPresence::wanted);
-  const Status usable = driver.ok() ? exec::check_images(**driver, images_) : driver.status();
-  if (!usable.ok()) {
-    if (why != nullptr) *why = usable;
-    return GYRE_DEVICE_HOST;
-  }
   loaded::CuDevice current = 0;  // CUDA's own default
-  (void)(*driver)->current_device(&current);
-  return current;
+  Status usable = driver.status();
+  if (usable.ok()) usable = exec::check_images(**driver, images_);
+  if (usable.ok()) {
+    (void)(*driver)->current_device(&current);
+    usable = exec::check_device(**driver, current, images_);
+  }
+  if (usable.ok()) return current;
+  if (why != nullptr) *why = usable;
+  return GYRE_DEVICE_HOST;
 }
 
 void Process::use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,

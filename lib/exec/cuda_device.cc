@@ -41,32 +41,46 @@ Status check_images(const loaded::CudaDriver& driver, std::span<const cuda::Kern
                   origin->release / 1000));
 }
 
+namespace {
+
+Result<int> find_capability(const loaded::CudaDriver& driver, loaded::CuDevice device) {
+  int major = 0, minor = 0;
+  for (const auto& [value, which] : {std::pair(&major, cu::compute_capability_major),
+                                     std::pair(&minor, cu::compute_capability_minor)})
+    GYRE_TRY(driver.check(driver.device_attribute(value, which, device),
+                          "cuDeviceGetAttribute of the compute capability"));
+  return 10 * major + minor;
+}
+
 // Code runs on later GPUs of the same major compute capability (CUDA C++ Programming Guide, "Binary
 // Compatibility").
-Status CudaDevice::check_code(const cuda::ImageOrigin& origin) const {
-  const auto capability = static_cast<int>(capability_);
-  if (std::ranges::any_of(origin.code, [&](int code) {
-        return code / 10 == capability / 10 && code <= capability;
-      }))
-    return {};
-  if (capability < origin.ptx)
+bool has_code(const cuda::ImageOrigin& origin, int capability) {
+  return std::ranges::any_of(
+      origin.code, [&](int code) { return code / 10 == capability / 10 && code <= capability; });
+}
+
+}  // namespace
+
+Status check_device(const loaded::CudaDriver& driver, loaded::CuDevice device,
+                    std::span<const cuda::KernelImage> images) {
+  const cuda::ImageOrigin* const origin = images.front().origin;
+  GYRE_ASSIGN(const int capability, find_capability(driver, device));
+  if (origin == nullptr || has_code(*origin, capability)) return {};
+  char name[256] = "";
+  (void)driver.device_name(name, sizeof name, device);
+  if (capability < origin->ptx)
     return invalid_usage(
-        fmt::format("{} is of sm_{}, and this build has kernels for sm_{} and "
-                    "later: use GYRE_DEVICE_HOST and host memory",
-                    name_, capability, origin.code.empty() ? origin.ptx : origin.code.front()));
+        fmt::format("{} is of sm_{}, and this build has kernels for sm_{} and later: use "
+                    "GYRE_DEVICE_HOST and host memory",
+                    name, capability, origin->code.empty() ? origin->ptx : origin->code.front()));
   int version = 0;
-  if (driver_.driver_version(&version) == cu::success && version < origin.ptx_release)
-    return invalid_usage(
-        fmt::format("{} is of sm_{}, for which this build has PTX alone, and that is of CUDA {}, "
-                    "the driver of CUDA {}: update the NVIDIA driver, or build Gyre with a "
-                    "compiler that knows sm_{}",
-                    name_, capability, loaded::shown_as_cuda(origin.ptx_release),
-                    loaded::shown_as_cuda(version), capability));
-  log_warn(
-      "device {} ({}) is of sm_{}, for which this build has PTX alone: the driver compiles the "
-      "kernels now, which takes minutes, and keeps them (CUDA_CACHE_PATH)",
-      ordinal_, name_, capability);
-  return {};
+  if (driver.driver_version(&version) != cu::success || version >= origin->ptx_release) return {};
+  return invalid_usage(
+      fmt::format("{} is of sm_{}, for which this build has PTX alone, and that is of CUDA {}, "
+                  "the driver of CUDA {}: update the NVIDIA driver, or build Gyre with a compiler "
+                  "that knows sm_{}",
+                  name, capability, loaded::shown_as_cuda(origin->ptx_release),
+                  loaded::shown_as_cuda(version), capability));
 }
 
 Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
@@ -81,7 +95,13 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
   GYRE_TRY(check_images(driver, images));
   std::shared_ptr<CudaDevice> made(new CudaDevice(driver, ordinal));
   GYRE_TRY(made->retain());
-  if (images.front().origin != nullptr) GYRE_TRY(made->check_code(*images.front().origin));
+  GYRE_TRY(check_device(driver, made->device_, images));
+  const cuda::ImageOrigin* const origin = images.front().origin;
+  if (origin != nullptr && !has_code(*origin, static_cast<int>(made->capability_)))
+    log_warn(
+        "device {} ({}) is of sm_{}, for which this build has PTX alone: the driver compiles the "
+        "kernels now, which takes minutes, and keeps them (CUDA_CACHE_PATH)",
+        ordinal, made->name_, made->capability_);
   const CurrentContext scope(driver, made->owner_);
   GYRE_TRY(made->load(images).while_doing(fmt::format("loading kernels on {}", made->name_)));
   GYRE_TRY(made->count_blocks());
@@ -103,12 +123,8 @@ Status CudaDevice::retain() {
   GYRE_TRY(driver_.check(driver_.device_pci_bus_id(bus_id, sizeof bus_id, device_),
                          "cuDeviceGetPCIBusId"));
   bus_id_ = bus_id;
-  int major = 0, minor = 0;
-  for (const auto& [value, which] : {std::pair(&major, cu::compute_capability_major),
-                                     std::pair(&minor, cu::compute_capability_minor)})
-    GYRE_TRY(driver_.check(driver_.device_attribute(value, which, device_),
-                           "cuDeviceGetAttribute of the compute capability"));
-  capability_ = static_cast<std::uint32_t>(10 * major + minor);
+  GYRE_ASSIGN(const int capability, find_capability(driver_, device_));
+  capability_ = static_cast<std::uint32_t>(capability);
   return driver_.check(driver_.primary_retain(&owner_, device_),
                        fmt::format("cuDevicePrimaryCtxRetain of device {}", ordinal_));
 }

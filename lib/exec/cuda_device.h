@@ -18,6 +18,10 @@ namespace gyre::exec {
 // Why the driver would load no kernels, whatever the device: there are none, or they are of a newer
 // CUDA.
 Status check_images(const loaded::CudaDriver& driver, std::span<const cuda::KernelImage> images);
+// Why not on this device: it is older than what the kernels are for, or so new that the driver
+// would have to compile them, and cannot.
+Status check_device(const loaded::CudaDriver& driver, loaded::CuDevice device,
+                    std::span<const cuda::KernelImage> images);
 
 class CudaDevice {
  public:
@@ -64,7 +68,6 @@ class CudaDevice {
  private:
   CudaDevice(const loaded::CudaDriver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
   Status retain();
-  Status check_code(const cuda::ImageOrigin& origin) const;
   Status load(std::span<const cuda::KernelImage> images);
   Status load_row(const cuda::KernelImage& image);
   Status count_blocks();
