@@ -79,7 +79,7 @@ class BenchOnFake {
  public:
   explicit BenchOnFake(const FakeCudaOptions& options = {}, Variables variables = {})
       : fake(options), variables_(with_small_slots(std::move(variables))) {
-    comm::process().use_cuda(fake.table(), FakeCuda::images());
+    comm::process().use_cuda(fake.library_table(), FakeCuda::images());
   }
   ~BenchOnFake() {
     comm::process().use_cuda(nullptr, {});
@@ -185,7 +185,7 @@ TEST_CASE("host memory is used where it is asked for, and graphs are refused the
   BenchOnFake on;
   check_right(on.run(reduces, "--device host -g 2 -b 64 -e 64 -n 1"), 1);
   CHECK(on.fake.launches() == 0);
-  comm::process().use_cuda(on.fake.table(), {});  // no kernels: the library's default is the host
+  comm::process().use_cuda(on.fake.library_table(), {});  // no kernels: the library's default is the host
   CHECK(on.run(reduces, "-g 2 -b 64 -e 64 -n 1 -G 2").code == 2);
   check_right(on.run(reduces, "-g 2 -b 64 -e 64 -n 1"), 1);
   CHECK(on.run(reduces, "--device cuda -g 2 -b 64 -e 64 -n 1").code == 3);

@@ -107,7 +107,7 @@ TEST_CASE("nothing inside a call may wait for kernels, from the second call on",
 // How often some functions of the driver are called.
 struct Questions {
   explicit Questions(OnFake& on) : real(on.fake.table()) {
-    auto counting = on.fake.table();
+    auto counting = on.fake.library_table();
     auto table = std::make_unique<loaded::CudaDriver>(*counting);
     now = this;
     table->stream_capture_info = [](loaded::CuStream stream, int* status, std::uint64_t* id,
@@ -312,7 +312,7 @@ TEST_CASE("without a driver, or without kernels, a device is refused and named",
     CHECK(mentions(last_error(), "libcuda.so.1 was not found"));
   }
   OnFake on;
-  comm::process().use_cuda(on.fake.table(), {});
+  comm::process().use_cuda(on.fake.library_table(), {});
   CHECK(gyreCommInitRankConfig(&comm, 1, id, 0, &config) == gyreInvalidUsage);
   CHECK(mentions(last_error(), "this build of Gyre has no CUDA kernels"));
   config.device = 7;

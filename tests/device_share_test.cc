@@ -192,7 +192,8 @@ TEST_CASE("eight communicators of two threads run on one GPU at one time", "[dev
   std::vector<DeviceInts> data;
   std::vector<loaded::CuStream> streams(16);
   for (loaded::CuStream& stream : streams) {
-    REQUIRE(on.driver->stream_create(&stream, 0) == loaded::cu::success);
+    REQUIRE(on.driver->stream_create(&stream, loaded::cu::stream_non_blocking) ==
+            loaded::cu::success);
     data.emplace_back(on, 20'000);
     data.back().fill([](std::size_t i) { return static_cast<int>(i); });
   }

@@ -150,7 +150,8 @@ TEST_CASE("ranks launched one after another meet on the fake's streams", "[loade
   const std::string name = cuda::kernel_name(protocol, "Float32_Sum");
   REQUIRE(one.driver->module_function(&kernel, module, name.c_str()) == loaded::cu::success);
   loaded::CuStream streams[3] = {};
-  for (auto& stream : streams) (void)one.driver->stream_create(&stream, 0);
+  for (auto& stream : streams)
+    (void)one.driver->stream_create(&stream, loaded::cu::stream_non_blocking);
   for (int call = 0; call < 3; ++call) {
     job.begin();
     const auto grids = job.grids();

@@ -115,8 +115,10 @@ inline constexpr int pointer_memory_type = 2;
 inline constexpr int pointer_buffer_id = 7;
 inline constexpr int pointer_is_managed = 8;
 inline constexpr int pointer_device_ordinal = 9;
+inline constexpr int pointer_is_legacy = 10;  // ..._IS_LEGACY_CUDA_IPC_CAPABLE: by cuMemAlloc
 inline constexpr int pointer_range_start = 11;
 inline constexpr int pointer_range_size = 12;
+inline constexpr int pointer_pool = 17;  // ..._MEMPOOL_HANDLE: of cuMemAllocAsync
 // CUmemorytype
 inline constexpr unsigned memory_host = 1;
 inline constexpr unsigned memory_device = 2;
@@ -124,6 +126,9 @@ inline constexpr unsigned memory_device = 2;
 inline constexpr int function_max_threads = 0;
 inline constexpr int function_registers = 4;
 inline constexpr unsigned stream_non_blocking = 1;
+// CU_STREAM_LEGACY, which null means as well, and CU_STREAM_PER_THREAD, another one in each thread.
+inline const CuStream default_stream = reinterpret_cast<CuStream>(std::uintptr_t{1});
+inline const CuStream thread_stream = reinterpret_cast<CuStream>(std::uintptr_t{2});
 inline constexpr unsigned event_disable_timing = 2;
 inline constexpr unsigned ipc_lazy_peer_access = 1;                // the only flags that there are
 inline constexpr int handle_none = 0, handle_file_descriptor = 1;  // CUmemAllocationHandleType
@@ -202,6 +207,7 @@ inline constexpr int remote_domain = 1;
   X(stream_destroy, "cuStreamDestroy", 4000, (CuStream stream))                                   \
   X(stream_synchronize, "cuStreamSynchronize", 2000, (CuStream stream))                           \
   X(stream_owner, "cuStreamGetCtx", 9020, (CuStream stream, CuContext * owner))                   \
+  X(stream_flags, "cuStreamGetFlags", 7000, (CuStream stream, unsigned* flags))                   \
   X(stream_wait_event, "cuStreamWaitEvent", 3020,                                                 \
     (CuStream stream, CuEvent event, unsigned flags))                                             \
   X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", 10010, (int* mode))               \

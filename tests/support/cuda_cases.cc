@@ -245,7 +245,8 @@ void check_refusals(const OnCuda& on) {
       DeviceInts far(on, 100);
       refused(far.data(), 100, nullptr, "is memory of CUDA device 1");
       loaded::CuStream foreign = nullptr;
-      REQUIRE(on.driver->stream_create(&foreign, 0) == loaded::cu::success);
+      REQUIRE(on.driver->stream_create(&foreign, loaded::cu::stream_non_blocking) ==
+              loaded::cu::success);
       refused(good.data(), 100, reinterpret_cast<gyreStream_t>(foreign),
               "belongs to another device");
       (void)on.driver->stream_destroy(foreign);

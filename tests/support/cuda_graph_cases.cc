@@ -149,7 +149,7 @@ void check_captured_streams(const OnCuda& on, std::size_t count) {
   const GraphBuffers buffers(on, 1, count), second(on, 1, count);
   loaded::CuStream side = nullptr;
   loaded::CuEvent fork = nullptr, join = nullptr;
-  REQUIRE(on.driver->stream_create(&side, 0) == cu::success);
+  REQUIRE(on.driver->stream_create(&side, cu::stream_non_blocking) == cu::success);
   REQUIRE(on.driver->event_create(&fork, cu::event_disable_timing) == cu::success);
   REQUIRE(on.driver->event_create(&join, cu::event_disable_timing) == cu::success);
   buffers.fill(1), second.fill(2);

@@ -62,7 +62,7 @@ CudaProcess::CudaProcess(const DeviceProcesses& all, int process, const ProcessB
     loaded::CuStream stream = nullptr;
     (void)driver->primary_retain(&owner, all_.device(rank(place)));
     (void)driver->set_current(owner);
-    (void)driver->stream_create(&stream, 0);
+    (void)driver->stream_create(&stream, loaded::cu::stream_non_blocking);
     if (place == 0) (void)driver->stream_create(&copies_, loaded::cu::stream_non_blocking);
     owners_.push_back(owner);
     streams.push_back(stream);

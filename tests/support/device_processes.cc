@@ -10,7 +10,7 @@ namespace gyre::tests {
 
 DeviceProcess::DeviceProcess(const DeviceProcesses& all, int process, const ProcessBoard& board)
     : FakeOfProcess{FakeCuda(all.fake(process))}, CudaProcess(all, process, board, fake.table()) {
-  comm::process().use_cuda(fake.table(), FakeCuda::images());
+  comm::process().use_cuda(fake.library_table(), FakeCuda::images());
 }
 
 namespace {

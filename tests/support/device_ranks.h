@@ -43,7 +43,7 @@ class OnFake : public FakeMachine, public OnCuda {
  public:
   explicit OnFake(const FakeCudaOptions& options = {}, Variables wanted = {})
       : FakeMachine(options, std::move(wanted)), OnCuda(fake.table()) {
-    comm::process().use_cuda(fake.table(), FakeCuda::images());
+    comm::process().use_cuda(fake.library_table(), FakeCuda::images());
   }
   ~OnFake() {
     leave();
@@ -91,7 +91,8 @@ class Ranks {
     if (begun != gyreSuccess) return;
     for (int rank = 0; rank < count; ++rank) {
       loaded::CuStream stream = nullptr;
-      REQUIRE(on_.driver->stream_create(&stream, 0) == loaded::cu::success);
+      REQUIRE(on_.driver->stream_create(&stream, loaded::cu::stream_non_blocking) ==
+              loaded::cu::success);
       streams.push_back(stream);
     }
   }

@@ -138,12 +138,10 @@ CuResult host_device_pointer(CuDevicePointer* seen, void* memory, unsigned) {
   return *seen = reinterpret_cast<CuDevicePointer>(memory), cu::success;
 }
 CuResult copy_to_device(CuDevicePointer to, const void* from, std::size_t bytes, CuStream stream) {
-  fake->queue(stream, {[=] {
-                         std::memcpy(reinterpret_cast<void*>(to), from, bytes);
-                         return true;
-                       },
-                       {},
-                       false});
+  CuStreamBody::Item item;
+  item.act = [=] { return std::memcpy(reinterpret_cast<void*>(to), from, bytes), true; };
+  item.copies = true;
+  fake->queue(stream, std::move(item));
   return cu::success;
 }
 CuResult copy_to_host(void* to, CuDevicePointer from, std::size_t bytes, CuStream stream) {
@@ -179,22 +177,28 @@ CuResult pointer_attributes(unsigned count, int* which, void** values, CuDeviceP
       put(known ? found->second.bytes : std::size_t{0});
     else if (which[i] == cu::pointer_buffer_id)
       put(known ? found->second.id : std::uint64_t{0});
+    else if (which[i] == cu::pointer_is_legacy)
+      put(known && !found->second.on_host && found->second.mapped == 0 && !found->second.of_pool);
+    else if (which[i] == cu::pointer_pool)
+      put(known && found->second.of_pool ? fake : nullptr);
     else
       return cu::invalid_value;
   }
   return cu::success;
 }
 
-CuResult stream_create(CuStream* stream, unsigned) {
+CuResult stream_create(CuStream* stream, unsigned flags) {
   if (needs_current() != cu::success) return needs_current();
   const std::lock_guard lock(fake->mutex);
   *stream = new CuStreamBody{FakeCuda::State::current(), {}, nullptr};
+  (*stream)->queue = fake->streams_made++ % fake->connections();
+  (*stream)->blocking = (flags & cu::stream_non_blocking) == 0;
   fake->streams.insert(*stream);
   return cu::success;
 }
 CuResult stream_destroy(CuStream stream) {
   std::unique_lock lock(fake->mutex);
-  fake->changed.wait(lock, [&] { return stream->items.empty(); });
+  fake->await_stream(lock, *stream);
   fake->streams.erase(stream);
   delete stream;
   return cu::success;
@@ -203,12 +207,16 @@ CuResult stream_synchronize(CuStream stream) {
   std::unique_lock lock(fake->mutex);
   CuStreamBody& all = fake->stream(stream);
   if (all.capturing != nullptr || !fake->may_disturb()) return cu::capture_unsupported;
-  fake->changed.wait(lock, [&] { return all.items.empty() || !fake->failure.empty(); });
+  fake->await_stream(lock, all);
   return fake->failure.empty() ? cu::success : cu::launch_out_of_resources;
 }
 CuResult stream_owner(CuStream stream, CuContext* owner) {
   const std::lock_guard lock(fake->mutex);
   return *owner = fake->stream(stream).owner, cu::success;
+}
+CuResult stream_flags(CuStream stream, unsigned* flags) {
+  const std::lock_guard lock(fake->mutex);
+  return *flags = fake->stream(stream).blocking ? 0 : cu::stream_non_blocking, cu::success;
 }
 CuResult stream_wait_event(CuStream stream, CuEvent event, unsigned) {
   if (event->captured != nullptr) {
@@ -247,7 +255,8 @@ CuResult event_record(CuEvent event, CuStream stream) {
   return cu::success;
 }
 CuResult event_query(CuEvent event) {
-  const std::lock_guard lock(fake->mutex);
+  std::unique_lock lock(fake->mutex);
+  fake->enter(lock);
   if (event->captured != nullptr || !fake->may_disturb()) return cu::capture_unsupported;
   return event->reached == event->recorded ? cu::success : cu::not_ready;
 }
@@ -288,8 +297,9 @@ CuResult launch(CuFunction function, unsigned grid_x, unsigned, unsigned, unsign
   item.grid = {static_cast<int>(launch.rank), grid_x, block_x,
                [launch, kernel = function->kernel] { kernel(launch); }};
   fake->queue(stream, std::move(item));
-  const std::lock_guard lock(fake->mutex);
+  std::unique_lock lock(fake->mutex);
   ++fake->launches;
+  fake->await_launched(lock, stream);
   return cu::success;
 }
 
@@ -332,10 +342,11 @@ FakeCuda::~FakeCuda() {
   fake = nullptr;
 }
 
-std::unique_ptr<const CudaDriver> FakeCuda::table() const {
-  const bool is_of_12 = state_->options.driver >= 12000;
+namespace {
+
+CudaDriver filled_table(int driver) {
   // clang-format off
-  return std::make_unique<CudaDriver>(CudaDriver{
+  return CudaDriver{
       driver_version, init, error_name, error_string, device_count, device_get, device_name,
       device_attribute, device_uuid, device_pci_bus_id, device_can_access_peer, primary_retain,
       primary_release, current, set_current, current_device, enable_peer_access, allocate,
@@ -344,14 +355,50 @@ std::unique_ptr<const CudaDriver> FakeCuda::table() const {
       fake_memory_release, fake_memory_export, fake_memory_import, fake_addresses_reserve,
       fake_addresses_free, fake_memory_map, fake_memory_unmap, fake_memory_set_access,
       copy_to_device, copy_to_host, pointer_attributes, stream_create, stream_destroy,
-      stream_synchronize, stream_owner, stream_wait_event, fake_exchange_capture_mode,
-      event_create, event_destroy, event_record, event_query, module_load, module_unload,
-      module_function, function_attribute, blocks_per_multiprocessor, launch, launch_host,
-      memory_info, copy_on_device, fake_stream_begin_capture, fake_stream_end_capture,
-      fake_graph_instantiate, fake_graph_launch, fake_graph_destroy, fake_graph_run_destroy,
-      fake_stream_capture_info, fake_user_object_create, fake_user_object_release,
-      fake_graph_retain, is_of_12 ? launch_with : nullptr, priority_range});
+      stream_synchronize, stream_owner, stream_flags, stream_wait_event,
+      fake_exchange_capture_mode, event_create, event_destroy, event_record, event_query,
+      module_load, module_unload, module_function, function_attribute, blocks_per_multiprocessor,
+      launch, launch_host, memory_info, copy_on_device, fake_stream_begin_capture,
+      fake_stream_end_capture, fake_graph_instantiate, fake_graph_launch, fake_graph_destroy,
+      fake_graph_run_destroy, fake_stream_capture_info, fake_user_object_create,
+      fake_user_object_release, fake_graph_retain,
+      driver >= 12000 ? launch_with : nullptr, priority_range};
   // clang-format on
+}
+
+// A call of the driver's that is known to be Gyre's.
+template <auto call>
+struct OfLibrary;
+template <typename... Parameters, CuResult (*call)(Parameters...)>
+struct OfLibrary<call> {
+  static CuResult act(Parameters... parameters) {
+    fake_in_library() = true;
+    const CuResult result = call(parameters...);
+    fake_in_library() = false;
+    return result;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<const CudaDriver> FakeCuda::table() const {
+  return std::make_unique<CudaDriver>(filled_table(state_->options.driver));
+}
+
+std::unique_ptr<const CudaDriver> FakeCuda::library_table() const {
+  CudaDriver of_library = filled_table(state_->options.driver);
+  of_library.allocate = OfLibrary<allocate>::act;
+  of_library.free = OfLibrary<free_memory>::act;
+  of_library.allocate_host = OfLibrary<allocate_host>::act;
+  of_library.free_host = OfLibrary<free_host>::act;
+  of_library.ipc_import = OfLibrary<fake_ipc_import>::act;
+  of_library.ipc_close = OfLibrary<fake_ipc_close>::act;
+  of_library.memory_create = OfLibrary<fake_memory_create>::act;
+  of_library.memory_release = OfLibrary<fake_memory_release>::act;
+  of_library.memory_map = OfLibrary<fake_memory_map>::act;
+  of_library.memory_unmap = OfLibrary<fake_memory_unmap>::act;
+  of_library.memory_set_access = OfLibrary<fake_memory_set_access>::act;
+  return std::make_unique<CudaDriver>(of_library);
 }
 
 std::span<const cuda::KernelImage> FakeCuda::images() {
@@ -384,7 +431,7 @@ std::string FakeCuda::leaks() const {
   tell(mappings, "mappings");
   tell(state_->physical.size(), "physical memories");
   tell(state_->reserved.size(), "ranges of addresses");
-  tell(state_->streams.size(), "streams");
+  tell(state_->streams.size() - state_->per_thread.size(), "streams");
   tell(state_->events.size(), "events");
   tell(state_->modules.size(), "modules");
   tell(state_->graphs.size(), "graphs");
@@ -398,10 +445,6 @@ std::string FakeCuda::leaks() const {
 int FakeCuda::allocations() const {
   const std::lock_guard lock(state_->mutex);
   return state_->allocations;
-}
-int FakeCuda::synchronising_calls() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->synchronising;
 }
 int FakeCuda::launches() const {
   const std::lock_guard lock(state_->mutex);

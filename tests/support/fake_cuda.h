@@ -2,7 +2,8 @@
 // and memory that the driver knows by address; streams in order, carried out by a thread of its
 // own; kernels are those of kernels/cuda, on the host's machine (host_device.h), as many blocks at
 // a time as a device holds. Ranks of one process launch on their streams and meet there; processes
-// meet in memory that one exports and others import. One at a time in a process.
+// meet in memory that one exports and others import. One at a time in a process. A harsh one does
+// all that NVIDIA's may do to who is not careful (fake_cuda_harsh.cc).
 #pragma once
 
 #include "kernels/cuda/kernel_name.h"
@@ -23,7 +24,7 @@ struct FakeCudaOptions {
   std::uint64_t memory_bytes = 1ULL << 30;
   bool peer_access = true;
   bool virtual_memory = true;  // by the driver's calls of that name, and by file descriptors
-  bool mps = true;             // as it says; processes are side by side in any case
+  bool mps = false;            // as it says; processes are side by side in any case
   // What CUDA_VISIBLE_DEVICES leaves: the machine's number of each device; empty: all, in order.
   std::vector<int> visible = {};
   int capability = 90;          // compute capability
@@ -32,6 +33,11 @@ struct FakeCudaOptions {
   bool mig = false;             // the devices are instances of one GPU
   bool delayed_stores = false;  // of the host's machine, as its options
   std::uint64_t seed = 1;
+  bool harsh = harsh_by_environment();
+  // Of a harsh one: streams that do not wait for each other; 0: as CUDA_DEVICE_MAX_CONNECTIONS
+  // says, or the driver's own default, 8, and 2 under MPS.
+  int connections = 0;
+  static bool harsh_by_environment();  // FAKE_CUDA_HARSH=1
 };
 
 class FakeCuda {
@@ -41,7 +47,10 @@ class FakeCuda {
   FakeCuda(const FakeCuda&) = delete;
   FakeCuda& operator=(const FakeCuda&) = delete;
 
+  // The test's own, or a program's.
   std::unique_ptr<const loaded::CudaDriver> table() const;
+  // Gyre's. Its calls are the ones that `synchronising_calls` counts.
+  std::unique_ptr<const loaded::CudaDriver> library_table() const;
   static std::span<const cuda::KernelImage> images();
 
   // Allocations from now on: the `number`th fails for want of memory, counted from 1; 0: none does.
@@ -49,8 +58,15 @@ class FakeCuda {
   // What somebody has made and not given back, in words; empty if nothing.
   std::string leaks() const;
   int allocations() const;  // so far
-  // Calls that a driver may make wait for kernels, while one ran: allocations and the like.
+  // Calls of Gyre's that a driver may make wait for kernels, while one was to end in this process:
+  // allocations and the like.
   int synchronising_calls() const;
+  std::string synchronising_shown() const;  // which, and on whose threads
+  // Memory of a stream-ordered pool, as cuMemAllocAsync gives it: for its own device's kernels.
+  loaded::CuDevicePointer allocate_from_pool(int device, std::size_t bytes);
+  void free_from_pool(loaded::CuDevicePointer memory);
+  // Memory that was exported to other processes and shares its block of 2 MiB with other memory.
+  int exports_of_parts() const;
   int launches() const;
   int launches_apart() const;  // in the remote memory synchronisation domain, at a priority
   int host_calls() const;      // of host functions on streams

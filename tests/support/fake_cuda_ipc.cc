@@ -21,6 +21,7 @@ struct Handle {
   std::uint64_t inode, bytes;
 };
 static_assert(sizeof(Handle) <= sizeof(CuIpcHandle));
+constexpr std::size_t block_bytes = 2 << 20;  // of which the driver makes small allocations
 constexpr char magic[8] = {'f', 'a', 'k', 'e', '-', 'i', 'p', 'c'};
 
 // Of the whole file, by an open file of its own: a lock that ends with the process.
@@ -39,13 +40,15 @@ bool is_held_elsewhere(const FakeCuda::State::Allocation& allocation) {
 }
 
 CuResult fake_ipc_export(CuIpcHandle* handle, CuDevicePointer memory) {
-  const std::lock_guard lock(fake->mutex);
+  std::unique_lock lock(fake->mutex);
+  fake->enter(lock);
   const auto found = fake->memory.find(reinterpret_cast<void*>(memory));
   if (found == fake->memory.end() || found->second.on_host || found->second.imported > 0 ||
-      found->second.mapped != 0)
+      found->second.mapped != 0 || found->second.of_pool)
     return cu::invalid_value;
   if (const CuResult refused = fake->begin_taking(); refused != cu::success) return refused;
   found->second.exported = true;
+  fake->exports_of_parts += found->second.bytes % block_bytes != 0;
   Handle made{};
   std::memcpy(made.magic, magic, sizeof magic);
   made.pid = getpid();
@@ -65,11 +68,12 @@ CuResult fake_ipc_import(CuDevicePointer* memory, CuIpcHandle handle, unsigned f
   std::memcpy(&named, &handle, sizeof named);
   if (std::memcmp(named.magic, magic, sizeof magic) != 0) return cu::invalid_value;
   if (named.pid == getpid()) return cu::invalid_context;
-  const std::lock_guard lock(fake->mutex);
+  std::unique_lock lock(fake->mutex);
   const int device = FakeCuda::State::current()->device;
   if (!fake->options.peer_access && fake->on_machine(device) != named.device)
     return cu::peer_access_unsupported;
   if (const CuResult refused = fake->begin_taking(); refused != cu::success) return refused;
+  fake->wait_for_kernels(lock, device, "cuIpcOpenMemHandle");
   for (auto& [place, known] : fake->memory) {
     if (known.imported == 0 || known.inode != named.inode || known.device != device) continue;
     ++known.imported;
@@ -90,10 +94,11 @@ CuResult fake_ipc_import(CuDevicePointer* memory, CuIpcHandle handle, unsigned f
 }
 
 CuResult fake_ipc_close(CuDevicePointer memory) {
-  const std::lock_guard lock(fake->mutex);
-  fake->note_synchronising();
-  const auto found = fake->memory.find(reinterpret_cast<void*>(memory));
+  std::unique_lock lock(fake->mutex);
+  auto found = fake->memory.find(reinterpret_cast<void*>(memory));
   if (found == fake->memory.end() || found->second.imported == 0) return cu::invalid_value;
+  fake->wait_for_kernels(lock, found->second.device, "cuIpcCloseMemHandle");
+  found = fake->memory.find(reinterpret_cast<void*>(memory));
   if (--found->second.imported > 0) return cu::success;
   munmap(found->first, found->second.bytes);
   fake->memory.erase(found);

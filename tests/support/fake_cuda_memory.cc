@@ -16,12 +16,18 @@ using namespace loaded;
 
 namespace {
 
-constexpr std::size_t granule = 64 << 10;
+// A harsh driver's are those of GPUs.
+std::size_t granule() { return fake->options.harsh ? 2 << 20 : 64 << 10; }
 const std::string name_begin = "fake-cuda-memory-of-";
 
 void* at(CuDevicePointer place) { return reinterpret_cast<void*>(place); }
 
-bool is_whole(std::size_t bytes) { return bytes > 0 && bytes % granule == 0; }
+bool is_whole(std::size_t bytes) { return bytes > 0 && bytes % granule() == 0; }
+
+int current_device() {
+  const CuContext now = FakeCuda::State::current();
+  return now == nullptr ? 0 : now->device;
+}
 
 bool is_device(int device) { return device >= 0 && device < fake->options.devices; }
 
@@ -47,15 +53,16 @@ void drop_unused(CuMemory memory) {
 
 CuResult fake_memory_granularity(std::size_t* bytes, const CuMemoryKind* kind, int) {
   if (!fake->options.virtual_memory || !is_device(kind->place.device)) return cu::invalid_device;
-  return *bytes = granule, cu::success;
+  return *bytes = granule(), cu::success;
 }
 
 CuResult fake_memory_create(CuMemory* memory, std::size_t bytes, const CuMemoryKind* kind,
                             unsigned long long flags) {
-  const std::lock_guard lock(fake->mutex);
+  std::unique_lock lock(fake->mutex);
   if (!fake->options.virtual_memory || flags != 0 || !is_whole(bytes)) return cu::invalid_value;
   if (!is_device(kind->place.device)) return cu::invalid_device;
   if (const CuResult refused = fake->begin_taking(); refused != cu::success) return refused;
+  fake->wait_for_kernels(lock, current_device(), "cuMemCreate");
   if (fake->memory_used + bytes > fake->options.memory_bytes) return cu::out_of_memory;
   const int device = fake->on_machine(kind->place.device);
   FileDescriptor file(memfd_create((name_begin + std::to_string(device)).c_str(), MFD_CLOEXEC));
@@ -72,8 +79,8 @@ CuResult fake_memory_create(CuMemory* memory, std::size_t bytes, const CuMemoryK
 }
 
 CuResult fake_memory_release(CuMemory memory) {
-  const std::lock_guard lock(fake->mutex);
-  fake->note_synchronising();
+  std::unique_lock lock(fake->mutex);
+  fake->wait_for_kernels(lock, current_device(), "cuMemRelease");
   const auto found = fake->physical.find(memory);
   if (found == fake->physical.end() || found->second.handles == 0) return cu::invalid_value;
   --found->second.handles;
@@ -145,12 +152,13 @@ CuResult fake_addresses_free(CuDevicePointer begin, std::size_t bytes) {
 
 CuResult fake_memory_map(CuDevicePointer place, std::size_t bytes, std::size_t offset,
                          CuMemory memory, unsigned long long flags) {
-  const std::lock_guard lock(fake->mutex);
+  std::unique_lock lock(fake->mutex);
   const auto found = fake->physical.find(memory);
   if (found == fake->physical.end() || found->second.handles == 0 || offset != 0 || flags != 0 ||
       !is_whole(bytes) || bytes > found->second.bytes || !is_reserved(at(place), bytes))
     return cu::invalid_value;
   if (const CuResult refused = fake->begin_taking(); refused != cu::success) return refused;
+  fake->wait_for_kernels(lock, current_device(), "cuMemMap");
   if (mmap(at(place), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, found->second.file.get(), 0) ==
       MAP_FAILED)
     return cu::out_of_memory;
@@ -167,8 +175,8 @@ CuResult fake_memory_map(CuDevicePointer place, std::size_t bytes, std::size_t o
 }
 
 CuResult fake_memory_unmap(CuDevicePointer place, std::size_t bytes) {
-  const std::lock_guard lock(fake->mutex);
-  fake->note_synchronising();
+  std::unique_lock lock(fake->mutex);
+  fake->wait_for_kernels(lock, current_device(), "cuMemUnmap");
   const auto found = fake->memory.find(at(place));
   if (found == fake->memory.end() || found->second.mapped == 0 || found->second.bytes != bytes)
     return cu::invalid_value;
@@ -184,17 +192,20 @@ CuResult fake_memory_unmap(CuDevicePointer place, std::size_t bytes) {
 
 CuResult fake_memory_set_access(CuDevicePointer place, std::size_t bytes,
                                 const CuMemoryAccess* access, std::size_t count) {
-  const std::lock_guard lock(fake->mutex);
+  std::unique_lock lock(fake->mutex);
   const auto found = fake->memory.find(at(place));
   if (found == fake->memory.end() || found->second.mapped == 0 || found->second.bytes != bytes)
     return cu::invalid_value;
   if (const CuResult refused = fake->begin_taking(); refused != cu::success) return refused;
+  fake->wait_for_kernels(lock, current_device(), "cuMemSetAccess");
   const int lies_on = fake->physical.at(found->second.mapped).device;
   for (std::size_t i = 0; i < count; ++i) {
     if (!is_device(access[i].place.device)) return cu::invalid_device;
     if (!fake->options.peer_access && fake->on_machine(access[i].place.device) != lies_on)
       return cu::peer_access_unsupported;
   }
+  for (std::size_t i = 0; i < count; ++i)
+    fake->memory.at(at(place)).reached_by.insert(access[i].place.device);
   return mprotect(at(place), bytes, PROT_READ | PROT_WRITE) == 0 ? cu::success : cu::out_of_memory;
 }
 

@@ -14,6 +14,7 @@ FakeCuda::State* fake = nullptr;
 
 FakeCuda::State::State(const FakeCudaOptions& wanted) : options(wanted) {
   for (int device = 0; device < options.devices; ++device) contexts.push_back({device, 0, {}});
+  for (CuContextBody& context : contexts) default_streams[&context].owner = &context;
   thread = std::thread([this] { serve(); });
 }
 
@@ -26,13 +27,12 @@ FakeCuda::State::~State() {
   thread.join();
   for (auto& [address, allocation] : memory) munmap(address, allocation.bytes);
   for (auto& [address, bytes] : reserved) munmap(address, bytes);
+  for (auto& [address, bytes] : remains) munmap(address, bytes);
 }
 
 CuStreamBody& FakeCuda::State::stream(CuStream handle) {
-  if (handle != nullptr) return *handle;
-  CuStreamBody& found = default_streams[current()];
-  found.owner = current();
-  return found;
+  if (handle == nullptr || handle == cu::default_stream) return default_streams[current()];
+  return handle == cu::thread_stream ? stream_of_thread() : *handle;
 }
 
 CuContext& FakeCuda::State::current() {
@@ -58,25 +58,28 @@ bool FakeCuda::State::may_disturb() {
 }
 
 void FakeCuda::State::queue(CuStream handle, CuStreamBody::Item item) {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   if (fake_has_called_out()) failure = "something is put on a stream by a host function";
+  enter(lock);
   CuStreamBody& to = stream(handle);
   if (to.capturing != nullptr) return to.capturing->items.push_back(std::move(item));
+  if (item.is_kernel()) await_room(lock, to);
+  item.number = ++items_queued;
   to.items.push_back(std::move(item));
   changed.notify_all();
 }
 
 CuResult FakeCuda::State::begin_taking() {
-  note_synchronising();
   ++allocations;
   if (!may_disturb()) return cu::capture_unsupported;
   return failing > 0 && --failing == 0 ? cu::out_of_memory : cu::success;
 }
 
 CuResult FakeCuda::State::allocate(void** place, std::size_t bytes, int device, bool on_host) {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   if (bytes == 0) return cu::invalid_value;
   if (const CuResult refused = begin_taking(); refused != cu::success) return refused;
+  wait_for_kernels(lock, device, on_host ? "cuMemHostAlloc" : "cuMemAlloc");
   if (memory_used + bytes > options.memory_bytes) return cu::out_of_memory;
   // Whole pages, as the driver gives; what is not zeroed by anybody is no zero.
   const std::size_t pages = (bytes + 4095) / 4096 * 4096;
@@ -94,19 +97,31 @@ CuResult FakeCuda::State::allocate(void** place, std::size_t bytes, int device, 
 }
 
 CuResult FakeCuda::State::release(void* place, bool on_host) {
-  const std::lock_guard lock(mutex);
-  note_synchronising();
+  std::unique_lock lock(mutex);
   if (!may_disturb()) return cu::capture_unsupported;
-  const auto found = memory.find(place);
+  auto found = memory.find(place);
+  if (found == memory.end()) return cu::invalid_value;
+  wait_for_kernels(lock, found->second.device, on_host ? "cuMemFreeHost" : "cuMemFree");
+  found = memory.find(place);
   if (found == memory.end() || found->second.on_host != on_host || found->second.imported > 0 ||
       found->second.mapped != 0)
     return cu::invalid_value;
   if (found->second.exported && is_held_elsewhere(found->second))
     failure = "memory was freed while another process had it open";
   memory_used -= found->second.bytes;
-  munmap(place, found->second.bytes);
+  if (options.harsh && !on_host)
+    give_up_addresses(place, found->second.bytes);
+  else
+    munmap(place, found->second.bytes);
   memory.erase(found);
   return cu::success;
+}
+
+// The driver keeps them, as an allocator's reserve: there is something, and nobody may touch it.
+void FakeCuda::State::give_up_addresses(void* place, std::size_t bytes) {
+  if (mmap(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+           0) != MAP_FAILED)
+    remains[place] = bytes;
 }
 
 const std::pair<void* const, FakeCuda::State::Allocation>* FakeCuda::State::find(
@@ -127,6 +142,7 @@ std::vector<Grid> FakeCuda::State::take_grids(bool idle) {
   const auto serve_one = [&](CuStreamBody& stream) {
     while (!stream.items.empty()) {
       CuStreamBody::Item& item = stream.items.front();
+      if (item.running || !may_begin(stream)) return;
       if (item.host) {
         lock.unlock();
         fake_call_out(item.host);
@@ -137,21 +153,22 @@ std::vector<Grid> FakeCuda::State::take_grids(bool idle) {
       } else if (!item.act) {
         const int device = stream.owner->device;
         const int blocks = static_cast<int>(item.grid.blocks);
-        if (item.running || blocks_running[device] + blocks > options.multiprocessors) return;
+        if (blocks_running[device] + blocks > options.multiprocessors) return;
         item.running = true;
         blocks_running[device] += blocks;
-        ++running_kernels;
         Grid grid = item.grid;
+        grid.device = device;
         grid.on_end = [this, &stream, device, blocks] {
           const std::lock_guard ended(mutex);
           blocks_running[device] -= blocks;
-          --running_kernels;
           stream.items.pop_front();
+          ++items_done;
           changed.notify_all();
         };
         return grids.push_back(std::move(grid));
       }
       stream.items.pop_front();
+      ++items_done;
       changed.notify_all();
     }
   };
@@ -169,6 +186,10 @@ void FakeCuda::State::serve() {
       how.delayed_stores = how.stale_loads = options.delayed_stores;
       how.watches_races = false;
       how.real_clock = true;
+      if (options.harsh && options.devices > 1)
+        how.reaches = [this](const Grid& grid, const void* place) {
+          check_reach(grid.device, place);
+        };
       how.arrivals = [this](bool idle) { return take_grids(idle); };
       const std::string why = run_grids(first, how);
       const std::lock_guard lock(mutex);

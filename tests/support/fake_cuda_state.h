@@ -40,10 +40,15 @@ struct CuStreamBody {
     tests::Grid grid;
     bool running = false;
     std::function<void()> host = nullptr;  // instead of both
+    bool copies = false;                   // by an engine of its own
+    std::uint64_t number = 0;              // in the order they came to the driver
+    bool is_kernel() const { return !act && !host; }
   };
   CuContextBody* owner = nullptr;
   std::deque<Item> items;
   CuGraphBody* capturing = nullptr;  // into which it is captured
+  int queue = 0;                     // of the hardware
+  bool blocking = true;              // waits for the default stream, and is waited for
 };
 struct CuUserObjectBody {
   void* body;
@@ -81,6 +86,8 @@ struct FakeCuda::State {
     int imported = 0;  // how often this process has opened it; 0: it is this process's own
     loaded::CuMemory mapped = 0;  // what physical memory it is a view of; 0: of none
     std::uint64_t id = ++fake->ids;
+    bool of_pool = false;
+    std::set<int> reached_by = {};  // devices that a view was given to
   };
   // What memory_create and memory_import give (fake_cuda_memory.cc): a file of memory as well.
   struct Physical {
@@ -96,11 +103,34 @@ struct FakeCuda::State {
   ~State();
 
   loaded::CuStreamBody& stream(loaded::CuStream handle);  // `mutex` is held; null: the default one
+  loaded::CuStreamBody& stream_of_thread();  // the default stream of the calling thread
   void queue(loaded::CuStream handle, loaded::CuStreamBody::Item item);
   loaded::CuResult allocate(void** memory, std::size_t bytes, int device, bool on_host);
   loaded::CuResult release(void* memory, bool on_host);
   // Before something is taken; `mutex` is held. Not success if the test wants it to fail.
   loaded::CuResult begin_taking();
+  using Lock = std::unique_lock<std::mutex>;  // of `mutex`
+  // Any kernel that was put on a stream of the device, or of any, and has not ended.
+  bool has_kernels(int device) const;
+  bool has_kernels() const;
+  // fake_cuda_harsh.cc. Before a call that a driver may make wait for the kernels of the device and
+  // of its peers: a harsh one does, and keeps everybody out meanwhile.
+  void wait_for_kernels(Lock& lock, int device, std::string_view call);
+  // Before a call that needs what such a call keeps.
+  void enter(Lock& lock);
+  // A launch finds room, or waits.
+  void await_room(Lock& lock, const loaded::CuStreamBody& stream);
+  // With CUDA_LAUNCH_BLOCKING=1, a launch waits for its end.
+  void await_launched(Lock& lock, loaded::CuStream stream);
+  // Whether nothing that came before keeps the item at the stream's head waiting.
+  bool may_begin(const loaded::CuStreamBody& stream) const;
+  // Whether kernels of the device reach what lies there; if not, that is the failure.
+  void check_reach(int device, const void* place);
+  int connections() const;
+  void await_stream(Lock& lock, const loaded::CuStreamBody& stream);
+  void give_up_addresses(void* place, std::size_t bytes);
+  bool wait_at_most(Lock& lock, const std::function<bool()>& over);
+  void fail(const std::string& why) { failure = failure.empty() ? why : failure; }
   // The number of a device on this machine, which all processes share.
   int on_machine(int device) const {
     return options.visible.empty() ? device : options.visible[static_cast<std::size_t>(device)];
@@ -112,7 +142,6 @@ struct FakeCuda::State {
   static int& capture_mode();           // the same
   // Whether the calling thread may make a call that captures cannot have; it spoils them else.
   bool may_disturb();
-  void note_synchronising() { synchronising += running_kernels > 0 ? 1 : 0; }
 
   const FakeCudaOptions options;
   mutable std::mutex mutex;
@@ -120,6 +149,8 @@ struct FakeCuda::State {
   std::vector<loaded::CuContextBody> contexts;
   std::map<loaded::CuContextBody*, loaded::CuStreamBody> default_streams;
   std::set<loaded::CuStreamBody*> streams;
+  std::map<std::pair<loaded::CuContext, std::thread::id>, std::unique_ptr<loaded::CuStreamBody>>
+      per_thread;  // `streams` has them too
   std::set<loaded::CuEventBody*> events;
   std::vector<std::unique_ptr<loaded::CuEventBody>> old_events;  // destroyed
   std::set<loaded::CuModuleBody*> modules;
@@ -131,14 +162,22 @@ struct FakeCuda::State {
   std::map<loaded::CuMemory, Physical> physical;
   loaded::CuMemory physical_made = 0;  // so far
   std::map<void*, std::size_t> reserved;
+  std::map<void*, std::size_t> remains;  // addresses of what was freed, which nothing lies at
   std::uint64_t memory_used = 0;
-  int allocations = 0, failing = 0, synchronising = 0, launches = 0, running_kernels = 0;
-  int host_calls = 0, launches_apart = 0;
+  int allocations = 0, failing = 0, launches = 0;
+  int host_calls = 0, launches_apart = 0, exports_of_parts = 0;
+  std::map<std::string, int> synchronising;  // calls that may wait, made while kernels were to end
+  std::uint64_t items_queued = 0, items_done = 0;
+  int streams_made = 0;
+  bool kept_out = false;              // somebody waits in the driver, and has its lock
   std::map<int, int> blocks_running;  // by device
   std::string failure;
   bool stop = false;
   std::thread thread;
 };
+
+// The calling thread is in a call of Gyre's.
+bool& fake_in_library();
 
 // fake_cuda_graph.cc
 loaded::CuResult fake_stream_begin_capture(loaded::CuStream stream, int mode);

@@ -62,7 +62,7 @@ void gyreFakeStart(int devices) {
   options.devices = devices;
   machine = new FakeCuda(options);
   driver = machine->table().release();
-  comm::process().use_cuda(machine->table(), FakeCuda::images());
+  comm::process().use_cuda(machine->library_table(), FakeCuda::images());
 }
 
 int gyreFakeGetDevice(void) {

@@ -13,7 +13,7 @@ std::unique_ptr<FakeCuda> machine;
 FakeCuda& fake_machine() {
   if (machine == nullptr) {
     machine = std::make_unique<FakeCuda>(FakeCudaOptions{});
-    comm::process().use_cuda(machine->table(), FakeCuda::images());
+    comm::process().use_cuda(machine->library_table(), FakeCuda::images());
   }
   return *machine;
 }

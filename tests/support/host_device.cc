@@ -11,8 +11,14 @@
 namespace gyre::tests {
 namespace {
 
+void touch(const void* place) {
+  const auto& reaches = machine->options().reaches;
+  if (reaches && place != nullptr) reaches(*machine->block().grid, place);
+}
+
 template <typename T>
 T loaded(const void* place, bool weak) {
+  touch(place);
   machine->check_alignment(place, sizeof(T));
   T value;
   machine->load(static_cast<const std::byte*>(place), &value, sizeof value, weak);
@@ -28,6 +34,7 @@ T payload(const std::byte* place) {
 
 template <typename T>
 void stored(void* place, T value) {
+  touch(place);
   machine->check_alignment(place, sizeof(T));
   machine->store(static_cast<std::byte*>(place), &value, sizeof value);
   machine->maybe_yield();
@@ -171,10 +178,12 @@ void store_flagged(std::byte* place, const Bytes16& value) {
 }
 
 Bytes16 load_line_part(const std::byte* place) {
+  tests::touch(place);
   machine->meet_warp(false, const_cast<std::byte*>(place), false);
   return place != nullptr ? machine->self().part : Bytes16{0, 0};
 }
 void store_line_part(std::byte* place, const Bytes16& value) {
+  tests::touch(place);
   machine->self().part = value;
   const bool whole = machine->options().whole_lines;
   machine->meet_warp(false, whole ? place : nullptr, true);

@@ -23,6 +23,7 @@ struct Grid {
   std::function<void()> kernel;
   // The host, when the last thread has ended; it knows what all of this grid's blocks knew.
   std::function<void()> on_end = nullptr;
+  int device = 0;  // which `reaches` may ask
 };
 
 // Memory of several ranks that has one more address.
@@ -42,6 +43,8 @@ struct MachineOptions {
   std::uint64_t most_switches = 200'000'000;
   std::vector<MulticastGroup> groups = {};
   bool real_clock = false;  // clock_ns is the host's; else it counts switches
+  // Told of each access to memory; null: nobody is.
+  std::function<void(const Grid& grid, const void* place)> reaches = nullptr;
   // Grids that have come meanwhile: asked now and then, and whenever nobody can go on (`idle`; it
   // may wait a moment then). A standstill is then no deadlock, as somebody may still come.
   std::function<std::vector<Grid>(bool idle)> arrivals = nullptr;
