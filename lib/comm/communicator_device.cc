@@ -155,14 +155,20 @@ Status Communicator::settle_on_device() {
   GYRE_ASSIGN(const DeviceShare share, share_devices(notes, roster.process_of_rank, demand));
   GYRE_TRY(hold_share(notes, share));
   tell_of_sharing(*options_.device, notes, roster.process_of_rank, rank_);
+  const std::vector<p2p::Between> ways = find_ways(gpus);
+  bool other_gpus_here = false;
+  for (std::size_t rank = 0; rank < ways.size(); ++rank)
+    other_gpus_here |=
+        ways[rank].way == p2p::Way::pointer && gpus[rank].uuid != options_.device->uuid();
   GYRE_ASSIGN(device_, DeviceSide::create(options_.device, share,
                                           {.membership = *membership_,
                                            .tickets = *tickets_,
                                            .rank = rank_,
                                            .size = size_,
                                            .one_process = roster.processes.size() == 1,
+                                           .other_gpus_here = other_gpus_here,
                                            .allocations = &process().device_memory,
-                                           .ways = find_ways(gpus),
+                                           .ways = ways,
                                            .demand = demand,
                                            .links = links_.get(),
                                            .progress = &process().device_progress,

@@ -75,6 +75,8 @@ DeviceSide::DeviceSide(const DeviceShare& share, DeviceSurroundings around,
     : rank_(around.rank),
       share_(share),
       timeout_ns_(around.timeout_ns),
+      allocations_(around.allocations),
+      other_gpus_here_(around.other_gpus_here),
       executor_(std::move(executor)),
       links_(around.rank, std::move(around.ways), make_relays(around, *executor_),
              around.membership, around.tickets, *executor_),
@@ -209,16 +211,45 @@ cuda::DevicePlace DeviceSide::place_of(Known& known, const void* memory, std::ui
   return known.place;
 }
 
+// cuCtxEnablePeerAccess opens what cuMemAlloc gave, and nothing else: other memory says itself whom
+// it is open to, and a kernel that is not among them would fault.
+Result<bool> DeviceSide::is_reached(const void* memory, std::uint64_t bytes) {
+  if (bytes == 0) return true;
+  const auto given = allocations_->find(memory, bytes);
+  if (given != nullptr) return given->shareable == nullptr || given->shareable->is_everybodys();
+  GYRE_ASSIGN(const loaded::CudaPointer found, find_pointer(device().driver(), memory));
+  if (!found.on_device || found.managed || found.legacy) return true;
+  if (!std::exchange(told_of_unreached_, true))
+    log_info(Subsystem::alloc,
+             "rank {}: {} bytes at {} are memory of {}, which kernels of the other GPUs of this "
+             "process do not reach: calls copy such buffers through slots; what cudaMalloc or "
+             "gyreMemAlloc gave is lent",
+             rank_, bytes, memory,
+             found.of_pool ? "a pool (cudaMallocAsync)" : "the driver's virtual memory (cuMemMap)");
+  return false;
+}
+
+// Each rank for its own buffers, whatever the others do.
+Status DeviceSide::decide_lending(const Request& request) {
+  call_.lends = request.in_place ? may_lend_in_place_ : may_lend_;
+  if (!call_.lends) return {};
+  if (other_gpus_here_) {
+    GYRE_ASSIGN(const bool input, is_reached(call_.input, call_.input_bytes));
+    GYRE_ASSIGN(const bool output, is_reached(call_.output, call_.output_bytes));
+    call_.lends = input && output;
+  }
+  if (!call_.lends || regions_ == nullptr) return {};
+  call_.input_place = place_of(known_input_, call_.input, call_.input_bytes);
+  call_.output_place = place_of(known_output_, call_.output, call_.output_bytes);
+  return {};
+}
+
 Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& plan, bool more) {
   const auto stream = static_cast<loaded::CuStream>(const_cast<void*>(request.stream));
   call_.input = request.input;
   call_.output = request.output;
   call_.scalar = request.pre_scalar;
-  call_.lends = request.in_place ? may_lend_in_place_ : may_lend_;
-  if (call_.lends && regions_ != nullptr) {
-    call_.input_place = place_of(known_input_, call_.input, call_.input_bytes);
-    call_.output_place = place_of(known_output_, call_.output, call_.output_bytes);
-  }
+  GYRE_TRY(decide_lending(request));
   if (has_tables_ || !kept_.calls.empty()) {
     GYRE_ASSIGN(const bool room, executor_->has_room());
     if (!room) return false;

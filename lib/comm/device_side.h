@@ -25,6 +25,7 @@ struct DeviceSurroundings {
   int rank = 0;
   int size = 1;
   bool one_process = true;                         // all ranks are of it
+  bool other_gpus_here = false;                    // some of this process are on another GPU
   const DeviceAllocations* allocations = nullptr;  // what gyreMemAlloc gave
   std::vector<p2p::Between> ways;                  // to each rank
   // Where some pair of ranks is relayed, not of this rank's alone, all choose `simple`, and lend
@@ -100,6 +101,9 @@ class DeviceSide {
     cuda::DevicePlace place;
   };
   cuda::DevicePlace place_of(Known& known, const void* memory, std::uint64_t bytes);
+  // Whether kernels of the other GPUs of this process reach it, by its address.
+  Result<bool> is_reached(const void* memory, std::uint64_t bytes);
+  Status decide_lending(const Request& request);
   // Calls of a group that go together, and their stripes.
   struct Kept {
     const exec::DevicePlan* plan = nullptr;
@@ -119,6 +123,8 @@ class DeviceSide {
   const int rank_;
   const DeviceShare share_;
   const std::int64_t timeout_ns_;
+  const DeviceAllocations* const allocations_;
+  const bool other_gpus_here_;
   std::shared_ptr<exec::CudaExecutor> executor_;  // which graphs keep, too
   DeviceLinks links_;
   std::shared_ptr<DeviceRegions> regions_;
@@ -131,6 +137,7 @@ class DeviceSide {
   Known known_input_, known_output_;
   bool has_tables_ = false;
   bool may_lend_ = false, may_lend_in_place_ = false;
+  bool told_of_unreached_ = false;
   // The watch's: what a thread of a kernel told last, and when.
   std::uint64_t waiting_ = 0;
   std::int64_t waiting_since_ns_ = 0;

@@ -125,13 +125,15 @@ std::string find_uuid(const CudaDriver& driver, CuDevice device) {
 
 Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer) {
   unsigned type = 0;
-  int managed = 0, device = -1;
+  int managed = 0, legacy = 0, device = -1;
+  void* pool = nullptr;
   CuDevicePointer begin = 0;
   std::size_t bytes = 0;
   unsigned long long id = 0;
   int which[] = {cu::pointer_memory_type, cu::pointer_is_managed, cu::pointer_device_ordinal,
-                 cu::pointer_range_start, cu::pointer_range_size, cu::pointer_buffer_id};
-  void* values[] = {&type, &managed, &device, &begin, &bytes, &id};
+                 cu::pointer_range_start, cu::pointer_range_size, cu::pointer_buffer_id,
+                 cu::pointer_is_legacy,   cu::pointer_pool};
+  void* values[] = {&type, &managed, &device, &begin, &bytes, &id, &legacy, &pool};
   GYRE_TRY(driver.check(driver.pointer_attributes(std::size(which), which, values,
                                                   reinterpret_cast<CuDevicePointer>(pointer)),
                         fmt::format("cuPointerGetAttributes of {}", pointer)));
@@ -139,6 +141,8 @@ Result<CudaPointer> find_pointer(const CudaDriver& driver, const void* pointer) 
   found.known = type != 0;
   found.on_device = type == cu::memory_device;
   found.managed = managed != 0;
+  found.legacy = legacy != 0;
+  found.of_pool = pool != nullptr;
   found.device = device;
   found.range_begin = begin;
   found.range_bytes = bytes;

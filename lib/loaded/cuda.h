@@ -297,6 +297,10 @@ struct CudaPointer {
   bool known = false;      // false: memory that CUDA did not allocate, or that it freed
   bool on_device = false;  // or pinned host memory
   bool managed = false;
+  // By cuMemAlloc: what cuCtxEnablePeerAccess opens to other devices, and CUDA IPC to other
+  // processes.
+  bool legacy = false;
+  bool of_pool = false;  // by cuMemAllocAsync
   int device = -1;
   std::uint64_t range_begin = 0, range_bytes = 0;  // of the allocation
   std::uint64_t id = 0;  // of the allocation: no later one of this process has it

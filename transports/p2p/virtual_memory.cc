@@ -105,6 +105,7 @@ void VirtualMemory::give_others_access() {
     access.place.device = ordinal;
     const Status given = driver.check(driver.memory_set_access(begin_, bytes_, &access, 1),
                                       fmt::format("cuMemSetAccess for device {}", ordinal));
+    is_everybodys_ &= given.ok();
     if (!given.ok())
       log_info(Subsystem::alloc, "{} bytes of device {}: {}", bytes_, owner_.device,
                given.message());

@@ -37,6 +37,8 @@ class VirtualMemory {
 
   std::byte* begin() const { return reinterpret_cast<std::byte*>(begin_); }
   std::uint64_t bytes() const { return bytes_; }  // of whole granules
+  // Whether every device here that can reach the one it is of has been given it.
+  bool is_everybodys() const { return is_everybodys_; }
   Result<FileDescriptor> export_file() const;
 
  private:
@@ -52,6 +54,7 @@ class VirtualMemory {
   // As far as they were had.
   loaded::CuMemory memory_ = 0;
   bool has_memory_ = false, mapped_ = false;
+  bool is_everybodys_ = true;
   loaded::CuDevicePointer begin_ = 0;
 };
 
