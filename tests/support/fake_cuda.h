@@ -10,9 +10,11 @@
 #include "lib/loaded/cuda.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gyre::tests {
@@ -37,7 +39,11 @@ struct FakeCudaOptions {
   // Of a harsh one: streams that do not wait for each other; 0: as CUDA_DEVICE_MAX_CONNECTIONS
   // says, or the driver's own default, 8, and 2 under MPS.
   int connections = 0;
-  static bool harsh_by_environment();  // FAKE_CUDA_HARSH=1
+  // FAKE_CUDA_HARSH=1. Here, as programs for a real GPU have these options and no fake.
+  static bool harsh_by_environment() {
+    const char* const value = std::getenv("FAKE_CUDA_HARSH");
+    return value != nullptr && std::string_view(value) == "1";
+  }
 };
 
 class FakeCuda {

@@ -45,11 +45,6 @@ bool has_kernel(const CuStreamBody& stream) {
 
 }  // namespace
 
-bool FakeCudaOptions::harsh_by_environment() {
-  const char* const value = std::getenv("FAKE_CUDA_HARSH");
-  return value != nullptr && std::strcmp(value, "1") == 0;
-}
-
 bool& fake_in_library() {
   static thread_local bool inside = false;
   return inside;
