@@ -33,6 +33,7 @@ std::optional<PathSight> look_at_path(int socket) {
   sight.repeats = info.tcpi_retransmits;
   sight.heard_ago_ns =
       std::int64_t{std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv)} * ns_per_ms;
+  sight.answered_bytes = info.tcpi_bytes_acked;
   return sight;
 }
 
@@ -48,10 +49,10 @@ std::optional<std::int64_t> PathWatch::judge(const PathSight& sight, std::int64_
     asked_since_ns_ = 0;
     return std::nullopt;
   }
-  if (asked_since_ns_ == 0) asked_since_ns_ = now_ns;
-  // What was asked before the last answer has had its answer. While bytes are repeated, what comes
-  // is none.
-  if (sight.repeats == 0) asked_since_ns_ = std::max(asked_since_ns_, now_ns - sight.heard_ago_ns);
+  // Packets that come may be no answers: where those of one way are lost, the other end goes on for
+  // a while.
+  if (asked_since_ns_ == 0 || sight.answered_bytes != answered_bytes_) asked_since_ns_ = now_ns;
+  answered_bytes_ = sight.answered_bytes;
   // One probe may be lost, and the next one come minutes later.
   if (sight.has_sent_nothing_else && sight.probes < 2) return std::nullopt;
   const std::int64_t asked_ns = now_ns - asked_since_ns_;

@@ -20,6 +20,7 @@ struct PathSight {
   std::uint32_t probes = 0;            // in a row, without an answer
   std::uint32_t repeats = 0;           // of the oldest bytes that are out
   std::int64_t heard_ago_ns = 0;       // anything of the other end
+  std::uint64_t answered_bytes = 0;    // of this end, so far
 
   // Whether it looks cut after a silence of `limit_ns` by its program: one look, for a text.
   bool looks_cut(std::int64_t limit_ns) const {
@@ -31,11 +32,14 @@ class PathWatch {
  public:
   // How long the path has been silent if it is cut by `limit_ns`; nothing if it is not.
   std::optional<std::int64_t> find_cut(int socket, std::int64_t now_ns, std::int64_t limit_ns);
+  // Something was out when it was looked at last.
+  bool is_asking() const { return asked_since_ns_ != 0; }
   std::optional<std::int64_t> judge(const PathSight& sight, std::int64_t now_ns,
                                     std::int64_t limit_ns);
 
  private:
   std::int64_t asked_since_ns_ = 0;  // 0: nothing is out
+  std::uint64_t answered_bytes_ = 0;
 };
 
 // Nothing if the kernel does not tell (no TCP socket, not connected).

@@ -51,7 +51,8 @@ std::int64_t Link::tick(std::int64_t now_ns) {
     owner_->on_silence(*this, limit_ns, trunk_->silence_text(limit_ns));
     return never_ns;
   }
-  return std::min(silent_at, trunk_->ping(now_ns, ping_period_ns(limit_ns_)));
+  const std::int64_t ping_at = trunk_->ping(now_ns, ping_period_ns(limit_ns_));
+  return std::min({silent_at, ping_at, trunk_->next_look_ns(now_ns)});
 }
 
 }  // namespace gyre::bootstrap

@@ -134,6 +134,13 @@ bool Trunk::loses_what_is_said(std::int64_t now_ns, std::int64_t limit_ns) {
          path_watch_.find_cut(session_->descriptor(), now_ns, limit_ns + grace_ns()).has_value();
 }
 
+std::int64_t Trunk::next_look_ns(std::int64_t now_ns) const {
+  constexpr std::int64_t look_ns = 50 * ns_per_ms;
+  if (is_local_) return never_ns;
+  if (now_ns < said_ns_ + look_ns) return said_ns_ + look_ns;
+  return path_watch_.is_asking() ? now_ns + look_ns : never_ns;
+}
+
 std::string Trunk::silence_text(std::int64_t limit_ns) const {
   const auto sight = look_at_path(session_->descriptor());
   if (is_local_ || !sight) return {};

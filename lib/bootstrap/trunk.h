@@ -80,6 +80,8 @@ class Trunk {
   // What was said is lost, though the peer may still be heard. Then what it says now may not come,
   // as its kernel waits for answers of ours.
   bool loses_what_is_said(std::int64_t now_ns, std::int64_t limit_ns);
+  // When it is time to look at that again: soon after something was said, and while it is out.
+  std::int64_t next_look_ns(std::int64_t now_ns) const;
   // What the kernel knows of the way to a peer that is silent, for people; empty on one host.
   std::string silence_text(std::int64_t limit_ns) const;
   // Says that it lives if it has said nothing for so long; when it will be time again.
