@@ -109,9 +109,14 @@ Status HostExchange::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {
     if (links_.pair_is_open(peer) && links_.check_pair(peer).ok())
       GYRE_TRY(links_.pair(peer).send->connection->look_at_peer(now_ns, limit_ns));
   for (const int peer : awaited_)
-    if (links_.pair_is_open(peer) && receives_.depend_on(peer))
+    if (links_.pair_is_open(peer) && may_bring_what_is_awaited(peer))
       GYRE_TRY(links_.pair(peer).receive->connection->look_at_peer(now_ns, limit_ns));
   return {};
+}
+
+bool HostExchange::may_bring_what_is_awaited(int peer) {
+  if (receives_.depend_on(peer)) return true;
+  return receives_.from_anyone() && !links_.pair(peer).receive->connection->at_end();
 }
 
 bool HostExchange::waits_on_memory(const Batch& batch) {

@@ -38,6 +38,7 @@ class HostExchange final : public Exchange {
   Status advance_sends(bool& moved);
   Status advance_receives(bool& moved);
   void find_awaited();
+  bool may_bring_what_is_awaited(int peer);
   Mailbox& mailbox(int peer);
 
   Links& links_;
