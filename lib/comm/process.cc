@@ -77,6 +77,7 @@ bool Process::was_known_before_fork(std::uint64_t handle) {
 
 // Streams first: what they do needs the others.
 void Process::say_farewell() {
+  ends_.store(true, std::memory_order_relaxed);
   worker.end(patience_ns);
   device_watch.end(patience_ns);
   device_progress.end(patience_ns);

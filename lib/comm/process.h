@@ -46,6 +46,9 @@ class Process {
   // At exit(): the threads stop, and those who count on this process hear of its end. Other threads
   // may still be inside; what they call from here on fails, and nothing that they use goes away.
   void say_farewell();
+  // exit() was called: whoever destroys a communicator now does not leave it, as this process dies
+  // in it.
+  bool ends() const { return ends_.load(std::memory_order_relaxed); }
 
   // Whether it was a communicator, or a stream, of a process that this one was forked from.
   bool was_known_before_fork(std::uint64_t handle);
@@ -83,6 +86,7 @@ class Process {
   Status serve_metrics(const Settings& settings);
 
   Process* const before_fork_;
+  std::atomic<bool> ends_{false};
   std::timed_mutex mutex_;
   std::unique_ptr<bootstrap::ControlPlane> plane_;
   std::string metrics_;  // where they are served; empty: nowhere
