@@ -34,7 +34,11 @@ void Tracing::ask_all(bootstrap::Membership& membership, std::int64_t now_ns) {
   answer_until_ns_ = std::min(now_ns + answer_most_ns, trace_until_ns_);
   const auto ranks = static_cast<int>(membership.roster().process_of_rank.size());
   for (int rank = 0; rank < ranks; ++rank) {
-    if (std::ranges::find(way_, rank) != way_.end() || membership.has_left(rank)) continue;
+    if (std::ranges::find(way_, rank) != way_.end()) continue;
+    if (membership.has_left(rank)) {
+      left_.push_back(rank);
+      continue;
+    }
     asked_.push_back(rank);
     send_question(membership, rank, questions_);
   }
@@ -84,7 +88,7 @@ std::optional<Tracing::Verdict> Tracing::advance(bootstrap::Membership& membersh
 std::optional<Tracing::Verdict> Tracing::advance_with_all(bootstrap::Membership& membership,
                                                           std::int64_t now_ns) {
   std::erase_if(asked_, [&](int rank) {
-    if (membership.has_left(rank)) return true;
+    if (membership.has_left(rank)) return left_.push_back(rank), true;
     const auto seen = answer_of(membership, rank);
     if (!seen) return false;
     way_.push_back(rank);
@@ -105,6 +109,10 @@ Tracing::Verdict Tracing::end_with_all() const {
             not_waiting_};
   std::vector<int> ring = way_;
   std::ranges::sort(ring);
+  if (!left_.empty())
+    return {fmt::format("{} left the communicator; {} wait, {}", bootstrap::rank_text(left_),
+                        bootstrap::rank_text(ring), taker),
+            left_};
   return {fmt::format("{} {}; {}", bootstrap::rank_text(ring),
                       ring.size() == 1 ? "waits alone" : "all wait", taker),
           ring};

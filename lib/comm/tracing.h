@@ -35,6 +35,7 @@ class Tracing {
     way_.clear();
     asked_.clear();
     not_waiting_.clear();
+    left_.clear();
     taker_ = -1;
   }
 
@@ -57,6 +58,7 @@ class Tracing {
   int taker_ = -1;                // who waits for any rank, once all are asked
   std::vector<int> asked_;        // of those: who has not answered
   std::vector<int> not_waiting_;  // and who waits for nobody
+  std::vector<int> left_;         // who has left the communicator
   std::uint64_t sequence_ = 0;
   std::uint64_t questions_ = 0;  // of all tracings: an answer that comes late is of another number
   std::int64_t answer_until_ns_ = 0, trace_until_ns_ = 0;

@@ -187,6 +187,8 @@ class Verdict:
         limit = bound_s(self.fault, self.scenario.hosts, told.errand == 0)
         if cause_ns != self.strike_ns:
             limit = max(limit, BOUNDS["death"][1])
+        if self.waits_for_any(told):
+            limit = max(limit, BOUNDS["deadline"][0])
         if told.seconds > limit:
             self.escape("L1", f"rank {told.rank} is told after {told.seconds:.2f} s, not "
                               f"{limit:.2f}, in errand {told.errand}: {told.text}")
@@ -214,11 +216,18 @@ class Verdict:
             return [blamed(told.text, 0), reporter(told.text)]
         return [blamed(told.text, 0)]
 
+    def waits_for_any(self, told):
+        """Who has left is not missed by who takes from any rank, while others may still send."""
+        return (self.fault.name == "leave" and self.scenario.phase.name == "anyone"
+                and "any rank" in told.text)
+
     def judge_code(self, told, cause_ns):
         known = set(self.fault.codes)
         if cause_ns != self.strike_ns or len(self.scenario.comms) > 1:
             known |= {REMOTE, MISMATCH}
         if told.errand == 0 or self.errand(told.errand).get("verb") == "split":
+            known |= {TIMEOUT}
+        if self.waits_for_any(told):
             known |= {TIMEOUT}
         if told.code not in known:
             self.escape("W", f"rank {told.rank} is told {told.code} in errand {told.errand}: "
