@@ -194,6 +194,34 @@ std::vector<Place> broken_ranks(const Job& job, std::uint64_t communicator) {
   return broken;
 }
 
+// Its failure blames ranks of the other side of a cable, and more ranks are there than here.
+bool blames_a_larger_side(const Sight& sight, const Job& job, const RankReport& report) {
+  const FailureNote& failure = *report.seen->ledger.failure;
+  const Sides sides = find_networks(sight, job, report.place.communicator);
+  const auto side_of = [&](int rank) {
+    const Place place{report.place.communicator, rank};
+    return std::ranges::find_if(
+        sides, [&](const auto& side) { return std::ranges::count(side.second, place) > 0; });
+  };
+  const auto own = side_of(report.place.rank);
+  if (own == sides.end() || failure.culprit_count == 0) return false;
+  return std::all_of(failure.culprits.begin(), failure.culprits.begin() + failure.culprit_count,
+                     [&](int rank) {
+                       const auto side = side_of(rank);
+                       return side != sides.end() && side->second.size() > own->second.size();
+                     });
+}
+
+// It was told that others failed, and those that wait for it are about to be.
+bool names_others(const Sight& sight, const Job& job, const RankReport& report) {
+  if (report.standing != Standing::failed || !report.seen->ledger.failure) return false;
+  const FailureNote& failure = *report.seen->ledger.failure;
+  const auto end = failure.culprits.begin() + failure.culprit_count;
+  return failure.culprit_count > 0 &&
+         std::find(failure.culprits.begin(), end, report.place.rank) == end &&
+         !blames_a_larger_side(sight, job, report);
+}
+
 // The first failure of a communicator tells who caused it. Where its ranks are on several hosts,
 // each side of a cut cable blames the other: then it is the first on the side with most ranks, and
 // one on each side where sides are equal.
@@ -211,6 +239,7 @@ std::vector<const RankReport*> first_failures(const Sight& sight, const Job& job
         first = &report;
     }
     if (first == nullptr || members.size() < most) continue;
+    if (blames_a_larger_side(sight, job, *first)) continue;  // which is about to say so of this one
     if (members.size() > most) found.clear();
     most = members.size();
     found.push_back(first);
@@ -239,6 +268,7 @@ std::vector<Place> culprits_of(const Job& job, const RankReport& accuser) {
 
 void find_roots(const Sight& sight, Job& job) {
   for (const std::vector<Place>& end : Ends(job.ranks).find()) {
+    if (end.size() == 1 && names_others(sight, job, job.ranks.at(end.front()))) continue;
     std::vector<Root> roots;
     if (end.size() > 1) {
       roots = roots_of_circle(sight, job, end);
