@@ -18,11 +18,19 @@ constexpr std::size_t record_bytes = 16 << 10;
 // One call to advance reads at most this, so that one loud peer cannot hold the thread.
 constexpr std::size_t collect_most = 256 << 10;
 
-std::string openssl_reason() {
-  const unsigned long code = ERR_get_error();
-  ERR_clear_error();
-  const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
-  return reason == nullptr ? "unknown" : reason;
+// Why OpenSSL failed: the peer's bytes; or this process's memory, of which it says nothing where
+// there is not even enough for that.
+Status openssl_failure(std::string_view what) {
+  std::string text;
+  bool no_memory = ERR_peek_error() == 0;
+  while (const unsigned long code = ERR_get_error()) {
+    const char* reason = ERR_reason_error_string(code);
+    if (text.empty() && reason != nullptr) text = reason;
+    no_memory |= ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE;
+  }
+  if (no_memory) return Status(Code::SystemError, fmt::format("{}: out of memory", what));
+  return Status(Code::RemoteError,
+                fmt::format("{}: {}", what, text.empty() ? "OpenSSL does not say why" : text));
 }
 
 }  // namespace
@@ -45,7 +53,7 @@ Result<std::unique_ptr<SecureSession>> SecureSession::start(const Tls& tls, File
 Status SecureSession::prepare(const Tls& tls) {
   ssl_ = Owned<SslTraits>(SSL_new(tls.of(role_)));
   BIO* bio = ssl_.has_value() ? BIO_new(tls.socket_method()) : nullptr;
-  if (bio == nullptr) return internal_error("OpenSSL has no memory for a session");
+  if (bio == nullptr) return openssl_failure("making a session");
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_.get(), bio, bio);  // takes it
@@ -71,14 +79,22 @@ Status SecureSession::advance() {
   return {};
 }
 
+// What earlier calls left is not taken for this one's.
+void SecureSession::begin() {
+  ERR_clear_error();
+  BIO_clear_retry_flags(SSL_get_rbio(ssl_.get()));
+}
+
 bool SecureSession::is_waiting(int error) {
-  blocked_on_write_ |= error == SSL_ERROR_WANT_WRITE;
-  return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
+  // OpenSSL also says so where it had no memory to note what failed: the socket knows better.
+  const bool waits = BIO_should_retry(SSL_get_rbio(ssl_.get())) != 0;
+  blocked_on_write_ |= waits && error == SSL_ERROR_WANT_WRITE;
+  return waits && (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE);
 }
 
 Status SecureSession::shake_hands() {
   blocked_on_write_ = false;
-  ERR_clear_error();
+  begin();
   const int result = SSL_do_handshake(ssl_.get());
   if (result != 1) {
     const int error = SSL_get_error(ssl_.get(), result);
@@ -87,7 +103,7 @@ Status SecureSession::shake_hands() {
       return Status(Code::RemoteError,
                     "the connection was closed during the handshake: is the "
                     "unique id the right one, and its communicator alive?");
-    return Status(Code::RemoteError, fmt::format("the handshake failed: {}", openssl_reason()));
+    return openssl_failure("the handshake failed");
   }
   // Without the key there is no certificate that could have stood in for it; to be sure, ask.
   if (SSL_session_reused(ssl_.get()) != 1)
@@ -127,14 +143,14 @@ Status SecureSession::write_out() {
   while (sent_ < outgoing_.size()) {
     const std::size_t piece = std::min(outgoing_.size() - sent_, record_bytes);
     std::size_t taken = 0;
-    ERR_clear_error();
+    begin();
     if (SSL_write_ex(ssl_.get(), outgoing_.data() + sent_, piece, &taken) == 1) {
       sent_ += taken;
       continue;
     }
     const int error = SSL_get_error(ssl_.get(), 0);
     if (is_waiting(error)) break;
-    return Status(Code::RemoteError, fmt::format("sending failed: {}", openssl_reason()));
+    return openssl_failure("sending failed");
   }
   if (sent_ == outgoing_.size()) {
     outgoing_.clear();
@@ -150,7 +166,7 @@ Status SecureSession::collect() {
   std::uint8_t buffer[record_bytes];
   for (std::size_t total = 0; total < collect_most;) {
     std::size_t length = 0;
-    ERR_clear_error();
+    begin();
     if (SSL_read_ex(ssl_.get(), buffer, sizeof buffer, &length) == 1) {
       total += length;
       heard_ = true;
@@ -160,7 +176,7 @@ Status SecureSession::collect() {
     const int error = SSL_get_error(ssl_.get(), 0);
     if (ended_) return closed_status();
     if (is_waiting(error)) return {};
-    return Status(Code::RemoteError, fmt::format("receiving failed: {}", openssl_reason()));
+    return openssl_failure("receiving failed");
   }
   return {};
 }

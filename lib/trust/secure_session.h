@@ -93,6 +93,7 @@ class SecureSession {
   friend struct SessionPsk;
   SecureSession(FileDescriptor socket, SessionRole role, std::shared_ptr<const SessionKey> key);
   Status prepare(const Tls& tls);
+  void begin();
   // Whether it can go on later: what OpenSSL reports is no failure, but a socket that is not ready.
   bool is_waiting(int error);
   Status shake_hands();
