@@ -242,9 +242,11 @@ Blocked Links::blocked() const {
 }
 
 Status Links::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {
+  // Who has left may have gone before this rank dialed. Nobody else may be out of reach: it waits
+  // for this rank's end of the link, though this rank may only receive from it.
+  for (const auto& [key, why] : unsendable_)
+    if (!membership_.has_left(key.first)) return why;
   for (const Opening& opening : opening_) {
-    // Who has left may have gone before this rank dialed; nobody else may be out of reach.
-    if (!membership_.has_left(opening.key.first)) GYRE_TRY(check_sendable(opening.key));
     GYRE_TRY(receive_ports_[opening.key]->connection->look_at_peer(now_ns, limit_ns));
     if (const auto send = send_ports_.find(opening.key); send != send_ports_.end())
       GYRE_TRY(send->second->connection->look_at_peer(now_ns, limit_ns));
