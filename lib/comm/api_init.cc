@@ -180,6 +180,8 @@ Status end(gyreComm_t comm, bool abort) {
     (void)wait_for_queue(*pin);
     pin->settle_device();
   }
+  // Another thread may still hold it for a moment, in which exit() can begin.
+  if (!process().ends()) pin->let_leave();
   process().communicators.remove(reinterpret_cast<std::uintptr_t>(comm));
   if (const std::uint64_t background = pin->background_stream(); background != 0) {
     (void)wait_for_queue(*pin);  // after an abort, too: what is queued fails at once

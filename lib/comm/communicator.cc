@@ -65,7 +65,7 @@ Communicator::~Communicator() {
     device_.reset();
     process().device_watch.keep(std::move(lent));
   }
-  if (membership_ && !process().ends()) membership_->leave();
+  if (membership_ && (may_leave_ || !process().ends())) membership_->leave();
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane& plane,

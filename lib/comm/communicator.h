@@ -127,6 +127,8 @@ class Communicator {
   Status fail(Status why);
   // From any thread: what is running ends with an error.
   void abort();
+  // gyreCommDestroy came before exit(): the others are told that this rank left, not that it ended.
+  void let_leave() { may_leave_ = true; }
 
   // One thread at a time; see Entry.
   std::atomic<bool> entered{false};
@@ -410,6 +412,7 @@ class Communicator {
   mutable std::mutex mutex_;  // of what follows
   Status broken_;
   std::atomic<bool> is_broken_{false};
+  std::atomic<bool> may_leave_{false};
   std::atomic<bool> is_aborted_{false};  // by this rank: its buffers may go
   std::string last_error_;
   MadeOps made_ops_;
