@@ -173,6 +173,8 @@ Status end(gyreComm_t comm, bool abort) {
     return invalid_usage("a communicator cannot be ended inside a group: call gyreGroupEnd first");
   if (abort) {
     pin->abort();
+    // Who asks for a queued call's end finds the communicator until it has come; it comes at once.
+    if (pin->background_stream() != 0) (void)wait_for_queue(*pin);
   } else {
     const Entry entry(*pin);
     GYRE_TRY(entry.status());
