@@ -165,6 +165,7 @@ void Works::give_up(const Status& why) {
 
 std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   tell_lost_lines();
+  if (Status deaf = door_.check_deaf(); !deaf.ok()) give_up(deaf);
   std::int64_t next = door_.tick(now_ns);
   if (metrics_ != nullptr) next = std::min(next, metrics_->tick(now_ns));
   next = std::min(next, trunks_.tick(now_ns, overslept_ns));

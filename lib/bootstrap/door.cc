@@ -53,14 +53,11 @@ Result<trust::Interface> choose_for(Audience audience, const Settings& settings)
   return trust::choose_interface(interfaces, settings.socket_interface, settings.socket_family);
 }
 
-bool is_exhausted(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 }  // namespace
 
 Status Door::open(const Settings& settings) {
   static_assert(sizeof(Stranger) + sizeof(void*) * 2 <= 256, "what a stranger may cost");
+  deaf_most_ns_ = settings.liveness_timeout_s * ns_per_s;
   if (has_wish(settings)) GYRE_TRY(choose_for(Audience::any_host, settings).status());
   GYRE_ASSIGN(name_, random_name());
   GYRE_ASSIGN(const auto local, trust::abstract_address(name_));
@@ -125,7 +122,7 @@ void Door::accept_some(Listener& listener) {
         accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.has_value()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (is_exhausted(errno) && !make_room("no descriptors are left")) pause();
+      if (trust::is_exhausted(errno) && !make_room("no descriptors are left")) pause();
       return;  // a connection that still waits wakes us again
     }
     if (!listener.by_tcp && !is_same_user(socket.get())) {
@@ -152,8 +149,22 @@ void Door::pause() {
       "the door accepts nobody for now: no descriptors or memory are left; raise the "
       "limit (ulimit -n)");
   for (Listener& listener : listeners_) listener.watch.change(0);
-  deaf_until_ns_ = SystemClock::read() + deaf_ns;
+  const std::int64_t now_ns = SystemClock::read();
+  // Whoever waits at the door is seen as soon as the watch is back.
+  if (now_ns > deaf_until_ns_ + deaf_ns) deaf_since_ns_ = now_ns;
+  deaf_until_ns_ = now_ns + deaf_ns;
   thread_.due_at(deaf_until_ns_);
+  is_deaf_ = true;
+}
+
+Status Door::check_deaf() {
+  const std::int64_t deaf_ns = deaf_until_ns_ - deaf_since_ns_;
+  if (!is_deaf_ || deaf_ns < deaf_most_ns_ || !tickets_.are_out()) return {};
+  deaf_since_ns_ = deaf_until_ns_;
+  return Status(Code::SystemError,
+                fmt::format("no connection could be accepted for {:.1f} s: no descriptors or "
+                            "memory are left; raise the limit (ulimit -n)",
+                            static_cast<double>(deaf_ns) / ns_per_s));
 }
 
 void Door::let_in(FileDescriptor socket) {
@@ -253,9 +264,9 @@ std::int64_t Door::tick(std::int64_t now_ns) {
   while (!strangers_.empty() && strangers_.front().until_ns <= now_ns)
     turn_away(strangers_.begin(), "it did not prove itself within two seconds");
   const std::int64_t next = strangers_.empty() ? never_ns : strangers_.front().until_ns;
-  if (deaf_until_ns_ == 0) return next;
+  if (!is_deaf_) return next;
   if (now_ns < deaf_until_ns_) return std::min(next, deaf_until_ns_);
-  deaf_until_ns_ = 0;
+  is_deaf_ = false;
   for (Listener& listener : listeners_) listener.watch.change(EPOLLIN);
   return next;
 }

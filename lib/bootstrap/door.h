@@ -52,6 +52,8 @@ class Door {
   // How many ranks may come at once: strangers beyond twice as many and 64 push out the oldest.
   void expect(std::size_t ranks) { strangers_most_ = 2 * ranks + 64; }
   std::int64_t tick(std::int64_t now_ns);
+  // An error each time it could accept nobody for GYRE_LIVENESS_TIMEOUT, while peers are to come.
+  Status check_deaf();
 
  private:
   struct Stranger {
@@ -88,7 +90,11 @@ class Door {
   std::list<Listener> listeners_;
   std::list<Stranger> strangers_;  // oldest first
   std::size_t strangers_most_ = 2 * 64 + 64;
-  std::int64_t deaf_until_ns_ = 0;  // no descriptors left: accept nothing until then
+  // No descriptors are left: it accepts nothing until then, and has accepted nothing since.
+  bool is_deaf_ = false;
+  std::int64_t deaf_until_ns_ = 0;
+  std::int64_t deaf_since_ns_ = 0;
+  std::int64_t deaf_most_ns_ = 0;
   FindKey find_key_;
   OnSession on_session_;
   RateLimitedWarning warning_{60 * 1'000'000'000LL};

@@ -37,6 +37,10 @@ struct LinkKey {
   friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
 };
 
+// The failure of a link to `peer`: the peer's doing, unless this process failed by itself, as where
+// it has no descriptors or no memory left.
+Status link_failure(Status why, std::string_view what, int peer);
+
 // What the sender needs to reach the receiver. Opaque to all but its transport; checked by it.
 using Endpoint = std::vector<std::uint8_t>;
 

@@ -35,6 +35,11 @@ TicketBook::Shown TicketBook::redeem(const Ticket& ticket, FileDescriptor socket
   return Shown::good;
 }
 
+bool TicketBook::are_out() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(entries_, [](const auto& one) { return one.second.local == nullptr; });
+}
+
 std::shared_ptr<void> TicketBook::redeem_local(const Ticket& ticket) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(ticket);

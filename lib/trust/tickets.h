@@ -39,6 +39,8 @@ class TicketBook {
   // a peer was late with it, which is nothing to warn of.
   enum class Shown : std::uint8_t { good, withdrawn, unknown };
   Shown redeem(const Ticket& ticket, FileDescriptor socket);
+  // Whether a peer of another process is still to come with one.
+  bool are_out();
   // A thread of this process: the `local` of a good ticket, which is used up; else null.
   std::shared_ptr<void> redeem_local(const Ticket& ticket);
 

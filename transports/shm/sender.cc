@@ -31,9 +31,8 @@ Status ShmSender::progress() {
   Status status = join();
   if (status.ok()) return status;
   socket_.reset();
-  error_ = std::move(status)
-               .while_doing(fmt::format("shared memory of rank {}", key_.peer))
-               .blame({key_.peer});
+  error_ = link_failure(std::move(status), fmt::format("shared memory of rank {}", key_.peer),
+                        key_.peer);
   return error_;
 }
 

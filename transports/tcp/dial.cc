@@ -92,6 +92,7 @@ Status Dial::begin_next() {
     refusals_.clear();
   }
   Result<FileDescriptor> socket = begin(addresses_[next_++]);
+  if (socket.status().code() == Code::SystemError) return std::move(socket).status();
   if (!socket.ok()) return refuse(socket.status().message()), Status();
   socket_ = std::move(*socket);
   if (silent_since_ns_ == 0) silent_since_ns_ = SystemClock::read();
@@ -102,12 +103,13 @@ Status Dial::begin_next() {
 Result<FileDescriptor> Dial::begin(const std::string& text) const {
   GYRE_ASSIGN(const trust::SocketAddress address, trust::parse_address(text));
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.has_value()) return Status::from_errno("socket", errno);
+  if (!socket.has_value() && trust::is_exhausted(errno)) return Status::from_errno("socket", errno);
+  if (!socket.has_value()) return Status(Code::RemoteError, "socket: " + errno_text(errno));
   GYRE_TRY(set_sending(socket, user_timeout_ms_));
   if (leads_to_this_host(text, own_addresses_)) prefer_reno(socket);
   if (connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS)
     return socket;
-  return Status::from_errno("connect", errno);
+  return Status(Code::RemoteError, "connect: " + errno_text(errno));
 }
 
 Dial::Answer Dial::answer() {

@@ -30,9 +30,8 @@ Status TcpReceiver::progress() {
 
 void TcpReceiver::fail(Status status) {
   stream_.reset();
-  error_ = std::move(status)
-               .while_doing(fmt::format("tcp from rank {} ({})", key_.peer, address_))
-               .blame({key_.peer});
+  error_ = link_failure(std::move(status),
+                        fmt::format("tcp from rank {} ({})", key_.peer, address_), key_.peer);
 }
 
 Status TcpReceiver::join() {

@@ -40,9 +40,8 @@ Status TcpSender::progress() {
 
 void TcpSender::fail(Status status) {
   stream_.reset();
-  error_ = std::move(status)
-               .while_doing(fmt::format("tcp to rank {} ({})", key_.peer, address_))
-               .blame({key_.peer});
+  error_ = link_failure(std::move(status), fmt::format("tcp to rank {} ({})", key_.peer, address_),
+                        key_.peer);
 }
 
 Status TcpSender::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
