@@ -165,7 +165,7 @@ void Works::give_up(const Status& why) {
 
 std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   tell_lost_lines();
-  if (Status deaf = door_.check_deaf(); !deaf.ok()) give_up(deaf);
+  const Status deaf = door_.check_deaf();
   std::int64_t next = door_.tick(now_ns);
   if (metrics_ != nullptr) next = std::min(next, metrics_->tick(now_ns));
   next = std::min(next, trunks_.tick(now_ns, overslept_ns));
@@ -176,6 +176,7 @@ std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
     guests += open->job.expected_guests();
     expects_other_hosts |= open->expects_other_hosts();
   }
+  if (!deaf.ok() && (guests > 0 || tickets_.are_out())) give_up(deaf);
   if (!expects_other_hosts) door_.close_to_other_hosts();
   constexpr std::size_t guests_least = 64;
   door_.expect(std::max(guests, guests_least));

@@ -52,7 +52,7 @@ class Door {
   // How many ranks may come at once: strangers beyond twice as many and 64 push out the oldest.
   void expect(std::size_t ranks) { strangers_most_ = 2 * ranks + 64; }
   std::int64_t tick(std::int64_t now_ns);
-  // An error each time it could accept nobody for GYRE_LIVENESS_TIMEOUT, while peers are to come.
+  // An error each time it could accept nobody for GYRE_LIVENESS_TIMEOUT.
   Status check_deaf();
 
  private:
