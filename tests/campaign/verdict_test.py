@@ -64,6 +64,13 @@ class Promises(unittest.TestCase):
     def peaceful(self, events, **more):
         return self.promises(scenario_of("none"), events, **{"ends": (0, 0, 0), **more})
 
+    def test_survivors_recover_unless_they_were_told_far_apart(self):
+        late = "unrecovered 8 rank 1 did not join within 5.0 s"
+        for apart_ms, promises in ((200, {"W"}), (5100, {"L1"})):
+            with self.subTest(apart_ms=apart_ms):
+                events = told(0) + told(1, after_ms=10 + apart_ms)
+                self.assertEqual(self.killed(events + lines_of(0, (6000, late))), promises)
+
     def test_what_ends_as_it_has_to_is_no_escape(self):
         self.assertEqual(self.killed(told(0) + told(1)), set())
         self.assertEqual(self.peaceful(well(0) + well(1) + well(2)), set())
