@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 using namespace gyre;
 using namespace gyre::transport;
@@ -132,6 +133,31 @@ TEST_CASE("what a peer writes into a withdrawn buffer goes nowhere", "[region]")
   CHECK_FALSE(shared.lends(shared.own + begin, length));
   CHECK(shared.lends(shared.own, 3 * page));
   REQUIRE(shared.regions.release(shared.own).ok());
+}
+
+TEST_CASE("another file that has a region's number keeps what is in it", "[region]") {
+  RegionTable regions;
+  constexpr std::uint64_t bytes = 4 * page;
+  const auto memory = regions.allocate(bytes);
+  REQUIRE(memory.ok());
+  auto* const own = static_cast<std::byte*>(*memory);
+  std::memset(own, 7, bytes);
+  const RegionPlace place = regions.lend(own + page, page);
+  REQUIRE(place.region != region_staged);
+  const auto number = static_cast<int>(place.descriptor);
+  // A program closed all that it did not know, and another file came to have the number.
+  const FileDescriptor other(memfd_create("of-the-program", MFD_CLOEXEC));
+  REQUIRE(other.has_value());
+  const std::vector<char> text(bytes, 'x');
+  REQUIRE(pwrite(other.get(), text.data(), bytes, 0) == static_cast<ssize_t>(bytes));
+  REQUIRE(dup2(other.get(), number) == number);
+  CHECK_FALSE(regions.withdraw(own + page).ok());
+  CHECK(own[page] == std::byte{7});
+  CHECK(regions.release(own).ok());
+  std::vector<char> kept(bytes);
+  REQUIRE(pread(other.get(), kept.data(), bytes, 0) == static_cast<ssize_t>(bytes));
+  CHECK(kept == text);
+  CHECK(close(number) == 0);
 }
 
 TEST_CASE("a buffer is withdrawn while others store beside it in its pages", "[region]") {

@@ -1,5 +1,6 @@
 #include "lib/base/board.h"
 
+#include "lib/base/descriptor_mark.h"
 #include "lib/base/file_size.h"
 #include "lib/base/memory_file.h"
 
@@ -78,7 +79,7 @@ Status Board::open(const Owner& owner) {
 
 // First fit; 0: none to be had.
 std::uint64_t Board::take_pages(std::uint64_t count) {
-  if (!file_.has_value()) return 0;
+  if (!file_.has_value() || !descriptor_mark_stands()) return 0;
   for (auto extent = free_.begin(); extent != free_.end(); ++extent) {
     const auto [page, free_count] = *extent;
     if (free_count < count) continue;
@@ -91,6 +92,7 @@ std::uint64_t Board::take_pages(std::uint64_t count) {
 }
 
 void Board::give_pages(std::uint64_t page, std::uint64_t count) {
+  if (!descriptor_mark_stands()) return;
   // Its memory goes back to the kernel, and the next ledger there begins with zeros. Where that
   // fails, the pages are not used again.
   if (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

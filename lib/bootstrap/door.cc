@@ -1,6 +1,7 @@
 #include "lib/bootstrap/door.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/shortage.h"
 #include "lib/bootstrap/first_words.h"
 #include "lib/trust/address.h"
 #include "lib/trust/session_key.h"
@@ -122,7 +123,7 @@ void Door::accept_some(Listener& listener) {
         accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.has_value()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (trust::is_exhausted(errno) && !make_room("no descriptors are left")) pause();
+      if (is_shortage(errno) && !make_room("no descriptors are left")) pause();
       return;  // a connection that still waits wakes us again
     }
     if (!listener.by_tcp && !is_same_user(socket.get())) {

@@ -1,8 +1,10 @@
 #include "lib/transport/region.h"
 
+#include "lib/base/descriptor_mark.h"
 #include "lib/base/file_size.h"
 #include "lib/base/log.h"
 #include "lib/base/memory_file.h"
+#include "lib/base/shortage.h"
 #include "lib/base/units.h"
 
 #include <fmt/format.h>
@@ -88,9 +90,6 @@ Status take_pages(int file, std::byte* memory, std::uint64_t offset, std::uint64
   return {};
 }
 
-// Of a process or the host, whatever it is that was to be opened.
-bool is_own_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
-
 std::uint64_t inode_of(int file) {
   struct stat status {};
   return fstat(file, &status) == 0 ? status.st_ino : 0;
@@ -132,8 +131,16 @@ Status RegionTable::release(void* memory) {
     regions_.erase(found);
   }
   // Peers keep it mapped for a time, as nobody tells them: what they map then is a hole.
-  if (region.file.has_value()) give_back_pages(region.file.get(), 0, region.mapping.get().bytes);
+  if (holds_its_file(region))
+    give_back_pages(region.file.get(), 0, region.mapping.get().bytes);
+  else
+    (void)region.file.release();
   return {};
+}
+
+// A program that closes descriptors which it did not open may have another file by that number.
+bool RegionTable::holds_its_file(const Region& region) {
+  return region.inode != 0 && inode_of(region.file.get()) == region.inode;
 }
 
 RegionTable::Pages RegionTable::Pages::around(std::uint64_t offset, std::uint64_t bytes) {
@@ -200,6 +207,7 @@ Status RegionTable::withdraw(const void* memory) {
   if (loan == region->lent.end()) return {};
   const Pages pages = loan->pages;
   region->withdrawn.push_back(pages);  // nobody lends them from here on
+  if (!holds_its_file(*region)) return descriptors_are_gone();
   const int file = region->file.get();
   std::byte* const begin = region->mapping.get().data + pages.begin;
   lock.unlock();  // it may take a while; its owner, who is in a call with it, does not free it
@@ -219,7 +227,7 @@ Result<FileDescriptor> PeerMemory::open_file(std::uint32_t pid, std::uint32_t de
                                              std::uint64_t inode, std::uint64_t* bytes) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, descriptor);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  if (!file.has_value() && is_own_shortage(errno))
+  if (!file.has_value() && is_shortage(errno))
     return Status::from_errno(
         fmt::format("opening {}, memory of a peer (raise ulimit -n or fs.file-max)", path), errno);
   struct stat status {};

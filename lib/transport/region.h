@@ -77,6 +77,7 @@ class RegionTable {
   Region* holder(const void* memory) {
     return const_cast<Region*>(std::as_const(*this).holder(memory));
   }
+  static bool holds_its_file(const Region& region);
   static RegionPlace place_in(const Region& region, const void* memory, std::uint64_t bytes);
 
   mutable std::mutex mutex_;

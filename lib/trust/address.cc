@@ -235,8 +235,4 @@ Result<FileDescriptor> begin_connect(const SocketAddress& address, bool* pending
   return socket;
 }
 
-bool is_exhausted(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 }  // namespace gyre::trust

@@ -51,7 +51,4 @@ Result<FileDescriptor> listen_at(const SocketAddress& address);
 // come: the socket becomes writable, then SO_ERROR says.
 Result<FileDescriptor> begin_connect(const SocketAddress& address, bool* pending);
 
-// Whether errno says that this process, or its host, has no descriptors or memory left.
-bool is_exhausted(int error);
-
 }  // namespace gyre::trust
