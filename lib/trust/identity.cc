@@ -1,6 +1,7 @@
 #include "lib/trust/identity.h"
 
 #include "lib/base/owned.h"
+#include "lib/trust/openssl.h"
 #include "lib/trust/wire.h"
 
 #include <openssl/evp.h>
@@ -40,6 +41,7 @@ Result<Token> host_token(const std::string& host_name) {
   std::string boot = read_line("/proc/sys/kernel/random/boot_id");
   if (boot.empty()) boot = "name " + host_name;
   const std::string text = "gyre host " + boot;
+  begin_openssl();
   std::array<std::uint8_t, EVP_MAX_MD_SIZE> digest;
   if (EVP_Digest(text.data(), text.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1)
     return internal_error("hashing the boot id failed");

@@ -1,6 +1,7 @@
 #include "lib/trust/session_key.h"
 
 #include "lib/base/owned.h"
+#include "lib/trust/openssl.h"
 
 #include <fmt/format.h>
 #include <openssl/core_names.h>
@@ -31,6 +32,7 @@ std::string hexadecimal(std::span<const std::uint8_t> bytes) {
 
 Status derive(std::span<const std::uint8_t> secret, std::string_view label,
               std::span<std::uint8_t> output) {
+  begin_openssl();
   const Owned<KdfTraits> kdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr));
   const Owned<KdfRunTraits> run(kdf.has_value() ? EVP_KDF_CTX_new(kdf.get()) : nullptr);
   if (!run.has_value()) return internal_error("OpenSSL offers no HKDF");

@@ -1,8 +1,7 @@
 #include "lib/trust/tls_socket.h"
 
 #include "lib/base/descriptor_mark.h"
-
-#include <openssl/crypto.h>
+#include "lib/trust/openssl.h"
 
 #include <cerrno>
 #include <sys/socket.h>
@@ -60,9 +59,7 @@ Result<Owned<SslContextTraits>> make_context(const SSL_METHOD* method) {
 }  // namespace
 
 Result<std::unique_ptr<Tls>> Tls::create() {
-  // At exit() other threads may still be in a handshake: OpenSSL is not to take itself down then.
-  // Where somebody else has used it first, it does so after our own farewell.
-  OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+  begin_openssl();
   auto tls = std::make_unique<Tls>();
   tls->method_ = Owned<BioMethodTraits>(
       BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "gyre socket"));

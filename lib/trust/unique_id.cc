@@ -11,6 +11,7 @@
 #include "lib/trust/unique_id.h"
 
 #include "lib/trust/address.h"
+#include "lib/trust/openssl.h"
 #include "lib/trust/session_key.h"
 
 #include <fmt/format.h>
@@ -34,6 +35,7 @@ constexpr std::size_t family_at = 91, address_at = 92, port_at = 108, zeroes_at 
 constexpr std::size_t checksum_at = 124, checksum_bytes = 4;
 
 Status write_checksum(const Bytes128& bytes, std::uint8_t* target) {
+  begin_openssl();
   std::array<std::uint8_t, EVP_MAX_MD_SIZE> digest;
   if (EVP_Digest(bytes.data(), checksum_at, digest.data(), nullptr, EVP_sha256(), nullptr) != 1)
     return internal_error("SHA-256 failed");
