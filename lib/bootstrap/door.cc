@@ -244,6 +244,14 @@ void Door::begin_handshake(Place stranger, const std::string& identity) {
 void Door::continue_handshake(Place stranger) {
   trust::SecureSession& session = *stranger->session;
   const Status status = session.advance();
+  if (!status.ok() && session.ended()) {
+    // A peer that ends, or thought better of it.
+    log_info(Subsystem::bootstrap, "{} went away: {}", peer_text(session.descriptor()),
+             status.message());
+    stranger->watch.reset();
+    strangers_.erase(stranger);
+    return;
+  }
   if (!status.ok()) return turn_away(stranger, status.message());
   if (!session.established())
     return stranger->watch.change(session.wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);
