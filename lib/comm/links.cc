@@ -137,7 +137,7 @@ Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
   port->connection = std::move(listening.connection);
   receive_ports_[key] = std::move(port);
   GYRE_TRY(membership_.send(key.first, channel_key(key), encode(letter)));
-  opening_.push_back({key, false, std::move(early)});
+  opening_.push_back({key, false, std::move(early), SystemClock::read()});
   log_info(Subsystem::graph, "{} with rank {} over {} ({})",
            key.second == pair_channel ? std::string("sends and receives")
                                       : fmt::format("channel {}", key.second),
@@ -182,7 +182,7 @@ Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
     if (!letter) return {};
     // A peer that only sends may have left before this rank looked: its messages are here.
     Status connected = connect(opening, *letter);
-    if (!connected.ok()) unsendable_[opening.key] = std::move(connected);
+    if (!connected.ok()) unsendable_[opening.key] = {std::move(connected), opening.begun_ns};
     opening.endpoint_came = moved = true;
   }
   exec::ReceivePort& receive = *receive_ports_[opening.key];
@@ -192,7 +192,7 @@ Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
   if (found == send_ports_.end()) return {};
   exec::SendPort& send = *found->second;
   if (Status moved_on = send.connection->progress(); !moved_on.ok()) {
-    unsendable_[opening.key] = std::move(moved_on);
+    unsendable_[opening.key] = {std::move(moved_on), opening.begun_ns};
     send_ports_.erase(found);
     return {};
   }
@@ -218,7 +218,7 @@ exec::SendPort* Links::send_port(const Key& key) {
 
 Status Links::check_sendable(const Key& key) const {
   const auto found = unsendable_.find(key);
-  return found == unsendable_.end() ? Status() : found->second;
+  return found == unsendable_.end() ? Status() : found->second.why;
 }
 
 Status Links::advance(bool& moved) {
@@ -241,11 +241,18 @@ Blocked Links::blocked() const {
   return {BlockedOn::connection, opening_[0].key.first, opening_[0].key.second, 0};
 }
 
+// Who has left may have gone before this rank dialed.
+Status Links::check_reached(std::int64_t now_ns, std::int64_t limit_ns) const {
+  for (const auto& [key, link] : unsendable_) {
+    const bool is_own = link.why.code() != Code::RemoteError;
+    const bool is_ripe = is_own || now_ns - link.since_ns >= limit_ns + ns_per_s / 2;
+    if (is_ripe && !membership_.has_left(key.first)) return link.why;
+  }
+  return {};
+}
+
 Status Links::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {
-  // Who has left may have gone before this rank dialed. Nobody else may be out of reach: it waits
-  // for this rank's end of the link, though this rank may only receive from it.
-  for (const auto& [key, why] : unsendable_)
-    if (!membership_.has_left(key.first)) return why;
+  GYRE_TRY(check_reached(now_ns, limit_ns));
   for (const Opening& opening : opening_) {
     GYRE_TRY(receive_ports_[opening.key]->connection->look_at_peer(now_ns, limit_ns));
     if (const auto send = send_ports_.find(opening.key); send != send_ports_.end())

@@ -51,7 +51,10 @@ class Links {
   Pair pair(int peer) const;  // `send` is null if it cannot be sent to: see check_pair
   Status check_pair(int peer) const;
   Blocked blocked() const;
-  // Whether those whom openings wait for can still come, see Connection::look_at_peer.
+  // An error if this rank could not dial one who stays: that one waits for it, though this rank may
+  // only receive from it. A refusal gives the control plane as long to say more as silence has.
+  Status check_reached(std::int64_t now_ns, std::int64_t limit_ns) const;
+  // The same; and whether those whom openings wait for can still come (Connection::look_at_peer).
   Status look_at_peers(std::int64_t now_ns, std::int64_t limit_ns);
   bool arm(WaitSet& set);
   void disarm();
@@ -82,6 +85,7 @@ class Links {
     Key key;
     bool endpoint_came = false;
     std::optional<bootstrap::Letter> letter;  // read before the opening began
+    std::int64_t begun_ns = 0;
   };
   Status open_one(const Key& key, std::optional<bootstrap::Letter> letter);
   Status connect(Opening& opening, const bootstrap::Letter& letter);
@@ -99,7 +103,11 @@ class Links {
   std::map<Key, std::unique_ptr<exec::SendPort>> send_ports_;
   std::map<Key, std::unique_ptr<exec::ReceivePort>> receive_ports_;
   std::vector<Opening> opening_;
-  std::map<Key, Status> unsendable_;  // why a link has no sending end
+  struct Unsendable {
+    Status why;
+    std::int64_t since_ns = 0;  // when it began to be opened
+  };
+  std::map<Key, Unsendable> unsendable_;  // links without a sending end
 };
 
 }  // namespace gyre::comm

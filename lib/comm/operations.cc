@@ -327,6 +327,8 @@ void Communicator::Operation::question_peer() {
 
 Status Communicator::Operation::look_at_peers() const {
   const std::int64_t now_ns = clock.now_ns(), limit_ns = owner_.liveness_ns();
+  if (stage_ == Stage::running && !on_device())
+    GYRE_TRY(owner_.links_->check_reached(now_ns, limit_ns));
   if (stage_ == Stage::running) return owner_.launch_.look_at_peers(now_ns, limit_ns);
   return on_device() ? Status() : owner_.links_->look_at_peers(now_ns, limit_ns);
 }
