@@ -330,6 +330,7 @@ class Communicator {
   void ask(int peer);
   void listen();
   bool others_have_left() const;
+  Status abandoned() const;
   std::int64_t liveness_ns() const { return options_.settings.liveness_timeout_s * ns_per_s; }
   bool settle_suspicion(Suspicion& suspicion, const std::string& waiting, Operating& operation);
 

@@ -1,8 +1,13 @@
 // Sends and receives of a communicator, as a Resumable.
 #include "lib/base/log.h"
+#include "lib/bootstrap/cause.h"
 #include "lib/comm/communicator.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
 
 namespace gyre::comm {
 namespace {
@@ -107,6 +112,19 @@ void Communicator::Exchanging::time_out(const Tracing::Verdict& verdict) {
   end(owner_.fail(std::move(late).blame(verdict.culprits)));
 }
 
+// Waits for a message of any rank, where nobody is left to send one.
+Status Communicator::abandoned() const {
+  std::vector<int> all(static_cast<std::size_t>(size_));
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<int> others = all;
+  std::erase(others, rank_);
+  return Status(Code::Mismatch,
+                fmt::format("{} left the communicator (gyreCommDestroy), and rank {} waits for a "
+                            "message of any rank",
+                            bootstrap::rank_text(others), rank_))
+      .blame(all);
+}
+
 // As for a collective; and whoever may send to one who takes from any may have left.
 void Communicator::Exchanging::question_peer() {
   const Blocked blocked = this->blocked();
@@ -119,12 +137,7 @@ void Communicator::Exchanging::question_peer() {
         blocked.what == BlockedOn::connection || owner_.exchange_->waits_on_memory(batch_));
   else if (standstill_.times() > 1 && owner_.others_have_left() &&
            !owner_.exchange_->may_come_from_anyone())
-    return end(owner_.fail(
-        Status(Code::Mismatch, fmt::format("all other ranks have left the communicator "
-                                           "(gyreCommDestroy), and rank {} waits for a message "
-                                           "of any of them",
-                                           owner_.rank_))
-            .blame({owner_.rank_})));
+    return end(owner_.fail(owner_.abandoned()));
   if (suspicion_.held() || !leads()) return;
   Status seen = owner_.exchange_->look_at_peers(clock.now_ns(), owner_.liveness_ns());
   if (!seen.ok()) end(owner_.fail(std::move(seen)));
