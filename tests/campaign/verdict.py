@@ -97,9 +97,9 @@ class Verdict:
             return WELL  # it had no communicator then
         if self.fault.bound == "silence" and scenario.phase.kind == "init":
             return EITHER  # who has not joined is waited for
-        if self.fault.ending == TOLD and self.errand_at(scenario.victims[0], self.strike_ns) >= \
-                min(scenario.closing, len(scenario.errands)):
-            return EITHER
+        reached = max(self.errand_at(victim, self.strike_ns) for victim in scenario.victims)
+        if self.fault.ending == TOLD and reached >= min(scenario.closing, len(scenario.errands)):
+            return EITHER  # the others may have all that they need of the victims
         return self.fault.ending
 
     def cause_ns(self, rank, errand):
@@ -253,12 +253,20 @@ class Verdict:
             words = {event.word for event in self.by_rank[rank]}
             if scenario.process_of_rank[rank] in ended or words & {"left", "stranded"}:
                 continue
-            if not words & {"told", "wrong"}:
+            if not words & {"told", "wrong"} and not self.was_done_in_time(rank):
                 self.escape("L1", f"rank {rank} is told nothing")
             if any(e.word == "end" and e.rest == "-1 0" for e in self.by_rank[rank]):
                 self.escape("L1", f"rank {rank}'s call after the error succeeds")
             for number in self.late_successes(rank):
                 self.escape("L1", f"rank {rank}'s errand {number} succeeds long after")
+
+    def was_done_in_time(self, rank):
+        """A process that execs may go on for some milliseconds, long enough for all that is left."""
+        if self.fault.name != "exec" or self.strike_ns is None:
+            return False
+        limit_ns = bound_s(self.fault, self.scenario.hosts, self.scenario.at == 0) * 1e9
+        ends = [e.ns for e in self.by_rank[rank] if e.word == "end"]
+        return bool(ends) and max(ends) <= self.strike_ns + limit_ns
 
     def late_successes(self, rank):
         """Errands with a culprit's communicator that began when all must have known, and went
