@@ -130,7 +130,7 @@ class Verdict:
                 self.escape("R", f"a forked child of rank {event.rank} died of {event.rest}")
             elif event.word == "child_told" and int(event.rest.split()[0]) != INVALID_USAGE:
                 self.escape("W", f"a forked child of rank {event.rank} is told {event.rest}")
-            elif event.word == "unrecovered" and not self.meets_too_late(event):
+            elif event.word == "unrecovered" and not self.meets_nobody(event):
                 self.escape("W", f"rank {event.rank} did not recover: {event.rest}")
             elif event.word == "unknown":
                 self.escape("R", f"an unknown sabotage: {event.rest}")
@@ -140,12 +140,14 @@ class Verdict:
             self.judge_successes()
         self.judge_ends()
 
-    def meets_too_late(self, event):
-        """Ranks that were told of the fault at different times wait no longer for each other than
-        the time to join."""
+    def meets_nobody(self, event):
+        """Who had all that it needs recovers from nothing, and ranks that were told at different
+        times wait no longer for each other than the time to join."""
         told = [max((e.ns for e in self.by_rank[rank] if e.word == "told"), default=None)
                 for rank in range(self.scenario.ranks) if rank not in self.scenario.victims]
-        apart_ns = max(filter(None, told), default=0) - min(filter(None, told), default=0)
+        if None in told:
+            return True
+        apart_ns = max(told) - min(told)
         return event.rest.startswith(f"{TIMEOUT} ") and apart_ns >= (INIT_S - 0.1) * 1e9
 
     def judge_abort(self, event):
