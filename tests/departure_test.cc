@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -133,4 +135,60 @@ TEST_CASE("a process that ends without leaving is named, in an operation or not"
     expect_named(board, comm, "ended without leaving");
   });
   CHECK(ends == in_peace(2));
+}
+
+namespace {
+
+// Of the process that exits; its handler of exit() runs after Gyre's.
+struct Leaving {
+  gyreComm_t comm = nullptr;
+  std::vector<float>* values = nullptr;
+  std::atomic<int> is_refused{0};
+};
+Leaving leaving;
+
+// Its call was refused, so the buffer serves for something else; then it makes other calls.
+void use_buffer_again() {
+  (void)comes([] { return leaving.is_refused != 0; });
+  std::ranges::fill(*leaving.values, -1.0F);
+  gyreResult_t state = gyreSuccess;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  while (std::chrono::steady_clock::now() < until)
+    (void)gyreCommGetAsyncError(leaving.comm, &state);
+  _exit(0);
+}
+
+}  // namespace
+
+TEST_CASE("what a process that exits takes back from a refused call is not sent", "[departure]") {
+  const char* transport = GENERATE("shm,self", "tcp,self");
+  setenv("GYRE_TRANSPORT", transport, 1);
+  for (int turn = 0; turn < 12; ++turn) {
+    const auto ends = run_forked(2, [turn](RankBoard& board, int rank) {
+      if (rank == 1) std::atexit(use_buffer_again);
+      const gyreComm_t comm = meet_and_talk(board, rank, 2);
+      std::vector<float> values(1 << 22, 1);  // more than is sent at once
+      ++board.signed_by;
+      if (!comes([&] { return board.signed_by >= 2; })) board.complain("not all have talked");
+      if (rank == 0) {
+        const gyreResult_t result =
+            gyreRecv(values.data(), values.size(), gyreFloat, 1, comm, nullptr);
+        if (result == gyreSuccess && std::ranges::count(values, -1.0F) != 0)
+          board.complain("what was written after the call came as its data");
+        return;
+      }
+      leaving.comm = comm;
+      leaving.values = &values;
+      gyreStream_t stream = nullptr;
+      board.expect(gyreStreamCreateWithFlags(&stream, GYRE_STREAM_BY_CALLER));
+      board.expect(gyreSend(values.data(), values.size(), gyreFloat, 0, comm, stream), comm);
+      std::thread waiter([&] {
+        (void)gyreStreamSynchronize(stream);
+        leaving.is_refused = 1;
+      });
+      std::this_thread::sleep_for(std::chrono::microseconds(150 * turn));
+      std::exit(0);
+    });
+    CHECK(ends == in_peace(2));
+  }
 }

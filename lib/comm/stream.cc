@@ -26,9 +26,9 @@ void StreamWorker::end(std::int64_t most_ns) {
   (void)thread_.end_within(most_ns);
 }
 
-// Nothing more will be done on the thread's streams, and nothing is being done.
+// Nothing more will be done on streams, and nothing is being done.
 bool StreamWorker::is_over() const {
-  return stop_ && (exits_ || !thread_.is_started() || thread_.has_ended());
+  return stop_ && (exits_ || !thread_.is_started() || thread_.has_ended()) && advancing_ == 0;
 }
 
 Result<StreamWorker::Made> StreamWorker::make(HandleTable<HostStream>::Pin stream,
@@ -216,8 +216,27 @@ bool StreamWorker::may_begin(const HostStream::Part& part) const {
          communicator.beginning_transfer.load(std::memory_order_acquire) == part.transfer;
 }
 
+namespace {
+
+// Counted before it is asked whether the process ends, so that one of both is seen.
+class Advancing {
+ public:
+  explicit Advancing(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Advancing() { --count_; }
+  Advancing(const Advancing&) = delete;
+  Advancing& operator=(const Advancing&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
+}  // namespace
+
 // Goes on with the work, if its communicator has come to it. True if anything moved.
 bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& turn) {
+  const Advancing advancing(advancing_);
+  // Whoever waits for it is told so, and may use the buffers for something else.
+  if (stop_) return false;
   Communicator& communicator = *part.communicator;
   if (part.begun == nullptr && !may_begin(part)) return false;
   turn.make_room();  // while nothing is taken

@@ -136,6 +136,7 @@ class StreamWorker {
   std::mutex mutex_;  // of streams_, thread_
   std::vector<Served> streams_;
   std::atomic<bool> stop_{false};
+  std::atomic<int> advancing_{0};              // threads that are going on with a stream's work
   std::atomic<bool> exits_{false};             // the thread has called exit()
   std::atomic<std::uint32_t> queued_{0};       // futex word: changes with each queued entry
   std::atomic<std::uint32_t> for_callers_{0};  // entries that callers are to go on with
