@@ -263,7 +263,7 @@ class Verdict:
                 self.escape("L1", f"rank {rank}'s errand {number} succeeds long after")
 
     def was_done_in_time(self, rank):
-        """A process that execs may go on for some milliseconds, long enough for all that is left."""
+        """A process that execs goes on for milliseconds, in which all the rest may happen."""
         if self.fault.name != "exec" or self.strike_ns is None:
             return False
         limit_ns = bound_s(self.fault, self.scenario.hosts, self.scenario.at == 0) * 1e9
