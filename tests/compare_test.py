@@ -34,6 +34,16 @@ class Compare(unittest.TestCase):
                     least *= given.stepfactor
             self.assertEqual(covered, sizes)
 
+    def test_the_interval_of_a_ratio_holds_it_and_narrows(self):
+        def interval(count):
+            first, second, key = rounds.Series(), rounds.Series(), (8, False)
+            first.p50[key] = [10 + i % 3 for i in range(count)]
+            second.p50[key] = [20 + i % 5 for i in range(count)]
+            return rounds.ratio_interval(first, second, key)
+        (low, high), (least, most) = interval(9), interval(900)
+        self.assertTrue(low <= 11 / 22 <= high and least <= 11 / 22 <= most)
+        self.assertGreater(high - low, most - least)
+
     def test_large_sizes_take_fewer_iterations(self):
         counts = [count for _, _, count in rounds.bands(options())]
         self.assertEqual(counts, sorted(counts, reverse=True))

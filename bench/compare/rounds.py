@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import platform
+import random
 import signal
 import statistics
 import subprocess
@@ -89,6 +90,17 @@ class Series:
 
     def tail(self, key):
         return statistics.median(self.p99[key])
+
+
+def ratio_interval(first, second, key, draws=4000):
+    """The 95 % interval of the ratio of two programs' medians, by drawing rounds anew (the
+    bootstrap): what both did in one round stays together. The same rounds give the same."""
+    rounds = list(zip(first.p50[key], second.p50[key]))
+    chance = random.Random(1)
+    drawn = (chance.choices(rounds, k=len(rounds)) for _ in range(draws))
+    ratios = sorted(statistics.median(one for one, _ in pairs) /
+                    statistics.median(other for _, other in pairs) for pairs in drawn)
+    return ratios[draws * 25 // 1000], ratios[draws * 975 // 1000]
 
 
 def measure(programs, options, transport):

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """One collective with one setting beside another, in interleaved rounds: by default with each
 algorithm and protocol, which is what the shipped table of choices (lib/tune/table.cc) rests on. A
-ratio is the median without a setting over the best median: 1 where no setting would be faster.
+ratio is the median without a setting over the best median, with its 95 % interval: 1 where no
+setting would be faster.
 
     bench/compare/settings.py broadcast                          # 2 ranks, shm and tcp
     bench/compare/settings.py alltoall --ranks 8 --transport tcp -e 64K --record
     bench/compare/settings.py all_reduce --try GYRE_CHECK_CALLS=0 -e 8 --rounds 15
+    bench/compare/settings.py all_reduce --try LD_LIBRARY_PATH=OLD/lib/comm   # of another build
 """
 import argparse
 import json
@@ -14,7 +16,8 @@ import subprocess
 import sys
 
 from peers import Gyre
-from rounds import ROOT, add_arguments, common_keys, measure, parse_size, provenance
+from rounds import (ROOT, add_arguments, common_keys, measure, parse_size, provenance,
+                    ratio_interval)
 
 # The name in the plans, by that of the perf program.
 COLLECTIVES = {"all_reduce": "all_reduce", "reduce_scatter": "reduce_scatter",
@@ -78,7 +81,7 @@ def ranked(series, key):
 def print_table(series, options, transport):
     print(f"\n{options.collective} of floats, {options.ranks} ranks, {transport}, out of place; "
           f"medians of {options.rounds} rounds in us")
-    print(f"{'bytes':>10}  {'plain':>10}  {'ratio':>6}  fastest settings")
+    print(f"{'bytes':>10}  {'plain':>10}  {'ratio':>6}  {'95 % interval':>14}  fastest settings")
     for key in common_keys(series, [PLAIN]):
         if key[1]:
             continue
@@ -87,7 +90,9 @@ def print_table(series, options, transport):
             continue
         plain = series[PLAIN].median(key)
         shown = "  ".join(f"{name} {time:.2f}" for time, name in best[:4])
-        print(f"{key[0]:>10}  {plain:>10.2f}  {plain / best[0][0]:>6.2f}  {shown}")
+        low, high = ratio_interval(series[PLAIN], series[best[0][1]], key)
+        print(f"{key[0]:>10}  {plain:>10.2f}  {plain / best[0][0]:>6.3f}  {low:>6.3f}..{high:.3f}  "
+              f"{shown}")
 
 
 def record(series, options, transport):
@@ -95,6 +100,7 @@ def record(series, options, transport):
     with open(options.results, "a") as file:
         for key in common_keys(series, [PLAIN]):
             for time, name in ranked(series, key):
+                interval = ratio_interval(series[PLAIN], series[name], key)
                 file.write(json.dumps({
                     **common, "peer": name, "collective": options.collective, "type": "float",
                     "ranks": options.ranks, "bytes": key[0], "transport": transport,
@@ -102,7 +108,8 @@ def record(series, options, transport):
                     "p50_us": round(series[PLAIN].median(key), 3),
                     "p99_us": round(series[PLAIN].tail(key), 3),
                     "peer_p50_us": round(time, 3),
-                    "ratio": round(series[PLAIN].median(key) / time, 4)}) + "\n")
+                    "ratio": round(series[PLAIN].median(key) / time, 4),
+                    "interval": [round(end, 4) for end in interval]}) + "\n")
 
 
 def main():
