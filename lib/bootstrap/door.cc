@@ -159,13 +159,13 @@ void Door::pause() {
 }
 
 Status Door::check_deaf() {
-  const std::int64_t deaf_ns = deaf_until_ns_ - deaf_since_ns_;
-  if (!is_deaf_ || deaf_ns < deaf_most_ns_) return {};
+  const std::int64_t lasted_ns = deaf_until_ns_ - deaf_since_ns_;
+  if (!is_deaf_ || lasted_ns < deaf_most_ns_) return {};
   deaf_since_ns_ = deaf_until_ns_;
   return Status(Code::SystemError,
                 fmt::format("no connection could be accepted for {:.1f} s: no descriptors or "
                             "memory are left; raise the limit (ulimit -n)",
-                            static_cast<double>(deaf_ns) / ns_per_s));
+                            static_cast<double>(lasted_ns) / ns_per_s));
 }
 
 void Door::let_in(FileDescriptor socket) {
