@@ -31,10 +31,11 @@ std::shared_ptr<ControlThread> start() {
 
 struct Heard {
   explicit Heard(ControlThread& thread) {
-    thread.on_trouble([this](const Status& why) {
+    const auto hear = [this](const Status& why) {
       const std::lock_guard lock(mutex);
       all.push_back(why);
-    });
+    };
+    REQUIRE(thread.call([&] { thread.on_trouble(hear); }));
   }
   std::vector<Status> so_far() {
     const std::lock_guard lock(mutex);

@@ -60,7 +60,7 @@ TEST_CASE("what is no subsystem is refused, and the nearest is named", "[log]") 
   const auto refusal = [](const char* list) {
     const auto mask = parse_subsystems(list);
     CHECK(mask.status().code() == Code::InvalidUsage);
-    return mask.status().message();
+    return std::string(mask.status().message());
   };
   CHECK(refusal("TUNNING").find("did you mean TUNING?") != std::string::npos);
   CHECK(refusal("NET,COL").find("did you mean COLL?") != std::string::npos);

@@ -87,7 +87,7 @@ class Process {
 
   Process* const before_fork_;
   std::atomic<bool> ends_{false};
-  std::timed_mutex mutex_;
+  std::mutex mutex_;
   std::unique_ptr<bootstrap::ControlPlane> plane_;
   std::string metrics_;  // where they are served; empty: nowhere
   bool logs_ = false;
