@@ -215,8 +215,7 @@ void Door::take_ticket(Place stranger) {
   if (::recv(stranger->socket.get(), &hello, sizeof hello, MSG_DONTWAIT) != sizeof hello)
     return turn_away(stranger, "its ticket could not be read");
   FileDescriptor socket = std::move(stranger->socket);
-  stranger->watch.reset();
-  strangers_.erase(stranger);
+  let_go(stranger);
   switch (tickets_.redeem(hello.ticket, std::move(socket))) {
     case trust::TicketBook::Shown::good:
       return;
@@ -248,16 +247,13 @@ void Door::continue_handshake(Place stranger) {
     // A peer that ends, or thought better of it.
     log_info(Subsystem::bootstrap, "{} went away: {}", peer_text(session.descriptor()),
              status.message());
-    stranger->watch.reset();
-    strangers_.erase(stranger);
-    return;
+    return let_go(stranger);
   }
   if (!status.ok()) return turn_away(stranger, status.message());
   if (!session.established())
     return stranger->watch.change(session.wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);
-  stranger->watch.reset();
   std::unique_ptr<trust::SecureSession> proved = std::move(stranger->session);
-  strangers_.erase(stranger);
+  let_go(stranger);
   on_session_(std::move(proved));
 }
 
@@ -265,6 +261,11 @@ void Door::turn_away(Place stranger, std::string_view why) {
   const int descriptor =
       stranger->session != nullptr ? stranger->session->descriptor() : stranger->socket.get();
   warning_.write(fmt::format("the door turned away {}: {}", peer_text(descriptor), why));
+  let_go(stranger);
+}
+
+// The watch goes before what it watches.
+void Door::let_go(Place stranger) {
   stranger->watch.reset();
   strangers_.erase(stranger);
 }

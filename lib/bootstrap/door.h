@@ -82,6 +82,7 @@ class Door {
   void begin_handshake(Place stranger, const std::string& identity);
   void continue_handshake(Place stranger);
   void turn_away(Place stranger, std::string_view why);
+  void let_go(Place stranger);
 
   ControlThread& thread_;
   const trust::Tls& tls_;
