@@ -41,6 +41,10 @@ struct LinkKey {
 // it has no descriptors or no memory left.
 Status link_failure(Status why, std::string_view what, int peer);
 
+// The failure of a system call on the way to a peer: this process's where it lacks something, else
+// what happened at the other end.
+Status failure_on_the_way(std::string call, int error_number);
+
 // What the sender needs to reach the receiver. Opaque to all but its transport; checked by it.
 using Endpoint = std::vector<std::uint8_t>;
 

@@ -1,6 +1,6 @@
 #include "transports/shm/handover.h"
 
-#include "lib/base/shortage.h"
+#include "lib/transport/transport.h"
 
 #include <fmt/format.h>
 
@@ -20,14 +20,6 @@ struct MemoryLetter {
   std::uint64_t bytes = 0;
 };
 static_assert(sizeof(MemoryLetter) == 16);
-
-// A call on a socket that leads to a peer: what this process lacks is its own failure; all else
-// happened at the other end.
-Status failed_at_door(std::string what, int error_number) {
-  const Status failed = Status::from_errno(std::move(what), error_number);
-  return is_shortage(error_number) ? failed
-                                   : Status(Code::RemoteError, std::string(failed.message()));
-}
 
 // Room for exactly one descriptor. CMSG_SPACE would leave room for a second one, which nobody would
 // close; the length given to the kernel is therefore CMSG_LEN.
@@ -82,7 +74,7 @@ Result<std::optional<FileDescriptor>> take_over(const FileDescriptor& socket, st
   if (got == 0 || (got < 0 && errno == ECONNRESET))
     return Status(Code::RemoteError,
                   "its door closed on our ticket (the rank is gone, or gave up the link)");
-  if (got < 0) return failed_at_door("recvmsg of shared memory", errno);
+  if (got < 0) return failure_on_the_way("recvmsg of shared memory", errno);
   FileDescriptor memory = descriptor_in(message);
   if (got != sizeof letter || letter.magic != MemoryLetter().magic || letter.bytes != bytes)
     return Status(Code::RemoteError, "its door answered with something else than our memory");
@@ -98,7 +90,7 @@ Status show_ticket_at_door(const FileDescriptor& socket, const trust::Ticket& ti
   // A fresh socket takes the 40 bytes at once.
   if (send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello)
     return {};
-  return failed_at_door("send of a ticket to the door", errno);
+  return failure_on_the_way("send of a ticket to the door", errno);
 }
 
 Result<std::optional<FileDescriptor>> knock(const std::string& door_name) {
@@ -117,7 +109,7 @@ Result<std::optional<FileDescriptor>> knock(const std::string& door_name) {
       return Status(
           Code::RemoteError,
           fmt::format("nobody listens at the door @{}: its process has ended", door_name));
-    return failed_at_door(fmt::format("connect to the door @{}", door_name), errno);
+    return failure_on_the_way(fmt::format("connect to the door @{}", door_name), errno);
   }
   ucred peer{};
   socklen_t peer_length = sizeof peer;

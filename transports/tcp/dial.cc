@@ -1,7 +1,6 @@
 #include "transports/tcp/dial.h"
 
 #include "lib/base/clock.h"
-#include "lib/base/shortage.h"
 #include "lib/trust/address.h"
 #include "transports/tcp/socket.h"
 
@@ -104,8 +103,7 @@ Status Dial::begin_next() {
 Result<FileDescriptor> Dial::begin(const std::string& text) const {
   GYRE_ASSIGN(const trust::SocketAddress address, trust::parse_address(text));
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.has_value() && is_shortage(errno)) return Status::from_errno("socket", errno);
-  if (!socket.has_value()) return Status(Code::RemoteError, "socket: " + errno_text(errno));
+  if (!socket.has_value()) return failure_on_the_way("socket", errno);
   GYRE_TRY(set_sending(socket, user_timeout_ms_));
   if (leads_to_this_host(text, own_addresses_)) prefer_reno(socket);
   if (connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS)
