@@ -7,8 +7,22 @@
 
 namespace gyre::comm {
 namespace {
+
 const SystemClock clock;
-}
+
+// Counted before it is asked whether the process ends, so that one of both is seen.
+class Advancing {
+ public:
+  explicit Advancing(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Advancing() { --count_; }
+  Advancing(const Advancing&) = delete;
+  Advancing& operator=(const Advancing&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
+}  // namespace
 
 StreamWorker::~StreamWorker() {
   end(0);
@@ -215,22 +229,6 @@ bool StreamWorker::may_begin(const HostStream::Part& part) const {
   return !part.work.exchanges() ||
          communicator.beginning_transfer.load(std::memory_order_acquire) == part.transfer;
 }
-
-namespace {
-
-// Counted before it is asked whether the process ends, so that one of both is seen.
-class Advancing {
- public:
-  explicit Advancing(std::atomic<int>& count) : count_(count) { ++count_; }
-  ~Advancing() { --count_; }
-  Advancing(const Advancing&) = delete;
-  Advancing& operator=(const Advancing&) = delete;
-
- private:
-  std::atomic<int>& count_;
-};
-
-}  // namespace
 
 // Goes on with the work, if its communicator has come to it. True if anything moved.
 bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& turn) {
