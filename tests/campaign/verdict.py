@@ -228,8 +228,8 @@ class Verdict:
 
     def waits_for_any(self, told):
         """Who has left is not missed by who takes from any rank, while others may still send."""
-        return (self.fault.name == "leave" and self.scenario.phase.name == "anyone"
-                and "any rank" in told.text)
+        verbs = {self.errand(number).get("verb") for number in range(told.errand + 1)}
+        return self.fault.name == "leave" and "anyone" in verbs and "any rank" in told.text
 
     def judge_code(self, told, cause_ns):
         known = set(self.fault.codes)

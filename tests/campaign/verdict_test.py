@@ -84,6 +84,18 @@ class Promises(unittest.TestCase):
         self.assertEqual(self.killed(told(0) + told(1, after_ms=400)), {"L1"})
         self.assertEqual(self.killed(told(0) + well(1)), {"L1"})
 
+    def test_who_takes_from_any_rank_misses_who_left_at_its_deadline(self):
+        scenario = scenario_of("leave")
+        scenario.errands[1:3] = [{"verb": "all-reduce", "comm": 0, "leaver": 2},
+                                 {"verb": "anyone", "comm": 0}]
+        left = lines_of(2, (0, "begin 0"), (1, "end 0 0"), (2, "begin 1"), (20, "left 1"))
+        text = "rank 2 left the communicator; rank 0 waits for a message of any rank"
+        for words, promises in ((text, set()), (text.replace("any rank", "rank 2"), {"L1", "W"})):
+            with self.subTest(words=words):
+                events = left + [event for rank in (0, 1)
+                                 for event in told(rank, 8000, 8, words, errand=2)]
+                self.assertEqual(self.promises(scenario, events, ends=(0, 0, 0)), promises)
+
     def test_an_abort_that_takes_long_is_found(self):
         slow = lines_of(0, (60, f"aborted 0 {1500 * MS}"))
         self.assertEqual(self.killed(told(0) + told(1) + slow), {"L2"})
