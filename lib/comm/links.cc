@@ -21,6 +21,9 @@ std::uint64_t channel_key(const Links::Key& key) {
 // Beyond every channel of a plan.
 constexpr int pair_channel = 1 << 16;
 
+// A peer that goes because it was told of a failure refuses who was not told yet.
+constexpr std::int64_t grace_ns = ns_per_s / 2;
+
 transport::LinkKey link_key(const std::pair<int, int>& key, transport::Direction direction) {
   return {key.first, static_cast<std::uint32_t>(key.second), direction,
           key.second == pair_channel ? transport::TrafficClass::point_to_point
@@ -182,7 +185,7 @@ Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
     if (!letter) return {};
     // A peer that only sends may have left before this rank looked: its messages are here.
     Status connected = connect(opening, *letter);
-    if (!connected.ok()) unsendable_[opening.key] = {std::move(connected), opening.begun_ns};
+    if (!connected.ok()) unsendable_[opening.key] = {std::move(connected), opening.begun_ns, SystemClock::read()};
     opening.endpoint_came = moved = true;
   }
   exec::ReceivePort& receive = *receive_ports_[opening.key];
@@ -192,7 +195,7 @@ Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
   if (found == send_ports_.end()) return {};
   exec::SendPort& send = *found->second;
   if (Status moved_on = send.connection->progress(); !moved_on.ok()) {
-    unsendable_[opening.key] = {std::move(moved_on), opening.begun_ns};
+    unsendable_[opening.key] = {std::move(moved_on), opening.begun_ns, SystemClock::read()};
     send_ports_.erase(found);
     return {};
   }
@@ -245,7 +248,8 @@ Blocked Links::blocked() const {
 Status Links::check_reached(std::int64_t now_ns, std::int64_t limit_ns) const {
   for (const auto& [key, link] : unsendable_) {
     const bool is_own = link.why.code() != Code::RemoteError;
-    const bool is_ripe = is_own || now_ns - link.since_ns >= limit_ns + ns_per_s / 2;
+    const std::int64_t ripe_ns = std::max(link.begun_ns + limit_ns, link.failed_ns) + grace_ns;
+    const bool is_ripe = is_own || now_ns >= ripe_ns;
     if (is_ripe && !membership_.has_left(key.first)) return link.why;
   }
   return {};

@@ -52,7 +52,8 @@ class Links {
   Status check_pair(int peer) const;
   Blocked blocked() const;
   // An error if this rank could not dial one who stays: that one waits for it, though this rank may
-  // only receive from it. A refusal gives the control plane as long to say more as silence has.
+  // only receive from it. The control plane has as long to say more as silence has, and half a
+  // second from the refusal on.
   Status check_reached(std::int64_t now_ns, std::int64_t limit_ns) const;
   // The same; and whether those whom openings wait for can still come (Connection::look_at_peer).
   Status look_at_peers(std::int64_t now_ns, std::int64_t limit_ns);
@@ -105,7 +106,7 @@ class Links {
   std::vector<Opening> opening_;
   struct Unsendable {
     Status why;
-    std::int64_t since_ns = 0;  // when it began to be opened
+    std::int64_t begun_ns = 0, failed_ns = 0;  // when its opening began, and when it failed
   };
   std::map<Key, Unsendable> unsendable_;  // links without a sending end
 };
