@@ -126,13 +126,14 @@ bool RankLife::split(const Errand& errand, int number) {
   begin(number);
   gyreResult_t result = gyreCommSplit(parent, child, rank_, &made, nullptr);
   result = awaited(result, parent, nullptr);
-  if (result != gyreSuccess) {
-    made = untouched;
-    failed_split_ = number;
-  }
-  if (made != nullptr && made != untouched) {
+  // It is there though the parent failed right afterwards, and has to be ended as well.
+  const bool is_made = made != nullptr && made != untouched;
+  if (is_made) {
     const std::lock_guard lock(comms_mutex_);
     comms_[child] = made;
+  } else if (result != gyreSuccess) {
+    made = untouched;
+    failed_split_ = number;
   }
   int size = 0;
   if (result == gyreSuccess && child >= 0 && made == nullptr) {
