@@ -185,7 +185,8 @@ Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
     if (!letter) return {};
     // A peer that only sends may have left before this rank looked: its messages are here.
     Status connected = connect(opening, *letter);
-    if (!connected.ok()) unsendable_[opening.key] = {std::move(connected), opening.begun_ns, SystemClock::read()};
+    if (!connected.ok())
+      unsendable_[opening.key] = {std::move(connected), opening.begun_ns, SystemClock::read()};
     opening.endpoint_came = moved = true;
   }
   exec::ReceivePort& receive = *receive_ports_[opening.key];
