@@ -3,6 +3,7 @@
 // streams that share a queue, and what the default stream waits for.
 #include "tests/support/cuda_cases.h"
 
+#include <atomic>
 #include <chrono>
 #include <future>
 
@@ -74,6 +75,12 @@ std::int32_t* as_ints(loaded::CuDevicePointer memory) {
   return reinterpret_cast<std::int32_t*>(memory);
 }
 
+bool soon(const std::function<bool()>& condition) {
+  for (int i = 0; i < 3000 && !condition(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return condition();
+}
+
 }  // namespace
 
 TEST_CASE("other GPUs of a process are lent what cuMemAlloc and gyreMemAlloc gave", "[device]") {
@@ -100,15 +107,111 @@ TEST_CASE("other GPUs of a process are lent what cuMemAlloc and gyreMemAlloc gav
       CHECK(two.on.driver->free(reinterpret_cast<loaded::CuDevicePointer>(one)) == cu::success);
 }
 
-TEST_CASE("what another GPU's kernels do not reach is copied, though it be lent to none",
+TEST_CASE("under MPS two streams of a process run side by side, and no more", "[device]") {
+  {
+    OnFake on(harsh({.mps = true}));
+    Ranks ranks(on, 3);
+    CHECK(ranks.begun == gyreInvalidUsage);
+    CHECK(mentions(last_error(), "only 2 streams run side by side"));
+    CHECK(mentions(last_error(), "MPS"));
+  }
+  OnFake on(harsh({.mps = true}), {{"CUDA_DEVICE_MAX_CONNECTIONS", "3"}});
+  Ranks ranks(on, 3);
+  CHECK(ranks.begun == gyreSuccess);
+}
+
+TEST_CASE("ranks of one process on one GPU are refused streams that wait for each other",
           "[device]") {
-  TwoGpus two;
-  std::vector<std::int32_t*> data;
-  for (int device = 0; device < 2; ++device)
-    data.push_back(as_ints(two.on.fake.allocate_from_pool(device, TwoGpus::count * 4)));
-  for (int i = 0; i < 3; ++i) two.check_sum(data);
-  CHECK(!two.has_lent(0));
-  CHECK(two.on.fake.failure() == "");
-  for (std::int32_t* one : data)
-    two.on.fake.free_from_pool(reinterpret_cast<loaded::CuDevicePointer>(one));
+  struct Case {
+    const char* what;
+    std::function<loaded::CuStream(const Ranks&, loaded::CuStream blocking, int rank)> stream;
+    const char* word;
+  };
+  const Case one = GENERATE(
+      Case{"one stream", [](const Ranks& ranks, auto*, int) { return ranks.streams[0]; },
+           "one stream"},
+      Case{"the default one", [](const Ranks&, auto*, int) { return loaded::CuStream(nullptr); },
+           "default stream"},
+      Case{"its other name",
+           [](const Ranks&, auto*, int rank) { return rank == 0 ? nullptr : cu::default_stream; },
+           "default stream"},
+      Case{"a blocking one beside the default",
+           [](const Ranks&, auto* blocking, int rank) { return rank == 0 ? nullptr : blocking; },
+           "cudaStreamNonBlocking"});
+  INFO(one.what);
+  OnFake on(harsh());
+  Pair pair(on);
+  loaded::CuStream blocking = nullptr;
+  REQUIRE(on.driver->stream_create(&blocking, 0) == cu::success);
+  const auto call = [&](int rank, loaded::CuStream stream) {
+    std::int32_t* const data = rank == 0 ? pair.a.data() : pair.b.data();
+    return gyreAllReduce(data, data, 100, gyreInt32, gyreSum,
+                         pair.ranks.comms[static_cast<std::size_t>(rank)],
+                         reinterpret_cast<gyreStream_t>(stream));
+  };
+  REQUIRE(call(0, one.stream(pair.ranks, blocking, 0)) == gyreSuccess);
+  CHECK(call(1, one.stream(pair.ranks, blocking, 1)) == gyreInvalidUsage);
+  CHECK(mentions(last_error(pair.ranks.comms[1]), one.word));
+  // It broke nothing.
+  REQUIRE(call(1, pair.ranks.streams[1]) == gyreSuccess);
+  pair.ranks.synchronize();
+  REQUIRE(on.driver->stream_synchronize(nullptr) == cu::success);
+  (void)on.driver->stream_destroy(blocking);
+}
+
+TEST_CASE("of two threads that call on the default stream at one time, one is refused",
+          "[device]") {
+  OnFake on(harsh());
+  Pair pair(on);
+  std::atomic<int> refused{0};
+  const auto run = [&](int rank) {
+    const loaded::CurrentContext scope(*on.driver, on.owner);
+    std::int32_t* const data = rank == 0 ? pair.a.data() : pair.b.data();
+    const auto call = [&](gyreStream_t stream) {
+      return gyreAllReduce(data, data, 100, gyreInt32, gyreSum,
+                           pair.ranks.comms[static_cast<std::size_t>(rank)], stream);
+    };
+    const gyreResult_t first = call(nullptr);
+    if (first != gyreInvalidUsage) return first;
+    ++refused;
+    return call(pair.ranks.stream(static_cast<std::size_t>(rank)));
+  };
+  auto other = std::async(std::launch::async, [&] { return run(1); });
+  CHECK(run(0) == gyreSuccess);
+  CHECK(other.get() == gyreSuccess);
+  CHECK(refused == 1);
+  pair.ranks.synchronize();
+  REQUIRE(on.driver->stream_synchronize(nullptr) == cu::success);
+}
+
+TEST_CASE("CUDA_LAUNCH_BLOCKING=1 is refused where ranks of one process share a GPU", "[device]") {
+  OnFake on(harsh(), {{"CUDA_LAUNCH_BLOCKING", "1"}});
+  {
+    Ranks ranks(on, 2);
+    CHECK(ranks.begun == gyreInvalidUsage);
+    CHECK(mentions(last_error(), "CUDA_LAUNCH_BLOCKING"));
+  }
+  Ranks alone(on, 1);
+  REQUIRE(alone.begun == gyreSuccess);
+  check_collective(on, alone, collectives().front(), 10);
+}
+
+TEST_CASE("a non-blocking communicator refuses a stream that each thread has of its own",
+          "[device]") {
+  OnFake on(harsh());
+  gyreConfig_t config = device_config(0);
+  config.blocking = 0;
+  gyreUniqueId id;
+  gyreComm_t comm = nullptr;
+  REQUIRE(gyreGetUniqueId(&id) == gyreSuccess);
+  (void)gyreCommInitRankConfig(&comm, 1, id, 0, &config);
+  REQUIRE(soon([&] {
+    gyreResult_t state = gyreInProgress;
+    return gyreCommGetAsyncError(comm, &state) == gyreSuccess && state == gyreSuccess;
+  }));
+  DeviceInts data(on, 10);
+  CHECK(gyreAllReduce(data.data(), data.data(), 10, gyreInt32, gyreSum, comm,
+                      reinterpret_cast<gyreStream_t>(cu::thread_stream)) == gyreInvalidArgument);
+  CHECK(mentions(last_error(comm), "cudaStreamPerThread"));
+  CHECK(gyreCommDestroy(comm) == gyreSuccess);
 }

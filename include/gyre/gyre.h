@@ -53,8 +53,11 @@
  *          config.minCTAs and GYRE_MIN_CTAS give it so many where there is room, at the expense of
  *          later ones. All communicators count as busy at one time. Not counted: those of processes
  *          that never share a communicator. Several ranks of one process on one GPU need a stream
- *          each that waits for no other: more of them than CUDA_DEVICE_MAX_CONNECTIONS (8 by
- *          default) are refused, and warned of where it is several communicators together.
+ *          each that waits for no other: made with cudaStreamNonBlocking, and neither the default
+ *          stream nor one that two of them share; a call that would hang is refused. More of them
+ *          than CUDA_DEVICE_MAX_CONNECTIONS (8 by default, 2 under MPS; 32 where Gyre loads the
+ *          driver first) are refused, and warned of where it is several communicators together; so
+ *          is CUDA_LAUNCH_BLOCKING=1.
  *
  * THREADS  Any thread may call any function. One communicator is used by one thread at a time; a
  *          second thread that enters at the same time gets gyreInvalidUsage. gyreCommAbort,

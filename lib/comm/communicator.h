@@ -336,6 +336,7 @@ class Communicator {
 
   Status settle();  // after all have joined: transports, scene
   Status settle_on_device();
+  Status take_stream(loaded::CuStream stream) const;
   Result<std::string> device_note() const;
   Status hold_share(const std::vector<DeviceNote>& notes, const DeviceShare& share);
   Result<std::vector<DeviceNote>> device_notes() const;
@@ -410,7 +411,8 @@ class Communicator {
   std::vector<std::unique_ptr<Exchanging>> exchangings_;  // that there are
   Exchanging* leading_ = nullptr;                         // of those under way
 
-  mutable std::mutex mutex_;  // of what follows
+  std::atomic<bool> shares_gpu_{false};  // with another rank of it, in this process
+  mutable std::mutex mutex_;             // of what follows
   Status broken_;
   std::atomic<bool> is_broken_{false};
   std::atomic<bool> may_leave_{false};

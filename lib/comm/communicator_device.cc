@@ -4,6 +4,7 @@
 #include "lib/comm/communicator.h"
 #include "lib/comm/device_exchange.h"
 #include "lib/comm/device_memory.h"
+#include "lib/comm/device_streams.h"
 #include "lib/comm/joining_note.h"
 #include "lib/comm/process.h"
 #include "transports/p2p/survey.h"
@@ -22,6 +23,10 @@ const SystemClock clock;
 // Watches that sleep look within 100 ms.
 constexpr std::int64_t departure_most_ns = ns_per_s;
 
+bool shares_by_mps(const exec::CudaDevice& device) {
+  return p2p::runs_mps(device.driver(), device.ordinal(), std::getenv("CUDA_MPS_PIPE_DIRECTORY"));
+}
+
 // The first rank on a GPU tells for all.
 void tell_of_sharing(const exec::CudaDevice& device, std::span<const DeviceNote> notes,
                      std::span<const std::uint32_t> processes_of, int own) {
@@ -32,7 +37,7 @@ void tell_of_sharing(const exec::CudaDevice& device, std::span<const DeviceNote>
     processes.insert(processes_of[rank]);
   }
   if (processes.size() < 2) return;
-  if (p2p::runs_mps(device.driver(), device.ordinal(), std::getenv("CUDA_MPS_PIPE_DIRECTORY")))
+  if (shares_by_mps(device))
     return log_info(Subsystem::init, "{} processes share {} ({}) by MPS: kernels run side by side",
                     processes.size(), device.name(), device.uuid());
   log_warn(
@@ -65,17 +70,18 @@ Result<std::string> Communicator::device_note() const {
              nvml.status().message());
   const p2p::OwnGpu own{device.ordinal(), device.uuid(), device.bus_id()};
   GYRE_ASSIGN(const std::uint64_t free_bytes, device.free_bytes());
-  return encode(
-      DeviceNote{.uuid = device.uuid(),
-                 .blocks = device.blocks_most(),
-                 .connections = device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")),
-                 .channels = options_.channels_most,
-                 .least_channels = options_.channels_least,
-                 .free_mib = static_cast<std::uint32_t>(free_bytes >> 20),
-                 .capability = device.capability(),
-                 .bus_id = device.bus_id(),
-                 .held = claimed_.others,
-                 .toward = survey(device.driver(), nvml.ok() ? *nvml : nullptr, own, limits)});
+  return encode(DeviceNote{
+      .uuid = device.uuid(),
+      .blocks = device.blocks_most(),
+      .connections =
+          device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), shares_by_mps(device)),
+      .channels = options_.channels_most,
+      .least_channels = options_.channels_least,
+      .free_mib = static_cast<std::uint32_t>(free_bytes >> 20),
+      .capability = device.capability(),
+      .bus_id = device.bus_id(),
+      .held = claimed_.others,
+      .toward = survey(device.driver(), nvml.ok() ? *nvml : nullptr, own, limits)});
 }
 
 Result<std::vector<DeviceNote>> Communicator::device_notes() const {
@@ -153,6 +159,9 @@ Status Communicator::settle_on_device() {
   const DeviceDemand demand{static_cast<std::uint64_t>(options_.settings.slot_bytes),
                             is_any_relayed(gpus)};
   GYRE_ASSIGN(const DeviceShare share, share_devices(notes, roster.process_of_rank, demand));
+  const Beside beside = find_beside(notes, roster.process_of_rank, rank_);
+  GYRE_TRY(check_launch_blocking(std::getenv("CUDA_LAUNCH_BLOCKING"), beside));
+  shares_gpu_.store(beside.on_gpu > 1, std::memory_order_relaxed);
   GYRE_TRY(hold_share(notes, share));
   tell_of_sharing(*options_.device, notes, roster.process_of_rank, rank_);
   const std::vector<p2p::Between> ways = find_ways(gpus);
@@ -209,7 +218,29 @@ Result<exec::StreamState> Communicator::check_stream(const void* stream) const {
     return invalid_argument(
         "a host stream (gyreStreamCreate) was given to a communicator of a CUDA "
         "device: it takes a cudaStream_t");
-  return check_device_stream(*options_.device, stream);
+  GYRE_ASSIGN(const exec::StreamState state, check_device_stream(*options_.device, stream));
+  GYRE_TRY(take_stream(state.stream));
+  return state;
+}
+
+// Refuses what would hang (lib/comm/device_streams.h). A call counts from here on, as two ranks may
+// be asking at one time.
+Status Communicator::take_stream(loaded::CuStream stream) const {
+  if (stream == loaded::cu::thread_stream && !options_.blocking)
+    return invalid_argument(
+        "cudaStreamPerThread was given to a non-blocking communicator, whose kernels a thread of "
+        "Gyre's launches, where it is another stream: give it a stream that cudaStreamCreate made");
+  if (!shares_gpu_.load(std::memory_order_relaxed)) return {};
+  GYRE_ASSIGN(DeviceStreamUse use, ask_stream(*options_.driver, stream));
+  {
+    const std::lock_guard lock(mutex_);
+    if (device_ready_ == nullptr) return {};
+    use.is_running = [executor = device_ready_->weak_executor()] {
+      const auto alive = executor.lock();
+      return alive != nullptr && alive->is_running();
+    };
+  }
+  return claimed_.claim->use_stream(rank_, std::move(use));
 }
 
 Status Communicator::bind_on_device(const Request& request, const CallRecord& record) {
@@ -249,6 +280,7 @@ Status Communicator::await_departure(DeviceRegions& regions, RegisteredMemory& m
 
 void Communicator::note_launch() {
   device_->note_launch();
+  if (shares_gpu_.load(std::memory_order_relaxed)) claimed_.claim->note_launch(rank_);
   process().device_watch.launched();
 }
 
@@ -307,8 +339,13 @@ void Communicator::watch_kernel(const DeviceSide::Seen& seen, std::int64_t now_n
     (void)fail(
         Status(Code::Timeout,
                fmt::format("a kernel of rank {} has not begun for {} s: what is before it "
-                           "on its stream has not ended, or other kernels hold device {}",
-                           rank_, options_.timeout_ns / ns_per_s, device_->device().ordinal()))
+                           "on its stream has not ended, or other kernels hold device {}{}",
+                           rank_, options_.timeout_ns / ns_per_s, device_->device().ordinal(),
+                           shares_gpu_.load(std::memory_order_relaxed)
+                               ? ", or its stream shares a queue of the hardware with one of "
+                                 "another rank of this process, whose kernel waits for this one: "
+                                 "set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA begins"
+                               : ""))
             .blame({rank_}));
   if (board_ == nullptr || now_ns - device_asked_ns_ < asks_after_ns) return;
   device_asked_ns_ = now_ns;

@@ -46,6 +46,22 @@ DeviceHoldings::Here DeviceHoldings::Claim::here() {
   return here;
 }
 
+Status DeviceHoldings::Claim::use_stream(int rank, DeviceStreamUse use) {
+  const std::lock_guard lock(book_->mutex);
+  if (has_given_back_) return {};
+  auto& streams = book_->by_gpu[uuid_][communicator_].streams;
+  for (const auto& [other, its] : streams)
+    if (other != rank && wait_for_each_other(use, its) && (its.is_pending || its.is_running()))
+      return refuse_streams(rank, use, other, its);
+  streams[rank] = std::move(use);
+  return {};
+}
+
+void DeviceHoldings::Claim::note_launch(int rank) {
+  const std::lock_guard lock(book_->mutex);
+  if (!has_given_back_) book_->by_gpu[uuid_][communicator_].streams[rank].is_pending = false;
+}
+
 std::vector<DeviceHolding> DeviceHoldings::Claim::all() const {
   const std::lock_guard lock(book_->mutex);
   std::vector<DeviceHolding> all;

@@ -4,6 +4,8 @@
 // join, by an estimate first, until nothing of it can launch any more: graphs count.
 #pragma once
 
+#include "lib/comm/device_streams.h"
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -51,6 +53,11 @@ class DeviceHoldings {
     // Of all communicators, this one included.
     std::vector<DeviceHolding> all() const;
     Here here();
+    // From now on the rank's calls go there, unless another rank of the communicator, on this GPU
+    // and in this process, has a call or a kernel on a stream that waits for that one, or it for
+    // the other.
+    Status use_stream(int rank, DeviceStreamUse use);
+    void note_launch(int rank);  // of the call that was on its way there
 
    private:
     const std::shared_ptr<Book> book_;
@@ -72,6 +79,7 @@ class DeviceHoldings {
     DeviceHolding holding;
     std::uint32_t claims = 0;
     bool asked = false;
+    std::map<int, DeviceStreamUse> streams;  // by rank
   };
   struct Book {
     std::mutex mutex;

@@ -9,7 +9,7 @@
 namespace gyre::comm {
 namespace {
 
-constexpr std::uint32_t connections_default = 8, connections_most = 32;
+constexpr std::uint32_t connections_default = 8, connections_under_mps = 2, connections_most = 32;
 constexpr std::size_t name_most = 64;    // of a UUID, or a place on a bus
 constexpr std::size_t toward_most = 64;  // more GPUs than any host has
 constexpr std::size_t held_most = 1024;  // communicators, of a block each
@@ -113,10 +113,11 @@ std::optional<DeviceNote> read_device_note(std::string_view text) {
   return note;
 }
 
-std::uint32_t device_connections(const char* variable) {
+std::uint32_t device_connections(const char* variable, bool by_mps) {
+  const std::uint32_t by_default = by_mps ? connections_under_mps : connections_default;
   const auto value = variable != nullptr ? parse_integer(variable, 1, connections_most)
-                                         : Result<std::int64_t>(connections_default);
-  return value.ok() ? static_cast<std::uint32_t>(*value) : connections_default;
+                                         : Result<std::int64_t>(by_default);
+  return value.ok() ? static_cast<std::uint32_t>(*value) : by_default;
 }
 
 }  // namespace gyre::comm

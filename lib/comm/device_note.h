@@ -32,7 +32,8 @@ std::string encode(const DeviceNote& note);
 // Nothing if it is malformed.
 std::optional<DeviceNote> read_device_note(std::string_view text);
 
-// CUDA_DEVICE_MAX_CONNECTIONS as the driver takes it: streams that do not wait for each other.
-std::uint32_t device_connections(const char* variable);
+// CUDA_DEVICE_MAX_CONNECTIONS as the driver takes it: streams that do not wait for each other. A
+// client of MPS has fewer where it is not set (the MPS manual, Environment Variables).
+std::uint32_t device_connections(const char* variable, bool by_mps);
 
 }  // namespace gyre::comm

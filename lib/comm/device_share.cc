@@ -1,5 +1,6 @@
 #include "lib/comm/device_share.h"
 
+#include "lib/base/log.h"
 #include "lib/base/units.h"
 #include "lib/comm/device_exchange.h"
 
@@ -110,8 +111,8 @@ Status check_connections(std::span<const DeviceNote> notes,
     if (ranks > notes[rank].connections)
       return invalid_usage(fmt::format(
           "{} ranks of one process on {} would wait for each other's kernels: only {} streams run "
-          "side by side; set CUDA_DEVICE_MAX_CONNECTIONS to {} or more before CUDA begins (at most "
-          "{})",
+          "side by side (by default 8, and 2 under MPS); set CUDA_DEVICE_MAX_CONNECTIONS to {} or "
+          "more before CUDA begins (at most {})",
           ranks, notes[rank].uuid, notes[rank].connections, ranks, connections_most));
   }
   return {};
@@ -131,6 +132,36 @@ std::string shown(const std::vector<DeviceHolding>& holdings, std::uint32_t tota
 // With one rank there, as it likes; with several, the halves together are no more.
 std::uint32_t estimate_holding(std::uint32_t total, const std::vector<DeviceHolding>& others) {
   return std::min(default_blocks(total, others, 1), left_of(total, others));
+}
+
+Beside find_beside(std::span<const DeviceNote> notes, std::span<const std::uint32_t> processes,
+                   int rank) {
+  const auto own = static_cast<std::size_t>(rank);
+  Beside beside;
+  for (std::size_t other = 0; other < notes.size(); ++other) {
+    if (processes[other] != processes[own]) continue;
+    ++beside.in_process;
+    beside.on_gpu += notes[other].uuid == notes[own].uuid ? 1 : 0;
+  }
+  return beside;
+}
+
+// A launch waits for its kernel then, which waits for the launch of another rank: for ever, if that
+// one is kept out by the same context, or is this thread's.
+Status check_launch_blocking(const char* variable, const Beside& beside) {
+  if (variable == nullptr || std::string_view(variable) != "1") return {};
+  if (beside.on_gpu > 1)
+    return invalid_usage(
+        fmt::format("CUDA_LAUNCH_BLOCKING=1 makes each launch wait for its kernel, and {} ranks of "
+                    "this process on one GPU would wait for each other's launches for ever: unset "
+                    "it, or give each rank a process",
+                    beside.on_gpu));
+  if (beside.in_process > 1)
+    log_warn(
+        "CUDA_LAUNCH_BLOCKING=1 makes each launch wait for its kernel: give each of the {} ranks "
+        "of this process a thread of its own, and no group more than one, or they wait for ever",
+        beside.in_process);
+  return {};
 }
 
 exec::DeviceShape device_shape(const DeviceShare& share, const DeviceDemand& demand) {

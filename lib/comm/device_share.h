@@ -30,6 +30,16 @@ Result<DeviceShare> share_devices(std::span<const DeviceNote> notes,
                                   std::span<const std::uint32_t> processes,
                                   const DeviceDemand& demand);
 
+// Ranks of the communicator that are beside `rank`, which counts as well.
+struct Beside {
+  int in_process = 0;
+  int on_gpu = 0;  // of those
+};
+Beside find_beside(std::span<const DeviceNote> notes, std::span<const std::uint32_t> processes,
+                   int rank);
+// CUDA_LAUNCH_BLOCKING as the environment has it, or null.
+Status check_launch_blocking(const char* variable, const Beside& beside);
+
 // What a communicator may come to hold, while only this process's part of the story is known.
 std::uint32_t estimate_holding(std::uint32_t total, const std::vector<DeviceHolding>& others);
 // "3 communicators hold 70 of 124 blocks (1f2e3d4c: 2 ranks, 34; ...)"

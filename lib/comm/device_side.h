@@ -51,6 +51,7 @@ class DeviceSide {
   const exec::CudaDevice& device() const { return *executor_->device(); }
   const tune::Scene& scene() const { return scene_; }
   exec::CudaExecutor& executor() { return *executor_; }
+  std::weak_ptr<const exec::CudaExecutor> weak_executor() const { return executor_; }
   DeviceLinks& links() { return links_; }
   // Null if all ranks are of this process, or lend nothing.
   const std::shared_ptr<DeviceRegions>& regions() const { return regions_; }

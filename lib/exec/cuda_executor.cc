@@ -229,6 +229,11 @@ void CudaExecutor::abort() {
   std::atomic_ref(word).store(1, std::memory_order_relaxed);
 }
 
+bool CudaExecutor::is_running() const {
+  const Result<bool> left = running();
+  return left.ok() && *left;
+}
+
 Result<bool> CudaExecutor::running() const {
   const std::lock_guard lock(mutex_);
   if (!launched_) return false;

@@ -123,6 +123,7 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   void abort();
   // Whether a kernel has still to end; or what the driver says went wrong.
   Result<bool> running() const;
+  bool is_running() const;  // what went wrong has ended
   // Whether graphs may bring kernels of it at any time.
   bool was_captured() const { return captured_once_.load(std::memory_order_relaxed); }
   // What the kernels that run show of themselves.

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <dlfcn.h>
+#include <unistd.h>
 
 namespace gyre::loaded {
 namespace {
@@ -37,7 +39,23 @@ Status too_old(const CudaDriver& driver, std::string_view symbol, int version) {
       library, cuda_version_shown(driver), symbol, shown_as_cuda(version)));
 }
 
+// Streams are given to queues of the hardware in turn, so that with few of them two ranks of a
+// process may share one, where one's kernel stands before the other's that it waits for. The driver
+// reads the variable when it begins: only whoever loads it can say so. Under MPS clients share the
+// queues, and what there are is for its user to deal out.
+void ask_for_connections() {
+  constexpr const char* variable = "CUDA_DEVICE_MAX_CONNECTIONS";
+  if (void* const known = dlopen(library, RTLD_NOW | RTLD_NOLOAD); known != nullptr) {
+    dlclose(known);
+    return;
+  }
+  const char* const folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  const std::string pipes = folder != nullptr ? folder : "/tmp/nvidia-mps";
+  if (access((pipes + "/control").c_str(), F_OK) != 0) (void)setenv(variable, "32", 0);
+}
+
 Result<Symbols> open_library(CudaPresence presence) {
+  if (presence == CudaPresence::wanted) ask_for_connections();
   const int only = presence == CudaPresence::only_if_loaded ? RTLD_NOLOAD : 0;
   void* const opened = dlopen(library, RTLD_NOW | RTLD_GLOBAL | only);
   if (opened == nullptr) {

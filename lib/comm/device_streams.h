@@ -1,0 +1,27 @@
+// The streams that ranks of one communicator are given in one process and on one GPU. Their kernels
+// wait for each other, so their streams must not: one stream for two of them, or the default one
+// beside one that waits for it, would hang.
+#pragma once
+
+#include "lib/loaded/cuda.h"
+
+#include <functional>
+#include <thread>
+
+namespace gyre::comm {
+
+// A stream as a rank's call was given it.
+struct DeviceStreamUse {
+  loaded::CuStream stream = nullptr;  // the default one by its name
+  std::thread::id thread = {};        // where each thread has one of that name
+  bool waits_for_default = false;     // and the default one for it
+  bool is_pending = true;             // the call's kernel has not been launched
+  std::function<bool()> is_running;   // whether a kernel of the rank has not ended
+};
+Result<DeviceStreamUse> ask_stream(const loaded::CudaDriver& driver, loaded::CuStream stream);
+
+bool wait_for_each_other(const DeviceStreamUse& a, const DeviceStreamUse& b);
+Status refuse_streams(int rank, const DeviceStreamUse& its, int other,
+                      const DeviceStreamUse& others);
+
+}  // namespace gyre::comm
