@@ -215,3 +215,16 @@ TEST_CASE("a non-blocking communicator refuses a stream that each thread has of 
   CHECK(mentions(last_error(comm), "cudaStreamPerThread"));
   CHECK(gyreCommDestroy(comm) == gyreSuccess);
 }
+
+TEST_CASE("device memory that was freed is told from memory of the host", "[device]") {
+  OnFake on(harsh());
+  Ranks ranks(on, 1);
+  std::int32_t* freed = nullptr;
+  {
+    DeviceInts gone(on, 100);
+    freed = gone.data();
+  }
+  CHECK(gyreAllReduce(freed, freed, 100, gyreInt32, gyreSum, ranks.comms[0], ranks.stream(0)) ==
+        gyreInvalidArgument);
+  CHECK(mentions(last_error(ranks.comms[0]), "it was freed, or never allocated"));
+}

@@ -1,23 +1,26 @@
 #include "lib/comm/device_memory.h"
 
+#include "lib/base/owned.h"
+
 #include <fmt/format.h>
 
-#include <sys/mman.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace gyre::comm {
 namespace {
 
-// Whether this process has any memory there.
-bool is_mapped(const void* pointer) {
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer) / page * page;
-  unsigned char resident = 0;
-  return mincore(reinterpret_cast<void*>(address), 1, &resident) == 0;
+// Whether this process can read there: the kernel tries. That something is mapped says less, as the
+// driver keeps the addresses of memory that was freed, for nobody to touch.
+bool is_readable(const void* pointer) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return true;
+  const FileDescriptor from(ends[0]), to(ends[1]);
+  return write(to.get(), pointer, 1) == 1;
 }
 
 Status refuse_unknown(const exec::CudaDevice& device, std::string_view name, const void* buffer) {
-  if (is_mapped(buffer))
+  if (is_readable(buffer))
     return invalid_argument(fmt::format(
         "{} = {} is host memory that CUDA does not know, and this communicator works on "
         "device {}: allocate it with cudaMalloc (or cudaMallocHost), or make the "
