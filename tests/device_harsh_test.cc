@@ -196,6 +196,24 @@ TEST_CASE("CUDA_LAUNCH_BLOCKING=1 is refused where ranks of one process share a 
   check_collective(on, alone, collectives().front(), 10);
 }
 
+TEST_CASE("a rank that runs far ahead waits where it keeps nobody out", "[device]") {
+  OnFake on(harsh());
+  Pair pair(on);
+  constexpr int calls = 1100;
+  const auto run = [&](int rank) {
+    const loaded::CurrentContext scope(*on.driver, on.owner);
+    for (int i = 0; i < calls; ++i)
+      if (pair.call(rank, 1) != gyreSuccess) return false;
+    return true;
+  };
+  auto ahead = std::async(std::launch::async, [&] { return run(0); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(run(1));
+  CHECK(ahead.get());
+  pair.ranks.synchronize();
+  CHECK(on.fake.failure() == "");
+}
+
 TEST_CASE("a non-blocking communicator refuses a stream that each thread has of its own",
           "[device]") {
   OnFake on(harsh());

@@ -121,7 +121,7 @@ Status Ring::start(int times) {
       call.type = ElementType::float32;
       call.rank = static_cast<std::uint32_t>(number);
       for (bool room = false; !room;) {
-        GYRE_ASSIGN(room, rank.executor->has_room());
+        GYRE_ASSIGN(room, rank.executor->has_room(true));
       }
       GYRE_TRY(rank.executor->launch(*rank.bound, std::span(&call, 1), rank.stream));
     }

@@ -57,7 +57,8 @@
  *          stream nor one that two of them share; a call that would hang is refused. More of them
  *          than CUDA_DEVICE_MAX_CONNECTIONS (8 by default, 2 under MPS; 32 where Gyre loads the
  *          driver first) are refused, and warned of where it is several communicators together; so
- *          is CUDA_LAUNCH_BLOCKING=1.
+ *          is CUDA_LAUNCH_BLOCKING=1. A call that finds 256 launches of its communicator before it
+ *          waits for some of them to end.
  *
  * THREADS  Any thread may call any function. One communicator is used by one thread at a time; a
  *          second thread that enters at the same time gets gyreInvalidUsage. gyreCommAbort,

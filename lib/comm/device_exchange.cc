@@ -106,7 +106,7 @@ Status DeviceExchange::add_parts(const Transfer& transfer,
 // One kernel for as many distances as have blocks. All ranks go from the near to the far, so the
 // nearest that is not done anywhere is on its way at both of its ends: they never wait in a circle.
 Result<bool> DeviceExchange::launch_some() {
-  GYRE_ASSIGN(const bool room, executor_.has_room());
+  GYRE_ASSIGN(const bool room, executor_.has_room(true));
   if (!room) return false;
   std::map<const void*, std::uint32_t> blocks;  // of lanes
   std::vector<exec::DeviceTransfer> parts;

@@ -250,10 +250,8 @@ Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& 
   call_.output = request.output;
   call_.scalar = request.pre_scalar;
   GYRE_TRY(decide_lending(request));
-  if (has_tables_ || !kept_.calls.empty()) {
-    GYRE_ASSIGN(const bool room, executor_->has_room());
-    if (!room) return false;
-  }
+  GYRE_ASSIGN(const bool room, executor_->has_room(has_tables_ || !kept_.calls.empty()));
+  if (!room) return false;
   if (!kept_.calls.empty() && !kept_.takes(plan, stream, call_)) {
     GYRE_TRY(launch_kept());
     if (has_tables_) return launch(request, plan, more);  // there was room for one

@@ -142,6 +142,7 @@ Status CudaExecutor::prepare(std::uint64_t reserved_bytes) {
   const CurrentContext scope(device_->driver(), device_->owner());
   std::vector<loaded::CuEvent*> events = {&ended_, &joined_, &captured_};
   for (Place& place : places_->all) events.push_back(&place.ended);
+  for (Mark& mark : marks_) events.push_back(&mark.ended);
   for (loaded::CuEvent* event : events)
     GYRE_TRY(device_->driver().check(
         device_->driver().event_create(event, cu::event_disable_timing), "cuEventCreate"));
@@ -154,6 +155,8 @@ CudaExecutor::~CudaExecutor() {
     if (event != nullptr) (void)device_->driver().event_destroy(event);
   for (Place& place : places_->all)
     if (place.ended != nullptr) (void)device_->driver().event_destroy(place.ended);
+  for (Mark& mark : marks_)
+    if (mark.ended != nullptr) (void)device_->driver().event_destroy(mark.ended);
 }
 
 Result<std::shared_ptr<std::byte>> CudaExecutor::allocate(std::uint64_t bytes,

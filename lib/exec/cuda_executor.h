@@ -10,6 +10,7 @@
 #include "lib/exec/device_link.h"
 #include "lib/plan/plan.h"
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -100,8 +101,10 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   void watch_replays(std::unique_ptr<ReplayWatch> watch) { replays_ = std::move(watch); }
   Result<DevicePair> bind_pair(int peer, std::uint32_t channels, const DeviceLink& link);
 
-  // Whether what a kernel reads of the host can be kept until it has ended; if not yet, later.
-  Result<bool> has_room();
+  // Whether one more kernel may follow those that were launched, and what it reads of the host, if
+  // anything, can be kept until it has ended; if not yet, later. A driver that has taken a thousand
+  // launches keeps the next one waiting, and maybe all that others ask of it.
+  Result<bool> has_room(bool reads_host);
   // Whether the calls can follow one another in one kernel: blocks of one lane stay together, and
   // no buffer of one is another's output.
   static bool can_follow(const DeviceCall& before, const DeviceCall& after);
@@ -150,6 +153,8 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   struct Retained;
   CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
                std::int64_t patience_ns, Bury bury);
+  Result<bool> has_ended(loaded::CuEvent event) const;
+  Result<bool> may_run_ahead();
   Status prepare(std::uint64_t reserved_bytes);
   Status add_plan(DevicePlan& made);
   Result<Going> begin_launch(const StreamState& stream);
@@ -185,6 +190,14 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   std::atomic<bool> captured_once_{false};
   bool launched_ = false;       // mutex_'s
   std::uint32_t launches_ = 0;  // mutex_'s
+  // Of every so many launches, the last few: what the launching thread knows to have ended.
+  struct Mark {
+    loaded::CuEvent ended = nullptr;
+    std::uint64_t launched = 0;
+  };
+  static constexpr std::size_t marks_count = 4;
+  std::array<Mark, marks_count> marks_;
+  std::uint64_t launched_in_all_ = 0, ended_in_all_ = 0;
   loaded::CuStream last_stream_ = nullptr;
   std::unique_ptr<Places> places_;
   std::unique_ptr<DevicePlan> transfers_;

@@ -66,14 +66,32 @@ DeviceLaunch CudaExecutor::filled(const DevicePlan& plan, const DeviceCall& call
   return launch;
 }
 
-Result<bool> CudaExecutor::has_room() {
-  const Place& place = places_->all[places_->next];
-  if (!place.used) return true;
+Result<bool> CudaExecutor::has_ended(loaded::CuEvent event) const {
   const CurrentContext scope(device_->driver(), device_->owner());
-  const loaded::CuResult result = device_->driver().event_query(place.ended);
+  const loaded::CuResult result = device_->driver().event_query(event);
   if (result == cu::not_ready) return false;
   GYRE_TRY(device_->driver().check(result, "cuEventQuery"));
   return true;
+}
+
+// By the oldest mark that is not known to have ended, when its event is to be recorded anew soon.
+Result<bool> CudaExecutor::may_run_ahead() {
+  constexpr std::uint64_t part = launches_ahead_most / marks_count;
+  if (launched_in_all_ - ended_in_all_ < launches_ahead_most - part) return true;
+  for (const Mark& mark : marks_) {
+    if (mark.launched != ended_in_all_ + part) continue;
+    GYRE_ASSIGN(const bool ended, has_ended(mark.ended));
+    if (ended) ended_in_all_ = mark.launched;
+    break;
+  }
+  return launched_in_all_ - ended_in_all_ < launches_ahead_most;
+}
+
+Result<bool> CudaExecutor::has_room(bool reads_host) {
+  GYRE_ASSIGN(const bool may_launch, may_run_ahead());
+  const Place& place = places_->all[places_->next];
+  if (!may_launch || !reads_host || !place.used) return may_launch;
+  return has_ended(place.ended);
 }
 
 // Memory for what the launch's kernel reads of the host. A graph may run it at any time.
@@ -211,6 +229,12 @@ Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std:
     GYRE_TRY(
         driver.check(driver.event_record(going.place->ended, going.state.stream), "cuEventRecord"));
     places_->next = (places_->next + 1) % places_count;
+  }
+  constexpr std::uint64_t part = launches_ahead_most / marks_count;
+  if (++launched_in_all_ % part == 0) {
+    Mark& mark = marks_[launched_in_all_ / part % marks_count];
+    mark.launched = launched_in_all_;
+    GYRE_TRY(driver.check(driver.event_record(mark.ended, going.state.stream), "cuEventRecord"));
   }
   const std::lock_guard lock(mutex_);
   GYRE_TRY(driver.check(driver.event_record(ended_, going.state.stream), "cuEventRecord"));

@@ -20,6 +20,9 @@ inline constexpr std::uint64_t counters_bytes = claims_offset + 4 * (plans_most 
 inline constexpr std::uint64_t progress_offset = 64, status_spacing = 128;
 inline constexpr std::uint64_t places_offset = (plans_most + 1) * status_spacing;
 inline constexpr std::uint64_t words_bytes = places_offset + places_count * place_bytes;
+// Launches ahead of the device: below a queue's 1,024 for four ranks that share one. A mark after
+// every part of them.
+inline constexpr std::uint64_t launches_ahead_most = 256;
 
 struct CudaExecutor::Place {
   std::uint64_t bytes = place_bytes;
