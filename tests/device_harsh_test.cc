@@ -107,6 +107,97 @@ TEST_CASE("other GPUs of a process are lent what cuMemAlloc and gyreMemAlloc gav
       CHECK(two.on.driver->free(reinterpret_cast<loaded::CuDevicePointer>(one)) == cu::success);
 }
 
+TEST_CASE("what another GPU's kernels do not reach is copied, though it be lent to none",
+          "[device]") {
+  TwoGpus two;
+  std::vector<std::int32_t*> data;
+  for (int device = 0; device < 2; ++device)
+    data.push_back(as_ints(two.on.fake.allocate_from_pool(device, TwoGpus::count * 4)));
+  for (int i = 0; i < 3; ++i) two.check_sum(data);
+  CHECK(!two.has_lent(0));
+  CHECK(two.on.fake.failure() == "");
+  for (std::int32_t* one : data)
+    two.on.fake.free_from_pool(reinterpret_cast<loaded::CuDevicePointer>(one));
+}
+
+TEST_CASE("a communicator ends and begins while another one's kernel waits", "[device]") {
+  OnFake on(harsh());
+  Pair running(on);
+  auto ending = std::make_unique<Pair>(on);
+  const auto kept = std::make_unique<std::vector<DeviceInts>>();
+  for (DeviceInts* one : {&ending->a, &ending->b}) kept->push_back(std::move(*one));
+  REQUIRE(running.call(0, 100) == gyreSuccess);  // and waits for rank 1
+  ending.reset();
+  std::unique_ptr<Ranks> made;
+  auto beginning = std::async(std::launch::async, [&] {
+    const loaded::CurrentContext scope(*on.driver, on.owner);
+    made = std::make_unique<Ranks>(on, 2);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  REQUIRE(running.call(1, 100) == gyreSuccess);
+  running.ranks.synchronize();
+  beginning.get();
+  CHECK(made->begun == gyreSuccess);
+  INFO(on.fake.synchronising_shown());
+  CHECK(on.fake.synchronising_calls() == 0);
+  CHECK(on.fake.failure() == "");
+}
+
+TEST_CASE("an abort reaches a kernel while memory waits to be freed", "[device]") {
+  OnFake on(harsh());
+  Pair running(on);
+  auto ending = std::make_unique<Pair>(on);
+  const auto kept = std::make_unique<std::vector<DeviceInts>>();
+  for (DeviceInts* one : {&ending->a, &ending->b}) kept->push_back(std::move(*one));
+  REQUIRE(running.call(0, 100) == gyreSuccess);
+  auto destroyed = std::async(std::launch::async, [&] { ending.reset(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto begin = std::chrono::steady_clock::now();
+  for (gyreComm_t& comm : running.ranks.comms)
+    CHECK(gyreCommAbort(std::exchange(comm, nullptr)) == gyreSuccess);
+  running.ranks.synchronize();
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2));
+  destroyed.get();
+  CHECK(on.fake.synchronising_calls() == 0);
+  CHECK(soon([&] { return on.fake.failure().empty(); }));
+}
+
+TEST_CASE("a communicator that was destroyed gives its memory back where nothing runs",
+          "[device]") {
+  OnFake on(harsh());
+  const auto free_bytes = [&] {
+    std::size_t free = 0, total = 0;
+    REQUIRE(on.driver->memory_info(&free, &total) == cu::success);
+    return free;
+  };
+  std::size_t meanwhile = 0;
+  {
+    const Pair pair(on);
+    meanwhile = free_bytes();
+  }
+  CHECK(soon([&] { return free_bytes() >= meanwhile + (4 << 20); }));  // two pools, at the least
+}
+
+TEST_CASE("calls in a group and tables of any size take no memory", "[device]") {
+  OnFake on(harsh(), {{"CUDA_DEVICE_MAX_CONNECTIONS", "32"}});
+  Ranks ranks(on, 4);
+  DeviceInts all(on, 4 * 64 * 4);
+  const std::size_t counts[4] = {64, 0, 100, 92}, places[4] = {0, 64, 64, 164};
+  const auto rounds = [&] {
+    REQUIRE(ranks.call([&](int rank, gyreComm_t comm, gyreStream_t stream) {
+      std::int32_t* const own = all.data() + 256 * rank;
+      for (int i = 0; i < 64; ++i)
+        (void)gyreAllReduce(own + i, own + i, 1, gyreInt32, gyreSum, comm, stream);
+      return gyreAllGatherv(own + places[rank], counts[rank], own, counts, places, gyreInt32, comm,
+                            stream);
+    }) == gyreSuccess);
+    ranks.synchronize();
+  };
+  const int before = on.fake.allocations();
+  rounds();
+  CHECK(on.fake.allocations() == before);
+}
+
 TEST_CASE("under MPS two streams of a process run side by side, and no more", "[device]") {
   {
     OnFake on(harsh({.mps = true}));

@@ -58,7 +58,10 @@
  *          than CUDA_DEVICE_MAX_CONNECTIONS (8 by default, 2 under MPS; 32 where Gyre loads the
  *          driver first) are refused, and warned of where it is several communicators together; so
  *          is CUDA_LAUNCH_BLOCKING=1. A call that finds 256 launches of its communicator before it
- *          waits for some of them to end.
+ *          waits for some of them to end. Memory of a communicator that has ended, and of
+ *          gyreMemFree, is given back to the driver when no kernel of the process's communicators
+ *          is on its way, as the driver may wait for them; gyreMemAlloc and init wait for such a
+ *          moment, for up to 10 s.
  *
  * THREADS  Any thread may call any function. One communicator is used by one thread at a time; a
  *          second thread that enters at the same time gets gyreInvalidUsage. gyreCommAbort,

@@ -5,6 +5,7 @@
 #include "lib/comm/host_exchange.h"
 #include "lib/comm/joining_note.h"
 #include "lib/comm/process.h"
+#include "lib/loaded/cuda_rest.h"
 
 #include <fmt/format.h>
 
@@ -28,6 +29,9 @@ transport::FifoShape fifo_shape(const Settings& settings) {
   shape.first = static_cast<std::uint64_t>(settings.first_sequence);
   return shape;
 }
+
+// Where nothing runs, the memory of a communicator is free when `gyreCommDestroy` returns.
+constexpr std::int64_t freed_most_ns = 50 * ns_per_ms;
 
 std::uint64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0;
@@ -64,6 +68,7 @@ Communicator::~Communicator() {
     p2p::Lent lent = device_->links().take_lent();
     device_.reset();
     process().device_watch.keep(std::move(lent));
+    options_.device->driver().rest->settle(freed_most_ns);
   }
   if (membership_ && (may_leave_ || !process().ends())) membership_->leave();
 }
@@ -191,6 +196,8 @@ Status Communicator::fail(Status why) {
     const std::lock_guard lock(mutex_);
     if (broken_.ok()) broken_ = why;
     why = broken_;
+    // At once: the driver may keep the watch waiting for the very kernels that are to leave.
+    if (device_ready_ != nullptr) device_ready_->abort();
   }
   const bool is_first = !is_broken_.exchange(true, std::memory_order_acq_rel);
   if (!membership_->failed()) membership_->abort(why);

@@ -204,7 +204,11 @@ class Communicator {
     void tell_wait() override;
 
    private:
+    bool settle();
     Communicator& owner_;
+    bool has_settled(Status& settled);
+    bool is_settled_ = false;
+    std::int64_t rest_until_ns_ = 0;  // so long it waits for kernels of this process to end
   };
 
   // What can end with an error that somebody else has to be asked about.

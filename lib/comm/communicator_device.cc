@@ -47,6 +47,26 @@ void tell_of_sharing(const exec::CudaDevice& device, std::span<const DeviceNote>
       processes.size(), device.name(), device.uuid());
 }
 
+// To the GPUs of this process's ranks: who opens a link later asks the driver for nothing then. Who
+// reaches one of them not at all says so when it needs it.
+void reach_siblings(const exec::CudaDevice& device, const std::vector<p2p::Between>& ways,
+                    const std::vector<p2p::Gpu>& gpus) {
+  std::set<std::string> wanted;
+  for (std::size_t rank = 0; rank < ways.size(); ++rank)
+    if (ways[rank].way == p2p::Way::pointer && gpus[rank].uuid != device.uuid())
+      wanted.insert(gpus[rank].uuid);
+  int devices = 0;
+  (void)device.driver().device_count(&devices);
+  for (int ordinal = 0; ordinal < devices && !wanted.empty(); ++ordinal) {
+    loaded::CuDevice there = 0;
+    if (device.driver().device_get(&there, ordinal) != loaded::cu::success ||
+        wanted.erase(loaded::find_uuid(device.driver(), there)) == 0)
+      continue;
+    const auto other = process().cuda_device(ordinal);
+    if (other.ok()) (void)device.reach(**other);
+  }
+}
+
 // The same on all ranks.
 bool is_any_relayed(const std::vector<p2p::Gpu>& gpus) {
   for (std::size_t high = 1; high < gpus.size(); ++high)
@@ -165,6 +185,7 @@ Status Communicator::settle_on_device() {
   GYRE_TRY(hold_share(notes, share));
   tell_of_sharing(*options_.device, notes, roster.process_of_rank, rank_);
   const std::vector<p2p::Between> ways = find_ways(gpus);
+  reach_siblings(*options_.device, ways, gpus);
   bool other_gpus_here = false;
   for (std::size_t rank = 0; rank < ways.size(); ++rank)
     other_gpus_here |=
@@ -188,6 +209,8 @@ Status Communicator::settle_on_device() {
                                              process().device_watch.bury(std::move(gone));
                                            }}));
   device_->executor().keep(claimed_.claim);  // as graphs keep the executor
+  GYRE_TRY(
+      device_->links().open_pools({claimed_.claim, static_cast<std::uint32_t>(beside.in_process)}));
   exchange_ = std::make_unique<DeviceExchange>(device_->links(), *membership_, device_->executor(),
                                                rank_, size_, share.blocks);
   GYRE_TRY(process().device_watch.add(*this));
@@ -285,6 +308,7 @@ void Communicator::note_launch() {
 }
 
 bool Communicator::look_at_device() {
+  if (membership_->failed()) (void)fail(membership_->failure());
   DeviceSide::Seen seen = device_->look();
   const std::int64_t now_ns = clock.now_ns();
   const bool asks = seen.asks >= 0 && board_ != nullptr;

@@ -1,6 +1,8 @@
 #include "lib/comm/device_allocations.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/loaded/cuda_rest.h"
 
 namespace gyre::comm {
 
@@ -30,12 +32,17 @@ Result<void*> DeviceAllocations::allocate(std::shared_ptr<const exec::CudaDevice
 // The driver may wait while it frees: outside the lock.
 bool DeviceAllocations::release(const void* memory) {
   std::shared_ptr<const DeviceAllocation> gone;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto found = all_.find(reinterpret_cast<std::uintptr_t>(memory));
   if (found == all_.end()) return false;
   gone = std::move(found->second);
   all_.erase(found);
   note_change();
+  lock.unlock();
+  const auto device = gone->device;
+  gone.reset();
+  constexpr std::int64_t freed_most_ns = 50 * ns_per_ms;
+  if (const auto& rest = device->driver().rest; rest != nullptr) rest->settle(freed_most_ns);
   return true;
 }
 

@@ -112,8 +112,12 @@ Result<bool> DeviceExchange::launch_some() {
   std::vector<exec::DeviceTransfer> parts;
   std::size_t at = launched_;
   while (at < transfers_.size()) {
-    if (blocks.size() + 2ULL * channels_ > blocks_ && at > launched_) break;
     const int here = distance(*transfers_[at]);
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(
+        transfers_, [&](const Transfer* one) { return distance(*one) == here; }));
+    const bool fits = blocks.size() + 2ULL * channels_ <= blocks_ &&
+                      parts.size() + count * channels_ <= executor_.tasks_most();
+    if (!fits && at > launched_) break;
     for (; at < transfers_.size() && distance(*transfers_[at]) == here; ++at)
       GYRE_TRY(add_parts(*transfers_[at], blocks, parts));
   }

@@ -16,7 +16,10 @@ DeviceHoldings::Claimed DeviceHoldings::claim(const std::string& uuid,
     if (name != communicator) claimed.others.push_back(entry.holding);
   Entry& own = on_gpu[communicator];
   if (own.claims++ == 0) own.holding = {communicator, 1, estimate(total, claimed.others)};
-  claimed.claim = std::make_shared<Claim>(book_, uuid, communicator);
+  std::shared_ptr<std::atomic<std::uint32_t>> opened = book_->opened[communicator].lock();
+  if (opened == nullptr) opened = std::make_shared<std::atomic<std::uint32_t>>(0);
+  book_->opened[communicator] = opened;
+  claimed.claim = std::make_shared<Claim>(book_, uuid, communicator, std::move(opened));
   return claimed;
 }
 
@@ -24,6 +27,14 @@ void DeviceHoldings::Claim::settle(std::uint32_t ranks, std::uint32_t blocks) {
   const std::lock_guard lock(book_->mutex);
   if (!has_given_back_)
     book_->by_gpu[uuid_][communicator_].holding = {communicator_, ranks, blocks};
+}
+
+DeviceHoldings::Claim::~Claim() {
+  give_back();
+  opened_.reset();
+  const std::lock_guard lock(book_->mutex);
+  const auto found = book_->opened.find(communicator_);
+  if (found != book_->opened.end() && found->second.expired()) book_->opened.erase(found);
 }
 
 void DeviceHoldings::Claim::give_back() {

@@ -6,6 +6,7 @@
 
 #include "lib/comm/device_streams.h"
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -40,9 +41,13 @@ class DeviceHoldings {
   // One rank's. It gives back with its end at the latest.
   class Claim {
    public:
-    Claim(std::shared_ptr<Book> book, std::string uuid, std::string communicator)
-        : book_(std::move(book)), uuid_(std::move(uuid)), communicator_(std::move(communicator)) {}
-    ~Claim() { give_back(); }
+    Claim(std::shared_ptr<Book> book, std::string uuid, std::string communicator,
+          std::shared_ptr<std::atomic<std::uint32_t>> opened)
+        : book_(std::move(book)),
+          uuid_(std::move(uuid)),
+          communicator_(std::move(communicator)),
+          opened_(std::move(opened)) {}
+    ~Claim();
     Claim(const Claim&) = delete;
     Claim& operator=(const Claim&) = delete;
 
@@ -50,6 +55,10 @@ class DeviceHoldings {
     void settle(std::uint32_t ranks, std::uint32_t blocks);
     // Its kernels run no more, whatever becomes of it.
     void give_back();
+    // Ranks of the communicator in this process, on any GPU, that have all they ask the driver for.
+    // It stays so when some of them leave.
+    void note_opened() { opened_->fetch_add(1, std::memory_order_relaxed); }
+    std::uint32_t opened() const { return opened_->load(std::memory_order_relaxed); }
     // Of all communicators, this one included.
     std::vector<DeviceHolding> all() const;
     Here here();
@@ -62,7 +71,8 @@ class DeviceHoldings {
    private:
     const std::shared_ptr<Book> book_;
     const std::string uuid_, communicator_;
-    bool has_given_back_ = false;  // the book's mutex
+    bool has_given_back_ = false;                         // the book's mutex
+    std::shared_ptr<std::atomic<std::uint32_t>> opened_;  // all claims' of the communicator
   };
 
   struct Claimed {
@@ -83,7 +93,8 @@ class DeviceHoldings {
   };
   struct Book {
     std::mutex mutex;
-    std::map<std::string, std::map<std::string, Entry>> by_gpu;  // and communicator
+    std::map<std::string, std::map<std::string, Entry>> by_gpu;               // and communicator
+    std::map<std::string, std::weak_ptr<std::atomic<std::uint32_t>>> opened;  // by communicator
   };
   const std::shared_ptr<Book> book_;
 };

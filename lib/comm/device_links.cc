@@ -1,7 +1,9 @@
 #include "lib/comm/device_links.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/comm/letter_keys.h"
+#include "lib/loaded/cuda_rest.h"
 
 #include <fmt/format.h>
 
@@ -15,9 +17,21 @@ namespace {
 std::uint64_t link_key(int channel) {
   return letter_key(LetterKind::device_link, static_cast<std::uint64_t>(channel));
 }
+constexpr std::int64_t rest_most_ns = 10 * ns_per_s;
+
 std::uint64_t meeting_key(std::uint64_t plan) { return letter_key(LetterKind::device_plan, plan); }
 
 }  // namespace
+
+Status DeviceLinks::open_pools(PeerPools::Siblings siblings) {
+  std::vector<int> peers;
+  for (int peer = 0; peer < size(); ++peer)
+    if (way(peer).way == p2p::Way::ipc) peers.push_back(peer);
+  pools_ =
+      std::make_shared<PeerPools>(std::move(peers), membership_, executor_, std::move(siblings));
+  executor_.keep(pools_);  // what graphs use, too
+  return pools_->offer(lent_);
+}
 
 Status DeviceLinks::open(const plan::Plan& plan) {
   for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
@@ -54,6 +68,7 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
   }
   GYRE_ASSIGN(bootstrap::Letter letter, offer(key, joint));
   GYRE_TRY(membership_.send(key.first, link_key(key.second), std::move(letter)));
+  joint.until_ns = SystemClock::read() + rest_most_ns;
   opening_.push_back(key);
   log_info(Subsystem::graph, "channel {} with rank {} through memory of device {}, by {}",
            key.second, key.first, own->device->ordinal(), p2p::way_name(way(key.first).way));
@@ -131,6 +146,8 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take_import(int peer, const Joint& jo
   const auto letter = p2p::decode_memory_letter(bytes);
   if (!letter || letter->bytes != joint.own->bytes)
     return Status(Code::RemoteError, "its letter names no memory of a link");
+  std::byte* const known = pools_ != nullptr ? pools_->find(peer, *letter) : nullptr;
+  if (known != nullptr) return PeersEnd{known, nullptr};
   auto opened = p2p::ImportedMemory::open(executor_.device()->driver(), executor_.device()->owner(),
                                           process_id_of(peer), *letter);
   if (!opened.ok()) return std::move(opened).status();
@@ -157,6 +174,16 @@ Result<bool> DeviceLinks::are_relays_ready() const {
 Status DeviceLinks::advance_pairs(bool& moved) {
   for (std::size_t i = 0; i < opening_.size();) {
     const Key key = opening_[i];
+    // A process's memory is opened by a call of the driver that waits for kernels; this one waits
+    // in peace, as those may wait for another call of this thread.
+    const auto& rest = executor_.device()->driver().rest;
+    const bool asks_driver = way(key.first).way == p2p::Way::ipc && rest != nullptr &&
+                             !(pools_ != nullptr && pools_->has(key.first));
+    const auto still = asks_driver ? rest->try_rest() : loaded::CudaRest::Stillness({});
+    if (asks_driver && !still.is_held() && SystemClock::read() < joints_[key].until_ns) {
+      ++i;
+      continue;
+    }
     const auto letter = membership_.receive(key.first, link_key(key.second));
     if (!letter) {
       ++i;

@@ -9,6 +9,7 @@
 #include "lib/base/wait.h"
 #include "lib/bootstrap/control.h"
 #include "lib/comm/device_relays.h"
+#include "lib/comm/peer_pools.h"
 #include "lib/exec/cuda_executor.h"
 #include "lib/transport/endpoint.h"
 #include "transports/p2p/memory.h"
@@ -50,6 +51,11 @@ class DeviceLinks {
 
   Blocked blocked() const;
 
+  // First of all: the memory of peers in other processes. The watch does it.
+  Status open_pools(PeerPools::Siblings siblings);
+  const std::shared_ptr<PeerPools>& pools() const { return pools_; }
+  bool are_pools_open() const { return pools_->are_open(); }  // those of all siblings
+
   // Null if no link is relayed.
   DeviceRelays* relays() const { return relays_.get(); }
   // What peers in other processes may still use when this rank is gone.
@@ -68,6 +74,7 @@ class DeviceLinks {
     std::shared_ptr<End> own;
     std::byte* peers = nullptr;  // where this rank's kernels reach it; the executor keeps it there
     transport::IssuedTicket ticket;
+    std::int64_t until_ns = 0;  // so long it waits for kernels of this process to end
   };
   // A peer's end, once its letter is there.
   struct PeersEnd {
@@ -96,6 +103,7 @@ class DeviceLinks {
   trust::TicketBook& tickets_;
   exec::CudaExecutor& executor_;
   std::shared_ptr<DeviceRelays> relays_;
+  std::shared_ptr<PeerPools> pools_;
   std::map<Key, Joint> joints_;
   std::vector<Key> opening_;
   p2p::Lent lent_;

@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/comm/resumable.h"
+#include "lib/loaded/cuda_rest.h"
 
 #include <fmt/format.h>
 
@@ -54,8 +55,12 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
   const std::uint64_t reserved = device_bytes(share, around.demand, around.size, links) +
                                  DeviceRegions::device_bytes(foreign.size());
   const int rank = around.rank;
-  GYRE_ASSIGN(auto executor, exec::CudaExecutor::create(std::move(device), shape, reserved,
-                                                        around.timeout_ns, std::move(around.bury)));
+  // Of uneven blocks, for each channel: where each rank's lie in the input and in the output.
+  const std::uint64_t tables_bytes =
+      2 * shape.channels * static_cast<std::uint64_t>(around.size) * sizeof(plan::Extent);
+  GYRE_ASSIGN(auto executor,
+              exec::CudaExecutor::create(std::move(device), shape, reserved, around.timeout_ns,
+                                         std::move(around.bury), tables_bytes));
   std::shared_ptr<DeviceRegions> regions;
   if (!foreign.empty()) {
     GYRE_ASSIGN(regions, DeviceRegions::create(rank, foreign, around.membership, around.tickets,
@@ -93,15 +98,17 @@ DeviceSide::DeviceSide(const DeviceShare& share, DeviceSurroundings around,
 }
 
 // Graphs may still run what they hold of it, so it is not told to abort if it is at rest. A kernel
-// that does not leave keeps its memory: freeing it would be worse than losing it.
+// that does not leave, or stands behind others on its stream, keeps its memory until it has ended.
 DeviceSide::~DeviceSide() {
   if (regions_ != nullptr) regions_->close();
+  if (links_.pools() != nullptr) links_.pools()->close();
   if (settle(0)) return;
   executor_->abort();
   if (settle(2 * ns_per_s)) return;
-  log_warn("a kernel on device {} did not end within 2 s of the abort: its memory stays taken",
-           device().ordinal());
-  (void)new std::shared_ptr(executor_);
+  log_warn(
+      "a kernel on device {} did not end within 2 s of the abort: its memory is taken until then",
+      device().ordinal());
+  device().driver().rest->later([held = executor_] {});
 }
 
 void DeviceSide::leave(bool in_peace) {
@@ -185,7 +192,7 @@ Status DeviceSide::bind(const Request& request, const plan::Plan& plan, const tu
 
 bool DeviceSide::Kept::takes(const exec::DevicePlan& other, loaded::CuStream on,
                              const exec::DeviceCall& call) const {
-  return plan == &other && stream == on && calls.size() < kept_most &&
+  return plan == &other && stream == on &&
          std::ranges::all_of(calls, [&](const exec::DeviceCall& before) {
            return exec::CudaExecutor::can_follow(before, call);
          });
@@ -252,7 +259,11 @@ Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& 
   GYRE_TRY(decide_lending(request));
   GYRE_ASSIGN(const bool room, executor_->has_room(has_tables_ || !kept_.calls.empty()));
   if (!room) return false;
-  if (!kept_.calls.empty() && !kept_.takes(plan, stream, call_)) {
+  const std::size_t calls_most = std::min(
+      kept_most, executor_->tasks_most() /
+                     (call_.stripes.size() * static_cast<std::size_t>(plan.plan->lane_count())));
+  if (!kept_.calls.empty() &&
+      (kept_.calls.size() >= calls_most || !kept_.takes(plan, stream, call_))) {
     GYRE_TRY(launch_kept());
     if (has_tables_) return launch(request, plan, more);  // there was room for one
   }

@@ -55,8 +55,8 @@ void DeviceWatch::keep(p2p::Lent lent) {
     log_warn("memory that peers have mapped is kept: {}", begun.message());
 }
 
-// Freeing waits for kernels, as the driver likes: outside the lock that calls take. Who returns
-// from here finds nothing half freed.
+// What is let go of here asks the driver for nothing that waits for kernels: that is put off
+// (lib/loaded/cuda_rest.h). Who returns from here finds nothing half let go of.
 void DeviceWatch::free_unused() {
   const std::lock_guard one_at_a_time(freeing_);
   progress_.free_left();
@@ -116,6 +116,8 @@ bool DeviceWatch::look_at_all() {
     busy |= communicator->look_at_device();
     const auto& regions = communicator->device_side()->regions();
     if (regions != nullptr) tended_.push_back(regions);
+    const auto& pools = communicator->device_side()->links().pools();
+    if (pools != nullptr) tended_pools_.push_back(pools);
   }
   return busy;
 }
@@ -123,7 +125,9 @@ bool DeviceWatch::look_at_all() {
 // Outside the lock that calls take, since the driver may take its time.
 bool DeviceWatch::tend_regions() {
   bool busy = false;
+  for (const auto& pools : tended_pools_) busy |= pools->tend();
   for (const auto& regions : tended_) busy |= regions->tend();
+  tended_pools_.clear();
   tended_.clear();
   return busy;
 }

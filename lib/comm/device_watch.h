@@ -19,6 +19,7 @@ namespace gyre::comm {
 class Communicator;
 class DeviceProgress;
 class DeviceRegions;
+class PeerPools;
 
 class DeviceWatch {
  public:
@@ -53,7 +54,9 @@ class DeviceWatch {
   std::vector<Communicator*> watched_;
   std::vector<std::shared_ptr<void>> buried_;
   std::vector<p2p::Lent> kept_;
-  std::vector<std::shared_ptr<DeviceRegions>> tended_;  // the thread's, of those it has looked at
+  // The thread's, of those it has looked at.
+  std::vector<std::shared_ptr<DeviceRegions>> tended_;
+  std::vector<std::shared_ptr<PeerPools>> tended_pools_;
   bool stop_ = false;
   std::atomic<bool> asleep_{false};
   std::atomic<std::uint32_t> called_{0};  // futex word

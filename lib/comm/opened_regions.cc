@@ -1,6 +1,7 @@
 #include "lib/comm/opened_regions.h"
 
 #include "lib/base/log.h"
+#include "lib/loaded/cuda_rest.h"
 #include "transports/shm/handover.h"
 
 #include <fmt/format.h>
@@ -51,7 +52,7 @@ void OpenedRegions::hear(int from, const RegionLetter& letter, const Answer& ans
              rank_, from);
     return answer(from, {.kind = Kind::refused, .number = letter.number});
   }
-  coming_.push_back({from, letter, {}, SystemClock::read() + fetch_most_ns});
+  coming_.push_back({from, letter, {}, {}, SystemClock::read() + fetch_most_ns});
 }
 
 bool OpenedRegions::tend(const Answer& answer) {
@@ -79,12 +80,17 @@ Result<bool> OpenedRegions::fetch(Coming& coming) {
     coming.socket = std::move(*door);
     GYRE_TRY(transport::show_ticket_at_door(coming.socket, coming.letter.ticket));
   }
-  GYRE_ASSIGN(const auto file, transport::take_over(coming.socket, coming.letter.bytes));
-  if (!file.has_value()) return false;
+  if (!coming.file) {
+    GYRE_ASSIGN(coming.file, transport::take_over(coming.socket, coming.letter.bytes));
+  }
+  if (!coming.file) return false;
+  coming.until_ns = INT64_MAX;  // nobody is waited for any more but kernels here
+  const loaded::CudaRest::Stillness still = executor_.device()->driver().rest->try_rest();
+  if (!still.is_held()) return false;
   const exec::CudaDevice& device = *executor_.device();
   GYRE_ASSIGN(auto memory,
-              p2p::VirtualMemory::import({device.driver(), device.owner(), device.ordinal()}, *file,
-                                         coming.letter.bytes));
+              p2p::VirtualMemory::import({device.driver(), device.owner(), device.ordinal()},
+                                         *coming.file, coming.letter.bytes));
   const auto begin = reinterpret_cast<std::uint64_t>(memory->begin());
   GYRE_TRY(enter(coming, {0, begin, memory->bytes()}, memory));
   return true;
@@ -92,8 +98,8 @@ Result<bool> OpenedRegions::fetch(Coming& coming) {
 
 // False: not yet.
 Result<bool> OpenedRegions::import(const Coming& coming) {
-  GYRE_ASSIGN(const bool running, executor_.running());
-  if (running) return false;
+  const loaded::CudaRest::Stillness still = executor_.device()->driver().rest->try_rest();
+  if (!still.is_held()) return false;
   const exec::CudaDevice& device = *executor_.device();
   GYRE_ASSIGN(auto memory,
               p2p::ImportedMemory::open(device.driver(), device.owner(),

@@ -1,9 +1,8 @@
 // OpenedRegions: what peers in other processes lend, as this rank has it mapped: a table for each
 // peer in device memory, by which kernels find what a grant names. What is offered is fetched at
-// the peer's door, by its ticket; what is exported is opened when no kernel here runs, as the
-// driver may wait for kernels then. What was withdrawn leaves the table at once, and is unmapped
-// when no kernel can be using it; a graph can bring one at any time, so whoever is in a graph keeps
-// it.
+// the peer's door, by its ticket; it is opened when no kernel of this process runs, as the driver
+// may wait for kernels then. What was withdrawn leaves the table at once, and is unmapped when no
+// kernel can be using it; a graph can bring one at any time, so whoever is in a graph keeps it.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -15,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,7 +65,8 @@ class OpenedRegions {
   struct Coming {
     int peer = -1;
     RegionLetter letter;
-    FileDescriptor socket;  // none: it has not knocked yet
+    FileDescriptor socket;               // none: it has not knocked yet
+    std::optional<FileDescriptor> file;  // that it was handed
     std::int64_t until_ns = 0;
   };
 

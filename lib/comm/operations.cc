@@ -2,6 +2,7 @@
 #include "lib/base/log.h"
 #include "lib/comm/communicator.h"
 #include "lib/comm/process.h"
+#include "lib/loaded/cuda_rest.h"
 
 #include <fmt/format.h>
 
@@ -22,15 +23,41 @@ bool Communicator::Joining::advance() {
   switch (owner_.membership_->state()) {
     case State::joining:
       return false;
-    case State::joined: {
-      Status settled = owner_.settle();
-      finish(settled.ok() ? settled : owner_.fail(std::move(settled)));
-      return true;
-    }
+    case State::joined:
+      return settle();
     default:
       finish(owner_.fail(owner_.membership_->failure()));
       return true;
   }
+}
+
+// On a device it takes memory, when no kernel of this process is on its way; if one always is, it
+// does so all the same, as that one may wait for this thread.
+bool Communicator::Joining::has_settled(Status& settled) {
+  if (is_settled_) return true;
+  if (!owner_.on_device()) {
+    settled = owner_.settle();
+    return is_settled_ = true;
+  }
+  loaded::CudaRest& rest = *owner_.options_.device->driver().rest;
+  const std::int64_t now_ns = clock.now_ns();
+  if (rest_until_ns_ == 0) rest_until_ns_ = now_ns + loaded::CudaRest::patience_ns;
+  const loaded::CudaRest::Stillness still = rest.try_rest();
+  if (!still.is_held()) rest.ask_for_rest();
+  if (!still.is_held() && now_ns < rest_until_ns_) return false;
+  if (!still.is_held()) rest.note_vain_wait();
+  settled = owner_.settle();
+  return is_settled_ = true;
+}
+
+// And it is over when all ranks of this process have what they ask the driver for: from the next
+// kernel on, which may be of any communicator, that would have to wait.
+bool Communicator::Joining::settle() {
+  Status settled;
+  if (!has_settled(settled)) return false;
+  if (settled.ok() && owner_.on_device() && !owner_.device_->links().are_pools_open()) return false;
+  finish(settled.ok() ? settled : owner_.fail(std::move(settled)));
+  return true;
 }
 
 void Communicator::Joining::expire() {
@@ -41,7 +68,9 @@ void Communicator::Joining::expire() {
 bool Communicator::Joining::arm(WaitSet& set) {
   auto& word = owner_.membership_->changed();
   set.add_futex(&word, word.load(std::memory_order_acquire));
-  return owner_.membership_->state() == bootstrap::Membership::State::joining;
+  using State = bootstrap::Membership::State;
+  const State state = owner_.membership_->state();
+  return state == State::joining || (state == State::joined && owner_.on_device());
 }
 
 std::int64_t Communicator::Joining::limit_ns() const {

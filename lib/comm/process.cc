@@ -8,6 +8,7 @@
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/comm/metrics.h"
 #include "lib/comm/version.h"
+#include "lib/loaded/cuda_rest.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -46,6 +47,14 @@ void tell_version(const std::string& text) {
 
 // At exit() other threads may hold on to what is waited for: so long each time.
 constexpr std::int64_t patience_ns = 200 * ns_per_ms;
+
+// A driver of which this process keeps count.
+std::unique_ptr<const loaded::CudaDriver> counting(
+    std::unique_ptr<const loaded::CudaDriver> driver) {
+  auto made = std::make_unique<loaded::CudaDriver>(*driver);
+  made->rest = std::make_shared<loaded::CudaRest>();
+  return made;
+}
 
 void close_at_exit() {
   Process* here = current.load(std::memory_order_acquire);
@@ -89,6 +98,7 @@ void Process::say_farewell() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     lock.try_lock();
   }
+  if (lock.owns_lock() && cuda_ != nullptr) cuda_->rest->end(patience_ns);
   if (lock.owns_lock() && plane_ != nullptr) plane_->close();
 }
 
@@ -136,7 +146,8 @@ Status Process::serve_metrics(const Settings& settings) {
 Result<const loaded::CudaDriver*> Process::cuda_driver(loaded::CudaPresence presence) {
   const std::lock_guard lock(mutex_);
   if (cuda_ == nullptr) {
-    GYRE_ASSIGN(cuda_, loaded::load_cuda(presence));
+    GYRE_ASSIGN(auto driver, loaded::load_cuda(presence));
+    cuda_ = counting(std::move(driver));
     tell_version("NVIDIA driver of " + loaded::cuda_version_shown(*cuda_));
   }
   return cuda_.get();
@@ -185,8 +196,9 @@ void Process::use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
   device_watch.let_go(peers_end_ns);
   device_memory.clear();
   const std::lock_guard lock(mutex_);
+  if (cuda_ != nullptr) cuda_->rest->finish();
   cuda_devices_.clear();
-  cuda_ = std::move(driver);
+  cuda_ = driver != nullptr ? counting(std::move(driver)) : nullptr;
   images_ = cuda_ != nullptr ? images : cuda::built_in_images();
 }
 

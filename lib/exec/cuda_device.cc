@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/units.h"
+#include "lib/loaded/cuda_rest.h"
 
 #include <fmt/format.h>
 
@@ -103,7 +104,9 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
         "kernels now, which takes minutes, and keeps them (CUDA_CACHE_PATH)",
         ordinal, made->name_, made->capability_);
   const CurrentContext scope(driver, made->owner_);
-  GYRE_TRY(made->load(images).while_doing(fmt::format("loading kernels on {}", made->name_)));
+  GYRE_TRY(loaded::when_still(driver, [&] {
+    return made->load(images).while_doing(fmt::format("loading kernels on {}", made->name_));
+  }));
   GYRE_TRY(made->count_blocks());
   made->choose_attributes();
   log_info(Subsystem::init, "device {} is {} ({}), driver of {}: {}; {}", ordinal, made->name_,
@@ -131,6 +134,7 @@ Status CudaDevice::retain() {
 
 CudaDevice::~CudaDevice() {
   if (owner_ == nullptr) return;
+  free_idle();
   {
     const CurrentContext scope(driver_, owner_);
     if (copies_ != nullptr) (void)driver_.stream_destroy(copies_);
@@ -138,6 +142,19 @@ CudaDevice::~CudaDevice() {
     for (loaded::CuModule module : modules_) (void)driver_.module_unload(module);
   }
   (void)driver_.primary_release(device_);
+}
+
+void CudaDevice::free_idle() const {
+  const CurrentContext scope(driver_, owner_);
+  for (const IdlePiece& one : idle(Kind::device).take_all()) (void)driver_.free(one.memory);
+  for (const IdlePiece& one : idle(Kind::pinned).take_all())
+    (void)driver_.free_host(reinterpret_cast<void*>(one.memory));
+}
+
+void CudaDevice::give_idle(const std::shared_ptr<const CudaDevice>& device, Kind kind,
+                           const IdlePiece& piece) {
+  device->idle(kind).give(piece);
+  loaded::once_still(device->driver_, [device] { device->free_idle(); });
 }
 
 Status CudaDevice::load(std::span<const cuda::KernelImage> images) {
@@ -297,9 +314,13 @@ Status CudaDevice::reach(const CudaDevice& other) const {
         fmt::format("device {} ({}) cannot reach the memory of device {} ({}): the driver "
                     "finds no way between them (see nvidia-smi topo -p2p rw)",
                     ordinal_, name_, other.ordinal_, other.name_));
+  const std::lock_guard lock(reach_mutex_);
+  if (reached_.contains(other.ordinal_)) return {};
   const CurrentContext scope(driver_, owner_);
-  const loaded::CuResult result = driver_.enable_peer_access(other.owner_, 0);
-  if (result == cu::peer_access_already_enabled) return {};
+  const loaded::CuResult result =
+      loaded::when_still(driver_, [&] { return driver_.enable_peer_access(other.owner_, 0); });
+  if (result == cu::success || result == cu::peer_access_already_enabled)
+    return reached_.insert(other.ordinal_), Status();
   return driver_.check(result, fmt::format("cuCtxEnablePeerAccess from device {} to device {}",
                                            ordinal_, other.ordinal_));
 }
@@ -310,17 +331,19 @@ Result<std::shared_ptr<DeviceBlock>> DeviceBlock::make(std::shared_ptr<const Cud
   std::shared_ptr<DeviceBlock> made(new DeviceBlock(std::move(device)));
   const CudaDevice& on = *made->device_;
   const CurrentContext scope(on.driver(), on.owner());
-  GYRE_TRY(on.driver().check(
-      on.driver().allocate(&made->memory_, bytes),
-      fmt::format("cuMemAlloc of {} bytes of device {} for {}", bytes, on.ordinal(), purpose)));
   made->bytes_ = bytes;
+  made->piece_ = on.take_idle(CudaDevice::Kind::device, bytes);
+  if (made->piece_.memory != 0) return made;
+  loaded::CuDevicePointer memory = 0;
+  GYRE_TRY(on.driver().check(
+      loaded::when_still(on.driver(), [&] { return on.driver().allocate(&memory, bytes); }),
+      fmt::format("cuMemAlloc of {} bytes of device {} for {}", bytes, on.ordinal(), purpose)));
+  made->piece_ = {memory, bytes};
   return made;
 }
 
 DeviceBlock::~DeviceBlock() {
-  if (memory_ == 0) return;
-  const CurrentContext scope(device_->driver(), device_->owner());
-  (void)device_->driver().free(memory_);
+  if (piece_.memory != 0) CudaDevice::give_idle(device_, CudaDevice::Kind::device, piece_);
 }
 
 Result<std::unique_ptr<PinnedBlock>> PinnedBlock::make(std::shared_ptr<const CudaDevice> device,
@@ -329,20 +352,25 @@ Result<std::unique_ptr<PinnedBlock>> PinnedBlock::make(std::shared_ptr<const Cud
   std::unique_ptr<PinnedBlock> made(new PinnedBlock(std::move(device)));
   const loaded::CudaDriver& driver = made->device_->driver();
   const CurrentContext scope(driver, made->device_->owner());
-  const std::string call = fmt::format("cuMemHostAlloc of {} bytes for {}", bytes, purpose);
-  GYRE_TRY(driver.check(driver.allocate_host(&made->memory_, bytes,
-                                             cu::host_alloc_portable | cu::host_alloc_device_map),
-                        call));
-  std::memset(made->memory_, 0, bytes);
-  GYRE_TRY(driver.check(driver.host_device_pointer(&made->seen_, made->memory_, 0),
+  made->piece_ = made->device_->take_idle(CudaDevice::Kind::pinned, bytes);
+  if (made->piece_.memory == 0) {
+    void* memory = nullptr;
+    const auto allocate = [&] {
+      return driver.allocate_host(&memory, bytes,
+                                  cu::host_alloc_portable | cu::host_alloc_device_map);
+    };
+    GYRE_TRY(driver.check(loaded::when_still(driver, allocate),
+                          fmt::format("cuMemHostAlloc of {} bytes for {}", bytes, purpose)));
+    made->piece_ = {reinterpret_cast<std::uintptr_t>(memory), bytes};
+  }
+  std::memset(made->begin(), 0, bytes);
+  GYRE_TRY(driver.check(driver.host_device_pointer(&made->seen_, made->begin(), 0),
                         "cuMemHostGetDevicePointer"));
   return made;
 }
 
 PinnedBlock::~PinnedBlock() {
-  if (memory_ == nullptr) return;
-  const CurrentContext scope(device_->driver(), device_->owner());
-  (void)device_->driver().free_host(memory_);
+  if (piece_.memory != 0) CudaDevice::give_idle(device_, CudaDevice::Kind::pinned, piece_);
 }
 
 }  // namespace gyre::exec

@@ -4,11 +4,14 @@
 #pragma once
 
 #include "kernels/cuda/kernel_name.h"
+#include "lib/exec/idle_memory.h"
 #include "lib/loaded/cuda.h"
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,6 +65,12 @@ class CudaDevice {
   Status upload(std::byte* to, std::span<const std::byte> from) const;
   Status download(void* to, const std::byte* from, std::uint64_t bytes) const;
   Status zero(std::byte* to, std::uint64_t bytes) const;
+  // What nobody uses any more, of its memory and of pinned memory; given back to the driver when
+  // the process rests (lib/loaded/cuda_rest.h).
+  enum class Kind : std::uint8_t { device, pinned };
+  IdlePiece take_idle(Kind kind, std::uint64_t bytes) const { return idle(kind).take(bytes); }
+  static void give_idle(const std::shared_ptr<const CudaDevice>& device, Kind kind,
+                        const IdlePiece& piece);
   // So that this device's kernels reach the other's memory; why not, if they do not.
   Status reach(const CudaDevice& other) const;
 
@@ -72,6 +81,8 @@ class CudaDevice {
   Status load_row(const cuda::KernelImage& image);
   Status count_blocks();
   void choose_attributes();
+  IdleMemory& idle(Kind kind) const { return idle_[static_cast<std::size_t>(kind)]; }
+  void free_idle() const;
 
   const loaded::CudaDriver& driver_;
   const int ordinal_;
@@ -89,6 +100,9 @@ class CudaDevice {
   int blocks_each_ = 0;  // of a multiprocessor
   std::uint32_t threads_ = 0;
   std::uint32_t blocks_most_ = 0;
+  mutable std::array<IdleMemory, 2> idle_;
+  mutable std::mutex reach_mutex_;
+  mutable std::set<int> reached_;  // ordinals of devices
 };
 
 // Memory of a device; given back with the last who holds it. A failure says what it was for.
@@ -100,15 +114,15 @@ class DeviceBlock {
   DeviceBlock(const DeviceBlock&) = delete;
   DeviceBlock& operator=(const DeviceBlock&) = delete;
 
-  std::byte* begin() const { return reinterpret_cast<std::byte*>(memory_); }
+  std::byte* begin() const { return reinterpret_cast<std::byte*>(piece_.memory); }
   std::uint64_t bytes() const { return bytes_; }
   const CudaDevice& device() const { return *device_; }
 
  private:
   explicit DeviceBlock(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {}
   const std::shared_ptr<const CudaDevice> device_;
-  loaded::CuDevicePointer memory_ = 0;
-  std::uint64_t bytes_ = 0;
+  IdlePiece piece_;
+  std::uint64_t bytes_ = 0;  // of it
 };
 
 // Memory of the host that the device reads and writes where it lies. Zeroed.
@@ -120,7 +134,7 @@ class PinnedBlock {
   PinnedBlock(const PinnedBlock&) = delete;
   PinnedBlock& operator=(const PinnedBlock&) = delete;
 
-  std::byte* begin() const { return static_cast<std::byte*>(memory_); }
+  std::byte* begin() const { return reinterpret_cast<std::byte*>(piece_.memory); }
   // Where the device has it.
   std::byte* seen(const void* place) const {
     return reinterpret_cast<std::byte*>(seen_) + (static_cast<const std::byte*>(place) - begin());
@@ -129,7 +143,7 @@ class PinnedBlock {
  private:
   explicit PinnedBlock(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {}
   const std::shared_ptr<const CudaDevice> device_;
-  void* memory_ = nullptr;
+  IdlePiece piece_;
   loaded::CuDevicePointer seen_ = 0;
 };
 

@@ -21,6 +21,10 @@ namespace cu = loaded::cu;
 
 namespace {
 
+// Small allocations of the driver's share a block of so many bytes, and CUDA IPC exports the block:
+// what others have would be shown as well (CUDA C++ Programming Guide, Interprocess Communication).
+constexpr std::uint64_t pool_granule = 2 << 20;
+
 // What is written into device memory in one piece, with pointers into itself.
 class Writing {
  public:
@@ -116,32 +120,40 @@ Writing write_pair(std::byte* begin, int peer, std::uint32_t channels, const Dev
 }  // namespace
 
 CudaExecutor::CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
-                           std::int64_t patience_ns, Bury bury)
+                           std::int64_t patience_ns, Bury bury, std::uint64_t tables_bytes)
     : device_(std::move(device)),
       shape_(shape),
       patience_ns_(patience_ns),
       bury_(std::move(bury)),
+      place_bytes_(round_up(std::max(place_least_bytes, tables_bytes), 4096)),
       places_(std::make_unique<Places>()) {}
 
 Result<std::shared_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<const CudaDevice> device,
                                                            const DeviceShape& shape,
                                                            std::uint64_t reserved_bytes,
-                                                           std::int64_t patience_ns, Bury bury) {
+                                                           std::int64_t patience_ns, Bury bury,
+                                                           std::uint64_t tables_bytes) {
   std::shared_ptr<CudaExecutor> made(
-      new CudaExecutor(std::move(device), shape, patience_ns, std::move(bury)));
+      new CudaExecutor(std::move(device), shape, patience_ns, std::move(bury), tables_bytes));
   GYRE_TRY(made->prepare(reserved_bytes));
+  if (const auto& rest = made->device_->driver().rest; rest != nullptr) rest->add(*made);
   return made;
 }
 
 Status CudaExecutor::prepare(std::uint64_t reserved_bytes) {
   // A call should not have to take memory: the driver may wait for kernels then.
-  GYRE_ASSIGN(words_, PinnedBlock::make(device_, words_bytes, "the words of a communicator"));
-  GYRE_ASSIGN(pool_, DeviceBlock::make(device_, reserved_bytes + counters_bytes,
-                                       "the links of a communicator"));
+  GYRE_ASSIGN(words_, PinnedBlock::make(device_, places_offset + places_count * place_bytes_,
+                                        "the words of a communicator"));
+  GYRE_ASSIGN(pool_,
+              DeviceBlock::make(device_, round_up(reserved_bytes + counters_bytes, pool_granule),
+                                "the links of a communicator"));
   GYRE_ASSIGN(counters_, allocate(counters_bytes, "counters"));
   const CurrentContext scope(device_->driver(), device_->owner());
   std::vector<loaded::CuEvent*> events = {&ended_, &joined_, &captured_};
-  for (Place& place : places_->all) events.push_back(&place.ended);
+  for (Place& place : places_->all) {
+    place.bytes = place_bytes_;
+    events.push_back(&place.ended);
+  }
   for (Mark& mark : marks_) events.push_back(&mark.ended);
   for (loaded::CuEvent* event : events)
     GYRE_TRY(device_->driver().check(
@@ -150,6 +162,7 @@ Status CudaExecutor::prepare(std::uint64_t reserved_bytes) {
 }
 
 CudaExecutor::~CudaExecutor() {
+  if (const auto& rest = device_->driver().rest; rest != nullptr) rest->remove(*this);
   const CurrentContext scope(device_->driver(), device_->owner());
   for (loaded::CuEvent event : {ended_, joined_, captured_})
     if (event != nullptr) (void)device_->driver().event_destroy(event);
@@ -162,17 +175,14 @@ CudaExecutor::~CudaExecutor() {
 Result<std::shared_ptr<std::byte>> CudaExecutor::allocate(std::uint64_t bytes,
                                                           std::string_view purpose) {
   bytes = round_up(bytes, 256);
-  std::shared_ptr<std::byte> memory;
-  if (bytes <= pool_->bytes() - pool_used_) {
-    memory = {pool_, pool_->begin() + pool_used_};
-    pool_used_ += bytes;
-  } else {
-    GYRE_ASSIGN(auto block, DeviceBlock::make(device_, bytes, purpose));
-    std::byte* const begin = block->begin();
-    memory = {std::move(block), begin};
-    log_info(Subsystem::alloc, "device {}: {} more bytes for {}", device_->ordinal(), bytes,
-             purpose);
+  if (bytes > pool_->bytes() - pool_used_) {
+    GYRE_ASSIGN(pool_, DeviceBlock::make(device_, round_up(bytes, pool_granule), purpose));
+    pool_used_ = 0;
+    log_info(Subsystem::alloc, "device {}: {} more bytes for {}", device_->ordinal(),
+             pool_->bytes(), purpose);
   }
+  const std::shared_ptr<std::byte> memory(pool_, pool_->begin() + pool_used_);
+  pool_used_ += bytes;
   GYRE_TRY(device_->zero(memory.get(), bytes));
   return memory;
 }

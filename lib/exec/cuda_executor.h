@@ -8,6 +8,7 @@
 #include "lib/exec/cuda_device.h"
 #include "lib/exec/cuda_stream.h"
 #include "lib/exec/device_link.h"
+#include "lib/loaded/cuda_rest.h"
 #include "lib/plan/plan.h"
 
 #include <array>
@@ -74,22 +75,27 @@ class ReplayWatch {
   virtual void ends() = 0;
 };
 
-class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
+class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
+                           private loaded::CudaRest::Kernels {
  public:
   // Takes what a graph has let go of, on a thread where the driver must not be called: it is given
   // back elsewhere, soon.
   using Bury = std::function<void(std::shared_ptr<void>)>;
-  // `reserved_bytes`: device memory taken at once, so that calls need not take any later.
+  // `reserved_bytes`: device memory taken at once, so that calls need not take any later; of the
+  // host as much as a kernel may read of tables, `tables_bytes`.
   static Result<std::shared_ptr<CudaExecutor>> create(std::shared_ptr<const CudaDevice> device,
                                                       const DeviceShape& shape,
                                                       std::uint64_t reserved_bytes,
-                                                      std::int64_t patience_ns, Bury bury);
+                                                      std::int64_t patience_ns, Bury bury,
+                                                      std::uint64_t tables_bytes = 0);
   // No kernel of it runs any more: see `settle`.
   ~CudaExecutor();
 
   const std::shared_ptr<const CudaDevice>& device() const { return device_; }
   const DeviceShape& shape() const { return shape_; }
 
+  // What memory is given of, while there is some.
+  const std::shared_ptr<DeviceBlock>& pool() const { return pool_; }
   // Zeroed memory of the device, from what is reserved or new; lives as long as who holds it.
   Result<std::shared_ptr<std::byte>> allocate(std::uint64_t bytes, std::string_view purpose);
   // `find` gives the link to a peer on a channel of the plan.
@@ -105,6 +111,8 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   // anything, can be kept until it has ended; if not yet, later. A driver that has taken a thousand
   // launches keeps the next one waiting, and maybe all that others ask of it.
   Result<bool> has_room(bool reads_host);
+  // So many tasks can be kept for one kernel without more memory of the host.
+  std::size_t tasks_most() const { return place_bytes_ / sizeof(cuda::DeviceTask); }
   // Whether the calls can follow one another in one kernel: blocks of one lane stay together, and
   // no buffer of one is another's output.
   static bool can_follow(const DeviceCall& before, const DeviceCall& after);
@@ -152,7 +160,9 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   struct Going;
   struct Retained;
   CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
-               std::int64_t patience_ns, Bury bury);
+               std::int64_t patience_ns, Bury bury, std::uint64_t tables_bytes);
+  bool are_left() const override { return is_running(); }
+  bool may_come() const override { return was_captured(); }
   Result<bool> has_ended(loaded::CuEvent event) const;
   Result<bool> may_run_ahead();
   Status prepare(std::uint64_t reserved_bytes);
@@ -173,6 +183,7 @@ class CudaExecutor : public std::enable_shared_from_this<CudaExecutor> {
   const DeviceShape shape_;
   const std::int64_t patience_ns_;
   const Bury bury_;
+  const std::uint64_t place_bytes_;
   std::unique_ptr<PinnedBlock> words_;  // see cuda_places.h
   std::shared_ptr<std::byte> counters_;
   std::shared_ptr<DeviceBlock> pool_;

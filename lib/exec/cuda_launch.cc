@@ -88,6 +88,8 @@ Result<bool> CudaExecutor::may_run_ahead() {
 }
 
 Result<bool> CudaExecutor::has_room(bool reads_host) {
+  const auto& rest = device_->driver().rest;
+  if (rest != nullptr && rest->puts_off_launches()) return false;
   GYRE_ASSIGN(const bool may_launch, may_run_ahead());
   const Place& place = places_->all[places_->next];
   if (!may_launch || !reads_host || !place.used) return may_launch;
@@ -109,7 +111,7 @@ Result<CudaExecutor::HostPart> CudaExecutor::place(Going& going, std::uint64_t b
   place.used = true;
   going.place = &place;
   if (place.larger != nullptr) return HostPart{*place.larger, place.larger->begin()};
-  return HostPart{*words_, words_->begin() + places_offset + places_->next * place_bytes};
+  return HostPart{*words_, words_->begin() + places_offset + places_->next * place_bytes_};
 }
 
 Status CudaExecutor::place_tables(Going& going, const DeviceCall& call, DeviceLaunch& launch) {
@@ -223,6 +225,8 @@ Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std:
   launch.starts = reinterpret_cast<std::uint32_t*>(counters_.get() + starts_offset);
   const auto put = [&] { return device_->launch(kernel, blocks, going.state.stream, &launch); };
   if (going.state.graph != nullptr) return launch_captured(going, put);
+  loaded::CudaRest::Launching launching;
+  if (driver.rest != nullptr) launching = driver.rest->launching();
   GYRE_TRY(put());
   last_stream_ = going.state.stream;
   if (going.place != nullptr) {

@@ -8,8 +8,8 @@
 
 namespace gyre::exec {
 
-inline constexpr std::size_t places_count = 8;          // kernels on their way that need one
-inline constexpr std::uint64_t place_bytes = 32 << 10;  // to begin with
+inline constexpr std::size_t places_count = 8;  // kernels on their way that need one
+inline constexpr std::uint64_t place_least_bytes = 128 << 10;
 inline constexpr std::uint64_t plans_most = 511;
 // The device's own words: the sequence of calls, the blocks that have ended, the launches, and who
 // claims the status of each plan.
@@ -19,13 +19,12 @@ inline constexpr std::uint64_t counters_bytes = claims_offset + 4 * (plans_most 
 // plan, and the places.
 inline constexpr std::uint64_t progress_offset = 64, status_spacing = 128;
 inline constexpr std::uint64_t places_offset = (plans_most + 1) * status_spacing;
-inline constexpr std::uint64_t words_bytes = places_offset + places_count * place_bytes;
 // Launches ahead of the device: below a queue's 1,024 for four ranks that share one. A mark after
 // every part of them.
 inline constexpr std::uint64_t launches_ahead_most = 256;
 
 struct CudaExecutor::Place {
-  std::uint64_t bytes = place_bytes;
+  std::uint64_t bytes = 0;
   std::unique_ptr<PinnedBlock> larger;  // instead of the part of the executor's own block
   loaded::CuEvent ended = nullptr;
   bool used = false;

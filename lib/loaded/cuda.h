@@ -255,12 +255,17 @@ inline constexpr int remote_domain = 1;
     (const CuLaunchConfig* config, CuFunction function, void** parameters, void** extra)) \
   X(priority_range, "cuCtxGetStreamPriorityRange", 5050, (int* least, int* greatest))
 
+class CudaRest;
+
 struct CudaDriver {
 #define GYRE_CUDA_MEMBER(member, symbol, version, parameters) \
   CuResult(*member) parameters = nullptr;
   GYRE_CUDA_FUNCTIONS(GYRE_CUDA_MEMBER)
   GYRE_CUDA_OPTIONAL_FUNCTIONS(GYRE_CUDA_MEMBER)
 #undef GYRE_CUDA_MEMBER
+
+  // Who keeps count of this process's kernels (cuda_rest.h); null: nobody does.
+  std::shared_ptr<CudaRest> rest = nullptr;
 
   // Success, or what `call` came to: by the driver's name for it and its words.
   Status check(CuResult result, std::string_view call) const;

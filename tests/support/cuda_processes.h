@@ -25,9 +25,7 @@ struct DeviceProcesses {
   int processes = 2;
   int ranks_each = 1;  // rank r lives in process r / ranks_each
   // Of the fake drivers; nothing elsewhere.
-  std::function<FakeCudaOptions(int process)> fake = [](int) {
-    return FakeCudaOptions{.mps = true};
-  };
+  std::function<FakeCudaOptions(int process)> fake = [](int) { return FakeCudaOptions{}; };
   std::function<int(int rank)> device = [](int) { return 0; };
   std::map<std::string, std::string> variables = {};
   int timeout_ms = 20'000;

@@ -23,6 +23,8 @@ std::string in_child(const DeviceProcesses& all, int process, const ProcessBoard
       here, [&](CudaProcess&) { return body(here); }, others_die);
   comm::process().use_cuda(nullptr, {});
   if (!here.fake.failure().empty()) complaint += " the fake: " + here.fake.failure();
+  if (here.fake.synchronising_calls() > 0)
+    complaint += " calls that wait for kernels: " + here.fake.synchronising_shown();
   here.release_contexts();
   if (const std::string leaks = here.fake.leaks(); !leaks.empty()) complaint += " leaks: " + leaks;
   return complaint;

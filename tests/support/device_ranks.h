@@ -49,6 +49,7 @@ class OnFake : public FakeMachine, public OnCuda {
     leave();
     comm::process().use_cuda(nullptr, {});
     CHECK(fake.failure() == "");
+    CHECK(fake.synchronising_shown() == "");
     CHECK(fake.leaks() == "");
   }
 };

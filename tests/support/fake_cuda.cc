@@ -288,11 +288,23 @@ CuResult function_attribute(int* value, int which, CuFunction) {
 CuResult blocks_per_multiprocessor(int* blocks, CuFunction, int, std::size_t) {
   return *blocks = 1, cu::success;
 }
+// A poll in vain takes a GPU a microsecond, and the host's machine up to milliseconds: an abort
+// would not be seen for seconds.
+void look_often(cuda::DeviceLaunch& launch, unsigned blocks) {
+  constexpr std::uint32_t polls = 16;
+  launch.polls_between_looks = polls;
+  if (launch.tasks == nullptr) return;
+  for (unsigned block = 0; block < blocks; ++block)
+    for (const cuda::DeviceTask* one = &launch.tasks[block]; one != nullptr; one = one->then)
+      const_cast<cuda::DeviceTask*>(one)->call.polls_between_looks = polls;
+}
+
 CuResult launch(CuFunction function, unsigned grid_x, unsigned, unsigned, unsigned block_x,
                 unsigned, unsigned, unsigned, CuStream stream, void** parameters, void**) {
   if (needs_current() != cu::success) return needs_current();
   if (static_cast<int>(grid_x) > fake->options.multiprocessors) return cu::launch_out_of_resources;
-  const auto launch = *static_cast<const cuda::DeviceLaunch*>(parameters[0]);
+  auto launch = *static_cast<const cuda::DeviceLaunch*>(parameters[0]);
+  look_often(launch, grid_x);
   CuStreamBody::Item item;
   item.grid = {static_cast<int>(launch.rank), grid_x, block_x,
                [launch, kernel = function->kernel] { kernel(launch); }};

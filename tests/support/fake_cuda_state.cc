@@ -1,5 +1,6 @@
 #include "tests/support/fake_cuda_state.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <sys/mman.h>
@@ -86,7 +87,13 @@ CuResult FakeCuda::State::allocate(void** place, std::size_t bytes, int device, 
   FileDescriptor file(memfd_create("fake-cuda", MFD_CLOEXEC));
   if (!file.has_value() || ftruncate(file.get(), static_cast<off_t>(pages)) != 0)
     return cu::out_of_memory;
-  void* const made = mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  // Where something as large lay before, if anything did.
+  const auto left =
+      std::ranges::find_if(remains, [&](const auto& one) { return one.second == pages; });
+  void* const at = left != remains.end() ? left->first : nullptr;
+  if (left != remains.end()) remains.erase(left);
+  void* const made = mmap(at, pages, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | (at != nullptr ? MAP_FIXED : 0), file.get(), 0);
   struct stat status {};
   if (made == MAP_FAILED || fstat(file.get(), &status) != 0) return cu::out_of_memory;
   *place = made;
@@ -121,7 +128,7 @@ CuResult FakeCuda::State::release(void* place, bool on_host) {
 void FakeCuda::State::give_up_addresses(void* place, std::size_t bytes) {
   if (mmap(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
            0) != MAP_FAILED)
-    remains[place] = bytes;
+    remains[place] = (bytes + 4095) / 4096 * 4096;
 }
 
 const std::pair<void* const, FakeCuda::State::Allocation>* FakeCuda::State::find(

@@ -28,6 +28,8 @@ std::string end_gpu_driver() {
   if (machine == nullptr) return "";
   comm::process().use_cuda(nullptr, {});
   std::string wrong = machine->failure();
+  if (machine->synchronising_calls() > 0)
+    wrong += " calls that wait for kernels: " + machine->synchronising_shown();
   if (const std::string leaks = machine->leaks(); !leaks.empty()) wrong += " leaks: " + leaks;
   machine.reset();
   return wrong;

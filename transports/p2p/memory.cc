@@ -1,5 +1,6 @@
 #include "transports/p2p/memory.h"
 
+#include "lib/loaded/cuda_rest.h"
 #include "lib/trust/wire.h"
 
 #include <fmt/format.h>
@@ -70,7 +71,10 @@ Result<std::shared_ptr<ImportedMemory>> ImportedMemory::open(const loaded::CudaD
   std::shared_ptr<ImportedMemory> made(new ImportedMemory(driver, owner, std::move(borrowing)));
   const CurrentContext scope(driver, owner);
   // The driver counts how often it has one allocation open, so that each letter has its own.
-  GYRE_TRY(driver.check(driver.ipc_import(&made->opened_, letter.handle, cu::ipc_lazy_peer_access),
+  const auto import = [&] {
+    return driver.ipc_import(&made->opened_, letter.handle, cu::ipc_lazy_peer_access);
+  };
+  GYRE_TRY(driver.check(loaded::when_still(driver, import),
                         fmt::format("cuIpcOpenMemHandle of {} bytes", letter.allocation_bytes)));
   made->offset_ = letter.offset;
   // The exporter's word on how much there is, held against the driver's where that says it.
@@ -85,8 +89,11 @@ Result<std::shared_ptr<ImportedMemory>> ImportedMemory::open(const loaded::CudaD
 
 ImportedMemory::~ImportedMemory() {
   if (opened_ == 0) return;
-  const CurrentContext scope(driver_, owner_);
-  (void)driver_.ipc_close(opened_);
+  const auto held = std::make_shared<Borrowing>(std::move(borrowing_));
+  loaded::once_still(driver_, [&driver = driver_, owner = owner_, opened = opened_, held] {
+    const CurrentContext scope(driver, owner);
+    (void)driver.ipc_close(opened);
+  });
 }
 
 }  // namespace gyre::p2p

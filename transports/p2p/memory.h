@@ -49,7 +49,7 @@ class ImportedMemory {
  private:
   ImportedMemory(const loaded::CudaDriver& driver, loaded::CuContext owner, Borrowing borrowing)
       : borrowing_(std::move(borrowing)), driver_(driver), owner_(owner) {}
-  const Borrowing borrowing_;  // let go of last
+  Borrowing borrowing_;  // let go of last
   const loaded::CudaDriver& driver_;
   const loaded::CuContext owner_;
   loaded::CuDevicePointer opened_ = 0;

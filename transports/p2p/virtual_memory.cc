@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/units.h"
+#include "lib/loaded/cuda_rest.h"
 
 #include <fmt/format.h>
 
@@ -32,6 +33,7 @@ Result<std::shared_ptr<VirtualMemory>> VirtualMemory::make(const MemoryOwner& ow
                                                            std::uint64_t bytes) {
   std::shared_ptr<VirtualMemory> made(new VirtualMemory(owner));
   const CurrentContext scope(owner.driver, owner.context);
+  const auto still = loaded::await_rest(owner.driver);
   GYRE_TRY(made->create(bytes));
   GYRE_TRY(made->map());
   GYRE_TRY(made->give_access());
@@ -50,6 +52,7 @@ Result<std::shared_ptr<VirtualMemory>> VirtualMemory::import(const MemoryOwner& 
       fmt::format("cuMemImportFromShareableHandle of {} bytes", bytes)));
   made->has_memory_ = true;
   made->bytes_ = bytes;
+  const auto still = loaded::await_rest(owner.driver);
   GYRE_TRY(made->map());
   GYRE_TRY(made->give_access());
   return made;
@@ -122,10 +125,14 @@ Result<FileDescriptor> VirtualMemory::export_file() const {
 }
 
 VirtualMemory::~VirtualMemory() {
-  const CurrentContext scope(owner_.driver, owner_.context);
-  if (mapped_) (void)owner_.driver.memory_unmap(begin_, bytes_);
-  if (begin_ != 0) (void)owner_.driver.addresses_free(begin_, bytes_);
-  if (has_memory_) (void)owner_.driver.memory_release(memory_);
+  if (begin_ == 0 && !has_memory_) return;
+  loaded::once_still(owner_.driver, [owner = owner_, begin = begin_, bytes = bytes_,
+                                     memory = memory_, mapped = mapped_, has = has_memory_] {
+    const CurrentContext scope(owner.driver, owner.context);
+    if (mapped) (void)owner.driver.memory_unmap(begin, bytes);
+    if (begin != 0) (void)owner.driver.addresses_free(begin, bytes);
+    if (has) (void)owner.driver.memory_release(memory);
+  });
 }
 
 }  // namespace gyre::p2p

@@ -1,0 +1,64 @@
+// PeerPools: the memory of peers in other processes in which they have their links, opened as a
+// whole when a communicator begins, and when no kernel of this process runs: the driver waits for
+// kernels then. No rank's init is over before all ranks of its process, its siblings, have opened
+// theirs: the kernel that it launches next would keep the others from it, and may wait for theirs.
+// So no call opens anything, but where peers' pools are used up.
+#pragma once
+
+#include "lib/bootstrap/control.h"
+#include "lib/comm/device_holdings.h"
+#include "lib/exec/cuda_executor.h"
+#include "transports/p2p/memory.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace gyre::comm {
+
+class PeerPools {
+ public:
+  // Of this rank's process: whose claims say when all have opened theirs.
+  struct Siblings {
+    std::shared_ptr<DeviceHoldings::Claim> claim;
+    std::uint32_t ranks = 1;
+  };
+  // The membership and the executor outlive it, or `close`.
+  PeerPools(std::vector<int> peers, bootstrap::Membership& membership, exec::CudaExecutor& executor,
+            Siblings siblings);
+  // Offers this rank's to all of them.
+  Status offer(p2p::Lent& lent);
+  // The watch's: true while something is to come.
+  bool tend();
+  void close();
+
+  // Any thread from here on. Whether all siblings have theirs, as far as they can be had.
+  bool are_open() const;
+  // Where kernels of this rank find it; null if it is in no pool that is open.
+  std::byte* find(int peer, const p2p::MemoryLetter& letter) const;
+  bool has(int peer) const;
+
+ private:
+  struct Pool {
+    loaded::CuIpcHandle handle{};
+    std::uint64_t bytes = 0;
+    std::shared_ptr<p2p::ImportedMemory> memory;
+  };
+  void open(int peer, const bootstrap::Letter& bytes);
+  void end();
+
+  bootstrap::Membership& membership_;
+  exec::CudaExecutor& executor_;
+  const Siblings siblings_;
+  const std::int64_t until_ns_;
+  std::mutex tending_;  // of coming_, closed_
+  std::vector<int> coming_;
+  bool closed_ = false;
+  mutable std::mutex mutex_;  // of pools_
+  std::map<int, Pool> pools_;
+};
+
+}  // namespace gyre::comm
