@@ -179,17 +179,19 @@ TEST_CASE("a communicator that was destroyed gives its memory back where nothing
 }
 
 TEST_CASE("calls in a group and tables of any size take no memory", "[device]") {
-  OnFake on(harsh(), {{"CUDA_DEVICE_MAX_CONNECTIONS", "32"}});
+  OnFake on(harsh({.multiprocessors = 64}), {{"CUDA_DEVICE_MAX_CONNECTIONS", "32"}});
   Ranks ranks(on, 4);
-  DeviceInts all(on, 4 * 64 * 4);
+  constexpr std::size_t each = 65536;  // elements: a call takes all channels
+  DeviceInts all(on, 4 * 65 * each);
   const std::size_t counts[4] = {64, 0, 100, 92}, places[4] = {0, 64, 64, 164};
   const auto rounds = [&] {
     REQUIRE(ranks.call([&](int rank, gyreComm_t comm, gyreStream_t stream) {
-      std::int32_t* const own = all.data() + 256 * rank;
-      for (int i = 0; i < 64; ++i)
-        (void)gyreAllReduce(own + i, own + i, 1, gyreInt32, gyreSum, comm, stream);
-      return gyreAllGatherv(own + places[rank], counts[rank], own, counts, places, gyreInt32, comm,
-                            stream);
+      std::int32_t* const own = all.data() + 65 * each * static_cast<std::size_t>(rank);
+      for (std::size_t i = 0; i < 64; ++i)
+        (void)gyreAllReduce(own + i * each, own + i * each, each, gyreInt32, gyreSum, comm, stream);
+      std::int32_t* const blocks = own + 64 * each;
+      return gyreAllGatherv(blocks + places[rank], counts[rank], blocks, counts, places, gyreInt32,
+                            comm, stream);
     }) == gyreSuccess);
     ranks.synchronize();
   };

@@ -205,8 +205,8 @@ class Communicator {
 
    private:
     bool settle();
-    Communicator& owner_;
     bool has_settled(Status& settled);
+    Communicator& owner_;
     bool is_settled_ = false;
     std::int64_t rest_until_ns_ = 0;  // so long it waits for kernels of this process to end
   };
