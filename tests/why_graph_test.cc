@@ -21,7 +21,6 @@ class Scene {
  public:
   explicit Scene(std::int32_t size, bool with_b = false) : size_(size) {
     sight_.now_ns = now;
-    sight_.host = {1};
     for (std::int32_t rank = 0; rank < size; ++rank) {
       Sight::Process process;
       process.facts.pid = process.facts.own_pid = 1000 + rank;
@@ -171,6 +170,15 @@ TEST_CASE("a zombie, a process that is gone and one that came to another end are
   check_roots(alive, {{RootKind::rank, 2, Standing::left}});
   alive.sight().others[1002].closed = true;
   check_roots(alive, {{RootKind::rank, 2, Standing::closed}});
+}
+
+TEST_CASE("a board that names another host says nothing of a job's", "[why]") {
+  Scene scene(3);
+  scene.waits(0, 2).waits(1, 0).hide(2);
+  Sight::Process foreign;
+  foreign.head.host = {9};
+  scene.sight().processes.push_back(foreign);
+  check_roots(scene, {{RootKind::rank, 2, Standing::dead}});
 }
 
 TEST_CASE("a rank of another host is named and not judged", "[why]") {

@@ -142,7 +142,6 @@ void add(Sight& sight, BoardView board) {
     rank.steady = true;
     sight.ranks.push_back(std::move(rank));
   }
-  sight.host = board.head.host;
   sight.processes.push_back(std::move(process));
 }
 

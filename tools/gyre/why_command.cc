@@ -136,11 +136,11 @@ void look_at_others(Sight& sight) {
   for (const Sight::Process& process : sight.processes) known.insert(process.facts.own_pid);
   for (const SeenRank& rank : sight.ranks) {
     // Those of a container know each other by numbers that mean others here.
-    const ProcessFacts& teller = sight.processes[rank.process].facts;
-    if (teller.own_pid != teller.pid) continue;
+    const Sight::Process& teller = sight.processes[rank.process];
+    if (teller.facts.own_pid != teller.facts.pid) continue;
     for (const LedgerPeers::Peer& peer : rank.ledger.peers) {
       const long pid = peer.pid;
-      if (rank.ledger.hosts[peer.host].token != sight.host || known.contains(pid) ||
+      if (rank.ledger.hosts[peer.host].token != teller.head.host || known.contains(pid) ||
           sight.others.contains(pid))
         continue;
       sight.others[pid] = {look_at(pid), is_closed_to_us(pid)};
@@ -158,7 +158,6 @@ Sight look(Scan& scan, int sample_ms) {
   for (std::size_t i = 0; i < scan.processes.size(); ++i) {
     const SeenProcess& process = scan.processes[i];
     sight.processes.push_back({process.facts, process.board.head});
-    sight.host = process.board.head.host;
     for (auto& [place, ledger] : ledgers_of(process)) {
       SeenRank rank;
       rank.process = i;

@@ -35,7 +35,7 @@ class Reporter {
       const LedgerIdentity& identity = rank.ledger.identity;
       const Place place{identity.communicator, identity.rank};
       seen_.emplace(place, &rank);
-      if (!rank.ledger.peers.empty()) met_.emplace(identity.communicator, &rank.ledger);
+      if (!rank.ledger.peers.empty()) met_.emplace(identity.communicator, &rank);
     }
     for (const Job::Communicator& communicator : job_.communicators) {
       const std::int32_t listed = std::min(communicator.size, listed_most);
@@ -75,12 +75,14 @@ class Reporter {
   void judge_unseen(RankReport& report) {
     const auto met = met_.find(report.place.communicator);
     const auto rank = static_cast<std::size_t>(report.place.rank);
-    if (met == met_.end() || rank >= met->second->peers.size()) return;
-    const LedgerPeers::Peer& peer = met->second->peers[rank];
-    const HostNote& host = met->second->hosts[peer.host];
+    if (met == met_.end() || rank >= met->second->ledger.peers.size()) return;
+    const SeenRank& teller = *met->second;
+    const LedgerPeers::Peer& peer = teller.ledger.peers[rank];
+    const HostNote& host = teller.ledger.hosts[peer.host];
     report.pid = peer.pid;
     report.host = printable(host.name.view());
-    if (host.token != sight_.host) {
+    // Anybody's board may be in sight, and say anything of its host.
+    if (host.token != sight_.processes[teller.process].head.host) {
       report.standing = Standing::other_host;
       return;
     }
@@ -162,7 +164,7 @@ class Reporter {
   const Sight& sight_;
   Job& job_;
   std::map<Place, const SeenRank*> seen_;
-  std::map<std::uint64_t, const LedgerView*> met_;  // a ledger that knows its peers
+  std::map<std::uint64_t, const SeenRank*> met_;  // one whose ledger knows its peers
 };
 
 Job::Verdict judge(const Job& job) {

@@ -37,7 +37,6 @@ struct Sight {
     bool closed = false;
   };
   std::map<long, Other> others;
-  std::array<std::uint8_t, 16> host{};  // that was looked at
   std::int64_t now_ns = 0;
 };
 
