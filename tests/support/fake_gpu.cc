@@ -22,7 +22,8 @@ const loaded::CudaDriver* driver = nullptr;
 
 void expect(loaded::CuResult result, const char* call) {
   if (result == loaded::cu::success) return;
-  std::fprintf(stderr, "fake_gpu: %s gave %d\n", call, static_cast<int>(result));
+  const std::string why = machine != nullptr ? machine->failure() : "";
+  std::fprintf(stderr, "fake_gpu: %s gave %d %s\n", call, static_cast<int>(result), why.c_str());
   std::abort();
 }
 
@@ -51,6 +52,21 @@ loaded::CuEvent body_of(gyreFakeEvent_t event) { return reinterpret_cast<loaded:
 auto* const idle = new std::map<std::pair<int, std::size_t>, std::vector<void*>>;
 std::size_t pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
+// What is left of the memory that each device's allocator took at the start, as the driver may make
+// whoever asks for more wait for kernels, and these for what the asker does next.
+struct Segment {
+  std::byte* next = nullptr;
+  std::size_t bytes = 0;
+};
+constexpr std::size_t segment_bytes = 64 << 20;
+auto* const segments = new std::map<int, Segment>;
+
+std::byte* take_memory(std::size_t bytes) {
+  loaded::CuDevicePointer memory = 0;
+  expect(driver->allocate(&memory, bytes), "allocating");
+  return reinterpret_cast<std::byte*>(memory);
+}
+
 struct Gate {
   bool is_open = false;  // under the fake's mutex
 };
@@ -63,6 +79,10 @@ void gyreFakeStart(int devices) {
   machine = new FakeCuda(options);
   driver = machine->table().release();
   comm::process().use_cuda(machine->library_table(), FakeCuda::images());
+  for (int device = 0; device < devices; ++device) {
+    const OnDevice there(device);
+    (*segments)[device] = {take_memory(segment_bytes), segment_bytes};
+  }
 }
 
 int gyreFakeGetDevice(void) {
@@ -82,10 +102,13 @@ void* gyreFakeAllocate(int device, size_t bytes) {
       list.pop_back();
       return found;
     }
+    Segment& segment = (*segments)[device];
+    if (pages(bytes) <= segment.bytes) {
+      segment.bytes -= pages(bytes);
+      return std::exchange(segment.next, segment.next + pages(bytes));
+    }
   }
-  loaded::CuDevicePointer memory = 0;
-  expect(driver->allocate(&memory, pages(bytes)), "allocating");
-  return reinterpret_cast<void*>(memory);
+  return take_memory(pages(bytes));
 }
 
 void gyreFakeFree(void* memory, size_t bytes, gyreStream_t stream, int device) {
