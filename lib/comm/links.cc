@@ -140,7 +140,7 @@ Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
   port->connection = std::move(listening.connection);
   receive_ports_[key] = std::move(port);
   GYRE_TRY(membership_.send(key.first, channel_key(key), encode(letter)));
-  opening_.push_back({key, false, std::move(early), SystemClock::read()});
+  opening_.push_back({key, false, std::move(early)});
   log_info(Subsystem::graph, "{} with rank {} over {} ({})",
            key.second == pair_channel ? std::string("sends and receives")
                                       : fmt::format("channel {}", key.second),
@@ -184,9 +184,10 @@ Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
     if (!letter) letter = membership_.receive(opening.key.first, channel_key(opening.key));
     if (!letter) return {};
     // A peer that only sends may have left before this rank looked: its messages are here.
+    opening.dialed_ns = SystemClock::read();
     Status connected = connect(opening, *letter);
     if (!connected.ok())
-      unsendable_[opening.key] = {std::move(connected), opening.begun_ns, SystemClock::read()};
+      unsendable_[opening.key] = {std::move(connected), opening.dialed_ns, opening.dialed_ns};
     opening.endpoint_came = moved = true;
   }
   exec::ReceivePort& receive = *receive_ports_[opening.key];
@@ -196,7 +197,7 @@ Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
   if (found == send_ports_.end()) return {};
   exec::SendPort& send = *found->second;
   if (Status moved_on = send.connection->progress(); !moved_on.ok()) {
-    unsendable_[opening.key] = {std::move(moved_on), opening.begun_ns, SystemClock::read()};
+    unsendable_[opening.key] = {std::move(moved_on), opening.dialed_ns, SystemClock::read()};
     send_ports_.erase(found);
     return {};
   }
@@ -245,13 +246,14 @@ Blocked Links::blocked() const {
   return {BlockedOn::connection, opening_[0].key.first, opening_[0].key.second, 0};
 }
 
-// Who has left may have gone before this rank dialed.
+// Who has left may have gone before this rank dialed. A dial that met silence has waited by then.
 Status Links::check_reached(std::int64_t now_ns, std::int64_t limit_ns) const {
   for (const auto& [key, link] : unsendable_) {
     const bool is_own = link.why.code() != Code::RemoteError;
-    const std::int64_t ripe_ns = std::max(link.begun_ns + limit_ns, link.failed_ns) + grace_ns;
-    const bool is_ripe = is_own || now_ns >= ripe_ns;
-    if (is_ripe && !membership_.has_left(key.first)) return link.why;
+    const bool has_waited = link.failed_ns - link.dialed_ns >= limit_ns + grace_ns;
+    const std::int64_t ripe_ns = std::max(link.dialed_ns + limit_ns, link.failed_ns) + grace_ns;
+    if ((is_own || has_waited || now_ns >= ripe_ns) && !membership_.has_left(key.first))
+      return link.why;
   }
   return {};
 }

@@ -52,8 +52,8 @@ class Links {
   Status check_pair(int peer) const;
   Blocked blocked() const;
   // An error if this rank could not dial one who stays: that one waits for it, though this rank may
-  // only receive from it. The control plane has as long to say more as silence has, and half a
-  // second from the refusal on.
+  // only receive from it. After a refusal the control plane has as long to say more as silence has,
+  // and half a second at the least.
   Status check_reached(std::int64_t now_ns, std::int64_t limit_ns) const;
   // The same; and whether those whom openings wait for can still come (Connection::look_at_peer).
   Status look_at_peers(std::int64_t now_ns, std::int64_t limit_ns);
@@ -86,7 +86,7 @@ class Links {
     Key key;
     bool endpoint_came = false;
     std::optional<bootstrap::Letter> letter;  // read before the opening began
-    std::int64_t begun_ns = 0;
+    std::int64_t dialed_ns = 0;
   };
   Status open_one(const Key& key, std::optional<bootstrap::Letter> letter);
   Status connect(Opening& opening, const bootstrap::Letter& letter);
@@ -106,7 +106,7 @@ class Links {
   std::vector<Opening> opening_;
   struct Unsendable {
     Status why;
-    std::int64_t begun_ns = 0, failed_ns = 0;  // when its opening began, and when it failed
+    std::int64_t dialed_ns = 0, failed_ns = 0;
   };
   std::map<Key, Unsendable> unsendable_;  // links without a sending end
 };
