@@ -259,8 +259,9 @@ void RankLife::prepare_fork(std::function<void()> act) {
 gyreResult_t RankLife::call_in_child() {
   const std::unique_lock lock(comms_mutex_, std::try_to_lock);
   std::uint32_t value = 1;
-  // Before the first has come to be, and after the last, there is none to call on.
-  if (comms_.empty()) return gyreInvalidUsage;
+  // Before the first has come to be, and after the last, there is none to call on; nor while
+  // another thread was changing what there is.
+  if (!lock.owns_lock() || comms_.empty()) return gyreInvalidUsage;
   const gyreComm_t comm = comms_.begin()->second;
   return gyreAllReduce(&value, &value, 1, gyreUint32, gyreSum, comm, nullptr);
 }
