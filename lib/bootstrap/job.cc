@@ -97,7 +97,8 @@ void Job::abort(int rank, Status why) {
 }
 
 void Job::give_up(const Status& why) {
-  if (members_.empty()) return fail(why);
+  // A root whose own ranks have not come yet, or have left.
+  if (members_.empty()) return fail(Status(why).while_doing(process_text({}, surroundings_.self)));
   const int rank = members_.begin()->first;
   abort(rank, Status(why).blame({rank}));
   give_up_here(why);
