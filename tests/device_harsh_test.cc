@@ -75,6 +75,13 @@ std::int32_t* as_ints(loaded::CuDevicePointer memory) {
   return reinterpret_cast<std::int32_t*>(memory);
 }
 
+// To outlive the pair: freeing them asks the driver, at once.
+std::vector<DeviceInts> take_buffers(Pair& pair) {
+  std::vector<DeviceInts> taken;
+  for (DeviceInts* one : {&pair.a, &pair.b}) taken.push_back(std::move(*one));
+  return taken;
+}
+
 bool soon(const std::function<bool()>& condition) {
   for (int i = 0; i < 3000 && !condition(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -124,8 +131,7 @@ TEST_CASE("a communicator ends and begins while another one's kernel waits", "[d
   OnFake on(harsh());
   Pair running(on);
   auto ending = std::make_unique<Pair>(on);
-  const auto kept = std::make_unique<std::vector<DeviceInts>>();
-  for (DeviceInts* one : {&ending->a, &ending->b}) kept->push_back(std::move(*one));
+  const std::vector<DeviceInts> kept = take_buffers(*ending);
   REQUIRE(running.call(0, 100) == gyreSuccess);  // and waits for rank 1
   ending.reset();
   std::unique_ptr<Ranks> made;
@@ -147,8 +153,7 @@ TEST_CASE("an abort reaches a kernel while memory waits to be freed", "[device]"
   OnFake on(harsh());
   Pair running(on);
   auto ending = std::make_unique<Pair>(on);
-  const auto kept = std::make_unique<std::vector<DeviceInts>>();
-  for (DeviceInts* one : {&ending->a, &ending->b}) kept->push_back(std::move(*one));
+  const std::vector<DeviceInts> kept = take_buffers(*ending);
   REQUIRE(running.call(0, 100) == gyreSuccess);
   auto destroyed = std::async(std::launch::async, [&] { ending.reset(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -30,9 +30,6 @@ transport::FifoShape fifo_shape(const Settings& settings) {
   return shape;
 }
 
-// Where nothing runs, the memory of a communicator is free when `gyreCommDestroy` returns.
-constexpr std::int64_t freed_most_ns = 50 * ns_per_ms;
-
 std::uint64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0;
   for (const char c : text) hash = hash_with(hash, static_cast<unsigned char>(c));
@@ -68,7 +65,7 @@ Communicator::~Communicator() {
     p2p::Lent lent = device_->links().take_lent();
     device_.reset();
     process().device_watch.keep(std::move(lent));
-    options_.device->driver().rest->settle(freed_most_ns);
+    options_.device->driver().rest->settle();
   }
   if (membership_ && (may_leave_ || !process().ends())) membership_->leave();
 }

@@ -1,6 +1,5 @@
 #include "lib/comm/device_allocations.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/loaded/cuda_rest.h"
 
@@ -41,8 +40,7 @@ bool DeviceAllocations::release(const void* memory) {
   lock.unlock();
   const auto device = gone->device;
   gone.reset();
-  constexpr std::int64_t freed_most_ns = 50 * ns_per_ms;
-  if (const auto& rest = device->driver().rest; rest != nullptr) rest->settle(freed_most_ns);
+  if (const auto& rest = device->driver().rest; rest != nullptr) rest->settle();
   return true;
 }
 

@@ -17,8 +17,6 @@ namespace {
 std::uint64_t link_key(int channel) {
   return letter_key(LetterKind::device_link, static_cast<std::uint64_t>(channel));
 }
-constexpr std::int64_t rest_most_ns = 10 * ns_per_s;
-
 std::uint64_t meeting_key(std::uint64_t plan) { return letter_key(LetterKind::device_plan, plan); }
 
 }  // namespace
@@ -68,7 +66,7 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
   }
   GYRE_ASSIGN(bootstrap::Letter letter, offer(key, joint));
   GYRE_TRY(membership_.send(key.first, link_key(key.second), std::move(letter)));
-  joint.until_ns = SystemClock::read() + rest_most_ns;
+  joint.until_ns = SystemClock::read() + loaded::CudaRest::patience_ns;
   opening_.push_back(key);
   log_info(Subsystem::graph, "channel {} with rank {} through memory of device {}, by {}",
            key.second, key.first, own->device->ordinal(), p2p::way_name(way(key.first).way));

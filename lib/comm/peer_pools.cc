@@ -11,7 +11,6 @@
 namespace gyre::comm {
 namespace {
 
-constexpr std::int64_t rest_most_ns = 10 * ns_per_s;
 // Links have the numbers of channels, and -1.
 const std::uint64_t pool_key =
     letter_key(LetterKind::device_link, static_cast<std::uint64_t>(std::int64_t{-2}));
@@ -23,7 +22,7 @@ PeerPools::PeerPools(std::vector<int> peers, bootstrap::Membership& membership,
     : membership_(membership),
       executor_(executor),
       siblings_(std::move(siblings)),
-      until_ns_(SystemClock::read() + rest_most_ns),
+      until_ns_(SystemClock::read() + loaded::CudaRest::patience_ns),
       coming_(std::move(peers)) {
   if (coming_.empty()) siblings_.claim->note_opened();
 }

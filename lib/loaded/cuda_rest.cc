@@ -13,6 +13,8 @@ namespace {
 // Between looks while something is on its way; kernels last for microseconds or for long.
 constexpr std::chrono::microseconds look_least(50), look_most(5000);
 
+constexpr std::int64_t settle_most_ns = 50 * ns_per_ms;
+
 // A kernel that waits for one that is put off loses as much.
 constexpr std::int64_t put_off_ns = 50 * ns_per_ms, put_off_pause_ns = 450 * ns_per_ms;
 
@@ -150,8 +152,8 @@ void CudaRest::serve() {
   }
 }
 
-void CudaRest::settle(std::int64_t most_ns) {
-  const std::int64_t until_ns = SystemClock::read() + most_ns;
+void CudaRest::settle() {
+  const std::int64_t until_ns = SystemClock::read() + settle_most_ns;
   std::unique_lock lock(mutex_);
   while (!stop_ && (busy_ || !waiting_.empty()) && SystemClock::read() < until_ns) {
     lock.unlock();

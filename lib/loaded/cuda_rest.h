@@ -70,8 +70,9 @@ class CudaRest {
 
   // Does it on a thread of its own, when nothing is on its way and no graph can bring anything.
   void later(std::function<void()> act);
-  // Waits until that is done, at most so long, and no longer than nothing is on its way.
-  void settle(std::int64_t most_ns);
+  // Waits until that is done, and no longer than nothing is on its way; at most 50 ms. So what was
+  // let go of is free when a call returns, where nothing runs.
+  void settle();
   // Does it on this thread: no kernel of ours is left.
   void finish();
   // The process ends, and frees nothing.
