@@ -231,6 +231,33 @@ TEST_CASE("a thousand connections that say nothing keep nobody out and cost noth
 #endif
 }
 
+TEST_CASE("the last descriptor that is left is enough to let one in") {
+  const auto root = start_plane();
+  const auto id = *make_id(*root);
+  const auto door = door_of(id, true);
+  const std::string hello = client_hello(id);
+  const FileDescriptor guest(::socket(door.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor next(dup(0));
+  rlimit limit = {};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  rlimit tight = limit;
+  tight.rlim_cur = static_cast<rlim_t>(next.get()) + 1;
+  next.reset();
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
+  const int connected = connect(guest.get(), door.get(), door.length);
+  // Its words come when the door has looked for one more.
+  usleep(50'000);
+  say(guest, hello);
+  pollfd answer{guest.get(), POLLIN, 0};
+  const int answers = poll(&answer, 1, 1500);
+  char byte = 0;
+  const ssize_t got = recv(guest.get(), &byte, 1, MSG_DONTWAIT);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  REQUIRE(connected == 0);
+  CHECK(answers == 1);
+  CHECK(got == 1);
+}
+
 TEST_CASE("without descriptors the door waits instead of spinning, and opens again") {
   LogFile log;
   // Forked first: the strangers' own descriptors must not count here.

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -33,6 +34,11 @@ bool is_same_user(int socket) {
   ucred peer = {};
   socklen_t length = sizeof peer;
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+bool somebody_waits_at(const FileDescriptor& listener) {
+  pollfd now{listener.get(), POLLIN, 0};
+  return poll(&now, 1, 0) == 1;
 }
 
 std::string peer_text(int socket) {
@@ -123,7 +129,10 @@ void Door::accept_some(Listener& listener) {
         accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.has_value()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (is_shortage(errno) && !make_room("no descriptors are left")) pause();
+      const bool is_short = is_shortage(errno);
+      // The kernel looks for a descriptor first: it may have none where nobody waits either.
+      if (is_short && somebody_waits_at(listener.socket) && !make_room("no descriptors are left"))
+        pause();
       return;  // a connection that still waits wakes us again
     }
     if (!listener.by_tcp && !is_same_user(socket.get())) {
