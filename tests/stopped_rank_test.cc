@@ -32,6 +32,7 @@ struct Trial {
   std::size_t shift;                  // of the buffers in their pages, in bytes
   bool in_place;
   int stop_after_us, stopped_us;
+  bool grouped;  // each all-reduce with a message to the next rank beside it
   int ranks() const { return processes * ranks_each; }
   int stopper() const { return victim == 0 ? 1 : 0; }
 };
@@ -50,6 +51,7 @@ Trial draw(std::uint32_t seed) {
   trial.in_place = between(0, 3) == 0;
   trial.stop_after_us = between(0, 40'000);
   trial.stopped_us = between(0, 30'000);
+  trial.grouped = between(0, 2) == 0;
   return trial;
 }
 
@@ -65,7 +67,10 @@ struct Stage {
 class Buffers {
  public:
   Buffers(RankBoard& board, const Trial& trial, int rank)
-      : bytes_(trial.count * sizeof(std::int32_t)), rank_(rank) {
+      : bytes_(trial.count * sizeof(std::int32_t)),
+        rank_(rank),
+        ranks_(trial.ranks()),
+        grouped_(trial.grouped) {
     const std::size_t input = trial.shift + neighbour_bytes;
     const std::size_t output =
         trial.in_place ? input : (input + bytes_ + 2 * neighbour_bytes) / 8 * 8;
@@ -94,7 +99,13 @@ class Buffers {
 
   gyreResult_t call(gyreComm_t comm) {
     if (in_ == out_) std::ranges::copy(given_, in_);
-    return gyreAllReduce(in_, out_, sum_.size(), gyreInt32, gyreSum, comm, nullptr);
+    if (!grouped_) return sum_up(comm);
+    int note = rank_, noted = 0;
+    (void)gyreGroupStart();
+    (void)sum_up(comm);
+    (void)gyreSend(&note, 1, gyreInt32, (rank_ + 1) % ranks_, comm, nullptr);
+    (void)gyreRecv(&noted, 1, gyreInt32, (rank_ + ranks_ - 1) % ranks_, comm, nullptr);
+    return gyreGroupEnd();
   }
   bool is_summed() const { return std::equal(sum_.begin(), sum_.end(), out_); }
 
@@ -122,6 +133,9 @@ class Buffers {
 
  private:
   static constexpr std::size_t neighbour_bytes = 64;
+  gyreResult_t sum_up(gyreComm_t comm) {
+    return gyreAllReduce(in_, out_, sum_.size(), gyreInt32, gyreSum, comm, nullptr);
+  }
   static std::int32_t value(int rank, std::size_t i) {
     return static_cast<std::int32_t>(i * 7 + static_cast<std::size_t>(rank) * 1009);
   }
@@ -131,7 +145,8 @@ class Buffers {
   }
 
   const std::size_t bytes_;
-  const int rank_;
+  const int rank_, ranks_;
+  const bool grouped_;
   std::byte* memory_ = nullptr;
   std::int32_t* in_ = nullptr;
   std::int32_t* out_ = nullptr;

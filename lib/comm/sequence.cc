@@ -11,11 +11,11 @@ void Sequence::add(const Work& work) {
 bool Sequence::advance() {
   if (!begun_) begin();
   bool moved = false;
-  for (Resumable** part : {&current_, &exchange_}) {
-    if (finished() || *part == nullptr) continue;
-    moved |= advance_part(*part);
-  }
-  if (!finished() && current_ == nullptr && exchange_ == nullptr) finish({});
+  for (Resumable** part : {&current_, &exchange_})
+    if (*part != nullptr) moved |= advance_part(*part);
+  // Not before both have ended, also where one has failed: peers may still write into the buffers
+  // of the other one.
+  if (current_ == nullptr && exchange_ == nullptr) finish(failure_);
   return moved || finished();
 }
 
@@ -50,7 +50,7 @@ void Sequence::begin() {
   begun_ = true;
   begin_next();
   // On a device both are kernels, of which one waits for the other.
-  if (!finished() && !communicator_.on_device()) begin_exchange();
+  if (failure_.ok() && !communicator_.on_device()) begin_exchange();
 }
 
 void Sequence::begin_exchange() {
@@ -60,9 +60,10 @@ void Sequence::begin_exchange() {
   exchange_ = &communicator_.begin(exchanged_);
 }
 
-// To the next collective; none: null.
+// To the next collective, if all went well so far; none: null.
 void Sequence::begin_next() {
   current_ = nullptr;
+  if (!failure_.ok()) return;
   if (Status broken = communicator_.broken(); !broken.ok()) return fail(broken);
   if (next_ == works_.size()) return begin_exchange();
   const Work& work = works_[next_++];
@@ -73,19 +74,17 @@ void Sequence::begin_next() {
 // Its caller may have called gyreGroupEnd, which has no communicator to ask.
 void Sequence::fail(const Status& why) {
   communicator_.remember(why);
-  finish(why);
+  if (failure_.ok()) failure_ = why;
 }
 
 bool Sequence::advance_part(Resumable*& part) {
   const bool moved = part->finished() || part->advance();
   if (!part->finished()) return moved;
-  if (!part->outcome().ok()) {
-    fail(part->outcome());
-  } else if (part == current_) {
+  if (!part->outcome().ok()) fail(part->outcome());
+  if (&part == &current_)
     begin_next();
-  } else {
+  else
     part = nullptr;
-  }
   return true;
 }
 

@@ -1,6 +1,6 @@
 // Sequence: one communicator's calls of a group: collectives one after the other, and beside them
-// all sends and receives at once; on a device, after them. The calling thread runs it, or a
-// stream's entry is one.
+// all sends and receives at once; on a device, after them. It ends when all that was begun has. The
+// calling thread runs it, or a stream's entry is one.
 #pragma once
 
 #include "lib/comm/communicator.h"
@@ -38,6 +38,7 @@ class Sequence final : public Resumable {
   bool begun_ = false;
   Resumable* current_ = nullptr;
   Resumable* exchange_ = nullptr;
+  Status failure_;  // of the first part that failed
 };
 
 }  // namespace gyre::comm
