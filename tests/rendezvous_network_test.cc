@@ -1,5 +1,6 @@
 // Meetings at an address: under TLS, with the bytes of a secret file as the proof.
 #include "lib/bootstrap/id_server.h"
+#include "tests/support/descriptor_limit.h"
 #include "tests/support/log_file.h"
 #include "tests/support/small_plane.h"
 
@@ -180,6 +181,15 @@ TEST_CASE("a rank that has asked is not pushed out by those who say nothing", "[
   std::vector<FileDescriptor> strangers;
   for (int i = 0; i < 200; ++i) strangers.push_back(tcp_to(meeting.port));
   for (int turn = 0; turn < 10; ++turn) meeting.server->serve();
+  CHECK(meeting.serve_until_heard(rank).ok());
+}
+
+TEST_CASE("the last descriptor that is left is enough to hand out the id", "[rendezvous]") {
+  const OpenMeeting meeting(0);
+  IdLine rank = meeting.visit();
+  const gyre::test::DescriptorLimit limit(1);
+  meeting.server->serve();
+  REQUIRE(rank.send(encode(Question{1, 3, 0, {1}})).ok());
   CHECK(meeting.serve_until_heard(rank).ok());
 }
 

@@ -3,6 +3,7 @@
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/trust/address.h"
 #include "lib/trust/secure_session.h"
+#include "tests/support/descriptor_limit.h"
 #include "tests/support/log_file.h"
 #include "tests/support/meeting.h"
 
@@ -237,25 +238,14 @@ TEST_CASE("the last descriptor that is left is enough to let one in") {
   const auto door = door_of(id, true);
   const std::string hello = client_hello(id);
   const FileDescriptor guest(::socket(door.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  FileDescriptor next(dup(0));
-  rlimit limit = {};
-  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-  rlimit tight = limit;
-  tight.rlim_cur = static_cast<rlim_t>(next.get()) + 1;
-  next.reset();
-  REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
-  const int connected = connect(guest.get(), door.get(), door.length);
-  // Its words come when the door has looked for one more.
-  usleep(50'000);
+  const DescriptorLimit limit(1);
+  REQUIRE(connect(guest.get(), door.get(), door.length) == 0);
+  usleep(50'000);  // its words come when the door has looked for one more
   say(guest, hello);
   pollfd answer{guest.get(), POLLIN, 0};
-  const int answers = poll(&answer, 1, 1500);
+  CHECK(poll(&answer, 1, 1500) == 1);
   char byte = 0;
-  const ssize_t got = recv(guest.get(), &byte, 1, MSG_DONTWAIT);
-  REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-  REQUIRE(connected == 0);
-  CHECK(answers == 1);
-  CHECK(got == 1);
+  CHECK(recv(guest.get(), &byte, 1, MSG_DONTWAIT) == 1);
 }
 
 TEST_CASE("without descriptors the door waits instead of spinning, and opens again") {
@@ -279,20 +269,14 @@ TEST_CASE("without descriptors the door waits instead of spinning, and opens aga
   const auto root = start_plane(), other = start_plane();
   const auto id = *make_id(*root);
   const auto first = join(*root, id, 2, 0);
-  rlimit limit = {};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  // The next descriptor that may be opened is the last one.
-  const FileDescriptor next(dup(0));
-  rlimit tight = limit;
-  tight.rlim_cur = static_cast<rlim_t>(next.get()) + 1;
-  setrlimit(RLIMIT_NOFILE, &tight);
   const auto door = door_of(id, true);
+  std::optional<DescriptorLimit> limit(0);
   REQUIRE(write(gate[1], &door, sizeof door) == sizeof door);
   usleep(100'000);
   const double before = processor_seconds();
   usleep(500'000);
   const double used = processor_seconds() - before;
-  setrlimit(RLIMIT_NOFILE, &limit);
+  limit.reset();
   CHECK(used < 0.15);
   const auto second = join(*other, id, 2, 1);
   REQUIRE(settles(*first));

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -34,11 +33,6 @@ bool is_same_user(int socket) {
   ucred peer = {};
   socklen_t length = sizeof peer;
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
-}
-
-bool somebody_waits_at(const FileDescriptor& listener) {
-  pollfd now{listener.get(), POLLIN, 0};
-  return poll(&now, 1, 0) == 1;
 }
 
 std::string peer_text(int socket) {
@@ -125,14 +119,10 @@ Status Door::watch_listener(Listener& listener) {
 // Few at a time, so that those who are in are not kept waiting by those who knock.
 void Door::accept_some(Listener& listener) {
   for (int i = 0; i < accepts_at_once; ++i) {
-    FileDescriptor socket(
-        accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    FileDescriptor socket = trust::accept_at(listener.socket);
     if (!socket.has_value()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      const bool is_short = is_shortage(errno);
-      // The kernel looks for a descriptor first: it may have none where nobody waits either.
-      if (is_short && somebody_waits_at(listener.socket) && !make_room("no descriptors are left"))
-        pause();
+      if (is_shortage(errno) && !make_room("no descriptors are left")) pause();
       return;  // a connection that still waits wakes us again
     }
     if (!listener.by_tcp && !is_same_user(socket.get())) {

@@ -1,5 +1,7 @@
 #include "lib/bootstrap/id_server.h"
 
+#include "lib/trust/address.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,7 +74,7 @@ void IdServer::look_after(Visitors::iterator visit) {
 // Few at a time, so that what else the control thread does is not kept waiting.
 void IdServer::accept_some() {
   for (int i = 0; i < accepts_at_once; ++i) {
-    FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileDescriptor socket = trust::accept_at(listener_);
     if (socket.has_value()) {
       admit(std::move(socket));
       continue;

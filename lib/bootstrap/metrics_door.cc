@@ -2,6 +2,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/trust/address.h"
 
 #include <fmt/format.h>
 
@@ -187,7 +188,7 @@ Status MetricsDoor::serve() {
 void MetricsDoor::accept_some() {
   for (std::size_t i = 0; i < visitors_most; ++i) {
     if (visitors_.size() >= visitors_most && !make_room()) return;
-    FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    FileDescriptor socket = trust::accept_at(listener_);
     if (socket.has_value()) {
       let_in(std::move(socket));
       continue;

@@ -1,6 +1,7 @@
 #include "lib/trust/address.h"
 
 #include "lib/base/settings.h"
+#include "lib/base/shortage.h"
 
 #include <fmt/format.h>
 
@@ -13,6 +14,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/un.h>
 
 namespace gyre::trust {
@@ -220,6 +222,15 @@ Result<FileDescriptor> listen_at(const SocketAddress& address) {
     return Status::from_errno(fmt::format("binding {}", format_address(address)), errno);
   if (::listen(socket.get(), listen_backlog) != 0)
     return Status::from_errno(fmt::format("listening at {}", format_address(address)), errno);
+  return socket;
+}
+
+FileDescriptor accept_at(const FileDescriptor& listener) {
+  FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (socket.has_value() || !is_shortage(errno)) return socket;
+  const int shortage = errno;
+  pollfd waiting{listener.get(), POLLIN, 0};
+  errno = ::poll(&waiting, 1, 0) == 0 ? EAGAIN : shortage;
   return socket;
 }
 

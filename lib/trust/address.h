@@ -47,6 +47,9 @@ Result<Interface> choose_interface(std::span<const Interface> interfaces, std::s
 
 // Non-blocking, close-on-exec sockets.
 Result<FileDescriptor> listen_at(const SocketAddress& address);
+// The next connection of such a socket. Without one, errno is accept4's; but it is EAGAIN wherever
+// nobody waits. The kernel alone says EMFILE there when no descriptor is left.
+FileDescriptor accept_at(const FileDescriptor& listener);
 // Begins to connect (TCP_NODELAY set before anything is sent); `*pending` if the answer is still to
 // come: the socket becomes writable, then SO_ERROR says.
 Result<FileDescriptor> begin_connect(const SocketAddress& address, bool* pending);
