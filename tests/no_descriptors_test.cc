@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 #include <sys/resource.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -68,4 +69,34 @@ TEST_CASE("who has no descriptors left is named", "[descriptors]") {
     });
     CHECK(ends == std::vector<int>(ranks, 0));
   }
+}
+
+// Ten processes are more than hang on rank 0 in the control tree: rank 9 has to dial rank 1, once
+// the last one has come. Of the others nobody lacks anything.
+TEST_CASE("who has no descriptors left for its place in the tree is named", "[descriptors]") {
+  constexpr int processes = 10, dialer = 9, last = 3;
+  setenv("GYRE_INIT_TIMEOUT", "2", 1);
+  const auto ends = run_forked(processes, [](RankBoard& board, int rank) {
+    if (rank == 0) {
+      board.expect(gyreGetUniqueId(&board.id));
+      board.id_is_there = 1;
+    }
+    if (!comes([&] { return board.id_is_there == 1; })) return board.complain("no id");
+    std::thread later;
+    if (rank == dialer)
+      later = std::thread([] {
+        usleep(300'000);
+        open_no_more();
+      });
+    if (rank == last) usleep(600'000);
+    gyreComm_t comm = nullptr;
+    const gyreResult_t result = gyreCommInitRank(&comm, processes, board.id, rank);
+    const std::string text = gyreGetLastError(comm);
+    if (later.joinable()) later.join();
+    if (result == gyreSuccess || !says(text, "rank 9"))
+      board.complain("rank " + std::to_string(rank) + " reads: " + text);
+    ++board.signed_by;
+    if (!comes([&] { return board.signed_by == processes; })) board.complain("not all were told");
+  });
+  CHECK(ends == std::vector<int>(processes, 0));
 }

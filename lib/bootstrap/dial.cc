@@ -66,6 +66,7 @@ void Dial::attempt(std::int64_t now_ns) {
   Trunk* trunk = distrusts_ ? nullptr : trunks_.find(destination_.host, destination_.door_name);
   if (trunk != nullptr) return ask(*trunk);
   const Status begun = connect();
+  failed_here_ = !begun.ok() && begun.code() != Code::RemoteError;
   if (!begun.ok()) give_up(begun, now_ns);
 }
 

@@ -38,6 +38,8 @@ class Dial {
   std::int64_t tick(std::int64_t now_ns);
   // "@gyre-12ab: connecting to ...: ECONNREFUSED"; empty before the first attempt has failed.
   const std::string& problem() const { return problem_; }
+  // The last attempt failed in this process, as it lacks something.
+  bool failed_here() const { return failed_here_; }
   // How long nothing has come back from a process that is up; 0 if something has.
   std::int64_t silent_ns(std::int64_t now_ns) const {
     return silent_since_ns_ == 0 ? 0 : now_ns - silent_since_ns_;
@@ -76,6 +78,7 @@ class Dial {
   std::int64_t pause_ns_;
   std::int64_t silent_since_ns_ = 0;  // the first of the attempts that nobody answered
   std::string problem_;
+  bool failed_here_ = false;
 };
 
 }  // namespace gyre::bootstrap

@@ -61,6 +61,12 @@ std::vector<int> Job::ranks_of(std::uint32_t process) const {
   return ranks;
 }
 
+std::vector<int> Job::ranks_here() const {
+  std::vector<int> ranks;
+  for (const auto& [rank, member] : members_) ranks.push_back(rank);
+  return ranks;
+}
+
 const trust::ProcessIdentity& Job::identity_of(std::uint32_t process) const {
   if (company_ != nullptr) return company_->roster.processes[process];
   return is_root_ ? roll_.process(process) : place_->parent;
@@ -111,8 +117,7 @@ void Job::give_up_here(const Status& why) noexcept {
 
 void Job::close() {
   if (ended_) return;
-  std::vector<int> ranks;
-  for (const auto& [rank, member] : members_) ranks.push_back(rank);
+  std::vector<int> ranks = ranks_here();
   if (!failed() && !ranks.empty()) {
     const std::string who = process_text(ranks, surroundings_.self);
     fail(Status(Code::RemoteError, who + " ended without leaving the communicator")

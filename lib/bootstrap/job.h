@@ -87,6 +87,7 @@ class Job final : public LinkOwner {
   bool is_known(std::uint32_t process) const;
   Status blame_process(std::uint32_t process, std::string_view what) const;
   std::vector<int> ranks_of(std::uint32_t process) const;
+  std::vector<int> ranks_here() const;
   const trust::ProcessIdentity& identity_of(std::uint32_t process) const;
 
   // Gathering, job_gathering.cc.
@@ -105,9 +106,13 @@ class Job final : public LinkOwner {
   std::int64_t check_deadline(std::int64_t now_ns);
   Status lateness() const;
   Status blame_silent_above(const std::string& limit) const;
-  bool is_late(std::uint32_t process) const;
+  bool knows_who_is_late() const;
 
   // The tree, job_tree.cc.
+  using Processes = std::vector<std::uint32_t>;  // numbers in the roster
+  Processes children() const;
+  Processes unlinked() const;
+  Processes late_neighbours() const;
   void begin_linking();
   void on_place(Link& link, const trust::Frame& frame);
   bool is_at_its_place(const Roster& roster) const;

@@ -12,7 +12,7 @@
 namespace gyre::bootstrap {
 namespace {
 
-// The root knows who is missing; the others give it this long to say so.
+// Some know who is missing; the others give them this long to say so.
 constexpr std::int64_t grace_ns = ns_per_s;
 
 }  // namespace
@@ -221,13 +221,17 @@ std::int64_t Job::check_silence(std::int64_t now_ns) {
 // Says when to look again.
 std::int64_t Job::check_deadline(std::int64_t now_ns) {
   if (failed() || phase_ == Phase::joined || init_until_ns_ == never_ns) return never_ns;
-  // Gathering, the root knows who is missing; linking, the others know whom they cannot reach.
-  const bool knows = is_root_ == (phase_ == Phase::gathering) || dial_ != nullptr;
-  const std::int64_t until = knows ? init_until_ns_ : init_until_ns_ + grace_ns;
+  const std::int64_t until = knows_who_is_late() ? init_until_ns_ : init_until_ns_ + grace_ns;
   if (now_ns < until) return until;
   deadline_passed_ = true;
   fail(lateness());
   return never_ns;
+}
+
+// Gathering, the root knows who is missing; linking, whoever lacks a neighbour.
+bool Job::knows_who_is_late() const {
+  if (dial_ != nullptr) return true;
+  return phase_ == Phase::gathering ? is_root_ : !unlinked().empty();
 }
 
 // All is well here: whoever should have said more has not.
@@ -250,6 +254,11 @@ Status Job::lateness() const {
                     static_cast<std::size_t>(size_) - missing.size(), size_);
     return Status(Code::Timeout, text).blame(std::move(missing));
   }
+  if (dial_ != nullptr && dial_->failed_here())
+    return Status(Code::SystemError, fmt::format("{} could not dial {} {}: {}",
+                                                 process_text(ranks_here(), surroundings_.self),
+                                                 dial_->target(), limit, dial_->problem()))
+        .blame(ranks_here());
   if (phase_ == Phase::gathering && dial_ != nullptr && !place_)
     return Status(
         Code::Timeout,
@@ -258,9 +267,7 @@ Status Job::lateness() const {
                     dial_->target(), limit, dial_->problem()));
   std::vector<int> late;
   if (phase_ == Phase::gathering && dial_ != nullptr) late = ranks_of(tree_parent(index_));
-  for (std::uint32_t process = 0; company_ && process < company_->roster.processes.size();
-       ++process) {
-    if (!is_late(process)) continue;
+  for (const std::uint32_t process : phase_ == Phase::linking ? late_neighbours() : Processes()) {
     const std::vector<int> ranks = ranks_of(process);
     late.insert(late.end(), ranks.begin(), ranks.end());
   }

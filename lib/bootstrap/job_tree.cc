@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace gyre::bootstrap {
 
@@ -137,8 +138,7 @@ void Job::on_ready(Link& link) {
 
 void Job::check_ready() {
   if (failed() || phase_ != Phase::linking || !parent_stands_ || ready_sent_) return;
-  const auto processes = static_cast<std::uint32_t>(company_->roster.processes.size());
-  if (ready_children_.size() < tree_children(index_, processes)) return;
+  if (ready_children_.size() < children().size()) return;
   ready_sent_ = true;
   if (is_root_) return go();
   for (const auto& link : links_)
@@ -165,12 +165,29 @@ void Job::go() {
     meet_peer(*link, *std::exchange(link->early_hello, std::nullopt));
 }
 
-// Root: a child whose part of the tree is not up. Others: the parent that cannot be reached, or the
-// children that have not come.
-bool Job::is_late(std::uint32_t process) const {
-  if (process == index_) return false;
-  if (!is_root_ && process == tree_parent(index_)) return !parent_stands_;
-  return process > 0 && tree_parent(process) == index_ && !ready_children_.contains(process);
+// Neighbours in the tree to whom no link leads yet.
+Job::Processes Job::unlinked() const {
+  Processes missing;
+  if (!parent_stands_) missing.push_back(tree_parent(index_));
+  for (const std::uint32_t child : children())
+    if (neighbour(child) == nullptr) missing.push_back(child);
+  return missing;
+}
+
+// The same; where there are none, those below whom somebody lacks a link.
+Job::Processes Job::late_neighbours() const {
+  Processes late = unlinked();
+  if (!late.empty()) return late;
+  for (const std::uint32_t child : children())
+    if (!ready_children_.contains(child)) late.push_back(child);
+  return late;
+}
+
+Job::Processes Job::children() const {
+  const auto processes = static_cast<std::uint32_t>(company_->roster.processes.size());
+  Processes below(tree_children(index_, processes));
+  std::iota(below.begin(), below.end(), tree_first_child(index_));
+  return below;
 }
 
 // ---------------------------------------------------------------------------------------- leaving

@@ -240,8 +240,11 @@ Result<FileDescriptor> begin_connect(const SocketAddress& address, bool* pending
   if (address.family() != AF_UNIX) GYRE_TRY(send_at_once(socket));
   *pending = false;
   if (::connect(socket.get(), address.get(), address.length) == 0) return socket;
-  if (errno != EINPROGRESS)
-    return Status::from_errno(fmt::format("connecting to {}", format_address(address)), errno);
+  if (errno != EINPROGRESS) {
+    const Status failed =
+        Status::from_errno(fmt::format("connecting to {}", format_address(address)), errno);
+    return Status(Code::RemoteError, std::string(failed.message()));
+  }
   *pending = true;
   return socket;
 }

@@ -51,7 +51,8 @@ Result<FileDescriptor> listen_at(const SocketAddress& address);
 // nobody waits. The kernel alone says EMFILE there when no descriptor is left.
 FileDescriptor accept_at(const FileDescriptor& listener);
 // Begins to connect (TCP_NODELAY set before anything is sent); `*pending` if the answer is still to
-// come: the socket becomes writable, then SO_ERROR says.
+// come: the socket becomes writable, then SO_ERROR says. A RemoteError is the other end's; every
+// other error is this process's own.
 Result<FileDescriptor> begin_connect(const SocketAddress& address, bool* pending);
 
 }  // namespace gyre::trust
