@@ -17,8 +17,9 @@ constexpr int n = 5;
 
 bool reduces(gyreComm_t comm, int ranks) {
   int one = 1;
-  return gyreAllReduce(&one, &one, 1, gyreInt, gyreSum, comm, nullptr) == gyreSuccess &&
-         one == ranks;
+  gyreResult_t state = gyreAllReduce(&one, &one, 1, gyreInt, gyreSum, comm, nullptr);
+  while (state == gyreInProgress) (void)gyreCommGetAsyncError(comm, &state);
+  return state == gyreSuccess && one == ranks;
 }
 
 std::vector<int> in_peace() { return std::vector<int>(n, 0); }
@@ -40,6 +41,46 @@ TEST_CASE("a rank that cannot join its child ends the split on all ranks at once
     if (std::chrono::steady_clock::now() - start > std::chrono::seconds(3))
       board.complain("it took long: " + text);
     (void)gyreCommDestroy(comm);
+  });
+  CHECK(ends == in_peace());
+}
+
+TEST_CASE("a new communicator that does not come together breaks the old one", "[split]") {
+  const int blocking = GENERATE(1, 0);
+  const auto ends = run_forked(n, [blocking](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet(board, rank, n);
+    if (rank == n - 1) setenv("GYRE_BUFFSIZE", "65536", 1);
+    gyreComm_t child = nullptr;
+    gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+    config.blocking = blocking;
+    const bool fails = rank >= 2;
+    gyreResult_t result = gyreCommSplit(comm, fails ? 1 : 0, rank, &child, &config);
+    if (!fails && child == nullptr) board.complain(gyreGetLastError(comm));
+    if (fails && (result == gyreSuccess || child != nullptr)) board.complain("the split succeeds");
+    // Also who is in another one is told.
+    const auto is_told = [&] {
+      return gyreCommGetAsyncError(comm, &result) == gyreSuccess && result != gyreSuccess;
+    };
+    if (!comes(is_told)) board.complain("rank " + std::to_string(rank) + " is not told");
+    const std::string text = gyreGetLastError(comm);
+    if (text.find("of ranks 2, 3, 4") == std::string::npos) board.complain("no cause: " + text);
+    if (child != nullptr && !reduces(child, 2)) board.complain("the other one does not work");
+    if (child != nullptr) (void)gyreCommDestroy(child);
+    (void)gyreCommDestroy(comm);
+  });
+  CHECK(ends == in_peace());
+}
+
+TEST_CASE("of a non-blocking parent a split that failed is never said to be well", "[split]") {
+  const auto ends = run_forked(n, [](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet(board, rank, n, false);
+    if (rank == n - 1) setenv("GYRE_BUFFSIZE", "65536", 1);
+    gyreComm_t child = nullptr;
+    gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+    gyreResult_t state = gyreCommSplit(comm, 0, rank, &child, &config);
+    while (state == gyreInProgress) (void)gyreCommGetAsyncError(comm, &state);
+    if (state == gyreSuccess) board.complain("the split succeeds");
+    (void)gyreCommAbort(comm);
   });
   CHECK(ends == in_peace());
 }

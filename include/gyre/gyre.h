@@ -322,8 +322,9 @@ GYRE_API gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank,
                                         gyreConfig_t* config);
 
 /* A new communicator for each color, ranks ordered by key, then by old rank. GYRE_SPLIT_NOCOLOR
- * gets a NULL handle, and so does a split that fails. What `config` leaves undefined, or all if it
- * is NULL, is as in `comm`. Collective. With blocking = 0, *newcomm is written before
+ * gets a NULL handle, and so does a split that fails: `comm` is broken then, on every rank, as all
+ * have to hear of it. What `config` leaves undefined, or all if it is NULL, is as in `comm`.
+ * Collective. With blocking = 0, *newcomm is written before
  * gyreCommGetAsyncError(comm) stops saying gyreInProgress. If it is not NULL then, it is the
  * caller's to end, also where an error of `comm` is told: that came right after the split. */
 GYRE_API gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreComm_t* newcomm,

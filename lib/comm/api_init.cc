@@ -285,15 +285,16 @@ gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
   return guarded(comm, [&]() -> Status {
     if (asyncError == nullptr) return invalid_argument("asyncError is NULL");
     GYRE_ASSIGN(auto pin, find_communicator(comm));
+    const auto is_busy = [&] { return pin->queued.load(std::memory_order_acquire) != 0; };
+    // Whoever asks again and again drives what waits for callers.
+    if (is_busy()) process().worker.give_turns();
+    // Before the failure is looked up: so that it has that of a call which ends right now.
+    const bool is_at_work = is_busy() && pin->background_stream() != 0;
     Status lasting = pin->broken();
     if (lasting.ok() && pin->membership().failed())
       lasting = pin->fail(pin->membership().failure());
     if (!lasting.ok()) pin->remember(lasting);
     *asyncError = to_result(lasting);
-    const auto is_busy = [&] { return pin->queued.load(std::memory_order_acquire) != 0; };
-    // Whoever asks again and again drives what waits for callers.
-    if (is_busy()) process().worker.give_turns();
-    const bool is_at_work = is_busy() && pin->background_stream() != 0;
     // After an error, too, buffers and handles are in use until the last call has ended.
     if (is_at_work || (lasting.ok() && pin->has_given_up())) *asyncError = gyreInProgress;
     return {};

@@ -1,5 +1,6 @@
 #include "lib/comm/split.h"
 
+#include "lib/bootstrap/cause.h"
 #include "lib/comm/calls.h"
 
 #include <fmt/format.h>
@@ -26,16 +27,20 @@ Splitting::Splitting(Communicator& parent, int color, int key, gyreComm_t* targe
   gathering_.on_host = true;
 }
 
-bool Splitting::give_up(Status why) {
+// Whoever is to be in the child may wait for this rank, and only the parent can tell all of them:
+// it has failed then, for every rank.
+bool Splitting::give_up(const Status& why) {
   *target_ = nullptr;
-  finish(std::move(why).while_doing("gyreCommSplit"));
+  finish(parent_.fail(why));
   return true;
 }
+
+bool Splitting::fail(Status why) { return give_up(std::move(why).while_doing("gyreCommSplit")); }
 
 // An abort of the parent, or a death among its ranks, ends the split at once, wherever it is.
 bool Splitting::advance() {
   if (stage_ != Stage::gathering && parent_.membership().failed())
-    return give_up(parent_.fail(parent_.membership().failure()));
+    return give_up(parent_.membership().failure());
   switch (stage_) {
     case Stage::gathering:
       return advance_gathering();
@@ -74,13 +79,8 @@ bool Splitting::advance_gathering() {
   }
   stage_ = Stage::meeting;
   if (members_[0] != parent_.rank()) return true;
-  if (Status led = lead(); !led.ok()) return give_up_for_all(std::move(led));
+  if (Status led = lead(); !led.ok()) return fail(std::move(led));
   return true;
-}
-
-// The others of this color wait for this rank, and only the parent can tell them.
-bool Splitting::give_up_for_all(Status why) {
-  return give_up(parent_.fail(std::move(why).while_doing("gyreCommSplit")));
 }
 
 bootstrap::Audience Splitting::audience() const {
@@ -115,14 +115,14 @@ bool Splitting::advance_meeting() {
   parent_.ledger().end_wait(WaitLane::collective);
   trust::EncodedId bytes;
   if (letter->size() != bytes.size())
-    return give_up(Status(Code::RemoteError, fmt::format("rank {} could not make an id for the "
-                                                         "ranks of this color",
-                                                         members_[0]))
-                       .blame({members_[0]}));
+    return fail(Status(Code::RemoteError, fmt::format("rank {} could not make an id for the "
+                                                      "ranks of this color",
+                                                      members_[0]))
+                    .blame({members_[0]}));
   std::copy(letter->begin(), letter->end(), bytes.begin());
   const auto id = trust::decode_unique_id(bytes);
-  if (!id.ok()) return give_up(id.status());
-  if (Status joined = join(*id); !joined.ok()) return give_up_for_all(std::move(joined));
+  if (!id.ok()) return fail(id.status());
+  if (Status joined = join(*id); !joined.ok()) return fail(std::move(joined));
   return true;
 }
 
@@ -142,7 +142,7 @@ bool Splitting::advance_joining() {
   if (!joining.finished()) return moved;
   if (!joining.outcome().ok()) return await_cause(joining.outcome());
   const auto adopted = adopt(std::move(child_));
-  if (!adopted.ok()) return give_up(adopted.status());
+  if (!adopted.ok()) return fail(adopted.status());
   *target_ = reinterpret_cast<gyreComm_t>(adopted->communicator->handle());
   finish({});
   return true;
@@ -153,10 +153,10 @@ void Splitting::expire() {
     parent_.operation().expire();
     if (parent_.operation().finished()) (void)advance_gathering();
   } else if (stage_ == Stage::meeting) {
-    (void)give_up(Status(Code::Timeout, fmt::format("rank {} sends no id for the ranks of this "
-                                                    "color",
-                                                    members_[0]))
-                      .blame({members_[0]}));
+    (void)fail(Status(Code::Timeout, fmt::format("rank {} sends no id for the ranks of this "
+                                                 "color",
+                                                 members_[0]))
+                   .blame({members_[0]}));
   }  // joining has a deadline of its own, which knows who is missing
 }
 
@@ -185,11 +185,12 @@ bool Splitting::await_cause(const Status& failure) {
   for (const int rank : failure.culprits())
     if (static_cast<std::size_t>(rank) < members_.size())
       culprits.push_back(members_[static_cast<std::size_t>(rank)]);
-  return give_up(
-      Status(failure.code(), fmt::format("{} (ranks of the new communicator, of this one: "
-                                         "{})",
-                                         failure.message(), fmt::join(members_, ", ")))
-          .blame(std::move(culprits)));
+  return fail(
+      Status(
+          failure.code(),
+          fmt::format("{}: in the new communicator of ranks {} (numbered anew there): {}",
+                      bootstrap::rank_text(culprits), fmt::join(members_, ", "), failure.message()))
+          .blame(culprits));
 }
 
 void Splitting::tell_wait() {

@@ -34,8 +34,8 @@ class Splitting final : public Resumable {
   bool advance_gathering();
   bool advance_meeting();
   bool advance_joining();
-  bool give_up(Status why);
-  bool give_up_for_all(Status why);
+  bool fail(Status why);
+  bool give_up(const Status& why);
   bool await_cause(const Status& failure);
   // The parent's ranks of this color in the order of the child's; empty for no color.
   std::vector<int> members() const;

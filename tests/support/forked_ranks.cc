@@ -20,14 +20,18 @@ bool comes(const std::function<bool()>& condition) {
   return true;
 }
 
-gyreComm_t meet(RankBoard& board, int rank, int size) {
+gyreComm_t meet(RankBoard& board, int rank, int size, bool blocking) {
   if (rank == 0) {
     board.expect(gyreGetUniqueId(&board.id));
     board.id_is_there = 1;
   }
   if (!comes([&] { return board.id_is_there.load() == 1; })) board.complain("no id");
   gyreComm_t comm = nullptr;
-  board.expect(gyreCommInitRank(&comm, size, board.id, rank));
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.blocking = blocking ? 1 : 0;
+  gyreResult_t state = gyreCommInitRankConfig(&comm, size, board.id, rank, &config);
+  while (state == gyreInProgress) board.expect(gyreCommGetAsyncError(comm, &state), comm);
+  board.expect(state, comm);
   return comm;
 }
 

@@ -32,7 +32,7 @@ struct RankBoard {
 bool comes(const std::function<bool()>& condition);
 
 // In a rank: all of them meet over the board.
-gyreComm_t meet(RankBoard& board, int rank, int size);
+gyreComm_t meet(RankBoard& board, int rank, int size, bool blocking = true);
 
 // Carries out `body` as each rank, in a process that ends with it, unless it ended by itself. How
 // each did (as waitpid has it), by rank; what was wrong is checked.
