@@ -142,6 +142,28 @@ TEST_CASE(
   CHECK(soon([&] { return log.lines().size() == 1; }));
 }
 
+TEST_CASE("who comes when its communicator has ended, or goes without a word, is no stranger") {
+  LogFile log;
+  const auto root = start_plane(), other = start_plane();
+  const auto id = *make_id(*root);
+  const auto door = door_of(id, false);
+  const auto first = join(*root, id, 2, 0), second = join(*other, id, 2, 1);
+  REQUIRE(settles(*first));
+  REQUIRE(settles(*second));
+  for (const auto& member : {first, second}) member->leave();
+  const std::string hello = client_hello(id);
+  const auto is_gone = [&] {
+    const FileDescriptor late = knock(door);
+    say(late, hello);
+    return closed_without_a_word(late);
+  };
+  CHECK(soon(is_gone));
+  CHECK(is_gone());
+  (void)knock(door);
+  usleep(100'000);
+  CHECK(log.lines() == std::vector<std::string>{});
+}
+
 TEST_CASE("a replayed hello gets a handshake that it cannot finish") {
   LogFile log;
   const auto root = start_plane(), other = start_plane();

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <map>
 #include <sys/epoll.h>
@@ -68,6 +69,7 @@ class Works final : private LinkTaker {
 
  private:
   std::shared_ptr<const trust::SessionKey> find_key(const std::string& identity) override;
+  Door::Named named(const std::string& identity);
   void on_link(const std::string& identity, std::unique_ptr<Link> link) override;
   std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
   void drop_finished();
@@ -79,8 +81,10 @@ class Works final : private LinkTaker {
   Door door_;
   Trunks trunks_{*thread_, *tls_, self_, *this};
   std::map<std::string, std::unique_ptr<OpenJob>> jobs_;  // by the key's identity
-  std::map<int, ControlThread::Watch> watched_;           // by the descriptor
-  std::unique_ptr<MetricsDoor> metrics_;                  // null: nobody wished for them
+  std::array<std::string, 64> ended_;                     // the last ones, in a ring
+  std::size_t endings_ = 0;
+  std::map<int, ControlThread::Watch> watched_;  // by the descriptor
+  std::unique_ptr<MetricsDoor> metrics_;         // null: nobody wished for them
 };
 
 Status Works::open(const Settings& settings) {
@@ -93,7 +97,7 @@ Status Works::open(const Settings& settings) {
 Status Works::serve() {
   thread_->on_trouble([this](const Status& why) { give_up(why); });
   thread_->on_tick([this](std::int64_t now, std::int64_t late) { return tick(now, late); });
-  return door_.serve([this](const std::string& identity) { return find_key(identity); },
+  return door_.serve([this](const std::string& identity) { return named(identity); },
                      [this](std::unique_ptr<trust::SecureSession> session) {
                        trunks_.adopt(std::move(session), trust::SessionRole::server);
                      });
@@ -102,6 +106,11 @@ Status Works::serve() {
 std::shared_ptr<const trust::SessionKey> Works::find_key(const std::string& identity) {
   const auto found = jobs_.find(identity);
   return found == jobs_.end() ? nullptr : found->second->job.key();
+}
+
+Door::Named Works::named(const std::string& identity) {
+  const bool was_known = jobs_.contains(identity) || std::ranges::count(ended_, identity) > 0;
+  return {find_key(identity), was_known};
 }
 
 void Works::on_link(const std::string& identity, std::unique_ptr<Link> link) {
@@ -185,7 +194,11 @@ std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
 }
 
 void Works::drop_finished() {
-  std::erase_if(jobs_, [](const auto& entry) { return entry.second->job.finished(); });
+  std::erase_if(jobs_, [this](const auto& entry) {
+    if (!entry.second->job.finished()) return false;
+    ended_[endings_++ % ended_.size()] = entry.first;
+    return true;
+  });
   auto tombstones = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
     return entry.second->job.is_tombstone();
   });

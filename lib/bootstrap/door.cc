@@ -35,7 +35,7 @@ bool is_same_user(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
-std::string peer_text(int socket) {
+std::string text_of(int socket) {
   trust::SocketAddress address;
   address.length = sizeof address.storage;
   if (getpeername(socket, address.get(), &address.length) != 0) return "a connection";
@@ -194,7 +194,7 @@ void Door::look(Place stranger) {
   std::uint8_t bytes[first_words_most];
   const ssize_t got = ::recv(stranger->socket.get(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) return turn_away(stranger, "it went away without a word");
+  if (got <= 0) return see_off(stranger, "it said nothing");
   const FirstWords words =
       judge_first_words({bytes, static_cast<std::size_t>(got)}, trust::identity_prefix);
   switch (words.wish) {
@@ -229,9 +229,11 @@ void Door::take_ticket(Place stranger) {
 }
 
 void Door::begin_handshake(Place stranger, const std::string& identity) {
-  if (!identity.empty()) stranger->key = find_key_(identity);
-  if (stranger->key == nullptr)
-    return turn_away(stranger, "it knows no communicator of this process");
+  const Named named = identity.empty() ? Named() : find_key_(identity);
+  stranger->key = named.key;
+  if (named.key == nullptr && named.was_known)
+    return see_off(stranger, "its communicator has ended here");
+  if (named.key == nullptr) return turn_away(stranger, "it knows no communicator of this process");
   auto session = trust::SecureSession::start(tls_, std::move(stranger->socket),
                                              trust::SessionRole::server, stranger->key);
   if (!session.ok()) return turn_away(stranger, session.status().message());
@@ -242,12 +244,7 @@ void Door::begin_handshake(Place stranger, const std::string& identity) {
 void Door::continue_handshake(Place stranger) {
   trust::SecureSession& session = *stranger->session;
   const Status status = session.advance();
-  if (!status.ok() && session.ended()) {
-    // A peer that ends, or thought better of it.
-    log_info(Subsystem::bootstrap, "{} went away: {}", peer_text(session.descriptor()),
-             status.message());
-    return let_go(stranger);
-  }
+  if (!status.ok() && session.ended()) return see_off(stranger, status.message());
   if (!status.ok()) return turn_away(stranger, status.message());
   if (!session.established())
     return stranger->watch.change(session.wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);
@@ -257,10 +254,19 @@ void Door::continue_handshake(Place stranger) {
 }
 
 void Door::turn_away(Place stranger, std::string_view why) {
-  const int descriptor =
-      stranger->session != nullptr ? stranger->session->descriptor() : stranger->socket.get();
-  warning_.write(fmt::format("the door turned away {}: {}", peer_text(descriptor), why));
+  warning_.write(fmt::format("the door turned away {}: {}", peer_text(*stranger), why));
   let_go(stranger);
+}
+
+// A peer that ends, is late, or thought better of it: nothing to warn of.
+void Door::see_off(Place stranger, std::string_view why) {
+  log_info(Subsystem::bootstrap, "{} went away: {}", peer_text(*stranger), why);
+  let_go(stranger);
+}
+
+std::string Door::peer_text(const Stranger& stranger) {
+  return stranger.session != nullptr ? text_of(stranger.session->descriptor())
+                                     : text_of(stranger.socket.get());
 }
 
 // The watch goes before what it watches.

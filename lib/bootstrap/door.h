@@ -26,9 +26,13 @@ namespace gyre::bootstrap {
 
 class Door {
  public:
-  // The key of an identity that may come in here; null for a stranger's.
-  using FindKey =
-      std::function<std::shared_ptr<const trust::SessionKey>(const std::string& identity)>;
+  // An identity that somebody names. No key: nobody comes in with it; it may have been known, so
+  // that whoever names it is late rather than a stranger.
+  struct Named {
+    std::shared_ptr<const trust::SessionKey> key;
+    bool was_known = false;
+  };
+  using FindKey = std::function<Named(const std::string& identity)>;
   using OnSession = std::function<void(std::unique_ptr<trust::SecureSession> session)>;
 
   Door(ControlThread& thread, const trust::Tls& tls, trust::TicketBook& tickets)
@@ -82,6 +86,8 @@ class Door {
   void begin_handshake(Place stranger, const std::string& identity);
   void continue_handshake(Place stranger);
   void turn_away(Place stranger, std::string_view why);
+  void see_off(Place stranger, std::string_view why);
+  static std::string peer_text(const Stranger& stranger);
   void let_go(Place stranger);
 
   ControlThread& thread_;
