@@ -263,8 +263,9 @@ class Verdict:
                 self.escape("L1", f"rank {rank}'s errand {number} succeeds long after")
 
     def was_done_in_time(self, rank):
-        """A process that execs goes on for milliseconds, in which all the rest may happen."""
-        if self.fault.name != "exec" or self.strike_ns is None:
+        """A process that execs goes on for milliseconds, and what is on its way passes a cut: all
+        the rest may happen then."""
+        if self.fault.name not in ("exec", "cut", "one-way") or self.strike_ns is None:
             return False
         limit_ns = bound_s(self.fault, self.scenario.hosts, self.scenario.at == 0) * 1e9
         ends = [e.ns for e in self.by_rank[rank] if e.word == "end"]

@@ -75,6 +75,15 @@ class Promises(unittest.TestCase):
         self.assertEqual(self.killed(told(0) + told(1)), set())
         self.assertEqual(self.peaceful(well(0) + well(1) + well(2)), set())
 
+    def test_what_is_on_its_way_passes_a_cut(self):
+        cut = [event._replace(rest="cue") if event.word == "fault" else event for event in VICTIM]
+        for after_ms, promises in ((60, set()), (9000, {"L1"})):
+            with self.subTest(after_ms=after_ms):
+                late = lines_of(1, (after_ms, "end 2 0"))
+                events = cut + lines_of(2, (25, "end 1 0")) + well(0) + well(1) + late
+                self.assertEqual(self.promises(scenario_of("one-way"), events, ends=(0, 0, 0)),
+                                 promises)
+
     def test_wrong_data_and_late_writes_are_found(self):
         all_well = well(0) + well(1) + well(2)
         self.assertEqual(self.peaceful(all_well + lines_of(0, (3, "wrong 1 element 0"))), {"S1"})
