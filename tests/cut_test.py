@@ -27,7 +27,7 @@ RUN_S = 4  # of a job that nothing disturbs
 class Job:
     """Ranks that reduce until their time is up, two on each host."""
 
-    def __init__(self, program, net, folder, seconds):
+    def __init__(self, program, net, folder, seconds, more):
         secret = os.path.join(folder, "secret")
         with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
             file.write(os.urandom(32).hex())
@@ -42,7 +42,7 @@ class Job:
                 GYRE_TIMEOUT="60", GYRE_INIT_TIMEOUT="20", GYRE_ALGO="allreduce:ring")
             words = [f"{name}={value}" for name, value in settings.items()]
             self.ranks.append(subprocess.Popen(
-                net.on(rank // RANKS_EACH, ["env", *words, program, str(seconds), "cut"]),
+                net.on(rank // RANKS_EACH, ["env", *words, program, str(seconds), "cut", *more]),
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 text=True))
 
@@ -98,6 +98,14 @@ def cut_one_connection(net, first, second):
     net.cut_connection(first, second, ports[len(ports) // 2])
 
 
+def lose_the_note(net, first, second):
+    """Of connections that are opened from here on, the second's packets with bytes in them: its
+    program takes them for sent, and the first one's knows of no connection."""
+    known = ", ".join(f"{theirs} . {ours}" for ours, theirs in net.connections(first, second))
+    net.drop([f"ip saddr {net.address(second)} ip daddr {net.address(first)} meta length > 80 "
+              f"tcp sport . tcp dport != {{ {known} }}"])
+
+
 def heal_in_time(net, first, second):
     net.cut(first, second)
     time.sleep(0.4 * LIVENESS_S)
@@ -111,6 +119,8 @@ for pair in ((0, 1), (0, 2), (1, 2)):
     CASES[f"{pair[1]} to {pair[0]}"] = (hosts.Hosts.lose, pair[::-1], judge_cut)
     CASES[f"one connection of {pair[0]} and {pair[1]}"] = (cut_one_connection, pair, judge_cut)
     CASES[f"{pair[0]} and {pair[1]}, healed"] = (heal_in_time, pair, judge_peace)
+CASES["a note of 1 to 0"] = (lose_the_note, (0, 1), judge_cut)
+CASES["a note of 1 to 0 that comes"] = (lambda *_: None, (0, 1), judge_peace)
 
 
 def run_case(program, name):
@@ -118,7 +128,8 @@ def run_case(program, name):
     with tempfile.TemporaryDirectory() as folder:
         net = hosts.Hosts(HOSTS, folder, f"cut{os.getpid()}")
         try:
-            job = Job(program, net, folder, RUN_S if judge is judge_peace else 60)
+            job = Job(program, net, folder, RUN_S if judge is judge_peace else 60,
+                      ["note"] if "note" in name else [])
             job.await_begin()
             time.sleep(0.3)
             disturb(net, *ends)

@@ -105,9 +105,6 @@ Status HostExchange::advance(bool& moved) {
 
 Status HostExchange::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {
   GYRE_TRY(links_.look_at_peers(now_ns, limit_ns));
-  for (const int peer : sending_)
-    if (links_.pair_is_open(peer) && links_.check_pair(peer).ok())
-      GYRE_TRY(links_.pair(peer).send->connection->look_at_peer(now_ns, limit_ns));
   for (const int peer : awaited_)
     if (links_.pair_is_open(peer) && may_bring_what_is_awaited(peer))
       GYRE_TRY(links_.pair(peer).receive->connection->look_at_peer(now_ns, limit_ns));

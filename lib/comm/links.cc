@@ -255,16 +255,16 @@ Status Links::check_reached(std::int64_t now_ns, std::int64_t limit_ns) const {
     if ((is_own || has_waited || now_ns >= ripe_ns) && !membership_.has_left(key.first))
       return link.why;
   }
+  for (const auto& [key, port] : send_ports_)
+    if (!membership_.has_left(key.first))
+      GYRE_TRY(port->connection->look_at_peer(now_ns, limit_ns));
   return {};
 }
 
 Status Links::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {
   GYRE_TRY(check_reached(now_ns, limit_ns));
-  for (const Opening& opening : opening_) {
+  for (const Opening& opening : opening_)
     GYRE_TRY(receive_ports_[opening.key]->connection->look_at_peer(now_ns, limit_ns));
-    if (const auto send = send_ports_.find(opening.key); send != send_ports_.end())
-      GYRE_TRY(send->second->connection->look_at_peer(now_ns, limit_ns));
-  }
   return {};
 }
 

@@ -53,7 +53,9 @@ class Links {
   Blocked blocked() const;
   // An error if this rank could not dial one who stays: that one waits for it, though this rank may
   // only receive from it. After a refusal the control plane has as long to say more as silence has,
-  // and half a second at the least.
+  // and half a second at the least. An error, too, if what this rank has sent to one who stays, be
+  // it in an earlier call, does not get there (Connection::look_at_peer): only the sender sees that
+  // of a connection that was cut before its first bytes had come.
   Status check_reached(std::int64_t now_ns, std::int64_t limit_ns) const;
   // The same; and whether those whom openings wait for can still come (Connection::look_at_peer).
   Status look_at_peers(std::int64_t now_ns, std::int64_t limit_ns);

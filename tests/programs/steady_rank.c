@@ -2,11 +2,13 @@
  *   begun                  after its first call
  *   done CALLS             its time was up
  *   error CODE TEXT        the first call that failed
- * Arguments: seconds, name of the job. */
+ * Arguments: seconds, name of the job, and maybe "note": 0.6 s after its first call rank 0 takes a
+ * note of any rank, which rank 2 sends it over a new connection; the others go on meanwhile. */
 #include <gyre/gyre.h>
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static double now(void) {
@@ -21,6 +23,17 @@ static int failed(gyreResult_t result, gyreComm_t comm) {
   return 1;
 }
 
+static int pass_note(int rank, gyreComm_t comm) {
+  const struct timespec pause = {0, 600000000};
+  int note = rank;
+  nanosleep(&pause, NULL);
+  if (rank == 0)
+    return failed(gyreRecvTagged(&note, 1, gyreInt, GYRE_ANY_SOURCE, 0, NULL, NULL, comm, NULL),
+                  comm);
+  if (rank == 2) return failed(gyreSendTagged(&note, 1, gyreInt, 0, 0, comm, NULL), comm);
+  return 0;
+}
+
 /* Rank 0's clock says when to end, so that all end in the same call. */
 int main(int argc, char** argv) {
   static const size_t counts[] = {2, 1000, 40000, 1 << 18};
@@ -29,7 +42,8 @@ int main(int argc, char** argv) {
   double until;
   int rank = 0, size = 0;
   long calls;
-  if (argc != 3 || data == NULL) return 2;
+  const int notes = argc == 4 && strcmp(argv[3], "note") == 0;
+  if ((argc != 3 && !notes) || data == NULL) return 2;
   setvbuf(stdout, NULL, _IONBF, 0);
   setenv("GYRE_JOB_ID", argv[2], 1);
   if (failed(gyreCommInitEnv(&comm, NULL), NULL)) return 3;
@@ -47,6 +61,7 @@ int main(int argc, char** argv) {
     }
     if (failed(gyreBroadcast(&more, &more, 1, gyreInt, 0, comm, NULL), comm)) return 3;
     if (calls == 0) printf("begun\n");
+    if (calls == 0 && notes && pass_note(rank, comm)) return 3;
     if (!more) break;
   }
   if (failed(gyreCommDestroy(comm), NULL)) return 3;
