@@ -2,14 +2,15 @@
  *   begun                  after its first call
  *   done CALLS             its time was up
  *   error CODE TEXT        the first call that failed
- * Arguments: seconds, name of the job, and maybe "note": 0.6 s after its first call rank 0 takes a
- * note of any rank, which rank 2 sends it over a new connection; the others go on meanwhile. */
+ * Arguments: seconds, name of the job, and maybe a file: once it is there, after the first call,
+ * rank 0 takes a note of any rank, which rank 2 sends it over a new connection; the others go on
+ * meanwhile. */
 #include <gyre/gyre.h>
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static double now(void) {
   struct timespec t;
@@ -23,10 +24,10 @@ static int failed(gyreResult_t result, gyreComm_t comm) {
   return 1;
 }
 
-static int pass_note(int rank, gyreComm_t comm) {
-  const struct timespec pause = {0, 600000000};
-  int note = rank;
-  nanosleep(&pause, NULL);
+static int pass_note(const char* cue, int rank, gyreComm_t comm) {
+  const struct timespec pause = {0, 10000000};
+  int note = rank, turn;
+  for (turn = 0; turn < 2000 && access(cue, F_OK) != 0; ++turn) nanosleep(&pause, NULL);
   if (rank == 0)
     return failed(gyreRecvTagged(&note, 1, gyreInt, GYRE_ANY_SOURCE, 0, NULL, NULL, comm, NULL),
                   comm);
@@ -42,8 +43,7 @@ int main(int argc, char** argv) {
   double until;
   int rank = 0, size = 0;
   long calls;
-  const int notes = argc == 4 && strcmp(argv[3], "note") == 0;
-  if ((argc != 3 && !notes) || data == NULL) return 2;
+  if (argc < 3 || argc > 4 || data == NULL) return 2;
   setvbuf(stdout, NULL, _IONBF, 0);
   setenv("GYRE_JOB_ID", argv[2], 1);
   if (failed(gyreCommInitEnv(&comm, NULL), NULL)) return 3;
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
     }
     if (failed(gyreBroadcast(&more, &more, 1, gyreInt, 0, comm, NULL), comm)) return 3;
     if (calls == 0) printf("begun\n");
-    if (calls == 0 && notes && pass_note(rank, comm)) return 3;
+    if (calls == 0 && argc == 4 && pass_note(argv[3], rank, comm)) return 3;
     if (!more) break;
   }
   if (failed(gyreCommDestroy(comm), NULL)) return 3;
