@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -67,6 +68,38 @@ TEST_CASE("a new communicator that does not come together breaks the old one", "
     if (child != nullptr && !reduces(child, 2)) board.complain("the other one does not work");
     if (child != nullptr) (void)gyreCommDestroy(child);
     (void)gyreCommDestroy(comm);
+  });
+  CHECK(ends == in_peace());
+}
+
+// Of ranks whose split went well some are in a call on the new one by then.
+TEST_CASE("an abort in the middle of a split reaches the new communicator at once", "[split]") {
+  constexpr int trials = 150, aborter = n - 1;
+  const auto ends = run_forked(n, [](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet(board, rank, n);
+    for (int trial = 0; trial < trials; ++trial) {
+      gyreComm_t parent = nullptr, child = nullptr;
+      board.expect(gyreCommSplit(comm, 0, rank, &parent, nullptr), comm);
+      if (!reduces(parent, n)) board.complain(gyreGetLastError(parent));  // all have it
+      ++board.begun;
+      if (!comes([&] { return board.begun >= n * (trial + 1); })) board.complain("not all came");
+      std::thread other;
+      if (rank == aborter)
+        other = std::thread([parent, trial] {
+          usleep(static_cast<useconds_t>(10 * trial));
+          (void)gyreCommAbort(parent);
+        });
+      const gyreResult_t split = gyreCommSplit(parent, 0, rank, &child, nullptr);
+      const auto since = std::chrono::steady_clock::now();
+      while (split == gyreSuccess && rank != aborter && reduces(child, n)) {
+      }
+      if (std::chrono::steady_clock::now() - since > std::chrono::milliseconds(300))
+        board.complain("it is told late: " + std::string(gyreGetLastError(child)));
+      if (other.joinable()) other.join();
+      if (child != nullptr) (void)gyreCommAbort(child);
+      if (rank != aborter) (void)gyreCommAbort(parent);
+    }
+    board.expect(gyreCommDestroy(comm));
   });
   CHECK(ends == in_peace());
 }

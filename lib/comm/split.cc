@@ -31,6 +31,13 @@ Splitting::Splitting(Communicator& parent, int color, int key, gyreComm_t* targe
 // it has failed then, for every rank.
 bool Splitting::give_up(const Status& why) {
   *target_ = nullptr;
+  // Others may be in the child already, and call on it.
+  if (child_ != nullptr && child_->broken().ok())
+    (void)child_->fail(
+        Status(Code::RemoteError,
+               fmt::format("its gyreCommSplit failed, in the numbers of the old communicator: {}",
+                           why.message()))
+            .blame({child_->rank()}));
   finish(parent_.fail(why));
   return true;
 }
