@@ -35,11 +35,11 @@ std::size_t Job::expected_guests() const {
 
 // The first cause wins. It is with the kernel before this process can see it and end because of it,
 // so that its own end is not taken for the cause.
-void Job::fail(const Status& cause, const Link* told_by) {
+void Job::fail_and_tell(const Status& cause, const Status& told, const Link* told_by) {
   if (failed()) return;
   failure_ = cause;
   failed_ns_ = SystemClock::read();
-  const std::vector<std::uint8_t> bytes = encode_cause(cause);
+  const std::vector<std::uint8_t> bytes = encode_cause(told);
   for (const auto& link : links_)
     if (link.get() != told_by) link->send(Kind::failure, bytes);
   for (const auto& link : links_) link->set_liveness(0);
@@ -49,6 +49,8 @@ void Job::fail(const Status& cause, const Link* told_by) {
   for (const auto& [rank, member] : members_) member->become_failed(failure_);
   for (const auto& member : doubles_) member->become_failed(failure_);
 }
+
+void Job::fail(const Status& cause, const Link* told_by) { fail_and_tell(cause, cause, told_by); }
 
 std::vector<int> Job::ranks_of(std::uint32_t process) const {
   if (company_ == nullptr && is_root_) return roll_.ranks_of(process);
@@ -86,8 +88,13 @@ Status Job::blame_process(std::uint32_t process, std::string_view what) const {
   return Status(Code::RemoteError, fmt::format("{} {}", who, what)).blame(std::move(ranks));
 }
 
+// The others learn whose word it is, as what this process saw may be its own fault.
 void Job::fail_process(std::uint32_t process, std::string_view what) {
-  fail(blame_process(process, what));
+  const Status cause = blame_process(process, what);
+  if (members_.empty()) return fail(cause);
+  const std::string told =
+      fmt::format("{} (reported by rank {})", cause.message(), members_.begin()->first);
+  fail_and_tell(cause, Status(cause.code(), told).blame(cause.culprits()), nullptr);
 }
 
 void Job::abort(int rank, Status why) {

@@ -81,6 +81,7 @@ class Job final : public LinkOwner {
 
   bool failed() const { return !failure_.ok(); }
   void fail(const Status& cause, const Link* told_by = nullptr);
+  void fail_and_tell(const Status& cause, const Status& told, const Link* told_by);
   void end_as_root();
   void leave_as_root();
   void fail_process(std::uint32_t process, std::string_view what);
