@@ -26,12 +26,13 @@ static int failed(gyreResult_t result, gyreComm_t comm) {
 
 static int pass_note(const char* cue, int rank, gyreComm_t comm) {
   const struct timespec pause = {0, 10000000};
-  int note = rank, turn;
+  enum { words = 256 }; /* more than a packet of a handshake has */
+  int note[words] = {0}, turn;
   for (turn = 0; turn < 2000 && access(cue, F_OK) != 0; ++turn) nanosleep(&pause, NULL);
   if (rank == 0)
-    return failed(gyreRecvTagged(&note, 1, gyreInt, GYRE_ANY_SOURCE, 0, NULL, NULL, comm, NULL),
+    return failed(gyreRecvTagged(note, words, gyreInt, GYRE_ANY_SOURCE, 0, NULL, NULL, comm, NULL),
                   comm);
-  if (rank == 2) return failed(gyreSendTagged(&note, 1, gyreInt, 0, 0, comm, NULL), comm);
+  if (rank == 2) return failed(gyreSendTagged(note, words, gyreInt, 0, 0, comm, NULL), comm);
   return 0;
 }
 

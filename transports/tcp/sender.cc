@@ -45,8 +45,10 @@ void TcpSender::fail(Status status) {
 }
 
 Status TcpSender::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
-  if (!error_.ok() || stream_ == nullptr) return error_;
-  Status path = judge_path(stream_->descriptor(), path_, now_ns, limit_ns);
+  const bool waits_for_answer = stream_ == nullptr && pair_ != nullptr && pair_->dialed != nullptr;
+  if (!error_.ok() || (stream_ == nullptr && !waits_for_answer)) return error_;
+  const int socket = waits_for_answer ? pair_->dialed->get() : stream_->descriptor();
+  Status path = judge_path(socket, path_, now_ns, limit_ns);
   if (!path.ok()) fail(std::move(path));
   return error_;
 }
