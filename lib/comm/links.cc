@@ -187,7 +187,8 @@ Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
     opening.dialed_ns = SystemClock::read();
     Status connected = connect(opening, *letter);
     if (!connected.ok())
-      unsendable_[opening.key] = {std::move(connected), opening.dialed_ns, opening.dialed_ns};
+      unsendable_[opening.key] = {std::move(connected), opening.dialed_ns, opening.dialed_ns,
+                                  false};
     opening.endpoint_came = moved = true;
   }
   exec::ReceivePort& receive = *receive_ports_[opening.key];
@@ -197,7 +198,8 @@ Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
   if (found == send_ports_.end()) return {};
   exec::SendPort& send = *found->second;
   if (Status moved_on = send.connection->progress(); !moved_on.ok()) {
-    unsendable_[opening.key] = {std::move(moved_on), opening.dialed_ns, SystemClock::read()};
+    unsendable_[opening.key] = {std::move(moved_on), opening.dialed_ns, SystemClock::read(),
+                                send.connection->met_silence()};
     send_ports_.erase(found);
     return {};
   }
@@ -250,9 +252,8 @@ Blocked Links::blocked() const {
 Status Links::check_reached(std::int64_t now_ns, std::int64_t limit_ns) const {
   for (const auto& [key, link] : unsendable_) {
     const bool is_own = link.why.code() != Code::RemoteError;
-    const bool has_waited = link.failed_ns - link.dialed_ns >= limit_ns + grace_ns;
     const std::int64_t ripe_ns = std::max(link.dialed_ns + limit_ns, link.failed_ns) + grace_ns;
-    if ((is_own || has_waited || now_ns >= ripe_ns) && !membership_.has_left(key.first))
+    if ((is_own || link.is_silent || now_ns >= ripe_ns) && !membership_.has_left(key.first))
       return link.why;
   }
   for (const auto& [key, port] : send_ports_)

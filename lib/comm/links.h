@@ -109,6 +109,7 @@ class Links {
   struct Unsendable {
     Status why;
     std::int64_t dialed_ns = 0, failed_ns = 0;
+    bool is_silent = false;
   };
   std::map<Key, Unsendable> unsendable_;  // links without a sending end
 };

@@ -76,6 +76,8 @@ class Connection {
   // has answered for `limit_ns`, though its program and the control plane say nothing. Costs a
   // system call.
   virtual Status look_at_peer(std::int64_t /*now_ns*/, std::int64_t /*limit_ns*/) { return {}; }
+  // After an error of `progress`: no host has answered, so that nobody is to say more of it.
+  virtual bool met_silence() const { return false; }
   // The peer has closed its end and nothing more will come: only who depends on it arms this.
   virtual bool at_end() const { return false; }
   virtual void disarm() = 0;

@@ -64,9 +64,10 @@ Result<std::optional<FileDescriptor>> Dial::advance() {
 }
 
 // Half a second more: the second SYN leaves after a second.
-Status Dial::check_silence() const {
+Status Dial::check_silence() {
   const std::int64_t silent_ns = SystemClock::read() - silent_since_ns_;
   if (silent_since_ns_ == 0 || silent_ns < liveness_ns_ + ns_per_s / 2) return {};
+  met_silence_ = true;
   return Status(Code::RemoteError,
                 fmt::format("no answer from {} for {:.1f} s: the network to it is cut, or the host "
                             "is down",

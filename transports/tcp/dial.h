@@ -24,13 +24,15 @@ class Dial {
   // What came of the last socket: the door closed it before the other end had it. Tries the next
   // address after a pause; an error once that has been in vain too often.
   Status again(std::string_view why);
+  // Whether `advance` has given up because nobody answered.
+  bool met_silence() const { return met_silence_; }
   // To be polled for writing meanwhile; -1 if there is none.
   int descriptor() const { return socket_.get(); }
 
  private:
   enum class Answer { pending, connected, refused };
   Status begin_next();
-  Status check_silence() const;
+  Status check_silence();
   Result<FileDescriptor> begin(const std::string& text) const;
   Answer answer();
   void refuse(std::string_view why);
@@ -45,6 +47,7 @@ class Dial {
   FileDescriptor socket_;
   std::int64_t give_up_ns_ = 0;
   std::int64_t silent_since_ns_ = 0;  // 0: an address has answered since
+  bool met_silence_ = false;
   std::int64_t pause_until_ns_ = 0;
   int losses_ = 0;
   std::string refusals_;  // of this round: address and cause

@@ -31,6 +31,7 @@ class TcpSender final : public Connection {
   bool flushed_to(std::uint64_t tail) const override;
   bool needs_progress() const override { return true; }
   Status look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) override;
+  bool met_silence() const override { return dial_.met_silence(); }
   void arm(WaitSet& set) override;
   void disarm() override {}
   bool same_address_space() const override { return false; }
