@@ -1,6 +1,6 @@
 // The control thread by itself: what it is handed runs once or is known not to, whatever is thrown,
 // and it ends where its descriptors have gone.
-#include "lib/bootstrap/control_thread.h"
+#include "lib/control/control_thread.h"
 
 #include "lib/base/clock.h"
 

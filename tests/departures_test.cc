@@ -1,9 +1,9 @@
 // Who has left a communicator, and the tree of those who stay; letters whose way changes.
-#include "lib/bootstrap/departures.h"
+#include "lib/control/departures.h"
 
-#include "lib/bootstrap/messages.h"
-#include "lib/bootstrap/post.h"
-#include "lib/bootstrap/tree.h"
+#include "lib/control/messages.h"
+#include "lib/control/post.h"
+#include "lib/control/tree.h"
 
 #include <catch2/catch.hpp>
 

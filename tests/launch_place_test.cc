@@ -1,5 +1,5 @@
 // What launchers say: tables of environments, and the place or the error that each must give.
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/rendezvous/rendezvous.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,8 +2,8 @@
 // strangers cannot block.
 #include "lib/comm/metrics.h"
 
-#include "lib/bootstrap/metrics_place.h"
-#include "lib/bootstrap/metrics_request.h"
+#include "lib/control/metrics_place.h"
+#include "lib/control/metrics_request.h"
 #include "tests/support/meeting.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // The ends of the processes at the other ends of local sockets.
-#include "lib/bootstrap/peer_processes.h"
+#include "lib/control/peer_processes.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // Meetings through a file, and what is wrong with files that are no meeting's.
-#include "lib/bootstrap/id_file.h"
+#include "lib/rendezvous/id_file.h"
 #include "tests/support/small_plane.h"
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Meetings at an address: under TLS, with the bytes of a secret file as the proof.
-#include "lib/bootstrap/id_server.h"
+#include "lib/rendezvous/id_server.h"
 #include "tests/support/descriptor_limit.h"
 #include "tests/support/log_file.h"
 #include "tests/support/small_plane.h"

@@ -1,5 +1,5 @@
 // Meetings at an abstract socket, by gyre run's memory and through a store.
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/rendezvous/rendezvous.h"
 
 #include "tests/support/small_plane.h"
 

@@ -1,6 +1,6 @@
 // Strangers at the door while a job comes together: the job completes, nobody is answered, one line
 // is logged, and neither memory nor descriptors grow.
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/rendezvous/rendezvous.h"
 #include "lib/trust/address.h"
 #include "lib/trust/secure_session.h"
 #include "tests/support/descriptor_limit.h"

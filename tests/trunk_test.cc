@@ -1,6 +1,6 @@
 // Connections that several communicators of the same processes share: how many there are, that each
 // communicator lives and ends alone on them, and what an impostor at one gets.
-#include "lib/bootstrap/messages.h"
+#include "lib/control/messages.h"
 #include "lib/trust/address.h"
 #include "lib/trust/secure_session.h"
 #include "tests/support/meeting.h"

@@ -23,8 +23,7 @@ struct Settings {
   std::string debug_file;
   std::string debug_subsystems = "ALL";
   std::string flight_file;
-  std::string
-      metrics;  // where a scraper finds them; its grammar is lib/bootstrap/metrics_place.h's
+  std::string metrics;  // where a scraper finds them; its grammar is lib/control/metrics_place.h's
   // What to choose. The grammars of algorithm and protocol are the tuner's, see lib/tune.
   std::string algorithm;
   std::string protocol;
@@ -43,7 +42,7 @@ struct Settings {
   std::int64_t init_timeout_s = 120;
   std::int64_t liveness_timeout_s = 10;
   std::int64_t spin_count = -1;  // polls before yielding the processor; -1: from the load
-  // How ranks find each other (InitEnv); see lib/bootstrap.
+  // How ranks find each other (InitEnv); see lib/rendezvous.
   std::int64_t rank = -1;
   std::int64_t size = -1;
   std::int64_t local_rank = -1;

@@ -1,10 +1,10 @@
 // The C functions that make, ask and end communicators.
 #include "lib/base/log.h"
-#include "lib/bootstrap/rendezvous.h"
 #include "lib/comm/calls.h"
 #include "lib/comm/group.h"
 #include "lib/comm/options.h"
 #include "lib/comm/split.h"
+#include "lib/rendezvous/rendezvous.h"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lib/base/status.h"
-#include "lib/bootstrap/control.h"
 #include "lib/comm/request.h"
+#include "lib/control/control.h"
 
 #include <array>
 #include <atomic>

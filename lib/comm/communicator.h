@@ -4,7 +4,6 @@
 #pragma once
 
 #include "lib/base/settings.h"
-#include "lib/bootstrap/control.h"
 #include "lib/comm/binding.h"
 #include "lib/comm/builtin.h"
 #include "lib/comm/call_board.h"
@@ -21,6 +20,7 @@
 #include "lib/comm/suspicion.h"
 #include "lib/comm/tracing.h"
 #include "lib/comm/whereabouts.h"
+#include "lib/control/control.h"
 #include "lib/exec/launch.h"
 #include "lib/tune/choice.h"
 

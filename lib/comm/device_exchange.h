@@ -3,9 +3,9 @@
 // ends say alike what they move. It is done when all are on their stream.
 #pragma once
 
-#include "lib/bootstrap/control.h"
 #include "lib/comm/device_links.h"
 #include "lib/comm/exchange.h"
+#include "lib/control/control.h"
 
 #include <map>
 #include <vector>

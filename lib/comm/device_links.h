@@ -7,9 +7,9 @@
 #pragma once
 
 #include "lib/base/wait.h"
-#include "lib/bootstrap/control.h"
 #include "lib/comm/device_relays.h"
 #include "lib/comm/peer_pools.h"
+#include "lib/control/control.h"
 #include "lib/exec/cuda_executor.h"
 #include "lib/transport/endpoint.h"
 #include "transports/p2p/memory.h"

@@ -1,7 +1,7 @@
 // Sends and receives of a communicator, as a Resumable.
 #include "lib/base/log.h"
-#include "lib/bootstrap/cause.h"
 #include "lib/comm/communicator.h"
+#include "lib/control/cause.h"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "lib/base/board.h"
-#include "lib/bootstrap/control.h"
 #include "lib/comm/request.h"
+#include "lib/control/control.h"
 #include "lib/tune/choice.h"
 
 #include <span>

@@ -2,7 +2,6 @@
 // they were begun, those to different peers side by side; receives are matched in their order.
 #pragma once
 
-#include "lib/bootstrap/control.h"
 #include "lib/comm/batch.h"
 #include "lib/comm/exchange.h"
 #include "lib/comm/links.h"
@@ -10,6 +9,7 @@
 #include "lib/comm/outbox.h"
 #include "lib/comm/receives.h"
 #include "lib/comm/transfer.h"
+#include "lib/control/control.h"
 
 #include <map>
 #include <vector>

@@ -4,7 +4,7 @@
 // no mask counts for nothing.
 #pragma once
 
-#include "lib/bootstrap/control.h"
+#include "lib/control/control.h"
 
 #include <string_view>
 

@@ -5,11 +5,11 @@
 #pragma once
 
 #include "kernels/cuda/launch.h"
-#include "lib/bootstrap/control.h"
 #include "lib/comm/device_allocations.h"
 #include "lib/comm/letter_keys.h"
 #include "lib/comm/region_letter.h"
 #include "lib/comm/registered_memory.h"
+#include "lib/control/control.h"
 #include "lib/exec/cuda_executor.h"
 #include "lib/transport/endpoint.h"
 

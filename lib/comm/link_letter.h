@@ -2,7 +2,7 @@
 // endpoint in it is its transport's to judge.
 #pragma once
 
-#include "lib/bootstrap/control.h"
+#include "lib/control/control.h"
 #include "lib/transport/region.h"
 #include "lib/transport/transport.h"
 

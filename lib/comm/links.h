@@ -4,8 +4,8 @@
 
 #include "lib/base/owned.h"
 #include "lib/base/wait.h"
-#include "lib/bootstrap/control.h"
 #include "lib/comm/link_letter.h"
+#include "lib/control/control.h"
 #include "lib/exec/launch.h"
 #include "lib/plan/plan.h"
 

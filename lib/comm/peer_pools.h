@@ -5,8 +5,8 @@
 // So no call opens anything, but where peers' pools are used up.
 #pragma once
 
-#include "lib/bootstrap/control.h"
 #include "lib/comm/device_holdings.h"
+#include "lib/control/control.h"
 #include "lib/exec/cuda_executor.h"
 #include "transports/p2p/memory.h"
 

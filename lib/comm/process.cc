@@ -5,10 +5,10 @@
 #include "lib/base/forks.h"
 #include "lib/base/log.h"
 #include "lib/base/thread_state.h"
-#include "lib/bootstrap/rendezvous.h"
 #include "lib/comm/metrics.h"
 #include "lib/comm/version.h"
 #include "lib/loaded/cuda_rest.h"
+#include "lib/rendezvous/rendezvous.h"
 
 #include <chrono>
 #include <cstdlib>

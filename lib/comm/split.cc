@@ -1,7 +1,7 @@
 #include "lib/comm/split.h"
 
-#include "lib/bootstrap/cause.h"
 #include "lib/comm/calls.h"
+#include "lib/control/cause.h"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 // are asked.
 #pragma once
 
-#include "lib/bootstrap/control.h"
 #include "lib/comm/whereabouts.h"
+#include "lib/control/control.h"
 
 #include <cstdint>
 #include <optional>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "lib/base/board.h"
-#include "lib/bootstrap/control.h"
+#include "lib/control/control.h"
 
 #include <cstdint>
 #include <memory>

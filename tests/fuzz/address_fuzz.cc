@@ -1,6 +1,6 @@
 // Addresses as text and as the kernel gives them, GYRE_SOCKET_IFNAME's grammar, and host:port.
 // Input: u8 which, then blocks.
-#include "lib/bootstrap/host_port.h"
+#include "lib/rendezvous/host_port.h"
 #include "lib/trust/address.h"
 #include "tests/fuzz/input.h"
 

@@ -1,5 +1,5 @@
 // What a stranger says first at a door. Whatever was judged of a beginning holds for the whole.
-#include "lib/bootstrap/first_words.h"
+#include "lib/control/first_words.h"
 #include "lib/trust/session_key.h"
 #include "tests/fuzz/input.h"
 

@@ -4,9 +4,9 @@
 // Of a hello that was overheard: u8 number of changes, u16 place and u8 value of each, then the
 // lengths of its pieces.
 #include "lib/base/log.h"
-#include "lib/bootstrap/first_words.h"
-#include "lib/bootstrap/id_line.h"
-#include "lib/bootstrap/id_server.h"
+#include "lib/control/first_words.h"
+#include "lib/rendezvous/id_line.h"
+#include "lib/rendezvous/id_server.h"
 #include "tests/fuzz/input.h"
 
 #include <limits>

@@ -1,5 +1,5 @@
 // What a process says of itself when it joins, and what the transports make of it.
-#include "lib/bootstrap/cause.h"
+#include "lib/control/cause.h"
 #include "lib/trust/identity.h"
 #include "tests/fuzz/input.h"
 #include "transports/self/self.h"

@@ -5,8 +5,8 @@
 // size, u8 ranks here, then acts: u8 kind, u8 link, and what it needs.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/bootstrap/cause.h"
-#include "lib/bootstrap/job.h"
+#include "lib/control/cause.h"
+#include "lib/control/job.h"
 #include "lib/trust/address.h"
 #include "tests/fuzz/input.h"
 

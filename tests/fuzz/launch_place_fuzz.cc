@@ -1,5 +1,5 @@
 // What launchers say of a process. Input: lines NAME=VALUE.
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/rendezvous/rendezvous.h"
 #include "tests/fuzz/environment.h"
 #include "tests/fuzz/input.h"
 

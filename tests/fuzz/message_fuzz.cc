@@ -1,8 +1,8 @@
 // The messages of the control plane, one decoder after the other. What was accepted is encoded
 // again and must read the same. Input: u8 which, then the message.
-#include "lib/bootstrap/cause.h"
-#include "lib/bootstrap/departures.h"
-#include "lib/bootstrap/messages.h"
+#include "lib/control/cause.h"
+#include "lib/control/departures.h"
+#include "lib/control/messages.h"
 #include "tests/fuzz/input.h"
 
 using namespace gyre;

@@ -1,7 +1,7 @@
 // What a visitor says at the metrics' door, and where GYRE_METRICS says that the door is. First
 // byte: which; of places the next two: the local rank.
-#include "lib/bootstrap/metrics_place.h"
-#include "lib/bootstrap/metrics_request.h"
+#include "lib/control/metrics_place.h"
+#include "lib/control/metrics_request.h"
 #include "tests/fuzz/input.h"
 
 #include <sys/un.h>

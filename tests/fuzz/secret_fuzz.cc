@@ -2,10 +2,10 @@
 // `gyre run` lets ranks inherit, and a caller's store, in clear and encrypted.
 // Input: u8 which, then what each says of itself below, then the bytes.
 #include "lib/base/log.h"
-#include "lib/bootstrap/id_file.h"
-#include "lib/bootstrap/rendezvous.h"
-#include "lib/bootstrap/run_secret.h"
-#include "lib/bootstrap/store_value.h"
+#include "lib/rendezvous/id_file.h"
+#include "lib/rendezvous/rendezvous.h"
+#include "lib/rendezvous/run_secret.h"
+#include "lib/rendezvous/store_value.h"
 #include "tests/fuzz/input.h"
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // Seeds of the control plane's messages, of questions about the id, and of the files and memory
 // that secrets come from.
-#include "lib/bootstrap/cause.h"
-#include "lib/bootstrap/id_line.h"
-#include "lib/bootstrap/messages.h"
+#include "lib/control/cause.h"
+#include "lib/control/messages.h"
+#include "lib/rendezvous/id_line.h"
 #include "lib/trust/wire.h"
 #include "tests/fuzz/seeds.h"
 

@@ -1,6 +1,6 @@
 // Seeds of `job`: what peers of a job do, as acts. The order of what each act takes is the
 // target's.
-#include "lib/bootstrap/messages.h"
+#include "lib/control/messages.h"
 #include "tests/fuzz/seeds.h"
 
 namespace gyre::fuzz {

@@ -1,5 +1,5 @@
 // Seeds of requests at the metrics' door, and of places for it.
-#include "lib/bootstrap/metrics_request.h"
+#include "lib/control/metrics_request.h"
 #include "tests/fuzz/seeds.h"
 
 namespace gyre::fuzz {

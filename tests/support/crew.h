@@ -2,7 +2,7 @@
 // test can kill them. Forked while the test process has one thread.
 #pragma once
 
-#include "lib/bootstrap/control.h"
+#include "lib/control/control.h"
 
 #include <atomic>
 #include <cstdint>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lib/base/clock.h"
-#include "lib/bootstrap/control.h"
+#include "lib/control/control.h"
 
 #include <catch2/catch.hpp>
 

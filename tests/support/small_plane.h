@@ -2,9 +2,9 @@
 // that every way of passing the id is walked through real sockets, files and deadlines.
 #pragma once
 
-#include "lib/bootstrap/id_line.h"
-#include "lib/bootstrap/meeting_point.h"
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/rendezvous/id_line.h"
+#include "lib/rendezvous/meeting_point.h"
+#include "lib/rendezvous/rendezvous.h"
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 // memory that carries the job's secret, which never stands in an environment, an argument or a log.
 //
 //   Rendezvous  memory of 8 bytes "GYRERUN1", 32 bytes secret, 16 bytes job token, inherited by
-//               every rank under one descriptor number; lib/bootstrap reads it
+//               every rank under one descriptor number; lib/rendezvous reads it
 #pragma once
 
 #include "lib/base/owned.h"

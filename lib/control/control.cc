@@ -1,0 +1,430 @@
+#include "lib/control/control.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/control/control_thread.h"
+#include "lib/control/door.h"
+#include "lib/control/member.h"
+#include "lib/control/metrics_door.h"
+#include "lib/control/open_job.h"
+#include "lib/trust/address.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <sys/epoll.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+namespace gyre::bootstrap {
+namespace {
+
+// At most this long does the end of a process wait for its last words to leave.
+constexpr std::int64_t farewell_ns = 200 * ns_per_ms;
+// And at most this long a failed root's, for ranks that are still on their way to it.
+constexpr std::int64_t latecomers_ns = 2 * ns_per_s;
+// Failed jobs that a root remembers, to tell those who come late.
+constexpr std::ptrdiff_t tombstones_most = 64;
+
+// What the control thread owns.
+class Works final : private LinkTaker {
+ public:
+  Works(std::shared_ptr<ControlThread> thread, std::unique_ptr<trust::Tls> tls)
+      : thread_(std::move(thread)), tls_(std::move(tls)), door_(*thread_, *tls_, tickets_) {}
+  Works(const Works&) = delete;
+  Works& operator=(const Works&) = delete;
+
+  const std::shared_ptr<ControlThread>& thread() const { return thread_; }
+  const trust::ProcessIdentity& self() const { return self_; }
+  trust::TicketBook& tickets() { return tickets_; }
+
+  // Any thread, first.
+  Status open(const Settings& settings);
+  // The control thread from here.
+  Status serve();
+  Status add_door(const std::string& name) { return door_.add_name(name); }
+  Result<std::string> listen_for(Audience audience, const Settings& settings) {
+    return door_.listen_for(audience, settings);
+  }
+  // The job of this key, made if it is new; `root` as for Job.
+  Result<OpenJob*> job(const std::shared_ptr<const trust::SessionKey>& key,
+                       std::optional<Destination> root, Audience audience,
+                       const Settings& settings);
+  bool has_job(const std::string& identity) const { return jobs_.contains(identity); }
+  // Whether that process is in a communicator of this one.
+  bool has_met(const std::string& door_name) const;
+  Status watch(int descriptor, std::function<bool()> on_readable);
+  Status serve_metrics(std::unique_ptr<MetricsDoor> door);
+  // Something went wrong on the thread: all jobs are over.
+  void give_up(const Status& why);
+  // The end: last words, then nothing.
+  void close_jobs();
+  bool flushed() const;
+  bool owes_news() const;
+  void clear();
+
+ private:
+  std::shared_ptr<const trust::SessionKey> find_key(const std::string& identity) override;
+  Door::Named named(const std::string& identity);
+  void on_link(const std::string& identity, std::unique_ptr<Link> link) override;
+  std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
+  void drop_finished();
+
+  const std::shared_ptr<ControlThread> thread_;
+  const std::unique_ptr<trust::Tls> tls_;
+  trust::ProcessIdentity self_;
+  trust::TicketBook tickets_;
+  Door door_;
+  Trunks trunks_{*thread_, *tls_, self_, *this};
+  std::map<std::string, std::unique_ptr<OpenJob>> jobs_;  // by the key's identity
+  std::array<std::string, 64> ended_;                     // the last ones, in a ring
+  std::size_t endings_ = 0;
+  std::map<int, ControlThread::Watch> watched_;  // by the descriptor
+  std::unique_ptr<MetricsDoor> metrics_;         // null: nobody wished for them
+};
+
+Status Works::open(const Settings& settings) {
+  GYRE_ASSIGN(self_, trust::describe_this_process());
+  GYRE_TRY(door_.open(settings).while_doing("opening this process's door"));
+  self_.door_name = door_.name();
+  return {};
+}
+
+Status Works::serve() {
+  thread_->on_trouble([this](const Status& why) { give_up(why); });
+  thread_->on_tick([this](std::int64_t now, std::int64_t late) { return tick(now, late); });
+  return door_.serve([this](const std::string& identity) { return named(identity); },
+                     [this](std::unique_ptr<trust::SecureSession> session) {
+                       trunks_.adopt(std::move(session), trust::SessionRole::server);
+                     });
+}
+
+std::shared_ptr<const trust::SessionKey> Works::find_key(const std::string& identity) {
+  const auto found = jobs_.find(identity);
+  return found == jobs_.end() ? nullptr : found->second->job.key();
+}
+
+Door::Named Works::named(const std::string& identity) {
+  const bool was_known = jobs_.contains(identity) || std::ranges::count(ended_, identity) > 0;
+  return {find_key(identity), was_known};
+}
+
+void Works::on_link(const std::string& identity, std::unique_ptr<Link> link) {
+  const auto found = jobs_.find(identity);
+  if (found != jobs_.end()) found->second->job.admit(std::move(link));
+}
+
+bool Works::has_met(const std::string& door_name) const {
+  return std::ranges::any_of(jobs_, [&](const auto& entry) {
+    const Roster* roster = entry.second->job.roster();
+    return roster != nullptr && std::ranges::any_of(roster->processes, [&](const auto& process) {
+             return process.door_name == door_name;
+           });
+  });
+}
+
+Result<OpenJob*> Works::job(const std::shared_ptr<const trust::SessionKey>& key,
+                            std::optional<Destination> root, Audience audience,
+                            const Settings& settings) {
+  std::unique_ptr<OpenJob>& job = jobs_[key->identity];
+  if (job != nullptr) return job.get();
+  std::string address;
+  if (audience == Audience::any_host) {
+    auto listens = door_.listen_for(audience, settings);
+    if (!listens.ok()) {
+      jobs_.erase(key->identity);
+      return std::move(listens).status().while_doing("opening this process's door");
+    }
+    address = std::move(*listens);
+  }
+  job = std::make_unique<OpenJob>(*thread_, trunks_, self_, address, key, std::move(root));
+  return job.get();
+}
+
+Status Works::watch(int descriptor, std::function<bool()> on_readable) {
+  // The descriptor is on_readable's, which is destroyed after its watch.
+  GYRE_ASSIGN(watched_[descriptor], thread_->watch(descriptor, EPOLLIN, [=, this](std::uint32_t) {
+    if (!on_readable()) watched_.erase(descriptor);
+  }));
+  return {};
+}
+
+Status Works::serve_metrics(std::unique_ptr<MetricsDoor> door) {
+  if (metrics_ != nullptr) return internal_error("metrics are served already");
+  GYRE_TRY(door->serve());
+  metrics_ = std::move(door);
+  return {};
+}
+
+// What a handler left half done is ended on this side; where not even the failure can be told, the
+// connections are cut, so that the others miss this process.
+void Works::give_up(const Status& why) {
+  log_warn("all communicators of this process end: {}", why.message());
+  try {
+    for (const auto& [identity, open] : jobs_) open->job.give_up(why);
+  } catch (const std::bad_alloc&) {
+    for (const auto& [identity, open] : jobs_) open->job.give_up_here(why);
+    trunks_.clear();
+  }
+}
+
+std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
+  tell_lost_lines();
+  const Status deaf = door_.check_deaf();
+  std::int64_t next = door_.tick(now_ns);
+  if (metrics_ != nullptr) next = std::min(next, metrics_->tick(now_ns));
+  next = std::min(next, trunks_.tick(now_ns, overslept_ns));
+  std::size_t guests = 0;
+  bool expects_other_hosts = false;
+  for (const auto& [identity, open] : jobs_) {
+    next = std::min(next, open->job.tick(now_ns, overslept_ns));
+    guests += open->job.expected_guests();
+    expects_other_hosts |= open->expects_other_hosts();
+  }
+  if (!deaf.ok() && (guests > 0 || tickets_.are_out())) give_up(deaf);
+  if (!expects_other_hosts) door_.close_to_other_hosts();
+  constexpr std::size_t guests_least = 64;
+  door_.expect(std::max(guests, guests_least));
+  drop_finished();
+  return next;
+}
+
+void Works::drop_finished() {
+  std::erase_if(jobs_, [this](const auto& entry) {
+    if (!entry.second->job.finished()) return false;
+    ended_[endings_++ % ended_.size()] = entry.first;
+    return true;
+  });
+  auto tombstones = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
+    return entry.second->job.is_tombstone();
+  });
+  std::erase_if(jobs_, [&](const auto& entry) {
+    return tombstones > tombstones_most && entry.second->job.is_tombstone() && tombstones-- > 0;
+  });
+}
+
+void Works::close_jobs() {
+  door_.close();
+  for (const auto& [identity, open] : jobs_) open->job.close();
+}
+
+bool Works::flushed() const {
+  return trunks_.flushed() && std::all_of(jobs_.begin(), jobs_.end(), [](const auto& entry) {
+           return entry.second->job.flushed();
+         });
+}
+
+bool Works::owes_news() const {
+  return std::any_of(jobs_.begin(), jobs_.end(),
+                     [](const auto& entry) { return entry.second->job.owes_news(); });
+}
+
+void Works::clear() {
+  thread_->on_trouble(nullptr);
+  thread_->on_tick(nullptr);
+  jobs_.clear();
+  trunks_.clear();
+  watched_.clear();
+  metrics_.reset();
+}
+
+class Plane final : public ControlPlane {
+ public:
+  static Result<std::unique_ptr<Plane>> make(const Settings& settings);
+  ~Plane() override { close(); }
+  void close() override;
+
+  const trust::ProcessIdentity& identity() const override { return works_->self(); }
+  trust::TicketBook& tickets() override { return works_->tickets(); }
+  Result<trust::UniqueId> create_unique_id(Audience audience, const Settings& settings) override;
+  Result<trust::UniqueId> create_root(const trust::Secret& secret) override;
+  Result<std::string> listen_on_this_host(const Settings& settings) override;
+  Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
+                                           Letter note, const Settings& settings) override;
+  Status watch(int descriptor, std::function<bool()> on_readable) override;
+  Status serve_metrics(const std::string& where, int local_rank,
+                       std::function<std::string()> text) override;
+
+ private:
+  Plane() = default;
+  Status check_process() const;
+  // On the control thread; what came of it, or why nothing can.
+  Status ask(const std::function<Status()>& act) const;
+  void stay_for_latecomers();
+  Result<trust::ProcessIdentity> make_root(const trust::UniqueId& id, Audience audience,
+                                           const Settings& settings);
+  Result<Destination> root_of(const trust::UniqueId& id) const;
+  ControlThread& thread() const { return *works_->thread(); }
+
+  const pid_t process_ = getpid();
+  std::unique_ptr<Works> works_;
+  bool closed_ = false;
+};
+
+Result<std::unique_ptr<Plane>> Plane::make(const Settings& settings) {
+  GYRE_ASSIGN(auto tls, trust::Tls::create());
+  GYRE_ASSIGN(auto thread, ControlThread::start());
+  std::unique_ptr<Plane> plane(new Plane);
+  plane->works_ = std::make_unique<Works>(std::move(thread), std::move(tls));
+  GYRE_TRY(plane->works_->open(settings));
+  GYRE_TRY(plane->ask([&] { return plane->works_->serve(); }));
+  return plane;
+}
+
+Status Plane::ask(const std::function<Status()>& act) const {
+  Status answer;
+  return thread().call([&] { answer = act(); }) ? answer : thread().verdict();
+}
+
+void Plane::close() {
+  if (works_ == nullptr || std::exchange(closed_, true)) return;
+  if (getpid() != process_) {
+    // A forked child: the thread is not here, and its locks may be held for ever.
+    [[maybe_unused]] const Works* left_behind = works_.release();
+    return;
+  }
+  stay_for_latecomers();
+  const std::int64_t until = SystemClock::read() + farewell_ns;
+  bool flushed = false;
+  thread().call([&] {
+    works_->close_jobs();
+    flushed = works_->flushed();
+  });
+  while (!flushed && SystemClock::read() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    thread().call([&] { flushed = works_->flushed(); });
+  }
+  thread().call([&] { works_->clear(); });
+  thread().stop();
+}
+
+// Ranks that come while a root whose job has failed is on its way out would find nobody, and blame
+// the root in place of whoever made it fail.
+void Plane::stay_for_latecomers() {
+  const std::int64_t until = SystemClock::read() + latecomers_ns;
+  bool owes_news = true;
+  while (owes_news && SystemClock::read() < until) {
+    thread().call([&] { owes_news = works_->owes_news(); });
+    if (owes_news) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+Status Plane::check_process() const {
+  if (getpid() == process_) return {};
+  return invalid_usage("a control plane does not survive fork: the child needs its own");
+}
+
+// This process as it shows itself to those who join.
+Result<trust::ProcessIdentity> Plane::make_root(const trust::UniqueId& id, Audience audience,
+                                                const Settings& settings) {
+  GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
+  std::optional<trust::ProcessIdentity> shown;
+  GYRE_TRY(ask([&]() -> Status {
+    if (works_->has_job(key->identity))
+      return invalid_usage("this process takes part in a communicator with that secret already");
+    GYRE_ASSIGN(const OpenJob* open, works_->job(key, std::nullopt, audience, settings));
+    shown = *open->self;
+    return {};
+  }));
+  return *shown;
+}
+
+Result<trust::UniqueId> Plane::create_unique_id(Audience audience, const Settings& settings) {
+  GYRE_TRY(check_process());
+  trust::UniqueId id;
+  GYRE_ASSIGN(id.secret, trust::random_secret());
+  id.root_host = works_->self().host;
+  id.root_door = works_->self().door_name;
+  GYRE_ASSIGN(const trust::ProcessIdentity shown, make_root(id, audience, settings));
+  if (!shown.addresses.empty()) id.root_address = shown.addresses[0];
+  return id;
+}
+
+Result<trust::UniqueId> Plane::create_root(const trust::Secret& secret) {
+  GYRE_TRY(check_process());
+  GYRE_ASSIGN(trust::UniqueId id, trust::id_on_this_host(secret));
+  GYRE_TRY(make_root(id, Audience::this_host, {}).status());
+  GYRE_TRY(ask([&] { return works_->add_door(id.root_door); }));
+  return id;
+}
+
+Result<std::string> Plane::listen_on_this_host(const Settings& settings) {
+  GYRE_TRY(check_process());
+  Result<std::string> address = invalid_usage("the control plane has ended");
+  thread().call([&] { address = works_->listen_for(Audience::this_host, settings); });
+  return address;
+}
+
+Result<Destination> Plane::root_of(const trust::UniqueId& id) const {
+  Destination root{.host = id.root_host, .door_name = id.root_door};
+  auto& ways = root.ways;
+  if (id.root_host == works_->self().host && !id.root_door.empty()) {
+    GYRE_ASSIGN(ways.emplace_back(), trust::abstract_address(id.root_door));
+  }
+  if (!id.root_address.empty()) {
+    GYRE_ASSIGN(ways.emplace_back(), trust::parse_address(id.root_address));
+  }
+  if (ways.empty())
+    return invalid_usage(
+        "the unique id was made on another host by a process that other hosts cannot reach: it has "
+        "no network, or its launcher said that all ranks are on that host. Set GYRE_SOCKET_IFNAME "
+        "there");
+  return root;
+}
+
+Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int size, int rank,
+                                                Letter note, const Settings& settings) {
+  GYRE_TRY(check_process());
+  if (size < 1 || size > size_most)
+    return invalid_argument(fmt::format("a communicator of {} ranks", size));
+  if (rank < 0 || rank >= size)
+    return invalid_argument(fmt::format("rank {} is not among 0 to {}", rank, size - 1));
+  if (note.size() > letter_most_bytes)
+    return invalid_argument(fmt::format("a note of {} bytes is longer than 64 KiB", note.size()));
+  GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
+  GYRE_ASSIGN(auto root, root_of(id));
+  const bool own_id = id.root_door == works_->self().door_name;
+  const Audience audience = id.root_address.empty() ? Audience::this_host : Audience::any_host;
+  std::shared_ptr<Membership> joined;
+  GYRE_TRY(ask([&]() -> Status {
+    // If this process made the id, its job is there and is the root's.
+    if (own_id && !works_->has_job(key->identity))
+      return invalid_usage("the communicator of this unique id is over: make a new id");
+    root.is_up = works_->has_met(root.door_name);
+    GYRE_ASSIGN(OpenJob * open, works_->job(key, root, audience, settings));
+    auto member = std::make_shared<Member>(works_->thread(), open->self, rank, size);
+    joined = member;
+    open->job.enlist(std::move(member), size, std::move(note), settings);
+    return {};
+  }));
+  return joined;
+}
+
+Status Plane::watch(int descriptor, std::function<bool()> on_readable) {
+  GYRE_TRY(check_process());
+  return ask([&] { return works_->watch(descriptor, std::move(on_readable)); });
+}
+
+Status Plane::serve_metrics(const std::string& where, int local_rank,
+                            std::function<std::string()> text) {
+  GYRE_TRY(check_process());
+  GYRE_ASSIGN(const MetricsPlace place, read_metrics_place(where, local_rank));
+  GYRE_ASSIGN(auto door, MetricsDoor::open(thread(), place, std::move(text)));
+  const std::string name = door->name();
+  GYRE_TRY(ask([&] { return works_->serve_metrics(std::move(door)); }));
+  log_info(Subsystem::init, "metrics at {}{}", name, place.path.empty() ? "/metrics" : "");
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ControlPlane>> ControlPlane::start(const Settings& settings) {
+  GYRE_ASSIGN(std::unique_ptr<Plane> plane, Plane::make(settings));
+  return std::unique_ptr<ControlPlane>(std::move(plane));
+}
+
+}  // namespace gyre::bootstrap

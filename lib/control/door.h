@@ -1,0 +1,110 @@
+// Door: where other processes knock: one abstract AF_UNIX name (same user only), and, as long as
+// somebody needs it, a TCP port of this host and one on an interface that other hosts reach. The
+// first bytes decide: a ticket goes to the TicketBook, a ClientHello that names a key known here
+// becomes a session, everything else is closed without an answer.
+//
+//   stranger   whoever has not shown a ticket or proved a key yet: a descriptor for two seconds at
+//              most, nothing of its bytes kept but a running handshake, one log line for them all
+#pragma once
+
+#include "lib/base/log.h"
+#include "lib/base/settings.h"
+#include "lib/control/control.h"
+#include "lib/control/control_thread.h"
+#include "lib/trust/secure_session.h"
+#include "lib/trust/tickets.h"
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace gyre::bootstrap {
+
+class Door {
+ public:
+  // An identity that somebody names. No key: nobody comes in with it; it may have been known, so
+  // that whoever names it is late rather than a stranger.
+  struct Named {
+    std::shared_ptr<const trust::SessionKey> key;
+    bool was_known = false;
+  };
+  using FindKey = std::function<Named(const std::string& identity)>;
+  using OnSession = std::function<void(std::unique_ptr<trust::SecureSession> session)>;
+
+  Door(ControlThread& thread, const trust::Tls& tls, trust::TicketBook& tickets)
+      : thread_(thread), tls_(tls), tickets_(tickets) {}
+
+  // Any thread, before serve: opens the abstract name, and looks whether the settings wish for an
+  // interface that there is.
+  Status open(const Settings& settings);
+  const std::string& name() const { return name_; }
+
+  // The control thread from here.
+  Status serve(FindKey find_key, OnSession on_session);
+  // Where these reach us by TCP: the door listens there from now on. Empty: at no interface.
+  Result<std::string> listen_for(Audience audience, const Settings& settings);
+  // No process of another host is expected any more.
+  void close_to_other_hosts();
+  // A further abstract name that leads here.
+  Status add_name(const std::string& name);
+  // Nobody comes in any more: for those who knock, the process has ended.
+  void close() { listeners_.clear(); }
+  // How many ranks may come at once: strangers beyond twice as many and 64 push out the oldest.
+  void expect(std::size_t ranks) { strangers_most_ = 2 * ranks + 64; }
+  std::int64_t tick(std::int64_t now_ns);
+  // An error each time it could accept nobody for GYRE_LIVENESS_TIMEOUT.
+  Status check_deaf();
+
+ private:
+  struct Stranger {
+    FileDescriptor socket;  // until its handshake begins
+    std::unique_ptr<trust::SecureSession> session;
+    std::shared_ptr<const trust::SessionKey> key;
+    ControlThread::Watch watch;
+    std::int64_t until_ns = 0;
+  };
+  using Place = std::list<Stranger>::iterator;
+  struct Listener {
+    FileDescriptor socket;
+    std::optional<Audience> by_tcp;  // none: an abstract name
+    std::string address;             // by TCP
+    ControlThread::Watch watch;
+  };
+
+  Status watch_listener(Listener& listener);
+  void accept_some(Listener& listener);
+  bool make_room(std::string_view why);
+  void pause();
+  void let_in(FileDescriptor socket);
+  void on_event(Place stranger);
+  void look(Place stranger);
+  void take_ticket(Place stranger);
+  void begin_handshake(Place stranger, const std::string& identity);
+  void continue_handshake(Place stranger);
+  void turn_away(Place stranger, std::string_view why);
+  void see_off(Place stranger, std::string_view why);
+  static std::string peer_text(const Stranger& stranger);
+  void let_go(Place stranger);
+
+  ControlThread& thread_;
+  const trust::Tls& tls_;
+  trust::TicketBook& tickets_;
+  std::string name_;
+  std::list<Listener> listeners_;
+  std::list<Stranger> strangers_;  // oldest first
+  std::size_t strangers_most_ = 2 * 64 + 64;
+  // No descriptors are left: it accepts nothing until then, and has accepted nothing since.
+  bool is_deaf_ = false;
+  std::int64_t deaf_until_ns_ = 0;
+  std::int64_t deaf_since_ns_ = 0;
+  std::int64_t deaf_most_ns_ = 0;
+  FindKey find_key_;
+  OnSession on_session_;
+  RateLimitedWarning warning_{60 * 1'000'000'000LL};
+};
+
+}  // namespace gyre::bootstrap

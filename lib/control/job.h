@@ -1,0 +1,224 @@
+// Job: one unique id as this process sees it: which of its ranks live here, which processes are its
+// neighbours, and what became of it. On the control thread only.
+//
+// The ranks gather: every process opens a link to the root, the process that made the id, and says
+// who it is. When all have come they link up as a tree (tree.h). The root gives its children the
+// roster, and they keep their link. The others get their place and their parent's door; they open a
+// link to the parent, close the one to the root, and get the roster from the parent. So nobody
+// sends it more than eight times. When all links stand the root says go, and everybody has joined.
+// Letters, failures and leaves travel over the tree. When all ranks of a process have left, those
+// who hung on it hang elsewhere (departures.h), and who has letters for a process that it led to
+// opens a link of its own.
+#pragma once
+
+#include "lib/base/settings.h"
+#include "lib/control/control_thread.h"
+#include "lib/control/departures.h"
+#include "lib/control/dial.h"
+#include "lib/control/link.h"
+#include "lib/control/member.h"
+#include "lib/control/messages.h"
+#include "lib/control/post.h"
+#include "lib/control/roll_call.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <vector>
+
+namespace gyre::bootstrap {
+
+// What all jobs of a process share.
+struct Surroundings {
+  ControlThread& thread;
+  Trunks& trunks;
+  const trust::ProcessIdentity& self;
+};
+
+class Job final : public LinkOwner {
+ public:
+  // `root`: where the root is; nowhere else: this process is the root.
+  Job(const Surroundings& surroundings, std::shared_ptr<const trust::SessionKey> key,
+      std::optional<Destination> root);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  bool is_root() const { return is_root_; }
+  // Null once nobody else may come in.
+  const std::shared_ptr<const trust::SessionKey>& key() const { return key_; }
+  // Null while the ranks gather.
+  const Roster* roster() const { return company_ != nullptr ? &company_->roster : nullptr; }
+  // How many ranks are still to come: for the door.
+  std::size_t expected_guests() const;
+
+  void enlist(std::shared_ptr<Member> member, int size, Letter note, const Settings& settings);
+  void admit(std::unique_ptr<Link> link);
+  void send_letter(int from, int to, std::uint64_t key, const Letter& letter);
+  void abort(int rank, Status why);
+  void leave(const Member& member);
+
+  // Something happened to this process, or ran out in it.
+  void give_up(const Status& why);
+  // The same, told to the ranks here alone: that needs no memory.
+  void give_up_here(const Status& why) noexcept;
+
+  std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
+  // Nobody here needs it any more. A root that failed before its ranks were together stays, to tell
+  // those who come late.
+  bool finished() const;
+  bool is_tombstone() const { return is_root_ && failed() && members_.empty(); }
+  // A root whose job failed while ranks were still to come: they do not know why yet.
+  bool owes_news() const;
+  // The process ends: whoever is still in it dies with it.
+  void close();
+  bool flushed() const;
+
+ private:
+  enum class Phase { gathering, linking, joined };
+
+  bool failed() const { return !failure_.ok(); }
+  void fail(const Status& cause, const Link* told_by = nullptr);
+  void fail_and_tell(const Status& cause, const Status& told, const Link* told_by);
+  void end_as_root();
+  void leave_as_root();
+  void fail_process(std::uint32_t process, std::string_view what);
+  bool is_known(std::uint32_t process) const;
+  Status blame_process(std::uint32_t process, std::string_view what) const;
+  std::vector<int> ranks_of(std::uint32_t process) const;
+  std::vector<int> ranks_here() const;
+  const trust::ProcessIdentity& identity_of(std::uint32_t process) const;
+
+  // Gathering, job_gathering.cc.
+  void on_join(Link& link, const trust::Frame& frame);
+  void tell_latecomer(Link& link, const trust::Frame& frame);
+  Status note_join(Link& link, JoinMessage message);
+  void enter(std::uint32_t slot, int size, int rank, Letter note);
+  void finish_roll_call();
+  void tell_places(const RosterMessage& message);
+  bool brings_roster(const Link& link) const;
+  void on_roster(Link& link, const trust::Frame& frame);
+  Status take_roster(RosterMessage message);
+  void root_reached(std::unique_ptr<Link> link);
+  void set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns);
+  std::int64_t check_silence(std::int64_t now_ns);
+  std::int64_t check_deadline(std::int64_t now_ns);
+  Status lateness() const;
+  Status blame_silent_above(const std::string& limit) const;
+  bool knows_who_is_late() const;
+
+  // The tree, job_tree.cc.
+  using Processes = std::vector<std::uint32_t>;  // numbers in the roster
+  Processes children() const;
+  Processes unlinked() const;
+  Processes late_neighbours() const;
+  void begin_linking();
+  void on_place(Link& link, const trust::Frame& frame);
+  bool is_at_its_place(const Roster& roster) const;
+  void dial_parent();
+  void parent_reached(std::unique_ptr<Link> link);
+  std::vector<Link*> early_guests() const;
+  bool is_child(const HelloMessage& hello) const;
+  void place_child(Link& link, const HelloMessage& hello);
+  void on_hello(Link& link, const trust::Frame& frame);
+  void on_welcome(Link& link, const trust::Frame& frame);
+  void on_ready(Link& link);
+  void check_ready();
+  void go();
+  void on_go(Link& link);
+  void on_leave(Link& link, const trust::Frame& frame);
+  bool may_be_told(std::uint32_t rank) const;
+  void note_left(std::uint32_t rank, const Link* told_by);
+  void on_moved(Link& link);
+  Link* neighbour(std::uint32_t process) const;
+  bool is_neighbour(const Link& link) const;
+
+  // Letters, job_letters.cc.
+  void on_letter(Link& link, const trust::Frame& frame);
+  void on_heard(Link& link, const trust::Frame& frame);
+  void take_letter(std::uint32_t source, const LetterHead& head,
+                   std::span<const std::uint8_t> text);
+  void deliver(const LetterHead& head, Letter text);
+  bool speaks_for(const Link& link, std::uint32_t process) const;
+  Link* way_to(std::uint32_t process) const;
+  void send_unheard(std::uint32_t process);
+
+  // The tree without those who are gone, job_mending.cc.
+  void on_gone(std::uint32_t process);
+  void expect_heirs(std::uint32_t process);
+  std::int64_t mend(std::int64_t now_ns, std::int64_t overslept_ns);
+  std::int64_t seek_parent(std::int64_t now_ns);
+  std::optional<std::uint32_t> next_candidate() const;
+  std::int64_t look_at_reaches(std::int64_t now_ns);
+  std::int64_t look_at_heirs(std::int64_t now_ns);
+  std::int64_t let_go_of_the_gone(std::int64_t now_ns);
+  bool hangs() const;
+  bool owes_failure() const;
+  void reach(std::uint32_t process);
+  std::unique_ptr<Dial> dial(std::uint32_t process);
+  void redial(std::uint32_t process);
+  void reached(std::uint32_t process, std::unique_ptr<Link> link);
+  void meet_peer(Link& link, const HelloMessage& hello);
+  void on_peer_welcome(Link& link, const HelloMessage& welcome);
+  void on_departed(Link& link, const trust::Frame& frame);
+  void tell_state(Link& link);
+  bool tells_heirs() const;
+  bool tells_late_seekers() const;
+
+  // Links, job.cc.
+  void on_frame(Link& link, const trust::Frame& frame) override;
+  void on_end(Link& link, const Status& how, bool closed) override;
+  void on_silence(Link& link, std::int64_t limit_ns, const std::string& more) override;
+  bool is_needed(const Link& link) const;
+  void protocol_error(const Link& link, Kind kind);
+  Link& add_link(std::unique_ptr<Link> link, Link::Role role);
+  void drop(Link& link);
+  void send_neighbours(Kind kind, std::span<const std::uint8_t> body, const Link* except);
+
+  const Surroundings surroundings_;
+  std::shared_ptr<const trust::SessionKey> key_;
+  const bool is_root_;
+  Phase phase_ = Phase::gathering;
+  Status failure_;
+  bool ended_ = false;
+
+  std::map<int, std::shared_ptr<Member>> members_;  // of this process, until they leave
+  std::vector<std::shared_ptr<Member>> doubles_;    // joined as a rank that is here already
+  std::vector<std::unique_ptr<Link>> links_;
+  std::unique_ptr<Dial> dial_;  // to the root, later to the parent
+
+  int size_ = 0;  // 0: not known yet
+  std::int64_t init_limit_ns_ = 0;
+  std::int64_t init_until_ns_ = never_ns;
+  bool deadline_passed_ = false;
+  std::int64_t liveness_ns_ = 0;
+
+  RollCall roll_;                                 // root
+  std::set<int> told_late_;                       // root: ranks that came after the failure
+  std::vector<std::vector<std::uint8_t>> joins_;  // others: what the root is told, once reached
+  RosterIntake intake_;
+  std::optional<PlaceMessage> place_;  // of who gets the roster from a parent other than the root
+  std::vector<std::vector<std::uint8_t>> roster_parts_;  // for the children, until all have joined
+
+  std::shared_ptr<Company> company_;
+  std::uint32_t index_ = 0;  // this process's number in the roster
+  std::set<std::uint32_t> ready_children_;
+  bool parent_stands_ = false;
+  bool ready_sent_ = false;
+  Departures departures_;
+  std::set<std::uint32_t> met_;  // processes that are or were neighbours
+  Post post_;
+  // A process to which a link is wanted that the tree has not.
+  struct Reach {
+    std::unique_ptr<Dial> dial;
+    std::int64_t since_ns = 0;
+  };
+  std::map<std::uint32_t, Reach> reaches_;
+  std::map<std::uint32_t, std::int64_t> heirs_;  // that have to link up here, and since when
+  std::int64_t gone_ns_ = 0;                     // when somebody was found gone last; 0: never
+  std::int64_t failed_ns_ = 0;
+};
+
+}  // namespace gyre::bootstrap

@@ -1,0 +1,254 @@
+// What a job does when processes are gone: whoever hung on one of them looks for another parent,
+// and whoever has letters that one of them would have passed on opens a link to their reader.
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/control/cause.h"
+#include "lib/control/job.h"
+#include "lib/control/tree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gyre::bootstrap {
+namespace {
+
+// As a rule all ranks leave within moments: nobody needs another parent for those. Failures must
+// reach everybody in 100 ms, so it may not be long.
+constexpr std::int64_t pause_ns = 20 * ns_per_ms;
+// A parent that does not answer for so long may be gone itself: the next one is tried as well.
+constexpr std::int64_t candidate_ns = 250 * ns_per_ms;
+// The old links carry what was under way, as long as those who are gone go on living.
+constexpr std::int64_t old_links_ns = ns_per_s;
+constexpr std::int64_t late_seekers_ns = 2 * old_links_ns;
+
+}  // namespace
+
+// Letters that may have been lost with it are sent again, over links to those they are for.
+void Job::on_gone(std::uint32_t process) {
+  gone_ns_ = SystemClock::read();
+  surroundings_.thread.due_at(gone_ns_ + pause_ns);
+  post_.forget(process);
+  heirs_.erase(process);
+  if (const auto found = reaches_.find(process); found != reaches_.end()) {
+    surroundings_.thread.retire(std::move(found->second.dial));
+    reaches_.erase(found);
+  }
+  for (const std::uint32_t reader : post_.addressees())
+    if (!departures_.way_stands(index_, reader) && neighbour(reader) == nullptr) reach(reader);
+  expect_heirs(departures_.is_gone(0) ? 0 : process);
+}
+
+// Those that hang on this process from now on have to come.
+void Job::expect_heirs(std::uint32_t process) {
+  if (departures_.is_gone(index_)) return heirs_.clear();
+  for (const std::uint32_t heir : departures_.heirs(process))
+    if (heir != index_ && departures_.parent(heir) == index_ && !met_.contains(heir))
+      heirs_.try_emplace(heir, gone_ns_);
+}
+
+// ------------------------------------------------------------------------------------------ links
+
+void Job::reach(std::uint32_t process) {
+  if (key_ == nullptr || reaches_.contains(process)) return;
+  Reach& wanted = reaches_[process];
+  wanted.since_ns = SystemClock::read();
+  wanted.dial = dial(process);
+  surroundings_.thread.due_at(0);
+}
+
+std::unique_ptr<Dial> Job::dial(std::uint32_t process) {
+  return std::make_unique<Dial>(
+      surroundings_.trunks, key_, Destination::of(identity_of(process), surroundings_.self),
+      [this, process](std::unique_ptr<Link> link) { reached(process, std::move(link)); });
+}
+
+// The link ended before the other end had taken it: that may be on its way out.
+void Job::redial(std::uint32_t process) {
+  const auto wanted = reaches_.find(process);
+  if (wanted == reaches_.end() || key_ == nullptr) return;
+  surroundings_.thread.retire(std::exchange(wanted->second.dial, dial(process)));
+  surroundings_.thread.due_at(0);
+}
+
+void Job::reached(std::uint32_t process, std::unique_ptr<Link> reached) {
+  Link& link = add_link(std::move(reached), Link::Role::peer);
+  link.process = process;
+  link.welcome = false;
+  link.send(Kind::hello, encode(HelloMessage{index_, surroundings_.self.process}));
+  tell_state(link);
+}
+
+// What the other end may not have heard, as it was told to others while no way led here.
+void Job::tell_state(Link& link) {
+  const std::vector<std::uint8_t> departed = departures_.encode();
+  if (!departed.empty()) link.send(Kind::departed, departed);
+  if (failed()) link.send(Kind::failure, encode_cause(failure_));
+}
+
+void Job::meet_peer(Link& link, const HelloMessage& hello) {
+  const auto& processes = company_->roster.processes;
+  const bool is_known = hello.process < processes.size() && hello.process != index_ &&
+                        processes[hello.process].process == hello.token;
+  if (!is_known) {
+    log_warn("a process that knows the secret claims to be one of the communicator's");
+    return drop(link);
+  }
+  link.role = Link::Role::peer;
+  link.process = hello.process;
+  heirs_.erase(hello.process);
+  met_.insert(hello.process);
+  link.send(Kind::welcome, encode(HelloMessage{index_, surroundings_.self.process}));
+  tell_state(link);
+  send_unheard(hello.process);
+}
+
+void Job::on_peer_welcome(Link& link, const HelloMessage& welcome) {
+  const bool due = !link.welcome && welcome.process == link.process &&
+                   welcome.token == identity_of(link.process).process;
+  if (!due) return protocol_error(link, Kind::welcome);
+  link.welcome = true;
+  met_.insert(link.process);
+  if (const auto wanted = reaches_.find(link.process); wanted != reaches_.end()) {
+    surroundings_.thread.retire(std::move(wanted->second.dial));
+    reaches_.erase(wanted);
+  }
+  send_unheard(link.process);
+}
+
+void Job::on_departed(Link& link, const trust::Frame& frame) {
+  if (!is_neighbour(link) || phase_ != Phase::joined) return protocol_error(link, Kind::departed);
+  const auto ranks = departures_.decode(frame.body);
+  const auto is_told = [this](std::uint32_t rank) { return may_be_told(rank); };
+  if (!ranks || !std::ranges::all_of(*ranks, is_told)) return protocol_error(link, Kind::departed);
+  for (const std::uint32_t rank : *ranks) note_left(rank, &link);
+}
+
+// ---------------------------------------------------------------------------------------- the tree
+
+// Says when to look again.
+std::int64_t Job::mend(std::int64_t now_ns, std::int64_t overslept_ns) {
+  if (phase_ != Phase::joined || !departures_.any_gone()) return never_ns;
+  for (auto& [process, wanted] : reaches_) wanted.since_ns += overslept_ns;
+  for (auto& [process, since_ns] : heirs_) since_ns += overslept_ns;
+  std::int64_t next = seek_parent(now_ns);
+  if (failed() && tells_heirs()) next = std::min(next, failed_ns_ + liveness_ns_);
+  if (members_.empty() && tells_late_seekers()) next = std::min(next, gone_ns_ + late_seekers_ns);
+  next = std::min(next, look_at_reaches(now_ns));
+  next = std::min(next, look_at_heirs(now_ns));
+  return std::min(next, let_go_of_the_gone(now_ns));
+}
+
+// Whether it is linked to where it belongs, if it still needs anybody.
+bool Job::hangs() const {
+  const auto parent = departures_.parent(index_);
+  return !parent || departures_.is_gone(index_) || met_.contains(*parent);
+}
+
+std::int64_t Job::seek_parent(std::int64_t now_ns) {
+  if (hangs() || (failed() ? !owes_failure() : ended_)) return never_ns;
+  if (now_ns < gone_ns_ + pause_ns) return gone_ns_ + pause_ns;
+  if (!reaches_.contains(*departures_.parent(index_))) reach(*departures_.parent(index_));
+  // It may be gone as well, and who knows of it be behind it.
+  const auto next = next_candidate();
+  if (next) reach(*next);
+  return now_ns + candidate_ns;
+}
+
+// Who comes after those that do not answer: the ancestors, then all of lower number. Nobody, while
+// there is one that was not given its time.
+std::optional<std::uint32_t> Job::next_candidate() const {
+  const std::int64_t now_ns = SystemClock::read();
+  const auto is_out = [&](std::uint32_t process) {
+    const auto found = reaches_.find(process);
+    return departures_.is_gone(process) || met_.contains(process) ||
+           (found != reaches_.end() && (!found->second.dial->problem().empty() ||
+                                        now_ns - found->second.since_ns >= candidate_ns));
+  };
+  const auto is_new = [&](std::uint32_t process) {
+    return is_out(process) ? std::nullopt : std::optional(!reaches_.contains(process));
+  };
+  for (std::uint32_t above = index_; above != 0;) {
+    above = tree_parent(above);
+    if (const auto fresh = is_new(above)) return *fresh ? std::optional(above) : std::nullopt;
+  }
+  for (std::uint32_t below = 0; below < index_; ++below)
+    if (const auto fresh = is_new(below)) return *fresh ? std::optional(below) : std::nullopt;
+  return std::nullopt;
+}
+
+// Who is needed and does not answer for as long as a silence may last has failed. Who was tried in
+// a parent's place is needed no more when that one has come.
+std::int64_t Job::look_at_reaches(std::int64_t now_ns) {
+  std::int64_t next = never_ns;
+  const auto parent = departures_.parent(index_);
+  for (auto wanted = reaches_.begin(); wanted != reaches_.end();) {
+    const auto& [process, reach] = *wanted;
+    const bool has_letters = !failed() && !post_.unheard(process).empty();
+    const bool is_needed = has_letters || (process == parent && !hangs());
+    const bool is_tried = !hangs() && process < index_;
+    if ((is_needed || is_tried) && now_ns - reach.since_ns < liveness_ns_) {
+      next = std::min({next, reach.dial->tick(now_ns), reach.since_ns + liveness_ns_});
+      ++wanted;
+      continue;
+    }
+    const std::string problem = reach.dial->problem();
+    const std::uint32_t missing = process;
+    surroundings_.thread.retire(std::move(wanted->second.dial));
+    wanted = reaches_.erase(wanted);
+    if (is_needed && !failed() && !ended_)
+      fail_process(missing, fmt::format("cannot be reached any more: {}",
+                                        problem.empty() ? "no answer" : problem));
+  }
+  return next;
+}
+
+std::int64_t Job::look_at_heirs(std::int64_t now_ns) {
+  std::int64_t next = never_ns;
+  for (auto heir = heirs_.begin(); heir != heirs_.end();) {
+    const auto [process, since_ns] = *heir;
+    if (met_.contains(process) || departures_.parent(process) != index_) {
+      heir = heirs_.erase(heir);
+      continue;
+    }
+    next = std::min(next, since_ns + liveness_ns_);
+    ++heir;
+    if (now_ns - since_ns < liveness_ns_ || failed() || ended_) continue;
+    fail_process(process, fmt::format("gives no sign of life for {} s after others have left",
+                                      static_cast<double>(liveness_ns_) / ns_per_s));
+  }
+  return failed() || ended_ ? never_ns : next;
+}
+
+std::int64_t Job::let_go_of_the_gone(std::int64_t now_ns) {
+  const auto is_old = [this](const std::unique_ptr<Link>& link) {
+    return is_neighbour(*link) && departures_.is_gone(link->process);
+  };
+  if (!hangs() || !heirs_.empty() || std::ranges::none_of(links_, is_old)) return never_ns;
+  if (now_ns < gone_ns_ + old_links_ns) return gone_ns_ + old_links_ns;
+  while (true) {
+    const auto old = std::ranges::find_if(links_, is_old);
+    if (old == links_.end()) return never_ns;
+    drop(**old);
+  }
+}
+
+// It has failed, and no way leads to those who have to be told, yet.
+bool Job::owes_failure() const {
+  return failed() && phase_ == Phase::joined && departures_.any_gone() && !hangs() &&
+         SystemClock::read() < failed_ns_ + liveness_ns_;
+}
+
+// Those who hung on somebody who is gone may not have linked up yet, and ask here why it failed.
+bool Job::tells_heirs() const {
+  return phase_ == Phase::joined && departures_.any_gone() && !ended_ &&
+         SystemClock::read() < failed_ns_ + liveness_ns_;
+}
+
+// Who needs nobody and has no links any more may still be asked for one, and tells who has left.
+bool Job::tells_late_seekers() const {
+  return departures_.any_gone() && !departures_.all_left() && !ended_ &&
+         SystemClock::read() < gone_ns_ + late_seekers_ns;
+}
+
+}  // namespace gyre::bootstrap

@@ -1,0 +1,84 @@
+// Member: the Membership that comm/ holds: what the control thread found out, readable from any
+// thread, and wishes handed to the control thread.
+//
+//   Company   all members of a communicator, once they are together
+#pragma once
+
+#include "lib/base/wait.h"
+#include "lib/control/control.h"
+#include "lib/control/control_thread.h"
+
+#include <deque>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <sys/types.h>
+#include <unordered_map>
+
+namespace gyre::bootstrap {
+
+class Job;
+class Member;
+
+struct Company {
+  Roster roster;
+  std::unordered_map<int, std::weak_ptr<Member>> here;  // the ranks of this process
+  // By rank; written by the control thread alone.
+  mutable std::vector<std::atomic<bool>> left;
+};
+
+class Member final : public Membership, public std::enable_shared_from_this<Member> {
+ public:
+  Member(std::shared_ptr<ControlThread> thread, std::shared_ptr<const trust::ProcessIdentity> self,
+         int rank, int size);
+
+  State state() const override { return state_.load(std::memory_order_acquire); }
+  bool failed() const override { return failed_.load(std::memory_order_relaxed); }
+  Status failure() const override;
+  std::atomic<std::uint32_t>& changed() override { return changed_; }
+  const Roster& roster() const override;
+  const trust::ProcessIdentity& self() const override { return *self_; }
+  Status send(int to_rank, std::uint64_t key, Letter letter) override;
+  std::optional<Letter> receive(int from_rank, std::uint64_t key) override;
+  void listen(std::uint64_t key, Hear hear) override;
+  bool has_left(int rank) const override;
+  void abort(Status why) override;
+  void leave() override;
+
+  int rank() const { return rank_; }
+  // The control thread's side. `set_job` tells the member whose it is, before anything else.
+  void set_job(Job* job) { job_ = job; }
+  void become_joined(std::shared_ptr<const Company> company);
+  void become_failed(const Status& why);
+  // From any thread; false when too much lies unread.
+  bool deliver(int from, std::uint64_t key, Letter letter);
+
+ private:
+  Status check_usable() const;
+  bool keep_failure(const Status& why);  // the first one
+  void show_failure();
+  void announce();
+  // The control thread passes it on. What it returns is over once it is said; not valid: no wait
+  // would bring that about.
+  std::future<void> say_last(std::function<void(Job&)> word);
+
+  const std::shared_ptr<ControlThread> thread_;
+  const std::shared_ptr<const trust::ProcessIdentity> self_;
+  const int rank_, size_;
+  const pid_t process_;  // sessions do not survive a fork
+  Job* job_ = nullptr;   // control thread only
+  std::atomic<State> state_{State::joining};
+  std::atomic<bool> failed_{false};
+  std::atomic<std::uint32_t> changed_{0};
+  std::shared_ptr<const Company> company_;         // control thread only
+  std::atomic<const Company*> together_{nullptr};  // the same for all threads, once joined
+  mutable std::mutex mutex_;                       // of the rest
+  Status failure_;
+  std::map<std::pair<int, std::uint64_t>, std::deque<Letter>> letters_;
+  std::size_t unread_bytes_ = 0;
+  std::map<std::uint64_t, Hear> hears_;  // by key
+};
+
+}  // namespace gyre::bootstrap

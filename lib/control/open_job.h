@@ -1,0 +1,48 @@
+// OpenJob: a job, with how this process shows itself in it. Where processes of other hosts may take
+// part, that is with an address, at which the door listens until all ranks have come and are of
+// this host.
+#pragma once
+
+#include "lib/control/job.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace gyre::bootstrap {
+
+class OpenJob {
+ public:
+  // `address`: where other hosts reach this process; empty where none is expected. `root` as for
+  // Job.
+  OpenJob(ControlThread& thread, Trunks& trunks, trust::ProcessIdentity process,
+          const std::string& address, std::shared_ptr<const trust::SessionKey> key,
+          std::optional<Destination> root)
+      : self(shown_at(std::move(process), address)),
+        job({thread, trunks, *self}, std::move(key), std::move(root)),
+        expects_other_hosts_(!address.empty()) {}
+
+  bool expects_other_hosts() {
+    const Roster* roster = expects_other_hosts_ ? job.roster() : nullptr;
+    if (roster != nullptr)
+      expects_other_hosts_ = !std::ranges::all_of(
+          roster->processes, [&](const auto& one) { return can_meet_locally(one, *self); });
+    return expects_other_hosts_;
+  }
+
+  const std::shared_ptr<const trust::ProcessIdentity> self;
+  Job job;
+
+ private:
+  static std::shared_ptr<const trust::ProcessIdentity> shown_at(trust::ProcessIdentity process,
+                                                                const std::string& address) {
+    if (!address.empty()) process.addresses = {address};
+    return std::make_shared<const trust::ProcessIdentity>(std::move(process));
+  }
+
+  bool expects_other_hosts_;
+};
+
+}  // namespace gyre::bootstrap

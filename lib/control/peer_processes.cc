@@ -1,0 +1,86 @@
+#include "lib/control/peer_processes.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // asm-generic/socket.h, since Linux 6.5
+#endif
+
+namespace gyre::bootstrap {
+namespace {
+
+pid_t process_behind(int socket) {
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 ? peer.pid : 0;
+}
+
+// A descriptor that becomes readable when the process ends.
+FileDescriptor open_process(int socket, pid_t pid) {
+  int descriptor = -1;
+  socklen_t length = sizeof descriptor;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &descriptor, &length) == 0)
+    return FileDescriptor(descriptor);
+  if (pid <= 0) return {};
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+bool has_ended(const FileDescriptor& process) {
+  pollfd state{process.get(), POLLIN, 0};
+  return poll(&state, 1, 0) > 0;
+}
+
+}  // namespace
+
+std::shared_ptr<PeerProcesses::Peer> PeerProcesses::find(int socket) {
+  const pid_t pid = process_behind(socket);
+  const auto known = peers_.find(pid);
+  // One that has ended is another process than the one at this socket: the number came again.
+  if (pid > 0 && known != peers_.end() && !has_ended(known->second->descriptor))
+    return known->second;
+  auto peer = std::make_shared<Peer>();
+  peer->key = pid > 0 ? pid : -static_cast<std::int64_t>(next_id_);
+  peer->descriptor = open_process(socket, pid);
+  if (!peer->descriptor.has_value()) return nullptr;
+  auto watch = thread_.watch(peer->descriptor.get(), EPOLLIN,
+                             [this, kept = std::weak_ptr(peer)](std::uint32_t) {
+                               if (const auto ended = kept.lock()) tell(ended);
+                             });
+  if (!watch.ok()) return nullptr;
+  peer->watch = std::move(*watch);
+  peers_[peer->key] = peer;
+  return peer;
+}
+
+PeerProcesses::Watch PeerProcesses::watch(int socket, OnEnd on_end) {
+  Watch watch;
+  watch.owner_ = this;
+  watch.peer_ = find(socket);
+  if (watch.peer_ == nullptr) return watch;
+  watch.id_ = next_id_++;
+  watch.peer_->listeners.emplace(watch.id_, std::move(on_end));
+  return watch;
+}
+
+// Whoever is told may end its own watch and others'.
+void PeerProcesses::tell(const std::shared_ptr<Peer>& peer) {
+  drop(peer);
+  while (!peer->listeners.empty()) peer->listeners.extract(peer->listeners.begin()).mapped()();
+}
+
+void PeerProcesses::forget(const std::shared_ptr<Peer>& peer, std::uint64_t id) {
+  peer->listeners.erase(id);
+  if (peer->listeners.empty()) drop(peer);
+}
+
+void PeerProcesses::drop(const std::shared_ptr<Peer>& peer) {
+  peer->watch.reset();
+  const auto found = peers_.find(peer->key);
+  if (found != peers_.end() && found->second == peer) peers_.erase(found);
+}
+
+}  // namespace gyre::bootstrap

@@ -1,0 +1,138 @@
+// Trunk: the secure connection with one other process, which carries the links of all communicators
+// that the two share. It is watched by the control thread: its frames, its silence, its end; on one
+// host the kernel tells of the process's death even where somebody else still holds its socket.
+//
+//   greeting   the first thing that each end says: which process it is. A claim.
+//   opening    a link is asked for. Both ends prove, on this very connection, that they know the
+//              communicator's key; whose key the connection began with is of no matter.
+#pragma once
+
+#include "lib/base/clock.h"
+#include "lib/base/path_watch.h"
+#include "lib/control/control_thread.h"
+#include "lib/control/link.h"
+#include "lib/control/messages.h"
+#include "lib/control/peer_processes.h"
+#include "lib/trust/secure_session.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gyre::bootstrap {
+
+class Trunk;
+
+class TrunkOwner {
+ public:
+  // The peer has said who it is; links that were asked for before wait for `ask`, or are taken
+  // away.
+  virtual void on_greeting(Trunk& trunk) = 0;
+  // Null: no communicator of this process has that key, or nobody may come in any more.
+  virtual std::shared_ptr<const trust::SessionKey> find_key(const std::string& identity) = 0;
+  // The peer has opened a link to that key's communicator.
+  virtual void on_link(const std::string& identity, std::unique_ptr<Link> link) = 0;
+  // It carries nothing any more. Once.
+  virtual void on_end(Trunk& trunk) = 0;
+
+ protected:
+  ~TrunkOwner() = default;
+};
+
+class Trunk {
+ public:
+  using OnLink = std::function<void(Result<std::unique_ptr<Link>>)>;
+  // A link that somebody here waits for.
+  struct Opening {
+    std::shared_ptr<const trust::SessionKey> key;
+    OnLink on_link;
+  };
+
+  // `session` is established. A separate trunk is for those who do not trust the one that there is.
+  Trunk(ControlThread& thread, TrunkOwner& owner, std::unique_ptr<trust::SecureSession> session,
+        trust::SessionRole role, bool separate);
+  ~Trunk();
+  Trunk(const Trunk&) = delete;
+  Trunk& operator=(const Trunk&) = delete;
+  Status open(PeerProcesses& processes, const trust::ProcessIdentity& self);
+
+  const std::optional<trust::ProcessIdentity>& peer() const { return peer_; }
+  bool is_separate() const { return separate_; }
+  // Asks now, or once the peer has greeted.
+  void open_link(Opening opening);
+  // Those that were not asked for yet: to be opened elsewhere.
+  std::vector<Opening> take_waiting() { return std::exchange(waiting_, {}); }
+  void ask_waiting();
+
+  // For links. What is said is queued, and sent as far as the socket takes it at once.
+  void send(std::uint64_t link, Kind kind, std::span<const std::uint8_t> body);
+  void forget(std::uint64_t link);
+  bool flushed() const { return session_->flushed(); }
+  std::int64_t heard_ns() const { return heard_ns_; }
+  // How much longer than the limit it may be silent: a network that was cut and has healed carries
+  // what was said meanwhile when the kernel repeats it.
+  std::int64_t grace_ns() const { return is_local_ ? 0 : 500 * ns_per_ms; }
+  // What was said is lost, though the peer may still be heard. Then what it says now may not come,
+  // as its kernel waits for answers of ours.
+  bool loses_what_is_said(std::int64_t now_ns, std::int64_t limit_ns);
+  // When it is time to look at that again: soon after something was said, and while it is out.
+  std::int64_t next_look_ns(std::int64_t now_ns) const;
+  // What the kernel knows of the way to a peer that is silent, for people; empty on one host.
+  std::string silence_text(std::int64_t limit_ns) const;
+  // Says that it lives if it has said nothing for so long; when it will be time again.
+  std::int64_t ping(std::int64_t now_ns, std::int64_t period_ns);
+  void due_at(std::int64_t time_ns) { thread_.due_at(time_ns); }
+
+  // Before the links' own.
+  std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
+
+ private:
+  void transmit(Kind kind, std::span<const std::uint8_t> body);
+  std::uint32_t wished_events() const;
+  void on_socket();
+  void on_peer_exit();
+  void read_all();
+  void on_frame(trust::Frame& frame);
+  bool on_own_frame(Kind kind, std::span<const std::uint8_t> body);
+  bool on_greeting(std::span<const std::uint8_t> body);
+  bool on_open(std::span<const std::uint8_t> body);
+  bool on_opened(std::span<const std::uint8_t> body);
+  bool on_refused(std::span<const std::uint8_t> body);
+  bool on_closed(std::span<const std::uint8_t> body);
+  void ask(Opening opening);
+  std::unique_ptr<Link> make_link(std::uint64_t number);
+  Result<trust::Proof> proof(const trust::SessionKey& key, trust::Prover who,
+                             std::uint64_t number) const;
+  void refuse(std::uint64_t number);
+  bool is_idle() const;
+  void rest();
+  void end(const Status& how);
+
+  ControlThread& thread_;
+  TrunkOwner& owner_;
+  const std::unique_ptr<trust::SecureSession> session_;
+  const trust::SessionRole role_;
+  const bool separate_;
+  const bool is_local_;
+  trust::Binding binding_{};
+  ControlThread::Watch watch_;
+  PeerProcesses::Watch process_watch_;
+  bool looked_ = false;  // at the socket
+  bool ended_ = false;
+  std::optional<trust::ProcessIdentity> peer_;
+  std::map<std::uint64_t, Link*> links_;
+  std::vector<Opening> waiting_;            // for the greeting
+  std::map<std::uint64_t, Opening> asked_;  // by the number that the link will have
+  std::uint64_t next_link_;                 // of ours
+  std::uint64_t peer_link_ = 0;             // the peer's last
+  std::int64_t heard_ns_ = 0, said_ns_ = 0;
+  std::int64_t idle_ns_ = 0;  // since when nothing needs it
+  PathWatch path_watch_;
+};
+
+}  // namespace gyre::bootstrap

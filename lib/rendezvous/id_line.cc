@@ -1,0 +1,189 @@
+#include "lib/rendezvous/id_line.h"
+
+#include "lib/control/first_words.h"
+#include "lib/trust/wire.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <sys/socket.h>
+
+namespace gyre::bootstrap {
+namespace {
+
+constexpr std::array<char, 7> question_magic = {'G', 'Y', 'R', 'E', 'A', 'S', 'K'};
+constexpr std::uint8_t version = 1;
+enum class AnswerKind : std::uint8_t { id = 1, refusal = 2 };
+constexpr std::size_t refusal_most = 240;
+constexpr std::uint8_t frame_kind = 'm';
+
+Status closed() { return Status(Code::RemoteError, "the other end closed the connection"); }
+
+}  // namespace
+
+Message encode(const Question& question) {
+  trust::Writer writer;
+  writer.put(question_magic);
+  writer.put(version);
+  writer.put(question.rank);
+  writer.put(question.size);
+  writer.put(question.meeting);
+  writer.put(question.process);
+  return writer.take();
+}
+
+Result<Question> decode_question(const Message& message) {
+  trust::Reader reader(message);
+  std::array<char, 7> magic{};
+  std::uint8_t spoken = 0;
+  if (!reader.get(magic) || magic != question_magic || !reader.get(spoken))
+    return Status(Code::RemoteError, "it does not speak Gyre's language");
+  if (spoken != version)
+    return Status(Code::Mismatch,
+                  fmt::format("this rank's Gyre meets by version {}, rank 0's by version {}: all "
+                              "ranks must run the same library",
+                              spoken, version));
+  Question question;
+  if (!reader.get(question.rank) || !reader.get(question.size) || !reader.get(question.meeting) ||
+      !reader.get(question.process) || !reader.at_end())
+    return Status(Code::RemoteError, "its question is malformed");
+  return question;
+}
+
+Message encode_id(const trust::EncodedId& id) {
+  trust::Writer writer;
+  writer.put(AnswerKind::id);
+  writer.put(id.bytes);
+  return writer.take();
+}
+
+Message encode_refusal(std::string_view why) {
+  trust::Writer writer;
+  writer.put(AnswerKind::refusal);
+  why = why.substr(0, refusal_most);
+  writer.put_rest({reinterpret_cast<const std::uint8_t*>(why.data()), why.size()});
+  return writer.take();
+}
+
+Result<trust::UniqueId> decode_answer(const Message& message) {
+  trust::Reader reader(message);
+  AnswerKind kind{};
+  trust::EncodedId id;
+  const bool whole = reader.get(kind);
+  if (whole && kind == AnswerKind::id && reader.get(id.bytes) && reader.at_end())
+    return trust::decode_unique_id(id);
+  if (!whole || kind != AnswerKind::refusal)
+    return Status(Code::RemoteError, "rank 0's answer is malformed");
+  std::string why;
+  for (const std::uint8_t letter : reader.rest())
+    why += letter < ' ' || letter > '~' ? '?' : static_cast<char>(letter);
+  return invalid_usage("rank 0 answers: " + why);
+}
+
+Result<IdLine> IdLine::make(End end, FileDescriptor socket,
+                            std::shared_ptr<const NetworkProof> proof) {
+  IdLine line;
+  line.socket_ = std::move(socket);
+  line.proof_ = std::move(proof);
+  if (line.proof_ != nullptr && end == End::asking)
+    GYRE_TRY(line.start_session(trust::SessionRole::client));
+  return line;
+}
+
+Status IdLine::start_session(trust::SessionRole role) {
+  GYRE_ASSIGN(session_,
+              trust::SecureSession::start(*proof_->tls, std::move(socket_), role, proof_->key));
+  return Status();
+}
+
+bool IdLine::departed() const {
+  if (proof_ == nullptr) return ended_;
+  return session_ != nullptr && session_->established() && session_->ended();
+}
+
+bool IdLine::wants_to_write() const {
+  return session_ ? session_->wants_write() : !leaving_.empty();
+}
+
+Result<std::optional<Message>> IdLine::receive() {
+  if (proof_ == nullptr) return receive_in_clear();
+  if (is_unnamed()) GYRE_TRY(hear_first_words());
+  if (is_unnamed()) return std::optional<Message>();
+  Status status = session_->advance();
+  // What came before the end still counts.
+  std::optional<trust::Frame> frame = session_->receive();
+  if (!frame && !status.ok()) return status;
+  if (!frame) return std::optional<Message>();
+  if (frame->type != frame_kind) return Status(Code::RemoteError, "it sent an unknown frame");
+  return std::optional(std::move(frame->body));
+}
+
+// The session, which is large and whose arithmetic takes time, is made for those alone whose hello
+// is whole and names our key.
+Status IdLine::hear_first_words() {
+  std::uint8_t bytes[first_words_most];
+  const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Status();
+  if (got <= 0) return closed();
+  const FirstWords words =
+      judge_first_words({bytes, static_cast<std::size_t>(got)}, meeting_identity_prefix);
+  if (words.wish == FirstWords::Wish::unclear) return Status();
+  if (words.wish == FirstWords::Wish::other)
+    return Status(Code::RemoteError, std::string(words.fault));
+  if (words.wish == FirstWords::Wish::show_ticket || words.identity.empty())
+    return Status(Code::RemoteError, "it asked for no meeting");
+  if (words.identity != proof_->key->identity)
+    return Status(Code::RemoteError, "it has another secret, or is of another job");
+  return start_session(trust::SessionRole::server);
+}
+
+Result<std::optional<Message>> IdLine::receive_in_clear() {
+  while (true) {
+    const std::size_t wanted = arrived_bytes_ == 0 ? 1 : 1 + arrived_[0];
+    if (arrived_bytes_ == wanted && wanted > 1) {
+      arrived_bytes_ = 0;
+      return std::optional(Message(&arrived_[1], &arrived_[0] + wanted));
+    }
+    if (arrived_bytes_ == 1 && wanted == 1)
+      return Status(Code::RemoteError, "it sent an empty message");
+    const ssize_t got =
+        ::recv(socket_.get(), &arrived_[arrived_bytes_], wanted - arrived_bytes_, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return std::optional<Message>();
+    ended_ = got <= 0;
+    if (ended_) return closed();
+    arrived_bytes_ += static_cast<std::size_t>(got);
+  }
+}
+
+Status IdLine::send(const Message& message) {
+  if (session_ != nullptr) {
+    GYRE_TRY(session_->send(frame_kind, message));
+    // Reading as well would find the end of one who has read the answer and gone.
+    return session_->established() ? session_->transmit() : session_->advance();
+  }
+  leaving_.push_back(static_cast<std::uint8_t>(message.size()));
+  leaving_.insert(leaving_.end(), message.begin(), message.end());
+  return flush();
+}
+
+Status IdLine::flush() {
+  if (session_ != nullptr) return session_->advance();
+  while (left_ < leaving_.size()) {
+    const ssize_t put = ::send(socket_.get(), leaving_.data() + left_, leaving_.size() - left_,
+                               MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0 && errno == EAGAIN) return Status();
+    ended_ = put < 0;
+    if (ended_) return closed();
+    left_ += static_cast<std::size_t>(put);
+  }
+  trust::wipe(leaving_);
+  leaving_.clear();
+  left_ = 0;
+  return Status();
+}
+
+}  // namespace gyre::bootstrap
