@@ -1,7 +1,7 @@
 // Relays between two halves of a link in host memory, over real transports. What stands for kernels
 // here speaks by the words of a link as kernels/cuda/simple.h does; the real ones do in
 // device_test.cc.
-#include "lib/exec/device_relay.h"
+#include "lib/cuda/device_relay.h"
 
 #include "tests/support/transport_pair.h"
 

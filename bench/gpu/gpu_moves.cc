@@ -3,7 +3,7 @@
 // what launching nothing costs. Prints lines of JSON, which bench/gpu.py reads.
 #include "bench/gpu/bare_moves.h"
 #include "bench/gpu/timing.h"
-#include "lib/exec/device_link.h"
+#include "lib/cuda/device_link.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

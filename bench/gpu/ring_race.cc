@@ -1,7 +1,7 @@
 // Interpreted against written out: the same executors, links and buffers, with the kernels of one
 // image or of the other.
 #include "bench/gpu/timing.h"
-#include "lib/exec/cuda_executor.h"
+#include "lib/cuda/cuda_executor.h"
 #include "lib/plan/algorithms.h"
 
 #include <fmt/format.h>

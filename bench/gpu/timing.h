@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lib/base/status.h"
-#include "lib/exec/cuda_device.h"
+#include "lib/cuda/cuda_device.h"
 
 #include <cstdint>
 #include <functional>

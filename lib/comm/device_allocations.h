@@ -2,7 +2,7 @@
 // have too, where the driver has such; else the driver's ordinary memory, which is not lent.
 #pragma once
 
-#include "lib/exec/cuda_device.h"
+#include "lib/cuda/cuda_device.h"
 #include "transports/p2p/virtual_memory.h"
 
 #include <atomic>

@@ -10,7 +10,7 @@
 #include "lib/comm/device_relays.h"
 #include "lib/comm/peer_pools.h"
 #include "lib/control/control.h"
-#include "lib/exec/cuda_executor.h"
+#include "lib/cuda/cuda_executor.h"
 #include "lib/transport/endpoint.h"
 #include "transports/p2p/memory.h"
 #include "transports/p2p/way.h"

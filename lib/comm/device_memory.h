@@ -3,8 +3,8 @@
 // kernel.
 #pragma once
 
-#include "lib/exec/cuda_device.h"
-#include "lib/exec/cuda_stream.h"
+#include "lib/cuda/cuda_device.h"
+#include "lib/cuda/cuda_stream.h"
 
 #include <cstdint>
 #include <string_view>

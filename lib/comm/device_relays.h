@@ -1,13 +1,13 @@
 // DeviceRelays: a communicator's links to GPUs that its own does not reach: memory of the host in
-// place of the peers', and the relays (lib/exec/device_relay.h) that carry messages between these.
+// place of the peers', and the relays (lib/cuda/device_relay.h) that carry messages between these.
 // The communicator's thread opens them; the process's DeviceProgress drives them. They belong to
 // the communicator and to its executor, which graphs keep: a replay finds them in service when the
 // communicator has ended, and they leave their peers when nobody can launch anything any more.
 #pragma once
 
 #include "lib/comm/links.h"
-#include "lib/exec/cuda_executor.h"
-#include "lib/exec/device_relay.h"
+#include "lib/cuda/cuda_executor.h"
+#include "lib/cuda/device_relay.h"
 
 #include <atomic>
 #include <map>

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "lib/comm/device_note.h"
-#include "lib/exec/device_link.h"
+#include "lib/cuda/device_link.h"
 
 namespace gyre::comm {
 

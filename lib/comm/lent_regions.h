@@ -10,7 +10,7 @@
 #include "lib/comm/region_letter.h"
 #include "lib/comm/registered_memory.h"
 #include "lib/control/control.h"
-#include "lib/exec/cuda_executor.h"
+#include "lib/cuda/cuda_executor.h"
 #include "lib/transport/endpoint.h"
 
 #include <atomic>

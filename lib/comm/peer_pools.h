@@ -7,7 +7,7 @@
 
 #include "lib/comm/device_holdings.h"
 #include "lib/control/control.h"
-#include "lib/exec/cuda_executor.h"
+#include "lib/cuda/cuda_executor.h"
 #include "transports/p2p/memory.h"
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // end; a refused message changes nothing, and an honest one is never refused.
 // Input: u64 first, then acts: u8 kind (0: kernels here send, 1: they release, 2: a message as it
 // comes, 3: one near an honest one) and what it needs.
-#include "lib/exec/relay_message.h"
+#include "lib/cuda/relay_message.h"
 #include "tests/fuzz/input.h"
 
 #include <array>

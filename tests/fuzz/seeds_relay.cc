@@ -1,5 +1,5 @@
 // Seeds of what a peer's relay says of kernels' links.
-#include "lib/exec/relay_message.h"
+#include "lib/cuda/relay_message.h"
 #include "tests/fuzz/seeds.h"
 
 #include <cstring>

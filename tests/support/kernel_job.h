@@ -4,7 +4,7 @@
 // GPU, bit for bit what the host's interpreter gives.
 #pragma once
 
-#include "lib/exec/cuda_device.h"
+#include "lib/cuda/cuda_device.h"
 #include "tests/support/job_data.h"
 #include "tests/support/on_cuda.h"
 

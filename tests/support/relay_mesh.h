@@ -2,7 +2,7 @@
 // thread of the host's machine drives them all beside the kernels.
 #pragma once
 
-#include "lib/exec/device_relay.h"
+#include "lib/cuda/device_relay.h"
 #include "lib/plan/step.h"
 #include "tests/support/host_device.h"
 

@@ -1,5 +1,5 @@
 // How a CudaExecutor puts calls on streams.
-#include "lib/exec/cuda_places.h"
+#include "lib/cuda/cuda_places.h"
 
 #include <fmt/format.h>
 

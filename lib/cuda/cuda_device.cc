@@ -1,4 +1,4 @@
-#include "lib/exec/cuda_device.h"
+#include "lib/cuda/cuda_device.h"
 
 #include "lib/base/log.h"
 #include "lib/base/units.h"

@@ -2,7 +2,7 @@
 // kernel has ended.
 #pragma once
 
-#include "lib/exec/cuda_executor.h"
+#include "lib/cuda/cuda_executor.h"
 
 #include <array>
 

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "lib/base/wait.h"
-#include "lib/exec/relay_message.h"
+#include "lib/cuda/relay_message.h"
 #include "lib/transport/transport.h"
 
 #include <memory>

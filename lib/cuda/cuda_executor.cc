@@ -1,8 +1,8 @@
-#include "lib/exec/cuda_executor.h"
+#include "lib/cuda/cuda_executor.h"
 
 #include "lib/base/log.h"
 #include "lib/base/units.h"
-#include "lib/exec/cuda_places.h"
+#include "lib/cuda/cuda_places.h"
 
 #include <fmt/format.h>
 

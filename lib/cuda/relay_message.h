@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lib/base/status.h"
-#include "lib/exec/device_link.h"
+#include "lib/cuda/device_link.h"
 
 #include <cstdint>
 #include <span>

@@ -5,9 +5,9 @@
 // (lib/comm/device_watch.h).
 #pragma once
 
-#include "lib/exec/cuda_device.h"
-#include "lib/exec/cuda_stream.h"
-#include "lib/exec/device_link.h"
+#include "lib/cuda/cuda_device.h"
+#include "lib/cuda/cuda_stream.h"
+#include "lib/cuda/device_link.h"
 #include "lib/loaded/cuda_rest.h"
 #include "lib/plan/plan.h"
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/kernel_name.h"
-#include "lib/exec/idle_memory.h"
+#include "lib/cuda/idle_memory.h"
 #include "lib/loaded/cuda.h"
 
 #include <array>

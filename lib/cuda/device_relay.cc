@@ -1,4 +1,4 @@
-#include "lib/exec/device_relay.h"
+#include "lib/cuda/device_relay.h"
 
 #include "lib/base/units.h"
 

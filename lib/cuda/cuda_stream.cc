@@ -1,4 +1,4 @@
-#include "lib/exec/cuda_stream.h"
+#include "lib/cuda/cuda_stream.h"
 
 namespace gyre::exec {
 

@@ -1,4 +1,4 @@
-#include "lib/exec/device_link.h"
+#include "lib/cuda/device_link.h"
 
 #include "lib/base/units.h"
 

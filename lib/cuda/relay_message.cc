@@ -1,4 +1,4 @@
-#include "lib/exec/relay_message.h"
+#include "lib/cuda/relay_message.h"
 
 #include <fmt/format.h>
 
