@@ -3,11 +3,11 @@
 #include "lib/base/board.h"
 #include "lib/base/units.h"
 #include "lib/transport/endpoint.h"
+#include "lib/transport/handover.h"
 #include "lib/transport/region.h"
 #include "lib/transport/slots.h"
 #include "tests/support/transport_pair.h"
 #include "transports/p2p/lease.h"
-#include "transports/shm/handover.h"
 #include "transports/shm/memory.h"
 #include "transports/shm/sender.h"
 

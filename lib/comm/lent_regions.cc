@@ -1,7 +1,7 @@
 #include "lib/comm/lent_regions.h"
 
 #include "lib/base/log.h"
-#include "transports/shm/handover.h"
+#include "lib/transport/handover.h"
 
 #include <fmt/format.h>
 

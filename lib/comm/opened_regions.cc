@@ -2,7 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/loaded/cuda_rest.h"
-#include "transports/shm/handover.h"
+#include "lib/transport/handover.h"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 // Input: u8 number of descriptors, then of each: u8 kind of file, u8 seals, u32 bytes; u8 flags
 // (1: the magic is right, 2: so is the length, 4: the socket closes, 8: unsealed memory is
 // expected); the letter's bytes.
+#include "lib/transport/handover.h"
 #include "tests/fuzz/input.h"
-#include "transports/shm/handover.h"
 #include "transports/shm/memory.h"
 
 #include <fmt/format.h>

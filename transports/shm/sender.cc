@@ -1,6 +1,6 @@
 #include "transports/shm/sender.h"
 
-#include "transports/shm/handover.h"
+#include "lib/transport/handover.h"
 #include "transports/shm/memory.h"
 
 #include <fmt/format.h>

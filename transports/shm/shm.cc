@@ -2,8 +2,8 @@
 
 #include "lib/base/log.h"
 #include "lib/transport/endpoint.h"
+#include "lib/transport/handover.h"
 #include "lib/transport/mapped.h"
-#include "transports/shm/handover.h"
 #include "transports/shm/memory.h"
 #include "transports/shm/sender.h"
 

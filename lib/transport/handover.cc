@@ -1,4 +1,4 @@
-#include "transports/shm/handover.h"
+#include "lib/transport/handover.h"
 
 #include "lib/transport/transport.h"
 
