@@ -15,13 +15,13 @@
 #include "lib/comm/links.h"
 #include "lib/comm/made_ops.h"
 #include "lib/comm/request.h"
-#include "lib/comm/resumable.h"
-#include "lib/comm/standstill.h"
-#include "lib/comm/suspicion.h"
 #include "lib/comm/tracing.h"
 #include "lib/comm/whereabouts.h"
 #include "lib/control/control.h"
 #include "lib/exec/launch.h"
+#include "lib/exec/resumable.h"
+#include "lib/exec/standstill.h"
+#include "lib/exec/suspicion.h"
 #include "lib/tune/choice.h"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 #include "lib/comm/device_side.h"
 
 #include "lib/base/log.h"
-#include "lib/comm/resumable.h"
+#include "lib/exec/resumable.h"
 #include "lib/loaded/cuda_rest.h"
 
 #include <fmt/format.h>

@@ -9,7 +9,7 @@
 #include "lib/comm/device_note.h"
 #include "lib/comm/device_regions.h"
 #include "lib/comm/device_share.h"
-#include "lib/comm/suspicion.h"
+#include "lib/exec/suspicion.h"
 #include "lib/tune/choice.h"
 
 #include <deque>
