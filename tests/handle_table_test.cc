@@ -1,8 +1,8 @@
 // lib/base/handle_table.h: stale, made-up and foreign handles find nothing; pins keep objects
-// alive. lib/comm/made_ops.h: ops by number. Both: what happens after the last number.
+// alive. lib/call/made_ops.h: ops by number. Both: what happens after the last number.
 #include "lib/base/handle_table.h"
 
-#include "lib/comm/made_ops.h"
+#include "lib/call/made_ops.h"
 
 #include <catch2/catch.hpp>
 

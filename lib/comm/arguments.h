@@ -2,8 +2,8 @@
 // what it may be.
 #pragma once
 
+#include "lib/call/request.h"
 #include "lib/comm/communicator.h"
-#include "lib/comm/request.h"
 
 #include <cstdint>
 #include <cstring>

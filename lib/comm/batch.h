@@ -1,7 +1,7 @@
 // Batch: sends and receives that were begun together and end together, and how far they are.
 #pragma once
 
-#include "lib/comm/transfer.h"
+#include "lib/call/transfer.h"
 
 #include <cstddef>
 #include <span>

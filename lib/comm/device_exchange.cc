@@ -1,7 +1,7 @@
 #include "lib/comm/device_exchange.h"
 
 #include "lib/base/units.h"
-#include "lib/comm/request.h"
+#include "lib/call/request.h"
 
 #include <algorithm>
 #include <span>

@@ -3,8 +3,8 @@
 // up. The communicator's thread calls it, but for `look`.
 #pragma once
 
-#include "lib/comm/binding.h"
-#include "lib/comm/call_board.h"
+#include "lib/call/binding.h"
+#include "lib/call/call_board.h"
 #include "lib/comm/device_links.h"
 #include "lib/comm/device_note.h"
 #include "lib/comm/device_regions.h"
@@ -61,7 +61,7 @@ class DeviceSide {
   bool fits(const plan::Plan& plan, plan::Protocol protocol) const;
   Result<std::unique_ptr<exec::DevicePlan>> bind_plan(const plan::Plan& plan);
   // All of a call but its buffers, kept until another kind of call comes.
-  // `history`: of all calls before, as messages tell it (lib/comm/call_board.h).
+  // `history`: of all calls before, as messages tell it (lib/call/call_board.h).
   Status bind(const Request& request, const plan::Plan& plan, const tune::Choice& choice,
               std::uint64_t bytes, std::uint64_t history);
   // Puts the call on its stream; false if it has to wait for room. With `more` calls of a group to

@@ -2,13 +2,13 @@
 // they were begun, those to different peers side by side; receives are matched in their order.
 #pragma once
 
+#include "lib/call/transfer.h"
 #include "lib/comm/batch.h"
 #include "lib/comm/exchange.h"
 #include "lib/comm/links.h"
 #include "lib/comm/mailbox.h"
 #include "lib/comm/outbox.h"
 #include "lib/comm/receives.h"
-#include "lib/comm/transfer.h"
 #include "lib/control/control.h"
 
 #include <map>

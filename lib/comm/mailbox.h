@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lib/base/status.h"
+#include "lib/call/transfer.h"
 #include "lib/comm/receives.h"
-#include "lib/comm/transfer.h"
 #include "lib/exec/port.h"
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "lib/comm/metrics.h"
 
-#include "lib/comm/flight_record.h"
+#include "lib/call/flight_record.h"
 
 #include <fmt/format.h>
 

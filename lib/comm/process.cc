@@ -5,8 +5,8 @@
 #include "lib/base/forks.h"
 #include "lib/base/log.h"
 #include "lib/base/thread_state.h"
+#include "lib/call/version.h"
 #include "lib/comm/metrics.h"
-#include "lib/comm/version.h"
 #include "lib/loaded/cuda_rest.h"
 #include "lib/rendezvous/rendezvous.h"
 

@@ -3,7 +3,7 @@
 // Input: u8 rank, then acts: u8 kind: 0 and 1: this rank's next call, as u8 function, u8 type, u8
 // op, u8 root, u16 count, u8 blocks; 2: a letter, as u8 from and a block; 3: a letter of records,
 // as u8 from, u8 how many, each as i8 distance from the newest call and the call.
-#include "lib/comm/call_board.h"
+#include "lib/call/call_board.h"
 #include "tests/fuzz/input.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-#include "lib/comm/request.h"
+#include "lib/call/request.h"
 
 #include "lib/base/units.h"
 

@@ -1,4 +1,4 @@
-#include "lib/comm/binding.h"
+#include "lib/call/binding.h"
 
 #include "lib/base/units.h"
 

@@ -1,4 +1,4 @@
-#include "lib/comm/made_ops.h"
+#include "lib/call/made_ops.h"
 
 #include <fmt/format.h>
 

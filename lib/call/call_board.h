@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lib/base/status.h"
-#include "lib/comm/request.h"
+#include "lib/call/request.h"
 #include "lib/control/control.h"
 
 #include <array>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lib/base/element.h"
-#include "lib/comm/transfer.h"
+#include "lib/call/transfer.h"
 #include "lib/plan/cursor.h"
 #include "lib/plan/plan.h"
 

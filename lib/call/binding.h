@@ -1,7 +1,7 @@
 // Binding: where the chunks of a plan lie in the buffers of a request.
 #pragma once
 
-#include "lib/comm/request.h"
+#include "lib/call/request.h"
 #include "lib/plan/cursor.h"
 #include "lib/plan/plan.h"
 

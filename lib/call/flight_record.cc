@@ -1,8 +1,8 @@
-#include "lib/comm/flight_record.h"
+#include "lib/call/flight_record.h"
 
 #include "lib/base/flight_file.h"
 #include "lib/base/log.h"
-#include "lib/comm/version.h"
+#include "lib/call/version.h"
 #include "lib/plan/algorithms.h"
 #include "lib/plan/protocol.h"
 

@@ -1,4 +1,4 @@
-#include "lib/comm/call_board.h"
+#include "lib/call/call_board.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lib/base/board.h"
-#include "lib/comm/request.h"
+#include "lib/call/request.h"
 #include "lib/control/control.h"
 #include "lib/tune/choice.h"
 
