@@ -9,12 +9,9 @@
 #include "lib/call/flight_record.h"
 #include "lib/call/made_ops.h"
 #include "lib/call/request.h"
-#include "lib/comm/builtin.h"
 #include "lib/comm/device_side.h"
 #include "lib/comm/driver_seat.h"
 #include "lib/comm/exchange.h"
-#include "lib/comm/letter_keys.h"
-#include "lib/comm/links.h"
 #include "lib/comm/tracing.h"
 #include "lib/comm/whereabouts.h"
 #include "lib/control/control.h"
@@ -22,6 +19,9 @@
 #include "lib/exec/resumable.h"
 #include "lib/exec/standstill.h"
 #include "lib/exec/suspicion.h"
+#include "lib/links/builtin.h"
+#include "lib/links/letter_keys.h"
+#include "lib/links/links.h"
 #include "lib/tune/choice.h"
 
 #include <atomic>

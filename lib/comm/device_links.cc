@@ -2,7 +2,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/comm/letter_keys.h"
+#include "lib/links/letter_keys.h"
 #include "lib/loaded/cuda_rest.h"
 
 #include <fmt/format.h>

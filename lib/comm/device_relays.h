@@ -5,9 +5,9 @@
 // communicator has ended, and they leave their peers when nobody can launch anything any more.
 #pragma once
 
-#include "lib/comm/links.h"
 #include "lib/cuda/cuda_executor.h"
 #include "lib/cuda/device_relay.h"
+#include "lib/links/links.h"
 
 #include <atomic>
 #include <map>

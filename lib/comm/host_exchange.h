@@ -5,11 +5,11 @@
 #include "lib/call/transfer.h"
 #include "lib/comm/batch.h"
 #include "lib/comm/exchange.h"
-#include "lib/comm/links.h"
 #include "lib/comm/mailbox.h"
 #include "lib/comm/outbox.h"
 #include "lib/comm/receives.h"
 #include "lib/control/control.h"
+#include "lib/links/links.h"
 
 #include <map>
 #include <vector>

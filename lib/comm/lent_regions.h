@@ -6,11 +6,11 @@
 
 #include "kernels/cuda/launch.h"
 #include "lib/comm/device_allocations.h"
-#include "lib/comm/letter_keys.h"
 #include "lib/comm/region_letter.h"
 #include "lib/comm/registered_memory.h"
 #include "lib/control/control.h"
 #include "lib/cuda/cuda_executor.h"
+#include "lib/links/letter_keys.h"
 #include "lib/transport/endpoint.h"
 
 #include <atomic>

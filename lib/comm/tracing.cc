@@ -1,7 +1,7 @@
 #include "lib/comm/tracing.h"
 
-#include "lib/comm/letter_keys.h"
 #include "lib/control/cause.h"
+#include "lib/links/letter_keys.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "lib/comm/whereabouts.h"
 
-#include "lib/comm/letter_keys.h"
+#include "lib/links/letter_keys.h"
 #include "lib/trust/wire.h"
 
 #include <algorithm>

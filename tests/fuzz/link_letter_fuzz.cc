@@ -1,7 +1,7 @@
 // The letter by which a rank lets a peer connect to it, from its first byte to the connection: the
 // letter, the endpoint in it, and what each transport makes of it. Nothing is dialed.
 // Input: u8 flags (1: the endpoint shows a ticket that is good, 2: from this process), the letter.
-#include "lib/comm/link_letter.h"
+#include "lib/links/link_letter.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
 #include "tests/fuzz/input.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lib/base/settings.h"
-#include "lib/comm/links.h"
+#include "lib/links/links.h"
 
 namespace gyre::comm {
 

@@ -1,4 +1,4 @@
-#include "lib/comm/link_letter.h"
+#include "lib/links/link_letter.h"
 
 #include "lib/trust/wire.h"
 

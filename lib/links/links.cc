@@ -1,9 +1,9 @@
-#include "lib/comm/links.h"
+#include "lib/links/links.h"
 
 #include "lib/base/log.h"
-#include "lib/comm/closed_end.h"
-#include "lib/comm/letter_keys.h"
-#include "lib/comm/link_letter.h"
+#include "lib/links/closed_end.h"
+#include "lib/links/letter_keys.h"
+#include "lib/links/link_letter.h"
 
 #include <fmt/format.h>
 

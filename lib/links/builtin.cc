@@ -1,4 +1,4 @@
-#include "lib/comm/builtin.h"
+#include "lib/links/builtin.h"
 
 #include "transports/self/self.h"
 #include "transports/shm/shm.h"

@@ -4,9 +4,9 @@
 
 #include "lib/base/owned.h"
 #include "lib/base/wait.h"
-#include "lib/comm/link_letter.h"
 #include "lib/control/control.h"
 #include "lib/exec/launch.h"
+#include "lib/links/link_letter.h"
 #include "lib/plan/plan.h"
 
 #include <map>
