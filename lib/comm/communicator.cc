@@ -2,10 +2,10 @@
 
 #include "lib/base/log.h"
 #include "lib/comm/device_memory.h"
-#include "lib/comm/host_exchange.h"
 #include "lib/comm/joining_note.h"
 #include "lib/comm/process.h"
 #include "lib/loaded/cuda_rest.h"
+#include "lib/sendrecv/host_exchange.h"
 
 #include <fmt/format.h>
 

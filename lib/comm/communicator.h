@@ -11,7 +11,6 @@
 #include "lib/call/request.h"
 #include "lib/comm/device_side.h"
 #include "lib/comm/driver_seat.h"
-#include "lib/comm/exchange.h"
 #include "lib/comm/tracing.h"
 #include "lib/comm/whereabouts.h"
 #include "lib/control/control.h"
@@ -22,6 +21,7 @@
 #include "lib/links/builtin.h"
 #include "lib/links/letter_keys.h"
 #include "lib/links/links.h"
+#include "lib/sendrecv/exchange.h"
 #include "lib/tune/choice.h"
 
 #include <atomic>

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lib/comm/device_links.h"
-#include "lib/comm/exchange.h"
 #include "lib/control/control.h"
+#include "lib/sendrecv/exchange.h"
 
 #include <map>
 #include <vector>

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "lib/call/transfer.h"
-#include "lib/comm/batch.h"
-#include "lib/comm/exchange.h"
-#include "lib/comm/mailbox.h"
-#include "lib/comm/outbox.h"
-#include "lib/comm/receives.h"
 #include "lib/control/control.h"
 #include "lib/links/links.h"
+#include "lib/sendrecv/batch.h"
+#include "lib/sendrecv/exchange.h"
+#include "lib/sendrecv/mailbox.h"
+#include "lib/sendrecv/outbox.h"
+#include "lib/sendrecv/receives.h"
 
 #include <map>
 #include <vector>

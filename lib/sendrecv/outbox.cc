@@ -1,4 +1,4 @@
-#include "lib/comm/outbox.h"
+#include "lib/sendrecv/outbox.h"
 
 #include "kernels/cpu/move.h"
 

@@ -1,4 +1,4 @@
-#include "lib/comm/mailbox.h"
+#include "lib/sendrecv/mailbox.h"
 
 #include "kernels/cpu/move.h"
 

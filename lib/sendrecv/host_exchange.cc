@@ -1,4 +1,4 @@
-#include "lib/comm/host_exchange.h"
+#include "lib/sendrecv/host_exchange.h"
 
 #include <algorithm>
 #include <numeric>

@@ -5,7 +5,7 @@
 
 #include "lib/base/status.h"
 #include "lib/base/wait.h"
-#include "lib/comm/batch.h"
+#include "lib/sendrecv/batch.h"
 
 namespace gyre::comm {
 

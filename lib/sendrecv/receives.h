@@ -2,7 +2,7 @@
 // has come yet; and which peers owe one.
 #pragma once
 
-#include "lib/comm/batch.h"
+#include "lib/sendrecv/batch.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "lib/comm/receives.h"
+#include "lib/sendrecv/receives.h"
 
 #include <algorithm>
 

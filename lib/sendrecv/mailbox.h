@@ -5,8 +5,8 @@
 
 #include "lib/base/status.h"
 #include "lib/call/transfer.h"
-#include "lib/comm/receives.h"
 #include "lib/exec/port.h"
+#include "lib/sendrecv/receives.h"
 
 #include <cstddef>
 #include <deque>

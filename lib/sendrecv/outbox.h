@@ -1,8 +1,8 @@
 // Outbox: what this rank sends to one peer: message after message, in the order they were begun.
 #pragma once
 
-#include "lib/comm/batch.h"
 #include "lib/exec/port.h"
+#include "lib/sendrecv/batch.h"
 
 #include <cstdint>
 #include <deque>
