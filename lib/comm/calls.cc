@@ -50,27 +50,6 @@ Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream) {
   return pin;
 }
 
-Result<GroupedCall> adopt(std::unique_ptr<Communicator> made) {
-  GroupedCall call;
-  std::uint64_t background = 0;
-  if (!made->options().blocking) {
-    background = process().streams.insert(std::make_unique<HostStream>());
-    if (background == 0) return Status(Code::SystemError, "there are 2^20 host streams already");
-    made->set_background_stream(background);
-    call.stream = process().streams.pin(background);
-    call.background = true;
-  }
-  Communicator& communicator = *made;
-  const std::uint64_t handle = process().communicators.insert(std::move(made));
-  if (handle == 0) {
-    process().streams.remove(background);
-    return Status(Code::SystemError, "there are 2^20 communicators already");
-  }
-  communicator.set_handle(handle);
-  call.communicator = process().communicators.pin(handle);
-  return call;
-}
-
 bool is_at_once(const Communicator& communicator, gyreStream_t stream) {
   return stream == nullptr && communicator.background_stream() == 0 && caller().group_depth == 0;
 }

@@ -19,9 +19,6 @@ gyreResult_t answer(gyreComm_t comm, Status status);
 Result<HandleTable<Communicator>::Pin> find_communicator(gyreComm_t comm);
 Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream);
 
-// Gives it a handle and, if it is non-blocking, a stream of its own; the call has both.
-Result<GroupedCall> adopt(std::unique_ptr<Communicator> made);
-
 // Whether a call is carried out by its caller before it returns: neither queued nor in a group.
 bool is_at_once(const Communicator& communicator, gyreStream_t stream);
 Status enter_and_carry_out(Communicator& communicator, const Request& request);

@@ -10,6 +10,7 @@
 #include "lib/call/made_ops.h"
 #include "lib/call/request.h"
 #include "lib/comm/device_side.h"
+#include "lib/comm/device_watch.h"
 #include "lib/comm/driver_seat.h"
 #include "lib/comm/tracing.h"
 #include "lib/comm/whereabouts.h"
@@ -77,14 +78,14 @@ class DeviceScope {
   std::optional<loaded::CurrentContext> scope_;
 };
 
-class Communicator {
+class Communicator final : private Watched {
  public:
   // Begins to join; `joining` is the operation that completes it.
   static Result<std::unique_ptr<Communicator>> join(bootstrap::ControlPlane& plane,
                                                     transport::RegionTable& regions,
                                                     const trust::UniqueId& id, int size, int rank,
                                                     CommunicatorOptions options);
-  ~Communicator();
+  ~Communicator() override;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -167,8 +168,6 @@ class Communicator {
   Result<exec::StreamState> check_stream(const void* stream) const;
   // Null before all have joined, and on host memory.
   DeviceSide* device_side() const { return device_.get(); }
-  // On the watch's thread: whether a kernel of it still runs. Passes on what failed.
-  bool look_at_device();
   // Any thread. Whether a kernel has given up; the watch makes an error of it, if it has not yet.
   bool has_given_up() const;
   // Kernels were launched: whoever looks after them begins.
@@ -190,6 +189,10 @@ class Communicator {
   std::string last_error() const;
 
  private:
+  bool look() override;
+  std::shared_ptr<DeviceRegions> regions() const override { return device_->regions(); }
+  std::shared_ptr<PeerPools> pools() const override { return device_->links().pools(); }
+
   Communicator(transport::RegionTable& regions, int size, int rank, CommunicatorOptions options);
 
   class Joining final : public Resumable {

@@ -307,7 +307,7 @@ void Communicator::note_launch() {
   process().device_watch.launched();
 }
 
-bool Communicator::look_at_device() {
+bool Communicator::look() {
   if (membership_->failed()) (void)fail(membership_->failure());
   DeviceSide::Seen seen = device_->look();
   const std::int64_t now_ns = clock.now_ns();

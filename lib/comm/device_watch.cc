@@ -1,8 +1,9 @@
 #include "lib/comm/device_watch.h"
 
 #include "lib/base/log.h"
-#include "lib/comm/communicator.h"
 #include "lib/comm/device_progress.h"
+#include "lib/comm/device_regions.h"
+#include "lib/comm/peer_pools.h"
 
 #include <algorithm>
 #include <chrono>
@@ -34,10 +35,10 @@ void DeviceWatch::end(std::int64_t most_ns) {
   (void)thread_.end_within(most_ns);
 }
 
-Status DeviceWatch::add(Communicator& communicator) {
+Status DeviceWatch::add(Watched& one) {
   const std::lock_guard lock(mutex_);
   GYRE_TRY(begin());
-  watched_.push_back(&communicator);
+  watched_.push_back(&one);
   return {};
 }
 
@@ -90,9 +91,9 @@ void DeviceWatch::let_go(std::int64_t most_ns) {
   }
 }
 
-void DeviceWatch::remove(Communicator& communicator) {
+void DeviceWatch::remove(Watched& one) {
   const std::lock_guard lock(mutex_);
-  std::erase(watched_, &communicator);
+  std::erase(watched_, &one);
 }
 
 void DeviceWatch::launched() {
@@ -112,12 +113,10 @@ void DeviceWatch::bury(std::shared_ptr<void> gone) {
 bool DeviceWatch::look_at_all() {
   const std::lock_guard lock(mutex_);
   bool busy = false;
-  for (Communicator* communicator : watched_) {
-    busy |= communicator->look_at_device();
-    const auto& regions = communicator->device_side()->regions();
-    if (regions != nullptr) tended_.push_back(regions);
-    const auto& pools = communicator->device_side()->links().pools();
-    if (pools != nullptr) tended_pools_.push_back(pools);
+  for (Watched* one : watched_) {
+    busy |= one->look();
+    if (auto regions = one->regions()) tended_.push_back(std::move(regions));
+    if (auto pools = one->pools()) tended_pools_.push_back(std::move(pools));
   }
   return busy;
 }

@@ -16,10 +16,20 @@
 
 namespace gyre::comm {
 
-class Communicator;
 class DeviceProgress;
 class DeviceRegions;
 class PeerPools;
+
+// What is watched: a communicator on a device.
+class Watched {
+ public:
+  virtual ~Watched() = default;
+  // On the watch's thread. Whether a kernel of it still runs; passes on what failed.
+  virtual bool look() = 0;
+  // What it lends and has opened, tended outside the lock that calls take; null where it has none.
+  virtual std::shared_ptr<DeviceRegions> regions() const = 0;
+  virtual std::shared_ptr<PeerPools> pools() const = 0;
+};
 
 class DeviceWatch {
  public:
@@ -28,9 +38,9 @@ class DeviceWatch {
   // The process ends: lets go of what others have left, and stops, unless its thread is busy for
   // longer.
   void end(std::int64_t most_ns);
-  Status add(Communicator& communicator);
-  // After it returns, the communicator is not looked at.
-  void remove(Communicator& communicator);
+  Status add(Watched& one);
+  // After it returns, it is not looked at.
+  void remove(Watched& one);
   // A kernel was launched. Cheap while the thread is awake.
   void launched();
   // Lets go of it, soon, where the driver may be called; any thread may give it.
@@ -51,7 +61,7 @@ class DeviceWatch {
   DeviceProgress& progress_;
   std::mutex freeing_;  // taken before mutex_
   std::mutex mutex_;    // of watched_, buried_, kept_, stop_, thread_
-  std::vector<Communicator*> watched_;
+  std::vector<Watched*> watched_;
   std::vector<std::shared_ptr<void>> buried_;
   std::vector<p2p::Lent> kept_;
   // The thread's, of those it has looked at.

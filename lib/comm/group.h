@@ -7,6 +7,9 @@
 
 namespace gyre::comm {
 
+// Gives it a handle and, if it is non-blocking, a stream of its own; the call has both.
+Result<GroupedCall> adopt(std::unique_ptr<Communicator> made);
+
 // Carries calls out, now or queued on their streams, and returns the first error.
 Status carry_out(std::vector<GroupedCall> calls);
 

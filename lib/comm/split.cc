@@ -1,6 +1,6 @@
 #include "lib/comm/split.h"
 
-#include "lib/comm/calls.h"
+#include "lib/comm/group.h"
 #include "lib/control/cause.h"
 
 #include <fmt/format.h>
