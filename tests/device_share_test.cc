@@ -1,6 +1,6 @@
 // What communicators take of a GPU and give back: what is computed from notes, and communicators
 // over the fake driver, of threads and of processes.
-#include "lib/comm/device_share.h"
+#include "lib/device/device_share.h"
 
 #include "tests/support/device_processes.h"
 #include "tests/support/device_ranks.h"

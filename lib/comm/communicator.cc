@@ -1,9 +1,9 @@
 #include "lib/comm/communicator.h"
 
 #include "lib/base/log.h"
-#include "lib/comm/device_memory.h"
 #include "lib/comm/joining_note.h"
 #include "lib/comm/process.h"
+#include "lib/device/device_memory.h"
 #include "lib/loaded/cuda_rest.h"
 #include "lib/sendrecv/host_exchange.h"
 

@@ -2,11 +2,11 @@
 // watch.
 #include "lib/base/log.h"
 #include "lib/comm/communicator.h"
-#include "lib/comm/device_exchange.h"
-#include "lib/comm/device_memory.h"
-#include "lib/comm/device_streams.h"
 #include "lib/comm/joining_note.h"
 #include "lib/comm/process.h"
+#include "lib/device/device_exchange.h"
+#include "lib/device/device_memory.h"
+#include "lib/device/device_streams.h"
 #include "transports/p2p/survey.h"
 
 #include <fmt/format.h>
@@ -246,8 +246,8 @@ Result<exec::StreamState> Communicator::check_stream(const void* stream) const {
   return state;
 }
 
-// Refuses what would hang (lib/comm/device_streams.h). A call counts from here on, as two ranks may
-// be asking at one time.
+// Refuses what would hang (lib/device/device_streams.h). A call counts from here on, as two ranks
+// may be asking at one time.
 Status Communicator::take_stream(loaded::CuStream stream) const {
   if (stream == loaded::cu::thread_stream && !options_.blocking)
     return invalid_argument(

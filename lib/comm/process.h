@@ -7,10 +7,10 @@
 #include "lib/base/board.h"
 #include "lib/base/handle_table.h"
 #include "lib/comm/communicator.h"
-#include "lib/comm/device_allocations.h"
-#include "lib/comm/device_progress.h"
-#include "lib/comm/device_watch.h"
 #include "lib/comm/stream.h"
+#include "lib/device/device_allocations.h"
+#include "lib/device/device_progress.h"
+#include "lib/device/device_watch.h"
 #include "lib/loaded/nvml.h"
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // read them, and kernels on the caller's streams, each for a call or for several. They follow one
 // another, whatever their streams: links tell messages apart by their order alone. Launching waits
 // for nothing; whoever looks at `take_failed` and `running` learns what became of it
-// (lib/comm/device_watch.h).
+// (lib/device/device_watch.h).
 #pragma once
 
 #include "lib/cuda/cuda_device.h"

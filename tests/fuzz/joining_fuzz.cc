@@ -2,8 +2,8 @@
 // that the ranks find the same ways between from both ends.
 // Input: notes as blocks, one for each rank of a host.
 #include "lib/base/wait.h"
-#include "lib/comm/device_share.h"
 #include "lib/comm/joining_note.h"
+#include "lib/device/device_share.h"
 #include "tests/fuzz/input.h"
 
 #include <bit>

@@ -1,7 +1,7 @@
 // The letters by which ranks of different processes tell each other of memory that they lend.
 // Input: the letter.
 #include "kernels/cuda/launch.h"
-#include "lib/comm/region_letter.h"
+#include "lib/device/region_letter.h"
 #include "tests/fuzz/input.h"
 
 using namespace gyre;

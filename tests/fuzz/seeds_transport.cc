@@ -1,7 +1,7 @@
 // Seeds of endpoints and link letters, of what comes over sockets and in shared memory.
 #include "lib/comm/joining_note.h"
-#include "lib/comm/region_letter.h"
 #include "lib/comm/whereabouts.h"
+#include "lib/device/region_letter.h"
 #include "lib/links/link_letter.h"
 #include "lib/transport/endpoint.h"
 #include "tests/fuzz/seeds.h"

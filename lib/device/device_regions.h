@@ -3,8 +3,8 @@
 // (device_watch.h), so that no call waits for a peer, or for the driver.
 #pragma once
 
-#include "lib/comm/lent_regions.h"
-#include "lib/comm/opened_regions.h"
+#include "lib/device/lent_regions.h"
+#include "lib/device/opened_regions.h"
 
 #include <map>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "lib/comm/device_memory.h"
+#include "lib/device/device_memory.h"
 
 #include "lib/base/owned.h"
 

@@ -1,4 +1,4 @@
-#include "lib/comm/opened_regions.h"
+#include "lib/device/opened_regions.h"
 
 #include "lib/base/log.h"
 #include "lib/loaded/cuda_rest.h"

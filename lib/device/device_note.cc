@@ -1,4 +1,4 @@
-#include "lib/comm/device_note.h"
+#include "lib/device/device_note.h"
 
 #include "lib/base/settings.h"
 

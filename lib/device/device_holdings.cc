@@ -1,4 +1,4 @@
-#include "lib/comm/device_holdings.h"
+#include "lib/device/device_holdings.h"
 
 #include <algorithm>
 

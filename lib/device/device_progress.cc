@@ -1,7 +1,7 @@
-#include "lib/comm/device_progress.h"
+#include "lib/device/device_progress.h"
 
 #include "lib/base/wait.h"
-#include "lib/comm/device_relays.h"
+#include "lib/device/device_relays.h"
 
 #include <algorithm>
 #include <iterator>

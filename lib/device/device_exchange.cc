@@ -1,4 +1,4 @@
-#include "lib/comm/device_exchange.h"
+#include "lib/device/device_exchange.h"
 
 #include "lib/base/units.h"
 #include "lib/call/request.h"

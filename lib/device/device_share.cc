@@ -1,8 +1,8 @@
-#include "lib/comm/device_share.h"
+#include "lib/device/device_share.h"
 
 #include "lib/base/log.h"
 #include "lib/base/units.h"
-#include "lib/comm/device_exchange.h"
+#include "lib/device/device_exchange.h"
 
 #include <fmt/format.h>
 

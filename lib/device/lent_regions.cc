@@ -1,4 +1,4 @@
-#include "lib/comm/lent_regions.h"
+#include "lib/device/lent_regions.h"
 
 #include "lib/base/log.h"
 #include "lib/transport/handover.h"

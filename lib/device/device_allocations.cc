@@ -1,4 +1,4 @@
-#include "lib/comm/device_allocations.h"
+#include "lib/device/device_allocations.h"
 
 #include "lib/base/log.h"
 #include "lib/loaded/cuda_rest.h"

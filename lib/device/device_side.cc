@@ -1,4 +1,4 @@
-#include "lib/comm/device_side.h"
+#include "lib/device/device_side.h"
 
 #include "lib/base/log.h"
 #include "lib/exec/resumable.h"

@@ -5,9 +5,9 @@
 // So no call opens anything, but where peers' pools are used up.
 #pragma once
 
-#include "lib/comm/device_holdings.h"
 #include "lib/control/control.h"
 #include "lib/cuda/cuda_executor.h"
+#include "lib/device/device_holdings.h"
 #include "transports/p2p/memory.h"
 
 #include <cstdint>

@@ -7,10 +7,10 @@
 #pragma once
 
 #include "lib/base/wait.h"
-#include "lib/comm/device_relays.h"
-#include "lib/comm/peer_pools.h"
 #include "lib/control/control.h"
 #include "lib/cuda/cuda_executor.h"
+#include "lib/device/device_relays.h"
+#include "lib/device/peer_pools.h"
 #include "lib/transport/endpoint.h"
 #include "transports/p2p/memory.h"
 #include "transports/p2p/way.h"

@@ -1,4 +1,4 @@
-#include "lib/comm/peer_pools.h"
+#include "lib/device/peer_pools.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lib/base/status.h"
-#include "lib/comm/device_holdings.h"
+#include "lib/device/device_holdings.h"
 #include "transports/p2p/way.h"
 
 #include <cstdint>

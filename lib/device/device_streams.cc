@@ -1,4 +1,4 @@
-#include "lib/comm/device_streams.h"
+#include "lib/device/device_streams.h"
 
 #include <fmt/format.h>
 

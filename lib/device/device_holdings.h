@@ -4,7 +4,7 @@
 // join, by an estimate first, until nothing of it can launch any more: graphs count.
 #pragma once
 
-#include "lib/comm/device_streams.h"
+#include "lib/device/device_streams.h"
 
 #include <atomic>
 #include <cstdint>

@@ -7,8 +7,8 @@
 
 #include "kernels/cuda/launch.h"
 #include "lib/base/clock.h"
-#include "lib/comm/region_letter.h"
 #include "lib/cuda/cuda_executor.h"
+#include "lib/device/region_letter.h"
 #include "transports/p2p/virtual_memory.h"
 
 #include <functional>

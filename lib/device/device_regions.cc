@@ -1,4 +1,4 @@
-#include "lib/comm/device_regions.h"
+#include "lib/device/device_regions.h"
 
 #include "lib/base/log.h"
 #include "lib/base/units.h"

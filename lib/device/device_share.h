@@ -9,8 +9,8 @@
 // the most. Nobody can know which of them are busy at one time, so all are counted as if they were.
 #pragma once
 
-#include "lib/comm/device_note.h"
 #include "lib/cuda/device_link.h"
+#include "lib/device/device_note.h"
 
 namespace gyre::comm {
 

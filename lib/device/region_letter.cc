@@ -1,4 +1,4 @@
-#include "lib/comm/region_letter.h"
+#include "lib/device/region_letter.h"
 
 #include "kernels/cuda/launch.h"
 #include "lib/trust/wire.h"

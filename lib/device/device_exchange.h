@@ -3,8 +3,8 @@
 // ends say alike what they move. It is done when all are on their stream.
 #pragma once
 
-#include "lib/comm/device_links.h"
 #include "lib/control/control.h"
+#include "lib/device/device_links.h"
 #include "lib/sendrecv/exchange.h"
 
 #include <map>

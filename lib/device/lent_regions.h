@@ -5,11 +5,11 @@
 #pragma once
 
 #include "kernels/cuda/launch.h"
-#include "lib/comm/device_allocations.h"
-#include "lib/comm/region_letter.h"
-#include "lib/comm/registered_memory.h"
 #include "lib/control/control.h"
 #include "lib/cuda/cuda_executor.h"
+#include "lib/device/device_allocations.h"
+#include "lib/device/region_letter.h"
+#include "lib/device/registered_memory.h"
 #include "lib/links/letter_keys.h"
 #include "lib/transport/endpoint.h"
 

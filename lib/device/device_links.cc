@@ -1,4 +1,4 @@
-#include "lib/comm/device_links.h"
+#include "lib/device/device_links.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"

@@ -1,4 +1,4 @@
-#include "lib/comm/registered_memory.h"
+#include "lib/device/registered_memory.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

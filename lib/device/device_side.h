@@ -5,10 +5,10 @@
 
 #include "lib/call/binding.h"
 #include "lib/call/call_board.h"
-#include "lib/comm/device_links.h"
-#include "lib/comm/device_note.h"
-#include "lib/comm/device_regions.h"
-#include "lib/comm/device_share.h"
+#include "lib/device/device_links.h"
+#include "lib/device/device_note.h"
+#include "lib/device/device_regions.h"
+#include "lib/device/device_share.h"
 #include "lib/exec/suspicion.h"
 #include "lib/tune/choice.h"
 
