@@ -1,5 +1,5 @@
 // What a config and the environment make of a communicator's options, and which of them holds.
-#include "lib/comm/options.h"
+#include "lib/api/options.h"
 
 #include "tests/support/ranks.h"
 

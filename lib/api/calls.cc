@@ -1,4 +1,4 @@
-#include "lib/comm/calls.h"
+#include "lib/api/calls.h"
 
 #include "lib/base/log.h"
 

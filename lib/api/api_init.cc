@@ -1,8 +1,8 @@
 // The C functions that make, ask and end communicators.
+#include "lib/api/calls.h"
+#include "lib/api/options.h"
 #include "lib/base/log.h"
-#include "lib/comm/calls.h"
 #include "lib/comm/group.h"
-#include "lib/comm/options.h"
 #include "lib/comm/split.h"
 #include "lib/rendezvous/rendezvous.h"
 

@@ -1,5 +1,5 @@
 // The C functions of host streams.
-#include "lib/comm/calls.h"
+#include "lib/api/calls.h"
 
 #include <fmt/format.h>
 

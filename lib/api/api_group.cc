@@ -1,6 +1,6 @@
 // The C functions of groups and of made reductions.
-#include "lib/comm/arguments.h"
-#include "lib/comm/calls.h"
+#include "lib/api/arguments.h"
+#include "lib/api/calls.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "lib/comm/arguments.h"
+#include "lib/api/arguments.h"
 
 #include "kernels/cpu/move.h"
 #include "lib/base/units.h"

@@ -1,4 +1,4 @@
-#include "lib/comm/options.h"
+#include "lib/api/options.h"
 
 #include "lib/base/log.h"
 #include "lib/comm/process.h"
