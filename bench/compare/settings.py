@@ -7,7 +7,7 @@ setting would be faster.
     bench/compare/settings.py broadcast                          # 2 ranks, shm and tcp
     bench/compare/settings.py alltoall --ranks 8 --transport tcp -e 64K --record
     bench/compare/settings.py all_reduce --try GYRE_CHECK_CALLS=0 -e 8 --rounds 15
-    bench/compare/settings.py all_reduce --try LD_LIBRARY_PATH=OLD/lib/comm   # of another build
+    bench/compare/settings.py all_reduce --try LD_LIBRARY_PATH=OLD/lib/api    # of another build
 """
 import argparse
 import json
