@@ -159,7 +159,7 @@ TEST_CASE("what is told of whereabouts is read as it was, and nothing else is be
   told.collective = {BlockedOn::data, 3, 1, 76};
   told.transfers = {BlockedOn::credit, -1, 2, 0};
   told.elsewhere = "1885e4d1";
-  const bootstrap::Letter letter = comm::encode(told);
+  const control::Letter letter = comm::encode(told);
   constexpr int ranks = 4;
   const auto read = comm::decode_whereabouts(letter, ranks);
   REQUIRE(read.has_value());
@@ -169,7 +169,7 @@ TEST_CASE("what is told of whereabouts is read as it was, and nothing else is be
     CHECK_FALSE(comm::decode_whereabouts(
                     {letter.begin(), letter.begin() + static_cast<std::ptrdiff_t>(length)}, ranks)
                     .has_value());
-  bootstrap::Letter bad = letter;
+  control::Letter bad = letter;
   bad[0] = 9;
   CHECK_FALSE(comm::decode_whereabouts(bad, ranks).has_value());
   CHECK_FALSE(comm::decode_whereabouts(letter, 3).has_value());  // there is no rank 3

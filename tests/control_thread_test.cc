@@ -19,7 +19,7 @@
 #include <vector>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <random>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
 
 namespace {
 

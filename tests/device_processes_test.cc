@@ -147,7 +147,7 @@ TEST_CASE("a letter that names no memory is an error that names its writer", "[d
     if (here.process() == 1) {
       auto pin = comm::process().communicators.pin(reinterpret_cast<std::uintptr_t>(here.comms[0]));
       for (std::uint64_t channel = 0; channel < 4; ++channel)
-        (void)pin->membership().send(0, 4ULL << 56 | channel, bootstrap::Letter(bytes, 0x5a));
+        (void)pin->membership().send(0, 4ULL << 56 | channel, control::Letter(bytes, 0x5a));
     }
     const std::string error = all_reduce(here, {here.allocate(0, 100)});
     return without(error, "its letter names no memory of a link") + without(error, "rank 1");

@@ -6,7 +6,8 @@
 #include <sys/socket.h>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
+using namespace gyre::rendezvous;
 
 namespace {
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
 using namespace gyre::test;
 
 TEST_CASE("only GET /metrics of HTTP/1 asks for metrics", "[metrics]") {

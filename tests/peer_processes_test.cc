@@ -13,7 +13,7 @@
 #include <vector>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
 
 namespace {
 

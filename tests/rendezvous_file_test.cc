@@ -16,8 +16,9 @@
 #include <sys/wait.h>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
-using namespace gyre::bootstrap::test;
+using namespace gyre::control;
+using namespace gyre::rendezvous;
+using namespace gyre::rendezvous::test;
 
 namespace {
 

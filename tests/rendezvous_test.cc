@@ -6,8 +6,9 @@
 #include <sys/mman.h>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
-using namespace gyre::bootstrap::test;
+using namespace gyre::control;
+using namespace gyre::rendezvous;
+using namespace gyre::rendezvous::test;
 
 namespace {
 

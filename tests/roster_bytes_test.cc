@@ -31,7 +31,7 @@ extern "C" ssize_t send(int descriptor, const void* data, size_t bytes, int flag
 TEST_CASE("no process sends the roster more than eight times") {
   constexpr int size = 48;
   constexpr std::size_t note_bytes = 16 << 10;
-  std::vector<std::unique_ptr<bootstrap::ControlPlane>> planes;
+  std::vector<std::unique_ptr<control::ControlPlane>> planes;
   for (int i = 0; i < size; ++i) planes.push_back(start_plane());
   const auto id = make_id(*planes[0]);
   REQUIRE(id.ok());

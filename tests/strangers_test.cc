@@ -378,7 +378,7 @@ TEST_CASE("a flood at the address of a meeting delays no heartbeat, and the job 
   settings.rendezvous_secret_file = secret.path;
   settings.liveness_timeout_s = 2;
   settings.init_timeout_s = 60;
-  bootstrap::LaunchPlace place;
+  rendezvous::LaunchPlace place;
   place.size = 2;
   place.several_hosts = true;
 
@@ -387,10 +387,10 @@ TEST_CASE("a flood at the address of a meeting delays no heartbeat, and the job 
   const auto id = *make_id(*root);
   const auto first = join(*root, id, 2, 0, settings), second = join(*other, id, 2, 1, settings);
   REQUIRE(settles(*first));
-  REQUIRE(bootstrap::meet(*root, settings, place).ok());
+  REQUIRE(rendezvous::meet(*root, settings, place).ok());
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // more than the liveness limit
   place.rank = 1;
-  const auto met = bootstrap::meet(*other, settings, place);
+  const auto met = rendezvous::meet(*other, settings, place);
   INFO(met.status().full_text());
   CHECK(met.ok());
   CHECK(first->state() == State::joined);

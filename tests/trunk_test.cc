@@ -9,7 +9,7 @@
 #include <poll.h>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
 using namespace gyre::test;
 using State = Membership::State;
 

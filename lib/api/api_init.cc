@@ -31,7 +31,7 @@ Status check_place(int nranks, int rank) {
 // Makes the communicator and its handle and joins now, or at the end of the open group.
 Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int rank,
                   CommunicatorOptions options) {
-  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
+  GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options.settings));
   GYRE_ASSIGN(auto made,
               Communicator::join(*plane, process().regions, id, nranks, rank, std::move(options)));
   GYRE_ASSIGN(GroupedCall call, adopt(std::move(made)));
@@ -76,9 +76,9 @@ Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
       return invalid_argument(fmt::format("devlist[{}] = {} is no device", i, device));
     GYRE_TRY(choose_device(options[i], device).while_doing(fmt::format("devlist[{}]", i)));
   }
-  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(made.settings));
+  GYRE_ASSIGN(control::ControlPlane * plane, process().plane(made.settings));
   GYRE_ASSIGN(const trust::UniqueId id,
-              plane->create_unique_id(bootstrap::Audience::this_host, made.settings));
+              plane->create_unique_id(control::Audience::this_host, made.settings));
   if (gyreGroupStart() != gyreSuccess) return internal_error("gyreGroupStart failed");
   Status begun;
   for (int rank = 0; rank < ndev && begun.ok(); ++rank)
@@ -90,22 +90,22 @@ Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
 }
 
 // Tools see this rank waiting for the others.
-Result<trust::UniqueId> find_id(bootstrap::ControlPlane& plane, const Settings& settings,
-                                const bootstrap::LaunchPlace& place) {
+Result<trust::UniqueId> find_id(control::ControlPlane& plane, const Settings& settings,
+                                const rendezvous::LaunchPlace& place) {
   GYRE_ASSIGN(const Ledger shown, claim_meeting(process().board, plane.identity(), place.job_id,
                                                 place.size, place.rank));
-  return bootstrap::meet(plane, settings, place);
+  return rendezvous::meet(plane, settings, place);
 }
 
 Status init_env(gyreComm_t* comm, const gyreConfig_t* config) {
   if (comm == nullptr) return invalid_argument("comm is NULL");
   GYRE_ASSIGN(CommunicatorOptions options, make_options(config));
   std::vector<std::string> warnings;
-  GYRE_ASSIGN(
-      bootstrap::LaunchPlace place,
-      bootstrap::read_launch_place(options.settings, bootstrap::process_environment(), &warnings));
+  GYRE_ASSIGN(rendezvous::LaunchPlace place,
+              rendezvous::read_launch_place(options.settings, rendezvous::process_environment(),
+                                            &warnings));
   for (const std::string& warning : warnings) log_warn("{}", warning);
-  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
+  GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options.settings));
   place.earlier_meetings = process().meetings;
   GYRE_ASSIGN(const trust::UniqueId id, find_id(*plane, options.settings, place));
   Status begun = begin_join(comm, id, place.size, place.rank, std::move(options));
@@ -124,8 +124,8 @@ Status split(gyreComm_t comm, int color, int key, gyreComm_t* newcomm, const gyr
   return submit(std::move(pin), {.resumable = std::move(splitting)}, nullptr);
 }
 
-bootstrap::Store wrap(const gyreStore_t& store) {
-  bootstrap::Store wrapped;
+rendezvous::Store wrap(const gyreStore_t& store) {
+  rendezvous::Store wrapped;
   wrapped.set = [store](const std::string& key, const std::vector<std::uint8_t>& value) {
     const auto set = [&] { return store.set(store.user, key.c_str(), value.data(), value.size()); };
     if (call_user(set) == 0) return Status();
@@ -156,13 +156,13 @@ Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* sto
   if (key == nullptr || *key == '\0') return invalid_argument("the key is NULL or empty");
   GYRE_TRY(check_place(nranks, rank));
   GYRE_ASSIGN(CommunicatorOptions options, make_options(config));
-  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
-  GYRE_ASSIGN(
-      const trust::UniqueId id,
-      bootstrap::meet_through_store(
-          *plane, wrap(*store), key, rank,
-          bootstrap::audience_of_launch(options.settings, bootstrap::process_environment(), nranks),
-          options.settings));
+  GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options.settings));
+  GYRE_ASSIGN(const trust::UniqueId id,
+              rendezvous::meet_through_store(
+                  *plane, wrap(*store), key, rank,
+                  rendezvous::audience_of_launch(options.settings,
+                                                 rendezvous::process_environment(), nranks),
+                  options.settings));
   return begin_join(comm, id, nranks, rank, std::move(options));
 }
 
@@ -225,9 +225,9 @@ gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId) {
     if (uniqueId == nullptr) return invalid_argument("uniqueId is NULL");
     int device = GYRE_CONFIG_UNDEF_INT;
     GYRE_ASSIGN(const CommunicatorOptions options, make_options(nullptr, &device));
-    GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options.settings));
-    const bootstrap::Audience audience =
-        bootstrap::audience_of_launch(options.settings, bootstrap::process_environment(), 0);
+    GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options.settings));
+    const control::Audience audience =
+        rendezvous::audience_of_launch(options.settings, rendezvous::process_environment(), 0);
     GYRE_ASSIGN(const trust::UniqueId id, plane->create_unique_id(audience, options.settings));
     GYRE_ASSIGN(const auto bytes, trust::encode(id));
     std::memcpy(uniqueId->internal, bytes.data(), bytes.size());

@@ -112,11 +112,11 @@ std::optional<CallRecord> CallBoard::find(std::uint64_t sequence) const {
   return std::nullopt;
 }
 
-bootstrap::Letter CallBoard::question() const {
+control::Letter CallBoard::question() const {
   static_assert(sizeof(CallRecord) == 32 && std::is_trivially_copyable_v<CallRecord>);
   const std::uint64_t newest = newest_.load(std::memory_order_acquire);
   const std::uint64_t oldest = newest < calls_in_question ? 1 : newest - calls_in_question + 1;
-  bootstrap::Letter letter;
+  control::Letter letter;
   for (std::uint64_t sequence = oldest; sequence <= newest; ++sequence)
     if (const auto call = find(sequence)) {
       letter.resize(letter.size() + sizeof *call);
@@ -125,7 +125,7 @@ bootstrap::Letter CallBoard::question() const {
   return letter;
 }
 
-std::optional<Status> CallBoard::compare(int from, const bootstrap::Letter& letter) {
+std::optional<Status> CallBoard::compare(int from, const control::Letter& letter) {
   if (letter.size() % sizeof(CallRecord) != 0 ||
       letter.size() > calls_in_question * sizeof(CallRecord))
     return std::nullopt;

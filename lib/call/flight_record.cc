@@ -68,7 +68,7 @@ Result<Ledger> claim_meeting(Board& board, const trust::ProcessIdentity& self,
   return ledger;
 }
 
-void show_peers(Ledger& ledger, const bootstrap::Roster& roster) {
+void show_peers(Ledger& ledger, const control::Roster& roster) {
   LedgerPeers peers;
   std::map<trust::Token, std::uint32_t> known;
   std::vector<std::uint32_t> host_of_process;

@@ -21,7 +21,7 @@ Result<Ledger> claim_ledger(Board& board, const trust::ProcessIdentity& self,
 Result<Ledger> claim_meeting(Board& board, const trust::ProcessIdentity& self,
                              const std::string& job, int size, int rank);
 // Once the ranks have met.
-void show_peers(Ledger& ledger, const bootstrap::Roster& roster);
+void show_peers(Ledger& ledger, const control::Roster& roster);
 // The communicator broke: says so, and writes the flights to the file that GYRE_FLIGHT_FILE names.
 void note_failure(Ledger& ledger, const Status& why, const std::string& file_pattern);
 

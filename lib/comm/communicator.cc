@@ -70,7 +70,7 @@ Communicator::~Communicator() {
   if (membership_ && (may_leave_ || !process().ends())) membership_->leave();
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane& plane,
+Result<std::unique_ptr<Communicator>> Communicator::join(control::ControlPlane& plane,
                                                          transport::RegionTable& regions,
                                                          const trust::UniqueId& id, int size,
                                                          int rank, CommunicatorOptions options) {
@@ -124,7 +124,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(bootstrap::ControlPlane
 void Communicator::listen() {
   witness_ = std::make_shared<Witness>(ledger_);
   const auto answer = [witness = witness_, mine = std::weak_ptr(membership_)](
-                          int from, const bootstrap::Letter& question) -> std::optional<Status> {
+                          int from, const control::Letter& question) -> std::optional<Status> {
     if (const auto membership = mine.lock()) witness->answer(*membership, from, question);
     return std::nullopt;
   };
@@ -132,13 +132,13 @@ void Communicator::listen() {
   if (!options_.settings.check_calls) return;
   board_ = std::make_shared<CallBoard>(rank_);
   membership_->listen(letter_key(LetterKind::call),
-                      [board = board_](int from, const bootstrap::Letter& letter) {
+                      [board = board_](int from, const control::Letter& letter) {
                         return board->compare(from, letter);
                       });
 }
 
 Status Communicator::settle() {
-  const bootstrap::Roster& roster = membership_->roster();
+  const control::Roster& roster = membership_->roster();
   std::vector<std::string_view> masks;
   const JoiningNote mine = read_joining_note(roster.notes[static_cast<std::size_t>(rank_)]);
   int local_ranks = 0;

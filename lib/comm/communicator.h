@@ -78,10 +78,10 @@ class DeviceScope {
   std::optional<loaded::CurrentContext> scope_;
 };
 
-class Communicator final : private Watched {
+class Communicator final : public Watched {
  public:
   // Begins to join; `joining` is the operation that completes it.
-  static Result<std::unique_ptr<Communicator>> join(bootstrap::ControlPlane& plane,
+  static Result<std::unique_ptr<Communicator>> join(control::ControlPlane& plane,
                                                     transport::RegionTable& regions,
                                                     const trust::UniqueId& id, int size, int rank,
                                                     CommunicatorOptions options);
@@ -91,7 +91,7 @@ class Communicator final : private Watched {
   int size() const { return size_; }
   const WaitPolicy& wait_policy() const { return policy_; }
   const CommunicatorOptions& options() const { return options_; }
-  bootstrap::Membership& membership() { return *membership_; }
+  control::Membership& membership() { return *membership_; }
   Ledger& ledger() { return ledger_; }
 
   // Resumable parts.
@@ -223,7 +223,7 @@ class Communicator final : private Watched {
    protected:
     // After half a second for one peer: it may have left. What a socket still carries may be the
     // last words of one who has; its end tells then, so nothing may be under way.
-    void suspect_departure(bootstrap::Membership& membership, int peer, bool nothing_under_way);
+    void suspect_departure(control::Membership& membership, int peer, bool nothing_under_way);
     // Whether it may end well though the communicator has failed: a rank may end when its own part
     // is over, and what it gave is worked through.
     bool may_outlive(const Status& failure) const {
@@ -378,7 +378,7 @@ class Communicator final : private Watched {
   const int rank_;
   const CommunicatorOptions options_;
   WaitPolicy policy_;
-  std::shared_ptr<bootstrap::Membership> membership_;
+  std::shared_ptr<control::Membership> membership_;
   trust::ProcessIdentity self_;  // as the other ranks know this process
   trust::TicketBook* tickets_ = nullptr;
   TransportList transports_;

@@ -106,7 +106,7 @@ Result<std::string> Communicator::device_note() const {
 
 Result<std::vector<DeviceNote>> Communicator::device_notes() const {
   std::vector<DeviceNote> notes;
-  for (const bootstrap::Letter& letter : membership_->roster().notes) {
+  for (const control::Letter& letter : membership_->roster().notes) {
     auto note = read_device_note(read_joining_note(letter).device);
     const int rank = static_cast<int>(notes.size());
     if (!note)
@@ -173,7 +173,7 @@ Status Communicator::hold_share(const std::vector<DeviceNote>& notes, const Devi
 }
 
 Status Communicator::settle_on_device() {
-  const bootstrap::Roster& roster = membership_->roster();
+  const control::Roster& roster = membership_->roster();
   GYRE_ASSIGN(const std::vector<DeviceNote> notes, device_notes());
   const std::vector<p2p::Gpu> gpus = find_gpus(notes);
   const DeviceDemand demand{static_cast<std::uint64_t>(options_.settings.slot_bytes),
@@ -222,7 +222,7 @@ Status Communicator::settle_on_device() {
 }
 
 const trust::ProcessIdentity& Communicator::identity_of(int rank) const {
-  const bootstrap::Roster& roster = membership_->roster();
+  const control::Roster& roster = membership_->roster();
   return roster.processes[roster.process_of_rank[static_cast<std::size_t>(rank)]];
 }
 

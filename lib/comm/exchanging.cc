@@ -121,7 +121,7 @@ Status Communicator::abandoned() const {
   return Status(Code::Mismatch,
                 fmt::format("{} left the communicator (gyreCommDestroy), and rank {} waits for a "
                             "message of any rank",
-                            bootstrap::rank_text(others), rank_))
+                            control::rank_text(others), rank_))
       .blame(all);
 }
 

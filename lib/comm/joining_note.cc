@@ -10,8 +10,8 @@ constexpr char mark = '|';
 
 }  // namespace
 
-bootstrap::Letter encode(const JoiningNote& note) {
-  bootstrap::Letter letter(note.settings.begin(), note.settings.end());
+control::Letter encode(const JoiningNote& note) {
+  control::Letter letter(note.settings.begin(), note.settings.end());
   for (const std::string_view part : {note.device, note.processors}) {
     letter.push_back(static_cast<std::uint8_t>(mark));
     letter.insert(letter.end(), part.begin(), part.end());
@@ -19,7 +19,7 @@ bootstrap::Letter encode(const JoiningNote& note) {
   return letter;
 }
 
-JoiningNote read_joining_note(const bootstrap::Letter& letter) {
+JoiningNote read_joining_note(const control::Letter& letter) {
   std::string_view text(reinterpret_cast<const char*>(letter.data()), letter.size());
   const auto take_last = [&] {
     const std::size_t at = std::min(text.rfind(mark), text.size());

@@ -16,8 +16,8 @@ struct JoiningNote {
   std::string_view processors;  // a mask, see processor_mask
 };
 
-bootstrap::Letter encode(const JoiningNote& note);
+control::Letter encode(const JoiningNote& note);
 // Views of the letter, which outlives them.
-JoiningNote read_joining_note(const bootstrap::Letter& letter);
+JoiningNote read_joining_note(const control::Letter& letter);
 
 }  // namespace gyre::comm

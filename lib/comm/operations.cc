@@ -18,7 +18,7 @@ const SystemClock clock;
 // ------------------------------------------------------------------------------ joining
 
 bool Communicator::Joining::advance() {
-  using State = bootstrap::Membership::State;
+  using State = control::Membership::State;
   if (owner_.membership_->state() != State::joining) owner_.ledger_.end_wait(WaitLane::collective);
   switch (owner_.membership_->state()) {
     case State::joining:
@@ -68,7 +68,7 @@ void Communicator::Joining::expire() {
 bool Communicator::Joining::arm(WaitSet& set) {
   auto& word = owner_.membership_->changed();
   set.add_futex(&word, word.load(std::memory_order_acquire));
-  using State = bootstrap::Membership::State;
+  using State = control::Membership::State;
   const State state = owner_.membership_->state();
   return state == State::joining || (state == State::joined && owner_.on_device());
 }
@@ -117,7 +117,7 @@ bool Communicator::settle_suspicion(Suspicion& suspicion, const std::string& wai
   return true;
 }
 
-void Communicator::Operating::suspect_departure(bootstrap::Membership& membership, int peer,
+void Communicator::Operating::suspect_departure(control::Membership& membership, int peer,
                                                 bool nothing_under_way) {
   if (standstill_.times() > 1 && nothing_under_way && membership.has_left(peer))
     suspicion_.begin(Status(Code::RemoteError, "it has left").blame({peer}), clock.now_ns());

@@ -115,7 +115,7 @@ Status Process::begin_log(const Settings& settings) {
 }
 
 Status Process::open_plane(const Settings& settings) {
-  GYRE_ASSIGN(plane_, bootstrap::ControlPlane::start(settings));
+  GYRE_ASSIGN(plane_, control::ControlPlane::start(settings));
   // Only now: what is hooked later runs earlier, and OpenSSL, which starting the plane has begun
   // to use at the latest, tears itself down at exit as well.
   static const int hooked = std::atexit(close_at_exit);
@@ -133,7 +133,7 @@ Status Process::serve_metrics(const Settings& settings) {
   // Processes of a host that nobody counted are told apart by nothing: the second one is refused.
   std::vector<std::string> contradictions;  // gyreCommInitEnv tells them
   const auto place =
-      bootstrap::read_launch_place(settings, bootstrap::process_environment(), &contradictions);
+      rendezvous::read_launch_place(settings, rendezvous::process_environment(), &contradictions);
   int local_rank = static_cast<int>(settings.local_rank);
   if (local_rank < 0 && place.ok()) local_rank = place->local_rank;
   GYRE_TRY(plane_->serve_metrics(settings.metrics, local_rank, [this] {
@@ -202,7 +202,7 @@ void Process::use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
   images_ = cuda_ != nullptr ? images : cuda::built_in_images();
 }
 
-Result<bootstrap::ControlPlane*> Process::plane(const Settings& settings) {
+Result<control::ControlPlane*> Process::plane(const Settings& settings) {
   const std::lock_guard lock(mutex_);
   if (plane_ == nullptr) GYRE_TRY(open_plane(settings));
   GYRE_TRY(serve_metrics(settings));

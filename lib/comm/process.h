@@ -56,7 +56,7 @@ class Process {
   // Begins the log, once: all that is made afterwards can be heard of.
   Status begin_log(const Settings& settings);
   // Starts the control plane at the first call, and metrics at the first that wishes for them.
-  Result<bootstrap::ControlPlane*> plane(const Settings& settings);
+  Result<control::ControlPlane*> plane(const Settings& settings);
 
   // The CUDA driver, or why there is none.
   Result<const loaded::CudaDriver*> cuda_driver(loaded::CudaPresence presence);
@@ -88,7 +88,7 @@ class Process {
   Process* const before_fork_;
   std::atomic<bool> ends_{false};
   std::mutex mutex_;
-  std::unique_ptr<bootstrap::ControlPlane> plane_;
+  std::unique_ptr<control::ControlPlane> plane_;
   std::string metrics_;  // where they are served; empty: nowhere
   bool logs_ = false;
   std::unique_ptr<const loaded::CudaDriver> cuda_;

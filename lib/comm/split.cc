@@ -90,22 +90,22 @@ bool Splitting::advance_gathering() {
   return true;
 }
 
-bootstrap::Audience Splitting::audience() const {
-  const bootstrap::Roster& roster = parent_.membership().roster();
+control::Audience Splitting::audience() const {
+  const control::Roster& roster = parent_.membership().roster();
   const auto process_of = [&](int rank) -> const trust::ProcessIdentity& {
     return roster.processes[roster.process_of_rank[static_cast<std::size_t>(rank)]];
   };
   const bool together = std::ranges::all_of(members_, [&](int rank) {
     return trust::can_meet_locally(process_of(rank), process_of(parent_.rank()));
   });
-  return together ? bootstrap::Audience::this_host : bootstrap::Audience::any_host;
+  return together ? control::Audience::this_host : control::Audience::any_host;
 }
 
 // An empty letter says that there is no id.
 Status Splitting::lead() {
-  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options_.settings));
+  GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options_.settings));
   const auto id = plane->create_unique_id(audience(), options_.settings);
-  bootstrap::Letter letter;
+  control::Letter letter;
   if (id.ok()) {
     GYRE_ASSIGN(const auto bytes, trust::encode(*id));
     letter.assign(bytes.begin(), bytes.end());
@@ -134,7 +134,7 @@ bool Splitting::advance_meeting() {
 }
 
 Status Splitting::join(const trust::UniqueId& id) {
-  GYRE_ASSIGN(bootstrap::ControlPlane * plane, process().plane(options_.settings));
+  GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options_.settings));
   const auto place = std::ranges::find(members_, parent_.rank()) - members_.begin();
   GYRE_ASSIGN(child_,
               Communicator::join(*plane, process().regions, id, static_cast<int>(members_.size()),
@@ -196,7 +196,7 @@ bool Splitting::await_cause(const Status& failure) {
       Status(
           failure.code(),
           fmt::format("{}: in the new communicator of ranks {} (numbered anew there): {}",
-                      bootstrap::rank_text(culprits), fmt::join(members_, ", "), failure.message()))
+                      control::rank_text(culprits), fmt::join(members_, ", "), failure.message()))
           .blame(culprits));
 }
 

@@ -39,7 +39,7 @@ class Splitting final : public Resumable {
   bool await_cause(const Status& failure);
   // The parent's ranks of this color in the order of the child's; empty for no color.
   std::vector<int> members() const;
-  bootstrap::Audience audience() const;
+  control::Audience audience() const;
   Status lead();
   Status join(const trust::UniqueId& id);
 

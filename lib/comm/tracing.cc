@@ -10,8 +10,8 @@
 
 namespace gyre::comm {
 
-void Tracing::begin(bootstrap::Membership& membership, int own_rank, int peer,
-                    std::uint64_t sequence, std::int64_t now_ns) {
+void Tracing::begin(control::Membership& membership, int own_rank, int peer, std::uint64_t sequence,
+                    std::int64_t now_ns) {
   clear();
   way_ = {own_rank};
   sequence_ = sequence;
@@ -19,7 +19,7 @@ void Tracing::begin(bootstrap::Membership& membership, int own_rank, int peer,
   ask(membership, peer, now_ns);
 }
 
-void Tracing::begin_with_all(bootstrap::Membership& membership, int own_rank, std::int64_t now_ns) {
+void Tracing::begin_with_all(control::Membership& membership, int own_rank, std::int64_t now_ns) {
   clear();
   way_ = {own_rank};
   sequence_ = 0;
@@ -28,7 +28,7 @@ void Tracing::begin_with_all(bootstrap::Membership& membership, int own_rank, st
 }
 
 // But those of whom it is known that they wait.
-void Tracing::ask_all(bootstrap::Membership& membership, std::int64_t now_ns) {
+void Tracing::ask_all(control::Membership& membership, std::int64_t now_ns) {
   taker_ = way_.back();
   ++questions_;
   answer_until_ns_ = std::min(now_ns + answer_most_ns, trace_until_ns_);
@@ -44,25 +44,25 @@ void Tracing::ask_all(bootstrap::Membership& membership, std::int64_t now_ns) {
   }
 }
 
-void Tracing::ask(bootstrap::Membership& membership, int rank, std::int64_t now_ns) {
+void Tracing::ask(control::Membership& membership, int rank, std::int64_t now_ns) {
   way_.push_back(rank);
   send_question(membership, rank, ++questions_);
   answer_until_ns_ = std::min(now_ns + answer_most_ns, trace_until_ns_);
 }
 
-void Tracing::send_question(bootstrap::Membership& membership, int rank, std::uint64_t number) {
-  bootstrap::Letter question(sizeof number);
+void Tracing::send_question(control::Membership& membership, int rank, std::uint64_t number) {
+  control::Letter question(sizeof number);
   std::memcpy(question.data(), &number, sizeof number);
   (void)membership.send(rank, letter_key(LetterKind::question), std::move(question));
 }
 
-std::optional<Whereabouts> Tracing::answer_of(bootstrap::Membership& membership, int rank) const {
+std::optional<Whereabouts> Tracing::answer_of(control::Membership& membership, int rank) const {
   const auto letter = membership.receive(rank, letter_key(LetterKind::answer, questions_));
   const auto ranks = static_cast<int>(membership.roster().process_of_rank.size());
   return letter ? decode_whereabouts(*letter, ranks) : std::nullopt;
 }
 
-std::optional<Tracing::Verdict> Tracing::advance(bootstrap::Membership& membership,
+std::optional<Tracing::Verdict> Tracing::advance(control::Membership& membership,
                                                  std::int64_t now_ns) {
   if (taker_ >= 0) return advance_with_all(membership, now_ns);
   const int rank = way_.back();
@@ -85,7 +85,7 @@ std::optional<Tracing::Verdict> Tracing::advance(bootstrap::Membership& membersh
 }
 
 // Who does not answer in time is not known to wait.
-std::optional<Tracing::Verdict> Tracing::advance_with_all(bootstrap::Membership& membership,
+std::optional<Tracing::Verdict> Tracing::advance_with_all(control::Membership& membership,
                                                           std::int64_t now_ns) {
   std::erase_if(asked_, [&](int rank) {
     if (membership.has_left(rank)) return left_.push_back(rank), true;
@@ -104,16 +104,16 @@ std::optional<Tracing::Verdict> Tracing::advance_with_all(bootstrap::Membership&
 Tracing::Verdict Tracing::end_with_all() const {
   const std::string taker = fmt::format("rank {} for a message of any rank", taker_);
   if (!not_waiting_.empty())
-    return {fmt::format("{} {} for nobody; {}", bootstrap::rank_text(not_waiting_),
+    return {fmt::format("{} {} for nobody; {}", control::rank_text(not_waiting_),
                         not_waiting_.size() == 1 ? "waits" : "wait", taker),
             not_waiting_};
   std::vector<int> ring = way_;
   std::ranges::sort(ring);
   if (!left_.empty())
-    return {fmt::format("{} left the communicator; {} wait, {}", bootstrap::rank_text(left_),
-                        bootstrap::rank_text(ring), taker),
+    return {fmt::format("{} left the communicator; {} wait, {}", control::rank_text(left_),
+                        control::rank_text(ring), taker),
             left_};
-  return {fmt::format("{} {}; {}", bootstrap::rank_text(ring),
+  return {fmt::format("{} {}; {}", control::rank_text(ring),
                       ring.size() == 1 ? "waits alone" : "all wait", taker),
           ring};
 }
@@ -147,7 +147,7 @@ std::string Tracing::standing_text(const Whereabouts& seen) const {
 Tracing::Verdict Tracing::end_at(int rank, std::string how) const {
   std::vector<int> waiting(way_.begin(), way_.end() - 1);
   std::ranges::sort(waiting);
-  return {fmt::format("rank {} {}; {} {} for it", rank, how, bootstrap::rank_text(waiting),
+  return {fmt::format("rank {} {}; {} {} for it", rank, how, control::rank_text(waiting),
                       waiting.size() == 1 ? "waits" : "wait"),
           {rank}};
 }
@@ -155,7 +155,7 @@ Tracing::Verdict Tracing::end_at(int rank, std::string how) const {
 Tracing::Verdict Tracing::end_in_ring(int rank) const {
   std::vector<int> ring(std::ranges::find(way_, rank), way_.end());
   std::ranges::sort(ring);
-  return {fmt::format("{} wait for each other", bootstrap::rank_text(ring)), ring};
+  return {fmt::format("{} wait for each other", control::rank_text(ring)), ring};
 }
 
 }  // namespace gyre::comm

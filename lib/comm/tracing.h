@@ -24,13 +24,13 @@ class Tracing {
   bool is_under_way() const { return !way_.empty(); }
   // `sequence` is the number of the collective that waits for `peer`, on this rank; 0: it is sends
   // and receives that wait.
-  void begin(bootstrap::Membership& membership, int own_rank, int peer, std::uint64_t sequence,
+  void begin(control::Membership& membership, int own_rank, int peer, std::uint64_t sequence,
              std::int64_t now_ns);
   // The same for a receive from any rank.
-  void begin_with_all(bootstrap::Membership& membership, int own_rank, std::int64_t now_ns);
+  void begin_with_all(control::Membership& membership, int own_rank, std::int64_t now_ns);
   // Once it has come to the end. An answer takes at most `answer_most_ns`, all at most
   // `trace_most_ns`.
-  std::optional<Verdict> advance(bootstrap::Membership& membership, std::int64_t now_ns);
+  std::optional<Verdict> advance(control::Membership& membership, std::int64_t now_ns);
   void clear() {
     way_.clear();
     asked_.clear();
@@ -43,11 +43,11 @@ class Tracing {
   static constexpr std::int64_t answer_most_ns = 200 * ns_per_ms;
   static constexpr std::int64_t trace_most_ns = 800 * ns_per_ms;
 
-  void ask(bootstrap::Membership& membership, int rank, std::int64_t now_ns);
-  void ask_all(bootstrap::Membership& membership, std::int64_t now_ns);
-  static void send_question(bootstrap::Membership& membership, int rank, std::uint64_t number);
-  std::optional<Whereabouts> answer_of(bootstrap::Membership& membership, int rank) const;
-  std::optional<Verdict> advance_with_all(bootstrap::Membership& membership, std::int64_t now_ns);
+  void ask(control::Membership& membership, int rank, std::int64_t now_ns);
+  void ask_all(control::Membership& membership, std::int64_t now_ns);
+  static void send_question(control::Membership& membership, int rank, std::uint64_t number);
+  std::optional<Whereabouts> answer_of(control::Membership& membership, int rank) const;
+  std::optional<Verdict> advance_with_all(control::Membership& membership, std::int64_t now_ns);
   Verdict end_with_all() const;
   Whereabouts::Wait wait_to_follow(const Whereabouts& seen) const;
   std::string standing_text(const Whereabouts& seen) const;

@@ -52,7 +52,7 @@ std::string find_elsewhere(const Ledger& ledger) {
 
 }  // namespace
 
-bootstrap::Letter encode(const Whereabouts& whereabouts) {
+control::Letter encode(const Whereabouts& whereabouts) {
   trust::Writer writer;
   writer.put(static_cast<std::uint8_t>(whereabouts.standing));
   writer.put(whereabouts.last_collective);
@@ -62,7 +62,7 @@ bootstrap::Letter encode(const Whereabouts& whereabouts) {
   return writer.take();
 }
 
-std::optional<Whereabouts> decode_whereabouts(const bootstrap::Letter& letter, int ranks) {
+std::optional<Whereabouts> decode_whereabouts(const control::Letter& letter, int ranks) {
   Whereabouts whereabouts;
   std::uint8_t standing = 0;
   trust::Reader reader(letter);
@@ -101,12 +101,11 @@ void Witness::end() {
   ledger_ = nullptr;
 }
 
-void Witness::answer(bootstrap::Membership& membership, int from,
-                     const bootstrap::Letter& question) {
+void Witness::answer(control::Membership& membership, int from, const control::Letter& question) {
   std::uint64_t number = 0;
   if (question.size() != sizeof number) return;
   std::memcpy(&number, question.data(), sizeof number);
-  bootstrap::Letter letter;
+  control::Letter letter;
   {
     const std::lock_guard lock(mutex_);
     if (ledger_ == nullptr) return;

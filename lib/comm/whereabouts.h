@@ -35,9 +35,9 @@ struct Whereabouts {
   std::string elsewhere;  // the communicator in whose call its thread waits, if that is another one
 };
 
-bootstrap::Letter encode(const Whereabouts& whereabouts);
+control::Letter encode(const Whereabouts& whereabouts);
 // Nothing if it is malformed, or waits for a rank beyond the communicator's `ranks`.
-std::optional<Whereabouts> decode_whereabouts(const bootstrap::Letter& letter, int ranks);
+std::optional<Whereabouts> decode_whereabouts(const control::Letter& letter, int ranks);
 
 // What a ledger shows.
 Whereabouts read_whereabouts(const Ledger& ledger);
@@ -49,7 +49,7 @@ class Witness {
   void end();
   // Answers the question of rank `from`: a number of the asker's, by which it knows the answer. Any
   // thread.
-  void answer(bootstrap::Membership& membership, int from, const bootstrap::Letter& question);
+  void answer(control::Membership& membership, int from, const control::Letter& question);
 
  private:
   std::mutex mutex_;

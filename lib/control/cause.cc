@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 constexpr std::size_t message_most = 4096;
@@ -76,4 +76,4 @@ std::optional<Status> decode_cause(std::span<const std::uint8_t> bytes, int size
   return Status(static_cast<Code>(code), std::move(message)).blame(std::move(culprits));
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 // "rank 3", "ranks 0-3, 7"; a long list is cut.
 std::string rank_text(const std::vector<int>& ranks);
@@ -22,4 +22,4 @@ std::vector<std::uint8_t> encode_cause(const Status& cause);
 // Nothing if malformed. Culprits beyond `size` ranks are malformed too; 0: size unknown.
 std::optional<Status> decode_cause(std::span<const std::uint8_t> bytes, int size);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 // At most this long does the end of a process wait for its last words to leave.
@@ -427,4 +427,4 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::start(const Settings& settin
   return std::unique_ptr<ControlPlane>(std::move(plane));
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

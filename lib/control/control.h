@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 using Letter = std::vector<std::uint8_t>;
 
@@ -115,4 +115,4 @@ class ControlPlane {
                                std::function<std::string()> text) = 0;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -12,7 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 constexpr std::uint64_t bell_id = 0;
@@ -299,4 +299,4 @@ Status ControlThread::turn() {
   return {};
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

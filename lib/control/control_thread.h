@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 inline constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
 
@@ -138,4 +138,4 @@ class ControlThread {
   std::thread thread_;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 Departures::Departures(const Roster& roster)
     : left_(roster.process_of_rank.size()),
@@ -90,4 +90,4 @@ std::optional<std::vector<std::uint32_t>> Departures::decode(
   return ranks;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 class Departures {
  public:
@@ -54,4 +54,4 @@ class Departures {
   std::uint32_t top_ = 0;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 // A root that accepts a thousand processes needs about a millisecond for each handshake.
@@ -132,4 +132,4 @@ void Dial::give_up(const Status& why, std::int64_t now_ns) {
   trunks_.thread().due_at(next_ns_);
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 // A process, by its door, and where that door is, the nearest way first.
 struct Destination {
@@ -81,4 +81,4 @@ class Dial {
   bool failed_here_ = false;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

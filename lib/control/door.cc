@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 constexpr std::int64_t patience_ns = 2 * ns_per_s;
@@ -286,4 +286,4 @@ std::int64_t Door::tick(std::int64_t now_ns) {
   return next;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

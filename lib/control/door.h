@@ -22,7 +22,7 @@
 #include <string>
 #include <string_view>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 class Door {
  public:
@@ -107,4 +107,4 @@ class Door {
   RateLimitedWarning warning_{60 * 1'000'000'000LL};
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 constexpr std::uint8_t tls_handshake = 22;  // RFC 8446 5.1, ContentType
@@ -38,4 +38,4 @@ FirstWords judge_first_words(std::span<const std::uint8_t> bytes, std::string_vi
   return {Wish::prove_key, find_identity(bytes.first(record), prefix), {}};
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

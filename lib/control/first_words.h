@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 // A ClientHello with one key share and one key identity has about 350 bytes.
 inline constexpr std::size_t first_words_most = 1024;
@@ -25,4 +25,4 @@ struct FirstWords {
 // how the identities begin that are looked for.
 FirstWords judge_first_words(std::span<const std::uint8_t> bytes, std::string_view prefix);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

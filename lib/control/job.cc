@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 Job::Job(const Surroundings& surroundings, std::shared_ptr<const trust::SessionKey> key,
          std::optional<Destination> root)
@@ -278,4 +278,4 @@ bool Job::finished() const {
          std::ranges::none_of(links_, [this](const auto& link) { return is_neighbour(*link); });
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

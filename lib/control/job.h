@@ -28,7 +28,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 // What all jobs of a process share.
 struct Surroundings {
@@ -221,4 +221,4 @@ class Job final : public LinkOwner {
   std::int64_t failed_ns_ = 0;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

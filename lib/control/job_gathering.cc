@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 // Some know who is missing; the others give them this long to say so.
@@ -277,4 +277,4 @@ Status Job::lateness() const {
   return Status(Code::Timeout, text).blame(std::move(late));
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

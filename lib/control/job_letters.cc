@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 void Job::send_letter(int from, int to, std::uint64_t key, const Letter& letter) {
   if (failed() || phase_ != Phase::joined) return;
@@ -84,4 +84,4 @@ void Job::on_heard(Link& link, const trust::Frame& frame) {
   if (Link* next = neighbour(tree_next(index_, message->to))) next->send(Kind::heard, frame.body);
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

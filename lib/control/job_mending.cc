@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 // As a rule all ranks leave within moments: nobody needs another parent for those. Failures must
@@ -251,4 +251,4 @@ bool Job::tells_late_seekers() const {
          SystemClock::read() < gone_ns_ + late_seekers_ns;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 // ------------------------------------------------------------------------------------- linking up
 
@@ -235,4 +235,4 @@ void Job::note_left(std::uint32_t rank, const Link* told_by) {
   surroundings_.thread.due_at(0);
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 // A sign of life a second, or three in the limit if that is shorter.
@@ -55,4 +55,4 @@ std::int64_t Link::tick(std::int64_t now_ns) {
   return std::min({silent_at, ping_at, trunk_->next_look_ns(now_ns)});
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

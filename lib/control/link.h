@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 class Link;
 class Trunk;
@@ -80,4 +80,4 @@ class Link {
   std::int64_t limit_ns_ = 0;  // 0: silence is not judged
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -11,7 +11,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 constexpr std::size_t unread_most_bytes = 64u << 20;
@@ -208,4 +208,4 @@ void Member::announce() {
   wake_futex(&changed_);
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

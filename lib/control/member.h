@@ -17,7 +17,7 @@
 #include <sys/types.h>
 #include <unordered_map>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 class Job;
 class Member;
@@ -81,4 +81,4 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
   std::map<std::uint64_t, Hear> hears_;  // by key
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

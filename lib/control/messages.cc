@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 using trust::Reader;
@@ -301,4 +301,4 @@ Result<RosterMessage> RosterIntake::decode(std::uint32_t size) const {
   return message;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

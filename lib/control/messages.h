@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 enum class Kind : std::uint8_t {
   // Of a link, whose number comes first.
@@ -143,4 +143,4 @@ class RosterIntake {
   std::vector<std::uint8_t> bytes_;  // never more than total_
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

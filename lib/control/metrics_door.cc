@@ -18,7 +18,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 constexpr std::size_t visitors_most = 8;
@@ -288,4 +288,4 @@ std::int64_t MetricsDoor::tick(std::int64_t now_ns) {
   return deaf_until_ns_ == 0 ? next : std::min(next, deaf_until_ns_);
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

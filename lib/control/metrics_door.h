@@ -16,7 +16,7 @@
 #include <string>
 #include <sys/types.h>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 class MetricsDoor {
  public:
@@ -74,4 +74,4 @@ class MetricsDoor {
   std::int64_t deaf_until_ns_ = 0;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -10,7 +10,7 @@
 #include <netinet/in.h>
 #include <sys/un.h>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 constexpr std::string_view unix_prefix = "unix:";
@@ -65,4 +65,4 @@ Result<MetricsPlace> read_metrics_place(const std::string& text, int local_rank)
   return place;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 struct MetricsPlace {
   trust::SocketAddress address;  // TCP or AF_UNIX
@@ -18,4 +18,4 @@ struct MetricsPlace {
 // port, unless that is 0: any.
 Result<MetricsPlace> read_metrics_place(const std::string& text, int local_rank);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 bool is_letter(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
@@ -64,4 +64,4 @@ Asked judge_request(std::string_view bytes) {
   return bytes.size() < request_bytes_most ? Asked::unclear : Asked::malformed;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

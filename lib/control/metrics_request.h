@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 // A scraper's request has about 300 bytes.
 inline constexpr std::size_t request_bytes_most = 2048;
@@ -21,4 +21,4 @@ enum class Asked {
 // `bytes` is what there is so far. Whatever was judged of a beginning holds for the whole.
 Asked judge_request(std::string_view bytes);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 class OpenJob {
  public:
@@ -45,4 +45,4 @@ class OpenJob {
   bool expects_other_hosts_;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

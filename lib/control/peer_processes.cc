@@ -10,7 +10,7 @@
 #define SO_PEERPIDFD 77  // asm-generic/socket.h, since Linux 6.5
 #endif
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 pid_t process_behind(int socket) {
@@ -83,4 +83,4 @@ void PeerProcesses::drop(const std::shared_ptr<Peer>& peer) {
   if (found != peers_.end() && found->second == peer) peers_.erase(found);
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

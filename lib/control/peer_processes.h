@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 class PeerProcesses {
   struct Peer;
@@ -69,4 +69,4 @@ class PeerProcesses {
   std::uint64_t next_id_ = 1;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -1,6 +1,6 @@
 #include "lib/control/post.h"
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 const Post::Frame& Post::add(std::uint32_t to, LetterHead head,
                              std::span<const std::uint8_t> text) {
@@ -52,4 +52,4 @@ std::uint64_t Post::taken(std::uint32_t from) const {
   return found == incoming_.end() ? 0 : found->second.taken;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 class Post {
  public:
@@ -60,4 +60,4 @@ class Post {
   std::map<std::uint32_t, Incoming> incoming_;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

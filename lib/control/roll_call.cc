@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 Result<std::uint32_t> RollCall::add_process(trust::ProcessIdentity process) {
   for (const auto& known : processes_)
@@ -78,4 +78,4 @@ Roster RollCall::finish(std::vector<std::uint32_t>* place_of_slot) const {
   return roster;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

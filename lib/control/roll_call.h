@@ -11,7 +11,7 @@
 #include <map>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 class RollCall {
  public:
@@ -43,4 +43,4 @@ class RollCall {
   int first_rank_ = 0;  // whose size it is
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 inline constexpr std::uint32_t tree_arity = 8;
 
@@ -32,4 +32,4 @@ constexpr std::uint32_t tree_next(std::uint32_t from, std::uint32_t to) {
   return tree_parent(from);
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -10,7 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 namespace {
 
 // The end that dialed closes a trunk that carries nothing; the other one waits so long for that.
@@ -324,4 +324,4 @@ bool Trunk::on_closed(std::span<const std::uint8_t> body) {
   return true;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

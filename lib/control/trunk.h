@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 class Trunk;
 
@@ -135,4 +135,4 @@ class Trunk {
   PathWatch path_watch_;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 Trunks::Trunks(ControlThread& thread, const trust::Tls& tls, const trust::ProcessIdentity& self,
                LinkTaker& taker)
@@ -62,4 +62,4 @@ bool Trunks::flushed() const {
                      [](const auto& trunk) { return trunk->flushed(); });
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

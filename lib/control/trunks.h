@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::control {
 
 // What this process answers when another one opens a link.
 class LinkTaker {
@@ -65,4 +65,4 @@ class Trunks final : private TrunkOwner {
   std::vector<std::unique_ptr<Trunk>> trunks_;
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::control

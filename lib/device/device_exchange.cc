@@ -21,7 +21,7 @@ std::uint32_t DeviceExchange::channels_for(std::uint32_t blocks, int size) {
   return std::clamp(blocks / (2 * static_cast<std::uint32_t>(size)), 1U, channels_most);
 }
 
-DeviceExchange::DeviceExchange(DeviceLinks& links, bootstrap::Membership& membership,
+DeviceExchange::DeviceExchange(DeviceLinks& links, control::Membership& membership,
                                exec::CudaExecutor& executor, int rank, int size,
                                std::uint32_t blocks)
     : links_(links),

@@ -15,8 +15,8 @@ namespace gyre::comm {
 class DeviceExchange final : public Exchange {
  public:
   // `blocks`: that this rank may use at one time; the same on all ranks.
-  DeviceExchange(DeviceLinks& links, bootstrap::Membership& membership,
-                 exec::CudaExecutor& executor, int rank, int size, std::uint32_t blocks);
+  DeviceExchange(DeviceLinks& links, control::Membership& membership, exec::CudaExecutor& executor,
+                 int rank, int size, std::uint32_t blocks);
   // Of each link that it opens.
   std::uint64_t link_bytes() const { return channels_ * executor_.shape().channel_bytes(); }
   static std::uint32_t channels_for(std::uint32_t blocks, int size);
@@ -42,7 +42,7 @@ class DeviceExchange final : public Exchange {
                    std::vector<exec::DeviceTransfer>& parts);
 
   DeviceLinks& links_;
-  bootstrap::Membership& membership_;
+  control::Membership& membership_;
   exec::CudaExecutor& executor_;
   const int rank_, size_;
   const std::uint32_t blocks_, channels_;

@@ -64,7 +64,7 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
     joint.peers = own->memory.get();
     return {};
   }
-  GYRE_ASSIGN(bootstrap::Letter letter, offer(key, joint));
+  GYRE_ASSIGN(control::Letter letter, offer(key, joint));
   GYRE_TRY(membership_.send(key.first, link_key(key.second), std::move(letter)));
   joint.until_ns = SystemClock::read() + loaded::CudaRest::patience_ns;
   opening_.push_back(key);
@@ -73,7 +73,7 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
   return {};
 }
 
-Result<bootstrap::Letter> DeviceLinks::offer(const Key& key, Joint& joint) {
+Result<control::Letter> DeviceLinks::offer(const Key& key, Joint& joint) {
   switch (way(key.first).way) {
     case p2p::Way::pointer:
       return offer_pointer(joint);
@@ -86,7 +86,7 @@ Result<bootstrap::Letter> DeviceLinks::offer(const Key& key, Joint& joint) {
 }
 
 Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const Joint& joint,
-                                                const bootstrap::Letter& letter) {
+                                                const control::Letter& letter) {
   auto end = is_relayed(key.first)                     ? take_relay(key, joint, letter)
              : way(key.first).way == p2p::Way::pointer ? take_pointer(joint, letter)
                                                        : take_import(key.first, joint, letter);
@@ -98,15 +98,15 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const Joint& joi
   return is_peers_fault ? std::move(why).blame({key.first}) : std::move(why);
 }
 
-Result<bootstrap::Letter> DeviceLinks::offer_pointer(Joint& joint) {
+Result<control::Letter> DeviceLinks::offer_pointer(Joint& joint) {
   GYRE_ASSIGN(const trust::Ticket ticket, tickets_.issue([](FileDescriptor) {}, joint.own));
   joint.ticket = transport::IssuedTicket({&tickets_, ticket});
-  return bootstrap::Letter(ticket.begin(), ticket.end());
+  return control::Letter(ticket.begin(), ticket.end());
 }
 
 // The ticket shows that the letter is of a thread of this process, and finds what it brings.
 Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const Joint& joint,
-                                                        const bootstrap::Letter& letter) {
+                                                        const control::Letter& letter) {
   trust::Ticket ticket{};
   std::shared_ptr<End> end;
   if (letter.size() == ticket.size()) {
@@ -122,12 +122,12 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const Joint& joint,
 
 // Kernels here send to a mirror of what the peer has.
 Result<DeviceLinks::PeersEnd> DeviceLinks::take_relay(const Key& key, const Joint& joint,
-                                                      const bootstrap::Letter& letter) {
+                                                      const control::Letter& letter) {
   GYRE_TRY(relays_->take(key, letter));
   return PeersEnd{joint.own->memory.get() + joint.own->bytes, nullptr};
 }
 
-Result<bootstrap::Letter> DeviceLinks::offer_export(Joint& joint) {
+Result<control::Letter> DeviceLinks::offer_export(Joint& joint) {
   if (!lent_.lease) {
     GYRE_ASSIGN(lent_.lease, p2p::Lease::make());
   }
@@ -140,7 +140,7 @@ Result<bootstrap::Letter> DeviceLinks::offer_export(Joint& joint) {
 }
 
 Result<DeviceLinks::PeersEnd> DeviceLinks::take_import(int peer, const Joint& joint,
-                                                       const bootstrap::Letter& bytes) {
+                                                       const control::Letter& bytes) {
   const auto letter = p2p::decode_memory_letter(bytes);
   if (!letter || letter->bytes != joint.own->bytes)
     return Status(Code::RemoteError, "its letter names no memory of a link");
@@ -154,7 +154,7 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take_import(int peer, const Joint& jo
 }
 
 std::uint32_t DeviceLinks::process_id_of(int peer) const {
-  const bootstrap::Roster& roster = membership_.roster();
+  const control::Roster& roster = membership_.roster();
   return roster.processes[roster.process_of_rank[static_cast<std::size_t>(peer)]].pid;
 }
 

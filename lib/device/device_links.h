@@ -26,7 +26,7 @@ class DeviceLinks {
  public:
   // `ways`: to each rank; `relays`: for those that are relayed.
   DeviceLinks(int rank, std::vector<p2p::Between> ways, std::shared_ptr<DeviceRelays> relays,
-              bootstrap::Membership& membership, trust::TicketBook& tickets,
+              control::Membership& membership, trust::TicketBook& tickets,
               exec::CudaExecutor& executor)
       : rank_(rank),
         ways_(std::move(ways)),
@@ -87,19 +87,19 @@ class DeviceLinks {
   std::uint32_t process_id_of(int peer) const;
   Status open_one(const Key& key, std::uint64_t bytes);
   // By the way to the peer: the letter that offers it this rank's end, and what its letter brings.
-  Result<bootstrap::Letter> offer(const Key& key, Joint& joint);
-  Result<PeersEnd> take(const Key& key, const Joint& joint, const bootstrap::Letter& letter);
-  Result<bootstrap::Letter> offer_pointer(Joint& joint);
-  Result<PeersEnd> take_pointer(const Joint& joint, const bootstrap::Letter& letter);
-  Result<bootstrap::Letter> offer_export(Joint& joint);
-  Result<PeersEnd> take_import(int peer, const Joint& joint, const bootstrap::Letter& letter);
-  Result<PeersEnd> take_relay(const Key& key, const Joint& joint, const bootstrap::Letter& letter);
+  Result<control::Letter> offer(const Key& key, Joint& joint);
+  Result<PeersEnd> take(const Key& key, const Joint& joint, const control::Letter& letter);
+  Result<control::Letter> offer_pointer(Joint& joint);
+  Result<PeersEnd> take_pointer(const Joint& joint, const control::Letter& letter);
+  Result<control::Letter> offer_export(Joint& joint);
+  Result<PeersEnd> take_import(int peer, const Joint& joint, const control::Letter& letter);
+  Result<PeersEnd> take_relay(const Key& key, const Joint& joint, const control::Letter& letter);
   Result<bool> are_relays_ready() const;
   bool meet(bool& moved);
 
   const int rank_;
   const std::vector<p2p::Between> ways_;
-  bootstrap::Membership& membership_;
+  control::Membership& membership_;
   trust::TicketBook& tickets_;
   exec::CudaExecutor& executor_;
   std::shared_ptr<DeviceRelays> relays_;

@@ -7,11 +7,11 @@ namespace gyre::comm {
 
 Result<std::shared_ptr<DeviceRegions>> DeviceRegions::create(int rank,
                                                              const std::vector<int>& peers,
-                                                             bootstrap::Membership& membership,
+                                                             control::Membership& membership,
                                                              trust::TicketBook& tickets,
                                                              const DeviceAllocations& allocations,
                                                              exec::CudaExecutor& executor) {
-  const bootstrap::Roster& roster = membership.roster();
+  const control::Roster& roster = membership.roster();
   std::map<int, OpenedRegions::Lender> lenders;
   for (const int peer : peers) {
     const trust::ProcessIdentity& process =

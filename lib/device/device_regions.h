@@ -17,7 +17,7 @@ class DeviceRegions {
  public:
   // `peers`: the ranks of other processes. What is passed by reference outlives `close`.
   static Result<std::shared_ptr<DeviceRegions>> create(int rank, const std::vector<int>& peers,
-                                                       bootstrap::Membership& membership,
+                                                       control::Membership& membership,
                                                        trust::TicketBook& tickets,
                                                        const DeviceAllocations& allocations,
                                                        exec::CudaExecutor& executor);
@@ -48,7 +48,7 @@ class DeviceRegions {
   void close();
 
  private:
-  DeviceRegions(int rank, const std::vector<int>& peers, bootstrap::Membership& membership,
+  DeviceRegions(int rank, const std::vector<int>& peers, control::Membership& membership,
                 trust::TicketBook& tickets, const DeviceAllocations& allocations,
                 exec::CudaExecutor& executor, std::unique_ptr<OpenedRegions> opened)
       : rank_(rank),
@@ -62,7 +62,7 @@ class DeviceRegions {
 
   const int rank_;
   const std::vector<int> peers_;
-  bootstrap::Membership& membership_;
+  control::Membership& membership_;
   exec::CudaExecutor& executor_;
   std::mutex tending_;  // of opened_'s and lent_'s parts for one thread, and what follows
   const std::unique_ptr<OpenedRegions> opened_;

@@ -30,8 +30,8 @@ class DeviceRelays : public std::enable_shared_from_this<DeviceRelays> {
   // The pieces of a link as kernels reach them: the own one of `bytes`, and the mirror behind it.
   Result<std::shared_ptr<std::byte>> allocate(const Key& key, std::uint64_t bytes);
   // The letter that lets the peer's relay connect; what its letter lets this one do.
-  Result<bootstrap::Letter> offer(const Key& key);
-  Status take(const Key& key, const bootstrap::Letter& letter);
+  Result<control::Letter> offer(const Key& key);
+  Status take(const Key& key, const control::Letter& letter);
   // Whether all that were taken are joined; or what one of them failed of. Any thread.
   Result<bool> are_ready() const;
   // What one of them failed of; once. Any thread.

@@ -20,7 +20,7 @@
 namespace gyre::comm {
 
 struct DeviceSurroundings {
-  bootstrap::Membership& membership;
+  control::Membership& membership;
   trust::TicketBook& tickets;
   int rank = 0;
   int size = 1;

@@ -11,7 +11,7 @@ namespace gyre::comm {
 
 using cuda::regions_most;
 
-LentRegions::LentRegions(int rank, std::vector<int> peers, bootstrap::Membership& membership,
+LentRegions::LentRegions(int rank, std::vector<int> peers, control::Membership& membership,
                          trust::TicketBook& tickets, const DeviceAllocations& allocations,
                          exec::CudaExecutor& executor)
     : rank_(rank),

@@ -28,7 +28,7 @@ inline constexpr std::uint64_t region_key = letter_key(LetterKind::region);
 class LentRegions {
  public:
   // What is passed by reference outlives it.
-  LentRegions(int rank, std::vector<int> peers, bootstrap::Membership& membership,
+  LentRegions(int rank, std::vector<int> peers, control::Membership& membership,
               trust::TicketBook& tickets, const DeviceAllocations& allocations,
               exec::CudaExecutor& executor);
 
@@ -88,7 +88,7 @@ class LentRegions {
 
   const int rank_;
   const std::vector<int> peers_;
-  bootstrap::Membership& membership_;
+  control::Membership& membership_;
   trust::TicketBook& tickets_;
   const DeviceAllocations& allocations_;
   exec::CudaExecutor& executor_;

@@ -17,7 +17,7 @@ const std::uint64_t pool_key =
 
 }  // namespace
 
-PeerPools::PeerPools(std::vector<int> peers, bootstrap::Membership& membership,
+PeerPools::PeerPools(std::vector<int> peers, control::Membership& membership,
                      exec::CudaExecutor& executor, Siblings siblings)
     : membership_(membership),
       executor_(executor),
@@ -42,10 +42,10 @@ Status PeerPools::offer(p2p::Lent& lent) {
   return {};
 }
 
-void PeerPools::open(int peer, const bootstrap::Letter& bytes) {
+void PeerPools::open(int peer, const control::Letter& bytes) {
   const auto letter = p2p::decode_memory_letter(bytes);
   if (!letter) return;
-  const bootstrap::Roster& roster = membership_.roster();
+  const control::Roster& roster = membership_.roster();
   const std::uint32_t pid =
       roster.processes[roster.process_of_rank[static_cast<std::size_t>(peer)]].pid;
   const exec::CudaDevice& device = *executor_.device();

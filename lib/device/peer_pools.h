@@ -27,7 +27,7 @@ class PeerPools {
     std::uint32_t ranks = 1;
   };
   // The membership and the executor outlive it, or `close`.
-  PeerPools(std::vector<int> peers, bootstrap::Membership& membership, exec::CudaExecutor& executor,
+  PeerPools(std::vector<int> peers, control::Membership& membership, exec::CudaExecutor& executor,
             Siblings siblings);
   // Offers this rank's to all of them.
   Status offer(p2p::Lent& lent);
@@ -47,10 +47,10 @@ class PeerPools {
     std::uint64_t bytes = 0;
     std::shared_ptr<p2p::ImportedMemory> memory;
   };
-  void open(int peer, const bootstrap::Letter& bytes);
+  void open(int peer, const control::Letter& bytes);
   void end();
 
-  bootstrap::Membership& membership_;
+  control::Membership& membership_;
   exec::CudaExecutor& executor_;
   const Siblings siblings_;
   const std::int64_t until_ns_;

@@ -4,7 +4,7 @@
 
 namespace gyre::comm {
 
-bootstrap::Letter encode(const LinkLetter& letter) {
+control::Letter encode(const LinkLetter& letter) {
   trust::Writer writer;
   writer.put(letter.transport);
   writer.put(letter.probe.pid);
@@ -14,8 +14,7 @@ bootstrap::Letter encode(const LinkLetter& letter) {
   return writer.take();
 }
 
-std::optional<LinkLetter> decode_link_letter(const bootstrap::Letter& bytes,
-                                             std::size_t transports) {
+std::optional<LinkLetter> decode_link_letter(const control::Letter& bytes, std::size_t transports) {
   LinkLetter letter;
   trust::Reader reader(bytes);
   if (!reader.get(letter.transport) || letter.transport >= transports ||

@@ -17,9 +17,8 @@ struct LinkLetter {
   transport::Endpoint endpoint;
 };
 
-bootstrap::Letter encode(const LinkLetter& letter);
+control::Letter encode(const LinkLetter& letter);
 // Nothing if it is malformed, or names a place beyond `transports`.
-std::optional<LinkLetter> decode_link_letter(const bootstrap::Letter& bytes,
-                                             std::size_t transports);
+std::optional<LinkLetter> decode_link_letter(const control::Letter& bytes, std::size_t transports);
 
 }  // namespace gyre::comm

@@ -33,7 +33,7 @@ transport::LinkKey link_key(const std::pair<int, int>& key, transport::Direction
 }  // namespace
 
 const trust::ProcessIdentity& Links::identity_of(int peer) const {
-  const bootstrap::Roster& roster = membership_.roster();
+  const control::Roster& roster = membership_.roster();
   return roster.processes[roster.process_of_rank[static_cast<std::size_t>(peer)]];
 }
 
@@ -118,8 +118,9 @@ Result<Links::Listened> Links::listen(const Key& key, const transport::FifoShape
   return listened;
 }
 
-Result<std::unique_ptr<transport::Connection>> Links::connect(
-    const Key& key, const transport::FifoShape& shape, const bootstrap::Letter& letter) const {
+Result<std::unique_ptr<transport::Connection>> Links::connect(const Key& key,
+                                                              const transport::FifoShape& shape,
+                                                              const control::Letter& letter) const {
   const std::optional<LinkLetter> said = decode_link_letter(letter, transports_.size());
   if (!said)
     return Status(Code::RemoteError, fmt::format("rank {} sent a malformed endpoint", key.first))
@@ -128,7 +129,7 @@ Result<std::unique_ptr<transport::Connection>> Links::connect(
                                                said->endpoint);
 }
 
-Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
+Status Links::open_one(const Key& key, std::optional<control::Letter> early) {
   if (receive_ports_.contains(key)) return {};
   GYRE_ASSIGN(Listened listening, listen(key, shape_));
   const LinkLetter& letter = listening.letter;
@@ -148,7 +149,7 @@ Status Links::open_one(const Key& key, std::optional<bootstrap::Letter> early) {
   return {};
 }
 
-Status Links::connect(Opening& opening, const bootstrap::Letter& letter) {
+Status Links::connect(Opening& opening, const control::Letter& letter) {
   const int peer = opening.key.first;
   const std::optional<LinkLetter> said = decode_link_letter(letter, transports_.size());
   if (!said)

@@ -23,7 +23,7 @@ using TransportList = std::vector<std::unique_ptr<transport::Transport>>;
 class Links {
  public:
   using Key = std::pair<int, int>;  // peer, channel
-  Links(int rank, bootstrap::Membership& membership, const TransportList& transports,
+  Links(int rank, control::Membership& membership, const TransportList& transports,
         const transport::FifoShape& shape, const transport::Probe& probe)
       : rank_(rank),
         membership_(membership),
@@ -73,7 +73,7 @@ class Links {
   Result<Listened> listen(const Key& key, const transport::FifoShape& shape) const;
   Result<std::unique_ptr<transport::Connection>> connect(const Key& key,
                                                          const transport::FifoShape& shape,
-                                                         const bootstrap::Letter& letter) const;
+                                                         const control::Letter& letter) const;
 
   // The best transport to a rank, or why there is none.
   Result<transport::Transport*> select(int peer) const;
@@ -87,18 +87,18 @@ class Links {
   struct Opening {
     Key key;
     bool endpoint_came = false;
-    std::optional<bootstrap::Letter> letter;  // read before the opening began
+    std::optional<control::Letter> letter;  // read before the opening began
     std::int64_t dialed_ns = 0;
   };
-  Status open_one(const Key& key, std::optional<bootstrap::Letter> letter);
-  Status connect(Opening& opening, const bootstrap::Letter& letter);
+  Status open_one(const Key& key, std::optional<control::Letter> letter);
+  Status connect(Opening& opening, const control::Letter& letter);
   transport::PeerMemory* memory_of(int peer, const transport::Probe& probe);
   exec::SendPort* send_port(const Key& key);  // a closed one if it cannot be sent to
   Status check_sendable(const Key& key) const;
   Status advance_one(Opening& opening, bool& moved, bool& open);
 
   const int rank_;
-  bootstrap::Membership& membership_;
+  control::Membership& membership_;
   const TransportList& transports_;
   const transport::FifoShape shape_;
   const transport::Probe probe_;  // by which peers try to map this process's regions

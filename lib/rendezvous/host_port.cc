@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 
 Result<HostPort> split_host_port(const std::string& text) {
   const Status refused = invalid_usage(fmt::format(
@@ -21,4 +21,4 @@ Result<HostPort> split_host_port(const std::string& text) {
   return parts;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

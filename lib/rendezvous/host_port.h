@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 
 struct HostPort {
   std::string host;  // a name or an address, without brackets
@@ -15,4 +15,4 @@ struct HostPort {
 // "host:80", "1.2.3.4:80" or "[::1]:80".
 Result<HostPort> split_host_port(const std::string& text);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

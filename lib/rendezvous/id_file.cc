@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 namespace {
 
 constexpr off_t alive_byte = 0, removal_byte = 1;
@@ -244,4 +244,4 @@ Result<std::vector<std::uint8_t>> read_secret_file(const std::string& path, std:
   return std::vector<std::uint8_t>(content.begin(), content.begin() + bytes);
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

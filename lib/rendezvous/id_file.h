@@ -14,7 +14,7 @@
 #include <sys/types.h>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 
 // Rank 0's file; removed with this, if it is still the same file and we are not a forked child.
 class IdFile {
@@ -41,4 +41,4 @@ Result<trust::UniqueId> read_id_file(const std::string& path, const trust::Token
 // wiped.
 Result<std::vector<std::uint8_t>> read_secret_file(const std::string& path, std::size_t least);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <sys/socket.h>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 namespace {
 
 constexpr std::array<char, 7> question_magic = {'G', 'Y', 'R', 'E', 'A', 'S', 'K'};
@@ -123,16 +123,16 @@ Result<std::optional<Message>> IdLine::receive() {
 // The session, which is large and whose arithmetic takes time, is made for those alone whose hello
 // is whole and names our key.
 Status IdLine::hear_first_words() {
-  std::uint8_t bytes[first_words_most];
+  std::uint8_t bytes[control::first_words_most];
   const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Status();
   if (got <= 0) return closed();
-  const FirstWords words =
-      judge_first_words({bytes, static_cast<std::size_t>(got)}, meeting_identity_prefix);
-  if (words.wish == FirstWords::Wish::unclear) return Status();
-  if (words.wish == FirstWords::Wish::other)
+  const control::FirstWords words =
+      control::judge_first_words({bytes, static_cast<std::size_t>(got)}, meeting_identity_prefix);
+  if (words.wish == control::FirstWords::Wish::unclear) return Status();
+  if (words.wish == control::FirstWords::Wish::other)
     return Status(Code::RemoteError, std::string(words.fault));
-  if (words.wish == FirstWords::Wish::show_ticket || words.identity.empty())
+  if (words.wish == control::FirstWords::Wish::show_ticket || words.identity.empty())
     return Status(Code::RemoteError, "it asked for no meeting");
   if (words.identity != proof_->key->identity)
     return Status(Code::RemoteError, "it has another secret, or is of another job");
@@ -186,4 +186,4 @@ Status IdLine::flush() {
   return Status();
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

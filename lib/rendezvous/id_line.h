@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 
 using Message = std::vector<std::uint8_t>;
 
@@ -75,4 +75,4 @@ class IdLine {
   std::size_t left_ = 0;  // of it, at the other end's kernel already
 };
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

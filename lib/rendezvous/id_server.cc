@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 namespace {
 
 constexpr std::int64_t visit_most_ns = 2 * ns_per_s;
@@ -244,4 +244,4 @@ Result<trust::UniqueId> ask_for_id(const MeetingPoint& point, const Question& qu
       .blame({0});
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

@@ -13,7 +13,7 @@
 #include <memory>
 #include <set>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 
 class IdServer {
  public:
@@ -75,4 +75,4 @@ class IdServer {
 Result<trust::UniqueId> ask_for_id(const MeetingPoint& point, const Question& question,
                                    std::int64_t timeout_s, Wait& wait);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

@@ -13,7 +13,7 @@
 
 extern "C" char** environ;
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 namespace {
 
 using Environment = std::map<std::string, std::string>;
@@ -365,4 +365,4 @@ std::map<std::string, std::string> process_environment() {
   return environment;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 namespace {
 
 constexpr int listen_backlog = 4096;  // the kernel cuts it to net.core.somaxconn
@@ -292,4 +292,4 @@ Status check_same_user(int socket) {
                   peer.pid, peer.uid, geteuid()));
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

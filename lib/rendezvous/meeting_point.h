@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 
 // How the identities of keys of network meetings begin.
 inline constexpr std::string_view meeting_identity_prefix = "gyre-meeting-1-";
@@ -50,4 +50,4 @@ Status check_same_user(int socket);
 // Until `descriptor` is ready (-1: nothing) or the wait's longest sleep; false after its deadline.
 bool rest(Wait& wait, int descriptor = -1, short events = 0);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

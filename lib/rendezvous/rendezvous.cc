@@ -17,7 +17,7 @@
 #include <optional>
 #include <sys/timerfd.h>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 namespace {
 
 // How long a rank sleeps between two looks: others' processors, servers of files and networks pay
@@ -69,11 +69,11 @@ Result<trust::Secret> read_network_secret(const Settings& settings) {
   return *secret;
 }
 
-Audience audience_of(const LaunchPlace& place) {
-  return place.one_host ? Audience::this_host : Audience::any_host;
+control::Audience audience_of(const LaunchPlace& place) {
+  return place.one_host ? control::Audience::this_host : control::Audience::any_host;
 }
 
-Result<trust::UniqueId> meet_at(ControlPlane& plane, const Settings& settings,
+Result<trust::UniqueId> meet_at(control::ControlPlane& plane, const Settings& settings,
                                 const MeetingPoint& point, const LaunchPlace& place,
                                 const Deadline& deadline, Wait& wait) {
   const auto size = static_cast<std::uint32_t>(place.size);
@@ -85,7 +85,8 @@ Result<trust::UniqueId> meet_at(ControlPlane& plane, const Settings& settings,
   }
   GYRE_ASSIGN(FileDescriptor listener, open_point(point, wait));
   // Where the kernel vouches for the user, nobody comes from another host.
-  const Audience audience = point.network ? audience_of(place) : Audience::this_host;
+  const control::Audience audience =
+      point.network ? audience_of(place) : control::Audience::this_host;
   GYRE_ASSIGN(const trust::UniqueId id, plane.create_unique_id(audience, settings));
   GYRE_ASSIGN(auto server,
               IdServer::start(std::move(listener), point, {id, size, number, deadline.at_ns}));
@@ -94,7 +95,7 @@ Result<trust::UniqueId> meet_at(ControlPlane& plane, const Settings& settings,
   return id;
 }
 
-Result<trust::UniqueId> meet_on_network(ControlPlane& plane, const Settings& settings,
+Result<trust::UniqueId> meet_on_network(control::ControlPlane& plane, const Settings& settings,
                                         const LaunchPlace& place, const trust::Secret& secret,
                                         const Deadline& deadline) {
   Wait wait = deadline.wait(far_nap_ns);
@@ -102,7 +103,7 @@ Result<trust::UniqueId> meet_on_network(ControlPlane& plane, const Settings& set
   return meet_at(plane, settings, point, place, deadline, wait);
 }
 
-Result<trust::UniqueId> meet_by_run(ControlPlane& plane, const Settings& settings,
+Result<trust::UniqueId> meet_by_run(control::ControlPlane& plane, const Settings& settings,
                                     const LaunchPlace& place, const Deadline& deadline) {
   GYRE_ASSIGN(const trust::Secret run, read_run_secret(static_cast<int>(settings.rendezvous_fd)));
   if (!settings.rendezvous_address.empty())
@@ -116,7 +117,8 @@ Result<trust::UniqueId> meet_by_run(ControlPlane& plane, const Settings& setting
 }
 
 // The control thread keeps the file until nobody can still be waiting for it.
-Status keep_until(ControlPlane& plane, std::shared_ptr<IdFile> file, const Deadline& deadline) {
+Status keep_until(control::ControlPlane& plane, std::shared_ptr<IdFile> file,
+                  const Deadline& deadline) {
   struct Kept {
     FileDescriptor timer;
     std::shared_ptr<IdFile> file;
@@ -131,7 +133,7 @@ Status keep_until(ControlPlane& plane, std::shared_ptr<IdFile> file, const Deadl
   return plane.watch(timer, [kept] { return false; });
 }
 
-Result<trust::UniqueId> meet_by_file(ControlPlane& plane, const Settings& settings,
+Result<trust::UniqueId> meet_by_file(control::ControlPlane& plane, const Settings& settings,
                                      const LaunchPlace& place, const Deadline& deadline) {
   std::string path = settings.rendezvous_file;
   if (place.earlier_meetings > 0) path += fmt::format(".{}", place.earlier_meetings);
@@ -149,7 +151,7 @@ Result<trust::UniqueId> meet_by_file(ControlPlane& plane, const Settings& settin
   return id;
 }
 
-Result<trust::UniqueId> meet_on_this_host(ControlPlane& plane, const Settings& settings,
+Result<trust::UniqueId> meet_on_this_host(control::ControlPlane& plane, const Settings& settings,
                                           const LaunchPlace& place, const Deadline& deadline) {
   if (place.several_hosts)
     return invalid_usage(fmt::format(
@@ -165,7 +167,7 @@ Result<trust::UniqueId> meet_on_this_host(ControlPlane& plane, const Settings& s
   return meet_at(plane, settings, point, place, deadline, wait);
 }
 
-Result<trust::UniqueId> meet_as_set(ControlPlane& plane, const Settings& settings,
+Result<trust::UniqueId> meet_as_set(control::ControlPlane& plane, const Settings& settings,
                                     const LaunchPlace& place) {
   const Deadline deadline = Deadline::of(settings);
   if (settings.rendezvous_fd >= 0) return meet_by_run(plane, settings, place, deadline);
@@ -191,27 +193,28 @@ Result<trust::UniqueId> id_of_store(const std::vector<std::uint8_t>& value,
 
 }  // namespace
 
-Result<trust::UniqueId> meet(ControlPlane& plane, const Settings& settings,
+Result<trust::UniqueId> meet(control::ControlPlane& plane, const Settings& settings,
                              const LaunchPlace& place) {
-  if (place.size == 1) return plane.create_unique_id(Audience::this_host, settings);
+  if (place.size == 1) return plane.create_unique_id(control::Audience::this_host, settings);
   auto id = meet_as_set(plane, settings, place);
   if (id.ok()) return id;
   return std::move(id).status().while_doing(
       fmt::format("rank {} of {} meeting the others", place.rank, place.size));
 }
 
-Audience audience_of_launch(const Settings& settings,
-                            const std::map<std::string, std::string>& environment, int ranks) {
-  if (settings.says("GYRE_SOCKET_IFNAME")) return Audience::any_host;
+control::Audience audience_of_launch(const Settings& settings,
+                                     const std::map<std::string, std::string>& environment,
+                                     int ranks) {
+  if (settings.says("GYRE_SOCKET_IFNAME")) return control::Audience::any_host;
   // What contradicts itself is gyreCommInitEnv's to report.
   const auto place = read_launch_place(settings, environment, nullptr);
   const bool believed = place.ok() && place->one_host && place->size > 1 && ranks <= place->size;
-  return believed ? Audience::this_host : Audience::any_host;
+  return believed ? control::Audience::this_host : control::Audience::any_host;
 }
 
-Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& store,
-                                           const std::string& key, int rank, Audience audience,
-                                           const Settings& settings) {
+Result<trust::UniqueId> meet_through_store(control::ControlPlane& plane, const Store& store,
+                                           const std::string& key, int rank,
+                                           control::Audience audience, const Settings& settings) {
   const std::int64_t timeout_ms = settings.init_timeout_s * 1000;
   const std::string doing = fmt::format("meeting through the store's key \"{}\"", key);
   auto secret = read_secret(settings);
@@ -243,4 +246,4 @@ Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& sto
   return id.ok() ? std::move(id) : std::move(id).status().while_doing(doing);
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 
 // What a launcher said of this process.
 struct LaunchPlace {
@@ -40,8 +40,9 @@ std::map<std::string, std::string> process_environment();
 // Who may join by an id that is passed on by the caller's own means. A launcher that started
 // several ranks, all on this host, is believed, unless the communicator has more ranks (0: unknown)
 // or GYRE_SOCKET_IFNAME says where other hosts come in.
-Audience audience_of_launch(const Settings& settings,
-                            const std::map<std::string, std::string>& environment, int ranks);
+control::Audience audience_of_launch(const Settings& settings,
+                                     const std::map<std::string, std::string>& environment,
+                                     int ranks);
 
 // Gets the job's UniqueId to this rank; rank 0 makes it. In this order, by what is set:
 //
@@ -57,7 +58,7 @@ Audience audience_of_launch(const Settings& settings,
 //
 // Blocks the others until rank 0 is there or settings.init_timeout_s have passed; rank 0 goes on at
 // once, and its control thread answers.
-Result<trust::UniqueId> meet(ControlPlane& plane, const Settings& settings,
+Result<trust::UniqueId> meet(control::ControlPlane& plane, const Settings& settings,
                              const LaunchPlace& place);
 
 // The same through a key-value store: rank 0 sets, the others get (and wait).
@@ -66,8 +67,8 @@ struct Store {
   std::function<Result<std::vector<std::uint8_t>>(const std::string& key, std::int64_t timeout_ms)>
       get;
 };
-Result<trust::UniqueId> meet_through_store(ControlPlane& plane, const Store& store,
-                                           const std::string& key, int rank, Audience audience,
-                                           const Settings& settings);
+Result<trust::UniqueId> meet_through_store(control::ControlPlane& plane, const Store& store,
+                                           const std::string& key, int rank,
+                                           control::Audience audience, const Settings& settings);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

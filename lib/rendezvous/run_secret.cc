@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 namespace {
 
 // What `gyre run` writes: magic, the secret, the job's token.
@@ -45,4 +45,4 @@ Result<trust::Secret> read_run_secret(int descriptor) {
   return secret;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

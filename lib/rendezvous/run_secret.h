@@ -5,9 +5,9 @@
 #include "lib/base/status.h"
 #include "lib/trust/unique_id.h"
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 
 // The descriptor stays open and its position where it was: ranks of one process share both.
 Result<trust::Secret> read_run_secret(int descriptor);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

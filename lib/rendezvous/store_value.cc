@@ -8,7 +8,7 @@
 #include <functional>
 #include <span>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 namespace {
 
 // An encrypted id: a random number, then the id's bytes, each added to a byte of a stream that
@@ -65,4 +65,4 @@ Result<trust::UniqueId> id_of_store_value(const std::vector<std::uint8_t>& value
   return id;
 }
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

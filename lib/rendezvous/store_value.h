@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-namespace gyre::bootstrap {
+namespace gyre::rendezvous {
 
 // Both: the file's secret, if there is one.
 Result<std::vector<std::uint8_t>> store_value_of(const trust::UniqueId& id,
@@ -17,4 +17,4 @@ Result<std::vector<std::uint8_t>> store_value_of(const trust::UniqueId& id,
 Result<trust::UniqueId> id_of_store_value(const std::vector<std::uint8_t>& value,
                                           const std::optional<trust::Secret>& secret);
 
-}  // namespace gyre::bootstrap
+}  // namespace gyre::rendezvous

@@ -43,7 +43,7 @@ void read_name(fuzz::Input& input) {
 
 void read_host_port(fuzz::Input& input) {
   const std::string text = input.take_text();
-  const auto parts = bootstrap::split_host_port(text);
+  const auto parts = rendezvous::split_host_port(text);
   if (!parts.ok()) return;
   GYRE_DEMAND(!parts->host.empty() && !parts->port.empty() && parts->port.size() <= text.size());
   GYRE_DEMAND(std::ranges::all_of(parts->port, [](char c) { return c >= '0' && c <= '9'; }));

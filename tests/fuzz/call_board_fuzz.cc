@@ -29,7 +29,7 @@ class Trial {
  private:
   static CallRecord take_call(fuzz::Input& input, std::uint64_t sequence);
   bool begin(const CallRecord& call);
-  bool hear(int from, const bootstrap::Letter& letter);
+  bool hear(int from, const control::Letter& letter);
   bool differs(const CallRecord& theirs) const;
   void judge(const std::optional<Status>& verdict, bool expected) const;
   void check_question() const;
@@ -84,7 +84,7 @@ bool Trial::begin(const CallRecord& call) {
   return !expected;
 }
 
-bool Trial::hear(int from, const bootstrap::Letter& letter) {
+bool Trial::hear(int from, const control::Letter& letter) {
   bool expected = false;
   if (letter.size() % sizeof(CallRecord) == 0 && letter.size() <= told * sizeof(CallRecord)) {
     ahead_[from].clear();
@@ -102,7 +102,7 @@ bool Trial::hear(int from, const bootstrap::Letter& letter) {
 
 // A board that heard this one's own question has nothing against it.
 void Trial::check_question() const {
-  const bootstrap::Letter question = board_.question();
+  const control::Letter question = board_.question();
   GYRE_DEMAND(question.size() == std::min<std::uint64_t>(own_.size(), told) * sizeof(CallRecord));
   CallBoard other(rank_ + 1);
   GYRE_DEMAND(!other.compare(rank_, question));
@@ -120,7 +120,7 @@ bool Trial::act(fuzz::Input& input) {
   const int from = rank_ + 1 + input.take<std::uint8_t>() % 5 - 2 * (rank_ > 1);
   if (from == rank_) return true;
   if (kind == 2) return hear(from, input.take_vector());
-  bootstrap::Letter letter;
+  control::Letter letter;
   for (int left = input.take<std::uint8_t>() % 40; left > 0; --left) {
     const auto distance = input.take<std::int8_t>();
     const CallRecord call = take_call(input, newest_ + static_cast<std::uint64_t>(distance));

@@ -4,7 +4,7 @@
 #include "tests/fuzz/input.h"
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using Wish = FirstWords::Wish;

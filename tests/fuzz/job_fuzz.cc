@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
 using trust::SecureSession;
 using trust::SessionRole;
 

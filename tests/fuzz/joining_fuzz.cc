@@ -63,13 +63,13 @@ void check_share(const std::vector<comm::DeviceNote>& notes) {
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  std::vector<bootstrap::Letter> letters;
+  std::vector<control::Letter> letters;
   while (!input.empty() && letters.size() < 8) letters.push_back(input.take_vector());
   std::vector<std::string_view> masks;
   std::set<std::size_t> processors;
   std::vector<p2p::Gpu> gpus;
   std::vector<comm::DeviceNote> notes;
-  for (const bootstrap::Letter& letter : letters) {
+  for (const control::Letter& letter : letters) {
     const comm::JoiningNote note = comm::read_joining_note(letter);
     GYRE_DEMAND(note.processors.find('|') == note.processors.npos);
     GYRE_DEMAND(note.device.find('|') == note.device.npos);

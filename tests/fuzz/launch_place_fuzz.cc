@@ -10,8 +10,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto settings = parse_settings(environment, nullptr);
   if (!settings.ok()) return 0;
   std::vector<std::string> warnings;
-  const auto place = bootstrap::read_launch_place(*settings, environment, &warnings);
-  const auto unheard = bootstrap::read_launch_place(*settings, environment, nullptr);
+  const auto place = rendezvous::read_launch_place(*settings, environment, &warnings);
+  const auto unheard = rendezvous::read_launch_place(*settings, environment, nullptr);
   GYRE_DEMAND(place.ok() == unheard.ok());
   if (!place.ok()) {
     GYRE_DEMAND(place.status().code() == Code::InvalidUsage);

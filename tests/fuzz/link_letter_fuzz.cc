@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const std::uint8_t flags = input.take<std::uint8_t>();
   const auto rest = input.rest();
-  const bootstrap::Letter bytes(rest.begin(), rest.end());
+  const control::Letter bytes(rest.begin(), rest.end());
   Process process;
   const auto letter = comm::decode_link_letter(bytes, process.transports.size());
   if (!letter) return 0;

@@ -6,7 +6,7 @@
 #include "tests/fuzz/input.h"
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <sys/un.h>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
 
 namespace {
 

@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 
 using namespace gyre;
-using namespace gyre::bootstrap;
+using namespace gyre::control;
+using namespace gyre::rendezvous;
 
 namespace {
 

@@ -11,7 +11,8 @@
 namespace gyre::fuzz {
 namespace {
 
-using namespace bootstrap;
+using namespace control;
+using namespace rendezvous;
 
 // The first byte of a seed of `message`.
 enum Which : std::uint8_t {

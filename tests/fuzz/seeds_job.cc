@@ -6,7 +6,7 @@
 namespace gyre::fuzz {
 namespace {
 
-using bootstrap::Kind;
+using control::Kind;
 
 // An honest job as the target's acts, and the lies that a seed adds.
 class Acts {

@@ -182,9 +182,9 @@ void add_notes(Seeds& seeds) {
     return comm::encode(comm::JoiningNote{settings, "GPU-00 124 8 16 0000:1B:00.0", mask});
   };
   const std::string_view settings = "version=1 transports=self,shm,tcp";
-  const auto add = [&](const char* name, std::initializer_list<bootstrap::Letter> notes) {
+  const auto add = [&](const char* name, std::initializer_list<control::Letter> notes) {
     Script script;
-    for (const bootstrap::Letter& each : notes) script.block(each);
+    for (const control::Letter& each : notes) script.block(each);
     seeds.add("joining", name, script);
   };
   add("two_ranks", {note(settings, "0000000000000003"), note(settings, "0000000000000006")});
@@ -199,7 +199,7 @@ void add_notes(Seeds& seeds) {
   add("device_out_of_bounds", {device("GPU-00 0 1 1"), device("GPU-00 1 1 1048577")});
   add("device_and_more", {device("GPU-00 1 1 1 1"), device("GPU-00 1 -1 x")});
   add("host_memory", {device("")});
-  add("no_mask", {note(settings, ""), bootstrap::Letter(), bytes_of("version=1")});
+  add("no_mask", {note(settings, ""), control::Letter(), bytes_of("version=1")});
   add("gpus", {device("GPU-00 124 8 16 1 140000 90 0000:1B:00.0 - GPU-01:0:NVL:18 GPU-02:1:SYS:0"),
                device("GPU-01 124 8 16 1 140000 90 0000:1C:00.0 0123abcd:2:34 GPU-00:0:NVL:18"),
                device("GPU-02 124 8 16 4 9000 90 0000:1D:00.0 0123abcd:2:34,4567cdef:1:8"),

@@ -9,7 +9,7 @@ using namespace gyre;
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr int ranks = 16;
-  const bootstrap::Letter letter(data, data + size);
+  const control::Letter letter(data, data + size);
   const auto seen = comm::decode_whereabouts(letter, ranks);
   if (!seen) return 0;
   for (const auto& wait : {seen->collective, seen->transfers}) {
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND(
       std::ranges::none_of(seen->elsewhere, [](char one) { return one >= 0 && one < ' '; }));
   // But for words that cannot be shown, it is the same again.
-  const bootstrap::Letter again = encode(*seen);
+  const control::Letter again = encode(*seen);
   GYRE_DEMAND(again.size() == letter.size());
   GYRE_DEMAND(encode(*comm::decode_whereabouts(again, ranks)) == again);
   return 0;

@@ -75,7 +75,7 @@ void Crew::run(int process) {
   if (!plane.ok()) _exit(10);
   trust::UniqueId id;
   if (process == 0) {
-    auto made = (*plane)->create_unique_id(bootstrap::Audience::any_host, settings);
+    auto made = (*plane)->create_unique_id(control::Audience::any_host, settings);
     if (!made.ok()) _exit(11);
     id = *made;
     if (plan_.tcp) id.root_host[0] ^= 1;

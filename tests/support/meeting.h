@@ -13,9 +13,9 @@
 
 namespace gyre::test {
 
-using bootstrap::ControlPlane;
-using bootstrap::Letter;
-using bootstrap::Membership;
+using control::ControlPlane;
+using control::Letter;
+using control::Membership;
 
 inline Settings loopback_settings() {
   Settings settings;
@@ -33,7 +33,7 @@ inline std::unique_ptr<ControlPlane> start_plane(const Settings& settings = loop
 }
 
 inline Result<trust::UniqueId> make_id(ControlPlane& plane) {
-  return plane.create_unique_id(bootstrap::Audience::any_host, loopback_settings());
+  return plane.create_unique_id(control::Audience::any_host, loopback_settings());
 }
 
 inline std::shared_ptr<Membership> join(ControlPlane& plane, const trust::UniqueId& id, int size,

@@ -17,7 +17,9 @@
 #include <sys/wait.h>
 #include <thread>
 
-namespace gyre::bootstrap::test {
+namespace gyre::rendezvous::test {
+
+using namespace control;
 
 // What meet() needs of a control plane: ids, an identity, and a thread that watches descriptors.
 class SmallPlane final : public ControlPlane {
@@ -228,4 +230,4 @@ inline std::string id_bytes() {
   return {bytes.begin(), bytes.end()};
 }
 
-}  // namespace gyre::bootstrap::test
+}  // namespace gyre::rendezvous::test
