@@ -77,11 +77,7 @@ TEST_CASE("who has no descriptors left for its place in the tree is named", "[de
   constexpr int processes = 10, dialer = 9, last = 3;
   setenv("GYRE_INIT_TIMEOUT", "2", 1);
   const auto ends = run_forked(processes, [](RankBoard& board, int rank) {
-    if (rank == 0) {
-      board.expect(gyreGetUniqueId(&board.id));
-      board.id_is_there = 1;
-    }
-    if (!comes([&] { return board.id_is_there == 1; })) return board.complain("no id");
+    share_id(board, rank);
     std::thread later;
     if (rank == dialer)
       later = std::thread([] {

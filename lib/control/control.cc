@@ -2,6 +2,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/recent.h"
 #include "lib/control/control_thread.h"
 #include "lib/control/door.h"
 #include "lib/control/member.h"
@@ -12,7 +13,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <map>
 #include <sys/epoll.h>
@@ -81,10 +81,9 @@ class Works final : private LinkTaker {
   Door door_;
   Trunks trunks_{*thread_, *tls_, self_, *this};
   std::map<std::string, std::unique_ptr<OpenJob>> jobs_;  // by the key's identity
-  std::array<std::string, 64> ended_;                     // the last ones, in a ring
-  std::size_t endings_ = 0;
-  std::map<int, ControlThread::Watch> watched_;  // by the descriptor
-  std::unique_ptr<MetricsDoor> metrics_;         // null: nobody wished for them
+  Recent<std::string, 64> ended_;                         // identities of jobs that are over
+  std::map<int, ControlThread::Watch> watched_;           // by the descriptor
+  std::unique_ptr<MetricsDoor> metrics_;                  // null: nobody wished for them
 };
 
 Status Works::open(const Settings& settings) {
@@ -109,7 +108,7 @@ std::shared_ptr<const trust::SessionKey> Works::find_key(const std::string& iden
 }
 
 Door::Named Works::named(const std::string& identity) {
-  const bool was_known = jobs_.contains(identity) || std::ranges::count(ended_, identity) > 0;
+  const bool was_known = jobs_.contains(identity) || ended_.contains(identity);
   return {find_key(identity), was_known};
 }
 
@@ -196,7 +195,7 @@ std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
 void Works::drop_finished() {
   std::erase_if(jobs_, [this](const auto& entry) {
     if (!entry.second->job.finished()) return false;
-    ended_[endings_++ % ended_.size()] = entry.first;
+    ended_.note(entry.first);
     return true;
   });
   auto tombstones = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {

@@ -35,7 +35,7 @@ bool is_same_user(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
-std::string text_of(int socket) {
+std::string peer_text(int socket) {
   trust::SocketAddress address;
   address.length = sizeof address.storage;
   if (getpeername(socket, address.get(), &address.length) != 0) return "a connection";
@@ -254,19 +254,15 @@ void Door::continue_handshake(Place stranger) {
 }
 
 void Door::turn_away(Place stranger, std::string_view why) {
-  warning_.write(fmt::format("the door turned away {}: {}", peer_text(*stranger), why));
+  warning_.write(
+      fmt::format("the door turned away {}: {}", peer_text(stranger->descriptor()), why));
   let_go(stranger);
 }
 
 // A peer that ends, is late, or thought better of it: nothing to warn of.
 void Door::see_off(Place stranger, std::string_view why) {
-  log_info(Subsystem::bootstrap, "{} went away: {}", peer_text(*stranger), why);
+  log_info(Subsystem::bootstrap, "{} went away: {}", peer_text(stranger->descriptor()), why);
   let_go(stranger);
-}
-
-std::string Door::peer_text(const Stranger& stranger) {
-  return stranger.session != nullptr ? text_of(stranger.session->descriptor())
-                                     : text_of(stranger.socket.get());
 }
 
 // The watch goes before what it watches.

@@ -61,6 +61,8 @@ class Door {
 
  private:
   struct Stranger {
+    int descriptor() const { return session != nullptr ? session->descriptor() : socket.get(); }
+
     FileDescriptor socket;  // until its handshake begins
     std::unique_ptr<trust::SecureSession> session;
     std::shared_ptr<const trust::SessionKey> key;
@@ -87,7 +89,6 @@ class Door {
   void continue_handshake(Place stranger);
   void turn_away(Place stranger, std::string_view why);
   void see_off(Place stranger, std::string_view why);
-  static std::string peer_text(const Stranger& stranger);
   void let_go(Place stranger);
 
   ControlThread& thread_;

@@ -10,6 +10,13 @@
 #include <algorithm>
 
 namespace gyre::control {
+namespace {
+
+std::string reported_text(const Status& why, int rank) {
+  return fmt::format("{} (reported by rank {})", why.message(), rank);
+}
+
+}  // namespace
 
 Job::Job(const Surroundings& surroundings, std::shared_ptr<const trust::SessionKey> key,
          std::optional<Destination> root)
@@ -92,8 +99,7 @@ Status Job::blame_process(std::uint32_t process, std::string_view what) const {
 void Job::fail_process(std::uint32_t process, std::string_view what) {
   const Status cause = blame_process(process, what);
   if (members_.empty()) return fail(cause);
-  const std::string told =
-      fmt::format("{} (reported by rank {})", cause.message(), members_.begin()->first);
+  const std::string told = reported_text(cause, members_.begin()->first);
   fail_and_tell(cause, Status(cause.code(), told).blame(cause.culprits()), nullptr);
 }
 
@@ -105,7 +111,7 @@ void Job::abort(int rank, Status why) {
   const std::string text =
       self_only
           ? fmt::format("{} aborted: {}", process_text({rank}, surroundings_.self), why.message())
-          : fmt::format("{} (reported by rank {})", why.message(), rank);
+          : reported_text(why, rank);
   fail(Status(code, text).blame(why.culprits()));
 }
 

@@ -17,18 +17,15 @@ Result<Ticket> TicketBook::issue(OnArrival on_arrival, std::shared_ptr<void> loc
 
 void TicketBook::withdraw(const Ticket& ticket) {
   const std::lock_guard lock(mutex_);
-  if (entries_.erase(ticket) != 0) withdrawn_[withdrawals_++ % withdrawn_.size()] = ticket;
+  if (entries_.erase(ticket) != 0) withdrawn_.note(ticket);
 }
 
 TicketBook::Shown TicketBook::redeem(const Ticket& ticket, FileDescriptor socket) {
   // The callback runs under the lock, so that withdraw's promise holds; it only stores or answers.
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(ticket);
-  if (found == entries_.end()) {
-    const auto end =
-        withdrawn_.begin() + static_cast<std::ptrdiff_t>(std::min(withdrawals_, withdrawn_.size()));
-    return std::find(withdrawn_.begin(), end, ticket) != end ? Shown::withdrawn : Shown::unknown;
-  }
+  if (found == entries_.end())
+    return withdrawn_.contains(ticket) ? Shown::withdrawn : Shown::unknown;
   const Entry entry = std::move(found->second);
   entries_.erase(found);
   entry.on_arrival(std::move(socket));

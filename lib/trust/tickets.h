@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lib/base/owned.h"
+#include "lib/base/recent.h"
 #include "lib/base/status.h"
 
 #include <array>
@@ -51,8 +52,7 @@ class TicketBook {
   };
   std::mutex mutex_;
   std::map<Ticket, Entry> entries_;
-  std::array<Ticket, 256> withdrawn_{};  // the last ones, in a ring
-  std::size_t withdrawals_ = 0;
+  Recent<Ticket, 256> withdrawn_;
 };
 
 }  // namespace gyre::trust

@@ -20,12 +20,16 @@ bool comes(const std::function<bool()>& condition) {
   return true;
 }
 
-gyreComm_t meet(RankBoard& board, int rank, int size, bool blocking) {
+void share_id(RankBoard& board, int rank) {
   if (rank == 0) {
     board.expect(gyreGetUniqueId(&board.id));
     board.id_is_there = 1;
   }
   if (!comes([&] { return board.id_is_there.load() == 1; })) board.complain("no id");
+}
+
+gyreComm_t meet(RankBoard& board, int rank, int size, bool blocking) {
+  share_id(board, rank);
   gyreComm_t comm = nullptr;
   gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
   config.blocking = blocking ? 1 : 0;

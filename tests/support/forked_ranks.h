@@ -31,7 +31,9 @@ struct RankBoard {
 // False after half a minute.
 bool comes(const std::function<bool()>& condition);
 
-// In a rank: all of them meet over the board.
+// In a rank: rank 0's id comes to all of them over the board.
+void share_id(RankBoard& board, int rank);
+// The same, and they meet.
 gyreComm_t meet(RankBoard& board, int rank, int size, bool blocking = true);
 
 // Carries out `body` as each rank, in a process that ends with it, unless it ended by itself. How
