@@ -7,7 +7,7 @@ from faults import (ABORT_S, BOUNDS, EITHER, INIT_S, MISMATCH, REMOTE, SYSTEM, T
                     WELL, bound_s)
 
 Escape = collections.namedtuple("Escape", "promise reason")
-Told = collections.namedtuple("Told", "rank errand code text seconds")
+Told = collections.namedtuple("Told", "rank errand code text seconds ns")
 
 # Promises, as the summary prints them.
 PROMISES = {
@@ -181,7 +181,8 @@ class Verdict:
         begun_ns = max((e.ns for e in self.by_rank[rank]
                         if e.word == "begin" and int(e.rest) == errand), default=event.ns)
         cause_ns, culprits = self.cause_ns(rank, errand)
-        told = Told(rank, errand, code, text, (event.ns - max(begun_ns, cause_ns or 0)) / 1e9)
+        told = Told(rank, errand, code, text, (event.ns - max(begun_ns, cause_ns or 0)) / 1e9,
+                    event.ns)
         self.tellings.append(told)
         # What other threads of a process that exits are told matters to nobody.
         if code == INTERNAL and not (rank in self.scenario.victims and self.fault.name == "exit"):
@@ -227,9 +228,15 @@ class Verdict:
         return [blamed(told.text, 0)]
 
     def waits_for_any(self, told):
-        """Who has left is not missed by who takes from any rank, while others may still send."""
+        """Who has left is not missed by who takes from any rank, while others may still send; those
+        others hear of it when that rank is told."""
         verbs = {self.errand(number).get("verb") for number in range(told.errand + 1)}
-        return self.fault.name == "leave" and "anyone" in verbs and "any rank" in told.text
+        if self.fault.name != "leave" or "anyone" not in verbs:
+            return False
+        return "any rank" in told.text or any(
+            event.word == "told" and "any rank" in event.rest and
+            0 <= told.ns - event.ns <= BOUNDS["death"][1] * 1e9
+            for events in self.by_rank.values() for event in events)
 
     def judge_code(self, told, cause_ns):
         known = set(self.fault.codes)
@@ -291,8 +298,9 @@ class Verdict:
             is_victim = process.number == trial.victim_process()
             due = {0} | ({KILLED.get(self.fault.name, 0)} if is_victim else set())
             if code not in due and not (trial.hung and code == -9):
+                last_words = f": {first_line(process.text)}" if process.text else ""
                 self.escape("R", f"process {process.number} (ranks {process.ranks}) ends with "
-                                 f"{code}")
+                                 f"{code}{last_words}")
             if CRASH_WORDS.search(process.text):
                 self.escape("R", f"process {process.number} says: {first_line(process.text)}")
             elif self.ending == WELL and process.text and not self.escapes:

@@ -105,6 +105,20 @@ class Promises(unittest.TestCase):
                                  for event in told(rank, 8000, 8, words, errand=2)]
                 self.assertEqual(self.promises(scenario, events, ends=(0, 0, 0)), promises)
 
+    def test_who_waits_for_such_a_rank_elsewhere_hears_of_it_with_that_rank(self):
+        scenario = scenario_of("leave")
+        scenario.comms[1] = [0, 1, 2]
+        scenario.errands[1:4] = [{"verb": "all-reduce", "comm": 0, "leaver": 2},
+                                 {"verb": "anyone", "comm": 0}, {"verb": "all-reduce", "comm": 1}]
+        left = lines_of(2, (0, "begin 0"), (1, "end 0 0"), (2, "begin 1"), (20, "left 1"))
+        missed = "rank 2 left the communicator; rank 0 waits for a message of any rank"
+        aborted = "rank 0 aborted: rank 0 called gyreCommAbort (another rank failed)"
+        for after_ms, promises in ((1, set()), (1500, {"L1"})):
+            with self.subTest(after_ms=after_ms):
+                events = left + told(0, 8000, 8, missed, errand=2) + told(1, 8000 + after_ms, 6,
+                                                                          aborted, errand=3)
+                self.assertEqual(self.promises(scenario, events, ends=(0, 0, 0)), promises)
+
     def test_an_abort_that_takes_long_is_found(self):
         slow = lines_of(0, (60, f"aborted 0 {1500 * MS}"))
         self.assertEqual(self.killed(told(0) + told(1) + slow), {"L2"})
