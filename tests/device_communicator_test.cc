@@ -141,7 +141,7 @@ TEST_CASE("a call asks once what its stream is, and enters the device once", "[d
   };
   REQUIRE(call() == gyreSuccess);
   if (auto pin = comm::process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm)))
-    comm::process().device_watch.remove(*pin);  // it looks when it likes
+    comm::process().device_watch.remove(device_backend(*pin));  // it looks when it likes
   const int captures = questions.captures, scopes = questions.scopes;
   for (int i = 0; i < 10; ++i) REQUIRE(call() == gyreSuccess);
   CHECK(questions.captures - captures == 10);

@@ -1,6 +1,7 @@
 // What a config and the environment make of a communicator's options, and which of them holds.
 #include "lib/api/options.h"
 
+#include "kernels/cuda/launch.h"
 #include "tests/support/ranks.h"
 
 #include <fmt/format.h>

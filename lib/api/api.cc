@@ -1,6 +1,7 @@
 // The C functions of the collectives: they check arguments, make a Request, and hand it on.
 #include "lib/api/arguments.h"
 #include "lib/api/calls.h"
+#include "lib/comm/device_scope.h"
 
 #include <fmt/format.h>
 
@@ -20,14 +21,12 @@ gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream,
     const DeviceScope scope(*pin);
     Result<Request> request = make(*pin);
     if (!request.ok()) return std::move(request).status().while_doing(function_name(function));
-    Result<exec::StreamState> asked = exec::StreamState();
-    if (pin->on_device()) {
-      asked = pin->check_stream(stream);
-      if (!asked.ok()) return std::move(asked).status().while_doing(function_name(function));
-      request->stream = std::exchange(stream, nullptr);
-    }
+    exec::StreamState asked;  // outlives the call
+    const Result<bool> is_drivers = pin->backend().take_stream(stream, asked);
+    if (!is_drivers.ok()) return Status(is_drivers.status()).while_doing(function_name(function));
+    if (*is_drivers) request->stream = std::exchange(stream, nullptr);
     if (is_at_once(*pin, stream)) [[likely]] {
-      if (pin->on_device()) request->asked = &*asked;
+      request->asked = &asked;
       return enter_and_carry_out(*pin, *request);
     }
     return submit(std::move(pin), {.request = std::move(*request)}, stream);
@@ -230,7 +229,7 @@ gyreResult_t gyreBarrier(gyreComm_t comm, gyreStream_t stream) {
     Request request;
     request.function = Function::barrier;
     request.count = 1;
-    request.input = request.output = pin.barrier_byte();
+    request.input = request.output = pin.backend().barrier_byte();
     request.in_place = true;
     return request;
   };

@@ -1,6 +1,7 @@
 // The C functions of groups and of made reductions.
 #include "lib/api/arguments.h"
 #include "lib/api/calls.h"
+#include "lib/comm/device_scope.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +15,7 @@ Status end_group() {
   std::vector<GroupedCall> calls = std::exchange(state.group, {});
   Status spoiled = std::exchange(state.group_error, Status());
   if (!spoiled.ok()) return std::move(spoiled).while_doing("nothing of the group was carried out");
-  return carry_out(std::move(calls));
+  return carry_out(process().worker, std::move(calls));
 }
 
 Status make_op(gyreRedOp_t* op, const void* scalar, int datatype, int residence, gyreComm_t comm) {
@@ -25,10 +26,9 @@ Status make_op(gyreRedOp_t* op, const void* scalar, int datatype, int residence,
   GYRE_ASSIGN(auto pin, find_communicator(comm));
   GYRE_ASSIGN(const std::uint64_t bytes, check_count(1, datatype));
   std::uint64_t value = 0;
-  if (pin->on_device() && residence == gyreScalarDevice) {
+  if (residence == gyreScalarDevice) {
     const DeviceScope scope(*pin);
-    GYRE_TRY(check_buffer(*pin, "scalar", scalar, bytes));
-    GYRE_TRY(pin->options().device->download(&value, static_cast<const std::byte*>(scalar), bytes));
+    GYRE_TRY(pin->backend().fetch(&value, scalar, bytes));
   } else {
     std::memcpy(&value, scalar, bytes);
   }

@@ -33,8 +33,8 @@ Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int r
                   CommunicatorOptions options) {
   GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options.settings));
   GYRE_ASSIGN(auto made,
-              Communicator::join(*plane, process().regions, id, nranks, rank, std::move(options)));
-  GYRE_ASSIGN(GroupedCall call, adopt(std::move(made)));
+              Communicator::join(*plane, process().services, id, nranks, rank, std::move(options)));
+  GYRE_ASSIGN(GroupedCall call, process().adopt(std::move(made)));
   const auto handle = call.communicator->handle();
   call.work.joins = true;
   *comm = reinterpret_cast<gyreComm_t>(handle);
@@ -44,7 +44,7 @@ Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int r
   }
   std::vector<GroupedCall> calls;
   calls.push_back(std::move(call));
-  Status status = carry_out(std::move(calls));
+  Status status = carry_out(process().worker, std::move(calls));
   if (status.ok() || status.code() == Code::InProgress) return status;
   process().communicators.remove(handle);
   *comm = nullptr;
@@ -120,7 +120,8 @@ Status split(gyreComm_t comm, int color, int key, gyreComm_t* newcomm, const gyr
   GYRE_ASSIGN(auto pin, find_communicator(comm));
   GYRE_ASSIGN(CommunicatorOptions options, make_child_options(config, pin->options()));
   *newcomm = nullptr;
-  auto splitting = std::make_shared<Splitting>(*pin, color, key, newcomm, std::move(options));
+  auto splitting =
+      std::make_shared<Splitting>(process(), *pin, color, key, newcomm, std::move(options));
   return submit(std::move(pin), {.resumable = std::move(splitting)}, nullptr);
 }
 
@@ -174,19 +175,20 @@ Status end(gyreComm_t comm, bool abort) {
   if (abort) {
     pin->abort();
     // Who asks for a queued call's end finds the communicator until it has come; it comes at once.
-    if (pin->background_stream() != 0) (void)wait_for_queue(*pin);
+    if (pin->background_stream() != 0) (void)wait_for_queue(process().worker, *pin);
   } else {
-    const Entry entry(*pin);
-    GYRE_TRY(entry.status());
+    const ExclusiveUse use(*pin);
+    GYRE_TRY(use.status());
     // Where the process ends, what is still queued is no reason to stay.
-    (void)wait_for_queue(*pin);
-    pin->settle_device();
+    (void)wait_for_queue(process().worker, *pin);
+    pin->backend().await_kernels();
   }
   // Another thread may still hold it for a moment, in which exit() can begin.
   if (!process().ends()) pin->let_leave();
   process().communicators.remove(reinterpret_cast<std::uintptr_t>(comm));
   if (const std::uint64_t background = pin->background_stream(); background != 0) {
-    (void)wait_for_queue(*pin);  // after an abort, too: what is queued fails at once
+    // After an abort, too: what is queued fails at once.
+    (void)wait_for_queue(process().worker, *pin);
     if (auto stream = process().streams.pin(background)) process().worker.forget(*stream);
     process().streams.remove(background);
   }
@@ -265,10 +267,10 @@ gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreComm_t* newc
 gyreResult_t gyreCommFinalize(gyreComm_t comm) {
   return guarded(comm, [&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
-    const bool busy = pin->queued.load(std::memory_order_acquire) != 0;
+    const bool busy = pin->order.queued.load(std::memory_order_acquire) != 0;
     if (busy && pin->background_stream() != 0) return Status(Code::InProgress, "not done yet");
-    GYRE_TRY(wait_for_queue(*pin));
-    pin->settle_device();
+    GYRE_TRY(wait_for_queue(process().worker, *pin));
+    pin->backend().await_kernels();
     return pin->broken();
   });
 }
@@ -285,7 +287,7 @@ gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
   return guarded(comm, [&]() -> Status {
     if (asyncError == nullptr) return invalid_argument("asyncError is NULL");
     GYRE_ASSIGN(auto pin, find_communicator(comm));
-    const auto is_busy = [&] { return pin->queued.load(std::memory_order_acquire) != 0; };
+    const auto is_busy = [&] { return pin->order.queued.load(std::memory_order_acquire) != 0; };
     // Whoever asks again and again drives what waits for callers.
     if (is_busy()) process().worker.give_turns();
     // Before the failure is looked up: so that it has that of a call which ends right now.
@@ -296,7 +298,7 @@ gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
     if (!lasting.ok()) pin->remember(lasting);
     *asyncError = to_result(lasting);
     // After an error, too, buffers and handles are in use until the last call has ended.
-    if (is_at_work || (lasting.ok() && pin->has_given_up())) *asyncError = gyreInProgress;
+    if (is_at_work || (lasting.ok() && pin->backend().has_given_up())) *asyncError = gyreInProgress;
     return {};
   });
 }
@@ -323,7 +325,7 @@ gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device) {
   return guarded(comm, [&]() -> Status {
     if (device == nullptr) return invalid_argument("device is NULL");
     GYRE_ASSIGN(const auto pin, find_communicator(comm));
-    *device = pin->on_device() ? pin->options().device->ordinal() : GYRE_DEVICE_HOST;
+    *device = pin->backend().ordinal();
     return {};
   });
 }

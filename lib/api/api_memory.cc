@@ -2,6 +2,7 @@
 // other; other processes map what comes from here.
 #include "lib/api/arguments.h"
 #include "lib/api/calls.h"
+#include "lib/comm/device_scope.h"
 
 #include <fmt/format.h>
 
@@ -55,7 +56,7 @@ gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** h
     if (size == 0) return invalid_argument("size is 0");
     const DeviceScope scope(*pin);
     GYRE_TRY(check_buffer(*pin, "buff", buff, size));
-    GYRE_ASSIGN(const std::uint64_t made, pin->register_buffer(buff, size));
+    GYRE_ASSIGN(const std::uint64_t made, pin->backend().register_buffer(buff, size));
     *handle = reinterpret_cast<void*>(made);
     return {};
   });
@@ -64,6 +65,6 @@ gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** h
 gyreResult_t gyreCommDeregister(gyreComm_t comm, void* handle) {
   return guarded(comm, [&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
-    return pin->deregister_buffer(reinterpret_cast<std::uintptr_t>(handle));
+    return pin->backend().deregister_buffer(reinterpret_cast<std::uintptr_t>(handle));
   });
 }

@@ -1,8 +1,11 @@
 // The C functions that send and receive.
 #include "lib/api/arguments.h"
 #include "lib/api/calls.h"
+#include "lib/comm/device_scope.h"
 
 #include <fmt/format.h>
+
+#include <utility>
 
 namespace gyre::comm {
 namespace {
@@ -20,7 +23,7 @@ struct TransferCall {
 };
 
 // Kernels tell messages apart by their order alone.
-Status check_on_device(const TransferCall& call) {
+Status check_without_tags(const TransferCall& call) {
   if (call.tag != 0 || call.peer == any_source || call.source != nullptr ||
       call.received_tag != nullptr)
     return invalid_usage(
@@ -30,7 +33,7 @@ Status check_on_device(const TransferCall& call) {
 }
 
 Result<Request> checked(const Communicator& communicator, const TransferCall& call,
-                        const void* stream, exec::StreamState& asked) {
+                        gyreStream_t& stream, exec::StreamState& asked) {
   const bool sends = call.function == Function::send;
   const bool anyone = !sends && call.peer == any_source;
   if (!anyone && (call.peer < 0 || call.peer >= communicator.size()))
@@ -40,10 +43,8 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   if (call.tag < 0 && (sends || call.tag != any_tag))
     return invalid_argument(fmt::format("tag {} is negative", call.tag));
   GYRE_ASSIGN(const std::uint64_t bytes, check_count(call.count, call.type));
-  if (communicator.on_device()) {
-    GYRE_TRY(check_on_device(call));
-    GYRE_ASSIGN(asked, communicator.check_stream(stream));
-  }
+  if (!communicator.backend().has_tags()) GYRE_TRY(check_without_tags(call));
+  GYRE_ASSIGN(const bool is_drivers, communicator.backend().take_stream(stream, asked));
   GYRE_TRY(check_buffer(communicator, sends ? "sendbuff" : "recvbuff",
                         sends ? call.send : call.receive, bytes));
   Transfer transfer;
@@ -56,8 +57,8 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   transfer.tag = call.tag;
   transfer.source = call.source;
   transfer.received_tag = call.received_tag;
-  transfer.stream = stream;
-  if (communicator.on_device() && is_at_once(communicator, nullptr)) transfer.asked = &asked;
+  if (is_drivers) transfer.stream = std::exchange(stream, nullptr);
+  if (is_at_once(communicator, stream)) transfer.asked = &asked;
   Request request;
   request.function = call.function;
   request.count = call.count;
@@ -73,7 +74,6 @@ gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t st
     exec::StreamState asked;  // outlives the call
     Result<Request> request = checked(*pin, call, stream, asked);
     if (!request.ok()) return std::move(request).status().while_doing(function_name(call.function));
-    if (pin->on_device()) stream = nullptr;  // it is the driver's
     return submit(std::move(pin), {.request = std::move(*request)}, stream);
   });
   return in_group(comm, std::move(status));

@@ -55,9 +55,9 @@ bool is_at_once(const Communicator& communicator, gyreStream_t stream) {
 }
 
 Status enter_and_carry_out(Communicator& communicator, const Request& request) {
-  const Entry entry(communicator);
-  GYRE_TRY(entry.status());
-  return carry_out_now(communicator, request);
+  const ExclusiveUse use(communicator);
+  GYRE_TRY(use.status());
+  return carry_out_now(process().worker, communicator, request);
 }
 
 // A non-blocking communicator's calls without a stream go to its own.
@@ -79,7 +79,7 @@ Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream
   }
   std::vector<GroupedCall> calls;
   calls.push_back(std::move(call));
-  return carry_out(std::move(calls));
+  return carry_out(process().worker, std::move(calls));
 }
 
 }  // namespace gyre::comm

@@ -28,7 +28,7 @@ void merge_transfers(std::vector<GroupedCall>& calls) {
 }
 
 // What goes to streams: a communicator's calls together, unless several streams have some.
-Status queue(std::vector<GroupedCall>& calls) {
+Status queue(StreamWorker& worker, std::vector<GroupedCall>& calls) {
   using Where = std::pair<const Communicator*, const HostStream*>;
   std::vector<Where> where;
   for (const GroupedCall& call : calls)
@@ -62,53 +62,34 @@ Status queue(std::vector<GroupedCall>& calls) {
     known->part.work.has_transfers |= call.work.exchanges();
     sequence->add(call.work);
   }
-  return placed.empty() ? Status() : process().worker.queue(std::move(placed));
+  return placed.empty() ? Status() : worker.queue(std::move(placed));
 }
 
 }  // namespace
 
-Result<GroupedCall> adopt(std::unique_ptr<Communicator> made) {
-  GroupedCall call;
-  std::uint64_t background = 0;
-  if (!made->options().blocking) {
-    background = process().streams.insert(std::make_unique<HostStream>());
-    if (background == 0) return Status(Code::SystemError, "there are 2^20 host streams already");
-    made->set_background_stream(background);
-    call.stream = process().streams.pin(background);
-    call.background = true;
-  }
-  Communicator& communicator = *made;
-  const std::uint64_t handle = process().communicators.insert(std::move(made));
-  if (handle == 0) {
-    process().streams.remove(background);
-    return Status(Code::SystemError, "there are 2^20 communicators already");
-  }
-  communicator.set_handle(handle);
-  call.communicator = process().communicators.pin(handle);
-  return call;
-}
-
-Status wait_for_queue(Communicator& communicator) {
-  const auto is_empty = [&] { return communicator.queued.load(std::memory_order_acquire) == 0; };
+Status wait_for_queue(StreamWorker& worker, Communicator& communicator) {
+  const auto is_empty = [&] {
+    return communicator.order.queued.load(std::memory_order_acquire) == 0;
+  };
   if (is_empty()) return {};
-  return process().worker.run_until(communicator.queued, is_empty, communicator.wait_policy());
+  return worker.run_until(communicator.order.queued, is_empty, communicator.wait_policy());
 }
 
-Status carry_out_now(Communicator& communicator, const Request& request) {
+Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Request& request) {
   GYRE_TRY(communicator.broken());
-  GYRE_TRY(wait_for_queue(communicator));
+  GYRE_TRY(wait_for_queue(worker, communicator));
   Resumable& operation = communicator.begin(request);
   if (!operation.finished()) {
     Resumable* const all[] = {&operation};
-    process().worker.run(all, communicator.wait_policy());
+    worker.run(all, communicator.wait_policy());
   }
   return operation.outcome();
 }
 
-Status carry_out(std::vector<GroupedCall> calls) {
+Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls) {
   merge_transfers(calls);
   std::vector<std::unique_ptr<Sequence>> sequences;
-  std::vector<std::unique_ptr<Entry>> entries;
+  std::vector<std::unique_ptr<ExclusiveUse>> entries;
   for (GroupedCall& call : calls) {
     if (call.stream) continue;
     Communicator& communicator = *call.communicator;
@@ -116,7 +97,7 @@ Status carry_out(std::vector<GroupedCall> calls) {
       return &sequence->communicator() == &communicator;
     });
     if (known == sequences.end()) {
-      entries.push_back(std::make_unique<Entry>(communicator));
+      entries.push_back(std::make_unique<ExclusiveUse>(communicator));
       Status entered = entries.back()->status();
       if (!entered.ok()) communicator.remember(entered);
       GYRE_TRY(std::move(entered));
@@ -128,7 +109,7 @@ Status carry_out(std::vector<GroupedCall> calls) {
   all.reserve(sequences.size());  // what may fail comes before what begins
   bool background = false;
   for (const GroupedCall& call : calls) background |= call.background;
-  GYRE_TRY(queue(calls));
+  GYRE_TRY(queue(worker, calls));
   const Status begun = background ? Status(Code::InProgress, "begun") : Status();
   if (sequences.empty()) return begun;
 
@@ -138,10 +119,10 @@ Status carry_out(std::vector<GroupedCall> calls) {
   const auto meets = [](const GroupedCall& call) { return call.work.joins || call.work.resumable; };
   if (std::ranges::any_of(calls, meets)) policy.spins = 0;
   for (const auto& sequence : sequences) {
-    GYRE_TRY(wait_for_queue(sequence->communicator()));
+    GYRE_TRY(wait_for_queue(worker, sequence->communicator()));
     all.push_back(sequence.get());
   }
-  process().worker.run(all, policy);
+  worker.run(all, policy);
   for (const auto& sequence : sequences)
     if (!sequence->outcome().ok()) return sequence->outcome();
   return begun;

@@ -7,30 +7,27 @@
 
 namespace gyre::comm {
 
-// Gives it a handle and, if it is non-blocking, a stream of its own; the call has both.
-Result<GroupedCall> adopt(std::unique_ptr<Communicator> made);
-
 // Carries calls out, now or queued on their streams, and returns the first error.
-Status carry_out(std::vector<GroupedCall> calls);
+Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls);
 
 // The same for one collective without a stream: the path that small messages take.
-Status carry_out_now(Communicator& communicator, const Request& request);
+Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Request& request);
 
 // Returns when nothing of it is queued on host streams: what a call without a stream comes after,
 // and what is left before it ends. An error if the process ends before that.
-Status wait_for_queue(Communicator& communicator);
+Status wait_for_queue(StreamWorker& worker, Communicator& communicator);
 
 // Holds a communicator for this thread, or says that another thread is inside.
-class Entry {
+class ExclusiveUse {
  public:
-  explicit Entry(Communicator& communicator)
-      : communicator_(communicator),
-        entered_(!communicator.entered.exchange(true, std::memory_order_acquire)) {}
-  ~Entry() {
-    if (entered_) communicator_.entered.store(false, std::memory_order_release);
+  explicit ExclusiveUse(Communicator& communicator)
+      : order_(communicator.order),
+        entered_(!order_.entered.exchange(true, std::memory_order_acquire)) {}
+  ~ExclusiveUse() {
+    if (entered_) order_.entered.store(false, std::memory_order_release);
   }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
+  ExclusiveUse(const ExclusiveUse&) = delete;
+  ExclusiveUse& operator=(const ExclusiveUse&) = delete;
   Status status() const {
     return entered_ ? Status()
                     : invalid_usage(
@@ -39,7 +36,7 @@ class Entry {
   }
 
  private:
-  Communicator& communicator_;
+  CallOrder& order_;
   const bool entered_;
 };
 

@@ -77,7 +77,18 @@ void forget_in_child() {
 Process::Process(Process* before_fork)
     : communicators(communicator_kind, random_generation()),
       streams(stream_kind, random_generation()),
-      before_fork_(before_fork) {}
+      before_fork_(before_fork),
+      device_services{
+          device_holdings,
+          device_memory,
+          device_progress,
+          device_watch,
+          [this] { return nvml(); },
+          [this](int ordinal) { return cuda_device(ordinal); },
+          [this](const void* stream) {
+            return static_cast<bool>(streams.pin(reinterpret_cast<std::uintptr_t>(stream)));
+          }},
+      services{regions, ends_, device_services} {}
 
 bool Process::was_known_before_fork(std::uint64_t handle) {
   for (Process* one = before_fork_; one != nullptr; one = one->before_fork_)
@@ -200,6 +211,27 @@ void Process::use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
   cuda_devices_.clear();
   cuda_ = driver != nullptr ? counting(std::move(driver)) : nullptr;
   images_ = cuda_ != nullptr ? images : cuda::built_in_images();
+}
+
+Result<GroupedCall> Process::adopt(std::unique_ptr<Communicator> made) {
+  GroupedCall call;
+  std::uint64_t background = 0;
+  if (!made->options().blocking) {
+    background = streams.insert(std::make_unique<HostStream>());
+    if (background == 0) return Status(Code::SystemError, "there are 2^20 host streams already");
+    made->set_background_stream(background);
+    call.stream = streams.pin(background);
+    call.background = true;
+  }
+  Communicator& communicator = *made;
+  const std::uint64_t handle = communicators.insert(std::move(made));
+  if (handle == 0) {
+    streams.remove(background);
+    return Status(Code::SystemError, "there are 2^20 communicators already");
+  }
+  communicator.set_handle(handle);
+  call.communicator = communicators.pin(handle);
+  return call;
 }
 
 Result<control::ControlPlane*> Process::plane(const Settings& settings) {

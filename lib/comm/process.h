@@ -7,11 +7,8 @@
 #include "lib/base/board.h"
 #include "lib/base/handle_table.h"
 #include "lib/comm/communicator.h"
+#include "lib/comm/device_services.h"
 #include "lib/comm/stream.h"
-#include "lib/device/device_allocations.h"
-#include "lib/device/device_progress.h"
-#include "lib/device/device_watch.h"
-#include "lib/loaded/nvml.h"
 
 #include <atomic>
 #include <memory>
@@ -49,6 +46,10 @@ class Process {
   // exit() was called: whoever destroys a communicator now does not leave it, as this process dies
   // in it.
   bool ends() const { return ends_.load(std::memory_order_relaxed); }
+
+  // Gives a communicator a handle and, if it is non-blocking, a stream of its own; the call has
+  // both.
+  Result<GroupedCall> adopt(std::unique_ptr<Communicator> made);
 
   // Whether it was a communicator, or a stream, of a process that this one was forked from.
   bool was_known_before_fork(std::uint64_t handle);
@@ -100,6 +101,8 @@ class Process {
   DeviceAllocations device_memory;  // what gyreMemAlloc gave
   DeviceProgress device_progress;
   DeviceWatch device_watch{device_progress};
+  const DeviceServices device_services;
+  const Services services;
   StreamWorker worker;
 };
 

@@ -49,8 +49,7 @@ std::int64_t Sequence::limit_ns() const {
 void Sequence::begin() {
   begun_ = true;
   begin_next();
-  // On a device both are kernels, of which one waits for the other.
-  if (failure_.ok() && !communicator_.on_device()) begin_exchange();
+  if (failure_.ok() && communicator_.backend().runs_side_by_side()) begin_exchange();
 }
 
 void Sequence::begin_exchange() {
@@ -67,8 +66,8 @@ void Sequence::begin_next() {
   if (Status broken = communicator_.broken(); !broken.ok()) return fail(broken);
   if (next_ == works_.size()) return begin_exchange();
   const Work& work = works_[next_++];
-  communicator_.expect_more(next_ < works_.size() && works_[next_].is_collective());
-  current_ = &communicator_.begin(work);
+  const bool more = next_ < works_.size() && works_[next_].is_collective();
+  current_ = &communicator_.begin(work, more);
 }
 
 // Its caller may have called gyreGroupEnd, which has no communicator to ask.

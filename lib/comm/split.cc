@@ -10,9 +10,10 @@
 
 namespace gyre::comm {
 
-Splitting::Splitting(Communicator& parent, int color, int key, gyreComm_t* target,
+Splitting::Splitting(Process& process, Communicator& parent, int color, int key, gyreComm_t* target,
                      CommunicatorOptions options)
-    : parent_(parent),
+    : process_(process),
+      parent_(parent),
       target_(target),
       options_(std::move(options)),
       wishes_(static_cast<std::size_t>(parent.size())) {
@@ -103,7 +104,7 @@ control::Audience Splitting::audience() const {
 
 // An empty letter says that there is no id.
 Status Splitting::lead() {
-  GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options_.settings));
+  GYRE_ASSIGN(control::ControlPlane * plane, process_.plane(options_.settings));
   const auto id = plane->create_unique_id(audience(), options_.settings);
   control::Letter letter;
   if (id.ok()) {
@@ -134,10 +135,10 @@ bool Splitting::advance_meeting() {
 }
 
 Status Splitting::join(const trust::UniqueId& id) {
-  GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options_.settings));
+  GYRE_ASSIGN(control::ControlPlane * plane, process_.plane(options_.settings));
   const auto place = std::ranges::find(members_, parent_.rank()) - members_.begin();
   GYRE_ASSIGN(child_,
-              Communicator::join(*plane, process().regions, id, static_cast<int>(members_.size()),
+              Communicator::join(*plane, process_.services, id, static_cast<int>(members_.size()),
                                  static_cast<int>(place), options_));
   stage_ = Stage::joining;
   return {};
@@ -148,7 +149,7 @@ bool Splitting::advance_joining() {
   const bool moved = joining.finished() || joining.advance();
   if (!joining.finished()) return moved;
   if (!joining.outcome().ok()) return await_cause(joining.outcome());
-  const auto adopted = adopt(std::move(child_));
+  const auto adopted = process_.adopt(std::move(child_));
   if (!adopted.ok()) return fail(adopted.status());
   *target_ = reinterpret_cast<gyreComm_t>(adopted->communicator->handle());
   finish({});

@@ -12,10 +12,12 @@
 
 namespace gyre::comm {
 
+class Process;
+
 class Splitting final : public Resumable {
  public:
   // `target` gets the handle, or NULL for GYRE_SPLIT_NOCOLOR.
-  Splitting(Communicator& parent, int color, int key, gyreComm_t* target,
+  Splitting(Process& process, Communicator& parent, int color, int key, gyreComm_t* target,
             CommunicatorOptions options);
 
   bool advance() override;
@@ -43,6 +45,7 @@ class Splitting final : public Resumable {
   Status lead();
   Status join(const trust::UniqueId& id);
 
+  Process& process_;
   Communicator& parent_;
   gyreComm_t* const target_;
   const CommunicatorOptions options_;

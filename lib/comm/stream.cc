@@ -120,9 +120,9 @@ Status StreamWorker::place(std::vector<Placed>& placed, std::vector<Made>& made)
   for (std::size_t i = 0; i < placed.size(); ++i) {
     HostStream::Part& part = placed[i].part;
     Communicator& communicator = *part.communicator;
-    if (!part.work.is_exchange()) part.ticket = communicator.next_ticket++;
-    if (part.work.exchanges()) part.transfer = communicator.next_transfer++;
-    communicator.queued.fetch_add(1, std::memory_order_relaxed);
+    if (!part.work.is_exchange()) part.ticket = communicator.order.next_ticket++;
+    if (part.work.exchanges()) part.transfer = communicator.order.next_transfer++;
+    communicator.order.queued.fetch_add(1, std::memory_order_relaxed);
     made[entry_of[i]].entry.front().parts.push_back(std::move(part));
   }
   for (Made& one : made) push(one);
@@ -149,7 +149,7 @@ bool StreamWorker::Turn::drive(HostStream& stream) const {
 }
 
 bool StreamWorker::Turn::drive(Communicator& communicator) const {
-  const DriverSeat::Taken taken = communicator.driver.take(this, comes_again);
+  const DriverSeat::Taken taken = communicator.order.driver.take(this, comes_again);
   if (taken == DriverSeat::Taken::newly) communicator.change_driver();
   return taken != DriverSeat::Taken::no;
 }
@@ -186,7 +186,7 @@ void StreamWorker::Turn::make_room() {
 
 void StreamWorker::Turn::leave() {
   for (const Blocked& one : blocked) {
-    one.communicator->driver.leave();
+    one.communicator->order.driver.leave();
     one.stream->driver.leave();
   }
   blocked.clear();
@@ -201,11 +201,11 @@ void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Statu
   }
   const HandleTable<Communicator>::Pin communicator = std::move(part.communicator);
   if (!part.work.is_exchange())
-    communicator->running_ticket.fetch_add(1, std::memory_order_release);
-  if (!turn.blocks(*communicator)) communicator->driver.leave();
+    communicator->order.running_ticket.fetch_add(1, std::memory_order_release);
+  if (!turn.blocks(*communicator)) communicator->order.driver.leave();
   // Pairs with the acquire of a call without a stream that waits for zero.
-  communicator->queued.fetch_sub(1, std::memory_order_release);
-  wake_futex(&communicator->queued);
+  communicator->order.queued.fetch_sub(1, std::memory_order_release);
+  wake_futex(&communicator->order.queued);
 }
 
 void StreamWorker::finish_head(HostStream& stream) {
@@ -224,10 +224,10 @@ void StreamWorker::finish_head(HostStream& stream) {
 bool StreamWorker::may_begin(const HostStream::Part& part) const {
   const Communicator& communicator = *part.communicator;
   if (!part.work.is_exchange() &&
-      communicator.running_ticket.load(std::memory_order_acquire) != part.ticket)
+      communicator.order.running_ticket.load(std::memory_order_acquire) != part.ticket)
     return false;
   return !part.work.exchanges() ||
-         communicator.beginning_transfer.load(std::memory_order_acquire) == part.transfer;
+         communicator.order.beginning_transfer.load(std::memory_order_acquire) == part.transfer;
 }
 
 // Goes on with the work, if its communicator has come to it. True if anything moved.
@@ -241,7 +241,7 @@ bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& 
   if (!turn.drive(communicator)) return false;
   if (part.begun == nullptr) {
     if (part.work.exchanges())
-      communicator.beginning_transfer.fetch_add(1, std::memory_order_release);
+      communicator.order.beginning_transfer.fetch_add(1, std::memory_order_release);
     if (Status broken = communicator.broken(); !broken.ok())
       return finish_part(stream, part, std::move(broken), turn), true;
     Status thrown = thrown_by([&] { part.begun = &communicator.begin(part.work); });

@@ -23,14 +23,15 @@ std::uint32_t DeviceExchange::channels_for(std::uint32_t blocks, int size) {
 
 DeviceExchange::DeviceExchange(DeviceLinks& links, control::Membership& membership,
                                exec::CudaExecutor& executor, int rank, int size,
-                               std::uint32_t blocks)
+                               std::uint32_t blocks, std::function<void()> launched)
     : links_(links),
       membership_(membership),
       executor_(executor),
       rank_(rank),
       size_(size),
       blocks_(blocks),
-      channels_(std::min(channels_for(blocks, size), executor.shape().channels)) {}
+      channels_(std::min(channels_for(blocks, size), executor.shape().channels)),
+      on_launched_(std::move(launched)) {}
 
 // What is sent so far ahead meets what is received from so far behind.
 int DeviceExchange::distance(const Transfer& transfer) const {
@@ -136,6 +137,12 @@ Blocked DeviceExchange::blocked(const Batch&) {
   for (const Transfer* one : transfers_)
     if (!links_.pair_is_open(one->peer)) return {BlockedOn::connection, one->peer, 0, 0};
   return {BlockedOn::kernel, -1, 0, 0};
+}
+
+void DeviceExchange::end(Batch&, const Status& why) {
+  if (why.ok()) on_launched_();
+  transfers_.clear();
+  launched_ = 0;
 }
 
 bool DeviceExchange::arm(WaitSet& set) {

@@ -7,6 +7,7 @@
 #include "lib/device/device_links.h"
 #include "lib/sendrecv/exchange.h"
 
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -14,9 +15,10 @@ namespace gyre::comm {
 
 class DeviceExchange final : public Exchange {
  public:
-  // `blocks`: that this rank may use at one time; the same on all ranks.
+  // `blocks`: that this rank may use at one time; the same on all ranks. `launched` is called when
+  // a batch is on its streams.
   DeviceExchange(DeviceLinks& links, control::Membership& membership, exec::CudaExecutor& executor,
-                 int rank, int size, std::uint32_t blocks);
+                 int rank, int size, std::uint32_t blocks, std::function<void()> launched);
   // Of each link that it opens.
   std::uint64_t link_bytes() const { return channels_ * executor_.shape().channel_bytes(); }
   static std::uint32_t channels_for(std::uint32_t blocks, int size);
@@ -25,7 +27,7 @@ class DeviceExchange final : public Exchange {
   Status begin(Batch& batch) override;
   Status advance(bool& moved) override;
   Blocked blocked(const Batch& batch) override;
-  void end(Batch&, const Status&) override { transfers_.clear(), launched_ = 0; }
+  void end(Batch& batch, const Status& why) override;
   // Its waits are kernels'.
   Status look_at_peers(std::int64_t, std::int64_t) override { return {}; }
   bool waits_on_memory(const Batch&) override { return false; }
@@ -46,6 +48,7 @@ class DeviceExchange final : public Exchange {
   exec::CudaExecutor& executor_;
   const int rank_, size_;
   const std::uint32_t blocks_, channels_;
+  const std::function<void()> on_launched_;
   std::map<int, exec::DevicePair> pairs_;  // by peer
   Batch* batch_ = nullptr;
   std::vector<const Transfer*> transfers_;    // by distance, and each pair's in the caller's order

@@ -20,4 +20,9 @@ constexpr std::string_view protocol_name(Protocol protocol) {
   return names[static_cast<int>(protocol)];
 }
 
+// What bulk messages go by where lines have no room for them.
+constexpr Protocol without_lines(Protocol protocol) {
+  return protocol == Protocol::line || protocol == Protocol::line128 ? Protocol::simple : protocol;
+}
+
 }  // namespace gyre::plan

@@ -59,7 +59,7 @@ class House(unittest.TestCase):
             self.assertIn(text, said)
 
     def test_a_tree_in_order_passes(self):
-        for check in ("rooms_test.py", "shape_test.py", "headers_test.py"):
+        for check in ("rooms_test.py", "seams_test.py", "shape_test.py", "headers_test.py"):
             self.accepted(check, {})
 
     def test_an_include_that_the_table_does_not_allow_is_found(self):
@@ -83,6 +83,23 @@ class House(unittest.TestCase):
                      {"lib/plan/step.h": '// a\n#pragma once\n#include "lib/plan/plan.h"\n',
                       "lib/plan/plan.h": '// b\n#pragma once\n#include "lib/plan/step.h"\n'},
                      "include circle")
+
+    def test_what_includes_cannot_show_is_found(self):
+        def f_with(statement):
+            return "// x\nvoid f() { " + statement + "; }\n"
+
+        self.accepted("seams_test.py", {"lib/api/x.cc": f_with("process().worker.run()")})
+        self.refused("seams_test.py", {"lib/comm/x.cc": f_with("process().worker.run()")},
+                     "lib/comm/x.cc: process() is for lib/api")
+        asks = {f"lib/comm/x{n}.cc": f_with("if (options.device != nullptr) g()") for n in range(4)}
+        self.refused("seams_test.py", asks, "in 4 places", "lib/comm/x0.cc:2")
+        del asks["lib/comm/x0.cc"]
+        self.accepted("seams_test.py", asks)
+        middle = "lib/comm/communicator.h"
+        self.accepted("seams_test.py", {middle: "// x\n" * 200})
+        self.refused("seams_test.py", {middle: "// x\n" * 201}, "201 lines")
+        own = "".join(f'#include "lib/plan/p{n}.h"\n' for n in range(11))
+        self.refused("seams_test.py", {middle: own}, "includes 11 of our headers")
 
     def test_a_function_of_71_lines_is_found_and_one_of_70_is_not(self):
         self.accepted("shape_test.py", {"lib/plan/f.cc": function_of(70)})

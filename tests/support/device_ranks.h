@@ -2,6 +2,7 @@
 // groups, with a stream each; and collectives on them with what they must give.
 #pragma once
 
+#include "lib/comm/device_backend.h"
 #include "lib/comm/process.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/on_cuda.h"
@@ -53,6 +54,15 @@ class OnFake : public FakeMachine, public OnCuda {
     CHECK(fake.leaks() == "");
   }
 };
+
+// Of a communicator on a device.
+inline comm::DeviceBackend& device_backend(comm::Communicator& communicator) {
+  return dynamic_cast<comm::DeviceBackend&>(communicator.backend());
+}
+// Once all have joined.
+inline comm::DeviceSide& device_side(comm::Communicator& communicator) {
+  return *device_backend(communicator).side();
+}
 
 // Elements in memory of the current device.
 class DeviceInts {

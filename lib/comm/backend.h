@@ -1,0 +1,125 @@
+// Backend: how one communicator carries calls out on the memory that it works on, the host's or a
+// GPU's. Operations (collective_op.h, sendrecv_op.h) decide when, and what a failure means; they
+// call it in this order, one collective at a time:
+//
+//   choose    a plan for the call, unless the call is of the kind that is bound already
+//   open      the plan's links, until they are there
+//   bind      the plan, the links and all of the call but its buffers
+//   begin     the call itself, then `advance` until it is done
+//   recall    only if it failed: until no peer uses the caller's buffers any more
+//   close     the caller may do with its buffers what it likes
+#pragma once
+
+#include "lib/call/call_board.h"
+#include "lib/call/request.h"
+#include "lib/comm/services.h"
+#include "lib/control/control.h"
+#include "lib/exec/launch.h"
+#include "lib/sendrecv/exchange.h"
+#include "lib/tune/choice.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace gyre::comm {
+
+class CommunicatorState;
+
+class Backend {
+ public:
+  using State = exec::Launch::State;
+  virtual ~Backend() = default;
+
+  // ---- joining and leaving
+
+  // What this rank says of itself when it joins (joining_note.h).
+  virtual Result<control::Letter> joining_note() = 0;
+  // All have joined: takes what calls will need. False if it has to be asked again, soon.
+  virtual Result<bool> settle() = 0;
+  // Before this rank leaves: nothing of it runs any more.
+  virtual void leave() = 0;
+  // At once, from any thread: the communicator has failed.
+  virtual void abort() = 0;
+
+  // ---- arguments; any thread, within a DeviceScope
+
+  // Whether a caller's buffer is memory that this communicator works on.
+  virtual Status check_memory(std::string_view name, const void* buffer,
+                              std::uint64_t bytes) const = 0;
+  // Whether a call's stream is one of the driver's, and not a host stream: then it has been
+  // checked, and `asked` says what it is.
+  virtual Result<bool> take_stream(const void* stream, exec::StreamState& asked) const = 0;
+  // A value of the caller's, in the memory that this communicator works on.
+  virtual Status fetch(void* value, const void* from, std::uint64_t bytes) const = 0;
+  // Whether messages are told apart by tags and may be taken from any rank.
+  virtual bool has_tags() const = 0;
+  // Whether sends and receives of a group go on beside its collectives.
+  virtual bool runs_side_by_side() const = 0;
+  // What ranks exchange only to have met.
+  virtual std::byte* barrier_byte() = 0;
+  // The GPU's number, or GYRE_DEVICE_HOST.
+  virtual int ordinal() const = 0;
+
+  // Buffers that the caller named. The handle is never 0.
+  virtual Result<std::uint64_t> register_buffer(const void* buffer, std::uint64_t bytes) = 0;
+  // Waits for a moment until no other process has it open; if one still has, the handle stays.
+  virtual Status deregister_buffer(std::uint64_t handle) = 0;
+
+  // ---- one collective; the communicator's thread
+
+  // The one for calls in host memory, for which a communicator on a GPU has one as well.
+  virtual Backend& on_host() = 0;
+  // Whether `begin` may follow at once: the call before was of this kind.
+  virtual bool is_bound(const Request& request, const CallRecord& record) const = 0;
+  // InvalidUsage and InvalidArgument: what the settings rule out they rule out on all ranks, and
+  // nothing has happened.
+  virtual Status choose(const Request& request) = 0;
+  virtual const tune::Choice& choice() const = 0;
+  virtual bool is_open() const = 0;
+  virtual Status begin_opening() = 0;
+  // Goes on opening; true once all links of the plan are there.
+  virtual Result<bool> open(bool& moved) = 0;
+  virtual Status bind(const Request& request, const CallRecord& record) = 0;
+  // The call of the kind that is bound. With `more` collectives of a group to come, it may be kept,
+  // to go with them.
+  virtual State begin(const Request& request, std::uint64_t sequence, bool more) = 0;
+  virtual State advance() = 0;
+  // Why `advance` failed.
+  virtual Status error() const = 0;
+  virtual exec::Launch::Recalled recall() = 0;
+  // Rank `by` stands still in the middle of writing: keeps it from the caller's buffer for good.
+  // False if that cannot be.
+  virtual bool withdraw(int by) = 0;
+  virtual void close() = 0;
+
+  // ---- what it waits for, opening or carrying out
+
+  virtual Blocked blocked() const = 0;
+  // Whether that is for nothing which may still be on its way from a peer that has left.
+  virtual bool waits_on_memory() const = 0;
+  // Whether a call may still end well after a peer has failed, with what it gave before.
+  virtual bool may_finish_after_failure() const = 0;
+  virtual Status look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) = 0;
+  virtual bool arm(WaitSet& set) = 0;
+  virtual void disarm() = 0;
+
+  // ---- the rest
+
+  virtual Exchange& exchange() = 0;
+  // Any thread. Whether a kernel has given up; the watch makes an error of it, if it has not yet.
+  virtual bool has_given_up() const = 0;
+  // Waits until kernels that were launched have ended.
+  virtual void await_kernels() = 0;
+};
+
+// No such handle was given.
+Status not_registered(std::uint64_t handle);
+
+// The one place that asks whether the communicator is on a GPU. Before it joins as `id`.
+Result<std::unique_ptr<Backend>> make_backend(CommunicatorState& state, const Services& services,
+                                              control::ControlPlane& plane,
+                                              const trust::UniqueId& id);
+
+}  // namespace gyre::comm

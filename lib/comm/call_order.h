@@ -1,0 +1,25 @@
+// CallOrder: in which order what threads ask of one communicator is carried out. Its calls take
+// places as they come; streams, the progress thread and callers look here whose turn it is.
+#pragma once
+
+#include "lib/comm/driver_seat.h"
+
+#include <atomic>
+#include <cstdint>
+
+namespace gyre::comm {
+
+struct CallOrder {
+  // One thread at a time is inside a call without a stream; see ExclusiveUse.
+  std::atomic<bool> entered{false};
+  // Operations queued on host streams and not yet finished. A call without a stream waits for them.
+  std::atomic<std::uint32_t> queued{0};
+  // Whose turn it is to go on with what is queued; see HostStream.
+  DriverSeat driver;
+  // Order of queued operations: the next number to give, and the next to run. Sends and receives
+  // have numbers of their own, in which they begin: they go on side by side, and beside the rest.
+  std::uint64_t next_ticket = 0, next_transfer = 0;
+  std::atomic<std::uint64_t> running_ticket{0}, beginning_transfer{0};
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,206 @@
+#include "lib/comm/collective_op.h"
+
+#include "lib/base/log.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace gyre::comm {
+namespace {
+
+const SystemClock clock;
+
+// Of a peer in the middle of one move with a buffer of this call: far longer than a move takes, and
+// short enough for an abort.
+constexpr std::int64_t recall_most_ns = 500 * ns_per_ms;
+
+}  // namespace
+
+void CollectiveOp::begin(const Request& request, bool more) {
+  request_ = &request;
+  more_follow_ = more;
+  backend_ = request.on_host ? &of_communicator_.on_host() : &of_communicator_;
+  stage_ = Stage::opening;
+  OperationBase::begin();
+  call_ = CallRecord::of(request, ++sequence_);
+  if (logs_trace(Subsystem::coll)) [[unlikely]]
+    log_trace(Subsystem::coll, "communicator {}rank {}: number {}: {}", state_.options.name,
+              state_.rank, call_.sequence, call_.text());
+  record_.begin(flight_call(request, call_.sequence));
+  if (state_.board != nullptr)
+    if (auto mismatch = state_.board->begin(call_)) return end(state_.fail(std::move(*mismatch)));
+  if (state_.membership->failed()) [[unlikely]]
+    return end(state_.fail(state_.membership->failure()));
+  if (backend_->is_bound(request, call_)) [[likely]]
+    return launch();
+  Status chosen = backend_->choose(request);
+  // What the settings rule out they rule out on all ranks: nothing has happened.
+  if (chosen.code() == Code::InvalidUsage || chosen.code() == Code::InvalidArgument)
+    return end(std::move(chosen));
+  if (chosen.ok() && backend_->is_open()) return bind();
+  if (chosen.ok()) chosen = backend_->begin_opening();
+  if (!chosen.ok()) end(state_.fail(std::move(chosen)));
+}
+
+void CollectiveOp::bind() {
+  Status bound = backend_->bind(*request_, call_);
+  if (!bound.ok()) return end(state_.fail(std::move(bound)));
+  launch();
+}
+
+void CollectiveOp::launch() {
+  record_.choose(backend_->choice());
+  stage_ = Stage::running;
+  (void)take(backend_->begin(*request_, call_.sequence, more_follow_));
+}
+
+// Where the call has come to. True if anything moved.
+bool CollectiveOp::take(Backend::State state) {
+  switch (state) {
+    case Backend::State::blocked:
+      record_.blocked();
+      return false;
+    case Backend::State::moved:
+      moved();
+      return true;
+    case Backend::State::done:
+      end({});
+      return true;
+    case Backend::State::failed:
+      break_down(backend_->error());
+      return true;
+  }
+  return true;
+}
+
+bool CollectiveOp::open() {
+  bool moved = false;
+  auto open = backend_->open(moved);
+  if (!open.ok())
+    break_down(std::move(open).status());
+  else if (*open)
+    bind();
+  else
+    return moved;
+  return true;
+}
+
+void CollectiveOp::end(Status outcome) {
+  if (stage_ == Stage::recalling) return;  // its verdict stands
+  if (outcome.ok() || stage_ != Stage::running) return close(std::move(outcome));
+  verdict_ = std::move(outcome);
+  recall_until_ns_ = clock.now_ns() + recall_most_ns;
+  tried_to_withdraw_ = false;
+  stage_ = Stage::recalling;
+  (void)recall();
+}
+
+// The caller may do with its buffers what it likes once this has said yes.
+bool CollectiveOp::recall() {
+  using InUse = exec::Launch::InUse;
+  const auto [in_use, by] = backend_->recall();
+  if (in_use != InUse::no) {
+    if (clock.now_ns() < recall_until_ns_) return false;
+    // A thread of this process lives, and comes to the end of its move.
+    if (in_use == InUse::shared || std::exchange(tried_to_withdraw_, true)) return false;
+    if (!backend_->withdraw(by)) return false;
+  }
+  close(std::move(verdict_));
+  return true;
+}
+
+void CollectiveOp::close(Status outcome) {
+  backend_->close();
+  finish(std::move(outcome));
+}
+
+bool CollectiveOp::advance() {
+  if (stage_ == Stage::recalling) [[unlikely]]
+    return recall();
+  if (state_.membership->failed()) [[unlikely]]
+    return drain_after_failure();
+  if (suspicion_.held()) return settle_suspicion();
+  if (tracing_.is_under_way()) [[unlikely]]
+    if (const auto verdict = tracing_.advance(*state_.membership, clock.now_ns())) {
+      time_out(*verdict);
+      return true;
+    }
+  return stage_ == Stage::opening ? open() : take(backend_->advance());
+}
+
+// Goes on with what a peer that has failed gave before.
+bool CollectiveOp::drain_after_failure() {
+  const Status failure = state_.membership->failure();
+  if (stage_ == Stage::running && may_finish_after(failure) &&
+      backend_->may_finish_after_failure()) {
+    const Backend::State state = backend_->advance();
+    if (state == Backend::State::moved) drain_until_ns_ = 0;
+    if (state == Backend::State::moved || state == Backend::State::done) return take(state);
+    if (state == Backend::State::blocked && may_still_wait_after(failure, backend_->blocked().peer))
+      return false;
+  }
+  end(state_.fail(failure));
+  return true;
+}
+
+std::string CollectiveOp::waiting() const {
+  return fmt::format("collective number {}, {}", call_.sequence, call_.text());
+}
+
+void CollectiveOp::break_down(Status why) {
+  const bool mismatch = why.code() == Code::Mismatch && state_.board != nullptr;
+  if (!mismatch && why.code() != Code::RemoteError) return end(state_.fail(std::move(why)));
+  if (mismatch) state_.ask(why.culprits()[0]);
+  suspicion_.begin(std::move(why), clock.now_ns());
+}
+
+void CollectiveOp::tell_wait() {
+  const WaitPhase phase = stage_ == Stage::opening ? WaitPhase::opening : WaitPhase::moving;
+  record_.tell(suspicion_.held() ? WaitPhase::blaming : phase, backend_->blocked());
+}
+
+// Before a sleep: who keeps this rank waiting may have called something else, or have gone.
+void CollectiveOp::question_peer() {
+  const Blocked blocked = backend_->blocked();
+  const std::int64_t now_ns = clock.now_ns();
+  if (blocked.peer < 0 || !standstill_.due(blocked.peer, now_ns)) return;
+  if (standstill_.times() == 1) state_.ask(blocked.peer);
+  suspect_departure(blocked.peer, backend_->waits_on_memory());
+  if (suspicion_.held()) return;
+  Status seen = backend_->look_at_peers(now_ns, state_.liveness_ns());
+  if (!seen.ok()) end(state_.fail(std::move(seen)));
+}
+
+// Whom this rank waits for may wait itself: first it is found out who is to blame.
+void CollectiveOp::expire() {
+  if (stage_ == Stage::recalling || tracing_.is_under_way()) return;
+  const Blocked blocked = backend_->blocked();
+  if (blocked.peer < 0) return time_out({"nothing says of which rank", {}});
+  tracing_.begin(*state_.membership, state_.rank, blocked.peer, call_.sequence, clock.now_ns());
+}
+
+void CollectiveOp::time_out(const Tracing::Verdict& verdict) {
+  const Blocked blocked = backend_->blocked();
+  const std::string whom =
+      blocked.peer < 0 ? std::string() : fmt::format(" from rank {}", blocked.peer);
+  Status late(Code::Timeout, fmt::format("{} number {} of {} elements waited {} s for {}{}: {}",
+                                         function_name(request_->function), call_.sequence,
+                                         request_->count, limit_ns() / ns_per_s,
+                                         blocked_on_name(blocked.what), whom, verdict.text));
+  end(state_.fail(std::move(late).blame(verdict.culprits)));
+}
+
+bool CollectiveOp::arm(WaitSet& set) {
+  if (stage_ == Stage::recalling) return true;  // it looks again when the sleep is over
+  if (state_.membership->failed()) return stage_ == Stage::running && backend_->arm(set);
+  if (!suspicion_.held()) question_peer();
+  if (suspicion_.held() || finished()) return !finished();
+  return stage_ == Stage::recalling || backend_->arm(set);
+}
+
+void CollectiveOp::disarm() {
+  if (stage_ != Stage::recalling) backend_->disarm();
+}
+
+}  // namespace gyre::comm

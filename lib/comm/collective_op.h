@@ -1,0 +1,56 @@
+// CollectiveOp: one collective of a communicator at a time, again and again: it opens links, then
+// has the backend carry the call out.
+#pragma once
+
+#include "lib/comm/backend.h"
+#include "lib/comm/operation_base.h"
+
+namespace gyre::comm {
+
+class CollectiveOp final : public OperationBase {
+ public:
+  CollectiveOp(CommunicatorState& state, Backend& backend)
+      : OperationBase(state, WaitLane::collective),
+        backend_(&backend),
+        of_communicator_(backend),
+        sequence_(static_cast<std::uint64_t>(state.options.settings.first_sequence)) {}
+  // With `more` collectives of a group to come.
+  void begin(const Request& request, bool more);
+  bool advance() override;
+  void expire() override;
+  bool arm(WaitSet& set) override;
+  void disarm() override;
+  void tell_wait() override;
+
+ private:
+  // Recalling: it has failed, and a peer is still in the middle of using a buffer of its.
+  enum class Stage { opening, running, recalling };
+  // Not before peers have let go of the buffers of this call, if it failed.
+  void end(Status outcome) override;
+  bool open();
+  void bind();
+  void launch();
+  bool take(Backend::State state);
+  bool recall();
+  void close(Status outcome);
+  bool drain_after_failure();
+  void break_down(Status why);
+  void question_peer();
+  void time_out(const Tracing::Verdict& verdict);
+  std::string waiting() const override;
+
+  Backend* backend_;  // of this call
+  Backend& of_communicator_;
+  const Request* request_ = nullptr;
+  bool more_follow_ = false;
+  Stage stage_ = Stage::opening;
+  // Begins at GYRE_FIRST_SEQUENCE. Of 64 bits one call a nanosecond takes 584 years; flags keep 40
+  // of them, which come round after 6 days of calls of half a microsecond.
+  std::uint64_t sequence_;
+  CallRecord call_;
+  Status verdict_;  // while recalling
+  std::int64_t recall_until_ns_ = 0;
+  bool tried_to_withdraw_ = false;
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,36 @@
+// CommunicatorOptions: what a caller's config and the settings made of a communicator.
+#pragma once
+
+#include "lib/base/board.h"
+#include "lib/base/settings.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace gyre::exec {
+class CudaDevice;
+}
+namespace gyre::loaded {
+struct CudaDriver;
+}
+
+namespace gyre::comm {
+
+struct CommunicatorOptions {
+  Settings settings;
+  bool blocking = true;
+  bool reproducible = false;
+  std::int64_t timeout_ns = 0;
+  std::string name;
+  std::string label;       // the caller's name for it
+  Board* board = nullptr;  // of the process: where tools see the communicator
+  // The GPU whose memory it works on; null: host memory.
+  std::shared_ptr<const exec::CudaDevice> device;
+  // How many blocks of a GPU it may use; 0: as many as the kernels can.
+  std::uint32_t channels_most = 0, channels_least = 1;
+  // Tells what memory is of a device; null where nobody in this process uses CUDA.
+  const loaded::CudaDriver* driver = nullptr;
+};
+
+}  // namespace gyre::comm

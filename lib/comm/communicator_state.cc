@@ -1,0 +1,93 @@
+#include "lib/comm/communicator_state.h"
+
+#include "lib/comm/backend.h"
+#include "lib/links/letter_keys.h"
+
+#include <fmt/format.h>
+
+namespace gyre::comm {
+
+std::uint64_t communicator_hash(const trust::UniqueId& id) {
+  std::uint64_t hash = 0;
+  for (const char c : trust::short_name(id)) hash = hash_with(hash, static_cast<unsigned char>(c));
+  return hash;
+}
+
+CommunicatorState::~CommunicatorState() {
+  if (witness_ != nullptr) witness_->end();
+}
+
+void CommunicatorState::answer_peers() {
+  witness_ = std::make_shared<Witness>(ledger);
+  const auto answer = [witness = witness_, mine = std::weak_ptr(membership)](
+                          int from, const control::Letter& question) -> std::optional<Status> {
+    if (const auto membership = mine.lock()) witness->answer(*membership, from, question);
+    return std::nullopt;
+  };
+  membership->listen(letter_key(LetterKind::question), answer);
+  if (!options.settings.check_calls) return;
+  board = std::make_shared<CallBoard>(rank);
+  membership->listen(letter_key(LetterKind::call),
+                     [board = board](int from, const control::Letter& letter) {
+                       return board->compare(from, letter);
+                     });
+}
+
+const trust::ProcessIdentity& CommunicatorState::identity_of(int rank) const {
+  const control::Roster& roster = membership->roster();
+  return roster.processes[roster.process_of_rank[static_cast<std::size_t>(rank)]];
+}
+
+Status CommunicatorState::broken() const {
+  if (!is_broken_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+Status CommunicatorState::fail(Status why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_.ok()) broken_ = why;
+    why = broken_;
+    // At once: the driver may keep the watch waiting for the very kernels that are to leave.
+    if (backend != nullptr) backend->abort();
+  }
+  const bool is_first = !is_broken_.exchange(true, std::memory_order_acq_rel);
+  if (!membership->failed()) membership->abort(why);
+  if (is_first) note_failure(ledger, why, options.settings.flight_file);
+  return why;
+}
+
+void CommunicatorState::abort() {
+  is_aborted_ = true;
+  (void)fail(
+      Status(Code::Aborted, fmt::format("rank {} called gyreCommAbort", rank)).blame({rank}));
+}
+
+// What the answer will be is for the peer's side to say: it ends the communicator on all ranks.
+void CommunicatorState::ask(int peer) {
+  if (peer != rank && board != nullptr)
+    (void)membership->send(peer, letter_key(LetterKind::call), board->question());
+}
+
+bool CommunicatorState::others_have_left() const {
+  for (int other = 0; other < size; ++other)
+    if (other != rank && !membership->has_left(other)) return false;
+  return true;
+}
+
+void CommunicatorState::remember(const Status& status) noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    last_error_ = status.full_text();
+  } catch (const std::bad_alloc&) {
+    last_error_ = "out of memory";  // short enough to need none
+  }
+}
+
+std::string CommunicatorState::last_error() const {
+  const std::lock_guard lock(mutex_);
+  return last_error_.empty() ? "no error" : last_error_;
+}
+
+}  // namespace gyre::comm

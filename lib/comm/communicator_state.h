@@ -1,0 +1,73 @@
+// CommunicatorState: what the parts of one communicator (its operations, its backend) share: who
+// this rank is, the control plane's view of the others, what tools and peers may see of its calls,
+// and the lasting error.
+#pragma once
+
+#include "lib/base/clock.h"
+#include "lib/call/call_board.h"
+#include "lib/call/flight_record.h"
+#include "lib/comm/communicator_options.h"
+#include "lib/comm/whereabouts.h"
+#include "lib/control/control.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace gyre::comm {
+
+class Backend;
+
+// Of its name, for endpoints and tools.
+std::uint64_t communicator_hash(const trust::UniqueId& id);
+
+class CommunicatorState {
+ public:
+  CommunicatorState(int rank, int size, CommunicatorOptions options)
+      : rank(rank), size(size), options(std::move(options)) {}
+  ~CommunicatorState();
+  CommunicatorState(const CommunicatorState&) = delete;
+  CommunicatorState& operator=(const CommunicatorState&) = delete;
+
+  const int rank, size;
+  const CommunicatorOptions options;
+  // As the others know this process; where it can be dialed is known once it has joined.
+  trust::ProcessIdentity self;
+  Ledger ledger;
+  std::shared_ptr<control::Membership> membership;  // from Communicator::join on
+  std::shared_ptr<CallBoard> board;                 // null: GYRE_CHECK_CALLS=0
+  Backend* backend = nullptr;                       // which hears at once of a failure
+
+  // What peers may ask while this rank's program does something else.
+  void answer_peers();
+  std::int64_t liveness_ns() const { return options.settings.liveness_timeout_s * ns_per_s; }
+  const trust::ProcessIdentity& identity_of(int rank) const;
+
+  // The lasting error, or success. Any thread.
+  Status broken() const;
+  // Breaks the communicator for good and tells all ranks. The first cause stays.
+  Status fail(Status why);
+  // The same because this rank calls gyreCommAbort: its buffers may go.
+  void abort();
+  bool is_aborted() const { return is_aborted_; }
+
+  // Asks a peer what it called last; of another call it makes an error, on all ranks.
+  void ask(int peer);
+  bool others_have_left() const;
+
+  // The story of the last error, for gyreGetLastError.
+  void remember(const Status& status) noexcept;
+  std::string last_error() const;
+
+ private:
+  std::shared_ptr<Witness> witness_;
+  std::atomic<bool> is_broken_{false};
+  std::atomic<bool> is_aborted_{false};
+  mutable std::mutex mutex_;  // of what follows
+  Status broken_;
+  std::string last_error_;
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,223 @@
+#include "lib/comm/device_backend.h"
+
+#include "lib/device/device_memory.h"
+#include "lib/device/device_streams.h"
+#include "lib/exec/resumable.h"
+#include "lib/loaded/cuda_rest.h"
+
+#include <algorithm>
+
+namespace gyre::comm {
+namespace {
+
+const SystemClock clock;
+
+// Watches that sleep look within 100 ms.
+constexpr std::int64_t departure_most_ns = ns_per_s;
+
+}  // namespace
+
+DeviceBackend::DeviceBackend(CommunicatorState& state, const DeviceServices& services,
+                             trust::TicketBook& tickets, const std::string& communicator,
+                             std::unique_ptr<HostBackend> host)
+    : state_(state),
+      services_(services),
+      tickets_(tickets),
+      device_(*state.options.device),
+      host_(std::move(host)),
+      claimed_(services.holdings.claim(device_.uuid(), communicator, device_.blocks_most(),
+                                       estimate_holding)) {}
+
+void DeviceBackend::leave() {
+  if (side_ == nullptr) return;
+  services_.watch.remove(*this);
+  side_->leave(state_.broken().ok() && !state_.membership->failed());
+  p2p::Lent lent = side_->links().take_lent();
+  side_.reset();
+  services_.watch.keep(std::move(lent));
+  device_.driver().rest->settle();
+}
+
+void DeviceBackend::abort() {
+  const std::lock_guard lock(mutex_);
+  if (side_ready_ != nullptr) side_ready_->abort();
+}
+
+bool DeviceBackend::has_given_up() const {
+  const std::lock_guard lock(mutex_);
+  return side_ready_ != nullptr && side_ready_->executor().has_given_up();
+}
+
+void DeviceBackend::await_kernels() {
+  if (side_ != nullptr) (void)side_->settle(INT64_MAX / 2);
+}
+
+// ------------------------------------------------------------------------------ arguments
+
+Status DeviceBackend::check_memory(std::string_view name, const void* buffer,
+                                   std::uint64_t bytes) const {
+  GYRE_ASSIGN(const loaded::CudaPointer where, check_device_memory(device_, name, buffer, bytes));
+  if (bytes == 0 || !lends_registered_.load(std::memory_order_relaxed)) return {};
+  const std::lock_guard lock(mutex_);
+  return regions_ready_->check(name, buffer, where);
+}
+
+Result<bool> DeviceBackend::take_stream(const void* stream, exec::StreamState& asked) const {
+  if (services_.is_host_stream(stream))
+    return invalid_argument(
+        "a host stream (gyreStreamCreate) was given to a communicator of a CUDA "
+        "device: it takes a cudaStream_t");
+  GYRE_ASSIGN(asked, check_device_stream(device_, stream));
+  GYRE_TRY(check_turn(asked.stream));
+  return true;
+}
+
+// Refuses what would hang (lib/device/device_streams.h). A call counts from here on, as two ranks
+// may be asking at one time.
+Status DeviceBackend::check_turn(loaded::CuStream stream) const {
+  if (stream == loaded::cu::thread_stream && !state_.options.blocking)
+    return invalid_argument(
+        "cudaStreamPerThread was given to a non-blocking communicator, whose kernels a thread of "
+        "Gyre's launches, where it is another stream: give it a stream that cudaStreamCreate made");
+  if (!shares_gpu_.load(std::memory_order_relaxed)) return {};
+  GYRE_ASSIGN(DeviceStreamUse use, ask_stream(device_.driver(), stream));
+  {
+    const std::lock_guard lock(mutex_);
+    if (side_ready_ == nullptr) return {};
+    use.is_running = [executor = side_ready_->weak_executor()] {
+      const auto alive = executor.lock();
+      return alive != nullptr && alive->is_running();
+    };
+  }
+  return claimed_.claim->use_stream(state_.rank, std::move(use));
+}
+
+Status DeviceBackend::fetch(void* value, const void* from, std::uint64_t bytes) const {
+  GYRE_TRY(check_memory("scalar", from, bytes));
+  return device_.download(value, static_cast<const std::byte*>(from), bytes);
+}
+
+// ------------------------------------------------------------------------------ registered buffers
+
+Result<std::uint64_t> DeviceBackend::register_buffer(const void* buffer, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Registered made{.buffer = buffer, .bytes = bytes};
+  GYRE_TRY(meet_buffer(made));
+  registered_[++registrations_] = std::move(made);
+  return registrations_;
+}
+
+// mutex_ is held. Before the ranks have joined, it is only kept.
+Status DeviceBackend::meet_buffer(Registered& registered) {
+  if (regions_ready_ == nullptr) return {};
+  GYRE_ASSIGN(registered.lent, regions_ready_->enlist(registered.buffer, registered.bytes));
+  // The word that tells other threads of it is under the lock that they take next.
+  if (registered.lent != nullptr) lends_registered_.store(true, std::memory_order_relaxed);
+  services_.watch.launched();
+  return {};
+}
+
+Status DeviceBackend::deregister_buffer(std::uint64_t handle) {
+  std::shared_ptr<RegisteredMemory> lent;
+  std::shared_ptr<DeviceRegions> regions;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = registered_.find(handle);
+    if (found == registered_.end()) return not_registered(handle);
+    lent = found->second.lent;
+    regions = regions_ready_;
+    if (lent != nullptr && !std::exchange(found->second.is_delisted, true)) regions->delist(*lent);
+  }
+  if (lent != nullptr) GYRE_TRY(await_departure(*regions, *lent));
+  const std::lock_guard lock(mutex_);
+  registered_.erase(handle);
+  return {};
+}
+
+// Peers let go of it by their watches, when their kernels rest; those may wait for the very call
+// that this rank makes next, so that it cannot wait for long.
+Status DeviceBackend::await_departure(DeviceRegions& regions, RegisteredMemory& memory) {
+  const std::int64_t until_ns = clock.now_ns() + departure_most_ns;
+  std::atomic<std::uint32_t> never{0};
+  Departure seen;
+  Until left(never, [&] {
+    services_.watch.launched();
+    seen = regions.departure(memory);
+    return seen.over || !seen.keepers.empty() || !state_.broken().ok() ||
+           clock.now_ns() >= until_ns;
+  });
+  Resumable* const all[] = {&left};
+  run(all, clock, {.spins = 0, .yields = 16});
+  if (seen.over) return {};
+  return why_not_free(memory.bytes, seen, state_.broken(), state_.rank);
+}
+
+// ------------------------------------------------------------------------------ a collective
+
+// Calls on the host are not counted here, but messages tell of them.
+bool DeviceBackend::is_bound(const Request& request, const CallRecord& record) const {
+  return bound_for_.sequence != 0 && request.tables == nullptr && bound_for_.agrees_with(record) &&
+         bound_history_ == history();
+}
+
+Status DeviceBackend::choose(const Request& request) {
+  bound_for_ = {};
+  is_launching_ = false;
+  GYRE_ASSIGN(chosen_, host_->plans().choose(request, side_->scene()));
+  if (!side_->fits(*chosen_.plan, chosen_.choice.protocol))
+    chosen_.choice.protocol = plan::without_lines(chosen_.choice.protocol);
+  const auto known = prepared_.find(chosen_.plan);
+  current_ = known != prepared_.end() ? known->second.get() : nullptr;
+  return {};
+}
+
+Status DeviceBackend::bind(const Request& request, const CallRecord& record) {
+  if (current_ == nullptr) {
+    GYRE_ASSIGN(auto bound, side_->bind_plan(*chosen_.plan));
+    current_ = (prepared_[chosen_.plan] = std::move(bound)).get();
+  }
+  bound_history_ = history();
+  GYRE_TRY(side_->bind(request, *chosen_.plan, chosen_.choice, chosen_.bytes, bound_history_));
+  bound_for_ = record;
+  if (request.tables != nullptr) bound_for_.sequence = 0;
+  return {};
+}
+
+Backend::State DeviceBackend::begin(const Request& request, std::uint64_t, bool more) {
+  request_ = &request;
+  more_follow_ = more;
+  is_launching_ = true;
+  return advance();
+}
+
+// The call is done when it is on its stream; it may have to wait for room there.
+Backend::State DeviceBackend::advance() {
+  auto launched = side_->launch(*request_, *current_, more_follow_);
+  if (!launched.ok()) {
+    error_ = std::move(launched).status();
+    return State::failed;
+  }
+  if (!*launched) return State::blocked;
+  note_launch();
+  return State::done;
+}
+
+Blocked DeviceBackend::blocked() const {
+  if (is_launching_) return {BlockedOn::kernel, -1, 0, 0};
+  return side_->links().blocked();
+}
+
+bool DeviceBackend::arm(WaitSet& set) {
+  auto& word = state_.membership->changed();
+  set.add_futex(&word, word.load(std::memory_order_acquire));
+  return true;
+}
+
+// Whoever looks after kernels begins.
+void DeviceBackend::note_launch() {
+  side_->note_launch();
+  if (shares_gpu_.load(std::memory_order_relaxed)) claimed_.claim->note_launch(state_.rank);
+  services_.watch.launched();
+}
+
+}  // namespace gyre::comm

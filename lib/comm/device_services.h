@@ -1,0 +1,27 @@
+// DeviceServices: what a process lends to its communicators on GPUs.
+#pragma once
+
+#include "lib/cuda/cuda_device.h"
+#include "lib/device/device_allocations.h"
+#include "lib/device/device_holdings.h"
+#include "lib/device/device_progress.h"
+#include "lib/device/device_watch.h"
+#include "lib/loaded/nvml.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace gyre::comm {
+
+struct DeviceServices {
+  DeviceHoldings& holdings;   // blocks of each GPU
+  DeviceAllocations& memory;  // what gyreMemAlloc gave
+  DeviceProgress& progress;   // drives relays
+  DeviceWatch& watch;         // looks after kernels
+  std::function<Result<const loaded::Nvml*>()> nvml;
+  std::function<Result<std::shared_ptr<const exec::CudaDevice>>(int ordinal)> device;
+  std::function<bool(const void* stream)> is_host_stream;  // of gyreStreamCreate
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,230 @@
+#include "lib/comm/host_backend.h"
+
+#include "lib/base/log.h"
+#include "lib/comm/communicator_state.h"
+#include "lib/comm/joining_note.h"
+#include "lib/device/device_memory.h"
+#include "lib/sendrecv/host_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace gyre::comm {
+namespace {
+
+// Slots of 128 KiB: two of them and what they are summed with stay in a core's 2 MiB second-level
+// cache, and the flags of a message cost under 1 % of moving it (bench/results).
+constexpr transport::FifoShape default_shape = {
+    .slot_count = 4, .line_count = 128, .slot_bytes = 128 << 10};
+
+transport::FifoShape shape_of(const Settings& settings) {
+  transport::FifoShape shape = default_shape;
+  if (settings.slot_bytes > 0)
+    shape.slot_bytes = round_up(static_cast<std::uint64_t>(settings.slot_bytes), 4096);
+  shape.first = static_cast<std::uint64_t>(settings.first_sequence);
+  return shape;
+}
+
+// Once in a process, unless somebody has decided it.
+void warn_of_clear_text(const Settings& settings) {
+  static std::atomic<bool> told{false};
+  if (settings.tcp_security == "tls" || settings.says("GYRE_TCP_SECURITY") || told.exchange(true))
+    return;
+  log_warn(
+      "data goes between hosts as it is: whoever is on the path can read and change it. "
+      "GYRE_TCP_SECURITY=tls encrypts it; GYRE_TCP_SECURITY=ticket says that you know");
+}
+
+}  // namespace
+
+HostBackend::HostBackend(CommunicatorState& state, transport::RegionTable& regions,
+                         tune::Allowed allowed)
+    : state_(state),
+      regions_(regions),
+      plans_(state.rank, state.size, std::move(allowed),
+             shape_of(state.options.settings).slot_bytes) {}
+
+transport::FifoShape HostBackend::fifo_shape() const { return shape_of(state_.options.settings); }
+
+Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
+                                                       transport::RegionTable& regions,
+                                                       control::ControlPlane& plane,
+                                                       const trust::UniqueId& id) {
+  const Settings& settings = state.options.settings;
+  GYRE_ASSIGN(tune::Allowed allowed, tune::Allowed::parse(settings));
+  std::unique_ptr<HostBackend> made(new HostBackend(state, regions, std::move(allowed)));
+  // The operation's own deadline speaks first: it knows more than the kernel.
+  const std::int64_t tcp_user_timeout_ms = state.options.timeout_ns / ns_per_ms + 10'000;
+  GYRE_ASSIGN(made->transports_,
+              make_transports(
+                  settings, {.self = state.self,
+                             .tickets = plane.tickets(),
+                             .listen_on_this_host =
+                                 [&plane, settings] { return plane.listen_on_this_host(settings); },
+                             .tcp_encrypted = settings.tcp_security == "tls",
+                             .communicator_hash = communicator_hash(id),
+                             .epoch = id.epoch,
+                             .tcp_user_timeout_ms = tcp_user_timeout_ms,
+                             .liveness_ns = state.liveness_ns()}));
+  return made;
+}
+
+// Settings that every rank must share, since all choose for themselves and must choose alike.
+control::Letter HostBackend::joining_note(const std::string& device) const {
+  const Settings& settings = state_.options.settings;
+  const std::string common = fmt::format(
+      "version=1 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
+      transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
+      state_.options.reproducible, settings.tcp_security, settings.first_sequence);
+  return encode(JoiningNote{common, device, processor_mask()});
+}
+
+Result<bool> HostBackend::settle() {
+  const control::Roster& roster = state_.membership->roster();
+  const trust::Token& own_host = state_.self.host;
+  links_ = std::make_unique<Links>(state_.rank, *state_.membership, transports_, fifo_shape(),
+                                   regions_.probe());
+  exchange_ = std::make_unique<HostExchange>(*links_, state_.size);
+  int local_ranks = 0;
+  for (int rank = 0; rank < state_.size; ++rank)
+    local_ranks += state_.identity_of(rank).host == own_host;
+  const bool one_host = local_ranks == state_.size;
+  scene_.ranks = state_.size;
+  scene_.one_process = roster.processes.size() == 1;
+  scene_.mapped = one_host;
+  for (int peer = 0; peer < state_.size && scene_.mapped; ++peer) {
+    GYRE_ASSIGN(transport::Transport * transport, links_->select(peer));
+    scene_.mapped = transport->reach(links_->identity_of(peer)).maps_slots;
+  }
+  scene_.reproducible = state_.options.reproducible;
+  scene_.slot_bytes = fifo_shape().slot_bytes;
+  scene_.line_count = fifo_shape().line_count;
+  if (!one_host) warn_of_clear_text(state_.options.settings);
+  log_info(Subsystem::init, "communicator {}rank {} of {}: {} processes, {} ranks on this host, {}",
+           state_.options.name, state_.rank, state_.size, roster.processes.size(), local_ranks,
+           scene_.mapped ? "memory reaches all ranks" : "not all ranks share memory");
+  return true;
+}
+
+Status HostBackend::check_memory(std::string_view name, const void* buffer,
+                                 std::uint64_t bytes) const {
+  return check_host_memory(*state_.options.driver, name, buffer, bytes);
+}
+
+Status HostBackend::fetch(void* value, const void* from, std::uint64_t bytes) const {
+  std::memcpy(value, from, bytes);
+  return {};
+}
+
+// Peers find memory of gyreMemAlloc by themselves; other memory is not lent.
+Result<std::uint64_t> HostBackend::register_buffer(const void*, std::uint64_t) {
+  const std::lock_guard lock(mutex_);
+  registered_.insert(++registrations_);
+  return registrations_;
+}
+
+Status HostBackend::deregister_buffer(std::uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  if (registered_.erase(handle) > 0) return {};
+  return not_registered(handle);
+}
+
+// ------------------------------------------------------------------------------ a collective
+
+Status HostBackend::choose(const Request& request) {
+  bound_for_ = {};
+  is_running_ = false;
+  GYRE_ASSIGN(chosen_, plans_.choose(request, scene_));
+  current_ = &prepared_[chosen_.plan];
+  if (64ULL * chosen_.plan->message_chunks() > transport::line_message_most_bytes(fifo_shape()))
+    chosen_.choice.protocol = plan::without_lines(chosen_.choice.protocol);
+  return {};
+}
+
+Status HostBackend::begin_opening() { return links_->open(*chosen_.plan); }
+
+Result<bool> HostBackend::open(bool& moved) {
+  GYRE_TRY(links_->advance(moved));
+  return links_->plan_is_open();
+}
+
+// Kept until another kind of call comes: most are like the one before.
+Status HostBackend::bind(const Request& request, const CallRecord& record) {
+  if (!current_->is_open) current_->bound = links_->bind(*chosen_.plan);
+  current_->is_open = true;
+  binding_.bind(request, *chosen_.plan, chosen_.choice.piece_bytes);
+  call_ = {};
+  call_.geometry = binding_.geometry();
+  call_.input_bytes = binding_.input_bytes();
+  call_.output_bytes = binding_.output_bytes();
+  const std::uint64_t scratch_bytes = chosen_.plan->scratch_chunks() * call_.geometry.piece_bytes;
+  if (current_->scratch.size() < scratch_bytes) current_->scratch.resize(scratch_bytes);
+  call_.scratch = current_->scratch.data();
+  // Only with equal blocks does a rank know where the peer's block for it lies.
+  call_.pairs = request.collective == plan::Collective::all_to_all;
+  call_.lends = !call_.pairs || request.tables == nullptr;
+  call_.rank = static_cast<std::uint32_t>(state_.rank);
+  call_.type = request.type;
+  call_.op = request.op;
+  call_.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(state_.size) : 1;
+  call_.protocol = chosen_.choice.protocol;
+  // Past the cache only what would push everything else out of it: several times the second level.
+  call_.streamed = call_.output_bytes >= 16ULL << 20;
+  call_.signature = signature_of(request);
+  if (state_.board != nullptr)
+    call_.signature = hash_with(call_.signature, state_.board->history());
+  bound_for_ = record;
+  if (request.tables != nullptr) bound_for_.sequence = 0;
+  return {};
+}
+
+Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence, bool) {
+  call_.input = request.input;
+  call_.output = request.output;
+  call_.in_place = request.in_place;
+  call_.pre_scalar = request.op == ReduceOp::pre_mul_sum ? &request.pre_scalar : nullptr;
+  call_.sequence = sequence;
+  if (chosen_.choice.protocol == plan::Protocol::direct && !scene_.one_process) {
+    call_.input_place = call_.output_place = {};
+    if (call_.input != nullptr) call_.input_place = regions_.find(call_.input, call_.input_bytes);
+    if (call_.output != nullptr)
+      call_.output_place = regions_.lend(call_.output, call_.output_bytes);
+  }
+  launch_.begin(current_->bound, call_);
+  is_running_ = true;
+  return State::moved;
+}
+
+// It may be stopped, or its machine paused, and go on at any time.
+bool HostBackend::withdraw(int by) {
+  const std::string what =
+      fmt::format("rank {} stands still in the middle of writing into {} bytes at {}", by,
+                  call_.output_bytes, static_cast<const void*>(call_.output));
+  const Status done = regions_.withdraw(call_.output);
+  if (done.ok())
+    log_warn(
+        "{}: they are kept from it. Peers do not reach them any more: calls with them are "
+        "slower until gyreMemFree gives them back",
+        what);
+  else
+    log_warn("{}, and they cannot be kept from it ({}): the call ends when that rank goes on", what,
+             done.message());
+  return done.ok();
+}
+
+void HostBackend::close() {
+  if (call_.output_place.region == transport::region_staged) return;
+  regions_.end_loan(call_.output);
+  call_.output_place = {};
+}
+
+Status HostBackend::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {
+  if (!is_running_) return links_->look_at_peers(now_ns, limit_ns);
+  GYRE_TRY(links_->check_reached(now_ns, limit_ns));
+  return launch_.look_at_peers(now_ns, limit_ns);
+}
+
+}  // namespace gyre::comm

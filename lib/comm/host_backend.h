@@ -1,0 +1,110 @@
+// HostBackend: calls on host memory: links to the peers, and a Launch that moves messages over
+// them. A communicator on a GPU has one too, for its splits and for what goes through the host.
+#pragma once
+
+#include "lib/call/binding.h"
+#include "lib/comm/backend.h"
+#include "lib/comm/plan_chooser.h"
+#include "lib/links/builtin.h"
+#include "lib/links/links.h"
+#include <gyre/gyre.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace gyre::comm {
+
+class HostBackend final : public Backend {
+ public:
+  static Result<std::unique_ptr<HostBackend>> make(CommunicatorState& state,
+                                                   transport::RegionTable& regions,
+                                                   control::ControlPlane& plane,
+                                                   const trust::UniqueId& id);
+
+  // The same with what a backend on a GPU says of its device.
+  control::Letter joining_note(const std::string& device) const;
+  PlanChooser& plans() { return plans_; }
+  Links& links() { return *links_; }
+
+  Result<control::Letter> joining_note() override { return joining_note({}); }
+  Result<bool> settle() override;
+  void leave() override {}
+  void abort() override {}
+
+  Status check_memory(std::string_view name, const void* buffer,
+                      std::uint64_t bytes) const override;
+  Result<bool> take_stream(const void*, exec::StreamState&) const override { return false; }
+  Status fetch(void* value, const void* from, std::uint64_t bytes) const override;
+  bool has_tags() const override { return true; }
+  bool runs_side_by_side() const override { return true; }
+  std::byte* barrier_byte() override { return &barrier_byte_; }
+  int ordinal() const override { return GYRE_DEVICE_HOST; }
+  Result<std::uint64_t> register_buffer(const void* buffer, std::uint64_t bytes) override;
+  Status deregister_buffer(std::uint64_t handle) override;
+
+  Backend& on_host() override { return *this; }
+  bool is_bound(const Request& request, const CallRecord& record) const override {
+    return bound_for_.sequence != 0 && request.tables == nullptr && bound_for_.agrees_with(record);
+  }
+  Status choose(const Request& request) override;
+  const tune::Choice& choice() const override { return chosen_.choice; }
+  bool is_open() const override { return current_->is_open; }
+  Status begin_opening() override;
+  Result<bool> open(bool& moved) override;
+  Status bind(const Request& request, const CallRecord& record) override;
+  State begin(const Request& request, std::uint64_t sequence, bool more) override;
+  State advance() override { return launch_.advance(); }
+  Status error() const override { return launch_.error(); }
+  exec::Launch::Recalled recall() override { return launch_.recall(); }
+  bool withdraw(int by) override;
+  void close() override;
+
+  Blocked blocked() const override { return is_running_ ? launch_.blocked() : links_->blocked(); }
+  bool waits_on_memory() const override { return !is_running_ || launch_.waits_on_memory(); }
+  bool may_finish_after_failure() const override { return true; }
+  Status look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) override;
+  bool arm(WaitSet& set) override { return is_running_ ? launch_.arm(set) : links_->arm(set); }
+  void disarm() override { is_running_ ? launch_.disarm() : links_->disarm(); }
+
+  Exchange& exchange() override { return *exchange_; }
+  bool has_given_up() const override { return false; }
+  void await_kernels() override {}
+
+ private:
+  HostBackend(CommunicatorState& state, transport::RegionTable& regions, tune::Allowed allowed);
+  transport::FifoShape fifo_shape() const;
+
+  // A plan with its links, kept for good.
+  struct Prepared {
+    bool is_open = false;
+    exec::BoundPlan bound;
+    std::vector<std::byte> scratch;
+  };
+
+  CommunicatorState& state_;
+  transport::RegionTable& regions_;
+  TransportList transports_;
+  PlanChooser plans_;
+  tune::Scene scene_;
+  std::unique_ptr<Links> links_;  // with the next, once all have joined
+  std::unique_ptr<Exchange> exchange_;
+  std::map<const plan::Plan*, Prepared> prepared_;
+  PlanChooser::Chosen chosen_;
+  Prepared* current_ = nullptr;  // of the chosen plan
+  Binding binding_;
+  exec::Call call_;       // bound with it
+  CallRecord bound_for_;  // sequence 0: for nothing that may come again
+  exec::Launch launch_;
+  bool is_running_ = false;  // the launch; else links open
+  std::byte barrier_byte_{};
+
+  std::mutex mutex_;  // of what follows
+  std::set<std::uint64_t> registered_;
+  std::uint64_t registrations_ = 0;
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,57 @@
+// OperationBase: what collectives and sends and receives have in common when they wait: a record
+// for tools, and what is done about a peer that does not come.
+#pragma once
+
+#include "lib/comm/communicator_state.h"
+#include "lib/comm/tracing.h"
+#include "lib/exec/resumable.h"
+#include "lib/exec/standstill.h"
+#include "lib/exec/suspicion.h"
+
+#include <string>
+
+namespace gyre::comm {
+
+class OperationBase : public Resumable {
+ public:
+  OperationBase(CommunicatorState& state, WaitLane lane)
+      : state_(state), record_(state.ledger, lane) {}
+  void break_off(const Status& why) override { (void)state_.fail(why); }
+  std::int64_t limit_ns() const override { return state_.options.timeout_ns; }
+
+ protected:
+  // What the operation is, for errors.
+  virtual std::string waiting() const = 0;
+  virtual void end(Status outcome) { finish(std::move(outcome)); }
+
+  void begin();
+  void moved() {
+    record_.moved();
+    standstill_.moved();
+  }
+  // After half a second for one peer: it may have left. What a socket still carries may be the
+  // last words of one who has; its end tells then, so nothing may be under way.
+  void suspect_departure(int peer, bool nothing_under_way);
+  // Goes on holding the suspicion, or ends with an error.
+  bool settle_suspicion();
+  // Whether it may end well though the communicator has failed: a rank may end when its own part
+  // is over, and what it gave is worked through.
+  bool may_finish_after(const Status& failure) const {
+    return failure.code() == Code::RemoteError && !suspicion_.held() && !state_.is_aborted();
+  }
+  // The same when nothing moves, and it waits for `peer`.
+  bool may_still_wait_after(const Status& failure, int peer);
+  void finish(Status outcome) {
+    record_.end(outcome);
+    Resumable::finish(std::move(outcome));
+  }
+
+  CommunicatorState& state_;
+  OperationRecord record_;
+  Suspicion suspicion_;
+  Standstill standstill_;
+  Tracing tracing_;                  // once it has waited too long
+  std::int64_t drain_until_ns_ = 0;  // while nothing moves, after a rank has ended
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,55 @@
+#include "lib/comm/plan_chooser.h"
+
+#include "lib/base/log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gyre::comm {
+namespace {
+
+// All blocks together; a v-function counts them so. What a rank alone knows is no ground to choose
+// on.
+std::uint64_t bytes_to_choose_on(const Request& request, int size) {
+  if (request.function == Function::all_to_all_v) return tune::Question::private_bytes;
+  if (request.tables != nullptr) return request.block_bytes();
+  const BlockCounts blocks = block_counts(request.collective, size, true);
+  return request.block_bytes() * std::max(blocks.input, blocks.output);
+}
+
+}  // namespace
+
+Result<PlanChooser::Chosen> PlanChooser::choose(const Request& request, const tune::Scene& scene) {
+  Chosen chosen;
+  chosen.bytes = bytes_to_choose_on(request, size_);
+  const tune::Question question{request.collective, chosen.bytes, function_name(request.function)};
+  GYRE_ASSIGN(chosen.choice, tune::choose(scene, allowed_, question));
+  const bool is_new = !plans_.contains({chosen.choice.algorithm, request.collective, request.root});
+  GYRE_ASSIGN(chosen.plan, find(*chosen.choice.algorithm, request));
+  if (is_new)
+    log_info(Subsystem::tuning, "all ranks choose {} with {} for {} of {} bytes and the like",
+             chosen.choice.algorithm->name, plan::protocol_name(chosen.choice.protocol),
+             plan::collective_name(request.collective), chosen.bytes);
+  return chosen;
+}
+
+Result<const plan::Plan*> PlanChooser::find(const plan::Algorithm& algorithm,
+                                            const Request& request) {
+  const Key key{&algorithm, request.collective, request.root};
+  if (const auto known = plans_.find(key); known != plans_.end()) return known->second.get();
+  plan::PlanRequest wanted;
+  wanted.collective = request.collective;
+  wanted.rank_count = size_;
+  wanted.rank = rank_;
+  wanted.root = request.root;
+  GYRE_ASSIGN(plan::Plan made, plan::build_plan(algorithm, wanted));
+  // The least piece of each chunk of a message, a cache line, has to fit the slot.
+  if (64ULL * made.message_chunks() > slot_bytes_)
+    return invalid_usage(fmt::format("{} for {} ranks needs slots of {} bytes: raise GYRE_BUFFSIZE",
+                                     made.algorithm(), size_, 64ULL * made.message_chunks()));
+  return plans_.emplace(key, std::make_unique<const plan::Plan>(std::move(made)))
+      .first->second.get();
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,39 @@
+// PlanChooser: which plan carries a call out. The tuner chooses; each plan is built once and kept
+// for as long as the communicator lives.
+#pragma once
+
+#include "lib/call/request.h"
+#include "lib/plan/plan.h"
+#include "lib/tune/choice.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+
+namespace gyre::comm {
+
+class PlanChooser {
+ public:
+  // `slot_bytes`: what the least messages of a plan have to fit.
+  PlanChooser(int rank, int size, tune::Allowed allowed, std::uint64_t slot_bytes)
+      : rank_(rank), size_(size), allowed_(std::move(allowed)), slot_bytes_(slot_bytes) {}
+
+  struct Chosen {
+    const plan::Plan* plan = nullptr;  // which stays
+    tune::Choice choice;
+    std::uint64_t bytes = 0;  // that it was made on
+  };
+  Result<Chosen> choose(const Request& request, const tune::Scene& scene);
+
+ private:
+  Result<const plan::Plan*> find(const plan::Algorithm& algorithm, const Request& request);
+
+  const int rank_, size_;
+  const tune::Allowed allowed_;
+  const std::uint64_t slot_bytes_;
+  using Key = std::tuple<const plan::Algorithm*, plan::Collective, int>;  // int: the root
+  std::map<Key, std::unique_ptr<const plan::Plan>> plans_;
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,21 @@
+// Services: what a process lends to its communicators as long as they live (process.h has them
+// all). A communicator on host memory uses no DeviceServices.
+#pragma once
+
+#include <atomic>
+
+namespace gyre::transport {
+class RegionTable;
+}
+
+namespace gyre::comm {
+
+struct DeviceServices;
+
+struct Services {
+  transport::RegionTable& regions;   // what gyreMemAlloc gave
+  const std::atomic<bool>& is_over;  // exit() was called: who goes now does not leave in peace
+  const DeviceServices& devices;
+};
+
+}  // namespace gyre::comm

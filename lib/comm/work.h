@@ -1,0 +1,24 @@
+// Work: what a communicator is to do: join, carry a request out, or something that goes on by
+// itself (a split, a group's calls).
+#pragma once
+
+#include "lib/call/request.h"
+#include "lib/exec/resumable.h"
+
+#include <memory>
+
+namespace gyre::comm {
+
+struct Work {
+  bool joins = false;
+  std::shared_ptr<Resumable> resumable = nullptr;
+  Request request = {};
+  bool has_transfers = false;  // the resumable, beside others
+
+  bool is_collective() const { return !joins && resumable == nullptr; }
+  // Sends and receives alone, and those or some among others.
+  bool is_exchange() const { return request.transfers != nullptr; }
+  bool exchanges() const { return is_exchange() || has_transfers; }
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,63 @@
+"""Seams that includes cannot show: who may ask the process for its services, in how many places a
+communicator is asked whether it is on a GPU, and how much of it one reader has to hold."""
+import re
+
+import tree
+
+# What may be said in these places only, of lib/.
+ONLY_IN = [
+    (re.compile(r"\bprocess\(\)\."), ("lib/api/", "lib/comm/process.cc"),
+     "process() is for lib/api: what a communicator needs is handed to it (lib/comm/services.h)"),
+]
+ASKS_FOR_DEVICE = re.compile(
+    r"\boptions(?:\(\))?\.device (?:==|!=)|\.device\.get\(\)|\bon_device\(")
+ASKING_ROOMS = ("lib/comm/", "lib/api/")
+ASKED_MOST = 3
+MIDDLE = "lib/comm/communicator.h"
+LINES_MOST, OWN_INCLUDES_MOST = 200, 10
+
+
+def strayed(root, paths):
+    found = []
+    for pattern, places, why in ONLY_IN:
+        for path in paths:
+            text = tree.without_comments_and_texts(tree.read(root, path))
+            if pattern.search(text) and not path.startswith(places):
+                found.append(f"{path}: {why}")
+    return found
+
+
+def device_questions(root, paths):
+    asked = []
+    for path in paths:
+        if path.startswith(ASKING_ROOMS):
+            text = tree.without_comments_and_texts(tree.read(root, path))
+            asked += [f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+                      for match in ASKS_FOR_DEVICE.finditer(text)]
+    if len(asked) <= ASKED_MOST:
+        return []
+    return [f"whether a communicator is on a GPU is asked in {len(asked)} places, at most "
+            f"{ASKED_MOST} (give Backend a function): {', '.join(asked)}"]
+
+
+def size_of_the_middle(root, paths):
+    if MIDDLE not in paths:
+        return []
+    text = tree.read(root, MIDDLE)
+    lines, own = text.count("\n"), len(re.findall(r'^#include "', text, re.M))
+    found = []
+    if lines > LINES_MOST:
+        found.append(f"{MIDDLE}: {lines} lines; at most {LINES_MOST}")
+    if own > OWN_INCLUDES_MOST:
+        found.append(f"{MIDDLE}: includes {own} of our headers; at most {OWN_INCLUDES_MOST}")
+    return found
+
+
+def main():
+    root = tree.root_from_arguments()
+    paths = [path for path in tree.sources(root) if path.startswith("lib/")]
+    tree.report(strayed(root, paths) + device_questions(root, paths) +
+                size_of_the_middle(root, paths))
+
+
+main()
