@@ -5,9 +5,9 @@
 //   choose    a plan for the call, unless the call is of the kind that is bound already
 //   open      the plan's links, until they are there
 //   bind      the plan, the links and all of the call but its buffers
-//   begin     the call itself, then `advance` until it is done
+//   begin     the call itself, as far as it goes; then `advance` until it is done
 //   recall    only if it failed: until no peer uses the caller's buffers any more
-//   close     the caller may do with its buffers what it likes
+//   close     then: the caller may do with its buffers what it likes
 #pragma once
 
 #include "lib/call/call_board.h"
@@ -76,7 +76,7 @@ class Backend {
   // InvalidUsage and InvalidArgument: what the settings rule out they rule out on all ranks, and
   // nothing has happened.
   virtual Status choose(const Request& request) = 0;
-  virtual const tune::Choice& choice() const = 0;
+  virtual const tune::Choice& choice() const = 0;  // it lies always there
   virtual bool is_open() const = 0;
   virtual Status begin_opening() = 0;
   // Goes on opening; true once all links of the plan are there.
@@ -85,7 +85,7 @@ class Backend {
   // The call of the kind that is bound. With `more` collectives of a group to come, it may be kept,
   // to go with them.
   virtual State begin(const Request& request, std::uint64_t sequence, bool more) = 0;
-  virtual State advance() = 0;
+  virtual State advance() = 0;  // when it is done, it is closed
   // Why `advance` failed.
   virtual Status error() const = 0;
   virtual exec::Launch::Recalled recall() = 0;

@@ -20,7 +20,8 @@ constexpr std::int64_t recall_most_ns = 500 * ns_per_ms;
 void CollectiveOp::begin(const Request& request, bool more) {
   request_ = &request;
   more_follow_ = more;
-  backend_ = request.on_host ? &of_communicator_.on_host() : &of_communicator_;
+  if (request.on_host || backend_ != &of_communicator_) [[unlikely]]
+    use(request.on_host ? of_communicator_.on_host() : of_communicator_);
   stage_ = Stage::opening;
   OperationBase::begin();
   call_ = CallRecord::of(request, ++sequence_);
@@ -50,7 +51,7 @@ void CollectiveOp::bind() {
 }
 
 void CollectiveOp::launch() {
-  record_.choose(backend_->choice());
+  record_.choose(*choice_);
   stage_ = Stage::running;
   (void)take(backend_->begin(*request_, call_.sequence, more_follow_));
 }
@@ -65,7 +66,7 @@ bool CollectiveOp::take(Backend::State state) {
       moved();
       return true;
     case Backend::State::done:
-      end({});
+      finish({});
       return true;
     case Backend::State::failed:
       break_down(backend_->error());
@@ -88,7 +89,7 @@ bool CollectiveOp::open() {
 
 void CollectiveOp::end(Status outcome) {
   if (stage_ == Stage::recalling) return;  // its verdict stands
-  if (outcome.ok() || stage_ != Stage::running) return close(std::move(outcome));
+  if (stage_ != Stage::running) return close(std::move(outcome));
   verdict_ = std::move(outcome);
   recall_until_ns_ = clock.now_ns() + recall_most_ns;
   tried_to_withdraw_ = false;

@@ -11,9 +11,10 @@ class CollectiveOp final : public OperationBase {
  public:
   CollectiveOp(CommunicatorState& state, Backend& backend)
       : OperationBase(state, WaitLane::collective),
-        backend_(&backend),
         of_communicator_(backend),
-        sequence_(static_cast<std::uint64_t>(state.options.settings.first_sequence)) {}
+        sequence_(static_cast<std::uint64_t>(state.options.settings.first_sequence)) {
+    use(backend);
+  }
   // With `more` collectives of a group to come.
   void begin(const Request& request, bool more);
   bool advance() override;
@@ -39,7 +40,13 @@ class CollectiveOp final : public OperationBase {
   void time_out(const Tracing::Verdict& verdict);
   std::string waiting() const override;
 
-  Backend* backend_;  // of this call
+  void use(Backend& backend) {
+    backend_ = &backend;
+    choice_ = &backend.choice();
+  }
+
+  Backend* backend_ = nullptr;            // of this call
+  const tune::Choice* choice_ = nullptr;  // its
   Backend& of_communicator_;
   const Request* request_ = nullptr;
   bool more_follow_ = false;

@@ -50,17 +50,6 @@ Resumable& Communicator::begin_transfers(const Request& request) {
   return **idle;
 }
 
-Resumable& Communicator::begin(const Request& request, bool more) {
-  try {
-    if (request.transfers != nullptr) return begin_transfers(request);
-    collective_op_->begin(request, more);
-    return *collective_op_;
-  } catch (...) {
-    (void)fail(Status::out_of_memory());
-    throw;
-  }
-}
-
 Resumable& Communicator::begin(const Work& work, bool more) {
   if (work.joins) return *join_op_;
   if (work.resumable != nullptr) return *work.resumable;

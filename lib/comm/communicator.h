@@ -47,7 +47,16 @@ class Communicator {
   Resumable& operation() { return *collective_op_; }
   // Begins it and says what to advance. The outcome is read before anything else is begun. What is
   // thrown has broken the communicator. `more`: another collective of its group follows.
-  Resumable& begin(const Request& request, bool more = false);
+  Resumable& begin(const Request& request, bool more = false) {
+    try {
+      if (request.transfers != nullptr) return begin_transfers(request);
+      collective_op_->begin(request, more);
+      return *collective_op_;
+    } catch (...) {
+      (void)fail(Status::out_of_memory());
+      throw;
+    }
+  }
   // The same; the work stays where it is until that is finished.
   Resumable& begin(const Work& work, bool more = false);
   // The key of the letters of the next split: the same on all ranks, another for each; a split

@@ -195,7 +195,7 @@ Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence
   }
   launch_.begin(current_->bound, call_);
   is_running_ = true;
-  return State::moved;
+  return advance();
 }
 
 // It may be stopped, or its machine paused, and go on at any time.
@@ -215,8 +215,7 @@ bool HostBackend::withdraw(int by) {
   return done.ok();
 }
 
-void HostBackend::close() {
-  if (call_.output_place.region == transport::region_staged) return;
+void HostBackend::end_loan() {
   regions_.end_loan(call_.output);
   call_.output_place = {};
 }

@@ -57,11 +57,17 @@ class HostBackend final : public Backend {
   Result<bool> open(bool& moved) override;
   Status bind(const Request& request, const CallRecord& record) override;
   State begin(const Request& request, std::uint64_t sequence, bool more) override;
-  State advance() override { return launch_.advance(); }
+  State advance() override {
+    const State state = launch_.advance();
+    if (state == State::done) close();
+    return state;
+  }
   Status error() const override { return launch_.error(); }
   exec::Launch::Recalled recall() override { return launch_.recall(); }
   bool withdraw(int by) override;
-  void close() override;
+  void close() override {
+    if (call_.output_place.region != transport::region_staged) end_loan();
+  }
 
   Blocked blocked() const override { return is_running_ ? launch_.blocked() : links_->blocked(); }
   bool waits_on_memory() const override { return !is_running_ || launch_.waits_on_memory(); }
@@ -77,6 +83,7 @@ class HostBackend final : public Backend {
  private:
   HostBackend(CommunicatorState& state, transport::RegionTable& regions, tune::Allowed allowed);
   transport::FifoShape fifo_shape() const;
+  void end_loan();
 
   // A plan with its links, kept for good.
   struct Prepared {
