@@ -13,7 +13,8 @@ namespace {
 // Between looks while something is on its way; kernels last for microseconds or for long.
 constexpr std::chrono::microseconds look_least(50), look_most(5000);
 
-constexpr std::int64_t settle_most_ns = 50 * ns_per_ms;
+// Nothing is on its way meanwhile: only a machine that is busy with others makes it long.
+constexpr std::int64_t settle_most_ns = 2 * ns_per_s;
 
 // A kernel that waits for one that is put off loses as much.
 constexpr std::int64_t put_off_ns = 50 * ns_per_ms, put_off_pause_ns = 450 * ns_per_ms;

@@ -70,7 +70,7 @@ class CudaRest {
 
   // Does it on a thread of its own, when nothing is on its way and no graph can bring anything.
   void later(std::function<void()> act);
-  // Waits until that is done, and no longer than nothing is on its way; at most 50 ms. So what was
+  // Waits until that is done, and no longer than nothing is on its way; at most 2 s. So what was
   // let go of is free when a call returns, where nothing runs.
   void settle();
   // Does it on this thread: no kernel of ours is left.
