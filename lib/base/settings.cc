@@ -129,7 +129,7 @@ std::vector<Setting> settings_of_communicators() {
       {"GYRE_PROTO", S::Text{&Settings::protocol},
        "protocols allowed, as in \"simple\" or \"^LL\" (LL is line on the host)"},
       {"GYRE_TRANSPORT", S::Text{&Settings::transport},
-       "transports allowed, best first (self, shm, tcp), or ^ and those to leave out"},
+       "transports allowed, best first, or ^ and those to leave out"},
       {"GYRE_BUFFSIZE", S::Size{&Settings::slot_bytes, 0, 1LL << 30},
        "bytes of one slot of the simple protocol; 0 takes the tuner's"},
       {"GYRE_SOCKET_IFNAME", S::Text{&Settings::socket_interface},
@@ -283,11 +283,12 @@ std::string_view nearest(std::string_view word, const std::vector<std::string_vi
   return best;
 }
 
-std::string settings_help() {
+std::string settings_help(std::string_view transports) {
   std::string help;
   const Settings defaults;
   for (const Setting& setting : settings_table())
-    help += fmt::format("  {:<28} {} (default {}; {})\n", setting.name, setting.meaning,
+    help += fmt::format("  {:<28} {}{} (default {}; {})\n", setting.name, setting.meaning,
+                        setting.name == "GYRE_TRANSPORT" ? fmt::format(": {}", transports) : "",
                         shown_value(defaults, setting.kind), accepted(setting.kind));
   return help;
 }

@@ -103,7 +103,8 @@ Result<std::int64_t> parse_integer(std::string_view text, std::int64_t least, st
 Result<std::int64_t> parse_size(std::string_view text, std::int64_t least, std::int64_t most);
 // The candidate with the least edit distance to `word`; empty if none is close.
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates);
-// Lines for --help: name, default, accepted values, meaning.
-std::string settings_help();
+// Lines for --help: name, default, accepted values, meaning. `transports`: what GYRE_TRANSPORT may
+// name, which is known in a room above.
+std::string settings_help(std::string_view transports);
 
 }  // namespace gyre

@@ -21,7 +21,7 @@ void CommunicatorState::answer_peers() {
   witness_ = std::make_shared<Witness>(ledger);
   const auto answer = [witness = witness_, mine = std::weak_ptr(membership)](
                           int from, const control::Letter& question) -> std::optional<Status> {
-    if (const auto membership = mine.lock()) witness->answer(*membership, from, question);
+    if (const auto ours = mine.lock()) witness->answer(*ours, from, question);
     return std::nullopt;
   };
   membership->listen(letter_key(LetterKind::question), answer);
@@ -33,9 +33,9 @@ void CommunicatorState::answer_peers() {
                      });
 }
 
-const trust::ProcessIdentity& CommunicatorState::identity_of(int rank) const {
+const trust::ProcessIdentity& CommunicatorState::identity_of(int of_rank) const {
   const control::Roster& roster = membership->roster();
-  return roster.processes[roster.process_of_rank[static_cast<std::size_t>(rank)]];
+  return roster.processes[roster.process_of_rank[static_cast<std::size_t>(of_rank)]];
 }
 
 Status CommunicatorState::broken() const {

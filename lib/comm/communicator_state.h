@@ -25,8 +25,8 @@ std::uint64_t communicator_hash(const trust::UniqueId& id);
 
 class CommunicatorState {
  public:
-  CommunicatorState(int rank, int size, CommunicatorOptions options)
-      : rank(rank), size(size), options(std::move(options)) {}
+  CommunicatorState(int its_rank, int its_size, CommunicatorOptions its_options)
+      : rank(its_rank), size(its_size), options(std::move(its_options)) {}
   ~CommunicatorState();
   CommunicatorState(const CommunicatorState&) = delete;
   CommunicatorState& operator=(const CommunicatorState&) = delete;
@@ -43,7 +43,7 @@ class CommunicatorState {
   // What peers may ask while this rank's program does something else.
   void answer_peers();
   std::int64_t liveness_ns() const { return options.settings.liveness_timeout_s * ns_per_s; }
-  const trust::ProcessIdentity& identity_of(int rank) const;
+  const trust::ProcessIdentity& identity_of(int of_rank) const;
 
   // The lasting error, or success. Any thread.
   Status broken() const;

@@ -3,6 +3,7 @@
 #include "lib/comm/device_backend.h"
 #include "lib/comm/joining_note.h"
 #include "lib/device/device_exchange.h"
+#include "lib/links/transport_registry.h"
 #include "lib/loaded/cuda_rest.h"
 #include "transports/p2p/survey.h"
 
@@ -72,8 +73,8 @@ void DeviceBackend::reach_siblings(const std::vector<p2p::Between>& ways,
 }
 
 Result<control::Letter> DeviceBackend::joining_note() {
-  const p2p::Limits limits{state_.options.settings.p2p_disable,
-                           *p2p::path_named(state_.options.settings.p2p_level)};
+  GYRE_ASSIGN(const bool allowed, is_transport_allowed("p2p", state_.options.settings));
+  const p2p::Limits limits{!allowed, *p2p::path_named(state_.options.settings.p2p_level)};
   const auto nvml = services_.nvml();
   if (!nvml.ok())
     log_info(Subsystem::graph,

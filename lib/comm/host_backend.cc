@@ -4,6 +4,7 @@
 #include "lib/comm/communicator_state.h"
 #include "lib/comm/joining_note.h"
 #include "lib/device/device_memory.h"
+#include "lib/links/transport_registry.h"
 #include "lib/sendrecv/host_exchange.h"
 
 #include <fmt/format.h>

@@ -5,7 +5,6 @@
 #include "lib/call/binding.h"
 #include "lib/comm/backend.h"
 #include "lib/comm/plan_chooser.h"
-#include "lib/links/builtin.h"
 #include "lib/links/links.h"
 #include <gyre/gyre.h>
 

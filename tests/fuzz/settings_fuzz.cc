@@ -3,7 +3,7 @@
 #include "lib/base/file_pattern.h"
 #include "lib/base/log.h"
 #include "lib/base/settings.h"
-#include "lib/links/builtin.h"
+#include "lib/links/transport_registry.h"
 #include "lib/tune/choice.h"
 #include "tests/fuzz/environment.h"
 #include "tests/fuzz/input.h"

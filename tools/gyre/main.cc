@@ -1,6 +1,7 @@
 // gyre: one program for what one does around a job; each subcommand has a file of its own.
 // This file only picks the subcommand.
 #include "lib/base/settings.h"
+#include "lib/links/transport_registry.h"
 #include "tools/gyre/plan_command.h"
 #include "tools/gyre/run_command.h"
 #include "tools/gyre/why_command.h"
@@ -21,7 +22,7 @@ struct Subcommand {
 
 int settings_command(int argc, char** argv) {
   if (argc == 1) {
-    fmt::print("{}", gyre::settings_help());
+    fmt::print("{}", gyre::settings_help(gyre::comm::transport_choices()));
     return 0;
   }
   const std::string_view word = argv[1];

@@ -13,7 +13,7 @@
 
 namespace gyre::p2p {
 
-// What the user allows; see GYRE_P2P_LEVEL and GYRE_P2P_DISABLE.
+// What the user allows; see GYRE_P2P_LEVEL, GYRE_P2P_DISABLE and GYRE_TRANSPORT.
 struct Limits {
   bool disabled = false;
   Path farthest = Path::interconnect;

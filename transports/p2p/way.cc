@@ -25,7 +25,7 @@ std::string_view why_not(Access access) {
     case Access::too_far:
       return "GYRE_P2P_LEVEL leaves out what lies between them";
     case Access::disabled:
-      return "GYRE_P2P_DISABLE is 1";
+      return "GYRE_P2P_DISABLE or GYRE_TRANSPORT leaves p2p out";
     case Access::too_far_on_bus:
       return "GYRE_P2P_LEVEL leaves out what the PCI bus shows between them; NVLink would not show "
              "there, and NVML, which knows of it, is missing";

@@ -36,7 +36,7 @@ enum class Access : std::uint8_t {
   reaches,
   no_peer_access,  // the driver finds no way
   too_far,         // GYRE_P2P_LEVEL leaves it out
-  disabled,        // GYRE_P2P_DISABLE
+  disabled,        // GYRE_P2P_DISABLE or GYRE_TRANSPORT
   too_far_on_bus,  // GYRE_P2P_LEVEL, by what the PCI bus shows; NVLink may be there as well
 };
 inline constexpr int access_count = 5;

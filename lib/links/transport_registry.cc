@@ -1,0 +1,106 @@
+#include "lib/links/transport_registry.h"
+
+#include "transports/self/self.h"
+#include "transports/shm/shm.h"
+#include "transports/tcp/tcp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gyre::comm {
+namespace {
+
+// `self` is no way between ranks that one could want to leave out.
+constexpr TransportRow rows[] = {
+    {.name = "self",
+     .reaches = "a rank itself",
+     .make = transport::make_self_transport,
+     .needs_no_naming = true},
+    {.name = "shm",
+     .reaches = "ranks of one host, by shared memory",
+     .make = transport::make_shm_transport,
+     .disabled = &Settings::shm_disable},
+    {.name = "tcp", .reaches = "any host", .make = transport::make_tcp_transport},
+    {.name = "p2p",
+     .reaches = "GPUs of one host, by their own memory",
+     .needs_no_naming = true,
+     .disabled = &Settings::p2p_disable},
+};
+
+// What GYRE_TRANSPORT says.
+struct Wanted {
+  std::vector<std::string_view> names;
+  bool are_left_out = false;  // ^: all but these
+};
+
+Result<Wanted> read_wanted(const Settings& settings) {
+  Wanted wanted;
+  std::string_view text = settings.transport;
+  wanted.are_left_out = text.starts_with('^');
+  if (wanted.are_left_out) text.remove_prefix(1);
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    wanted.names.push_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    if (std::ranges::count(rows, wanted.names.back(), &TransportRow::name) == 0)
+      return invalid_usage(
+          fmt::format("GYRE_TRANSPORT=\"{}\": \"{}\" is not a transport; there are "
+                      "{}",
+                      settings.transport, wanted.names.back(), transport_choices()));
+  }
+  return wanted;
+}
+
+bool allows(const Wanted& wanted, const TransportRow& row, const Settings& settings) {
+  if (row.disabled != nullptr && settings.*row.disabled) return false;
+  const bool is_named = std::ranges::count(wanted.names, row.name) > 0;
+  if (wanted.are_left_out) return !is_named || row.name == "self";
+  return is_named || wanted.names.empty() || row.needs_no_naming;
+}
+
+}  // namespace
+
+std::span<const TransportRow> transport_registry() { return rows; }
+
+std::string transport_choices() {
+  std::string names;
+  for (const TransportRow& row : rows) {
+    if (!names.empty()) names += ", ";
+    names += row.name;
+  }
+  return names;
+}
+
+Result<bool> is_transport_allowed(std::string_view name, const Settings& settings) {
+  GYRE_ASSIGN(const Wanted wanted, read_wanted(settings));
+  return allows(wanted, *std::ranges::find(rows, name, &TransportRow::name), settings);
+}
+
+Result<TransportList> make_transports(const Settings& settings,
+                                      const transport::Surroundings& surroundings) {
+  GYRE_ASSIGN(const Wanted wanted, read_wanted(settings));
+  std::vector<const TransportRow*> allowed;
+  for (const TransportRow& row : rows)
+    if (row.make != nullptr && allows(wanted, row, settings)) allowed.push_back(&row);
+  // As they are named; what needs no naming comes first.
+  const auto place = [&](const TransportRow* row) {
+    const auto named = std::ranges::find(wanted.names, row->name);
+    return named == wanted.names.end() ? -1 : named - wanted.names.begin();
+  };
+  if (!wanted.are_left_out) std::ranges::stable_sort(allowed, {}, place);
+  TransportList list;
+  for (const TransportRow* row : allowed) list.push_back(row->make(surroundings));
+  return list;
+}
+
+std::string transport_names(const TransportList& transports) {
+  std::string names;
+  for (const auto& transport : transports) {
+    if (!names.empty()) names += ',';
+    names += transport->name();
+  }
+  return names;
+}
+
+}  // namespace gyre::comm

@@ -1,0 +1,39 @@
+// The transports that this build has, best first: one row each. What GYRE_TRANSPORT may name, the
+// help and the errors about it, and who makes connections all follow from the rows.
+// docs/contributing/add-a-transport.md says how to add one.
+#pragma once
+
+#include "lib/base/settings.h"
+#include "lib/links/links.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gyre::comm {
+
+struct TransportRow {
+  std::string_view name;
+  std::string_view reaches;  // for people: whom
+  // Null where kernels move the bytes and there are no slots: GPUs choose among their ways for each
+  // pair of ranks, and say why (transports/p2p/way.h).
+  std::unique_ptr<transport::Transport> (*make)(const transport::Surroundings&) = nullptr;
+  bool needs_no_naming = false;  // a list of others does not leave it out; ^ with its name may
+  bool Settings::*disabled = nullptr;  // another variable that leaves it out
+};
+std::span<const TransportRow> transport_registry();
+// "self, shm, tcp, p2p"
+std::string transport_choices();
+
+// Whether the settings allow that transport, which is there. An error where GYRE_TRANSPORT names
+// one that is not.
+Result<bool> is_transport_allowed(std::string_view name, const Settings& settings);
+
+// Those with slots that the settings allow, in the order of GYRE_TRANSPORT. It travels in
+// endpoints, so it has to be the same on all ranks; init compares it.
+Result<TransportList> make_transports(const Settings& settings,
+                                      const transport::Surroundings& surroundings);
+std::string transport_names(const TransportList& transports);
+
+}  // namespace gyre::comm

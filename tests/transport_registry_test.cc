@@ -1,0 +1,64 @@
+// What GYRE_TRANSPORT and its like leave of the transports, and in which order.
+#include "lib/links/transport_registry.h"
+
+#include <catch2/catch.hpp>
+
+#include <string>
+
+using namespace gyre;
+using namespace gyre::comm;
+
+namespace {
+
+Settings settings_with(const std::string& transport, bool shm_disable = false) {
+  Settings settings;
+  settings.transport = transport;
+  settings.shm_disable = shm_disable;
+  return settings;
+}
+
+std::string made(const Settings& settings) {
+  const trust::ProcessIdentity self;
+  trust::TicketBook tickets;
+  const auto list = make_transports(settings, {.self = self, .tickets = tickets});
+  return list.ok() ? transport_names(*list) : std::string(list.status().message());
+}
+
+}  // namespace
+
+TEST_CASE("transports are taken in the order in which they are named", "[transports]") {
+  CHECK(made(settings_with("")) == "self,shm,tcp");
+  CHECK(made(settings_with("tcp,shm")) == "self,tcp,shm");
+  CHECK(made(settings_with("tcp")) == "self,tcp");
+  CHECK(made(settings_with("shm,self")) == "shm,self");
+  CHECK(made(settings_with("tcp,tcp")) == "self,tcp");
+  CHECK(made(settings_with("^tcp")) == "self,shm");
+  CHECK(made(settings_with("^shm,self")) == "self,tcp");
+  CHECK(made(settings_with("", true)) == "self,tcp");
+  CHECK(made(settings_with("shm,tcp", true)) == "self,tcp");
+}
+
+TEST_CASE("p2p is left out by its name alone", "[transports]") {
+  for (const char* text : {"", "p2p", "shm,tcp", "^tcp"}) {
+    CAPTURE(text);
+    CHECK(*is_transport_allowed("p2p", settings_with(text)));
+  }
+  CHECK(made(settings_with("p2p,tcp")) == "self,tcp");
+  CHECK_FALSE(*is_transport_allowed("p2p", settings_with("^p2p")));
+  CHECK_FALSE(*is_transport_allowed("p2p", settings_with("^tcp,p2p")));
+  Settings disabled;
+  disabled.p2p_disable = true;
+  CHECK_FALSE(*is_transport_allowed("p2p", disabled));
+}
+
+TEST_CASE("an error about a transport names those of the registry", "[transports]") {
+  const std::string refused = made(settings_with("shm,ib"));
+  CHECK(refused.find("\"ib\" is not a transport") != std::string::npos);
+  for (const TransportRow& row : transport_registry()) {
+    CAPTURE(row.name);
+    CHECK(refused.find(row.name) != std::string::npos);
+    CHECK(transport_choices().find(row.name) != std::string::npos);
+    CHECK_FALSE(row.reaches.empty());
+  }
+  CHECK_FALSE(is_transport_allowed("shm", settings_with("ib")).ok());
+}
