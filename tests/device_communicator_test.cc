@@ -122,6 +122,11 @@ struct Questions {
     };
     comm::process().use_cuda(std::move(table), FakeCuda::images());
   }
+  // What the process holds of a device goes by this table.
+  ~Questions() { comm::process().use_cuda(nullptr, {}); }
+  Questions(const Questions&) = delete;
+  Questions& operator=(const Questions&) = delete;
+
   std::unique_ptr<const loaded::CudaDriver> real;
   std::atomic<int> captures{0}, scopes{0};
   static inline Questions* now = nullptr;
