@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gyre::comm {
 namespace {
@@ -83,12 +84,12 @@ Result<TransportList> make_transports(const Settings& settings,
   std::vector<const TransportRow*> allowed;
   for (const TransportRow& row : rows)
     if (row.make != nullptr && allows(wanted, row, settings)) allowed.push_back(&row);
-  // As they are named; what needs no naming comes first.
+  // As they are named; what is not named comes first, by its row.
   const auto place = [&](const TransportRow* row) {
     const auto named = std::ranges::find(wanted.names, row->name);
-    return named == wanted.names.end() ? -1 : named - wanted.names.begin();
+    return std::pair(named == wanted.names.end() ? -1 : named - wanted.names.begin(), row);
   };
-  if (!wanted.are_left_out) std::ranges::stable_sort(allowed, {}, place);
+  if (!wanted.are_left_out) std::ranges::sort(allowed, {}, place);
   TransportList list;
   for (const TransportRow* row : allowed) list.push_back(row->make(surroundings));
   return list;
