@@ -5,7 +5,7 @@
 //   choose    a plan for the call, unless the call is of the kind that is bound already
 //   open      the plan's links, until they are there
 //   bind      the plan, the links and all of the call but its buffers
-//   begin     the call itself, as far as it goes; then `advance` until it is done
+//   begin     the call itself: what it throws has lent nothing; then `advance` until it is done
 //   recall    only if it failed: until no peer uses the caller's buffers any more
 //   close     then: the caller may do with its buffers what it likes
 #pragma once

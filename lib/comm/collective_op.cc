@@ -53,7 +53,8 @@ void CollectiveOp::bind() {
 void CollectiveOp::launch() {
   record_.choose(*choice_);
   stage_ = Stage::running;
-  (void)take(backend_->begin(*request_, call_.sequence, more_follow_));
+  const Backend::State begun = backend_->begin(*request_, call_.sequence, more_follow_);
+  if (begun != Backend::State::moved) (void)take(begun);
 }
 
 // Where the call has come to. True if anything moved.

@@ -196,7 +196,7 @@ Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence
   }
   launch_.begin(current_->bound, call_);
   is_running_ = true;
-  return advance();
+  return State::moved;
 }
 
 // It may be stopped, or its machine paused, and go on at any time.
