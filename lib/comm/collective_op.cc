@@ -120,18 +120,11 @@ void CollectiveOp::close(Status outcome) {
 bool CollectiveOp::advance() {
   if (stage_ == Stage::recalling) [[unlikely]]
     return recall();
-  if (state_.membership->failed()) [[unlikely]]
-    return drain_after_failure();
-  if (suspicion_.held()) return settle_suspicion();
-  if (tracing_.is_under_way()) [[unlikely]]
-    if (const auto verdict = tracing_.advance(*state_.membership, clock.now_ns())) {
-      time_out(*verdict);
-      return true;
-    }
+  if (const std::optional<bool> moved = settle_trouble()) [[unlikely]]
+    return *moved;
   return stage_ == Stage::opening ? open() : take(backend_->advance());
 }
 
-// Goes on with what a peer that has failed gave before.
 bool CollectiveOp::drain_after_failure() {
   const Status failure = state_.membership->failure();
   if (stage_ == Stage::running && may_finish_after(failure) &&

@@ -34,10 +34,10 @@ class CollectiveOp final : public OperationBase {
   bool take(Backend::State state);
   bool recall();
   void close(Status outcome);
-  bool drain_after_failure();
+  bool drain_after_failure() override;
   void break_down(Status why);
   void question_peer();
-  void time_out(const Tracing::Verdict& verdict);
+  void time_out(const Tracing::Verdict& verdict) override;
   std::string waiting() const override;
 
   void use(Backend& backend) {

@@ -24,6 +24,13 @@ void OperationBase::suspect_departure(int peer, bool nothing_under_way) {
     suspicion_.begin(Status(Code::RemoteError, "it has left").blame({peer}), clock.now_ns());
 }
 
+std::optional<bool> OperationBase::settle_tracing() {
+  const auto verdict = tracing_.advance(*state_.membership, clock.now_ns());
+  if (!verdict) return std::nullopt;
+  time_out(*verdict);
+  return true;
+}
+
 // Who has left in peace did not fail: it did not call.
 bool OperationBase::settle_suspicion() {
   const std::vector<int>& culprits = suspicion_.what().culprits();

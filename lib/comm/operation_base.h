@@ -8,6 +8,7 @@
 #include "lib/exec/standstill.h"
 #include "lib/exec/suspicion.h"
 
+#include <optional>
 #include <string>
 
 namespace gyre::comm {
@@ -32,8 +33,17 @@ class OperationBase : public Resumable {
   // After half a second for one peer: it may have left. What a socket still carries may be the
   // last words of one who has; its end tells then, so nothing may be under way.
   void suspect_departure(int peer, bool nothing_under_way);
-  // Goes on holding the suspicion, or ends with an error.
-  bool settle_suspicion();
+  // What comes before the operation itself at each look: a failure, or what is done about a peer
+  // that does not come. Whether anything moved; nothing: it may go on.
+  std::optional<bool> settle_trouble() {
+    if (state_.membership->failed()) [[unlikely]]
+      return drain_after_failure();
+    if (suspicion_.held()) return settle_suspicion();
+    return tracing_.is_under_way() ? settle_tracing() : std::nullopt;
+  }
+  // Goes on with what a peer that has failed gave before, or ends.
+  virtual bool drain_after_failure() = 0;
+  virtual void time_out(const Tracing::Verdict& verdict) = 0;
   // Whether it may end well though the communicator has failed: a rank may end when its own part
   // is over, and what it gave is worked through.
   bool may_finish_after(const Status& failure) const {
@@ -52,6 +62,11 @@ class OperationBase : public Resumable {
   Standstill standstill_;
   Tracing tracing_;                  // once it has waited too long
   std::int64_t drain_until_ns_ = 0;  // while nothing moves, after a rank has ended
+
+ private:
+  // Goes on holding the suspicion, or ends with an error.
+  bool settle_suspicion();
+  std::optional<bool> settle_tracing();
 };
 
 }  // namespace gyre::comm

@@ -41,14 +41,8 @@ void SendRecvOp::end(Status outcome) {
 
 bool SendRecvOp::advance() {
   if (leader_ == nullptr) leader_ = this;
-  if (state_.membership->failed()) [[unlikely]]
-    return drain_after_failure();
-  if (suspicion_.held()) return settle_suspicion();
-  if (tracing_.is_under_way()) [[unlikely]]
-    if (const auto verdict = tracing_.advance(*state_.membership, clock.now_ns())) {
-      time_out(*verdict);
-      return true;
-    }
+  if (const std::optional<bool> settled = settle_trouble()) [[unlikely]]
+    return *settled;
   bool moved = false;
   Status status = leads() ? exchange().advance(moved) : Status();
   if (moved) this->moved();

@@ -29,10 +29,10 @@ class SendRecvOp final : public OperationBase {
  private:
   void end(Status outcome) override;
   bool leads() const { return leader_ == this; }
-  bool drain_after_failure();
+  bool drain_after_failure() override;
   void question_peer();
   Status abandoned() const;
-  void time_out(const Tracing::Verdict& verdict);
+  void time_out(const Tracing::Verdict& verdict) override;
   std::string waiting() const override;
   Exchange& exchange() const { return backend_.exchange(); }
   Blocked blocked() const { return exchange().blocked(batch_); }
