@@ -1,5 +1,6 @@
 // Ids, keys, sessions, tickets and addresses: what they accept and, above all, what they refuse.
 #include "lib/trust/address.h"
+#include "lib/trust/interfaces.h"
 #include "lib/trust/secure_session.h"
 #include "lib/trust/session_key.h"
 #include "lib/trust/tickets.h"
@@ -9,10 +10,18 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstring>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <random>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
 
 using namespace gyre;
 using namespace gyre::trust;
@@ -398,4 +407,47 @@ TEST_CASE("the interface is chosen by the settings' grammar") {
   CHECK(chosen("ib", "AF_INET6") == "none");
   const auto missing = choose_interface(machine, "wlan", "ANY");
   CHECK(missing.status().message().find("eth1 (192.0.3.2:0)") != std::string_view::npos);
+}
+
+TEST_CASE("the interfaces are those that the C library finds") {
+  std::vector<std::string> expected, found;
+  ifaddrs* list = nullptr;
+  REQUIRE(getifaddrs(&list) == 0);
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
+    SocketAddress address;
+    const int family = each->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&address.storage, each->ifa_addr, address.length);
+    const std::string text = format_address(address);
+    if (!text.starts_with("[fe80")) expected.push_back(each->ifa_name + (" " + text));
+  }
+  freeifaddrs(list);
+  const auto interfaces = list_interfaces();
+  REQUIRE(interfaces.ok());
+  for (const Interface& each : *interfaces) {
+    found.push_back(each.name + " " + format_address(each.address));
+    CHECK(each.loopback == (each.name == "lo"));
+  }
+  std::ranges::sort(expected);
+  std::ranges::sort(found);
+  CHECK(found == expected);
+}
+
+TEST_CASE("a thread that closes all descriptors ends nobody who lists the interfaces") {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::atomic<bool> over = false;
+    std::thread closing([&] {
+      while (!over) (void)close_range(STDERR_FILENO + 1, ~0U, 0);
+    });
+    for (int turn = 0; turn < 5000; ++turn) (void)list_interfaces();
+    over = true;
+    closing.join();
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
 }

@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/rendezvous/host_port.h"
+#include "lib/trust/interfaces.h"
 
 #include <fmt/format.h>
 
@@ -32,6 +33,7 @@ struct AddressListTraits {
 
 // A name server may be slow or silent: a thread of its own asks it, and is left to itself if the
 // deadline passes first. (glibc's getaddrinfo_a does the same, but never answers after a fork.)
+// While it sorts several addresses, glibc aborts the process if another thread closes its socket.
 struct Lookup {
   HostPort where;
   int family = AF_UNSPEC;

@@ -5,13 +5,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -22,12 +19,6 @@ namespace {
 
 // The kernel cuts it to net.core.somaxconn.
 constexpr int listen_backlog = 4096;
-
-struct InterfaceListTraits {
-  using Handle = ifaddrs*;
-  static Handle none() { return nullptr; }
-  static void close(Handle list) { freeifaddrs(list); }
-};
 
 SocketAddress make_v4(const in_addr& host, std::uint16_t port) {
   sockaddr_in v4 = {};
@@ -49,31 +40,6 @@ SocketAddress make_v6(const in6_addr& host, std::uint16_t port) {
   std::memcpy(&address.storage, &v6, sizeof v6);
   address.length = sizeof v6;
   return address;
-}
-
-bool is_link_local(const SocketAddress& address) {
-  if (address.family() != AF_INET6) return false;
-  sockaddr_in6 v6;
-  std::memcpy(&v6, &address.storage, sizeof v6);
-  return IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr);
-}
-
-bool is_bridge(std::string_view name) {
-  return name.starts_with("docker") || name.starts_with("virbr") || name.starts_with("br-");
-}
-
-bool family_matches(const Interface& interface, std::string_view family) {
-  if (family == "AF_INET") return interface.address.family() == AF_INET;
-  if (family == "AF_INET6") return interface.address.family() == AF_INET6;
-  return true;
-}
-
-std::string names_of(std::span<const Interface> interfaces) {
-  std::string names;
-  for (const Interface& interface : interfaces)
-    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", interface.name,
-                         format_address(interface.address));
-  return names.empty() ? "none" : names;
 }
 
 // Without it whoever says two things in a row waits up to 40 ms for the other side's delayed
@@ -147,65 +113,6 @@ std::string format_path(int socket) {
                      getpeername(socket, peer.get(), &peer.length) == 0;
   return known ? fmt::format("{} to {}", format_address(own), format_address(peer))
                : "an unknown address";
-}
-
-Result<std::vector<Interface>> list_interfaces() {
-  ifaddrs* raw = nullptr;
-  if (getifaddrs(&raw) != 0) return Status::from_errno("getifaddrs", errno);
-  const Owned<InterfaceListTraits> list(raw);
-  std::vector<Interface> interfaces;
-  for (const ifaddrs* entry = raw; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
-    const int family = entry->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    Interface interface;
-    interface.name = entry->ifa_name;
-    interface.loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
-    interface.address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::memcpy(&interface.address.storage, entry->ifa_addr, interface.address.length);
-    if (!is_link_local(interface.address)) interfaces.push_back(std::move(interface));
-  }
-  return interfaces;
-}
-
-bool interface_matches(std::string_view wanted, std::string_view name) {
-  const bool exclude = wanted.starts_with('^');
-  if (exclude) wanted.remove_prefix(1);
-  const bool exact = wanted.starts_with('=');
-  if (exact) wanted.remove_prefix(1);
-  bool listed = false;
-  while (!wanted.empty()) {
-    const std::size_t comma = std::min(wanted.find(','), wanted.size());
-    const std::string_view word = wanted.substr(0, comma);
-    wanted.remove_prefix(std::min(comma + 1, wanted.size()));
-    if (!word.empty()) listed |= exact ? name == word : name.starts_with(word);
-  }
-  return listed != exclude;
-}
-
-Result<Interface> choose_interface(std::span<const Interface> interfaces, std::string_view wanted,
-                                   std::string_view family) {
-  const auto first = [&](auto&& fits) -> const Interface* {
-    for (const Interface& interface : interfaces)
-      if (family_matches(interface, family) && fits(interface)) return &interface;
-    return nullptr;
-  };
-  const auto allowed = [&](const Interface& i) {
-    return wanted.empty() || interface_matches(wanted, i.name);
-  };
-  const Interface* chosen = nullptr;
-  // A name that was asked for is taken in the machine's order, loopback or not.
-  if (!wanted.empty() && wanted.front() != '^') chosen = first(allowed);
-  if (!chosen)
-    chosen =
-        first([&](const Interface& i) { return allowed(i) && !i.loopback && !is_bridge(i.name); });
-  if (!chosen) chosen = first([&](const Interface& i) { return allowed(i) && !i.loopback; });
-  if (!chosen) chosen = first(allowed);
-  if (chosen) return *chosen;
-  return invalid_argument(
-      fmt::format("no interface fits GYRE_SOCKET_IFNAME='{}' and GYRE_SOCKET_FAMILY={}; there are: "
-                  "{}",
-                  wanted, family, names_of(interfaces)));
 }
 
 Result<FileDescriptor> listen_at(const SocketAddress& address) {

@@ -1,15 +1,13 @@
-// Addresses as values and as text, and the choice of the one interface a process listens on.
+// Addresses as values and as text, and sockets that listen at one or connect to one.
 // "1.2.3.4:80", "[::1]:80", and "@name" for an abstract AF_UNIX name (for people only).
 #pragma once
 
 #include "lib/base/owned.h"
 #include "lib/base/status.h"
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
-#include <vector>
 
 namespace gyre::trust {
 
@@ -27,23 +25,6 @@ std::string format_address(const SocketAddress& address);
 // Of a connected socket: "10.0.0.1:4711 to 10.0.0.2:4712".
 std::string format_path(int socket);
 Result<SocketAddress> abstract_address(std::string_view name);
-
-struct Interface {
-  std::string name;
-  SocketAddress address;
-  bool loopback = false;
-};
-// Those that are up, with each of their addresses; IPv6 link-local ones are left out, since they
-// mean nothing without the listener's own interface number.
-Result<std::vector<Interface>> list_interfaces();
-
-// GYRE_SOCKET_IFNAME's grammar: comma list of prefixes, after = of whole names, after ^ of those to
-// leave out (^= whole names).
-bool interface_matches(std::string_view wanted, std::string_view name);
-// The first that fits; without a wish the first that is neither loopback nor a container bridge,
-// then any that is not loopback, then loopback. An error names what was there.
-Result<Interface> choose_interface(std::span<const Interface> interfaces, std::string_view wanted,
-                                   std::string_view family);
 
 // Non-blocking, close-on-exec sockets.
 Result<FileDescriptor> listen_at(const SocketAddress& address);

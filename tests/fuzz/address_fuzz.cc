@@ -2,6 +2,7 @@
 // Input: u8 which, then blocks.
 #include "lib/rendezvous/host_port.h"
 #include "lib/trust/address.h"
+#include "lib/trust/interfaces.h"
 #include "tests/fuzz/input.h"
 
 #include <netinet/in.h>
