@@ -2,6 +2,7 @@
 // devices' kernels do not reach, calls that wait for kernels and keep everybody out meanwhile,
 // streams that share a queue, and what the default stream waits for.
 #include "tests/support/cuda_cases.h"
+#include "tests/support/cuda_graph_cases.h"
 
 #include <atomic>
 #include <chrono>
@@ -144,6 +145,33 @@ TEST_CASE("a communicator ends and begins while another one's kernel waits", "[d
   running.ranks.synchronize();
   beginning.get();
   CHECK(made->begun == gyreSuccess);
+  INFO(on.fake.synchronising_shown());
+  CHECK(on.fake.synchronising_calls() == 0);
+  CHECK(on.fake.failure() == "");
+}
+
+TEST_CASE("a communicator begins while a kernel waits that a graph has brought", "[device]") {
+  OnFake on(harsh());
+  Ranks running(on, 2);
+  const GraphBuffers buffers(on, 2, 100);
+  Graphs graphs(on, running);
+  REQUIRE(graphs.capture([&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    return buffers.all_reduce(rank, comm, stream);
+  }) == gyreSuccess);
+  buffers.fill(1);
+  graphs.launch(0);  // and waits for rank 1
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::unique_ptr<Ranks> made;
+  auto beginning = std::async(std::launch::async, [&] {
+    const loaded::CurrentContext scope(*on.driver, on.owner);
+    made = std::make_unique<Ranks>(on, 2);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  graphs.launch(1);
+  running.synchronize();
+  beginning.get();
+  CHECK(made->begun == gyreSuccess);
+  CHECK(buffers.wrong_sums(1) == 0);
   INFO(on.fake.synchronising_shown());
   CHECK(on.fake.synchronising_calls() == 0);
   CHECK(on.fake.failure() == "");

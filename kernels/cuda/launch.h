@@ -95,7 +95,9 @@ struct DeviceStatus {
 // What kernels show of themselves while they run, in the host's memory. Written now and then by
 // whoever comes by.
 struct DeviceProgress {
-  std::uint32_t started = 0;  // launches that have begun, modulo 2^32
+  // Launches that have begun, and how many of these have ended, modulo 2^32: replays of graphs,
+  // which the host does not see, are counted too. A kernel that gives up does not count as ended.
+  std::uint32_t started = 0, ended = 0;
   // By the thread that looked last: WaitingFor << 56 | peer << 32 | its looks during this wait.
   std::uint64_t waiting = 0;
 };

@@ -85,8 +85,9 @@ GYRE_DEVICE void close_ends(Walk& walk) {
 
 GYRE_DEVICE void end_launch(const DeviceLaunch& launch, std::uint64_t sequence) {
   if (device::add_acquire_release(launch.blocks_ended, 1) + 1 != device::block_count()) return;
-  // The blocks that have added theirs have read the sequence before.
+  // The blocks that have added theirs have read the sequence before, and counted the start.
   device::store_relaxed(launch.blocks_ended, std::uint32_t{0});
+  device::store_relaxed(&launch.progress->ended, device::load_relaxed(launch.starts));
   device::store_8(reinterpret_cast<std::byte*>(launch.sequence), sequence + launch.calls);
 }
 

@@ -289,6 +289,16 @@ bool CudaExecutor::has_given_up() const {
   return std::ranges::any_of(plans_, is_told);
 }
 
+bool CudaExecutor::shows_replay() const {
+  if (!was_captured()) return false;
+  auto& shown = *reinterpret_cast<cuda::DeviceProgress*>(words_->begin() + progress_offset);
+  // Each word stands for itself. A kernel that begins and ends between the two loads counts as
+  // running, once.
+  const std::uint32_t ended = std::atomic_ref(shown.ended).load(std::memory_order_relaxed);
+  const std::uint32_t started = std::atomic_ref(shown.started).load(std::memory_order_relaxed);
+  return started != ended && !has_given_up();
+}
+
 const DevicePlan* CudaExecutor::take_failed() {
   const std::lock_guard lock(mutex_);
   for (const DevicePlan* plan : plans_) {

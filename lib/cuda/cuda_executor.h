@@ -161,8 +161,12 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   struct Retained;
   CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
                std::int64_t patience_ns, Bury bury, std::uint64_t tables_bytes);
-  bool are_left() const override { return is_running(); }
+  bool are_left() const override { return is_running() || shows_replay(); }
   bool may_come() const override { return was_captured(); }
+  // Whether a kernel has begun and not ended, by what kernels of graphs show themselves: no event
+  // tells of them.
+  bool shows_replay() const;
+  cuda::DeviceProgress* seen_progress() const;
   Result<bool> has_ended(loaded::CuEvent event) const;
   Result<bool> may_run_ahead();
   Status prepare(std::uint64_t reserved_bytes);

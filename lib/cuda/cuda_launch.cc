@@ -59,11 +59,15 @@ DeviceLaunch CudaExecutor::filled(const DevicePlan& plan, const DeviceCall& call
   launch.abort = reinterpret_cast<const std::uint32_t*>(words_->seen(words_->begin()));
   launch.claim = plan.claim;
   launch.status = reinterpret_cast<DeviceStatus*>(words_->seen(plan.status));
-  launch.progress =
-      reinterpret_cast<cuda::DeviceProgress*>(words_->seen(words_->begin() + progress_offset));
+  launch.progress = seen_progress();
   launch.patience_ns = static_cast<std::uint64_t>(patience_ns_);
   std::ranges::copy(call.stripes, launch.geometries);
   return launch;
+}
+
+// As the device sees it.
+cuda::DeviceProgress* CudaExecutor::seen_progress() const {
+  return reinterpret_cast<cuda::DeviceProgress*>(words_->seen(words_->begin() + progress_offset));
 }
 
 Result<bool> CudaExecutor::has_ended(loaded::CuEvent event) const {
@@ -223,6 +227,7 @@ Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std:
   launch.sequence = reinterpret_cast<std::uint64_t*>(counters_.get());
   launch.blocks_ended = reinterpret_cast<std::uint32_t*>(counters_.get() + ended_offset);
   launch.starts = reinterpret_cast<std::uint32_t*>(counters_.get() + starts_offset);
+  launch.progress = seen_progress();
   const auto put = [&] { return device_->launch(kernel, blocks, going.state.stream, &launch); };
   if (going.state.graph != nullptr) return launch_captured(going, put);
   loaded::CudaRest::Launching launching;

@@ -26,7 +26,9 @@ class CudaRest {
   class Kernels {
    public:
     virtual ~Kernels() = default;
-    virtual bool are_left() const = 0;  // that have been launched and not ended
+    // That have been launched and not ended. Replays of graphs are seen once their kernel has
+    // begun: one that still waits in its stream is not.
+    virtual bool are_left() const = 0;
     virtual bool may_come() const = 0;  // by graphs, at any time
   };
 
