@@ -13,30 +13,32 @@ namespace {
 
 using plan::Collective;
 
-// `make` turns the arguments into a Request of that communicator.
+// `make` fills the arguments into a Request of that communicator.
 template <typename Make>
 gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream, Make&& make) {
   Status status = caught([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     const DeviceScope scope(*pin);
-    Result<Request> request = make(*pin);
-    if (!request.ok()) return std::move(request).status().while_doing(function_name(function));
+    Request request;
+    if (Status made = make(*pin, request); !made.ok()) [[unlikely]]
+      return std::move(made).while_doing(function_name(function));
     exec::StreamState asked;  // outlives the call
     const Result<bool> is_drivers = pin->backend().take_stream(stream, asked);
     if (!is_drivers.ok()) return Status(is_drivers.status()).while_doing(function_name(function));
-    if (*is_drivers) request->stream = std::exchange(stream, nullptr);
+    if (*is_drivers) request.stream = std::exchange(stream, nullptr);
     if (is_at_once(*pin, stream)) [[likely]] {
-      request->asked = &asked;
-      return enter_and_carry_out(*pin, *request);
+      request.asked = &asked;
+      return enter_and_carry_out(*pin, request);
     }
-    return submit(std::move(pin), {.request = std::move(*request)}, stream);
+    return submit(std::move(pin), {.request = std::move(request)}, stream);
   });
   return in_group(comm, std::move(status));
 }
 
 gyreResult_t even(const CollectiveCall& call, gyreComm_t comm, gyreStream_t stream) {
-  return collective(call.function, comm, stream,
-                    [&](const Communicator& pin) { return checked(pin, call); });
+  return collective(call.function, comm, stream, [&](const Communicator& pin, Request& request) {
+    return make_request(pin, call, request);
+  });
 }
 
 std::uint64_t end_of(const std::vector<plan::Extent>& blocks) {
@@ -168,16 +170,15 @@ gyreResult_t gyreAlltoAllv(const void* sendbuff, const size_t sendcounts[], cons
                            void* recvbuff, const size_t recvcounts[], const size_t rdispls[],
                            gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream) {
   const int type = raw(datatype);
-  const auto make = [&](const Communicator& pin) -> Result<Request> {
+  const auto make = [&](const Communicator& pin, Request& request) -> Status {
     GYRE_ASSIGN(auto input,
                 checked_blocks({"sendcounts", "sdispls", sendcounts, sdispls}, type, pin.size()));
     GYRE_ASSIGN(auto output,
                 checked_blocks({"recvcounts", "rdispls", recvcounts, rdispls}, type, pin.size()));
     const std::uint64_t send_bytes = end_of(input), receive_bytes = end_of(output);
-    Request request = uneven_request(Function::all_to_all_v, Collective::all_to_all, type,
-                                     std::move(input), std::move(output));
-    GYRE_TRY(place(pin, request, sendbuff, send_bytes, recvbuff, receive_bytes, 0));
-    return request;
+    request = uneven_request(Function::all_to_all_v, Collective::all_to_all, type, std::move(input),
+                             std::move(output));
+    return place(pin, request, sendbuff, send_bytes, recvbuff, receive_bytes, 0);
   };
   return collective(Function::all_to_all_v, comm, stream, make);
 }
@@ -186,7 +187,7 @@ gyreResult_t gyreAllGatherv(const void* sendbuff, size_t sendcount, void* recvbu
                             const size_t recvcounts[], const size_t displs[],
                             gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream) {
   const int type = raw(datatype);
-  const auto make = [&](const Communicator& pin) -> Result<Request> {
+  const auto make = [&](const Communicator& pin, Request& request) -> Status {
     GYRE_ASSIGN(auto output,
                 checked_blocks({"recvcounts", "displs", recvcounts, displs}, type, pin.size()));
     const auto rank = static_cast<std::size_t>(pin.rank());
@@ -196,10 +197,9 @@ gyreResult_t gyreAllGatherv(const void* sendbuff, size_t sendcount, void* recvbu
     const plan::Extent own = output[rank];
     const std::uint64_t receive_bytes = end_of(output);
     auto input = alone(output);
-    Request request = uneven_request(Function::all_gather_v, Collective::all_gather, type,
-                                     std::move(input), std::move(output));
-    GYRE_TRY(place(pin, request, sendbuff, own.bytes, recvbuff, receive_bytes, own.offset));
-    return request;
+    request = uneven_request(Function::all_gather_v, Collective::all_gather, type, std::move(input),
+                             std::move(output));
+    return place(pin, request, sendbuff, own.bytes, recvbuff, receive_bytes, own.offset);
   };
   return collective(Function::all_gather_v, comm, stream, make);
 }
@@ -208,30 +208,28 @@ gyreResult_t gyreReduceScatterv(const void* sendbuff, void* recvbuff, const size
                                 gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                                 gyreStream_t stream) {
   const int type = raw(datatype);
-  const auto make = [&](const Communicator& pin) -> Result<Request> {
+  const auto make = [&](const Communicator& pin, Request& request) -> Status {
     GYRE_ASSIGN(auto input,
                 checked_blocks({"recvcounts", "", recvcounts, nullptr}, type, pin.size()));
     const plan::Extent own = input[static_cast<std::size_t>(pin.rank())];
     const std::uint64_t send_bytes = end_of(input);
     auto output = alone(input);
-    Request request = uneven_request(Function::reduce_scatter_v, Collective::reduce_scatter, type,
-                                     std::move(input), std::move(output));
+    request = uneven_request(Function::reduce_scatter_v, Collective::reduce_scatter, type,
+                             std::move(input), std::move(output));
     GYRE_TRY(check_op(pin, raw(op), request));
-    GYRE_TRY(place(pin, request, sendbuff, send_bytes, recvbuff, own.bytes, own.offset));
-    return request;
+    return place(pin, request, sendbuff, send_bytes, recvbuff, own.bytes, own.offset);
   };
   return collective(Function::reduce_scatter_v, comm, stream, make);
 }
 
 // A byte that everybody needs from everybody.
 gyreResult_t gyreBarrier(gyreComm_t comm, gyreStream_t stream) {
-  const auto make = [](Communicator& pin) -> Result<Request> {
-    Request request;
+  const auto make = [](Communicator& pin, Request& request) -> Status {
     request.function = Function::barrier;
     request.count = 1;
     request.input = request.output = pin.backend().barrier_byte();
     request.in_place = true;
-    return request;
+    return {};
   };
   return collective(Function::barrier, comm, stream, make);
 }

@@ -9,9 +9,6 @@
 namespace gyre::comm {
 namespace {
 
-// The end of user space on 64-bit machines with 48-bit addresses (x86-64, arm64).
-constexpr std::uint64_t address_end = 1ULL << 47;
-
 // Where the buffers may meet: `receive` begins `send_ahead` bytes before `send`, or after it.
 struct InPlace {
   std::uint64_t send_ahead = 0, receive_ahead = 0;
@@ -37,15 +34,10 @@ bool takes_root(plan::Collective collective) {
 
 }  // namespace
 
-Status check_buffer(const Communicator& communicator, std::string_view name, const void* buffer,
-                    std::uint64_t bytes) {
-  if (bytes == 0) return {};
-  const auto address = reinterpret_cast<std::uintptr_t>(buffer);
+Status refuse_buffer(std::string_view name, const void* buffer, std::uint64_t bytes) {
   if (buffer == nullptr) return invalid_argument(fmt::format("{} is NULL", name));
-  if (bytes > address_end || address > address_end - bytes)
-    return invalid_argument(
-        fmt::format("{} = {} with {} bytes does not fit the address space", name, buffer, bytes));
-  return communicator.check_memory(name, buffer, bytes);
+  return invalid_argument(
+      fmt::format("{} = {} with {} bytes does not fit the address space", name, buffer, bytes));
 }
 
 Result<std::uint64_t> check_count(std::size_t count, int type, std::uint64_t blocks) {
@@ -78,15 +70,16 @@ Status check_root(int root, int size) {
   return invalid_argument(fmt::format("root {} is not from 0 to {}", root, size - 1));
 }
 
-Result<Request> checked(const Communicator& communicator, const CollectiveCall& call) {
+Status make_request(const Communicator& communicator, const CollectiveCall& call,
+                    Request& request) {
   const bool rooted = takes_root(call.collective);
   if (rooted) GYRE_TRY(check_root(call.root, communicator.size()));
   const int rank = communicator.rank();
   const BlockCounts counts =
       block_counts(call.collective, communicator.size(), !rooted || rank == call.root);
-  const std::uint64_t most = std::max<std::uint64_t>({counts.input, counts.output, 1});
-  GYRE_TRY(check_count(call.count, call.type, most).status());
-  Request request;
+  const std::uint64_t most = std::max<std::uint64_t>(std::max(counts.input, counts.output), 1);
+  if (Result<std::uint64_t> bytes = check_count(call.count, call.type, most); !bytes.ok())
+    return std::move(bytes).status();
   request.function = call.function;
   request.collective = call.collective;
   request.type = static_cast<ElementType>(call.type);
@@ -100,14 +93,14 @@ Result<Request> checked(const Communicator& communicator, const CollectiveCall& 
   GYRE_TRY(check_buffer(communicator, "recvbuff", call.receive, receive_bytes));
   if (send_bytes > 0) request.input = static_cast<const std::byte*>(call.send);
   if (receive_bytes > 0) request.output = static_cast<std::byte*>(call.receive);
-  if (send_bytes == 0 || receive_bytes == 0) return request;
+  if (send_bytes == 0 || receive_bytes == 0) return {};
 
   const auto send = reinterpret_cast<std::uintptr_t>(call.send);
   const auto receive = reinterpret_cast<std::uintptr_t>(call.receive);
   const InPlace in_place = in_place_of(call.collective, static_cast<std::uint64_t>(rank), block);
   request.in_place = send + in_place.receive_ahead == receive + in_place.send_ahead;
   if (request.in_place || send + send_bytes <= receive || receive + receive_bytes <= send)
-    return request;
+    return {};
   return invalid_argument(
       fmt::format("sendbuff {} ({} bytes) and recvbuff {} ({} bytes) overlap: they must be apart, "
                   "or in place as gyre.h says",

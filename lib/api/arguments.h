@@ -21,8 +21,18 @@ int raw(const Enumeration& value) {
   return number;
 }
 
-Status check_buffer(const Communicator& communicator, std::string_view name, const void* buffer,
-                    std::uint64_t bytes);
+// The end of user space on 64-bit machines with 48-bit addresses (x86-64, arm64).
+inline constexpr std::uint64_t address_end = 1ULL << 47;
+
+Status refuse_buffer(std::string_view name, const void* buffer, std::uint64_t bytes);
+inline Status check_buffer(const Communicator& communicator, std::string_view name,
+                           const void* buffer, std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  const auto address = reinterpret_cast<std::uintptr_t>(buffer);
+  if (address == 0 || bytes > address_end || address > address_end - bytes) [[unlikely]]
+    return refuse_buffer(name, buffer, bytes);
+  return communicator.check_memory(name, buffer, bytes);
+}
 // `blocks` of `count` elements of `type`: their bytes.
 Result<std::uint64_t> check_count(std::size_t count, int type, std::uint64_t blocks = 1);
 // Fills in op and scalar of a request that has its type.
@@ -40,7 +50,8 @@ struct CollectiveCall {
   int op;    // of those that sum
   int root;  // of those that have one
 };
-Result<Request> checked(const Communicator& communicator, const CollectiveCall& call);
+// Fills in a new request.
+Status make_request(const Communicator& communicator, const CollectiveCall& call, Request& request);
 
 // One side of a v-function; displacements of null: block after block.
 struct UnevenSide {
