@@ -1,114 +1,121 @@
 /* clang-format off */
 /* gyre.h: collective communication between processes, threads and GPUs.
  *
- * This file is the manual. Names, values and meanings follow NCCL's nccl.h, so that s/nccl/gyre/
- * ports a program; what goes beyond NCCL is marked [gyre].
+ * This file is the manual of the C API. Names, values and meanings follow NCCL's nccl.h, so
+ * s/nccl/gyre/ ports a program. [gyre] marks what NCCL does not have.
  *
  * WORDS
- *   rank          one participant: a process or a thread, numbered 0 .. n-1 in a communicator
- *   communicator  n ranks that talk to each other; each rank holds one gyreComm_t for its place in
- *                 it
- *   collective    a call that every rank of a communicator makes, in the same order and with
- *                 agreeing arguments
- *   in place      sendbuff == recvbuff (all-reduce, reduce, broadcast, all-to-all); sendbuff is
- *                 the own block of recvbuff (all-gather, all-gatherv, gather at the root); recvbuff
- *                 is the own block of sendbuff (reduce-scatter, reduce-scatterv, scatter at the
- *                 root). Any other overlap is refused, as any of gyreAlltoAllv is.
+ *   rank          one participant: a process or a thread; numbered 0 .. n-1 in a communicator
+ *   communicator  n ranks that talk to each other; each rank has a gyreComm_t of its own
+ *   collective    a call that all ranks of a communicator make (ORDER says in which order)
+ *   in place      input and output share memory in one of three ways. Either sendbuff == recvbuff
+ *                 (all-reduce, reduce, broadcast, all-to-all). Or sendbuff is the rank's own block
+ *                 of recvbuff (all-gather, all-gatherv, gather at the root). Or recvbuff is the
+ *                 rank's own block of sendbuff (reduce-scatter, reduce-scatterv, scatter at the
+ *                 root). Any other overlap is gyreInvalidArgument, as is any of gyreAlltoAllv.
  *
- * UNITS    counts are numbers of elements, never bytes. Any count and any alignment are allowed; 0
- *          is a call without data that still needs every rank. A buffer may be NULL where a rank
- *          has no element in it: at count 0, or where only the root's is used. The arrays of
- *          v-functions are the caller's again when the call returns.
+ * UNITS    Counts and displacements are numbers of elements, never bytes. Any count and any
+ *          alignment are allowed. A call with count 0 still needs every rank. A buffer in which a
+ *          rank has no element may be NULL. Arrays of counts are read during the call.
  *
- * MEMORY   A communicator works on host memory or on CUDA memory, by gyreConfig_t.device. The
- *          library never keeps a user's buffer beyond the call (host, NULL stream) or beyond the
- *          operation's place in its stream. After a call was refused before it began, buffers are
- *          untouched; after a peer failed they are undefined. No peer writes into them once the
- *          call has returned, with an error too. For that a failed call waits until no thread of
- *          its own process uses them. A rank of another process may stand still in the middle of
- *          writing into output of gyreMemAlloc (it was stopped, its machine was paused): after 500
- *          ms the library gives the output private pages with what is in them. A line of the log
- *          says so (WARN); calls with that memory copy from then on, until it is freed.
+ * START    Four ranks in one process: gyreCommInitAll(comms, 4, devlist). A thread with several
+ *          ranks groups their calls. Or each rank is a thread and calls gyreCommInitRank.
+ *          Four processes: `gyre run -n 4 ./program` on one host; each process calls
+ *          gyreCommInitEnv. On two hosts start them with srun, mpirun or torchrun; or set
+ *          GYRE_RANK=0..3, GYRE_SIZE=4, GYRE_LOCAL_RANK=0..1 and GYRE_LOCAL_SIZE=2. Give all of
+ *          them GYRE_RENDEZVOUS_ADDRESS=HOST:PORT, where rank 0 listens, and
+ *          GYRE_RENDEZVOUS_SECRET_FILE: the same 32 or more random bytes on both hosts, mode 0600.
+ *          A GYRE_RENDEZVOUS_FILE that both hosts see replaces the two.
  *
- * STREAMS  On a host communicator a NULL stream means: the calling thread does the work and the
- *          call returns when it is done. With a host stream (gyreStreamCreate) the call returns at
- *          once and the work is done in stream order by the process's one progress thread, or by
- *          calls that wait (GYRE_STREAM_BY_CALLER).
+ * BUFFERS  A host communicator works on host memory, a CUDA communicator on one device's. The
+ *          caller may change or free its buffers
+ *            host communicator, NULL stream: when the call has returned.
+ *            host communicator, host stream: when the stream has passed the call.
+ *              gyreStreamSynchronize has returned then, or gyreStreamQuery says gyreSuccess.
+ *            CUDA communicator: when the stream has passed the call. NULL is CUDA's default stream.
+ *            blocking = 0: as above, and gyreCommGetAsyncError no longer says gyreInProgress.
+ *            in a group: as above for the call's stream, and gyreGroupEnd has returned.
+ *          A refused call leaves buffers untouched. After any other error the contents of outputs
+ *          are undefined, and the rules above hold: no peer writes into the buffers later. A failed
+ *          call therefore waits until no thread of its own process uses them. A process that stands
+ *          still while it writes into output from gyreMemAlloc is waited for 500 ms. The library
+ *          then gives the output private pages, contents kept, and logs WARN. Calls copy it from
+ *          then on, until it is freed.
  *
- * GRAPHS   A CUDA communicator's calls can be captured into CUDA graphs, on all ranks alike, and
- *          replayed. A graph keeps what its kernels need, also when its communicator has been
- *          destroyed; after gyreCommAbort or an error its replays end at once and do nothing. Where
- *          GPUs exchange through memory of the host, replays wake the thread that carries it. A
- *          replay that waits for such a rank which has destroyed its communicator and its graphs is
- *          given up: the communicator gets gyreMismatch, or, if it is destroyed, a line of the log
- *          says so (WARN) and its graphs do nothing from then on.
+ * STREAMS  On a host communicator a NULL stream means: the calling thread does the work, and the
+ *          call blocks until it is done. With a host stream (gyreStreamCreate) the call returns at
+ *          once. The process's one progress thread then does the work, in the stream's order; with
+ *          GYRE_STREAM_BY_CALLER, threads that wait do it. On a CUDA communicator a call takes a
+ *          cudaStream_t and returns when its kernel is launched.
  *
- * GPUS     Kernels of ranks wait for each other, so what may run at one time has to fit the GPU at
- *          one time. When a communicator is made, its ranks get blocks of their GPUs for as long as
- *          it, or a graph with a call of it, exists (or until it fails), and memory for links. What
- *          other communicators of its processes hold is taken; of the rest it gets half, beside
- *          what eight communicators need at the least, and never less than four blocks a rank. If
- *          that is not left, or memory is not, init fails with gyreInvalidUsage and says who holds
- *          what. config.maxCTAs and GYRE_MAX_CTAS limit it to four blocks a rank for each channel;
- *          config.minCTAs and GYRE_MIN_CTAS give it so many where there is room, at the expense of
- *          later ones. All communicators count as busy at one time. Not counted: those of processes
- *          that never share a communicator. Several ranks of one process on one GPU need a stream
- *          each that waits for no other: made with cudaStreamNonBlocking, and neither the default
- *          stream nor one that two of them share; a call that would hang is refused. More of them
- *          than CUDA_DEVICE_MAX_CONNECTIONS (8 by default, 2 under MPS; 32 where Gyre loads the
- *          driver first) are refused, and warned of where it is several communicators together; so
- *          is CUDA_LAUNCH_BLOCKING=1. A call that finds 256 launches of its communicator before it
- *          waits for some of them to end. Memory of a communicator that has ended, and of
- *          gyreMemFree, is given back to the driver when no kernel of the process's communicators
- *          is on its way, as the driver may wait for them; gyreMemAlloc and init wait for such a
- *          moment, for up to 10 s.
+ * ORDER    All ranks must make the collectives of one communicator, and gyreCommSplit, in the same
+ *          order. Function, count, datatype, op and root must agree (v-functions: see there).
+ *          Buffers, streams and groups may differ. Ranks that differ get gyreMismatch.
+ *          Collectives of one communicator run one after another, in the order of this rank's
+ *          calls, on whatever streams they are. On a blocking host communicator, calls with a NULL
+ *          stream come last in their group: they wait for all that is queued on the communicator.
+ *          Communicators do not wait for each other, except in the order of a stream.
  *
- * THREADS  Any thread may call any function. One communicator is used by one thread at a time; a
- *          second thread that enters at the same time gets gyreInvalidUsage. gyreCommAbort,
- *          gyreCommGetAsyncError, gyreCommCount, gyreCommUserRank, gyreCommCuDevice and
- *          gyreGetLastError may be called at any time from any thread. A group belongs to its
- *          thread. A thread must not be cancelled (pthread_cancel) or jump out of a callback
- *          (longjmp, exceptions) while it is inside a call: its communicator stays busy then.
+ * THREADS  Any thread may call any function. Only one thread at a time may be inside a call on one
+ *          communicator. A second one gets gyreInvalidUsage; with a host stream the mistake is not
+ *          detected. At any time any thread may call gyreCommAbort, gyreCommGetAsyncError,
+ *          gyreCommCount, gyreCommUserRank, gyreCommCuDevice and gyreGetLastError. A group belongs
+ *          to its thread. A thread must not be cancelled (pthread_cancel) inside a call, nor leave
+ *          a callback by longjmp or an exception: its communicator would stay busy.
  *
- * FORK     A child may not use its parent's communicators, streams and objects of gradsync.h: its
+ * ERRORS   Every function returns a gyreResult_t. None throws, aborts the process or hangs: each
+ *          wait has a deadline. gyreGetLastError tells what was called, what failed, which rank is
+ *          to blame and what to do. gyreInvalidArgument and gyreInvalidUsage refuse a call: nothing
+ *          has happened, and the communicator goes on. Settings that rule a call out (GYRE_ALGO,
+ *          GYRE_PROTO, GYRE_BUFFSIZE) are gyreInvalidUsage on all ranks. Lack of memory,
+ *          descriptors or threads is gyreSystemError, which names the limit; nothing is lost.
+ *          If a peer
+ *            ends, is killed or calls gyreCommAbort: this rank's current or next call returns
+ *              gyreRemoteError, which names the peer. A dead process is noticed at once. On the
+ *              host a call under way still succeeds if memory reaches all ranks and it needs no
+ *              more of that peer: what the peer gave stays.
+ *            stands still, or its host or path is silent in one or both directions: gyreRemoteError
+ *              within GYRE_LIVENESS_TIMEOUT (default 10 s) + 1 s. A silent path names both ends.
+ *            lives, but does not make the call: gyreTimeout after GYRE_TIMEOUT (default 30
+ *              minutes). It names the rank that all wait for, in an earlier call or in none.
+ *            has destroyed its communicator: gyreMismatch ("has left"), if this rank needs it.
+ *            makes another call: gyreMismatch, which shows both calls.
+ *          Each of these breaks the communicator on all its ranks. Later calls on it fail at once;
+ *          end it with gyreCommAbort or gyreCommDestroy. Survivors may make a new communicator, for
+ *          example with a new gyreUniqueId.
+ *
+ * GPUS     Kernels of ranks wait for each other, so all that may run at one time must fit the GPU.
+ *          Init gives each rank a share of the GPU's blocks, and memory for links, until the
+ *          communicator fails or it and all graphs with its calls are gone. If too little is left,
+ *          init fails with gyreInvalidUsage and says who holds what. config.minCTAs and maxCTAs
+ *          steer the share. Processes with no common communicator do not see each other's blocks.
+ *          Ranks of one process on one GPU each need a stream that waits for no other: made with
+ *          cudaStreamNonBlocking, not shared, and not the default stream. A call that would hang is
+ *          gyreInvalidUsage. A call waits while 256 launches of its communicator are under way.
+ *          Init and gyreMemAlloc wait up to 10 s until no kernel of the process is under way.
+ *          CUDA graphs can capture the calls of a CUDA communicator, on all ranks alike, and replay
+ *          them. A graph keeps what its kernels need, even after gyreCommDestroy. After
+ *          gyreCommAbort or an error, replays end at once without effect. docs/cuda.md has more.
+ *
+ * FORK     A child may not use its parent's communicators, streams and objects of gradsync.h: such
  *          calls get gyreInvalidUsage. It drops a group that the forking thread had open, and may
- *          make communicators of its own. A child that is forked inside a callback is to end there
- *          or to exec; otherwise its call gets gyreInvalidUsage, or it ends with the thread that
- *          came back. Memory of gyreMemAlloc stays shared: what the child stores there its parent
- *          sees.
+ *          make its own communicators. A child forked inside a callback must exit or exec there: if
+ *          it returns, its call gets gyreInvalidUsage, or the child ends with that thread. Memory
+ *          of gyreMemAlloc stays shared: the parent sees what the child stores there.
  *
- * PROCESS  A program that closes descriptors which it did not open (closefrom, a loop over all
- *          numbers) takes those of the library too. Close them before the first communicator. After
- *          it, within a second or two, calls return gyreSystemError, those of other ranks
- *          gyreRemoteError; the process makes no communicator any more. New files of the program
- *          with the same numbers are neither written to nor closed, but for a transfer over tcp
- *          that is under way at that moment.
+ * PROCESS  A program that closes descriptors it did not open (closefrom, a loop) closes the
+ *          library's too. Such a program must do so before the first communicator. Otherwise,
+ *          within about two seconds, its calls return gyreSystemError and those of other ranks
+ *          gyreRemoteError; the process can make no communicator any more. New files with the same
+ *          numbers are neither written nor closed, except by a transfer over tcp that is under way.
  *
- * ERRORS   Every function returns a gyreResult_t; none throws, aborts the process or hangs: each
- *          wait has a deadline (GYRE_TIMEOUT). gyreGetLastError gives the whole story: what was
- *          called, what failed, which rank is to blame, what to do. When a rank dies or aborts,
- *          every other rank's current or next call on that communicator returns gyreRemoteError,
- *          naming it; the communicator can then only be aborted or destroyed. Where memory reaches
- *          all ranks, a call that was under way still ends well on the host if it needs no more of
- *          that rank: what it gave before stays. A path between two hosts that carries nothing any
- *          more, in one direction or both, is gyreRemoteError within GYRE_LIVENESS_TIMEOUT + 1 s,
- *          naming both ends. Who needs a rank that has destroyed its communicator gets gyreMismatch
- *          ("has left"). gyreTimeout names the rank that is in no call, or in an earlier one, at
- *          the end of the chain of those who wait. What a call's settings rule out (GYRE_ALGO,
- *          GYRE_PROTO, GYRE_BUFFSIZE) is gyreInvalidUsage on all ranks before anything has
- *          happened; the communicator goes on. Nothing is lost where memory, descriptors or threads
- *          run out: it is gyreSystemError, which names the limit.
+ * SECURITY A gyreUniqueId holds the job's secret: whoever reads it can join. Ranks prove to each
+ *          other that they hold it. Control traffic uses TLS 1.3. Data over TCP begins with a
+ *          one-time ticket; after that it is neither encrypted nor authenticated, unless
+ *          GYRE_TCP_SECURITY=tls. Set it where others can read or change the traffic. Processes of
+ *          one user on one host trust each other. docs/security.md says more.
  *
- * SECURITY Ranks prove to each other that they hold the id's secret, and all that the control plane
- *          says goes by TLS 1.3 (pre-shared key). Each data connection shows a ticket of its own,
- *          good for one use, that went by the control plane. Data over TCP is neither encrypted nor
- *          authenticated after that, unless GYRE_TCP_SECURITY=tls: set it where others can read or
- *          change what is on the wire. Processes of one user on one host trust each other: they can
- *          read each other's memory anyway. A gyreUniqueId holds the secret: who reads it can join.
- *          gyreCommInitStore gives it to the store as it is, or encrypted where all ranks have the
- *          same GYRE_RENDEZVOUS_SECRET_FILE. docs/security.md says who can read and do what.
- *
- * CODES    What each means and what to do; `gyre why --explain CODE` says it too.
+ * CODES    What each means and what to do; `gyre why --explain CODE` says the same.
  *  gyreSuccess            no error: nothing to do
  *  gyreUnhandledCudaError a CUDA call failed: read the cause; check the device and driver
  *  gyreSystemError        a system call failed: read the cause: it names the call and the limit
@@ -124,22 +131,21 @@
  * RESULTS  All ranks get the same bits. The same job (number of ranks, counts, types, settings)
  *          gives the same bits each time. Operands are combined lower rank first. NaN and infinity
  *          propagate, also through min and max; NaNs come out canonical. 16- and 8-bit floats are
- *          summed in 32-bit float wherever several operands meet. Overflow: integers wrap; e5m2
- *          becomes infinity, e4m3 (which has none) NaN. gyreConfig_t.reproducible = 1 also makes
- *          results independent of algorithm and transport: operands in rank order, rounded once.
+ *          summed in 32-bit float wherever several operands meet. Integer overflow wraps. e5m2
+ *          overflows to infinity, e4m3 (which has none) to NaN. config.reproducible = 1 makes
+ *          results independent of algorithm and transport: summed in rank order, rounded once.
  *
  * SETTINGS Environment variables GYRE_*: `gyre settings` lists them. Each communicator reads them
- *          when it is made. A value that cannot be parsed whole is an error, never a silent
- *          default.
+ *          when it is made. A value that cannot be parsed whole is gyreInvalidUsage, never a silent
+ *          default. An unknown GYRE_ name logs a warning. Init is gyreInvalidUsage if ranks differ
+ *          in transports, GYRE_ALGO, GYRE_PROTO, GYRE_BUFFSIZE, GYRE_TCP_SECURITY or reproducible.
  *
- * LOG      GYRE_DEBUG=WARN (default), NONE, VERSION, INFO or TRACE. GYRE_DEBUG_SUBSYS chooses among
- *          the INFO and TRACE lines: INIT, BOOTSTRAP, ENV, GRAPH (ways between ranks), TUNING
- *          (algorithms), NET, SHM, ALLOC, COLL and P2P (TRACE: each call), CALL (calls that fail),
- *          ALL (default), or ^ and those to leave out. GYRE_DEBUG_FILE says where to: a file of
- *          this user's with one name, which is appended to, or a character device; a link, a FIFO
- *          and what belongs to others are refused. The first communicator of a process decides. No
- *          line waits for its reader: those that find no room are lost, and the next one that
- *          fits says how many. A reader that has gone, or a closed stderr, does no harm.
+ * LOG      GYRE_DEBUG=WARN (default), NONE, VERSION, INFO or TRACE. GYRE_DEBUG_SUBSYS selects the
+ *          INFO and TRACE lines; `gyre settings` lists the subsystems. GYRE_DEBUG_FILE names the
+ *          file: a regular file of this user with one name, which is appended to, or a character
+ *          device. Links, FIFOs and files of others are refused. The first communicator of a
+ *          process decides all this. No line waits for its reader: a line without room is lost, and
+ *          the next one that fits says how many were. A closed stderr or reader is harmless.
  */
 /* clang-format on */
 #ifndef GYRE_H_
@@ -167,15 +173,14 @@ extern "C" {
 
 /* ---------------------------------------------------------------------------- types */
 
-/* A communicator: an index and a generation, never an address. A stale or made-up handle is
- * answered with gyreInvalidArgument. */
+/* An index and a generation, never an address. A stale or made-up handle: gyreInvalidArgument. */
 typedef struct gyreComm* gyreComm_t;
 
-/* A host stream (gyreStreamCreate), or a cudaStream_t, unchanged, on a CUDA communicator. */
+/* A host stream (gyreStreamCreate); on a CUDA communicator a cudaStream_t, passed unchanged. */
 typedef struct CUstream_st* gyreStream_t;
 
 #define GYRE_UNIQUE_ID_BYTES 128
-/* Opaque. Contains a secret: whoever has it may join. Do not log it or put it on a command line. */
+/* Opaque. It holds a secret: whoever has it can join. Do not log it or put it on a command line. */
 typedef struct {
   char internal[GYRE_UNIQUE_ID_BYTES];
 } gyreUniqueId;
@@ -186,12 +191,12 @@ typedef enum {
   gyreSystemError = 2,     /* a system call failed; the text names it */
   gyreInternalError = 3,   /* a bug in Gyre */
   gyreInvalidArgument = 4, /* the call is refused; nothing happened */
-  gyreInvalidUsage = 5, /* right arguments at the wrong place, or not available; nothing happened */
-  gyreRemoteError = 6,  /* another rank died or failed; the text names it */
-  gyreInProgress = 7,   /* non-blocking communicator: ask gyreCommGetAsyncError again */
-  gyreTimeout = 8,      /* a deadline passed; the text names the rank that did not come */
-  gyreMismatch = 9,     /* [gyre] ranks called different things; the text shows the calls */
-  gyreAborted = 10,     /* [gyre] this communicator was aborted */
+  gyreInvalidUsage = 5,    /* valid arguments, but not allowed here or now; nothing happened */
+  gyreRemoteError = 6,     /* another rank died or failed; the text names it */
+  gyreInProgress = 7,      /* non-blocking communicator: call gyreCommGetAsyncError again */
+  gyreTimeout = 8,         /* a deadline passed; the text names the rank that did not come */
+  gyreMismatch = 9,        /* [gyre] ranks made different calls; the text shows them */
+  gyreAborted = 10,        /* [gyre] this communicator was aborted */
   gyreNumResults = 11
 } gyreResult_t;
 
@@ -221,18 +226,18 @@ typedef enum {
   gyreProd = 1,
   gyreMax = 2,
   gyreMin = 3,
-  gyreAvg = 4,  /* sum, divided by n at the end (floats in 32 bit; integers truncate toward zero) */
+  gyreAvg = 4,  /* sum, then divided by n: floats in 32 bit, integers truncate toward zero */
   gyreBand = 5, /* [gyre] bitwise and: integer types only */
-  gyreBor = 6,  /* [gyre] bitwise or */
-  gyreBxor = 7, /* [gyre] bitwise exclusive or */
+  gyreBor = 6,  /* [gyre] bitwise or: integer types only */
+  gyreBxor = 7, /* [gyre] bitwise exclusive or: integer types only */
   gyreNumOps = 8,
-  /* Values from gyreNumOps up are made by gyreRedOpCreatePreMulSum. */
+  /* gyreRedOpCreatePreMulSum makes values from gyreNumOps up. */
   gyreMaxRedOp = INT_MAX
 } gyreRedOp_t;
 
 typedef enum {
-  gyreScalarDevice = 0,       /* the scalar lies where the communicator's buffers lie */
-  gyreScalarHostImmediate = 1 /* the scalar lies in host memory and is read during the call */
+  gyreScalarDevice = 0,       /* the scalar is in the communicator's kind of memory */
+  gyreScalarHostImmediate = 1 /* the scalar is in host memory */
 } gyreScalarResidence_t;
 
 #define GYRE_CONFIG_UNDEF_INT INT_MIN
@@ -240,10 +245,10 @@ typedef enum {
 #define GYRE_SPLIT_NOCOLOR (-1)
 #define GYRE_DEVICE_HOST (-1)
 
-/* Start from GYRE_CONFIG_INITIALIZER and set what you mean. Fields are only ever appended; `size`
- * tells the library which the caller knows. GYRE_CONFIG_UNDEF_INT and _PTR mean "the library
- * decides". A GYRE_ variable of the same meaning beats a field: GYRE_TIMEOUT, GYRE_INIT_TIMEOUT,
- * GYRE_REPRODUCIBLE, GYRE_MAX_CTAS and GYRE_MIN_CTAS (0 says nothing), GYRE_TRANSPORT. */
+/* Start from GYRE_CONFIG_INITIALIZER and set the fields you need. GYRE_CONFIG_UNDEF_INT and _PTR
+ * select the default. Fields are only ever appended; `size` tells the library which ones the caller
+ * knows. A GYRE_ variable of the same meaning overrides a field: GYRE_TIMEOUT, GYRE_INIT_TIMEOUT,
+ * GYRE_REPRODUCIBLE, GYRE_MAX_CTAS and GYRE_MIN_CTAS (unless 0), GYRE_TRANSPORT. */
 typedef struct {
   size_t size;          /* sizeof(gyreConfig_t) of the caller */
   unsigned int magic;   /* GYRE_CONFIG_MAGIC */
@@ -251,17 +256,17 @@ typedef struct {
   int blocking; /* 1 (default): calls return when they are done; 0: gyreInProgress, see NCCL */
   int cgaClusterSize;   /* NCCL's; no effect */
   int minCTAs;          /* channels to take of a GPU, as far as there is room (GPUS above) */
-  int maxCTAs;          /* channels, at most */
-  const char* netName;  /* transport between hosts: there is "tcp" ("Socket" is the same) */
+  int maxCTAs;          /* channels to take of a GPU, at most */
+  const char* netName;  /* transport between hosts: "tcp", or "Socket", which is the same */
   int splitShare;       /* NCCL's; no effect */
   int trafficClass;     /* NCCL's, of RDMA; no effect */
   const char* commName; /* shown in logs and errors; copied during init */
   int device;        /* [gyre] GYRE_DEVICE_HOST, or a CUDA device; default: the current CUDA device
                         if there is a driver and this build has kernels, else host */
-  int reproducible;  /* [gyre] 1: only plans that sum in rank order and round once */
+  int reproducible;  /* [gyre] 1: sum in rank order, round once (RESULTS above); default 0 */
   int timeoutMs;     /* [gyre] deadline of each operation; default 30 minutes (GYRE_TIMEOUT) */
-  int initTimeoutMs; /* [gyre] deadline to meet, in whole seconds, rounded up; default 2 minutes
-                        (GYRE_INIT_TIMEOUT) */
+  int initTimeoutMs; /* [gyre] deadline for all ranks to join, in whole seconds, rounded up;
+                        default 2 minutes (GYRE_INIT_TIMEOUT) */
 } gyreConfig_t;
 
 #define GYRE_CONFIG_MAGIC 0x67797265u
@@ -273,124 +278,118 @@ typedef struct {
   GYRE_CONFIG_UNDEF_INT, GYRE_CONFIG_UNDEF_INT, GYRE_CONFIG_UNDEF_INT, GYRE_CONFIG_UNDEF_INT }
 /* clang-format on */
 
-/* ---------------------------------------------------------------------------- errors and version
- */
+/* ---------------------------------------------------------------------- errors and version */
 
 /* The library's GYRE_VERSION_CODE. */
 GYRE_API gyreResult_t gyreGetVersion(int* version);
-/* A short text for a code. Static; never NULL. */
+/* A short text for a code. The string is static and never NULL. */
 GYRE_API const char* gyreGetErrorString(gyreResult_t result);
-/* What went wrong last on this communicator, or in this thread if `comm` is NULL or was never made:
- * causes, culprits, remedy. Valid until this thread's next call of gyreGetLastError. Never NULL. */
+/* The last error on this communicator; or of this thread, if `comm` is NULL or no communicator:
+ * causes, culprits, remedy. Valid until this thread's next call of this function. Never NULL. */
 GYRE_API const char* gyreGetLastError(gyreComm_t comm);
 
 /* ---------------------------------------------------------------------------- communicators */
 
-/* Makes an id; the process is the meeting point until all have joined. Call it in one rank and pass
- * the id to the others by your own means. Until all have come and are of this host, it listens by
- * TCP, as they do while they join, at the interface that GYRE_SOCKET_IFNAME chooses; not if a
- * launcher's variables say that it has started several ranks, all on this host, and that variable
- * is unset. */
+/* Makes an id. Call it in one rank, and pass the id to the others by your own means. The process
+ * must live until all ranks have joined: they meet at it. It listens by TCP until all ranks have
+ * joined and all are on this host; joining ranks do too. GYRE_SOCKET_IFNAME chooses the interface.
+ * If it is unset and a launcher started several ranks, all on this host, none listens. */
 GYRE_API gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId);
 
-/* Joins as `rank` of `nranks`. Returns when all ranks have come, or with gyreTimeout naming those
- * who did not. Within a group, or with blocking = 0, it only begins. */
+/* Joins as `rank` of `nranks`. Blocks until all ranks have joined; gyreTimeout names the missing
+ * ones. In a group, joining is done by gyreGroupEnd; the caller must end *comm even if that fails.
+ * With blocking = 0 the call returns gyreInProgress. `config` may be NULL. */
 GYRE_API gyreResult_t gyreCommInitRank(gyreComm_t* comm, int nranks, gyreUniqueId commId, int rank);
 GYRE_API gyreResult_t gyreCommInitRankConfig(gyreComm_t* comm, int nranks, gyreUniqueId commId,
                                              int rank, gyreConfig_t* config);
-/* `ndev` ranks in this process: comms[i] is rank i. devlist[i] is its device: GYRE_DEVICE_HOST for
- * host memory; NULL means host memory for all where there is no CUDA driver. */
+/* Makes `ndev` ranks in this process: comms[i] is rank i on devlist[i], a device or
+ * GYRE_DEVICE_HOST. NULL: device i for rank i if this build has kernels and there is a driver, else
+ * host memory. */
 GYRE_API gyreResult_t gyreCommInitAll(gyreComm_t* comms, int ndev, const int* devlist);
-/* [gyre] Rank and size from the launcher: gyre run, torchrun, mpirun (Open MPI, MPICH, Intel),
- * srun, or GYRE_RANK and GYRE_SIZE. Ranks meet as GYRE_RENDEZVOUS_* says, or by themselves on one
- * host. `config` may be NULL. */
+/* [gyre] As gyreCommInitRankConfig, with rank and size from the launcher: gyre run, torchrun,
+ * mpirun (Open MPI, MPICH, Intel), srun, or GYRE_RANK and GYRE_SIZE. Ranks meet as
+ * GYRE_RENDEZVOUS_* says; on one host they need none of these. `config` may be NULL. */
 GYRE_API gyreResult_t gyreCommInitEnv(gyreComm_t* comm, gyreConfig_t* config);
 
 /* [gyre] A key-value store of the caller, through which the ranks pass the id. Keys are
- * NUL-terminated texts. Both functions return 0 on success; `get` waits for the key, at most
- * `timeoutMs`, and stores the value's length in *bytes (which holds the buffer's size before).
- * Called during init only. */
+ * NUL-terminated strings. Both functions return 0 on success. `get` waits for the key, at most
+ * `timeoutMs`. *bytes is the buffer's size before, and the value's length after. The library calls
+ * them in the thread of gyreCommInitStore and during that call only. */
 typedef struct {
   void* user;
   int (*set)(void* user, const char* key, const void* value, size_t bytes);
   int (*get)(void* user, const char* key, void* value, size_t* bytes, int timeoutMs);
 } gyreStore_t;
-/* `key` names this communicator in the store: unique among all that use the store. What is set
- * there contains the id's secret, in clear unless GYRE_RENDEZVOUS_SECRET_FILE is set. */
+/* As gyreCommInitRankConfig, with the id from the store. `key` names this communicator: it must be
+ * unique among all users of the store. Rank 0 stores the id with its secret under `key`, in clear
+ * unless GYRE_RENDEZVOUS_SECRET_FILE is set. `config` may be NULL. */
 GYRE_API gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank,
                                         const gyreStore_t* store, const char* key,
                                         gyreConfig_t* config);
 
-/* A new communicator for each color, ranks ordered by key, then by old rank. GYRE_SPLIT_NOCOLOR
- * gets a NULL handle, and so does a split that fails: `comm` is broken then, on every rank, as all
- * have to hear of it. What `config` leaves undefined, or all if it is NULL, is as in `comm`.
- * Collective. With blocking = 0, *newcomm is written before
- * gyreCommGetAsyncError(comm) stops saying gyreInProgress. If it is not NULL then, it is the
- * caller's to end, also where an error of `comm` is told: that came right after the split. */
+/* Makes a new communicator for each color, with ranks ordered by key, then by old rank. `color` is
+ * at least 0; GYRE_SPLIT_NOCOLOR joins none, and *newcomm is NULL. Fields that `config` leaves
+ * undefined are as in `comm`, and so are all fields if it is NULL. Collective; may be in a group.
+ * If a split fails, *newcomm is NULL and `comm` is broken on every rank. With blocking = 0,
+ * *newcomm is written before gyreCommGetAsyncError(comm) stops saying gyreInProgress. If it is not
+ * NULL then, the caller must end it, even if `comm` reports an error of a later moment. */
 GYRE_API gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreComm_t* newcomm,
                                     gyreConfig_t* config);
-/* Waits for this rank's operations. */
+/* Waits for this rank's operations, and returns the communicator's lasting error if there is one.
+ * With blocking = 0 it returns gyreInProgress while operations are under way. */
 GYRE_API gyreResult_t gyreCommFinalize(gyreComm_t comm);
-/* Finishes this rank's operations and frees it. Local: it does not wait for other ranks. A process
- * that ends without it has died, to the others. */
+/* Waits for this rank's operations, then frees the communicator. Local. A process that ends without
+ * this call counts as dead on the other ranks. Not within a group. */
 GYRE_API gyreResult_t gyreCommDestroy(gyreComm_t comm);
-/* Ends every operation here and on all ranks with gyreRemoteError, and frees it. Returns within 1 s
- * whatever the peers do. May be called from any thread while another is inside a call. */
+/* Ends all operations of the communicator, and frees it. Other ranks get gyreRemoteError; calls of
+ * this rank that are under way get gyreAborted. It returns within 1 s, whatever the peers do. Any
+ * thread may call it while another is inside a call. Not within a group. */
 GYRE_API gyreResult_t gyreCommAbort(gyreComm_t comm);
-/* The communicator's lasting error, gyreInProgress, or gyreSuccess. [gyre] On a device, asked after
- * a call's place in its stream was reached, gyreSuccess means that the call went well; while a
- * kernel has given up and it is not known why yet, it is gyreInProgress. [gyre] Of a non-blocking
- * communicator an error is told once its calls have ended: buffers and handles are the caller's. */
+/* Stores the communicator's lasting error, gyreInProgress or gyreSuccess in *asyncError; does not
+ * block. [gyre] On a CUDA device: once the stream has passed a call, gyreSuccess means that the
+ * call succeeded. gyreInProgress means that a kernel has given up and the cause is not known yet.
+ * [gyre] With blocking = 0 it is gyreInProgress, even after an error, until all calls have ended
+ * and their buffers and handles are the caller's again. */
 GYRE_API gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError);
+/* The number of ranks; this rank; and the CUDA device, or GYRE_DEVICE_HOST. */
 GYRE_API gyreResult_t gyreCommCount(gyreComm_t comm, int* count);
 GYRE_API gyreResult_t gyreCommUserRank(gyreComm_t comm, int* rank);
-/* The CUDA device, or GYRE_DEVICE_HOST. */
 GYRE_API gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device);
 
 /* ---------------------------------------------------------------------------- memory */
 
-/* Zeroed memory for the communicators that the calling thread would make by default: of its current
- * CUDA device where there is a driver and this build has kernels, else of the host (see
- * gyreConfig_t.device). Peers on this host reach it directly; other memory that is not registered
- * works at the price of copies. Of the host it is page-aligned; of a device it takes whole granules
- * of the driver's (2 MiB on most), which other GPUs of this process that can reach it may use too.
- * Processes of the host map it once all ranks of a communicator have been offered it, which takes
- * milliseconds and no call waits for: gyreCommRegister or the first call that uses it begins; a
- * call, or a capture, that comes before copies. Where a device has no memory that processes can
- * share, or a rank cannot map it, calls between processes copy, and GYRE_DEBUG=INFO says why. */
+/* Allocates zeroed memory on the thread's current CUDA device if there is a driver and this build
+ * has kernels, else host memory. Peers on this host reach it directly; calls with other memory
+ * copy. Host memory is page-aligned. Device memory takes whole granules of the driver's, 2 MiB on
+ * most; calls copy it until peers have mapped it (docs/cuda.md). With `size` 0, *ptr is NULL. */
 GYRE_API gyreResult_t gyreMemAlloc(void** ptr, size_t size);
-/* [gyre] The same, of GYRE_DEVICE_HOST or of a CUDA device, whatever is current. */
+/* [gyre] The same on GYRE_DEVICE_HOST or on a CUDA device, whatever device is current. */
 GYRE_API gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device);
-/* What either of them gave; NULL is nothing. No call, no kernel and no graph uses it any more: for
- * kernels it does not wait. Other processes that have mapped memory of a device let go of it when
- * their kernels rest, those whose calls were captured with their communicators and graphs; only
- * then is it free. */
+/* Frees memory from either function; NULL is allowed. No call, kernel or graph may still use it:
+ * this function does not wait for kernels. Device memory is free when other processes have unmapped
+ * it, which they do when their kernels rest (docs/cuda.md). */
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
-/* Tells the communicator of a buffer that will be used often. Memory from gyreMemAlloc is reached
- * directly with or without it; with it, other processes map memory of a device before the first
- * call. Other memory of a device (cudaMalloc, cuMemAlloc) is reached directly by processes of the
- * host once it is registered, as memory from gyreMemAlloc is, but while their kernels rest: the
- * whole allocation that the buffer lies in, by CUDA IPC, on this communicator. What CUDA IPC does
- * not know (memory of cudaMallocAsync and of other pools, of cuMemCreate, managed, of the host) is
- * copied between processes as before; GYRE_DEBUG=INFO says so, and why. Deregister it before you
- * free it: a call on memory that was freed and allocated anew meanwhile gets gyreInvalidUsage.
- * *handle is valid until Deregister succeeds or the communicator ends. */
+/* Tells the communicator of a buffer that will be used often. On a host communicator this changes
+ * nothing. Other processes map device memory from gyreMemAlloc before its first call then.
+ * Processes of this host reach other device memory (cudaMalloc, cuMemAlloc) directly only if it is
+ * registered: they map its whole allocation by CUDA IPC, or else calls copy (GYRE_DEBUG=INFO says
+ * why). Deregister memory before you free it: a call on memory that was freed and allocated anew
+ * gets gyreInvalidUsage. *handle is valid until gyreCommDeregister succeeds or `comm` ends. */
 GYRE_API gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** handle);
-/* Calls and graphs that use it have ended. After gyreSuccess it may be freed, if nothing else of
- * its allocation is registered, on any communicator. [gyre] gyreInProgress, or the error of a
- * communicator that is broken: it may not, and the handle stays valid, since another process still
- * has it open; calls copy it again, so go on, and call this again later. Processes let go of it
- * when their kernels rest, for which this waits a second at the most; one whose calls were captured
- * lets go with its communicator and graphs. So it succeeds at once if calls have ended on all ranks
- * and none makes the next one before all have deregistered. Memory that is registered to the end
- * may be freed when all ranks have destroyed their communicators, and the graphs with their calls.
- */
+/* Ends a registration. Calls and graphs that use the buffer must have ended. After gyreSuccess the
+ * memory may be freed, if nothing else of its allocation is registered on any communicator. [gyre]
+ * gyreInProgress, or the error of a broken communicator: another process still maps the memory. Do
+ * not free it; the handle stays valid, calls copy, and you call this again later. It waits 1 s at
+ * most. It succeeds immediately if every rank finishes its calls and deregisters before any rank
+ * starts a new call. Memory that stays registered may be freed when all ranks have destroyed their
+ * communicators and the graphs with their calls. */
 GYRE_API gyreResult_t gyreCommDeregister(gyreComm_t comm, void* handle);
 
 /* ---------------------------------------------------------------------------- reductions */
 
-/* An op: each rank's input times *scalar (an element of `datatype`), then sum. Local to `comm`;
- * ranks may have different scalars. It may be destroyed when the calls with it have returned. */
+/* Makes an op: each rank multiplies its input by *scalar, an element of `datatype`; then sum. The
+ * op is local to `comm`; ranks may have different scalars. The scalar is read during this call. The
+ * op may be destroyed when the calls with it have returned. */
 GYRE_API gyreResult_t gyreRedOpCreatePreMulSum(gyreRedOp_t* op, void* scalar,
                                                gyreDataType_t datatype,
                                                gyreScalarResidence_t residence, gyreComm_t comm);
@@ -398,42 +397,45 @@ GYRE_API gyreResult_t gyreRedOpDestroy(gyreRedOp_t op, gyreComm_t comm);
 
 /* ---------------------------------------------------------------------------- collectives */
 
-/* recvbuff[i] = op over all ranks of sendbuff[i], i < count, on every rank. */
+/* For all calls: BUFFERS, STREAMS and ORDER above say when they block and what ranks agree on. */
+
+/* recvbuff[i] = op over all ranks of sendbuff[i], for i < count, on every rank. */
 GYRE_API gyreResult_t gyreAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                     gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                                     gyreStream_t stream);
-/* The same, result on rank `root` only; recvbuff matters only there. */
+/* The same, with the result on rank `root` only; other ranks may pass NULL for recvbuff. */
 GYRE_API gyreResult_t gyreReduce(const void* sendbuff, void* recvbuff, size_t count,
                                  gyreDataType_t datatype, gyreRedOp_t op, int root, gyreComm_t comm,
                                  gyreStream_t stream);
-/* root's sendbuff to everybody's recvbuff. */
+/* Copies `count` elements of root's sendbuff to every rank's recvbuff. */
 GYRE_API gyreResult_t gyreBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                     gyreDataType_t datatype, int root, gyreComm_t comm,
                                     gyreStream_t stream);
 /* gyreBroadcast in place. */
 GYRE_API gyreResult_t gyreBcast(void* buff, size_t count, gyreDataType_t datatype, int root,
                                 gyreComm_t comm, gyreStream_t stream);
-/* sendbuff has nranks * recvcount elements; rank i gets block i of the reduction. */
+/* sendbuff has nranks * recvcount elements. Rank i gets block i of the reduction. */
 GYRE_API gyreResult_t gyreReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
                                         gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                                         gyreStream_t stream);
-/* recvbuff has nranks * sendcount elements: rank i's sendbuff at block i. */
+/* recvbuff has nranks * sendcount elements. Its block i is rank i's sendbuff, on every rank. */
 GYRE_API gyreResult_t gyreAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
                                     gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream);
 /* Block j of rank i's sendbuff becomes block i of rank j's recvbuff; blocks of `count` elements. */
 GYRE_API gyreResult_t gyreAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
                                    gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream);
-/* Every rank's `count` elements to blocks of root's recvbuff. */
+/* Rank i's `count` elements become block i of root's recvbuff, of nranks * count elements. */
 GYRE_API gyreResult_t gyreGather(const void* sendbuff, void* recvbuff, size_t count,
                                  gyreDataType_t datatype, int root, gyreComm_t comm,
                                  gyreStream_t stream);
-/* Blocks of root's sendbuff, `count` elements each, to the ranks. */
+/* Rank i gets block i of root's sendbuff, which has nranks * count elements. */
 GYRE_API gyreResult_t gyreScatter(const void* sendbuff, void* recvbuff, size_t count,
                                   gyreDataType_t datatype, int root, gyreComm_t comm,
                                   gyreStream_t stream);
-/* [gyre] Uneven blocks. Arrays of nranks counts and displacements, in elements; the v-tables of a
- * rank may be known to that rank alone for gyreAlltoAllv, and are equal on all ranks for the
- * others. */
+/* [gyre] Uneven blocks. The arrays have nranks counts and displacements, in elements. For
+ * gyreAlltoAllv each rank gives its own arrays; rank i's sendcounts[j] equals rank j's
+ * recvcounts[i]. For the other two all ranks give equal arrays; rank i's sendcount is
+ * recvcounts[i]. The blocks of gyreReduceScatterv lie in sendbuff without gaps. */
 GYRE_API gyreResult_t gyreAlltoAllv(const void* sendbuff, const size_t sendcounts[],
                                     const size_t sdispls[], void* recvbuff,
                                     const size_t recvcounts[], const size_t rdispls[],
@@ -444,24 +446,28 @@ GYRE_API gyreResult_t gyreAllGatherv(const void* sendbuff, size_t sendcount, voi
 GYRE_API gyreResult_t gyreReduceScatterv(const void* sendbuff, void* recvbuff,
                                          const size_t recvcounts[], gyreDataType_t datatype,
                                          gyreRedOp_t op, gyreComm_t comm, gyreStream_t stream);
-/* [gyre] Nobody leaves before everybody has entered. */
+/* [gyre] No rank's barrier ends before every rank has entered it. */
 GYRE_API gyreResult_t gyreBarrier(gyreComm_t comm, gyreStream_t stream);
 
 /* ---------------------------------------------------------------------------- point to point */
 
 #define GYRE_ANY_SOURCE (-1)
 #define GYRE_ANY_TAG (-1)
-/* `count` elements to `peer`, matched in order with its gyreRecv from this rank. Group several that
- * depend on each other; on host memory they may also be on streams of their own, where they go on
- * side by side, and beside collectives; each begins when those queued before it on its communicator
- * have begun. */
+/* Sends `count` elements to `peer`. Its gyreRecv calls from this rank take the messages in the
+ * order in which they were sent. Count and datatype of both ends must agree, else it is
+ * gyreMismatch. gyreSend may return before the peer receives; do not rely on it. Put sends and
+ * receives that depend on each other into one group. On a host communicator they may also go to
+ * streams of their own, where they run side by side, and beside collectives. Each begins when the
+ * sends and receives queued before it on its communicator have begun. */
 GYRE_API gyreResult_t gyreSend(const void* sendbuff, size_t count, gyreDataType_t datatype,
                                int peer, gyreComm_t comm, gyreStream_t stream);
 GYRE_API gyreResult_t gyreRecv(void* recvbuff, size_t count, gyreDataType_t datatype, int peer,
                                gyreComm_t comm, gyreStream_t stream);
-/* [gyre] The same with tags, of which gyreSend's is 0; a receiver may take GYRE_ANY_SOURCE and
- * GYRE_ANY_TAG, and learns who it was through *source and *receivedTag (may be NULL). If all other
- * ranks have left, it gets gyreMismatch. */
+/* [gyre] The same with tags from 0 up; gyreSend's tag is 0. Host communicators only; a CUDA
+ * communicator returns gyreInvalidUsage. A receive takes the first message with its tag. It may ask
+ * for GYRE_ANY_SOURCE and GYRE_ANY_TAG, and finds the sender in *source and the tag in
+ * *receivedTag; both may be NULL, and are written when the receive is done. A receive from any
+ * source gets gyreMismatch if all other ranks have left. */
 GYRE_API gyreResult_t gyreSendTagged(const void* sendbuff, size_t count, gyreDataType_t datatype,
                                      int peer, int tag, gyreComm_t comm, gyreStream_t stream);
 GYRE_API gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_t datatype,
@@ -470,39 +476,38 @@ GYRE_API gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_
 
 /* ---------------------------------------------------------------------------- groups */
 
-/* Calls between Start and End are gathered and carried out together at End, on any number of
- * communicators of this thread; they may not be ordered against each other. Groups nest. If a call
- * in a group was refused, End returns its error and nothing of the group is carried out. Calls of
- * one communicator that go to different streams are ordered by their streams: ranks that order them
- * otherwise get gyreMismatch. Splits may be in a group. */
+/* Calls between Start and End are collected. The outermost End carries them out together, and
+ * returns their first error. A group may hold calls on any number of communicators, and splits.
+ * Collectives of one communicator run as ORDER above says. Its sends and receives run beside them,
+ * on a CUDA device after them. There is no other order within a group. Groups nest. If a call was
+ * refused, the outermost End returns its error and carries out nothing of the group. */
 GYRE_API gyreResult_t gyreGroupStart(void);
 GYRE_API gyreResult_t gyreGroupEnd(void);
 
 /* ---------------------------------------------------------------------------- host streams */
 
-/* [gyre] A queue of operations on host memory, carried out in order by the progress thread. For
- * CUDA communicators use CUDA's streams. A stream may serve several communicators. */
+/* [gyre] Makes a host stream: a queue of operations on host memory. The progress thread carries
+ * them out in order. A stream may serve several communicators. Any thread may use it. */
 GYRE_API gyreResult_t gyreStreamCreate(gyreStream_t* stream);
-/* The same with GYRE_STREAM_BY_CALLER in `flags`, or 0: what is queued is begun in the call that
- * queues it, as far as it goes without waiting, and goes on in any thread's calls that wait for
- * something queued on such a stream (Synchronize, Destroy, a call without a stream), and a little
- * in Query and gyreCommGetAsyncError. No thread is woken, so a rank that computes on all its cores
- * loses none of them; and where all ranks are of one host and memory reaches them, those that wait
- * first reduce the part of a large all-reduce that another one has begun and left. Operations go on
- * side by side on streams and communicators of their own. The operations' deadlines count from
- * their begin. */
+/* The same with `flags` 0 or GYRE_STREAM_BY_CALLER. With the flag no progress thread is used. The
+ * call that queues an operation begins it, as far as it goes without waiting. Any thread that waits
+ * for work on such streams continues it: Synchronize, Destroy, or a call with a NULL stream. Query
+ * and gyreCommGetAsyncError continue it a little. No thread is woken, so a rank that computes on
+ * all its cores loses none. Operations on different streams and communicators run side by side. On
+ * one host whose memory reaches all ranks, a rank that waits early does the reduction work of ranks
+ * that began a large all-reduce and left it. Deadlines count from an operation's begin. */
 #define GYRE_STREAM_BY_CALLER 1
 GYRE_API gyreResult_t gyreStreamCreateWithFlags(gyreStream_t* stream, unsigned int flags);
-/* Waits for what is queued, then frees it. */
+/* Waits for what is queued, then frees the stream. Returns errors as gyreStreamSynchronize. */
 GYRE_API gyreResult_t gyreStreamDestroy(gyreStream_t stream);
-/* Waits for what is queued; returns the first error of an operation since the last Synchronize. */
+/* Waits for what is queued. Returns the first error of an operation since the last Synchronize. */
 GYRE_API gyreResult_t gyreStreamSynchronize(gyreStream_t stream);
-/* gyreSuccess if all is done, gyreInProgress if not, or the first error. */
+/* gyreSuccess: all is done. gyreInProgress: not yet. Else the first error; more may run. */
 GYRE_API gyreResult_t gyreStreamQuery(gyreStream_t stream);
-/* What is queued on `stream` from now on waits for what is queued on `other` until now. */
+/* Operations queued on `stream` from now on wait for those queued on `other` so far. */
 GYRE_API gyreResult_t gyreStreamWait(gyreStream_t stream, gyreStream_t other);
-/* Called on the thread that drives the stream when all queued before is done, with the first error
- * so far. It must not block and must not call into Gyre, except to query. */
+/* Queues a callback. It is called when all operations queued before are done, with the first error
+ * so far, on the thread that drives the stream. It must not block, nor call Gyre but to query. */
 typedef void (*gyreStreamCallback_t)(gyreStream_t stream, gyreResult_t status, void* user);
 GYRE_API gyreResult_t gyreStreamAddCallback(gyreStream_t stream, gyreStreamCallback_t callback,
                                             void* user);
