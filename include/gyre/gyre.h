@@ -118,14 +118,14 @@
  * CODES    What each means and what to do; `gyre why --explain CODE` says the same.
  *  gyreSuccess            no error: nothing to do
  *  gyreUnhandledCudaError a CUDA call failed: read the cause; check the device and driver
- *  gyreSystemError        a system call failed: read the cause: it names the call and the limit
- *  gyreInternalError      Gyre broke one of its own rules: report it with GYRE_DEBUG=INFO output
+ *  gyreSystemError        a system call failed: read the cause; it names the call and the limit
+ *  gyreInternalError      a bug in Gyre: report it with the output of GYRE_DEBUG=INFO
  *  gyreInvalidArgument    an argument is wrong: correct the argument that the text names
  *  gyreInvalidUsage       the call is not allowed here: follow the text; the call had no effect
- *  gyreRemoteError        another rank failed: see the named rank first; destroy and start anew
- *  gyreInProgress         not finished yet: ask again with gyreCommGetAsyncError
- *  gyreTimeout            a deadline passed: see the named rank; raise GYRE_TIMEOUT if it is slow
- *  gyreMismatch           ranks called different things: make the calls agree on all ranks
+ *  gyreRemoteError        another rank failed: see why that rank failed; make a new communicator
+ *  gyreInProgress         not finished yet: call gyreCommGetAsyncError again
+ *  gyreTimeout            a deadline passed: check the named rank; raise GYRE_TIMEOUT if it is slow
+ *  gyreMismatch           ranks made different calls: make the same calls in one order on all ranks
  *  gyreAborted            the communicator was aborted: destroy it
  *
  * RESULTS  All ranks get the same bits. The same job (number of ranks, counts, types, settings)

@@ -109,64 +109,66 @@ std::vector<Setting> settings_of_communicators() {
   using S = Setting;
   return {
       {"GYRE_DEBUG", S::Choice{&Settings::debug, {"NONE", "VERSION", "WARN", "INFO", "TRACE"}},
-       "what to log"},
+       "how much to log"},
       {"GYRE_DEBUG_SUBSYS", S::Text{&Settings::debug_subsystems},
-       "which of it at INFO and TRACE: INIT, BOOTSTRAP, ENV, GRAPH, TUNING, NET, SHM, ALLOC, COLL, "
-       "P2P, CALL, ALL, or ^ and those to leave out"},
+       "subsystems whose INFO and TRACE lines are logged: INIT, BOOTSTRAP, ENV, GRAPH (paths "
+       "between ranks), TUNING (algorithms), NET, SHM, ALLOC, COLL and P2P (TRACE: each call), "
+       "CALL (calls that fail), ALL, or ^ and those to leave out"},
       {"GYRE_DEBUG_FILE", S::Text{&Settings::debug_file},
-       "where to log; %h and %p become host and process id"},
+       "file for the log, stderr if unset; %h and %p become host and process id"},
       {"GYRE_FLIGHT_FILE", S::Text{&Settings::flight_file},
-       "where a communicator that breaks writes its last operations; %h, %p and %r become host, "
-       "process id and rank"},
+       "file to which a communicator that breaks writes its last operations; %h, %p and %r become "
+       "host, process id and rank"},
       {"GYRE_METRICS", S::Text{&Settings::metrics},
-       "where each process serves metrics in Prometheus's text format, over HTTP: a port of "
+       "where each process serves metrics over HTTP, in Prometheus's text format: a port of "
        "127.0.0.1, address:port, or unix:/path (%h and %p as above). The rank on this host "
-       "(GYRE_LOCAL_RANK, or what the launcher gave) is added to the port; 0 takes any and logs it "
-       "at INFO. A place that is taken is an error of the communicator's init"},
+       "(GYRE_LOCAL_RANK, or the launcher's) is added to the port. Port 0 takes any free port and "
+       "logs it at INFO. If the place is taken, the communicator's init fails"},
       {"GYRE_ALGO", S::Text{&Settings::algorithm},
-       "algorithms allowed, as in \"ring,tree\" (calls that none of them can do are free) or "
-       "\"allreduce:^ring\""},
+       "algorithms allowed, as in \"ring,tree\" or \"allreduce:^ring\"; calls that none of the "
+       "listed algorithms can do may use any"},
       {"GYRE_PROTO", S::Text{&Settings::protocol},
-       "protocols allowed, as in \"simple\" or \"^LL\" (LL is line on the host)"},
+       "protocols allowed, as in \"simple\" or \"^LL\"; on the host LL means line"},
       {"GYRE_TRANSPORT", S::Text{&Settings::transport},
        "transports allowed, best first, or ^ and those to leave out"},
       {"GYRE_BUFFSIZE", S::Size{&Settings::slot_bytes, 0, 1LL << 30},
-       "bytes of one slot of the simple protocol; 0 takes the tuner's"},
+       "bytes of one slot of the simple protocol; 0 is the tuner's choice"},
       {"GYRE_SOCKET_IFNAME", S::Text{&Settings::socket_interface},
-       "interfaces where other hosts come in, and ranks of this host by tcp (unset: by loopback): "
-       "prefixes, =exact names, or ^ and those to leave out"},
+       "network interfaces for other hosts, and for tcp between ranks of this host (loopback if "
+       "unset): prefixes, =exact names, or ^ and those to leave out"},
       {"GYRE_SOCKET_FAMILY", S::Choice{&Settings::socket_family, {"ANY", "AF_INET", "AF_INET6"}},
-       "address family"},
+       "address family of sockets"},
       {"GYRE_TCP_SECURITY", S::Choice{&Settings::tcp_security, {"ticket", "tls"}},
-       "ticket: data connections show a one-time ticket; tls: they are encrypted too"},
-      {"GYRE_SHM_DISABLE", S::Switch{&Settings::shm_disable}, "1 leaves out shared memory"},
+       "ticket: a data connection begins with a one-time ticket; tls: it is also encrypted"},
+      {"GYRE_SHM_DISABLE", S::Switch{&Settings::shm_disable}, "1: shared memory is not used"},
       {"GYRE_P2P_DISABLE", S::Switch{&Settings::p2p_disable},
-       "1: kernels of one GPU do not touch the memory of another"},
+       "1: kernels do not access the memory of another GPU"},
       {"GYRE_P2P_LEVEL",
        S::Choice{&Settings::p2p_level, {"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}},
-       "how far apart GPUs may be whose kernels touch each other's memory: one GPU, NVLink, a PCIe "
-       "switch, several, a host bridge, anywhere in a host"},
+       "largest distance at which kernels access memory of another GPU: the same GPU, NVLink, one "
+       "PCIe switch, several, one host bridge, anywhere in the host"},
       {"GYRE_TIMEOUT", S::Integer{&Settings::timeout_s, 1, second_most},
-       "seconds a call may wait for a live rank that does not come"},
+       "seconds for which a call waits for a rank that is alive but does not make the call"},
       {"GYRE_INIT_TIMEOUT", S::Integer{&Settings::init_timeout_s, 1, second_most},
-       "seconds the ranks have to meet"},
+       "seconds within which all ranks must join a communicator"},
       {"GYRE_LIVENESS_TIMEOUT", S::Integer{&Settings::liveness_timeout_s, 1, second_most},
-       "seconds without a sign of life after which a process counts as dead"},
+       "seconds of silence after which a process counts as dead"},
       {"GYRE_SPIN_COUNT", S::Integer{&Settings::spin_count, -1, 1LL << 40},
-       "polls before a waiting thread yields; -1 decides from the load"},
+       "polls before a waiting thread yields; -1 chooses by the load"},
       {"GYRE_MAX_CTAS", S::Integer{&Settings::channels_most, 0, 1 << 20},
-       "channels of a CUDA communicator, at most: with fewer, more communicators fit a GPU at one "
-       "time; 0: config.maxCTAs"},
+       "most channels of a CUDA communicator; with fewer, more communicators fit on a GPU at one "
+       "time; 0: as config.maxCTAs says"},
       {"GYRE_MIN_CTAS", S::Integer{&Settings::channels_least, 0, 1 << 20},
-       "channels that a CUDA communicator takes, as far as the GPU has room, though others may not "
-       "fit beside it then; 0: config.minCTAs"},
+       "channels that a CUDA communicator takes if the GPU has room; others may then lack room; "
+       "0: as config.minCTAs says"},
       {"GYRE_REPRODUCIBLE", S::Switch{&Settings::reproducible},
-       "1 allows only plans that sum in rank order and round once"},
+       "1: only algorithms that sum in rank order and round once; results then do not depend on "
+       "algorithm and transport"},
       {"GYRE_CHECK_CALLS", S::Switch{&Settings::check_calls},
-       "0: ranks that call different things are found by what arrives alone, and named without "
-       "their calls"},
+       "1: ranks compare their calls, and a mismatch error shows both; 0: a mismatch is found by "
+       "the data alone, and the error names the ranks without their calls"},
       {"GYRE_FIRST_SEQUENCE", S::Integer{&Settings::first_sequence, 0, 1LL << 48},
-       "number before that of the first call, split and message: for tests of where counters turn"},
+       "number before the first call, split and message; for tests of counters that wrap around"},
   };
 }
 
@@ -178,15 +180,15 @@ std::vector<Setting> settings_of_launch() {
       {"GYRE_SIZE", S::Integer{&Settings::size, 1, rank_most}, "number of ranks"},
       {"GYRE_LOCAL_RANK", S::Integer{&Settings::local_rank, 0, rank_most}, "rank on this host"},
       {"GYRE_LOCAL_SIZE", S::Integer{&Settings::local_size, 1, rank_most}, "ranks on this host"},
-      {"GYRE_JOB_ID", S::Text{&Settings::job_id}, "name that the ranks of one job share"},
+      {"GYRE_JOB_ID", S::Text{&Settings::job_id}, "name of the job, the same on all its ranks"},
       {"GYRE_RENDEZVOUS_FILE", S::Text{&Settings::rendezvous_file},
-       "file of mode 0600 through which the ranks meet"},
+       "file through which the ranks meet: rank 0 makes it, with mode 0600, and all ranks see it"},
       {"GYRE_RENDEZVOUS_ADDRESS", S::Text{&Settings::rendezvous_address},
-       "host:port where rank 0 listens; needs GYRE_RENDEZVOUS_SECRET_FILE"},
+       "host:port where rank 0 listens and the ranks meet; needs GYRE_RENDEZVOUS_SECRET_FILE"},
       {"GYRE_RENDEZVOUS_SECRET_FILE", S::Text{&Settings::rendezvous_secret_file},
-       "file of mode 0600 with at least 32 bytes that all ranks share"},
+       "file of mode 0600 with at least 32 random bytes, the same for all ranks"},
       {"GYRE_RENDEZVOUS_FD", S::Integer{&Settings::rendezvous_fd, 0, 1 << 20},
-       "descriptor inherited from gyre run (set by it)"},
+       "descriptor that ranks inherit from gyre run, which sets this variable"},
   };
 }
 

@@ -13,19 +13,19 @@
 
 namespace gyre {
 
-// One table of codes: name in gyre.h after "gyre", value, text, what the caller can do.
-// The first nine values are NCCL's (nccl.h 2.30).
-#define GYRE_CODES(X)                                                                             \
-  X(Success, 0, "no error", "nothing to do")                                                      \
-  X(UnhandledCudaError, 1, "a CUDA call failed", "read the cause; check the device and driver")   \
-  X(SystemError, 2, "a system call failed", "read the cause: it names the call and the limit")    \
-  X(InternalError, 3, "Gyre broke one of its own rules", "report it with GYRE_DEBUG=INFO output") \
-  X(InvalidArgument, 4, "an argument is wrong", "correct the argument that the text names")       \
-  X(InvalidUsage, 5, "the call is not allowed here", "follow the text; the call had no effect")   \
-  X(RemoteError, 6, "another rank failed", "see the named rank first; destroy and start anew")    \
-  X(InProgress, 7, "not finished yet", "ask again with gyreCommGetAsyncError")                    \
-  X(Timeout, 8, "a deadline passed", "see the named rank; raise GYRE_TIMEOUT if it is slow")      \
-  X(Mismatch, 9, "ranks called different things", "make the calls agree on all ranks")            \
+// One table of codes: the name in gyre.h after "gyre", the value, a text, what the caller can do.
+// The first nine values are NCCL's (nccl.h 2.30). gyre.h repeats texts and remedies.
+#define GYRE_CODES(X)                                                                           \
+  X(Success, 0, "no error", "nothing to do")                                                    \
+  X(UnhandledCudaError, 1, "a CUDA call failed", "read the cause; check the device and driver") \
+  X(SystemError, 2, "a system call failed", "read the cause; it names the call and the limit")  \
+  X(InternalError, 3, "a bug in Gyre", "report it with the output of GYRE_DEBUG=INFO")          \
+  X(InvalidArgument, 4, "an argument is wrong", "correct the argument that the text names")     \
+  X(InvalidUsage, 5, "the call is not allowed here", "follow the text; the call had no effect") \
+  X(RemoteError, 6, "another rank failed", "see why that rank failed; make a new communicator") \
+  X(InProgress, 7, "not finished yet", "call gyreCommGetAsyncError again")                      \
+  X(Timeout, 8, "a deadline passed", "check the named rank; raise GYRE_TIMEOUT if it is slow")  \
+  X(Mismatch, 9, "ranks made different calls", "make the same calls in one order on all ranks") \
   X(Aborted, 10, "the communicator was aborted", "destroy it")
 
 enum class Code : int {
