@@ -1,9 +1,9 @@
 // All-reduce through the C API, ranks as threads: types, ops, algorithms, protocols, transports,
 // numbers of ranks, placement, counts and alignments. Pairs of all values in the default run, the
 // whole product under [.soak]. On every rank the same bits, and the right ones.
-#include "tests/support/covering.h"
-#include "tests/support/elements.h"
-#include "tests/support/ranks.h"
+#include "tests/support/base/covering.h"
+#include "tests/support/comm/elements.h"
+#include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
 
 #include <catch2/catch.hpp>

@@ -3,8 +3,8 @@
 #include "bench/runner/collective.h"
 #include "bench/runner/table.h"
 #include "lib/comm/process.h"
-#include "tests/support/fake_cuda.h"
-#include "tests/support/ranks.h"
+#include "tests/support/comm/ranks.h"
+#include "tests/support/fake_cuda/fake_cuda.h"
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/path_watch.h"
 #include "lib/comm/whereabouts.h"
-#include "tests/support/ranks.h"
+#include "tests/support/comm/ranks.h"
 
 #include <catch2/catch.hpp>
 

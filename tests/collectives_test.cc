@@ -1,9 +1,9 @@
 // Every collective but all-reduce through the C API, ranks as threads: algorithms, protocols,
 // transports, numbers of ranks, types, ops, placement, counts (uneven and zero too), alignments and
 // roots. Pairs of all values in the default run, the whole product under [.soak].
-#include "tests/support/collective_case.h"
-#include "tests/support/covering.h"
-#include "tests/support/ranks.h"
+#include "tests/support/base/covering.h"
+#include "tests/support/comm/collective_case.h"
+#include "tests/support/comm/ranks.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // Communicators through the C API: groups, streams, order, misuse, ends. Ranks are threads.
-#include "tests/support/ranks.h"
+#include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
 
 #include <catch2/catch.hpp>

@@ -1,7 +1,7 @@
 // The control plane among processes that die, stop, or end at the wrong moment. Each job is one of
 // real processes; the test process itself has one thread, so that it may fork.
-#include "tests/support/crew.h"
-#include "tests/support/meeting.h"
+#include "tests/support/control/crew.h"
+#include "tests/support/control/meeting.h"
 
 #include <chrono>
 #include <csignal>

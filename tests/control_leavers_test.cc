@@ -1,7 +1,7 @@
 // Processes that leave and end while the others go on: whoever was reached through them is still
 // reached, and what happens behind them is still told. Planes of this process, and real processes.
-#include "tests/support/crew.h"
-#include "tests/support/meeting.h"
+#include "tests/support/control/crew.h"
+#include "tests/support/control/meeting.h"
 
 #include <csignal>
 

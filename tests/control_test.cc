@@ -1,6 +1,6 @@
 // The control plane among processes that behave: joining, letters, aborts, leaving. Planes of this
 // one process stand for the processes; control_fault_test has real ones and kills them.
-#include "tests/support/meeting.h"
+#include "tests/support/control/meeting.h"
 
 #include <filesystem>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // Communicators of CUDA devices through the C API, over the fake driver: its kernels are the real
 // ones, on the host's machine.
-#include "tests/support/cuda_cases.h"
+#include "tests/support/device/cuda_cases.h"
 
 using namespace gyre;
 using namespace gyre::tests;

@@ -1,6 +1,6 @@
 // CUDA graphs of Gyre's calls over the fake driver, which sees that nothing is left of them; the
 // cases themselves run on a GPU as well (gpu_test.cc).
-#include "tests/support/cuda_graph_cases.h"
+#include "tests/support/device/cuda_graph_cases.h"
 
 using namespace gyre;
 using namespace gyre::tests;

@@ -1,6 +1,6 @@
 // Groups on CUDA devices over the fake driver: calls that go together in one kernel, and sends and
 // receives, alone and in groups.
-#include "tests/support/device_ranks.h"
+#include "tests/support/device/device_ranks.h"
 
 #include <random>
 

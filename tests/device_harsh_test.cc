@@ -1,8 +1,8 @@
 // What NVIDIA's driver does to who is not careful, by the fake at its harshest: memory that other
 // devices' kernels do not reach, calls that wait for kernels and keep everybody out meanwhile,
 // streams that share a queue, and what the default stream waits for.
-#include "tests/support/cuda_cases.h"
-#include "tests/support/cuda_graph_cases.h"
+#include "tests/support/device/cuda_cases.h"
+#include "tests/support/device/cuda_graph_cases.h"
 
 #include <atomic>
 #include <chrono>

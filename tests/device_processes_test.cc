@@ -1,9 +1,9 @@
 // Communicators of CUDA devices whose ranks are processes, through the C API, each over a fake
 // driver of its own: memory is exported and imported, kernels poll each other's memory for real.
-#include "tests/support/device_processes.h"
+#include "tests/support/device/device_processes.h"
 
 #include "lib/comm/process.h"
-#include "tests/support/cuda_process_cases.h"
+#include "tests/support/device/cuda_process_cases.h"
 
 #include <catch2/catch.hpp>
 

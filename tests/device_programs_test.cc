@@ -2,7 +2,7 @@
 // each makes communicators, calls on them, aborts some and destroys them, while the other one does
 // so as well. Whatever one team asks of the driver, the other one's kernels must not keep it
 // waiting for ever. A seed gives a program.
-#include "tests/support/device_ranks.h"
+#include "tests/support/device/device_ranks.h"
 
 #include <fmt/format.h>
 

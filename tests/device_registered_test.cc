@@ -2,8 +2,8 @@
 // is lent by CUDA IPC, and the caller's again once gyreCommDeregister has succeeded. The fakes
 // complain when memory is freed that another process has open.
 #include "lib/base/clock.h"
-#include "tests/support/device_ranks.h"
-#include "tests/support/lending.h"
+#include "tests/support/device/device_ranks.h"
+#include "tests/support/device/lending.h"
 #include "transports/p2p/virtual_memory.h"
 
 #include <catch2/catch.hpp>

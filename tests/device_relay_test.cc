@@ -3,7 +3,7 @@
 // device_test.cc.
 #include "lib/cuda/device_relay.h"
 
-#include "tests/support/transport_pair.h"
+#include "tests/support/transports/transport_pair.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,8 +2,8 @@
 // over the fake driver, of threads and of processes.
 #include "lib/device/device_share.h"
 
-#include "tests/support/device_processes.h"
-#include "tests/support/device_ranks.h"
+#include "tests/support/device/device_processes.h"
+#include "tests/support/device/device_ranks.h"
 
 #include <fmt/format.h>
 

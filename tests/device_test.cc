@@ -3,8 +3,8 @@
 // By default a covering array and some dozens of seeds; "[.soak]" takes the whole product of
 // collective, protocol, type, operation, ranks and channels, and a thousand seeds of a few
 // schedules.
-#include "tests/support/device_cases.h"
-#include "tests/support/device_job.h"
+#include "tests/support/kernels/device_cases.h"
+#include "tests/support/kernels/device_job.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,7 +1,7 @@
 // What a CUDA device does under drivers of several versions, by the fake: which images are loaded,
 // and how kernels are launched.
-#include "tests/support/cuda_cases.h"
-#include "tests/support/log_file.h"
+#include "tests/support/base/log_file.h"
+#include "tests/support/device/cuda_cases.h"
 
 using namespace gyre;
 using namespace gyre::tests;

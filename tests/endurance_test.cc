@@ -1,8 +1,8 @@
 // Communicators made and ended again and again, and very many at once: memory, descriptors and
 // threads stay flat. A short form by default, 10^5 and 10^3 under [.soak]; ranks are threads.
-#include "tests/support/census.h"
-#include "tests/support/ranks.h"
-#include "tests/support/throng.h"
+#include "tests/support/base/census.h"
+#include "tests/support/comm/ranks.h"
+#include "tests/support/comm/throng.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // fork() inside anything: the child may not touch what its parent has, and the parent goes on.
-#include "tests/support/forked_ranks.h"
+#include "tests/support/comm/forked_ranks.h"
 #include <gyre/gradsync.h>
 
 #include <catch2/catch.hpp>

@@ -1,14 +1,14 @@
 // Communicators of CUDA devices on a GPU, by the library as users link it: the cases that other
 // tests run over the fake driver. Ranks are threads of this process, or processes, all on device 0.
 // Exit code 77 without a GPU. gpu_on_fake_test is the same program over the fake.
-#include "tests/support/cuda_cases.h"
-#include "tests/support/cuda_graph_cases.h"
-#include "tests/support/cuda_memory_cases.h"
-#include "tests/support/device_cases.h"
-#include "tests/support/gpu_driver.h"
-#include "tests/support/gpu_main.h"
-#include "tests/support/kernel_job.h"
-#include "tests/support/spawned_processes.h"
+#include "tests/support/device/cuda_cases.h"
+#include "tests/support/device/cuda_graph_cases.h"
+#include "tests/support/device/cuda_memory_cases.h"
+#include "tests/support/gpu/gpu_driver.h"
+#include "tests/support/gpu/gpu_main.h"
+#include "tests/support/gpu/spawned_processes.h"
+#include "tests/support/kernels/device_cases.h"
+#include "tests/support/kernels/kernel_job.h"
 
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
 // A mixture of experts over a mesh of data x expert: tokens go to their experts' ranks and back,
 // and it trains as one rank with all experts and the whole batch does.
-#include "tests/support/expert_layer.h"
+#include "tests/support/gradsync/expert_layer.h"
 
 #include <catch2/catch.hpp>
 

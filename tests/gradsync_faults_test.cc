@@ -1,6 +1,6 @@
 // gradsync.h's replicas where something goes wrong: what one rank lacks or fails at is an error of
 // all that names it, and nobody waits for long.
-#include "tests/support/grad_trainer.h"
+#include "tests/support/gradsync/grad_trainer.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,7 +1,7 @@
 // gradsync.h's samplers and meshes; and over a mesh data, pipeline (1F1B) and tensor parallelism at
 // once, which train as one rank does.
-#include "tests/support/linear.h"
-#include "tests/support/ranks.h"
+#include "tests/support/comm/ranks.h"
+#include "tests/support/gradsync/linear.h"
 #include <gyre/gradsync.h>
 
 #include <catch2/catch.hpp>

@@ -1,6 +1,6 @@
 // A rank that has begun large all-reduces and computes on, as a process of its own: those that wait
 // do its part meanwhile. Processes are forked while this one has one thread.
-#include "tests/support/forked_ranks.h"
+#include "tests/support/comm/forked_ranks.h"
 
 #include <catch2/catch.hpp>
 

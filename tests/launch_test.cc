@@ -4,7 +4,7 @@
 #include "lib/exec/launch.h"
 
 #include "lib/base/units.h"
-#include "tests/support/launch_job.h"
+#include "tests/support/exec/launch_job.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,6 +1,6 @@
 // Ranks that leave early harm nobody: what another one does afterwards is told to all in time, or
 // works. One process a rank.
-#include "tests/support/forked_ranks.h"
+#include "tests/support/comm/forked_ranks.h"
 
 #include <catch2/catch.hpp>
 

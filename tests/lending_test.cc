@@ -1,7 +1,7 @@
 // lib/exec: what peers lend, when they lie about it.
 #include "lib/base/units.h"
 #include "lib/transport/region.h"
-#include "tests/support/launch_job.h"
+#include "tests/support/exec/launch_job.h"
 
 #include <catch2/catch.hpp>
 

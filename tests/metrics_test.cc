@@ -4,7 +4,7 @@
 
 #include "lib/control/metrics_place.h"
 #include "lib/control/metrics_request.h"
-#include "tests/support/meeting.h"
+#include "tests/support/control/meeting.h"
 
 #include <fmt/format.h>
 

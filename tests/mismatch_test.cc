@@ -1,6 +1,6 @@
 // Ranks that call different things get an error that shows both calls, in that call or the next
 // one, on every rank, within a second of the wait; none hangs.
-#include "tests/support/ranks.h"
+#include "tests/support/comm/ranks.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,7 +2,7 @@
 // "[.soak]" takes the whole product of shapes where the default run draws from it.
 #include "kernels/cpu/move.h"
 
-#include "tests/support/move_trial.h"
+#include "tests/support/kernels/move_trial.h"
 
 #include <catch2/catch.hpp>
 

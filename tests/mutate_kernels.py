@@ -168,8 +168,8 @@ def left_out(root, every):
 
 
 def libraries(build):
-    names = ["tests/libtest_main.a", "tests/libtest_device_job.a",
-             "tests/libtest_host_device.a", "lib/exec/libexec.a", "lib/cuda/libcuda.a",
+    names = ["tests/support/libtest_main.a", "tests/support/libtest_device_job.a",
+             "tests/support/libtest_host_device.a", "lib/exec/libexec.a", "lib/cuda/libcuda.a",
              "lib/transport/libtransport.a", "lib/plan/libplan.a", "lib/trust/libtrust.a",
              "lib/base/libbase.a"]
     return [os.path.join(build, name) for name in names] + \

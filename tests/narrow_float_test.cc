@@ -1,7 +1,7 @@
 // The 16- and 8-bit float conversions, exhaustively, against the formats' definitions.
 #include "kernels/cpu/narrow_float.h"
 
-#include "tests/support/move_oracle.h"
+#include "tests/support/kernels/move_oracle.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,6 +1,6 @@
 // A process that may open no more descriptors when links are opened: whoever waits for it is told
 // in time, and it is named, whether it should have dialed, accepted, or made shared memory.
-#include "tests/support/forked_ranks.h"
+#include "tests/support/comm/forked_ranks.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,7 +2,7 @@
 #include "lib/api/options.h"
 
 #include "kernels/cuda/launch.h"
-#include "tests/support/ranks.h"
+#include "tests/support/comm/ranks.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // The ways between GPUs: what is found out about them, and what all ranks make of it; leases on
 // memory that is lent; memory that is mapped by descriptors.
-#include "tests/support/fake_cuda.h"
-#include "tests/support/fake_nvml.h"
+#include "tests/support/fake_cuda/fake_cuda.h"
+#include "tests/support/fake_cuda/fake_nvml.h"
 #include "transports/p2p/bus.h"
 #include "transports/p2p/lease.h"
 #include "transports/p2p/survey.h"

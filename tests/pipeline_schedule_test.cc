@@ -1,7 +1,7 @@
 // The schedules of bench/training's pipelines: what a stage does in which order, and that every
 // micro-batch passes all stages and comes back.
 #include "bench/training/pipeline_stage.h"
-#include "tests/support/ranks.h"
+#include "tests/support/comm/ranks.h"
 
 #include <algorithm>
 #include <cstring>

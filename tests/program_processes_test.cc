@@ -2,7 +2,7 @@
 // threads of one, and besides streams that callers drive beside others, ranks that leave before the
 // end, and aborts by another thread. A failure prints the program and the command that runs it
 // alone. This process has one thread and uses no communicator, as it forks.
-#include "tests/support/program.h"
+#include "tests/support/random_programs/program.h"
 
 #include <catch2/catch.hpp>
 

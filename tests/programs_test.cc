@@ -2,7 +2,7 @@
 // threads, messages, streams), which have to end as a model says; and such with a fault, which have
 // to end in the right error on every rank. A failure prints the program and the command that runs
 // it alone.
-#include "tests/support/program.h"
+#include "tests/support/random_programs/program.h"
 
 #include <catch2/catch.hpp>
 

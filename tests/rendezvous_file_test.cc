@@ -1,6 +1,6 @@
 // Meetings through a file, and what is wrong with files that are no meeting's.
 #include "lib/rendezvous/id_file.h"
-#include "tests/support/small_plane.h"
+#include "tests/support/rendezvous/small_plane.h"
 
 #include <cstddef>
 #include <fcntl.h>

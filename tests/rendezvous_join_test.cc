@@ -1,6 +1,6 @@
 // From a launcher's variables to a joined communicator, with the control plane itself: each way to
 // meet leads to one job, again and again in one process.
-#include "tests/support/small_plane.h"
+#include "tests/support/rendezvous/small_plane.h"
 
 #include <sys/mman.h>
 

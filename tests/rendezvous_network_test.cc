@@ -1,8 +1,8 @@
 // Meetings at an address: under TLS, with the bytes of a secret file as the proof.
 #include "lib/rendezvous/id_server.h"
-#include "tests/support/descriptor_limit.h"
-#include "tests/support/log_file.h"
-#include "tests/support/small_plane.h"
+#include "tests/support/base/descriptor_limit.h"
+#include "tests/support/base/log_file.h"
+#include "tests/support/rendezvous/small_plane.h"
 
 #include <algorithm>
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 // Meetings at an abstract socket, by gyre run's memory and through a store.
 #include "lib/rendezvous/rendezvous.h"
 
-#include "tests/support/small_plane.h"
+#include "tests/support/rendezvous/small_plane.h"
 
 #include <sys/mman.h>
 

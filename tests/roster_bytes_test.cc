@@ -1,6 +1,6 @@
 // What the root of a large job has to send: the roster to its children in the tree, and to nobody
 // else. Bytes are counted where each control thread gives them to the kernel.
-#include "tests/support/meeting.h"
+#include "tests/support/control/meeting.h"
 
 #include <map>
 #include <mutex>

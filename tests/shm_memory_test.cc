@@ -6,7 +6,7 @@
 #include "lib/transport/handover.h"
 #include "lib/transport/region.h"
 #include "lib/transport/slots.h"
-#include "tests/support/transport_pair.h"
+#include "tests/support/transports/transport_pair.h"
 #include "transports/p2p/lease.h"
 #include "transports/shm/memory.h"
 #include "transports/shm/sender.h"

@@ -1,5 +1,5 @@
 // Splits among processes of which one fails in the middle, or leaves for good.
-#include "tests/support/forked_ranks.h"
+#include "tests/support/comm/forked_ranks.h"
 
 #include <catch2/catch.hpp>
 

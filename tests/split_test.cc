@@ -1,5 +1,5 @@
 // Splitting and non-blocking communicators, ranks as threads.
-#include "tests/support/ranks.h"
+#include "tests/support/comm/ranks.h"
 
 #include <catch2/catch.hpp>
 

@@ -3,7 +3,7 @@
 // something else: it writes nothing there, nobody takes a wrong sum for a right one, and what other
 // threads write beside the buffers, in the same pages, stays. Processes are forked while this one
 // has one thread.
-#include "tests/support/forked_ranks.h"
+#include "tests/support/comm/forked_ranks.h"
 
 #include <catch2/catch.hpp>
 

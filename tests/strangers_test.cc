@@ -3,9 +3,9 @@
 #include "lib/rendezvous/rendezvous.h"
 #include "lib/trust/address.h"
 #include "lib/trust/secure_session.h"
-#include "tests/support/descriptor_limit.h"
-#include "tests/support/log_file.h"
-#include "tests/support/meeting.h"
+#include "tests/support/base/descriptor_limit.h"
+#include "tests/support/base/log_file.h"
+#include "tests/support/control/meeting.h"
 
 #include <atomic>
 #include <csignal>

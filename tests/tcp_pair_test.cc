@@ -3,7 +3,7 @@
 #include "lib/transport/endpoint.h"
 #include "lib/transport/slots.h"
 #include "lib/trust/address.h"
-#include "tests/support/transport_pair.h"
+#include "tests/support/transports/transport_pair.h"
 
 #include <catch2/catch.hpp>
 

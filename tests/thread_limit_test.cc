@@ -1,7 +1,7 @@
 // A process at its limit of threads: what would take another one fails with the limit named,
 // nothing hangs, and what needs none goes on. pthread_create is this program's own, and refuses on
 // demand.
-#include "tests/support/ranks.h"
+#include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
 #include <gyre/gyre.h>
 

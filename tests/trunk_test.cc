@@ -3,7 +3,7 @@
 #include "lib/control/messages.h"
 #include "lib/trust/address.h"
 #include "lib/trust/secure_session.h"
-#include "tests/support/meeting.h"
+#include "tests/support/control/meeting.h"
 
 #include <filesystem>
 #include <poll.h>

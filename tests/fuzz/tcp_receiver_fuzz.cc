@@ -7,7 +7,7 @@
 #include "lib/trust/address.h"
 #include "lib/trust/session_key.h"
 #include "tests/fuzz/input.h"
-#include "tests/support/test_door.h"
+#include "tests/support/transports/test_door.h"
 #include "transports/tcp/receiver.h"
 
 #include <deque>

@@ -1,9 +1,9 @@
 // A rank that splits ARGUMENT communicators off its job's, all of which live at once and reduce;
 // then ends them. Rank 0 prints one line of JSON of what its process took of the machine. Started
 // by endurance_test.py through gyre run.
-#include "tests/support/throng.h"
+#include "tests/support/comm/throng.h"
 
-#include "tests/support/census.h"
+#include "tests/support/base/census.h"
 #include <gyre/gyre.h>
 
 #include <cstdio>

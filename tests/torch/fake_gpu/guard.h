@@ -1,9 +1,9 @@
-// PyTorch's view of the fake driver's devices (tests/support/fake_gpu.h), registered as CUDA's in a
-// PyTorch without CUDA: its devices, streams and events, as c10/cuda has them on a GPU. A stream's
-// number is its address; the default one's is 0.
+// PyTorch's view of the fake driver's devices (tests/support/fake_cuda/fake_gpu.h), registered as
+// CUDA's in a PyTorch without CUDA: its devices, streams and events, as c10/cuda has them on a GPU.
+// A stream's number is its address; the default one's is 0.
 #pragma once
 
-#include "tests/support/fake_gpu.h"
+#include "tests/support/fake_cuda/fake_gpu.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 

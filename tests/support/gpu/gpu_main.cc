@@ -1,0 +1,62 @@
+// The main of gpu_test: Catch2's, and --soak and --short. Without a driver, a device or kernels it
+// says what is missing and exits with 77, which Meson takes for skipped.
+#define CATCH_CONFIG_RUNNER  // before anything includes Catch2
+#include "tests/support/gpu/gpu_main.h"
+
+#include "tests/support/gpu/gpu_driver.h"
+#include "tests/support/gpu/spawned_processes.h"
+#include <gyre/gyre.h>
+
+#include <catch2/catch.hpp>
+
+#include <cstdio>
+#include <string>
+
+namespace gyre::tests {
+namespace {
+
+constexpr int skipped = 77;
+GpuOptions options;
+
+// Empty if a communicator of device 0 can be made, or if that fails for a reason that the cases
+// ought to show.
+std::string missing() {
+  if (std::string why = gpu_missing(); !why.empty()) return why;
+  gyreComm_t comm = nullptr;
+  const int device = 0;
+  if (gyreCommInitAll(&comm, 1, &device) == gyreSuccess) {
+    (void)gyreCommDestroy(comm);
+    return {};
+  }
+  const std::string error = gyreGetLastError(nullptr);
+  return error.find("has no CUDA kernels") == error.npos ? std::string() : error;
+}
+
+}  // namespace
+
+const GpuOptions& gpu_options() { return options; }
+
+}  // namespace gyre::tests
+
+int main(int count, char** arguments) {
+  using namespace gyre::tests;
+  if (const auto code = ran_as_process(count, arguments)) return *code;
+  Catch::Session session;
+  using Catch::clara::Opt;
+  session.cli(session.cli() |
+              Opt(options.soak, "operations")["--soak"]("random operations of the soak") |
+              Opt(options.shares, "count")["--shares"]("the kernels' cases are cut into so many") |
+              Opt(options.share, "number")["--share"]("which share of them is run, from 0 on") |
+              Opt(options.is_short)["--short"]("a few cases of each kind, for slow tools"));
+  const int code = session.applyCommandLine(count, arguments);
+  if (code != 0 || session.configData().showHelp || session.configData().listTests)
+    return code != 0 ? code : session.run();
+  if (const std::string why = missing(); !why.empty()) {
+    std::printf("skipped: %s\n", why.c_str());
+    return skipped;
+  }
+  const int failed = session.run();
+  const std::string left = end_gpu_driver();
+  if (!left.empty()) std::printf("at the end: %s\n", left.c_str());
+  return left.empty() ? failed : 1;
+}

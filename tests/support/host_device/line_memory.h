@@ -1,0 +1,33 @@
+// Lines of 128 bytes as a GPU shows them: a store of one arrives whole, and a load of one is eight
+// of 16 bytes, each at a time of its own. So a load that finds the flag may have other parts of
+// before; one that comes after it has not.
+#pragma once
+
+#include "tests/support/host_device/delayed_memory.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace gyre::tests {
+
+inline constexpr std::size_t line_bytes = 128;
+
+class LineMemory {
+ public:
+  void write(std::byte* place, const std::byte* from);
+  // A line of another process's has no past that is known here: its parts are of one time. True if
+  // the reader, a warp, sees for the first time that the line has come.
+  bool read(std::byte* to, const std::byte* place, std::uint64_t reader, bool torn, Random& random);
+
+ private:
+  struct Past {
+    std::byte before[line_bytes];
+    std::byte written[line_bytes];
+    std::vector<std::uint64_t> aware;  // readers that have seen the flag
+  };
+  std::unordered_map<const std::byte*, Past> past_;
+};
+
+}  // namespace gyre::tests

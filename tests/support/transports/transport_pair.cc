@@ -1,0 +1,234 @@
+#include "tests/support/transports/transport_pair.h"
+
+#include "transports/self/self.h"
+#include "transports/shm/shm.h"
+#include "transports/tcp/tcp.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace gyre::tests {
+namespace {
+
+using transport::Direction;
+
+trust::ProcessIdentity make_identity() {
+  trust::ProcessIdentity identity;
+  if (getrandom(identity.process.data(), identity.process.size(), 0) < 0) std::abort();
+  identity.host.fill(1);
+  identity.net_namespace = 1;
+  identity.pid = static_cast<std::uint32_t>(getpid());
+  identity.uid = geteuid();
+  return identity;
+}
+
+TestDoor::Ways ways(Kind kind) {
+  if (kind == Kind::tcp6) return TestDoor::Ways::with_tcp6;
+  return is_tcp(kind) ? TestDoor::Ways::with_tcp4 : TestDoor::Ways::local_only;
+}
+
+std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
+  const transport::Surroundings surroundings{.self = side.identity,
+                                             .tickets = side.tickets,
+                                             .tcp_encrypted = kind == Kind::tcp_tls,
+                                             .communicator_hash = 77,
+                                             .epoch = 3};
+  if (kind == Kind::self) return make_self_transport(surroundings);
+  if (is_tcp(kind)) return make_tcp_transport(surroundings);
+  return make_shm_transport(surroundings);
+}
+
+std::string run_receiver(Side& side, Letters& letters, const PairOptions& options,
+                         const Script& script) {
+  const auto sender = letters.await();
+  if (!sender.has_value()) return "the sender said not who it is";
+  const auto identity = trust::decode_identity(*sender);
+  if (!identity.ok()) return std::string(identity.status().message());
+  auto listening = side.transport->listen({.peer = 1, .direction = Direction::receive},
+                                          options.shape, *identity);
+  if (!listening.ok()) return std::string(listening.status().message());
+  letters.post(listening->endpoint);
+  End end{side, letters, options, std::move(listening->connection), std::mt19937_64(options.seed),
+          {},   {}};
+  return script(end);
+}
+
+std::string run_sender(Side& side, Letters& letters, const PairOptions& options,
+                       const Script& script) {
+  letters.post(trust::encode(side.identity));
+  const auto endpoint = letters.await();
+  if (!endpoint.has_value()) return "the receiver sent no endpoint";
+  auto connection =
+      side.transport->connect({.peer = 0, .direction = Direction::send}, options.shape, *endpoint);
+  if (!connection.ok()) return std::string(connection.status().message());
+  End end{side,      letters, options, std::move(*connection), std::mt19937_64(options.seed),
+          *endpoint, {}};
+  return script(end);
+}
+
+struct LetterPair {
+  Letters sender, receiver;
+};
+
+LetterPair make_letters() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
+  return {Letters(FileDescriptor(ends[0])), Letters(FileDescriptor(ends[1]))};
+}
+
+PairResult run_threads(Kind kind, const PairOptions& options, const Script& sender,
+                       const Script& receiver) {
+  Side receiving(kind);
+  std::unique_ptr<Side> other = is_tcp(kind) ? std::make_unique<Side>(kind) : nullptr;
+  Side& sending = other != nullptr ? *other : receiving;
+  LetterPair letters = make_letters();
+  PairResult result;
+  std::thread thread([&] { result.sender = run_sender(sending, letters.sender, options, sender); });
+  result.receiver = run_receiver(receiving, letters.receiver, options, receiver);
+  thread.join();
+  return result;
+}
+
+// The child: its end's script, what it said as the last letter, and gone without a trace of the
+// test program that it is a copy of.
+[[noreturn]] void run_child(Kind kind, const PairOptions& options, Letters letters,
+                            const Letters& report, const Script& script) {
+  std::string said;
+  {
+    Side side(kind);
+    said = options.receiver_in_child ? run_receiver(side, letters, options, script)
+                                     : run_sender(side, letters, options, script);
+  }
+  report.post_word("=" + said);
+  _exit(0);
+}
+
+PairResult run_processes(Kind kind, const PairOptions& options, const Script& sender,
+                         const Script& receiver) {
+  LetterPair letters = make_letters();
+  LetterPair reports = make_letters();
+  const bool child_receives = options.receiver_in_child;
+  const pid_t child = fork();
+  if (child < 0) std::abort();
+  if (child == 0) {
+    reports.receiver = Letters({});
+    Letters mine = std::move(child_receives ? letters.receiver : letters.sender);
+    letters = {Letters({}), Letters({})};
+    run_child(kind, options, std::move(mine), reports.sender, child_receives ? receiver : sender);
+  }
+  reports.sender = Letters({});
+  Letters mine = std::move(child_receives ? letters.sender : letters.receiver);
+  letters = {Letters({}), Letters({})};
+  std::string own;
+  {
+    Side side(kind);
+    own = child_receives ? run_sender(side, mine, options, sender)
+                         : run_receiver(side, mine, options, receiver);
+  }
+  mine = Letters({});
+  const auto report = reports.receiver.await();
+  if (!report.has_value()) kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const std::string said = report.has_value() ? std::string(report->begin() + 1, report->end())
+                                              : "its process ended without a word";
+  return child_receives ? PairResult{own, said} : PairResult{said, own};
+}
+
+}  // namespace
+
+std::string kind_name(Kind kind) {
+  constexpr const char* names[] = {"self",          "shm between threads", "shm between processes",
+                                   "tcp over IPv4", "tcp over IPv6",       "tcp under TLS"};
+  return names[static_cast<int>(kind)];
+}
+
+std::vector<Kind> mapped_kinds() { return {Kind::self, Kind::shm_threads, Kind::shm_processes}; }
+
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> kinds = mapped_kinds();
+  kinds.push_back(Kind::tcp4);
+  kinds.push_back(Kind::tcp_tls);
+  if (has_family(AF_INET6)) kinds.push_back(Kind::tcp6);
+  return kinds;
+}
+
+Side::Side(Kind kind)
+    : identity(make_identity()),
+      door(std::make_unique<TestDoor>(tickets, identity, ways(kind))),
+      transport(make_transport(kind, *this)) {}
+
+void Letters::post(const std::vector<std::uint8_t>& letter) const {
+  // An empty datagram would read as the end.
+  const std::vector<std::uint8_t> framed = letter.empty() ? std::vector<std::uint8_t>{0} : letter;
+  // A reader that is gone is the reader's complaint, not this one's.
+  (void)send(socket_.get(), framed.data(), framed.size(), MSG_NOSIGNAL);
+}
+
+std::optional<std::vector<std::uint8_t>> Letters::await(int limit_ms) const {
+  pollfd ready{socket_.get(), POLLIN, 0};
+  if (poll(&ready, 1, limit_ms) <= 0) return std::nullopt;
+  std::vector<std::uint8_t> letter(4096);
+  const ssize_t bytes = recv(socket_.get(), letter.data(), letter.size(), 0);
+  if (bytes <= 0) return std::nullopt;
+  letter.resize(static_cast<std::size_t>(bytes));
+  return letter;
+}
+
+Link open_link(Side& receiving, Side& sending, const transport::FifoShape& shape) {
+  Link link;
+  auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive}, shape,
+                                               sending.identity);
+  link.status = listening.status();
+  if (!link.status.ok()) return link;
+  link.receiver = std::move(listening->connection);
+  link.endpoint = std::move(listening->endpoint);
+  auto connection =
+      sending.transport->connect({.peer = 0, .direction = Direction::send}, shape, link.endpoint);
+  link.status = connection.status();
+  if (!link.status.ok()) return link;
+  link.sender = std::move(*connection);
+  if (!pump(link, [&] { return link.sender->ready() && link.receiver->ready(); }) &&
+      link.status.ok())
+    link.status = Status(Code::Timeout, "the two ends do not meet");
+  return link;
+}
+
+bool pump(Link& link, const std::function<bool()>& ready) {
+  const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+  while (SystemClock::read() < end_ns) {
+    for (const auto& connection : {link.sender.get(), link.receiver.get()}) {
+      link.status = connection->progress();
+      if (!link.status.ok()) return false;
+    }
+    if (ready()) return true;
+    sched_yield();
+  }
+  return false;
+}
+
+void fill(std::byte* place, std::size_t bytes, std::uint64_t number) {
+  for (std::size_t i = 0; i < bytes; ++i)
+    place[i] = static_cast<std::byte>((number * 131 + i * 7 + (i >> 8)) & 0xff);
+}
+
+bool is_filled(const std::byte* place, std::size_t bytes, std::uint64_t number) {
+  for (std::size_t i = 0; i < bytes; ++i)
+    if (place[i] != static_cast<std::byte>((number * 131 + i * 7 + (i >> 8)) & 0xff)) return false;
+  return true;
+}
+
+PairResult run_pair(Kind kind, const PairOptions& options, const Script& sender,
+                    const Script& receiver) {
+  return kind == Kind::shm_processes || options.processes
+             ? run_processes(kind, options, sender, receiver)
+             : run_threads(kind, options, sender, receiver);
+}
+
+}  // namespace gyre::tests
