@@ -35,7 +35,7 @@ def build_parts():
 
 
 def of_test(name, cases, means, environment=SIDE_BY_SIDE, words=(), before=()):
-    program = os.path.join(BUILD, "tests", "gpu_test")
+    program = os.path.join(BUILD, "tests", "gpu", "gpu_test")
     return Part(name, SECONDS_MOST, [*before, "env", "GYRE_SOCKET_IFNAME=lo", *environment, program,
                                      "--rng-seed", "1", *words, cases], program, means)
 

@@ -16,7 +16,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "bench/compare"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "bench/compare"), str(ROOT / "tests/support")]
 import picture  # noqa: E402  pylint: disable=wrong-import-position
 import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
 import two_hosts  # noqa: E402  pylint: disable=wrong-import-position

@@ -29,7 +29,8 @@ FOLDER = os.path.join(HERE, "plants")
 LIBRARY = ["lib", "transports", "kernels/cpu", "tools/gyre"]
 # What scripts start that are tests.
 PROGRAMS = ["tests/campaign/campaign_rank", "tools/gyre", "bench/all_reduce_perf",
-            "tests/busy_rank", "tests/exiting_rank", "tests/steady_rank", "tests/stuck_rank"]
+            "tests/rank_programs/busy_rank", "tests/rank_programs/exiting_rank",
+            "tests/rank_programs/steady_rank", "tests/rank_programs/stuck_rank"]
 LEAST_CAUGHT = 0.95
 BUILD_S, TEST_S, SEEDS_S = 3600, 600, 900
 

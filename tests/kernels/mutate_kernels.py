@@ -215,7 +215,7 @@ def trial(arguments, seeds, name=None, text=None):
             [*shlex.split(arguments.cxx), "-std=c++20", "-O1", "-ffp-contract=off", "-w",
              f"-I{folder}", f"-I{root}", f"-I{root}/include", source, "-o", program,
              "-Wl,--start-group", "-Wl,--whole-archive",
-             os.path.join(arguments.build, "tests/libtest_mutant_trial.a"),
+             os.path.join(arguments.build, "tests/kernels/libtest_mutant_trial.a"),
              "-Wl,--no-whole-archive", *libraries(arguments.build), "-Wl,--end-group", "-lfmt",
              "-lboost_context", "-lssl", "-lcrypto", "-pthread"], capture_output=True, text=True)
         if done.returncode != 0:

@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 
-import two_hosts
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import two_hosts  # noqa: E402
 
 PATIENCE_S = 60
 SETTLED_S = 0.5
@@ -296,7 +297,7 @@ def flights_of(round_, folder):
 
 def remedies_of(gyre):
     """What --explain says is what the header's table says."""
-    header = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../include/gyre/gyre.h")
+    header = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../include/gyre/gyre.h")
     with open(header, encoding="utf-8") as file:
         table = re.findall(r"^ \*\s+(gyre\w+)\s+(\S.*?): (\S.*)$", file.read(), re.M)
     for code in range(11):

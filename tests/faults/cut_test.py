@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "campaign"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../campaign"))
 import hosts  # noqa: E402
 
 HOSTS, RANKS_EACH = 3, 2

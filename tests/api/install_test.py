@@ -16,7 +16,7 @@ RANKS = 2
 EXPECTED = [f"[{rank}] {RANKS} ranks are here" for rank in range(RANKS)]
 
 # A program of NCCL's user, who renames and nothing else.
-NCCL_PROGRAM = os.path.join("tests", "nccl_examples", "point_to_point.c")
+NCCL_PROGRAM = os.path.join("tests", "api", "nccl_examples", "point_to_point.c")
 
 CMAKE_LISTS = """cmake_minimum_required(VERSION 3.18)
 project(user C)
@@ -132,7 +132,7 @@ class Installed(unittest.TestCase):
 
     def test_a_c99_program_that_trains_builds_through_pkg_config_and_runs(self):
         program = os.path.join(self.folder.name, "trains")
-        source = os.path.join(ROOT, "tests", "programs", "gradsync.c")
+        source = os.path.join(ROOT, "tests", "api", "gradsync.c")
         checked([*STRICT_C, source, *self.pkg_config_flags("gyre-gradsync"), "-o", program])
         said = checked([f"{self.prefix}/bin/gyre", "run", "-n", str(RANKS), "--timeout", "60",
                         program], env={**os.environ, "LD_LIBRARY_PATH": self.libdir})

@@ -1,5 +1,5 @@
 // What a broken kernel has to fail: sums of floats over every protocol that is linked, under as
-// many seeds as GYRE_TRIAL_SEEDS says. tests/mutate_kernels.py links it with kernels that it has
+// many seeds as GYRE_TRIAL_SEEDS says. mutate_kernels.py links it with kernels that it has
 // broken; the seed that a failure names tells it how far the unbroken ones have to come.
 #include "tests/support/kernels/device_job.h"
 

@@ -11,7 +11,8 @@ import tempfile
 import time
 import unittest
 
-import two_hosts
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import two_hosts  # noqa: E402
 
 GYRE = PROGRAM = SCRIPT = ""
 PATIENCE_S = 60

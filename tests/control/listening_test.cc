@@ -1,5 +1,5 @@
 // Where this process listens by TCP, by how communicators are made. Whole jobs of processes are
-// listening_test.py's.
+// listening_run_test.py's.
 #include "tests/support/comm/ranks.h"
 
 #include <catch2/catch.hpp>

@@ -108,7 +108,7 @@ class OnThisMachine(unittest.TestCase):
             self.assertLessEqual(part.seconds, 540, part.name)
 
     def test_what_the_parts_select_of_the_tests_is_there(self):
-        with open(os.path.join(ROOT, "tests", "gpu_test.cc"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "tests", "gpu", "gpu_test.cc"), encoding="utf-8") as file:
             text = file.read()
         cases = [(name, tags) for name, tags in
                  re.findall(r'TEST_CASE\("([^"]*)",\s*"([^"]*)"\)', text)]

@@ -2,7 +2,7 @@
 """Where processes listen by TCP: nowhere where all ranks are of one host, at its loopback interface
 where these connect by TCP, and else on the chosen interface alone.
 
-usage: listening_test.py GYRE STUCK_RANK
+usage: listening_run_test.py GYRE STUCK_RANK
 """
 import ipaddress
 import os
@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 
-import two_hosts
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import two_hosts  # noqa: E402
 
 PATIENCE_S = 60
 LISTENS = "0A"  # as the kernel's tables have it

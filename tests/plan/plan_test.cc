@@ -1,5 +1,5 @@
 // lib/plan: the form of plans and of their text. What plans do is in verify_test.cc.
-// UPDATE_GOLDEN=1 in the environment writes tests/golden/*.txt anew instead of comparing.
+// UPDATE_GOLDEN=1 in the environment writes tests/plan/golden/*.txt anew instead of comparing.
 #include "lib/plan/algorithms.h"
 #include "lib/plan/print.h"
 
