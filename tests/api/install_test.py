@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-ROOT, BUILD, MESON = "", "", ""
+ROOT, BUILD, MESON, EXAMPLES = "", "", "", ""
 STRICT_C = ["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror"]
 RANKS = 2
 EXPECTED = [f"[{rank}] {RANKS} ranks are here" for rank in range(RANKS)]
@@ -33,9 +33,13 @@ def checked(arguments, **how):
     return done.stdout
 
 
+def text_of(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return file.read()
+
+
 def readme_program():
-    with open(os.path.join(ROOT, "README.md")) as readme:
-        return re.search(r"```c\n(.*?)```", readme.read(), re.S).group(1)
+    return re.search(r"```c\n(.*?)```", text_of(ROOT, "README.md"), re.S).group(1)
 
 
 class Installed(unittest.TestCase):
@@ -73,6 +77,17 @@ class Installed(unittest.TestCase):
         checked([*STRICT_C, source, *self.pkg_config_flags(), "-pthread", "-o", program])
         said = checked([program], env={**os.environ, "LD_LIBRARY_PATH": self.libdir})
         self.assertEqual(said, "right\n")
+
+    def test_the_first_example_is_readmes_program(self):
+        self.assertEqual(re.sub(r"^/\*.*?\*/\n", "", text_of(EXAMPLES, "hello.c"), flags=re.S),
+                         readme_program())
+
+    def test_every_example_in_cxx_builds_through_pkg_config(self):
+        sources = glob.glob(os.path.join(EXAMPLES, "*.cc"))
+        self.assertGreaterEqual(len(sources), 3)
+        for source in sources:
+            checked(["c++", "-std=c++20", "-O1", source, *self.pkg_config_flags("gyre-gradsync"),
+                     "-o", os.path.join(self.folder.name, "example")])
 
     def test_a_strict_c99_program_builds_through_pkg_config_and_runs(self):
         flags = self.pkg_config_flags()
@@ -132,7 +147,7 @@ class Installed(unittest.TestCase):
 
     def test_a_c99_program_that_trains_builds_through_pkg_config_and_runs(self):
         program = os.path.join(self.folder.name, "trains")
-        source = os.path.join(ROOT, "tests", "api", "gradsync.c")
+        source = os.path.join(EXAMPLES, "line.c")
         checked([*STRICT_C, source, *self.pkg_config_flags("gyre-gradsync"), "-o", program])
         said = checked([f"{self.prefix}/bin/gyre", "run", "-n", str(RANKS), "--timeout", "60",
                         program], env={**os.environ, "LD_LIBRARY_PATH": self.libdir})
@@ -141,4 +156,5 @@ class Installed(unittest.TestCase):
 
 if __name__ == "__main__":
     ROOT, BUILD, MESON = (sys.argv.pop(1) for _ in range(3))
+    EXAMPLES = os.path.join(ROOT, "docs", "examples")
     unittest.main()

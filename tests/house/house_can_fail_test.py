@@ -17,6 +17,7 @@ TABLE = """# Architecture
 | `lib/plan/` | plans | – |
 | `kernels/cpu/` | loops | `lib/plan/step.h` |
 | `transports/*/` | ways | `lib/plan/` |
+| `docs/examples/` | examples | `include/gyre/` alone |
 | `tests/` | tests | any |
 """
 GOOD = {
@@ -29,6 +30,8 @@ GOOD = {
     "lib/plan/plan.cc": '#include "lib/plan/plan.h"\n',
     "kernels/cpu/loop.cc": '// loops\n#include "lib/plan/step.h"\n',
     "transports/shm/shm.h": '// shm\n#pragma once\n#include "lib/plan/plan.h"\n',
+    "docs/examples/job.h": "// job\n#pragma once\n#include <gyre/gyre.h>\n",
+    "docs/examples/mesh.cc": '// mesh\n#include "job.h"\n',
     "tests/plan_test.cc": '// plans\n#include "transports/shm/shm.h"\n',
 }
 
@@ -72,6 +75,7 @@ class House(unittest.TestCase):
         includes("transports/tcp/tcp.h", "transports/shm/shm.h")
         includes("lib/plan/print.h", "include/gyre/gyre.h")
         includes("lib/plan/print.h", "plan.h")
+        includes("docs/examples/x.h", "lib/base/units.h")
         self.refused("rooms_test.py", {"lib/plan/x.cc": "// x\n#include <gyre/gyre.h>\n"}, "x.cc")
         self.refused("rooms_test.py", {"lib/new/x.h": "// x\n#pragma once\n"}, "lies in no room")
         self.refused("rooms_test.py", {"ARCHITECTURE.md": TABLE + "| `lib/sim/` | x | – |\n"},

@@ -1,16 +1,19 @@
 """A room includes only what the table in ARCHITECTURE.md allows; no include goes in a circle."""
+import os
 import re
 
 import tree
 
 ALWAYS_ALLOWED = "lib/base/"
+# Where people copy from: a file includes its neighbours by their bare names.
+COPIED_FROM = "docs/examples/"
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.M)
 
 
 def rooms_table(text):
     """{room: what it may include}: first and last column of the table whose head starts "room".
-    A room is a folder ("lib/plan/", "transports/*/") or "any"; what it may include, folders and
-    files."""
+    A room is a folder ("lib/plan/", "transports/*/"); what it may include, folders and files, and
+    lib/base/ unless the cell ends in "alone"; None: any."""
     table = {}
     in_table = False
     for line in text.splitlines():
@@ -22,6 +25,7 @@ def rooms_table(text):
         elif in_table and not set(cells[0]) <= set("-: "):
             for room in re.findall(r"`([^`]+)`", cells[0]):
                 allowed = re.findall(r"`([^`]+)`", cells[-1])
+                allowed += [] if cells[-1].endswith("alone") else [ALWAYS_ALLOWED]
                 table[room] = None if cells[-1] == "any" else allowed
     return table
 
@@ -35,12 +39,18 @@ def room_of(path, table):
     return None
 
 
-def resolve(included, paths):
-    """The project's file that an include means, or None for one of the system's."""
-    if included in paths:
-        return included
+def resolve(path, included, paths):
+    """The project's file that an include of `path` means, or None for one of the system's."""
     public = "include/" + included
-    return public if public in paths else None
+    return quoted(path, included, paths) or (public if public in paths else None)
+
+
+def quoted(path, included, paths):
+    """The same of an include in quotes, which starts at the root."""
+    beside = os.path.join(os.path.dirname(path), included)
+    if path.startswith(COPIED_FROM) and beside in paths:
+        return beside
+    return included if included in paths else None
 
 
 def allows(allowed, target):
@@ -59,7 +69,7 @@ def forbidden_includes(root, table, graph):
         if table[row] is None:
             continue
         for target in targets:
-            if target.startswith((folder, ALWAYS_ALLOWED)) or allows(table[row], target):
+            if target.startswith(folder) or allows(table[row], target):
                 continue
             found.append(f'{path}: "{target}" is not for {row} (see the table in ARCHITECTURE.md)')
     return found
@@ -90,7 +100,7 @@ def include_graph(root):
     paths = set(tree.files(root))
     graph = {}
     for path in tree.sources(root):
-        targets = [resolve(name, paths) for name in INCLUDE.findall(tree.read(root, path))]
+        targets = [resolve(path, name, paths) for name in INCLUDE.findall(tree.read(root, path))]
         graph[path] = [target for target in targets if target]
     return graph
 
@@ -98,10 +108,10 @@ def include_graph(root):
 def quoted_strangers(root):
     """A quoted include names one of our files, from the root."""
     paths = set(tree.files(root))
-    quoted = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
+    in_quotes = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
     return [f'{path}: "{name}" is no file of the project (includes start at the root)'
-            for path in tree.sources(root) for name in quoted.findall(tree.read(root, path))
-            if name not in paths]
+            for path in tree.sources(root) for name in in_quotes.findall(tree.read(root, path))
+            if quoted(path, name, paths) is None]
 
 
 if __name__ == "__main__":

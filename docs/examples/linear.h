@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace gyre::tests {
+namespace example {
 
 using Matrix = std::vector<float>;  // row by row
 
@@ -50,4 +50,4 @@ inline void add_outer(Matrix& w, const Matrix& y, const Matrix& x, int outs, int
         at(w, out, in, ins) += at(y, row, out, outs) * at(x, row, in, ins);
 }
 
-}  // namespace gyre::tests
+}  // namespace example

@@ -1,5 +1,5 @@
-/* A line through points, by gradient descent: each rank has its own points, and the mean of all
- * ranks' gradients. A strict C99 program, built by install_test.py. */
+/* A line through points, by gradient descent, in strict C99: each rank has its own points, and goes
+ * down the mean of all ranks' gradients.   gyre run -n 2 ./line */
 #include <gyre/gradsync.h>
 
 #include <stdio.h>
@@ -10,13 +10,15 @@ static int failed(const char* text) {
 }
 
 int main(void) {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
   gyreComm_t comm;
   gyreGrad_t grad;
   float slope[1] = {0}, offset[1] = {0}, slope_gradient[1], offset_gradient[1];
   const gyreGradTensor_t tensors[2] = {{"slope", 1, gyreFloat, slope, slope_gradient},
                                        {"offset", 1, gyreFloat, offset, offset_gradient}};
   int rank, step, i;
-  if (gyreCommInitEnv(&comm, NULL) != gyreSuccess) return failed(gyreGetLastError(NULL));
+  config.device = GYRE_DEVICE_HOST; /* host memory, whether there is a GPU or not */
+  if (gyreCommInitEnv(&comm, &config) != gyreSuccess) return failed(gyreGetLastError(NULL));
   gyreCommUserRank(comm, &rank);
   if (gyreGradCreate(&grad, comm, tensors, 2, NULL) != gyreSuccess)
     return failed(gyreGradGetLastError());

@@ -3,13 +3,13 @@
 // first; then both directions are one gyreAlltoAllv each, with the tables exchanged.
 #pragma once
 
-#include "tests/support/comm/ranks.h"
-#include "tests/support/gradsync/linear.h"
+#include "job.h"
+#include "linear.h"
 
-#include <string>
-#include <utility>
+#include <cstddef>
+#include <vector>
 
-namespace gyre::tests {
+namespace example {
 
 class ExpertDispatch {
  public:
@@ -19,9 +19,9 @@ class ExpertDispatch {
     int first = 0, rows = 0;
   };
 
-  ExpertDispatch(gyreComm_t comm, int experts, int width, Complaints& complaints)
-      : comm_(comm), width_(static_cast<std::size_t>(width)), complaints_(complaints) {
-    gyreCommCount(comm, &ranks_);
+  ExpertDispatch(gyreComm_t comm, int experts, int width)
+      : comm_(comm), width_(static_cast<std::size_t>(width)) {
+    check(gyreCommCount(comm, &ranks_));
     own_ = experts / ranks_;
   }
 
@@ -32,8 +32,8 @@ class ExpertDispatch {
   // Of this rank's rows, rows_of_expert[e] go to expert e. Collective, as all that follows.
   void meet(const std::vector<int>& rows_of_expert) {
     std::vector<int> coming(rows_of_expert.size());
-    expect(gyreAlltoAll(rows_of_expert.data(), coming.data(), static_cast<std::size_t>(own_),
-                        gyreInt, comm_, nullptr));
+    check(gyreAlltoAll(rows_of_expert.data(), coming.data(), static_cast<std::size_t>(own_),
+                       gyreInt, comm_, nullptr));
     here_ = table_of(rows_of_expert);
     there_ = table_of(coming);
     blocks_.clear();
@@ -70,21 +70,16 @@ class ExpertDispatch {
 
   Matrix exchange(const Matrix& rows, const Table& from, const Table& to) {
     Matrix received(to.elements);
-    expect(gyreAlltoAllv(rows.data(), from.counts.data(), from.displacements.data(),
-                         received.data(), to.counts.data(), to.displacements.data(), gyreFloat,
-                         comm_, nullptr));
+    check(gyreAlltoAllv(rows.data(), from.counts.data(), from.displacements.data(), received.data(),
+                        to.counts.data(), to.displacements.data(), gyreFloat, comm_, nullptr));
     return received;
-  }
-  void expect(gyreResult_t result) {
-    complaints_.expect(result == gyreSuccess, gyreGetLastError(comm_));
   }
 
   gyreComm_t comm_;
   const std::size_t width_;
-  Complaints& complaints_;
   int ranks_ = 1, own_ = 1;
   Table here_, there_;
   std::vector<Block> blocks_;
 };
 
-}  // namespace gyre::tests
+}  // namespace example

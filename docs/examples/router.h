@@ -9,12 +9,12 @@
 //             since a rank works on whole groups
 #pragma once
 
-#include "tests/support/gradsync/linear.h"
+#include "linear.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace gyre::tests {
+namespace example {
 
 struct Routing {
   int experts = 1, choices = 1;
@@ -108,4 +108,4 @@ class Router {
   std::vector<Assignment> kept_;
 };
 
-}  // namespace gyre::tests
+}  // namespace example

@@ -4,21 +4,19 @@
 // its tokens there; the router is on every rank.
 #pragma once
 
-#include "tests/support/gradsync/expert_dispatch.h"
-#include "tests/support/gradsync/router.h"
-#include <gyre/gradsync.h>
+#include "expert_dispatch.h"
+#include "router.h"
 
-namespace gyre::tests {
+namespace example {
 
 class ExpertLayer {
  public:
-  ExpertLayer(gyreComm_t expert_comm, const Routing& routing, int width, int hidden,
-              Complaints& complaints)
+  ExpertLayer(gyreComm_t expert_comm, const Routing& routing, int width, int hidden)
       : routing_(routing),
         width_(width),
         hidden_(hidden),
         choice_(routing, width),
-        dispatch_(expert_comm, routing.experts, width, complaints) {
+        dispatch_(expert_comm, routing.experts, width) {
     router.assign(static_cast<std::size_t>(routing.experts * width), 0.0F);
     experts.assign(static_cast<std::size_t>(2 * dispatch_.own()),
                    Matrix(static_cast<std::size_t>(hidden * width), 0.0F));
@@ -121,4 +119,4 @@ class ExpertLayer {
   std::vector<Matrix> block_hiddens_;  // of each block
 };
 
-}  // namespace gyre::tests
+}  // namespace example

@@ -1,0 +1,14 @@
+/* The least program, as README.md has it: each rank gives a one, and all get their sum. */
+#include <gyre/gyre.h>
+
+#include <stdio.h>
+
+int main(void) {
+  gyreComm_t comm;
+  float mine = 1.0f, sum = 0.0f;
+  if (gyreCommInitEnv(&comm, NULL) != gyreSuccess ||
+      gyreAllReduce(&mine, &sum, 1, gyreFloat32, gyreSum, comm, NULL) != gyreSuccess)
+    return fprintf(stderr, "%s\n", gyreGetLastError(NULL)), 1;
+  printf("%g ranks are here\n", sum);
+  return gyreCommDestroy(comm) != gyreSuccess;
+}
