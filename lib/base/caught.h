@@ -1,4 +1,5 @@
-// Where exceptions end: at the C functions and at the bodies of threads.
+// How exceptions become errors: `caught` where they end, at C functions and bodies of threads, and
+// `thrown_by` on the way there.
 #pragma once
 
 #include "lib/base/forks.h"

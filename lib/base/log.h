@@ -1,5 +1,5 @@
 // Log lines for people: "host:pid:tid [rank] GYRE INFO NET text" on stderr or in GYRE_DEBUG_FILE.
-// The sink is process-wide, as stderr is; it is the only such state in lib/base.
+// The sink is process-wide, as stderr is.
 // Any thread may log; a line is written with one write(2), so lines never interleave. Nothing here
 // waits, throws or raises a signal: a line that the reader has no room for is lost, and the next
 // one that fits says how many were.

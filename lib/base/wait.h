@@ -1,4 +1,4 @@
-// Wait: the one place where the library waits. A thread advances everything it has; when a whole
+// Wait: the one place where calls wait for peers. A thread advances everything it has; when a whole
 // turn brought nothing it calls `pause`, which spins, then yields, then sleeps at most 1 ms at a
 // time on what the transports armed. A lost wake-up therefore costs time and never a hang.
 //

@@ -1,5 +1,5 @@
 // Cursor: the only code that turns (step, repeat, round) into links, offsets and bytes, tails
-// included. Host engine, CUDA kernels, simulator and verify walk a lane with it.
+// included. Host engine, CUDA kernels, verify and the printer walk a lane with it.
 // Shared with device code: plain values, no allocation, no division while it walks.
 // Words: a piece is what one round moves of a chunk, at most Geometry::piece_bytes; a move is one
 // repeat of one step in one round, or all of them where they are packed: at most one message, one

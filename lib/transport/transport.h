@@ -4,10 +4,11 @@
 //   receiving side   listen(key, shape, sender)     a Connection, and an Endpoint for the sender
 //   sending side     connect(key, shape, endpoint)  a Connection
 //
-// The executor works on the fifo's memory alone (SlotWriter/SlotReader on `fifo()`): no virtual
-// call per message. Where memory does not reach the peer, `progress` ships what was committed and
-// lands what arrives. A Connection is used by one thread at a time; errors are sticky and name
-// their cause.
+// The executor moves messages on the fifo's memory alone (SlotWriter/SlotReader on `fifo()`). So a
+// message costs no virtual call; each turn of a Launch makes one or two for each connection
+// (`needs_progress`, `flushed`). Where memory does not reach the peer, `progress` ships what was
+// committed and lands what arrives. A Connection is used by one thread at a time; errors are sticky
+// and name their cause.
 #pragma once
 
 #include "lib/base/reach.h"

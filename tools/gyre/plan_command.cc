@@ -28,8 +28,8 @@ constexpr std::int32_t most_ranks = 512;  // a ring of 512 exchanges half a mill
 constexpr std::int32_t shown_ranks = 8;   // more are shown one at a time
 
 constexpr const char* description =
-    "Shows what each rank does in a collective: the plan that the host engine, the CUDA kernels\n"
-    "and the simulator walk. One line is one move: verbs [from] > [chunks] > [to].\n"
+    "Shows what each rank does in a collective: the plan that the host engine and the CUDA\n"
+    "kernels walk. One line is one move: verbs [from] > [chunks] > [to].\n"
     "gyre plan memory: what a model takes of each rank (gyre plan memory --help).";
 
 struct Options {

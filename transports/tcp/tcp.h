@@ -1,7 +1,8 @@
-// tcp: one socket for each connection, bytes one way only. Each end has a private fifo of the same
-// shape: the executor commits into the sender's, `progress` ships it, the receiver's `progress`
-// lands each message in a free slot of its own. A full fifo stops reading: the kernel's window is
-// the credit.
+// tcp: between hosts, and between processes that share no memory. In clear, both ways of a channel
+// share one socket (pair.h); under TLS each way has its own. Each end has a private fifo of the
+// same shape: the executor commits into the sender's and `progress` ships it; the receiver's
+// `progress` lands each message in a free slot of its own. A full fifo stops reading: the kernel's
+// window is the credit.
 #pragma once
 
 #include "lib/transport/transport.h"
