@@ -148,7 +148,6 @@ class Sweep {
   std::vector<std::uint64_t> offsets_;  // of the operations of an iteration
   std::uint64_t pass_ = 0;              // counts checks: each has data of its own
   std::uint64_t told_ = 0;
-  gyreRedOp_t made_for_ = gyreSum;
   SweepPosition position_;
 };
 

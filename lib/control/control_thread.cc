@@ -79,18 +79,6 @@ void ControlThread::stop() {
   thread_.join();
 }
 
-bool ControlThread::stop_within(std::int64_t most_ns) {
-  if (!thread_.joinable()) return true;
-  std::unique_lock lock(mutex_);
-  stop_ = true;
-  ring();
-  if (!turned_.wait_for(lock, std::chrono::nanoseconds(most_ns), [this] { return ended_; }))
-    return false;
-  lock.unlock();
-  thread_.join();
-  return true;
-}
-
 // Without a bell of its own the thread looks when its sleep is over.
 void ControlThread::ring() {
   if (!descriptor_mark_stands()) return;
@@ -110,26 +98,12 @@ bool ControlThread::post(std::function<void()> act) {
 }
 
 bool ControlThread::call(const std::function<void()>& act) {
-  return call_until(std::chrono::steady_clock::time_point::max(), act);
-}
-
-bool ControlThread::call_within(std::int64_t most_ns, const std::function<void()>& act) {
-  return call_until(std::chrono::steady_clock::now() + std::chrono::nanoseconds(most_ns), act);
-}
-
-bool ControlThread::call_until(std::chrono::steady_clock::time_point until,
-                               const std::function<void()>& act) {
   if (is_current()) {
     act();
     return true;
   }
   const auto mine = std::make_shared<Call>();
   const auto run = [this, mine, &act] {
-    {
-      const std::lock_guard lock(mutex_);
-      if (mine->stage == Call::Stage::dropped) return;
-      mine->stage = Call::Stage::running;
-    }
     std::exception_ptr thrown;
     try {
       act();
@@ -138,22 +112,13 @@ bool ControlThread::call_until(std::chrono::steady_clock::time_point until,
     }
     const std::lock_guard lock(mutex_);
     mine->thrown = thrown;
-    mine->stage = Call::Stage::over;
+    mine->is_over = true;
     turned_.notify_all();
   };
   if (!post(run)) return false;
   std::unique_lock lock(mutex_);
-  const auto is_over = [&] { return mine->stage == Call::Stage::over || ended_; };
-  const auto is_late = [&] { return std::chrono::steady_clock::now() >= until; };
-  while (!is_over() && !(mine->stage == Call::Stage::waiting && is_late()))
-    if (mine->stage == Call::Stage::running || until == until.max())
-      turned_.wait(lock);
-    else
-      turned_.wait_until(lock, until);
-  if (mine->stage != Call::Stage::over) {
-    mine->stage = Call::Stage::dropped;
-    return false;
-  }
+  turned_.wait(lock, [&] { return mine->is_over || ended_; });
+  if (!mine->is_over) return false;
   if (mine->thrown) std::rethrow_exception(mine->thrown);
   return true;
 }

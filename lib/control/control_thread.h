@@ -59,16 +59,12 @@ class ControlThread {
   ~ControlThread() { stop(); }
   // Runs what was handed over, then ends. Idempotent; not from the thread itself.
   void stop();
-  // The same, but waits at most so long. False: it still runs, and may not be destroyed.
-  bool stop_within(std::int64_t most_ns);
 
   // Any thread. Runs soon, in order; false (and nothing will run) once the thread is to end.
   bool post(std::function<void()> act);
   // Any thread: returns when `act` has run, and throws what it threw. False: it never will, since
   // the thread ends; `verdict` says why.
   bool call(const std::function<void()>& act);
-  // The same, but waits at most so long for it to begin. False: it never does.
-  bool call_within(std::int64_t most_ns, const std::function<void()>& act);
   Status verdict() const;
   bool is_current() const { return std::this_thread::get_id() == thread_.get_id(); }
 
@@ -103,10 +99,9 @@ class ControlThread {
   void unwatch(std::uint64_t id);
   // What somebody waits for.
   struct Call {
-    enum class Stage { waiting, running, over, dropped } stage = Stage::waiting;
+    bool is_over = false;
     std::exception_ptr thrown = nullptr;
   };
-  bool call_until(std::chrono::steady_clock::time_point until, const std::function<void()>& act);
   void ring();
   void serve();
   bool is_over();

@@ -207,12 +207,6 @@ int DeviceRelay::first_told() const {
   return -1;
 }
 
-Blocked DeviceRelay::blocked() const {
-  if (!joined_) return {BlockedOn::connection, peer_, 0, 0};
-  const int told = first_told();
-  return {told < 0 ? BlockedOn::data : BlockedOn::credit, peer_, std::max(told, 0), 0};
-}
-
 bool DeviceRelay::arm(WaitSet& set) {
   if (!error_.ok() || has_left()) return true;
   const bool may_send = send_error_.ok();

@@ -33,7 +33,6 @@ class DeviceRelay {
   bool ready() const { return joined_; }
   // Moves what can be moved and blocks on nothing. The error is sticky and blames the peer.
   Status advance(bool& moved);
-  Blocked blocked() const;
   // Before a sleep, as a Connection's; false if there is something to move after all. What kernels
   // tell rings nowhere: while they run, a sleep is short.
   bool arm(WaitSet& set);

@@ -83,13 +83,11 @@ namespace cu {
 inline constexpr CuResult success = 0;
 inline constexpr CuResult invalid_value = 1;
 inline constexpr CuResult out_of_memory = 2;
-inline constexpr CuResult not_initialized = 3;
 inline constexpr CuResult no_device = 100;
 inline constexpr CuResult invalid_device = 101;
 inline constexpr CuResult invalid_image = 200;
 inline constexpr CuResult invalid_context = 201;
 inline constexpr CuResult map_failed = 205;
-inline constexpr CuResult no_binary_for_gpu = 209;
 inline constexpr CuResult peer_access_unsupported = 217;
 inline constexpr CuResult invalid_handle = 400;
 inline constexpr CuResult not_found = 500;
@@ -103,7 +101,6 @@ inline constexpr CuResult capture_implicit = 906;  // of the default stream
 inline constexpr int max_threads_per_block = 1;
 inline constexpr int multiprocessor_count = 16;
 inline constexpr int l2_cache_bytes = 38;
-inline constexpr int unified_addressing = 41;
 inline constexpr int compute_capability_major = 75;
 inline constexpr int compute_capability_minor = 76;
 inline constexpr int virtual_memory = 102;  // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_
@@ -124,15 +121,14 @@ inline constexpr unsigned memory_host = 1;
 inline constexpr unsigned memory_device = 2;
 // CUfunction_attribute
 inline constexpr int function_max_threads = 0;
-inline constexpr int function_registers = 4;
 inline constexpr unsigned stream_non_blocking = 1;
 // CU_STREAM_LEGACY, which null means as well, and CU_STREAM_PER_THREAD, another one in each thread.
 inline const CuStream default_stream = reinterpret_cast<CuStream>(std::uintptr_t{1});
 inline const CuStream thread_stream = reinterpret_cast<CuStream>(std::uintptr_t{2});
 inline constexpr unsigned event_disable_timing = 2;
-inline constexpr unsigned ipc_lazy_peer_access = 1;                // the only flags that there are
-inline constexpr int handle_none = 0, handle_file_descriptor = 1;  // CUmemAllocationHandleType
-inline constexpr int granularity_recommended = 1;  // CUmemAllocationGranularity_flags
+inline constexpr unsigned ipc_lazy_peer_access = 1;  // the only flags that there are
+inline constexpr int handle_file_descriptor = 1;     // CUmemAllocationHandleType
+inline constexpr int granularity_recommended = 1;    // CUmemAllocationGranularity_flags
 inline constexpr unsigned host_alloc_portable = 1, host_alloc_device_map = 2;
 // CUstreamCaptureStatus, CUstreamCaptureMode
 inline constexpr int capture_none = 0, capture_active = 1, capture_invalidated = 2;

@@ -21,12 +21,6 @@ std::optional<Collective> find_collective(std::string_view name) {
   return std::nullopt;
 }
 
-std::uint32_t Plan::own_chunk() const {
-  const auto place = std::find(parts_.owners.begin(), parts_.owners.end(), parts_.rank);
-  if (place == parts_.owners.end()) return static_cast<std::uint32_t>(parts_.rank);
-  return static_cast<std::uint32_t>(place - parts_.owners.begin());
-}
-
 Lane Plan::lane(std::uint32_t index) const {
   const LaneSteps& lane = parts_.lanes[index];
   const auto below = std::count_if(lane.links.begin(), lane.links.end(),

@@ -84,8 +84,6 @@ class Plan {
   std::int32_t owner(std::uint32_t chunk) const {
     return parts_.owners.empty() ? static_cast<std::int32_t>(chunk) : parts_.owners[chunk];
   }
-  // The chunk that belongs to this rank; only where chunks have owners.
-  std::uint32_t own_chunk() const;
 
   std::uint32_t lane_count() const { return static_cast<std::uint32_t>(parts_.lanes.size()); }
   // Valid as long as the Plan.

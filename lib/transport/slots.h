@@ -176,7 +176,6 @@ constexpr std::uint64_t message_flag(std::uint64_t sequence, std::uint64_t signa
   return sequence << 24 | (signature & 0xffffff);
 }
 constexpr std::uint64_t flag_sequence(std::uint64_t flag) { return flag >> 24; }
-constexpr std::uint64_t flag_signature(std::uint64_t flag) { return flag & 0xffffff; }
 
 // Wakes the end that sleeps at `bell`, if it does. The store that it waits for came before. Without
 // a full fence a wake-up can be missed; the sleeper's 1 ms bound covers that.

@@ -79,7 +79,6 @@ TEST_CASE("sizes take units of 1024 and nothing else", "[base]") {
 TEST_CASE("checked arithmetic refuses to wrap", "[base]") {
   CHECK_FALSE(checked_multiply(1ULL << 33, 1ULL << 31));
   CHECK(*checked_multiply(1ULL << 32, 8) == 1ULL << 35);
-  CHECK_FALSE(checked_add(~0ULL, 1));
 }
 
 namespace {

@@ -114,19 +114,6 @@ TEST_CASE("who waits for a thread that has ended waits no longer", "[control thr
   CHECK(thread->verdict().code() == Code::InvalidUsage);
 }
 
-TEST_CASE("a call that does not begin in time never begins", "[control thread]") {
-  const auto thread = start();
-  std::atomic<bool> is_held{true}, ran{false};
-  CHECK(thread->post([&] {
-    while (is_held) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }));
-  CHECK_FALSE(thread->call_within(10 * ns_per_ms, [&] { ran = true; }));
-  CHECK_FALSE(thread->stop_within(10 * ns_per_ms));
-  is_held = false;
-  CHECK(thread->stop_within(20 * ns_per_s));
-  CHECK_FALSE(ran);
-}
-
 TEST_CASE("a thread without descriptors says so, runs what it has, and ends", "[control thread]") {
   std::fflush(nullptr);
   const pid_t child = fork();

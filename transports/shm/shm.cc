@@ -42,14 +42,8 @@ Reach ShmTransport::reach(const trust::ProcessIdentity& peer) const {
     if (peer.uid != self.uid) return {.reason = "another user"};
     if (peer.door_name.empty()) return {.reason = "its process has no local door"};
   }
-  // Measured between two cores of a virtual Xeon of 2.6 GHz, threads and processes alike: a line of
-  // 8 bytes; four slots of 128 KiB, copied in and out; messages of 8 bytes in four slots.
   return {.reachable = true,
-          .gigabytes_per_s = 10.5,
-          .latency_us = 0.135,
-          .overhead_us = 0.07,
           .maps_slots = true,
-          .maps_user_memory = is_ours(peer.process),
           .reason = is_ours(peer.process) ? "same process" : "same host and user"};
 }
 
