@@ -32,6 +32,7 @@ Status check_place(int nranks, int rank) {
 Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int rank,
                   CommunicatorOptions options) {
   GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options.settings));
+  options.logged_rank = std::make_shared<const LoggedRank>(rank);
   GYRE_ASSIGN(auto made,
               Communicator::join(*plane, process().services, id, nranks, rank, std::move(options)));
   GYRE_ASSIGN(GroupedCall call, process().adopt(std::move(made)));
@@ -119,6 +120,7 @@ Status split(gyreComm_t comm, int color, int key, gyreComm_t* newcomm, const gyr
     return invalid_argument(fmt::format("color {} is negative and not GYRE_SPLIT_NOCOLOR", color));
   GYRE_ASSIGN(auto pin, find_communicator(comm));
   GYRE_ASSIGN(CommunicatorOptions options, make_child_options(config, pin->options()));
+  options.logged_rank = pin->options().logged_rank;
   *newcomm = nullptr;
   auto splitting =
       std::make_shared<Splitting>(process(), *pin, color, key, newcomm, std::move(options));

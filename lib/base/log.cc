@@ -18,7 +18,14 @@ std::atomic<dev_t> own_device{0};  // and the next: which file that is, if it is
 std::atomic<ino_t> own_inode{0};
 std::atomic<std::int64_t> lost_lines{0};
 std::atomic<bool> is_cut{false};  // the last line of the log has no end
-thread_local int thread_rank = -1;
+
+// What LoggedRanks say, in one word, as each line looks at it.
+struct LoggedRanks {
+  std::uint32_t count = 0;  // that live
+  std::int32_t rank = -1;   // of all of them; -1: they differ
+};
+std::atomic<LoggedRanks> logged_ranks{};
+static_assert(std::atomic<LoggedRanks>::is_always_lock_free);
 
 constexpr std::string_view level_name(LogLevel level) {
   constexpr std::string_view names[] = {"", "VERSION", "WARN", "INFO", "TRACE"};
@@ -43,10 +50,14 @@ bool put(int descriptor, std::string_view text) {
   return written == text.size();
 }
 
+std::string rank_shown() {
+  const LoggedRanks ranks = logged_ranks.load(std::memory_order_relaxed);
+  return ranks.count > 0 && ranks.rank >= 0 ? fmt::format(" [{}]", ranks.rank) : std::string();
+}
+
 std::string line_of(LogLevel level, std::string_view subject, std::string_view text) {
-  const std::string rank = thread_rank >= 0 ? fmt::format(" [{}]", thread_rank) : std::string();
   return fmt::format("{}:{}:{}{} GYRE {} {}{}{}\n", this_host_name(), getpid(), syscall(SYS_gettid),
-                     rank, level_name(level), subject, subject.empty() ? "" : " ", text);
+                     rank_shown(), level_name(level), subject, subject.empty() ? "" : " ", text);
 }
 
 // False if there is no room for that.
@@ -98,7 +109,23 @@ Status configure_log(LogLevel level, const std::string& file, SubsystemMask subs
 
 LogLevel log_level() { return current_level.load(std::memory_order_relaxed); }
 
-void set_log_rank(int rank) { thread_rank = rank; }
+LoggedRank::LoggedRank(int rank) noexcept {
+  LoggedRanks seen = logged_ranks.load(std::memory_order_relaxed), next;
+  do {
+    next.count = seen.count + 1;
+    next.rank = seen.count == 0 || seen.rank == rank ? rank : -1;
+  } while (!logged_ranks.compare_exchange_weak(seen, next, std::memory_order_relaxed));
+}
+
+LoggedRank::~LoggedRank() {
+  LoggedRanks seen = logged_ranks.load(std::memory_order_relaxed), next;
+  do {
+    if (seen.count == 0) return;  // a fork has made a child of this process meanwhile
+    next = {seen.count - 1, seen.rank};
+  } while (!logged_ranks.compare_exchange_weak(seen, next, std::memory_order_relaxed));
+}
+
+void forget_logged_ranks() noexcept { logged_ranks.store({}, std::memory_order_relaxed); }
 
 void write_log(LogLevel level, std::string_view subject, std::string_view text) noexcept {
   try {

@@ -1,5 +1,5 @@
-// Log lines for people: "host:pid:tid [rank] GYRE INFO NET text" on stderr or in GYRE_DEBUG_FILE.
-// The sink is process-wide, as stderr is.
+// Log lines for people: "host:pid:tid [rank] GYRE INFO NET text" on stderr or in GYRE_DEBUG_FILE;
+// with a rank where the process is one. The sink is process-wide, as stderr is.
 // Any thread may log; a line is written with one write(2), so lines never interleave. Nothing here
 // waits, throws or raises a signal: a line that the reader has no room for is lost, and the next
 // one that fits says how many were.
@@ -23,8 +23,17 @@ enum class LogLevel : int { none, version, warn, info, trace };
 Status configure_log(LogLevel level, const std::string& file,
                      SubsystemMask subsystems = all_subsystems);
 LogLevel log_level();
-// Rank shown in this thread's lines; -1 shows none.
-void set_log_rank(int rank);
+// This process is that rank as long as one of these lives. Lines show it, whichever thread writes
+// them; but none where several ranks live in the process, until all of them are gone.
+class LoggedRank {
+ public:
+  explicit LoggedRank(int rank) noexcept;
+  ~LoggedRank();
+  LoggedRank(const LoggedRank&) = delete;
+  LoggedRank& operator=(const LoggedRank&) = delete;
+};
+// In a forked child: its parent's ranks are not its own.
+void forget_logged_ranks() noexcept;
 // Of INFO and TRACE, `subject` is the subsystem's name.
 void write_log(LogLevel level, std::string_view subject, std::string_view text) noexcept;
 void write_log(LogLevel level, std::string_view subject, fmt::string_view format,

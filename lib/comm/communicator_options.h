@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/base/board.h"
+#include "lib/base/log.h"
 #include "lib/base/settings.h"
 
 #include <cstdint>
@@ -23,7 +24,9 @@ struct CommunicatorOptions {
   bool reproducible = false;
   std::int64_t timeout_ns = 0;
   std::string name;
-  std::string label;       // the caller's name for it
+  std::string label;  // the caller's name for it
+  // What the log takes this process for; a split's ranks are known by those of its parent.
+  std::shared_ptr<const LoggedRank> logged_rank;
   Board* board = nullptr;  // of the process: where tools see the communicator
   // The GPU whose memory it works on; null: host memory.
   std::shared_ptr<const exec::CudaDevice> device;

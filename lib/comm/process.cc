@@ -69,6 +69,7 @@ void forget_in_child() {
   state.group_depth = 0;
   if (!state.group.empty()) new std::vector<GroupedCall>(std::move(state.group));
   state.group_error = {};
+  forget_logged_ranks();
   making.unlock();
 }
 

@@ -94,6 +94,33 @@ TEST_CASE("a level keeps what is below it out of all subsystems", "[log]") {
   }
 }
 
+TEST_CASE("lines show a rank while the process is exactly one", "[log]") {
+  const LogFile log(LogLevel::warn, "ALL");
+  const auto shows = [&](const std::string& rank, const char* words) {
+    log_warn("{}", words);
+    const std::string text = log.text();
+    const std::size_t begin = text.rfind(std::to_string(getpid()));
+    return text.find(rank + " GYRE WARN " + words, begin) != std::string::npos;
+  };
+  CHECK_FALSE(shows("]", "nobody yet"));
+  {
+    const LoggedRank first(3);
+    CHECK(shows(" [3]", "alone"));
+    const LoggedRank same(3);
+    CHECK(shows(" [3]", "twice"));
+    {
+      const LoggedRank other(4);
+      CHECK_FALSE(shows("]", "two ranks"));
+    }
+    CHECK_FALSE(shows("]", "one of two is left"));
+  }
+  CHECK_FALSE(shows("]", "nobody any more"));
+  const LoggedRank next(5);
+  CHECK(shows(" [5]", "another one"));
+  forget_logged_ranks();
+  CHECK_FALSE(shows("]", "a child"));
+}
+
 TEST_CASE("nothing is put into words that nobody reads", "[log]") {
   const LogFile log(LogLevel::info, "NET");
   int times = 0;

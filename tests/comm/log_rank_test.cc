@@ -1,0 +1,80 @@
+// Which rank the lines of the log show: that of the process, where it is one. Each rank is a
+// process with a log of its own.
+#include "tests/support/comm/forked_ranks.h"
+
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+using namespace gyre::tests;
+
+namespace {
+
+// This process's log from here on.
+class LogOfProcess {
+ public:
+  LogOfProcess()
+      : path_(std::filesystem::temp_directory_path() / ("gyre-rank-" + std::to_string(getpid()))) {
+    ::setenv("GYRE_DEBUG", "INFO", 1);
+    ::setenv("GYRE_DEBUG_SUBSYS", "CALL", 1);
+    ::setenv("GYRE_DEBUG_FILE", path_.c_str(), 1);
+  }
+  ~LogOfProcess() { std::filesystem::remove(path_); }
+
+  // What stands before GYRE in the line of a call that is refused now: "host:pid:tid [rank]".
+  std::string head_of_line() const {
+    (void)gyreBarrier(nullptr, nullptr);
+    std::ifstream file(path_);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::size_t end = text.rfind(" GYRE INFO CALL");
+    if (end == std::string::npos) return "no line";
+    const std::size_t begin = text.rfind('\n', end) + 1;
+    return text.substr(begin, end - begin);
+  }
+
+ private:
+  const std::string path_;
+};
+
+void expect_end(RankBoard& board, const std::string& head, const std::string& end) {
+  if (!head.ends_with(end)) board.complain("\"" + head + "\" does not end in " + end);
+}
+void expect_none(RankBoard& board, const std::string& head) {
+  if (head.ends_with("]")) board.complain("\"" + head + "\" shows a rank");
+}
+
+}  // namespace
+
+TEST_CASE("lines show the rank that a process has, also after a split", "[log]") {
+  const auto ends = run_forked(2, [](RankBoard& board, int rank) {
+    const LogOfProcess log;
+    const std::string own = " [" + std::to_string(rank) + "]";
+    gyreComm_t comm = meet(board, rank, 2), turned = nullptr;
+    expect_end(board, log.head_of_line(), own);
+    board.expect(gyreCommSplit(comm, 0, -rank, &turned, nullptr), comm);
+    expect_end(board, log.head_of_line(), own);
+    board.expect(gyreCommDestroy(comm));
+    expect_end(board, log.head_of_line(), own);
+    board.expect(gyreCommDestroy(turned));
+    expect_none(board, log.head_of_line());
+  });
+  CHECK(ends == std::vector<int>(2, 0));
+}
+
+TEST_CASE("lines show no rank where a process has several", "[log]") {
+  const auto ends = run_forked(1, [](RankBoard& board, int) {
+    const LogOfProcess log;
+    std::array<gyreComm_t, 2> comms{};
+    board.expect(gyreCommInitAll(comms.data(), 2, nullptr));
+    expect_none(board, log.head_of_line());
+    for (gyreComm_t comm : comms) board.expect(gyreCommDestroy(comm));
+  });
+  CHECK(ends == std::vector<int>(1, 0));
+}
