@@ -16,7 +16,7 @@ using plan::Collective;
 // `make` fills the arguments into a Request of that communicator.
 template <typename Make>
 gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream, Make&& make) {
-  Status status = caught([&]() -> Status {
+  const Status status = caught([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     const DeviceScope scope(*pin);
     Request request;
@@ -32,7 +32,7 @@ gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream,
     }
     return submit(std::move(pin), {.request = std::move(request)}, stream);
   });
-  return in_group(comm, std::move(status));
+  return in_group(comm, status);
 }
 
 gyreResult_t even(const CollectiveCall& call, gyreComm_t comm, gyreStream_t stream) {

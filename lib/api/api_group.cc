@@ -39,10 +39,15 @@ Status make_op(gyreRedOp_t* op, const void* scalar, int datatype, int residence,
 
 }  // namespace
 
-gyreResult_t in_group(gyreComm_t comm, Status status) {
-  CallerState& state = caller();
-  if (!status.ok() && state.group_depth > 0 && state.group_error.ok()) state.group_error = status;
-  return answer(comm, std::move(status));
+gyreResult_t in_group(gyreComm_t comm, const Status& status) noexcept {
+  if (status.ok()) [[likely]]
+    return gyreSuccess;
+  (void)caught([&]() -> Status {
+    CallerState& state = caller();
+    if (state.group_depth > 0 && state.group_error.ok()) state.group_error = status;
+    return {};
+  });
+  return answer(comm, status);
 }
 
 }  // namespace gyre::comm
@@ -51,8 +56,10 @@ using namespace gyre;
 using namespace gyre::comm;
 
 gyreResult_t gyreGroupStart(void) {
-  ++caller().group_depth;
-  return gyreSuccess;
+  return guarded([] {
+    ++caller().group_depth;
+    return Status();
+  });
 }
 
 gyreResult_t gyreGroupEnd(void) { return guarded(end_group); }

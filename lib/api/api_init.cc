@@ -216,12 +216,17 @@ const char* gyreGetErrorString(gyreResult_t result) {
 }
 
 const char* gyreGetLastError(gyreComm_t comm) {
-  CallerState& state = caller();
-  state.shown_error = state.last_error;
-  if (comm != nullptr)
-    if (auto pin = process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm)))
-      state.shown_error = pin->last_error();
-  return state.shown_error.c_str();
+  const char* shown = "out of memory";
+  (void)caught([&]() -> Status {
+    CallerState& state = caller();
+    write_words(state.shown_error, [&] {
+      const auto pin = process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm));
+      return comm != nullptr && pin ? pin->last_error() : state.last_error;
+    });
+    shown = state.shown_error.c_str();
+    return {};
+  });
+  return shown;
 }
 
 gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId) {

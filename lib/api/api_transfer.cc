@@ -68,7 +68,7 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
 }
 
 gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t stream) {
-  Status status = caught([&]() -> Status {
+  const Status status = caught([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     const DeviceScope scope(*pin);
     exec::StreamState asked;  // outlives the call
@@ -76,7 +76,7 @@ gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t st
     if (!request.ok()) return std::move(request).status().while_doing(function_name(call.function));
     return submit(std::move(pin), {.request = std::move(*request)}, stream);
   });
-  return in_group(comm, std::move(status));
+  return in_group(comm, status);
 }
 
 }  // namespace

@@ -22,19 +22,28 @@ Status unknown(const char* what, std::uint64_t handle) {
 
 }  // namespace
 
-gyreResult_t answer(Status status) {
+// A thread that has no memory for its state hears the code alone.
+gyreResult_t answer(const Status& status) noexcept {
   if (status.ok()) [[likely]]
     return gyreSuccess;
-  caller().last_error = status.full_text();
-  if (status.code() != Code::InProgress) log_info(Subsystem::call, "{}", status.full_text());
+  (void)caught([&]() -> Status {
+    write_words(caller().last_error, [&] { return status.full_text(); });
+    if (status.code() != Code::InProgress) log_info(Subsystem::call, "{}", status.full_text());
+    return {};
+  });
   return to_result(status);
 }
 
-gyreResult_t answer(gyreComm_t comm, Status status) {
-  if (!status.ok() && comm != nullptr)
+gyreResult_t answer(gyreComm_t comm, const Status& status) noexcept {
+  if (status.ok()) [[likely]]
+    return gyreSuccess;
+  (void)caught([&]() -> Status {
+    if (comm == nullptr) return {};
     if (auto pin = process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm)))
       pin->remember(status);
-  return answer(std::move(status));
+    return {};
+  });
+  return answer(status);
 }
 
 Result<HandleTable<Communicator>::Pin> find_communicator(gyreComm_t comm) {

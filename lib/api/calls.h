@@ -12,9 +12,9 @@ inline gyreResult_t to_result(const Status& status) {
 }
 
 // Keeps the text for gyreGetLastError and returns the code.
-gyreResult_t answer(Status status);
+gyreResult_t answer(const Status& status) noexcept;
 // The same, on that communicator too, if it is one.
-gyreResult_t answer(gyreComm_t comm, Status status);
+gyreResult_t answer(gyreComm_t comm, const Status& status) noexcept;
 
 Result<HandleTable<Communicator>::Pin> find_communicator(gyreComm_t comm);
 Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream);
@@ -27,7 +27,7 @@ Status enter_and_carry_out(Communicator& communicator, const Request& request);
 Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream);
 
 // A refused call spoils the open group, if there is one: nothing of it will be carried out.
-gyreResult_t in_group(gyreComm_t comm, Status status);
+gyreResult_t in_group(gyreComm_t comm, const Status& status) noexcept;
 
 // Runs `body` (returning Status) for a C function; nothing thrown gets past it.
 template <typename Body>

@@ -7,22 +7,44 @@
 
 #include <exception>
 #include <new>
+#include <string>
 
 namespace gyre {
 
+// An error with words; where there is no memory for them, that.
+template <typename Words>
+Status error_saying(const Words& words) noexcept {
+  try {
+    return words();
+  } catch (...) {
+    return Status::out_of_memory();
+  }
+}
+
+// Puts into `place` what `words` returns; where there is no memory for it, what needs none.
+template <typename Words>
+void write_words(std::string& place, const Words& words) noexcept {
+  try {
+    place = words();
+  } catch (...) {
+    place = "out of memory";  // short enough
+  }
+}
+
 // Runs `body` (returning Status); nothing thrown gets past it.
 template <typename Body>
-Status caught(const Body& body) {
+Status caught(const Body& body) noexcept {
   try {
     return body();
   } catch (const ForkedInside& forked) {
-    return invalid_usage(forked.what());
+    return error_saying([&] { return invalid_usage(forked.what()); });
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory();
   } catch (const std::exception& error) {
-    return internal_error(error.what());
+    return error_saying([&] { return internal_error(error.what()); });
   } catch (...) {
-    return internal_error("something was thrown that is no std::exception");
+    return error_saying(
+        [] { return internal_error("something was thrown that is no std::exception"); });
   }
 }
 
@@ -37,7 +59,7 @@ Status thrown_by(const Body& body) {
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory();
   } catch (const std::exception& error) {
-    return internal_error(error.what());
+    return error_saying([&] { return internal_error(error.what()); });
   }
 }
 

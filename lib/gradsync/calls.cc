@@ -60,8 +60,14 @@ Status unknown(const char* what, const void* handle) {
   return invalid_argument(fmt::format("{} {} is none, or was destroyed", what, handle));
 }
 
-gyreResult_t answer(const Status& status) {
-  if (!status.ok()) thread_state<LastError>().text = status.message();
+// A thread that has no memory for its state hears the code alone.
+gyreResult_t answer(const Status& status) noexcept {
+  if (status.ok()) [[likely]]
+    return gyreSuccess;
+  (void)caught([&]() -> Status {
+    write_words(thread_state<LastError>().text, [&] { return std::string(status.message()); });
+    return {};
+  });
   return static_cast<gyreResult_t>(status.code());
 }
 
@@ -82,7 +88,12 @@ Status check_communicator(gyreComm_t comm) {
 }  // namespace gyre::gradsync
 
 const char* gyreGradGetLastError(void) {
-  auto& last = gyre::thread_state<gyre::gradsync::LastError>();
-  last.shown = last.text;
-  return last.shown.c_str();
+  const char* shown = "out of memory";
+  (void)gyre::caught([&]() -> gyre::Status {
+    auto& last = gyre::thread_state<gyre::gradsync::LastError>();
+    gyre::write_words(last.shown, [&] { return last.text; });
+    shown = last.shown.c_str();
+    return {};
+  });
+  return shown;
 }

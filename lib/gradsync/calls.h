@@ -33,7 +33,7 @@ Handles& handles();
 Status unknown(const char* what, const void* handle);
 
 // Keeps the text for gyreGradGetLastError and returns the code.
-gyreResult_t answer(const Status& status);
+gyreResult_t answer(const Status& status) noexcept;
 
 // Runs `body` (returning Status) for a C function; nothing thrown gets past it.
 template <typename Body>

@@ -1,9 +1,13 @@
-// lib/base: statuses, settings, sizes, waits.
+// lib/base: statuses, exceptions, settings, sizes, waits.
+#include "lib/base/caught.h"
 #include "lib/base/settings.h"
 #include "lib/base/units.h"
 #include "lib/base/wait.h"
 
 #include <catch2/catch.hpp>
+
+#include <new>
+#include <stdexcept>
 
 using namespace gyre;
 
@@ -16,6 +20,22 @@ TEST_CASE("a status keeps its code and its cause when callers add to it", "[base
   const Status copy = status;
   CHECK(copy.message() == status.message());
   CHECK(Status().ok());
+}
+
+TEST_CASE("whatever is thrown becomes an error", "[base]") {
+  const auto error_of = [](void (*body)()) {
+    return caught([&] {
+      body();
+      return Status();
+    });
+  };
+  CHECK(error_of([] {}).ok());
+  CHECK(error_of([] { throw std::bad_alloc(); }).code() == Code::SystemError);
+  CHECK(error_of([] { throw ForkedInside(); }).code() == Code::InvalidUsage);
+  const Status said = error_of([] { throw std::length_error("too long"); });
+  CHECK(said.code() == Code::InternalError);
+  CHECK(said.message() == "too long");
+  CHECK(error_of([] { throw 7; }).code() == Code::InternalError);
 }
 
 TEST_CASE("what is added to a status is not added to its copies", "[base]") {

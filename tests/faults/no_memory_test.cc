@@ -1,6 +1,7 @@
 // The k-th allocation of a rank's thread fails, for every k, in every kind of call: the rank gets
 // an error or succeeds, the other rank is told, and nobody waits for a deadline.
 #include "tests/support/comm/ranks.h"
+#include <gyre/gradsync.h>
 #include <gyre/gyre.h>
 
 #include <catch2/catch.hpp>
@@ -8,9 +9,11 @@
 #include <array>
 #include <barrier>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,16 +23,17 @@ namespace {
 
 // Of this thread: how many allocations are left until one fails; 0: none does.
 thread_local int until_failure = 0;
+thread_local bool all_fail = false;
 
 void* allocate(std::size_t bytes) {
-  if (until_failure > 0 && --until_failure == 0) throw std::bad_alloc();
+  if (all_fail || (until_failure > 0 && --until_failure == 0)) throw std::bad_alloc();
   void* const memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (until_failure > 0 && --until_failure == 0) throw std::bad_alloc();
+  if (all_fail || (until_failure > 0 && --until_failure == 0)) throw std::bad_alloc();
   void* const memory =
       std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
@@ -152,5 +156,54 @@ TEST_CASE("an allocation that fails is an error, whichever it is", "[memory]") {
     INFO(kind.name);
     while (fail_at(k, kind)) ++k;
     CHECK(k > 1);
+  }
+}
+
+// A function of each library that fails, and the one that says why.
+struct Library {
+  const char* name;
+  gyreResult_t (*fail)();
+  const char* (*say_why)();
+};
+
+const Library libraries[] = {
+    {"gyre", [] { return gyreBarrier(nullptr, nullptr); },
+     [] { return gyreGetLastError(nullptr); }},
+    {"gyre, in a group",
+     [] {
+       (void)gyreGroupStart();
+       (void)gyreBarrier(nullptr, nullptr);
+       return gyreGroupEnd();
+     },
+     [] { return gyreGetLastError(nullptr); }},
+    {"gradsync", [] { return gyreGradWait(nullptr); }, gyreGradGetLastError},
+};
+
+TEST_CASE("a thread that has no memory at all gets a code, and words that need none",
+          "[no memory]") {
+  for (const Library& library : libraries) {
+    CAPTURE(library.name);
+    REQUIRE(library.fail() != gyreSuccess);  // what is made once is there
+    for (const bool is_known : {false, true}) {
+      gyreResult_t result = gyreSuccess;
+      std::string why, thrown;
+      std::thread([&] {
+        if (is_known) (void)library.fail();
+        char said[64] = {};
+        all_fail = true;
+        try {
+          result = library.fail();
+          std::strncpy(said, library.say_why(), sizeof said - 1);
+        } catch (...) {
+          all_fail = false;
+          thrown = "something came out of a C function";
+        }
+        all_fail = false;
+        why = said;
+      }).join();
+      CHECK(thrown.empty());
+      CHECK(result == gyreSystemError);
+      CHECK(why == "out of memory");
+    }
   }
 }
