@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace gyre::plan {
 
@@ -27,48 +28,49 @@ constexpr Algorithm table[] = {
     {"ring", ring_does, build_ring,
      "Each chunk goes round the ring once to be summed and once to be shared; broadcast and reduce "
      "pass pieces along a chain.",
-     "n - 1", SumOrder::own},
+     Roundings::each_rank, SumOrder::own},
     {"tree", rooted_does, build_tree,
      "Two binary trees, each with half of the data, so that a leaf of one is an inner rank of the "
      "other; broadcast and reduce use one binomial tree.",
-     "ceil(log2 n)", SumOrder::own},
+     Roundings::each_level, SumOrder::own},
     {"oneshot", all_reduce_only, build_one_shot,
-     "Each rank sends all of its data to all others and sums everything itself.", "1",
+     "Each rank sends all of its data to all others and sums everything itself.", Roundings::one,
      SumOrder::rank},
     {"twoshot", two_shot_does, build_two_shot,
      "Chunk j goes from all ranks straight to rank j, is summed there, and goes straight to all; "
      "broadcast is scatter and all-gather, reduce is reduce-scatter and gather.",
-     "1", SumOrder::rank},
+     Roundings::one, SumOrder::rank},
     {"doubling", all_reduce_only, build_recursive_doubling,
      "Ranks at distance 1, 2, 4, ... exchange and sum; ranks beyond a power of two stand behind "
      "another.",
-     "ceil(log2 n)", SumOrder::rank},
+     Roundings::each_level, SumOrder::rank},
     {"chain", rooted_does, build_chain, "Pieces pass along a line of ranks from or to the root.",
-     "n - 1", SumOrder::own},
+     Roundings::each_rank, SumOrder::own},
     {"binomial", rooted_does, build_binomial,
-     "A tree in which rank r hangs under r with its lowest bit cleared.", "ceil(log2 n)",
+     "A tree in which rank r hangs under r with its lowest bit cleared.", Roundings::each_level,
      SumOrder::own},
     {"star", rooted_does, build_star,
-     "All ranks talk to the root alone: the parameter server, kept as a baseline.", "1",
+     "All ranks talk to the root alone: the parameter server, kept as a baseline.", Roundings::one,
      SumOrder::rank},
     {"halving", all_reduce_only, build_halving_doubling,
      "Ranks at distance n/2, n/4, ... give each other half of what they still sum, then share it "
      "the same way back.",
-     "ceil(log2 n)", SumOrder::own},
+     Roundings::each_level, SumOrder::own},
     {"window", scattered_does, build_window,
      "In exchange after exchange with ranks ever nearer, half of a window of chunks is given away "
      "to be summed; the same way back to be shared.",
-     "ceil(log2 n)", SumOrder::own},
+     Roundings::each_level, SumOrder::own},
     {"hierarchical", all_reduce_only, build_hierarchical,
      "Reduce-scatter in each host, all-reduce across hosts, all-gather in each host, by rings.",
-     "n - 1", SumOrder::own},
+     Roundings::each_rank, SumOrder::own},
     {"pairwise", all_to_all_only, build_pairwise,
-     "In exchange i, ranks meet whose numbers add up to i modulo n.", "0", SumOrder::rank},
-    {"bruck", all_to_all_only, build_bruck,
-     "In exchange k, the blocks whose way has bit k set go 2^k ranks ahead, in one message.", "0",
-     SumOrder::rank, true},
-    {"linear", linear_does, build_linear, "The root serves one rank after the other.", "0",
+     "In exchange i, ranks meet whose numbers add up to i modulo n.", Roundings::none,
      SumOrder::rank},
+    {"bruck", all_to_all_only, build_bruck,
+     "In exchange k, the blocks whose way has bit k set go 2^k ranks ahead, in one message.",
+     Roundings::none, SumOrder::rank, true},
+    {"linear", linear_does, build_linear, "The root serves one rank after the other.",
+     Roundings::none, SumOrder::rank},
 };
 
 Status check_order(const PlanRequest& request) {
@@ -85,6 +87,26 @@ Status check_order(const PlanRequest& request) {
 }
 
 }  // namespace
+
+std::string_view roundings_text(Roundings roundings) {
+  constexpr std::string_view texts[] = {"0", "1", "ceil(log2 n)", "n - 1"};
+  return texts[static_cast<int>(roundings)];
+}
+
+std::uint32_t count_roundings(Roundings roundings, std::int32_t ranks) {
+  const auto others = static_cast<std::uint32_t>(ranks - 1);
+  switch (roundings) {
+    case Roundings::none:
+      return 0;
+    case Roundings::one:
+      return others > 0 ? 1 : 0;
+    case Roundings::each_level:
+      return static_cast<std::uint32_t>(std::bit_width(others));
+    case Roundings::each_rank:
+      return others;
+  }
+  return 0;
+}
 
 bool Algorithm::does(Collective collective) const {
   return std::find(collectives.begin(), collectives.end(), collective) != collectives.end();

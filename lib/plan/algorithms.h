@@ -28,12 +28,17 @@ enum class SumOrder : std::uint8_t {
   own,   // fixed for (algorithm, rank count, order), but not rank order
 };
 
+// How often a sum of floats over n ranks is rounded.
+enum class Roundings : std::uint8_t { none, one, each_level, each_rank };
+std::string_view roundings_text(Roundings roundings);  // in terms of n, for people
+std::uint32_t count_roundings(Roundings roundings, std::int32_t ranks);
+
 struct Algorithm {
   std::string_view name;  // as in GYRE_ALGO
   std::span<const Collective> collectives;
   PlanParts (*build)(const PlanRequest&);
-  std::string_view idea;       // what it does, one sentence
-  std::string_view roundings;  // how often a sum of floats is rounded, in terms of n
+  std::string_view idea;  // what it does, one sentence
+  Roundings roundings;    // at most
   SumOrder order;
   bool equal_counts = false;  // it needs blocks of one size
 

@@ -127,7 +127,8 @@ Result<std::string> explain(const Algorithm& algorithm, const PlanRequest& reque
                   request.rank_count, algorithm.idea);
   text += describe_steps(plans);
   if (sums(request.collective)) {
-    text += fmt::format("  roundings     {} of a sum, made in {}\n", algorithm.roundings,
+    text += fmt::format("  roundings     {} of a sum, made in {}\n",
+                        roundings_text(algorithm.roundings),
                         algorithm.order == SumOrder::rank ? "rank order" : "a fixed order");
   }
   text += describe_loads(flights, total_bytes);

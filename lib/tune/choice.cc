@@ -137,63 +137,113 @@ bool Allowed::protocol(Collective collective, Protocol protocol) const {
   return protocols_[static_cast<std::size_t>(collective)] >> static_cast<int>(protocol) & 1;
 }
 
-Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question& question) {
-  const Collective collective = question.collective;  // bindings cannot be captured, clang says
-  const std::uint64_t bytes = question.bytes;
-  const auto does = [&](const plan::Algorithm& algorithm) {
-    return algorithm.does(collective) &&
-           (!algorithm.equal_counts || bytes != Question::private_bytes);
-  };
-  const bool is_free = allowed.is_general(collective) &&
-                       std::ranges::none_of(plan::algorithms(), [&](const auto& a) {
-                         return does(a) && allowed.algorithm(collective, a);
-                       });
-  const auto algorithm_fits = [&](const plan::Algorithm& algorithm) {
-    const bool exact = algorithm.order == plan::SumOrder::rank && algorithm.roundings == "1";
-    return does(algorithm) && (is_free || allowed.algorithm(collective, algorithm)) &&
-           (!scene.reproducible || !plan::sums(collective) || exact);
-  };
-  const auto protocol_fits = [&](Protocol protocol) {
-    // Among private counts each pair is on its own: there is nothing to choose.
-    if (bytes == Question::private_bytes) return protocol == Protocol::simple;
-    if (protocol == Protocol::line128 && !(scene.device && scene.whole_lines)) return false;
-    return allowed.protocol(collective, protocol) && (scene.mapped || protocol == Protocol::simple);
-  };
-  const auto made = [&](const plan::Algorithm& algorithm, Protocol protocol) {
-    const std::uint32_t chunks = static_cast<std::uint32_t>(scene.ranks);
-    return Choice{
-        &algorithm, protocol,
-        piece_bytes_for(scene, protocol, std::min<std::uint64_t>(bytes, 1ULL << 40), chunks)};
-  };
-  const plan::Algorithm* preferred = nullptr;
-  Protocol preferred_protocol = Protocol::simple;
-  const Table& table = scene.device && scene.mapped ? device_table : host_table;
-  for (const Row& row : table.rows(collective)) {
-    if (row.mapped != scene.mapped || bytes > row.bytes_most || scene.ranks > row.ranks_most)
-      continue;
-    const plan::Algorithm& algorithm = *plan::find_algorithm(row.algorithm);
-    if (!algorithm_fits(algorithm)) continue;
-    if (protocol_fits(row.protocol)) return made(algorithm, row.protocol);
-    if (preferred == nullptr) preferred = &algorithm, preferred_protocol = row.protocol;
+namespace {
+
+// What may carry a call out: what can do it here, of what its settings allow.
+class Filter {
+ public:
+  Filter(const Scene& scene, const Allowed& allowed, const Question& question)
+      : scene_(scene), allowed_(allowed), question_(question) {
+    const Collective collective = question.collective;
+    is_free_ = allowed.is_general(collective) &&
+               std::ranges::none_of(plan::algorithms(), [&](const plan::Algorithm& algorithm) {
+                 return can_do(algorithm) && allowed.algorithm(collective, algorithm);
+               });
   }
-  // The settings leave out what the table prefers: the nearest that they allow.
-  const plan::Algorithm* algorithm = preferred;
-  for (const plan::Algorithm& candidate : plan::algorithms())
-    if (algorithm == nullptr && algorithm_fits(candidate)) algorithm = &candidate;
-  if (algorithm == nullptr)
-    return invalid_usage(
-        fmt::format("GYRE_ALGO (or reproducible) allows no algorithm for {}",
-                    question.call.empty() ? plan::collective_name(collective) : question.call));
-  for (Protocol protocol :
-       {preferred_protocol, Protocol::simple, Protocol::direct, Protocol::line, Protocol::line128})
-    if (protocol_fits(protocol)) return made(*algorithm, protocol);
+
+  bool takes(const plan::Algorithm& algorithm) const {
+    if (!can_do(algorithm)) return false;
+    if (!is_free_ && !allowed_.algorithm(question_.collective, algorithm)) return false;
+    return !scene_.reproducible || !plan::sums(question_.collective) || is_exact(algorithm);
+  }
+  bool takes(Protocol protocol) const {
+    // Among private counts each pair is on its own: there is nothing to choose.
+    if (has_private_counts()) return protocol == Protocol::simple;
+    if (protocol == Protocol::line128 && !(scene_.device && scene_.whole_lines)) return false;
+    if (protocol != Protocol::simple && !scene_.mapped) return false;
+    return allowed_.protocol(question_.collective, protocol);
+  }
+  bool takes(const Row& row) const {
+    if (row.mapped != scene_.mapped) return false;
+    if (question_.bytes > row.bytes_most || scene_.ranks > row.ranks_most) return false;
+    return takes(*plan::find_algorithm(row.algorithm));
+  }
+
+ private:
+  bool has_private_counts() const { return question_.bytes == Question::private_bytes; }
+  bool can_do(const plan::Algorithm& algorithm) const {
+    return algorithm.does(question_.collective) &&
+           !(algorithm.equal_counts && has_private_counts());
+  }
+  // Sums in rank order and rounds once, as any other such algorithm does.
+  static bool is_exact(const plan::Algorithm& algorithm) {
+    return algorithm.order == plan::SumOrder::rank && algorithm.roundings == plan::Roundings::one;
+  }
+
+  const Scene& scene_;
+  const Allowed& allowed_;
+  const Question& question_;
+  bool is_free_ = false;  // the list of algorithms for any collective has none for this one
+};
+
+// Best first.
+std::vector<const Row*> rows_for(const Scene& scene, const Question& question,
+                                 const Filter& filter) {
+  const Table& table = scene.device && scene.mapped ? device_table : host_table;
+  std::vector<const Row*> rows;
+  for (const Row& row : table.rows(question.collective))
+    if (filter.takes(row)) rows.push_back(&row);
+  return rows;
+}
+
+const plan::Algorithm* first_algorithm(const Filter& filter) {
+  for (const plan::Algorithm& algorithm : plan::algorithms())
+    if (filter.takes(algorithm)) return &algorithm;
+  return nullptr;
+}
+
+Choice make_choice(const Scene& scene, const Question& question, const plan::Algorithm& algorithm,
+                   Protocol protocol) {
+  constexpr std::uint64_t bytes_most = 1ULL << 40;
+  const auto chunks = static_cast<std::uint32_t>(scene.ranks);
+  const std::uint64_t bytes = std::min(question.bytes, bytes_most);
+  return {&algorithm, protocol, piece_bytes_for(scene, protocol, bytes, chunks)};
+}
+
+Status no_algorithm(const Question& question) {
   return invalid_usage(fmt::format(
-      "GYRE_PROTO allows no protocol that works here: {}",
-      scene.mapped && scene.device && !scene.whole_lines
-          ? "between these GPUs lines of 128 bytes need not arrive whole, so there are LL, Simple "
-            "and Direct"
-      : scene.mapped ? "the host has LL (line), Simple and Direct"
-                     : "some ranks do not share memory, and between those there is only Simple"));
+      "GYRE_ALGO (or reproducible) allows no algorithm for {}",
+      question.call.empty() ? plan::collective_name(question.collective) : question.call));
+}
+
+Status no_protocol(const Scene& scene) {
+  std::string_view there_are = "the host has LL (line), Simple and Direct";
+  if (!scene.mapped)
+    there_are = "some ranks do not share memory, and between those there is only Simple";
+  else if (scene.device && !scene.whole_lines)
+    there_are =
+        "between these GPUs lines of 128 bytes need not arrive whole, so there are LL, Simple and "
+        "Direct";
+  return invalid_usage(fmt::format("GYRE_PROTO allows no protocol that works here: {}", there_are));
+}
+
+}  // namespace
+
+Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question& question) {
+  const Filter filter(scene, allowed, question);
+  const std::vector<const Row*> rows = rows_for(scene, question, filter);
+  for (const Row* row : rows)
+    if (filter.takes(row->protocol))
+      return make_choice(scene, question, *plan::find_algorithm(row->algorithm), row->protocol);
+  // The settings leave out what the table prefers: the nearest that they allow.
+  const plan::Algorithm* algorithm =
+      rows.empty() ? first_algorithm(filter) : plan::find_algorithm(rows.front()->algorithm);
+  if (algorithm == nullptr) return no_algorithm(question);
+  const Protocol preferred = rows.empty() ? Protocol::simple : rows.front()->protocol;
+  for (Protocol protocol :
+       {preferred, Protocol::simple, Protocol::direct, Protocol::line, Protocol::line128})
+    if (filter.takes(protocol)) return make_choice(scene, question, *algorithm, protocol);
+  return no_protocol(scene);
 }
 
 }  // namespace gyre::tune

@@ -35,19 +35,6 @@ std::vector<Plan> plans_of(std::string_view name, Collective collective, std::in
   return plans_of(*find_algorithm(name), request);
 }
 
-std::uint32_t log2_up(std::int32_t n) {
-  return static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint32_t>(n - 1)));
-}
-
-// How often the algorithm says that it rounds.
-std::uint32_t said_roundings(const Algorithm& algorithm, std::int32_t n) {
-  if (algorithm.roundings == "0") return 0;
-  if (algorithm.roundings == "1") return n > 1 ? 1 : 0;
-  if (algorithm.roundings == "n - 1") return static_cast<std::uint32_t>(n - 1);
-  REQUIRE(algorithm.roundings == "ceil(log2 n)");
-  return log2_up(n);
-}
-
 void check_proof(const Algorithm& algorithm, const PlanRequest& request) {
   const std::vector<Plan> plans = plans_of(algorithm, request);
   const Result<Proof> proof = prove(plans);
@@ -55,7 +42,7 @@ void check_proof(const Algorithm& algorithm, const PlanRequest& request) {
   CHECK(proof->direct == plans.front().direct());
   CHECK(proof->direct_in_place == plans.front().direct_in_place());
   if (!sums(request.collective)) return;
-  CHECK(proof->roundings <= said_roundings(algorithm, request.rank_count));
+  CHECK(proof->roundings <= count_roundings(algorithm.roundings, request.rank_count));
   if (algorithm.order == SumOrder::rank) CHECK(proof->in_rank_order);
 }
 

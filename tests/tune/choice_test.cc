@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <string>
+
 using namespace gyre;
 using plan::Collective;
 using plan::Protocol;
@@ -67,6 +69,24 @@ TEST_CASE("a setting that is not understood or leaves nothing is an error", "[tu
   CHECK_FALSE(choose(mapped, 8, "", "LL128").ok());
 }
 
+TEST_CASE("what the settings rule out is said, and why", "[tune]") {
+  const auto refusal = [](const Result<tune::Choice>& choice) {
+    return choice.ok() ? std::string("a choice") : std::string(choice.status().message());
+  };
+  CHECK(refusal(choose(mapped, 8, "allreduce:bruck")) ==
+        "GYRE_ALGO (or reproducible) allows no algorithm for all_reduce");
+  CHECK(refusal(choose(mapped, 8, "", "LL128")) ==
+        "GYRE_PROTO allows no protocol that works here: the host has LL (line), Simple and Direct");
+  CHECK(refusal(choose(network, 8, "", "LL")) ==
+        "GYRE_PROTO allows no protocol that works here: some ranks do not share memory, and "
+        "between those there is only Simple");
+  tune::Scene torn = device;
+  torn.whole_lines = false;
+  CHECK(refusal(choose(torn, 8, "", "LL128")) ==
+        "GYRE_PROTO allows no protocol that works here: between these GPUs lines of 128 bytes need "
+        "not arrive whole, so there are LL, Simple and Direct");
+}
+
 TEST_CASE("reproducible allows only algorithms in rank order with one rounding", "[tune]") {
   tune::Scene scene = network;
   scene.reproducible = true;
@@ -76,7 +96,7 @@ TEST_CASE("reproducible allows only algorithms in rank order with one rounding",
       const auto choice = choose(scene, bytes);
       REQUIRE(choice.ok());
       CHECK(choice->algorithm->order == plan::SumOrder::rank);
-      CHECK(choice->algorithm->roundings == "1");
+      CHECK(choice->algorithm->roundings == plan::Roundings::one);
     }
   }
 }

@@ -99,7 +99,7 @@ void list_algorithms() {
   for (const plan::Algorithm& algorithm : plan::algorithms()) {
     fmt::print("{:<10} {}\n           {}\n           roundings of a sum: {}, made in {}\n\n",
                algorithm.name, name_list(algorithm.collectives), algorithm.idea,
-               algorithm.roundings,
+               plan::roundings_text(algorithm.roundings),
                algorithm.order == plan::SumOrder::rank ? "rank order" : "a fixed order");
   }
 }
