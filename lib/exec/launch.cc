@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace gyre::exec {
 
 using transport::Delivery;
@@ -79,11 +77,12 @@ Launch::State Launch::advance() {
 // Nothing pending may need this rank again: bytes have left, lent buffers are given back.
 bool Launch::finish_up() {
   for (SendPort* port : bound_->send_ports) {
+    unfinished_ = port;
     if (!port->connection->flushed()) {
       error_ = port->connection->progress();
-      if (!error_.ok() || !port->connection->flushed()) return unfinished_ = port, false;
+      if (!error_.ok() || !port->connection->flushed()) return false;
     }
-    if (port->pulled && !port->slots.drained()) return unfinished_ = port, false;
+    if (port->pulled && !port->slots.drained()) return false;
   }
   unfinished_ = nullptr;
   return true;
@@ -124,7 +123,7 @@ bool Launch::message_is_here(LaneRun& run, ReceivePort& port) {
     const auto state = port.lines.poll(run.move.bytes, call_->signature);
     if (state == transport::LineReader::State::here) return true;
     if (state == transport::LineReader::State::other_call)
-      fail_mismatch(port.peer, "its signature differs");
+      return fail_mismatch(port.peer, "its signature differs");
   } else if (port.slots.has_message()) {
     return true;
   }
@@ -176,11 +175,6 @@ void Launch::perform_in_loans(LaneRun& run) {
   if (was_lent(run)) close_messages(run);
 }
 
-void Launch::move_pieces(LaneRun& run) {
-  plan::PieceWalk walk(run.move);
-  for (plan::Piece piece; walk.next(piece);) move_piece(run, piece);
-}
-
 bool Launch::open_incoming(LaneRun& run) {
   const plan::Move& move = run.move;
   const bool several_lines = move.bytes > transport::line_payload_bytes;
@@ -198,11 +192,10 @@ bool Launch::open_incoming(LaneRun& run) {
     }
     const transport::SlotNote note = port.slots.note();
     if (note.flag != message_flag(port.slots.head() + 1, call_->signature))
-      return fail_mismatch(port.peer, "its signature differs"), false;
+      return fail_mismatch(port.peer, "its signature differs");
     if (note.bytes != move.bytes)
-      return fail_mismatch(port.peer, fmt::format("a message has {} bytes in place of {}",
-                                                  note.bytes, move.bytes)),
-             false;
+      return fail_mismatch(
+          port.peer, fmt::format("a message has {} bytes in place of {}", note.bytes, move.bytes));
     if (note.delivery == Delivery::staged) {
       incoming.base = port.slots.place();
     } else if (note.delivery == Delivery::pull) {
@@ -213,15 +206,15 @@ bool Launch::open_incoming(LaneRun& run) {
           call_->protocol == Protocol::direct && borrow(control.sender_grant, *incoming.mark);
       const transport::Loan loan = is_lent ? control.sender_grant.read() : transport::Loan{};
       auto reached = borrowed(loan, port.same_address_space, port.peer_memory);
-      if (!reached.ok()) return fail_shortage(port.peer, std::move(reached).status()), false;
+      if (!reached.ok()) return fail_shortage(port.peer, std::move(reached).status());
       incoming.base = *reached;
       if (incoming.base == nullptr || !stays_within(run, loan.bytes, true))
         return fail_pull(port, control.sender_grant);
       incoming.in_input_layout = true;
     } else if (note.delivery != Delivery::push) {
-      return fail_mismatch(port.peer, "a message says of no known way how it came"), false;
+      return fail_mismatch(port.peer, "a message says of no known way how it came");
     } else if (!lends_ || move.step->store != plan::Buffer::output || move.step->reduces()) {
-      return fail_mismatch(port.peer, "it wrote where nothing was lent"), false;
+      return fail_mismatch(port.peer, "it wrote where nothing was lent");
     }
   }
   return true;
@@ -255,7 +248,7 @@ bool Launch::open_outgoing(LaneRun& run) {
       transport::Grant& grant = control.receiver_grant;
       const transport::Loan loan = grant.read();
       auto reached = borrowed(loan, port.same_address_space, port.peer_memory);
-      if (!reached.ok()) return fail_shortage(port.peer, std::move(reached).status()), false;
+      if (!reached.ok()) return fail_shortage(port.peer, std::move(reached).status());
       std::byte* const output = *reached;
       if (output == nullptr || !stays_within(run, loan.bytes, false)) continue;
       outgoing.mark = &control.sender_borrows.value;
@@ -267,102 +260,6 @@ bool Launch::open_outgoing(LaneRun& run) {
     }
   }
   return true;
-}
-
-// A peer gets this rank's product rounded to the type; kept wider here, ranks would differ in bits.
-const std::byte* Launch::rounded_product(LaneRun& run, const std::byte* own,
-                                         std::uint64_t bytes) const {
-  if (run.product.size() < bytes) run.product.resize(bytes);
-  const void* source = own;
-  void* target = run.product.data();
-  kernels::Move act;
-  act.sources = &source;
-  act.source_count = 1;
-  act.targets = &target;
-  act.target_count = 1;
-  act.count = bytes / element_bytes_;
-  act.pre_source = 0;
-  act.pre_scalar = call_->pre_scalar;
-  reduce_(act);
-  return run.product.data();
-}
-
-// Where one chunk's part of what came in lies.
-const std::byte* Launch::arrived(const LaneRun& run, const Incoming& incoming,
-                                 const plan::Piece& piece) const {
-  if (incoming.base == nullptr) return call_->output + piece.store_offset;
-  if (!incoming.in_input_layout) return incoming.base + piece.message_offset;
-  return incoming.base + lent_place(run, piece, true);
-}
-
-// One chunk's part: operands in rank order, the own one at its sorted place.
-void Launch::move_piece(LaneRun& run, const plan::Piece& piece) {
-  const plan::Move& move = run.move;
-  const plan::Step& step = *move.step;
-  std::uint32_t source_count = 0;
-  std::int32_t pre_source = -1;
-  const std::uint32_t own_place =
-      step.local == plan::Buffer::none ? ~0U : move.recv.below(run.ends->lane.own_place);
-  for (std::uint32_t i = 0; i <= move.recv.count; ++i) {
-    if (i == own_place) {
-      const std::byte* base = step.local == plan::Buffer::input    ? call_->input
-                              : step.local == plan::Buffer::output ? call_->output
-                                                                   : call_->scratch;
-      const std::byte* own = base + piece.local_offset;
-      if (step.local == plan::Buffer::input && call_->pre_scalar != nullptr) {
-        if (move.recv.count > 0 && is_float(call_->type) && element_bytes_ < 4)
-          own = rounded_product(run, own, piece.bytes);
-        else
-          pre_source = static_cast<std::int32_t>(source_count);
-      }
-      run.sources[source_count++] = own;
-    }
-    if (i == move.recv.count) break;
-    run.sources[source_count++] = arrived(run, run.incoming[i], piece);
-  }
-
-  std::uint32_t target_count = 0;
-  std::uint32_t streamed = 0;
-  const auto add_target = [&](std::byte* place, bool to_output) {
-    const bool streams = to_output && call_->streamed && target_count < 32;
-    // What is read here, too, is in the cache: past it, a store would be the slower one.
-    const void* const* const first = run.sources.data();
-    if (streams && std::find(first, first + source_count, place) == first + source_count)
-      streamed |= 1U << target_count;
-    run.targets[target_count++] = place;
-  };
-  for (std::uint32_t i = 0; i < move.send.count; ++i) {
-    const Outgoing& outgoing = run.outgoing[i];
-    if (outgoing.base == nullptr) continue;
-    const bool pushed = outgoing.delivery == Delivery::push;
-    add_target(outgoing.base + (pushed ? lent_place(run, piece, false) : piece.message_offset),
-               pushed);
-  }
-  const std::uint32_t divisor = step.finishes() ? call_->divisor : 1;
-  const bool changes = source_count != 1 || pre_source >= 0 || divisor != 1;
-  if (step.store == plan::Buffer::output) {
-    std::byte* const place = call_->output + piece.store_offset;
-    if (changes || place != run.sources[0]) add_target(place, true);
-  } else if (step.store == plan::Buffer::scratch) {
-    run.targets[target_count++] = call_->scratch + piece.store_offset;
-  }
-  if (target_count == 0) return;
-
-  kernels::Move act;
-  act.sources = run.sources.data();
-  act.source_count = source_count;
-  act.targets = run.targets.data();
-  act.target_count = target_count;
-  act.streamed = streamed;
-  if (!changes) {
-    act.count = piece.bytes;
-    return kernels::copy_move(act);
-  }
-  act.count = piece.bytes / element_bytes_;
-  act.pre_source = pre_source;
-  act.pre_scalar = call_->pre_scalar;
-  act.divisor = divisor;
-  reduce_(act);
 }
 
 void Launch::close_messages(LaneRun& run) {
@@ -387,14 +284,15 @@ void Launch::close_messages(LaneRun& run) {
   }
 }
 
-void Launch::fail_mismatch(int peer, std::string_view what) {
+bool Launch::fail_mismatch(int peer, std::string_view what) {
   error_ = Status(Code::Mismatch, fmt::format("rank {} made a different call: {}", peer, what))
                .blame({peer});
+  return false;
 }
 
 bool Launch::fail_pull(const ReceivePort& port, const transport::Grant& grant) {
   if (grant.sequence.load(std::memory_order_relaxed) != 0)
-    return fail_mismatch(port.peer, "the buffer that it lends cannot be reached"), false;
+    return fail_mismatch(port.peer, "the buffer that it lends cannot be reached");
   error_ = Status(Code::RemoteError,
                   fmt::format("rank {} has taken back the buffer that it lent", port.peer))
                .blame({port.peer});
@@ -402,8 +300,9 @@ bool Launch::fail_pull(const ReceivePort& port, const transport::Grant& grant) {
 }
 
 // The peer is not to blame.
-void Launch::fail_shortage(int peer, Status why) {
+bool Launch::fail_shortage(int peer, Status why) {
   error_ = std::move(why).while_doing(fmt::format("reaching what rank {} lends", peer));
+  return false;
 }
 
 Blocked Launch::blocked() const {

@@ -127,6 +127,8 @@ class Launch {
     Sharing sharing;
   };
 
+  class PieceAct;
+
   // What a run has borrowed is given back where this goes, also if something is thrown: a mark that
   // stands keeps its owner waiting.
   class GivesBack {
@@ -176,14 +178,12 @@ class Launch {
   void move_pieces(LaneRun& run);
   bool open_incoming(LaneRun& run);
   bool open_outgoing(LaneRun& run);
-  const std::byte* arrived(const LaneRun& run, const Incoming& incoming,
-                           const plan::Piece& piece) const;
-  void move_piece(LaneRun& run, const plan::Piece& piece);
   const std::byte* rounded_product(LaneRun& run, const std::byte* own, std::uint64_t bytes) const;
   void close_messages(LaneRun& run);
-  void fail_mismatch(int peer, std::string_view what);
+  // False, each of them.
+  bool fail_mismatch(int peer, std::string_view what);
   bool fail_pull(const ReceivePort& port, const transport::Grant& grant);
-  void fail_shortage(int peer, Status why);
+  bool fail_shortage(int peer, Status why);
 
   BoundPlan* bound_ = nullptr;
   const Call* call_ = nullptr;
