@@ -82,10 +82,11 @@ template <typename Reducer>
 GYRE_DEVICE bool move_in_switch(const Operands& on, std::uint64_t begin, std::uint64_t packs) {
   const std::byte* const sum = summed_place<Reducer>(on);
   std::byte* const spread = spread_place(on);
-  const bool copies = !on.changes;
-  // What the switch does not spread goes to the links one by one.
-  const bool only_stores = on.move.send.count == 0;
-  if (spread == nullptr ? sum == nullptr || !only_stores : sum == nullptr && !copies) return false;
+  // The switch spreads what it sums, or what is a copy. What it sums and does not spread is stored
+  // here alone: to peers it would go link by link.
+  const bool spreads = spread != nullptr && (sum != nullptr || !on.changes);
+  const bool only_sums = spread == nullptr && sum != nullptr && on.move.send.count == 0;
+  if (!spreads && !only_sums) return false;
   const std::byte* const source = (sum != nullptr ? sum : on.source(0)) + begin;
   if (misalignment(source) != 0) return false;
   if (spread != nullptr && misalignment(spread + begin) != 0) return false;

@@ -86,6 +86,9 @@ std::string processor_mask();
 // How many processors the masks name together. What is no mask counts for nothing.
 int count_processors(const std::vector<std::string_view>& masks);
 
+// How to look for what rings no bell, such as kernels: one thread alone, so it does not spin.
+inline constexpr WaitPolicy without_bell = {.spins = 0, .yields = 16};
+
 class Wait {
  public:
   enum class Outcome { again, deadline };
@@ -149,5 +152,17 @@ class Wait {
   std::int64_t crowded_until_ns_ = 0;
   WaitSet set_;
 };
+
+// Calls `look` until it returns true, for what nobody rings a bell for; sleeps in between. False:
+// it did not within the limit.
+template <typename Look>
+bool look_until(const Clock& clock, const WaitPolicy& policy, std::int64_t limit_ns, Look&& look) {
+  const auto arm = [](WaitSet&) { return true; };
+  const auto disarm = [] {};
+  Wait wait(clock, policy, limit_ns);
+  while (!look())
+    if (wait.pause(arm, disarm) == Wait::Outcome::deadline) return look();
+  return true;
+}
 
 }  // namespace gyre

@@ -1,8 +1,8 @@
 #include "lib/comm/device_backend.h"
 
+#include "lib/base/wait.h"
 #include "lib/device/device_memory.h"
 #include "lib/device/device_streams.h"
-#include "lib/exec/resumable.h"
 #include "lib/loaded/cuda_rest.h"
 
 #include <algorithm>
@@ -137,17 +137,13 @@ Status DeviceBackend::deregister_buffer(std::uint64_t handle) {
 // Peers let go of it by their watches, when their kernels rest; those may wait for the very call
 // that this rank makes next, so that it cannot wait for long.
 Status DeviceBackend::await_departure(DeviceRegions& regions, RegisteredMemory& memory) {
-  const std::int64_t until_ns = clock.now_ns() + departure_most_ns;
-  std::atomic<std::uint32_t> never{0};
   Departure seen;
-  Until left(never, [&] {
-    services_.watch.launched();
+  const auto is_settled = [&] {
+    services_.watch.launched();  // which reads what peers say of it
     seen = regions.departure(memory);
-    return seen.over || !seen.keepers.empty() || !state_.broken().ok() ||
-           clock.now_ns() >= until_ns;
-  });
-  Resumable* const all[] = {&left};
-  run(all, clock, {.spins = 0, .yields = 16});
+    return seen.over || !seen.keepers.empty() || !state_.broken().ok();
+  };
+  (void)look_until(clock, without_bell, departure_most_ns, is_settled);
   if (seen.over) return {};
   return why_not_free(memory.bytes, seen, state_.broken(), state_.rank);
 }

@@ -192,7 +192,7 @@ void StreamWorker::Turn::leave() {
   blocked.clear();
 }
 
-void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Status outcome,
+bool StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Status outcome,
                                const Turn& turn) {
   if (!outcome.ok()) {
     part.communicator->remember(outcome);
@@ -206,6 +206,7 @@ void StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Statu
   // Pairs with the acquire of a call without a stream that waits for zero.
   communicator->order.queued.fetch_sub(1, std::memory_order_release);
   wake_futex(&communicator->order.queued);
+  return true;
 }
 
 void StreamWorker::finish_head(HostStream& stream) {
@@ -243,9 +244,9 @@ bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& 
     if (part.work.exchanges())
       communicator.order.beginning_transfer.fetch_add(1, std::memory_order_release);
     if (Status broken = communicator.broken(); !broken.ok())
-      return finish_part(stream, part, std::move(broken), turn), true;
+      return finish_part(stream, part, std::move(broken), turn);
     Status thrown = thrown_by([&] { part.begun = &communicator.begin(part.work); });
-    if (!thrown.ok()) return finish_part(stream, part, std::move(thrown), turn), true;
+    if (!thrown.ok()) return finish_part(stream, part, std::move(thrown), turn);
     part.begun_ns = clock.now_ns();
   }
   Resumable& operation = *part.begun;
@@ -256,8 +257,7 @@ bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& 
     turn.blocked.push_back({&operation, part.begun_ns, &communicator, &stream});
     return moved;
   }
-  finish_part(stream, part, operation.outcome(), turn);
-  return true;
+  return finish_part(stream, part, operation.outcome(), turn);
 }
 
 bool StreamWorker::serve_parts(HostStream& stream, HostStream::Entry& head, Turn& turn) {
@@ -361,8 +361,10 @@ class StreamWorker::CallersTurns final : public Resumable {
 
   bool advance() override {
     turn_.leave();
-    if (std::ranges::all_of(beside_, [](const Resumable* one) { return one->finished(); }))
-      return finish({}), true;
+    if (std::ranges::all_of(beside_, [](const Resumable* one) { return one->finished(); })) {
+      finish({});
+      return true;
+    }
     return worker_.serve_all(worker_.streams(true), turn_);
   }
   // Each of them has a deadline of its own.

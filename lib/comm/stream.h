@@ -120,7 +120,8 @@ class StreamWorker {
   bool serve_parts(HostStream& stream, HostStream::Entry& head, Turn& turn);
   bool serve_part(HostStream& stream, HostStream::Part& part, Turn& turn);
   bool serve_all(const std::vector<Served>& streams, Turn& turn);
-  void finish_part(HostStream& stream, HostStream::Part& part, Status outcome, const Turn& turn);
+  // True, as something moved.
+  bool finish_part(HostStream& stream, HostStream::Part& part, Status outcome, const Turn& turn);
   void finish_head(HostStream& stream);
   // An entry of a stream, made before it is queued: queueing cannot fail.
   struct Made {

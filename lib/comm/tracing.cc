@@ -88,7 +88,10 @@ std::optional<Tracing::Verdict> Tracing::advance(control::Membership& membership
 std::optional<Tracing::Verdict> Tracing::advance_with_all(control::Membership& membership,
                                                           std::int64_t now_ns) {
   std::erase_if(asked_, [&](int rank) {
-    if (membership.has_left(rank)) return left_.push_back(rank), true;
+    if (membership.has_left(rank)) {
+      left_.push_back(rank);
+      return true;
+    }
     const auto seen = answer_of(membership, rank);
     if (!seen) return false;
     way_.push_back(rank);

@@ -273,18 +273,25 @@ bool Trunk::on_open(std::span<const std::uint8_t> body) {
   const bool theirs = message && message->link % 2 != next_link_ % 2 && message->link > peer_link_;
   if (!theirs || !peer_) return false;
   const std::uint64_t number = peer_link_ = message->link;
-  const auto key = links_.size() < links_most ? owner_.find_key(message->identity) : nullptr;
-  if (key == nullptr) return refuse(number), true;
-  const Result<trust::Proof> expected = proof(*key, trust::Prover::opener, number);
-  const Result<trust::Proof> own = proof(*key, trust::Prover::answerer, number);
-  if (!expected.ok() || !own.ok() || !trust::is_same(message->proof, *expected))
-    return refuse(number), true;
-  transmit(Kind::opened, encode(OpenedMessage{number, *own}));
+  const std::optional<trust::Proof> answer = answer_to(*message);
+  if (!answer) {
+    transmit(Kind::refused, encode_on_link(number));
+    return true;
+  }
+  transmit(Kind::opened, encode(OpenedMessage{number, *answer}));
   owner_.on_link(message->identity, make_link(number));
   return true;
 }
 
-void Trunk::refuse(std::uint64_t number) { transmit(Kind::refused, encode_on_link(number)); }
+// Our proof for who has proved to know a key that is known here.
+std::optional<trust::Proof> Trunk::answer_to(const OpenMessage& message) const {
+  const auto key = links_.size() < links_most ? owner_.find_key(message.identity) : nullptr;
+  if (key == nullptr) return std::nullopt;
+  const Result<trust::Proof> expected = proof(*key, trust::Prover::opener, message.link);
+  const Result<trust::Proof> own = proof(*key, trust::Prover::answerer, message.link);
+  if (!expected.ok() || !own.ok() || !trust::is_same(message.proof, *expected)) return std::nullopt;
+  return *own;
+}
 
 // ------------------------------------------------------------------------------------------- links
 

@@ -108,7 +108,7 @@ class Trunk {
   std::unique_ptr<Link> make_link(std::uint64_t number);
   Result<trust::Proof> proof(const trust::SessionKey& key, trust::Prover who,
                              std::uint64_t number) const;
-  void refuse(std::uint64_t number);
+  std::optional<trust::Proof> answer_to(const OpenMessage& message) const;
   bool is_idle() const;
   void rest();
   void end(const Status& how);

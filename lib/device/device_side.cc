@@ -1,7 +1,7 @@
 #include "lib/device/device_side.h"
 
 #include "lib/base/log.h"
-#include "lib/exec/resumable.h"
+#include "lib/base/wait.h"
 #include "lib/loaded/cuda_rest.h"
 
 #include <fmt/format.h>
@@ -116,16 +116,10 @@ void DeviceSide::leave(bool in_peace) {
 }
 
 bool DeviceSide::settle(std::int64_t most_ns) {
-  const std::int64_t until_ns = clock.now_ns() + most_ns;
-  std::atomic<std::uint32_t> never{0};
-  Until ended(never, [&] {
+  return look_until(clock, without_bell, most_ns, [this] {
     const auto running = executor_->running();
-    return !running.ok() || !*running || clock.now_ns() >= until_ns;
+    return !running.ok() || !*running;
   });
-  Resumable* const all[] = {&ended};
-  run(all, clock, {.spins = 0, .yields = 16});
-  const auto running = executor_->running();
-  return !running.ok() || !*running;
 }
 
 bool DeviceSide::fits(const plan::Plan& plan, plan::Protocol protocol) const {

@@ -6,7 +6,8 @@
 #include "lib/device/peer_pools.h"
 
 #include <algorithm>
-#include <chrono>
+#include <iterator>
+#include <utility>
 
 namespace gyre::comm {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 constexpr std::int64_t busy_ns = ns_per_ms, idle_ns = 100 * ns_per_ms;
 // Peers end communicators at about the same time; at the end of a process nobody waits for long.
 constexpr std::int64_t last_wait_ns = 2 * ns_per_s;
+const SystemClock clock;
 
 }  // namespace
 
@@ -72,23 +74,18 @@ void DeviceWatch::free_unused() {
 }
 
 void DeviceWatch::let_go(std::int64_t most_ns) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(most_ns);
-  while (true) {
+  const auto nothing_is_left = [this] {
     free_unused();
-    {
-      const std::lock_guard lock(mutex_);
-      const bool is_late = std::chrono::steady_clock::now() >= until;
-      if (kept_.empty() && (is_late || !progress_.is_any_retired())) return;
-      if (is_late) {
-        log_warn("other processes still use GPU memory of {} communicators that have ended here",
-                 kept_.size());
-        // Freed under a peer's kernels, it would be somebody else's.
-        (void)new std::vector<p2p::Lent>(std::exchange(kept_, {}));
-        return;
-      }
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+    const std::lock_guard lock(mutex_);
+    return kept_.empty() && !progress_.is_any_retired();
+  };
+  if (look_until(clock, without_bell, most_ns, nothing_is_left)) return;
+  const std::lock_guard lock(mutex_);
+  if (kept_.empty()) return;
+  log_warn("other processes still use GPU memory of {} communicators that have ended here",
+           kept_.size());
+  std::ranges::move(kept_, std::back_inserter(abandoned_));
+  kept_.clear();
 }
 
 void DeviceWatch::remove(Watched& one) {

@@ -60,10 +60,13 @@ class DeviceWatch {
 
   DeviceProgress& progress_;
   std::mutex freeing_;  // taken before mutex_
-  std::mutex mutex_;    // of watched_, buried_, kept_, stop_, thread_
+  std::mutex mutex_;    // of watched_, buried_, kept_, abandoned_, stop_, thread_
   std::vector<Watched*> watched_;
   std::vector<std::shared_ptr<void>> buried_;
   std::vector<p2p::Lent> kept_;
+  // Peers may use it until this process ends. Freed under their kernels, it would be somebody
+  // else's: so nobody frees it, as the process's watch is never destroyed.
+  std::vector<p2p::Lent> abandoned_;
   // The thread's, of those it has looked at.
   std::vector<std::shared_ptr<DeviceRegions>> tended_;
   std::vector<std::shared_ptr<PeerPools>> tended_pools_;

@@ -66,10 +66,16 @@ void PeerPools::end() {
 bool PeerPools::tend() {
   const std::lock_guard lock(tending_);
   if (closed_ || coming_.empty()) return false;
-  if (SystemClock::read() > until_ns_) return end(), false;
+  if (SystemClock::read() > until_ns_) {
+    end();
+    return false;
+  }
   loaded::CudaRest& rest = *executor_.device()->driver().rest;
   const loaded::CudaRest::Stillness still = rest.try_rest();
-  if (!still.is_held()) return rest.ask_for_rest(), true;
+  if (!still.is_held()) {
+    rest.ask_for_rest();
+    return true;
+  }
   std::erase_if(coming_, [&](int peer) {
     const auto letter = membership_.receive(peer, pool_key);
     if (letter) open(peer, *letter);
