@@ -31,8 +31,8 @@ def arguments():
 def print_table(series, limit, options, transport):
     names = [name for name in series if not series[name].problem]
     peers = [name for name in names if name != "gyre"]
-    print(f"\nall-reduce of floats, {options.ranks} ranks, {transport}, out of place; "
-          f"medians of {options.rounds} rounds; {limit.text()}")
+    print(f"\nall-reduce of floats, {options.ranks} ranks, {transport}, out of place, "
+          f"{options.memory} memory; medians of {options.rounds} rounds; {limit.text()}")
     print(f"{'bytes':>10}" + "".join(f"  {name + ' p50':>12} {'p99':>10}" for name in names) +
           "".join(f"  {'gyre/' + name:>13}" for name in peers) + f"  {'limit':>10}")
     for key in common_keys(series, names):
@@ -60,14 +60,14 @@ def record(series, limit, options, transport):
                     "p99_us": round(own.tail(key), 3),
                     "ratio": round(own.median(key) / peer.median(key), 4),
                     "limit_us": round(limit.microseconds(key[0]), 3), "transport": transport,
-                    "in_place": key[1], "rounds": options.rounds,
+                    "in_place": key[1], "memory": options.memory, "rounds": options.rounds,
                     "peer_p50_us": round(peer.median(key), 3),
                     "peer_p99_us": round(peer.tail(key), 3)}) + "\n")
 
 
 def main():
     options = arguments()
-    programs, missing = find_peers(options.build, options.peer)
+    programs, missing = find_peers(options.build, options.peer, options.memory)
     for text in missing:
         print(text, file=sys.stderr)
     if not programs or programs[0].name != "gyre":

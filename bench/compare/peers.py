@@ -9,10 +9,12 @@ MANY = os.cpu_count() or 1  # above this many ranks, waiting ranks must give way
 
 
 class Gyre:
-    """A perf program of Gyre's, with settings of its own."""
+    """A perf program of Gyre's, with settings of its own. Its buffers come from malloc, as those of
+    the MPI programs do, or are registered: from gyreMemAlloc."""
 
-    def __init__(self, build, program="all_reduce_perf", name="gyre", settings=None):
-        self.name = name
+    def __init__(self, build, program="all_reduce_perf", name="gyre", settings=None,
+                 memory="malloc"):
+        self.name, self.memory = name, memory
         self.launcher = os.path.join(build, "tools", "gyre")
         self.program = os.path.join(build, "bench", program)
         self.settings = settings or {}
@@ -21,6 +23,8 @@ class Gyre:
     def command(self, ranks, transport, sizes, rows_file):
         words = [self.launcher, "run", "-n", str(ranks), self.program, *sizes, "--stats", "-J",
                  rows_file]
+        if self.memory == "malloc":
+            words += ["--device", "host", "--plain_memory"]
         return words, {"GYRE_TRANSPORT": transport, "GYRE_SOCKET_IFNAME": "lo", **self.settings}
 
     @staticmethod
@@ -82,10 +86,10 @@ class Mpich(Mpi):
         return self.after([self.launcher, "-n", str(ranks)], sizes, rows_file), extra
 
 
-def find_peers(build, wanted):
+def find_peers(build, wanted, memory="malloc"):
     """Programs that can run, Gyre first, and a line for each that cannot."""
     found, missing = [], []
-    gyre = Gyre(build)
+    gyre = Gyre(build, memory=memory)
     absent = [path for path in (gyre.launcher, gyre.program) if not os.access(path, os.X_OK)]
     if absent:
         missing.append(f"gyre: no {' and no '.join(absent)}")

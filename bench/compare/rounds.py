@@ -24,11 +24,14 @@ def parse_size(text):
     return int(float(text[:-1] if factor > 1 else text) * factor)
 
 
-def add_arguments(parser):
-    """Those of every comparison."""
+def add_arguments(parser, memory="malloc"):
+    """Those of every comparison; `memory` is the default of --memory."""
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder")
     parser.add_argument("--ranks", type=int, default=2, help="processes")
     parser.add_argument("--transport", nargs="+", default=["shm", "tcp"], choices=["shm", "tcp"])
+    parser.add_argument("--memory", choices=["malloc", "registered"], default=memory,
+                        help="where Gyre's buffers come from: malloc, as those of an MPI program, "
+                        "or registered: gyreMemAlloc, which peers of the host reach directly")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each program and size")
     parser.add_argument("-b", "--minbytes", type=parse_size, default="8", metavar="SIZE")
     parser.add_argument("-e", "--maxbytes", type=parse_size, default="64M", metavar="SIZE")

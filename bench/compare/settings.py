@@ -31,7 +31,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("collective", choices=sorted(COLLECTIVES))
-    add_arguments(parser)
+    add_arguments(parser, memory="registered")
     parser.add_argument("--try", nargs="+", dest="tried", metavar="NAME=VALUE[,NAME=VALUE]",
                         help="these settings in place of each algorithm and protocol")
     parser.add_argument("--line-most", type=parse_size, default="32K", metavar="SIZE",
@@ -56,18 +56,19 @@ def algorithms_for(build, collective):
 
 def candidates(options, transport):
     program = options.collective + "_perf"
-    found = [Gyre(options.build, program, PLAIN)]
+    found = [Gyre(options.build, program, PLAIN, memory=options.memory)]
     if options.tried:
         for text in options.tried:
             settings = dict(word.split("=", 1) for word in text.split(","))
-            found.append(Gyre(options.build, program, text, settings))
+            found.append(Gyre(options.build, program, text, settings, options.memory))
         return found
     # The programs' own calls keep their choice.
     only = COLLECTIVES[options.collective].replace("_", "") + ":"
     for algorithm in algorithms_for(options.build, options.collective):
         for protocol in PROTOCOLS[transport]:
             found.append(Gyre(options.build, program, f"{algorithm}/{protocol}",
-                              {"GYRE_ALGO": only + algorithm, "GYRE_PROTO": only + protocol}))
+                              {"GYRE_ALGO": only + algorithm, "GYRE_PROTO": only + protocol},
+                              options.memory))
             if protocol == "LL":
                 found[-1].bytes_most = options.line_most
     return found
@@ -104,7 +105,7 @@ def record(series, options, transport):
                 file.write(json.dumps({
                     **common, "peer": name, "collective": options.collective, "type": "float",
                     "ranks": options.ranks, "bytes": key[0], "transport": transport,
-                    "in_place": key[1], "rounds": options.rounds,
+                    "in_place": key[1], "memory": options.memory, "rounds": options.rounds,
                     "p50_us": round(series[PLAIN].median(key), 3),
                     "p99_us": round(series[PLAIN].tail(key), 3),
                     "peer_p50_us": round(time, 3),

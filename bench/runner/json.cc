@@ -120,6 +120,7 @@ void JsonReport::configuration(const Options& options, const std::vector<Seat>& 
   config["blocking_collectives"] = truth(options.blocking != Blocking::none);
   config["per_iter_timing"] = truth(options.per_iteration || options.stats);
   config["per_iter_skip"] = options.per_iteration_skip;
+  config["plain_memory"] = truth(options.plain_memory);
   config["parallel_init"] = truth(options.parallel_init);
   config["devices"] = ordered_json::array();
   for (const Seat& seat : seats)

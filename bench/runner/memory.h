@@ -60,7 +60,10 @@ class Memory {
   virtual bool on_device() const = 0;
 };
 
-std::unique_ptr<Memory> host_memory();
+// Where host buffers come from. library: gyreMemAlloc, which peers of the host reach directly;
+// malloc: what a program has that was written for another library.
+enum class HostAllocator { library, malloc };
+std::unique_ptr<Memory> host_memory(HostAllocator allocator = HostAllocator::library);
 // Of the device with that number in this process.
 Result<std::unique_ptr<Memory>> device_memory(const loaded::CudaDriver& driver, int ordinal);
 

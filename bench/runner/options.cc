@@ -92,6 +92,9 @@ void add_measure_options(CLI::App& app, RawOptions& raw) {
   app.add_flag("--cold", o.cold,
                "move through buffers larger than the last-level cache, so that no iteration finds "
                "its data there");
+  app.add_flag("--plain_memory", o.plain_memory,
+               "host buffers from malloc, as a program for MPI has them; default: from "
+               "gyreMemAlloc, which peers of the host reach directly");
 }
 
 void add_data_options(CLI::App& app, RawOptions& raw) {

@@ -47,7 +47,8 @@ struct Options {
   int graph_launches = 0;                         // of a captured loop; 0: no CUDA graph
   bool local_register = false;
   bool cold = false;
-  int timeout_s = 0;  // 0: the library's
+  bool plain_memory = false;  // host buffers from malloc
+  int timeout_s = 0;          // 0: the library's
 
   std::vector<ElementType> types = {ElementType::float32};
   std::vector<ReduceOp> ops = {ReduceOp::sum};

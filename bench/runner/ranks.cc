@@ -187,7 +187,8 @@ Status Ranks::take_devices(const DriverSource& source) {
   if (all == 0) devices_.reset();
   own_devices_.resize(own_ranks);
   if (devices_ == nullptr) {
-    for (std::size_t i = 0; i < own_ranks; ++i) memories_.push_back(host_memory());
+    const auto allocator = options_.plain_memory ? HostAllocator::malloc : HostAllocator::library;
+    for (std::size_t i = 0; i < own_ranks; ++i) memories_.push_back(host_memory(allocator));
     return {};
   }
   int before = 0;  // ranks on this host

@@ -96,6 +96,8 @@ Status Run::check_streams() const {
 // What of the command line and the tests' variables can be judged only when the ranks are known.
 Status Run::check_usage() {
   GYRE_TRY(check_streams());
+  if (options_.plain_memory && ranks_->on_devices())
+    return invalid_argument("--plain_memory: malloc has no GPU memory; add --device host");
   if (collective_.rooted && options_.root >= ranks_->total())
     return invalid_argument(
         fmt::format("-r {}: the ranks are 0 to {}", options_.root, ranks_->total() - 1));

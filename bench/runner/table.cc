@@ -117,6 +117,7 @@ std::string opening(const Options& options, std::string_view collective, int hea
     text += "# Parallel Init Enabled: threads call into gyreCommInitRank concurrently \n";
   if (options.cold)
     text += "# Cold: iterations move through buffers larger than the last-level cache \n";
+  if (options.plain_memory) text += "# Plain memory: buffers come from malloc \n";
   text += "#\n# Using devices\n";
   return text;
 }

@@ -185,6 +185,8 @@ TEST_CASE("host memory is used where it is asked for, and graphs are refused the
   BenchOnFake on;
   check_right(on.run(reduces, "--device host -g 2 -b 64 -e 64 -n 1"), 1);
   CHECK(on.fake.launches() == 0);
+  check_right(on.run(reduces, "--device host -g 2 -b 64 -e 64 -n 1 --plain_memory"), 1);
+  CHECK(on.run(reduces, "-g 2 -b 64 -e 64 -n 1 --plain_memory").code == 2);
   // No kernels: the library's default is the host.
   comm::process().use_cuda(on.fake.library_table(), {});
   CHECK(on.run(reduces, "-g 2 -b 64 -e 64 -n 1 -G 2").code == 2);

@@ -111,6 +111,13 @@ class AllReducePerf(unittest.TestCase):
         self.assertEqual(code, 0, said)
         self.assertEqual(rows(lines)[0][8], "0")
 
+    def test_buffers_of_malloc_give_right_results_too(self):
+        code, lines, said = perf("-b", "8", "-e", "1M", "-f", "16", "-n", "3", "-t", "2",
+                                 "--device", "host", "--plain_memory")
+        self.assertEqual(code, 0, said)
+        self.assertIn("buffers come from malloc", said)
+        self.assertEqual([row[8] for row in rows(lines)], ["0"] * 5)
+
 
 if __name__ == "__main__":
     GYRE, PERF = sys.argv[1], sys.argv[2]

@@ -194,7 +194,7 @@ TEST_CASE("help names every option and the exit codes") {
        words("t g b e i f n m w N p I K c o d r z y T h G C a R x D V J S M u"))
     CHECK(help.find("-" + letter + ",--") != std::string::npos);
   for (const char* name :
-       {"--stats", "--cold", "--plot", "--seed", "Exit codes", "MIN_BW", "SPLIT"})
+       {"--stats", "--cold", "--plain_memory", "--plot", "--seed", "Exit codes", "MIN_BW", "SPLIT"})
     CHECK(help.find(name) != std::string::npos);
   CHECK(parse("--help")->help == help);
 }

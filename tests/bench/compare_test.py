@@ -1,6 +1,7 @@
 """bench/compare: how sizes become runs, rounds become medians, and that no program outlives its
 time. compare_test.py FOLDER_OF_COMPARE [unittest arguments]."""
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -8,6 +9,7 @@ import time
 import unittest
 
 sys.path.insert(0, sys.argv.pop(1))
+import compare  # noqa: E402
 import limits  # noqa: E402
 import peers  # noqa: E402
 import rounds  # noqa: E402
@@ -87,6 +89,32 @@ class Compare(unittest.TestCase):
         found, missing = peers.find_peers("/nonexistent", ["openmpi"])
         self.assertEqual(found, [])
         self.assertEqual(len(missing), 2)
+
+    def test_gyre_gets_the_memory_that_is_asked_for(self):
+        def said(memory):
+            program = peers.Gyre("build", memory=memory)
+            words, _ = program.command(2, "shm", ["-b", "8"], "rows.json")
+            return " ".join(words)
+        self.assertIn("--device host --plain_memory", said("malloc"))
+        self.assertNotIn("plain_memory", said("registered"))
+
+    def test_memory_is_malloc_s_by_default_and_recorded(self):
+        parser = argparse.ArgumentParser()
+        rounds.add_arguments(parser)
+        self.assertEqual(parser.parse_args([]).memory, "malloc")
+        series = {name: rounds.Series() for name in ("gyre", "openmpi")}
+        for one in series.values():
+            one.add([{"bytes": 8, "in_place": False, "p50_us": 2, "p99_us": 3}])
+        limit = limits.Limits.__new__(limits.Limits)
+        limit.ranks, limit.transport, limit.memory = 2, "shm", {limits.COPY_LEAST: 8e9}
+        for memory in ("malloc", "registered"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "rows.jsonl")
+                given = options(ranks=2, memory=memory, results=path)
+                compare.record(series, limit, given, "shm")
+                with open(path, encoding="utf-8") as file:
+                    (row,) = map(json.loads, file)
+            self.assertEqual((row["memory"], row["peer"]), (memory, "openmpi"))
 
     def test_limits_grow_with_size_and_never_below_one_way(self):
         tcp = limits.Limits.__new__(limits.Limits)
