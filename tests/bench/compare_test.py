@@ -1,6 +1,7 @@
 """bench/compare: how sizes become runs, rounds become medians, and that no program outlives its
 time. compare_test.py FOLDER_OF_COMPARE [unittest arguments]."""
 import argparse
+import importlib.util
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ import time
 import unittest
 
 sys.path.insert(0, sys.argv.pop(1))
+import chart  # noqa: E402
 import compare  # noqa: E402
 import limits  # noqa: E402
 import peers  # noqa: E402
@@ -115,6 +117,48 @@ class Compare(unittest.TestCase):
                 with open(path, encoding="utf-8") as file:
                     (row,) = map(json.loads, file)
             self.assertEqual((row["memory"], row["peer"]), (memory, "openmpi"))
+
+    def test_the_chart_takes_the_newest_run_on_malloc_s_memory(self):
+        def row(time, size, **values):
+            return {"time": time, "collective": "all_reduce", "ranks": 2, "bytes": size,
+                    "transport": "shm", "in_place": False, "memory": "malloc", "peer": "mpich",
+                    "p50_us": 2, "peer_p50_us": 4, **values}
+        rows = [row("2026-01-01", 8), row("2026-01-02", 64), row("2026-01-02", 8),
+                row("2026-01-03", 8, memory="registered"), row("2026-01-03", 8, in_place=True),
+                row("2026-01-03", 8, ranks=8)]
+        runs = chart.newest_runs(rows, 2, "malloc")
+        self.assertEqual([(one["time"], one["bytes"]) for one in runs["shm"]],
+                         [("2026-01-02", 8), ("2026-01-02", 64)])
+        self.assertNotIn("tcp", runs)
+
+    def test_the_chart_names_what_to_measure_when_there_is_nothing(self):
+        old = {"collective": "all_reduce", "ranks": 2, "in_place": False}  # names no memory
+        with self.assertRaisesRegex(chart.NothingToDraw, "compare.py .*--memory malloc --record"):
+            chart.newest_runs([old], 2, "malloc")
+
+    def test_the_chart_s_title_counts_sizes_that_are_slower_than_any_peer(self):
+        rows = [{"bytes": size, "p50_us": own, "peer_p50_us": theirs}
+                for size, own, theirs in ((8, 1, 2), (8, 1, 0.5), (64, 1, 2), (64, 1, 3))]
+        self.assertEqual(chart.sizes_ahead(rows), (1, 2))
+        self.assertEqual(chart.title({"shm": rows, "tcp": rows[2:]}, 2),
+                         "All-reduce on 2 ranks: Gyre is fastest at 1 of 2 sizes over shared "
+                         "memory and 1 of 1 over TCP")
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no matplotlib here")
+    def test_the_chart_is_drawn_with_sizes_that_are_slower_and_without_a_peer(self):
+        rows = [{"bytes": size, "p50_us": own, "peer_p50_us": 2, "peer": "mpich", "rounds": 5,
+                 "machine": "a machine", "time": "2026-01-01", "commit": "abc"}
+                for size, own in ((8, 1), (1 << 20, 4))]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "chart.svg")
+            chart.draw({"shm": rows}, options(ranks=2, memory="malloc", out=path))
+            self.assertGreater(os.path.getsize(path), 1000)
+
+    def test_the_chart_s_labels_are_plain(self):
+        self.assertEqual([chart.size_label(size) for size in (8, 1 << 10, 64 << 10, 1 << 20)],
+                         ["8 B", "1 KiB", "64 KiB", "1 MiB"])
+        self.assertEqual([chart.time_label(time) for time in (0.5, 10, 1000, 2e6)],
+                         ["0.5 µs", "10 µs", "1 ms", "2 s"])
 
     def test_limits_grow_with_size_and_never_below_one_way(self):
         tcp = limits.Limits.__new__(limits.Limits)
