@@ -173,3 +173,10 @@ def append_results(name, script, rows):
               encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps({**common, **row}) + "\n")
+
+
+def newest_results(name):
+    """The lines of bench/results/NAME.jsonl that were recorded last, all at one time."""
+    with open(os.path.join(ROOT, "bench", "results", name + ".jsonl"), encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    return [row for row in rows if row["time"] == rows[-1]["time"]]

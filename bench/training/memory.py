@@ -32,6 +32,8 @@ def arguments():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_memory.jsonl")
+    parser.add_argument("--recorded", action="store_true",
+                        help="measure nothing: the newest figures that were recorded")
     parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
                         help="pictures, as SVG")
     return parser.parse_args()
@@ -66,31 +68,78 @@ def show(line):
           f"{line['moved_bytes'] / 1e6:9.1f} {line['step_ms']:8.1f}", flush=True)
 
 
-def plot(stages, factors, path):
-    pyplot = picture.load_pyplot()
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4))
+def draw_stages(axes, stages):
+    most = 0
     for kind, style in (("float", "-"), ("bfloat16", "--")):
         for stage in (1, 2, 3):
             chosen = [one for one in stages if one["type"] == kind and one["stage"] == stage]
             ranks = [one["ranks"] for one in chosen]
+            expected = [sum(one[part] for part in PARTS) for one in chosen]
             color = f"C{stage}"
-            left.plot(ranks, [sum(one[part] for part in PARTS) for one in chosen], style,
-                      color=color, label=f"stage {stage}, {kind}")
-            left.plot(ranks, [one["bytes_per_parameter"] for one in chosen], "o", color=color)
-    left.set(xscale="log", xlabel="ranks", ylabel="bytes per parameter and rank",
-             title="lines: formula; points: the system's count")
-    left.legend(fontsize=8)
+            axes.plot(ranks, expected, style, color=color, label=f"stage {stage}, {kind}")
+            axes.plot(ranks, [one["bytes_per_parameter"] for one in chosen], "o", color=color)
+            over = [one["bytes_per_parameter"] / fits - 1 for one, fits in zip(chosen, expected)]
+            most = max([most, *map(abs, over)])
+    axes.set_xscale("log")
+    picture.plain_ticks(axes.xaxis, sorted({one["ranks"] for one in stages}))
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="ranks (lines: formula; points: the system's count)",
+             ylabel="bytes per parameter and rank")
+    axes.set_title(f"Memory: within {100 * most:.1f} % of the formulas", fontsize=10, loc="left")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=9,
+                frameon=False)
+
+
+def draw_factors(panels, factors):
+    """What grows and falls with the size of a group: a panel for each."""
     places = range(len(factors))
-    for shift, name, scale in ((-0.25, "bytes_per_parameter", 1), (0, "moved_bytes", 1),
-                               (0.25, "step_ms", 1)):
-        most = max(one[name] for one in factors) * scale
-        right.bar([place + shift for place in places], [one[name] / most for one in factors], 0.25,
-                  label=f"{name} (most: {most:.4g})")
-    right.set_xticks(list(places), [str(one["factor"]) for one in factors])
-    right.set(xlabel=f"factor, {factors[0]['ranks']} ranks, stage 3", ylabel="share of the most")
-    right.legend(fontsize=8)
-    figure.tight_layout()
+    shown = (("bytes_per_parameter", 1, "bytes per\nparameter"),
+             ("moved_bytes", 1e-6, "MB moved\na step"), ("step_ms", 1, "ms a step"))
+    for number, (axes, (name, scale, label)) in enumerate(zip(panels, shown)):
+        values = [one[name] * scale for one in factors]
+        bars = axes.bar(places, values, 0.6, color=f"C{number}")
+        axes.bar_label(bars, [f"{value:.3g}" for value in values], fontsize=9)
+        axes.set_ylim(0, 1.25 * max(values))
+        axes.set_ylabel(label, fontsize=9)
+        axes.set_xticks(list(places), [str(one["factor"]) for one in factors])
+    first, last = factors[0], factors[-1]
+    held = last["bytes_per_parameter"] / first["bytes_per_parameter"]
+    panels[0].set_title(f"Groups of {last['factor']}: {100 * held:.0f} % of the bytes, "
+                        f"{last['moved_bytes'] / first['moved_bytes']:.1f} times the traffic",
+                        fontsize=10, loc="left")
+    panels[-1].set_xlabel(f"ranks that share a model, of {first['ranks']}; stage 3, float")
+
+
+def plot(stages, factors, path):
+    pyplot = picture.load_pyplot()
+    figure = pyplot.figure(figsize=(picture.WIDTH, 5), layout="constrained")
+    grid = figure.add_gridspec(3, 2)
+    draw_stages(figure.add_subplot(grid[:, 0]), stages)
+    draw_factors([figure.add_subplot(grid[row, 1]) for row in range(3)], factors)
     picture.save(figure, path)
+
+
+def divisors(number):
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+def recorded():
+    """(lines by stage, lines by factor) of the newest recorded run; the latter come last."""
+    rows = provenance_of.newest_results("training_memory")
+    factors = divisors(max(row["ranks"] for row in rows if row["as"] == "processes"))
+    for row in rows:
+        show(row)
+    return rows[:-len(factors)], rows[-len(factors):]
+
+
+def measured(options):
+    stages = [measure(options, ranks, stage, kind)
+              for kind in ("float", "bfloat16") for ranks in options.ranks for stage in (1, 2, 3)]
+    if options.threads > 0:
+        stages += [measure(options, options.threads, stage, kind, threads=True)
+                   for kind in ("float", "bfloat16") for stage in (1, 2, 3)]
+    most = max(options.ranks)
+    return stages, [measure(options, most, 3, "float", factor) for factor in divisors(most)]
 
 
 def main():
@@ -98,17 +147,10 @@ def main():
     print(f"{'ranks':>5} {'as':10} {'stage':>5} {'factor':>6} {'type':9} {'B/param':>9} "
           f"{'formula':>8} {'+ units':>9} {'+ links':>9} {'over':>8} "
           f"{'moved MB':>9} {'step ms':>8}")
-    stages = [measure(options, ranks, stage, kind)
-              for kind in ("float", "bfloat16") for ranks in options.ranks for stage in (1, 2, 3)]
-    if options.threads > 0:
-        stages += [measure(options, options.threads, stage, kind, threads=True)
-                   for kind in ("float", "bfloat16") for stage in (1, 2, 3)]
-    most = max(options.ranks)
-    factors = [measure(options, most, 3, "float", factor)
-               for factor in range(1, most + 1) if most % factor == 0]
+    stages, factors = recorded() if options.recorded else measured(options)
     if options.plot:
         plot(stages, factors, options.plot)
-    if options.record:
+    if options.record and not options.recorded:
         provenance_of.append_results("training_memory", "bench/training/memory.py",
                                      stages + factors)
 

@@ -63,6 +63,8 @@ def arguments():
     parser.add_argument("--timeout", type=int, default=900, help="seconds for all, at the most")
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_overlap.jsonl")
+    parser.add_argument("--recorded", action="store_true",
+                        help="measure nothing: the newest figures that were recorded")
     parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
                         help="a picture, as SVG")
     return parser.parse_args()
@@ -150,15 +152,27 @@ def record(results):
     provenance_of.append_results("training_overlap", "bench/training/overlap.py", rows)
 
 
+def recorded():
+    """The results of the newest recorded run: the lines of one link and one kind of compute are
+    ways of one result."""
+    results = {}
+    for row in provenance_of.newest_results("training_overlap"):
+        results.setdefault((row["compute"], row["rate"]), {**row, "ways": []})["ways"].append(row)
+    return list(results.values())
+
+
 def plot(results, path):
     pyplot = picture.load_pyplot()
-    figure, panels = pyplot.subplots(1, len(results), figsize=(1 + 4 * len(results), 4),
-                                     squeeze=False)
+    figure, panels = pyplot.subplots(1, len(results), sharey=True, squeeze=False,
+                                     figsize=(max(4, picture.WIDTH * len(results) / 2), 4.6))
     for panel, found in zip(panels[0], results):
         draw(panel, found)
     panels[0][0].set_ylabel("milliseconds of a step (median)")
-    panels[0][0].legend(fontsize=8, loc="upper left")
-    figure.tight_layout()
+    shorter = [way["shorter"] for found in results for way in found["ways"]
+               if way["way"] == "overlapped"]
+    figure.suptitle(f"Overlap makes a step {100 * min(shorter):.0f} to {100 * max(shorter):.0f} % "
+                    f"shorter where the link is the limit", fontsize=11)
+    picture.legend_below(figure, panels[0][0], columns=2)
     picture.save(figure, path)
 
 
@@ -178,14 +192,19 @@ def draw(panel, found):
         if way["way"] == "overlapped":
             panel.annotate(f"{-100 * way['shorter']:.0f} %", (place, way["p50_ms"]), ha="center",
                            xytext=(0, 3), textcoords="offset points", fontsize=9)
-    panel.tick_params(axis="x", labelsize=7)
-    panel.set_ylim(0, 1.25 * max(way["p50_ms"] for way in found["ways"]))
+    panel.tick_params(axis="x", labelsize=8, labelrotation=40)
+    panel.set_ylim(0, 1.1 * max(way["p50_ms"] for way in found["ways"]))
     panel.set_title(f"{found['rate']} ({100 * found['link_share']:.0f} % used), "
-                    f"{found['bytes'] / 2 ** 20:.0f} MiB, {found['compute']}", fontsize=10)
+                    f"{found['bytes'] / 2 ** 20:.0f} MiB; compute: {found['compute']}",
+                    fontsize=10)
 
 
 def main():
     options = arguments()
+    if options.recorded:
+        if options.plot:
+            plot(recorded(), options.plot)
+        return
     if reason := why_not():
         sys.exit(f"overlap.py: {reason}")
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 SYSTEM_PYTHON = "/usr/bin/python3"
+WIDTH = 9.7  # inches, for a page of 700 pixels: a point is a pixel there
 PALETTE = ["#4c4c4c", "#c44e52", "#dd8452", "#4c72b0", "#55a868", "#8172b3", "#937860"]
 
 
@@ -45,30 +46,46 @@ def curve(pyplot, data):
 
 
 def race(pyplot, data):
-    """For each program: the loss over time, a line for each way, and what a step takes."""
-    figure, rows = pyplot.subplots(len(data), 2, figsize=(11, 3.6 * len(data)), squeeze=False,
+    """For each program: the loss over time, a line for each way, and what a step takes. The bars'
+    names and colours are the lines' too."""
+    figure, rows = pyplot.subplots(len(data), 2, figsize=(WIDTH, 3.7 * len(data)), squeeze=False,
                                    layout="constrained")
     for (program, found), (left, right) in zip(data.items(), rows):
-        ways = found["rows"]
-        for way, color in zip(ways, PALETTE):
-            left.plot(way["times"], way["losses"], color=color, label=way["way"])
-            left.plot(way["times"][-1], way["losses"][-1], "o", color=color)
-        left.axhline(found["loss"], color="0.7", linestyle="--", zorder=0)
-        left.set(xlabel="seconds", ylabel="loss, mean of ten steps",
-                 title=f"{program}: time to a loss of {found['loss']:g}")
-        left.legend(fontsize=8)
-        places = range(len(ways))
-        waited = [max(way["exposed_ms"], 0) for way in ways]
-        right.barh(places, [way["p50_ms"] - more for way, more in zip(ways, waited)],
-                   color=PALETTE[:len(ways)])
-        right.barh(places, waited, left=[way["p50_ms"] - more for way, more in zip(ways, waited)],
-                   color=PALETTE[:len(ways)], alpha=0.4, hatch="//")
-        right.axvline(found["floor_ms"], color="0.4", linestyle=":")
-        right.set_yticks(list(places), [way["way"] for way in ways])
-        right.invert_yaxis()
-        right.set(xlabel="ms a step; hatched: exposed communication,\n"
-                  "over two ranks that do not communicate (dotted)", title=f"{program}: a step")
+        race_over_time(left, program, found)
+        race_steps(right, program, found)
     return figure
+
+
+def race_over_time(axes, program, found):
+    ways = found["rows"]
+    for way, color in zip(ways, PALETTE):
+        axes.plot(way["times"], way["losses"], color=color, linewidth=1.2)
+        axes.plot(way["times"][-1], way["losses"][-1], "o", color=color)
+    axes.axhline(found["loss"], color="0.7", linestyle="--", zorder=0)
+    alone = ways[0]["seconds_to_loss"]
+    best = min(ways[1:], key=lambda way: way["seconds_to_loss"])
+    axes.set_title(f"{program}: a loss of {found['loss']:g} after {alone:.1f} s on one rank,\n"
+                   f"{best['seconds_to_loss']:.1f} s on two ({best['way'].split(', ', 1)[1]})",
+                   fontsize=10, loc="left")
+    axes.set(xlabel="seconds (lines: colours as on the right)", ylabel="loss, mean of ten steps")
+
+
+def race_steps(axes, program, found):
+    ways = found["rows"]
+    places = range(len(ways))
+    waited = [max(way["exposed_ms"], 0) for way in ways]
+    computed = [way["p50_ms"] - more for way, more in zip(ways, waited)]
+    axes.barh(places, computed, color=PALETTE[:len(ways)])
+    axes.barh(places, waited, left=computed, color=PALETTE[:len(ways)], alpha=0.4, hatch="//")
+    axes.axvline(found["floor_ms"], color="0.4", linestyle=":")
+    axes.set_yticks(list(places), [way["way"] for way in ways])
+    axes.invert_yaxis()
+    gyre, gloo = (next(way for way in ways if way["way"] == f"2, DDP, {name}")
+                  for name in ("Gyre", "gloo"))
+    axes.set_title(f"{program}: DDP waits {gyre['exposed_ms']:.1f} ms a step with Gyre,\n"
+                   f"{gloo['exposed_ms']:.1f} ms with gloo", fontsize=10, loc="left")
+    axes.set_xlabel("ms a step; hatched: waiting for communication,\n"
+                    "over two ranks that do not communicate (dotted)")
 
 
 def file_to_draw(path):
@@ -86,6 +103,19 @@ def load_pyplot():
     matplotlib.rcParams["svg.hashsalt"] = "gyre"  # else names in the file are drawn by lot
     from matplotlib import pyplot
     return pyplot
+
+
+def plain_ticks(axis, values):
+    """These values, as plain numbers, and no others: for logarithmic axes."""
+    axis.set_ticks(values, [f"{value:g}" for value in values])
+    axis.set_ticks([], minor=True)
+
+
+def legend_below(figure, axes, columns):
+    """One legend for all panels, under them: it covers nothing."""
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
+    figure.legend(*axes.get_legend_handles_labels(), loc="lower center", ncols=columns,
+                  frameon=False, fontsize=9)
 
 
 def save(figure, path):

@@ -92,35 +92,39 @@ def show(row):
 
 def plot(rows, path):
     pyplot = picture.load_pyplot()
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4))
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(picture.WIDTH, 4.6))
     for number, stages in enumerate(sorted({row["stages"] for row in rows})):
-        color = f"C{number}"
-        most = max(row["micro_batches"] for row in rows if row["stages"] == stages)
-        counts = range(1, most + 1)
-        left.plot(counts, [(stages - 1) / (m + stages - 1) for m in counts], color=color,
-                  label=f"{stages} stages")
-        right.plot(counts, [m * stages / (m + stages - 1) for m in counts], color=color,
-                   label=f"{stages} stages")
-        for schedule, marker in (("1f1b", "o"), ("gpipe", "x")):
-            chosen = [row for row in rows
-                      if row["stages"] == stages and row["schedule"] == schedule]
-            counted = [row["micro_batches"] for row in chosen]
-            name = schedule if number == 0 else None
-            left.plot(counted, [row["bubble"] for row in chosen], marker, color=color, label=name)
-            right.plot(counted, [row["naive_step_ms"] / row["step_ms"] for row in chosen], marker,
-                       color=color, label=name)
-        alone = [row for row in rows if row["stages"] == stages]
-        left.plot([row["micro_batches"] for row in alone],
-                  [row["naive_bubble"] for row in alone], "_", color=color,
-                  label="naive" if number == 0 else None)
-    left.set(xscale="log", ylim=(0, 1), xlabel="micro-batches m", ylabel="bubble, of a step",
-             title="lines: (p - 1) / (m + p - 1); points: measured")
-    right.set(xscale="log", xlabel="micro-batches m", ylabel="naive step / step",
-              title="lines: m p / (m + p - 1); points: measured")
+        draw_stages(left, right, [row for row in rows if row["stages"] == stages], number)
+    left.set(xscale="log", ylim=(0, 1), xlabel="micro-batches m", ylabel="bubble, of a step")
+    left.set_title("lines: (p - 1) / (m + p - 1); points: measured", fontsize=10)
+    right.set(xscale="log", xlabel="micro-batches m", ylabel="naive step / step")
+    right.set_title("lines: m p / (m + p - 1); points: measured", fontsize=10)
+    counts = sorted({1, *(row["micro_batches"] for row in rows)})
     for axes in (left, right):
-        axes.legend(fontsize=8)
-    figure.tight_layout()
+        picture.plain_ticks(axes.xaxis, counts)
+    over = [100 * (row["ratio"] - 1) for row in rows]
+    figure.suptitle(f"Pipelines wait {min(over):.1f} to {max(over):.1f} % longer than the formula "
+                    "says", fontsize=11)
+    picture.legend_below(figure, left, columns=6)
     picture.save(figure, path)
+
+
+def draw_stages(left, right, rows, number):
+    """Rows of one number of stages; the first one names the markers."""
+    stages, color = rows[0]["stages"], f"C{number}"
+    counts = range(1, 1 + max(row["micro_batches"] for row in rows))
+    left.plot(counts, [(stages - 1) / (m + stages - 1) for m in counts], color=color,
+              label=f"{stages} stages")
+    right.plot(counts, [m * stages / (m + stages - 1) for m in counts], color=color)
+    for schedule, marker in (("1f1b", "o"), ("gpipe", "x")):
+        chosen = [row for row in rows if row["schedule"] == schedule]
+        counted = [row["micro_batches"] for row in chosen]
+        name = schedule if number == 0 else None
+        left.plot(counted, [row["bubble"] for row in chosen], marker, color=color, label=name)
+        right.plot(counted, [row["naive_step_ms"] / row["step_ms"] for row in chosen], marker,
+                   color=color)
+    left.plot([row["micro_batches"] for row in rows], [row["naive_bubble"] for row in rows], "_",
+              color=color, label="naive: one batch" if number == 0 else None)
 
 
 def main():

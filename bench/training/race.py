@@ -48,7 +48,9 @@ def arguments():
                         help="of the two that do not communicate (default: %(default)s)")
     parser.add_argument("--json", metavar="FILE", help="all curves of all rounds")
     parser.add_argument("--record", action="store_true",
-                        help="append the medians to bench/results/training_race.jsonl")
+                        help="append medians and curves to bench/results/training_race.jsonl")
+    parser.add_argument("--recorded", action="store_true",
+                        help="measure nothing: the newest figures that were recorded")
     parser.add_argument("--plot", nargs="?", const=str(RESULTS / "training_race.svg"),
                         metavar="FILE", help="draw it (default: bench/results/training_race.svg)")
     return parser.parse_args()
@@ -175,13 +177,28 @@ def record(races, options):
     for program, race in races.items():
         of_all = {key: value for key, value in race.items() if key != "rows"}
         for row in race["rows"]:
-            kept = {key: value for key, value in row.items() if key not in ("times", "losses")}
-            rows.append({"program": program, **of_all, "rounds": options.rounds, **kept})
+            curve = {name: [round(value, 4) for value in row[name]] for name in ("times", "losses")}
+            rows.append({"program": program, **of_all, "rounds": options.rounds, **row, **curve})
     provenance_of.append_results("training_race", "bench/training/race.py", rows)
+
+
+def recorded(options):
+    """The races of the newest recorded run."""
+    races = {}
+    for row in provenance_of.newest_results("training_race"):
+        if row["program"] in options.programs:
+            races.setdefault(row["program"], {**row, "rows": []})["rows"].append(row)
+    return races
 
 
 def main():
     options = arguments()
+    if options.recorded:
+        races = recorded(options)
+        for program, race in races.items():
+            show(program, race)
+        picture.draw("race", races, options.plot or str(RESULTS / "training_race.svg"))
+        return
     if pair.is_rank():
         measure(options)
         return

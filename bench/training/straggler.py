@@ -20,6 +20,8 @@ def arguments():
     parser.add_argument("--build", default=str(ROOT / "build"))
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_straggler.jsonl")
+    parser.add_argument("--recorded", action="store_true",
+                        help="measure nothing: the newest figures that were recorded")
     parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
                         help="a picture, as SVG")
     parser.add_argument("options", nargs="*", help="of bench/training/straggler, after --")
@@ -28,36 +30,56 @@ def arguments():
 
 def plot(lines, path):
     pyplot = picture.load_pyplot()
-    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(13, 4))
-    names = [one["way"] for one in lines]
-    colors = [f"C{place}" for place in range(len(lines))]
-    left.bar(names, [one["steps_per_second"] for one in lines], color=colors)
-    left.set(ylabel="gradients per second, all ranks")
-    middle.bar(names, [one["fast_step_p50_ms"] for one in lines], color=colors,
-               yerr=[[0] * len(lines),
-                     [one["fast_step_p99_ms"] - one["fast_step_p50_ms"] for one in lines]])
-    middle.set(ylabel="ms for a step of rank 0: median, line to p99")
+    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(picture.WIDTH, 3.9),
+                                                    layout="constrained")
+    places = range(len(lines))
+    colors = [f"C{place}" for place in places]
+    bars = left.barh(places, [one["steps_per_second"] for one in lines], color=colors)
+    left.bar_label(bars, fmt="%.0f", label_type="center", color="white")
+    left.set_xlabel("gradients a second, all ranks")
+    medians = [one["fast_step_p50_ms"] for one in lines]
+    tails = [one["fast_step_p99_ms"] - one["fast_step_p50_ms"] for one in lines]
+    middle.barh(places, medians, color=colors, xerr=[[0] * len(lines), tails])
+    middle.set_xlabel("ms for a step of rank 0\n(line: to p99)")
+    for axes, names in ((left, [one["way"].replace(" <= ", " ≤ ") for one in lines]),
+                        (middle, [""] * len(lines))):
+        axes.set_yticks(list(places), names)
+        axes.invert_yaxis()
     for color, one in zip(colors, lines):
-        right.plot(one["loss_seconds"], one["losses"], color=color, label=one["way"])
-    right.set(yscale="log", xlabel="seconds", ylabel="loss on test rows, rank 0")
-    right.legend(fontsize=8)
-    for axes in (left, middle):
-        axes.tick_params(axis="x", labelrotation=20, labelsize=8)
-    first = lines[0]
-    figure.suptitle(f"{first['ranks']} ranks, of which rank {first['slow_rank']} takes "
-                    f"{first['slow_factor']:g} times as long")
-    figure.tight_layout()
+        right.plot(one["loss_seconds"], one["losses"], color=color)
+    right.set(yscale="log", xlabel="seconds (colours: as on the left)",
+              ylabel="loss on test rows, rank 0")
+    picture.plain_ticks(right.yaxis, [tick for tick in (0.02, 0.05, 0.1, 0.2, 0.5, 1)
+                                      if tick >= 0.9 * min(lines[0]["losses"])])
+    figure.suptitle(message(lines), fontsize=11)
     picture.save(figure, path)
 
 
-def main():
-    options = arguments()
+def message(lines):
+    """What the picture shows, from its own figures."""
+    first = lines[0]
+    stale = max((one for one in lines if one["way"].startswith("staleness")),
+                key=lambda one: one["steps_per_second"])
+    more = stale["steps_per_second"] / first["steps_per_second"] - 1
+    return (f"One of {first['ranks']} ranks takes {first['slow_factor']:g} times as long: bounded "
+            f"staleness gives {100 * more:.0f} % more gradients a second")
+
+
+def measured(options):
     done = subprocess.run([f"{options.build}/bench/training/straggler", *options.options],
                           stdout=subprocess.PIPE, text=True, timeout=600, check=False,
                           env={"GYRE_SOCKET_IFNAME": "lo", **os.environ})
     if done.returncode != 0:
         sys.exit(f"straggler ended with {done.returncode}")
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def main():
+    options = arguments()
+    if options.recorded:
+        lines = provenance_of.newest_results("training_straggler")
+    else:
+        lines = measured(options)
     print(f"{'way':24} {'gradients/s':>11} {'p50 ms':>7} {'p99 ms':>7} {'staleness':>10} "
           f"{'straggler':>28} {'loss':>8}")
     for one in lines:
@@ -67,7 +89,7 @@ def main():
               f"{one['others_ms']:5.1f} {one['losses'][-1]:8.4f}")
     if options.plot:
         plot(lines, options.plot)
-    if options.record:
+    if options.record and not options.recorded:
         provenance_of.append_results("training_straggler", "bench/training/straggler.py", lines)
 
 
