@@ -7,6 +7,8 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import docs_run_test  # noqa: E402
 
 TABLE = """# Architecture
 
@@ -62,7 +64,8 @@ class House(unittest.TestCase):
             self.assertIn(text, said)
 
     def test_a_tree_in_order_passes(self):
-        for check in ("rooms_test.py", "seams_test.py", "shape_test.py", "headers_test.py"):
+        for check in ("rooms_test.py", "seams_test.py", "shape_test.py", "headers_test.py",
+                      "docs_test.py"):
             self.accepted(check, {})
 
     def test_an_include_that_the_table_does_not_allow_is_found(self):
@@ -138,6 +141,54 @@ class House(unittest.TestCase):
                      "lib/plan/x.h: does not compile alone")
         self.refused("headers_test.py", {"include/gyre/gyre.h": "/* x */\nbool x(void);\n"},
                      "does not compile alone (-std=c99)")
+
+    def test_a_link_that_leads_nowhere_is_found(self):
+        page = {"docs/a page.md": "# A page\n\n## What's `x` for?\n\n## What's x for?\n"}
+        for good in ("[r](ARCHITECTURE.md)", "[r](docs/)", "[r](#top)", "[r](https://x.org/a#b)",
+                     "[a\nb](ARCHITECTURE.md#architecture)", "`[r](nowhere.md)`",
+                     "    [r](nowhere.md)", "```\n[r](nowhere.md)\n```"):
+            self.accepted("docs_test.py", {"docs/x.md": "x\n", "README.md": f"# Top\n\n{good}\n"})
+        for bad in ("[r](nowhere.md)", "![r](nowhere.svg)", "[r](#bottom)", "[a\nb](nowhere.md)",
+                    "[r](ARCHITECTURE.md#nothing)", '<img src="nowhere.svg">',
+                    "- a\n    [r](nowhere.md) in a list"):
+            self.refused("docs_test.py", {"README.md": f"# Top\n\n{bad}\n"}, "README.md:")
+        self.accepted("docs_test.py", {"docs/b.md": "[r](a.md#whats-x-for-1)\n",
+                                       "docs/a.md": page["docs/a page.md"]})
+        self.refused("docs_test.py", {"docs/b.md": "[r](a.md#whats-x-for-2)\n",
+                                      "docs/a.md": page["docs/a page.md"]},
+                     "docs/a.md has no heading #whats-x-for-2")
+
+    def test_a_long_readme_and_a_long_sentence_are_found(self):
+        def readme(text):
+            return {"README.md": f"# Top\n\n{text}\n"}
+
+        self.accepted("docs_test.py", readme("x.\n" * 148))
+        self.refused("docs_test.py", readme("x.\n" * 149), "151 lines; at most 150")
+        self.accepted("docs_test.py", readme("word " * 34 + "end."))
+        self.refused("docs_test.py", readme("A b.\n" + "word\n" * 35 + "end."),
+                     "README.md:3: a sentence of 36 words")
+        self.refused("docs_test.py", readme("- " + "word " * 35 + "[an end](#top)."), "37 words")
+        for spared in ("    " + "word " * 40, "| " + "word " * 40 + "|", "`" + "word " * 40 + "`",
+                       "- " + "word " * 30 + "\n- " + "word " * 30):
+            self.accepted("docs_test.py", readme(spared))
+
+    def test_a_shell_block_that_fails_is_found(self):
+        def found(text):
+            with tempfile.TemporaryDirectory() as root:
+                with open(os.path.join(root, "a.md"), "w") as file:
+                    file.write(text)
+                return docs_run_test.failures(root, root, dict(os.environ))
+
+        self.assertEqual(found("a\n\n    false\n"), (0, []))
+        self.assertEqual(found("<!-- runs -->\n\n    true\n\n    cat a.md\n\nb\n"), (1, []))
+        listed = "- a\n\n   <!-- runs -->\n\n       true\n       false | true\n"
+        for bad, where in (("<!-- runs -->\n\n    false\n    true\n", "a.md:3: false"),
+                           (listed, "a.md:5: true"),
+                           ("<!-- runs -->\n\nno block\n", "no indented block"),
+                           ("<!-- runs -->\n    nosuchprogram\n", "exit code 127")):
+            count, problems = found(bad)
+            self.assertEqual(count, 1)
+            self.assertIn(where, "\n".join(problems))
 
 
 if __name__ == "__main__":
