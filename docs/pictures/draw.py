@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Draws rooms.svg, from the table of rooms in ARCHITECTURE.md, and all_reduce.svg, the way of one
-all-reduce of two ranks. Without arguments it writes both; with a folder, there."""
+all-reduce of two ranks."""
+import argparse
 import html
 import pathlib
 import re
@@ -22,8 +23,10 @@ PURPOSE = {"include/gyre/": "the C API", "lib/base/": "statuses, settings, log, 
            "lib/links/": "connections", "lib/sendrecv/": "sends, receives",
            "lib/device/": "what a GPU adds", "lib/comm/": "communicators, operations, streams",
            "lib/api/": "handles, arguments", "lib/gradsync/": "training, on the C API",
-           "tools/": "gyre, dev", "bench/": "benchmarks", "tests/": "tests"}
-PRODUCTS = ["lib/gradsync/", "tools/", "bench/", "tests/"]  # above all rooms of the library
+           "tools/": "gyre, dev", "bench/": "benchmarks", "docs/examples/": "to copy from",
+           "tests/": "tests"}
+# Above all rooms of the library.
+PRODUCTS = ["lib/gradsync/", "tools/", "bench/", "docs/examples/", "tests/"]
 GPU = {"lib/loaded/", "kernels/cuda/", "lib/cuda/", "lib/device/"}
 
 
@@ -173,7 +176,10 @@ def pictures(table):
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=pathlib.Path, default=HERE,
+                        help="where to write both pictures (default: docs/pictures)")
+    folder = parser.parse_args().folder
     text = (HERE.parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
     for name, svg in pictures(rooms_test.rooms_table(text)).items():
         (folder / name).write_text(svg, encoding="utf-8")

@@ -12,7 +12,7 @@ import unittest
 HEADERS, LIBRARY = "", ""
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nccl_examples")
 STRICT_C = ["cc", "-std=c99", "-D_DEFAULT_SOURCE", "-pedantic", "-Wall", "-Wextra", "-Werror"]
-# What docs/c-api.md tells a user to type; the second and third only for programs that have such names.
+# What docs/c-api.md tells a user to type; the second and third only where there are such names.
 RENAMINGS = ["s/nccl/gyre/g", "s/NCCL/GYRE/g", "s/cudaStream/gyreStream/g"]
 
 
