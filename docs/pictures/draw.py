@@ -164,7 +164,7 @@ def annotate(picture, columns, wide, top, pitch, height):
     picture.text(middle, last + 18, "or bytes over TCP", 11)
     picture.line(columns[0] + wide + 4, row(6), columns[1] - 4, last - 24, dashed=True)
     picture.line(columns[1] - 4, row(6), columns[0] + wide + 4, last - 24, dashed=True)
-    picture.text(middle, row(6) - 4, "reads what the peer gave", 11)
+    picture.text(middle, row(6) - 4, "reads the peer's data", 11)
     picture.text(middle, last + pitch / 2 + 14,
                  "The call returns when the result is in the output; an error names the rank to "
                  "blame.", 12)
