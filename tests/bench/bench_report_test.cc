@@ -212,7 +212,7 @@ TEST_CASE("the JSON file has the keys and kinds of nccl-tests, and its values") 
         std::set<std::string>{"nthreads", "ngpus", "minimum_bytes", "maximum_bytes", "step_factor",
                               "warmup_iters", "iterations", "aggregated_iterations", "validation",
                               "graph", "blocking_collectives", "per_iter_timing", "per_iter_skip",
-                              "parallel_init", "devices"});
+                              "parallel_init", "plain_memory", "devices"});
   CHECK(read["config"]["devices"][0] == nlohmann::json({{"rank", 0},
                                                         {"group", 0},
                                                         {"pid", 9},
