@@ -15,7 +15,7 @@ const ElementwiseTable elementwise_reference_table = make_elementwise_table();
 namespace {
 
 constexpr std::uint64_t block_count = 512;  // 2 KiB of float32
-static_assert(block_count % square_block == 0);
+static_assert(block_count % square_block == 0 && square_block == elements_squared);
 
 const ElementwiseTable& table_of(InstructionSet set) {
 #ifdef GYRE_KERNELS_X86
@@ -112,10 +112,15 @@ void step_all_adamw(const ElementwiseTable& table, const AdamW& optimizer,
   });
 }
 
+SgdFactors factors_of(const Sgd& by) {
+  return {by.learning_rate, by.momentum, by.dampening, by.weight_decay, by.nesterov, by.step == 1};
+}
+
 void step_all_sgd(const ElementwiseTable& table, const Sgd& optimizer, const OptimizerMove& move) {
+  const SgdFactors factors = factors_of(optimizer);
   step_blocks(table, move, [&](const float* gradient, std::uint64_t first, std::uint64_t count) {
     float* const buffer = move.first == nullptr ? nullptr : move.first + first;
-    table.sgd(optimizer, gradient, move.parameter + first, buffer, count);
+    table.sgd(factors, gradient, move.parameter + first, buffer, count);
   });
 }
 

@@ -87,13 +87,13 @@ void scale_all(float* values, std::uint64_t count, float factor) {
 // At most a block; what is missing of it counts as zeros.
 double sum_square_block(const float* values, std::uint64_t count) {
   constexpr std::uint64_t lanes = 16;
-  float padded[square_block] = {};
-  if (count < square_block) {
+  float padded[elements_squared] = {};
+  if (count < elements_squared) {
     std::memcpy(padded, values, count * sizeof(float));
     values = padded;
   }
   double sums[lanes] = {};
-  for (std::uint64_t i = 0; i < square_block; i += lanes)
+  for (std::uint64_t i = 0; i < elements_squared; i += lanes)
     for (std::uint64_t lane = 0; lane < lanes; ++lane) {
       const double value = values[i + lane];
       sums[lane] += value * value;
@@ -119,16 +119,16 @@ void step_adamw(const AdamWFactors& factors, const float* __restrict gradient,
   }
 }
 
-void step_sgd(const Sgd& optimizer, const float* __restrict gradient, float* __restrict parameter,
-              float* __restrict buffer, std::uint64_t count) {
-  const Sgd by = optimizer;
+void step_sgd(const SgdFactors& factors, const float* __restrict gradient,
+              float* __restrict parameter, float* __restrict buffer, std::uint64_t count) {
+  const SgdFactors by = factors;
   if (by.momentum == 0) {
     for (std::uint64_t i = 0; i < count; ++i)
       parameter[i] -= by.learning_rate * (gradient[i] + by.weight_decay * parameter[i]);
     return;
   }
-  const float old_share = by.step == 1 ? 0 : by.momentum;
-  const float new_share = by.step == 1 ? 1 : 1 - by.dampening;
+  const float old_share = by.is_first_step ? 0 : by.momentum;
+  const float new_share = by.is_first_step ? 1 : 1 - by.dampening;
   const float ahead = by.nesterov ? by.momentum : 1;
   const float plain = by.nesterov ? 1.0F : 0.0F;
   for (std::uint64_t i = 0; i < count; ++i) {

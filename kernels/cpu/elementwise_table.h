@@ -2,7 +2,9 @@
 // types. Private to kernels/cpu.
 #pragma once
 
-#include "kernels/cpu/elementwise.h"
+#include "lib/base/element.h"
+
+#include <cstdint>
 
 namespace gyre::kernels {
 
@@ -17,6 +19,16 @@ struct AdamWFactors {
   float rate;  // rate / (1 - beta1^t)
 };
 
+// Sgd's, see elementwise.h.
+struct SgdFactors {
+  float learning_rate, momentum, dampening, weight_decay;
+  bool nesterov;
+  bool is_first_step;
+};
+
+// square_block of elementwise.h.
+inline constexpr std::uint64_t elements_squared = 64;
+
 struct ElementwiseTable {
   // `count` elements to float32 and from it; null where the type has none.
   void (*widen[element_type_count])(const void* source, float* target, std::uint64_t count);
@@ -25,7 +37,7 @@ struct ElementwiseTable {
   double (*square_sum)(const float* values, std::uint64_t count);
   void (*adamw)(const AdamWFactors& factors, const float* gradient, float* parameter, float* first,
                 float* second, std::uint64_t count);
-  void (*sgd)(const Sgd& optimizer, const float* gradient, float* parameter, float* buffer,
+  void (*sgd)(const SgdFactors& factors, const float* gradient, float* parameter, float* buffer,
               std::uint64_t count);
 };
 

@@ -1,9 +1,8 @@
 #include "lib/base/descriptor_mark.h"
 
-#include "lib/base/owned.h"
-
 #include <atomic>
 #include <cerrno>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,20 +23,28 @@ bool stands(int descriptor) {
 
 }  // namespace
 
+int above_standard_streams(int descriptor) {
+  if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
+  const int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(descriptor);
+  if (moved < 0) errno = error;
+  return moved;
+}
+
 Status set_descriptor_mark() {
   if (mark.load(std::memory_order_acquire) >= 0) {
     const bool is_own = marked_process.exchange(getpid(), std::memory_order_relaxed) == getpid();
     if (descriptor_mark_stands()) return {};
     if (is_own) return descriptors_are_gone();
   }
-  FileDescriptor made(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const int made = above_standard_streams(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   struct stat about {};
-  if (!made.has_value() || fstat(made.get(), &about) != 0)
-    return Status::from_errno("a socket", errno);
+  if (made < 0 || fstat(made, &about) != 0) return Status::from_errno("a socket", errno);
   mark_inode.store(about.st_ino, std::memory_order_relaxed);
   marked_process.store(getpid(), std::memory_order_relaxed);
   // Pairs with the acquire in descriptor_mark_stands.
-  mark.store(made.release(), std::memory_order_release);
+  mark.store(made, std::memory_order_release);
   return {};
 }
 

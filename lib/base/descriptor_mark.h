@@ -8,6 +8,10 @@
 
 namespace gyre {
 
+// The number of a descriptor that the library keeps. Where a program has closed its standard
+// streams, the kernel gives their numbers out again, and what somebody prints would go into a file
+// of ours: those are moved up. -1, and errno, if no number is left.
+int above_standard_streams(int descriptor);
 // Before the library keeps descriptors. Only a forked child can set it anew.
 Status set_descriptor_mark();
 // True without a mark. One system call.

@@ -54,15 +54,8 @@ struct FileDescriptorTraits {
   static int none() { return -1; }
   // Where the program has closed all descriptors, the number is somebody else's, or nobody's.
   static void close(int descriptor);
-  // Where a program has closed its standard streams, the kernel gives their numbers out again, and
-  // what somebody prints would go into a file of ours: those are moved up. None, and errno, if no
-  // number is left.
-  static int adopt(int descriptor) {
-    return descriptor < 0 || descriptor > STDERR_FILENO ? descriptor : move_up(descriptor);
-  }
-
- private:
-  static int move_up(int descriptor);
+  // None, and errno, if there is no number above those of the standard streams.
+  static int adopt(int descriptor);
 };
 using FileDescriptor = Owned<FileDescriptorTraits>;
 

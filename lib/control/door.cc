@@ -4,6 +4,7 @@
 #include "lib/base/shortage.h"
 #include "lib/control/first_words.h"
 #include "lib/trust/address.h"
+#include "lib/trust/derive.h"
 #include "lib/trust/interfaces.h"
 #include "lib/trust/session_key.h"
 

@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/rendezvous/host_port.h"
+#include "lib/trust/derive.h"
 #include "lib/trust/interfaces.h"
 
 #include <fmt/format.h>

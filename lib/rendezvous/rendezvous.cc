@@ -9,6 +9,7 @@
 #include "lib/rendezvous/meeting_point.h"
 #include "lib/rendezvous/run_secret.h"
 #include "lib/rendezvous/store_value.h"
+#include "lib/trust/derive.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,6 @@
 #include "lib/rendezvous/store_value.h"
 
+#include "lib/trust/derive.h"
 #include "lib/trust/session_key.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,7 @@
 #include "lib/trust/proof.h"
 
+#include "lib/trust/derive.h"
+
 #include <fmt/format.h>
 #include <openssl/crypto.h>
 

@@ -1,7 +1,5 @@
 #include "lib/trust/secure_session.h"
 
-#include "lib/trust/tls_socket.h"
-
 #include <fmt/format.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>

@@ -31,9 +31,4 @@ struct SessionKey {
 // Depends on the secret and the epoch alone: an id of an old epoch opens nothing.
 Result<std::shared_ptr<const SessionKey>> derive_control_key(const UniqueId& id);
 
-// HKDF-SHA256 of a secret under a label.
-Status derive(std::span<const std::uint8_t> secret, std::string_view label,
-              std::span<std::uint8_t> output);
-std::string hexadecimal(std::span<const std::uint8_t> bytes);
-
 }  // namespace gyre::trust

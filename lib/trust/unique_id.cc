@@ -11,8 +11,8 @@
 #include "lib/trust/unique_id.h"
 
 #include "lib/trust/address.h"
+#include "lib/trust/derive.h"
 #include "lib/trust/openssl.h"
-#include "lib/trust/session_key.h"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>

@@ -5,6 +5,7 @@
 //   2: u8 place, u8 value, block: the same with one byte of the header changed
 //   3: u8 messages that the receiving rank takes from the fifo
 #include "lib/trust/address.h"
+#include "lib/trust/derive.h"
 #include "lib/trust/session_key.h"
 #include "tests/fuzz/input.h"
 #include "tests/support/transports/test_door.h"

@@ -1,5 +1,6 @@
 // Meetings at an address: under TLS, with the bytes of a secret file as the proof.
 #include "lib/rendezvous/id_server.h"
+#include "lib/trust/derive.h"
 #include "tests/support/base/descriptor_limit.h"
 #include "tests/support/base/log_file.h"
 #include "tests/support/rendezvous/small_plane.h"

@@ -1,5 +1,6 @@
 // Ids, keys, sessions, tickets and addresses: what they accept and, above all, what they refuse.
 #include "lib/trust/address.h"
+#include "lib/trust/derive.h"
 #include "lib/trust/interfaces.h"
 #include "lib/trust/secure_session.h"
 #include "lib/trust/session_key.h"

@@ -1,5 +1,7 @@
 #include "transports/tcp/secure_stream.h"
 
+#include "lib/trust/derive.h"
+
 #include <algorithm>
 #include <cstring>
 #include <poll.h>

@@ -5,6 +5,7 @@
 #include "lib/rendezvous/id_line.h"
 #include "lib/rendezvous/meeting_point.h"
 #include "lib/rendezvous/rendezvous.h"
+#include "lib/trust/derive.h"
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>

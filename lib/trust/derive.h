@@ -1,0 +1,18 @@
+// What secrets are derived from a secret, and how a hash is written for people.
+#pragma once
+
+#include "lib/base/status.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gyre::trust {
+
+// HKDF-SHA256 of a secret under a label.
+Status derive(std::span<const std::uint8_t> secret, std::string_view label,
+              std::span<std::uint8_t> output);
+std::string hexadecimal(std::span<const std::uint8_t> bytes);
+
+}  // namespace gyre::trust
