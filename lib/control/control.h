@@ -1,77 +1,22 @@
 // The control plane: how ranks meet, pass small letters, and learn of deaths and aborts. One
 // control thread per process, whatever the number of ranks and communicators in it; it alone
-// listens, accepts, reads and writes control connections. No payload passes here.
-//
-//   ControlPlane   the process's end: door, tickets, the thread
-//   Membership     one rank's place in one communicator
-//   Roster         who the ranks are and which process each lives in
-//   letter         a small message from rank to rank, by key
+// listens, accepts, reads and writes control connections. No payload passes here. ControlPlane is
+// the process's end of it: door, tickets, the thread; membership.h has what each rank holds.
 #pragma once
 
 #include "lib/base/settings.h"
 #include "lib/base/status.h"
+#include "lib/control/membership.h"
 #include "lib/trust/identity.h"
 #include "lib/trust/tickets.h"
 #include "lib/trust/unique_id.h"
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 namespace gyre::control {
-
-using Letter = std::vector<std::uint8_t>;
-
-struct Roster {
-  std::vector<trust::ProcessIdentity> processes;
-  std::vector<std::uint32_t> process_of_rank;
-  std::vector<Letter> notes;  // by rank: what it said of itself when it joined
-};
-
-// Which processes take part in a communicator besides those of this user on this host.
-enum class Audience : std::uint8_t { this_host, any_host };
-
-// Any thread may call any member. Nothing here blocks.
-class Membership {
- public:
-  enum class State : std::uint32_t { joining, joined, failed, left };
-  virtual ~Membership() = default;
-
-  virtual State state() const = 0;
-  // Cheap enough for a hot loop: one relaxed load.
-  virtual bool failed() const = 0;
-  // Why it failed: who died, aborted or never came; culprits are ranks. Success if it has not.
-  virtual Status failure() const = 0;
-  // Changes (and is woken) at every change of state, failure and arrival of a letter.
-  virtual std::atomic<std::uint32_t>& changed() = 0;
-  // Valid once joined, and stays so.
-  virtual const Roster& roster() const = 0;
-  // This process as the others of this communicator know it.
-  virtual const trust::ProcessIdentity& self() const = 0;
-
-  // Letters between two ranks with one key arrive in order. A letter to a rank of this process does
-  // not leave it. At most 64 KiB.
-  virtual Status send(int to_rank, std::uint64_t key, Letter letter) = 0;
-  virtual std::optional<Letter> receive(int from_rank, std::uint64_t key) = 0;
-
-  // Letters with this key are not kept: `hear` gets each at once, on whatever thread brings it. It
-  // must not block; a status that it returns aborts this membership. Before any such letter comes.
-  using Hear = std::function<std::optional<Status>(int from_rank, const Letter& letter)>;
-  virtual void listen(std::uint64_t key, Hear hear) = 0;
-  // Whether that rank needs the others no more. Its last letters and messages may still be on
-  // their way.
-  virtual bool has_left(int rank) const = 0;
-
-  // Fails this membership on every rank, with this rank as the one who aborted (or the culprits
-  // that `why` names). Returns at once; the flood goes out before any later letter.
-  virtual void abort(Status why) = 0;
-  // This rank needs the others no more; its process's end is no failure once this has returned.
-  virtual void leave() = 0;
-};
 
 class ControlPlane {
  public:

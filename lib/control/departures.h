@@ -9,7 +9,7 @@
 // left, and all who know of the same departures know the same tree.
 #pragma once
 
-#include "lib/control/control.h"
+#include "lib/control/membership.h"
 
 #include <cstdint>
 #include <optional>

@@ -9,8 +9,8 @@
 
 #include "lib/base/log.h"
 #include "lib/base/settings.h"
-#include "lib/control/control.h"
 #include "lib/control/control_thread.h"
+#include "lib/control/membership.h"
 #include "lib/trust/secure_session.h"
 #include "lib/trust/tickets.h"
 

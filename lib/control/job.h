@@ -37,7 +37,7 @@ struct Surroundings {
   const trust::ProcessIdentity& self;
 };
 
-class Job final : public LinkOwner {
+class Job final : public LinkOwner, public MemberOwner {
  public:
   // `root`: where the root is; nowhere else: this process is the root.
   Job(const Surroundings& surroundings, std::shared_ptr<const trust::SessionKey> key,
@@ -56,9 +56,9 @@ class Job final : public LinkOwner {
 
   void enlist(std::shared_ptr<Member> member, int size, Letter note, const Settings& settings);
   void admit(std::unique_ptr<Link> link);
-  void send_letter(int from, int to, std::uint64_t key, const Letter& letter);
-  void abort(int rank, Status why);
-  void leave(const Member& member);
+  void send_letter(int from, int to, std::uint64_t key, const Letter& letter) override;
+  void abort(int rank, Status why) override;
+  void leave(const Member& member) override;
 
   // Something happened to this process, or ran out in it.
   void give_up(const Status& why);

@@ -1,7 +1,7 @@
 #include "lib/control/link.h"
 
 #include "lib/base/clock.h"
-#include "lib/control/trunk.h"
+#include "lib/control/control_thread.h"
 
 #include <algorithm>
 #include <utility>

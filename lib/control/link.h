@@ -16,6 +16,32 @@ namespace gyre::control {
 class Link;
 class Trunk;
 
+// What carries links, each under a number: a trunk.
+class LinkCarrier {
+ public:
+  // What is said is queued, and sent as far as the socket takes it at once.
+  virtual void send(std::uint64_t link, Kind kind, std::span<const std::uint8_t> body) = 0;
+  virtual void forget(std::uint64_t link) = 0;
+  virtual bool flushed() const = 0;
+  virtual std::int64_t heard_ns() const = 0;
+  // How much longer than the limit it may be silent: a network that was cut and has healed carries
+  // what was said meanwhile when the kernel repeats it.
+  virtual std::int64_t grace_ns() const = 0;
+  // What was said is lost, though the peer may still be heard. Then what it says now may not come,
+  // as its kernel waits for answers of ours.
+  virtual bool loses_what_is_said(std::int64_t now_ns, std::int64_t limit_ns) = 0;
+  // When it is time to look at that again: soon after something was said, and while it is out.
+  virtual std::int64_t next_look_ns(std::int64_t now_ns) const = 0;
+  // What the kernel knows of the way to a peer that is silent, for people; empty on one host.
+  virtual std::string silence_text(std::int64_t limit_ns) const = 0;
+  // Says that it lives if it has said nothing for so long; when it will be time again.
+  virtual std::int64_t ping(std::int64_t now_ns, std::int64_t period_ns) = 0;
+  virtual void due_at(std::int64_t time_ns) = 0;
+
+ protected:
+  ~LinkCarrier() = default;
+};
+
 class LinkOwner {
  public:
   virtual void on_frame(Link& link, const trust::Frame& frame) = 0;
@@ -44,7 +70,7 @@ class Link {
   static constexpr std::uint32_t unknown = UINT32_MAX;
 
   // Of an open link, by its trunk.
-  Link(Trunk& trunk, std::uint64_t number) : trunk_(&trunk), number_(number) {}
+  Link(LinkCarrier& trunk, std::uint64_t number) : trunk_(&trunk), number_(number) {}
   ~Link() { close(); }
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -74,7 +100,7 @@ class Link {
   void end(const Status& how, bool closed);
   void cut() { trunk_ = nullptr; }
 
-  Trunk* trunk_;  // null: it has ended
+  LinkCarrier* trunk_;  // null: it has ended
   const std::uint64_t number_;
   LinkOwner* owner_ = nullptr;
   std::int64_t limit_ns_ = 0;  // 0: silence is not judged

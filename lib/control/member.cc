@@ -1,6 +1,5 @@
 #include "lib/control/member.h"
 
-#include "lib/control/job.h"
 #include "lib/control/messages.h"
 
 #include <fmt/format.h>
@@ -108,7 +107,7 @@ std::optional<Letter> Member::receive(int from_rank, std::uint64_t key) {
   return letter;
 }
 
-std::future<void> Member::say_last(std::function<void(Job&)> word) {
+std::future<void> Member::say_last(std::function<void(MemberOwner&)> word) {
   const auto said = std::make_shared<std::promise<void>>();
   std::future<void> done = said->get_future();
   const bool posted = thread_->post([self = shared_from_this(), word = std::move(word), said] {
@@ -125,8 +124,8 @@ void Member::abort(Status why) {
   if (why.ok()) why = Status(Code::Aborted, fmt::format("rank {} aborted", rank_));
   if (why.culprits().empty()) why = std::move(why).blame({rank_});
   const bool first = keep_failure(why);
-  const auto flooded =
-      insist([&] { return say_last([rank = rank_, why](Job& job) { job.abort(rank, why); }); });
+  const auto flooded = insist(
+      [&] { return say_last([rank = rank_, why](MemberOwner& job) { job.abort(rank, why); }); });
   if (first) {
     show_failure();
     announce();
@@ -138,8 +137,9 @@ void Member::leave() {
   if (getpid() != process_) return;
   if (state_.exchange(State::left, std::memory_order_acq_rel) == State::left) return;
   announce();
-  wait_until_said(insist(
-      [this] { return say_last([self = shared_from_this()](Job& job) { job.leave(*self); }); }));
+  wait_until_said(insist([this] {
+    return say_last([self = shared_from_this()](MemberOwner& job) { job.leave(*self); });
+  }));
 }
 
 void Member::become_joined(std::shared_ptr<const Company> company) {

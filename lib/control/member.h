@@ -5,8 +5,8 @@
 #pragma once
 
 #include "lib/base/wait.h"
-#include "lib/control/control.h"
 #include "lib/control/control_thread.h"
+#include "lib/control/membership.h"
 
 #include <deque>
 #include <functional>
@@ -19,8 +19,19 @@
 
 namespace gyre::control {
 
-class Job;
 class Member;
+
+// What a member asks of its job, on the control thread.
+class MemberOwner {
+ public:
+  virtual void send_letter(int from, int to, std::uint64_t key, const Letter& letter) = 0;
+  // That rank aborts.
+  virtual void abort(int rank, Status why) = 0;
+  virtual void leave(const Member& member) = 0;
+
+ protected:
+  ~MemberOwner() = default;
+};
 
 struct Company {
   Roster roster;
@@ -49,7 +60,7 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
 
   int rank() const { return rank_; }
   // The control thread's side. `set_job` tells the member whose it is, before anything else.
-  void set_job(Job* job) { job_ = job; }
+  void set_job(MemberOwner* job) { job_ = job; }
   void become_joined(std::shared_ptr<const Company> company);
   void become_failed(const Status& why);
   // From any thread; false when too much lies unread.
@@ -62,13 +73,13 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
   void announce();
   // The control thread passes it on. What it returns is over once it is said; not valid: no wait
   // would bring that about.
-  std::future<void> say_last(std::function<void(Job&)> word);
+  std::future<void> say_last(std::function<void(MemberOwner&)> word);
 
   const std::shared_ptr<ControlThread> thread_;
   const std::shared_ptr<const trust::ProcessIdentity> self_;
   const int rank_, size_;
-  const pid_t process_;  // sessions do not survive a fork
-  Job* job_ = nullptr;   // control thread only
+  const pid_t process_;         // sessions do not survive a fork
+  MemberOwner* job_ = nullptr;  // control thread only
   std::atomic<State> state_{State::joining};
   std::atomic<bool> failed_{false};
   std::atomic<std::uint32_t> changed_{0};

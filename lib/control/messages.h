@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lib/base/status.h"
-#include "lib/control/control.h"
+#include "lib/control/membership.h"
 #include "lib/trust/identity.h"
 #include "lib/trust/proof.h"
 

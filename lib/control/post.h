@@ -3,7 +3,7 @@
 // way between the two processes changes. It knows no links.
 #pragma once
 
-#include "lib/control/control.h"
+#include "lib/control/membership.h"
 #include "lib/control/messages.h"
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "lib/base/status.h"
-#include "lib/control/control.h"
+#include "lib/control/membership.h"
 
 #include <cstdint>
 #include <map>

@@ -44,7 +44,7 @@ class TrunkOwner {
   ~TrunkOwner() = default;
 };
 
-class Trunk {
+class Trunk final : public LinkCarrier {
  public:
   using OnLink = std::function<void(Result<std::unique_ptr<Link>>)>;
   // A link that somebody here waits for.
@@ -69,24 +69,16 @@ class Trunk {
   std::vector<Opening> take_waiting() { return std::exchange(waiting_, {}); }
   void ask_waiting();
 
-  // For links. What is said is queued, and sent as far as the socket takes it at once.
-  void send(std::uint64_t link, Kind kind, std::span<const std::uint8_t> body);
-  void forget(std::uint64_t link);
-  bool flushed() const { return session_->flushed(); }
-  std::int64_t heard_ns() const { return heard_ns_; }
-  // How much longer than the limit it may be silent: a network that was cut and has healed carries
-  // what was said meanwhile when the kernel repeats it.
-  std::int64_t grace_ns() const { return is_local_ ? 0 : 500 * ns_per_ms; }
-  // What was said is lost, though the peer may still be heard. Then what it says now may not come,
-  // as its kernel waits for answers of ours.
-  bool loses_what_is_said(std::int64_t now_ns, std::int64_t limit_ns);
-  // When it is time to look at that again: soon after something was said, and while it is out.
-  std::int64_t next_look_ns(std::int64_t now_ns) const;
-  // What the kernel knows of the way to a peer that is silent, for people; empty on one host.
-  std::string silence_text(std::int64_t limit_ns) const;
-  // Says that it lives if it has said nothing for so long; when it will be time again.
-  std::int64_t ping(std::int64_t now_ns, std::int64_t period_ns);
-  void due_at(std::int64_t time_ns) { thread_.due_at(time_ns); }
+  void send(std::uint64_t link, Kind kind, std::span<const std::uint8_t> body) override;
+  void forget(std::uint64_t link) override;
+  bool flushed() const override { return session_->flushed(); }
+  std::int64_t heard_ns() const override { return heard_ns_; }
+  std::int64_t grace_ns() const override { return is_local_ ? 0 : 500 * ns_per_ms; }
+  bool loses_what_is_said(std::int64_t now_ns, std::int64_t limit_ns) override;
+  std::int64_t next_look_ns(std::int64_t now_ns) const override;
+  std::string silence_text(std::int64_t limit_ns) const override;
+  std::int64_t ping(std::int64_t now_ns, std::int64_t period_ns) override;
+  void due_at(std::int64_t time_ns) override { thread_.due_at(time_ns); }
 
   // Before the links' own.
   std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
