@@ -47,6 +47,12 @@ struct TakenPieces {
                         std::uint32_t place, std::uint32_t count);
 };
 
+// How many of them the other rank has reduced, from the last one back.
+struct DonePieces {
+  static std::uint64_t word(std::uint64_t sequence, std::uint32_t count);
+  static bool are_at_least(std::uint64_t word, std::uint64_t sequence, std::uint32_t count);
+};
+
 // Where a lane stands with its shared step.
 struct Sharing {
   // The piece of the move at hand: not looked at; this rank's to reduce; reduced already.
