@@ -117,9 +117,4 @@ class Backend {
 // No such handle was given.
 Status not_registered(std::uint64_t handle);
 
-// The one place that asks whether the communicator is on a GPU. Before it joins as `id`.
-Result<std::unique_ptr<Backend>> make_backend(CommunicatorState& state, const Services& services,
-                                              control::ControlPlane& plane,
-                                              const trust::UniqueId& id);
-
 }  // namespace gyre::comm

@@ -1,5 +1,7 @@
 #include "lib/comm/communicator.h"
 
+#include "lib/comm/make_backend.h"
+
 #include <algorithm>
 
 namespace gyre::comm {

@@ -126,7 +126,7 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const CudaDevice> device, const Devic
       patience_ns_(patience_ns),
       bury_(std::move(bury)),
       place_bytes_(round_up(std::max(place_least_bytes, tables_bytes), 4096)),
-      places_(std::make_unique<Places>()) {}
+      places_(std::make_unique<PinnedPlaces>()) {}
 
 Result<std::shared_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<const CudaDevice> device,
                                                            const DeviceShape& shape,
@@ -150,7 +150,7 @@ Status CudaExecutor::prepare(std::uint64_t reserved_bytes) {
   GYRE_ASSIGN(counters_, allocate(counters_bytes, "counters"));
   const CurrentContext scope(device_->driver(), device_->owner());
   std::vector<loaded::CuEvent*> events = {&ended_, &joined_, &captured_};
-  for (Place& place : places_->all) {
+  for (PinnedPlace& place : places_->all) {
     place.bytes = place_bytes_;
     events.push_back(&place.ended);
   }
@@ -166,7 +166,7 @@ CudaExecutor::~CudaExecutor() {
   const CurrentContext scope(device_->driver(), device_->owner());
   for (loaded::CuEvent event : {ended_, joined_, captured_})
     if (event != nullptr) (void)device_->driver().event_destroy(event);
-  for (Place& place : places_->all)
+  for (PinnedPlace& place : places_->all)
     if (place.ended != nullptr) (void)device_->driver().event_destroy(place.ended);
   for (Mark& mark : marks_)
     if (mark.ended != nullptr) (void)device_->driver().event_destroy(mark.ended);

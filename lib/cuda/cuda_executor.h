@@ -22,6 +22,12 @@
 
 namespace gyre::exec {
 
+// See cuda_places.h.
+struct PinnedPlaces;
+struct PinnedPart;
+struct LaunchInProgress;
+struct RetainedLaunch;
+
 // A plan in device memory, for all protocols and channels.
 struct DevicePlan {
   const plan::Plan* plan = nullptr;                                 // null: sends and receives
@@ -154,11 +160,6 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   const DevicePlan* take_failed();
 
  private:
-  struct Places;
-  struct Place;
-  struct HostPart;
-  struct Going;
-  struct Retained;
   CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
                std::int64_t patience_ns, Bury bury, std::uint64_t tables_bytes);
   bool are_left() const override { return is_running() || shows_replay(); }
@@ -171,14 +172,15 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   Result<bool> may_run_ahead();
   Status prepare(std::uint64_t reserved_bytes);
   Status add_plan(DevicePlan& made);
-  Result<Going> begin_launch(const StreamState& stream);
-  Status finish_launch(Going& going, loaded::CuFunction kernel, std::uint32_t blocks,
+  Result<LaunchInProgress> begin_launch(const StreamState& stream);
+  Status finish_launch(LaunchInProgress& going, loaded::CuFunction kernel, std::uint32_t blocks,
                        cuda::DeviceLaunch& launch);
-  Result<HostPart> place(Going& going, std::uint64_t bytes);
-  Result<Retained*> retain(Going& going);
-  Status launch_captured(Going& going, const std::function<Status()>& launch);
-  Status place_tables(Going& going, const DeviceCall& call, cuda::DeviceLaunch& launch);
-  Status place_tasks(Going& going, const std::vector<std::vector<cuda::DeviceTask>>& by_block,
+  Result<PinnedPart> place(LaunchInProgress& going, std::uint64_t bytes);
+  Result<RetainedLaunch*> retain(LaunchInProgress& going);
+  Status launch_captured(LaunchInProgress& going, const std::function<Status()>& launch);
+  Status place_tables(LaunchInProgress& going, const DeviceCall& call, cuda::DeviceLaunch& launch);
+  Status place_tasks(LaunchInProgress& going,
+                     const std::vector<std::vector<cuda::DeviceTask>>& by_block,
                      cuda::DeviceLaunch& launch);
   cuda::DeviceLaunch filled(const DevicePlan& plan, const DeviceCall& call) const;
   Status join(std::span<const loaded::CuStream> streams, bool before);
@@ -214,7 +216,7 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   std::array<Mark, marks_count> marks_;
   std::uint64_t launched_in_all_ = 0, ended_in_all_ = 0;
   loaded::CuStream last_stream_ = nullptr;
-  std::unique_ptr<Places> places_;
+  std::unique_ptr<PinnedPlaces> places_;
   std::unique_ptr<DevicePlan> transfers_;
   std::unique_ptr<ReplayWatch> replays_;  // null: nobody needs to know
 };

@@ -1,4 +1,5 @@
 // How a CudaExecutor puts calls on streams.
+#include "lib/cuda/cuda_executor.h"
 #include "lib/cuda/cuda_places.h"
 
 #include <fmt/format.h>
@@ -95,30 +96,31 @@ Result<bool> CudaExecutor::has_room(bool reads_host) {
   const auto& rest = device_->driver().rest;
   if (rest != nullptr && rest->puts_off_launches()) return false;
   GYRE_ASSIGN(const bool may_launch, may_run_ahead());
-  const Place& place = places_->all[places_->next];
+  const PinnedPlace& place = places_->all[places_->next];
   if (!may_launch || !reads_host || !place.used) return may_launch;
   return has_ended(place.ended);
 }
 
 // Memory for what the launch's kernel reads of the host. A graph may run it at any time.
-Result<CudaExecutor::HostPart> CudaExecutor::place(Going& going, std::uint64_t bytes) {
+Result<PinnedPart> CudaExecutor::place(LaunchInProgress& going, std::uint64_t bytes) {
   constexpr std::string_view purpose = "what a kernel reads of the host";
   if (going.state.graph != nullptr) {
     GYRE_ASSIGN(going.memory, PinnedBlock::make(device_, bytes, purpose));
-    return HostPart{*going.memory, going.memory->begin()};
+    return PinnedPart{*going.memory, going.memory->begin()};
   }
-  Place& place = places_->all[places_->next];
+  PinnedPlace& place = places_->all[places_->next];
   if (place.bytes < bytes) {
     GYRE_ASSIGN(place.larger, PinnedBlock::make(device_, bytes, purpose));
     place.bytes = bytes;
   }
   place.used = true;
   going.place = &place;
-  if (place.larger != nullptr) return HostPart{*place.larger, place.larger->begin()};
-  return HostPart{*words_, words_->begin() + places_offset + places_->next * place_bytes_};
+  if (place.larger != nullptr) return PinnedPart{*place.larger, place.larger->begin()};
+  return PinnedPart{*words_, words_->begin() + places_offset + places_->next * place_bytes_};
 }
 
-Status CudaExecutor::place_tables(Going& going, const DeviceCall& call, DeviceLaunch& launch) {
+Status CudaExecutor::place_tables(LaunchInProgress& going, const DeviceCall& call,
+                                  DeviceLaunch& launch) {
   std::uint64_t bytes = 0;
   const auto each = [&](auto&& act) {
     for (std::size_t i = 0; i < call.stripes.size(); ++i)
@@ -127,7 +129,7 @@ Status CudaExecutor::place_tables(Going& going, const DeviceCall& call, DeviceLa
   };
   each([&](plan::Layout&, std::uint64_t chunks) { bytes += chunks * sizeof(plan::Extent); });
   if (bytes == 0) return {};
-  GYRE_ASSIGN(const HostPart kept, place(going, bytes));
+  GYRE_ASSIGN(const PinnedPart kept, place(going, bytes));
   std::byte* at = kept.begin;
   each([&](plan::Layout& layout, std::uint64_t chunks) {
     std::memcpy(at, layout.table, chunks * sizeof(plan::Extent));
@@ -138,11 +140,12 @@ Status CudaExecutor::place_tables(Going& going, const DeviceCall& call, DeviceLa
 }
 
 // The first task of each block, block after block, and then all the others.
-Status CudaExecutor::place_tasks(Going& going, const std::vector<std::vector<DeviceTask>>& by_block,
+Status CudaExecutor::place_tasks(LaunchInProgress& going,
+                                 const std::vector<std::vector<DeviceTask>>& by_block,
                                  DeviceLaunch& launch) {
   std::size_t count = 0;
   for (const auto& tasks : by_block) count += tasks.size();
-  GYRE_ASSIGN(const HostPart kept, place(going, count * sizeof(DeviceTask)));
+  GYRE_ASSIGN(const PinnedPart kept, place(going, count * sizeof(DeviceTask)));
   auto* const all = reinterpret_cast<DeviceTask*>(kept.begin);
   std::size_t next = by_block.size();
   for (std::size_t block = 0; block < by_block.size(); ++block) {
@@ -162,9 +165,9 @@ Status CudaExecutor::place_tasks(Going& going, const std::vector<std::vector<Dev
 }
 
 // A call on another stream than the last one's waits for that one on the device.
-Result<CudaExecutor::Going> CudaExecutor::begin_launch(const StreamState& stream) {
+Result<LaunchInProgress> CudaExecutor::begin_launch(const StreamState& stream) {
   const loaded::CudaDriver& driver = device_->driver();
-  Going going;
+  LaunchInProgress going;
   going.state = stream;
   if (stream.spoiled) return driver.check(cu::capture_spoiled, "a launch into a capture");
   if (stream.graph == nullptr) {
@@ -179,13 +182,14 @@ Result<CudaExecutor::Going> CudaExecutor::begin_launch(const StreamState& stream
 }
 
 // The graph holds the executor, and so all memory that the kernel will ever touch of it.
-Result<CudaExecutor::Retained*> CudaExecutor::retain(Going& going) {
+Result<RetainedLaunch*> CudaExecutor::retain(LaunchInProgress& going) {
   const loaded::CudaDriver& driver = device_->driver();
   // Before the graph can run. Who frees what kernels have used looks at it: too early does no harm.
   captured_once_.store(true, std::memory_order_relaxed);
-  auto retained = std::make_unique<Retained>(Retained{shared_from_this(), std::move(going.memory)});
+  auto retained =
+      std::make_unique<RetainedLaunch>(RetainedLaunch{shared_from_this(), std::move(going.memory)});
   const auto let_go = [](void* body) {
-    std::shared_ptr<Retained> last(static_cast<Retained*>(body));
+    std::shared_ptr<RetainedLaunch> last(static_cast<RetainedLaunch*>(body));
     const Bury bury = last->executor->bury_;
     bury(std::move(last));
   };
@@ -193,7 +197,7 @@ Result<CudaExecutor::Retained*> CudaExecutor::retain(Going& going) {
   GYRE_TRY(driver.check(
       driver.user_object_create(&object, retained.get(), let_go, 1, cu::no_destructor_sync),
       "cuUserObjectCreate"));
-  Retained* const held = retained.release();
+  RetainedLaunch* const held = retained.release();
   const loaded::CuResult kept =
       driver.graph_retain(going.state.graph, object, 1, cu::graph_takes_reference);
   if (kept == cu::success) return held;
@@ -203,26 +207,29 @@ Result<CudaExecutor::Retained*> CudaExecutor::retain(Going& going) {
 
 // Between two functions of the host, if somebody has to know of replays: the graph holds what these
 // use.
-Status CudaExecutor::launch_captured(Going& going, const std::function<Status()>& launch) {
-  GYRE_ASSIGN(Retained * held, retain(going));
+Status CudaExecutor::launch_captured(LaunchInProgress& going,
+                                     const std::function<Status()>& launch) {
+  GYRE_ASSIGN(RetainedLaunch * held, retain(going));
   const bool is_watched = replays_ != nullptr && replays_->is_needed();
   const auto tell = [&](void (*function)(void*)) {
     return device_->driver().check(
         device_->driver().launch_host(going.state.stream, function, held), "cuLaunchHostFunc");
   };
   if (is_watched)
-    GYRE_TRY(tell([](void* body) { static_cast<Retained*>(body)->executor->replays_->begins(); }));
+    GYRE_TRY(
+        tell([](void* body) { static_cast<RetainedLaunch*>(body)->executor->replays_->begins(); }));
   GYRE_TRY(launch());
   if (is_watched)
-    GYRE_TRY(tell([](void* body) { static_cast<Retained*>(body)->executor->replays_->ends(); }));
+    GYRE_TRY(
+        tell([](void* body) { static_cast<RetainedLaunch*>(body)->executor->replays_->ends(); }));
   last_capture_ = going.state.capture;
   last_captured_ = going.state.stream;
   return device_->driver().check(device_->driver().event_record(captured_, going.state.stream),
                                  "cuEventRecord");
 }
 
-Status CudaExecutor::finish_launch(Going& going, loaded::CuFunction kernel, std::uint32_t blocks,
-                                   DeviceLaunch& launch) {
+Status CudaExecutor::finish_launch(LaunchInProgress& going, loaded::CuFunction kernel,
+                                   std::uint32_t blocks, DeviceLaunch& launch) {
   const loaded::CudaDriver& driver = device_->driver();
   launch.sequence = reinterpret_cast<std::uint64_t*>(counters_.get());
   launch.blocks_ended = reinterpret_cast<std::uint32_t*>(counters_.get() + ended_offset);
@@ -265,7 +272,7 @@ bool CudaExecutor::can_follow(const DeviceCall& before, const DeviceCall& after)
 
 Status CudaExecutor::launch(const DevicePlan& plan, std::span<const DeviceCall> calls,
                             const StreamState& stream) {
-  GYRE_ASSIGN(Going going, begin_launch(stream));
+  GYRE_ASSIGN(LaunchInProgress going, begin_launch(stream));
   const DeviceCall& first = calls.front();
   const auto lanes = static_cast<std::size_t>(plan.plan->lane_count());
   const std::size_t blocks = first.stripes.size() * lanes;
@@ -304,7 +311,7 @@ Status CudaExecutor::join(std::span<const loaded::CuStream> streams, bool before
 
 Status CudaExecutor::launch(std::span<const DeviceTransfer> transfers, std::uint32_t rank,
                             const StreamState& stream) {
-  GYRE_ASSIGN(Going going, begin_launch(stream));
+  GYRE_ASSIGN(LaunchInProgress going, begin_launch(stream));
   std::vector<std::vector<DeviceTask>> by_block;
   for (const DeviceTransfer& one : transfers) {
     if (by_block.size() <= one.block) by_block.resize(one.block + 1);

@@ -2,11 +2,17 @@
 // kernel has ended.
 #pragma once
 
-#include "lib/cuda/cuda_executor.h"
+#include "lib/cuda/cuda_device.h"
+#include "lib/cuda/cuda_stream.h"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 
 namespace gyre::exec {
+
+class CudaExecutor;
 
 inline constexpr std::size_t places_count = 8;  // kernels on their way that need one
 inline constexpr std::uint64_t place_least_bytes = 128 << 10;
@@ -23,34 +29,34 @@ inline constexpr std::uint64_t places_offset = (plans_most + 1) * status_spacing
 // every part of them.
 inline constexpr std::uint64_t launches_ahead_most = 256;
 
-struct CudaExecutor::Place {
+struct PinnedPlace {
   std::uint64_t bytes = 0;
   std::unique_ptr<PinnedBlock> larger;  // instead of the part of the executor's own block
   loaded::CuEvent ended = nullptr;
   bool used = false;
 };
 
-struct CudaExecutor::Places {
-  std::array<Place, places_count> all;
+struct PinnedPlaces {
+  std::array<PinnedPlace, places_count> all;
   std::size_t next = 0;
 };
 
 // Pinned memory from `begin` on.
-struct CudaExecutor::HostPart {
+struct PinnedPart {
   const PinnedBlock& block;
   std::byte* begin = nullptr;
 };
 
 // What a graph keeps alive for a launch that it holds.
-struct CudaExecutor::Retained {
+struct RetainedLaunch {
   std::shared_ptr<CudaExecutor> executor;
   std::unique_ptr<PinnedBlock> memory;  // what the kernel reads of the host, if anything
 };
 
 // A launch on its way.
-struct CudaExecutor::Going {
+struct LaunchInProgress {
   StreamState state;
-  Place* place = nullptr;  // null: all it needs is in its parameters, or retained
+  PinnedPlace* place = nullptr;  // null: all it needs is in its parameters, or retained
   std::unique_ptr<PinnedBlock> memory;
 };
 

@@ -1,8 +1,5 @@
 #include "lib/device/device_progress.h"
 
-#include "lib/base/wait.h"
-#include "lib/device/device_relays.h"
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -54,7 +51,7 @@ void DeviceProgress::end(std::int64_t most_ns) {
   (void)thread_.end_within(most_ns);
 }
 
-Status DeviceProgress::add(DeviceRelays& relays) {
+Status DeviceProgress::add(Driven& relays) {
   const Turn turn(*this);
   if (stop_) return process_ends();
   if (!thread_.is_started()) GYRE_TRY(thread_.start("gyre-relays", [this] { drive(); }));
@@ -62,7 +59,7 @@ Status DeviceProgress::add(DeviceRelays& relays) {
   return {};
 }
 
-void DeviceProgress::remove(DeviceRelays& relays) {
+void DeviceProgress::remove(Driven& relays) {
   const Turn turn(*this);
   std::erase(driven_, &relays);
 }
@@ -72,7 +69,7 @@ void DeviceProgress::set_pace(const Pace& pace) {
   pace_ = pace;
 }
 
-void DeviceProgress::retire(std::shared_ptr<DeviceRelays> relays) {
+void DeviceProgress::retire(std::shared_ptr<Driven> relays) {
   const Turn turn(*this);
   retired_.push_back(std::move(relays));
   retired_count_.fetch_add(1, std::memory_order_relaxed);
@@ -81,7 +78,7 @@ void DeviceProgress::retire(std::shared_ptr<DeviceRelays> relays) {
 // Outside the turn: freeing them takes one, and the driver.
 void DeviceProgress::free_left() {
   if (!is_any_retired()) return;
-  std::vector<std::shared_ptr<DeviceRelays>> left;
+  std::vector<std::shared_ptr<Driven>> left;
   {
     const Turn turn(*this);
     const auto staying = std::partition(retired_.begin(), retired_.end(),
@@ -101,7 +98,7 @@ void DeviceProgress::wake() {
 
 bool DeviceProgress::advance_all() {
   bool moved = false;
-  for (DeviceRelays* relays : driven_) relays->advance(moved);
+  for (Driven* relays : driven_) relays->advance(moved);
   return moved;
 }
 
@@ -109,13 +106,13 @@ void DeviceProgress::sleep(std::uint32_t seen, std::int64_t idle_ns) {
   bool busy = !retired_.empty(), may_sleep = true;
   WaitSet set;
   set.add_futex(&called_, seen);
-  for (DeviceRelays* relays : driven_) {
+  for (Driven* relays : driven_) {
     busy |= relays->is_busy();
     may_sleep &= relays->arm(set);
   }
   const std::int64_t most_ns = busy ? pace_.busy_most_ns : pace_.idle_most_ns;
   if (may_sleep) set.sleep(std::clamp(idle_ns / 8, std::min(pace_.least_ns, most_ns), most_ns));
-  for (DeviceRelays* relays : driven_) relays->disarm();
+  for (Driven* relays : driven_) relays->disarm();
 }
 
 void DeviceProgress::drive() {

@@ -7,6 +7,7 @@
 
 #include "lib/base/service_thread.h"
 #include "lib/base/status.h"
+#include "lib/base/wait.h"
 
 #include <atomic>
 #include <cstdint>
@@ -16,7 +17,19 @@
 
 namespace gyre::comm {
 
-class DeviceRelays;
+// What the thread drives: the relays of one communicator.
+class Driven {
+ public:
+  virtual ~Driven() = default;
+  // On the thread of DeviceProgress.
+  virtual void advance(bool& moved) = 0;
+  virtual bool arm(WaitSet& set) = 0;
+  virtual void disarm() = 0;
+  // Whether kernels run, as far as is known: their words are then looked at often.
+  virtual bool is_busy() const = 0;
+  // Of what was retired: whether all peers have been left, or nothing more can be done.
+  virtual bool have_left() const = 0;
+};
 
 class DeviceProgress {
  public:
@@ -27,15 +40,15 @@ class DeviceProgress {
   DeviceProgress(const DeviceProgress&) = delete;
   DeviceProgress& operator=(const DeviceProgress&) = delete;
 
-  Status add(DeviceRelays& relays);
+  Status add(Driven& relays);
   // After it returns, they are not driven.
-  void remove(DeviceRelays& relays);
+  void remove(Driven& relays);
   // There may be something to move. Any thread.
   void wake();
 
   // They leave their peers, and stay until they have; the memory of those who have is freed by
   // `free_left`, on a thread where the driver may be called.
-  void retire(std::shared_ptr<DeviceRelays> relays);
+  void retire(std::shared_ptr<Driven> relays);
   // Whether any are still to leave, or to be freed.
   bool is_any_retired() const { return retired_count_.load(std::memory_order_relaxed) > 0; }
   void free_left();
@@ -54,8 +67,8 @@ class DeviceProgress {
   void sleep(std::uint32_t seen, std::int64_t idle_ns);
 
   std::mutex mutex_;  // of driven_, retired_, pace_, stop_, thread_
-  std::vector<DeviceRelays*> driven_;
-  std::vector<std::shared_ptr<DeviceRelays>> retired_;  // driven_ has them, too
+  std::vector<Driven*> driven_;
+  std::vector<std::shared_ptr<Driven>> retired_;  // driven_ has them, too
   std::atomic<int> retired_count_{0};
   Pace pace_ = default_pace();
   bool stop_ = false;

@@ -7,6 +7,7 @@
 
 #include "lib/cuda/cuda_executor.h"
 #include "lib/cuda/device_relay.h"
+#include "lib/device/device_progress.h"
 #include "lib/links/links.h"
 
 #include <atomic>
@@ -17,14 +18,12 @@
 
 namespace gyre::comm {
 
-class DeviceProgress;
-
-class DeviceRelays : public std::enable_shared_from_this<DeviceRelays> {
+class DeviceRelays final : public Driven, public std::enable_shared_from_this<DeviceRelays> {
  public:
   DeviceRelays(Links& links, std::shared_ptr<const exec::CudaDevice> device,
                const exec::DeviceShape& shape, DeviceProgress& progress)
       : links_(links), device_(std::move(device)), shape_(shape), progress_(progress) {}
-  ~DeviceRelays();
+  ~DeviceRelays() override;
 
   using Key = std::pair<int, int>;  // peer, channel of the plan; -1: sends and receives
   // The pieces of a link as kernels reach them: the own one of `bytes`, and the mirror behind it.
@@ -38,7 +37,7 @@ class DeviceRelays : public std::enable_shared_from_this<DeviceRelays> {
   Status take_error();
   // Whether kernels run, as far as is known: their words are then looked at often. Any thread.
   void expect(bool busy);
-  bool is_busy() const {
+  bool is_busy() const override {
     return busy_.load(std::memory_order_relaxed) || replays_.load(std::memory_order_relaxed) > 0;
   }
   // The executor has them from now on: it is told of replays, and stopped when nobody else would.
@@ -46,12 +45,10 @@ class DeviceRelays : public std::enable_shared_from_this<DeviceRelays> {
   // The communicator has ended. Where it had failed, so do its graphs, and peers see it at once.
   void outlive_communicator(bool in_peace);
 
-  // The thread of DeviceProgress.
-  void advance(bool& moved);
-  bool arm(WaitSet& set);
-  void disarm();
-  // Since the executor has gone: whether all peers have been left, or nothing more can be done.
-  bool have_left() const;
+  void advance(bool& moved) override;
+  bool arm(WaitSet& set) override;
+  void disarm() override;
+  bool have_left() const override;
 
  private:
   class Replays;  // what the executor has
