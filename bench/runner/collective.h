@@ -1,12 +1,12 @@
 // Collective: what a perf program says of the operation that it measures. Everything else (options,
 // ranks, timing, checking, output) is the runner's and the same for all.
 //
-//   Shape    what one row of the table asks for
 //   Extent   how many elements the buffers hold, and what "count" means in the call
 //   Block    a run of output elements and where their values come from
 #pragma once
 
 #include "bench/runner/devices.h"
+#include "bench/runner/shape.h"
 #include "bench/runner/traffic.h"
 #include <gyre/gyre.h>
 
@@ -15,21 +15,6 @@
 #include <vector>
 
 namespace gyre::bench {
-
-struct Shape {
-  std::uint64_t count = 0;  // elements of the size that was asked for
-  std::uint32_t element_bytes = 4;
-  int ranks = 1;
-  int root = -1;                     // -1: none
-  const Traffic* traffic = nullptr;  // of uneven collectives
-};
-
-// The elements of each rank where the size is divided among the ranks: whole runs of 16 bytes, as
-// nccl-tests divides, so the table may show less than was asked for.
-constexpr std::uint64_t equal_share(const Shape& shape) {
-  const std::uint64_t unit = 16 / shape.element_bytes;
-  return shape.count / static_cast<std::uint64_t>(shape.ranks) / unit * unit;
-}
 
 struct Extent {
   // Elements in the buffers; where ranks differ, the most of any.
@@ -98,12 +83,6 @@ struct Collective {
   int (*phases)(int ranks) = nullptr;
   gyreResult_t (*call)(const Call& call) = nullptr;
 };
-
-// The factor of collectives where each rank's own share stays where it is (nccl-tests,
-// doc/PERFORMANCE.md).
-constexpr double without_own_share(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
-// That of collectives where all data leave or reach one rank, and of point to point (same source).
-constexpr double whole_size(int /*ranks*/) { return 1; }
 
 // The blocks of a gather: `count` elements of each rank, in rank order.
 std::vector<Block> gathered(int ranks, std::uint64_t count);

@@ -1,7 +1,7 @@
 // Devices: see devices.h.
 #include "bench/runner/devices.h"
 
-#include "bench/runner/ranks.h"
+#include "bench/runner/gyre_calls.h"
 #include "lib/base/settings.h"
 
 #include <fmt/format.h>

@@ -46,15 +46,6 @@ bool is_slurm_task() {
 
 }  // namespace
 
-Status checked(gyreResult_t result, std::string_view call) {
-  if (result == gyreSuccess) return {};
-  const std::string cause = gyreGetLastError(nullptr);
-  const auto code = static_cast<Code>(result);
-  if (cause.empty()) return Status(code, fmt::format("{}: {}", call, gyreGetErrorString(result)));
-  const bool named = cause.find(call) != cause.npos;
-  return Status(code, named ? cause : fmt::format("{}: {}", call, cause));
-}
-
 std::optional<int> launched_rank() {
   for (const std::string name : rank_variables) {
     const char* text = std::getenv(name.c_str());
@@ -66,11 +57,6 @@ std::optional<int> launched_rank() {
                      parse_integer(text, 0, INT_MAX).ok() ? *parse_integer(text, 0, INT_MAX) : 0);
   }
   return std::nullopt;
-}
-
-const char* tests_variable(const std::string& name) {
-  const char* own = std::getenv(("GYRE_TESTS_" + name).c_str());
-  return own != nullptr ? own : std::getenv(("NCCL_TESTS_" + name).c_str());
 }
 
 Result<int> parse_split(std::string_view text, int process) {

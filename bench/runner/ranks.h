@@ -8,6 +8,7 @@
 #pragma once
 
 #include "bench/runner/devices.h"
+#include "bench/runner/gyre_calls.h"
 #include "bench/runner/memory.h"
 #include "bench/runner/options.h"
 #include "lib/base/status.h"
@@ -22,9 +23,6 @@
 
 namespace gyre::bench {
 
-// Success, or what Gyre says of a call that this thread has just made.
-Status checked(gyreResult_t result, std::string_view call);
-
 // The rank that a launcher gave this process, before anything else is known; nothing without one.
 std::optional<int> launched_rank();
 
@@ -32,9 +30,6 @@ std::optional<int> launched_rank();
 Result<int> split_color(int process);
 // The same for one text: "AND 3", "%2", "div 4".
 Result<int> parse_split(std::string_view text, int process);
-
-// A variable of the tests: GYRE_TESTS_<name>, else NCCL_TESTS_<name>, else nothing.
-const char* tests_variable(const std::string& name);
 
 enum class Combine { rank0, mean, least, most, sum };
 

@@ -2,8 +2,8 @@
 // src/alltoallv.cu.
 #include "bench/runner/traffic.h"
 
-#include "bench/runner/collective.h"
-#include "bench/runner/ranks.h"
+#include "bench/runner/gyre_calls.h"
+#include "bench/runner/shape.h"
 #include "lib/base/settings.h"
 
 #include <fmt/format.h>

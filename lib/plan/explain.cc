@@ -1,6 +1,5 @@
 #include "lib/plan/explain.h"
 
-#include "lib/plan/multicast.h"
 #include "lib/plan/print.h"
 
 #include <fmt/format.h>
@@ -115,6 +114,23 @@ std::vector<LinkLoad> link_loads(const Timeline& timeline) {
   }
   std::vector<LinkLoad> loads;
   for (const auto& [link, load] : by_link) loads.push_back(load);
+  return loads;
+}
+
+std::vector<WireLoad> wire_loads(const Timeline& timeline, std::int32_t rank_count,
+                                 bool multicast) {
+  std::vector<WireLoad> loads(static_cast<std::size_t>(rank_count));
+  for (const Flight& flight : timeline.flights) {
+    if (flight.from == flight.to) continue;
+    WireLoad& from = loads[static_cast<std::size_t>(flight.from)];
+    WireLoad& to = loads[static_cast<std::size_t>(flight.to)];
+    const bool summed = multicast && flight.summed, spread = multicast && flight.spread;
+    if (!spread || flight.first_sent) from.sent += flight.bytes;
+    if (!summed || flight.first_received) to.received += flight.bytes;
+    // The own part, to the switch and back.
+    if (spread && flight.first_sent) from.received += flight.bytes, ++from.switch_moves;
+    if (summed && flight.first_received) to.sent += flight.bytes, ++to.switch_moves;
+  }
   return loads;
 }
 

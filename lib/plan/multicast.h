@@ -4,10 +4,8 @@
 // from how messages are delivered, so plans have no word for it.
 #pragma once
 
-#include "lib/plan/timeline.h"
-
-#include <cstdint>
-#include <vector>
+#include "lib/plan/cursor.h"
+#include "lib/plan/step.h"
 
 namespace gyre::plan {
 
@@ -15,16 +13,5 @@ namespace gyre::plan {
 bool takes_from_all(const Lane& lane, const Move& move);
 // Writes what is final to its place in the outputs of all.
 bool sends_to_all(const Lane& lane, const Move& move);
-
-// What crosses the wires between one rank's GPU and the switch, if messages are delivered directly.
-struct WireLoad {
-  std::uint64_t sent = 0;
-  std::uint64_t received = 0;
-  std::uint64_t switch_moves = 0;  // of this rank that the switch did
-};
-
-// By rank. With `multicast` a sum is received once, and a store to all is sent once; the rank's own
-// part goes over the wires as well, since a group has its buffers too.
-std::vector<WireLoad> wire_loads(const Timeline& timeline, std::int32_t rank_count, bool multicast);
 
 }  // namespace gyre::plan

@@ -1,7 +1,6 @@
 // lib/plan: what is counted from plans (timeline, link loads, explain) and drawn from them.
 #include "lib/plan/draw.h"
 #include "lib/plan/explain.h"
-#include "lib/plan/multicast.h"
 #include "lib/plan/timeline.h"
 
 #include <catch2/catch.hpp>

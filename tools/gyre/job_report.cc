@@ -1,7 +1,5 @@
 #include "tools/gyre/job_report.h"
 
-#include "tools/gyre/launcher.h"
-
 #include <fmt/format.h>
 
 #include <cstring>

@@ -14,7 +14,8 @@ struct RankEnd {
   bool after_order = false;  // it ended after the launcher had ordered the job's end
 };
 
-// 0..255, signals as 128 + number.
+inline constexpr int exit_signal_base = 128;  // 128 + signal, as the shell
+// 0..255.
 int exit_code_of(int wait_status);
 // "exit code 3", "signal 9 (Killed)".
 std::string describe_end(int wait_status);

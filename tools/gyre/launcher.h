@@ -27,7 +27,6 @@ struct Job {
 inline constexpr int exit_timeout = 124;         // as timeout(1)
 inline constexpr int exit_cannot_execute = 126;  // as the shell
 inline constexpr int exit_not_found = 127;
-inline constexpr int exit_signal_base = 128;  // 128 + signal, as the shell
 
 // Starts the job and returns its verdict when every rank has ended. A Status says what of the
 // launcher's own failed; then no rank is left running.

@@ -4,7 +4,6 @@
 #include "lib/plan/algorithms.h"
 #include "lib/plan/draw.h"
 #include "lib/plan/explain.h"
-#include "lib/plan/multicast.h"
 #include "lib/plan/print.h"
 #include "lib/plan/verify.h"
 #include "tools/gyre/command_line.h"

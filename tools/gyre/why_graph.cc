@@ -201,27 +201,6 @@ std::vector<std::set<std::uint64_t>> group(const Sight& sight) {
 
 }  // namespace
 
-std::string_view standing_name(Standing standing) {
-  constexpr std::string_view names[] = {"waits", "joins",      "elsewhere", "computes",
-                                        "works", "stopped",    "dead",      "failed",
-                                        "left",  "other_host", "closed",    "not_there"};
-  return names[static_cast<int>(standing)];
-}
-
-std::string_view root_kind_name(RootKind kind) {
-  constexpr std::string_view names[] = {"rank", "crossed", "differs", "apart", "circle", "failure"};
-  return names[static_cast<int>(kind)];
-}
-
-std::string_view verdict_name(Job::Verdict verdict) {
-  constexpr std::string_view names[] = {"idle", "running", "waiting", "failed"};
-  return names[static_cast<int>(verdict)];
-}
-
-const Job::Communicator& Job::communicator(std::uint64_t id) const {
-  return *std::ranges::find_if(communicators, [&](const auto& one) { return one.id == id; });
-}
-
 std::vector<Job> find_jobs(const Sight& sight) {
   std::vector<Job> jobs;
   for (const std::set<std::uint64_t>& ids : group(sight)) {

@@ -1,7 +1,7 @@
 // What `gyre why` says of jobs, for programs.
 #pragma once
 
-#include "tools/gyre/why_graph.h"
+#include "tools/gyre/why_job.h"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -1,7 +1,7 @@
-// Where all waits end: of a job whose ranks are judged (why_graph.h), the ranks to look at.
+// Where all waits end: of a job whose ranks are judged (why_job.h), the ranks to look at.
 #pragma once
 
-#include "tools/gyre/why_graph.h"
+#include "tools/gyre/why_job.h"
 
 namespace gyre::tools {
 

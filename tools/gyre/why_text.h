@@ -1,7 +1,7 @@
 // What `gyre why` says of a job, for people.
 #pragma once
 
-#include "tools/gyre/why_graph.h"
+#include "tools/gyre/why_job.h"
 
 #include <string>
 

@@ -2,6 +2,7 @@
 
 #include "bench/training/failure.h"
 #include "bench/training/train/checkpoint.h"
+#include "bench/training/train/make_way.h"
 
 #include <algorithm>
 #include <chrono>

@@ -4,6 +4,9 @@
 #include "bench/training/train/examples.h"
 #include "bench/training/train/options.h"
 
+#include <memory>
+#include <vector>
+
 namespace gyre::training {
 
 struct Curve {

@@ -6,7 +6,6 @@
 #include <gyre/gradsync.h>
 
 #include <functional>
-#include <memory>
 
 namespace gyre::training {
 
@@ -43,7 +42,5 @@ class Way : public Storage {
   // After pieces were read: so many updates have been made. Collective.
   virtual void imported(std::uint64_t updates) = 0;
 };
-
-std::unique_ptr<Way> make_way(gyreComm_t comm, const Model& model, const WayOptions& options);
 
 }  // namespace gyre::training

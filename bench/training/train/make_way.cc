@@ -1,4 +1,4 @@
-#include "bench/training/train/way.h"
+#include "bench/training/train/make_way.h"
 
 #include "bench/training/train/replicas.h"
 #include "bench/training/train/shards.h"

@@ -1,0 +1,113 @@
+// What is known of a job when its ranks were looked at, and what follows for each of them.
+//
+//   sight     all that was seen: processes, ledgers, what the kernel says of threads
+//   standing  what a rank is doing; `Standing::waits` is the only one that leads on to others
+//   root      a rank, or a circle of ranks, for which others wait and which waits for nobody else
+#pragma once
+
+#include "lib/base/board_reader.h"
+#include "tools/gyre/process_scan.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gyre::tools {
+
+struct SeenRank {
+  std::size_t process = 0;  // index
+  LedgerView ledger;
+  ThreadFacts thread;   // of its last caller
+  bool steady = false;  // nothing of it changed between two looks
+};
+
+struct Sight {
+  struct Process {
+    ProcessFacts facts;
+    BoardHead head;
+  };
+  std::vector<Process> processes;
+  std::vector<SeenRank> ranks;
+  // Processes that a ledger names and that show no board: by id. Closed: we may not look.
+  struct Other {
+    ProcessFacts facts;
+    bool closed = false;
+  };
+  std::map<long, Other> others;
+  std::int64_t now_ns = 0;
+};
+
+enum class Standing {
+  waits,       // for a peer, in a call
+  joins,       // for ranks that have not come
+  elsewhere,   // not in a call here, but in one of another communicator
+  computes,    // in no call
+  works,       // in a call, without waiting long
+  stopped,     // by a signal or a debugger
+  dead,        // its process is gone or a zombie
+  failed,      // its communicator is broken
+  left,        // its process lives and has no such communicator any more
+  other_host,  // not looked at
+  closed,      // not ours to look at
+  not_there,   // no process is known to be this rank
+};
+std::string_view standing_name(Standing standing);
+
+// One rank of one communicator.
+struct Place {
+  std::uint64_t communicator = 0;
+  std::int32_t rank = 0;
+  friend auto operator<=>(const Place&, const Place&) = default;
+};
+
+struct RankReport {
+  Place place;
+  Standing standing = Standing::not_there;
+  const SeenRank* seen = nullptr;  // null: it showed no ledger
+  long pid = 0;                    // 0: not known
+  std::string host;
+  const TimedFlight* open = nullptr;  // the call that it is in; of two, one that waits
+  const WaitRecord* wait = nullptr;   // waits, joins: in it
+  // waits, joins, elsewhere: for whom. Others wait for it alone.
+  std::vector<Place> waits_for;
+  std::vector<Place> waiters;  // directly
+};
+
+enum class RootKind {
+  rank,     // what its standing says
+  crossed,  // a circle through several communicators
+  differs,  // a circle of ranks that are in different calls under one number
+  apart,    // a circle in one call, through a network
+  circle,   // a circle in one call, on one host
+  failure,  // others broke the communicator off because of it
+};
+std::string_view root_kind_name(RootKind kind);
+
+struct Root {
+  RootKind kind = RootKind::rank;
+  Place place;
+  std::uint64_t wanted = 0;    // number of the call that others wait in; 0: of no collective
+  std::vector<Place> waiting;  // whoever waits for it, directly or not
+  std::vector<Place> circle;   // with it, if there is one
+  const FailureNote* failure = nullptr;
+};
+
+struct Job {
+  struct Communicator {
+    std::uint64_t id = 0;
+    std::string name, label;
+    std::int32_t size = 0;
+  };
+  std::vector<Communicator> communicators;
+  std::map<Place, RankReport> ranks;
+  std::vector<Root> roots;
+  enum class Verdict { idle, running, waiting, failed };
+  Verdict verdict = Verdict::idle;
+
+  const Communicator& communicator(std::uint64_t id) const;
+};
+std::string_view verdict_name(Job::Verdict verdict);
+
+}  // namespace gyre::tools
