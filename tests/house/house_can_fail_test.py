@@ -64,8 +64,8 @@ class House(unittest.TestCase):
             self.assertIn(text, said)
 
     def test_a_tree_in_order_passes(self):
-        for check in ("rooms_test.py", "seams_test.py", "shape_test.py", "headers_test.py",
-                      "docs_test.py"):
+        for check in ("rooms_test.py", "circles_test.py", "seams_test.py", "shape_test.py",
+                      "headers_test.py", "docs_test.py"):
             self.accepted(check, {})
 
     def test_an_include_that_the_table_does_not_allow_is_found(self):
@@ -90,6 +90,30 @@ class House(unittest.TestCase):
                      {"lib/plan/step.h": '// a\n#pragma once\n#include "lib/plan/plan.h"\n',
                       "lib/plan/plan.h": '// b\n#pragma once\n#include "lib/plan/step.h"\n'},
                      "include circle")
+
+    def test_a_circle_through_a_body_is_found(self):
+        def header_of(name):
+            return f"// {name}\n#pragma once\nclass {name.capitalize()} {{\n  void go();\n}};\n"
+
+        ring = {"lib/plan/ring.h": header_of("ring"),
+                "lib/plan/tree.h": header_of("tree") + '#include "lib/plan/ring.h"\n',
+                "lib/plan/ring.cc": '#include "lib/plan/ring.h"\n#include "lib/plan/tree.h"\n'}
+        self.refused("circles_test.py", ring, "circle of lib/plan/ring, lib/plan/tree",
+                     "lib/plan/ring.cc to lib/plan/tree", "lib/plan/tree.h to lib/plan/ring")
+        # Functions of its class in another file are the unit's as well.
+        moved = {**ring, "lib/plan/ring.cc": "// ring\n",
+                 "lib/plan/ring_step.cc": ring["lib/plan/ring.cc"] + "void Ring::go() {}\n"}
+        self.refused("circles_test.py", moved, "lib/plan/ring_step.cc to lib/plan/tree")
+        moved["lib/plan/ring_step.cc"] = moved["lib/plan/ring_step.cc"].replace("Ring::", "")
+        self.accepted("circles_test.py", moved)
+        # Through three files, and from room to room.
+        wide = {"lib/plan/a.h": "// a\n#pragma once\n",
+                "lib/plan/a.cc": '#include "lib/plan/a.h"\n#include "kernels/cpu/b.h"\n',
+                "kernels/cpu/b.h": '// b\n#pragma once\n#include "bench/c.h"\n',
+                "bench/c.h": '// c\n#pragma once\n#include "lib/plan/a.h"\n'}
+        self.refused("circles_test.py", wide, "circle of bench/c, kernels/cpu/b, lib/plan/a")
+        del wide["lib/plan/a.cc"]
+        self.accepted("circles_test.py", wide)
 
     def test_what_includes_cannot_show_is_found(self):
         def f_with(statement):
