@@ -64,7 +64,7 @@ class Works final : private LinkTaker {
   // The end: last words, then nothing.
   void close_jobs();
   bool flushed() const;
-  bool owes_news() const;
+  bool has_unreported_failure() const;
   void clear();
 
  private:
@@ -217,9 +217,9 @@ bool Works::flushed() const {
          });
 }
 
-bool Works::owes_news() const {
+bool Works::has_unreported_failure() const {
   return std::any_of(jobs_.begin(), jobs_.end(),
-                     [](const auto& entry) { return entry.second->job.owes_news(); });
+                     [](const auto& entry) { return entry.second->job.has_unreported_failure(); });
 }
 
 void Works::clear() {
@@ -305,10 +305,10 @@ void Plane::close() {
 // the root in place of whoever made it fail.
 void Plane::stay_for_latecomers() {
   const std::int64_t until = SystemClock::read() + latecomers_ns;
-  bool owes_news = true;
-  while (owes_news && SystemClock::read() < until) {
-    thread().call([&] { owes_news = works_->owes_news(); });
-    if (owes_news) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  bool has_unreported_failure = true;
+  while (has_unreported_failure && SystemClock::read() < until) {
+    thread().call([&] { has_unreported_failure = works_->has_unreported_failure(); });
+    if (has_unreported_failure) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 

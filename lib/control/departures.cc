@@ -36,7 +36,7 @@ std::optional<std::uint32_t> Departures::parent(std::uint32_t process) const {
   return top_ < process ? std::optional(top_) : std::nullopt;
 }
 
-std::vector<std::uint32_t> Departures::heirs(std::uint32_t process) const {
+std::vector<std::uint32_t> Departures::successors(std::uint32_t process) const {
   std::vector<std::uint32_t> found, gone{process};
   const auto processes = static_cast<std::uint32_t>(staying_.size());
   while (!gone.empty()) {

@@ -32,7 +32,7 @@ class Departures {
   // Nobody, for the top.
   std::optional<std::uint32_t> parent(std::uint32_t process) const;
   // Those who stay and have no ancestor that stays below `process`, which is gone.
-  std::vector<std::uint32_t> heirs(std::uint32_t process) const;
+  std::vector<std::uint32_t> successors(std::uint32_t process) const;
   // Whether all that lie between two processes in the whole tree stay.
   bool way_stands(std::uint32_t from, std::uint32_t to) const;
   // The whole tree's processes between the two.

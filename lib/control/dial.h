@@ -1,5 +1,5 @@
 // Dial: keeps trying to get a link to one process: on the trunk that leads there, or by a new one,
-// each way in turn, with growing pauses. The other process may not be there yet, or be besieged by
+// each way in turn, with growing pauses. The other process may not be there yet, or be flooded by
 // strangers.
 #pragma once
 

@@ -261,7 +261,7 @@ std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   if (dial_ != nullptr) next = dial_->tick(now_ns);
   next = std::min(next, check_silence(now_ns));
   next = std::min(next, check_deadline(now_ns));
-  next = std::min(next, mend(now_ns, overslept_ns));
+  next = std::min(next, repair_tree(now_ns, overslept_ns));
   // A link that ends takes itself out of the list.
   std::vector<Link*> links;
   for (const auto& link : links_) links.push_back(link.get());
@@ -270,14 +270,14 @@ std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
 }
 
 bool Job::flushed() const {
-  if (failed() ? owes_failure() : !post_.addressees().empty()) return false;
+  if (failed() ? must_pass_failure_on() : !post_.addressees().empty()) return false;
   return std::all_of(links_.begin(), links_.end(),
                      [](const auto& link) { return link->flushed(); });
 }
 
 bool Job::finished() const {
   if (!members_.empty() || !flushed()) return false;
-  if (failed()) return (!is_root_ || phase_ == Phase::joined) && !tells_heirs();
+  if (failed()) return (!is_root_ || phase_ == Phase::joined) && !answers_successors();
   if (phase_ != Phase::joined || !reaches_.empty() || tells_late_seekers()) return false;
   // Those whom no link leads to any more count too: nothing of them can be heard here.
   return departures_.all_left() ||

@@ -71,7 +71,7 @@ class Job final : public LinkOwner, public MemberOwner {
   bool finished() const;
   bool is_tombstone() const { return is_root_ && failed() && members_.empty(); }
   // A root whose job failed while ranks were still to come: they do not know why yet.
-  bool owes_news() const;
+  bool has_unreported_failure() const;
   // The process ends: whoever is still in it dies with it.
   void close();
   bool flushed() const;
@@ -93,7 +93,7 @@ class Job final : public LinkOwner, public MemberOwner {
 
   // Gathering, job_gathering.cc.
   void on_join(Link& link, const trust::Frame& frame);
-  void tell_latecomer(Link& link, const trust::Frame& frame);
+  void tell_late_rank(Link& link, const trust::Frame& frame);
   Status note_join(Link& link, JoinMessage message);
   void enter(std::uint32_t slot, int size, int rank, Letter note);
   void finish_roll_call();
@@ -145,17 +145,17 @@ class Job final : public LinkOwner, public MemberOwner {
   Link* way_to(std::uint32_t process) const;
   void send_unheard(std::uint32_t process);
 
-  // The tree without those who are gone, job_mending.cc.
+  // The tree without those who are gone, job_repair.cc.
   void on_gone(std::uint32_t process);
-  void expect_heirs(std::uint32_t process);
-  std::int64_t mend(std::int64_t now_ns, std::int64_t overslept_ns);
+  void expect_successors(std::uint32_t process);
+  std::int64_t repair_tree(std::int64_t now_ns, std::int64_t overslept_ns);
   std::int64_t seek_parent(std::int64_t now_ns);
   std::optional<std::uint32_t> next_candidate() const;
   std::int64_t look_at_reaches(std::int64_t now_ns);
-  std::int64_t look_at_heirs(std::int64_t now_ns);
-  std::int64_t let_go_of_the_gone(std::int64_t now_ns);
-  bool hangs() const;
-  bool owes_failure() const;
+  std::int64_t check_successors(std::int64_t now_ns);
+  std::int64_t close_links_to_departed(std::int64_t now_ns);
+  bool has_parent() const;
+  bool must_pass_failure_on() const;
   void reach(std::uint32_t process);
   std::unique_ptr<Dial> dial(std::uint32_t process);
   void redial(std::uint32_t process);
@@ -164,7 +164,7 @@ class Job final : public LinkOwner, public MemberOwner {
   void on_peer_welcome(Link& link, const HelloMessage& welcome);
   void on_departed(Link& link, const trust::Frame& frame);
   void tell_state(Link& link);
-  bool tells_heirs() const;
+  bool answers_successors() const;
   bool tells_late_seekers() const;
 
   // Links, job.cc.
@@ -216,8 +216,8 @@ class Job final : public LinkOwner, public MemberOwner {
     std::int64_t since_ns = 0;
   };
   std::map<std::uint32_t, Reach> reaches_;
-  std::map<std::uint32_t, std::int64_t> heirs_;  // that have to link up here, and since when
-  std::int64_t gone_ns_ = 0;                     // when somebody was found gone last; 0: never
+  std::map<std::uint32_t, std::int64_t> successors_;  // that have to link up here, and since when
+  std::int64_t gone_ns_ = 0;                          // when somebody was found gone last; 0: never
   std::int64_t failed_ns_ = 0;
 };
 

@@ -73,7 +73,7 @@ void Job::root_reached(std::unique_ptr<Link> reached) {
 
 void Job::on_join(Link& link, const trust::Frame& frame) {
   if (!is_root_) return protocol_error(link, Kind::join);
-  if (failed()) return tell_latecomer(link, frame);
+  if (failed()) return tell_late_rank(link, frame);
   if (phase_ != Phase::gathering) {
     const Status late =
         invalid_usage(fmt::format("all {} ranks of this unique id have joined already", size_));
@@ -85,13 +85,13 @@ void Job::on_join(Link& link, const trust::Frame& frame) {
   if (!noted.ok()) fail(noted);
 }
 
-void Job::tell_latecomer(Link& link, const trust::Frame& frame) {
+void Job::tell_late_rank(Link& link, const trust::Frame& frame) {
   const Result<JoinMessage> message = decode_join(frame.body);
   if (message.ok()) told_late_.insert(static_cast<int>(message->rank));
   link.send(Kind::failure, encode_cause(failure_));
 }
 
-bool Job::owes_news() const {
+bool Job::has_unreported_failure() const {
   if (!is_root_ || !failed() || phase_ == Phase::joined || deadline_passed_) return false;
   const std::vector<int> missing = roll_.missing();
   return std::any_of(missing.begin(), missing.end(),

@@ -117,7 +117,7 @@ bool DeviceRelays::is_any_open() const {
   return !relayed_.empty();
 }
 
-void DeviceRelays::outlive_communicator(bool in_peace) {
+void DeviceRelays::leave_after_communicator(bool in_peace) {
   const std::lock_guard lock(mutex_);
   is_alone_ = true;
   if (!in_peace) executor_->abort();

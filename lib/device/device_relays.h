@@ -43,7 +43,7 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   // The executor has them from now on: it is told of replays, and stopped when nobody else would.
   void belong_to(exec::CudaExecutor& executor);
   // The communicator has ended. Where it had failed, so do its graphs, and peers see it at once.
-  void outlive_communicator(bool in_peace);
+  void leave_after_communicator(bool in_peace);
 
   void advance(bool& moved) override;
   bool arm(WaitSet& set) override;

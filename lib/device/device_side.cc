@@ -112,7 +112,7 @@ DeviceSide::~DeviceSide() {
 }
 
 void DeviceSide::leave(bool in_peace) {
-  if (links_.relays() != nullptr) links_.relays()->outlive_communicator(in_peace);
+  if (links_.relays() != nullptr) links_.relays()->leave_after_communicator(in_peace);
 }
 
 bool DeviceSide::settle(std::int64_t most_ns) {
@@ -287,7 +287,7 @@ DeviceSide::Seen DeviceSide::look() {
     seen.starts = progress.starts;
   }
   if (const exec::DevicePlan* failed = executor_->take_failed())
-    seen.why = accuse(*failed, seen.asks);
+    seen.why = blame_peer(*failed, seen.asks);
   if (DeviceRelays* const relays = links_.relays()) {
     relays->expect(seen.running);
     seen.is_symptom = seen.why.ok();
@@ -313,7 +313,7 @@ Blocked DeviceSide::waits_of(const exec::CudaExecutor::Progress& progress) {
 }
 
 // What a kernel says that gave up, and whom it waited for.
-Status DeviceSide::accuse(const exec::DevicePlan& failed, int& asks) const {
+Status DeviceSide::blame_peer(const exec::DevicePlan& failed, int& asks) const {
   const cuda::DeviceStatus said = *failed.status;
   if (said.outcome == cuda::Outcome::aborted) return {};
   const int peer = said.peer;

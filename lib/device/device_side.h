@@ -118,7 +118,7 @@ class DeviceSide {
     void clear() { stripes.clear(), calls.clear(); }
   };
   Status launch_kept();
-  Status accuse(const exec::DevicePlan& plan, int& asks) const;
+  Status blame_peer(const exec::DevicePlan& plan, int& asks) const;
   Blocked waits_of(const exec::CudaExecutor::Progress& progress);
 
   const int rank_;

@@ -71,14 +71,15 @@ TEST_CASE("those below a process that is gone hang on the next one above, or on 
   (void)departures.note(1);  // 9 to 16 hung on it
   CHECK(departures.parent(9) == 0U);
   CHECK(departures.parent(73) == 9U);
-  CHECK(departures.heirs(1) == std::vector<std::uint32_t>{9, 10, 11, 12, 13, 14, 15, 16});
+  CHECK(departures.successors(1) == std::vector<std::uint32_t>{9, 10, 11, 12, 13, 14, 15, 16});
   (void)departures.note(0);
   CHECK(departures.parent(2) == std::nullopt);
   CHECK(departures.parent(9) == 2U);
   CHECK(departures.parent(3) == 2U);
-  std::vector<std::uint32_t> heirs = departures.heirs(0);
-  std::ranges::sort(heirs);
-  CHECK(heirs == std::vector<std::uint32_t>{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
+  std::vector<std::uint32_t> successors = departures.successors(0);
+  std::ranges::sort(successors);
+  CHECK(successors ==
+        std::vector<std::uint32_t>{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
 }
 
 TEST_CASE("a way stands as long as nobody between has gone") {

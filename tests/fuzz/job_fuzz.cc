@@ -273,7 +273,7 @@ Trial::~Trial() {
   thread().call([&] {
     job_->close();
     (void)job_->flushed();
-    (void)job_->owes_news();
+    (void)job_->has_unreported_failure();
     (void)job_->finished();
   });
   settle();

@@ -174,7 +174,7 @@ void check_captured_streams(const OnCuda& on, std::size_t count) {
   (void)on.driver->stream_destroy(side);
 }
 
-void check_graph_outlives(const OnCuda& on, std::size_t count) {
+void check_graph_stays_usable(const OnCuda& on, std::size_t count) {
   Ranks ranks(on, 2);
   const GraphBuffers buffers(on, 2, count), second(on, 2, count);
   Graphs graphs(on, ranks);

@@ -46,7 +46,7 @@ void check_replays_among_calls(const OnCuda& on, std::size_t count, int rounds);
 // Three ranks: two all-reduces, uneven blocks, a send and a receive.
 void check_captured_group(const OnCuda& on, std::size_t count, int replays);
 void check_captured_streams(const OnCuda& on, std::size_t count);
-void check_graph_outlives(const OnCuda& on, std::size_t count);
+void check_graph_stays_usable(const OnCuda& on, std::size_t count);
 void check_abort_of_replay(const OnCuda& on, std::size_t count, double seconds_most);
 void check_replay_left_out(const OnCuda& on, std::size_t count, int timeout_ms);
 // The default stream would have to wait for what is captured.

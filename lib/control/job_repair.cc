@@ -29,22 +29,22 @@ void Job::on_gone(std::uint32_t process) {
   gone_ns_ = SystemClock::read();
   surroundings_.thread.due_at(gone_ns_ + pause_ns);
   post_.forget(process);
-  heirs_.erase(process);
+  successors_.erase(process);
   if (const auto found = reaches_.find(process); found != reaches_.end()) {
     surroundings_.thread.retire(std::move(found->second.dial));
     reaches_.erase(found);
   }
   for (const std::uint32_t reader : post_.addressees())
     if (!departures_.way_stands(index_, reader) && neighbour(reader) == nullptr) reach(reader);
-  expect_heirs(departures_.is_gone(0) ? 0 : process);
+  expect_successors(departures_.is_gone(0) ? 0 : process);
 }
 
 // Those that hang on this process from now on have to come.
-void Job::expect_heirs(std::uint32_t process) {
-  if (departures_.is_gone(index_)) return heirs_.clear();
-  for (const std::uint32_t heir : departures_.heirs(process))
+void Job::expect_successors(std::uint32_t process) {
+  if (departures_.is_gone(index_)) return successors_.clear();
+  for (const std::uint32_t heir : departures_.successors(process))
     if (heir != index_ && departures_.parent(heir) == index_ && !met_.contains(heir))
-      heirs_.try_emplace(heir, gone_ns_);
+      successors_.try_emplace(heir, gone_ns_);
 }
 
 // ------------------------------------------------------------------------------------------ links
@@ -96,7 +96,7 @@ void Job::meet_peer(Link& link, const HelloMessage& hello) {
   }
   link.role = Link::Role::peer;
   link.process = hello.process;
-  heirs_.erase(hello.process);
+  successors_.erase(hello.process);
   met_.insert(hello.process);
   link.send(Kind::welcome, encode(HelloMessage{index_, surroundings_.self.process}));
   tell_state(link);
@@ -127,26 +127,26 @@ void Job::on_departed(Link& link, const trust::Frame& frame) {
 // ---------------------------------------------------------------------------------------- the tree
 
 // Says when to look again.
-std::int64_t Job::mend(std::int64_t now_ns, std::int64_t overslept_ns) {
+std::int64_t Job::repair_tree(std::int64_t now_ns, std::int64_t overslept_ns) {
   if (phase_ != Phase::joined || !departures_.any_gone()) return never_ns;
   for (auto& [process, wanted] : reaches_) wanted.since_ns += overslept_ns;
-  for (auto& [process, since_ns] : heirs_) since_ns += overslept_ns;
+  for (auto& [process, since_ns] : successors_) since_ns += overslept_ns;
   std::int64_t next = seek_parent(now_ns);
-  if (failed() && tells_heirs()) next = std::min(next, failed_ns_ + liveness_ns_);
+  if (failed() && answers_successors()) next = std::min(next, failed_ns_ + liveness_ns_);
   if (members_.empty() && tells_late_seekers()) next = std::min(next, gone_ns_ + late_seekers_ns);
   next = std::min(next, look_at_reaches(now_ns));
-  next = std::min(next, look_at_heirs(now_ns));
-  return std::min(next, let_go_of_the_gone(now_ns));
+  next = std::min(next, check_successors(now_ns));
+  return std::min(next, close_links_to_departed(now_ns));
 }
 
 // Whether it is linked to where it belongs, if it still needs anybody.
-bool Job::hangs() const {
+bool Job::has_parent() const {
   const auto parent = departures_.parent(index_);
   return !parent || departures_.is_gone(index_) || met_.contains(*parent);
 }
 
 std::int64_t Job::seek_parent(std::int64_t now_ns) {
-  if (hangs() || (failed() ? !owes_failure() : ended_)) return never_ns;
+  if (has_parent() || (failed() ? !must_pass_failure_on() : ended_)) return never_ns;
   if (now_ns < gone_ns_ + pause_ns) return gone_ns_ + pause_ns;
   if (!reaches_.contains(*departures_.parent(index_))) reach(*departures_.parent(index_));
   // It may be gone as well, and who knows of it be behind it.
@@ -185,8 +185,8 @@ std::int64_t Job::look_at_reaches(std::int64_t now_ns) {
   for (auto wanted = reaches_.begin(); wanted != reaches_.end();) {
     const auto& [process, reach] = *wanted;
     const bool has_letters = !failed() && !post_.unheard(process).empty();
-    const bool is_needed = has_letters || (process == parent && !hangs());
-    const bool is_tried = !hangs() && process < index_;
+    const bool is_needed = has_letters || (process == parent && !has_parent());
+    const bool is_tried = !has_parent() && process < index_;
     if ((is_needed || is_tried) && now_ns - reach.since_ns < liveness_ns_) {
       next = std::min({next, reach.dial->tick(now_ns), reach.since_ns + liveness_ns_});
       ++wanted;
@@ -203,12 +203,12 @@ std::int64_t Job::look_at_reaches(std::int64_t now_ns) {
   return next;
 }
 
-std::int64_t Job::look_at_heirs(std::int64_t now_ns) {
+std::int64_t Job::check_successors(std::int64_t now_ns) {
   std::int64_t next = never_ns;
-  for (auto heir = heirs_.begin(); heir != heirs_.end();) {
+  for (auto heir = successors_.begin(); heir != successors_.end();) {
     const auto [process, since_ns] = *heir;
     if (met_.contains(process) || departures_.parent(process) != index_) {
-      heir = heirs_.erase(heir);
+      heir = successors_.erase(heir);
       continue;
     }
     next = std::min(next, since_ns + liveness_ns_);
@@ -220,11 +220,12 @@ std::int64_t Job::look_at_heirs(std::int64_t now_ns) {
   return failed() || ended_ ? never_ns : next;
 }
 
-std::int64_t Job::let_go_of_the_gone(std::int64_t now_ns) {
+std::int64_t Job::close_links_to_departed(std::int64_t now_ns) {
   const auto is_old = [this](const std::unique_ptr<Link>& link) {
     return is_neighbour(*link) && departures_.is_gone(link->process);
   };
-  if (!hangs() || !heirs_.empty() || std::ranges::none_of(links_, is_old)) return never_ns;
+  if (!has_parent() || !successors_.empty() || std::ranges::none_of(links_, is_old))
+    return never_ns;
   if (now_ns < gone_ns_ + old_links_ns) return gone_ns_ + old_links_ns;
   while (true) {
     const auto old = std::ranges::find_if(links_, is_old);
@@ -234,13 +235,13 @@ std::int64_t Job::let_go_of_the_gone(std::int64_t now_ns) {
 }
 
 // It has failed, and no way leads to those who have to be told, yet.
-bool Job::owes_failure() const {
-  return failed() && phase_ == Phase::joined && departures_.any_gone() && !hangs() &&
+bool Job::must_pass_failure_on() const {
+  return failed() && phase_ == Phase::joined && departures_.any_gone() && !has_parent() &&
          SystemClock::read() < failed_ns_ + liveness_ns_;
 }
 
 // Those who hung on somebody who is gone may not have linked up yet, and ask here why it failed.
-bool Job::tells_heirs() const {
+bool Job::answers_successors() const {
   return phase_ == Phase::joined && departures_.any_gone() && !ended_ &&
          SystemClock::read() < failed_ns_ + liveness_ns_;
 }
