@@ -1,7 +1,7 @@
 // What it costs to leave a trace for tools: nanoseconds of processor time for each event of a
 // flight. An operation of 8 bytes that waits for a peer as usual is begin + end/soon on its way;
 // the stamp comes while it waits. `counter` and `clock` are what one reading alone costs here.
-#include "lib/base/board.h"
+#include "lib/base/state_page.h"
 
 #include <benchmark/benchmark.h>
 
@@ -14,11 +14,11 @@ namespace {
 constexpr std::uint64_t short_bytes = 8;
 constexpr std::uint64_t long_bytes = 1 << 20;
 
-Ledger claim() {
-  static Board board;
-  LedgerIdentity identity;
+RankState claim() {
+  static StatePage state_page;
+  RankIdentity identity;
   identity.size = 2;
-  return std::move(board.claim([] { return Board::Owner(); }, identity)).value();
+  return std::move(state_page.claim([] { return StatePage::Owner(); }, identity)).value();
 }
 
 FlightCall call(std::uint64_t bytes) {
@@ -30,37 +30,37 @@ FlightCall call(std::uint64_t bytes) {
 }
 
 void begin(benchmark::State& state, std::uint64_t bytes) {
-  Ledger ledger = claim();
-  OpenFlight flight;
+  RankState rank_state = claim();
+  OpenFlightEntry flight;
   FlightCall one = call(bytes);
   for ([[maybe_unused]] auto _ : state) {
     ++one.sequence;
-    benchmark::DoNotOptimize(ledger.begin(flight, one));
+    benchmark::DoNotOptimize(rank_state.begin(flight, one));
   }
 }
 
 // Both events; the begin's own cost stands beside it.
 void operation(benchmark::State& state, std::uint64_t bytes, bool stamped) {
-  Ledger ledger = claim();
-  OpenFlight flight;
+  RankState rank_state = claim();
+  OpenFlightEntry flight;
   FlightCall one = call(bytes);
   for ([[maybe_unused]] auto _ : state) {
     ++one.sequence;
-    ledger.begin(flight, one);
+    rank_state.begin(flight, one);
     if (stamped) flight.stamp();
-    ledger.end(flight, 0, false);
+    rank_state.end(flight, 0, false);
     benchmark::ClobberMemory();
   }
 }
 
 void tell(benchmark::State& state, bool changes) {
-  Ledger ledger = claim();
+  RankState rank_state = claim();
   WaitRecord wait;
   wait.phase = WaitPhase::moving;
   wait.what = BlockedOn::data;
   for ([[maybe_unused]] auto _ : state) {
     if (changes) ++wait.chunk;
-    ledger.tell_wait(WaitLane::collective, wait);
+    rank_state.tell_wait(WaitLane::collective, wait);
     benchmark::ClobberMemory();
   }
 }

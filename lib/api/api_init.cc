@@ -93,8 +93,8 @@ Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
 // Tools see this rank waiting for the others.
 Result<trust::UniqueId> find_id(control::ControlPlane& plane, const Settings& settings,
                                 const rendezvous::LaunchPlace& place) {
-  GYRE_ASSIGN(const Ledger shown, claim_meeting(process().board, plane.identity(), place.job_id,
-                                                place.size, place.rank));
+  GYRE_ASSIGN(const RankState shown, claim_meeting(process().state_page, plane.identity(),
+                                                   place.job_id, place.size, place.rank));
   return rendezvous::meet(plane, settings, place);
 }
 

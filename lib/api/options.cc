@@ -92,7 +92,7 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device)
   options.blocking = blocking != 0;
   const bool by_variable = options.settings.says("GYRE_REPRODUCIBLE");
   options.reproducible = by_variable ? options.settings.reproducible : reproducible != 0;
-  options.board = &process().board;
+  options.state_page = &process().state_page;
   if (config.commName != nullptr) options.label = config.commName;
   if (config.commName != nullptr) options.name = fmt::format("\"{}\" ", config.commName);
   return options;

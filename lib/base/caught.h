@@ -36,7 +36,7 @@ template <typename Body>
 Status caught(const Body& body) noexcept {
   try {
     return body();
-  } catch (const ForkedInside& forked) {
+  } catch (const ForkInCallback& forked) {
     return error_saying([&] { return invalid_usage(forked.what()); });
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory();
@@ -54,7 +54,7 @@ Status thrown_by(const Body& body) {
   try {
     body();
     return {};
-  } catch (const ForkedInside&) {
+  } catch (const ForkInCallback&) {
     throw;
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory();

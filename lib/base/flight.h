@@ -1,5 +1,5 @@
 // Flight: what is remembered of one operation, for tools: what was called, when, and how it ended.
-// The last 1,024 of each communicator lie in shared memory, a cache line each; see board.h.
+// The last 1,024 of each communicator lie in shared memory, a cache line each; see state_page.h.
 //
 // Small operations take less time than two readings of a clock. So what happens before an
 // operation's first message costs only stores; its start is stamped when it first has to wait for a
@@ -7,7 +7,7 @@
 // flight_bench.cc has the figures.
 #pragma once
 
-#include "lib/base/alternating.h"
+#include "lib/base/double_buffered.h"
 #include "lib/base/ticks.h"
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class FlightEnd : std::uint8_t {
   late,   // it never waited: by the kernel's last timer tick, up to 10 ms too early, start unknown
 };
 
-// What of an operation is known when it begins. The codes are indices into the board's names.
+// What of an operation is known when it begins. The codes are indices into the state page's names.
 struct FlightCall {
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;  // elements
@@ -39,7 +39,7 @@ struct FlightCall {
 };
 
 // A finished or open operation, as read.
-struct Flight {
+struct FlightEntry {
   std::uint64_t serial = 0;  // on its communicator, from 1; one a nanosecond: 584 years
   FlightCall call;
   std::uint64_t start_ticks = 0;  // 0: not known
@@ -58,7 +58,7 @@ struct alignas(64) FlightLine {
 static_assert(sizeof(FlightLine) == 64);
 
 // The operation that goes on; its owner holds it. One thread at a time.
-class OpenFlight {
+class OpenFlightEntry {
  public:
   // `line` belongs to serial % flight_count.
   void begin(FlightLine& line, std::uint64_t serial, const FlightCall& call, TickSource source) {
@@ -128,8 +128,8 @@ class OpenFlight {
 };
 
 // Nothing if the line was never used, or changed meanwhile.
-inline std::optional<Flight> read_flight(const FlightLine& line) {
-  Flight flight;
+inline std::optional<FlightEntry> read_flight(const FlightLine& line) {
+  FlightEntry flight;
   flight.serial = line.serial.load(std::memory_order_acquire);
   if (flight.serial == 0) return std::nullopt;
   flight.end_ticks = line.end.load(std::memory_order_acquire);

@@ -30,7 +30,7 @@ std::string maybe(const std::optional<std::int64_t>& value) {
   return value ? std::to_string(*value) : "null";
 }
 
-std::string failure_text(const std::optional<FailureNote>& failure) {
+std::string failure_text(const std::optional<FailureRecord>& failure) {
   if (!failure) return "null";
   std::string culprits;
   for (int i = 0; i < failure->culprit_count; ++i)
@@ -51,12 +51,12 @@ std::string waits_text(const std::vector<WaitRecord>& waits) {
   return fmt::format("[{}]", text);
 }
 
-std::string peers_text(const LedgerView& ledger) {
-  if (ledger.peers.size() > peers_listed_most) return "[]";
+std::string peers_text(const RankSnapshot& rank_state) {
+  if (rank_state.peers.size() > peers_listed_most) return "[]";
   std::string text;
-  for (const LedgerPeers::Peer& peer : ledger.peers)
+  for (const RankPeers::Peer& peer : rank_state.peers)
     text += fmt::format(R"({}{{"pid":{},"host":{}}})", text.empty() ? "" : ",", peer.pid,
-                        quoted(ledger.hosts[peer.host].name.view()));
+                        quoted(rank_state.hosts[peer.host].name.view()));
   return fmt::format("[{}]", text);
 }
 
@@ -65,8 +65,8 @@ std::string_view end_word(FlightEnd end) {
   return words[static_cast<int>(end)];
 }
 
-void add_flight(std::string& text, const BoardNames& names, const TimedFlight& timed) {
-  const Flight& flight = timed.flight;
+void add_flight(std::string& text, const CodeNames& names, const TimedFlightEntry& timed) {
+  const FlightEntry& flight = timed.flight;
   const FlightCall& call = flight.call;
   fmt::format_to(
       std::back_inserter(text),
@@ -99,31 +99,31 @@ std::int64_t wall_ns() {
 
 }  // namespace
 
-std::string flight_text(const BoardHead& head, const LedgerView& ledger) {
+std::string flight_text(const StatePageHead& head, const RankSnapshot& rank_state) {
   const std::int64_t now_ns = SystemClock::read();
-  const LedgerIdentity& identity = ledger.identity;
+  const RankIdentity& identity = rank_state.identity;
   std::string text = fmt::format(
       R"({{"gyre_flights":1,"communicator":{},"label":{},"rank":{},"size":{},"host":{},"pid":{},)"
       R"("thread":{},"version":{},"now_ns":{},"wall_ns":{},"begun":{},"failure":{},"waits":{},)"
       R"("peers":{}}})"
       "\n",
       quoted(identity.name.view()), quoted(identity.label.view()), identity.rank, identity.size,
-      quoted(head.host_name.view()), head.pid, ledger.caller, quoted(head.version.view()), now_ns,
-      wall_ns(), ledger.begun, failure_text(ledger.failure), waits_text(ledger.waits),
-      peers_text(ledger));
-  for (const TimedFlight& flight : ledger.flights) add_flight(text, head.names, flight);
-  for (const PastWait& past : ledger.past_waits) add_wait(text, past);
+      quoted(head.host_name.view()), head.pid, rank_state.caller, quoted(head.version.view()),
+      now_ns, wall_ns(), rank_state.begun, failure_text(rank_state.failure),
+      waits_text(rank_state.waits), peers_text(rank_state));
+  for (const TimedFlightEntry& flight : rank_state.flights) add_flight(text, head.names, flight);
+  for (const PastWait& past : rank_state.past_waits) add_wait(text, past);
   return text;
 }
 
-Result<std::string> write_flight_file(const std::string& pattern, const BoardHead& head,
-                                      const LedgerView& ledger) {
+Result<std::string> write_flight_file(const std::string& pattern, const StatePageHead& head,
+                                      const RankSnapshot& rank_state) {
   std::string path = expand_file_pattern(pattern, printable(head.host_name.view()), head.pid,
-                                         ledger.identity.rank);
+                                         rank_state.identity.rank);
   auto opened = open_output_file(path, OldText::stays);
   if (!opened.ok()) return std::move(opened).status().while_doing("GYRE_FLIGHT_FILE");
   const FileDescriptor file = std::move(opened).value();
-  const std::string text = flight_text(head, ledger);
+  const std::string text = flight_text(head, rank_state);
   const WriteSignalsHeld held;
   for (std::size_t written = 0; written < text.size();) {
     const ssize_t count = ::write(file.get(), text.data() + written, text.size() - written);

@@ -3,16 +3,16 @@
 // such texts may follow each other in one file.
 #pragma once
 
-#include "lib/base/board_reader.h"
+#include "lib/base/state_page_reader.h"
 
 #include <string>
 
 namespace gyre {
 
-std::string flight_text(const BoardHead& head, const LedgerView& ledger);
+std::string flight_text(const StatePageHead& head, const RankSnapshot& rank_state);
 
 // Appends the text to the file of that name, with %h, %p and %r in it, and gives the file's name.
-Result<std::string> write_flight_file(const std::string& pattern, const BoardHead& head,
-                                      const LedgerView& ledger);
+Result<std::string> write_flight_file(const std::string& pattern, const StatePageHead& head,
+                                      const RankSnapshot& rank_state);
 
 }  // namespace gyre

@@ -11,7 +11,7 @@ namespace gyre {
 // Another number in the child than in its parent.
 std::uint32_t fork_count();
 
-class ForkedInside final : public std::exception {
+class ForkInCallback final : public std::exception {
  public:
   const char* what() const noexcept override {
     return "fork() was called in a function that Gyre had called, and the child has returned from "
@@ -25,10 +25,10 @@ auto call_user(const Function& function) {
   const std::uint32_t before = fork_count();
   if constexpr (std::is_void_v<decltype(function())>) {
     function();
-    if (fork_count() != before) throw ForkedInside();
+    if (fork_count() != before) throw ForkInCallback();
   } else {
     auto result = function();
-    if (fork_count() != before) throw ForkedInside();
+    if (fork_count() != before) throw ForkInCallback();
     return result;
   }
 }

@@ -18,13 +18,13 @@ namespace {
 template <typename NameOf>
 NameTable names(std::size_t count, NameOf name_of) {
   NameTable table;
-  for (std::size_t i = 0; i < std::min(count, NameTable::most); ++i)
+  for (std::size_t i = 0; i < std::min(count, NameTable::max_names); ++i)
     table.names[i] = FixedText<24>(name_of(i));
   return table;
 }
 
-BoardNames board_names() {
-  BoardNames all;
+CodeNames state_page_names() {
+  CodeNames all;
   all.functions =
       names(function_count, [](std::size_t i) { return function_name(static_cast<Function>(i)); });
   all.functions.names[exchange_function] = FixedText<24>("gyreSend and gyreRecv");
@@ -42,34 +42,34 @@ BoardNames board_names() {
 
 }  // namespace
 
-Result<Ledger> claim_ledger(Board& board, const trust::ProcessIdentity& self,
-                            const LedgerIdentity& identity) {
+Result<RankState> claim_rank_state(StatePage& state_page, const trust::ProcessIdentity& self,
+                                   const RankIdentity& identity) {
   const auto owner = [&] {
-    return Board::Owner{self.host, self.host_name, version_text(), board_names()};
+    return StatePage::Owner{self.host, self.host_name, version_text(), state_page_names()};
   };
-  GYRE_ASSIGN(Ledger ledger, board.claim(owner, identity));
-  ledger.note_caller();
-  return ledger;
+  GYRE_ASSIGN(RankState rank_state, state_page.claim(owner, identity));
+  rank_state.note_caller();
+  return rank_state;
 }
 
-Result<Ledger> claim_meeting(Board& board, const trust::ProcessIdentity& self,
-                             const std::string& job, int size, int rank) {
-  LedgerIdentity identity;
+Result<RankState> claim_meeting(StatePage& state_page, const trust::ProcessIdentity& self,
+                                const std::string& job, int size, int rank) {
+  RankIdentity identity;
   identity.communicator = std::hash<std::string>()(job);
   identity.name = FixedText<16>("meeting");
   identity.label = FixedText<64>(job);
   identity.rank = rank;
   identity.size = size;
-  GYRE_ASSIGN(Ledger ledger, claim_ledger(board, self, identity));
+  GYRE_ASSIGN(RankState rank_state, claim_rank_state(state_page, self, identity));
   WaitRecord wait;
   wait.phase = WaitPhase::joining;
   wait.what = BlockedOn::entered;
-  ledger.tell_wait(WaitLane::collective, wait);
-  return ledger;
+  rank_state.tell_wait(WaitLane::collective, wait);
+  return rank_state;
 }
 
-void show_peers(Ledger& ledger, const control::Roster& roster) {
-  LedgerPeers peers;
+void show_peers(RankState& rank_state, const control::Roster& roster) {
+  RankPeers peers;
   std::map<trust::Token, std::uint32_t> known;
   std::vector<std::uint32_t> host_of_process;
   for (const trust::ProcessIdentity& process : roster.processes) {
@@ -80,14 +80,14 @@ void show_peers(Ledger& ledger, const control::Roster& roster) {
   }
   for (const std::uint32_t process : roster.process_of_rank)
     peers.peers.push_back({roster.processes[process].pid, host_of_process[process]});
-  ledger.show_peers(peers);
+  rank_state.show_peers(peers);
 }
 
-void note_failure(Ledger& ledger, const Status& why, const std::string& file_pattern) {
-  ledger.fail(why);
+void note_failure(RankState& rank_state, const Status& why, const std::string& file_pattern) {
+  rank_state.fail(why);
   if (file_pattern.empty()) return;
-  const BoardHead head = ledger.board().memory().head.read().value_or(BoardHead());
-  const auto written = write_flight_file(file_pattern, head, read_ledger(ledger));
+  const StatePageHead head = rank_state.state_page().memory().head.read().value_or(StatePageHead());
+  const auto written = write_flight_file(file_pattern, head, read_rank_state(rank_state));
   if (!written.ok()) return log_warn("{}", written.status().full_text());
   log_info(Subsystem::coll, "the last {} operations are in {}", flight_count, *written);
 }
@@ -125,7 +125,7 @@ void OperationRecord::tell(WaitPhase phase, const Blocked& on) {
   wait.peer = on.peer;
   wait.channel = on.channel;
   wait.chunk = on.chunk;
-  ledger_.tell_wait(lane_, wait);
+  rank_state_.tell_wait(lane_, wait);
 }
 
 }  // namespace gyre::comm

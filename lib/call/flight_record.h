@@ -1,8 +1,8 @@
-// What a communicator leaves in its ledger (lib/base/board.h) for tools to read: who it is, each
-// operation as a flight, and the wait that an operation is in.
+// What a communicator leaves in its rank state (lib/base/state_page.h) for tools to read: who it
+// is, each operation as a flight, and the wait that an operation is in.
 #pragma once
 
-#include "lib/base/board.h"
+#include "lib/base/state_page.h"
 #include "lib/call/request.h"
 #include "lib/control/control.h"
 #include "lib/tune/choice.h"
@@ -13,20 +13,20 @@
 
 namespace gyre::comm {
 
-// Takes a ledger for one rank of a communicator.
-Result<Ledger> claim_ledger(Board& board, const trust::ProcessIdentity& self,
-                            const LedgerIdentity& identity);
+// Takes a rank state for one rank of a communicator.
+Result<RankState> claim_rank_state(StatePage& state_page, const trust::ProcessIdentity& self,
+                                   const RankIdentity& identity);
 // For as long as a rank looks for the others of `job` (gyreCommInitEnv): that it waits for them. It
 // knows no communicator yet, so ranks with one name of the job are shown as one.
-Result<Ledger> claim_meeting(Board& board, const trust::ProcessIdentity& self,
-                             const std::string& job, int size, int rank);
+Result<RankState> claim_meeting(StatePage& state_page, const trust::ProcessIdentity& self,
+                                const std::string& job, int size, int rank);
 // Once the ranks have met.
-void show_peers(Ledger& ledger, const control::Roster& roster);
+void show_peers(RankState& rank_state, const control::Roster& roster);
 // The communicator broke: says so, and writes the flights to the file that GYRE_FLIGHT_FILE names.
-void note_failure(Ledger& ledger, const Status& why, const std::string& file_pattern);
+void note_failure(RankState& rank_state, const Status& why, const std::string& file_pattern);
 
 // In place of an algorithm: none was chosen (yet), or none is needed.
-inline constexpr std::uint8_t no_algorithm = NameTable::most - 1;
+inline constexpr std::uint8_t no_algorithm = NameTable::max_names - 1;
 // Functions that the API does not have alone: sends and receives of one group.
 inline constexpr std::uint8_t exchange_function = function_count;
 
@@ -48,14 +48,14 @@ FlightCall flight_call(std::span<const Transfer> transfers);
 // One operation's part, again and again.
 class OperationRecord {
  public:
-  OperationRecord(Ledger& ledger, WaitLane lane)
-      : ledger_(ledger), lane_(lane), first_algorithm_(plan::algorithms().data()) {}
+  OperationRecord(RankState& rank_state, WaitLane lane)
+      : rank_state_(rank_state), lane_(lane), first_algorithm_(plan::algorithms().data()) {}
 
   void begin(const FlightCall& call) {
     sequence_ = call.sequence;
     function_ = call.function;
     waited_long_ = false;
-    serial_ = ledger_.begin(flight_, call);
+    serial_ = rank_state_.begin(flight_, call);
   }
   void choose(const tune::Choice& choice) {
     flight_.choose(static_cast<std::uint8_t>(choice.algorithm - first_algorithm_),
@@ -66,20 +66,20 @@ class OperationRecord {
   void blocked() { flight_.stamp(); }
   // It does go on.
   void moved() {
-    if (ledger_.tells_wait(lane_)) [[unlikely]]
-      ledger_.end_wait(lane_);
+    if (rank_state_.tells_wait(lane_)) [[unlikely]]
+      rank_state_.end_wait(lane_);
   }
   void tell(WaitPhase phase, const Blocked& on);
   void end(const Status& outcome) {
     moved();
-    ledger_.end(flight_, static_cast<std::uint8_t>(outcome.code()), waited_long_);
+    rank_state_.end(flight_, static_cast<std::uint8_t>(outcome.code()), waited_long_);
   }
 
  private:
-  Ledger& ledger_;
+  RankState& rank_state_;
   const WaitLane lane_;
   const plan::Algorithm* const first_algorithm_;
-  OpenFlight flight_;
+  OpenFlightEntry flight_;
   std::uint64_t sequence_ = 0;
   std::uint64_t serial_ = 0;
   std::uint8_t function_ = 0;

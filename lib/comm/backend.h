@@ -10,7 +10,7 @@
 //   close     then: the caller may do with its buffers what it likes
 #pragma once
 
-#include "lib/call/call_board.h"
+#include "lib/call/call_history.h"
 #include "lib/call/request.h"
 #include "lib/comm/services.h"
 #include "lib/control/control.h"

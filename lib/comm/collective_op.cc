@@ -29,8 +29,9 @@ void CollectiveOp::begin(const Request& request, bool more) {
     log_trace(Subsystem::coll, "communicator {}rank {}: number {}: {}", state_.options.name,
               state_.rank, call_.sequence, call_.text());
   record_.begin(flight_call(request, call_.sequence));
-  if (state_.board != nullptr)
-    if (auto mismatch = state_.board->begin(call_)) return end(state_.fail(std::move(*mismatch)));
+  if (state_.call_history != nullptr)
+    if (auto mismatch = state_.call_history->begin(call_))
+      return end(state_.fail(std::move(*mismatch)));
   if (state_.membership->failed()) [[unlikely]]
     return end(state_.fail(state_.membership->failure()));
   if (backend_->is_bound(request, call_)) [[likely]]
@@ -144,7 +145,7 @@ std::string CollectiveOp::waiting() const {
 }
 
 void CollectiveOp::break_down(Status why) {
-  const bool mismatch = why.code() == Code::Mismatch && state_.board != nullptr;
+  const bool mismatch = why.code() == Code::Mismatch && state_.call_history != nullptr;
   if (!mismatch && why.code() != Code::RemoteError) return end(state_.fail(std::move(why)));
   if (mismatch) state_.ask(why.culprits()[0]);
   suspicion_.begin(std::move(why), clock.now_ns());

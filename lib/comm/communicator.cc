@@ -22,14 +22,15 @@ Result<std::unique_ptr<Communicator>> Communicator::join(control::ControlPlane& 
   GYRE_ASSIGN(made->backend_, make_backend(state, services, plane, id));
   made->join_op_ = std::make_unique<JoinOp>(state, *made->backend_);
   made->collective_op_ = std::make_unique<CollectiveOp>(state, *made->backend_);
-  const LedgerIdentity identity{
+  const RankIdentity identity{
       .communicator = communicator_hash(id),
       .name = FixedText<16>(trust::short_name(id)),
       .label = FixedText<64>(state.options.label),
       .rank = rank,
       .size = size,
   };
-  GYRE_ASSIGN(state.ledger, claim_ledger(*state.options.board, plane.identity(), identity));
+  GYRE_ASSIGN(state.rank_state,
+              claim_rank_state(*state.options.state_page, plane.identity(), identity));
   GYRE_ASSIGN(control::Letter note, made->backend_->joining_note());
   GYRE_ASSIGN(state.membership,
               plane.join(id, size, rank, std::move(note), state.options.settings));

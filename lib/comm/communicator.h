@@ -38,7 +38,7 @@ class Communicator {
   const CommunicatorOptions& options() const { return state_.options; }
   const WaitPolicy& wait_policy() const { return join_op_->wait_policy(); }
   control::Membership& membership() { return *state_.membership; }
-  Ledger& ledger() { return state_.ledger; }
+  RankState& rank_state() { return state_.rank_state; }
   Backend& backend() { return *backend_; }
   const Backend& backend() const { return *backend_; }
 

@@ -1,9 +1,9 @@
 // CommunicatorOptions: what a caller's config and the settings made of a communicator.
 #pragma once
 
-#include "lib/base/board.h"
 #include "lib/base/log.h"
 #include "lib/base/settings.h"
+#include "lib/base/state_page.h"
 
 #include <cstdint>
 #include <memory>
@@ -27,7 +27,7 @@ struct CommunicatorOptions {
   std::string label;  // the caller's name for it
   // What the log takes this process for; a split's ranks are known by those of its parent.
   std::shared_ptr<const LoggedRank> logged_rank;
-  Board* board = nullptr;  // of the process: where tools see the communicator
+  StatePage* state_page = nullptr;  // of the process: where tools see the communicator
   // The GPU whose memory it works on; null: host memory.
   std::shared_ptr<const exec::CudaDevice> device;
   // How many blocks of a GPU it may use; make_options sets them.

@@ -18,7 +18,7 @@ CommunicatorState::~CommunicatorState() {
 }
 
 void CommunicatorState::answer_peers() {
-  witness_ = std::make_shared<Witness>(ledger);
+  witness_ = std::make_shared<Witness>(rank_state);
   const auto answer = [witness = witness_, mine = std::weak_ptr(membership)](
                           int from, const control::Letter& question) -> std::optional<Status> {
     if (const auto ours = mine.lock()) witness->answer(*ours, from, question);
@@ -26,10 +26,10 @@ void CommunicatorState::answer_peers() {
   };
   membership->listen(letter_key(LetterKind::question), answer);
   if (!options.settings.check_calls) return;
-  board = std::make_shared<CallBoard>(rank);
+  call_history = std::make_shared<CallHistory>(rank);
   membership->listen(letter_key(LetterKind::call),
-                     [board = board](int from, const control::Letter& letter) {
-                       return board->compare(from, letter);
+                     [call_history = call_history](int from, const control::Letter& letter) {
+                       return call_history->compare(from, letter);
                      });
 }
 
@@ -54,7 +54,7 @@ Status CommunicatorState::fail(Status why) {
   }
   const bool is_first = !is_broken_.exchange(true, std::memory_order_acq_rel);
   if (!membership->failed()) membership->abort(why);
-  if (is_first) note_failure(ledger, why, options.settings.flight_file);
+  if (is_first) note_failure(rank_state, why, options.settings.flight_file);
   return why;
 }
 
@@ -66,8 +66,8 @@ void CommunicatorState::abort() {
 
 // What the answer will be is for the peer's side to say: it ends the communicator on all ranks.
 void CommunicatorState::ask(int peer) {
-  if (peer != rank && board != nullptr)
-    (void)membership->send(peer, letter_key(LetterKind::call), board->question());
+  if (peer != rank && call_history != nullptr)
+    (void)membership->send(peer, letter_key(LetterKind::call), call_history->question());
 }
 
 bool CommunicatorState::others_have_left() const {

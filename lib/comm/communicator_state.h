@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lib/base/clock.h"
-#include "lib/call/call_board.h"
+#include "lib/call/call_history.h"
 #include "lib/call/flight_record.h"
 #include "lib/comm/communicator_options.h"
 #include "lib/comm/whereabouts.h"
@@ -35,9 +35,9 @@ class CommunicatorState {
   const CommunicatorOptions options;
   // As the others know this process; where it can be dialed is known once it has joined.
   trust::ProcessIdentity self;
-  Ledger ledger;
+  RankState rank_state;
   std::shared_ptr<control::Membership> membership;  // from Communicator::join on
-  std::shared_ptr<CallBoard> board;                 // null: GYRE_CHECK_CALLS=0
+  std::shared_ptr<CallHistory> call_history;        // null: GYRE_CHECK_CALLS=0
   Backend* backend = nullptr;                       // which hears at once of a failure
 
   // What peers may ask while this rank's program does something else.

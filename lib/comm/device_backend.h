@@ -96,7 +96,9 @@ class DeviceBackend final : public Backend, public Watched {
   };
   Status meet_buffer(Registered& registered);
   Status await_departure(DeviceRegions& regions, RegisteredMemory& memory);
-  std::uint64_t history() const { return state_.board != nullptr ? state_.board->history() : 0; }
+  std::uint64_t history() const {
+    return state_.call_history != nullptr ? state_.call_history->hash() : 0;
+  }
 
   CommunicatorState& state_;
   const DeviceServices& services_;

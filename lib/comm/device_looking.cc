@@ -14,7 +14,7 @@ bool DeviceBackend::look() {
   if (state_.membership->failed()) (void)state_.fail(state_.membership->failure());
   DeviceSide::Seen seen = side_->look();
   const std::int64_t now_ns = clock.now_ns();
-  const bool asks = seen.asks >= 0 && state_.board != nullptr;
+  const bool asks = seen.asks >= 0 && state_.call_history != nullptr;
   if (!seen.why.ok() && (asks || seen.is_symptom)) {
     if (asks) state_.ask(seen.asks);
     suspicion_.begin(std::move(seen.why), now_ns);
@@ -33,7 +33,7 @@ bool DeviceBackend::look() {
   if (!state_.broken().ok() && !seen.running) claimed_.claim->give_back();
   if (!seen.running) {
     asked_ns_ = begun_ns_ = 0;
-    state_.ledger.end_wait(WaitLane::kernels);
+    state_.rank_state.end_wait(WaitLane::kernels);
     return suspicion_.held();
   }
   watch_kernel(seen, now_ns);
@@ -47,7 +47,7 @@ void DeviceBackend::watch_kernel(const DeviceSide::Seen& seen, std::int64_t now_
   if (begun_ns_ == 0 || seen.starts != starts_) {
     starts_ = seen.starts;
     begun_ns_ = now_ns;
-    state_.ledger.end_wait(WaitLane::kernels);
+    state_.rank_state.end_wait(WaitLane::kernels);
   }
   const std::int64_t for_ns = now_ns - begun_ns_;
   if (for_ns > asks_after_ns) {
@@ -55,7 +55,7 @@ void DeviceBackend::watch_kernel(const DeviceSide::Seen& seen, std::int64_t now_
     wait.phase = WaitPhase::moving;
     wait.what = seen.waits.what;
     wait.peer = seen.waits.peer;
-    state_.ledger.tell_wait(WaitLane::kernels, wait);
+    state_.rank_state.tell_wait(WaitLane::kernels, wait);
   }
   if (seen.waits.what == BlockedOn::stream && state_.options.timeout_ns > 0 &&
       for_ns > state_.options.timeout_ns)
@@ -70,7 +70,7 @@ void DeviceBackend::watch_kernel(const DeviceSide::Seen& seen, std::int64_t now_
                                  "set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA begins"
                                : ""))
             .blame({state_.rank}));
-  if (state_.board == nullptr || now_ns - asked_ns_ < asks_after_ns) return;
+  if (state_.call_history == nullptr || now_ns - asked_ns_ < asks_after_ns) return;
   asked_ns_ = now_ns;
   for (int peer = 0; peer < state_.size; ++peer) state_.ask(peer);
 }

@@ -175,8 +175,8 @@ Status HostBackend::bind(const Request& request, const CallRecord& record) {
   // Past the cache only what would push everything else out of it: several times the second level.
   call_.streamed = call_.output_bytes >= 16ULL << 20;
   call_.signature = signature_of(request);
-  if (state_.board != nullptr)
-    call_.signature = hash_with(call_.signature, state_.board->history());
+  if (state_.call_history != nullptr)
+    call_.signature = hash_with(call_.signature, state_.call_history->hash());
   bound_for_ = record;
   if (request.tables != nullptr) bound_for_.sequence = 0;
   return {};

@@ -13,7 +13,7 @@ namespace gyre::comm {
 bool JoinOp::advance() {
   using State = control::Membership::State;
   control::Membership& membership = *state_.membership;
-  if (membership.state() != State::joining) state_.ledger.end_wait(WaitLane::collective);
+  if (membership.state() != State::joining) state_.rank_state.end_wait(WaitLane::collective);
   switch (membership.state()) {
     case State::joining:
       return false;
@@ -31,7 +31,7 @@ bool JoinOp::settle() {
       finish(state_.fail(std::move(differ)));
       return true;
     }
-    show_peers(state_.ledger, state_.membership->roster());
+    show_peers(state_.rank_state, state_.membership->roster());
     is_settling_ = true;
   }
   auto settled = backend_.settle();
@@ -91,7 +91,7 @@ void JoinOp::tell_wait() {
   WaitRecord wait;
   wait.phase = WaitPhase::joining;
   wait.what = BlockedOn::entered;
-  state_.ledger.tell_wait(WaitLane::collective, wait);
+  state_.rank_state.tell_wait(WaitLane::collective, wait);
 }
 
 }  // namespace gyre::comm

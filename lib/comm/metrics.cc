@@ -82,10 +82,10 @@ struct Families {
                "How long the wait for a peer has lasted in which a rank is now; none: no sample."};
 };
 
-void add_operations(Families& families, const LedgerHead& head, const Label& communicator,
+void add_operations(Families& families, const RankSummary& head, const Label& communicator,
                     const Label& rank) {
   for (std::size_t function = 0; function <= exchange_function; ++function) {
-    const LedgerHead::Done& done = head.done[function];
+    const RankSummary::DoneCount& done = head.done[function];
     if (done.operations == 0) continue;
     const Label collective{"collective", collective_label(function)};
     families.operations.add(done.operations, {communicator, rank, collective});
@@ -93,7 +93,7 @@ void add_operations(Families& families, const LedgerHead& head, const Label& com
   }
 }
 
-void add_head(Families& families, const LedgerHead& head, std::int64_t now_ns) {
+void add_head(Families& families, const RankSummary& head, std::int64_t now_ns) {
   const Label communicator{"communicator", std::string(head.identity.name.view())};
   const Label rank{"rank", std::to_string(head.identity.rank)};
   for (const WaitRecord& wait : head.waits)
@@ -130,13 +130,13 @@ std::string label_value(std::string_view text) {
   return shown;
 }
 
-std::string metrics_text(std::string_view version, const std::vector<LedgerHead>& heads,
+std::string metrics_text(std::string_view version, const std::vector<RankSummary>& heads,
                          std::int64_t now_ns) {
   Families families;
   families.build.add(std::uint64_t{1}, {{"version", std::string(version)}});
-  const auto met = std::ranges::count_if(heads, &LedgerHead::has_met);
+  const auto met = std::ranges::count_if(heads, &RankSummary::has_met);
   families.communicators.add(static_cast<std::uint64_t>(met), {});
-  for (const LedgerHead& head : heads) add_head(families, head, now_ns);
+  for (const RankSummary& head : heads) add_head(families, head, now_ns);
   return families.build.text() + families.communicators.text() + families.info.text() +
          families.size.text() + families.failed.text() + families.operations.text() +
          families.bytes.text() + families.long_waits.text() + families.waits.text();

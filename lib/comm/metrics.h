@@ -1,8 +1,8 @@
-// What ledgers say of a process, as text for Prometheus (exposition format 0.0.4): made of values,
-// so that it can be looked at without a process.
+// What rank states say of a process, as text for Prometheus (exposition format 0.0.4): made of
+// values, so that it can be looked at without a process.
 #pragma once
 
-#include "lib/base/board_reader.h"
+#include "lib/base/state_page_reader.h"
 
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ namespace gyre::comm {
 std::string label_value(std::string_view text);
 
 // Times of waits end at `now_ns`.
-std::string metrics_text(std::string_view version, const std::vector<LedgerHead>& heads,
+std::string metrics_text(std::string_view version, const std::vector<RankSummary>& heads,
                          std::int64_t now_ns);
 
 }  // namespace gyre::comm

@@ -16,7 +16,7 @@ namespace gyre::comm {
 class OperationBase : public Resumable {
  public:
   OperationBase(CommunicatorState& state, WaitLane lane)
-      : state_(state), record_(state.ledger, lane) {}
+      : state_(state), record_(state.rank_state, lane) {}
   void break_off(const Status& why) override { (void)state_.fail(why); }
   std::int64_t limit_ns() const override { return state_.options.timeout_ns; }
 

@@ -1,9 +1,9 @@
 #include "lib/comm/process.h"
 
-#include "lib/base/board_reader.h"
 #include "lib/base/clock.h"
 #include "lib/base/forks.h"
 #include "lib/base/log.h"
+#include "lib/base/state_page_reader.h"
 #include "lib/base/thread_state.h"
 #include "lib/call/version.h"
 #include "lib/comm/metrics.h"
@@ -149,7 +149,7 @@ Status Process::serve_metrics(const Settings& settings) {
   int local_rank = static_cast<int>(settings.local_rank);
   if (local_rank < 0 && place.ok()) local_rank = place->local_rank;
   GYRE_TRY(plane_->serve_metrics(settings.metrics, local_rank, [this] {
-    return metrics_text(version_text(), read_heads(board), SystemClock::read());
+    return metrics_text(version_text(), read_heads(state_page), SystemClock::read());
   }));
   metrics_ = settings.metrics;
   return {};

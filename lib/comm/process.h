@@ -4,8 +4,8 @@
 // one, in which the parent's handles are unknown.
 #pragma once
 
-#include "lib/base/board.h"
 #include "lib/base/handle_table.h"
+#include "lib/base/state_page.h"
 #include "lib/comm/communicator.h"
 #include "lib/comm/device_services.h"
 #include "lib/comm/stream.h"
@@ -73,7 +73,7 @@ class Process {
   void use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
                 std::span<const cuda::KernelImage> images);
 
-  Board board;  // what tools may see of this process; communicators hold parts of it
+  StatePage state_page;  // what tools may see of this process; communicators hold parts of it
   HandleTable<Communicator> communicators;
   HandleTable<HostStream> streams;
   transport::RegionTable regions;  // what gyreMemAlloc gave

@@ -120,7 +120,7 @@ Status Splitting::lead() {
 bool Splitting::advance_meeting() {
   const auto letter = parent_.membership().receive(members_[0], letter_key_);
   if (!letter) return false;
-  parent_.ledger().end_wait(WaitLane::collective);
+  parent_.rank_state().end_wait(WaitLane::collective);
   trust::EncodedId bytes;
   if (letter->size() != bytes.size())
     return fail(Status(Code::RemoteError, fmt::format("rank {} could not make an id for the "
@@ -208,7 +208,7 @@ void Splitting::tell_wait() {
   wait.phase = WaitPhase::joining;
   wait.what = BlockedOn::entered;
   wait.peer = members_[0];
-  parent_.ledger().tell_wait(WaitLane::collective, wait);
+  parent_.rank_state().tell_wait(WaitLane::collective, wait);
 }
 
 void Splitting::disarm() {

@@ -317,7 +317,7 @@ void StreamWorker::serve_unless_forked() {
   while (!stop_.load(std::memory_order_relaxed)) {
     try {
       serve();
-    } catch (const ForkedInside& forked) {
+    } catch (const ForkInCallback& forked) {
       return log_warn("{}", forked.what());
     } catch (const std::exception&) {  // no memory; each operation has a deadline
       WaitSet nothing;

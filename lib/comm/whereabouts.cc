@@ -29,18 +29,18 @@ bool get(trust::Reader& reader, Whereabouts::Wait& wait, int ranks) {
   return true;
 }
 
-Whereabouts::Wait read_wait(const LedgerMemory& memory, WaitLane lane) {
+Whereabouts::Wait read_wait(const RankStateMemory& memory, WaitLane lane) {
   const auto told = memory.waits[static_cast<std::size_t>(lane)].read();
   if (!told || told->phase == WaitPhase::none) return {};
   return {told->what, told->peer, told->function, told->sequence};
 }
 
 // In whose call the thread waits that called here last.
-std::string find_elsewhere(const Ledger& ledger) {
-  const std::uint64_t caller = ledger.memory().caller.load(std::memory_order_relaxed);
+std::string find_elsewhere(const RankState& rank_state) {
+  const std::uint64_t caller = rank_state.memory().caller.load(std::memory_order_relaxed);
   std::string found;
-  ledger.board().look([&](const LedgerMemory& other) {
-    if (&other == &ledger.memory() || other.caller.load(std::memory_order_relaxed) != caller)
+  rank_state.state_page().look([&](const RankStateMemory& other) {
+    if (&other == &rank_state.memory() || other.caller.load(std::memory_order_relaxed) != caller)
       return;
     const auto identity = other.identity.read();
     const bool waits = read_wait(other, WaitLane::collective).what != BlockedOn::nothing ||
@@ -75,8 +75,8 @@ std::optional<Whereabouts> decode_whereabouts(const control::Letter& letter, int
   return whereabouts;
 }
 
-Whereabouts read_whereabouts(const Ledger& ledger) {
-  const LedgerMemory& memory = ledger.memory();
+Whereabouts read_whereabouts(const RankState& rank_state) {
+  const RankStateMemory& memory = rank_state.memory();
   Whereabouts seen;
   bool in_call = false;
   const std::uint64_t begun = memory.begun.load(std::memory_order_acquire);
@@ -92,13 +92,13 @@ Whereabouts read_whereabouts(const Ledger& ledger) {
       seen.collective.what != BlockedOn::nothing || seen.transfers.what != BlockedOn::nothing;
   using Standing = Whereabouts::Standing;
   seen.standing = waits ? Standing::waits : in_call ? Standing::works : Standing::idle;
-  if (seen.standing == Standing::idle) seen.elsewhere = find_elsewhere(ledger);
+  if (seen.standing == Standing::idle) seen.elsewhere = find_elsewhere(rank_state);
   return seen;
 }
 
 void Witness::end() {
   const std::lock_guard lock(mutex_);
-  ledger_ = nullptr;
+  rank_state_ = nullptr;
 }
 
 void Witness::answer(control::Membership& membership, int from, const control::Letter& question) {
@@ -108,8 +108,8 @@ void Witness::answer(control::Membership& membership, int from, const control::L
   control::Letter letter;
   {
     const std::lock_guard lock(mutex_);
-    if (ledger_ == nullptr) return;
-    letter = encode(read_whereabouts(*ledger_));
+    if (rank_state_ == nullptr) return;
+    letter = encode(read_whereabouts(*rank_state_));
   }
   (void)membership.send(from, letter_key(LetterKind::answer, number), std::move(letter));
 }

@@ -1,11 +1,11 @@
 // Whereabouts: where a rank is in its calls on one communicator, for ranks that have waited too
 // long and want to know for whom in the end. The rank's control thread answers, from what its
-// ledger shows; its program need not do anything.
+// rank state shows; its program need not do anything.
 //
 //   Witness   answers for one rank as long as its communicator exists
 #pragma once
 
-#include "lib/base/board.h"
+#include "lib/base/state_page.h"
 #include "lib/control/control.h"
 
 #include <cstdint>
@@ -39,13 +39,13 @@ control::Letter encode(const Whereabouts& whereabouts);
 // Nothing if it is malformed, or waits for a rank beyond the communicator's `ranks`.
 std::optional<Whereabouts> decode_whereabouts(const control::Letter& letter, int ranks);
 
-// What a ledger shows.
-Whereabouts read_whereabouts(const Ledger& ledger);
+// What a rank state shows.
+Whereabouts read_whereabouts(const RankState& rank_state);
 
 class Witness {
  public:
-  explicit Witness(const Ledger& ledger) : ledger_(&ledger) {}
-  // The ledger goes. Any thread.
+  explicit Witness(const RankState& rank_state) : rank_state_(&rank_state) {}
+  // The rank state goes. Any thread.
   void end();
   // Answers the question of rank `from`: a number of the asker's, by which it knows the answer. Any
   // thread.
@@ -53,7 +53,7 @@ class Witness {
 
  private:
   std::mutex mutex_;
-  const Ledger* ledger_;  // null: the communicator has ended
+  const RankState* rank_state_;  // null: the communicator has ended
 };
 
 }  // namespace gyre::comm

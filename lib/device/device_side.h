@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lib/call/binding.h"
-#include "lib/call/call_board.h"
+#include "lib/call/call_history.h"
 #include "lib/device/device_links.h"
 #include "lib/device/device_note.h"
 #include "lib/device/device_regions.h"
@@ -61,7 +61,7 @@ class DeviceSide {
   bool fits(const plan::Plan& plan, plan::Protocol protocol) const;
   Result<std::unique_ptr<exec::DevicePlan>> bind_plan(const plan::Plan& plan);
   // All of a call but its buffers, kept until another kind of call comes.
-  // `history`: of all calls before, as messages tell it (lib/call/call_board.h).
+  // `history`: of all calls before, as messages tell it (lib/call/call_history.h).
   Status bind(const Request& request, const plan::Plan& plan, const tune::Choice& choice,
               std::uint64_t bytes, std::uint64_t history);
   // Puts the call on its stream; false if it has to wait for room. With `more` calls of a group to

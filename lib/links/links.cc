@@ -52,7 +52,7 @@ std::string Links::reasons(int peer) const {
   std::string text;
   for (const auto& candidate : transports_) {
     if ((candidate->name() == "self") != (peer == rank_)) continue;
-    const Reach reach = candidate->reach(identity_of(peer));
+    const Reachability reach = candidate->reach(identity_of(peer));
     text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ", candidate->name(),
                         reach.reachable ? "reaches" : "does not reach", reach.reason);
   }

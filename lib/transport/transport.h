@@ -11,7 +11,7 @@
 // and name their cause.
 #pragma once
 
-#include "lib/base/reach.h"
+#include "lib/base/reachability.h"
 #include "lib/base/status.h"
 #include "lib/base/wait.h"
 #include "lib/transport/slots.h"
@@ -95,7 +95,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
-  virtual Reach reach(const trust::ProcessIdentity& peer) const = 0;
+  virtual Reachability reach(const trust::ProcessIdentity& peer) const = 0;
   // `sender` is the process that will connect: it decides what kind of memory it takes.
   virtual Result<Listening> listen(const LinkKey& key, const FifoShape& shape,
                                    const trust::ProcessIdentity& sender) = 0;

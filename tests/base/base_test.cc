@@ -31,7 +31,7 @@ TEST_CASE("whatever is thrown becomes an error", "[base]") {
   };
   CHECK(error_of([] {}).ok());
   CHECK(error_of([] { throw std::bad_alloc(); }).code() == Code::SystemError);
-  CHECK(error_of([] { throw ForkedInside(); }).code() == Code::InvalidUsage);
+  CHECK(error_of([] { throw ForkInCallback(); }).code() == Code::InvalidUsage);
   const Status said = error_of([] { throw std::length_error("too long"); });
   CHECK(said.code() == Code::InternalError);
   CHECK(said.message() == "too long");

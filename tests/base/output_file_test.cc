@@ -1,9 +1,9 @@
 // Files that the library writes for people (GYRE_DEBUG_FILE, GYRE_FLIGHT_FILE): what it writes to,
 // and what it leaves alone, at once.
-#include "lib/base/board_reader.h"
 #include "lib/base/file_pattern.h"
 #include "lib/base/flight_file.h"
 #include "lib/base/log.h"
+#include "lib/base/state_page_reader.h"
 
 #include <catch2/catch.hpp>
 
@@ -60,7 +60,7 @@ Status log_to(const std::string& path) {
 }
 
 Status write_flights(const std::string& path) {
-  return write_flight_file(path, BoardHead(), LedgerView()).status();
+  return write_flight_file(path, StatePageHead(), RankSnapshot()).status();
 }
 
 // Both of them.

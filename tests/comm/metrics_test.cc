@@ -92,8 +92,8 @@ TEST_CASE("a place is a port, an address with one, or a path; others are refused
 
 namespace {
 
-LedgerHead head(std::string_view name, int rank) {
-  LedgerHead one;
+RankSummary head(std::string_view name, int rank) {
+  RankSummary one;
   one.identity.name = FixedText<16>(name);
   one.identity.rank = rank;
   one.identity.size = 4;
@@ -110,7 +110,7 @@ bool has_line(const std::string& text, const std::string& line) {
 TEST_CASE("labels escape what would end them", "[metrics]") {
   CHECK(comm::label_value("a \"b\" \\ c\nd") == R"(a \"b\" \\ c\nd)");
   CHECK(comm::label_value("\x01\x7f\xc3\xa9\t") == "?????");
-  LedgerHead one = head("0123abcd", 0);
+  RankSummary one = head("0123abcd", 0);
   one.identity.label = FixedText<64>("x\"} 1\ny\\");
   CHECK(
       has_line(comm::metrics_text("1", {one}, 0),
@@ -118,7 +118,7 @@ TEST_CASE("labels escape what would end them", "[metrics]") {
 }
 
 TEST_CASE("the text has each sample once, and waits as long as they last", "[metrics]") {
-  LedgerHead one = head("0123abcd", 1);
+  RankSummary one = head("0123abcd", 1);
   one.done[0] = {3, 96};
   one.done[15] = {1, 8};
   one.long_waits = 7;
@@ -129,9 +129,9 @@ TEST_CASE("the text has each sample once, and waits as long as they last", "[met
   wait.since_ns = 9 * ns_per_s;
   one.waits = {wait, wait};
   one.waits[1].since_ns = 8 * ns_per_s;
-  one.failure = FailureNote();
+  one.failure = FailureRecord();
   one.failure->code = 6;
-  LedgerHead joins = head("meeting", 0);
+  RankSummary joins = head("meeting", 0);
   joins.has_met = false;
   const std::string text =
       comm::metrics_text("1.2.3", {one, head("4567", 0), joins}, 10 * ns_per_s);

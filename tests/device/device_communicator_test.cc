@@ -207,7 +207,7 @@ WaitRecord told_of_kernels(const Ranks& ranks, BlockedOn expected) {
   constexpr auto lane = static_cast<std::size_t>(WaitLane::kernels);
   for (int i = 0; i < 3000 && told.what != expected; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    told = pin->ledger().memory().waits[lane].read().value_or(told);
+    told = pin->rank_state().memory().waits[lane].read().value_or(told);
   }
   return told;
 }

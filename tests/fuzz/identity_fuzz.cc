@@ -25,14 +25,15 @@ void judge_reach(const trust::ProcessIdentity& peer) {
   const trust::ProcessIdentity self = this_process();
   trust::TicketBook tickets;
   const transport::Surroundings surroundings{.self = self, .tickets = tickets};
-  const Reach itself = transport::make_self_transport(surroundings)->reach(peer);
-  const Reach memory = transport::make_shm_transport(surroundings)->reach(peer);
-  const Reach network = transport::make_tcp_transport(surroundings)->reach(peer);
+  const Reachability itself = transport::make_self_transport(surroundings)->reach(peer);
+  const Reachability memory = transport::make_shm_transport(surroundings)->reach(peer);
+  const Reachability network = transport::make_tcp_transport(surroundings)->reach(peer);
   GYRE_DEMAND(itself.reachable == (peer.process == self.process));
   GYRE_DEMAND(!memory.reachable || peer.process == self.process ||
               (peer.host == self.host && peer.uid == self.uid));
   GYRE_DEMAND(network.reachable == !peer.addresses.empty());
-  for (const Reach* reach : {&itself, &memory, &network}) GYRE_DEMAND(!reach->reason.empty());
+  for (const Reachability* reach : {&itself, &memory, &network})
+    GYRE_DEMAND(!reach->reason.empty());
 }
 
 }  // namespace

@@ -241,7 +241,7 @@ void add_mail(Seeds& seeds) {
   add("scribbled", Mail(2).receive(8).send(8).pump(1).scribble(0).send(8).receive(8).pump(1));
 }
 
-// Acts of `call_board`.
+// Acts of `call_history`.
 class Calls {
  public:
   explicit Calls(std::uint8_t rank) : script_(rank) {}
@@ -275,10 +275,10 @@ class Calls {
 
 void add_calls(Seeds& seeds) {
   const auto add = [&](const char* name, Bytes bytes) {
-    seeds.add("call_board", name, std::move(bytes));
+    seeds.add("call_history", name, std::move(bytes));
   };
   for (std::uint8_t function = 0; function < 15; ++function)
-    seeds.add("call_board", "function_" + std::to_string(function),
+    seeds.add("call_history", "function_" + std::to_string(function),
               Calls(2).own(function, 7, 10).told(0, 1).record(0, function, 7, 11));
   add("agrees", Calls(0).own(0, 7, 10).told(0, 1).record(0, 0, 7, 10));
   add("ahead_agrees", Calls(0).told(0, 1).record(1, 0, 7, 10).own(0, 7, 10).own(1, 7, 10));

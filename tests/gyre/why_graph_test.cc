@@ -38,17 +38,18 @@ class Scene {
 
   SeenRank& rank(std::int32_t rank, std::uint64_t communicator = a) {
     return *std::ranges::find_if(sight_.ranks, [&](const SeenRank& one) {
-      return one.ledger.identity.communicator == communicator && one.ledger.identity.rank == rank;
+      return one.rank_state.identity.communicator == communicator &&
+             one.rank_state.identity.rank == rank;
     });
   }
   // It is in call `number`.
   Scene& calls(std::int32_t one, std::uint64_t number, std::uint64_t communicator = a,
                std::uint8_t function = 0) {
-    LedgerView& ledger = rank(one, communicator).ledger;
-    ledger.flights.back().flight.call.function = function;
-    ledger.flights.back().flight.call.sequence = number;
-    ledger.flights.back().flight.end = FlightEnd::open;
-    ledger.flights.back().end_ns.reset();
+    RankSnapshot& rank_state = rank(one, communicator).rank_state;
+    rank_state.flights.back().flight.call.function = function;
+    rank_state.flights.back().flight.call.sequence = number;
+    rank_state.flights.back().flight.end = FlightEnd::open;
+    rank_state.flights.back().end_ns.reset();
     return *this;
   }
   Scene& waits(std::int32_t one, std::int32_t peer, std::uint64_t number = 5,
@@ -57,21 +58,21 @@ class Scene {
     WaitRecord wait;
     wait.communicator = communicator;
     wait.sequence = number;
-    wait.serial = rank(one, communicator).ledger.flights.back().flight.serial;
+    wait.serial = rank(one, communicator).rank_state.flights.back().flight.serial;
     wait.since_ns = now - 3 * ns_per_s;
     wait.phase = WaitPhase::moving;
     wait.what = BlockedOn::data;
     wait.peer = peer;
-    rank(one, communicator).ledger.waits = {wait};
+    rank(one, communicator).rank_state.waits = {wait};
     return *this;
   }
   // Nothing is seen of it but what others know.
   Scene& hide(std::int32_t one, std::uint32_t host = 0) {
     std::erase_if(sight_.ranks,
-                  [&](const SeenRank& seen) { return seen.ledger.identity.rank == one; });
+                  [&](const SeenRank& seen) { return seen.rank_state.identity.rank == one; });
     sight_.processes[static_cast<std::size_t>(one)].facts.state = state_gone;
     for (SeenRank& seen : sight_.ranks)
-      seen.ledger.peers[static_cast<std::size_t>(one)].host = host;
+      seen.rank_state.peers[static_cast<std::size_t>(one)].host = host;
     return *this;
   }
   Sight& sight() { return sight_; }
@@ -88,27 +89,27 @@ class Scene {
     seen.process = static_cast<std::size_t>(rank);
     seen.steady = true;
     seen.thread.state = 'R';
-    LedgerView& ledger = seen.ledger;
-    ledger.identity.communicator = communicator;
-    ledger.identity.name = FixedText<16>(communicator == a ? "aaaa" : "bbbb");
-    ledger.identity.rank = rank;
-    ledger.identity.size = size_;
-    ledger.caller = static_cast<std::uint32_t>(1000 + rank);
-    ledger.begun = 4;
-    Flight flight;
+    RankSnapshot& rank_state = seen.rank_state;
+    rank_state.identity.communicator = communicator;
+    rank_state.identity.name = FixedText<16>(communicator == a ? "aaaa" : "bbbb");
+    rank_state.identity.rank = rank;
+    rank_state.identity.size = size_;
+    rank_state.caller = static_cast<std::uint32_t>(1000 + rank);
+    rank_state.begun = 4;
+    FlightEntry flight;
     flight.serial = 4;
     flight.call.sequence = 4;
     flight.call.type = 7;
     flight.end = FlightEnd::exact;
-    ledger.flights.push_back({flight, now - 5 * ns_per_s, now - 4 * ns_per_s});
+    rank_state.flights.push_back({flight, now - 5 * ns_per_s, now - 4 * ns_per_s});
     flight.serial = 5;
     flight.call.sequence = 4;
-    ledger.flights.push_back({flight, now - 4 * ns_per_s, now - 4 * ns_per_s});
-    ledger.hosts.resize(2);
-    ledger.hosts[0] = {{1}, FixedText<64>("here")};
-    ledger.hosts[1] = {{2}, FixedText<64>("far-away")};
+    rank_state.flights.push_back({flight, now - 4 * ns_per_s, now - 4 * ns_per_s});
+    rank_state.hosts.resize(2);
+    rank_state.hosts[0] = {{1}, FixedText<64>("here")};
+    rank_state.hosts[1] = {{2}, FixedText<64>("far-away")};
     for (std::int32_t peer = 0; peer < size_; ++peer)
-      ledger.peers.push_back({static_cast<std::uint32_t>(1000 + peer), 0});
+      rank_state.peers.push_back({static_cast<std::uint32_t>(1000 + peer), 0});
     sight_.ranks.push_back(std::move(seen));
   }
 
@@ -220,7 +221,7 @@ TEST_CASE("who is in a call elsewhere, and gets no further there, is not the end
 TEST_CASE("another thread of the process does not count as the rank", "[why]") {
   Scene scene(3, true);
   scene.waits(0, 1).waits(1, 2, 5, b);
-  scene.rank(1, b).ledger.caller = 77;
+  scene.rank(1, b).rank_state.caller = 77;
   const Job job = scene.only_job();
   CHECK(job.ranks.at({a, 1}).standing == Standing::computes);
   CHECK(job.roots.size() == 2);
@@ -262,12 +263,12 @@ TEST_CASE("ranks that join wait for those who have not come", "[why]") {
   Scene scene(3);
   scene.hide(2);
   for (std::int32_t rank : {0, 1}) {
-    LedgerView& ledger = scene.rank(rank).ledger;
-    ledger.peers.clear();
-    ledger.flights.clear();
-    ledger.waits.emplace_back();
-    ledger.waits[0].phase = WaitPhase::joining;
-    ledger.waits[0].what = BlockedOn::entered;
+    RankSnapshot& rank_state = scene.rank(rank).rank_state;
+    rank_state.peers.clear();
+    rank_state.flights.clear();
+    rank_state.waits.emplace_back();
+    rank_state.waits[0].phase = WaitPhase::joining;
+    rank_state.waits[0].what = BlockedOn::entered;
   }
   check_roots(scene, {{RootKind::rank, 2, Standing::not_there}});
 }
@@ -276,13 +277,13 @@ TEST_CASE("the first failure of a communicator names its culprits", "[why]") {
   Scene scene(3);
   scene.hide(2);
   for (std::int32_t rank : {0, 1}) {
-    FailureNote note;
+    FailureRecord note;
     note.code = static_cast<std::int32_t>(Code::RemoteError);
     note.at_ns = now - (rank + 1) * ns_per_s;
     note.culprit_count = 1;
     note.culprits[0] = rank == 1 ? 2 : 1;  // rank 1 was first
     note.text = FixedText<912>("rank 2 died");
-    scene.rank(rank).ledger.failure = note;
+    scene.rank(rank).rank_state.failure = note;
   }
   check_roots(scene, {{RootKind::failure, 2, Standing::dead}});
   CHECK(scene.only_job().verdict == Job::Verdict::failed);
@@ -292,24 +293,24 @@ TEST_CASE("of two sides that blame each other, the smaller one is named", "[why]
   for (const std::int32_t apart : {0, 2}) {
     Scene scene(3);
     for (const std::int32_t rank : {0, 1, 2}) {
-      FailureNote note;
+      FailureRecord note;
       note.code = static_cast<std::int32_t>(Code::RemoteError);
       // The smaller side notices it first.
       note.at_ns = now - (rank == apart ? 2 : 1) * ns_per_s;
       note.culprit_count = 1;
       note.culprits[0] = rank == apart ? 1 : apart;
-      scene.rank(rank).ledger.failure = note;
+      scene.rank(rank).rank_state.failure = note;
     }
     scene.process(static_cast<std::size_t>(apart)).network = 7;
     check_roots(scene, {{RootKind::failure, apart, Standing::failed}});
   }
   Scene even(2);
   for (const std::int32_t rank : {0, 1}) {
-    FailureNote note;
+    FailureRecord note;
     note.code = static_cast<std::int32_t>(Code::RemoteError);
     note.culprit_count = 1;
     note.culprits[0] = 1 - rank;
-    even.rank(rank).ledger.failure = note;
+    even.rank(rank).rank_state.failure = note;
   }
   even.process(1).network = 7;
   const Job job = even.only_job();
@@ -320,11 +321,11 @@ TEST_CASE("of the two sides of a mismatch, the one that is gone is named", "[why
   Scene scene(3);
   scene.hide(2).sight().others[1002].facts.state = 'S';
   for (std::int32_t rank : {0, 1}) {
-    FailureNote note;
+    FailureRecord note;
     note.code = static_cast<std::int32_t>(Code::Mismatch);
     note.culprit_count = 2;
     note.culprits = {0, 2};
-    scene.rank(rank).ledger.failure = note;
+    scene.rank(rank).rank_state.failure = note;
   }
   check_roots(scene, {{RootKind::failure, 2, Standing::left}});
 }
@@ -332,14 +333,14 @@ TEST_CASE("of the two sides of a mismatch, the one that is gone is named", "[why
 TEST_CASE("a rank in a collective and in sends and receives waits for both peers", "[why]") {
   Scene scene(4);
   scene.waits(0, 1);
-  LedgerView& ledger = scene.rank(0).ledger;
-  Flight transfers;
+  RankSnapshot& rank_state = scene.rank(0).rank_state;
+  FlightEntry transfers;
   transfers.serial = 6;
-  ledger.flights.push_back({transfers, now - ns_per_s, std::nullopt});
-  WaitRecord wait = ledger.waits[0];
+  rank_state.flights.push_back({transfers, now - ns_per_s, std::nullopt});
+  WaitRecord wait = rank_state.waits[0];
   wait.serial = 6;
   wait.peer = 3;
-  ledger.waits.push_back(wait);
+  rank_state.waits.push_back(wait);
   check_roots(scene,
               {{RootKind::rank, 1, Standing::computes}, {RootKind::rank, 3, Standing::computes}});
   CHECK(scene.only_job().roots[0].wanted == 0);

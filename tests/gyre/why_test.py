@@ -368,7 +368,7 @@ time.sleep(100)
 
 
 def plants_of(gyre):
-    """What a user names as a board is, and what must not stop or mislead who looks."""
+    """What a user names as a state page is, and what must not stop or mislead who looks."""
     for kind in ("fifo", "file"):
         with tempfile.TemporaryDirectory() as folder:
             script = f'mount -t tmpfs gyre-test "{folder}" && exec "$@"'

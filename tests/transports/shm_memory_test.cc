@@ -1,6 +1,6 @@
 // shm where the host gives less than it should, and where the one who hands over memory is not to
 // be trusted. Limits are set in a child process, so that they end with it.
-#include "lib/base/board.h"
+#include "lib/base/state_page.h"
 #include "lib/base/units.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/handover.h"
@@ -214,10 +214,10 @@ TEST_CASE("memory that others open can never be run, where the kernel knows of t
   const Result<void*> region = regions.allocate(4096);
   REQUIRE(region.ok());
   CHECK_FALSE(may_become_a_program(static_cast<int>(regions.find(*region, 4096).descriptor)));
-  Board board;
-  const Result<Ledger> ledger = board.claim([] { return Board::Owner(); }, {});
-  REQUIRE(ledger.ok());
-  CHECK_FALSE(may_become_a_program(board.descriptor()));
+  StatePage state_page;
+  const Result<RankState> rank_state = state_page.claim([] { return StatePage::Owner(); }, {});
+  REQUIRE(rank_state.ok());
+  CHECK_FALSE(may_become_a_program(state_page.descriptor()));
   const Result<p2p::Lease> lease = p2p::Lease::make();
   REQUIRE(lease.ok());
   CHECK_FALSE(may_become_a_program(static_cast<int>(lease->name().descriptor)));

@@ -96,34 +96,35 @@ bool is_in_memory(const std::string& path) {
          makedev(facts.stx_dev_major, facts.stx_dev_minor) == device_of_memory();
 }
 
-// A forked child has its parent's board as well: only one that names the process itself is its own.
-void find_board(long pid, Scan& scan) {
+// A forked child has its parent's state page as well: only one that names the process itself is its
+// own.
+void find_state_page(long pid, Scan& scan) {
   const std::string folder = fmt::format("/proc/{}/fd", pid);
-  const std::string wanted = fmt::format("/memfd:{}", board_file_name);
+  const std::string wanted = fmt::format("/memfd:{}", state_page_file_name);
   for (const long number : numbers_in(folder)) {
     const std::string path = fmt::format("{}/{}", folder, number);
     char link[64] = {};
     const ssize_t length = ::readlink(path.c_str(), link, sizeof link - 1);
     if (length <= 0 || !std::string_view(link).starts_with(wanted)) continue;
     if (!is_in_memory(path)) {
-      scan.notes.push_back(
-          fmt::format("pid {}: what it has named as its board is no memory of the kernel's", pid));
+      scan.notes.push_back(fmt::format(
+          "pid {}: what it has named as its state page is no memory of the kernel's", pid));
       continue;
     }
     FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file.has_value()) {
       scan.notes.push_back(
-          fmt::format("pid {}: its board cannot be opened: {}", pid, strerrordesc_np(errno)));
+          fmt::format("pid {}: its state page cannot be opened: {}", pid, strerrordesc_np(errno)));
       continue;
     }
-    Result<BoardView> board = read_board(file.get());
-    if (!board.ok()) {
-      scan.notes.push_back(fmt::format("pid {}: {}", pid, board.status().message()));
+    Result<StatePageSnapshot> state_page = read_state_page(file.get());
+    if (!state_page.ok()) {
+      scan.notes.push_back(fmt::format("pid {}: {}", pid, state_page.status().message()));
       continue;
     }
     ProcessFacts facts = look_at(pid);
-    if (facts.own_pid != static_cast<long>(board->head.pid)) continue;
-    scan.processes.push_back({std::move(facts), std::move(file), std::move(*board)});
+    if (facts.own_pid != static_cast<long>(state_page->head.pid)) continue;
+    scan.processes.push_back({std::move(facts), std::move(file), std::move(*state_page)});
     return;
   }
 }
@@ -164,7 +165,7 @@ ThreadFacts look_at_thread(const ProcessFacts& process, std::uint32_t thread) {
 
 Scan scan_processes() {
   Scan scan;
-  for (const long pid : numbers_in("/proc")) find_board(pid, scan);
+  for (const long pid : numbers_in("/proc")) find_state_page(pid, scan);
   return scan;
 }
 
@@ -176,8 +177,8 @@ bool is_closed_to_us(long pid) {
 void look_again(Scan& scan) {
   for (SeenProcess& process : scan.processes) {
     process.facts = look_at(process.facts.pid);
-    Result<BoardView> board = read_board(process.board_file.get());
-    if (board.ok()) process.board = std::move(*board);
+    Result<StatePageSnapshot> state_page = read_state_page(process.state_page_file.get());
+    if (state_page.ok()) process.state_page = std::move(*state_page);
   }
 }
 

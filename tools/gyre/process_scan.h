@@ -1,10 +1,10 @@
-// Finds the processes of this host that show a board (lib/base/board.h) and reads them; and what
-// the kernel tells of any process. Only processes that we may look into are seen: our own, or all
-// of them as root.
+// Finds the processes of this host that show a state page (lib/base/state_page.h) and reads them;
+// and what the kernel tells of any process. Only processes that we may look into are seen: our own,
+// or all of them as root.
 #pragma once
 
-#include "lib/base/board_reader.h"
 #include "lib/base/owned.h"
+#include "lib/base/state_page_reader.h"
 
 #include <map>
 #include <optional>
@@ -36,13 +36,13 @@ ThreadFacts look_at_thread(const ProcessFacts& process, std::uint32_t thread);
 
 struct SeenProcess {
   ProcessFacts facts;
-  FileDescriptor board_file;
-  BoardView board;
+  FileDescriptor state_page_file;
+  StatePageSnapshot state_page;
 };
 
 struct Scan {
   std::vector<SeenProcess> processes;  // by process id
-  std::vector<std::string> notes;      // boards that could not be read, and why
+  std::vector<std::string> notes;      // state pages that could not be read, and why
 };
 Scan scan_processes();
 // Whether this process exists but does not let us look at its descriptors.

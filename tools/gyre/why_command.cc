@@ -115,7 +115,7 @@ int explain_code(const std::string& wanted) {
 // ------------------------------------------------------------------------------- looking
 
 // Whether a rank is as it was: what the two looks have in common did not change between them.
-bool is_steady(const LedgerView& before, const LedgerView& after) {
+bool is_steady(const RankSnapshot& before, const RankSnapshot& after) {
   const auto same_wait = [](const WaitRecord& a, const WaitRecord& b) {
     return a.since_ns == b.since_ns && a.serial == b.serial;
   };
@@ -123,14 +123,14 @@ bool is_steady(const LedgerView& before, const LedgerView& after) {
          std::ranges::equal(before.waits, after.waits, same_wait);
 }
 
-std::map<Place, LedgerView> ledgers_of(const SeenProcess& process) {
-  std::map<Place, LedgerView> ledgers;
-  for (const LedgerView& one : process.board.ledgers)
-    ledgers.emplace(Place{one.identity.communicator, one.identity.rank}, one);
-  return ledgers;
+std::map<Place, RankSnapshot> rank_states_of(const SeenProcess& process) {
+  std::map<Place, RankSnapshot> rank_states;
+  for (const RankSnapshot& one : process.state_page.rank_states)
+    rank_states.emplace(Place{one.identity.communicator, one.identity.rank}, one);
+  return rank_states;
 }
 
-// Those that ledgers name as ranks of this host and that show no board.
+// Those that rank states name as ranks of this host and that show no state page.
 void look_at_others(Sight& sight) {
   std::set<long> known;
   for (const Sight::Process& process : sight.processes) known.insert(process.facts.own_pid);
@@ -138,9 +138,9 @@ void look_at_others(Sight& sight) {
     // Those of a container know each other by numbers that mean others here.
     const Sight::Process& teller = sight.processes[rank.process];
     if (teller.facts.own_pid != teller.facts.pid) continue;
-    for (const LedgerPeers::Peer& peer : rank.ledger.peers) {
+    for (const RankPeers::Peer& peer : rank.rank_state.peers) {
       const long pid = peer.pid;
-      if (rank.ledger.hosts[peer.host].token != teller.head.host || known.contains(pid) ||
+      if (rank.rank_state.hosts[peer.host].token != teller.head.host || known.contains(pid) ||
           sight.others.contains(pid))
         continue;
       sight.others[pid] = {look_at(pid), is_closed_to_us(pid)};
@@ -149,22 +149,22 @@ void look_at_others(Sight& sight) {
 }
 
 Sight look(Scan& scan, int sample_ms) {
-  std::vector<std::map<Place, LedgerView>> before;
-  for (const SeenProcess& process : scan.processes) before.push_back(ledgers_of(process));
+  std::vector<std::map<Place, RankSnapshot>> before;
+  for (const SeenProcess& process : scan.processes) before.push_back(rank_states_of(process));
   std::this_thread::sleep_for(std::chrono::milliseconds(sample_ms));
   look_again(scan);
   Sight sight;
   sight.now_ns = SystemClock::read();
   for (std::size_t i = 0; i < scan.processes.size(); ++i) {
     const SeenProcess& process = scan.processes[i];
-    sight.processes.push_back({process.facts, process.board.head});
-    for (auto& [place, ledger] : ledgers_of(process)) {
+    sight.processes.push_back({process.facts, process.state_page.head});
+    for (auto& [place, rank_state] : rank_states_of(process)) {
       SeenRank rank;
       rank.process = i;
-      rank.thread = look_at_thread(process.facts, ledger.caller);
+      rank.thread = look_at_thread(process.facts, rank_state.caller);
       const auto known = before[i].find(place);
-      rank.steady = known != before[i].end() && is_steady(known->second, ledger);
-      rank.ledger = std::move(ledger);
+      rank.steady = known != before[i].end() && is_steady(known->second, rank_state);
+      rank.rank_state = std::move(rank_state);
       sight.ranks.push_back(std::move(rank));
     }
   }
@@ -209,7 +209,8 @@ std::vector<std::string> flight_texts(const Sight& sight, const std::vector<Job>
   for (const Job& job : jobs)
     for (const auto& [place, rank] : job.ranks)
       if (rank.seen != nullptr)
-        texts.push_back(flight_text(sight.processes[rank.seen->process].head, rank.seen->ledger));
+        texts.push_back(
+            flight_text(sight.processes[rank.seen->process].head, rank.seen->rank_state));
   return texts;
 }
 
@@ -217,8 +218,8 @@ Status dump(const Sight& sight, const std::vector<Job>& jobs, const std::string&
   for (const Job& job : jobs)
     for (const auto& [place, rank] : job.ranks) {
       if (rank.seen == nullptr) continue;
-      const BoardHead& head = sight.processes[rank.seen->process].head;
-      GYRE_ASSIGN(const std::string path, write_flight_file(pattern, head, rank.seen->ledger));
+      const StatePageHead& head = sight.processes[rank.seen->process].head;
+      GYRE_ASSIGN(const std::string path, write_flight_file(pattern, head, rank.seen->rank_state));
       fmt::print(stderr, "gyre why: rank {} of {}: {}\n", place.rank,
                  job.communicator(place.communicator).name, path);
     }

@@ -16,13 +16,13 @@ bool is_stopped(char state) { return state == 'T' || state == 't'; }
 
 // The wait of a rank that looks for others; null: it does not.
 const WaitRecord* joining_wait(const SeenRank& rank) {
-  const auto& waits = rank.ledger.waits;
+  const auto& waits = rank.rank_state.waits;
   const auto found = std::ranges::find(waits, WaitPhase::joining, &WaitRecord::phase);
   return found == waits.end() ? nullptr : &*found;
 }
 
 bool is_in_a_call(const SeenRank& rank) {
-  return !rank.ledger.open().empty() || joining_wait(rank) != nullptr;
+  return !rank.rank_state.open().empty() || joining_wait(rank) != nullptr;
 }
 
 // One job's reports, made from a sight.
@@ -32,10 +32,10 @@ class Reporter {
 
   void report() {
     for (const SeenRank& rank : sight_.ranks) {
-      const LedgerIdentity& identity = rank.ledger.identity;
+      const RankIdentity& identity = rank.rank_state.identity;
       const Place place{identity.communicator, identity.rank};
       seen_.emplace(place, &rank);
-      if (!rank.ledger.peers.empty()) met_.emplace(identity.communicator, &rank);
+      if (!rank.rank_state.peers.empty()) met_.emplace(identity.communicator, &rank);
     }
     for (const Job::Communicator& communicator : job_.communicators) {
       const std::int32_t listed = std::min(communicator.size, listed_most);
@@ -75,18 +75,18 @@ class Reporter {
   void judge_unseen(RankReport& report) {
     const auto met = met_.find(report.place.communicator);
     const auto rank = static_cast<std::size_t>(report.place.rank);
-    if (met == met_.end() || rank >= met->second->ledger.peers.size()) return;
+    if (met == met_.end() || rank >= met->second->rank_state.peers.size()) return;
     const SeenRank& teller = *met->second;
-    const LedgerPeers::Peer& peer = teller.ledger.peers[rank];
-    const HostNote& host = teller.ledger.hosts[peer.host];
+    const RankPeers::Peer& peer = teller.rank_state.peers[rank];
+    const HostEntry& host = teller.rank_state.hosts[peer.host];
     report.pid = peer.pid;
     report.host = printable(host.name.view());
-    // Anybody's board may be in sight, and say anything of its host.
+    // Anybody's state page may be in sight, and say anything of its host.
     if (host.token != sight_.processes[teller.process].head.host) {
       report.standing = Standing::other_host;
       return;
     }
-    const bool shows_a_board = std::ranges::any_of(sight_.processes, [&](const auto& process) {
+    const bool shows_a_state_page = std::ranges::any_of(sight_.processes, [&](const auto& process) {
       return process.facts.own_pid == report.pid && !has_ended(process.facts.state);
     });
     const auto other = sight_.others.find(report.pid);
@@ -94,18 +94,18 @@ class Reporter {
     if (lives && other->second.closed)
       report.standing = Standing::closed;
     else
-      report.standing = lives || shows_a_board ? Standing::left : Standing::dead;
+      report.standing = lives || shows_a_state_page ? Standing::left : Standing::dead;
   }
 
   void judge_seen(RankReport& report, const ProcessFacts& process) {
     const SeenRank& seen = *report.seen;
-    const std::vector<const TimedFlight*> open = seen.ledger.open();
+    const std::vector<const TimedFlightEntry*> open = seen.rank_state.open();
     if (!open.empty()) report.open = open.back();
     if (has_ended(process.state))
       report.standing = Standing::dead;
     else if (is_stopped(process.state) || is_stopped(seen.thread.state))
       report.standing = Standing::stopped;
-    else if (seen.ledger.failure)
+    else if (seen.rank_state.failure)
       report.standing = Standing::failed;
     else if (report.open != nullptr)
       judge_calls(report, open);
@@ -116,10 +116,10 @@ class Reporter {
   }
 
   // A collective, or sends and receives, or both in one group.
-  static void judge_calls(RankReport& report, const std::vector<const TimedFlight*>& open) {
+  static void judge_calls(RankReport& report, const std::vector<const TimedFlightEntry*>& open) {
     report.standing = Standing::works;
-    for (const TimedFlight* flight : open) {
-      const WaitRecord* wait = report.seen->ledger.wait_of(flight->flight.serial);
+    for (const TimedFlightEntry* flight : open) {
+      const WaitRecord* wait = report.seen->rank_state.wait_of(flight->flight.serial);
       if (wait == nullptr || wait->what == BlockedOn::nothing || !report.seen->steady) continue;
       report.standing = Standing::waits;
       report.open = flight;
@@ -135,7 +135,7 @@ class Reporter {
   }
 
   static void add_peer(RankReport& report, const WaitRecord& wait) {
-    if (wait.peer >= 0 && wait.peer < report.seen->ledger.identity.size)
+    if (wait.peer >= 0 && wait.peer < report.seen->rank_state.identity.size)
       report.waits_for.push_back({report.place.communicator, wait.peer});
   }
 
@@ -144,10 +144,11 @@ class Reporter {
     report.standing = Standing::computes;
     for (const SeenRank& other : sight_.ranks) {
       if (other.process != report.seen->process || &other == report.seen ||
-          other.ledger.caller != report.seen->ledger.caller || !is_in_a_call(other))
+          other.rank_state.caller != report.seen->rank_state.caller || !is_in_a_call(other))
         continue;
       report.standing = Standing::elsewhere;
-      report.waits_for.push_back({other.ledger.identity.communicator, other.ledger.identity.rank});
+      report.waits_for.push_back(
+          {other.rank_state.identity.communicator, other.rank_state.identity.rank});
     }
   }
 
@@ -155,7 +156,7 @@ class Reporter {
     for (const auto& [place, other] : job_.ranks) {
       if (place.communicator != report.place.communicator) continue;
       const bool has_come = other.standing == Standing::joins ||
-                            (other.seen != nullptr && !other.seen->ledger.peers.empty());
+                            (other.seen != nullptr && !other.seen->rank_state.peers.empty());
       if (!has_come || other.standing == Standing::stopped || other.standing == Standing::dead)
         report.waits_for.push_back(place);
     }
@@ -164,7 +165,7 @@ class Reporter {
   const Sight& sight_;
   Job& job_;
   std::map<Place, const SeenRank*> seen_;
-  std::map<std::uint64_t, const SeenRank*> met_;  // one whose ledger knows its peers
+  std::map<std::uint64_t, const SeenRank*> met_;  // one whose rank state knows its peers
 };
 
 Job::Verdict judge(const Job& job) {
@@ -184,7 +185,7 @@ Job::Verdict judge(const Job& job) {
 std::vector<std::set<std::uint64_t>> group(const Sight& sight) {
   std::map<std::size_t, std::set<std::uint64_t>> of_process;
   for (const SeenRank& rank : sight.ranks)
-    of_process[rank.process].insert(rank.ledger.identity.communicator);
+    of_process[rank.process].insert(rank.rank_state.identity.communicator);
   std::vector<std::set<std::uint64_t>> groups;
   for (auto& entry : of_process) {
     std::set<std::uint64_t>& mine = entry.second;
@@ -207,9 +208,9 @@ std::vector<Job> find_jobs(const Sight& sight) {
     Job& job = jobs.emplace_back();
     for (const std::uint64_t id : ids) {
       const auto one = std::ranges::find_if(sight.ranks, [&](const SeenRank& rank) {
-        return rank.ledger.identity.communicator == id;
+        return rank.rank_state.identity.communicator == id;
       });
-      const LedgerIdentity& identity = one->ledger.identity;
+      const RankIdentity& identity = one->rank_state.identity;
       job.communicators.push_back(
           {id, printable(identity.name.view()), printable(identity.label.view()), identity.size});
     }

@@ -1,11 +1,11 @@
 // What is known of a job when its ranks were looked at, and what follows for each of them.
 //
-//   sight     all that was seen: processes, ledgers, what the kernel says of threads
+//   sight     all that was seen: processes, rank states, what the kernel says of threads
 //   standing  what a rank is doing; `Standing::waits` is the only one that leads on to others
 //   root      a rank, or a circle of ranks, for which others wait and which waits for nobody else
 #pragma once
 
-#include "lib/base/board_reader.h"
+#include "lib/base/state_page_reader.h"
 #include "tools/gyre/process_scan.h"
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace gyre::tools {
 
 struct SeenRank {
   std::size_t process = 0;  // index
-  LedgerView ledger;
+  RankSnapshot rank_state;
   ThreadFacts thread;   // of its last caller
   bool steady = false;  // nothing of it changed between two looks
 };
@@ -26,11 +26,11 @@ struct SeenRank {
 struct Sight {
   struct Process {
     ProcessFacts facts;
-    BoardHead head;
+    StatePageHead head;
   };
   std::vector<Process> processes;
   std::vector<SeenRank> ranks;
-  // Processes that a ledger names and that show no board: by id. Closed: we may not look.
+  // Processes that a rank state names and that show no state page: by id. Closed: we may not look.
   struct Other {
     ProcessFacts facts;
     bool closed = false;
@@ -65,11 +65,11 @@ struct Place {
 struct RankReport {
   Place place;
   Standing standing = Standing::not_there;
-  const SeenRank* seen = nullptr;  // null: it showed no ledger
+  const SeenRank* seen = nullptr;  // null: it showed no rank state
   long pid = 0;                    // 0: not known
   std::string host;
-  const TimedFlight* open = nullptr;  // the call that it is in; of two, one that waits
-  const WaitRecord* wait = nullptr;   // waits, joins: in it
+  const TimedFlightEntry* open = nullptr;  // the call that it is in; of two, one that waits
+  const WaitRecord* wait = nullptr;        // waits, joins: in it
   // waits, joins, elsewhere: for whom. Others wait for it alone.
   std::vector<Place> waits_for;
   std::vector<Place> waiters;  // directly
@@ -91,7 +91,7 @@ struct Root {
   std::uint64_t wanted = 0;    // number of the call that others wait in; 0: of no collective
   std::vector<Place> waiting;  // whoever waits for it, directly or not
   std::vector<Place> circle;   // with it, if there is one
-  const FailureNote* failure = nullptr;
+  const FailureRecord* failure = nullptr;
 };
 
 struct Job {

@@ -51,7 +51,7 @@ ordered_json ago(const std::optional<std::int64_t>& ns, std::int64_t now_ns) {
   return ns ? ordered_json(seconds(*ns, now_ns)) : ordered_json(nullptr);
 }
 
-ordered_json to_json(const BoardNames& names, const TimedFlight* flight, std::int64_t now_ns) {
+ordered_json to_json(const CodeNames& names, const TimedFlightEntry* flight, std::int64_t now_ns) {
   if (flight == nullptr) return nullptr;
   const FlightCall& call = flight->flight.call;
   return {{"function", name_of(names.functions, call.function)},
@@ -78,7 +78,7 @@ ordered_json to_json(const WaitRecord* wait, std::int64_t now_ns) {
           {"for", seconds(wait->since_ns, now_ns)}};
 }
 
-ordered_json to_json(const FailureNote* failure, std::int64_t now_ns) {
+ordered_json to_json(const FailureRecord* failure, std::int64_t now_ns) {
   if (failure == nullptr) return nullptr;
   ordered_json culprits = ordered_json::array();
   for (int i = 0; i < failure->culprit_count; ++i)
@@ -92,9 +92,9 @@ ordered_json to_json(const FailureNote* failure, std::int64_t now_ns) {
 void add_calls(const Sight& sight, const RankReport& rank, ordered_json& object) {
   object["call"] = object["last_call"] = nullptr;
   if (rank.seen == nullptr) return;
-  const BoardNames& names = sight.processes[rank.seen->process].head.names;
+  const CodeNames& names = sight.processes[rank.seen->process].head.names;
   object["call"] = to_json(names, rank.open, sight.now_ns);
-  object["last_call"] = to_json(names, rank.seen->ledger.last_done(), sight.now_ns);
+  object["last_call"] = to_json(names, rank.seen->rank_state.last_done(), sight.now_ns);
 }
 
 ordered_json root_json(const Sight& sight, const Job& job, const Root& root) {
@@ -121,7 +121,7 @@ ordered_json rank_json(const Sight& sight, const Job& job, const RankReport& ran
   const SeenRank* seen = rank.seen;
   const auto letter = [](char state) { return std::string(1, state); };
   object["command"] = seen ? ordered_json(sight.processes[seen->process].facts.command) : nullptr;
-  object["thread"] = seen ? ordered_json(seen->ledger.caller) : nullptr;
+  object["thread"] = seen ? ordered_json(seen->rank_state.caller) : nullptr;
   object["process_state"] =
       seen ? ordered_json(letter(sight.processes[seen->process].facts.state)) : nullptr;
   object["thread_state"] = seen ? ordered_json(letter(seen->thread.state)) : nullptr;

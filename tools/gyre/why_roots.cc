@@ -115,7 +115,7 @@ Sides find_networks(const Sight& sight, const Job& job, std::uint64_t communicat
 Sides find_shapes(const Job& job, const std::vector<Place>& circle) {
   std::map<std::uint64_t, std::map<decltype(shape({})), std::vector<Place>>> numbers;
   for (const Place& place : circle)
-    if (const TimedFlight* open = job.ranks.at(place).open)
+    if (const TimedFlightEntry* open = job.ranks.at(place).open)
       numbers[open->flight.call.sequence][shape(open->flight.call)].push_back(place);
   Sides sides;
   for (const auto& [number, shapes] : numbers) {
@@ -189,14 +189,15 @@ std::uint64_t wanted_number(const Job& job, const Place& place) {
 std::vector<Place> broken_ranks(const Job& job, std::uint64_t communicator) {
   std::vector<Place> broken;
   for (const auto& [place, report] : job.ranks)
-    if (place.communicator == communicator && report.seen != nullptr && report.seen->ledger.failure)
+    if (place.communicator == communicator && report.seen != nullptr &&
+        report.seen->rank_state.failure)
       broken.push_back(place);
   return broken;
 }
 
 // Its failure blames ranks of the other side of a cable, and more ranks are there than here.
 bool blames_a_larger_side(const Sight& sight, const Job& job, const RankReport& report) {
-  const FailureNote& failure = *report.seen->ledger.failure;
+  const FailureRecord& failure = *report.seen->rank_state.failure;
   const Sides sides = find_networks(sight, job, report.place.communicator);
   const auto side_of = [&](int rank) {
     const Place place{report.place.communicator, rank};
@@ -214,8 +215,8 @@ bool blames_a_larger_side(const Sight& sight, const Job& job, const RankReport& 
 
 // It was told that others failed, and those that wait for it are about to be.
 bool names_others(const Sight& sight, const Job& job, const RankReport& report) {
-  if (report.standing != Standing::failed || !report.seen->ledger.failure) return false;
-  const FailureNote& failure = *report.seen->ledger.failure;
+  if (report.standing != Standing::failed || !report.seen->rank_state.failure) return false;
+  const FailureRecord& failure = *report.seen->rank_state.failure;
   const auto end = failure.culprits.begin() + failure.culprit_count;
   return failure.culprit_count > 0 &&
          std::find(failure.culprits.begin(), end, report.place.rank) == end &&
@@ -233,9 +234,9 @@ std::vector<const RankReport*> first_failures(const Sight& sight, const Job& job
     const RankReport* first = nullptr;
     for (const Place& place : members) {
       const RankReport& report = job.ranks.at(place);
-      if (report.seen->ledger.failure &&
+      if (report.seen->rank_state.failure &&
           (first == nullptr ||
-           report.seen->ledger.failure->at_ns < first->seen->ledger.failure->at_ns))
+           report.seen->rank_state.failure->at_ns < first->seen->rank_state.failure->at_ns))
         first = &report;
     }
     if (first == nullptr || members.size() < most) continue;
@@ -248,7 +249,7 @@ std::vector<const RankReport*> first_failures(const Sight& sight, const Job& job
 }
 
 std::vector<Place> culprits_of(const Job& job, const RankReport& accuser) {
-  const FailureNote& failure = *accuser.seen->ledger.failure;
+  const FailureRecord& failure = *accuser.seen->rank_state.failure;
   std::vector<Place> culprits;
   for (int i = 0; i < failure.culprit_count; ++i) {
     const Place place{accuser.place.communicator, failure.culprits[static_cast<std::size_t>(i)]};
@@ -291,7 +292,7 @@ void find_roots(const Sight& sight, Job& job) {
 void find_failures(const Sight& sight, Job& job) {
   for (const Job::Communicator& communicator : job.communicators) {
     for (const RankReport* first : first_failures(sight, job, communicator.id)) {
-      const FailureNote& failure = *first->seen->ledger.failure;
+      const FailureRecord& failure = *first->seen->rank_state.failure;
       for (const Place& culprit : culprits_of(job, *first)) {
         const auto is_known = [&](const Root& root) {
           return root.kind == RootKind::failure && root.place == culprit;

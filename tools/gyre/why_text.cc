@@ -25,7 +25,7 @@ class Teller {
   Teller(const Sight& sight, const Job& job) : sight_(sight), job_(job) {}
 
   const RankReport& report(const Place& place) const { return job_.ranks.at(place); }
-  const BoardNames* names(const RankReport& rank) const {
+  const CodeNames* names(const RankReport& rank) const {
     return rank.seen == nullptr ? nullptr : &sight_.processes[rank.seen->process].head.names;
   }
 
@@ -53,9 +53,9 @@ class Teller {
     return text;
   }
 
-  std::string call(const RankReport& rank, const TimedFlight& flight) const {
+  std::string call(const RankReport& rank, const TimedFlightEntry& flight) const {
     const FlightCall& made = flight.flight.call;
-    const BoardNames& known = *names(rank);
+    const CodeNames& known = *names(rank);
     const std::string number = made.sequence == 0 ? "" : fmt::format(" number {}", made.sequence);
     return fmt::format("{}{} of {} {}", name_of(known.functions, made.function), number, made.count,
                        name_of(known.types, made.type));
@@ -66,7 +66,7 @@ class Teller {
   // What it did last, and what it has not done yet.
   std::string history(const RankReport& rank, std::uint64_t wanted) const {
     if (rank.seen == nullptr) return "";
-    const TimedFlight* last = rank.seen->ledger.last_done();
+    const TimedFlightEntry* last = rank.seen->rank_state.last_done();
     std::string text = "; it has made no call on this communicator";
     if (last != nullptr)
       text = fmt::format("; its last call, {}, was done {} ago", call(rank, *last),
@@ -85,7 +85,7 @@ class Teller {
 };
 
 std::string computing(const SeenRank& seen) {
-  const std::string where = fmt::format("its thread {}", seen.ledger.caller);
+  const std::string where = fmt::format("its thread {}", seen.rank_state.caller);
   switch (seen.thread.state) {
     case 'R':
       return fmt::format("is in no call: {} runs code of the program", where);
@@ -150,7 +150,7 @@ std::string Teller::standing(const RankReport& rank) const {
                  ? "is dead: its process has ended, and its parent has not collected it"
                  : "is dead: its process is gone";
     case Standing::failed:
-      return fmt::format("has left off: {}", printable(rank.seen->ledger.failure->text.view()));
+      return fmt::format("has left off: {}", printable(rank.seen->rank_state.failure->text.view()));
     case Standing::left:
       return "has destroyed this communicator: its process shows it no more";
     case Standing::other_host:
@@ -209,7 +209,7 @@ bool is_listed(const Job& job, const RankReport& rank) {
     const RankReport& other = entry.second;
     return other.seen != nullptr && other.place != rank.place &&
            other.seen->process == rank.seen->process &&
-           other.seen->ledger.caller == rank.seen->ledger.caller &&
+           other.seen->rank_state.caller == rank.seen->rank_state.caller &&
            (other.standing != Standing::computes || !other.waiters.empty() ||
             other.place < rank.place);
   };

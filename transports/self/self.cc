@@ -14,7 +14,7 @@ class SelfTransport final : public Transport {
 
   std::string_view name() const override { return "self"; }
 
-  Reach reach(const trust::ProcessIdentity& peer) const override {
+  Reachability reach(const trust::ProcessIdentity& peer) const override {
     if (peer.process != surroundings_.self.process) return {.reason = "another process"};
     return {.reachable = true, .maps_slots = true, .reason = "own memory"};
   }

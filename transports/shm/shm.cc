@@ -17,7 +17,7 @@ class ShmTransport final : public Transport {
   explicit ShmTransport(const Surroundings& surroundings) : surroundings_(surroundings) {}
 
   std::string_view name() const override { return "shm"; }
-  Reach reach(const trust::ProcessIdentity& peer) const override;
+  Reachability reach(const trust::ProcessIdentity& peer) const override;
   Result<Listening> listen(const LinkKey& key, const FifoShape& shape,
                            const trust::ProcessIdentity& sender) override;
   Result<std::unique_ptr<Connection>> connect(const LinkKey& key, const FifoShape& shape,
@@ -33,7 +33,7 @@ class ShmTransport final : public Transport {
   const Surroundings surroundings_;
 };
 
-Reach ShmTransport::reach(const trust::ProcessIdentity& peer) const {
+Reachability ShmTransport::reach(const trust::ProcessIdentity& peer) const {
   const trust::ProcessIdentity& self = surroundings_.self;
   if (!is_ours(peer.process)) {
     if (peer.host != self.host) return {.reason = "another host"};

@@ -19,7 +19,7 @@ class TcpTransport final : public Transport {
 
   std::string_view name() const override { return "tcp"; }
 
-  Reach reach(const trust::ProcessIdentity& peer) const override {
+  Reachability reach(const trust::ProcessIdentity& peer) const override {
     const bool local = is_local(peer);
     if (peer.addresses.empty() && !local) return {.reason = "its process listens at no address"};
     if (peer.host == surroundings_.self.host)

@@ -1,4 +1,4 @@
-#include "lib/base/board.h"
+#include "lib/base/state_page.h"
 
 #include "lib/base/descriptor_mark.h"
 #include "lib/base/file_size.h"
@@ -15,11 +15,11 @@
 namespace gyre {
 namespace {
 
-constexpr std::uint64_t board_pages = divide_up(sizeof(BoardMemory), board_page_bytes);
+constexpr std::uint64_t state_page_pages = divide_up(sizeof(StatePageMemory), state_page_bytes);
 
 // Readers map it, so it must not shrink under them; it grows.
 FileDescriptor make_file() {
-  FileDescriptor file = open_memory_file(board_file_name);
+  FileDescriptor file = open_memory_file(state_page_file_name);
   if (!file.has_value() || fchmod(file.get(), 0400) != 0 ||
       fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
     return {};
@@ -27,15 +27,15 @@ FileDescriptor make_file() {
 }
 
 bool grow(int file, std::uint64_t pages) {
-  return set_file_size(file, pages * board_page_bytes).ok();
+  return set_file_size(file, pages * state_page_bytes).ok();
 }
 
 // Of the file, or (-1) memory of this process alone. Zeros.
 Mapping map_pages(int file, std::uint64_t page, std::uint64_t count) {
-  const std::uint64_t bytes = count * board_page_bytes;
+  const std::uint64_t bytes = count * state_page_bytes;
   const int flags = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file,
-                      static_cast<off_t>(page * board_page_bytes));
+                      static_cast<off_t>(page * state_page_bytes));
   if (memory == MAP_FAILED) return {};
   return Mapping({static_cast<std::byte*>(memory), bytes});
 }
@@ -47,22 +47,22 @@ std::string_view wait_phase_name(WaitPhase phase) {
   return names[static_cast<int>(phase)];
 }
 
-// ------------------------------------------------------------------------------- board
+// ------------------------------------------------------------------------------- state page
 
-Status Board::open(const Owner& owner) {
+Status StatePage::open(const Owner& owner) {
   file_ = make_file();
-  if (file_.has_value() && grow(file_.get(), board_pages))
-    mapping_ = map_pages(file_.get(), 0, board_pages);
+  if (file_.has_value() && grow(file_.get(), state_page_pages))
+    mapping_ = map_pages(file_.get(), 0, state_page_pages);
   if (!mapping_.has_value()) {
     file_.reset();
-    mapping_ = map_pages(-1, 0, board_pages);
+    mapping_ = map_pages(-1, 0, state_page_pages);
   }
   if (!mapping_.has_value()) return Status::from_errno("mapping the memory for tools", errno);
-  pages_ = board_pages;
+  pages_ = state_page_pages;
   source_ = tick_source();
   // Fresh pages are zeros, which is what empty words are; writing them would only cost memory.
-  memory_ = reinterpret_cast<BoardMemory*>(mapping_.get().data);
-  BoardHead head;
+  memory_ = reinterpret_cast<StatePageMemory*>(mapping_.get().data);
+  StatePageHead head;
   head.pid = static_cast<std::uint32_t>(getpid());
   head.uid = geteuid();
   head.origin = read_tick_pair(source_);
@@ -72,13 +72,13 @@ Status Board::open(const Owner& owner) {
   head.version = FixedText<32>(owner.version);
   head.names = owner.names;
   memory_->head.write(head);
-  // Pairs with the acquire in board_reader.cc.
-  memory_->magic.store(board_magic, std::memory_order_release);
+  // Pairs with the acquire in state_page_reader.cc.
+  memory_->magic.store(state_page_magic, std::memory_order_release);
   return {};
 }
 
 // First fit; 0: none to be had.
-std::uint64_t Board::take_pages(std::uint64_t count) {
+std::uint64_t StatePage::take_pages(std::uint64_t count) {
   if (!file_.has_value() || !descriptor_mark_stands()) return 0;
   for (auto extent = free_.begin(); extent != free_.end(); ++extent) {
     const auto [page, free_count] = *extent;
@@ -91,13 +91,13 @@ std::uint64_t Board::take_pages(std::uint64_t count) {
   return std::exchange(pages_, pages_ + count);
 }
 
-void Board::give_pages(std::uint64_t page, std::uint64_t count) {
+void StatePage::give_pages(std::uint64_t page, std::uint64_t count) {
   if (!descriptor_mark_stands()) return;
-  // Its memory goes back to the kernel, and the next ledger there begins with zeros. Where that
+  // Its memory goes back to the kernel, and the next rank state there begins with zeros. Where that
   // fails, the pages are not used again.
   if (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                static_cast<off_t>(page * board_page_bytes),
-                static_cast<off_t>(count * board_page_bytes)) != 0)
+                static_cast<off_t>(page * state_page_bytes),
+                static_cast<off_t>(count * state_page_bytes)) != 0)
     return;
   auto place = free_.end();
   try {
@@ -116,61 +116,63 @@ void Board::give_pages(std::uint64_t page, std::uint64_t count) {
   free_.erase(place);
 }
 
-Result<Ledger> Board::claim(const std::function<Owner()>& owner, const LedgerIdentity& identity) {
+Result<RankState> StatePage::claim(const std::function<Owner()>& owner,
+                                   const RankIdentity& identity) {
   const std::lock_guard lock(mutex_);
   if (memory_ == nullptr) GYRE_TRY(open(owner()));
-  // What may throw comes first. The ledger is the board's when all is done: it gives back then.
-  ledgers_.reserve(ledgers_.size() + 1);
-  Ledger ledger;
-  ledger.source_ = source_;
-  ledger.identity_ = identity;
-  const std::uint64_t count = ledger_span(identity.size).bytes / board_page_bytes;
+  // What may throw comes first. The rank state is the state page's when all is done: it gives back
+  // then.
+  rank_states_.reserve(rank_states_.size() + 1);
+  RankState rank_state;
+  rank_state.source_ = source_;
+  rank_state.identity_ = identity;
+  const std::uint64_t count = rank_state_span(identity.size).bytes / state_page_bytes;
   const auto free_entry = std::ranges::find_if(memory_->directory, [](const SharedWord& entry) {
     return entry.load(std::memory_order_relaxed) == 0;
   });
-  ledger.index_ = static_cast<std::uint32_t>(free_entry - memory_->directory.begin());
-  if (ledger.index_ < ledgers_most) ledger.page_ = take_pages(count);
-  if (ledger.page_ != 0) ledger.mapping_ = map_pages(file_.get(), ledger.page_, count);
-  if (!ledger.mapping_.has_value()) {
-    if (ledger.page_ != 0) give_pages(std::exchange(ledger.page_, 0), count);
-    ledger.mapping_ = map_pages(-1, 0, count);
+  rank_state.index_ = static_cast<std::uint32_t>(free_entry - memory_->directory.begin());
+  if (rank_state.index_ < rank_states_most) rank_state.page_ = take_pages(count);
+  if (rank_state.page_ != 0) rank_state.mapping_ = map_pages(file_.get(), rank_state.page_, count);
+  if (!rank_state.mapping_.has_value()) {
+    if (rank_state.page_ != 0) give_pages(std::exchange(rank_state.page_, 0), count);
+    rank_state.mapping_ = map_pages(-1, 0, count);
   }
-  if (!ledger.mapping_.has_value())
-    return Status::from_errno("mapping memory for a communicator's ledger", errno);
-  ledger.memory_ = reinterpret_cast<LedgerMemory*>(ledger.mapping_.get().data);
-  ledger.memory_->identity.write(identity);
-  ledgers_.push_back(ledger.memory_);
+  if (!rank_state.mapping_.has_value())
+    return Status::from_errno("mapping memory for a communicator's state", errno);
+  rank_state.memory_ = reinterpret_cast<RankStateMemory*>(rank_state.mapping_.get().data);
+  rank_state.memory_->identity.write(identity);
+  rank_states_.push_back(rank_state.memory_);
   ++claims_;
-  if (ledger.page_ != 0)
-    // Pairs with the acquire in board_reader.cc.
-    free_entry->store(claims_ << 32 | ledger.page_, std::memory_order_release);
-  ledger.board_ = this;
-  return ledger;
+  if (rank_state.page_ != 0)
+    // Pairs with the acquire in state_page_reader.cc.
+    free_entry->store(claims_ << 32 | rank_state.page_, std::memory_order_release);
+  rank_state.state_page_ = this;
+  return rank_state;
 }
 
-void Board::release(Ledger& ledger) {
+void StatePage::release(RankState& rank_state) {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t count = ledger.mapping_.get().bytes / board_page_bytes;
-  std::erase(ledgers_, ledger.memory_);
-  ledger.mapping_.reset();
-  if (ledger.page_ == 0) return;
-  memory_->directory[ledger.index_].store(0, std::memory_order_release);
-  give_pages(ledger.page_, count);
+  const std::uint64_t count = rank_state.mapping_.get().bytes / state_page_bytes;
+  std::erase(rank_states_, rank_state.memory_);
+  rank_state.mapping_.reset();
+  if (rank_state.page_ == 0) return;
+  memory_->directory[rank_state.index_].store(0, std::memory_order_release);
+  give_pages(rank_state.page_, count);
 }
 
-void Board::look(const std::function<void(const LedgerMemory&)>& at) const {
+void StatePage::look(const std::function<void(const RankStateMemory&)>& at) const {
   const std::lock_guard lock(mutex_);
-  for (const LedgerMemory* memory : ledgers_) at(*memory);
+  for (const RankStateMemory* memory : rank_states_) at(*memory);
 }
 
-// ------------------------------------------------------------------------------- ledger
+// ------------------------------------------------------------------------------- rank state
 
-Ledger::Ledger(Ledger&& other) noexcept { *this = std::move(other); }
+RankState::RankState(RankState&& other) noexcept { *this = std::move(other); }
 
-Ledger& Ledger::operator=(Ledger&& other) noexcept {
+RankState& RankState::operator=(RankState&& other) noexcept {
   if (this == &other) return *this;
-  if (board_ != nullptr) board_->release(*this);
-  board_ = std::exchange(other.board_, nullptr);
+  if (state_page_ != nullptr) state_page_->release(*this);
+  state_page_ = std::exchange(other.state_page_, nullptr);
   index_ = other.index_;
   page_ = other.page_;
   mapping_ = std::move(other.mapping_);
@@ -183,16 +185,16 @@ Ledger& Ledger::operator=(Ledger&& other) noexcept {
   return *this;
 }
 
-Ledger::~Ledger() {
-  if (board_ != nullptr) board_->release(*this);
+RankState::~RankState() {
+  if (state_page_ != nullptr) state_page_->release(*this);
 }
 
-void Ledger::note_caller() {
+void RankState::note_caller() {
   caller_ = pthread_self();
   memory_->caller.store(static_cast<std::uint64_t>(gettid()), std::memory_order_relaxed);
 }
 
-void Ledger::tell_wait(WaitLane lane, WaitRecord wait) {
+void RankState::tell_wait(WaitLane lane, WaitRecord wait) {
   WaitRecord& told = told_[index(lane)];
   const bool same = wait.phase == told.phase && wait.serial == told.serial &&
                     wait.what == told.what && wait.peer == told.peer &&
@@ -205,25 +207,25 @@ void Ledger::tell_wait(WaitLane lane, WaitRecord wait) {
   memory_->waits[index(lane)].write(wait);
 }
 
-void Ledger::end_wait(WaitLane lane) {
+void RankState::end_wait(WaitLane lane) {
   if (!tells_wait(lane)) return;
   if (lane != WaitLane::kernels) keep_wait(told_[index(lane)], SystemClock::read());
   told_[index(lane)] = {};
   memory_->waits[index(lane)].write({});
 }
 
-void Ledger::keep_wait(const WaitRecord& wait, std::int64_t until_ns) {
+void RankState::keep_wait(const WaitRecord& wait, std::int64_t until_ns) {
   PastWaitLine& line = memory_->past_waits[++past_waits_ % past_wait_count];
   // A reader that sees a word of this wait sees that the former one is gone: the words are releases
-  // and pair with the acquires in board_reader.cc.
+  // and pair with the acquires in state_page_reader.cc.
   line.number.store(0, std::memory_order_relaxed);
   line.wait.store({wait, until_ns});
   line.number.store(past_waits_, std::memory_order_release);
   memory_->long_waits.store(past_waits_, std::memory_order_relaxed);
 }
 
-void Ledger::show_peers(const LedgerPeers& peers) {
-  const LedgerSpan span = ledger_span(identity_.size);
+void RankState::show_peers(const RankPeers& peers) {
+  const RankStateSpan span = rank_state_span(identity_.size);
   std::byte* const start = mapping_.get().data;
   const std::size_t ranks = std::min(peers.peers.size(), static_cast<std::size_t>(identity_.size));
   const std::size_t hosts = std::min(peers.hosts.size(), ranks);
@@ -231,20 +233,20 @@ void Ledger::show_peers(const LedgerPeers& peers) {
   for (std::size_t rank = 0; rank < ranks; ++rank)
     words[rank].store(peers.peers[rank].pid | std::uint64_t{peers.peers[rank].host} << 32,
                       std::memory_order_relaxed);
-  auto* const notes = reinterpret_cast<SharedWords<HostNote>*>(start + span.hosts_offset);
+  auto* const notes = reinterpret_cast<SharedWords<HostEntry>*>(start + span.hosts_offset);
   for (std::size_t host = 0; host < hosts; ++host)
     notes[host].store({peers.hosts[host].token, FixedText<64>(peers.hosts[host].name)});
-  // Pairs with the acquire in board_reader.cc.
+  // Pairs with the acquire in state_page_reader.cc.
   memory_->hosts.store(hosts, std::memory_order_release);
 }
 
-void Ledger::fail(const Status& why) {
-  const std::lock_guard lock(board_->failing_);
+void RankState::fail(const Status& why) {
+  const std::lock_guard lock(state_page_->failing_);
   if (why.ok() || memory_->failure.writes() > 0) return;
-  FailureNote note;
+  FailureRecord note;
   note.at_ns = SystemClock::read();
   note.code = static_cast<std::int32_t>(why.code());
-  const std::size_t count = std::min(why.culprits().size(), FailureNote::culprits_most);
+  const std::size_t count = std::min(why.culprits().size(), FailureRecord::culprits_most);
   note.culprit_count = static_cast<std::int32_t>(count);
   std::copy_n(why.culprits().begin(), count, note.culprits.begin());
   note.text = FixedText<912>(why.message());

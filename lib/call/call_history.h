@@ -1,6 +1,6 @@
-// CallBoard: what this rank called last on a communicator, for peers that wait for it or were told
-// something else by it. Calls are numbered alike on all ranks, so two that differ at one number are
-// a mismatch, and both are known to whoever compares.
+// CallHistory: what this rank called last on a communicator, for peers that wait for it or were
+// told something else by it. Calls are numbered alike on all ranks, so two that differ at one
+// number are a mismatch, and both are known to whoever compares.
 #pragma once
 
 #include "lib/base/status.h"
@@ -32,16 +32,16 @@ struct CallRecord {
   std::string text() const;  // "gyreAllReduce of 100 float (sum)"
 };
 
-class CallBoard {
+class CallHistory {
  public:
-  explicit CallBoard(int rank) : rank_(rank) {}
+  explicit CallHistory(int rank) : rank_(rank) {}
 
   // The owner's thread, at the start of each call: one store if it is like the one before. The
   // mismatch, if a peer was here before with another call.
   std::optional<Status> begin(const CallRecord& call);
   // The owner's thread: of all calls up to the last one, alike where those are. In what messages
   // say of their call, it tells that an earlier one differed, whose own messages nobody looked at.
-  std::uint64_t history() const { return history_; }
+  std::uint64_t hash() const { return history_; }
   // Any thread: a peer says what it called last. The first mismatch, if this rank's call of some
   // number is another; what it says of calls that are still to come is kept.
   std::optional<Status> compare(int from, const control::Letter& letter);

@@ -1,4 +1,4 @@
-#include "lib/call/call_board.h"
+#include "lib/call/call_history.h"
 
 #include <fmt/format.h>
 
@@ -47,8 +47,8 @@ std::string CallRecord::text() const {
   return text;
 }
 
-std::optional<Status> CallBoard::judge(int from, const CallRecord& theirs,
-                                       const CallRecord& own) const {
+std::optional<Status> CallHistory::judge(int from, const CallRecord& theirs,
+                                         const CallRecord& own) const {
   if (theirs.agrees_with(own)) return std::nullopt;
   const bool lower = from < rank_;
   const CallRecord& first = lower ? theirs : own;
@@ -60,7 +60,7 @@ std::optional<Status> CallBoard::judge(int from, const CallRecord& theirs,
       .blame({lower ? from : rank_, lower ? rank_ : from});
 }
 
-void CallBoard::begin_run(const CallRecord& call) {
+void CallHistory::begin_run(const CallRecord& call) {
   for (const std::uint64_t part : {call.sequence, call.kind, call.count, call.blocks})
     history_ = hash_with(history_, part);
   const std::uint64_t number = begun_.load(std::memory_order_relaxed);
@@ -75,7 +75,7 @@ void CallBoard::begin_run(const CallRecord& call) {
   begun_.store(number + 1, std::memory_order_release);        // pairs with the acquire in find
 }
 
-std::optional<Status> CallBoard::begin(const CallRecord& call) {
+std::optional<Status> CallHistory::begin(const CallRecord& call) {
   if (last_.sequence == 0 || !call.agrees_with(last_)) begin_run(call);
   last_ = call;
   newest_.store(call.sequence, std::memory_order_release);  // pairs with compare's and question's
@@ -96,7 +96,7 @@ std::optional<Status> CallBoard::begin(const CallRecord& call) {
 
 // Of a call that has begun: its run was there before the newest call was named. Backwards, since it
 // is one of the last; nothing if so many runs have begun since that its own is overwritten.
-std::optional<CallRecord> CallBoard::find(std::uint64_t sequence) const {
+std::optional<CallRecord> CallHistory::find(std::uint64_t sequence) const {
   const std::uint64_t begun = begun_.load(std::memory_order_acquire);
   const std::uint64_t oldest = begun < run_count ? 0 : begun - run_count;
   for (std::uint64_t number = begun; number > oldest; --number) {
@@ -112,7 +112,7 @@ std::optional<CallRecord> CallBoard::find(std::uint64_t sequence) const {
   return std::nullopt;
 }
 
-control::Letter CallBoard::question() const {
+control::Letter CallHistory::question() const {
   static_assert(sizeof(CallRecord) == 32 && std::is_trivially_copyable_v<CallRecord>);
   const std::uint64_t newest = newest_.load(std::memory_order_acquire);
   const std::uint64_t oldest = newest < calls_in_question ? 1 : newest - calls_in_question + 1;
@@ -125,7 +125,7 @@ control::Letter CallBoard::question() const {
   return letter;
 }
 
-std::optional<Status> CallBoard::compare(int from, const control::Letter& letter) {
+std::optional<Status> CallHistory::compare(int from, const control::Letter& letter) {
   if (letter.size() % sizeof(CallRecord) != 0 ||
       letter.size() > calls_in_question * sizeof(CallRecord))
     return std::nullopt;

@@ -41,7 +41,7 @@ class SharedWords {
 };
 
 template <typename T>
-class Alternating {
+class DoubleBuffered {
  public:
   // One thread at a time.
   void write(const T& value) {

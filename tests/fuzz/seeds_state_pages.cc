@@ -1,11 +1,11 @@
-// Seeds of what tools read: boards with lies in them, and files of flights.
+// Seeds of what tools read: state pages with lies in them, and files of flights.
 #include "lib/base/flight_file.h"
 #include "tests/fuzz/seeds.h"
 
 namespace gyre::fuzz {
 namespace {
 
-// Acts of `board`; see `place` in the target.
+// Acts of `state_page`; see `place` in the target.
 class Lies {
  public:
   Lies& lie(std::uint8_t where, std::uint32_t index, std::uint64_t value) {
@@ -22,14 +22,14 @@ class Lies {
   Script script_;
 };
 
-enum Where : std::uint8_t { anywhere, head, directory, ledger, flight, past_wait, peer };
-constexpr std::uint8_t second = 0x80;  // of the two ledgers
+enum Where : std::uint8_t { anywhere, head, directory, rank_state, flight, past_wait, peer };
+constexpr std::uint8_t second = 0x80;  // of the two rank states
 constexpr std::uint64_t most = ~std::uint64_t{0};
 constexpr std::uint64_t sign = std::uint64_t{1} << 63;
 
-void add_boards(Seeds& seeds) {
+void add_state_pages(Seeds& seeds) {
   const auto add = [&](const std::string& name, Bytes bytes) {
-    seeds.add("board", name, std::move(bytes));
+    seeds.add("state_page", name, std::move(bytes));
   };
   add("honest", {});
   add("no_magic", Lies().lie(head, 0, 0));
@@ -42,24 +42,24 @@ void add_boards(Seeds& seeds) {
     const std::string name = value == sign   ? "sign"
                              : value == most ? "most"
                                              : std::to_string(value);
-    Lies heads, ledgers, flights, waits, peers;
+    Lies heads, rank_states, flights, waits, peers;
     for (std::uint32_t i = 3; i < 32; ++i) heads.lie(head, i, value);
-    for (std::uint32_t i = 0; i < 64; ++i) ledgers.lie(second | ledger, i, value);
+    for (std::uint32_t i = 0; i < 64; ++i) rank_states.lie(second | rank_state, i, value);
     for (std::uint32_t i = 8; i < 40; ++i) flights.lie(flight, i, value);
     for (std::uint32_t i = 10; i < 30; ++i) waits.lie(past_wait, i, value);
     for (std::uint32_t i = 0; i < 10; ++i) peers.lie(peer, i, value);
     add("head_" + name, heads);
-    add("ledger_" + name, ledgers);
+    add("ledger_" + name, rank_states);
     add("flights_" + name, flights);
     add("past_waits_" + name, waits);
     add("peers_" + name, peers);
   }
 }
 
-LedgerView a_ledger() {
-  LedgerView view;
+RankSnapshot a_rank_state() {
+  RankSnapshot view;
   view.identity.size = 2;
-  Flight flight;
+  FlightEntry flight;
   for (flight.serial = 1; flight.serial <= 3; ++flight.serial) {
     flight.call.sequence = flight.serial == 2 ? 0 : flight.serial;
     view.flights.push_back({flight, 1000, 5000});
@@ -92,7 +92,7 @@ void add_traces(Seeds& seeds) {
   const auto add = [&](const char* name, std::string_view text) {
     seeds.add_text("flight_trace", name, text);
   };
-  const std::string text = with_fixed_time(flight_text(BoardHead(), a_ledger()));
+  const std::string text = with_fixed_time(flight_text(StatePageHead(), a_rank_state()));
   add("honest", text);
   add("twice", text + text);
   add("cut", std::string_view(text).substr(0, text.size() - 20));
@@ -112,8 +112,8 @@ void add_traces(Seeds& seeds) {
 
 }  // namespace
 
-void add_board_seeds(Seeds& seeds) {
-  add_boards(seeds);
+void add_state_page_seeds(Seeds& seeds) {
+  add_state_pages(seeds);
   add_traces(seeds);
 }
 

@@ -6,7 +6,7 @@
 
 namespace gyre {
 
-struct Reach {
+struct Reachability {
   bool reachable = false;
   bool maps_slots = false;  // both ends see the slots as plain memory
   std::string reason;       // why it is so; always set when not reachable

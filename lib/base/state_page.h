@@ -1,10 +1,11 @@
-// Board: what a process shows of itself to tools, in a memfd that they find among its descriptors.
-// Ledger: one rank's part of it. If the kernel gives no memfd, both lie in memory of the process's
-// own: its error files still have what they hold. Layout: board_memory.h; reading: board_reader.h.
+// StatePage: what a process shows of itself to tools, in a memfd that they find among its
+// descriptors. RankState: one rank's part of it. If the kernel gives no memfd, both lie in memory
+// of the process's own: its error files still have what they hold. Layout: state_page_memory.h;
+// reading: state_page_reader.h.
 #pragma once
 
-#include "lib/base/board_memory.h"
 #include "lib/base/owned.h"
+#include "lib/base/state_page_memory.h"
 #include "lib/base/status.h"
 
 #include <functional>
@@ -17,10 +18,10 @@
 
 namespace gyre {
 
-class Board;
+class StatePage;
 
-// Where a ledger's peers live; by rank.
-struct LedgerPeers {
+// Where a rank state's peers live; by rank.
+struct RankPeers {
   struct Host {
     std::array<std::uint8_t, 16> token{};
     std::string name;
@@ -35,20 +36,20 @@ struct LedgerPeers {
 
 // Who calls writes; one thread at a time, but for `fail`, which takes its own turn, and the waits
 // of kernels, which are the device watch's.
-class Ledger {
+class RankState {
  public:
-  Ledger() = default;
-  Ledger(Ledger&& other) noexcept;
-  Ledger& operator=(Ledger&& other) noexcept;
-  ~Ledger();
+  RankState() = default;
+  RankState(RankState&& other) noexcept;
+  RankState& operator=(RankState&& other) noexcept;
+  ~RankState();
 
-  const LedgerIdentity& identity() const { return identity_; }
-  const LedgerMemory& memory() const { return *memory_; }
-  const Board& board() const { return *board_; }
+  const RankIdentity& identity() const { return identity_; }
+  const RankStateMemory& memory() const { return *memory_; }
+  const StatePage& state_page() const { return *state_page_; }
 
   // Begins the next flight and gives its serial. No other call in here but `end` is on the path of
   // a short operation.
-  std::uint64_t begin(OpenFlight& flight, const FlightCall& call) {
+  std::uint64_t begin(OpenFlightEntry& flight, const FlightCall& call) {
     const std::uint64_t serial = memory_->begun.load(std::memory_order_relaxed) + 1;
     flight.begin(memory_->flights[serial % flight_count], serial, call, source_);
     memory_->begun.store(serial, std::memory_order_release);
@@ -60,10 +61,10 @@ class Ledger {
   }
   // And ends it. What ended well is counted: each word has one writer at a time, so that no store
   // has to lock its line.
-  void end(OpenFlight& flight, std::uint8_t outcome, bool waited_long) {
+  void end(OpenFlightEntry& flight, std::uint8_t outcome, bool waited_long) {
     if (!flight.is_open()) return;
-    if (outcome == 0 && flight.function() < NameTable::most) [[likely]] {
-      DoneWords& done = memory_->done[flight.function()];
+    if (outcome == 0 && flight.function() < NameTable::max_names) [[likely]] {
+      DoneCounters& done = memory_->done[flight.function()];
       add(done.operations, 1);
       add(done.bytes, flight.bytes());
     }
@@ -78,24 +79,24 @@ class Ledger {
   // A wait was told and has not ended.
   bool tells_wait(WaitLane lane) const { return told_[index(lane)].phase != WaitPhase::none; }
 
-  void show_peers(const LedgerPeers& peers);
+  void show_peers(const RankPeers& peers);
   // The first one stays.
   void fail(const Status& why);
 
  private:
-  friend class Board;
+  friend class StatePage;
   void keep_wait(const WaitRecord& wait, std::int64_t until_ns);
   static void add(SharedWord& word, std::uint64_t more) {
     word.store(word.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   }
 
-  Board* board_ = nullptr;
-  std::uint32_t index_ = 0;  // in the directory; ledgers_most: not in it
+  StatePage* state_page_ = nullptr;
+  std::uint32_t index_ = 0;  // in the directory; rank_states_most: not in it
   std::uint64_t page_ = 0;   // in the file; 0: not in it
   Mapping mapping_;
-  LedgerMemory* memory_ = nullptr;
+  RankStateMemory* memory_ = nullptr;
   TickSource source_ = TickSource::clock;
-  LedgerIdentity identity_;
+  RankIdentity identity_;
   pthread_t caller_ = 0;
   static constexpr std::size_t index(WaitLane lane) { return static_cast<std::size_t>(lane); }
   std::array<WaitRecord, wait_lane_count> told_;
@@ -103,37 +104,37 @@ class Ledger {
 };
 
 // Any thread.
-class Board {
+class StatePage {
  public:
   struct Owner {
     std::array<std::uint8_t, 16> host{};
     std::string host_name;
     std::string version;
-    BoardNames names;
+    CodeNames names;
   };
   // The memory is made at the first claim, which alone asks who owns it.
-  Result<Ledger> claim(const std::function<Owner()>& owner, const LedgerIdentity& identity);
+  Result<RankState> claim(const std::function<Owner()>& owner, const RankIdentity& identity);
   // Valid once something was claimed.
-  const BoardMemory& memory() const { return *memory_; }
+  const StatePageMemory& memory() const { return *memory_; }
   int descriptor() const { return file_.get(); }
-  // Each ledger, in the order of their claims; none comes or goes meanwhile.
-  void look(const std::function<void(const LedgerMemory&)>& at) const;
+  // Each rank state, in the order of their claims; none comes or goes meanwhile.
+  void look(const std::function<void(const RankStateMemory&)>& at) const;
 
  private:
-  friend class Ledger;
+  friend class RankState;
   Status open(const Owner& owner);
   std::uint64_t take_pages(std::uint64_t count);
   void give_pages(std::uint64_t page, std::uint64_t count);
-  void release(Ledger& ledger);
+  void release(RankState& rank_state);
 
   mutable std::mutex mutex_;  // of everything; the memory's own rules hold in it
   FileDescriptor file_;
   Mapping mapping_;
-  BoardMemory* memory_ = nullptr;
+  StatePageMemory* memory_ = nullptr;
   std::uint64_t pages_ = 0;                      // of the file
   std::map<std::uint64_t, std::uint64_t> free_;  // first page: how many
   std::uint64_t claims_ = 0;
-  std::vector<const LedgerMemory*> ledgers_;  // that are claimed, in the file or not
+  std::vector<const RankStateMemory*> rank_states_;  // that are claimed, in the file or not
   TickSource source_ = TickSource::clock;
   std::mutex failing_;  // one `fail` at a time
 };

@@ -3,7 +3,7 @@
 // Input: u8 rank, then acts: u8 kind: 0 and 1: this rank's next call, as u8 function, u8 type, u8
 // op, u8 root, u16 count, u8 blocks; 2: a letter, as u8 from and a block; 3: a letter of records,
 // as u8 from, u8 how many, each as i8 distance from the newest call and the call.
-#include "lib/call/call_board.h"
+#include "lib/call/call_history.h"
 #include "tests/fuzz/input.h"
 
 #include <map>
@@ -22,7 +22,7 @@ struct Own {
 
 class Trial {
  public:
-  explicit Trial(int rank) : rank_(rank), board_(rank) {}
+  explicit Trial(int rank) : rank_(rank), state_page_(rank) {}
   // False when it is over.
   bool act(fuzz::Input& input);
 
@@ -35,7 +35,7 @@ class Trial {
   void check_question() const;
 
   const int rank_;
-  CallBoard board_;
+  CallHistory state_page_;
   std::map<std::uint64_t, Own> own_;
   std::uint64_t runs_ = 0;
   std::uint64_t newest_ = 0;
@@ -80,7 +80,7 @@ bool Trial::begin(const CallRecord& call) {
       expected |= theirs.sequence == call.sequence && differs(theirs);
     std::erase_if(calls, [&](const CallRecord& one) { return one.sequence <= call.sequence; });
   }
-  judge(board_.begin(call), expected);
+  judge(state_page_.begin(call), expected);
   return !expected;
 }
 
@@ -96,15 +96,15 @@ bool Trial::hear(int from, const control::Letter& letter) {
       expected = differs(theirs);
     }
   }
-  judge(board_.compare(from, letter), expected);
+  judge(state_page_.compare(from, letter), expected);
   return !expected;
 }
 
-// A board that heard this one's own question has nothing against it.
+// A state page that heard this one's own question has nothing against it.
 void Trial::check_question() const {
-  const control::Letter question = board_.question();
+  const control::Letter question = state_page_.question();
   GYRE_DEMAND(question.size() == std::min<std::uint64_t>(own_.size(), told) * sizeof(CallRecord));
-  CallBoard other(rank_ + 1);
+  CallHistory other(rank_ + 1);
   GYRE_DEMAND(!other.compare(rank_, question));
   for (std::size_t at = 0; at < question.size(); at += sizeof(CallRecord)) {
     CallRecord call;

@@ -1,12 +1,12 @@
 // What lies in the memory `gyre-wait` that a process shows to tools: the layout that the writer
-// (board.h) and readers (board_reader.h) share. Everything in it is written word by word and read
-// by whoever may open the process's descriptors; a reader believes nothing of it.
+// (state_page.h) and readers (state_page_reader.h) share. Everything in it is written word by word
+// and read by whoever may open the process's descriptors; a reader believes nothing of it.
 //
-//   board    a process: who it is, the names of its codes, and where its ledgers lie
-//   ledger   one rank's place in one communicator: what it waits for, its flights, its peers
+//   page         a process: who it is, the names of its codes, where its rank states lie
+//   rank state   one rank of one communicator: what it waits for, its flights, its peers
 #pragma once
 
-#include "lib/base/alternating.h"
+#include "lib/base/double_buffered.h"
 #include "lib/base/flight.h"
 #include "lib/base/units.h"
 #include "lib/base/wait.h"
@@ -18,12 +18,12 @@
 
 namespace gyre {
 
-inline constexpr const char* board_file_name = "gyre-wait";
-inline constexpr std::uint32_t board_layout = 3;
+inline constexpr const char* state_page_file_name = "gyre-wait";
+inline constexpr std::uint32_t state_page_layout = 3;
 // "GYREWAIT", little-endian; stored when the rest is there.
-inline constexpr std::uint64_t board_magic = 0x5449'4157'4552'5947;
-inline constexpr std::uint32_t ledgers_most = 4096;
-inline constexpr std::size_t board_page_bytes = 4096;
+inline constexpr std::uint64_t state_page_magic = 0x5449'4157'4552'5947;
+inline constexpr std::uint32_t rank_states_most = 4096;
+inline constexpr std::size_t state_page_bytes = 4096;
 
 // Text of fixed room, cut if longer, zeros behind it.
 template <std::size_t room>
@@ -39,33 +39,33 @@ struct FixedText {
 
 // What the codes of flights mean, in the words of the process's own library.
 struct NameTable {
-  static constexpr std::size_t most = 32;
-  std::array<FixedText<24>, most> names{};
+  static constexpr std::size_t max_names = 32;
+  std::array<FixedText<24>, max_names> names{};
 };
-struct BoardNames {
+struct CodeNames {
   NameTable functions, types, ops, algorithms, protocols;
 };
 
-struct BoardHead {
-  std::uint32_t layout = board_layout;
+struct StatePageHead {
+  std::uint32_t layout = state_page_layout;
   std::uint32_t pid = 0;  // as the process itself knows it
-  std::uint64_t ledgers = ledgers_most;
+  std::uint64_t rank_states = rank_states_most;
   TickPair origin;
   TickSource source = TickSource::clock;
   std::uint32_t uid = 0;
   std::array<std::uint8_t, 16> host{};  // equal for all processes of a host
   FixedText<64> host_name;
   FixedText<32> version;
-  BoardNames names;
+  CodeNames names;
 };
 
-struct BoardMemory {
+struct StatePageMemory {
   SharedWord magic;
-  Alternating<BoardHead> head;
-  // The page where each ledger begins, in the low half; 0: none. The high half changes with each
-  // new ledger, so that a reader can tell whether what it read is still the same. It turns after
-  // 2^32 ledgers of 100 us, five days; a reading takes less than a second.
-  std::array<SharedWord, ledgers_most> directory;
+  DoubleBuffered<StatePageHead> head;
+  // The page where each rank state begins, in the low half; 0: none. The high half changes with
+  // each new rank state, so that a reader can tell whether what it read is still the same. It turns
+  // after 2^32 rank states of 100 us, five days; a reading takes less than a second.
+  std::array<SharedWord, rank_states_most> directory;
 };
 
 // What an operation does, or waits in.
@@ -102,7 +102,7 @@ struct PastWaitLine {
   SharedWords<PastWait> wait;
 };
 
-struct LedgerIdentity {
+struct RankIdentity {
   std::uint64_t communicator = 0;  // the same on all its ranks
   FixedText<16> name;              // the same for people, as in logs
   FixedText<64> label;             // the caller's name for it
@@ -111,7 +111,7 @@ struct LedgerIdentity {
 };
 
 // Why the communicator is broken.
-struct FailureNote {
+struct FailureRecord {
   static constexpr std::size_t culprits_most = 16;
   std::int64_t at_ns = 0;
   std::int32_t code = 0;  // 0: it is not
@@ -121,40 +121,40 @@ struct FailureNote {
 };
 
 // Operations of one function that ended well, and their bytes.
-struct DoneWords {
+struct DoneCounters {
   SharedWord operations, bytes;
 };
 
-struct HostNote {
+struct HostEntry {
   std::array<std::uint8_t, 16> token{};
   FixedText<64> name;
 };
 
-struct alignas(board_page_bytes) LedgerMemory {
+struct alignas(state_page_bytes) RankStateMemory {
   SharedWord begun;   // flights; the last serial
   SharedWord caller;  // the thread that made the last call
-  alignas(64) std::array<Alternating<WaitRecord>, wait_lane_count> waits;
-  alignas(64) Alternating<LedgerIdentity> identity;
-  Alternating<FailureNote> failure;
+  alignas(64) std::array<DoubleBuffered<WaitRecord>, wait_lane_count> waits;
+  alignas(64) DoubleBuffered<RankIdentity> identity;
+  DoubleBuffered<FailureRecord> failure;
   SharedWord hosts;  // how many follow; 0: the ranks have not met yet
-  alignas(64) std::array<DoneWords, NameTable::most> done;  // by function
-  SharedWord long_waits;                                    // that were told and are over
-  alignas(board_page_bytes) std::array<FlightLine, flight_count> flights;
+  alignas(64) std::array<DoneCounters, NameTable::max_names> done;  // by function
+  SharedWord long_waits;                                            // that were told and are over
+  alignas(state_page_bytes) std::array<FlightLine, flight_count> flights;
   std::array<PastWaitLine, past_wait_count> past_waits;
   // Behind it, for each rank a word (process id, index of its host << 32), then the hosts.
 };
 
 // Who counts without looking at single operations touches one page of it.
-static_assert(offsetof(LedgerMemory, flights) == board_page_bytes);
+static_assert(offsetof(RankStateMemory, flights) == state_page_bytes);
 
-struct LedgerSpan {
+struct RankStateSpan {
   std::uint64_t ranks_offset, hosts_offset, bytes;
 };
-constexpr LedgerSpan ledger_span(std::int32_t size) {
+constexpr RankStateSpan rank_state_span(std::int32_t size) {
   const auto ranks = static_cast<std::uint64_t>(size);
-  const std::uint64_t hosts = sizeof(LedgerMemory) + ranks * sizeof(SharedWord);
-  return {sizeof(LedgerMemory), hosts,
-          round_up(hosts + ranks * sizeof(SharedWords<HostNote>), board_page_bytes)};
+  const std::uint64_t hosts = sizeof(RankStateMemory) + ranks * sizeof(SharedWord);
+  return {sizeof(RankStateMemory), hosts,
+          round_up(hosts + ranks * sizeof(SharedWords<HostEntry>), state_page_bytes)};
 }
 
 }  // namespace gyre
