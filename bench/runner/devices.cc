@@ -61,7 +61,7 @@ Result<DeviceFacts> Devices::facts(int number) const {
   facts.name = text;
   GYRE_TRY(
       driver_->check(driver_->device_pci_bus_id(text, sizeof text, device), "cuDeviceGetPCIBusId"));
-  // nccl-tests shows it without the function and in small letters.
+  // nccl-tests shows it without the function and in small messages.
   facts.bus = std::string(text).substr(0, sizeof "0000:00:00" - 1);
   std::ranges::transform(facts.bus, facts.bus.begin(),
                          [](unsigned char c) { return std::tolower(c); });

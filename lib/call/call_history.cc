@@ -112,28 +112,28 @@ std::optional<CallRecord> CallHistory::find(std::uint64_t sequence) const {
   return std::nullopt;
 }
 
-control::Letter CallHistory::question() const {
+control::MessageBytes CallHistory::question() const {
   static_assert(sizeof(CallRecord) == 32 && std::is_trivially_copyable_v<CallRecord>);
   const std::uint64_t newest = newest_.load(std::memory_order_acquire);
   const std::uint64_t oldest = newest < calls_in_question ? 1 : newest - calls_in_question + 1;
-  control::Letter letter;
+  control::MessageBytes message;
   for (std::uint64_t sequence = oldest; sequence <= newest; ++sequence)
     if (const auto call = find(sequence)) {
-      letter.resize(letter.size() + sizeof *call);
-      std::memcpy(letter.data() + letter.size() - sizeof *call, &*call, sizeof *call);
+      message.resize(message.size() + sizeof *call);
+      std::memcpy(message.data() + message.size() - sizeof *call, &*call, sizeof *call);
     }
-  return letter;
+  return message;
 }
 
-std::optional<Status> CallHistory::compare(int from, const control::Letter& letter) {
-  if (letter.size() % sizeof(CallRecord) != 0 ||
-      letter.size() > calls_in_question * sizeof(CallRecord))
+std::optional<Status> CallHistory::compare(int from, const control::MessageBytes& message) {
+  if (message.size() % sizeof(CallRecord) != 0 ||
+      message.size() > calls_in_question * sizeof(CallRecord))
     return std::nullopt;
   const std::lock_guard lock(mutex_);
   ahead_.erase(from);
-  for (std::size_t at = 0; at < letter.size(); at += sizeof(CallRecord)) {
+  for (std::size_t at = 0; at < message.size(); at += sizeof(CallRecord)) {
     CallRecord theirs;
-    std::memcpy(&theirs, letter.data() + at, sizeof theirs);
+    std::memcpy(&theirs, message.data() + at, sizeof theirs);
     if (theirs.sequence > newest_.load(std::memory_order_acquire)) {
       ahead_[from].push_back(theirs);
       asked_ahead_.store(true, std::memory_order_seq_cst);

@@ -44,10 +44,10 @@ class CallHistory {
   std::uint64_t hash() const { return history_; }
   // Any thread: a peer says what it called last. The first mismatch, if this rank's call of some
   // number is another; what it says of calls that are still to come is kept.
-  std::optional<Status> compare(int from, const control::Letter& letter);
+  std::optional<Status> compare(int from, const control::MessageBytes& message);
   // This rank's last calls, for a peer to compare: who notices may be past the call that differs,
   // since a rank that only sends returns early.
-  control::Letter question() const;
+  control::MessageBytes question() const;
 
  private:
   static constexpr std::uint64_t calls_in_question = 32;

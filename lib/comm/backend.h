@@ -34,8 +34,8 @@ class Backend {
 
   // ---- joining and leaving
 
-  // What this rank says of itself when it joins (joining_note.h).
-  virtual Result<control::Letter> joining_note() = 0;
+  // What this rank says of itself when it joins (join_info.h).
+  virtual Result<control::MessageBytes> join_info() = 0;
   // All have joined: takes what calls will need. False if it has to be asked again, soon.
   virtual Result<bool> settle() = 0;
   // Before this rank leaves: nothing of it runs any more.

@@ -31,7 +31,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(control::ControlPlane& 
   };
   GYRE_ASSIGN(state.rank_state,
               claim_rank_state(*state.options.state_page, plane.identity(), identity));
-  GYRE_ASSIGN(control::Letter note, made->backend_->joining_note());
+  GYRE_ASSIGN(control::MessageBytes note, made->backend_->join_info());
   GYRE_ASSIGN(state.membership,
               plane.join(id, size, rank, std::move(note), state.options.settings));
   state.self = state.membership->self();

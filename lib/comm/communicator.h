@@ -12,7 +12,7 @@
 #include "lib/comm/join_op.h"
 #include "lib/comm/sendrecv_op.h"
 #include "lib/comm/work.h"
-#include "lib/links/letter_keys.h"
+#include "lib/links/message_keys.h"
 
 #include <atomic>
 #include <cstdint>
@@ -59,9 +59,9 @@ class Communicator {
   }
   // The same; the work stays where it is until that is finished.
   Resumable& begin(const Work& work, bool more = false);
-  // The key of the letters of the next split: the same on all ranks, another for each; a split
+  // The key of the messages of the next split: the same on all ranks, another for each; a split
   // takes microseconds, and 2^56 of one 2,000 years.
-  std::uint64_t next_split_key() { return letter_key(LetterKind::split, ++splits_); }
+  std::uint64_t next_split_key() { return message_key(MessageTopic::split, ++splits_); }
 
   // Order of its calls; see CallOrder. Another thread goes on from here:
   CallOrder order;

@@ -1,7 +1,7 @@
 #include "lib/comm/communicator_state.h"
 
 #include "lib/comm/backend.h"
-#include "lib/links/letter_keys.h"
+#include "lib/links/message_keys.h"
 
 #include <fmt/format.h>
 
@@ -20,16 +20,17 @@ CommunicatorState::~CommunicatorState() {
 void CommunicatorState::answer_peers() {
   witness_ = std::make_shared<Witness>(rank_state);
   const auto answer = [witness = witness_, mine = std::weak_ptr(membership)](
-                          int from, const control::Letter& question) -> std::optional<Status> {
+                          int from,
+                          const control::MessageBytes& question) -> std::optional<Status> {
     if (const auto ours = mine.lock()) witness->answer(*ours, from, question);
     return std::nullopt;
   };
-  membership->listen(letter_key(LetterKind::question), answer);
+  membership->listen(message_key(MessageTopic::question), answer);
   if (!options.settings.check_calls) return;
   call_history = std::make_shared<CallHistory>(rank);
-  membership->listen(letter_key(LetterKind::call),
-                     [call_history = call_history](int from, const control::Letter& letter) {
-                       return call_history->compare(from, letter);
+  membership->listen(message_key(MessageTopic::call),
+                     [call_history = call_history](int from, const control::MessageBytes& message) {
+                       return call_history->compare(from, message);
                      });
 }
 
@@ -67,7 +68,7 @@ void CommunicatorState::abort() {
 // What the answer will be is for the peer's side to say: it ends the communicator on all ranks.
 void CommunicatorState::ask(int peer) {
   if (peer != rank && call_history != nullptr)
-    (void)membership->send(peer, letter_key(LetterKind::call), call_history->question());
+    (void)membership->send(peer, message_key(MessageTopic::call), call_history->question());
 }
 
 bool CommunicatorState::others_have_left() const {

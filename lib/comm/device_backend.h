@@ -23,7 +23,7 @@ class DeviceBackend final : public Backend, public Watched {
   // Null before all have joined.
   DeviceSide* side() const { return side_.get(); }
 
-  Result<control::Letter> joining_note() override;
+  Result<control::MessageBytes> join_info() override;
   Result<bool> settle() override;
   void leave() override;
   void abort() override;
@@ -76,12 +76,12 @@ class DeviceBackend final : public Backend, public Watched {
   void watch_kernel(const DeviceSide::Seen& seen, std::int64_t now_ns);
 
   Status settle_now();
-  Result<std::vector<DeviceNote>> device_notes() const;
-  std::vector<p2p::Gpu> find_gpus(const std::vector<DeviceNote>& notes) const;
+  Result<std::vector<GpuInfo>> device_notes() const;
+  std::vector<p2p::Gpu> find_gpus(const std::vector<GpuInfo>& notes) const;
   std::vector<p2p::Between> find_ways(const std::vector<p2p::Gpu>& gpus) const;
   void reach_siblings(const std::vector<p2p::Between>& ways,
                       const std::vector<p2p::Gpu>& gpus) const;
-  Status hold_share(const std::vector<DeviceNote>& notes, const DeviceShare& share);
+  Status hold_share(const std::vector<GpuInfo>& notes, const DeviceShare& share);
   DeviceSurroundings surroundings(const std::vector<p2p::Gpu>& gpus, std::vector<p2p::Between> ways,
                                   const DeviceDemand& demand);
 

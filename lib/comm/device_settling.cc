@@ -1,7 +1,7 @@
 // How a communicator settles on its GPUs: what ranks tell each other of them, and what follows.
 #include "lib/base/log.h"
 #include "lib/comm/device_backend.h"
-#include "lib/comm/joining_note.h"
+#include "lib/comm/join_info.h"
 #include "lib/device/device_exchange.h"
 #include "lib/links/transport_registry.h"
 #include "lib/loaded/cuda_rest.h"
@@ -23,7 +23,7 @@ bool shares_by_mps(const exec::CudaDevice& device) {
 }
 
 // The first rank on a GPU tells for all.
-void tell_of_sharing(const exec::CudaDevice& device, std::span<const DeviceNote> notes,
+void tell_of_sharing(const exec::CudaDevice& device, std::span<const GpuInfo> notes,
                      std::span<const std::uint32_t> processes_of, int own) {
   std::set<std::uint32_t> processes;
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
@@ -72,7 +72,7 @@ void DeviceBackend::reach_siblings(const std::vector<p2p::Between>& ways,
   }
 }
 
-Result<control::Letter> DeviceBackend::joining_note() {
+Result<control::MessageBytes> DeviceBackend::join_info() {
   GYRE_ASSIGN(const bool allowed, is_transport_allowed("p2p", state_.options.settings));
   const p2p::Limits limits{!allowed, *p2p::path_named(state_.options.settings.p2p_level)};
   const auto nvml = services_.nvml();
@@ -83,25 +83,24 @@ Result<control::Letter> DeviceBackend::joining_note() {
              nvml.status().message());
   const p2p::OwnGpu own{device_.ordinal(), device_.uuid(), device_.bus_id()};
   GYRE_ASSIGN(const std::uint64_t free_bytes, device_.free_bytes());
-  const DeviceNote note{
-      .uuid = device_.uuid(),
-      .blocks = device_.blocks_most(),
-      .connections =
-          device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), shares_by_mps(device_)),
-      .channels = state_.options.channels_most,
-      .least_channels = state_.options.channels_least,
-      .free_mib = static_cast<std::uint32_t>(free_bytes >> 20),
-      .capability = device_.capability(),
-      .bus_id = device_.bus_id(),
-      .held = claimed_.others,
-      .toward = survey(device_.driver(), nvml.ok() ? *nvml : nullptr, own, limits)};
-  return host_->joining_note(encode(note));
+  const GpuInfo note{.uuid = device_.uuid(),
+                     .blocks = device_.blocks_most(),
+                     .connections = device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"),
+                                                       shares_by_mps(device_)),
+                     .channels = state_.options.channels_most,
+                     .least_channels = state_.options.channels_least,
+                     .free_mib = static_cast<std::uint32_t>(free_bytes >> 20),
+                     .capability = device_.capability(),
+                     .bus_id = device_.bus_id(),
+                     .held = claimed_.others,
+                     .toward = survey(device_.driver(), nvml.ok() ? *nvml : nullptr, own, limits)};
+  return host_->join_info(encode(note));
 }
 
-Result<std::vector<DeviceNote>> DeviceBackend::device_notes() const {
-  std::vector<DeviceNote> notes;
-  for (const control::Letter& letter : state_.membership->roster().notes) {
-    auto note = read_device_note(read_joining_note(letter).device);
+Result<std::vector<GpuInfo>> DeviceBackend::device_notes() const {
+  std::vector<GpuInfo> notes;
+  for (const control::MessageBytes& rank_message : state_.membership->roster().notes) {
+    auto note = read_gpu_info(read_join_info(rank_message).device);
     const int rank = static_cast<int>(notes.size());
     if (!note)
       return Status(Code::RemoteError,
@@ -112,10 +111,10 @@ Result<std::vector<DeviceNote>> DeviceBackend::device_notes() const {
   return notes;
 }
 
-std::vector<p2p::Gpu> DeviceBackend::find_gpus(const std::vector<DeviceNote>& notes) const {
+std::vector<p2p::Gpu> DeviceBackend::find_gpus(const std::vector<GpuInfo>& notes) const {
   std::vector<p2p::Gpu> gpus;
   for (int rank = 0; rank < state_.size; ++rank) {
-    const DeviceNote& note = notes[static_cast<std::size_t>(rank)];
+    const GpuInfo& note = notes[static_cast<std::size_t>(rank)];
     gpus.push_back({state_.identity_of(rank).host, state_.identity_of(rank).process, note.uuid,
                     note.bus_id, note.toward, note.capability});
   }
@@ -143,9 +142,9 @@ std::vector<p2p::Between> DeviceBackend::find_ways(const std::vector<p2p::Gpu>& 
 
 // From now on no estimate. Communicators that are made at one time do not see each other's part in
 // other processes, and so may have taken too much.
-Status DeviceBackend::hold_share(const std::vector<DeviceNote>& notes, const DeviceShare& share) {
+Status DeviceBackend::hold_share(const std::vector<GpuInfo>& notes, const DeviceShare& share) {
   const auto ranks = static_cast<std::uint32_t>(
-      std::ranges::count(notes, device_.uuid(), [](const DeviceNote& note) { return note.uuid; }));
+      std::ranges::count(notes, device_.uuid(), [](const GpuInfo& note) { return note.uuid; }));
   claimed_.claim->settle(ranks, ranks * share.blocks);
   std::uint32_t held = 0;
   for (const DeviceHolding& one : claimed_.claim->all()) held += one.blocks;
@@ -211,7 +210,7 @@ Result<bool> DeviceBackend::settle() {
 
 Status DeviceBackend::settle_now() {
   const control::Roster& roster = state_.membership->roster();
-  GYRE_ASSIGN(const std::vector<DeviceNote> notes, device_notes());
+  GYRE_ASSIGN(const std::vector<GpuInfo> notes, device_notes());
   const std::vector<p2p::Gpu> gpus = find_gpus(notes);
   const DeviceDemand demand{static_cast<std::uint64_t>(state_.options.settings.slot_bytes),
                             is_any_relayed(gpus)};

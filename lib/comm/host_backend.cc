@@ -2,7 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/comm/communicator_state.h"
-#include "lib/comm/joining_note.h"
+#include "lib/comm/join_info.h"
 #include "lib/device/device_memory.h"
 #include "lib/links/transport_registry.h"
 #include "lib/sendrecv/host_exchange.h"
@@ -74,13 +74,13 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
 }
 
 // Settings that every rank must share, since all choose for themselves and must choose alike.
-control::Letter HostBackend::joining_note(const std::string& device) const {
+control::MessageBytes HostBackend::join_info(const std::string& device) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
       "version=1 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.first_sequence);
-  return encode(JoiningNote{common, device, processor_mask()});
+  return encode(JoinInfo{common, device, processor_mask()});
 }
 
 Result<bool> HostBackend::settle() {

@@ -25,11 +25,11 @@ class HostBackend final : public Backend {
                                                    const trust::UniqueId& id);
 
   // The same with what a backend on a GPU says of its device.
-  control::Letter joining_note(const std::string& device) const;
+  control::MessageBytes join_info(const std::string& device) const;
   PlanChooser& plans() { return plans_; }
   Links& links() { return *links_; }
 
-  Result<control::Letter> joining_note() override { return joining_note({}); }
+  Result<control::MessageBytes> join_info() override { return join_info({}); }
   Result<bool> settle() override;
   void leave() override {}
   void abort() override {}

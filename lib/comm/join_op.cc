@@ -1,7 +1,7 @@
 #include "lib/comm/join_op.h"
 
 #include "lib/comm/communicator_state.h"
-#include "lib/comm/joining_note.h"
+#include "lib/comm/join_info.h"
 
 #include <fmt/format.h>
 
@@ -43,15 +43,15 @@ bool JoinOp::settle() {
 Status JoinOp::compare_notes() {
   const control::Roster& roster = state_.membership->roster();
   const auto note_of = [&](int rank) {
-    return read_joining_note(roster.notes[static_cast<std::size_t>(rank)]);
+    return read_join_info(roster.notes[static_cast<std::size_t>(rank)]);
   };
-  const auto kind_of = [](const JoiningNote& note) {
+  const auto kind_of = [](const JoinInfo& note) {
     return note.device.empty() ? "host memory" : "a CUDA device";
   };
-  const JoiningNote mine = note_of(state_.rank);
+  const JoinInfo mine = note_of(state_.rank);
   std::vector<std::string_view> masks;  // of the ranks on this host
   for (int rank = 0; rank < state_.size; ++rank) {
-    const JoiningNote note = note_of(rank);
+    const JoinInfo note = note_of(rank);
     if (note.settings != mine.settings)
       return Status(Code::InvalidUsage,
                     fmt::format("ranks {} and {} differ in their settings: \"{}\" and \"{}\"",

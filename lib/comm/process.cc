@@ -135,7 +135,7 @@ Status Process::open_plane(const Settings& settings) {
   return {};
 }
 
-// One door for the process: a wish for a second one would have to be passed over in silence.
+// One listener for the process: a wish for a second one would have to be passed over in silence.
 Status Process::serve_metrics(const Settings& settings) {
   if (settings.metrics.empty() || settings.metrics == metrics_) return {};
   if (!metrics_.empty())

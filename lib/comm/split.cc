@@ -72,7 +72,7 @@ std::vector<int> Splitting::members() const {
 
 bool Splitting::advance_gathering() {
   if (!std::exchange(begun_, true)) {
-    letter_key_ = parent_.next_split_key();
+    message_key_ = parent_.next_split_key();
     parent_.begin(gathering_);
   }
   Resumable& gather = parent_.operation();
@@ -102,32 +102,32 @@ control::Audience Splitting::audience() const {
   return together ? control::Audience::this_host : control::Audience::any_host;
 }
 
-// An empty letter says that there is no id.
+// An empty message says that there is no id.
 Status Splitting::lead() {
   GYRE_ASSIGN(control::ControlPlane * plane, process_.plane(options_.settings));
   const auto id = plane->create_unique_id(audience(), options_.settings);
-  control::Letter letter;
+  control::MessageBytes rank_message;
   if (id.ok()) {
     GYRE_ASSIGN(const auto bytes, trust::encode(*id));
-    letter.assign(bytes.begin(), bytes.end());
+    rank_message.assign(bytes.begin(), bytes.end());
   }
   for (std::size_t i = 1; i < members_.size(); ++i)
-    GYRE_TRY(parent_.membership().send(members_[i], letter_key_, letter));
+    GYRE_TRY(parent_.membership().send(members_[i], message_key_, rank_message));
   if (!id.ok()) return id.status();
   return join(*id);
 }
 
 bool Splitting::advance_meeting() {
-  const auto letter = parent_.membership().receive(members_[0], letter_key_);
-  if (!letter) return false;
+  const auto rank_message = parent_.membership().receive(members_[0], message_key_);
+  if (!rank_message) return false;
   parent_.rank_state().end_wait(WaitLane::collective);
   trust::EncodedId bytes;
-  if (letter->size() != bytes.size())
+  if (rank_message->size() != bytes.size())
     return fail(Status(Code::RemoteError, fmt::format("rank {} could not make an id for the "
                                                       "ranks of this color",
                                                       members_[0]))
                     .blame({members_[0]}));
-  std::copy(letter->begin(), letter->end(), bytes.begin());
+  std::copy(rank_message->begin(), rank_message->end(), bytes.begin());
   const auto id = trust::decode_unique_id(bytes);
   if (!id.ok()) return fail(id.status());
   if (Status joined = join(*id); !joined.ok()) return fail(std::move(joined));

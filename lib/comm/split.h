@@ -1,5 +1,5 @@
 // Splitting: gyreCommSplit, as a Resumable. All ranks of the parent say color and key in an
-// all-gather; the first rank of each color makes an id and sends it to the others as letters, over
+// all-gather; the first rank of each color makes an id and sends it to the others as messages, over
 // the control plane, since it is a secret; they join.
 #pragma once
 
@@ -54,7 +54,7 @@ class Splitting final : public Resumable {
   bool begun_ = false;
   Stage stage_ = Stage::gathering;
   std::vector<int> members_;
-  std::uint64_t letter_key_ = 0;
+  std::uint64_t message_key_ = 0;
   std::unique_ptr<Communicator> child_;
   std::int64_t failed_ns_ = 0;  // since when the child has failed; 0: it has not
 };

@@ -1,7 +1,7 @@
 #include "lib/comm/tracing.h"
 
 #include "lib/control/cause.h"
-#include "lib/links/letter_keys.h"
+#include "lib/links/message_keys.h"
 
 #include <fmt/format.h>
 
@@ -51,15 +51,15 @@ void Tracing::ask(control::Membership& membership, int rank, std::int64_t now_ns
 }
 
 void Tracing::send_question(control::Membership& membership, int rank, std::uint64_t number) {
-  control::Letter question(sizeof number);
+  control::MessageBytes question(sizeof number);
   std::memcpy(question.data(), &number, sizeof number);
-  (void)membership.send(rank, letter_key(LetterKind::question), std::move(question));
+  (void)membership.send(rank, message_key(MessageTopic::question), std::move(question));
 }
 
 std::optional<Whereabouts> Tracing::answer_of(control::Membership& membership, int rank) const {
-  const auto letter = membership.receive(rank, letter_key(LetterKind::answer, questions_));
+  const auto rank_message = membership.receive(rank, message_key(MessageTopic::answer, questions_));
   const auto ranks = static_cast<int>(membership.roster().process_of_rank.size());
-  return letter ? decode_whereabouts(*letter, ranks) : std::nullopt;
+  return rank_message ? decode_whereabouts(*rank_message, ranks) : std::nullopt;
 }
 
 std::optional<Tracing::Verdict> Tracing::advance(control::Membership& membership,

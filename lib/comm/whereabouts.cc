@@ -1,6 +1,6 @@
 #include "lib/comm/whereabouts.h"
 
-#include "lib/links/letter_keys.h"
+#include "lib/links/message_keys.h"
 #include "lib/trust/wire.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ std::string find_elsewhere(const RankState& rank_state) {
 
 }  // namespace
 
-control::Letter encode(const Whereabouts& whereabouts) {
+control::MessageBytes encode(const Whereabouts& whereabouts) {
   trust::Writer writer;
   writer.put(static_cast<std::uint8_t>(whereabouts.standing));
   writer.put(whereabouts.last_collective);
@@ -62,10 +62,10 @@ control::Letter encode(const Whereabouts& whereabouts) {
   return writer.take();
 }
 
-std::optional<Whereabouts> decode_whereabouts(const control::Letter& letter, int ranks) {
+std::optional<Whereabouts> decode_whereabouts(const control::MessageBytes& message, int ranks) {
   Whereabouts whereabouts;
   std::uint8_t standing = 0;
-  trust::Reader reader(letter);
+  trust::Reader reader(message);
   if (!reader.get(standing) || standing > static_cast<std::uint8_t>(Whereabouts::Standing::waits) ||
       !reader.get(whereabouts.last_collective) || !get(reader, whereabouts.collective, ranks) ||
       !get(reader, whereabouts.transfers, ranks) ||
@@ -101,17 +101,18 @@ void Witness::end() {
   rank_state_ = nullptr;
 }
 
-void Witness::answer(control::Membership& membership, int from, const control::Letter& question) {
+void Witness::answer(control::Membership& membership, int from,
+                     const control::MessageBytes& question) {
   std::uint64_t number = 0;
   if (question.size() != sizeof number) return;
   std::memcpy(&number, question.data(), sizeof number);
-  control::Letter letter;
+  control::MessageBytes message;
   {
     const std::lock_guard lock(mutex_);
     if (rank_state_ == nullptr) return;
-    letter = encode(read_whereabouts(*rank_state_));
+    message = encode(read_whereabouts(*rank_state_));
   }
-  (void)membership.send(from, letter_key(LetterKind::answer, number), std::move(letter));
+  (void)membership.send(from, message_key(MessageTopic::answer, number), std::move(message));
 }
 
 }  // namespace gyre::comm

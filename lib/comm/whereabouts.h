@@ -35,9 +35,9 @@ struct Whereabouts {
   std::string elsewhere;  // the communicator in whose call its thread waits, if that is another one
 };
 
-control::Letter encode(const Whereabouts& whereabouts);
+control::MessageBytes encode(const Whereabouts& whereabouts);
 // Nothing if it is malformed, or waits for a rank beyond the communicator's `ranks`.
-std::optional<Whereabouts> decode_whereabouts(const control::Letter& letter, int ranks);
+std::optional<Whereabouts> decode_whereabouts(const control::MessageBytes& message, int ranks);
 
 // What a rank state shows.
 Whereabouts read_whereabouts(const RankState& rank_state);
@@ -49,7 +49,7 @@ class Witness {
   void end();
   // Answers the question of rank `from`: a number of the asker's, by which it knows the answer. Any
   // thread.
-  void answer(control::Membership& membership, int from, const control::Letter& question);
+  void answer(control::Membership& membership, int from, const control::MessageBytes& question);
 
  private:
   std::mutex mutex_;

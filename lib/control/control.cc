@@ -3,10 +3,10 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/recent.h"
+#include "lib/control/control_listener.h"
 #include "lib/control/control_thread.h"
-#include "lib/control/door.h"
-#include "lib/control/member.h"
-#include "lib/control/metrics_door.h"
+#include "lib/control/local_member.h"
+#include "lib/control/metrics_listener.h"
 #include "lib/control/open_job.h"
 #include "lib/trust/address.h"
 
@@ -31,12 +31,12 @@ constexpr std::int64_t latecomers_ns = 2 * ns_per_s;
 constexpr std::ptrdiff_t tombstones_most = 64;
 
 // What the control thread owns.
-class Works final : private LinkTaker {
+class ControlThreadState final : private LinkTaker {
  public:
-  Works(std::shared_ptr<ControlThread> thread, std::unique_ptr<trust::Tls> tls)
-      : thread_(std::move(thread)), tls_(std::move(tls)), door_(*thread_, *tls_, tickets_) {}
-  Works(const Works&) = delete;
-  Works& operator=(const Works&) = delete;
+  ControlThreadState(std::shared_ptr<ControlThread> thread, std::unique_ptr<trust::Tls> tls)
+      : thread_(std::move(thread)), tls_(std::move(tls)), listener_(*thread_, *tls_, tickets_) {}
+  ControlThreadState(const ControlThreadState&) = delete;
+  ControlThreadState& operator=(const ControlThreadState&) = delete;
 
   const std::shared_ptr<ControlThread>& thread() const { return thread_; }
   const trust::ProcessIdentity& self() const { return self_; }
@@ -46,9 +46,9 @@ class Works final : private LinkTaker {
   Status open(const Settings& settings);
   // The control thread from here.
   Status serve();
-  Status add_door(const std::string& name) { return door_.add_name(name); }
+  Status add_listener(const std::string& name) { return listener_.add_name(name); }
   Result<std::string> listen_for(Audience audience, const Settings& settings) {
-    return door_.listen_for(audience, settings);
+    return listener_.listen_for(audience, settings);
   }
   // The job of this key, made if it is new; `root` as for Job.
   Result<OpenJob*> job(const std::shared_ptr<const trust::SessionKey>& key,
@@ -56,9 +56,9 @@ class Works final : private LinkTaker {
                        const Settings& settings);
   bool has_job(const std::string& identity) const { return jobs_.contains(identity); }
   // Whether that process is in a communicator of this one.
-  bool has_met(const std::string& door_name) const;
+  bool has_met(const std::string& listener_name) const;
   Status watch(int descriptor, std::function<bool()> on_readable);
-  Status serve_metrics(std::unique_ptr<MetricsDoor> door);
+  Status serve_metrics(std::unique_ptr<MetricsListener> listener);
   // Something went wrong on the thread: all jobs are over.
   void give_up(const Status& why);
   // The end: last words, then nothing.
@@ -69,8 +69,8 @@ class Works final : private LinkTaker {
 
  private:
   std::shared_ptr<const trust::SessionKey> find_key(const std::string& identity) override;
-  Door::Named named(const std::string& identity);
-  void on_link(const std::string& identity, std::unique_ptr<Link> link) override;
+  ControlListener::KeyLookup named(const std::string& identity);
+  void on_link(const std::string& identity, std::unique_ptr<ControlLink> link) override;
   std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
   void drop_finished();
 
@@ -78,65 +78,65 @@ class Works final : private LinkTaker {
   const std::unique_ptr<trust::Tls> tls_;
   trust::ProcessIdentity self_;
   trust::TicketBook tickets_;
-  Door door_;
+  ControlListener listener_;
   Trunks trunks_{*thread_, *tls_, self_, *this};
   std::map<std::string, std::unique_ptr<OpenJob>> jobs_;  // by the key's identity
   Recent<std::string, 64> ended_;                         // identities of jobs that are over
   std::map<int, ControlThread::Watch> watched_;           // by the descriptor
-  std::unique_ptr<MetricsDoor> metrics_;                  // null: nobody wished for them
+  std::unique_ptr<MetricsListener> metrics_;              // null: nobody wished for them
 };
 
-Status Works::open(const Settings& settings) {
+Status ControlThreadState::open(const Settings& settings) {
   GYRE_ASSIGN(self_, trust::describe_this_process());
-  GYRE_TRY(door_.open(settings).while_doing("opening this process's door"));
-  self_.door_name = door_.name();
+  GYRE_TRY(listener_.open(settings).while_doing("opening this process's listeners"));
+  self_.listener_name = listener_.name();
   return {};
 }
 
-Status Works::serve() {
+Status ControlThreadState::serve() {
   thread_->on_trouble([this](const Status& why) { give_up(why); });
   thread_->on_tick([this](std::int64_t now, std::int64_t late) { return tick(now, late); });
-  return door_.serve([this](const std::string& identity) { return named(identity); },
-                     [this](std::unique_ptr<trust::SecureSession> session) {
-                       trunks_.adopt(std::move(session), trust::SessionRole::server);
-                     });
+  return listener_.serve([this](const std::string& identity) { return named(identity); },
+                         [this](std::unique_ptr<trust::SecureSession> session) {
+                           trunks_.adopt(std::move(session), trust::SessionRole::server);
+                         });
 }
 
-std::shared_ptr<const trust::SessionKey> Works::find_key(const std::string& identity) {
+std::shared_ptr<const trust::SessionKey> ControlThreadState::find_key(const std::string& identity) {
   const auto found = jobs_.find(identity);
   return found == jobs_.end() ? nullptr : found->second->job.key();
 }
 
-Door::Named Works::named(const std::string& identity) {
+ControlListener::KeyLookup ControlThreadState::named(const std::string& identity) {
   const bool was_known = jobs_.contains(identity) || ended_.contains(identity);
   return {find_key(identity), was_known};
 }
 
-void Works::on_link(const std::string& identity, std::unique_ptr<Link> link) {
+void ControlThreadState::on_link(const std::string& identity, std::unique_ptr<ControlLink> link) {
   const auto found = jobs_.find(identity);
   if (found != jobs_.end()) found->second->job.admit(std::move(link));
 }
 
-bool Works::has_met(const std::string& door_name) const {
+bool ControlThreadState::has_met(const std::string& listener_name) const {
   return std::ranges::any_of(jobs_, [&](const auto& entry) {
     const Roster* roster = entry.second->job.roster();
     return roster != nullptr && std::ranges::any_of(roster->processes, [&](const auto& process) {
-             return process.door_name == door_name;
+             return process.listener_name == listener_name;
            });
   });
 }
 
-Result<OpenJob*> Works::job(const std::shared_ptr<const trust::SessionKey>& key,
-                            std::optional<Destination> root, Audience audience,
-                            const Settings& settings) {
+Result<OpenJob*> ControlThreadState::job(const std::shared_ptr<const trust::SessionKey>& key,
+                                         std::optional<Destination> root, Audience audience,
+                                         const Settings& settings) {
   std::unique_ptr<OpenJob>& job = jobs_[key->identity];
   if (job != nullptr) return job.get();
   std::string address;
   if (audience == Audience::any_host) {
-    auto listens = door_.listen_for(audience, settings);
+    auto listens = listener_.listen_for(audience, settings);
     if (!listens.ok()) {
       jobs_.erase(key->identity);
-      return std::move(listens).status().while_doing("opening this process's door");
+      return std::move(listens).status().while_doing("opening this process's listeners");
     }
     address = std::move(*listens);
   }
@@ -144,7 +144,7 @@ Result<OpenJob*> Works::job(const std::shared_ptr<const trust::SessionKey>& key,
   return job.get();
 }
 
-Status Works::watch(int descriptor, std::function<bool()> on_readable) {
+Status ControlThreadState::watch(int descriptor, std::function<bool()> on_readable) {
   // The descriptor is on_readable's, which is destroyed after its watch.
   GYRE_ASSIGN(watched_[descriptor], thread_->watch(descriptor, EPOLLIN, [=, this](std::uint32_t) {
     if (!on_readable()) watched_.erase(descriptor);
@@ -152,16 +152,16 @@ Status Works::watch(int descriptor, std::function<bool()> on_readable) {
   return {};
 }
 
-Status Works::serve_metrics(std::unique_ptr<MetricsDoor> door) {
+Status ControlThreadState::serve_metrics(std::unique_ptr<MetricsListener> listener) {
   if (metrics_ != nullptr) return internal_error("metrics are served already");
-  GYRE_TRY(door->serve());
-  metrics_ = std::move(door);
+  GYRE_TRY(listener->serve());
+  metrics_ = std::move(listener);
   return {};
 }
 
 // What a handler left half done is ended on this side; where not even the failure can be told, the
 // connections are cut, so that the others miss this process.
-void Works::give_up(const Status& why) {
+void ControlThreadState::give_up(const Status& why) {
   log_warn("all communicators of this process end: {}", why.message());
   try {
     for (const auto& [identity, open] : jobs_) open->job.give_up(why);
@@ -171,10 +171,10 @@ void Works::give_up(const Status& why) {
   }
 }
 
-std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
+std::int64_t ControlThreadState::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   tell_lost_lines();
-  const Status deaf = door_.check_deaf();
-  std::int64_t next = door_.tick(now_ns);
+  const Status deaf = listener_.check_deaf();
+  std::int64_t next = listener_.tick(now_ns);
   if (metrics_ != nullptr) next = std::min(next, metrics_->tick(now_ns));
   next = std::min(next, trunks_.tick(now_ns, overslept_ns));
   std::size_t guests = 0;
@@ -185,14 +185,14 @@ std::int64_t Works::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
     expects_other_hosts |= open->expects_other_hosts();
   }
   if (!deaf.ok() && (guests > 0 || tickets_.are_out())) give_up(deaf);
-  if (!expects_other_hosts) door_.close_to_other_hosts();
+  if (!expects_other_hosts) listener_.close_to_other_hosts();
   constexpr std::size_t guests_least = 64;
-  door_.expect(std::max(guests, guests_least));
+  listener_.expect(std::max(guests, guests_least));
   drop_finished();
   return next;
 }
 
-void Works::drop_finished() {
+void ControlThreadState::drop_finished() {
   std::erase_if(jobs_, [this](const auto& entry) {
     if (!entry.second->job.finished()) return false;
     ended_.note(entry.first);
@@ -206,23 +206,23 @@ void Works::drop_finished() {
   });
 }
 
-void Works::close_jobs() {
-  door_.close();
+void ControlThreadState::close_jobs() {
+  listener_.close();
   for (const auto& [identity, open] : jobs_) open->job.close();
 }
 
-bool Works::flushed() const {
+bool ControlThreadState::flushed() const {
   return trunks_.flushed() && std::all_of(jobs_.begin(), jobs_.end(), [](const auto& entry) {
            return entry.second->job.flushed();
          });
 }
 
-bool Works::has_unreported_failure() const {
+bool ControlThreadState::has_unreported_failure() const {
   return std::any_of(jobs_.begin(), jobs_.end(),
                      [](const auto& entry) { return entry.second->job.has_unreported_failure(); });
 }
 
-void Works::clear() {
+void ControlThreadState::clear() {
   thread_->on_trouble(nullptr);
   thread_->on_tick(nullptr);
   jobs_.clear();
@@ -237,13 +237,13 @@ class Plane final : public ControlPlane {
   ~Plane() override { close(); }
   void close() override;
 
-  const trust::ProcessIdentity& identity() const override { return works_->self(); }
-  trust::TicketBook& tickets() override { return works_->tickets(); }
+  const trust::ProcessIdentity& identity() const override { return state_->self(); }
+  trust::TicketBook& tickets() override { return state_->tickets(); }
   Result<trust::UniqueId> create_unique_id(Audience audience, const Settings& settings) override;
   Result<trust::UniqueId> create_root(const trust::Secret& secret) override;
   Result<std::string> listen_on_this_host(const Settings& settings) override;
   Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
-                                           Letter note, const Settings& settings) override;
+                                           MessageBytes note, const Settings& settings) override;
   Status watch(int descriptor, std::function<bool()> on_readable) override;
   Status serve_metrics(const std::string& where, int local_rank,
                        std::function<std::string()> text) override;
@@ -257,10 +257,10 @@ class Plane final : public ControlPlane {
   Result<trust::ProcessIdentity> make_root(const trust::UniqueId& id, Audience audience,
                                            const Settings& settings);
   Result<Destination> root_of(const trust::UniqueId& id) const;
-  ControlThread& thread() const { return *works_->thread(); }
+  ControlThread& thread() const { return *state_->thread(); }
 
   const pid_t process_ = getpid();
-  std::unique_ptr<Works> works_;
+  std::unique_ptr<ControlThreadState> state_;
   bool closed_ = false;
 };
 
@@ -268,9 +268,9 @@ Result<std::unique_ptr<Plane>> Plane::make(const Settings& settings) {
   GYRE_ASSIGN(auto tls, trust::Tls::create());
   GYRE_ASSIGN(auto thread, ControlThread::start());
   std::unique_ptr<Plane> plane(new Plane);
-  plane->works_ = std::make_unique<Works>(std::move(thread), std::move(tls));
-  GYRE_TRY(plane->works_->open(settings));
-  GYRE_TRY(plane->ask([&] { return plane->works_->serve(); }));
+  plane->state_ = std::make_unique<ControlThreadState>(std::move(thread), std::move(tls));
+  GYRE_TRY(plane->state_->open(settings));
+  GYRE_TRY(plane->ask([&] { return plane->state_->serve(); }));
   return plane;
 }
 
@@ -280,24 +280,24 @@ Status Plane::ask(const std::function<Status()>& act) const {
 }
 
 void Plane::close() {
-  if (works_ == nullptr || std::exchange(closed_, true)) return;
+  if (state_ == nullptr || std::exchange(closed_, true)) return;
   if (getpid() != process_) {
     // A forked child: the thread is not here, and its locks may be held for ever.
-    [[maybe_unused]] const Works* left_behind = works_.release();
+    [[maybe_unused]] const ControlThreadState* left_behind = state_.release();
     return;
   }
   stay_for_latecomers();
   const std::int64_t until = SystemClock::read() + farewell_ns;
   bool flushed = false;
   thread().call([&] {
-    works_->close_jobs();
-    flushed = works_->flushed();
+    state_->close_jobs();
+    flushed = state_->flushed();
   });
   while (!flushed && SystemClock::read() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    thread().call([&] { flushed = works_->flushed(); });
+    thread().call([&] { flushed = state_->flushed(); });
   }
-  thread().call([&] { works_->clear(); });
+  thread().call([&] { state_->clear(); });
   thread().stop();
 }
 
@@ -307,7 +307,7 @@ void Plane::stay_for_latecomers() {
   const std::int64_t until = SystemClock::read() + latecomers_ns;
   bool has_unreported_failure = true;
   while (has_unreported_failure && SystemClock::read() < until) {
-    thread().call([&] { has_unreported_failure = works_->has_unreported_failure(); });
+    thread().call([&] { has_unreported_failure = state_->has_unreported_failure(); });
     if (has_unreported_failure) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
@@ -323,9 +323,9 @@ Result<trust::ProcessIdentity> Plane::make_root(const trust::UniqueId& id, Audie
   GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
   std::optional<trust::ProcessIdentity> shown;
   GYRE_TRY(ask([&]() -> Status {
-    if (works_->has_job(key->identity))
+    if (state_->has_job(key->identity))
       return invalid_usage("this process takes part in a communicator with that secret already");
-    GYRE_ASSIGN(const OpenJob* open, works_->job(key, std::nullopt, audience, settings));
+    GYRE_ASSIGN(const OpenJob* open, state_->job(key, std::nullopt, audience, settings));
     shown = *open->self;
     return {};
   }));
@@ -336,8 +336,8 @@ Result<trust::UniqueId> Plane::create_unique_id(Audience audience, const Setting
   GYRE_TRY(check_process());
   trust::UniqueId id;
   GYRE_ASSIGN(id.secret, trust::random_secret());
-  id.root_host = works_->self().host;
-  id.root_door = works_->self().door_name;
+  id.root_host = state_->self().host;
+  id.root_listener = state_->self().listener_name;
   GYRE_ASSIGN(const trust::ProcessIdentity shown, make_root(id, audience, settings));
   if (!shown.addresses.empty()) id.root_address = shown.addresses[0];
   return id;
@@ -347,22 +347,22 @@ Result<trust::UniqueId> Plane::create_root(const trust::Secret& secret) {
   GYRE_TRY(check_process());
   GYRE_ASSIGN(trust::UniqueId id, trust::id_on_this_host(secret));
   GYRE_TRY(make_root(id, Audience::this_host, {}).status());
-  GYRE_TRY(ask([&] { return works_->add_door(id.root_door); }));
+  GYRE_TRY(ask([&] { return state_->add_listener(id.root_listener); }));
   return id;
 }
 
 Result<std::string> Plane::listen_on_this_host(const Settings& settings) {
   GYRE_TRY(check_process());
   Result<std::string> address = invalid_usage("the control plane has ended");
-  thread().call([&] { address = works_->listen_for(Audience::this_host, settings); });
+  thread().call([&] { address = state_->listen_for(Audience::this_host, settings); });
   return address;
 }
 
 Result<Destination> Plane::root_of(const trust::UniqueId& id) const {
-  Destination root{.host = id.root_host, .door_name = id.root_door};
+  Destination root{.host = id.root_host, .listener_name = id.root_listener};
   auto& ways = root.ways;
-  if (id.root_host == works_->self().host && !id.root_door.empty()) {
-    GYRE_ASSIGN(ways.emplace_back(), trust::abstract_address(id.root_door));
+  if (id.root_host == state_->self().host && !id.root_listener.empty()) {
+    GYRE_ASSIGN(ways.emplace_back(), trust::abstract_address(id.root_listener));
   }
   if (!id.root_address.empty()) {
     GYRE_ASSIGN(ways.emplace_back(), trust::parse_address(id.root_address));
@@ -376,26 +376,26 @@ Result<Destination> Plane::root_of(const trust::UniqueId& id) const {
 }
 
 Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int size, int rank,
-                                                Letter note, const Settings& settings) {
+                                                MessageBytes note, const Settings& settings) {
   GYRE_TRY(check_process());
   if (size < 1 || size > size_most)
     return invalid_argument(fmt::format("a communicator of {} ranks", size));
   if (rank < 0 || rank >= size)
     return invalid_argument(fmt::format("rank {} is not among 0 to {}", rank, size - 1));
-  if (note.size() > letter_most_bytes)
+  if (note.size() > rank_message_most_bytes)
     return invalid_argument(fmt::format("a note of {} bytes is longer than 64 KiB", note.size()));
   GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
   GYRE_ASSIGN(auto root, root_of(id));
-  const bool own_id = id.root_door == works_->self().door_name;
+  const bool own_id = id.root_listener == state_->self().listener_name;
   const Audience audience = id.root_address.empty() ? Audience::this_host : Audience::any_host;
   std::shared_ptr<Membership> joined;
   GYRE_TRY(ask([&]() -> Status {
     // If this process made the id, its job is there and is the root's.
-    if (own_id && !works_->has_job(key->identity))
+    if (own_id && !state_->has_job(key->identity))
       return invalid_usage("the communicator of this unique id is over: make a new id");
-    root.is_up = works_->has_met(root.door_name);
-    GYRE_ASSIGN(OpenJob * open, works_->job(key, root, audience, settings));
-    auto member = std::make_shared<Member>(works_->thread(), open->self, rank, size);
+    root.is_up = state_->has_met(root.listener_name);
+    GYRE_ASSIGN(OpenJob * open, state_->job(key, root, audience, settings));
+    auto member = std::make_shared<LocalMember>(state_->thread(), open->self, rank, size);
     joined = member;
     open->job.enlist(std::move(member), size, std::move(note), settings);
     return {};
@@ -405,16 +405,16 @@ Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int s
 
 Status Plane::watch(int descriptor, std::function<bool()> on_readable) {
   GYRE_TRY(check_process());
-  return ask([&] { return works_->watch(descriptor, std::move(on_readable)); });
+  return ask([&] { return state_->watch(descriptor, std::move(on_readable)); });
 }
 
 Status Plane::serve_metrics(const std::string& where, int local_rank,
                             std::function<std::string()> text) {
   GYRE_TRY(check_process());
   GYRE_ASSIGN(const MetricsPlace place, read_metrics_place(where, local_rank));
-  GYRE_ASSIGN(auto door, MetricsDoor::open(thread(), place, std::move(text)));
-  const std::string name = door->name();
-  GYRE_TRY(ask([&] { return works_->serve_metrics(std::move(door)); }));
+  GYRE_ASSIGN(auto listener, MetricsListener::open(thread(), place, std::move(text)));
+  const std::string name = listener->name();
+  GYRE_TRY(ask([&] { return state_->serve_metrics(std::move(listener)); }));
   log_info(Subsystem::init, "metrics at {}{}", name, place.path.empty() ? "/metrics" : "");
   return {};
 }

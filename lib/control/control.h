@@ -1,7 +1,7 @@
-// The control plane: how ranks meet, pass small letters, and learn of deaths and aborts. One
+// The control plane: how ranks meet, pass small messages, and learn of deaths and aborts. One
 // control thread per process, whatever the number of ranks and communicators in it; it alone
 // listens, accepts, reads and writes control connections. No payload passes here. ControlPlane is
-// the process's end of it: door, tickets, the thread; membership.h has what each rank holds.
+// the process's end of it: listener, tickets, the thread; membership.h has what each rank holds.
 #pragma once
 
 #include "lib/base/settings.h"
@@ -21,8 +21,8 @@ namespace gyre::control {
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;  // closes it
-  // Starts the control thread and opens the door. One per process; after fork the child needs a new
-  // one.
+  // Starts the control thread and opens the listener. One per process; after fork the child needs a
+  // new one.
   static Result<std::unique_ptr<ControlPlane>> start(const Settings& settings);
 
   // The process ends: who still counts on ranks of this one hears of it, those ranks fail, and the
@@ -38,8 +38,8 @@ class ControlPlane {
   // other hosts reach, until all ranks have come and are of this one; an id for this host says so
   // by having no address, and who joins by it listens nowhere else either.
   virtual Result<trust::UniqueId> create_unique_id(Audience audience, const Settings& settings) = 0;
-  // The same with a secret and a door name that a launcher gave to all ranks of this host: no id
-  // needs passing.
+  // The same with a secret and a listener name that a launcher gave to all ranks of this host: no
+  // id needs passing.
   virtual Result<trust::UniqueId> create_root(const trust::Secret& secret) = 0;
   // Where processes of this host reach this one by TCP; it listens there from now on.
   virtual Result<std::string> listen_on_this_host(const Settings& settings) = 0;
@@ -48,7 +48,7 @@ class ControlPlane {
   // `settings` gives the deadline to meet and the liveness limit. Returns at once, in state
   // joining.
   virtual Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
-                                                   Letter note, const Settings& settings) = 0;
+                                                   MessageBytes note, const Settings& settings) = 0;
 
   // Calls `on_readable` on the control thread whenever `descriptor` (which stays its own; an epoll
   // descriptor is one too) is readable, until it returns false or the plane ends; then destroys it.

@@ -102,7 +102,7 @@ bool ControlThread::call(const std::function<void()>& act) {
     act();
     return true;
   }
-  const auto mine = std::make_shared<Call>();
+  const auto mine = std::make_shared<PendingCall>();
   const auto run = [this, mine, &act] {
     std::exception_ptr thrown;
     try {

@@ -88,7 +88,7 @@ class ControlThread {
   }
 
  private:
-  struct Entry {
+  struct WatchedDescriptor {
     int descriptor;
     std::uint32_t events;
     std::shared_ptr<OnEvent> on_event;
@@ -98,7 +98,7 @@ class ControlThread {
   void change(std::uint64_t id, std::uint32_t events);
   void unwatch(std::uint64_t id);
   // What somebody waits for.
-  struct Call {
+  struct PendingCall {
     bool is_over = false;
     std::exception_ptr thrown = nullptr;
   };
@@ -117,7 +117,7 @@ class ControlThread {
 
   FileDescriptor epoll_;
   FileDescriptor bell_;
-  std::map<std::uint64_t, Entry> entries_;
+  std::map<std::uint64_t, WatchedDescriptor> entries_;
   std::uint64_t next_id_ = 1;
   std::vector<std::shared_ptr<void>> retired_;
   Tick tick_;

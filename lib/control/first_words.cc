@@ -24,18 +24,18 @@ std::string find_identity(std::span<const std::uint8_t> hello, std::string_view 
 }  // namespace
 
 FirstWords judge_first_words(std::span<const std::uint8_t> bytes, std::string_view prefix) {
-  using Wish = FirstWords::Wish;
+  using Intent = FirstWords::Intent;
   if (bytes.empty()) return {};
   const trust::TicketHello ticket;
   const std::size_t compared = std::min(bytes.size(), ticket.magic.size());
   if (std::memcmp(bytes.data(), ticket.magic.data(), compared) == 0)
-    return {bytes.size() < sizeof ticket ? Wish::unclear : Wish::show_ticket, {}, {}};
-  if (bytes[0] != tls_handshake) return {Wish::other, {}, "it spoke another protocol"};
+    return {bytes.size() < sizeof ticket ? Intent::unclear : Intent::show_ticket, {}, {}};
+  if (bytes[0] != tls_handshake) return {Intent::other, {}, "it spoke another protocol"};
   if (bytes.size() < tls_record_head) return {};
   const std::size_t record = tls_record_head + (std::size_t{bytes[3]} << 8) + bytes[4];
-  if (record > first_words_most) return {Wish::other, {}, "its hello is too long"};
+  if (record > first_words_most) return {Intent::other, {}, "its hello is too long"};
   if (bytes.size() < record) return {};
-  return {Wish::prove_key, find_identity(bytes.first(record), prefix), {}};
+  return {Intent::prove_key, find_identity(bytes.first(record), prefix), {}};
 }
 
 }  // namespace gyre::control

@@ -1,5 +1,5 @@
-// FirstWords: what a stranger at a door wants, judged by its first bytes, which stay in the kernel
-// until it is known. It knows no sockets.
+// FirstWords: what an unauthenticated client at a listener wants, judged by its first bytes, which
+// stay in the kernel until it is known. It knows no sockets.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace gyre::control {
 inline constexpr std::size_t first_words_most = 1024;
 
 struct FirstWords {
-  enum class Wish { unclear, show_ticket, prove_key, other };
-  Wish wish = Wish::unclear;
+  enum class Intent { unclear, show_ticket, prove_key, other };
+  Intent intent = Intent::unclear;
   // prove_key: the identity that its ClientHello names; empty if none of this kind is in it.
   std::string identity;
   std::string_view fault;  // other: what it did wrong

@@ -18,17 +18,17 @@ std::string reported_text(const Status& why, int rank) {
 
 }  // namespace
 
-Job::Job(const Surroundings& surroundings, std::shared_ptr<const trust::SessionKey> key,
+Job::Job(const JobServices& services, std::shared_ptr<const trust::SessionKey> key,
          std::optional<Destination> root)
-    : surroundings_(surroundings),
+    : services_(services),
       key_(std::move(key)),
       is_root_(!root.has_value()),
-      roll_(surroundings.self) {
+      join_roster_(services.self) {
   if (is_root_) return;
-  dial_ =
-      std::make_unique<Dial>(surroundings_.trunks, key_, std::move(*root),
-                             [this](std::unique_ptr<Link> link) { root_reached(std::move(link)); });
-  surroundings_.thread.due_at(0);
+  dialer_ = std::make_unique<ControlDialer>(
+      services_.trunks, key_, std::move(*root),
+      [this](std::unique_ptr<ControlLink> link) { root_reached(std::move(link)); });
+  services_.thread.due_at(0);
 }
 
 Job::~Job() {
@@ -42,7 +42,7 @@ std::size_t Job::expected_guests() const {
 
 // The first cause wins. It is with the kernel before this process can see it and end because of it,
 // so that its own end is not taken for the cause.
-void Job::fail_and_tell(const Status& cause, const Status& told, const Link* told_by) {
+void Job::fail_and_tell(const Status& cause, const Status& told, const ControlLink* told_by) {
   if (failed()) return;
   failure_ = cause;
   failed_ns_ = SystemClock::read();
@@ -50,20 +50,22 @@ void Job::fail_and_tell(const Status& cause, const Status& told, const Link* tol
   for (const auto& link : links_)
     if (link.get() != told_by) link->send(Kind::failure, bytes);
   for (const auto& link : links_) link->set_liveness(0);
-  surroundings_.thread.retire(std::move(dial_));
+  services_.thread.retire(std::move(dialer_));
   init_until_ns_ = never_ns;
   if (!is_root_ && phase_ != Phase::joined) key_.reset();
   for (const auto& [rank, member] : members_) member->become_failed(failure_);
   for (const auto& member : doubles_) member->become_failed(failure_);
 }
 
-void Job::fail(const Status& cause, const Link* told_by) { fail_and_tell(cause, cause, told_by); }
+void Job::fail(const Status& cause, const ControlLink* told_by) {
+  fail_and_tell(cause, cause, told_by);
+}
 
 std::vector<int> Job::ranks_of(std::uint32_t process) const {
-  if (company_ == nullptr && is_root_) return roll_.ranks_of(process);
-  if (company_ == nullptr) return is_known(process) ? place_->parent_ranks : std::vector<int>();
+  if (group_ == nullptr && is_root_) return join_roster_.ranks_of(process);
+  if (group_ == nullptr) return is_known(process) ? place_->parent_ranks : std::vector<int>();
   std::vector<int> ranks;
-  const auto& process_of_rank = company_->roster.process_of_rank;
+  const auto& process_of_rank = group_->roster.process_of_rank;
   for (std::size_t rank = 0; rank < process_of_rank.size(); ++rank)
     if (process_of_rank[rank] == process && !departures_.has_left(rank))
       ranks.push_back(static_cast<int>(rank));
@@ -77,13 +79,13 @@ std::vector<int> Job::ranks_here() const {
 }
 
 const trust::ProcessIdentity& Job::identity_of(std::uint32_t process) const {
-  if (company_ != nullptr) return company_->roster.processes[process];
-  return is_root_ ? roll_.process(process) : place_->parent;
+  if (group_ != nullptr) return group_->roster.processes[process];
+  return is_root_ ? join_roster_.process(process) : place_->parent;
 }
 
 // Before the roster has come, only the root knows more than one other process.
 bool Job::is_known(std::uint32_t process) const {
-  if (company_ != nullptr || is_root_) return true;
+  if (group_ != nullptr || is_root_) return true;
   return place_.has_value() && process == tree_parent(place_->process);
 }
 
@@ -109,15 +111,14 @@ void Job::abort(int rank, Status why) {
   const Code code = why.code() == Code::Aborted ? Code::RemoteError : why.code();
   const bool self_only = why.culprits() == std::vector<int>{rank};
   const std::string text =
-      self_only
-          ? fmt::format("{} aborted: {}", process_text({rank}, surroundings_.self), why.message())
-          : reported_text(why, rank);
+      self_only ? fmt::format("{} aborted: {}", process_text({rank}, services_.self), why.message())
+                : reported_text(why, rank);
   fail(Status(code, text).blame(why.culprits()));
 }
 
 void Job::give_up(const Status& why) {
   // A root whose own ranks have not come yet, or have left.
-  if (members_.empty()) return fail(Status(why).while_doing(process_text({}, surroundings_.self)));
+  if (members_.empty()) return fail(Status(why).while_doing(process_text({}, services_.self)));
   const int rank = members_.begin()->first;
   abort(rank, Status(why).blame({rank}));
   give_up_here(why);
@@ -132,7 +133,7 @@ void Job::close() {
   if (ended_) return;
   std::vector<int> ranks = ranks_here();
   if (!failed() && !ranks.empty()) {
-    const std::string who = process_text(ranks, surroundings_.self);
+    const std::string who = process_text(ranks, services_.self);
     fail(Status(Code::RemoteError, who + " ended without leaving the communicator")
              .blame(std::move(ranks)));
   }
@@ -143,7 +144,7 @@ void Job::close() {
 // A root without ranks of its own goes in peace once the others have joined.
 void Job::end_as_root() {
   if (phase_ == Phase::joined) {
-    if (company_->here.empty()) leave_as_root();
+    if (group_->here.empty()) leave_as_root();
   } else if (!links_.empty()) {
     fail_process(0, "ended before all ranks had joined");
   }
@@ -151,50 +152,53 @@ void Job::end_as_root() {
 
 // ------------------------------------------------------------------------------------------ links
 
-Link& Job::add_link(std::unique_ptr<Link> link, Link::Role role) {
+ControlLink& Job::add_link(std::unique_ptr<ControlLink> link, ControlLink::Role role) {
   link->belong_to(*this, role);
   if (liveness_ns_ > 0) link->set_liveness(liveness_ns_);
   links_.push_back(std::move(link));
   return *links_.back();
 }
 
-void Job::admit(std::unique_ptr<Link> link) { add_link(std::move(link), Link::Role::guest); }
+void Job::admit(std::unique_ptr<ControlLink> link) {
+  add_link(std::move(link), ControlLink::Role::guest);
+}
 
-void Job::drop(Link& link) {
+void Job::drop(ControlLink& link) {
   const auto found = std::find_if(links_.begin(), links_.end(),
                                   [&](const auto& known) { return known.get() == &link; });
   if (found == links_.end()) return;
   link.close();
-  surroundings_.thread.retire(std::move(*found));
+  services_.thread.retire(std::move(*found));
   links_.erase(found);
 }
 
-bool Job::is_neighbour(const Link& link) const {
-  using Role = Link::Role;
+bool Job::is_neighbour(const ControlLink& link) const {
+  using Role = ControlLink::Role;
   return link.role == Role::parent || link.role == Role::child || link.role == Role::peer;
 }
 
-Link* Job::neighbour(std::uint32_t process) const {
+ControlLink* Job::neighbour(std::uint32_t process) const {
   for (const auto& link : links_)
     if (is_neighbour(*link) && link->process == process) return link.get();
   return nullptr;
 }
 
-void Job::send_neighbours(Kind kind, std::span<const std::uint8_t> body, const Link* except) {
+void Job::send_neighbours(Kind kind, std::span<const std::uint8_t> body,
+                          const ControlLink* except) {
   for (const auto& link : links_)
     if (is_neighbour(*link) && link.get() != except) link->send(kind, body);
 }
 
-void Job::protocol_error(const Link& link, Kind kind) {
+void Job::protocol_error(const ControlLink& link, Kind kind) {
   const std::string what = fmt::format("broke the control protocol ({})", kind_name(kind));
-  if (link.process != Link::unknown) return fail_process(link.process, what);
+  if (link.process != ControlLink::unknown) return fail_process(link.process, what);
   log_warn("a process that knows the secret {}", what);
 }
 
-void Job::on_frame(Link& link, const trust::Frame& frame) {
+void Job::on_frame(ControlLink& link, const trust::Frame& frame) {
   const auto kind = static_cast<Kind>(frame.type);
   if (kind == Kind::ping) return;
-  if (kind == Kind::heard) return on_heard(link, frame);
+  if (kind == Kind::ack) return on_ack(link, frame);
   if (ended_) return;
   if (kind == Kind::join) return on_join(link, frame);
   // Who links up anew may not know yet.
@@ -216,8 +220,8 @@ void Job::on_frame(Link& link, const trust::Frame& frame) {
       return on_ready(link);
     case Kind::go:
       return on_go(link);
-    case Kind::letter:
-      return on_letter(link, frame);
+    case Kind::rank_message:
+      return on_rank_message(link, frame);
     case Kind::leave:
       return on_leave(link, frame);
     case Kind::departed:
@@ -230,16 +234,17 @@ void Job::on_frame(Link& link, const trust::Frame& frame) {
 }
 
 // Whether the end of the process at the other side is a failure.
-bool Job::is_needed(const Link& link) const {
-  if (failed() || ended_ || link.role == Link::Role::leaving || link.process == Link::unknown)
+bool Job::is_needed(const ControlLink& link) const {
+  if (failed() || ended_ || link.role == ControlLink::Role::leaving ||
+      link.process == ControlLink::unknown)
     return false;
   return phase_ != Phase::joined || (link.welcome && !departures_.is_gone(link.process));
 }
 
 // Who has found another parent closes the link with this one, and so does who needs nobody.
-void Job::on_end(Link& link, const Status& how, bool closed) {
-  const bool may_close =
-      phase_ == Phase::joined && (link.role == Link::Role::peer || departures_.is_gone(index_));
+void Job::on_end(ControlLink& link, const Status& how, bool closed) {
+  const bool may_close = phase_ == Phase::joined &&
+                         (link.role == ControlLink::Role::peer || departures_.is_gone(index_));
   if (is_needed(link) && !(closed && may_close))
     fail_process(link.process, fmt::format("died: {}", how.message()));
   if (!link.welcome) redial(link.process);
@@ -248,8 +253,8 @@ void Job::on_end(Link& link, const Status& how, bool closed) {
 }
 
 // It is told as well: if it was only stopped, it learns that the others went on without it.
-void Job::on_silence(Link& link, std::int64_t limit_ns, const std::string& more) {
-  if (link.process == Link::unknown) return drop(link);
+void Job::on_silence(ControlLink& link, std::int64_t limit_ns, const std::string& more) {
+  if (link.process == ControlLink::unknown) return drop(link);
   if (is_needed(link))
     fail_process(link.process, fmt::format("does not answer: no sign of life for {} s{}",
                                            static_cast<double>(limit_ns) / ns_per_s, more));
@@ -257,15 +262,15 @@ void Job::on_silence(Link& link, std::int64_t limit_ns, const std::string& more)
 
 std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   std::int64_t next = never_ns;
-  if (dial_ != nullptr) dial_->forgive(overslept_ns);
-  if (dial_ != nullptr) next = dial_->tick(now_ns);
+  if (dialer_ != nullptr) dialer_->forgive(overslept_ns);
+  if (dialer_ != nullptr) next = dialer_->tick(now_ns);
   next = std::min(next, check_silence(now_ns));
   next = std::min(next, check_deadline(now_ns));
   next = std::min(next, repair_tree(now_ns, overslept_ns));
   // A link that ends takes itself out of the list.
-  std::vector<Link*> links;
+  std::vector<ControlLink*> links;
   for (const auto& link : links_) links.push_back(link.get());
-  for (Link* link : links) next = std::min(next, link->tick(now_ns));
+  for (ControlLink* link : links) next = std::min(next, link->tick(now_ns));
   return next;
 }
 
@@ -278,7 +283,7 @@ bool Job::flushed() const {
 bool Job::finished() const {
   if (!members_.empty() || !flushed()) return false;
   if (failed()) return (!is_root_ || phase_ == Phase::joined) && !answers_successors();
-  if (phase_ != Phase::joined || !reaches_.empty() || tells_late_seekers()) return false;
+  if (phase_ != Phase::joined || !wanted_links_.empty() || tells_late_seekers()) return false;
   // Those whom no link leads to any more count too: nothing of them can be heard here.
   return departures_.all_left() ||
          std::ranges::none_of(links_, [this](const auto& link) { return is_neighbour(*link); });

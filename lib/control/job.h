@@ -3,23 +3,23 @@
 //
 // The ranks gather: every process opens a link to the root, the process that made the id, and says
 // who it is. When all have come they link up as a tree (tree.h). The root gives its children the
-// roster, and they keep their link. The others get their place and their parent's door; they open a
-// link to the parent, close the one to the root, and get the roster from the parent. So nobody
-// sends it more than eight times. When all links stand the root says go, and everybody has joined.
-// Letters, failures and leaves travel over the tree. When all ranks of a process have left, those
-// who hung on it hang elsewhere (departures.h), and who has letters for a process that it led to
-// opens a link of its own.
+// roster, and they keep their link. The others get their place and their parent's listener; they
+// open a link to the parent, close the one to the root, and get the roster from the parent. So
+// nobody sends it more than eight times. When all links stand the root says go, and everybody has
+// joined. Messages, failures and leaves travel over the tree. When all ranks of a process have
+// left, those who hung on it hang elsewhere (departures.h), and who has messages for a process that
+// it led to opens a link of its own.
 #pragma once
 
 #include "lib/base/settings.h"
+#include "lib/control/control_dialer.h"
+#include "lib/control/control_link.h"
 #include "lib/control/control_thread.h"
 #include "lib/control/departures.h"
-#include "lib/control/dial.h"
-#include "lib/control/link.h"
-#include "lib/control/member.h"
+#include "lib/control/join_roster.h"
+#include "lib/control/local_member.h"
 #include "lib/control/messages.h"
 #include "lib/control/post.h"
-#include "lib/control/roll_call.h"
 
 #include <map>
 #include <memory>
@@ -31,16 +31,16 @@
 namespace gyre::control {
 
 // What all jobs of a process share.
-struct Surroundings {
+struct JobServices {
   ControlThread& thread;
   Trunks& trunks;
   const trust::ProcessIdentity& self;
 };
 
-class Job final : public LinkOwner, public MemberOwner {
+class Job final : public ControlLinkOwner, public MemberOwner {
  public:
   // `root`: where the root is; nowhere else: this process is the root.
-  Job(const Surroundings& surroundings, std::shared_ptr<const trust::SessionKey> key,
+  Job(const JobServices& services, std::shared_ptr<const trust::SessionKey> key,
       std::optional<Destination> root);
   ~Job();
   Job(const Job&) = delete;
@@ -50,15 +50,17 @@ class Job final : public LinkOwner, public MemberOwner {
   // Null once nobody else may come in.
   const std::shared_ptr<const trust::SessionKey>& key() const { return key_; }
   // Null while the ranks gather.
-  const Roster* roster() const { return company_ != nullptr ? &company_->roster : nullptr; }
-  // How many ranks are still to come: for the door.
+  const Roster* roster() const { return group_ != nullptr ? &group_->roster : nullptr; }
+  // How many ranks are still to come: for the listener.
   std::size_t expected_guests() const;
 
-  void enlist(std::shared_ptr<Member> member, int size, Letter note, const Settings& settings);
-  void admit(std::unique_ptr<Link> link);
-  void send_letter(int from, int to, std::uint64_t key, const Letter& letter) override;
+  void enlist(std::shared_ptr<LocalMember> member, int size, MessageBytes note,
+              const Settings& settings);
+  void admit(std::unique_ptr<ControlLink> link);
+  void send_rank_message(int from, int to, std::uint64_t key,
+                         const MessageBytes& rank_message) override;
   void abort(int rank, Status why) override;
-  void leave(const Member& member) override;
+  void leave(const LocalMember& member) override;
 
   // Something happened to this process, or ran out in it.
   void give_up(const Status& why);
@@ -80,8 +82,8 @@ class Job final : public LinkOwner, public MemberOwner {
   enum class Phase { gathering, linking, joined };
 
   bool failed() const { return !failure_.ok(); }
-  void fail(const Status& cause, const Link* told_by = nullptr);
-  void fail_and_tell(const Status& cause, const Status& told, const Link* told_by);
+  void fail(const Status& cause, const ControlLink* told_by = nullptr);
+  void fail_and_tell(const Status& cause, const Status& told, const ControlLink* told_by);
   void end_as_root();
   void leave_as_root();
   void fail_process(std::uint32_t process, std::string_view what);
@@ -92,16 +94,16 @@ class Job final : public LinkOwner, public MemberOwner {
   const trust::ProcessIdentity& identity_of(std::uint32_t process) const;
 
   // Gathering, job_gathering.cc.
-  void on_join(Link& link, const trust::Frame& frame);
-  void tell_late_rank(Link& link, const trust::Frame& frame);
-  Status note_join(Link& link, JoinMessage message);
-  void enter(std::uint32_t slot, int size, int rank, Letter note);
-  void finish_roll_call();
+  void on_join(ControlLink& link, const trust::Frame& frame);
+  void tell_late_rank(ControlLink& link, const trust::Frame& frame);
+  Status note_join(ControlLink& link, JoinMessage message);
+  void enter(std::uint32_t slot, int size, int rank, MessageBytes note);
+  void complete_roster();
   void tell_places(const RosterMessage& message);
-  bool brings_roster(const Link& link) const;
-  void on_roster(Link& link, const trust::Frame& frame);
+  bool brings_roster(const ControlLink& link) const;
+  void on_roster(ControlLink& link, const trust::Frame& frame);
   Status take_roster(RosterMessage message);
-  void root_reached(std::unique_ptr<Link> link);
+  void root_reached(std::unique_ptr<ControlLink> link);
   void set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns);
   std::int64_t check_silence(std::int64_t now_ns);
   std::int64_t check_deadline(std::int64_t now_ns);
@@ -115,35 +117,35 @@ class Job final : public LinkOwner, public MemberOwner {
   Processes unlinked() const;
   Processes late_neighbours() const;
   void begin_linking();
-  void on_place(Link& link, const trust::Frame& frame);
+  void on_place(ControlLink& link, const trust::Frame& frame);
   bool is_at_its_place(const Roster& roster) const;
   void dial_parent();
-  void parent_reached(std::unique_ptr<Link> link);
-  std::vector<Link*> early_guests() const;
+  void parent_reached(std::unique_ptr<ControlLink> link);
+  std::vector<ControlLink*> early_guests() const;
   bool is_child(const HelloMessage& hello) const;
-  void place_child(Link& link, const HelloMessage& hello);
-  void on_hello(Link& link, const trust::Frame& frame);
-  void on_welcome(Link& link, const trust::Frame& frame);
-  void on_ready(Link& link);
+  void place_child(ControlLink& link, const HelloMessage& hello);
+  void on_hello(ControlLink& link, const trust::Frame& frame);
+  void on_welcome(ControlLink& link, const trust::Frame& frame);
+  void on_ready(ControlLink& link);
   void check_ready();
   void go();
-  void on_go(Link& link);
-  void on_leave(Link& link, const trust::Frame& frame);
+  void on_go(ControlLink& link);
+  void on_leave(ControlLink& link, const trust::Frame& frame);
   bool may_be_told(std::uint32_t rank) const;
-  void note_left(std::uint32_t rank, const Link* told_by);
-  void on_moved(Link& link);
-  Link* neighbour(std::uint32_t process) const;
-  bool is_neighbour(const Link& link) const;
+  void note_left(std::uint32_t rank, const ControlLink* told_by);
+  void on_moved(ControlLink& link);
+  ControlLink* neighbour(std::uint32_t process) const;
+  bool is_neighbour(const ControlLink& link) const;
 
-  // Letters, job_letters.cc.
-  void on_letter(Link& link, const trust::Frame& frame);
-  void on_heard(Link& link, const trust::Frame& frame);
-  void take_letter(std::uint32_t source, const LetterHead& head,
-                   std::span<const std::uint8_t> text);
-  void deliver(const LetterHead& head, Letter text);
-  bool speaks_for(const Link& link, std::uint32_t process) const;
-  Link* way_to(std::uint32_t process) const;
-  void send_unheard(std::uint32_t process);
+  // Messages, job_messages.cc.
+  void on_rank_message(ControlLink& link, const trust::Frame& frame);
+  void on_ack(ControlLink& link, const trust::Frame& frame);
+  void take_rank_message(std::uint32_t source, const RankMessageHead& head,
+                         std::span<const std::uint8_t> text);
+  void deliver(const RankMessageHead& head, MessageBytes text);
+  bool speaks_for(const ControlLink& link, std::uint32_t process) const;
+  ControlLink* way_to(std::uint32_t process) const;
+  void send_unacknowledged(std::uint32_t process);
 
   // The tree without those who are gone, job_repair.cc.
   void on_gone(std::uint32_t process);
@@ -151,43 +153,43 @@ class Job final : public LinkOwner, public MemberOwner {
   std::int64_t repair_tree(std::int64_t now_ns, std::int64_t overslept_ns);
   std::int64_t seek_parent(std::int64_t now_ns);
   std::optional<std::uint32_t> next_candidate() const;
-  std::int64_t look_at_reaches(std::int64_t now_ns);
+  std::int64_t check_wanted_links(std::int64_t now_ns);
   std::int64_t check_successors(std::int64_t now_ns);
   std::int64_t close_links_to_departed(std::int64_t now_ns);
   bool has_parent() const;
   bool must_pass_failure_on() const;
   void reach(std::uint32_t process);
-  std::unique_ptr<Dial> dial(std::uint32_t process);
+  std::unique_ptr<ControlDialer> dial(std::uint32_t process);
   void redial(std::uint32_t process);
-  void reached(std::uint32_t process, std::unique_ptr<Link> link);
-  void meet_peer(Link& link, const HelloMessage& hello);
-  void on_peer_welcome(Link& link, const HelloMessage& welcome);
-  void on_departed(Link& link, const trust::Frame& frame);
-  void tell_state(Link& link);
+  void reached(std::uint32_t process, std::unique_ptr<ControlLink> link);
+  void meet_peer(ControlLink& link, const HelloMessage& hello);
+  void on_peer_welcome(ControlLink& link, const HelloMessage& welcome);
+  void on_departed(ControlLink& link, const trust::Frame& frame);
+  void tell_state(ControlLink& link);
   bool answers_successors() const;
   bool tells_late_seekers() const;
 
   // Links, job.cc.
-  void on_frame(Link& link, const trust::Frame& frame) override;
-  void on_end(Link& link, const Status& how, bool closed) override;
-  void on_silence(Link& link, std::int64_t limit_ns, const std::string& more) override;
-  bool is_needed(const Link& link) const;
-  void protocol_error(const Link& link, Kind kind);
-  Link& add_link(std::unique_ptr<Link> link, Link::Role role);
-  void drop(Link& link);
-  void send_neighbours(Kind kind, std::span<const std::uint8_t> body, const Link* except);
+  void on_frame(ControlLink& link, const trust::Frame& frame) override;
+  void on_end(ControlLink& link, const Status& how, bool closed) override;
+  void on_silence(ControlLink& link, std::int64_t limit_ns, const std::string& more) override;
+  bool is_needed(const ControlLink& link) const;
+  void protocol_error(const ControlLink& link, Kind kind);
+  ControlLink& add_link(std::unique_ptr<ControlLink> link, ControlLink::Role role);
+  void drop(ControlLink& link);
+  void send_neighbours(Kind kind, std::span<const std::uint8_t> body, const ControlLink* except);
 
-  const Surroundings surroundings_;
+  const JobServices services_;
   std::shared_ptr<const trust::SessionKey> key_;
   const bool is_root_;
   Phase phase_ = Phase::gathering;
   Status failure_;
   bool ended_ = false;
 
-  std::map<int, std::shared_ptr<Member>> members_;  // of this process, until they leave
-  std::vector<std::shared_ptr<Member>> doubles_;    // joined as a rank that is here already
-  std::vector<std::unique_ptr<Link>> links_;
-  std::unique_ptr<Dial> dial_;  // to the root, later to the parent
+  std::map<int, std::shared_ptr<LocalMember>> members_;  // of this process, until they leave
+  std::vector<std::shared_ptr<LocalMember>> doubles_;    // joined as a rank that is here already
+  std::vector<std::unique_ptr<ControlLink>> links_;
+  std::unique_ptr<ControlDialer> dialer_;  // to the root, later to the parent
 
   int size_ = 0;  // 0: not known yet
   std::int64_t init_limit_ns_ = 0;
@@ -195,14 +197,14 @@ class Job final : public LinkOwner, public MemberOwner {
   bool deadline_passed_ = false;
   std::int64_t liveness_ns_ = 0;
 
-  RollCall roll_;                                 // root
+  JoinRoster join_roster_;                        // root
   std::set<int> told_late_;                       // root: ranks that came after the failure
   std::vector<std::vector<std::uint8_t>> joins_;  // others: what the root is told, once reached
-  RosterIntake intake_;
+  RosterAssembly intake_;
   std::optional<PlaceMessage> place_;  // of who gets the roster from a parent other than the root
   std::vector<std::vector<std::uint8_t>> roster_parts_;  // for the children, until all have joined
 
-  std::shared_ptr<Company> company_;
+  std::shared_ptr<JoinedGroup> group_;
   std::uint32_t index_ = 0;  // this process's number in the roster
   std::set<std::uint32_t> ready_children_;
   bool parent_stands_ = false;
@@ -211,11 +213,11 @@ class Job final : public LinkOwner, public MemberOwner {
   std::set<std::uint32_t> met_;  // processes that are or were neighbours
   Post post_;
   // A process to which a link is wanted that the tree has not.
-  struct Reach {
-    std::unique_ptr<Dial> dial;
+  struct WantedLink {
+    std::unique_ptr<ControlDialer> dial;
     std::int64_t since_ns = 0;
   };
-  std::map<std::uint32_t, Reach> reaches_;
+  std::map<std::uint32_t, WantedLink> wanted_links_;
   std::map<std::uint32_t, std::int64_t> successors_;  // that have to link up here, and since when
   std::int64_t gone_ns_ = 0;                          // when somebody was found gone last; 0: never
   std::int64_t failed_ns_ = 0;

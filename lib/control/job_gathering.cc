@@ -17,7 +17,8 @@ constexpr std::int64_t grace_ns = ns_per_s;
 
 }  // namespace
 
-void Job::enlist(std::shared_ptr<Member> member, int size, Letter note, const Settings& settings) {
+void Job::enlist(std::shared_ptr<LocalMember> member, int size, MessageBytes note,
+                 const Settings& settings) {
   if (failed()) return member->become_failed(failure_);
   if (ended_ || phase_ != Phase::gathering) {
     member->become_failed(
@@ -42,11 +43,11 @@ void Job::enlist(std::shared_ptr<Member> member, int size, Letter note, const Se
       std::min<std::int64_t>(settings.init_timeout_s * 1000, UINT32_MAX));
   join.liveness_ms = static_cast<std::uint32_t>(
       std::min<std::int64_t>(settings.liveness_timeout_s * 1000, UINT32_MAX));
-  join.process = surroundings_.self;
+  join.process = services_.self;
   join.note = std::move(note);
   joins_.push_back(encode(join));
   for (const auto& link : links_)
-    if (link->role == Link::Role::root) link->send(Kind::join, joins_.back());
+    if (link->role == ControlLink::Role::root) link->send(Kind::join, joins_.back());
 }
 
 // The shortest wish of any rank holds.
@@ -55,23 +56,23 @@ void Job::set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns) {
   if (init_until_ns < init_until_ns_) {
     init_until_ns_ = init_until_ns;
     init_limit_ns_ = init_until_ns - now;
-    surroundings_.thread.due_at(init_until_ns_);
+    services_.thread.due_at(init_until_ns_);
   }
   if (liveness_ns_ != 0 && liveness_ns >= liveness_ns_) return;
   liveness_ns_ = liveness_ns;
   for (const auto& link : links_) link->set_liveness(liveness_ns_);
 }
 
-void Job::root_reached(std::unique_ptr<Link> reached) {
-  surroundings_.thread.retire(std::move(dial_));
-  Link& link = add_link(std::move(reached), Link::Role::root);
+void Job::root_reached(std::unique_ptr<ControlLink> reached) {
+  services_.thread.retire(std::move(dialer_));
+  ControlLink& link = add_link(std::move(reached), ControlLink::Role::root);
   link.process = 0;
   for (const auto& join : joins_) link.send(Kind::join, join);
 }
 
 // -------------------------------------------------------------------------------------- the root's
 
-void Job::on_join(Link& link, const trust::Frame& frame) {
+void Job::on_join(ControlLink& link, const trust::Frame& frame) {
   if (!is_root_) return protocol_error(link, Kind::join);
   if (failed()) return tell_late_rank(link, frame);
   if (phase_ != Phase::gathering) {
@@ -85,7 +86,7 @@ void Job::on_join(Link& link, const trust::Frame& frame) {
   if (!noted.ok()) fail(noted);
 }
 
-void Job::tell_late_rank(Link& link, const trust::Frame& frame) {
+void Job::tell_late_rank(ControlLink& link, const trust::Frame& frame) {
   const Result<JoinMessage> message = decode_join(frame.body);
   if (message.ok()) told_late_.insert(static_cast<int>(message->rank));
   link.send(Kind::failure, encode_cause(failure_));
@@ -93,15 +94,15 @@ void Job::tell_late_rank(Link& link, const trust::Frame& frame) {
 
 bool Job::has_unreported_failure() const {
   if (!is_root_ || !failed() || phase_ == Phase::joined || deadline_passed_) return false;
-  const std::vector<int> missing = roll_.missing();
+  const std::vector<int> missing = join_roster_.missing();
   return std::any_of(missing.begin(), missing.end(),
                      [&](int rank) { return !told_late_.contains(rank); });
 }
 
-Status Job::note_join(Link& link, JoinMessage message) {
-  if (link.process == Link::unknown) {
-    GYRE_ASSIGN(link.process, roll_.add_process(message.process));
-  } else if (roll_.process(link.process).process != message.process.process) {
+Status Job::note_join(ControlLink& link, JoinMessage message) {
+  if (link.process == ControlLink::unknown) {
+    GYRE_ASSIGN(link.process, join_roster_.add_process(message.process));
+  } else if (join_roster_.process(link.process).process != message.process.process) {
     return blame_process(link.process, "gave two identities");
   }
   set_limits(SystemClock::read() + message.init_timeout_ms * ns_per_ms,
@@ -112,20 +113,20 @@ Status Job::note_join(Link& link, JoinMessage message) {
   return {};
 }
 
-void Job::enter(std::uint32_t slot, int size, int rank, Letter note) {
-  const Status entered = roll_.enter(slot, size, rank, std::move(note));
+void Job::enter(std::uint32_t slot, int size, int rank, MessageBytes note) {
+  const Status entered = join_roster_.enter(slot, size, rank, std::move(note));
   if (!entered.ok()) return fail(entered);
-  if (roll_.complete()) finish_roll_call();
+  if (join_roster_.complete()) complete_roster();
 }
 
-void Job::finish_roll_call() {
+void Job::complete_roster() {
   std::vector<std::uint32_t> place_of_slot;
   RosterMessage message;
   message.liveness_ms = static_cast<std::uint32_t>(liveness_ns_ / ns_per_ms);
-  message.roster = roll_.finish(&place_of_slot);
+  message.roster = join_roster_.finish(&place_of_slot);
   roster_parts_ = encode_parts(message);
   for (const auto& link : links_)  // without those that proved the key and have said nothing yet
-    if (link->process != Link::unknown) link->process = place_of_slot[link->process];
+    if (link->process != ControlLink::unknown) link->process = place_of_slot[link->process];
   tell_places(message);
   const Status taken = take_roster(std::move(message));
   if (!taken.ok()) fail(taken);
@@ -137,7 +138,7 @@ void Job::tell_places(const RosterMessage& message) {
   for (std::size_t rank = 0; rank < roster.process_of_rank.size(); ++rank)
     ranks[roster.process_of_rank[rank]].push_back(static_cast<int>(rank));
   for (const auto& link : links_) {
-    if (link->process == Link::unknown) continue;
+    if (link->process == ControlLink::unknown) continue;
     const std::uint32_t parent = tree_parent(link->process);
     if (parent == 0)
       for (const auto& part : roster_parts_) link->send(Kind::roster, part);
@@ -149,12 +150,13 @@ void Job::tell_places(const RosterMessage& message) {
 
 // ------------------------------------------------------------------------------------ the others'
 
-bool Job::brings_roster(const Link& link) const {
+bool Job::brings_roster(const ControlLink& link) const {
   if (phase_ != Phase::gathering) return false;
-  return place_ ? link.role == Link::Role::parent && parent_stands_ : link.role == Link::Role::root;
+  return place_ ? link.role == ControlLink::Role::parent && parent_stands_
+                : link.role == ControlLink::Role::root;
 }
 
-void Job::on_roster(Link& link, const trust::Frame& frame) {
+void Job::on_roster(ControlLink& link, const trust::Frame& frame) {
   if (!brings_roster(link)) return protocol_error(link, Kind::roster);
   const Result<bool> whole = intake_.take(frame.body);
   if (!whole.ok()) return protocol_error(link, Kind::roster);
@@ -168,12 +170,12 @@ void Job::on_roster(Link& link, const trust::Frame& frame) {
 }
 
 Status Job::take_roster(RosterMessage message) {
-  auto company = std::make_shared<Company>();
-  company->roster = std::move(message.roster);
-  const Roster& roster = company->roster;
-  const auto self = std::find_if(
-      roster.processes.begin(), roster.processes.end(),
-      [&](const auto& process) { return process.process == surroundings_.self.process; });
+  auto group = std::make_shared<JoinedGroup>();
+  group->roster = std::move(message.roster);
+  const Roster& roster = group->roster;
+  const auto self =
+      std::find_if(roster.processes.begin(), roster.processes.end(),
+                   [&](const auto& process) { return process.process == services_.self.process; });
   if (self == roster.processes.end())
     return Status(Code::RemoteError, "the root's roster lacks this process");
   index_ = static_cast<std::uint32_t>(self - roster.processes.begin());
@@ -182,18 +184,18 @@ Status Job::take_roster(RosterMessage message) {
   for (const auto& [rank, member] : members_) {
     if (rank >= size_ || roster.process_of_rank[static_cast<std::size_t>(rank)] != index_)
       return Status(Code::RemoteError, fmt::format("the root's roster misplaces rank {}", rank));
-    company->here[rank] = member;
+    group->here[rank] = member;
   }
   if (here != members_.size() || (index_ == 0) != is_root_)
     return Status(Code::RemoteError, "the root's roster gives this process ranks it has not");
   if (!is_at_its_place(roster))
     return Status(Code::RemoteError, "the roster has another place for this process than the root");
-  company->left = std::vector<std::atomic<bool>>(static_cast<std::size_t>(size_));
-  company_ = std::move(company);
-  departures_ = Departures(company_->roster);
+  group->left = std::vector<std::atomic<bool>>(static_cast<std::size_t>(size_));
+  group_ = std::move(group);
+  departures_ = Departures(group_->roster);
   liveness_ns_ = message.liveness_ms * ns_per_ms;
   for (const auto& link : links_) link->set_liveness(liveness_ns_);
-  surroundings_.thread.due_at(0);  // whose ranks are all known may need less of the door
+  services_.thread.due_at(0);  // whose ranks are all known may need less of the listener
   begin_linking();
   return {};
 }
@@ -203,14 +205,14 @@ Status Job::take_roster(RosterMessage message) {
 // Of who is dialed, while ranks come together. Half a second more than a silence may last, as the
 // kernel repeats its first packet after a second. Says when to look again.
 std::int64_t Job::check_silence(std::int64_t now_ns) {
-  const std::int64_t silent_ns = dial_ != nullptr ? dial_->silent_ns(now_ns) : 0;
+  const std::int64_t silent_ns = dialer_ != nullptr ? dialer_->silent_ns(now_ns) : 0;
   if (silent_ns == 0) return never_ns;
   const std::int64_t most_ns = liveness_ns_ + ns_per_s / 2;
   if (silent_ns < most_ns) return now_ns + most_ns - silent_ns;
   const std::string what = fmt::format(
       "cannot be reached: no answer from {} for {:.1f} s: the network to it is cut, or "
       "the host is down",
-      dial_->target(), static_cast<double>(silent_ns) / ns_per_s);
+      dialer_->target(), static_cast<double>(silent_ns) / ns_per_s);
   const Status unreached = blame_process(place_ ? tree_parent(index_) : 0, what);
   // The root is known to be up where its process was a rank of an earlier communicator: then a rank
   // made the id, the first.
@@ -230,13 +232,13 @@ std::int64_t Job::check_deadline(std::int64_t now_ns) {
 
 // Gathering, the root knows who is missing; linking, whoever lacks a neighbour.
 bool Job::knows_who_is_late() const {
-  if (dial_ != nullptr) return true;
+  if (dialer_ != nullptr) return true;
   return phase_ == Phase::gathering ? is_root_ : !unlinked().empty();
 }
 
 // All is well here: whoever should have said more has not.
 Status Job::blame_silent_above(const std::string& limit) const {
-  const bool linking = company_ != nullptr;
+  const bool linking = group_ != nullptr;
   const std::uint32_t above = !is_root_ && (linking || place_) ? tree_parent(index_) : 0;
   const Status silent = blame_process(
       above, linking ? "did not say that all have linked up" : "did not say who the ranks are");
@@ -248,31 +250,31 @@ Status Job::lateness() const {
   const std::string limit =
       fmt::format("within {:.1f} s", static_cast<double>(init_limit_ns_) / ns_per_s);
   if (phase_ == Phase::gathering && is_root_) {
-    std::vector<int> missing = roll_.missing();
+    std::vector<int> missing = join_roster_.missing();
     const std::string text =
         fmt::format("{} did not join {}; {} of {} ranks came", rank_text(missing), limit,
                     static_cast<std::size_t>(size_) - missing.size(), size_);
     return Status(Code::Timeout, text).blame(std::move(missing));
   }
-  if (dial_ != nullptr && dial_->failed_here())
+  if (dialer_ != nullptr && dialer_->failed_here())
     return Status(Code::SystemError, fmt::format("{} could not dial {} {}: {}",
-                                                 process_text(ranks_here(), surroundings_.self),
-                                                 dial_->target(), limit, dial_->problem()))
+                                                 process_text(ranks_here(), services_.self),
+                                                 dialer_->target(), limit, dialer_->problem()))
         .blame(ranks_here());
-  if (phase_ == Phase::gathering && dial_ != nullptr && !place_)
+  if (phase_ == Phase::gathering && dialer_ != nullptr && !place_)
     return Status(
         Code::Timeout,
         fmt::format("the process that made the unique id (as a rule rank 0's) could not be "
                     "reached at {} {}: {}",
-                    dial_->target(), limit, dial_->problem()));
+                    dialer_->target(), limit, dialer_->problem()));
   std::vector<int> late;
-  if (phase_ == Phase::gathering && dial_ != nullptr) late = ranks_of(tree_parent(index_));
+  if (phase_ == Phase::gathering && dialer_ != nullptr) late = ranks_of(tree_parent(index_));
   for (const std::uint32_t process : phase_ == Phase::linking ? late_neighbours() : Processes()) {
     const std::vector<int> ranks = ranks_of(process);
     late.insert(late.end(), ranks.begin(), ranks.end());
   }
   if (late.empty()) return blame_silent_above(limit);
-  const std::string why = dial_ != nullptr ? ": " + dial_->problem() : std::string();
+  const std::string why = dialer_ != nullptr ? ": " + dialer_->problem() : std::string();
   const std::string text = fmt::format("{} did not link up {}{}", rank_text(late), limit, why);
   return Status(Code::Timeout, text).blame(std::move(late));
 }

@@ -1,5 +1,5 @@
 // What a job does when processes are gone: whoever hung on one of them looks for another parent,
-// and whoever has letters that one of them would have passed on opens a link to their reader.
+// and whoever has messages that one of them would have passed on opens a link to their reader.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/control/cause.h"
@@ -24,15 +24,15 @@ constexpr std::int64_t late_seekers_ns = 2 * old_links_ns;
 
 }  // namespace
 
-// Letters that may have been lost with it are sent again, over links to those they are for.
+// Messages that may have been lost with it are sent again, over links to those they are for.
 void Job::on_gone(std::uint32_t process) {
   gone_ns_ = SystemClock::read();
-  surroundings_.thread.due_at(gone_ns_ + pause_ns);
+  services_.thread.due_at(gone_ns_ + pause_ns);
   post_.forget(process);
   successors_.erase(process);
-  if (const auto found = reaches_.find(process); found != reaches_.end()) {
-    surroundings_.thread.retire(std::move(found->second.dial));
-    reaches_.erase(found);
+  if (const auto found = wanted_links_.find(process); found != wanted_links_.end()) {
+    services_.thread.retire(std::move(found->second.dial));
+    wanted_links_.erase(found);
   }
   for (const std::uint32_t reader : post_.addressees())
     if (!departures_.way_stands(index_, reader) && neighbour(reader) == nullptr) reach(reader);
@@ -50,73 +50,73 @@ void Job::expect_successors(std::uint32_t process) {
 // ------------------------------------------------------------------------------------------ links
 
 void Job::reach(std::uint32_t process) {
-  if (key_ == nullptr || reaches_.contains(process)) return;
-  Reach& wanted = reaches_[process];
+  if (key_ == nullptr || wanted_links_.contains(process)) return;
+  WantedLink& wanted = wanted_links_[process];
   wanted.since_ns = SystemClock::read();
   wanted.dial = dial(process);
-  surroundings_.thread.due_at(0);
+  services_.thread.due_at(0);
 }
 
-std::unique_ptr<Dial> Job::dial(std::uint32_t process) {
-  return std::make_unique<Dial>(
-      surroundings_.trunks, key_, Destination::of(identity_of(process), surroundings_.self),
-      [this, process](std::unique_ptr<Link> link) { reached(process, std::move(link)); });
+std::unique_ptr<ControlDialer> Job::dial(std::uint32_t process) {
+  return std::make_unique<ControlDialer>(
+      services_.trunks, key_, Destination::of(identity_of(process), services_.self),
+      [this, process](std::unique_ptr<ControlLink> link) { reached(process, std::move(link)); });
 }
 
 // The link ended before the other end had taken it: that may be on its way out.
 void Job::redial(std::uint32_t process) {
-  const auto wanted = reaches_.find(process);
-  if (wanted == reaches_.end() || key_ == nullptr) return;
-  surroundings_.thread.retire(std::exchange(wanted->second.dial, dial(process)));
-  surroundings_.thread.due_at(0);
+  const auto wanted = wanted_links_.find(process);
+  if (wanted == wanted_links_.end() || key_ == nullptr) return;
+  services_.thread.retire(std::exchange(wanted->second.dial, dial(process)));
+  services_.thread.due_at(0);
 }
 
-void Job::reached(std::uint32_t process, std::unique_ptr<Link> reached) {
-  Link& link = add_link(std::move(reached), Link::Role::peer);
+void Job::reached(std::uint32_t process, std::unique_ptr<ControlLink> reached) {
+  ControlLink& link = add_link(std::move(reached), ControlLink::Role::peer);
   link.process = process;
   link.welcome = false;
-  link.send(Kind::hello, encode(HelloMessage{index_, surroundings_.self.process}));
+  link.send(Kind::hello, encode(HelloMessage{index_, services_.self.process}));
   tell_state(link);
 }
 
 // What the other end may not have heard, as it was told to others while no way led here.
-void Job::tell_state(Link& link) {
+void Job::tell_state(ControlLink& link) {
   const std::vector<std::uint8_t> departed = departures_.encode();
   if (!departed.empty()) link.send(Kind::departed, departed);
   if (failed()) link.send(Kind::failure, encode_cause(failure_));
 }
 
-void Job::meet_peer(Link& link, const HelloMessage& hello) {
-  const auto& processes = company_->roster.processes;
+void Job::meet_peer(ControlLink& link, const HelloMessage& hello) {
+  const auto& processes = group_->roster.processes;
   const bool is_known = hello.process < processes.size() && hello.process != index_ &&
                         processes[hello.process].process == hello.token;
   if (!is_known) {
     log_warn("a process that knows the secret claims to be one of the communicator's");
     return drop(link);
   }
-  link.role = Link::Role::peer;
+  link.role = ControlLink::Role::peer;
   link.process = hello.process;
   successors_.erase(hello.process);
   met_.insert(hello.process);
-  link.send(Kind::welcome, encode(HelloMessage{index_, surroundings_.self.process}));
+  link.send(Kind::welcome, encode(HelloMessage{index_, services_.self.process}));
   tell_state(link);
-  send_unheard(hello.process);
+  send_unacknowledged(hello.process);
 }
 
-void Job::on_peer_welcome(Link& link, const HelloMessage& welcome) {
+void Job::on_peer_welcome(ControlLink& link, const HelloMessage& welcome) {
   const bool due = !link.welcome && welcome.process == link.process &&
                    welcome.token == identity_of(link.process).process;
   if (!due) return protocol_error(link, Kind::welcome);
   link.welcome = true;
   met_.insert(link.process);
-  if (const auto wanted = reaches_.find(link.process); wanted != reaches_.end()) {
-    surroundings_.thread.retire(std::move(wanted->second.dial));
-    reaches_.erase(wanted);
+  if (const auto wanted = wanted_links_.find(link.process); wanted != wanted_links_.end()) {
+    services_.thread.retire(std::move(wanted->second.dial));
+    wanted_links_.erase(wanted);
   }
-  send_unheard(link.process);
+  send_unacknowledged(link.process);
 }
 
-void Job::on_departed(Link& link, const trust::Frame& frame) {
+void Job::on_departed(ControlLink& link, const trust::Frame& frame) {
   if (!is_neighbour(link) || phase_ != Phase::joined) return protocol_error(link, Kind::departed);
   const auto ranks = departures_.decode(frame.body);
   const auto is_told = [this](std::uint32_t rank) { return may_be_told(rank); };
@@ -129,12 +129,12 @@ void Job::on_departed(Link& link, const trust::Frame& frame) {
 // Says when to look again.
 std::int64_t Job::repair_tree(std::int64_t now_ns, std::int64_t overslept_ns) {
   if (phase_ != Phase::joined || !departures_.any_gone()) return never_ns;
-  for (auto& [process, wanted] : reaches_) wanted.since_ns += overslept_ns;
+  for (auto& [process, wanted] : wanted_links_) wanted.since_ns += overslept_ns;
   for (auto& [process, since_ns] : successors_) since_ns += overslept_ns;
   std::int64_t next = seek_parent(now_ns);
   if (failed() && answers_successors()) next = std::min(next, failed_ns_ + liveness_ns_);
   if (members_.empty() && tells_late_seekers()) next = std::min(next, gone_ns_ + late_seekers_ns);
-  next = std::min(next, look_at_reaches(now_ns));
+  next = std::min(next, check_wanted_links(now_ns));
   next = std::min(next, check_successors(now_ns));
   return std::min(next, close_links_to_departed(now_ns));
 }
@@ -148,7 +148,7 @@ bool Job::has_parent() const {
 std::int64_t Job::seek_parent(std::int64_t now_ns) {
   if (has_parent() || (failed() ? !must_pass_failure_on() : ended_)) return never_ns;
   if (now_ns < gone_ns_ + pause_ns) return gone_ns_ + pause_ns;
-  if (!reaches_.contains(*departures_.parent(index_))) reach(*departures_.parent(index_));
+  if (!wanted_links_.contains(*departures_.parent(index_))) reach(*departures_.parent(index_));
   // It may be gone as well, and who knows of it be behind it.
   const auto next = next_candidate();
   if (next) reach(*next);
@@ -160,13 +160,13 @@ std::int64_t Job::seek_parent(std::int64_t now_ns) {
 std::optional<std::uint32_t> Job::next_candidate() const {
   const std::int64_t now_ns = SystemClock::read();
   const auto is_out = [&](std::uint32_t process) {
-    const auto found = reaches_.find(process);
+    const auto found = wanted_links_.find(process);
     return departures_.is_gone(process) || met_.contains(process) ||
-           (found != reaches_.end() && (!found->second.dial->problem().empty() ||
-                                        now_ns - found->second.since_ns >= candidate_ns));
+           (found != wanted_links_.end() && (!found->second.dial->problem().empty() ||
+                                             now_ns - found->second.since_ns >= candidate_ns));
   };
   const auto is_new = [&](std::uint32_t process) {
-    return is_out(process) ? std::nullopt : std::optional(!reaches_.contains(process));
+    return is_out(process) ? std::nullopt : std::optional(!wanted_links_.contains(process));
   };
   for (std::uint32_t above = index_; above != 0;) {
     above = tree_parent(above);
@@ -179,13 +179,13 @@ std::optional<std::uint32_t> Job::next_candidate() const {
 
 // Who is needed and does not answer for as long as a silence may last has failed. Who was tried in
 // a parent's place is needed no more when that one has come.
-std::int64_t Job::look_at_reaches(std::int64_t now_ns) {
+std::int64_t Job::check_wanted_links(std::int64_t now_ns) {
   std::int64_t next = never_ns;
   const auto parent = departures_.parent(index_);
-  for (auto wanted = reaches_.begin(); wanted != reaches_.end();) {
+  for (auto wanted = wanted_links_.begin(); wanted != wanted_links_.end();) {
     const auto& [process, reach] = *wanted;
-    const bool has_letters = !failed() && !post_.unheard(process).empty();
-    const bool is_needed = has_letters || (process == parent && !has_parent());
+    const bool has_rank_messages = !failed() && !post_.unacknowledged(process).empty();
+    const bool is_needed = has_rank_messages || (process == parent && !has_parent());
     const bool is_tried = !has_parent() && process < index_;
     if ((is_needed || is_tried) && now_ns - reach.since_ns < liveness_ns_) {
       next = std::min({next, reach.dial->tick(now_ns), reach.since_ns + liveness_ns_});
@@ -194,8 +194,8 @@ std::int64_t Job::look_at_reaches(std::int64_t now_ns) {
     }
     const std::string problem = reach.dial->problem();
     const std::uint32_t missing = process;
-    surroundings_.thread.retire(std::move(wanted->second.dial));
-    wanted = reaches_.erase(wanted);
+    services_.thread.retire(std::move(wanted->second.dial));
+    wanted = wanted_links_.erase(wanted);
     if (is_needed && !failed() && !ended_)
       fail_process(missing, fmt::format("cannot be reached any more: {}",
                                         problem.empty() ? "no answer" : problem));
@@ -221,7 +221,7 @@ std::int64_t Job::check_successors(std::int64_t now_ns) {
 }
 
 std::int64_t Job::close_links_to_departed(std::int64_t now_ns) {
-  const auto is_old = [this](const std::unique_ptr<Link>& link) {
+  const auto is_old = [this](const std::unique_ptr<ControlLink>& link) {
     return is_neighbour(*link) && departures_.is_gone(link->process);
   };
   if (!has_parent() || !successors_.empty() || std::ranges::none_of(links_, is_old))

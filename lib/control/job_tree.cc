@@ -17,33 +17,33 @@ namespace gyre::control {
 void Job::begin_linking() {
   phase_ = Phase::linking;
   for (const auto& link : links_) {
-    const bool known = link->process != Link::unknown;
-    if (is_root_ && known && tree_parent(link->process) == 0) link->role = Link::Role::child;
+    const bool known = link->process != ControlLink::unknown;
+    if (is_root_ && known && tree_parent(link->process) == 0) link->role = ControlLink::Role::child;
   }
   if (is_root_) {
     parent_stands_ = true;
   } else if (tree_parent(index_) == 0) {
     parent_stands_ = true;
     for (const auto& link : links_)
-      if (link->role == Link::Role::root) link->role = Link::Role::parent;
+      if (link->role == ControlLink::Role::root) link->role = ControlLink::Role::parent;
   }
-  for (Link* link : early_guests())
+  for (ControlLink* link : early_guests())
     if (!failed() && is_child(*link->early_hello))
       place_child(*link, *std::exchange(link->early_hello, std::nullopt));
   check_ready();
 }
 
 // Those that came too soon to be placed.
-std::vector<Link*> Job::early_guests() const {
-  std::vector<Link*> early;
+std::vector<ControlLink*> Job::early_guests() const {
+  std::vector<ControlLink*> early;
   for (const auto& link : links_)
     if (link->early_hello) early.push_back(link.get());
   return early;
 }
 
-void Job::on_place(Link& link, const trust::Frame& frame) {
+void Job::on_place(ControlLink& link, const trust::Frame& frame) {
   std::optional<PlaceMessage> place = decode_place(frame.body);
-  const bool due = link.role == Link::Role::root && phase_ == Phase::gathering && !place_ &&
+  const bool due = link.role == ControlLink::Role::root && phase_ == Phase::gathering && !place_ &&
                    intake_.empty() && place && place->process > tree_arity &&
                    place->process <= static_cast<std::uint32_t>(size_);
   if (!due) return protocol_error(link, Kind::place);
@@ -59,24 +59,24 @@ bool Job::is_at_its_place(const Roster& roster) const {
 }
 
 void Job::dial_parent() {
-  Destination parent = Destination::of(place_->parent, surroundings_.self);
+  Destination parent = Destination::of(place_->parent, services_.self);
   parent.is_up = true;
-  dial_ = std::make_unique<Dial>(
-      surroundings_.trunks, key_, std::move(parent),
-      [this](std::unique_ptr<Link> link) { parent_reached(std::move(link)); });
-  surroundings_.thread.due_at(0);
+  dialer_ = std::make_unique<ControlDialer>(
+      services_.trunks, key_, std::move(parent),
+      [this](std::unique_ptr<ControlLink> link) { parent_reached(std::move(link)); });
+  services_.thread.due_at(0);
 }
 
-void Job::parent_reached(std::unique_ptr<Link> reached) {
-  surroundings_.thread.retire(std::move(dial_));
-  Link& link = add_link(std::move(reached), Link::Role::parent);
+void Job::parent_reached(std::unique_ptr<ControlLink> reached) {
+  services_.thread.retire(std::move(dialer_));
+  ControlLink& link = add_link(std::move(reached), ControlLink::Role::parent);
   link.process = tree_parent(index_);
-  link.send(Kind::hello, encode(HelloMessage{index_, surroundings_.self.process}));
+  link.send(Kind::hello, encode(HelloMessage{index_, services_.self.process}));
 }
 
-void Job::on_hello(Link& link, const trust::Frame& frame) {
+void Job::on_hello(ControlLink& link, const trust::Frame& frame) {
   const std::optional<HelloMessage> hello = decode_hello(frame.body);
-  if (!hello || link.role != Link::Role::guest || link.process != Link::unknown)
+  if (!hello || link.role != ControlLink::Role::guest || link.process != ControlLink::unknown)
     return protocol_error(link, Kind::hello);
   if (phase_ == Phase::joined) return meet_peer(link, *hello);
   if (failed()) return tell_state(link);
@@ -91,46 +91,46 @@ bool Job::is_child(const HelloMessage& hello) const {
   return hello.process > 0 && tree_parent(hello.process) == index_;
 }
 
-void Job::place_child(Link& link, const HelloMessage& hello) {
-  const auto& processes = company_->roster.processes;
+void Job::place_child(ControlLink& link, const HelloMessage& hello) {
+  const auto& processes = group_->roster.processes;
   const bool ours = is_child(hello) && hello.process < processes.size() &&
                     processes[hello.process].process == hello.token;
   if (!ours || neighbour(hello.process) != nullptr) {
     log_warn("a process that knows the secret claims a place in the tree that is not its own");
     return drop(link);
   }
-  link.role = Link::Role::child;
+  link.role = ControlLink::Role::child;
   link.process = hello.process;
-  link.send(Kind::welcome, encode(HelloMessage{index_, surroundings_.self.process}));
+  link.send(Kind::welcome, encode(HelloMessage{index_, services_.self.process}));
   for (const auto& part : roster_parts_) link.send(Kind::roster, part);
 }
 
 // The answer comes from the process we meant, not from ourselves or another that the connection was
 // turned to.
-void Job::on_welcome(Link& link, const trust::Frame& frame) {
+void Job::on_welcome(ControlLink& link, const trust::Frame& frame) {
   const std::optional<HelloMessage> welcome = decode_hello(frame.body);
-  if (welcome && link.role == Link::Role::peer) return on_peer_welcome(link, *welcome);
-  const bool due = link.role == Link::Role::parent && !parent_stands_ && welcome &&
+  if (welcome && link.role == ControlLink::Role::peer) return on_peer_welcome(link, *welcome);
+  const bool due = link.role == ControlLink::Role::parent && !parent_stands_ && welcome &&
                    welcome->process == link.process &&
                    welcome->token == identity_of(link.process).process;
   if (!due || failed()) return protocol_error(link, Kind::welcome);
   parent_stands_ = true;
   for (const auto& other : links_) {
-    if (other->role != Link::Role::root) continue;
+    if (other->role != ControlLink::Role::root) continue;
     other->send(Kind::moved, {});
-    other->role = Link::Role::leaving;
+    other->role = ControlLink::Role::leaving;
   }
   check_ready();
 }
 
 // The root closes its end; ours follows.
-void Job::on_moved(Link& link) {
-  if (!is_root_ || link.role != Link::Role::guest) return protocol_error(link, Kind::moved);
+void Job::on_moved(ControlLink& link) {
+  if (!is_root_ || link.role != ControlLink::Role::guest) return protocol_error(link, Kind::moved);
   drop(link);
 }
 
-void Job::on_ready(Link& link) {
-  if (link.role != Link::Role::child || phase_ != Phase::linking)
+void Job::on_ready(ControlLink& link) {
+  if (link.role != ControlLink::Role::child || phase_ != Phase::linking)
     return protocol_error(link, Kind::ready);
   ready_children_.insert(link.process);
   check_ready();
@@ -142,26 +142,26 @@ void Job::check_ready() {
   ready_sent_ = true;
   if (is_root_) return go();
   for (const auto& link : links_)
-    if (link->role == Link::Role::parent) link->send(Kind::ready, {});
+    if (link->role == ControlLink::Role::parent) link->send(Kind::ready, {});
 }
 
-void Job::on_go(Link& link) {
-  if (link.role != Link::Role::parent || phase_ != Phase::linking || !ready_sent_)
+void Job::on_go(ControlLink& link) {
+  if (link.role != ControlLink::Role::parent || phase_ != Phase::linking || !ready_sent_)
     return protocol_error(link, Kind::go);
   go();
 }
 
-// Those below hear it before any letter that a rank here may send.
+// Those below hear it before any message that a rank here may send.
 void Job::go() {
   phase_ = Phase::joined;
   init_until_ns_ = never_ns;
   roster_parts_.clear();
   for (const auto& link : links_)
-    if (link->role == Link::Role::child) link->send(Kind::go, {});
+    if (link->role == ControlLink::Role::child) link->send(Kind::go, {});
   for (const auto& link : links_)
     if (is_neighbour(*link)) met_.insert(link->process);
-  for (const auto& [rank, member] : members_) member->become_joined(company_);
-  for (Link* link : early_guests())
+  for (const auto& [rank, member] : members_) member->become_joined(group_);
+  for (ControlLink* link : early_guests())
     meet_peer(*link, *std::exchange(link->early_hello, std::nullopt));
 }
 
@@ -184,7 +184,7 @@ Job::Processes Job::late_neighbours() const {
 }
 
 Job::Processes Job::children() const {
-  const auto processes = static_cast<std::uint32_t>(company_->roster.processes.size());
+  const auto processes = static_cast<std::uint32_t>(group_->roster.processes.size());
   Processes below(tree_children(index_, processes));
   std::iota(below.begin(), below.end(), tree_first_child(index_));
   return below;
@@ -192,23 +192,23 @@ Job::Processes Job::children() const {
 
 // ---------------------------------------------------------------------------------------- leaving
 
-void Job::leave(const Member& member) {
+void Job::leave(const LocalMember& member) {
   const int rank = member.rank();
   const auto found = members_.find(rank);
   if (found == members_.end() || found->second.get() != &member) return;
   found->second->set_job(nullptr);
   members_.erase(found);
-  if (failed()) return surroundings_.thread.due_at(0);
+  if (failed()) return services_.thread.due_at(0);
   if (phase_ != Phase::joined)
-    return fail(Status(Code::RemoteError, process_text({rank}, surroundings_.self) +
-                                              " left before all ranks had joined")
+    return fail(Status(Code::RemoteError,
+                       process_text({rank}, services_.self) + " left before all ranks had joined")
                     .blame({rank}));
   note_left(static_cast<std::uint32_t>(rank), nullptr);
 }
 
 void Job::leave_as_root() { note_left(no_rank, nullptr); }
 
-void Job::on_leave(Link& link, const trust::Frame& frame) {
+void Job::on_leave(ControlLink& link, const trust::Frame& frame) {
   const std::optional<std::uint32_t> rank = decode_leave(frame.body);
   if (!rank || !is_neighbour(link) || phase_ != Phase::joined)
     return protocol_error(link, Kind::leave);
@@ -220,19 +220,19 @@ void Job::on_leave(Link& link, const trust::Frame& frame) {
 
 // Only this process knows first that a rank of its own has left; others may say it back.
 bool Job::may_be_told(std::uint32_t rank) const {
-  const std::uint32_t source = rank == no_rank ? 0 : company_->roster.process_of_rank[rank];
+  const std::uint32_t source = rank == no_rank ? 0 : group_->roster.process_of_rank[rank];
   return source != index_ ||
          (rank == no_rank ? departures_.is_gone(0) : departures_.has_left(rank));
 }
 
-void Job::note_left(std::uint32_t rank, const Link* told_by) {
+void Job::note_left(std::uint32_t rank, const ControlLink* told_by) {
   if (!departures_.note(rank)) return;
-  const std::uint32_t process = rank == no_rank ? 0 : company_->roster.process_of_rank[rank];
+  const std::uint32_t process = rank == no_rank ? 0 : group_->roster.process_of_rank[rank];
   if (rank != no_rank)
-    company_->left[rank].store(true, std::memory_order_release);  // pairs with has_left
+    group_->left[rank].store(true, std::memory_order_release);  // pairs with has_left
   send_neighbours(Kind::leave, encode_leave(rank), told_by);
   if (departures_.is_gone(process)) on_gone(process);
-  surroundings_.thread.due_at(0);
+  services_.thread.due_at(0);
 }
 
 }  // namespace gyre::control

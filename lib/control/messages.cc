@@ -41,9 +41,9 @@ bool get_ranks(Reader& reader, std::uint32_t size, Roster& roster) {
   if (!reader.get(count) || count != size) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
     std::uint32_t process = 0;
-    Letter note;
+    MessageBytes note;
     if (!reader.get(process) || process >= roster.processes.size() ||
-        !reader.get_block(note, letter_most_bytes))
+        !reader.get_block(note, rank_message_most_bytes))
       return false;
     roster.process_of_rank.push_back(process);
     roster.notes.push_back(std::move(note));
@@ -54,10 +54,10 @@ bool get_ranks(Reader& reader, std::uint32_t size, Roster& roster) {
 }  // namespace
 
 std::string_view kind_name(Kind kind) {
-  constexpr std::string_view names[] = {"message",  "join",  "place",    "roster",  "hello",
-                                        "welcome",  "ready", "go",       "letter",  "heard",
-                                        "failure",  "leave", "departed", "moved",   "ping",
-                                        "greeting", "open",  "opened",   "refused", "closed"};
+  constexpr std::string_view names[] = {"message",  "join",  "place",    "roster",       "hello",
+                                        "welcome",  "ready", "go",       "rank message", "ack",
+                                        "failure",  "leave", "departed", "moved",        "ping",
+                                        "greeting", "open",  "opened",   "refused",      "closed"};
   const auto index = static_cast<std::size_t>(kind);
   return index < std::size(names) ? names[index] : names[0];
 }
@@ -150,7 +150,7 @@ Result<JoinMessage> decode_join(std::span<const std::uint8_t> bytes) {
   if (!reader.get(message.size) || !reader.get(message.rank) ||
       !reader.get(message.init_timeout_ms) || !reader.get(message.liveness_ms) ||
       !reader.get_block(identity, identity_most) ||
-      !reader.get_block(message.note, letter_most_bytes) || !reader.at_end())
+      !reader.get_block(message.note, rank_message_most_bytes) || !reader.at_end())
     return malformed("join");
   if (message.size == 0 || message.size > size_most || message.rank >= message.size ||
       message.init_timeout_ms == 0 || message.liveness_ms == 0)
@@ -202,7 +202,7 @@ std::optional<HelloMessage> decode_hello(std::span<const std::uint8_t> bytes) {
   return message;
 }
 
-std::vector<std::uint8_t> encode(const LetterHead& head, std::span<const std::uint8_t> text) {
+std::vector<std::uint8_t> encode(const RankMessageHead& head, std::span<const std::uint8_t> text) {
   Writer writer;
   writer.put(head.from);
   writer.put(head.to);
@@ -212,18 +212,18 @@ std::vector<std::uint8_t> encode(const LetterHead& head, std::span<const std::ui
   return writer.take();
 }
 
-std::optional<LetterHead> decode_letter(std::span<const std::uint8_t> bytes,
-                                        std::span<const std::uint8_t>* text) {
-  LetterHead head;
+std::optional<RankMessageHead> decode_rank_message(std::span<const std::uint8_t> bytes,
+                                                   std::span<const std::uint8_t>* text) {
+  RankMessageHead head;
   Reader reader(bytes);
   if (!reader.get(head.from) || !reader.get(head.to) || !reader.get(head.key) ||
-      !reader.get(head.number) || head.number == 0 || reader.left() > letter_most_bytes)
+      !reader.get(head.number) || head.number == 0 || reader.left() > rank_message_most_bytes)
     return std::nullopt;
   *text = reader.rest();
   return head;
 }
 
-std::vector<std::uint8_t> encode(const HeardMessage& message) {
+std::vector<std::uint8_t> encode(const AckMessage& message) {
   Writer writer;
   writer.put(message.from);
   writer.put(message.to);
@@ -231,8 +231,8 @@ std::vector<std::uint8_t> encode(const HeardMessage& message) {
   return writer.take();
 }
 
-std::optional<HeardMessage> decode_heard(std::span<const std::uint8_t> bytes) {
-  HeardMessage message;
+std::optional<AckMessage> decode_ack(std::span<const std::uint8_t> bytes) {
+  AckMessage message;
   Reader reader(bytes);
   if (!reader.get(message.from) || !reader.get(message.to) || !reader.get(message.number) ||
       !reader.at_end())
@@ -276,7 +276,7 @@ std::vector<std::vector<std::uint8_t>> encode_parts(const RosterMessage& message
   return parts;
 }
 
-Result<bool> RosterIntake::take(std::span<const std::uint8_t> part) {
+Result<bool> RosterAssembly::take(std::span<const std::uint8_t> part) {
   Reader reader(part);
   std::uint32_t total = 0, offset = 0;
   if (!reader.get(total) || !reader.get(offset) || total > roster_most_bytes ||
@@ -290,7 +290,7 @@ Result<bool> RosterIntake::take(std::span<const std::uint8_t> part) {
   return bytes_.size() == total;
 }
 
-Result<RosterMessage> RosterIntake::decode(std::uint32_t size) const {
+Result<RosterMessage> RosterAssembly::decode(std::uint32_t size) const {
   RosterMessage message;
   Reader reader(bytes_);
   // The root's process may have no rank of its own.

@@ -24,8 +24,8 @@ enum class Kind : std::uint8_t {
   welcome,   // its answer
   ready,     // to the parent: everybody below is linked
   go,        // to those below: all are
-  letter,
-  heard,  // letters were taken
+  rank_message,
+  ack,  // messages were taken
   failure,
   leave,
   departed,  // all that have left, on a new link
@@ -41,7 +41,7 @@ enum class Kind : std::uint8_t {
 std::string_view kind_name(Kind kind);
 
 inline constexpr std::uint16_t protocol_version = 3;
-inline constexpr std::size_t letter_most_bytes = 64 << 10;
+inline constexpr std::size_t rank_message_most_bytes = 64 << 10;
 inline constexpr int size_most = 1 << 24;
 
 std::vector<std::uint8_t> encode_greeting(const trust::ProcessIdentity& process);
@@ -77,7 +77,7 @@ struct JoinMessage {
   std::uint32_t init_timeout_ms = 0;
   std::uint32_t liveness_ms = 0;
   trust::ProcessIdentity process;
-  Letter note;
+  MessageBytes note;
 };
 std::vector<std::uint8_t> encode(const JoinMessage& message);
 // A wrong version is an error that shows both; anything else that is wrong is "malformed".
@@ -99,25 +99,25 @@ struct HelloMessage {
 std::vector<std::uint8_t> encode(const HelloMessage& message);
 std::optional<HelloMessage> decode_hello(std::span<const std::uint8_t> bytes);
 
-struct LetterHead {
+struct RankMessageHead {
   std::uint32_t from = 0;
   std::uint32_t to = 0;
   std::uint64_t key = 0;
   std::uint64_t number = 0;  // from 1, of the two processes
 };
-std::vector<std::uint8_t> encode(const LetterHead& head, std::span<const std::uint8_t> text);
+std::vector<std::uint8_t> encode(const RankMessageHead& head, std::span<const std::uint8_t> text);
 // `text` becomes the view of what follows the head.
-std::optional<LetterHead> decode_letter(std::span<const std::uint8_t> bytes,
-                                        std::span<const std::uint8_t>* text);
+std::optional<RankMessageHead> decode_rank_message(std::span<const std::uint8_t> bytes,
+                                                   std::span<const std::uint8_t>* text);
 
-// Process `from` has taken the letters of process `to` up to `number`.
-struct HeardMessage {
+// Process `from` has taken the messages of process `to` up to `number`.
+struct AckMessage {
   std::uint32_t from = 0;
   std::uint32_t to = 0;
   std::uint64_t number = 0;
 };
-std::vector<std::uint8_t> encode(const HeardMessage& message);
-std::optional<HeardMessage> decode_heard(std::span<const std::uint8_t> bytes);
+std::vector<std::uint8_t> encode(const AckMessage& message);
+std::optional<AckMessage> decode_ack(std::span<const std::uint8_t> bytes);
 
 // In a leave: not a rank, but the root's process, which had none.
 inline constexpr std::uint32_t no_rank = UINT32_MAX;
@@ -131,7 +131,7 @@ struct RosterMessage {
 };
 std::vector<std::vector<std::uint8_t>> encode_parts(const RosterMessage& message);
 
-class RosterIntake {
+class RosterAssembly {
  public:
   // True when the last part has come.
   Result<bool> take(std::span<const std::uint8_t> part);

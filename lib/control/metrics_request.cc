@@ -5,14 +5,14 @@
 namespace gyre::control {
 namespace {
 
-bool is_letter(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+bool is_latin_letter(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // RFC 9110, 5.6.2.
 bool is_token(std::string_view text) {
   constexpr std::string_view marks = "!#$%&'*+-.^_`|~";
   return !text.empty() && std::ranges::all_of(text, [&](char c) {
-    return is_letter(c) || is_digit(c) || marks.find(c) != marks.npos;
+    return is_latin_letter(c) || is_digit(c) || marks.find(c) != marks.npos;
   });
 }
 
@@ -29,39 +29,40 @@ bool is_field(std::string_view line) {
 }
 
 // "GET /metrics HTTP/1.1".
-Asked judge_request_line(std::string_view line) {
+RequestKind judge_request_line(std::string_view line) {
   const std::size_t first = line.find(' ');
-  if (first == line.npos || !is_token(line.substr(0, first))) return Asked::malformed;
+  if (first == line.npos || !is_token(line.substr(0, first))) return RequestKind::malformed;
   const std::size_t second = line.find(' ', first + 1);
-  if (second == line.npos) return Asked::malformed;
+  if (second == line.npos) return RequestKind::malformed;
   const std::string_view method = line.substr(0, first);
   const std::string_view target = line.substr(first + 1, second - first - 1);
   const std::string_view version = line.substr(second + 1);
-  if (target.empty() || !std::ranges::all_of(target, is_visible)) return Asked::malformed;
+  if (target.empty() || !std::ranges::all_of(target, is_visible)) return RequestKind::malformed;
   if (version.size() != 8 || !version.starts_with("HTTP/1.") || !is_digit(version[7]))
-    return Asked::malformed;
-  if (method != "GET") return Asked::other_method;
-  return target.substr(0, target.find('?')) == "/metrics" ? Asked::metrics : Asked::other_path;
+    return RequestKind::malformed;
+  if (method != "GET") return RequestKind::other_method;
+  return target.substr(0, target.find('?')) == "/metrics" ? RequestKind::metrics
+                                                          : RequestKind::other_path;
 }
 
 }  // namespace
 
-Asked judge_request(std::string_view bytes) {
+RequestKind judge_request(std::string_view bytes) {
   std::string_view rest = bytes.substr(0, request_bytes_most);
-  Asked asked = Asked::unclear;
+  RequestKind asked = RequestKind::unclear;
   for (std::size_t end = rest.find('\n'); end != rest.npos; end = rest.find('\n')) {
     std::string_view line = rest.substr(0, end);
     rest.remove_prefix(end + 1);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (asked == Asked::unclear)
+    if (asked == RequestKind::unclear)
       asked = judge_request_line(line);
     else if (line.empty())
       return asked;
     else if (!is_field(line))
-      asked = Asked::malformed;
-    if (asked == Asked::malformed) return asked;
+      asked = RequestKind::malformed;
+    if (asked == RequestKind::malformed) return asked;
   }
-  return bytes.size() < request_bytes_most ? Asked::unclear : Asked::malformed;
+  return bytes.size() < request_bytes_most ? RequestKind::unclear : RequestKind::malformed;
 }
 
 }  // namespace gyre::control

@@ -1,4 +1,4 @@
-// What a visitor of the metrics' door asks for: the head of an HTTP request, judged by what has
+// What a client of the metrics listener asks for: the head of an HTTP request, judged by what has
 // come of it so far. Not an HTTP server: one path, one method, no body, no second request.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace gyre::control {
 // A scraper's request has about 300 bytes.
 inline constexpr std::size_t request_bytes_most = 2048;
 
-enum class Asked {
+enum class RequestKind {
   unclear,       // more must come
   metrics,       // GET /metrics
   other_path,    // 404
@@ -19,6 +19,6 @@ enum class Asked {
 };
 
 // `bytes` is what there is so far. Whatever was judged of a beginning holds for the whole.
-Asked judge_request(std::string_view bytes);
+RequestKind judge_request(std::string_view bytes);
 
 }  // namespace gyre::control

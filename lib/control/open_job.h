@@ -1,5 +1,5 @@
 // OpenJob: a job, with how this process shows itself in it. Where processes of other hosts may take
-// part, that is with an address, at which the door listens until all ranks have come and are of
+// part, that is with an address, at which it listens until all ranks have come and are of
 // this host.
 #pragma once
 

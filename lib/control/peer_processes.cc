@@ -36,13 +36,13 @@ bool has_ended(const FileDescriptor& process) {
 
 }  // namespace
 
-std::shared_ptr<PeerProcesses::Peer> PeerProcesses::find(int socket) {
+std::shared_ptr<PeerProcesses::PeerProcess> PeerProcesses::find(int socket) {
   const pid_t pid = process_behind(socket);
   const auto known = peers_.find(pid);
   // One that has ended is another process than the one at this socket: the number came again.
   if (pid > 0 && known != peers_.end() && !has_ended(known->second->descriptor))
     return known->second;
-  auto peer = std::make_shared<Peer>();
+  auto peer = std::make_shared<PeerProcess>();
   peer->key = pid > 0 ? pid : -static_cast<std::int64_t>(next_id_);
   peer->descriptor = open_process(socket, pid);
   if (!peer->descriptor.has_value()) return nullptr;
@@ -67,17 +67,17 @@ PeerProcesses::Watch PeerProcesses::watch(int socket, OnEnd on_end) {
 }
 
 // Whoever is told may end its own watch and others'.
-void PeerProcesses::tell(const std::shared_ptr<Peer>& peer) {
+void PeerProcesses::tell(const std::shared_ptr<PeerProcess>& peer) {
   drop(peer);
   while (!peer->listeners.empty()) peer->listeners.extract(peer->listeners.begin()).mapped()();
 }
 
-void PeerProcesses::forget(const std::shared_ptr<Peer>& peer, std::uint64_t id) {
+void PeerProcesses::forget(const std::shared_ptr<PeerProcess>& peer, std::uint64_t id) {
   peer->listeners.erase(id);
   if (peer->listeners.empty()) drop(peer);
 }
 
-void PeerProcesses::drop(const std::shared_ptr<Peer>& peer) {
+void PeerProcesses::drop(const std::shared_ptr<PeerProcess>& peer) {
   peer->watch.reset();
   const auto found = peers_.find(peer->key);
   if (found != peers_.end() && found->second == peer) peers_.erase(found);

@@ -14,7 +14,7 @@
 namespace gyre::control {
 
 class PeerProcesses {
-  struct Peer;
+  struct PeerProcess;
 
  public:
   using OnEnd = std::function<void()>;
@@ -42,7 +42,7 @@ class PeerProcesses {
    private:
     friend class PeerProcesses;
     PeerProcesses* owner_ = nullptr;
-    std::shared_ptr<Peer> peer_;
+    std::shared_ptr<PeerProcess> peer_;
     std::uint64_t id_ = 0;
   };
 
@@ -53,19 +53,19 @@ class PeerProcesses {
   std::size_t size() const { return peers_.size(); }
 
  private:
-  struct Peer {
+  struct PeerProcess {
     std::int64_t key = 0;  // the process id; below zero where there is none that we can see
     FileDescriptor descriptor;
     ControlThread::Watch watch;
     std::map<std::uint64_t, OnEnd> listeners;
   };
-  std::shared_ptr<Peer> find(int socket);
-  void tell(const std::shared_ptr<Peer>& peer);
-  void forget(const std::shared_ptr<Peer>& peer, std::uint64_t id);
-  void drop(const std::shared_ptr<Peer>& peer);
+  std::shared_ptr<PeerProcess> find(int socket);
+  void tell(const std::shared_ptr<PeerProcess>& peer);
+  void forget(const std::shared_ptr<PeerProcess>& peer, std::uint64_t id);
+  void drop(const std::shared_ptr<PeerProcess>& peer);
 
   ControlThread& thread_;
-  std::map<std::int64_t, std::shared_ptr<Peer>> peers_;  // by key
+  std::map<std::int64_t, std::shared_ptr<PeerProcess>> peers_;  // by key
   std::uint64_t next_id_ = 1;
 };
 

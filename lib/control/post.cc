@@ -2,18 +2,18 @@
 
 namespace gyre::control {
 
-const Post::Frame& Post::add(std::uint32_t to, LetterHead head,
-                             std::span<const std::uint8_t> text) {
-  Outgoing& outgoing = outgoing_[to];
+const Post::FrameBytes& Post::add(std::uint32_t to, RankMessageHead head,
+                                  std::span<const std::uint8_t> text) {
+  SentMessages& outgoing = outgoing_[to];
   head.number = ++outgoing.last;
-  return outgoing.kept.emplace_back(Kept{head.number, encode(head, text)}).frame;
+  return outgoing.kept.emplace_back(UnacknowledgedMessage{head.number, encode(head, text)}).frame;
 }
 
-std::vector<const Post::Frame*> Post::unheard(std::uint32_t to) const {
-  std::vector<const Frame*> frames;
+std::vector<const Post::FrameBytes*> Post::unacknowledged(std::uint32_t to) const {
+  std::vector<const FrameBytes*> frames;
   const auto found = outgoing_.find(to);
   if (found == outgoing_.end()) return frames;
-  for (const Kept& kept : found->second.kept) frames.push_back(&kept.frame);
+  for (const UnacknowledgedMessage& kept : found->second.kept) frames.push_back(&kept.frame);
   return frames;
 }
 
@@ -24,20 +24,22 @@ std::vector<std::uint32_t> Post::addressees() const {
   return processes;
 }
 
-void Post::heard(std::uint32_t from, std::uint64_t number) {
+void Post::acknowledge(std::uint32_t from, std::uint64_t number) {
   const auto found = outgoing_.find(from);
   if (found == outgoing_.end()) return;
-  std::deque<Kept>& kept = found->second.kept;
+  std::deque<UnacknowledgedMessage>& kept = found->second.kept;
   while (!kept.empty() && kept.front().number <= number) kept.pop_front();
 }
 
-std::optional<std::vector<Post::Received>> Post::take(std::uint32_t from, const LetterHead& head,
-                                                      std::span<const std::uint8_t> text) {
-  Incoming& incoming = incoming_[from];
-  std::vector<Received> due;
+std::optional<std::vector<Post::ReceivedMessage>> Post::take(std::uint32_t from,
+                                                             const RankMessageHead& head,
+                                                             std::span<const std::uint8_t> text) {
+  IncomingMessages& incoming = incoming_[from];
+  std::vector<ReceivedMessage> due;
   if (head.number <= incoming.taken) return due;
   if (head.number - incoming.taken > ahead_most) return std::nullopt;
-  incoming.early.try_emplace(head.number, Received{head, Letter(text.begin(), text.end())});
+  incoming.early.try_emplace(head.number,
+                             ReceivedMessage{head, MessageBytes(text.begin(), text.end())});
   for (auto next = incoming.early.begin();
        next != incoming.early.end() && next->first == incoming.taken + 1;
        next = incoming.early.erase(next)) {

@@ -166,7 +166,7 @@ void Trunk::end(const Status& how) {
   for (const auto& [number, link] : std::exchange(links_, {}))
     if (link->is_open()) link->end(how, false);
   for (auto& [number, opening] : std::exchange(asked_, {})) opening.on_link(how);
-  for (Opening& opening : std::exchange(waiting_, {})) opening.on_link(how);
+  for (PendingLink& opening : std::exchange(waiting_, {})) opening.on_link(how);
   owner_.on_end(*this);
 }
 
@@ -216,16 +216,16 @@ bool Trunk::on_greeting(std::span<const std::uint8_t> body) {
 // ------------------------------------------------------------------------------- links that we
 // open
 
-void Trunk::open_link(Opening opening) {
+void Trunk::open_link(PendingLink opening) {
   if (!peer_) return waiting_.push_back(std::move(opening));
   ask(std::move(opening));
 }
 
 void Trunk::ask_waiting() {
-  for (Opening& opening : take_waiting()) ask(std::move(opening));
+  for (PendingLink& opening : take_waiting()) ask(std::move(opening));
 }
 
-void Trunk::ask(Opening opening) {
+void Trunk::ask(PendingLink opening) {
   OpenMessage message;
   message.link = next_link_;
   message.identity = opening.key->identity;
@@ -242,7 +242,7 @@ bool Trunk::on_opened(std::span<const std::uint8_t> body) {
   if (!message) return false;
   const auto found = asked_.find(message->link);
   if (found == asked_.end()) return false;
-  const Opening opening = std::move(asked_.extract(found).mapped());
+  const PendingLink opening = std::move(asked_.extract(found).mapped());
   const Result<trust::Proof> theirs = proof(*opening.key, trust::Prover::answerer, message->link);
   if (theirs.ok() && trust::is_same(message->proof, *theirs)) {
     opening.on_link(make_link(message->link));
@@ -259,7 +259,7 @@ bool Trunk::on_refused(std::span<const std::uint8_t> body) {
   const std::optional<std::uint64_t> number = decode_on_link(body, &rest);
   const auto found = number && rest.empty() ? asked_.find(*number) : asked_.end();
   if (found == asked_.end()) return false;
-  const Opening opening = std::move(asked_.extract(found).mapped());
+  const PendingLink opening = std::move(asked_.extract(found).mapped());
   opening.on_link(Status(Code::RemoteError,
                          "it knows no communicator of this unique id: is the id the right one, "
                          "and its communicator alive?"));
@@ -300,8 +300,8 @@ Result<trust::Proof> Trunk::proof(const trust::SessionKey& key, trust::Prover wh
   return trust::prove(key, binding_, who, number);
 }
 
-std::unique_ptr<Link> Trunk::make_link(std::uint64_t number) {
-  auto link = std::make_unique<Link>(*this, number);
+std::unique_ptr<ControlLink> Trunk::make_link(std::uint64_t number) {
+  auto link = std::make_unique<ControlLink>(*this, number);
   links_.emplace(number, link.get());
   return link;
 }
@@ -324,7 +324,7 @@ bool Trunk::on_closed(std::span<const std::uint8_t> body) {
   if (!number || !rest.empty()) return false;
   const auto found = links_.find(*number);
   if (found == links_.end()) return true;  // closed here as well
-  Link& link = *found->second;
+  ControlLink& link = *found->second;
   links_.erase(found);
   link.end(Status(Code::RemoteError, "its control connection closed"), true);
   if (is_idle()) idle_ns_ = SystemClock::read();

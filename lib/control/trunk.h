@@ -9,8 +9,8 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/path_watch.h"
+#include "lib/control/control_link.h"
 #include "lib/control/control_thread.h"
-#include "lib/control/link.h"
 #include "lib/control/messages.h"
 #include "lib/control/peer_processes.h"
 #include "lib/trust/secure_session.h"
@@ -36,7 +36,7 @@ class TrunkOwner {
   // Null: no communicator of this process has that key, or nobody may come in any more.
   virtual std::shared_ptr<const trust::SessionKey> find_key(const std::string& identity) = 0;
   // The peer has opened a link to that key's communicator.
-  virtual void on_link(const std::string& identity, std::unique_ptr<Link> link) = 0;
+  virtual void on_link(const std::string& identity, std::unique_ptr<ControlLink> link) = 0;
   // It carries nothing any more. Once.
   virtual void on_end(Trunk& trunk) = 0;
 
@@ -46,9 +46,9 @@ class TrunkOwner {
 
 class Trunk final : public LinkCarrier {
  public:
-  using OnLink = std::function<void(Result<std::unique_ptr<Link>>)>;
+  using OnLink = std::function<void(Result<std::unique_ptr<ControlLink>>)>;
   // A link that somebody here waits for.
-  struct Opening {
+  struct PendingLink {
     std::shared_ptr<const trust::SessionKey> key;
     OnLink on_link;
   };
@@ -64,9 +64,9 @@ class Trunk final : public LinkCarrier {
   const std::optional<trust::ProcessIdentity>& peer() const { return peer_; }
   bool is_separate() const { return separate_; }
   // Asks now, or once the peer has greeted.
-  void open_link(Opening opening);
+  void open_link(PendingLink opening);
   // Those that were not asked for yet: to be opened elsewhere.
-  std::vector<Opening> take_waiting() { return std::exchange(waiting_, {}); }
+  std::vector<PendingLink> take_waiting() { return std::exchange(waiting_, {}); }
   void ask_waiting();
 
   void send(std::uint64_t link, Kind kind, std::span<const std::uint8_t> body) override;
@@ -96,8 +96,8 @@ class Trunk final : public LinkCarrier {
   bool on_opened(std::span<const std::uint8_t> body);
   bool on_refused(std::span<const std::uint8_t> body);
   bool on_closed(std::span<const std::uint8_t> body);
-  void ask(Opening opening);
-  std::unique_ptr<Link> make_link(std::uint64_t number);
+  void ask(PendingLink opening);
+  std::unique_ptr<ControlLink> make_link(std::uint64_t number);
   Result<trust::Proof> proof(const trust::SessionKey& key, trust::Prover who,
                              std::uint64_t number) const;
   std::optional<trust::Proof> answer_to(const OpenMessage& message) const;
@@ -117,11 +117,11 @@ class Trunk final : public LinkCarrier {
   bool looked_ = false;  // at the socket
   bool ended_ = false;
   std::optional<trust::ProcessIdentity> peer_;
-  std::map<std::uint64_t, Link*> links_;
-  std::vector<Opening> waiting_;            // for the greeting
-  std::map<std::uint64_t, Opening> asked_;  // by the number that the link will have
-  std::uint64_t next_link_;                 // of ours
-  std::uint64_t peer_link_ = 0;             // the peer's last
+  std::map<std::uint64_t, ControlLink*> links_;
+  std::vector<PendingLink> waiting_;            // for the greeting
+  std::map<std::uint64_t, PendingLink> asked_;  // by the number that the link will have
+  std::uint64_t next_link_;                     // of ours
+  std::uint64_t peer_link_ = 0;                 // the peer's last
   std::int64_t heard_ns_ = 0, said_ns_ = 0;
   std::int64_t idle_ns_ = 0;  // since when nothing needs it
   PathWatch path_watch_;

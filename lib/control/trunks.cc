@@ -10,11 +10,11 @@ Trunks::Trunks(ControlThread& thread, const trust::Tls& tls, const trust::Proces
                LinkTaker& taker)
     : thread_(thread), tls_(tls), self_(self), taker_(taker) {}
 
-Trunk* Trunks::find(const trust::Token& host, const std::string& door_name) const {
-  if (door_name.empty()) return nullptr;
+Trunk* Trunks::find(const trust::Token& host, const std::string& listener_name) const {
+  if (listener_name.empty()) return nullptr;
   const auto found = std::find_if(trunks_.begin(), trunks_.end(), [&](const auto& trunk) {
     const auto& peer = trunk->peer();
-    return peer && peer->host == host && peer->door_name == door_name;
+    return peer && peer->host == host && peer->listener_name == listener_name;
   });
   return found == trunks_.end() ? nullptr : found->get();
 }
@@ -35,9 +35,9 @@ Trunk* Trunks::adopt(std::unique_ptr<trust::SecureSession> session, trust::Sessi
 // Two that dialed one process at a time would each keep a trunk: the later one yields.
 void Trunks::on_greeting(Trunk& trunk) {
   const trust::ProcessIdentity& peer = *trunk.peer();
-  Trunk* other = trunk.is_separate() ? nullptr : find(peer.host, peer.door_name);
+  Trunk* other = trunk.is_separate() ? nullptr : find(peer.host, peer.listener_name);
   if (other == nullptr || other == &trunk) return trunk.ask_waiting();
-  for (Trunk::Opening& opening : trunk.take_waiting()) other->open_link(std::move(opening));
+  for (Trunk::PendingLink& opening : trunk.take_waiting()) other->open_link(std::move(opening));
 }
 
 void Trunks::on_end(Trunk& trunk) {

@@ -20,7 +20,7 @@ class LinkTaker {
  public:
   // As for TrunkOwner.
   virtual std::shared_ptr<const trust::SessionKey> find_key(const std::string& identity) = 0;
-  virtual void on_link(const std::string& identity, std::unique_ptr<Link> link) = 0;
+  virtual void on_link(const std::string& identity, std::unique_ptr<ControlLink> link) = 0;
 
  protected:
   ~LinkTaker() = default;
@@ -37,8 +37,8 @@ class Trunks final : private TrunkOwner {
   const trust::Tls& tls() const { return tls_; }
   ControlThread& thread() const { return thread_; }
 
-  // Null if none leads to the process with that door.
-  Trunk* find(const trust::Token& host, const std::string& door_name) const;
+  // Null if none leads to the process with that listener.
+  Trunk* find(const trust::Token& host, const std::string& listener_name) const;
   // An established session becomes a trunk. Null: it could not be watched.
   Trunk* adopt(std::unique_ptr<trust::SecureSession> session, trust::SessionRole role,
                bool separate = false);
@@ -52,7 +52,7 @@ class Trunks final : private TrunkOwner {
   std::shared_ptr<const trust::SessionKey> find_key(const std::string& identity) override {
     return taker_.find_key(identity);
   }
-  void on_link(const std::string& identity, std::unique_ptr<Link> link) override {
+  void on_link(const std::string& identity, std::unique_ptr<ControlLink> link) override {
     taker_.on_link(identity, std::move(link));
   }
   void on_end(Trunk& trunk) override;

@@ -2,7 +2,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/links/letter_keys.h"
+#include "lib/links/message_keys.h"
 #include "lib/loaded/cuda_rest.h"
 
 #include <fmt/format.h>
@@ -13,11 +13,13 @@
 namespace gyre::comm {
 namespace {
 
-// Keys of letters; the host's links have 1, splits 2, questions 3.
+// Keys of messages; the host's links have 1, splits 2, questions 3.
 std::uint64_t link_key(int channel) {
-  return letter_key(LetterKind::device_link, static_cast<std::uint64_t>(channel));
+  return message_key(MessageTopic::device_link, static_cast<std::uint64_t>(channel));
 }
-std::uint64_t meeting_key(std::uint64_t plan) { return letter_key(LetterKind::device_plan, plan); }
+std::uint64_t meeting_key(std::uint64_t plan) {
+  return message_key(MessageTopic::device_plan, plan);
+}
 
 }  // namespace
 
@@ -64,8 +66,8 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
     joint.peers = own->memory.get();
     return {};
   }
-  GYRE_ASSIGN(control::Letter letter, offer(key, joint));
-  GYRE_TRY(membership_.send(key.first, link_key(key.second), std::move(letter)));
+  GYRE_ASSIGN(control::MessageBytes message, offer(key, joint));
+  GYRE_TRY(membership_.send(key.first, link_key(key.second), std::move(message)));
   joint.until_ns = SystemClock::read() + loaded::CudaRest::patience_ns;
   opening_.push_back(key);
   log_info(Subsystem::graph, "channel {} with rank {} through memory of device {}, by {}",
@@ -73,7 +75,7 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
   return {};
 }
 
-Result<control::Letter> DeviceLinks::offer(const Key& key, Joint& joint) {
+Result<control::MessageBytes> DeviceLinks::offer(const Key& key, Joint& joint) {
   switch (way(key.first).way) {
     case p2p::Way::pointer:
       return offer_pointer(joint);
@@ -86,10 +88,10 @@ Result<control::Letter> DeviceLinks::offer(const Key& key, Joint& joint) {
 }
 
 Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const Joint& joint,
-                                                const control::Letter& letter) {
-  auto end = is_relayed(key.first)                     ? take_relay(key, joint, letter)
-             : way(key.first).way == p2p::Way::pointer ? take_pointer(joint, letter)
-                                                       : take_import(key.first, joint, letter);
+                                                const control::MessageBytes& message) {
+  auto end = is_relayed(key.first)                     ? take_relay(key, joint, message)
+             : way(key.first).way == p2p::Way::pointer ? take_pointer(joint, message)
+                                                       : take_import(key.first, joint, message);
   if (end.ok()) return end;
   Status why = std::move(end).status();
   const bool is_peers_fault = why.code() == Code::RemoteError;
@@ -98,19 +100,19 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const Joint& joi
   return is_peers_fault ? std::move(why).blame({key.first}) : std::move(why);
 }
 
-Result<control::Letter> DeviceLinks::offer_pointer(Joint& joint) {
+Result<control::MessageBytes> DeviceLinks::offer_pointer(Joint& joint) {
   GYRE_ASSIGN(const trust::Ticket ticket, tickets_.issue([](FileDescriptor) {}, joint.own));
   joint.ticket = transport::IssuedTicket({&tickets_, ticket});
-  return control::Letter(ticket.begin(), ticket.end());
+  return control::MessageBytes(ticket.begin(), ticket.end());
 }
 
-// The ticket shows that the letter is of a thread of this process, and finds what it brings.
+// The ticket shows that the message is of a thread of this process, and finds what it brings.
 Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const Joint& joint,
-                                                        const control::Letter& letter) {
+                                                        const control::MessageBytes& message) {
   trust::Ticket ticket{};
   std::shared_ptr<End> end;
-  if (letter.size() == ticket.size()) {
-    std::memcpy(ticket.data(), letter.data(), ticket.size());
+  if (message.size() == ticket.size()) {
+    std::memcpy(ticket.data(), message.data(), ticket.size());
     end = std::static_pointer_cast<End>(tickets_.redeem_local(ticket));
   }
   if (end == nullptr || end->bytes != joint.own->bytes)
@@ -122,32 +124,32 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const Joint& joint,
 
 // Kernels here send to a mirror of what the peer has.
 Result<DeviceLinks::PeersEnd> DeviceLinks::take_relay(const Key& key, const Joint& joint,
-                                                      const control::Letter& letter) {
-  GYRE_TRY(relays_->take(key, letter));
+                                                      const control::MessageBytes& message) {
+  GYRE_TRY(relays_->take(key, message));
   return PeersEnd{joint.own->memory.get() + joint.own->bytes, nullptr};
 }
 
-Result<control::Letter> DeviceLinks::offer_export(Joint& joint) {
+Result<control::MessageBytes> DeviceLinks::offer_export(Joint& joint) {
   if (!lent_.lease) {
     GYRE_ASSIGN(lent_.lease, p2p::Lease::make());
   }
   const loaded::CurrentContext scope(executor_.device()->driver(), executor_.device()->owner());
-  GYRE_ASSIGN(const p2p::MemoryLetter letter,
+  GYRE_ASSIGN(const p2p::IpcMemory message,
               export_memory(executor_.device()->driver(), *lent_.lease, joint.own->memory.get(),
                             joint.own->bytes));
   lent_.memory.push_back(joint.own->memory);
-  return encode(letter);
+  return encode(message);
 }
 
 Result<DeviceLinks::PeersEnd> DeviceLinks::take_import(int peer, const Joint& joint,
-                                                       const control::Letter& bytes) {
-  const auto letter = p2p::decode_memory_letter(bytes);
-  if (!letter || letter->bytes != joint.own->bytes)
-    return Status(Code::RemoteError, "its letter names no memory of a link");
-  std::byte* const known = pools_ != nullptr ? pools_->find(peer, *letter) : nullptr;
+                                                       const control::MessageBytes& bytes) {
+  const auto message = p2p::decode_ipc_memory(bytes);
+  if (!message || message->bytes != joint.own->bytes)
+    return Status(Code::RemoteError, "its message names no memory of a link");
+  std::byte* const known = pools_ != nullptr ? pools_->find(peer, *message) : nullptr;
   if (known != nullptr) return PeersEnd{known, nullptr};
   auto opened = p2p::ImportedMemory::open(executor_.device()->driver(), executor_.device()->owner(),
-                                          process_id_of(peer), *letter);
+                                          process_id_of(peer), *message);
   if (!opened.ok()) return std::move(opened).status();
   std::byte* const memory = (*opened)->begin();
   return PeersEnd{memory, std::move(opened).value()};
@@ -182,13 +184,13 @@ Status DeviceLinks::advance_pairs(bool& moved) {
       ++i;
       continue;
     }
-    const auto letter = membership_.receive(key.first, link_key(key.second));
-    if (!letter) {
+    const auto message = membership_.receive(key.first, link_key(key.second));
+    if (!message) {
       ++i;
       continue;
     }
     Joint& joint = joints_[key];
-    GYRE_ASSIGN(PeersEnd end, take(key, joint, *letter));
+    GYRE_ASSIGN(PeersEnd end, take(key, joint, *message));
     joint.peers = end.memory;
     executor_.keep(std::move(end.holds));
     moved = true;

@@ -76,7 +76,7 @@ class DeviceLinks {
     transport::IssuedTicket ticket;
     std::int64_t until_ns = 0;  // so long it waits for kernels of this process to end
   };
-  // A peer's end, once its letter is there.
+  // A peer's end, once its message is there.
   struct PeersEnd {
     std::byte* memory = nullptr;
     std::shared_ptr<void> holds;
@@ -86,14 +86,16 @@ class DeviceLinks {
   bool is_relayed(int peer) const { return way(peer).way == p2p::Way::relay; }
   std::uint32_t process_id_of(int peer) const;
   Status open_one(const Key& key, std::uint64_t bytes);
-  // By the way to the peer: the letter that offers it this rank's end, and what its letter brings.
-  Result<control::Letter> offer(const Key& key, Joint& joint);
-  Result<PeersEnd> take(const Key& key, const Joint& joint, const control::Letter& letter);
-  Result<control::Letter> offer_pointer(Joint& joint);
-  Result<PeersEnd> take_pointer(const Joint& joint, const control::Letter& letter);
-  Result<control::Letter> offer_export(Joint& joint);
-  Result<PeersEnd> take_import(int peer, const Joint& joint, const control::Letter& letter);
-  Result<PeersEnd> take_relay(const Key& key, const Joint& joint, const control::Letter& letter);
+  // By the way to the peer: the message that offers it this rank's end, and what its message
+  // brings.
+  Result<control::MessageBytes> offer(const Key& key, Joint& joint);
+  Result<PeersEnd> take(const Key& key, const Joint& joint, const control::MessageBytes& message);
+  Result<control::MessageBytes> offer_pointer(Joint& joint);
+  Result<PeersEnd> take_pointer(const Joint& joint, const control::MessageBytes& message);
+  Result<control::MessageBytes> offer_export(Joint& joint);
+  Result<PeersEnd> take_import(int peer, const Joint& joint, const control::MessageBytes& message);
+  Result<PeersEnd> take_relay(const Key& key, const Joint& joint,
+                              const control::MessageBytes& message);
   Result<bool> are_relays_ready() const;
   bool meet(bool& moved);
 

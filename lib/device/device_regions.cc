@@ -16,7 +16,7 @@ Result<std::shared_ptr<DeviceRegions>> DeviceRegions::create(int rank,
   for (const int peer : peers) {
     const trust::ProcessIdentity& process =
         roster.processes[roster.process_of_rank[static_cast<std::size_t>(peer)]];
-    lenders[peer] = {process.door_name, process.pid};
+    lenders[peer] = {process.listener_name, process.pid};
   }
   GYRE_ASSIGN(auto opened, OpenedRegions::create(rank, executor, std::move(lenders)));
   return std::shared_ptr<DeviceRegions>(new DeviceRegions(
@@ -30,36 +30,36 @@ std::uint64_t DeviceRegions::device_bytes(std::size_t peers) {
 bool DeviceRegions::tend() {
   const std::lock_guard lock(tending_);
   if (closed_) return false;
-  read_letters();
+  read_messages();
   const bool busy = lent_.tend();
-  return opened_->tend([this](int peer, const RegionLetter& letter) { answer(peer, letter); }) ||
+  return opened_->tend([this](int peer, const RegionMessage& message) { answer(peer, message); }) ||
          busy;
 }
 
-// A letter that comes meanwhile changes the membership once more.
-void DeviceRegions::read_letters() {
+// A message that comes meanwhile changes the membership once more.
+void DeviceRegions::read_messages() {
   const std::uint32_t now = membership_.changed().load(std::memory_order_acquire);
   if (any_read_ && now == read_) return;
   any_read_ = true;
   read_ = now;
   for (const int peer : peers_)
     while (const auto bytes = membership_.receive(peer, region_key)) {
-      const auto letter = decode_region_letter(*bytes);
-      if (!letter)
-        log_warn("rank {}: a letter of rank {} speaks of no region", rank_, peer);
-      else if (letter->kind == RegionLetter::Kind::offered ||
-               letter->kind == RegionLetter::Kind::exported ||
-               letter->kind == RegionLetter::Kind::withdrawn)
-        opened_->hear(peer, *letter,
-                      [this](int to, const RegionLetter& told) { answer(to, told); });
+      const auto message = decode_region_message(*bytes);
+      if (!message)
+        log_warn("rank {}: a message of rank {} speaks of no region", rank_, peer);
+      else if (message->kind == RegionMessage::Kind::offered ||
+               message->kind == RegionMessage::Kind::exported ||
+               message->kind == RegionMessage::Kind::withdrawn)
+        opened_->hear(peer, *message,
+                      [this](int to, const RegionMessage& told) { answer(to, told); });
       else
-        lent_.hear(peer, *letter);
+        lent_.hear(peer, *message);
     }
 }
 
 // It matters to nobody who has left.
-void DeviceRegions::answer(int peer, const RegionLetter& letter) {
-  (void)membership_.send(peer, region_key, encode(letter));
+void DeviceRegions::answer(int peer, const RegionMessage& message) {
+  (void)membership_.send(peer, region_key, encode(message));
 }
 
 void DeviceRegions::close() {

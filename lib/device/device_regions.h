@@ -57,8 +57,8 @@ class DeviceRegions {
         executor_(executor),
         opened_(std::move(opened)),
         lent_(rank, peers, membership, tickets, allocations, executor) {}
-  void read_letters();
-  void answer(int peer, const RegionLetter& letter);
+  void read_messages();
+  void answer(int peer, const RegionMessage& message);
 
   const int rank_;
   const std::vector<int> peers_;
@@ -68,7 +68,7 @@ class DeviceRegions {
   const std::unique_ptr<OpenedRegions> opened_;
   LentRegions lent_;
   bool closed_ = false, any_read_ = false;
-  std::uint32_t read_ = 0;  // letters that had changed the membership until then
+  std::uint32_t read_ = 0;  // messages that had changed the membership until then
 };
 
 }  // namespace gyre::comm

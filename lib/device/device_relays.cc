@@ -66,15 +66,15 @@ Result<std::shared_ptr<std::byte>> DeviceRelays::allocate(const Key& key, std::u
   return std::shared_ptr<std::byte>(memory, memory->seen(memory->begin()));
 }
 
-Result<control::Letter> DeviceRelays::offer(const Key& key) {
+Result<control::MessageBytes> DeviceRelays::offer(const Key& key) {
   GYRE_ASSIGN(Links::Listened listened, links_.listen(link_of(key), fifo_shape()));
   const std::lock_guard lock(mutex_);
   relayed_[key].receive = std::move(listened.connection);
-  return encode(listened.letter);
+  return encode(listened.message);
 }
 
-Status DeviceRelays::take(const Key& key, const control::Letter& letter) {
-  GYRE_ASSIGN(auto send, links_.connect(link_of(key), fifo_shape(), letter));
+Status DeviceRelays::take(const Key& key, const control::MessageBytes& rank_message) {
+  GYRE_ASSIGN(auto send, links_.connect(link_of(key), fifo_shape(), rank_message));
   {
     const std::lock_guard lock(mutex_);
     Relayed& relayed = relayed_[key];

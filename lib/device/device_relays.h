@@ -28,9 +28,9 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   using Key = std::pair<int, int>;  // peer, channel of the plan; -1: sends and receives
   // The pieces of a link as kernels reach them: the own one of `bytes`, and the mirror behind it.
   Result<std::shared_ptr<std::byte>> allocate(const Key& key, std::uint64_t bytes);
-  // The letter that lets the peer's relay connect; what its letter lets this one do.
-  Result<control::Letter> offer(const Key& key);
-  Status take(const Key& key, const control::Letter& letter);
+  // The message that lets the peer's relay connect; what its message lets this one do.
+  Result<control::MessageBytes> offer(const Key& key);
+  Status take(const Key& key, const control::MessageBytes& message);
   // Whether all that were taken are joined; or what one of them failed of. Any thread.
   Result<bool> are_ready() const;
   // What one of them failed of; once. Any thread.
@@ -59,7 +59,7 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   struct Relayed {
     exec::DeviceShape shape;
     std::shared_ptr<exec::PinnedBlock> memory;
-    std::unique_ptr<transport::Connection> receive;  // until the peer's letter comes
+    std::unique_ptr<transport::Connection> receive;  // until the peer's message comes
     std::unique_ptr<exec::DeviceRelay> relay;        // from then on
     FileDescriptor process;  // the peer's, when no communicator hears of its end any more
     // What a kernel here showed last that waits for the peer, which has left; and for how long.

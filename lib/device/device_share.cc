@@ -28,7 +28,7 @@ struct Shared {
   std::uint64_t free_bytes = UINT64_MAX;
   std::map<std::string, DeviceHolding> held;  // by communicator
 
-  void add(const DeviceNote& note) {
+  void add(const GpuInfo& note) {
     ++ranks;
     total = std::min(total, note.blocks);
     free_bytes = std::min(free_bytes, std::uint64_t{note.free_mib} << 20);
@@ -101,8 +101,7 @@ Status fit_memory(const std::string& uuid, const Shared& gpu, std::size_t size,
       gpu.ranks, uuid, divide_up(needed(), std::uint64_t{1} << 20), size, gpu.free_bytes >> 20));
 }
 
-Status check_connections(std::span<const DeviceNote> notes,
-                         std::span<const std::uint32_t> processes) {
+Status check_connections(std::span<const GpuInfo> notes, std::span<const std::uint32_t> processes) {
   std::map<std::pair<std::uint32_t, std::string>, std::uint32_t> beside;
   for (std::size_t rank = 0; rank < notes.size(); ++rank)
     ++beside[{processes[rank], notes[rank].uuid}];
@@ -134,7 +133,7 @@ std::uint32_t estimate_holding(std::uint32_t total, const std::vector<DeviceHold
   return std::min(default_blocks(total, others, 1), left_of(total, others));
 }
 
-Beside find_beside(std::span<const DeviceNote> notes, std::span<const std::uint32_t> processes,
+Beside find_beside(std::span<const GpuInfo> notes, std::span<const std::uint32_t> processes,
                    int rank) {
   const auto own = static_cast<std::size_t>(rank);
   Beside beside;
@@ -182,13 +181,13 @@ std::uint64_t device_bytes(const DeviceShare& share, const DeviceDemand& demand,
   return spare_bytes + links * (shape.link_bytes() + pair_bytes);
 }
 
-Result<DeviceShare> share_devices(std::span<const DeviceNote> notes,
+Result<DeviceShare> share_devices(std::span<const GpuInfo> notes,
                                   std::span<const std::uint32_t> processes,
                                   const DeviceDemand& demand) {
   GYRE_TRY(check_connections(notes, processes));
   std::map<std::string, Shared> gpus;
   std::uint32_t channels = cuda::channels_most, least_channels = 1;
-  for (const DeviceNote& note : notes) {
+  for (const GpuInfo& note : notes) {
     gpus[note.uuid].add(note);
     channels = std::min(channels, note.channels);
     least_channels = std::max(least_channels, note.least_channels);

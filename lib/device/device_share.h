@@ -1,5 +1,5 @@
 // DeviceShare: what each rank of a communicator may use of its GPU: blocks, channels and memory,
-// from the notes of all ranks alone (device_note.h), so that all come to the same. Blocks of ranks
+// from the notes of all ranks alone (gpu_info.h), so that all come to the same. Blocks of ranks
 // wait for each other, so what is not on a GPU at one time would hang: it is refused, with the
 // numbers.
 //
@@ -10,7 +10,7 @@
 #pragma once
 
 #include "lib/cuda/device_link.h"
-#include "lib/device/device_note.h"
+#include "lib/device/gpu_info.h"
 
 namespace gyre::comm {
 
@@ -26,7 +26,7 @@ struct DeviceDemand {
 };
 
 // `notes` and the numbers of their processes, by rank.
-Result<DeviceShare> share_devices(std::span<const DeviceNote> notes,
+Result<DeviceShare> share_devices(std::span<const GpuInfo> notes,
                                   std::span<const std::uint32_t> processes,
                                   const DeviceDemand& demand);
 
@@ -35,7 +35,7 @@ struct Beside {
   int in_process = 0;
   int on_gpu = 0;  // of those
 };
-Beside find_beside(std::span<const DeviceNote> notes, std::span<const std::uint32_t> processes,
+Beside find_beside(std::span<const GpuInfo> notes, std::span<const std::uint32_t> processes,
                    int rank);
 // CUDA_LAUNCH_BLOCKING as the environment has it, or null.
 Status check_launch_blocking(const char* variable, const Beside& beside);

@@ -6,9 +6,9 @@
 #include "lib/call/binding.h"
 #include "lib/call/call_history.h"
 #include "lib/device/device_links.h"
-#include "lib/device/device_note.h"
 #include "lib/device/device_regions.h"
 #include "lib/device/device_share.h"
+#include "lib/device/gpu_info.h"
 #include "lib/exec/suspicion.h"
 #include "lib/tune/choice.h"
 

@@ -188,14 +188,14 @@ std::vector<LentRegions::Region> LentRegions::take_ended(bool all) {
   return ended;
 }
 
-// Its tickets go with it: who has not come yet finds the door closed.
+// Its tickets go with it: who has not come yet finds the listener closed.
 void LentRegions::withdraw(std::vector<Region> ended) {
   for (const Region& region : ended) {
     if (region.number != 0) {
       slots_.erase(region.number % regions_most);
-      const auto letter =
-          encode(RegionLetter{.kind = RegionLetter::Kind::withdrawn, .number = region.number});
-      for (const int peer : peers_) (void)membership_.send(peer, region_key, letter);
+      const auto rank_message =
+          encode(RegionMessage{.kind = RegionMessage::Kind::withdrawn, .number = region.number});
+      for (const int peer : peers_) (void)membership_.send(peer, region_key, rank_message);
     }
     if (region.registered == nullptr) continue;
     const std::lock_guard lock(mutex_);
@@ -243,16 +243,16 @@ Status LentRegions::offer_file(Region& region, const DeviceAllocation& memory) {
   // Closed with the last ticket.
   const auto file = std::make_shared<FileDescriptor>(std::move(exported));
   region.number = take_number();
-  RegionLetter letter{.number = region.number, .bytes = memory.bytes()};
+  RegionMessage rank_message{.number = region.number, .bytes = memory.bytes()};
   for (const int peer : peers_) {
-    const auto answer = [file, bytes = letter.bytes, peer](const FileDescriptor& socket) {
+    const auto answer = [file, bytes = rank_message.bytes, peer](const FileDescriptor& socket) {
       const Status sent = transport::hand_over(socket, *file, bytes);
       // The peer sees the socket close, and refuses.
       if (!sent.ok()) log_warn("GPU memory for rank {}: {}", peer, sent.message());
     };
-    GYRE_ASSIGN(letter.ticket, tickets_.issue(answer));
-    region.tickets.push_back(transport::IssuedTicket({&tickets_, letter.ticket}));
-    GYRE_TRY(membership_.send(peer, region_key, encode(letter)));
+    GYRE_ASSIGN(rank_message.ticket, tickets_.issue(answer));
+    region.tickets.push_back(transport::IssuedTicket({&tickets_, rank_message.ticket}));
+    GYRE_TRY(membership_.send(peer, region_key, encode(rank_message)));
     region.missing.insert(peer);
   }
   return {};
@@ -261,35 +261,35 @@ Status LentRegions::offer_file(Region& region, const DeviceAllocation& memory) {
 Status LentRegions::offer_export(Region& region, RegisteredMemory& memory) {
   const loaded::CudaDriver& driver = executor_.device()->driver();
   GYRE_ASSIGN(p2p::Lease lease, p2p::Lease::make());
-  RegionLetter letter{.kind = RegionLetter::Kind::exported};
+  RegionMessage rank_message{.kind = RegionMessage::Kind::exported};
   {
     const loaded::CurrentContext scope(driver, executor_.device()->owner());
     const auto* const begin = reinterpret_cast<const std::byte*>(memory.begin);
-    GYRE_ASSIGN(letter.memory, export_memory(driver, lease, begin, memory.bytes));
+    GYRE_ASSIGN(rank_message.memory, export_memory(driver, lease, begin, memory.bytes));
     // It may have been freed meanwhile, and this be the export of something else.
     GYRE_ASSIGN(const loaded::CudaPointer where, find_pointer(driver, begin));
-    if (where.id != memory.id || letter.memory.bytes != letter.memory.allocation_bytes)
+    if (where.id != memory.id || rank_message.memory.bytes != rank_message.memory.allocation_bytes)
       return invalid_usage("it was freed while it was registered");
   }
-  region.number = letter.number = take_number();
+  region.number = rank_message.number = take_number();
   {
     const std::lock_guard lock(mutex_);
     memory.lease = std::move(lease);
   }
   for (const int peer : peers_) {
-    GYRE_TRY(membership_.send(peer, region_key, encode(letter)));
+    GYRE_TRY(membership_.send(peer, region_key, encode(rank_message)));
     region.missing.insert(peer);
   }
   return {};
 }
 
-void LentRegions::hear(int from, const RegionLetter& letter) {
+void LentRegions::hear(int from, const RegionMessage& rank_message) {
   std::vector<transport::IssuedTicket> used;
   const std::lock_guard lock(mutex_);
-  hear_of_ended(from, letter);
+  hear_of_ended(from, rank_message);
   for (auto& [begin, region] : regions_) {
-    if (region.number != letter.number || region.missing.erase(from) == 0) continue;
-    const bool is_opened = letter.kind == RegionLetter::Kind::opened;
+    if (region.number != rank_message.number || region.missing.erase(from) == 0) continue;
+    const bool is_opened = rank_message.kind == RegionMessage::Kind::opened;
     if (is_opened && region.registered != nullptr) region.registered->holders.insert(from);
     if (!is_opened && !std::exchange(region.refused, true))
       log_info(Subsystem::alloc,
@@ -306,13 +306,13 @@ void LentRegions::hear(int from, const RegionLetter& letter) {
 }
 
 // mutex_ is held. Only for words: the lease knows who has it open.
-void LentRegions::hear_of_ended(int from, const RegionLetter& letter) {
-  const auto found = ended_.find(letter.number);
+void LentRegions::hear_of_ended(int from, const RegionMessage& rank_message) {
+  const auto found = ended_.find(rank_message.number);
   const auto memory = found == ended_.end() ? nullptr : found->second.lock();
   if (memory == nullptr) return;
-  if (letter.kind == RegionLetter::Kind::opened) memory->holders.insert(from);
-  if (letter.kind == RegionLetter::Kind::closed) memory->holders.erase(from);
-  if (letter.kind == RegionLetter::Kind::kept) memory->keepers.insert(from);
+  if (rank_message.kind == RegionMessage::Kind::opened) memory->holders.insert(from);
+  if (rank_message.kind == RegionMessage::Kind::closed) memory->holders.erase(from);
+  if (rank_message.kind == RegionMessage::Kind::kept) memory->keepers.insert(from);
 }
 
 }  // namespace gyre::comm

@@ -8,9 +8,9 @@
 #include "lib/control/control.h"
 #include "lib/cuda/cuda_executor.h"
 #include "lib/device/device_allocations.h"
-#include "lib/device/region_letter.h"
+#include "lib/device/region_message.h"
 #include "lib/device/registered_memory.h"
-#include "lib/links/letter_keys.h"
+#include "lib/links/message_keys.h"
 #include "lib/transport/endpoint.h"
 
 #include <atomic>
@@ -22,8 +22,8 @@
 
 namespace gyre::comm {
 
-// Of letters about regions.
-inline constexpr std::uint64_t region_key = letter_key(LetterKind::region);
+// Of messages about regions.
+inline constexpr std::uint64_t region_key = message_key(MessageTopic::region);
 
 class LentRegions {
  public:
@@ -50,7 +50,7 @@ class LentRegions {
 
   // One thread at a time from here on. True while something is to be looked at again soon.
   bool tend();
-  void hear(int from, const RegionLetter& letter);
+  void hear(int from, const RegionMessage& message);
   void withdraw_all();
 
  private:
@@ -83,7 +83,7 @@ class LentRegions {
   void offer(const Fresh& fresh);
   Status offer_file(Region& region, const DeviceAllocation& memory);
   Status offer_export(Region& region, RegisteredMemory& memory);
-  void hear_of_ended(int from, const RegionLetter& letter);
+  void hear_of_ended(int from, const RegionMessage& message);
   std::uint64_t take_number();
 
   const int rank_;

@@ -13,11 +13,11 @@ namespace gyre::comm {
 
 using cuda::DeviceRegion;
 using cuda::regions_most;
-using Kind = RegionLetter::Kind;
+using Kind = RegionMessage::Kind;
 
 namespace {
 
-// A door is answered within microseconds, by a thread that never blocks.
+// A listener is answered within microseconds, by a thread that never blocks.
 constexpr std::int64_t fetch_most_ns = 10 * ns_per_s;
 
 }  // namespace
@@ -41,30 +41,30 @@ const DeviceRegion* OpenedRegions::table(int peer) const {
                                 : reinterpret_cast<const DeviceRegion*>(found->second.get());
 }
 
-void OpenedRegions::hear(int from, const RegionLetter& letter, const Answer& answer) {
-  const Key key{from, letter.number % regions_most};
-  if (letter.kind == Kind::withdrawn) return withdraw(key, letter.number);
+void OpenedRegions::hear(int from, const RegionMessage& rank_message, const Answer& answer) {
+  const Key key{from, rank_message.number % regions_most};
+  if (rank_message.kind == Kind::withdrawn) return withdraw(key, rank_message.number);
   const auto is_same = [&](const Coming& one) {
-    return one.peer == from && one.letter.number % regions_most == key.second;
+    return one.peer == from && one.message.number % regions_most == key.second;
   };
   if (mappings_->open.contains(key) || std::ranges::any_of(coming_, is_same)) {
     log_warn("rank {}: rank {} offers a region in the place of one that it has not withdrawn",
              rank_, from);
-    return answer(from, {.kind = Kind::refused, .number = letter.number});
+    return answer(from, {.kind = Kind::refused, .number = rank_message.number});
   }
-  coming_.push_back({from, letter, {}, {}, SystemClock::read() + fetch_most_ns});
+  coming_.push_back({from, rank_message, {}, {}, SystemClock::read() + fetch_most_ns});
 }
 
 bool OpenedRegions::tend(const Answer& answer) {
   std::erase_if(coming_, [&](Coming& coming) {
-    const auto opened = coming.letter.kind == Kind::exported ? import(coming) : fetch(coming);
+    const auto opened = coming.message.kind == Kind::exported ? import(coming) : fetch(coming);
     if (opened.ok() && !*opened) return false;
     if (!opened.ok())
       log_info(Subsystem::alloc, "rank {} cannot open {} bytes of rank {}'s GPU memory: {}", rank_,
-               coming.letter.bytes + coming.letter.memory.bytes, coming.peer,
+               coming.message.bytes + coming.message.memory.bytes, coming.peer,
                opened.status().message());
     answer(coming.peer,
-           {.kind = opened.ok() ? Kind::opened : Kind::refused, .number = coming.letter.number});
+           {.kind = opened.ok() ? Kind::opened : Kind::refused, .number = coming.message.number});
     return true;
   });
   return !free_withdrawn(answer) || !coming_.empty();
@@ -73,15 +73,15 @@ bool OpenedRegions::tend(const Answer& answer) {
 // False: not yet.
 Result<bool> OpenedRegions::fetch(Coming& coming) {
   if (SystemClock::read() > coming.until_ns)
-    return Status(Code::Timeout, "its door did not hand it over");
+    return Status(Code::Timeout, "its listener did not hand it over");
   if (!coming.socket.has_value()) {
-    GYRE_ASSIGN(auto door, transport::knock(lenders_.at(coming.peer).door));
-    if (!door.has_value()) return false;
-    coming.socket = std::move(*door);
-    GYRE_TRY(transport::show_ticket_at_door(coming.socket, coming.letter.ticket));
+    GYRE_ASSIGN(auto listener, transport::connect_to_listener(lenders_.at(coming.peer).listener));
+    if (!listener.has_value()) return false;
+    coming.socket = std::move(*listener);
+    GYRE_TRY(transport::show_ticket_at_listener(coming.socket, coming.message.ticket));
   }
   if (!coming.file) {
-    GYRE_ASSIGN(coming.file, transport::take_over(coming.socket, coming.letter.bytes));
+    GYRE_ASSIGN(coming.file, transport::take_over(coming.socket, coming.message.bytes));
   }
   if (!coming.file) return false;
   coming.until_ns = INT64_MAX;  // nobody is waited for any more but kernels here
@@ -90,7 +90,7 @@ Result<bool> OpenedRegions::fetch(Coming& coming) {
   const exec::CudaDevice& device = *executor_.device();
   GYRE_ASSIGN(auto memory,
               p2p::VirtualMemory::import({device.driver(), device.owner(), device.ordinal()},
-                                         *coming.file, coming.letter.bytes));
+                                         *coming.file, coming.message.bytes));
   const auto begin = reinterpret_cast<std::uint64_t>(memory->begin());
   GYRE_TRY(enter(coming, {0, begin, memory->bytes()}, memory));
   return true;
@@ -103,22 +103,22 @@ Result<bool> OpenedRegions::import(const Coming& coming) {
   const exec::CudaDevice& device = *executor_.device();
   GYRE_ASSIGN(auto memory,
               p2p::ImportedMemory::open(device.driver(), device.owner(),
-                                        lenders_.at(coming.peer).pid, coming.letter.memory));
+                                        lenders_.at(coming.peer).pid, coming.message.memory));
   const auto begin = reinterpret_cast<std::uint64_t>(memory->begin());
-  GYRE_TRY(enter(coming, {0, begin, coming.letter.memory.bytes}, memory));
+  GYRE_TRY(enter(coming, {0, begin, coming.message.memory.bytes}, memory));
   return true;
 }
 
 Status OpenedRegions::enter(const Coming& coming, DeviceRegion region,
                             std::shared_ptr<void> memory) {
-  const Key key{coming.peer, coming.letter.number % regions_most};
+  const Key key{coming.peer, coming.message.number % regions_most};
   // The number last: a kernel that finds it finds the rest.
   GYRE_TRY(write(key, region));
-  region.number = coming.letter.number;
+  region.number = coming.message.number;
   GYRE_TRY(write(key, region));
   log_info(Subsystem::alloc, "rank {} has opened region {:#x} of rank {}, {} bytes", rank_,
-           coming.letter.number, coming.peer, region.bytes);
-  mappings_->open[key] = {coming.letter.number, coming.letter.kind == Kind::exported,
+           coming.message.number, coming.peer, region.bytes);
+  mappings_->open[key] = {coming.message.number, coming.message.kind == Kind::exported,
                           std::move(memory)};
   return {};
 }
@@ -132,7 +132,7 @@ Status OpenedRegions::write(const Key& key, const DeviceRegion& region) {
 
 void OpenedRegions::withdraw(const Key& key, std::uint64_t number) {
   std::erase_if(coming_, [&](const Coming& one) {
-    return one.peer == key.first && one.letter.number == number;
+    return one.peer == key.first && one.message.number == number;
   });
   const auto found = mappings_->open.find(key);
   if (found == mappings_->open.end() || found->second.number != number) return;

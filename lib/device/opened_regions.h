@@ -1,14 +1,15 @@
 // OpenedRegions: what peers in other processes lend, as this rank has it mapped: a table for each
 // peer in device memory, by which kernels find what a grant names. What is offered is fetched at
-// the peer's door, by its ticket; it is opened when no kernel of this process runs, as the driver
-// may wait for kernels then. What was withdrawn leaves the table at once, and is unmapped when no
-// kernel can be using it; a graph can bring one at any time, so whoever is in a graph keeps it.
+// the peer's listener, by its ticket; it is opened when no kernel of this process runs, as the
+// driver may wait for kernels then. What was withdrawn leaves the table at once, and is unmapped
+// when no kernel can be using it; a graph can bring one at any time, so whoever is in a graph keeps
+// it.
 #pragma once
 
 #include "kernels/cuda/launch.h"
 #include "lib/base/clock.h"
 #include "lib/cuda/cuda_executor.h"
-#include "lib/device/region_letter.h"
+#include "lib/device/region_message.h"
 #include "transports/p2p/virtual_memory.h"
 
 #include <functional>
@@ -25,7 +26,7 @@ class OpenedRegions {
  public:
   // A peer's process.
   struct Lender {
-    std::string door;
+    std::string listener;
     std::uint32_t pid = 0;
   };
   // The executor outlives it, or `close`.
@@ -37,8 +38,8 @@ class OpenedRegions {
   const cuda::DeviceRegion* table(int peer) const;
 
   // One thread at a time from here on.
-  using Answer = std::function<void(int peer, const RegionLetter& letter)>;
-  void hear(int from, const RegionLetter& letter, const Answer& answer);
+  using Answer = std::function<void(int peer, const RegionMessage& message)>;
+  void hear(int from, const RegionMessage& message, const Answer& answer);
   // True while something is to be looked at again soon.
   bool tend(const Answer& answer);
   // What is open stays so for as long as the executor.
@@ -64,8 +65,8 @@ class OpenedRegions {
   // On its way.
   struct Coming {
     int peer = -1;
-    RegionLetter letter;
-    FileDescriptor socket;               // none: it has not knocked yet
+    RegionMessage message;
+    FileDescriptor socket;               // none: it has not connected yet
     std::optional<FileDescriptor> file;  // that it was handed
     std::int64_t until_ns = 0;
   };

@@ -2,7 +2,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/links/letter_keys.h"
+#include "lib/links/message_keys.h"
 #include "lib/loaded/cuda_rest.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 // Links have the numbers of channels, and -1.
 const std::uint64_t pool_key =
-    letter_key(LetterKind::device_link, static_cast<std::uint64_t>(std::int64_t{-2}));
+    message_key(MessageTopic::device_link, static_cast<std::uint64_t>(std::int64_t{-2}));
 
 }  // namespace
 
@@ -35,26 +35,26 @@ Status PeerPools::offer(p2p::Lent& lent) {
   const std::shared_ptr<exec::DeviceBlock>& pool = executor_.pool();
   const loaded::CurrentContext scope(executor_.device()->driver(), executor_.device()->owner());
   GYRE_ASSIGN(
-      const p2p::MemoryLetter letter,
+      const p2p::IpcMemory rank_message,
       export_memory(executor_.device()->driver(), *lent.lease, pool->begin(), pool->bytes()));
   lent.memory.push_back({pool, pool->begin()});
-  for (const int peer : coming_) GYRE_TRY(membership_.send(peer, pool_key, encode(letter)));
+  for (const int peer : coming_) GYRE_TRY(membership_.send(peer, pool_key, encode(rank_message)));
   return {};
 }
 
-void PeerPools::open(int peer, const control::Letter& bytes) {
-  const auto letter = p2p::decode_memory_letter(bytes);
-  if (!letter) return;
+void PeerPools::open(int peer, const control::MessageBytes& bytes) {
+  const auto rank_message = p2p::decode_ipc_memory(bytes);
+  if (!rank_message) return;
   const control::Roster& roster = membership_.roster();
   const std::uint32_t pid =
       roster.processes[roster.process_of_rank[static_cast<std::size_t>(peer)]].pid;
   const exec::CudaDevice& device = *executor_.device();
-  auto opened = p2p::ImportedMemory::open(device.driver(), device.owner(), pid, *letter);
+  auto opened = p2p::ImportedMemory::open(device.driver(), device.owner(), pid, *rank_message);
   if (!opened.ok())
     return log_info(Subsystem::alloc, "the links of rank {} are not open yet: {}", peer,
                     opened.status().message());
   const std::lock_guard lock(mutex_);
-  pools_[peer] = {letter->handle, letter->bytes, std::move(opened).value()};
+  pools_[peer] = {rank_message->handle, rank_message->bytes, std::move(opened).value()};
 }
 
 void PeerPools::end() {
@@ -77,9 +77,9 @@ bool PeerPools::tend() {
     return true;
   }
   std::erase_if(coming_, [&](int peer) {
-    const auto letter = membership_.receive(peer, pool_key);
-    if (letter) open(peer, *letter);
-    return bool(letter);
+    const auto rank_message = membership_.receive(peer, pool_key);
+    if (rank_message) open(peer, *rank_message);
+    return bool(rank_message);
   });
   if (coming_.empty()) end();
   return !coming_.empty();
@@ -97,14 +97,15 @@ bool PeerPools::has(int peer) const {
   return pools_.contains(peer);
 }
 
-std::byte* PeerPools::find(int peer, const p2p::MemoryLetter& letter) const {
+std::byte* PeerPools::find(int peer, const p2p::IpcMemory& rank_message) const {
   const std::lock_guard lock(mutex_);
   const auto found = pools_.find(peer);
   if (found == pools_.end() ||
-      std::memcmp(&found->second.handle, &letter.handle, sizeof letter.handle) != 0 ||
-      letter.offset > found->second.bytes || letter.bytes > found->second.bytes - letter.offset)
+      std::memcmp(&found->second.handle, &rank_message.handle, sizeof rank_message.handle) != 0 ||
+      rank_message.offset > found->second.bytes ||
+      rank_message.bytes > found->second.bytes - rank_message.offset)
     return nullptr;
-  return found->second.memory->begin() + letter.offset;
+  return found->second.memory->begin() + rank_message.offset;
 }
 
 }  // namespace gyre::comm

@@ -38,7 +38,7 @@ class PeerPools {
   // Any thread from here on. Whether all siblings have theirs, as far as they can be had.
   bool are_open() const;
   // Where kernels of this rank find it; null if it is in no pool that is open.
-  std::byte* find(int peer, const p2p::MemoryLetter& letter) const;
+  std::byte* find(int peer, const p2p::IpcMemory& message) const;
   bool has(int peer) const;
 
  private:
@@ -47,7 +47,7 @@ class PeerPools {
     std::uint64_t bytes = 0;
     std::shared_ptr<p2p::ImportedMemory> memory;
   };
-  void open(int peer, const control::Letter& bytes);
+  void open(int peer, const control::MessageBytes& bytes);
   void end();
 
   control::Membership& membership_;

@@ -1,7 +1,7 @@
 // RegisteredMemory: an allocation of the driver's of which the caller has registered something and
 // that gyreMemAlloc did not give. It is lent as a whole, by CUDA IPC, from its first handle to its
 // last. The caller frees it, so it counts who has it open: by a lease, which also sees the dead;
-// letters only say who that is.
+// messages only say who that is.
 #pragma once
 
 #include "lib/base/status.h"

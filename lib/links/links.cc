@@ -2,8 +2,8 @@
 
 #include "lib/base/log.h"
 #include "lib/links/closed_end.h"
-#include "lib/links/letter_keys.h"
-#include "lib/links/link_letter.h"
+#include "lib/links/connect_message.h"
+#include "lib/links/message_keys.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ namespace gyre::comm {
 namespace {
 
 std::uint64_t channel_key(const Links::Key& key) {
-  return letter_key(LetterKind::link, static_cast<std::uint64_t>(key.second));
+  return message_key(MessageTopic::link, static_cast<std::uint64_t>(key.second));
 }
 
 // Beyond every channel of a plan.
@@ -73,8 +73,8 @@ Status Links::open_pair(int peer) { return open_one({peer, pair_channel}, std::n
 Status Links::accept_pairs(int size) {
   for (int peer = 0; peer < size; ++peer) {
     if (receive_ports_.contains({peer, pair_channel})) continue;
-    auto letter = membership_.receive(peer, letter_key(LetterKind::link, pair_channel));
-    if (letter) GYRE_TRY(open_one({peer, pair_channel}, std::move(letter)));
+    auto message = membership_.receive(peer, message_key(MessageTopic::link, pair_channel));
+    if (message) GYRE_TRY(open_one({peer, pair_channel}, std::move(message)));
   }
   return {};
 }
@@ -114,14 +114,13 @@ Result<Links::Listened> Links::listen(const Key& key, const transport::FifoShape
                     {.probe = probe_, .endpoint = std::move(listening.endpoint)}};
   for (std::size_t place = 0; place < transports_.size(); ++place)
     if (transports_[place].get() == transport)
-      listened.letter.transport = static_cast<std::uint32_t>(place);
+      listened.message.transport = static_cast<std::uint32_t>(place);
   return listened;
 }
 
-Result<std::unique_ptr<transport::Connection>> Links::connect(const Key& key,
-                                                              const transport::FifoShape& shape,
-                                                              const control::Letter& letter) const {
-  const std::optional<LinkLetter> said = decode_link_letter(letter, transports_.size());
+Result<std::unique_ptr<transport::Connection>> Links::connect(
+    const Key& key, const transport::FifoShape& shape, const control::MessageBytes& message) const {
+  const std::optional<ConnectMessage> said = decode_connect_message(message, transports_.size());
   if (!said)
     return Status(Code::RemoteError, fmt::format("rank {} sent a malformed endpoint", key.first))
         .blame({key.first});
@@ -129,10 +128,10 @@ Result<std::unique_ptr<transport::Connection>> Links::connect(const Key& key,
                                                said->endpoint);
 }
 
-Status Links::open_one(const Key& key, std::optional<control::Letter> early) {
+Status Links::open_one(const Key& key, std::optional<control::MessageBytes> early) {
   if (receive_ports_.contains(key)) return {};
   GYRE_ASSIGN(Listened listening, listen(key, shape_));
-  const LinkLetter& letter = listening.letter;
+  const ConnectMessage& message = listening.message;
   auto port = std::make_unique<exec::ReceivePort>();
   port->peer = key.first;
   port->channel = key.second;
@@ -140,18 +139,18 @@ Status Links::open_one(const Key& key, std::optional<control::Letter> early) {
   port->lines = transport::LineReader(listening.connection->fifo());
   port->connection = std::move(listening.connection);
   receive_ports_[key] = std::move(port);
-  GYRE_TRY(membership_.send(key.first, channel_key(key), encode(letter)));
+  GYRE_TRY(membership_.send(key.first, channel_key(key), encode(message)));
   opening_.push_back({key, false, std::move(early)});
   log_info(Subsystem::graph, "{} with rank {} over {} ({})",
            key.second == pair_channel ? std::string("sends and receives")
                                       : fmt::format("channel {}", key.second),
-           key.first, transports_[letter.transport]->name(), reasons(key.first));
+           key.first, transports_[message.transport]->name(), reasons(key.first));
   return {};
 }
 
-Status Links::connect(Opening& opening, const control::Letter& letter) {
+Status Links::connect(Opening& opening, const control::MessageBytes& message) {
   const int peer = opening.key.first;
-  const std::optional<LinkLetter> said = decode_link_letter(letter, transports_.size());
+  const std::optional<ConnectMessage> said = decode_connect_message(message, transports_.size());
   if (!said)
     return Status(Code::RemoteError, fmt::format("rank {} sent a malformed endpoint", peer))
         .blame({peer});
@@ -181,12 +180,12 @@ transport::PeerMemory* Links::memory_of(int peer, const transport::Probe& probe)
 
 Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
   if (!opening.endpoint_came) {
-    auto letter = std::exchange(opening.letter, std::nullopt);
-    if (!letter) letter = membership_.receive(opening.key.first, channel_key(opening.key));
-    if (!letter) return {};
+    auto message = std::exchange(opening.message, std::nullopt);
+    if (!message) message = membership_.receive(opening.key.first, channel_key(opening.key));
+    if (!message) return {};
     // A peer that only sends may have left before this rank looked: its messages are here.
     opening.dialed_ns = SystemClock::read();
-    Status connected = connect(opening, *letter);
+    Status connected = connect(opening, *message);
     if (!connected.ok())
       unsendable_[opening.key] = {std::move(connected), opening.dialed_ns, opening.dialed_ns,
                                   false};

@@ -1,12 +1,12 @@
 // Links: this rank's ports to its peers, opened when a plan first needs them. Opening is resumable:
-// the receiving side listens and sends its endpoint as a letter, the sending side connects to it.
+// the receiving side listens and sends its endpoint as a message, the sending side connects to it.
 #pragma once
 
 #include "lib/base/owned.h"
 #include "lib/base/wait.h"
 #include "lib/control/control.h"
 #include "lib/exec/launch.h"
-#include "lib/links/link_letter.h"
+#include "lib/links/connect_message.h"
 #include "lib/plan/plan.h"
 
 #include <map>
@@ -64,16 +64,16 @@ class Links {
 
   // The plan's lanes with their ports; all links are open.
   exec::BoundPlan bind(const plan::Plan& plan);
-  // One way of a link that its caller keeps: the end that receives, with the letter to the peer;
-  // and the end that sends, by the peer's letter.
+  // One way of a link that its caller keeps: the end that receives, with the message to the peer;
+  // and the end that sends, by the peer's message.
   struct Listened {
     std::unique_ptr<transport::Connection> connection;
-    LinkLetter letter;
+    ConnectMessage message;
   };
   Result<Listened> listen(const Key& key, const transport::FifoShape& shape) const;
-  Result<std::unique_ptr<transport::Connection>> connect(const Key& key,
-                                                         const transport::FifoShape& shape,
-                                                         const control::Letter& letter) const;
+  Result<std::unique_ptr<transport::Connection>> connect(
+      const Key& key, const transport::FifoShape& shape,
+      const control::MessageBytes& message) const;
 
   // The best transport to a rank, or why there is none.
   Result<transport::Transport*> select(int peer) const;
@@ -87,11 +87,11 @@ class Links {
   struct Opening {
     Key key;
     bool endpoint_came = false;
-    std::optional<control::Letter> letter;  // read before the opening began
+    std::optional<control::MessageBytes> message;  // read before the opening began
     std::int64_t dialed_ns = 0;
   };
-  Status open_one(const Key& key, std::optional<control::Letter> letter);
-  Status connect(Opening& opening, const control::Letter& letter);
+  Status open_one(const Key& key, std::optional<control::MessageBytes> message);
+  Status connect(Opening& opening, const control::MessageBytes& message);
   transport::PeerMemory* memory_of(int peer, const transport::Probe& probe);
   exec::SendPort* send_port(const Key& key);  // a closed one if it cannot be sent to
   Status check_sendable(const Key& key) const;

@@ -129,10 +129,10 @@ Status IdLine::hear_first_words() {
   if (got <= 0) return closed();
   const control::FirstWords words =
       control::judge_first_words({bytes, static_cast<std::size_t>(got)}, meeting_identity_prefix);
-  if (words.wish == control::FirstWords::Wish::unclear) return Status();
-  if (words.wish == control::FirstWords::Wish::other)
+  if (words.intent == control::FirstWords::Intent::unclear) return Status();
+  if (words.intent == control::FirstWords::Intent::other)
     return Status(Code::RemoteError, std::string(words.fault));
-  if (words.wish == control::FirstWords::Wish::show_ticket || words.identity.empty())
+  if (words.intent == control::FirstWords::Intent::show_ticket || words.identity.empty())
     return Status(Code::RemoteError, "it asked for no meeting");
   if (words.identity != proof_->key->identity)
     return Status(Code::RemoteError, "it has another secret, or is of another job");

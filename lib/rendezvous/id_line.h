@@ -1,6 +1,6 @@
 // IdLine: what is said between rank 0, who has the id, and another rank, who wants it: one question
 // and one answer over a stream socket, in clear on one host, under TLS over a network. Never
-// blocks. A stranger costs 256 bytes until it has shown that it speaks the protocol.
+// blocks. An unauthenticated client costs 256 bytes until it has shown that it speaks the protocol.
 //
 //   message   u8 length, body (of at most 255 bytes)
 #pragma once

@@ -82,7 +82,7 @@ void IdServer::accept_some() {
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN) return;
     const Status why = Status::from_errno(fmt::format("accepting at {}", point_.text), errno);
-    strangers_.write(why.message());
+    warnings_.write(why.message());
     if (make_room()) return;  // a connection that still waits wakes us again
     // Out of descriptors or memory: no use in being told of it again before the next tick.
     accepting_ = !watch(EPOLL_CTL_MOD, listener_.get(), 0, listener_key).ok();
@@ -107,7 +107,7 @@ bool IdServer::make_room() {
 void IdServer::admit(FileDescriptor socket) {
   if (!point_.network)
     if (const Status same = check_same_user(socket.get()); !same.ok())
-      return strangers_.write(fmt::format("{}: {}", point_.text, same.message()));
+      return warnings_.write(fmt::format("{}: {}", point_.text, same.message()));
   const std::size_t most = 2 * std::size_t{meeting_.size} + 64;
   if (visitors_.size() >= most && !make_room()) return;
   auto line = IdLine::make(IdLine::End::answering, std::move(socket), point_.network);
@@ -115,7 +115,8 @@ void IdServer::admit(FileDescriptor socket) {
   if (!line.ok() ||
       !watch(EPOLL_CTL_ADD, line->descriptor(), EPOLLIN | EPOLLRDHUP | EPOLLET, key).ok())
     return;
-  // What it wants is often there already, and then it is no stranger to those who come next.
+  // What it wants is often there already, and then it is no unauthenticated client to those who
+  // come next.
   look_after(
       visitors_.emplace(key, Visitor{std::move(*line), SystemClock::read() + visit_most_ns}).first);
 }
@@ -132,11 +133,13 @@ bool IdServer::attend(Visitor& visitor) {
 }
 
 void IdServer::note_end(const Visitor& visitor, const Status& why) {
-  // One of us that was killed, or is ahead of us: no stranger, and if it lives it asks again.
+  // One of us that was killed, or is ahead of us: no unauthenticated client, and if it lives it
+  // asks again.
   if (visitor.known || visitor.line.departed())
     return log_info(Subsystem::bootstrap, "{}: a rank left without the id: {}", point_.text,
                     why.message());
-  strangers_.write(fmt::format("turned a stranger away at {}: {}", point_.text, why.message()));
+  warnings_.write(
+      fmt::format("turned an unauthenticated client away at {}: {}", point_.text, why.message()));
 }
 
 Status IdServer::reply(Visitor& visitor, const Message& message) {

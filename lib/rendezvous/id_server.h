@@ -1,8 +1,8 @@
 // IdServer: rank 0's side of a meeting. It answers each of the other ranks at a meeting point with
 // the id, on the control thread, and is gone when all have it or the deadline has passed. The other
-// side, ask_for_id, blocks its caller. Over a network anybody can knock: few are let in at a time,
-// a stranger is a descriptor for two seconds at most, and makes room before those who named our
-// key.
+// side, ask_for_id, blocks its caller. Over a network anybody can connect: few are let in at a
+// time, an unauthenticated client is a descriptor for two seconds at most, and makes room before
+// those who named our key.
 #pragma once
 
 #include "lib/base/log.h"
@@ -68,7 +68,7 @@ class IdServer {
   Visitors visitors_;
   std::map<std::uint32_t, trust::Token> process_of_;  // the ranks that asked
   std::set<std::uint32_t> served_;                    // those of them that have the id
-  RateLimitedWarning strangers_{ns_per_s};
+  RateLimitedWarning warnings_{ns_per_s};
 };
 
 // Asks again and again until rank 0 is there and has answered.

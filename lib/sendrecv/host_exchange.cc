@@ -134,7 +134,7 @@ bool HostExchange::may_come_from_anyone() {
 }
 
 bool HostExchange::arm(WaitSet& set) {
-  bool asleep = links_.arm(set);  // openings, and letters of those who begin one
+  bool asleep = links_.arm(set);  // openings, and messages of those who begin one
   for (const int peer : sending_) {
     if (!links_.pair_is_open(peer) || !links_.check_pair(peer).ok()) continue;
     exec::SendPort& port = *links_.pair(peer).send;

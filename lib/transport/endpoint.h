@@ -25,7 +25,7 @@ struct EndpointContents {
   // ticket it is shown to nobody: an endpoint travels over the encrypted control plane alone.
   std::array<std::uint8_t, 32> secret{};
   FifoShape shape;
-  std::vector<std::string> places;  // door name or addresses, best first; at most 8
+  std::vector<std::string> places;  // listener name or addresses, best first; at most 8
 };
 
 Endpoint encode_endpoint(const EndpointContents& contents);

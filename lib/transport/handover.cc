@@ -15,11 +15,11 @@
 namespace gyre::transport {
 namespace {
 
-struct MemoryLetter {
+struct HandoverMessage {
   std::array<char, 8> magic = {'G', 'Y', 'R', 'E', 'M', 'E', 'M', '1'};
   std::uint64_t bytes = 0;
 };
-static_assert(sizeof(MemoryLetter) == 16);
+static_assert(sizeof(HandoverMessage) == 16);
 
 // Room for exactly one descriptor. CMSG_SPACE would leave room for a second one, which nobody would
 // close; the length given to the kernel is therefore CMSG_LEN.
@@ -27,7 +27,7 @@ struct alignas(cmsghdr) ControlRoom {
   std::array<std::byte, CMSG_SPACE(sizeof(int))> bytes{};
 };
 
-msghdr one_letter(iovec& part, ControlRoom& room) {
+msghdr one_handover(iovec& part, ControlRoom& room) {
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -49,76 +49,76 @@ FileDescriptor descriptor_in(msghdr& message) {
 }  // namespace
 
 Status hand_over(const FileDescriptor& socket, const FileDescriptor& memory, std::uint64_t bytes) {
-  MemoryLetter letter;
-  letter.bytes = bytes;
-  iovec part{&letter, sizeof letter};
+  HandoverMessage handover;
+  handover.bytes = bytes;
+  iovec part{&handover, sizeof handover};
   ControlRoom room;
-  msghdr message = one_letter(part, room);
+  msghdr message = one_handover(part, room);
   cmsghdr* head = CMSG_FIRSTHDR(&message);
   head->cmsg_level = SOL_SOCKET;
   head->cmsg_type = SCM_RIGHTS;
   head->cmsg_len = CMSG_LEN(sizeof(int));
   const int descriptor = memory.get();
   std::memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
-  if (sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof letter) return {};
+  if (sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof handover) return {};
   return Status::from_errno("sendmsg of shared memory", errno);
 }
 
 Result<std::optional<FileDescriptor>> take_over(const FileDescriptor& socket, std::uint64_t bytes) {
-  MemoryLetter letter;
-  iovec part{&letter, sizeof letter};
+  HandoverMessage handover;
+  iovec part{&handover, sizeof handover};
   ControlRoom room;
-  msghdr message = one_letter(part, room);
+  msghdr message = one_handover(part, room);
   const ssize_t got = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::optional<FileDescriptor>();
   if (got == 0 || (got < 0 && errno == ECONNRESET))
     return Status(Code::RemoteError,
-                  "its door closed on our ticket (the rank is gone, or gave up the link)");
+                  "its listener closed on our ticket (the rank is gone, or gave up the link)");
   if (got < 0) return failure_on_the_way("recvmsg of shared memory", errno);
   FileDescriptor memory = descriptor_in(message);
-  if (got != sizeof letter || letter.magic != MemoryLetter().magic || letter.bytes != bytes)
-    return Status(Code::RemoteError, "its door answered with something else than our memory");
+  if (got != sizeof handover || handover.magic != HandoverMessage().magic ||
+      handover.bytes != bytes)
+    return Status(Code::RemoteError, "its listener answered with something else than our memory");
   if (!memory.has_value())
     return Status(Code::SystemError,
                   "the kernel could not install the memory's descriptor (see ulimit -n)");
   return std::optional<FileDescriptor>(std::move(memory));
 }
 
-Status show_ticket_at_door(const FileDescriptor& socket, const trust::Ticket& ticket) {
+Status show_ticket_at_listener(const FileDescriptor& socket, const trust::Ticket& ticket) {
   trust::TicketHello hello;
   hello.ticket = ticket;
   // A fresh socket takes the 40 bytes at once.
   if (send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello)
     return {};
-  return failure_on_the_way("send of a ticket to the door", errno);
+  return failure_on_the_way("send of a ticket to the listener", errno);
 }
 
-Result<std::optional<FileDescriptor>> knock(const std::string& door_name) {
+Result<std::optional<FileDescriptor>> connect_to_listener(const std::string& listener_name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (door_name.empty() || door_name.size() >= sizeof address.sun_path)
-    return Status(Code::RemoteError, "its door has no proper name");
-  std::memcpy(address.sun_path + 1, door_name.data(), door_name.size());
+  if (listener_name.empty() || listener_name.size() >= sizeof address.sun_path)
+    return Status(Code::RemoteError, "its listener has no proper name");
+  std::memcpy(address.sun_path + 1, listener_name.data(), listener_name.size());
   const auto length =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + door_name.size());
-  FileDescriptor door(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!door.has_value()) return Status::from_errno("socket(AF_UNIX)", errno);
-  if (connect(door.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + listener_name.size());
+  FileDescriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!listener.has_value()) return Status::from_errno("socket(AF_UNIX)", errno);
+  if (connect(listener.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
     if (errno == EAGAIN || errno == EINTR) return std::optional<FileDescriptor>();
     if (errno == ECONNREFUSED)
-      return Status(
-          Code::RemoteError,
-          fmt::format("nobody listens at the door @{}: its process has ended", door_name));
-    return failure_on_the_way(fmt::format("connect to the door @{}", door_name), errno);
+      return Status(Code::RemoteError,
+                    fmt::format("nobody listens at @{}: its process has ended", listener_name));
+    return failure_on_the_way(fmt::format("connect to @{}", listener_name), errno);
   }
   ucred peer{};
   socklen_t peer_length = sizeof peer;
-  if (getsockopt(door.get(), SOL_SOCKET, SO_PEERCRED, &peer, &peer_length) != 0)
+  if (getsockopt(listener.get(), SOL_SOCKET, SO_PEERCRED, &peer, &peer_length) != 0)
     return Status::from_errno("getsockopt(SO_PEERCRED)", errno);
   if (peer.uid != geteuid())
-    return Status(Code::RemoteError, fmt::format("the door @{} belongs to user {}, not to user {}",
-                                                 door_name, peer.uid, geteuid()));
-  return std::optional<FileDescriptor>(std::move(door));
+    return Status(Code::RemoteError, fmt::format("@{} belongs to user {}, not to user {}",
+                                                 listener_name, peer.uid, geteuid()));
+  return std::optional<FileDescriptor>(std::move(listener));
 }
 
 }  // namespace gyre::transport

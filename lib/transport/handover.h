@@ -1,6 +1,6 @@
 // How memory travels from one process to another, as a descriptor of it (a fifo's from the
-// receiver's to the sender's): one letter with one descriptor, over the socket that showed the
-// right ticket at the door.
+// receiver's to the sender's): one message with one descriptor, over the socket that showed the
+// right ticket at the listener.
 #pragma once
 
 #include "lib/base/owned.h"
@@ -13,15 +13,16 @@
 
 namespace gyre::transport {
 
-// Hands `memory` over. The socket is fresh, so the letter never waits.
+// Hands `memory` over. The socket is fresh, so the message never waits.
 Status hand_over(const FileDescriptor& socket, const FileDescriptor& memory, std::uint64_t bytes);
-// The descriptor; nothing while the letter has not come.
+// The descriptor; nothing while the message has not come.
 Result<std::optional<FileDescriptor>> take_over(const FileDescriptor& socket, std::uint64_t bytes);
 
-// At a door, so that it hands over what the ticket stands for.
-Status show_ticket_at_door(const FileDescriptor& socket, const trust::Ticket& ticket);
+// At a listener, so that it hands over what the ticket stands for.
+Status show_ticket_at_listener(const FileDescriptor& socket, const trust::Ticket& ticket);
 
-// Joins an abstract door of a process with our own user id. Nothing while the door's queue is full.
-Result<std::optional<FileDescriptor>> knock(const std::string& door_name);
+// Joins an abstract listener of a process with our own user id. Nothing while the listener's queue
+// is full.
+Result<std::optional<FileDescriptor>> connect_to_listener(const std::string& listener_name);
 
 }  // namespace gyre::transport

@@ -78,7 +78,7 @@ std::vector<std::uint8_t> encode(const ProcessIdentity& identity) {
   writer.put(identity.pid);
   writer.put(identity.uid);
   writer.put_text(std::string_view(identity.host_name).substr(0, text_most));
-  writer.put_text(identity.door_name);
+  writer.put_text(identity.listener_name);
   const std::size_t addresses = std::min(identity.addresses.size(), address_most);
   writer.put(static_cast<std::uint8_t>(addresses));
   for (std::size_t i = 0; i < addresses; ++i) writer.put_text(identity.addresses[i]);
@@ -92,7 +92,7 @@ Result<ProcessIdentity> decode_identity(const std::vector<std::uint8_t>& bytes) 
   bool good = reader.get(identity.process) && reader.get(identity.host) &&
               reader.get(identity.net_namespace) && reader.get(identity.pid) &&
               reader.get(identity.uid) && reader.get_words(identity.host_name, text_most) &&
-              reader.get_text(identity.door_name, text_most) && reader.get(count) &&
+              reader.get_text(identity.listener_name, text_most) && reader.get(count) &&
               count <= address_most;
   for (int i = 0; good && i < count; ++i) {
     identity.addresses.emplace_back();

@@ -20,17 +20,18 @@ struct ProcessIdentity {
   std::uint32_t pid = 0;
   std::uint32_t uid = 0;
   std::string host_name;  // for people
-  std::string door_name;  // abstract AF_UNIX name of the process's door, without the leading NUL
+  std::string
+      listener_name;  // abstract AF_UNIX name of the process's listener, without the leading NUL
   std::vector<std::string>
-      addresses;  // "1.2.3.4:port" or "[::1]:port" of the process's door, best first
+      addresses;  // "1.2.3.4:port" or "[::1]:port" of the process's listener, best first
 };
 
-// Whether each finds the other's local door, as both claim: one host, one network namespace, one
-// user.
+// Whether each finds the other's local listener, as both claim: one host, one network namespace,
+// one user.
 bool can_meet_locally(const ProcessIdentity& one, const ProcessIdentity& other);
 
-// All but the door's name and addresses, which whoever opens the door fills in. A new process token
-// each time.
+// All but the listener's name and addresses, which whoever opens the listener fills in. A new
+// process token each time.
 Result<ProcessIdentity> describe_this_process();
 
 // Bytes for the control plane. decode checks every length.

@@ -9,7 +9,7 @@
 namespace gyre::trust {
 namespace {
 
-// What may wait for a peer that does not read; a relay's worth of letters.
+// What may wait for a peer that does not read; a relay's worth of messages.
 constexpr std::size_t outgoing_most = 64u << 20;
 // One TLS record.
 constexpr std::size_t record_bytes = 16 << 10;

@@ -14,7 +14,7 @@
 
 namespace gyre::trust {
 
-// Every identity begins with this, so that a door finds it in a ClientHello.
+// Every identity begins with this, so that a listener finds it in a ClientHello.
 inline constexpr std::string_view identity_prefix = "gyre-control-1-";
 inline constexpr std::size_t identity_name_length = 32;
 inline constexpr std::size_t identity_length = identity_prefix.size() + identity_name_length;

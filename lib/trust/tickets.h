@@ -1,6 +1,6 @@
-// Tickets: a data connection shows a one-time ticket at the door of the process it wants to reach.
-// The receiving side issues the ticket, says what happens when it is shown, and hands it to the
-// sender over the authenticated control plane. Shown twice, or after it was withdrawn, it is
+// Tickets: a data connection shows a one-time ticket at the listener of the process it wants to
+// reach. The receiving side issues the ticket, says what happens when it is shown, and hands it to
+// the sender over the authenticated control plane. Shown twice, or after it was withdrawn, it is
 // nothing.
 #pragma once
 
@@ -36,8 +36,8 @@ class TicketBook {
   // After it returns, on_arrival is not running and will not run.
   void withdraw(const Ticket& ticket);
 
-  // The door. A good ticket is used up. One of the last that were withdrawn unused is known for it:
-  // a peer was late with it, which is nothing to warn of.
+  // The listener. A good ticket is used up. One of the last that were withdrawn unused is known for
+  // it: a peer was late with it, which is nothing to warn of.
   enum class Shown : std::uint8_t { good, withdrawn, unknown };
   Shown redeem(const Ticket& ticket, FileDescriptor socket);
   // Whether a peer of another process is still to come with one.

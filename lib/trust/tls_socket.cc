@@ -40,8 +40,8 @@ Result<Owned<SslContextTraits>> make_context(const SSL_METHOD* method) {
       SSL_CTX_set_ciphersuites(raw, cipher_name) != 1)
     return internal_error("this OpenSSL lacks TLS 1.3 with AES-128-GCM");
   // OpenSSL 3.5 and later would offer a post-quantum group as well, whose key alone is longer than
-  // the first words that a door reads of a stranger. The keys that are agreed on here protect words
-  // of minutes, and what they rest on is the shared secret.
+  // the first words that a listener reads of an unauthenticated client. The keys that are agreed on
+  // here protect words of minutes, and what they rest on is the shared secret.
   if (SSL_CTX_set1_groups_list(raw, "X25519:P-256") != 1 &&
       SSL_CTX_set1_groups_list(raw, "P-256") != 1)  // a FIPS provider has no X25519
     return internal_error("this OpenSSL lacks the groups X25519 and P-256");
@@ -81,7 +81,7 @@ Result<std::unique_ptr<Tls>> Tls::create() {
 int SessionBio::write(BIO* bio, const char* data, int length) {
   auto& session = *static_cast<SecureSession*>(BIO_get_data(bio));
   BIO_clear_retry_flags(bio);
-  // An alert in clear would be an answer to a stranger.
+  // An alert in clear would be an answer to an unauthenticated client.
   const bool to_stranger = session.role_ == SessionRole::server && !session.established_;
   if (to_stranger && length > 0 && static_cast<std::uint8_t>(data[0]) == record_alert)
     return length;

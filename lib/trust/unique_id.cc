@@ -4,8 +4,8 @@
 //   8  32 secret
 //  40  16 host of the root
 //  56   4 epoch
-//  60   1 length of the root's door name, 30 the name, zeroes behind it
-//  91   1 address family (0, 4, 6), 16 host, 2 port of the root's door
+//  60   1 length of the root's listener name, 30 the name, zeroes behind it
+//  91   1 address family (0, 4, 6), 16 host, 2 port of the root's listener
 // 110  14 zeroes
 // 124   4 first bytes of SHA-256 over the 124 before: a cut or mixed-up id is told at once
 #include "lib/trust/unique_id.h"
@@ -30,7 +30,8 @@ namespace {
 using Bytes128 = std::array<std::uint8_t, unique_id_bytes>;
 
 constexpr std::array<std::uint8_t, 8> magic = {'G', 'Y', 'R', 'E', '-', 'I', 'D', 1};
-constexpr std::size_t secret_at = 8, host_at = 40, epoch_at = 56, door_at = 60, door_most = 30;
+constexpr std::size_t secret_at = 8, host_at = 40, epoch_at = 56, listener_at = 60,
+                      listener_most = 30;
 constexpr std::size_t family_at = 91, address_at = 92, port_at = 108, zeroes_at = 110;
 constexpr std::size_t checksum_at = 124, checksum_bytes = 4;
 
@@ -87,7 +88,7 @@ Status check_layout(const Bytes128& bytes) {
   const std::uint8_t family = bytes[family_at];
   const bool zeroes = std::all_of(bytes.begin() + zeroes_at, bytes.begin() + checksum_at,
                                   [](std::uint8_t byte) { return byte == 0; });
-  if (bytes[door_at] > door_most || (family != 0 && family != 4 && family != 6) || !zeroes)
+  if (bytes[listener_at] > listener_most || (family != 0 && family != 4 && family != 6) || !zeroes)
     return invalid_argument("the unique id is malformed");
   return {};
 }
@@ -95,16 +96,17 @@ Status check_layout(const Bytes128& bytes) {
 }  // namespace
 
 Result<EncodedId> encode(const UniqueId& id) {
-  if (id.root_door.size() > door_most)
-    return invalid_argument(fmt::format("door name '{}' is longer than 30 bytes", id.root_door));
+  if (id.root_listener.size() > listener_most)
+    return invalid_argument(
+        fmt::format("listener name '{}' is longer than 30 bytes", id.root_listener));
   EncodedId encoded;
   Bytes128& bytes = encoded.bytes;
   std::copy(magic.begin(), magic.end(), bytes.begin());
   std::copy(id.secret.begin(), id.secret.end(), &bytes[secret_at]);
   std::copy(id.root_host.begin(), id.root_host.end(), &bytes[host_at]);
   std::memcpy(&bytes[epoch_at], &id.epoch, sizeof id.epoch);
-  bytes[door_at] = static_cast<std::uint8_t>(id.root_door.size());
-  std::copy(id.root_door.begin(), id.root_door.end(), &bytes[door_at + 1]);
+  bytes[listener_at] = static_cast<std::uint8_t>(id.root_listener.size());
+  std::copy(id.root_listener.begin(), id.root_listener.end(), &bytes[listener_at + 1]);
   GYRE_TRY(put_address(id.root_address, bytes));
   GYRE_TRY(write_checksum(bytes, &bytes[checksum_at]));
   return encoded;
@@ -116,7 +118,8 @@ Result<UniqueId> decode_unique_id(const Bytes128& bytes) {
   std::memcpy(id.secret.data(), &bytes[secret_at], id.secret.size());
   std::memcpy(id.root_host.data(), &bytes[host_at], id.root_host.size());
   std::memcpy(&id.epoch, &bytes[epoch_at], sizeof id.epoch);
-  id.root_door.assign(reinterpret_cast<const char*>(&bytes[door_at + 1]), bytes[door_at]);
+  id.root_listener.assign(reinterpret_cast<const char*>(&bytes[listener_at + 1]),
+                          bytes[listener_at]);
   id.root_address = get_address(bytes);
   return id;
 }
@@ -134,7 +137,7 @@ Result<Secret> random_secret() {
   return secret;
 }
 
-Result<std::string> door_name_of(const Secret& secret) {
+Result<std::string> listener_name_of(const Secret& secret) {
   std::array<std::uint8_t, 12> name;
   GYRE_TRY(derive(secret, "door name", name));
   return "gyre-" + hexadecimal(name);
@@ -145,7 +148,7 @@ Result<UniqueId> id_on_this_host(const Secret& secret) {
   id.secret = secret;
   GYRE_ASSIGN(const ProcessIdentity self, describe_this_process());
   id.root_host = self.host;
-  GYRE_ASSIGN(id.root_door, door_name_of(secret));
+  GYRE_ASSIGN(id.root_listener, listener_name_of(secret));
   return id;
 }
 

@@ -17,10 +17,10 @@ using Secret = Wiped<32>;
 using EncodedId = Wiped<unique_id_bytes>;
 
 struct UniqueId {
-  Secret secret{};           // from getrandom, or from a launcher; never sent, logged or in argv
-  Token root_host{};         // host of the root process
-  std::string root_door;     // abstract name of the root's door; at most 30 bytes
-  std::string root_address;  // "1.2.3.4:port" or "[::1]:port" of the root's door; empty if none
+  Secret secret{};            // from getrandom, or from a launcher; never sent, logged or in argv
+  Token root_host{};          // host of the root process
+  std::string root_listener;  // abstract name of the root's listener; at most 30 bytes
+  std::string root_address;  // "1.2.3.4:port" or "[::1]:port" of the root's listener; empty if none
   std::uint32_t epoch = 0;
 };
 
@@ -32,7 +32,7 @@ std::string short_name(const UniqueId& id);
 Result<Secret> random_secret();
 // Where all ranks have the secret beforehand and share a host, no id needs passing: the root also
 // listens at a name derived from the secret, and the others make the id themselves.
-Result<std::string> door_name_of(const Secret& secret);
+Result<std::string> listener_name_of(const Secret& secret);
 Result<UniqueId> id_on_this_host(const Secret& secret);
 
 }  // namespace gyre::trust

@@ -65,9 +65,9 @@ class Reader {
   // A text for people: what could begin a line of its own or steer a terminal becomes '?'.
   bool get_words(std::string& text, std::size_t most) {
     if (!get_text(text, most)) return false;
-    for (char& letter : text)
-      if (const auto code = static_cast<unsigned char>(letter); code < ' ' || code == 0x7f)
-        letter = '?';
+    for (char& message : text)
+      if (const auto code = static_cast<unsigned char>(message); code < ' ' || code == 0x7f)
+        message = '?';
     return true;
   }
   bool get_block(std::vector<std::uint8_t>& block, std::size_t most) {

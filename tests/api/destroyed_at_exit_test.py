@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our libraries have nothing destroyed at exit(): other threads may be inside when a program calls
 it. Looks at who calls __cxa_atexit, by which a compiler registers the destructor of a static
-object. Only atexit itself may, for what says farewell and frees nothing.
+object. Only atexit itself may, for what tells peers of the end and frees nothing.
 
 usage: destroyed_at_exit_test.py LIBRARY...
 """

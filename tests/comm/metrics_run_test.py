@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GYRE_METRICS of real jobs: what a scraper reads is right and well-formed, nobody who knocks
+"""GYRE_METRICS of real jobs: what a scraper reads is right and well-formed, nobody who connects
 disturbs the job, and a place that is taken or absurd is refused by its name.
 
 usage: metrics_run_test.py STUCK_RANK
@@ -214,7 +214,7 @@ def failures_have_their_code(program):
             assert sorted(values(samples, "gyre_operations_total")) == [1, 20]
 
 
-def knocking_disturbs_nobody(program):
+def connecting_disturbs_nobody(program):
     port = free_port(2)
     place = ("127.0.0.1", port)
     with Job(program, "runs", str(port)) as job:
@@ -285,7 +285,7 @@ def what_is_wrong_is_refused(program):
 
 def main(program):
     for test in (the_parser_is_strict, values_follow_the_calls, failures_have_their_code,
-                 knocking_disturbs_nobody, local_ranks_of_launchers_count, any_port_is_logged,
+                 connecting_disturbs_nobody, local_ranks_of_launchers_count, any_port_is_logged,
                  what_is_wrong_is_refused):
         start = time.monotonic()
         test(program)

@@ -1,5 +1,5 @@
-// Metrics: what requests ask for, where the door may be, what the text says, and a door that
-// strangers cannot block.
+// Metrics: what requests ask for, where the listener may be, what the text says, and a listener
+// that unauthenticated clients cannot block.
 #include "lib/comm/metrics.h"
 
 #include "lib/control/metrics_place.h"
@@ -25,31 +25,31 @@ using namespace gyre::test;
 TEST_CASE("only GET /metrics of HTTP/1 asks for metrics", "[metrics]") {
   const struct {
     std::string_view request;
-    Asked asked;
+    RequestKind asked;
   } cases[] = {
-      {"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Asked::metrics},
-      {"GET /metrics HTTP/1.0\n\n", Asked::metrics},
-      {"GET /metrics?a=b HTTP/1.1\r\n\r\n", Asked::metrics},
-      {"GET /metrics HTTP/1.1\r\n\r\nmore", Asked::metrics},
-      {"GET /metrics HTTP/1.1\r\n", Asked::unclear},
-      {"", Asked::unclear},
-      {"GET / HTTP/1.1\r\n\r\n", Asked::other_path},
-      {"GET /metrics/ HTTP/1.1\r\n\r\n", Asked::other_path},
-      {"HEAD /metrics HTTP/1.1\r\n\r\n", Asked::other_method},
-      {"get /metrics HTTP/1.1\r\n\r\n", Asked::other_method},
-      {"GET /metrics HTTP/2.0\r\n\r\n", Asked::malformed},
-      {"GET /metrics\r\n\r\n", Asked::malformed},
-      {"GET /metrics HTTP/1.1 \r\n\r\n", Asked::malformed},
-      {"GET /metrics HTTP/1.1\r\nno field\r\n\r\n", Asked::malformed},
-      {"\r\n\r\n", Asked::malformed},
-      {"\x16\x03\x01\n", Asked::malformed},
+      {"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", RequestKind::metrics},
+      {"GET /metrics HTTP/1.0\n\n", RequestKind::metrics},
+      {"GET /metrics?a=b HTTP/1.1\r\n\r\n", RequestKind::metrics},
+      {"GET /metrics HTTP/1.1\r\n\r\nmore", RequestKind::metrics},
+      {"GET /metrics HTTP/1.1\r\n", RequestKind::unclear},
+      {"", RequestKind::unclear},
+      {"GET / HTTP/1.1\r\n\r\n", RequestKind::other_path},
+      {"GET /metrics/ HTTP/1.1\r\n\r\n", RequestKind::other_path},
+      {"HEAD /metrics HTTP/1.1\r\n\r\n", RequestKind::other_method},
+      {"get /metrics HTTP/1.1\r\n\r\n", RequestKind::other_method},
+      {"GET /metrics HTTP/2.0\r\n\r\n", RequestKind::malformed},
+      {"GET /metrics\r\n\r\n", RequestKind::malformed},
+      {"GET /metrics HTTP/1.1 \r\n\r\n", RequestKind::malformed},
+      {"GET /metrics HTTP/1.1\r\nno field\r\n\r\n", RequestKind::malformed},
+      {"\r\n\r\n", RequestKind::malformed},
+      {"\x16\x03\x01\n", RequestKind::malformed},
   };
   for (const auto& one : cases) {
     INFO(one.request);
     CHECK(judge_request(one.request) == one.asked);
   }
-  CHECK(judge_request(std::string(request_bytes_most - 1, 'x')) == Asked::unclear);
-  CHECK(judge_request(std::string(request_bytes_most, 'x')) == Asked::malformed);
+  CHECK(judge_request(std::string(request_bytes_most - 1, 'x')) == RequestKind::unclear);
+  CHECK(judge_request(std::string(request_bytes_most, 'x')) == RequestKind::malformed);
 }
 
 TEST_CASE("a place is a port, an address with one, or a path; others are refused", "[metrics]") {
@@ -198,7 +198,8 @@ constexpr std::string_view request = "GET /metrics HTTP/1.0\r\n\r\n";
 
 }  // namespace
 
-TEST_CASE("the door answers with a length, closes, and says what it does not answer", "[metrics]") {
+TEST_CASE("the listener answers with a length, closes, and says what it does not answer",
+          "[metrics]") {
   const Served served;
   const struct {
     std::string_view request, status;
@@ -309,7 +310,8 @@ std::string refusal(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("what a killed process left of its door does not keep the next one out", "[metrics]") {
+TEST_CASE("what a killed process left of its listener does not keep the next one out",
+          "[metrics]") {
   Served first;
   const std::string path = std::filesystem::path(first.path).replace_filename("left");
   leave_socket(path);

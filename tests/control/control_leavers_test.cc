@@ -33,12 +33,12 @@ struct Departing : Meeting {
   }
   bool stays(int rank) const { return std::ranges::find(gone, rank) == gone.end(); }
   void require_talk(int from, int to) {
-    const Letter words{static_cast<std::uint8_t>(from), static_cast<std::uint8_t>(to)};
+    const MessageBytes words{static_cast<std::uint8_t>(from), static_cast<std::uint8_t>(to)};
     const Status sent = member(from).send(to, 5, words);
     INFO(sent.full_text());
     REQUIRE(sent.ok());
     INFO("from rank " << from << " to rank " << to << ": " << member(from).failure().full_text());
-    REQUIRE(next_letter(member(to), from, 5) == words);
+    REQUIRE(next_message(member(to), from, 5) == words);
   }
   void require_no_failure() {
     for (int rank = 0; rank < static_cast<int>(members.size()); ++rank) {
@@ -62,15 +62,15 @@ TEST_CASE("ranks reach each other although whoever was between them has left and
   job.require_no_failure();
 }
 
-TEST_CASE("letters that were under way when their way ended arrive once, in order") {
+TEST_CASE("messages that were under way when their way ended arrive once, in order") {
   Departing job(20);
   for (int trial = 0; trial < 2; ++trial) {
     for (std::uint8_t i = 0; i < 100; ++i) {
-      REQUIRE(job.member(9).send(17, 5, Letter(1000, i)).ok());
+      REQUIRE(job.member(9).send(17, 5, MessageBytes(1000, i)).ok());
       if (i == 50) job.depart(trial == 0 ? 1 : 2);
     }
     for (std::uint8_t i = 0; i < 100; ++i)
-      REQUIRE(next_letter(job.member(17), 9, 5) == Letter(1000, i));
+      REQUIRE(next_message(job.member(17), 9, 5) == MessageBytes(1000, i));
     CHECK_FALSE(job.member(17).receive(9, 5).has_value());
   }
   job.require_no_failure();

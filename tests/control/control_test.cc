@@ -1,4 +1,4 @@
-// The control plane among processes that behave: joining, letters, aborts, leaving. Planes of this
+// The control plane among processes that behave: joining, messages, aborts, leaving. Planes of this
 // one process stand for the processes; control_fault_test has real ones and kills them.
 #include "tests/support/control/meeting.h"
 
@@ -16,7 +16,7 @@ std::ptrdiff_t entries(const char* folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
-Letter text(std::string_view words) { return Letter(words.begin(), words.end()); }
+MessageBytes text(std::string_view words) { return MessageBytes(words.begin(), words.end()); }
 
 void require_failed_with(const Membership& member, Code code, const std::vector<int>& culprits,
                          std::string_view part) {
@@ -40,10 +40,10 @@ TEST_CASE("256 ranks of one process meet without a thread or a socket of their o
   for (const auto& member : members) REQUIRE(settles(*member));
   CHECK(members[200]->state() == State::joined);
   CHECK(entries("/proc/self/task") == threads);
-  // Less where the door for other hosts has closed: all are here.
+  // Less where the listener for other hosts has closed: all are here.
   CHECK(entries("/proc/self/fd") <= descriptors);
   CHECK(members[3]->roster().processes.size() == 1);
-  CHECK(members[3]->roster().notes[77] == Letter{77});
+  CHECK(members[3]->roster().notes[77] == MessageBytes{77});
 
   REQUIRE(members[3]->send(250, 9, text("hello")).ok());
   CHECK(members[250]->receive(3, 9) == text("hello"));
@@ -63,7 +63,7 @@ TEST_CASE("every rank of several processes gets the same roster") {
       const auto place = static_cast<std::size_t>(rank);
       const auto& home = meeting.planes[static_cast<std::size_t>(rank % planes)]->identity();
       CHECK(roster.processes[roster.process_of_rank[place]].process == home.process);
-      CHECK(roster.notes[place] == Letter{static_cast<std::uint8_t>(rank)});
+      CHECK(roster.notes[place] == MessageBytes{static_cast<std::uint8_t>(rank)});
     }
   }
   for (const auto& member : meeting.members) member->leave();
@@ -97,23 +97,25 @@ TEST_CASE("no process of a large job holds more than nine sessions") {
   CHECK(entries("/proc/self/fd") == idle);
 }
 
-TEST_CASE("letters with one key arrive in order, over the tree and within a process") {
+TEST_CASE("messages with one key arrive in order, over the tree and within a process") {
   Meeting meeting(20, 40);
   meeting.require_joined();
   const auto [from, to] = GENERATE(table<int, int>({{0, 39}, {19, 18}, {15, 35}, {7, 7}, {9, 0}}));
   auto& sender = *meeting.members[static_cast<std::size_t>(from)];
   auto& receiver = *meeting.members[static_cast<std::size_t>(to)];
-  for (std::uint8_t i = 0; i < 100; ++i) REQUIRE(sender.send(to, 5, Letter{i}).ok());
-  REQUIRE(sender.send(to, 6, Letter(64 << 10, 3)).ok());
-  for (std::uint8_t i = 0; i < 100; ++i) REQUIRE(next_letter(receiver, from, 5) == Letter{i});
-  CHECK(next_letter(receiver, from, 6) == Letter(64 << 10, 3));
+  for (std::uint8_t i = 0; i < 100; ++i) REQUIRE(sender.send(to, 5, MessageBytes{i}).ok());
+  REQUIRE(sender.send(to, 6, MessageBytes(64 << 10, 3)).ok());
+  for (std::uint8_t i = 0; i < 100; ++i)
+    REQUIRE(next_message(receiver, from, 5) == MessageBytes{i});
+  CHECK(next_message(receiver, from, 6) == MessageBytes(64 << 10, 3));
   CHECK_FALSE(receiver.receive(from, 7).has_value());
 }
 
-TEST_CASE("a letter that is too long, or to nobody, is refused") {
+TEST_CASE("a message that is too long, or to nobody, is refused") {
   Meeting meeting(1, 2);
   meeting.require_joined();
-  CHECK(meeting.members[0]->send(1, 0, Letter((64 << 10) + 1)).code() == Code::InvalidArgument);
+  CHECK(meeting.members[0]->send(1, 0, MessageBytes((64 << 10) + 1)).code() ==
+        Code::InvalidArgument);
   CHECK(meeting.members[0]->send(2, 0, {}).code() == Code::InvalidArgument);
   CHECK(meeting.members[0]->send(-1, 0, {}).code() == Code::InvalidArgument);
 }
@@ -296,5 +298,5 @@ TEST_CASE("a forked child cannot use its parent's control plane") {
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(status == 0);
   REQUIRE(meeting.members[0]->send(1, 4, text("still here")).ok());
-  CHECK(next_letter(*meeting.members[1], 0, 4) == text("still here"));
+  CHECK(next_message(*meeting.members[1], 0, 4) == text("still here"));
 }

@@ -1,4 +1,4 @@
-// Who has left a communicator, and the tree of those who stay; letters whose way changes.
+// Who has left a communicator, and the tree of those who stay; messages whose way changes.
 #include "lib/control/departures.h"
 
 #include "lib/control/messages.h"
@@ -39,10 +39,10 @@ bool is_one_tree(const Departures& departures, std::uint32_t processes) {
 }
 
 std::vector<std::uint32_t> taken_numbers(
-    const std::optional<std::vector<Post::Received>>& received) {
+    const std::optional<std::vector<Post::ReceivedMessage>>& received) {
   std::vector<std::uint32_t> numbers;
   if (received)
-    for (const Post::Received& one : *received)
+    for (const Post::ReceivedMessage& one : *received)
       numbers.push_back(static_cast<std::uint32_t>(one.head.number));
   return numbers;
 }
@@ -134,24 +134,24 @@ TEST_CASE("what is known of departures is told whole, and nothing else is believ
   CHECK_FALSE(other.decode(beyond).has_value());
 }
 
-TEST_CASE("letters are kept until they were taken, and sent again as they were") {
+TEST_CASE("messages are kept until they were taken, and sent again as they were") {
   Post post;
-  const LetterHead head{1, 2, 77, 0};
-  const Post::Frame first = post.add(4, head, std::vector<std::uint8_t>{1});
+  const RankMessageHead head{1, 2, 77, 0};
+  const Post::FrameBytes first = post.add(4, head, std::vector<std::uint8_t>{1});
   (void)post.add(4, head, std::vector<std::uint8_t>{2});
   (void)post.add(5, head, {});
   CHECK(post.addressees() == std::vector<std::uint32_t>{4, 5});
-  REQUIRE(post.unheard(4).size() == 2);
-  CHECK(*post.unheard(4)[0] == first);
-  post.heard(4, 1);
-  REQUIRE(post.unheard(4).size() == 1);
-  post.heard(4, 9);
-  CHECK(post.unheard(4).empty());
+  REQUIRE(post.unacknowledged(4).size() == 2);
+  CHECK(*post.unacknowledged(4)[0] == first);
+  post.acknowledge(4, 1);
+  REQUIRE(post.unacknowledged(4).size() == 1);
+  post.acknowledge(4, 9);
+  CHECK(post.unacknowledged(4).empty());
   post.forget(5);
   CHECK(post.addressees().empty());
 }
 
-TEST_CASE("letters are taken in order and once, whatever way they came") {
+TEST_CASE("messages are taken in order and once, whatever way they came") {
   Post post;
   const auto take = [&](std::uint64_t number) {
     return taken_numbers(post.take(3, {0, 1, 5, number}, {}));

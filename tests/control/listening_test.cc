@@ -155,7 +155,7 @@ TEST_CASE("an id that anybody may get listens until all have come, and are of th
   REQUIRE(gyreGroupEnd() == gyreSuccess);
   reduce(parts);
   CHECK(tcp_listeners() == 0);
-  // The next id opens the door again.
+  // The next id opens the listener again.
   REQUIRE(gyreGetUniqueId(&id) == gyreSuccess);
   CHECK(tcp_listeners() == 1);
   const auto next = join_all(id, 2);

@@ -38,7 +38,8 @@ TEST_CASE("no process sends the roster more than eight times") {
   std::vector<std::shared_ptr<Membership>> members;
   for (int rank = 0; rank < size; ++rank) {
     auto member = planes[static_cast<std::size_t>(rank)]->join(
-        *id, size, rank, Letter(note_bytes, static_cast<std::uint8_t>(rank)), loopback_settings());
+        *id, size, rank, MessageBytes(note_bytes, static_cast<std::uint8_t>(rank)),
+        loopback_settings());
     REQUIRE(member.ok());
     members.push_back(std::move(*member));
   }
@@ -46,7 +47,7 @@ TEST_CASE("no process sends the roster more than eight times") {
     REQUIRE(settles(*member));
     INFO(member->failure().full_text());
     REQUIRE(member->state() == Membership::State::joined);
-    CHECK(member->roster().notes[size - 1] == Letter(note_bytes, size - 1));
+    CHECK(member->roster().notes[size - 1] == MessageBytes(note_bytes, size - 1));
   }
   std::size_t most = 0;
   {

@@ -19,7 +19,7 @@ std::ptrdiff_t descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
-Letter text(std::string_view words) { return Letter(words.begin(), words.end()); }
+MessageBytes text(std::string_view words) { return MessageBytes(words.begin(), words.end()); }
 
 // Two ranks in two processes.
 struct Pair {
@@ -57,7 +57,7 @@ class Impostor {
       : tls_(std::move(trust::Tls::create()).value()) {
     bool pending = false;
     auto socket =
-        trust::begin_connect(*trust::abstract_address(victim.identity().door_name), &pending);
+        trust::begin_connect(*trust::abstract_address(victim.identity().listener_name), &pending);
     REQUIRE(socket.ok());
     session_ =
         std::move(trust::SecureSession::start(*tls_, std::move(*socket), trust::SessionRole::client,

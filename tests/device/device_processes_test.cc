@@ -140,17 +140,17 @@ TEST_CASE("memory that a slower peer still has open stays until it has let go", 
   check_all(run_processes({.processes = 2, .variables = with_small_slots()}, body));
 }
 
-TEST_CASE("a letter that names no memory is an error that names its writer", "[device]") {
+TEST_CASE("a message that names no memory is an error that names its writer", "[device]") {
   const std::size_t bytes = GENERATE(0, 32, 100);
   const auto body = [=](DeviceProcess& here) -> std::string {
     if (const std::string refused = here.init(); !refused.empty()) return refused;
     if (here.process() == 1) {
       auto pin = comm::process().communicators.pin(reinterpret_cast<std::uintptr_t>(here.comms[0]));
       for (std::uint64_t channel = 0; channel < 4; ++channel)
-        (void)pin->membership().send(0, 4ULL << 56 | channel, control::Letter(bytes, 0x5a));
+        (void)pin->membership().send(0, 4ULL << 56 | channel, control::MessageBytes(bytes, 0x5a));
     }
     const std::string error = all_reduce(here, {here.allocate(0, 100)});
-    return without(error, "its letter names no memory of a link") + without(error, "rank 1");
+    return without(error, "its message names no memory of a link") + without(error, "rank 1");
   };
   check_all(run_processes({.processes = 2, .variables = with_small_slots()}, body));
 }

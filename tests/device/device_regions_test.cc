@@ -267,22 +267,22 @@ TEST_CASE("want of memory in who opens a region costs copies and nothing else", 
   }
 }
 
-TEST_CASE("letters that name no region are heard without harm", "[device]") {
+TEST_CASE("messages that name no region are heard without harm", "[device]") {
   check_all(run_processes({.processes = 2, .variables = directly()}, [](DeviceProcess& here) {
     Summing all(here);
     std::string failed = here.init();
     if (failed.empty() && here.process() == 1) {
       auto pin = pinned(here.comms[0]);
-      const auto send = [&](std::vector<std::uint8_t> letter) {
-        (void)pin->membership().send(0, comm::region_key, std::move(letter));
+      const auto send = [&](std::vector<std::uint8_t> message) {
+        (void)pin->membership().send(0, comm::region_key, std::move(message));
       };
-      using Kind = comm::RegionLetter::Kind;
+      using Kind = comm::RegionMessage::Kind;
       send({});
       send(std::vector<std::uint8_t>(56, 0x5a));
       for (const Kind kind : {Kind::opened, Kind::refused, Kind::withdrawn})
-        send(encode(comm::RegionLetter{.kind = kind, .number = 1234}));
+        send(encode(comm::RegionMessage{.kind = kind, .number = 1234}));
       // Memory that nobody hands over, twice in one place, where no other offer comes.
-      comm::RegionLetter offer{.number = (1 << 20) + 200, .bytes = 1 << 20, .ticket = {}};
+      comm::RegionMessage offer{.number = (1 << 20) + 200, .bytes = 1 << 20, .ticket = {}};
       send(encode(offer));
       offer.number += cuda::regions_most;
       send(encode(offer));

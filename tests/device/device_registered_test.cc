@@ -436,21 +436,21 @@ TEST_CASE("exports that name no memory are refused without harm", "[device]") {
     std::string failed = here.init();
     if (failed.empty() && here.process() == 1) {
       auto pin = pinned(here.comms[0]);
-      comm::RegionLetter letter{.kind = comm::RegionLetter::Kind::exported};
-      letter.number = (1 << 20) + 200;
-      letter.memory.bytes = letter.memory.allocation_bytes = 4096;
+      comm::RegionMessage message{.kind = comm::RegionMessage::Kind::exported};
+      message.number = (1 << 20) + 200;
+      message.memory.bytes = message.memory.allocation_bytes = 4096;
       // No such file, then a file of another kind, then one that is no whole allocation.
       for (const std::uint32_t descriptor : {9999U, 0U}) {
-        letter.memory.lease = {descriptor, 77};
-        ++letter.number;
-        (void)pin->membership().send(0, comm::region_key, encode(letter));
+        message.memory.lease = {descriptor, 77};
+        ++message.number;
+        (void)pin->membership().send(0, comm::region_key, encode(message));
       }
-      letter.memory.offset = 1024;
-      letter.memory.bytes = 1024;
-      (void)pin->membership().send(0, comm::region_key, encode(letter));
-      for (const auto kind : {comm::RegionLetter::Kind::closed, comm::RegionLetter::Kind::kept})
+      message.memory.offset = 1024;
+      message.memory.bytes = 1024;
+      (void)pin->membership().send(0, comm::region_key, encode(message));
+      for (const auto kind : {comm::RegionMessage::Kind::closed, comm::RegionMessage::Kind::kept})
         (void)pin->membership().send(0, comm::region_key,
-                                     encode(comm::RegionLetter{.kind = kind, .number = 300}));
+                                     encode(comm::RegionMessage{.kind = kind, .number = 300}));
     }
     return first_of({[&] { return failed; }, [&] { return all.allocate_registered(); },
                      [&] { return all.await_lent(); }, [&] { return all.expect(true); },

@@ -14,14 +14,14 @@
 using namespace gyre;
 using namespace gyre::tests;
 using comm::DeviceHolding;
-using comm::DeviceNote;
 using comm::DeviceShare;
+using comm::GpuInfo;
 
 namespace {
 
 // Of a GPU with 132 multiprocessors.
-DeviceNote note_of(const std::string& uuid, std::vector<DeviceHolding> held = {}) {
-  DeviceNote note;
+GpuInfo note_of(const std::string& uuid, std::vector<DeviceHolding> held = {}) {
+  GpuInfo note;
   note.uuid = uuid;
   note.blocks = 124;
   note.connections = 8;
@@ -34,7 +34,7 @@ DeviceNote note_of(const std::string& uuid, std::vector<DeviceHolding> held = {}
 }
 
 // Each rank a process of its own.
-Result<DeviceShare> share(const std::vector<DeviceNote>& notes, std::uint64_t slot_bytes = 0) {
+Result<DeviceShare> share(const std::vector<GpuInfo>& notes, std::uint64_t slot_bytes = 0) {
   std::vector<std::uint32_t> processes;
   for (std::size_t rank = 0; rank < notes.size(); ++rank)
     processes.push_back(static_cast<std::uint32_t>(rank));
@@ -48,7 +48,7 @@ TEST_CASE("eight communicators fit a GPU, and the first get the most", "[device]
   std::vector<DeviceHolding> held;
   std::uint32_t before = UINT32_MAX, sum = 0;
   for (int i = 0; i < 8; ++i) {
-    const auto made = share(std::vector<DeviceNote>(ranks, note_of("GPU-00", held)));
+    const auto made = share(std::vector<GpuInfo>(ranks, note_of("GPU-00", held)));
     INFO("communicator " << i << " of " << ranks << " ranks");
     REQUIRE(made.ok());
     CHECK(made->blocks >= 4);
@@ -59,8 +59,8 @@ TEST_CASE("eight communicators fit a GPU, and the first get the most", "[device]
     held.push_back({fmt::format("comm{}", i), ranks, ranks * made->blocks});
   }
   CHECK(sum <= 124);
-  Result<DeviceShare> more = share(std::vector<DeviceNote>(ranks, note_of("GPU-00", held)));
-  for (; more.ok(); more = share(std::vector<DeviceNote>(ranks, note_of("GPU-00", held))))
+  Result<DeviceShare> more = share(std::vector<GpuInfo>(ranks, note_of("GPU-00", held)));
+  for (; more.ok(); more = share(std::vector<GpuInfo>(ranks, note_of("GPU-00", held))))
     held.push_back({fmt::format("more{}", held.size()), ranks, ranks * more->blocks});
   const std::string text(more.status().message());
   CHECK(mentions(text, " communicators hold "));
@@ -92,7 +92,7 @@ TEST_CASE("what several processes say of one communicator counts once", "[device
 }
 
 TEST_CASE("a communicator takes what its settings say, as far as there is room", "[device]") {
-  DeviceNote few = note_of("GPU-00"), many = note_of("GPU-00");
+  GpuInfo few = note_of("GPU-00"), many = note_of("GPU-00");
   few.channels = 2;
   CHECK(share({few, few})->blocks == 8);  // four lanes a channel
   many.least_channels = 16;
@@ -102,7 +102,7 @@ TEST_CASE("a communicator takes what its settings say, as far as there is room",
 
 TEST_CASE("what memory is free bounds channels, and too little is refused", "[device]") {
   const auto with = [](std::uint32_t free_mib) {
-    DeviceNote note = note_of("GPU-00");
+    GpuInfo note = note_of("GPU-00");
     note.free_mib = free_mib;
     return share({note, note});
   };
@@ -121,18 +121,18 @@ TEST_CASE("what memory is free bounds channels, and too little is refused", "[de
 }
 
 TEST_CASE("a note that says what is held is read as it was written", "[device]") {
-  DeviceNote note = note_of("GPU-00", {{"0123abcd", 2, 34}, {"????????", 1, 0}});
-  const auto read = comm::read_device_note(encode(note));
+  GpuInfo note = note_of("GPU-00", {{"0123abcd", 2, 34}, {"????????", 1, 0}});
+  const auto read = comm::read_gpu_info(encode(note));
   REQUIRE(read);
   CHECK(read->held == note.held);
   CHECK(read->free_mib == 100'000);
   CHECK(read->capability == 86);
-  REQUIRE(comm::read_device_note("GPU-00 1 1 1 1 1 86 a -"));
+  REQUIRE(comm::read_gpu_info("GPU-00 1 1 1 1 1 86 a -"));
   for (const char* bad :
        {"GPU-00 1 1 1 1 1 86 a", "GPU-00 1 1 1 1 1 86 a x", "GPU-00 1 1 1 1 1 86 a x:1",
         "GPU-00 1 1 1 1 1 86 a x:1:1,", "GPU-00 1 1 1 0 1 86 a -", "GPU-00 1 1 1 1 1 a -",
         "GPU-00 1 1 1 1 1 86000 a -"})
-    CHECK_FALSE(comm::read_device_note(bad));
+    CHECK_FALSE(comm::read_gpu_info(bad));
 }
 
 namespace {

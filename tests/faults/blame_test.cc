@@ -159,20 +159,22 @@ TEST_CASE("what is told of whereabouts is read as it was, and nothing else is be
   told.collective = {BlockedOn::data, 3, 1, 76};
   told.transfers = {BlockedOn::credit, -1, 2, 0};
   told.elsewhere = "1885e4d1";
-  const control::Letter letter = comm::encode(told);
+  const control::MessageBytes rank_message = comm::encode(told);
   constexpr int ranks = 4;
-  const auto read = comm::decode_whereabouts(letter, ranks);
+  const auto read = comm::decode_whereabouts(rank_message, ranks);
   REQUIRE(read.has_value());
-  CHECK(comm::encode(*read) == letter);
+  CHECK(comm::encode(*read) == rank_message);
   CHECK(read->collective.peer == 3);
-  for (std::size_t length = 0; length < letter.size(); ++length)
-    CHECK_FALSE(comm::decode_whereabouts(
-                    {letter.begin(), letter.begin() + static_cast<std::ptrdiff_t>(length)}, ranks)
-                    .has_value());
-  control::Letter bad = letter;
+  for (std::size_t length = 0; length < rank_message.size(); ++length)
+    CHECK_FALSE(
+        comm::decode_whereabouts(
+            {rank_message.begin(), rank_message.begin() + static_cast<std::ptrdiff_t>(length)},
+            ranks)
+            .has_value());
+  control::MessageBytes bad = rank_message;
   bad[0] = 9;
   CHECK_FALSE(comm::decode_whereabouts(bad, ranks).has_value());
-  CHECK_FALSE(comm::decode_whereabouts(letter, 3).has_value());  // there is no rank 3
+  CHECK_FALSE(comm::decode_whereabouts(rank_message, 3).has_value());  // there is no rank 3
 }
 
 TEST_CASE("a path is cut when questions are out and nothing has come back for the limit") {

@@ -1,7 +1,7 @@
 // What peers say that they called, compared with what this rank called, against a second reading
 // that keeps every call in a map, with the number of its run of calls that are alike.
 // Input: u8 rank, then acts: u8 kind: 0 and 1: this rank's next call, as u8 function, u8 type, u8
-// op, u8 root, u16 count, u8 blocks; 2: a letter, as u8 from and a block; 3: a letter of records,
+// op, u8 root, u16 count, u8 blocks; 2: a message, as u8 from and a block; 3: a message of records,
 // as u8 from, u8 how many, each as i8 distance from the newest call and the call.
 #include "lib/call/call_history.h"
 #include "tests/fuzz/input.h"
@@ -29,7 +29,7 @@ class Trial {
  private:
   static CallRecord take_call(fuzz::Input& input, std::uint64_t sequence);
   bool begin(const CallRecord& call);
-  bool hear(int from, const control::Letter& letter);
+  bool hear(int from, const control::MessageBytes& rank_message);
   bool differs(const CallRecord& theirs) const;
   void judge(const std::optional<Status>& verdict, bool expected) const;
   void check_question() const;
@@ -84,25 +84,26 @@ bool Trial::begin(const CallRecord& call) {
   return !expected;
 }
 
-bool Trial::hear(int from, const control::Letter& letter) {
+bool Trial::hear(int from, const control::MessageBytes& rank_message) {
   bool expected = false;
-  if (letter.size() % sizeof(CallRecord) == 0 && letter.size() <= told * sizeof(CallRecord)) {
+  if (rank_message.size() % sizeof(CallRecord) == 0 &&
+      rank_message.size() <= told * sizeof(CallRecord)) {
     ahead_[from].clear();
-    for (std::size_t at = 0; at < letter.size() && !expected; at += sizeof(CallRecord)) {
+    for (std::size_t at = 0; at < rank_message.size() && !expected; at += sizeof(CallRecord)) {
       CallRecord theirs;
-      std::memcpy(&theirs, letter.data() + at, sizeof theirs);
+      std::memcpy(&theirs, rank_message.data() + at, sizeof theirs);
       GYRE_DEMAND(fuzz::is_one_line(theirs.text()));
       if (theirs.sequence > newest_) ahead_[from].push_back(theirs);
       expected = differs(theirs);
     }
   }
-  judge(state_page_.compare(from, letter), expected);
+  judge(state_page_.compare(from, rank_message), expected);
   return !expected;
 }
 
 // A state page that heard this one's own question has nothing against it.
 void Trial::check_question() const {
-  const control::Letter question = state_page_.question();
+  const control::MessageBytes question = state_page_.question();
   GYRE_DEMAND(question.size() == std::min<std::uint64_t>(own_.size(), told) * sizeof(CallRecord));
   CallHistory other(rank_ + 1);
   GYRE_DEMAND(!other.compare(rank_, question));
@@ -120,14 +121,14 @@ bool Trial::act(fuzz::Input& input) {
   const int from = rank_ + 1 + input.take<std::uint8_t>() % 5 - 2 * (rank_ > 1);
   if (from == rank_) return true;
   if (kind == 2) return hear(from, input.take_vector());
-  control::Letter letter;
+  control::MessageBytes rank_message;
   for (int left = input.take<std::uint8_t>() % 40; left > 0; --left) {
     const auto distance = input.take<std::int8_t>();
     const CallRecord call = take_call(input, newest_ + static_cast<std::uint64_t>(distance));
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(&call);
-    letter.insert(letter.end(), bytes, bytes + sizeof call);
+    rank_message.insert(rank_message.end(), bytes, bytes + sizeof call);
   }
-  const bool goes_on = hear(from, letter);
+  const bool goes_on = hear(from, rank_message);
   check_question();
   return goes_on;
 }

@@ -1,4 +1,5 @@
-// What a stranger says first at a door. Whatever was judged of a beginning holds for the whole.
+// What an unauthenticated client says first at a listener. Whatever was judged of a beginning holds
+// for the whole.
 #include "lib/control/first_words.h"
 #include "lib/trust/session_key.h"
 #include "tests/fuzz/input.h"
@@ -7,7 +8,7 @@ using namespace gyre;
 using namespace gyre::control;
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using Wish = FirstWords::Wish;
+  using Intent = FirstWords::Intent;
   const std::span<const std::uint8_t> bytes(data, std::min(size, first_words_most));
   FirstWords before;
   for (std::size_t length = 0; length <= bytes.size(); ++length) {
@@ -15,13 +16,13 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const auto first = bytes.first(length);
     const std::vector<std::uint8_t> beginning(first.begin(), first.end());
     const FirstWords words = judge_first_words(beginning, trust::identity_prefix);
-    GYRE_DEMAND(before.wish == Wish::unclear || words.wish == before.wish);
-    GYRE_DEMAND(before.wish == Wish::unclear || words.identity == before.identity);
-    GYRE_DEMAND((words.wish == Wish::other) == !words.fault.empty());
-    GYRE_DEMAND(words.wish != Wish::show_ticket || length >= 40);
-    GYRE_DEMAND(words.identity.empty() ||
-                (words.wish == Wish::prove_key && words.identity.size() == trust::identity_length &&
-                 words.identity.starts_with(trust::identity_prefix)));
+    GYRE_DEMAND(before.intent == Intent::unclear || words.intent == before.intent);
+    GYRE_DEMAND(before.intent == Intent::unclear || words.identity == before.identity);
+    GYRE_DEMAND((words.intent == Intent::other) == !words.fault.empty());
+    GYRE_DEMAND(words.intent != Intent::show_ticket || length >= 40);
+    GYRE_DEMAND(words.identity.empty() || (words.intent == Intent::prove_key &&
+                                           words.identity.size() == trust::identity_length &&
+                                           words.identity.starts_with(trust::identity_prefix)));
     before = words;
   }
   return 0;

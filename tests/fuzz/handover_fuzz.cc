@@ -57,11 +57,11 @@ Parcel make_parcel(fuzz::Input& input, std::uint64_t right_bytes) {
   return parcel;
 }
 
-void send_letter(const FileDescriptor& socket, std::vector<std::uint8_t> letter,
-                 const std::vector<Parcel>& parcels) {
-  if (letter.empty()) return;
+void send_handover(const FileDescriptor& socket, std::vector<std::uint8_t> handover,
+                   const std::vector<Parcel>& parcels) {
+  if (handover.empty()) return;
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * descriptors_most)> room{};
-  iovec part{letter.data(), letter.size()};
+  iovec part{handover.data(), handover.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -78,20 +78,20 @@ void send_letter(const FileDescriptor& socket, std::vector<std::uint8_t> letter,
     }
   }
   GYRE_DEMAND(::sendmsg(socket.get(), &message, MSG_NOSIGNAL) ==
-              static_cast<ssize_t>(letter.size()));
+              static_cast<ssize_t>(handover.size()));
 }
 
-// As a peer's door writes it, but for what the flags leave wrong.
-std::vector<std::uint8_t> make_letter(fuzz::Input& input, std::uint8_t flags,
-                                      std::uint64_t right_bytes) {
+// As a peer's listener writes it, but for what the flags leave wrong.
+std::vector<std::uint8_t> make_handover(fuzz::Input& input, std::uint8_t flags,
+                                        std::uint64_t right_bytes) {
   const auto rest = input.rest();
-  std::vector<std::uint8_t> letter(rest.begin(), rest.end());
-  letter.resize(std::min<std::size_t>(letter.size(), 64));
+  std::vector<std::uint8_t> handover(rest.begin(), rest.end());
+  handover.resize(std::min<std::size_t>(handover.size(), 64));
   constexpr std::string_view magic = "GYREMEM1";
-  if ((flags & 1) != 0 && letter.size() >= 16) std::ranges::copy(magic, letter.begin());
-  if ((flags & 2) != 0 && letter.size() >= 16)
-    std::memcpy(letter.data() + 8, &right_bytes, sizeof right_bytes);
-  return letter;
+  if ((flags & 1) != 0 && handover.size() >= 16) std::ranges::copy(magic, handover.begin());
+  if ((flags & 2) != 0 && handover.size() >= 16)
+    std::memcpy(handover.data() + 8, &right_bytes, sizeof right_bytes);
+  return handover;
 }
 
 void receive(fuzz::Input& input) {
@@ -102,18 +102,18 @@ void receive(fuzz::Input& input) {
   const std::size_t count = input.take<std::uint8_t>() % (descriptors_most + 1);
   while (parcels.size() < count) parcels.push_back(make_parcel(input, bytes));
   const std::uint8_t flags = input.take<std::uint8_t>();
-  const std::vector<std::uint8_t> letter = make_letter(input, flags, bytes);
+  const std::vector<std::uint8_t> handover = make_handover(input, flags, bytes);
   int ends[2];
   GYRE_DEMAND(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
   const FileDescriptor near(ends[0]);
   FileDescriptor far(ends[1]);
-  send_letter(far, letter, parcels);
+  send_handover(far, handover, parcels);
   if ((flags & 4) != 0) far.reset();
 
   const auto taken = take_over(near, bytes);
-  if (letter.empty()) GYRE_DEMAND(taken.ok() == ((flags & 4) == 0));
+  if (handover.empty()) GYRE_DEMAND(taken.ok() == ((flags & 4) == 0));
   if (!taken.ok() || !taken->has_value()) return;
-  GYRE_DEMAND(letter.size() >= 16 && count >= 1);
+  GYRE_DEMAND(handover.size() >= 16 && count >= 1);
   const bool sealed = (flags & 8) == 0;
   const Status mapped = map_received_fifo(**taken, sealed, **reserved);
   const Parcel& first = parcels.front();

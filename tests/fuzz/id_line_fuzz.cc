@@ -23,7 +23,7 @@ constexpr std::uint32_t ranks = 4, meeting_number = 2;
 trust::UniqueId some_id() {
   trust::UniqueId id;
   id.secret.bytes.fill(5);
-  id.root_door = "gyre-fuzz";
+  id.root_listener = "gyre-fuzz";
   return id;
 }
 
@@ -153,19 +153,19 @@ void hear_an_eavesdropper(fuzz::Input& input) {
   }
 }
 
-struct Door {
+struct Listening {
   FileDescriptor listener;
   trust::SocketAddress address;
 };
 
-Door open_door() {
-  Door door;
+Listening open_listening() {
+  Listening listening;
   auto address = trust::abstract_address("gyre-fuzz-id-" + std::to_string(getpid()));
   auto listener = trust::listen_at(*address);
   GYRE_DEMAND(listener.ok());
-  door.listener = std::move(*listener);
-  door.address = *address;
-  return door;
+  listening.listener = std::move(*listener);
+  listening.address = *address;
+  return listening;
 }
 
 // What the server may do with a question, by the simplest reading.
@@ -180,16 +180,16 @@ bool deserves_id(std::span<const std::uint8_t> words,
 }
 
 void serve_visitors(fuzz::Input& input) {
-  Door door = open_door();
+  Listening listening = open_listening();
   auto server =
-      IdServer::start(std::move(door.listener), {{door.address}, "here", nullptr},
+      IdServer::start(std::move(listening.listener), {{listening.address}, "here", nullptr},
                       {some_id(), ranks, meeting_number, std::numeric_limits<std::int64_t>::max()});
   GYRE_DEMAND(server.ok());
   std::map<std::uint32_t, trust::Token> known;
   for (int visits = 0; visits < 6 && !input.empty(); ++visits) {
     const auto words = input.take_block();
     const FileDescriptor visitor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    GYRE_DEMAND(::connect(visitor.get(), door.address.get(), door.address.length) == 0);
+    GYRE_DEMAND(::connect(visitor.get(), listening.address.get(), listening.address.length) == 0);
     say(visitor, words);
     const bool deserves = deserves_id(words, known);
     for (int turn = 0; turn < 3; ++turn) (void)(*server)->serve();

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto identity = trust::decode_identity(bytes);
   if (!identity.ok()) return 0;
   GYRE_DEMAND(identity->addresses.size() <= 8);
-  GYRE_DEMAND(identity->host_name.size() <= 256 && identity->door_name.size() <= 256);
+  GYRE_DEMAND(identity->host_name.size() <= 256 && identity->listener_name.size() <= 256);
   GYRE_DEMAND(fuzz::is_one_line(control::process_text({1}, *identity)));
   const auto copy = trust::decode_identity(trust::encode(*identity));
   GYRE_DEMAND(copy.ok() && trust::encode(*copy) == trust::encode(*identity));

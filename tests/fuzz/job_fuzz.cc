@@ -33,14 +33,14 @@ trust::Token token_of(std::uint32_t process) {
   return token;
 }
 
-// What all runs share: the control thread, the key, and the door of every other process.
+// What all runs share: the control thread, the key, and the listener of every other process.
 struct Stage {
   std::shared_ptr<ControlThread> thread;
   std::unique_ptr<trust::Tls> tls;
   std::shared_ptr<const trust::SessionKey> key;
   trust::ProcessIdentity self;
   std::vector<FileDescriptor> listeners;  // by process
-  FileDescriptor knocks;                  // an epoll of them
+  FileDescriptor arrivals;                // an epoll of them
   Settings settings;
 
   Stage() {
@@ -50,30 +50,30 @@ struct Stage {
     key = std::move(trust::derive_control_key(trust::UniqueId())).value();
     self = process(0);
     self.process.fill(0x11);
-    self.door_name += "-self";
-    knocks = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
+    self.listener_name += "-self";
+    arrivals = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
     for (std::uint32_t number = 0; number < processes_most; ++number) {
-      listeners.push_back(std::move(trust::listen_at(door(number))).value());
+      listeners.push_back(std::move(trust::listen_at(listener(number))).value());
       epoll_event event{.events = EPOLLIN, .data = {.fd = listeners.back().get()}};
-      GYRE_DEMAND(epoll_ctl(knocks.get(), EPOLL_CTL_ADD, event.data.fd, &event) == 0);
+      GYRE_DEMAND(epoll_ctl(arrivals.get(), EPOLL_CTL_ADD, event.data.fd, &event) == 0);
     }
     settings.init_timeout_s = 60;
   }
   // The socket of whoever was dialed; none if nobody was.
   FileDescriptor answer() const {
     epoll_event event;
-    if (epoll_wait(knocks.get(), &event, 1, 0) != 1) return {};
+    if (epoll_wait(arrivals.get(), &event, 1, 0) != 1) return {};
     return FileDescriptor(::accept4(event.data.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   }
-  trust::SocketAddress door(std::uint32_t number) const {
-    return *trust::abstract_address(process(number).door_name);
+  trust::SocketAddress listener(std::uint32_t number) const {
+    return *trust::abstract_address(process(number).listener_name);
   }
   trust::ProcessIdentity process(std::uint32_t number) const {
     trust::ProcessIdentity identity;
     identity.process = token_of(number);
     identity.host.fill(0x22);
     identity.host_name = "host";
-    identity.door_name = fmt::format("gyre-fuzz-job-{}-{}", getpid(), number);
+    identity.listener_name = fmt::format("gyre-fuzz-job-{}-{}", getpid(), number);
     return identity;
   }
 };
@@ -176,10 +176,10 @@ class Peer {
       case Kind::hello:
       case Kind::welcome:
         return GYRE_DEMAND(decode_hello(frame.body).has_value());
-      case Kind::letter:
-        return GYRE_DEMAND(decode_letter(frame.body, &text).has_value());
-      case Kind::heard:
-        return GYRE_DEMAND(decode_heard(frame.body).has_value());
+      case Kind::rank_message:
+        return GYRE_DEMAND(decode_rank_message(frame.body, &text).has_value());
+      case Kind::ack:
+        return GYRE_DEMAND(decode_ack(frame.body).has_value());
       case Kind::departed:
         return GYRE_DEMAND(!frame.body.empty());
       case Kind::failure:
@@ -199,7 +199,7 @@ class Peer {
   std::unique_ptr<SecureSession> session_;
   trust::Binding binding_{};
   std::uint64_t link_ = 0;
-  RosterIntake intake_;
+  RosterAssembly intake_;
 };
 
 class Trial final : private LinkTaker {
@@ -212,7 +212,7 @@ class Trial final : private LinkTaker {
   std::shared_ptr<const trust::SessionKey> find_key(const std::string& identity) override {
     return identity == stage().key->identity ? job_->key() : nullptr;
   }
-  void on_link(const std::string&, std::unique_ptr<Link> link) override {
+  void on_link(const std::string&, std::unique_ptr<ControlLink> link) override {
     job_->admit(std::move(link));
   }
   ControlThread& thread() const { return *stage().thread; }
@@ -236,7 +236,7 @@ class Trial final : private LinkTaker {
   Peer::Reply next_reply_ = Peer::Reply::opened;
   bool is_root_ = false;
   int size_ = 0;
-  std::vector<std::shared_ptr<Member>> members_;
+  std::vector<std::shared_ptr<LocalMember>> members_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::unique_ptr<Trunks> trunks_;
   std::unique_ptr<Job> job_;
@@ -251,18 +251,19 @@ Trial::Trial(fuzz::Input& input) {
   const int here = is_root_ ? input.take<std::uint8_t>() % 3 : 1 + input.take<std::uint8_t>() % 2;
   const bool spread = here == 2 && size_ > 2;
   for (int i = 0; i < std::min(here, size_); ++i)
-    members_.push_back(std::make_shared<Member>(
+    members_.push_back(std::make_shared<LocalMember>(
         stage().thread, std::make_shared<const trust::ProcessIdentity>(stage().self),
         spread ? i * (size_ - 1) : i, size_));
   thread().call([&] {
     const auto root = stage().process(0);
     std::optional<Destination> destination;
-    if (!is_root_) destination = Destination{root.host, root.door_name, {stage().door(0)}};
+    if (!is_root_) destination = Destination{root.host, root.listener_name, {stage().listener(0)}};
     LinkTaker& taker = *this;
     trunks_ = std::make_unique<Trunks>(thread(), *stage().tls, stage().self, taker);
-    job_ = std::make_unique<Job>(Surroundings{thread(), *trunks_, stage().self}, stage().key,
+    job_ = std::make_unique<Job>(JobServices{thread(), *trunks_, stage().self}, stage().key,
                                  std::move(destination));
-    for (const auto& member : members_) job_->enlist(member, size_, Letter{1, 2}, stage().settings);
+    for (const auto& member : members_)
+      job_->enlist(member, size_, MessageBytes{1, 2}, stage().settings);
   });
   if (is_root_) admit_guest();
   tick(0, 0);
@@ -285,7 +286,7 @@ Trial::~Trial() {
   thread().call([] {});  // what was retired is gone
 }
 
-// A process that came through the door and has proved the key.
+// A process that came through the listener and has proved the key.
 void Trial::admit_guest() {
   if (peers_.size() == links_most) return;
   int ends[2];
@@ -429,10 +430,10 @@ void Trial::say_on_trunk(Peer& peer, fuzz::Input& input) {
 // Input: u8 which member, u8 what it does, u8 to or from which rank.
 void Trial::use_member(fuzz::Input& input) {
   if (members_.empty()) return;
-  Member& member = *members_[input.take<std::uint8_t>() % members_.size()];
+  LocalMember& member = *members_[input.take<std::uint8_t>() % members_.size()];
   const int what = input.take<std::uint8_t>() % 4;
   const int rank = input.take<std::uint8_t>() % (size_ + 1);
-  if (what == 0) (void)member.send(rank, 7, Letter{4, 5, 6}).ok();
+  if (what == 0) (void)member.send(rank, 7, MessageBytes{4, 5, 6}).ok();
   if (what == 1) (void)member.receive(rank, 7);
   if (what == 2) member.abort(Status(Code::Aborted, "enough"));
   if (what == 3) member.leave();
@@ -478,7 +479,8 @@ void Trial::act(fuzz::Input& input) {
     case 8: {
       const std::uint32_t from = input.take<std::uint8_t>(), to = input.take<std::uint8_t>();
       const std::uint64_t number = input.take<std::uint8_t>();
-      peer.say(Kind::letter, encode(LetterHead{from, to, 7, number}, input.take_block()));
+      peer.say(Kind::rank_message,
+               encode(RankMessageHead{from, to, 7, number}, input.take_block()));
       break;
     }
     case 9:
@@ -500,7 +502,7 @@ void Trial::act(fuzz::Input& input) {
       break;
     case 13: {
       const std::uint32_t from = input.take<std::uint8_t>(), to = input.take<std::uint8_t>();
-      peer.say(Kind::heard, encode(HeardMessage{from, to, input.take<std::uint8_t>()}));
+      peer.say(Kind::ack, encode(AckMessage{from, to, input.take<std::uint8_t>()}));
       break;
     }
     case 14:

@@ -2,7 +2,7 @@
 // that the ranks find the same ways between from both ends.
 // Input: notes as blocks, one for each rank of a host.
 #include "lib/base/wait.h"
-#include "lib/comm/joining_note.h"
+#include "lib/comm/join_info.h"
 #include "lib/device/device_share.h"
 #include "tests/fuzz/input.h"
 
@@ -43,13 +43,13 @@ void check_ways(const std::vector<p2p::Gpu>& gpus) {
 }
 
 // What all ranks may use fits what each said of its GPU.
-void check_share(const std::vector<comm::DeviceNote>& notes) {
+void check_share(const std::vector<comm::GpuInfo>& notes) {
   if (notes.empty()) return;
   const std::vector<std::uint32_t> processes(notes.size(), 0);
   const auto share = comm::share_devices(notes, processes, {4096, notes.size() % 2 == 0});
   if (!share.ok()) return;
   GYRE_DEMAND(share->channels > 0 && share->blocks >= share->channels);
-  for (const comm::DeviceNote& note : notes) {
+  for (const comm::GpuInfo& note : notes) {
     std::uint64_t held = share->blocks;
     for (const comm::DeviceHolding& one : note.held) held += one.blocks;
     std::set<std::string> names;
@@ -63,23 +63,23 @@ void check_share(const std::vector<comm::DeviceNote>& notes) {
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  std::vector<control::Letter> letters;
-  while (!input.empty() && letters.size() < 8) letters.push_back(input.take_vector());
+  std::vector<control::MessageBytes> messages;
+  while (!input.empty() && messages.size() < 8) messages.push_back(input.take_vector());
   std::vector<std::string_view> masks;
   std::set<std::size_t> processors;
   std::vector<p2p::Gpu> gpus;
-  std::vector<comm::DeviceNote> notes;
-  for (const control::Letter& letter : letters) {
-    const comm::JoiningNote note = comm::read_joining_note(letter);
+  std::vector<comm::GpuInfo> notes;
+  for (const control::MessageBytes& message : messages) {
+    const comm::JoinInfo note = comm::read_join_info(message);
     GYRE_DEMAND(note.processors.find('|') == note.processors.npos);
     GYRE_DEMAND(note.device.find('|') == note.device.npos);
-    const bool is_whole = std::ranges::count(letter, '|') >= 2;
-    GYRE_DEMAND(!is_whole || comm::encode(note) == letter);
-    if (const auto device = comm::read_device_note(note.device)) {
+    const bool is_whole = std::ranges::count(message, '|') >= 2;
+    GYRE_DEMAND(!is_whole || comm::encode(note) == message);
+    if (const auto device = comm::read_gpu_info(note.device)) {
       GYRE_DEMAND(comm::encode(*device) == note.device);
       // Two processes of one host.
       p2p::Gpu& gpu = gpus.emplace_back();
-      gpu.process.fill(static_cast<std::uint8_t>(letters.size() + gpus.size() % 2));
+      gpu.process.fill(static_cast<std::uint8_t>(messages.size() + gpus.size() % 2));
       gpu.uuid = device->uuid;
       gpu.toward = device->toward;
       notes.push_back(*device);
@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   (void)p2p::keep_lines_whole(gpus);
   const int count = count_processors(masks);
   GYRE_DEMAND(count == static_cast<int>(processors.size()));
-  const WaitPolicy policy = wait_policy(static_cast<int>(letters.size()), count, -1);
-  GYRE_DEMAND((policy.spins == 0) == (static_cast<int>(letters.size()) > count));
+  const WaitPolicy policy = wait_policy(static_cast<int>(messages.size()), count, -1);
+  GYRE_DEMAND((policy.spins == 0) == (static_cast<int>(messages.size()) > count));
   return 0;
 }

@@ -18,7 +18,7 @@ void read_join(Bytes bytes) {
   const auto join = decode_join(bytes);
   if (!join.ok()) return;
   GYRE_DEMAND(join->size >= 1 && join->size <= size_most && join->rank < join->size);
-  GYRE_DEMAND(join->note.size() <= letter_most_bytes);
+  GYRE_DEMAND(join->note.size() <= rank_message_most_bytes);
   const auto again = encode(*join);
   const auto copy = decode_join(again);
   GYRE_DEMAND(copy.ok() && is_same(encode(*copy), again) && again.size() == bytes.size());
@@ -64,12 +64,12 @@ void read_on_link(Bytes bytes) {
 
 void read_letter(Bytes bytes) {
   Bytes text;
-  const auto head = decode_letter(bytes, &text);
+  const auto head = decode_rank_message(bytes, &text);
   GYRE_DEMAND(!head || is_same(encode(*head, text), bytes));
 }
 
 void read_heard(Bytes bytes) {
-  const auto message = decode_heard(bytes);
+  const auto message = decode_ack(bytes);
   GYRE_DEMAND(!message || is_same(encode(*message), bytes));
 }
 
@@ -121,7 +121,7 @@ void check_roster(const RosterMessage& message, std::uint32_t size) {
   GYRE_DEMAND(!roster.processes.empty() && roster.processes.size() <= std::size_t{size} + 1);
   for (const std::uint32_t process : roster.process_of_rank)
     GYRE_DEMAND(process < roster.processes.size());
-  RosterIntake intake;
+  RosterAssembly intake;
   bool whole = false;
   for (const auto& part : encode_parts(message)) {
     const auto taken = intake.take(part);
@@ -135,7 +135,7 @@ void check_roster(const RosterMessage& message, std::uint32_t size) {
 void read_roster(Bytes bytes) {
   fuzz::Input input(bytes);
   const auto size = input.take<std::uint32_t>();
-  RosterIntake intake;
+  RosterAssembly intake;
   std::size_t taken_bytes = 0;
   std::uint32_t first_total = 0;
   for (bool first = true; !input.empty(); first = false) {

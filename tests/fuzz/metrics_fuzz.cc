@@ -1,5 +1,5 @@
-// What a visitor says at the metrics' door, and where GYRE_METRICS says that the door is. First
-// byte: which; of places the next two: the local rank.
+// What a visitor says at the metrics listener, and where GYRE_METRICS says that the listener is.
+// First byte: which; of places the next two: the local rank.
 #include "lib/control/metrics_place.h"
 #include "lib/control/metrics_request.h"
 #include "tests/fuzz/input.h"
@@ -12,16 +12,16 @@ using namespace gyre::control;
 namespace {
 
 // A second, simple reading: line by line, with less said of what lines may hold.
-bool looks_like(std::string_view text, Asked asked) {
+bool looks_like(std::string_view text, RequestKind asked) {
   const std::size_t line_end = text.find('\n');
   const std::string_view line = text.substr(0, line_end);
   switch (asked) {
-    case Asked::metrics:
+    case RequestKind::metrics:
       return line.starts_with("GET /metrics ") || line.starts_with("GET /metrics?");
-    case Asked::other_path:
+    case RequestKind::other_path:
       return line.starts_with("GET ") && !line.starts_with("GET /metrics ") &&
              !line.starts_with("GET /metrics?");
-    case Asked::other_method:
+    case RequestKind::other_method:
       return !line.starts_with("GET ") && line.find(" HTTP/1.") != line.npos;
     default:
       return true;
@@ -34,17 +34,17 @@ bool has_end(std::string_view text) {
 
 void ask(std::string_view text) {
   text = text.substr(0, request_bytes_most + 16);
-  Asked before = Asked::unclear;
+  RequestKind before = RequestKind::unclear;
   for (std::size_t length = 0; length <= text.size(); ++length) {
     // Exactly as long, so that a look beyond the end is seen.
     const std::vector<char> beginning(text.begin(),
                                       text.begin() + static_cast<std::ptrdiff_t>(length));
-    const Asked asked = judge_request({beginning.data(), beginning.size()});
-    GYRE_DEMAND(before == Asked::unclear || asked == before);
+    const RequestKind asked = judge_request({beginning.data(), beginning.size()});
+    GYRE_DEMAND(before == RequestKind::unclear || asked == before);
     GYRE_DEMAND(looks_like(text, asked));
-    const bool answered = asked != Asked::unclear && asked != Asked::malformed;
+    const bool answered = asked != RequestKind::unclear && asked != RequestKind::malformed;
     GYRE_DEMAND(!answered || has_end(text.substr(0, length)));
-    GYRE_DEMAND(asked != Asked::unclear || length < request_bytes_most);
+    GYRE_DEMAND(asked != RequestKind::unclear || length < request_bytes_most);
     before = asked;
   }
 }

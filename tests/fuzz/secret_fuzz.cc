@@ -143,7 +143,7 @@ class NoPlane final : public ControlPlane {
   Result<trust::UniqueId> create_root(const trust::Secret&) override {
     return internal_error("none here");
   }
-  Result<std::shared_ptr<Membership>> join(const trust::UniqueId&, int, int, Letter,
+  Result<std::shared_ptr<Membership>> join(const trust::UniqueId&, int, int, MessageBytes,
                                            const Settings&) override {
     return internal_error("none here");
   }
@@ -172,7 +172,7 @@ void ask_store(fuzz::Input& input) {
 }
 
 // What is read back is what was put there, under one secret alone. Input: u8 whether there is a
-// secret, u8 change in what was put, then the bytes of a stranger.
+// secret, u8 change in what was put, then the bytes of an unauthenticated client.
 void read_store_value(fuzz::Input& input) {
   std::optional<trust::Secret> secret;
   if (input.take_flag()) std::ranges::fill(secret.emplace(), std::uint8_t{9});

@@ -35,7 +35,7 @@ trust::ProcessIdentity process(std::uint8_t number) {
   trust::ProcessIdentity identity;
   identity.process.fill(number);
   identity.host_name = "node7";
-  identity.door_name = "gyre-door";
+  identity.listener_name = "gyre-door";
   identity.addresses = {"192.0.2.7:4711"};
   return identity;
 }
@@ -172,14 +172,15 @@ void add_messages(Seeds& seeds) {
   seeds.add("message", "place_rank_beyond",
             Script(place).rest(changed(placed, placed.size() - 1, 9)));
   seeds.add("message", "letter",
-            Script(letter).rest(encode(LetterHead{1, 2, 3, 4}, bytes_of("hi"))));
-  seeds.add("message", "letter_empty", Script(letter).rest(encode(LetterHead{1, 2, 3, 4}, {})));
+            Script(letter).rest(encode(RankMessageHead{1, 2, 3, 4}, bytes_of("hi"))));
+  seeds.add("message", "letter_empty",
+            Script(letter).rest(encode(RankMessageHead{1, 2, 3, 4}, {})));
   seeds.add("message", "letter_cut",
-            Script(letter).rest(cut(encode(LetterHead{1, 2, 3, 4}, {}), 15)));
+            Script(letter).rest(cut(encode(RankMessageHead{1, 2, 3, 4}, {}), 15)));
   seeds.add("message", "letter_unnumbered",
-            Script(letter).rest(encode(LetterHead{1, 2, 3, 0}, {})));
-  seeds.add("message", "heard", Script(heard).rest(encode(HeardMessage{1, 2, 3})));
-  seeds.add("message", "heard_cut", Script(heard).rest(cut(encode(HeardMessage{1, 2, 3}), 9)));
+            Script(letter).rest(encode(RankMessageHead{1, 2, 3, 0}, {})));
+  seeds.add("message", "heard", Script(heard).rest(encode(AckMessage{1, 2, 3})));
+  seeds.add("message", "heard_cut", Script(heard).rest(cut(encode(AckMessage{1, 2, 3}), 9)));
   seeds.add("message", "departed", Script(departed).rest(bytes_of("\x13\x40\x11")));
   seeds.add("message", "departed_beyond", Script(departed).rest(bytes_of("\x13\x40\x71")));
   seeds.add("message", "departed_longer", Script(departed).rest(bytes_of("\x13\x40\x11\x01")));
@@ -220,7 +221,7 @@ Message question(std::uint32_t rank, std::uint32_t size, std::uint32_t meeting,
 void add_lines(Seeds& seeds) {
   enum : std::uint8_t { in_clear, stranger, server, eavesdropper };
   trust::UniqueId id;
-  id.root_door = "gyre-door";
+  id.root_listener = "gyre-door";
   const Message good = question(1, 4, 2, 8);
   const Bytes said = on_the_line(good);
   seeds.add("id_line", "question", Script(in_clear).block(said));

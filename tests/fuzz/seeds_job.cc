@@ -63,7 +63,7 @@ class Acts {
     script_.number(process);
     return *this;
   }
-  Acts& letter(std::uint8_t link, std::uint8_t from, std::uint8_t to, std::uint8_t number = 1) {
+  Acts& message(std::uint8_t link, std::uint8_t from, std::uint8_t to, std::uint8_t number = 1) {
     act(8, link);
     script_.number(from).number(to).number(number).text("letter");
     return *this;
@@ -120,7 +120,7 @@ class Acts {
 
 constexpr std::uint8_t root_left = UINT8_MAX;
 // From rank 1 to rank 0, key 7, number 2^32 + 1.
-constexpr std::string_view far_letter("\1\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0", 24);
+constexpr std::string_view far_message("\1\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0", 24);
 enum Use : std::uint8_t { send, receive, abort, leave };
 enum OnTrunk : std::uint8_t {
   open_link,
@@ -162,25 +162,26 @@ void add_roots(Seeds& seeds) {
   const auto add = [&](const char* name, Bytes bytes) { seeds.add("job", name, std::move(bytes)); };
   add("root_joined", joined_root());
   add("root_letters",
-      joined_root().use(0, send, 1).letter(0, 1, 0).letter(0, 1, 2).use(0, receive, 1));
+      joined_root().use(0, send, 1).message(0, 1, 0).message(0, 1, 2).use(0, receive, 1));
   add("root_letters_again",
-      joined_root().letter(0, 1, 0, 2).letter(0, 1, 0).letter(0, 1, 0).letter(0, 1, 0, 200));
-  add("root_letter_too_far", joined_root().letter(0, 1, 0).raw(0, Kind::letter, far_letter));
+      joined_root().message(0, 1, 0, 2).message(0, 1, 0).message(0, 1, 0).message(0, 1, 0, 200));
+  add("root_letter_too_far",
+      joined_root().message(0, 1, 0).raw(0, Kind::rank_message, far_message));
   add("root_heard", joined_root().use(0, send, 1).heard(0, 1, 0).heard(0, 1, 2).heard(1, 1, 0));
   add("root_heard_of_nobody", joined_root().heard(0, 1, 7));
-  add("root_bad_heard", joined_root().raw(0, Kind::heard, "?"));
+  add("root_bad_heard", joined_root().raw(0, Kind::ack, "?"));
   add("root_departed", joined_root().departed(0, "\x04").use(0, send, 2).departed(0, "\x06"));
   add("root_departed_itself", joined_root().departed(0, "\x01"));
   add("root_bad_departed", joined_root().departed(0, "??"));
-  add("root_letter_of_another", joined_root().letter(0, 2, 0));
-  add("root_letter_beyond", joined_root().letter(0, 1, 9));
-  add("root_letter_early", Acts::root(3, 1).letter(0, 1, 0));
+  add("root_letter_of_another", joined_root().message(0, 2, 0));
+  add("root_letter_beyond", joined_root().message(0, 1, 9));
+  add("root_letter_early", Acts::root(3, 1).message(0, 1, 0));
   add("root_all_leave", joined_root().leave(0, 1).leave(1, 2).use(0, leave));
   add("root_leave_of_another", joined_root().leave(0, 2));
   add("root_leave_beyond", joined_root().leave(0, 77));
   add("root_child_dies", joined_root().hang_up(0));
   add("root_child_is_garbled", joined_root().spoil(0, "HTTP/1.0 400 Bad Request"));
-  add("root_child_leaves_and_dies", joined_root().leave(0, 1).hang_up(0).letter(1, 2, 1));
+  add("root_child_leaves_and_dies", joined_root().leave(0, 1).hang_up(0).message(1, 2, 1));
   add("root_aborts", joined_root().use(0, abort));
   add("root_told_of_failure", joined_root().cause(0, 5, 1));
   add("root_told_of_progress", joined_root().cause(0, 6, 1));
@@ -220,8 +221,8 @@ void add_roots(Seeds& seeds) {
 void add_members(Seeds& seeds) {
   const auto add = [&](const char* name, Bytes bytes) { seeds.add("job", name, std::move(bytes)); };
   add("member_joined", joined_member());
-  add("member_letters", joined_member().use(0, send, 2).letter(0, 1, 0).use(0, receive, 1));
-  add("member_letter_back", joined_member().letter(0, 0, 0));
+  add("member_letters", joined_member().use(0, send, 2).message(0, 1, 0).use(0, receive, 1));
+  add("member_letter_back", joined_member().message(0, 0, 0));
   add("member_all_leave",
       joined_member().leave(0, 1).leave(0, 2).leave(0, root_left).use(0, leave));
   add("member_root_dies", joined_member().hang_up(0));
@@ -238,7 +239,7 @@ void add_members(Seeds& seeds) {
   add("member_is_asked_to_join", Acts::member(3, 1).join(0, 1));
   add("member_moved", joined_member().raw(0, Kind::moved));
   add("member_two_ranks", Acts::member(3, 2).roster(0, 2, 1).raw(0, Kind::go).use(0, send, 2));
-  add("deep_joined", deep_member().raw(1, Kind::go).letter(1, 1, 0));
+  add("deep_joined", deep_member().raw(1, Kind::go).message(1, 1, 0));
   add("deep_place_of_the_roots", Acts::member(12, 1).place(0, 8, 0).roster(0, 12, 8));
   add("deep_place_beyond", Acts::member(12, 1).place(0, 13, 1));
   add("deep_place_twice", placed_member().place(0, 10, 1));
@@ -256,11 +257,11 @@ void add_members(Seeds& seeds) {
   add("deep_other_parent", placed_member().welcome(1, 2));
   add("deep_bad_welcome", placed_member().raw(1, Kind::welcome, "?"));
   add("deep_deadline", placed_member().wait(62));
-  add("parent_joined", parent_of_all().raw(0, Kind::go).letter(1, 9, 0).letter(1, 9, 10));
+  add("parent_joined", parent_of_all().raw(0, Kind::go).message(1, 9, 0).message(1, 9, 10));
   add("parent_passes_on",
-      parent_of_all().raw(0, Kind::go).letter(0, 2, 9).letter(2, 10, 2).leave(2, 10));
+      parent_of_all().raw(0, Kind::go).message(0, 2, 9).message(2, 10, 2).leave(2, 10));
   add("parent_way_is_gone",
-      parent_of_all().raw(0, Kind::go).leave(1, 9).hang_up(1).letter(0, 2, 9));
+      parent_of_all().raw(0, Kind::go).leave(1, 9).hang_up(1).message(0, 2, 9));
   add("parent_child_dies", parent_of_all().hang_up(2));
   add("parent_early_child", Acts::member(12, 1).guest().hello(1, 9).roster(0, 12, 1));
   add("parent_child_of_another", parent().guest().hello(1, 17).guest().hello(2, 2));
@@ -278,7 +279,7 @@ void add_departures(Seeds& seeds) {
                                  .leave(0, 2)
                                  .hang_up(0)
                                  .wait(1)
-                                 .letter(1, 9, 1)
+                                 .message(1, 9, 1)
                                  .wait(2));
   add("parent_heir_comes", parent_of_all()
                                .raw(0, Kind::go)
@@ -286,7 +287,7 @@ void add_departures(Seeds& seeds) {
                                .wait(1)
                                .guest()
                                .hello(4, 5)
-                               .letter(4, 5, 1)
+                               .message(4, 5, 1)
                                .wait(2)
                                .wait(20));
   add("parent_heir_tells_of_the_gone", parent_of_all()
@@ -324,8 +325,8 @@ void add_trunks(Seeds& seeds) {
   add("trunk_unknown_key", Acts::root(3, 1).on_trunk(0, open_unknown, 4).join(0, 1));
   add("trunk_number_twice", Acts::root(3, 1).on_trunk(0, open_link, 2).join(0, 1));
   add("trunk_number_of_ours", Acts::root(3, 1).on_trunk(0, open_link, 3).join(0, 1));
-  add("trunk_link_is_closed", joined_root().on_trunk(0, closed, 2).letter(0, 1, 0));
-  add("trunk_none_is_closed", joined_root().on_trunk(0, closed, 8).letter(0, 1, 0));
+  add("trunk_link_is_closed", joined_root().on_trunk(0, closed, 2).message(0, 1, 0));
+  add("trunk_none_is_closed", joined_root().on_trunk(0, closed, 8).message(0, 1, 0));
   add("trunk_carries_nothing", Acts::root(3, 1).on_trunk(0, closed, 2).wait(3));
   add("trunk_opened_unasked", Acts::member(3, 1).on_trunk(0, opened, 2));
   add("trunk_refused_unasked", Acts::member(3, 1).on_trunk(0, refused, 2));

@@ -249,8 +249,8 @@ class Calls {
     script_.number(std::uint8_t{0});
     return call(function, type, count);
   }
-  Calls& hear(std::uint8_t from, Bytes letter) {
-    script_.number(std::uint8_t{2}).number(from).block(letter);
+  Calls& hear(std::uint8_t from, Bytes message) {
+    script_.number(std::uint8_t{2}).number(from).block(message);
     return *this;
   }
   Calls& told(std::uint8_t from, std::uint8_t count) {

@@ -1,8 +1,8 @@
-// Seeds of endpoints and link letters, of what comes over sockets and in shared memory.
-#include "lib/comm/joining_note.h"
+// Seeds of endpoints and link messages, of what comes over sockets and in shared memory.
+#include "lib/comm/join_info.h"
 #include "lib/comm/whereabouts.h"
-#include "lib/device/region_letter.h"
-#include "lib/links/link_letter.h"
+#include "lib/device/region_message.h"
+#include "lib/links/connect_message.h"
 #include "lib/transport/endpoint.h"
 #include "tests/fuzz/seeds.h"
 #include "transports/p2p/memory.h"
@@ -18,8 +18,8 @@ using namespace transport;
 
 constexpr FifoShape shape = {.slot_count = 2, .line_count = 4, .slot_bytes = 256};
 
-Bytes letter_bytes(std::uint32_t place, const EndpointContents& contents) {
-  return comm::encode(comm::LinkLetter{
+Bytes message_bytes(std::uint32_t place, const EndpointContents& contents) {
+  return comm::encode(comm::ConnectMessage{
       .transport = place, .probe = {1, 2, 3}, .endpoint = encode_endpoint(contents)});
 }
 
@@ -33,31 +33,31 @@ EndpointContents contents_of(EndpointKind kind, std::vector<std::string> places)
   return contents;
 }
 
-void add_letters(Seeds& seeds) {
+void add_messages(Seeds& seeds) {
   enum : std::uint32_t { self, shm, tcp, tcp_secret };
   constexpr std::size_t endpoint_at = 20;
-  const auto add = [&](const char* name, std::uint8_t flags, const Bytes& letter) {
-    seeds.add("link_letter", name, Script(flags).rest(letter));
+  const auto add = [&](const char* name, std::uint8_t flags, const Bytes& message) {
+    seeds.add("connect_message", name, Script(flags).rest(message));
   };
-  const Bytes to_self = letter_bytes(self, contents_of(EndpointKind::self, {}));
-  const Bytes to_shm = letter_bytes(shm, contents_of(EndpointKind::shm, {"gyre-door"}));
+  const Bytes to_self = message_bytes(self, contents_of(EndpointKind::self, {}));
+  const Bytes to_shm = message_bytes(shm, contents_of(EndpointKind::shm, {"gyre-door"}));
   EndpointContents over_tcp =
       contents_of(EndpointKind::tcp, {"192.0.2.7:4711", "[fd00::2]:4711", "nonsense"});
-  const Bytes to_tcp = letter_bytes(tcp, over_tcp);
+  const Bytes to_tcp = message_bytes(tcp, over_tcp);
   add("self", 3, to_self);
   add("self_other_process", 1, to_self);
   add("self_used_ticket", 2, to_self);
   add("shm_process", 0, to_shm);
   add("shm_thread", 3, to_shm);
-  add("shm_no_door", 0, letter_bytes(shm, contents_of(EndpointKind::shm, {})));
+  add("shm_no_door", 0, message_bytes(shm, contents_of(EndpointKind::shm, {})));
   EndpointContents unsealed = contents_of(EndpointKind::shm, {"gyre-door"});
   unsealed.flags = 1;
-  add("shm_unsealed", 0, letter_bytes(shm, unsealed));
+  add("shm_unsealed", 0, message_bytes(shm, unsealed));
   add("tcp", 0, to_tcp);
   add("tcp_in_clear_for_tls", 0, changed(to_tcp, 0, tcp_secret));
   over_tcp.flags = 1;
   over_tcp.secret.fill(9);
-  add("tcp_tls", 0, letter_bytes(tcp_secret, over_tcp));
+  add("tcp_tls", 0, message_bytes(tcp_secret, over_tcp));
   add("place_beyond", 0, changed(to_tcp, 0, 4));
   add("cut", 0, cut(to_tcp, 19));
   add("empty_endpoint", 0, cut(to_tcp, endpoint_at));
@@ -73,7 +73,7 @@ void add_letters(Seeds& seeds) {
   over_tcp.places.assign(12, "192.0.2.7:4711");
   over_tcp.places[0] = std::string(300, 'p');
   over_tcp.places[1].clear();
-  add("many_places", 0, letter_bytes(tcp_secret, over_tcp));
+  add("many_places", 0, message_bytes(tcp_secret, over_tcp));
 }
 
 void add_handovers(Seeds& seeds) {
@@ -85,11 +85,11 @@ void add_handovers(Seeds& seeds) {
     std::uint32_t bytes = 0;
   };
   const auto add = [&](const char* name, const std::vector<File>& files, int flags,
-                       std::size_t letter) {
+                       std::size_t message) {
     Script script(static_cast<std::uint8_t>(files.size()));
     for (const File& file : files) script.number(file.kind).number(file.seals).number(file.bytes);
     script.number(static_cast<std::uint8_t>(flags));
-    seeds.add("handover", name, script.rest(Bytes(letter)));
+    seeds.add("handover", name, script.rest(Bytes(message)));
   };
   add("memory", {{right_memory, sealed}}, magic | length, 16);
   add("memory_to_read", {{right_memory, sealed | 128}}, magic | length, 16);
@@ -179,12 +179,12 @@ void add_streams(Seeds& seeds) {
 
 void add_notes(Seeds& seeds) {
   const auto note = [](std::string_view settings, std::string_view mask) {
-    return comm::encode(comm::JoiningNote{settings, "GPU-00 124 8 16 0000:1B:00.0", mask});
+    return comm::encode(comm::JoinInfo{settings, "GPU-00 124 8 16 0000:1B:00.0", mask});
   };
   const std::string_view settings = "version=1 transports=self,shm,tcp";
-  const auto add = [&](const char* name, std::initializer_list<control::Letter> notes) {
+  const auto add = [&](const char* name, std::initializer_list<control::MessageBytes> notes) {
     Script script;
-    for (const control::Letter& each : notes) script.block(each);
+    for (const control::MessageBytes& each : notes) script.block(each);
     seeds.add("joining", name, script);
   };
   add("two_ranks", {note(settings, "0000000000000003"), note(settings, "0000000000000006")});
@@ -193,13 +193,13 @@ void add_notes(Seeds& seeds) {
   add("half_a_word", {note(settings, "00000000000000ff00000000")});
   add("no_digits", {note(settings, "-00000000000000f"), note(settings, "0x000000000000ff")});
   const auto device = [&](std::string_view text) {
-    return comm::encode(comm::JoiningNote{settings, text, "0000000000000001"});
+    return comm::encode(comm::JoinInfo{settings, text, "0000000000000001"});
   };
   add("device_without_numbers", {device("GPU-00"), device("GPU-00 "), device(" 1 1 1")});
   add("device_out_of_bounds", {device("GPU-00 0 1 1"), device("GPU-00 1 1 1048577")});
   add("device_and_more", {device("GPU-00 1 1 1 1"), device("GPU-00 1 -1 x")});
   add("host_memory", {device("")});
-  add("no_mask", {note(settings, ""), control::Letter(), bytes_of("version=1")});
+  add("no_mask", {note(settings, ""), control::MessageBytes(), bytes_of("version=1")});
   add("gpus", {device("GPU-00 124 8 16 1 140000 90 0000:1B:00.0 - GPU-01:0:NVL:18 GPU-02:1:SYS:0"),
                device("GPU-01 124 8 16 1 140000 90 0000:1C:00.0 0123abcd:2:34 GPU-00:0:NVL:18"),
                device("GPU-02 124 8 16 4 9000 90 0000:1D:00.0 0123abcd:2:34,4567cdef:1:8"),
@@ -222,29 +222,29 @@ void add_notes(Seeds& seeds) {
   add("marks", {note("algo=a|b", "0000000000000001"), bytes_of("||")});
 }
 
-void add_memory_letters(Seeds& seeds) {
-  p2p::MemoryLetter letter;
-  letter.lease = {0, 1};
-  letter.allocation_bytes = 4096;
-  letter.offset = 1024;
-  letter.bytes = 3072;
+void add_memory_messages(Seeds& seeds) {
+  p2p::IpcMemory message;
+  message.lease = {0, 1};
+  message.allocation_bytes = 4096;
+  message.offset = 1024;
+  message.bytes = 3072;
   const auto add = [&](const char* name, std::uint8_t flags, const Bytes& bytes) {
-    seeds.add("memory_letter", name, Script(flags).rest(bytes));
+    seeds.add("ipc_memory", name, Script(flags).rest(bytes));
   };
-  const Bytes good = encode(letter);
+  const Bytes good = encode(message);
   add("good", 1, good);
   add("no_lease", 0, good);
-  letter.lease.descriptor = 1 << 20;
-  add("no_file", 0, encode(letter));
+  message.lease.descriptor = 1 << 20;
+  add("no_file", 0, encode(message));
   add("other_version", 1, changed(good, 0, 9));
   add("cut", 1, cut(good, good.size() - 1));
   add("too_long", 1, cut(good, good.size() + 1));
   const auto lie = [&](const char* name, std::uint64_t offset, std::uint64_t bytes,
                        std::uint64_t whole) {
-    letter.offset = offset;
-    letter.bytes = bytes;
-    letter.allocation_bytes = whole;
-    add(name, 1, encode(letter));
+    message.offset = offset;
+    message.bytes = bytes;
+    message.allocation_bytes = whole;
+    add(name, 1, encode(message));
   };
   lie("beyond", 1025, 3072, 4096);
   lie("turned", ~0ULL, 2, 4096);
@@ -252,48 +252,48 @@ void add_memory_letters(Seeds& seeds) {
   lie("more_than_any", 0, 1, 1ULL << 47);
 }
 
-void add_region_letters(Seeds& seeds) {
-  using Kind = comm::RegionLetter::Kind;
-  comm::RegionLetter letter{.number = 0x305, .bytes = 2 << 20, .ticket = {}};
-  letter.ticket.fill(0x42);
+void add_region_messages(Seeds& seeds) {
+  using Kind = comm::RegionMessage::Kind;
+  comm::RegionMessage message{.number = 0x305, .bytes = 2 << 20, .ticket = {}};
+  message.ticket.fill(0x42);
   const auto add = [&](const char* name, const Bytes& bytes) {
-    seeds.add("region_letter", name, bytes);
+    seeds.add("region_message", name, bytes);
   };
-  const Bytes good = encode(letter);
+  const Bytes good = encode(message);
   add("offered", good);
   add("other_version", changed(good, 0, 9));
   add("cut", cut(good, good.size() - 1));
   add("too_long", cut(good, good.size() + 1));
   const auto lie = [&](const char* name, std::uint64_t number, std::uint64_t bytes) {
-    letter.number = number;
-    letter.bytes = bytes;
-    add(name, encode(letter));
+    message.number = number;
+    message.bytes = bytes;
+    add(name, encode(message));
   };
   lie("no_region", 255, 4096);
   lie("nothing", 256, 0);
   lie("more_than_any", 256, 1ULL << 47);
-  letter.number = ~0ULL;
-  letter.kind = Kind::opened;
-  add("opened", encode(letter));
-  letter.kind = Kind::refused;
-  add("refused", encode(letter));
-  letter.kind = Kind::withdrawn;
-  add("withdrawn", encode(letter));
+  message.number = ~0ULL;
+  message.kind = Kind::opened;
+  add("opened", encode(message));
+  message.kind = Kind::refused;
+  add("refused", encode(message));
+  message.kind = Kind::withdrawn;
+  add("withdrawn", encode(message));
   add("withdrawn_offer", changed(good, 4, 3));
   add("other_kind", changed(good, 4, 7));
-  letter = {.kind = Kind::exported, .number = 0x305};
-  letter.memory.lease = {7, 4711};
-  letter.memory.allocation_bytes = letter.memory.bytes = 4 << 20;
-  const Bytes exported = encode(letter);
+  message = {.kind = Kind::exported, .number = 0x305};
+  message.memory.lease = {7, 4711};
+  message.memory.allocation_bytes = message.memory.bytes = 4 << 20;
+  const Bytes exported = encode(message);
   add("exported", exported);
   add("exported_cut", cut(exported, exported.size() - 1));
   add("exported_offer", changed(exported, 4, 0));
-  letter.memory.bytes -= 4096;
-  add("exported_part", encode(letter));
-  letter.kind = Kind::closed;
-  add("closed", encode(letter));
-  letter.kind = Kind::kept;
-  add("kept", encode(letter));
+  message.memory.bytes -= 4096;
+  add("exported_part", encode(message));
+  message.kind = Kind::closed;
+  add("closed", encode(message));
+  message.kind = Kind::kept;
+  add("kept", encode(message));
 }
 
 void add_whereabouts(Seeds& seeds) {
@@ -324,9 +324,9 @@ void add_whereabouts(Seeds& seeds) {
 
 void add_transport_seeds(Seeds& seeds) {
   add_whereabouts(seeds);
-  add_region_letters(seeds);
-  add_memory_letters(seeds);
-  add_letters(seeds);
+  add_region_messages(seeds);
+  add_memory_messages(seeds);
+  add_messages(seeds);
   add_handovers(seeds);
   add_streams(seeds);
   add_notes(seeds);

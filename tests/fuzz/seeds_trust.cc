@@ -18,7 +18,7 @@ UniqueId some_id(std::string address) {
   UniqueId id;
   id.secret.bytes.fill(5);
   id.root_host.fill(7);
-  id.root_door = "gyre-0123456789abcdef01234567";
+  id.root_listener = "gyre-0123456789abcdef01234567";
   id.root_address = std::move(address);
   id.epoch = 3;
   return id;
@@ -52,7 +52,7 @@ ProcessIdentity some_identity() {
   identity.pid = 4321;
   identity.uid = 44;
   identity.host_name = "node7";
-  identity.door_name = "gyre-0123456789abcdef01234567";
+  identity.listener_name = "gyre-0123456789abcdef01234567";
   identity.addresses = {"192.0.2.7:4711", "[fd00::2]:4711"};
   return identity;
 }
@@ -68,12 +68,12 @@ void add_identities(Seeds& seeds) {
   add("other_host", [](ProcessIdentity& i) { i.host.fill(1); });
   add("other_namespace", [](ProcessIdentity& i) { i.net_namespace = 1; });
   add("other_user", [](ProcessIdentity& i) { i.uid = 0; });
-  add("no_door", [](ProcessIdentity& i) { i.door_name.clear(); });
+  add("no_door", [](ProcessIdentity& i) { i.listener_name.clear(); });
   add("no_address", [](ProcessIdentity& i) { i.addresses.clear(); });
   add("many_addresses", [](ProcessIdentity& i) { i.addresses.assign(20, "192.0.2.7:1"); });
   add("steering_name", [](ProcessIdentity& i) { i.host_name = "node7\nGYRE WARN \x1b[31m"; });
   add("long_names", [](ProcessIdentity& i) { i.host_name = std::string(300, 'h'); });
-  add("long_door", [](ProcessIdentity& i) { i.door_name = std::string(257, 'd'); });
+  add("long_door", [](ProcessIdentity& i) { i.listener_name = std::string(257, 'd'); });
   const Bytes whole = encode(some_identity());
   seeds.add("identity", "cut", cut(whole, whole.size() - 1));
   seeds.add("identity", "too_long", cut(whole, whole.size() + 1));

@@ -8,7 +8,7 @@
 #include "lib/trust/derive.h"
 #include "lib/trust/session_key.h"
 #include "tests/fuzz/input.h"
-#include "tests/support/transports/test_door.h"
+#include "tests/support/transports/test_listener.h"
 #include "transports/tcp/receiver.h"
 
 #include <deque>
@@ -38,8 +38,8 @@ Ends connect_loopback() {
   Ends ends;
   ends.peer = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   GYRE_DEMAND(::connect(ends.peer.get(), target->get(), target->length) == 0);
-  pollfd knock{listener.get(), POLLIN, 0};
-  GYRE_DEMAND(::poll(&knock, 1, 10'000) == 1);
+  pollfd arrival{listener.get(), POLLIN, 0};
+  GYRE_DEMAND(::poll(&arrival, 1, 10'000) == 1);
   ends.ours =
       FileDescriptor(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   GYRE_DEMAND(ends.ours.has_value());

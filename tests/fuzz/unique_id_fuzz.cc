@@ -22,7 +22,7 @@ void repair_checksum(Bytes& bytes) {
 }
 
 bool same(const UniqueId& a, const UniqueId& b) {
-  return a.secret == b.secret && a.root_host == b.root_host && a.root_door == b.root_door &&
+  return a.secret == b.secret && a.root_host == b.root_host && a.root_listener == b.root_listener &&
          a.root_address == b.root_address && a.epoch == b.epoch;
 }
 
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
 
   const auto id = decode_unique_id(bytes);
   if (!id.ok()) return 0;
-  GYRE_DEMAND(id->root_door.size() <= 30);
+  GYRE_DEMAND(id->root_listener.size() <= 30);
   GYRE_DEMAND(id->root_address.empty() || parse_address(id->root_address).ok());
   const auto again = encode(*id);
   GYRE_DEMAND(again.ok());

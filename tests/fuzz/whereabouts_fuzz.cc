@@ -1,5 +1,5 @@
 // What a rank answers to those who have waited too long: where it is in its calls.
-// Input: the letter.
+// Input: the message.
 #include "lib/comm/whereabouts.h"
 #include "tests/fuzz/input.h"
 
@@ -9,8 +9,8 @@ using namespace gyre;
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr int ranks = 16;
-  const control::Letter letter(data, data + size);
-  const auto seen = comm::decode_whereabouts(letter, ranks);
+  const control::MessageBytes message(data, data + size);
+  const auto seen = comm::decode_whereabouts(message, ranks);
   if (!seen) return 0;
   for (const auto& wait : {seen->collective, seen->transfers}) {
     GYRE_DEMAND(wait.peer < ranks);
@@ -20,8 +20,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND(
       std::ranges::none_of(seen->elsewhere, [](char one) { return one >= 0 && one < ' '; }));
   // But for words that cannot be shown, it is the same again.
-  const control::Letter again = encode(*seen);
-  GYRE_DEMAND(again.size() == letter.size());
+  const control::MessageBytes again = encode(*seen);
+  GYRE_DEMAND(again.size() == message.size());
   GYRE_DEMAND(encode(*comm::decode_whereabouts(again, ranks)) == again);
   return 0;
 }

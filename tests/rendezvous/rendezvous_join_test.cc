@@ -23,7 +23,7 @@ std::string join_all(const Settings& settings, LaunchPlace place) {
     place.earlier_meetings = i;
     const auto id = meet(**plane, settings, place);
     if (!id.ok()) return std::string(id.status().message());
-    const auto member = (*plane)->join(*id, place.size, place.rank, Letter{1}, settings);
+    const auto member = (*plane)->join(*id, place.size, place.rank, MessageBytes{1}, settings);
     if (!member.ok()) return std::string(member.status().message());
     while ((*member)->state() == Membership::State::joining)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

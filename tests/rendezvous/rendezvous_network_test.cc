@@ -153,10 +153,10 @@ TEST_CASE("ranks that are ahead, or go before they have the id, are no strangers
   say(web.get(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   meeting.serve_a_while();
   REQUIRE(log.lines().size() == 1);
-  CHECK(contains(log.lines()[0], "turned a stranger away"));
+  CHECK(contains(log.lines()[0], "turned an unauthenticated client away"));
 }
 
-TEST_CASE("however many knock at once, few are let in at a time", "[rendezvous]") {
+TEST_CASE("however many connect at once, few are let in at a time", "[rendezvous]") {
   gyre::test::LogFile log;
   const OpenMeeting meeting(0);
   constexpr int crowd = 400, accepts_most = 64;

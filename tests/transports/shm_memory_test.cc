@@ -105,23 +105,23 @@ std::string exchange_one(Link& link) {
   return "";
 }
 
-// A door that hands `memory` to the first who shows any ticket.
+// A listener that hands `memory` to the first who shows any ticket.
 std::thread serve_memory(const FileDescriptor& listener, const FileDescriptor& memory,
                          std::uint64_t bytes) {
   return std::thread([&listener, &memory, bytes] {
     pollfd ready{listener.get(), POLLIN, 0};
     if (poll(&ready, 1, 5000) != 1) return;
     const FileDescriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    // A sender that finds fault with the door itself shows no ticket.
+    // A sender that finds fault with the listener itself shows no ticket.
     if (read_hello(socket).has_value()) (void)hand_over(socket, memory, bytes);
   });
 }
 
-Status join_impostor(Side& side, const std::string& door, const FileDescriptor& listener,
+Status join_impostor(Side& side, const std::string& listener_name, const FileDescriptor& listener,
                      const FileDescriptor& memory, std::uint64_t bytes, std::uint8_t flags = 0) {
   std::thread thread = serve_memory(listener, memory, bytes);
   const EndpointContents contents{
-      .kind = EndpointKind::shm, .flags = flags, .shape = shape, .places = {door}};
+      .kind = EndpointKind::shm, .flags = flags, .shape = shape, .places = {listener_name}};
   auto connection = side.transport->connect(sending_key, shape, encode_endpoint(contents));
   REQUIRE(connection.ok());
   Status status;
@@ -146,12 +146,12 @@ TEST_CASE("the memory of two processes cannot be resized by either", "[shm]") {
 
 TEST_CASE("memory that is unsealed, short or none at all is refused", "[shm]") {
   Side side(Kind::shm_processes);
-  const std::string door = "gyre-test-impostor-" + std::to_string(getpid());
-  const FileDescriptor listener = listen_local(door);
+  const std::string listener_name = "gyre-test-impostor-" + std::to_string(getpid());
+  const FileDescriptor listener = listen_local(listener_name);
   const auto bytes = round_up(fifo_bytes(shape), 4096);
   const FileDescriptor memfd(memfd_create("impostor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const auto expect = [&](const FileDescriptor& memory, std::uint64_t said, const char* text) {
-    const Status status = join_impostor(side, door, listener, memory, said);
+    const Status status = join_impostor(side, listener_name, listener, memory, said);
     CHECK(status.code() == Code::RemoteError);
     CHECK(status.culprits() == std::vector<int>{0});
     CHECK_THAT(std::string(status.message()), Catch::Contains(text));
@@ -167,39 +167,41 @@ TEST_CASE("memory that is unsealed, short or none at all is refused", "[shm]") {
 
 TEST_CASE("a peer's word alone does not excuse memory from being sealed", "[shm]") {
   Side side(Kind::shm_processes);
-  const std::string door = "gyre-test-unsealed-" + std::to_string(getpid());
-  const FileDescriptor listener = listen_local(door);
+  const std::string listener_name = "gyre-test-unsealed-" + std::to_string(getpid());
+  const FileDescriptor listener = listen_local(listener_name);
   const auto bytes = round_up(fifo_bytes(shape), 4096);
   const FileDescriptor memory(memfd_create("impostor", MFD_CLOEXEC));
   REQUIRE(ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0);
-  const Status status = join_impostor(side, door, listener, memory, bytes, endpoint_unsealed);
+  const Status status =
+      join_impostor(side, listener_name, listener, memory, bytes, endpoint_unsealed);
   CHECK(status.code() == Code::RemoteError);
   CHECK_THAT(std::string(status.message()), Catch::Contains("not sealed"));
 }
 
-TEST_CASE("a door of another user is not trusted", "[shm]") {
+TEST_CASE("a listener of another user is not trusted", "[shm]") {
   if (geteuid() != 0) return;  // only root can be two users
   int ends[2];
   REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
   FileDescriptor reader(ends[0]), writer(ends[1]);
-  const std::string door = "gyre-test-squatter-" + std::to_string(getpid());
+  const std::string listener_name = "gyre-test-squatter-" + std::to_string(getpid());
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
     writer.reset();
     if (setuid(65534) != 0) _exit(1);
-    const FileDescriptor listener = listen_local(door);
+    const FileDescriptor listener = listen_local(listener_name);
     char none = 0;
     _exit(read(reader.get(), &none, 1) == 0 ? 0 : 1);  // until the parent closes its end
   }
   Side side(Kind::shm_processes);
-  const EndpointContents contents{.kind = EndpointKind::shm, .shape = shape, .places = {door}};
+  const EndpointContents contents{
+      .kind = EndpointKind::shm, .shape = shape, .places = {listener_name}};
   Status status;
   for (int i = 0; i < 500; ++i, usleep(10'000)) {
     auto connection = side.transport->connect(sending_key, shape, encode_endpoint(contents));
     REQUIRE(connection.ok());
     status = (*connection)->progress();
-    // Until the child listens, the door is nobody's.
+    // Until the child listens, the listener is nobody's.
     if (status.message().find("nobody listens") == std::string_view::npos) break;
   }
   writer.reset();

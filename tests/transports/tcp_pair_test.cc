@@ -125,7 +125,7 @@ TEST_CASE("one way of a pair may end before the other", "[tcp]") {
 
 namespace {
 
-// A rank that dials, and a door of the test's in place of its peer's.
+// A rank that dials, and a listener of the test's in place of its peer's.
 struct Dialing {
   Dialing() {
     listener = listen_loopback(AF_INET, address);
@@ -179,7 +179,7 @@ TEST_CASE("who shows another ticket on the way back is not this link's peer", "[
   CHECK_THAT(std::string(status.message()), Catch::Contains("ticket"));
 }
 
-TEST_CASE("a door that closes before it has answered is dialed again", "[tcp]") {
+TEST_CASE("a listener that closes before it has answered is dialed again", "[tcp]") {
   Dialing dialing;
   // Besieged: half an answer, none, and one that is reset.
   for (int trial = 0; trial < 3; ++trial) {
@@ -199,7 +199,7 @@ TEST_CASE("a door that closes before it has answered is dialed again", "[tcp]") 
   CHECK(join({dialing.ways.sender.get(), dialing.ways.listening.connection.get()}).ok());
 }
 
-TEST_CASE("a door that never answers is an error in the end", "[tcp]") {
+TEST_CASE("a listener that never answers is an error in the end", "[tcp]") {
   Dialing dialing;
   const std::int64_t end_ns = SystemClock::read() + 20 * ns_per_s;
   pollfd ready{dialing.listener.get(), POLLIN, 0};

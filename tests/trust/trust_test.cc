@@ -33,7 +33,7 @@ UniqueId some_id() {
   UniqueId id;
   id.secret = *random_secret();
   id.root_host.fill(7);
-  id.root_door = "gyre-0123456789abcdef01234567";
+  id.root_listener = "gyre-0123456789abcdef01234567";
   id.root_address = "192.0.2.7:4711";
   id.epoch = 3;
   return id;
@@ -101,7 +101,7 @@ TEST_CASE("an id survives its 128 bytes") {
   const UniqueId copy = *decode_unique_id(*encode(id));
   CHECK(copy.secret == id.secret);
   CHECK(copy.root_host == id.root_host);
-  CHECK(copy.root_door == id.root_door);
+  CHECK(copy.root_listener == id.root_listener);
   CHECK(copy.root_address == id.root_address);
   CHECK(copy.epoch == id.epoch);
 }
@@ -149,7 +149,7 @@ TEST_CASE("what names an id tells nothing of its secret and changes with its epo
   CHECK(key->identity.size() == identity_length);
   CHECK(key->identity.find(secret.substr(0, 8)) == std::string::npos);
   CHECK(short_name(id).size() == 8);
-  CHECK(door_name_of(id.secret)->size() <= 30);
+  CHECK(listener_name_of(id.secret)->size() <= 30);
   const std::string name = short_name(id), identity = key->identity;
   ++id.epoch;
   CHECK(short_name(id) != name);
@@ -348,7 +348,7 @@ TEST_CASE("a ticket opens once, and not after it was withdrawn") {
 
 TEST_CASE("an identity survives its bytes, and a cut or longer one is refused") {
   ProcessIdentity identity = *describe_this_process();
-  identity.door_name = "gyre-x";
+  identity.listener_name = "gyre-x";
   identity.addresses = {"192.0.2.1:5", "[::1]:6"};
   const auto bytes = encode(identity);
   const auto copy = decode_identity(bytes);

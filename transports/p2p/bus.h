@@ -16,7 +16,7 @@ inline constexpr int no_numa_node = -1;  // as the kernel writes it
 // the host, a port, and a switch with a port for each device. `unknown` if that cannot be told.
 Path path_between(std::string_view here, std::string_view there, int here_node, int there_node);
 
-// Of devices by their bus ids, in any case of letters. `sysfs`: "/sys", or a captured tree.
+// Of devices by their bus ids, in any case of messages. `sysfs`: "/sys", or a captured tree.
 Path path_on_bus(const std::string& sysfs, std::string_view here, std::string_view there);
 
 }  // namespace gyre::p2p

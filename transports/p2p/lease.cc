@@ -52,7 +52,7 @@ bool Lease::end() {
 Result<Borrowing> Borrowing::begin(std::uint32_t pid, const LeaseName& name) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, name.descriptor);
   Borrowing made;
-  // Only looked at first: opening what a stranger chose may do something.
+  // Only looked at first: opening what an unauthenticated client chose may do something.
   const FileDescriptor seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
   struct stat status {};
   if (!seen.has_value() || fstat(seen.get(), &status) != 0)

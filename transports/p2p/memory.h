@@ -1,4 +1,4 @@
-// Memory of a GPU between processes of one host: exported by a letter, imported from it. It is
+// Memory of a GPU between processes of one host: exported by a message, imported from it. It is
 // lent: the importer holds the exporter's lease while it has the memory open, and the exporter
 // frees nothing before that is over, as CUDA wants it.
 #pragma once
@@ -18,20 +18,20 @@ namespace gyre::p2p {
 inline constexpr std::uint64_t gpu_bytes_most = 1ULL << 46;
 
 // What the exporter writes. The importer knows its process from the roster.
-struct MemoryLetter {
+struct IpcMemory {
   LeaseName lease;
   loaded::CuIpcHandle handle{};
   std::uint64_t allocation_bytes = 0;  // of what the handle names
   std::uint64_t offset = 0;            // in it
   std::uint64_t bytes = 0;
 };
-std::vector<std::uint8_t> encode(const MemoryLetter& letter);
+std::vector<std::uint8_t> encode(const IpcMemory& message);
 // Nothing if it is malformed, or is of memory beyond its allocation.
-std::optional<MemoryLetter> decode_memory_letter(std::span<const std::uint8_t> bytes);
+std::optional<IpcMemory> decode_ipc_memory(std::span<const std::uint8_t> bytes);
 
 // `memory` came from cuMemAlloc, or lies within what did.
-Result<MemoryLetter> export_memory(const loaded::CudaDriver& driver, const Lease& lease,
-                                   const std::byte* memory, std::uint64_t bytes);
+Result<IpcMemory> export_memory(const loaded::CudaDriver& driver, const Lease& lease,
+                                const std::byte* memory, std::uint64_t bytes);
 
 class ImportedMemory {
  public:
@@ -39,7 +39,7 @@ class ImportedMemory {
   static Result<std::shared_ptr<ImportedMemory>> open(const loaded::CudaDriver& driver,
                                                       loaded::CuContext owner,
                                                       std::uint32_t exporter_pid,
-                                                      const MemoryLetter& letter);
+                                                      const IpcMemory& message);
   ~ImportedMemory();
   ImportedMemory(const ImportedMemory&) = delete;
   ImportedMemory& operator=(const ImportedMemory&) = delete;

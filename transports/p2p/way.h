@@ -1,5 +1,5 @@
 // The way between the GPUs of two ranks: which it is and why, from what all ranks know alike. Each
-// rank says in its joining note what it found out about the other GPUs of its host (`Toward`).
+// rank says in its join info what it found out about the other GPUs of its host (`Toward`).
 //
 //   pointer   one process: memory is where it is
 //   ipc       processes of one host: memory is exported and imported

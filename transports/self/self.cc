@@ -22,7 +22,7 @@ class SelfTransport final : public Transport {
   Result<Listening> listen(const LinkKey&, const FifoShape& shape,
                            const trust::ProcessIdentity&) override {
     GYRE_ASSIGN(const std::shared_ptr<FifoMemory> memory, private_fifo(shape));
-    // Nobody shows this ticket at the door: the sending end, in this process, redeems it.
+    // Nobody shows this ticket at the listener: the sending end, in this process, redeems it.
     GYRE_ASSIGN(const trust::Ticket ticket,
                 surroundings_.tickets.issue([](FileDescriptor) {}, memory));
     return Listening{std::make_unique<MappedConnection>(

@@ -12,7 +12,7 @@ namespace gyre::transport {
 Result<std::unique_ptr<Connection>> ShmSender::create(const LinkKey& key,
                                                       const EndpointContents& endpoint) {
   if (endpoint.places.size() != 1)
-    return Status(Code::RemoteError, fmt::format("rank {} named no door for shm", key.peer))
+    return Status(Code::RemoteError, fmt::format("rank {} named no listener for shm", key.peer))
         .blame({key.peer});
   GYRE_ASSIGN(std::shared_ptr<FifoMemory> reserved, reserve_fifo(endpoint.shape));
   return std::unique_ptr<Connection>(new ShmSender(key, endpoint, std::move(reserved)));
@@ -21,7 +21,7 @@ Result<std::unique_ptr<Connection>> ShmSender::create(const LinkKey& key,
 ShmSender::ShmSender(const LinkKey& key, const EndpointContents& endpoint,
                      std::shared_ptr<FifoMemory> reserved)
     : key_(key),
-      door_name_(endpoint.places.front()),
+      listener_name_(endpoint.places.front()),
       ticket_(endpoint.ticket),
       says_sealed_((endpoint.flags & endpoint_unsealed) == 0),
       memory_(std::move(reserved)) {}
@@ -38,10 +38,10 @@ Status ShmSender::progress() {
 
 Status ShmSender::join() {
   if (state_ == State::knocking) {
-    GYRE_ASSIGN(std::optional<FileDescriptor> door, knock(door_name_));
-    if (!door.has_value()) return {};
-    socket_ = std::move(*door);
-    GYRE_TRY(show_ticket_at_door(socket_, ticket_));
+    GYRE_ASSIGN(std::optional<FileDescriptor> listener, connect_to_listener(listener_name_));
+    if (!listener.has_value()) return {};
+    socket_ = std::move(*listener);
+    GYRE_TRY(show_ticket_at_listener(socket_, ticket_));
     state_ = State::waiting;
   }
   GYRE_ASSIGN(const std::optional<FileDescriptor> received,

@@ -1,5 +1,5 @@
-// The sending end of a fifo whose memory another process made: asks for it at that process's door,
-// maps it, and is from then on as any mapped connection.
+// The sending end of a fifo whose memory another process made: asks for it at that process's
+// listener, maps it, and is from then on as any mapped connection.
 #pragma once
 
 #include "lib/transport/endpoint.h"
@@ -37,12 +37,12 @@ class ShmSender final : public Connection {
   Status join();
 
   const LinkKey key_;
-  const std::string door_name_;
+  const std::string listener_name_;
   const trust::Ticket ticket_;
   const bool says_sealed_;
   const std::shared_ptr<FifoMemory> memory_;  // address space only, until mapped
   State state_ = State::knocking;
-  FileDescriptor socket_;  // to the door, while waiting
+  FileDescriptor socket_;  // to the listener, while waiting
   Status error_;
 };
 

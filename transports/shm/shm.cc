@@ -38,9 +38,9 @@ Reachability ShmTransport::reach(const trust::ProcessIdentity& peer) const {
   if (!is_ours(peer.process)) {
     if (peer.host != self.host) return {.reason = "another host"};
     if (peer.net_namespace != self.net_namespace)
-      return {.reason = "another network namespace, where our door cannot be seen"};
+      return {.reason = "another network namespace, where our listener cannot be seen"};
     if (peer.uid != self.uid) return {.reason = "another user"};
-    if (peer.door_name.empty()) return {.reason = "its process has no local door"};
+    if (peer.listener_name.empty()) return {.reason = "its process has no local listener"};
   }
   return {.reachable = true,
           .maps_slots = true,
@@ -88,7 +88,7 @@ Result<Listening> ShmTransport::listen_to_process(const LinkKey& key, const Fifo
                                     .ticket = ticket,
                                     .secret = {},
                                     .shape = shape,
-                                    .places = {surroundings_.self.door_name}})};
+                                    .places = {surroundings_.self.listener_name}})};
 }
 
 Result<std::unique_ptr<Connection>> ShmTransport::connect(const LinkKey& key,

@@ -16,7 +16,7 @@ namespace {
 // Long enough for two lost SYNs (sent again after 1 s and 3 s), short enough that a dead first
 // address of several does not use up the time to meet.
 constexpr std::int64_t attempt_ns = 5 * ns_per_s;
-// Sockets that a door closes: 10 ms before the second, 20 before the third, 1.3 s in all.
+// Sockets that a listener closes: 10 ms before the second, 20 before the third, 1.3 s in all.
 constexpr int losses_most = 8;
 constexpr std::int64_t first_pause_ns = 10 * ns_per_ms;
 
@@ -77,7 +77,7 @@ Status Dial::check_silence() {
 Status Dial::again(std::string_view why) {
   if (++losses_ == losses_most)
     return Status(Code::RemoteError,
-                  fmt::format("its door closed {} connections: {}", losses_, why));
+                  fmt::format("its listener closed {} connections: {}", losses_, why));
   hopeful_ = true;
   pause_until_ns_ = SystemClock::read() + (first_pause_ns << (losses_ - 1));
   return {};

@@ -1,6 +1,6 @@
-// Dial: from the addresses of a door to a connected socket that has shown its ticket, one address
-// after the other, without blocking. Refused everywhere is an error, and so is no answer of any for
-// as long as another host may be silent.
+// Dial: from the addresses of a listener to a connected socket that has shown its ticket, one
+// address after the other, without blocking. Refused everywhere is an error, and so is no answer of
+// any for as long as another host may be silent.
 #pragma once
 
 #include "lib/base/owned.h"
@@ -21,8 +21,8 @@ class Dial {
 
   // The socket, once; nothing while no address has answered.
   Result<std::optional<FileDescriptor>> advance();
-  // What came of the last socket: the door closed it before the other end had it. Tries the next
-  // address after a pause; an error once that has been in vain too often.
+  // What came of the last socket: the listener closed it before the other end had it. Tries the
+  // next address after a pause; an error once that has been in vain too often.
   Status again(std::string_view why);
   // Whether `advance` has given up because nobody answered.
   bool met_silence() const { return met_silence_; }

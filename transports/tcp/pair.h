@@ -3,10 +3,10 @@
 // back at once took 4.7 us on one socket and 6.1 on two (loopback, two cores).
 //
 // Each end has issued a ticket for its receiving way; both know both. The issuer of the smaller
-// dials for its sending way and shows the other's ticket at the door. The other end sends on the
-// socket that comes, and shows its ticket there first: then the door has taken the first one. A
-// door that closes before may have been flooded, or the ticket late: it is dialed again. One
-// thread uses both ends.
+// dials for its sending way and shows the other's ticket at the listener. The other end sends on
+// the socket that comes, and shows its ticket there first: then the listener has taken the first
+// one. A listener that closes before may have been flooded, or the ticket late: it is dialed again.
+// One thread uses both ends.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -45,7 +45,7 @@ Status TcpReceiver::join() {
   return stream_->joined() ? land() : Status();
 }
 
-// At the door, or as the other way of what the sending end dialed; none yet.
+// At the listener, or as the other way of what the sending end dialed; none yet.
 Result<std::shared_ptr<FileDescriptor>> TcpReceiver::find_socket() {
   // Pairs with the release of the control thread, which fills it.
   FileDescriptor came(arrival_->socket.exchange(-1, std::memory_order_acquire));

@@ -24,7 +24,7 @@ TcpSender::TcpSender(const LinkKey& key, const Surroundings& surroundings,
       ticket_(endpoint.ticket),
       user_timeout_ms_(surroundings.tcp_user_timeout_ms),
       liveness_ns_(surroundings.liveness_ns),
-      dial_(endpoint, surroundings) {}
+      dialer_(endpoint, surroundings) {}
 
 // The other way may go on: the peer learns here that nothing more comes.
 TcpSender::~TcpSender() {
@@ -66,7 +66,7 @@ Status TcpSender::join() {
     Status joined = stream_->join();
     if (!joined.ok() && !stream_->has_heard()) {
       stream_.reset();
-      return dial_.again(joined.message());
+      return dialer_.again(joined.message());
     }
     GYRE_TRY(std::move(joined));
   }
@@ -82,7 +82,7 @@ Result<std::shared_ptr<FileDescriptor>> TcpSender::find_socket() {
     return socket;
   }
   if (pair_ != nullptr) return find_answered();
-  GYRE_ASSIGN(std::optional<FileDescriptor> dialed, dial_.advance());
+  GYRE_ASSIGN(std::optional<FileDescriptor> dialed, dialer_.advance());
   if (!dialed.has_value()) return std::shared_ptr<FileDescriptor>();
   return std::make_shared<FileDescriptor>(std::move(*dialed));
 }
@@ -91,8 +91,8 @@ Result<std::shared_ptr<FileDescriptor>> TcpSender::find_socket() {
 Result<std::shared_ptr<FileDescriptor>> TcpSender::find_answered() {
   if (pair_->answered != nullptr) return std::move(pair_->answered);
   if (pair_->dialed != nullptr) return std::shared_ptr<FileDescriptor>();
-  if (!pair_->lost.empty()) GYRE_TRY(dial_.again(std::exchange(pair_->lost, {})));
-  GYRE_ASSIGN(std::optional<FileDescriptor> dialed, dial_.advance());
+  if (!pair_->lost.empty()) GYRE_TRY(dialer_.again(std::exchange(pair_->lost, {})));
+  GYRE_ASSIGN(std::optional<FileDescriptor> dialed, dialer_.advance());
   if (dialed.has_value()) pair_->dialed = std::make_shared<FileDescriptor>(std::move(*dialed));
   return std::shared_ptr<FileDescriptor>();
 }
@@ -179,7 +179,7 @@ bool TcpSender::flushed_to(std::uint64_t tail) const {
 
 void TcpSender::arm(WaitSet& set) {
   if (stream_ == nullptr) {
-    if (dial_.descriptor() >= 0) set.add_descriptor(dial_.descriptor(), POLLOUT);
+    if (dialer_.descriptor() >= 0) set.add_descriptor(dialer_.descriptor(), POLLOUT);
     return;
   }
   const short own = stream_->joined() && !flushed() ? POLLOUT : 0;

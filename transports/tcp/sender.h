@@ -31,7 +31,7 @@ class TcpSender final : public Connection {
   bool flushed_to(std::uint64_t tail) const override;
   bool needs_progress() const override { return true; }
   Status look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) override;
-  bool met_silence() const override { return dial_.met_silence(); }
+  bool met_silence() const override { return dialer_.met_silence(); }
   void arm(WaitSet& set) override;
   void disarm() override {}
   bool same_address_space() const override { return false; }
@@ -68,7 +68,7 @@ class TcpSender final : public Connection {
   const std::int64_t user_timeout_ms_;
   const std::int64_t liveness_ns_;
   PathWatch path_;
-  Dial dial_;
+  Dial dialer_;
   std::unique_ptr<Stream> stream_;
   std::string address_ = "not connected";
   Status error_;

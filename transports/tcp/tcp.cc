@@ -84,7 +84,7 @@ class TcpTransport final : public Transport {
       return std::vector<std::string>{std::move(address)};
     }
     if (surroundings_.self.addresses.empty())
-      return invalid_usage("tcp needs an address, and this process's door has none");
+      return invalid_usage("tcp needs an address, and this process's listener has none");
     return surroundings_.self.addresses;
   }
 

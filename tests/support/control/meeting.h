@@ -14,8 +14,8 @@
 namespace gyre::test {
 
 using control::ControlPlane;
-using control::Letter;
 using control::Membership;
+using control::MessageBytes;
 
 inline Settings loopback_settings() {
   Settings settings;
@@ -38,7 +38,7 @@ inline Result<trust::UniqueId> make_id(ControlPlane& plane) {
 
 inline std::shared_ptr<Membership> join(ControlPlane& plane, const trust::UniqueId& id, int size,
                                         int rank, const Settings& settings = loopback_settings()) {
-  auto member = plane.join(id, size, rank, Letter{static_cast<std::uint8_t>(rank)}, settings);
+  auto member = plane.join(id, size, rank, MessageBytes{static_cast<std::uint8_t>(rank)}, settings);
   INFO(member.status().full_text());
   REQUIRE(member.ok());
   return std::move(member).value();
@@ -63,10 +63,10 @@ inline bool fails(const Membership& member, double seconds = 20) {
   return soon([&] { return member.failed(); }, seconds);
 }
 
-inline std::optional<Letter> next_letter(Membership& member, int from, std::uint64_t key) {
-  std::optional<Letter> letter;
-  soon([&] { return (letter = member.receive(from, key)).has_value() || member.failed(); });
-  return letter;
+inline std::optional<MessageBytes> next_message(Membership& member, int from, std::uint64_t key) {
+  std::optional<MessageBytes> message;
+  soon([&] { return (message = member.receive(from, key)).has_value() || member.failed(); });
+  return message;
 }
 
 // Planes of one process stand for as many processes; rank r lives in plane r % planes.

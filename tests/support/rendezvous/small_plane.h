@@ -42,7 +42,7 @@ class SmallPlane final : public ControlPlane {
   Result<std::string> listen_on_this_host(const Settings&) override {
     return internal_error("this plane listens nowhere");
   }
-  Result<std::shared_ptr<Membership>> join(const trust::UniqueId&, int, int, Letter,
+  Result<std::shared_ptr<Membership>> join(const trust::UniqueId&, int, int, MessageBytes,
                                            const Settings&) override {
     return internal_error("this plane joins nobody");
   }

@@ -29,9 +29,9 @@ trust::ProcessIdentity make_identity() {
   return identity;
 }
 
-TestDoor::Ways ways(Kind kind) {
-  if (kind == Kind::tcp6) return TestDoor::Ways::with_tcp6;
-  return is_tcp(kind) ? TestDoor::Ways::with_tcp4 : TestDoor::Ways::local_only;
+TestListener::Ways ways(Kind kind) {
+  if (kind == Kind::tcp6) return TestListener::Ways::with_tcp6;
+  return is_tcp(kind) ? TestListener::Ways::with_tcp4 : TestListener::Ways::local_only;
 }
 
 std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
@@ -45,30 +45,30 @@ std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
   return make_shm_transport(surroundings);
 }
 
-std::string run_receiver(Side& side, Letters& letters, const PairOptions& options,
+std::string run_receiver(Side& side, Letters& messages, const PairOptions& options,
                          const Script& script) {
-  const auto sender = letters.await();
+  const auto sender = messages.await();
   if (!sender.has_value()) return "the sender said not who it is";
   const auto identity = trust::decode_identity(*sender);
   if (!identity.ok()) return std::string(identity.status().message());
   auto listening = side.transport->listen({.peer = 1, .direction = Direction::receive},
                                           options.shape, *identity);
   if (!listening.ok()) return std::string(listening.status().message());
-  letters.post(listening->endpoint);
-  End end{side, letters, options, std::move(listening->connection), std::mt19937_64(options.seed),
+  messages.post(listening->endpoint);
+  End end{side, messages, options, std::move(listening->connection), std::mt19937_64(options.seed),
           {},   {}};
   return script(end);
 }
 
-std::string run_sender(Side& side, Letters& letters, const PairOptions& options,
+std::string run_sender(Side& side, Letters& messages, const PairOptions& options,
                        const Script& script) {
-  letters.post(trust::encode(side.identity));
-  const auto endpoint = letters.await();
+  messages.post(trust::encode(side.identity));
+  const auto endpoint = messages.await();
   if (!endpoint.has_value()) return "the receiver sent no endpoint";
   auto connection =
       side.transport->connect({.peer = 0, .direction = Direction::send}, options.shape, *endpoint);
   if (!connection.ok()) return std::string(connection.status().message());
-  End end{side,      letters, options, std::move(*connection), std::mt19937_64(options.seed),
+  End end{side,      messages, options, std::move(*connection), std::mt19937_64(options.seed),
           *endpoint, {}};
   return script(end);
 }
@@ -77,7 +77,7 @@ struct LetterPair {
   Letters sender, receiver;
 };
 
-LetterPair make_letters() {
+LetterPair make_messages() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
   return {Letters(FileDescriptor(ends[0])), Letters(FileDescriptor(ends[1]))};
@@ -88,23 +88,24 @@ PairResult run_threads(Kind kind, const PairOptions& options, const Script& send
   Side receiving(kind);
   std::unique_ptr<Side> other = is_tcp(kind) ? std::make_unique<Side>(kind) : nullptr;
   Side& sending = other != nullptr ? *other : receiving;
-  LetterPair letters = make_letters();
+  LetterPair messages = make_messages();
   PairResult result;
-  std::thread thread([&] { result.sender = run_sender(sending, letters.sender, options, sender); });
-  result.receiver = run_receiver(receiving, letters.receiver, options, receiver);
+  std::thread thread(
+      [&] { result.sender = run_sender(sending, messages.sender, options, sender); });
+  result.receiver = run_receiver(receiving, messages.receiver, options, receiver);
   thread.join();
   return result;
 }
 
-// The child: its end's script, what it said as the last letter, and gone without a trace of the
+// The child: its end's script, what it said as the last message, and gone without a trace of the
 // test program that it is a copy of.
-[[noreturn]] void run_child(Kind kind, const PairOptions& options, Letters letters,
+[[noreturn]] void run_child(Kind kind, const PairOptions& options, Letters messages,
                             const Letters& report, const Script& script) {
   std::string said;
   {
     Side side(kind);
-    said = options.receiver_in_child ? run_receiver(side, letters, options, script)
-                                     : run_sender(side, letters, options, script);
+    said = options.receiver_in_child ? run_receiver(side, messages, options, script)
+                                     : run_sender(side, messages, options, script);
   }
   report.post_word("=" + said);
   _exit(0);
@@ -112,20 +113,20 @@ PairResult run_threads(Kind kind, const PairOptions& options, const Script& send
 
 PairResult run_processes(Kind kind, const PairOptions& options, const Script& sender,
                          const Script& receiver) {
-  LetterPair letters = make_letters();
-  LetterPair reports = make_letters();
+  LetterPair messages = make_messages();
+  LetterPair reports = make_messages();
   const bool child_receives = options.receiver_in_child;
   const pid_t child = fork();
   if (child < 0) std::abort();
   if (child == 0) {
     reports.receiver = Letters({});
-    Letters mine = std::move(child_receives ? letters.receiver : letters.sender);
-    letters = {Letters({}), Letters({})};
+    Letters mine = std::move(child_receives ? messages.receiver : messages.sender);
+    messages = {Letters({}), Letters({})};
     run_child(kind, options, std::move(mine), reports.sender, child_receives ? receiver : sender);
   }
   reports.sender = Letters({});
-  Letters mine = std::move(child_receives ? letters.sender : letters.receiver);
-  letters = {Letters({}), Letters({})};
+  Letters mine = std::move(child_receives ? messages.sender : messages.receiver);
+  messages = {Letters({}), Letters({})};
   std::string own;
   {
     Side side(kind);
@@ -161,12 +162,13 @@ std::vector<Kind> all_kinds() {
 
 Side::Side(Kind kind)
     : identity(make_identity()),
-      door(std::make_unique<TestDoor>(tickets, identity, ways(kind))),
+      listener(std::make_unique<TestListener>(tickets, identity, ways(kind))),
       transport(make_transport(kind, *this)) {}
 
-void Letters::post(const std::vector<std::uint8_t>& letter) const {
+void Letters::post(const std::vector<std::uint8_t>& rank_message) const {
   // An empty datagram would read as the end.
-  const std::vector<std::uint8_t> framed = letter.empty() ? std::vector<std::uint8_t>{0} : letter;
+  const std::vector<std::uint8_t> framed =
+      rank_message.empty() ? std::vector<std::uint8_t>{0} : rank_message;
   // A reader that is gone is the reader's complaint, not this one's.
   (void)send(socket_.get(), framed.data(), framed.size(), MSG_NOSIGNAL);
 }
@@ -174,11 +176,11 @@ void Letters::post(const std::vector<std::uint8_t>& letter) const {
 std::optional<std::vector<std::uint8_t>> Letters::await(int limit_ms) const {
   pollfd ready{socket_.get(), POLLIN, 0};
   if (poll(&ready, 1, limit_ms) <= 0) return std::nullopt;
-  std::vector<std::uint8_t> letter(4096);
-  const ssize_t bytes = recv(socket_.get(), letter.data(), letter.size(), 0);
+  std::vector<std::uint8_t> rank_message(4096);
+  const ssize_t bytes = recv(socket_.get(), rank_message.data(), rank_message.size(), 0);
   if (bytes <= 0) return std::nullopt;
-  letter.resize(static_cast<std::size_t>(bytes));
-  return letter;
+  rank_message.resize(static_cast<std::size_t>(bytes));
+  return rank_message;
 }
 
 Link open_link(Side& receiving, Side& sending, const transport::FifoShape& shape) {

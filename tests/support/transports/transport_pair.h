@@ -5,7 +5,7 @@
 
 #include "lib/base/wait.h"
 #include "lib/transport/transport.h"
-#include "tests/support/transports/test_door.h"
+#include "tests/support/transports/test_listener.h"
 
 #include <fmt/format.h>
 
@@ -26,13 +26,13 @@ std::vector<Kind> all_kinds();
 std::vector<Kind> mapped_kinds();
 constexpr bool is_tcp(Kind kind) { return kind >= Kind::tcp4; }
 
-// One process, or what stands for one: identity, tickets, door and transport.
+// One process, or what stands for one: identity, tickets, listener and transport.
 class Side {
  public:
   explicit Side(Kind kind);
   trust::ProcessIdentity identity;
   trust::TicketBook tickets;
-  std::unique_ptr<TestDoor> door;
+  std::unique_ptr<TestListener> listener;
   std::unique_ptr<transport::Transport> transport;
 };
 
@@ -40,7 +40,7 @@ class Side {
 class Letters {
  public:
   explicit Letters(FileDescriptor socket) : socket_(std::move(socket)) {}
-  void post(const std::vector<std::uint8_t>& letter) const;
+  void post(const std::vector<std::uint8_t>& rank_message) const;
   void post_word(const std::string& word) const {
     post(std::vector<std::uint8_t>(word.begin(), word.end()));
   }
@@ -62,7 +62,7 @@ struct PairOptions {
 
 struct End {
   Side& side;
-  Letters& letters;
+  Letters& messages;
   const PairOptions& options;
   std::unique_ptr<transport::Connection> connection;
   std::mt19937_64 random;

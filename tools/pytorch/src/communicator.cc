@@ -51,7 +51,7 @@ struct StoreAdapter {
 };
 
 // A group that is made later under the same prefix of the store must not find it: it would meet at
-// a door that is gone.
+// a listener that is gone.
 void forget_key(c10d::Store& store, const std::string& key) {
   try {
     (void)store.deleteKey(key);

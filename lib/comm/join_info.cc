@@ -1,4 +1,4 @@
-#include "lib/comm/joining_note.h"
+#include "lib/comm/join_info.h"
 
 #include <algorithm>
 
@@ -10,24 +10,24 @@ constexpr char mark = '|';
 
 }  // namespace
 
-control::Letter encode(const JoiningNote& note) {
-  control::Letter letter(note.settings.begin(), note.settings.end());
+control::MessageBytes encode(const JoinInfo& note) {
+  control::MessageBytes message(note.settings.begin(), note.settings.end());
   for (const std::string_view part : {note.device, note.processors}) {
-    letter.push_back(static_cast<std::uint8_t>(mark));
-    letter.insert(letter.end(), part.begin(), part.end());
+    message.push_back(static_cast<std::uint8_t>(mark));
+    message.insert(message.end(), part.begin(), part.end());
   }
-  return letter;
+  return message;
 }
 
-JoiningNote read_joining_note(const control::Letter& letter) {
-  std::string_view text(reinterpret_cast<const char*>(letter.data()), letter.size());
+JoinInfo read_join_info(const control::MessageBytes& message) {
+  std::string_view text(reinterpret_cast<const char*>(message.data()), message.size());
   const auto take_last = [&] {
     const std::size_t at = std::min(text.rfind(mark), text.size());
     const std::string_view part = text.substr(std::min(at + 1, text.size()));
     text = text.substr(0, at);
     return part;
   };
-  JoiningNote note;
+  JoinInfo note;
   note.processors = take_last();
   note.device = take_last();
   note.settings = text;

@@ -1,5 +1,5 @@
-// RollCall: the root's list of who has come. It says what does not fit (two sizes, one rank twice),
-// who is missing, and in the end it is the roster. It knows no sockets.
+// JoinRoster: the root's list of who has come. It says what does not fit (two sizes, one rank
+// twice), who is missing, and in the end it is the roster. It knows no sockets.
 //
 //   slot   a process, in the order of arrival; the root's is 0
 #pragma once
@@ -13,14 +13,14 @@
 
 namespace gyre::control {
 
-class RollCall {
+class JoinRoster {
  public:
-  explicit RollCall(trust::ProcessIdentity root) { processes_.push_back(std::move(root)); }
+  explicit JoinRoster(trust::ProcessIdentity root) { processes_.push_back(std::move(root)); }
 
   // A process that is there already is an error: one session each.
   Result<std::uint32_t> add_process(trust::ProcessIdentity process);
   // The error blames both ranks that do not fit together.
-  Status enter(std::uint32_t slot, int size, int rank, Letter note);
+  Status enter(std::uint32_t slot, int size, int rank, MessageBytes note);
 
   int size() const { return size_; }  // 0: nobody has come
   bool complete() const { return size_ > 0 && static_cast<int>(entries_.size()) == size_; }
@@ -33,12 +33,12 @@ class RollCall {
   Roster finish(std::vector<std::uint32_t>* place_of_slot) const;
 
  private:
-  struct Entry {
+  struct JoinEntry {
     std::uint32_t slot;
-    Letter note;
+    MessageBytes note;
   };
   std::vector<trust::ProcessIdentity> processes_;
-  std::map<int, Entry> entries_;  // by rank
+  std::map<int, JoinEntry> entries_;  // by rank
   int size_ = 0;
   int first_rank_ = 0;  // whose size it is
 };

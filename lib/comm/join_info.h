@@ -1,4 +1,4 @@
-// JoiningNote: what a rank says of itself when it joins: the settings that all ranks must share,
+// JoinInfo: what a rank says of itself when it joins: the settings that all ranks must share,
 // the device whose memory it works on, and the processors that this one may use. It travels in the
 // roster; what a peer wrote is looked at, never trusted: settings are compared whole, and what is
 // no mask counts for nothing.
@@ -10,14 +10,14 @@
 
 namespace gyre::comm {
 
-struct JoiningNote {
+struct JoinInfo {
   std::string_view settings;
-  std::string_view device;      // see DeviceNote; empty: host memory
+  std::string_view device;      // see GpuInfo; empty: host memory
   std::string_view processors;  // a mask, see processor_mask
 };
 
-control::Letter encode(const JoiningNote& note);
-// Views of the letter, which outlives them.
-JoiningNote read_joining_note(const control::Letter& letter);
+control::MessageBytes encode(const JoinInfo& note);
+// Views of the message, which outlives them.
+JoinInfo read_join_info(const control::MessageBytes& message);
 
 }  // namespace gyre::comm

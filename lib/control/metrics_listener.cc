@@ -1,4 +1,4 @@
-#include "lib/control/metrics_door.h"
+#include "lib/control/metrics_listener.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -21,7 +21,7 @@
 namespace gyre::control {
 namespace {
 
-constexpr std::size_t visitors_most = 8;
+constexpr std::size_t clients_most = 8;
 constexpr int backlog = 256;
 constexpr std::int64_t patience_ns = 2 * ns_per_s;
 // So long is nobody pushed out: a request is on its way when its connection is accepted.
@@ -32,19 +32,19 @@ constexpr std::int64_t turn_most_ns = ns_per_s;
 // Read and dropped behind a request, so that closing does not take the answer back.
 constexpr std::size_t ignored_most = 64 << 10;
 
-std::string answer_to(Asked asked, const MetricsDoor::Text& text) {
+std::string answer_to(RequestKind asked, const MetricsListener::MakeText& text) {
   std::string_view status, body, more;
   std::string metrics;
   switch (asked) {
-    case Asked::metrics:
+    case RequestKind::metrics:
       status = "200 OK";
       body = metrics = text();
       break;
-    case Asked::other_path:
+    case RequestKind::other_path:
       status = "404 Not Found";
       body = "there is only /metrics here\n";
       break;
-    case Asked::other_method:
+    case RequestKind::other_method:
       status = "405 Method Not Allowed";
       more = "Allow: GET\r\n";
       body = "only GET is answered here\n";
@@ -116,14 +116,15 @@ Status clear_away(const MetricsPlace& place) {
 
 }  // namespace
 
-Result<std::unique_ptr<MetricsDoor>> MetricsDoor::open(ControlThread& thread,
-                                                       const MetricsPlace& place, Text text) {
-  std::unique_ptr<MetricsDoor> door(new MetricsDoor(thread, std::move(text)));
-  GYRE_TRY(door->listen(place));
-  return door;
+Result<std::unique_ptr<MetricsListener>> MetricsListener::open(ControlThread& thread,
+                                                               const MetricsPlace& place,
+                                                               MakeText text) {
+  std::unique_ptr<MetricsListener> listener(new MetricsListener(thread, std::move(text)));
+  GYRE_TRY(listener->listen(place));
+  return listener;
 }
 
-Status MetricsDoor::listen(const MetricsPlace& place) {
+Status MetricsListener::listen(const MetricsPlace& place) {
   const bool local = !place.path.empty();
   name_ = local ? place.path : trust::format_address(place.address);
   const int family = place.address.family();
@@ -132,7 +133,7 @@ Status MetricsDoor::listen(const MetricsPlace& place) {
   return local ? listen_at_path(place) : listen_at_port(place);
 }
 
-Status MetricsDoor::listen_at_port(const MetricsPlace& place) {
+Status MetricsListener::listen_at_port(const MetricsPlace& place) {
   // A process before this one may have left connections that nobody uses any more; two that listen
   // at once are refused all the same.
   const int one = 1;
@@ -149,7 +150,7 @@ Status MetricsDoor::listen_at_port(const MetricsPlace& place) {
   return {};
 }
 
-Status MetricsDoor::listen_at_path(const MetricsPlace& place) {
+Status MetricsListener::listen_at_path(const MetricsPlace& place) {
   // The file gets this mode: only who runs the job may ask.
   if (fchmod(listener_.get(), 0600) != 0)
     return Status::from_errno("fchmod of the socket for GYRE_METRICS", errno);
@@ -172,22 +173,22 @@ Status MetricsDoor::listen_at_path(const MetricsPlace& place) {
 }
 
 // Its file goes with it, unless somebody has put another one there.
-MetricsDoor::~MetricsDoor() {
+MetricsListener::~MetricsListener() {
   struct stat file {};
   if (path_.empty() || lstat(path_.c_str(), &file) != 0) return;
   if (file.st_dev == device_ && file.st_ino == inode_) ::unlink(path_.c_str());
 }
 
-Status MetricsDoor::serve() {
+Status MetricsListener::serve() {
   GYRE_ASSIGN(watch_,
               thread_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_some(); }));
   return {};
 }
 
 // As many as may be in, so that the job's own news is not kept waiting.
-void MetricsDoor::accept_some() {
-  for (std::size_t i = 0; i < visitors_most; ++i) {
-    if (visitors_.size() >= visitors_most && !make_room()) return;
+void MetricsListener::accept_some() {
+  for (std::size_t i = 0; i < clients_most; ++i) {
+    if (clients_.size() >= clients_most && !make_room()) return;
     FileDescriptor socket = trust::accept_at(listener_);
     if (socket.has_value()) {
       let_in(std::move(socket));
@@ -199,92 +200,92 @@ void MetricsDoor::accept_some() {
   }
 }
 
-bool MetricsDoor::make_room() {
-  const std::int64_t earliest_ns = visitors_.front().since_ns + least_stay_ns;
+bool MetricsListener::make_room() {
+  const std::int64_t earliest_ns = clients_.front().since_ns + least_stay_ns;
   if (SystemClock::read() < earliest_ns) {
     rest_until(earliest_ns);
     return false;
   }
-  leave(visitors_.begin());
+  leave(clients_.begin());
   return true;
 }
 
-void MetricsDoor::rest_until(std::int64_t time_ns) {
+void MetricsListener::rest_until(std::int64_t time_ns) {
   watch_.change(0);
   deaf_until_ns_ = time_ns;
   thread_.due_at(time_ns);
 }
 
-void MetricsDoor::let_in(FileDescriptor socket) {
+void MetricsListener::let_in(FileDescriptor socket) {
   const int descriptor = socket.get();
-  const Place visitor = visitors_.emplace(visitors_.end());
-  visitor->socket = std::move(socket);
-  visitor->since_ns = SystemClock::read();
-  thread_.due_at(visitor->since_ns + patience_ns);
+  const ClientIterator client = clients_.emplace(clients_.end());
+  client->socket = std::move(socket);
+  client->since_ns = SystemClock::read();
+  thread_.due_at(client->since_ns + patience_ns);
   auto watch =
-      thread_.watch(descriptor, EPOLLIN, [this, visitor](std::uint32_t) { on_event(visitor); });
-  if (!watch.ok()) return leave(visitor);
-  visitor->watch = std::move(*watch);
-  read_request(visitor);  // it is often there already
+      thread_.watch(descriptor, EPOLLIN, [this, client](std::uint32_t) { on_event(client); });
+  if (!watch.ok()) return leave(client);
+  client->watch = std::move(*watch);
+  read_request(client);  // it is often there already
 }
 
-void MetricsDoor::on_event(Place visitor) {
-  if (visitor->answer.empty()) return read_request(visitor);
-  if (visitor->sent < visitor->answer.size()) return write_answer(visitor);
-  see_off(visitor);
+void MetricsListener::on_event(ClientIterator client) {
+  if (client->answer.empty()) return read_request(client);
+  if (client->sent < client->answer.size()) return write_answer(client);
+  see_off(client);
 }
 
-void MetricsDoor::read_request(Place visitor) {
+void MetricsListener::read_request(ClientIterator client) {
   char bytes[request_bytes_most];
-  const std::size_t room = request_bytes_most - visitor->request.size();
-  const ssize_t got = ::recv(visitor->socket.get(), bytes, room, MSG_DONTWAIT);
+  const std::size_t room = request_bytes_most - client->request.size();
+  const ssize_t got = ::recv(client->socket.get(), bytes, room, MSG_DONTWAIT);
   if (got < 0 && try_later(errno)) return;
-  if (got <= 0) return leave(visitor);
-  visitor->request.append(bytes, static_cast<std::size_t>(got));
-  const Asked asked = judge_request(visitor->request);
-  if (asked == Asked::unclear) return;
-  visitor->answer = answer_to(asked, text_);
-  write_answer(visitor);
+  if (got <= 0) return leave(client);
+  client->request.append(bytes, static_cast<std::size_t>(got));
+  const RequestKind asked = judge_request(client->request);
+  if (asked == RequestKind::unclear) return;
+  client->answer = answer_to(asked, text_);
+  write_answer(client);
 }
 
-void MetricsDoor::write_answer(Place visitor) {
-  const std::string_view left = std::string_view(visitor->answer).substr(visitor->sent);
+void MetricsListener::write_answer(ClientIterator client) {
+  const std::string_view left = std::string_view(client->answer).substr(client->sent);
   const ssize_t sent =
-      ::send(visitor->socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && !try_later(errno)) return leave(visitor);
-  visitor->sent += static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
-  if (visitor->sent < visitor->answer.size()) return visitor->watch.change(EPOLLOUT);
-  ::shutdown(visitor->socket.get(), SHUT_WR);
-  visitor->watch.change(EPOLLIN);
+      ::send(client->socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0 && !try_later(errno)) return leave(client);
+  client->sent += static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
+  if (client->sent < client->answer.size()) return client->watch.change(EPOLLOUT);
+  ::shutdown(client->socket.get(), SHUT_WR);
+  client->watch.change(EPOLLIN);
 }
 
 // Until it closes its end, or its time is up.
-void MetricsDoor::see_off(Place visitor) {
+void MetricsListener::see_off(ClientIterator client) {
   char bytes[request_bytes_most];
-  const ssize_t got = ::recv(visitor->socket.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  const ssize_t got = ::recv(client->socket.get(), bytes, sizeof bytes, MSG_DONTWAIT);
   if (got < 0 && try_later(errno)) return;
-  if (got <= 0) return leave(visitor);
-  visitor->ignored += static_cast<std::size_t>(got);
-  if (visitor->ignored > ignored_most) leave(visitor);
+  if (got <= 0) return leave(client);
+  client->ignored += static_cast<std::size_t>(got);
+  if (client->ignored > ignored_most) leave(client);
 }
 
-void MetricsDoor::leave(Place visitor) {
+void MetricsListener::leave(ClientIterator client) {
   // A forked child may hold the same connection.
-  ::shutdown(visitor->socket.get(), SHUT_RDWR);
-  visitor->watch.reset();
-  visitors_.erase(visitor);
+  ::shutdown(client->socket.get(), SHUT_RDWR);
+  client->watch.reset();
+  clients_.erase(client);
   deaf_until_ns_ = 0;
   watch_.change(EPOLLIN);
 }
 
-std::int64_t MetricsDoor::tick(std::int64_t now_ns) {
-  while (!visitors_.empty() && visitors_.front().since_ns + patience_ns <= now_ns)
-    leave(visitors_.begin());
+std::int64_t MetricsListener::tick(std::int64_t now_ns) {
+  while (!clients_.empty() && clients_.front().since_ns + patience_ns <= now_ns)
+    leave(clients_.begin());
   if (deaf_until_ns_ != 0 && deaf_until_ns_ <= now_ns) {
     deaf_until_ns_ = 0;
     watch_.change(EPOLLIN);
   }
-  const std::int64_t next = visitors_.empty() ? never_ns : visitors_.front().since_ns + patience_ns;
+  const std::int64_t next = clients_.empty() ? never_ns : clients_.front().since_ns + patience_ns;
   return deaf_until_ns_ == 0 ? next : std::min(next, deaf_until_ns_);
 }
 

@@ -1,4 +1,4 @@
-#include "lib/control/member.h"
+#include "lib/control/local_member.h"
 
 #include "lib/control/messages.h"
 
@@ -14,7 +14,7 @@ namespace gyre::control {
 namespace {
 
 constexpr std::size_t unread_most_bytes = 64u << 20;
-constexpr std::size_t letter_cost_bytes = 64;  // of keeping even an empty one
+constexpr std::size_t rank_message_cost_bytes = 64;  // of keeping even an empty one
 // A process that ended before its last word is with the kernel would be taken for dead, or for the
 // cause of what it reports. As a rule that takes microseconds.
 void wait_until_said(const std::future<void>& word) {
@@ -38,27 +38,27 @@ std::future<void> insist(const Say& say) {
 
 }  // namespace
 
-Member::Member(std::shared_ptr<ControlThread> thread,
-               std::shared_ptr<const trust::ProcessIdentity> self, int rank, int size)
+LocalMember::LocalMember(std::shared_ptr<ControlThread> thread,
+                         std::shared_ptr<const trust::ProcessIdentity> self, int rank, int size)
     : thread_(std::move(thread)),
       self_(std::move(self)),
       rank_(rank),
       size_(size),
       process_(getpid()) {}
 
-Status Member::failure() const {
+Status LocalMember::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
 
-const Roster& Member::roster() const {
+const Roster& LocalMember::roster() const {
   static const Roster& nobody = *new Roster;  // for as long as any thread runs
   // Pairs with the release in become_joined.
-  const Company* company = together_.load(std::memory_order_acquire);
-  return company != nullptr ? company->roster : nobody;
+  const JoinedGroup* group = together_.load(std::memory_order_acquire);
+  return group != nullptr ? group->roster : nobody;
 }
 
-Status Member::check_usable() const {
+Status LocalMember::check_usable() const {
   if (getpid() != process_)
     return invalid_usage(
         "a communicator does not survive fork: use it in the parent, or start "
@@ -76,38 +76,38 @@ Status Member::check_usable() const {
   return invalid_usage(fmt::format("rank {} has not joined yet", rank_));
 }
 
-Status Member::send(int to_rank, std::uint64_t key, Letter letter) {
+Status LocalMember::send(int to_rank, std::uint64_t key, MessageBytes rank_message) {
   if (to_rank < 0 || to_rank >= size_)
-    return invalid_argument(fmt::format("a letter to rank {} of {}", to_rank, size_));
-  if (letter.size() > letter_most_bytes)
+    return invalid_argument(fmt::format("a message to rank {} of {}", to_rank, size_));
+  if (rank_message.size() > rank_message_most_bytes)
     return invalid_argument(
-        fmt::format("a letter of {} bytes is longer than 64 KiB", letter.size()));
+        fmt::format("a message of {} bytes is longer than 64 KiB", rank_message.size()));
   GYRE_TRY(check_usable());
   const auto& here = together_.load(std::memory_order_acquire)->here;
   if (const auto found = here.find(to_rank); found != here.end()) {
-    const std::shared_ptr<Member> target = found->second.lock();
-    if (target == nullptr || target->deliver(rank_, key, std::move(letter))) return {};
-    return invalid_usage(fmt::format("rank {} does not read its letters", to_rank));
+    const std::shared_ptr<LocalMember> target = found->second.lock();
+    if (target == nullptr || target->deliver(rank_, key, std::move(rank_message))) return {};
+    return invalid_usage(fmt::format("rank {} does not read its messages", to_rank));
   }
   const bool posted =
-      thread_->post([self = shared_from_this(), to_rank, key, text = std::move(letter)] {
-        if (self->job_ != nullptr) self->job_->send_letter(self->rank_, to_rank, key, text);
+      thread_->post([self = shared_from_this(), to_rank, key, text = std::move(rank_message)] {
+        if (self->job_ != nullptr) self->job_->send_rank_message(self->rank_, to_rank, key, text);
       });
   return posted ? Status() : invalid_usage("the control plane has ended");
 }
 
-std::optional<Letter> Member::receive(int from_rank, std::uint64_t key) {
+std::optional<MessageBytes> LocalMember::receive(int from_rank, std::uint64_t key) {
   const std::lock_guard lock(mutex_);
-  const auto found = letters_.find({from_rank, key});
-  if (found == letters_.end()) return std::nullopt;
-  Letter letter = std::move(found->second.front());
+  const auto found = rank_messages_.find({from_rank, key});
+  if (found == rank_messages_.end()) return std::nullopt;
+  MessageBytes rank_message = std::move(found->second.front());
   found->second.pop_front();
-  if (found->second.empty()) letters_.erase(found);
-  unread_bytes_ -= letter.size() + letter_cost_bytes;
-  return letter;
+  if (found->second.empty()) rank_messages_.erase(found);
+  unread_bytes_ -= rank_message.size() + rank_message_cost_bytes;
+  return rank_message;
 }
 
-std::future<void> Member::say_last(std::function<void(MemberOwner&)> word) {
+std::future<void> LocalMember::say_last(std::function<void(MemberOwner&)> word) {
   const auto said = std::make_shared<std::promise<void>>();
   std::future<void> done = said->get_future();
   const bool posted = thread_->post([self = shared_from_this(), word = std::move(word), said] {
@@ -119,7 +119,7 @@ std::future<void> Member::say_last(std::function<void(MemberOwner&)> word) {
 
 // The failure is on its way before this rank's own thread can see it, and leave because of it: the
 // others would hear of the leave first.
-void Member::abort(Status why) {
+void LocalMember::abort(Status why) {
   if (getpid() != process_ || failed()) return;
   if (why.ok()) why = Status(Code::Aborted, fmt::format("rank {} aborted", rank_));
   if (why.culprits().empty()) why = std::move(why).blame({rank_});
@@ -133,7 +133,7 @@ void Member::abort(Status why) {
   wait_until_said(flooded);
 }
 
-void Member::leave() {
+void LocalMember::leave() {
   if (getpid() != process_) return;
   if (state_.exchange(State::left, std::memory_order_acq_rel) == State::left) return;
   announce();
@@ -142,23 +142,23 @@ void Member::leave() {
   }));
 }
 
-void Member::become_joined(std::shared_ptr<const Company> company) {
-  company_ = std::move(company);
-  together_.store(company_.get(), std::memory_order_release);
+void LocalMember::become_joined(std::shared_ptr<const JoinedGroup> group) {
+  group_ = std::move(group);
+  together_.store(group_.get(), std::memory_order_release);
   State expected = State::joining;
   // Pairs with the acquire in state().
   state_.compare_exchange_strong(expected, State::joined, std::memory_order_release);
   announce();
 }
 
-bool Member::keep_failure(const Status& why) {
+bool LocalMember::keep_failure(const Status& why) {
   const std::lock_guard lock(mutex_);
   if (!failure_.ok()) return false;
   failure_ = why;
   return true;
 }
 
-void Member::show_failure() {
+void LocalMember::show_failure() {
   failed_.store(true, std::memory_order_release);
   State expected = state_.load(std::memory_order_relaxed);
   while (expected != State::left &&
@@ -166,44 +166,44 @@ void Member::show_failure() {
     continue;
 }
 
-void Member::become_failed(const Status& why) {
+void LocalMember::become_failed(const Status& why) {
   if (!keep_failure(why)) return;
   show_failure();
   announce();
 }
 
-void Member::listen(std::uint64_t key, Hear hear) {
+void LocalMember::listen(std::uint64_t key, Hear hear) {
   const std::lock_guard lock(mutex_);
   hears_[key] = std::move(hear);
 }
 
-bool Member::has_left(int rank) const {
-  const Company* company = together_.load(std::memory_order_acquire);
-  if (company == nullptr || rank < 0 || rank >= size_) return false;
-  return company->left[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
+bool LocalMember::has_left(int rank) const {
+  const JoinedGroup* group = together_.load(std::memory_order_acquire);
+  if (group == nullptr || rank < 0 || rank >= size_) return false;
+  return group->left[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
 }
 
-bool Member::deliver(int from, std::uint64_t key, Letter letter) {
+bool LocalMember::deliver(int from, std::uint64_t key, MessageBytes rank_message) {
   if (state() == State::left) return true;  // nobody will read it
   std::unique_lock lock(mutex_);
   if (const auto found = hears_.find(key); found != hears_.end()) {
     const Hear hear = found->second;
     lock.unlock();
-    if (auto verdict = hear(from, letter)) abort(std::move(*verdict));
+    if (auto verdict = hear(from, rank_message)) abort(std::move(*verdict));
     return true;
   }
   lock.unlock();
   {
     const std::lock_guard guard(mutex_);
-    if (unread_bytes_ + letter.size() > unread_most_bytes) return false;
-    unread_bytes_ += letter.size() + letter_cost_bytes;
-    letters_[{from, key}].push_back(std::move(letter));
+    if (unread_bytes_ + rank_message.size() > unread_most_bytes) return false;
+    unread_bytes_ += rank_message.size() + rank_message_cost_bytes;
+    rank_messages_[{from, key}].push_back(std::move(rank_message));
   }
   announce();
   return true;
 }
 
-void Member::announce() {
+void LocalMember::announce() {
   changed_.fetch_add(1, std::memory_order_release);
   wake_futex(&changed_);
 }

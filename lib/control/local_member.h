@@ -1,7 +1,7 @@
-// Member: the Membership that comm/ holds: what the control thread found out, readable from any
-// thread, and wishes handed to the control thread.
+// LocalMember: the Membership that comm/ holds: what the control thread found out, readable from
+// any thread, and wishes handed to the control thread.
 //
-//   Company   all members of a communicator, once they are together
+//   JoinedGroup   all members of a communicator, once they are together
 #pragma once
 
 #include "lib/base/wait.h"
@@ -19,31 +19,32 @@
 
 namespace gyre::control {
 
-class Member;
+class LocalMember;
 
 // What a member asks of its job, on the control thread.
 class MemberOwner {
  public:
-  virtual void send_letter(int from, int to, std::uint64_t key, const Letter& letter) = 0;
+  virtual void send_rank_message(int from, int to, std::uint64_t key,
+                                 const MessageBytes& rank_message) = 0;
   // That rank aborts.
   virtual void abort(int rank, Status why) = 0;
-  virtual void leave(const Member& member) = 0;
+  virtual void leave(const LocalMember& member) = 0;
 
  protected:
   ~MemberOwner() = default;
 };
 
-struct Company {
+struct JoinedGroup {
   Roster roster;
-  std::unordered_map<int, std::weak_ptr<Member>> here;  // the ranks of this process
+  std::unordered_map<int, std::weak_ptr<LocalMember>> here;  // the ranks of this process
   // By rank; written by the control thread alone.
   mutable std::vector<std::atomic<bool>> left;
 };
 
-class Member final : public Membership, public std::enable_shared_from_this<Member> {
+class LocalMember final : public Membership, public std::enable_shared_from_this<LocalMember> {
  public:
-  Member(std::shared_ptr<ControlThread> thread, std::shared_ptr<const trust::ProcessIdentity> self,
-         int rank, int size);
+  LocalMember(std::shared_ptr<ControlThread> thread,
+              std::shared_ptr<const trust::ProcessIdentity> self, int rank, int size);
 
   State state() const override { return state_.load(std::memory_order_acquire); }
   bool failed() const override { return failed_.load(std::memory_order_relaxed); }
@@ -51,8 +52,8 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
   std::atomic<std::uint32_t>& changed() override { return changed_; }
   const Roster& roster() const override;
   const trust::ProcessIdentity& self() const override { return *self_; }
-  Status send(int to_rank, std::uint64_t key, Letter letter) override;
-  std::optional<Letter> receive(int from_rank, std::uint64_t key) override;
+  Status send(int to_rank, std::uint64_t key, MessageBytes rank_message) override;
+  std::optional<MessageBytes> receive(int from_rank, std::uint64_t key) override;
   void listen(std::uint64_t key, Hear hear) override;
   bool has_left(int rank) const override;
   void abort(Status why) override;
@@ -61,10 +62,10 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
   int rank() const { return rank_; }
   // The control thread's side. `set_job` tells the member whose it is, before anything else.
   void set_job(MemberOwner* job) { job_ = job; }
-  void become_joined(std::shared_ptr<const Company> company);
+  void become_joined(std::shared_ptr<const JoinedGroup> group);
   void become_failed(const Status& why);
   // From any thread; false when too much lies unread.
-  bool deliver(int from, std::uint64_t key, Letter letter);
+  bool deliver(int from, std::uint64_t key, MessageBytes rank_message);
 
  private:
   Status check_usable() const;
@@ -83,11 +84,11 @@ class Member final : public Membership, public std::enable_shared_from_this<Memb
   std::atomic<State> state_{State::joining};
   std::atomic<bool> failed_{false};
   std::atomic<std::uint32_t> changed_{0};
-  std::shared_ptr<const Company> company_;         // control thread only
-  std::atomic<const Company*> together_{nullptr};  // the same for all threads, once joined
-  mutable std::mutex mutex_;                       // of the rest
+  std::shared_ptr<const JoinedGroup> group_;           // control thread only
+  std::atomic<const JoinedGroup*> together_{nullptr};  // the same for all threads, once joined
+  mutable std::mutex mutex_;                           // of the rest
   Status failure_;
-  std::map<std::pair<int, std::uint64_t>, std::deque<Letter>> letters_;
+  std::map<std::pair<int, std::uint64_t>, std::deque<MessageBytes>> rank_messages_;
   std::size_t unread_bytes_ = 0;
   std::map<std::uint64_t, Hear> hears_;  // by key
 };

@@ -1,6 +1,6 @@
-// MetricsDoor: answers GET /metrics with a text that it is given, on the control thread. Anybody
-// who reaches it may ask, and nobody can make it hold up a job: a visitor has 2 s and 2 KiB, and
-// few are in at a time; the rest waits in the kernel, and the oldest makes room.
+// MetricsListener: answers GET /metrics with a text that it is given, on the control thread.
+// Anybody who reaches it may ask, and nobody can make it hold up a job: a client has 2 s and 2 KiB,
+// and few are in at a time; the rest waits in the kernel, and the oldest makes room.
 #pragma once
 
 #include "lib/base/owned.h"
@@ -18,17 +18,17 @@
 
 namespace gyre::control {
 
-class MetricsDoor {
+class MetricsListener {
  public:
-  using Text = std::function<std::string()>;
+  using MakeText = std::function<std::string()>;
 
   // Any thread. An error names the place if it is taken; a socket's file of our own that nobody
   // listens at any more, since its process was killed, is replaced.
-  static Result<std::unique_ptr<MetricsDoor>> open(ControlThread& thread, const MetricsPlace& place,
-                                                   Text text);
-  MetricsDoor(const MetricsDoor&) = delete;
-  MetricsDoor& operator=(const MetricsDoor&) = delete;
-  ~MetricsDoor();
+  static Result<std::unique_ptr<MetricsListener>> open(ControlThread& thread,
+                                                       const MetricsPlace& place, MakeText text);
+  MetricsListener(const MetricsListener&) = delete;
+  MetricsListener& operator=(const MetricsListener&) = delete;
+  ~MetricsListener();
   // With the port that it got.
   const std::string& name() const { return name_; }
 
@@ -37,7 +37,7 @@ class MetricsDoor {
   std::int64_t tick(std::int64_t now_ns);
 
  private:
-  struct Visitor {
+  struct MetricsClient {
     FileDescriptor socket;
     ControlThread::Watch watch;
     std::int64_t since_ns = 0;
@@ -46,9 +46,9 @@ class MetricsDoor {
     std::size_t sent = 0;
     std::size_t ignored = 0;  // bytes that came after the answer
   };
-  using Place = std::list<Visitor>::iterator;
+  using ClientIterator = std::list<MetricsClient>::iterator;
 
-  MetricsDoor(ControlThread& thread, Text text) : thread_(thread), text_(std::move(text)) {}
+  MetricsListener(ControlThread& thread, MakeText text) : thread_(thread), text_(std::move(text)) {}
   Status listen(const MetricsPlace& place);
   Status listen_at_port(const MetricsPlace& place);
   Status listen_at_path(const MetricsPlace& place);
@@ -56,21 +56,21 @@ class MetricsDoor {
   bool make_room();
   void rest_until(std::int64_t time_ns);
   void let_in(FileDescriptor socket);
-  void on_event(Place visitor);
-  void read_request(Place visitor);
-  void write_answer(Place visitor);
-  void see_off(Place visitor);
-  void leave(Place visitor);
+  void on_event(ClientIterator client);
+  void read_request(ClientIterator client);
+  void write_answer(ClientIterator client);
+  void see_off(ClientIterator client);
+  void leave(ClientIterator client);
 
   ControlThread& thread_;
-  const Text text_;
+  const MakeText text_;
   std::string name_;
   std::string path_;  // of the socket's file, and which file it was
   dev_t device_ = 0;
   ino_t inode_ = 0;
   FileDescriptor listener_;
   ControlThread::Watch watch_;
-  std::list<Visitor> visitors_;  // oldest first
+  std::list<MetricsClient> clients_;  // oldest first
   std::int64_t deaf_until_ns_ = 0;
 };
 

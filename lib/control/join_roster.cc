@@ -1,4 +1,4 @@
-#include "lib/control/roll_call.h"
+#include "lib/control/join_roster.h"
 
 #include "lib/control/cause.h"
 
@@ -8,7 +8,7 @@
 
 namespace gyre::control {
 
-Result<std::uint32_t> RollCall::add_process(trust::ProcessIdentity process) {
+Result<std::uint32_t> JoinRoster::add_process(trust::ProcessIdentity process) {
   for (const auto& known : processes_)
     if (known.process == process.process)
       return Status(Code::RemoteError, fmt::format("the process with pid {} on host {} came twice",
@@ -17,7 +17,7 @@ Result<std::uint32_t> RollCall::add_process(trust::ProcessIdentity process) {
   return static_cast<std::uint32_t>(processes_.size() - 1);
 }
 
-Status RollCall::enter(std::uint32_t slot, int size, int rank, Letter note) {
+Status JoinRoster::enter(std::uint32_t slot, int size, int rank, MessageBytes note) {
   if (size_ == 0) {
     size_ = size;
     first_rank_ = rank;
@@ -31,7 +31,7 @@ Status RollCall::enter(std::uint32_t slot, int size, int rank, Letter note) {
                            process_text({first_rank_}, processes_[entries_.at(first_rank_).slot]),
                            size_))
         .blame({std::min(rank, first_rank_), std::max(rank, first_rank_)});
-  const auto [entry, fresh] = entries_.try_emplace(rank, Entry{slot, std::move(note)});
+  const auto [entry, fresh] = entries_.try_emplace(rank, JoinEntry{slot, std::move(note)});
   if (fresh) return {};
   const auto& earlier = processes_[entry->second.slot];
   return Status(Code::Mismatch,
@@ -40,7 +40,7 @@ Status RollCall::enter(std::uint32_t slot, int size, int rank, Letter note) {
       .blame({rank});
 }
 
-std::vector<int> RollCall::missing() const {
+std::vector<int> JoinRoster::missing() const {
   std::vector<int> ranks;
   int expected = 0;
   for (const auto& [rank, entry] : entries_) {
@@ -51,14 +51,14 @@ std::vector<int> RollCall::missing() const {
   return ranks;
 }
 
-std::vector<int> RollCall::ranks_of(std::uint32_t slot) const {
+std::vector<int> JoinRoster::ranks_of(std::uint32_t slot) const {
   std::vector<int> ranks;
   for (const auto& [rank, entry] : entries_)
     if (entry.slot == slot) ranks.push_back(rank);
   return ranks;
 }
 
-Roster RollCall::finish(std::vector<std::uint32_t>* place_of_slot) const {
+Roster JoinRoster::finish(std::vector<std::uint32_t>* place_of_slot) const {
   constexpr std::uint32_t nowhere = UINT32_MAX;
   place_of_slot->assign(processes_.size(), nowhere);
   Roster roster;

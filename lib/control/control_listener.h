@@ -1,9 +1,9 @@
-// Door: where other processes knock: one abstract AF_UNIX name (same user only), and, as long as
-// somebody needs it, a TCP port of this host and one on an interface that other hosts reach. The
-// first bytes decide: a ticket goes to the TicketBook, a ClientHello that names a key known here
-// becomes a session, everything else is closed without an answer.
+// ControlListener: where other processes connect: one abstract AF_UNIX name (same user only), and,
+// as long as somebody needs it, a TCP port of this host and one on an interface that other hosts
+// reach. The first bytes decide: a ticket goes to the TicketBook, a ClientHello that names a key
+// known here becomes a session, everything else is closed without an answer.
 //
-//   stranger   whoever has not shown a ticket or proved a key yet: a descriptor for two seconds at
+//   client   whoever has not shown a ticket or proved a key yet: a descriptor for two seconds at
 //              most, nothing of its bytes kept but a running handshake, one log line for them all
 #pragma once
 
@@ -24,18 +24,18 @@
 
 namespace gyre::control {
 
-class Door {
+class ControlListener {
  public:
   // An identity that somebody names. No key: nobody comes in with it; it may have been known, so
-  // that whoever names it is late rather than a stranger.
-  struct Named {
+  // that whoever names it is late rather than an unauthenticated client.
+  struct KeyLookup {
     std::shared_ptr<const trust::SessionKey> key;
     bool was_known = false;
   };
-  using FindKey = std::function<Named(const std::string& identity)>;
+  using FindKey = std::function<KeyLookup(const std::string& identity)>;
   using OnSession = std::function<void(std::unique_ptr<trust::SecureSession> session)>;
 
-  Door(ControlThread& thread, const trust::Tls& tls, trust::TicketBook& tickets)
+  ControlListener(ControlThread& thread, const trust::Tls& tls, trust::TicketBook& tickets)
       : thread_(thread), tls_(tls), tickets_(tickets) {}
 
   // Any thread, before serve: opens the abstract name, and looks whether the settings wish for an
@@ -45,22 +45,23 @@ class Door {
 
   // The control thread from here.
   Status serve(FindKey find_key, OnSession on_session);
-  // Where these reach us by TCP: the door listens there from now on. Empty: at no interface.
+  // Where these reach us by TCP: it listens there from now on. Empty: at no interface.
   Result<std::string> listen_for(Audience audience, const Settings& settings);
   // No process of another host is expected any more.
   void close_to_other_hosts();
   // A further abstract name that leads here.
   Status add_name(const std::string& name);
-  // Nobody comes in any more: for those who knock, the process has ended.
-  void close() { listeners_.clear(); }
-  // How many ranks may come at once: strangers beyond twice as many and 64 push out the oldest.
-  void expect(std::size_t ranks) { strangers_most_ = 2 * ranks + 64; }
+  // Nobody comes in any more: for those who connect, the process has ended.
+  void close() { sockets_.clear(); }
+  // How many ranks may come at once: unauthenticated clients beyond twice as many and 64 push out
+  // the oldest.
+  void expect(std::size_t ranks) { clients_most_ = 2 * ranks + 64; }
   std::int64_t tick(std::int64_t now_ns);
   // An error each time it could accept nobody for GYRE_LIVENESS_TIMEOUT.
   Status check_deaf();
 
  private:
-  struct Stranger {
+  struct UnauthenticatedClient {
     int descriptor() const { return session != nullptr ? session->descriptor() : socket.get(); }
 
     FileDescriptor socket;  // until its handshake begins
@@ -69,35 +70,35 @@ class Door {
     ControlThread::Watch watch;
     std::int64_t until_ns = 0;
   };
-  using Place = std::list<Stranger>::iterator;
-  struct Listener {
+  using ClientIterator = std::list<UnauthenticatedClient>::iterator;
+  struct ListeningSocket {
     FileDescriptor socket;
     std::optional<Audience> by_tcp;  // none: an abstract name
     std::string address;             // by TCP
     ControlThread::Watch watch;
   };
 
-  Status watch_listener(Listener& listener);
-  void accept_some(Listener& listener);
+  Status watch_listener(ListeningSocket& listener);
+  void accept_some(ListeningSocket& listener);
   bool make_room(std::string_view why);
   void pause();
   void let_in(FileDescriptor socket);
-  void on_event(Place stranger);
-  void look(Place stranger);
-  void take_ticket(Place stranger);
-  void begin_handshake(Place stranger, const std::string& identity);
-  void continue_handshake(Place stranger);
-  void turn_away(Place stranger, std::string_view why);
-  void see_off(Place stranger, std::string_view why);
-  void let_go(Place stranger);
+  void on_event(ClientIterator client);
+  void look(ClientIterator client);
+  void take_ticket(ClientIterator client);
+  void begin_handshake(ClientIterator client, const std::string& identity);
+  void continue_handshake(ClientIterator client);
+  void turn_away(ClientIterator client, std::string_view why);
+  void see_off(ClientIterator client, std::string_view why);
+  void let_go(ClientIterator client);
 
   ControlThread& thread_;
   const trust::Tls& tls_;
   trust::TicketBook& tickets_;
   std::string name_;
-  std::list<Listener> listeners_;
-  std::list<Stranger> strangers_;  // oldest first
-  std::size_t strangers_most_ = 2 * 64 + 64;
+  std::list<ListeningSocket> sockets_;
+  std::list<UnauthenticatedClient> clients_;  // oldest first
+  std::size_t clients_most_ = 2 * 64 + 64;
   // No descriptors are left: it accepts nothing until then, and has accepted nothing since.
   bool is_deaf_ = false;
   std::int64_t deaf_until_ns_ = 0;

@@ -1,5 +1,6 @@
-// A door for transport tests: takes data connections of one process, locally and over loopback, and
-// hands those that show a good ticket to its book. It has none of a real door's patience limits.
+// A listener for transport tests: takes data connections of one process, locally and over loopback,
+// and hands those that show a good ticket to its book. It has none of a real listener's patience
+// limits.
 #pragma once
 
 #include "lib/base/owned.h"
@@ -22,15 +23,15 @@ FileDescriptor listen_loopback(int family, std::string& address);
 // The whole hello, or nothing after two seconds or an early end.
 std::optional<trust::TicketHello> read_hello(const FileDescriptor& socket);
 
-class TestDoor {
+class TestListener {
  public:
   enum class Ways { local_only, with_tcp4, with_tcp6 };
 
-  // Fills in the identity's door name and addresses.
-  TestDoor(trust::TicketBook& tickets, trust::ProcessIdentity& identity, Ways ways);
-  ~TestDoor();
-  TestDoor(const TestDoor&) = delete;
-  TestDoor& operator=(const TestDoor&) = delete;
+  // Fills in the identity's listener name and addresses.
+  TestListener(trust::TicketBook& tickets, trust::ProcessIdentity& identity, Ways ways);
+  ~TestListener();
+  TestListener(const TestListener&) = delete;
+  TestListener& operator=(const TestListener&) = delete;
 
   // Connections that showed no good ticket.
   int turned_away() const { return turned_away_.load(); }

@@ -1,12 +1,12 @@
-// The keys of all letters that ranks of a communicator send each other (see Membership::send): what
-// a letter is about, and a number that tells letters of one kind apart.
+// The keys of all messages that ranks of a communicator send each other (see Membership::send):
+// what a message is about, and a number that tells messages of one kind apart.
 #pragma once
 
 #include <cstdint>
 
 namespace gyre::comm {
 
-enum class LetterKind : std::uint8_t {
+enum class MessageTopic : std::uint8_t {
   link = 1,     // an endpoint; by channel
   split,        // the id of a split's child; by split
   call,         // what was called last
@@ -18,7 +18,7 @@ enum class LetterKind : std::uint8_t {
 };
 
 // The number keeps 56 bits.
-constexpr std::uint64_t letter_key(LetterKind kind, std::uint64_t number = 0) {
+constexpr std::uint64_t message_key(MessageTopic kind, std::uint64_t number = 0) {
   constexpr int kind_shift = 56;
   return std::uint64_t{static_cast<std::uint8_t>(kind)} << kind_shift |
          (number & ((std::uint64_t{1} << kind_shift) - 1));

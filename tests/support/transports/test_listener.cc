@@ -1,4 +1,4 @@
-#include "tests/support/transports/test_door.h"
+#include "tests/support/transports/test_listener.h"
 
 #include "lib/base/log.h"
 #include "lib/trust/address.h"
@@ -70,10 +70,10 @@ std::optional<trust::TicketHello> read_hello(const FileDescriptor& socket) {
   return hello;
 }
 
-TestDoor::TestDoor(trust::TicketBook& tickets, trust::ProcessIdentity& identity, Ways ways)
+TestListener::TestListener(trust::TicketBook& tickets, trust::ProcessIdentity& identity, Ways ways)
     : tickets_(tickets) {
-  identity.door_name = random_name();
-  listeners_.push_back(listen_local(identity.door_name));
+  identity.listener_name = random_name();
+  listeners_.push_back(listen_local(identity.listener_name));
   if (ways != Ways::local_only) {
     std::string address;
     listeners_.push_back(listen_loopback(ways == Ways::with_tcp4 ? AF_INET : AF_INET6, address));
@@ -87,12 +87,12 @@ TestDoor::TestDoor(trust::TicketBook& tickets, trust::ProcessIdentity& identity,
   thread_ = std::thread([this] { serve(); });
 }
 
-TestDoor::~TestDoor() {
+TestListener::~TestListener() {
   end_writer_.reset();
   thread_.join();
 }
 
-void TestDoor::serve() {
+void TestListener::serve() {
   std::vector<pollfd> ready = {{end_reader_.get(), POLLIN, 0}};
   for (const FileDescriptor& listener : listeners_) ready.push_back({listener.get(), POLLIN, 0});
   for (;;) {
@@ -106,7 +106,7 @@ void TestDoor::serve() {
   }
 }
 
-void TestDoor::admit(FileDescriptor socket) {
+void TestListener::admit(FileDescriptor socket) {
   const auto hello = read_hello(socket);
   if (!hello.has_value() ||
       tickets_.redeem(hello->ticket, std::move(socket)) != trust::TicketBook::Shown::good)

@@ -1,5 +1,5 @@
-// Strangers at the door while a job comes together: the job completes, nobody is answered, one line
-// is logged, and neither memory nor descriptors grow.
+// Unauthenticated clients at the listener while a job comes together: the job completes, nobody is
+// answered, one line is logged, and neither memory nor descriptors grow.
 #include "lib/rendezvous/rendezvous.h"
 #include "lib/trust/address.h"
 #include "lib/trust/secure_session.h"
@@ -46,12 +46,12 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-trust::SocketAddress door_of(const trust::UniqueId& id, bool tcp) {
-  return tcp ? *trust::parse_address(id.root_address) : *trust::abstract_address(id.root_door);
+trust::SocketAddress listener_of(const trust::UniqueId& id, bool tcp) {
+  return tcp ? *trust::parse_address(id.root_address) : *trust::abstract_address(id.root_listener);
 }
 
-// Blocking; the door's backlog may be full for a moment.
-FileDescriptor knock(const trust::SocketAddress& address) {
+// Blocking; the listener's backlog may be full for a moment.
+FileDescriptor connect_to(const trust::SocketAddress& address) {
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   REQUIRE(socket.has_value());
   REQUIRE(connect(socket.get(), address.get(), address.length) == 0);
@@ -59,12 +59,12 @@ FileDescriptor knock(const trust::SocketAddress& address) {
 }
 
 void say(const FileDescriptor& socket, std::string_view words) {
-  // The door may have closed already.
+  // The listener may have closed already.
   [[maybe_unused]] const ssize_t sent =
       send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL);
 }
 
-// True if the door closes within `seconds` without having said a word.
+// True if the listener closes within `seconds` without having said a word.
 bool closed_without_a_word(const FileDescriptor& socket, double seconds = 6) {
   pollfd poller{socket.get(), POLLIN, 0};
   if (poll(&poller, 1, static_cast<int>(seconds * 1000)) != 1) return false;
@@ -99,39 +99,40 @@ trust::UniqueId with_another_secret(trust::UniqueId id) {
 }  // namespace
 
 TEST_CASE(
-    "whatever strangers say while a job comes together, they get no answer and it completes") {
+    "whatever unauthenticated clients say while a job comes together, they get no answer and it "
+    "completes") {
   const bool tcp = GENERATE(true, false);
   LogFile log;
   const auto root = start_plane(), other = start_plane();
   const auto id = *make_id(*root);
   const auto first = join(*root, id, 2, 0);
-  const auto door = door_of(id, tcp);
+  const auto listener = listener_of(id, tcp);
   const auto idle = open_descriptors();
 
   const std::string hello = client_hello(id);
-  std::vector<FileDescriptor> strangers;
-  const auto stranger_says = [&](std::string_view words) {
-    strangers.push_back(knock(door));
-    say(strangers.back(), words);
+  std::vector<FileDescriptor> clients;
+  const auto unauthenticated_says = [&](std::string_view words) {
+    clients.push_back(connect_to(listener));
+    say(clients.back(), words);
   };
-  stranger_says("GET / HTTP/1.1\r\nHost: gyre\r\n\r\n");
-  stranger_says(std::string(100'000, '\xff'));
-  stranger_says(std::string(1, '\0'));
-  stranger_says(client_hello(with_another_secret(id)));
-  stranger_says(as_text({}));                             // a ticket nobody issued
-  stranger_says(std::string("\x16\x03\x01\xff\xff", 5));  // a hello of 64 KiB
-  stranger_says(std::string("\x16\x03\x01\x00\x40", 5) + std::string(64, 'x'));
-  strangers.push_back(knock(door));                  // silence
-  stranger_says("\x16\x03");                         // half a hello
-  stranger_says(hello.substr(0, hello.size() - 1));  // all but a byte
-  stranger_says("GYRETKT1 half");                    // half a ticket
+  unauthenticated_says("GET / HTTP/1.1\r\nHost: gyre\r\n\r\n");
+  unauthenticated_says(std::string(100'000, '\xff'));
+  unauthenticated_says(std::string(1, '\0'));
+  unauthenticated_says(client_hello(with_another_secret(id)));
+  unauthenticated_says(as_text({}));                             // a ticket nobody issued
+  unauthenticated_says(std::string("\x16\x03\x01\xff\xff", 5));  // a hello of 64 KiB
+  unauthenticated_says(std::string("\x16\x03\x01\x00\x40", 5) + std::string(64, 'x'));
+  clients.push_back(connect_to(listener));                  // silence
+  unauthenticated_says("\x16\x03");                         // half a hello
+  unauthenticated_says(hello.substr(0, hello.size() - 1));  // all but a byte
+  unauthenticated_says("GYRETKT1 half");                    // half a ticket
   {
-    const FileDescriptor reset = knock(door);
+    const FileDescriptor reset = connect_to(listener);
     const linger at_once{1, 0};
     setsockopt(reset.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   }
-  for (const auto& stranger : strangers) CHECK(closed_without_a_word(stranger));
-  strangers.clear();
+  for (const auto& client : clients) CHECK(closed_without_a_word(client));
+  clients.clear();
   CHECK(soon([&] { return open_descriptors() <= idle; }));
 
   const auto second = join(*other, id, 2, 1);
@@ -142,24 +143,24 @@ TEST_CASE(
   CHECK(soon([&] { return log.lines().size() == 1; }));
 }
 
-TEST_CASE("who comes when its communicator has ended, or goes without a word, is no stranger") {
+TEST_CASE("who comes when its communicator has ended, or goes without a word, is no intruder") {
   LogFile log;
   const auto root = start_plane(), other = start_plane();
   const auto id = *make_id(*root);
-  const auto door = door_of(id, false);
+  const auto listener = listener_of(id, false);
   const auto first = join(*root, id, 2, 0), second = join(*other, id, 2, 1);
   REQUIRE(settles(*first));
   REQUIRE(settles(*second));
   for (const auto& member : {first, second}) member->leave();
   const std::string hello = client_hello(id);
   const auto is_gone = [&] {
-    const FileDescriptor late = knock(door);
+    const FileDescriptor late = connect_to(listener);
     say(late, hello);
     return closed_without_a_word(late);
   };
   CHECK(soon(is_gone));
   CHECK(is_gone());
-  (void)knock(door);
+  (void)connect_to(listener);
   usleep(100'000);
   CHECK(log.lines() == std::vector<std::string>{});
 }
@@ -170,49 +171,50 @@ TEST_CASE("a replayed hello gets a handshake that it cannot finish") {
   const auto id = *make_id(*root);
   const auto first = join(*root, id, 2, 0);
   const std::string hello = client_hello(id);
-  const FileDescriptor stranger = knock(door_of(id, true));
-  say(stranger, hello);
-  // The server's half of the handshake, and then the door closes: without the key there is no more.
+  const FileDescriptor client = connect_to(listener_of(id, true));
+  say(client, hello);
+  // The server's half of the handshake, and then the listener closes: without the key there is no
+  // more.
   char bytes[4096];
-  REQUIRE(recv(stranger.get(), bytes, sizeof bytes, 0) > 0);
+  REQUIRE(recv(client.get(), bytes, sizeof bytes, 0) > 0);
   const auto second = join(*other, id, 2, 1);
   REQUIRE(settles(*first));
   CHECK(first->state() == State::joined);
-  CHECK(closed_without_a_word(stranger));
+  CHECK(closed_without_a_word(client));
 }
 
 TEST_CASE("whoever is in a handshake is not pushed out by those who say nothing") {
   LogFile log;
   const auto root = start_plane();
   const auto id = *make_id(*root);
-  const auto door = door_of(id, true);
-  const FileDescriptor guest = knock(door);
+  const auto listener = listener_of(id, true);
+  const FileDescriptor guest = connect_to(listener);
   say(guest, client_hello(id));
   char bytes[4096];
   REQUIRE(recv(guest.get(), bytes, sizeof bytes, 0) > 0);
   std::vector<FileDescriptor> silent;
-  for (int i = 0; i < 400; ++i) silent.push_back(knock(door));
+  for (int i = 0; i < 400; ++i) silent.push_back(connect_to(listener));
   CHECK(closed_without_a_word(silent[0]));  // pushed out, so all have been let in or out
   pollfd poller{guest.get(), POLLIN, 0};
   CHECK(poll(&poller, 1, 200) == 0);
 }
 
-TEST_CASE("a ticket that was shown before is refused at the door") {
+TEST_CASE("a ticket that was shown before is refused at the listener") {
   LogFile log;
   const auto plane = start_plane();
   const auto id = *make_id(*plane);
   std::atomic<int> arrivals{0};
   trust::TicketHello hello;
   hello.ticket = *plane->tickets().issue([&](FileDescriptor) { ++arrivals; });
-  const auto door = door_of(id, GENERATE(true, false));
+  const auto listener = listener_of(id, GENERATE(true, false));
   // In pieces, to see that they are put together.
-  const FileDescriptor guest = knock(door);
+  const FileDescriptor guest = connect_to(listener);
   const std::string words = as_text(hello);
   say(guest, words.substr(0, 11));
   usleep(20'000);
   say(guest, words.substr(11) + "the first bytes of data");
   REQUIRE(soon([&] { return arrivals == 1; }));
-  const FileDescriptor replay = knock(door);
+  const FileDescriptor replay = connect_to(listener);
   say(replay, words);
   CHECK(closed_without_a_word(replay));
   CHECK(arrivals == 1);
@@ -230,20 +232,20 @@ TEST_CASE("a thousand connections that say nothing keep nobody out and cost noth
   const auto root = start_plane(), other = start_plane();
   const auto id = *make_id(*root);
   const auto first = join(*root, id, 2, 0);
-  const auto door = door_of(id, true);
+  const auto listener = listener_of(id, true);
   const auto idle = open_descriptors();
   std::int64_t after_first_wave = 0;
   for (int wave = 0; wave < 3; ++wave) {
-    std::vector<FileDescriptor> strangers;
-    for (int i = 0; i < crowd; ++i) strangers.push_back(knock(door));
-    // Of those who wait, the door keeps 2 * 64 + 64.
+    std::vector<FileDescriptor> clients;
+    for (int i = 0; i < crowd; ++i) clients.push_back(connect_to(listener));
+    // Of those who wait, the listener keeps 2 * 64 + 64.
     CHECK(soon([&] { return open_descriptors() <= idle + crowd + 2 * 64 + 64; }));
     if (wave == 2) {
       const auto second = join(*other, id, 2, 1);
       REQUIRE(settles(*second));
       CHECK(second->state() == State::joined);
     }
-    strangers.clear();
+    clients.clear();
     CHECK(soon([&] { return open_descriptors() <= idle + 4; }));
     if (wave == 0) after_first_wave = resident_bytes();
   }
@@ -257,12 +259,12 @@ TEST_CASE("a thousand connections that say nothing keep nobody out and cost noth
 TEST_CASE("the last descriptor that is left is enough to let one in") {
   const auto root = start_plane();
   const auto id = *make_id(*root);
-  const auto door = door_of(id, true);
+  const auto listener = listener_of(id, true);
   const std::string hello = client_hello(id);
-  const FileDescriptor guest(::socket(door.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor guest(::socket(listener.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   const DescriptorLimit limit(1);
-  REQUIRE(connect(guest.get(), door.get(), door.length) == 0);
-  usleep(50'000);  // its words come when the door has looked for one more
+  REQUIRE(connect(guest.get(), listener.get(), listener.length) == 0);
+  usleep(50'000);  // its words come when the listener has looked for one more
   say(guest, hello);
   pollfd answer{guest.get(), POLLIN, 0};
   CHECK(poll(&answer, 1, 1500) == 1);
@@ -270,20 +272,20 @@ TEST_CASE("the last descriptor that is left is enough to let one in") {
   CHECK(recv(guest.get(), &byte, 1, MSG_DONTWAIT) == 1);
 }
 
-TEST_CASE("without descriptors the door waits instead of spinning, and opens again") {
+TEST_CASE("without descriptors the listener waits instead of spinning, and opens again") {
   LogFile log;
-  // Forked first: the strangers' own descriptors must not count here.
+  // Forked first: the unauthenticated clients' own descriptors must not count here.
   int gate[2] = {};
   REQUIRE(pipe(gate) == 0);
   const FileDescriptor gate_in(gate[0]), gate_out(gate[1]);
   const pid_t crowd = fork();
   if (crowd == 0) {
-    trust::SocketAddress door;
+    trust::SocketAddress listener;
     std::vector<FileDescriptor> held;
-    if (read(gate[0], &door, sizeof door) != sizeof door) _exit(1);
+    if (read(gate[0], &listener, sizeof listener) != sizeof listener) _exit(1);
     for (int i = 0; i < 40; ++i) {
-      held.emplace_back(::socket(door.family(), SOCK_STREAM, 0));
-      (void)!connect(held.back().get(), door.get(), door.length);
+      held.emplace_back(::socket(listener.family(), SOCK_STREAM, 0));
+      (void)!connect(held.back().get(), listener.get(), listener.length);
     }
     sleep(30);
     _exit(0);
@@ -291,9 +293,9 @@ TEST_CASE("without descriptors the door waits instead of spinning, and opens aga
   const auto root = start_plane(), other = start_plane();
   const auto id = *make_id(*root);
   const auto first = join(*root, id, 2, 0);
-  const auto door = door_of(id, true);
+  const auto listener = listener_of(id, true);
   std::optional<DescriptorLimit> limit(0);
-  REQUIRE(write(gate[1], &door, sizeof door) == sizeof door);
+  REQUIRE(write(gate[1], &listener, sizeof listener) == sizeof listener);
   usleep(100'000);
   const double before = processor_seconds();
   usleep(500'000);
@@ -311,14 +313,14 @@ TEST_CASE("without descriptors the door waits instead of spinning, and opens aga
 
 namespace {
 
-// Processes that knock at a port of this host as fast as they can, until they are destroyed.
+// Processes that connect to a port of this host as fast as they can, until they are destroyed.
 class Flood {
  public:
   Flood(int port, int processes) {
     for (int i = 0; i < processes; ++i) {
       const pid_t pid = fork();
       REQUIRE(pid >= 0);
-      if (pid == 0) knock_for_ever(port);
+      if (pid == 0) connect_for_ever(port);
       pids_.push_back(pid);
     }
   }
@@ -330,7 +332,7 @@ class Flood {
   }
 
  private:
-  [[noreturn]] static void knock_for_ever(int port) {
+  [[noreturn]] static void connect_for_ever(int port) {
     alarm(100);
     (void)!nice(10);  // what else runs on this machine is not meant
     const auto address = trust::parse_address("127.0.0.1:" + std::to_string(port));
@@ -401,10 +403,10 @@ TEST_CASE("a process with the wrong secret does not get in, and the job does not
   LogFile log;
   Settings settings = loopback_settings();
   settings.init_timeout_s = 1;
-  const auto root = start_plane(), other = start_plane(), stranger = start_plane();
+  const auto root = start_plane(), other = start_plane(), client = start_plane();
   const auto id = *make_id(*root);
   const auto first = join(*root, id, 2, 0);
-  const auto forged = join(*stranger, with_another_secret(id), 2, 1, settings);
+  const auto forged = join(*client, with_another_secret(id), 2, 1, settings);
   REQUIRE(fails(*forged));
   INFO(forged->failure().full_text());
   CHECK(forged->failure().code() == Code::Timeout);

@@ -1,4 +1,4 @@
-#include "lib/control/dial.h"
+#include "lib/control/control_dialer.h"
 
 #include "lib/base/clock.h"
 
@@ -20,10 +20,10 @@ constexpr std::int64_t pause_most_ns = 250 * ns_per_ms;
 
 Destination Destination::of(const trust::ProcessIdentity& process,
                             const trust::ProcessIdentity& self) {
-  Destination destination{.host = process.host, .door_name = process.door_name};
+  Destination destination{.host = process.host, .listener_name = process.listener_name};
   auto& ways = destination.ways;
   if (process.host == self.host && process.net_namespace == self.net_namespace) {
-    const auto local = trust::abstract_address(process.door_name);
+    const auto local = trust::abstract_address(process.listener_name);
     if (local.ok()) ways.push_back(*local);
   }
   for (const std::string& text : process.addresses) {
@@ -33,22 +33,22 @@ Destination Destination::of(const trust::ProcessIdentity& process,
   return destination;
 }
 
-Dial::Dial(Trunks& trunks, std::shared_ptr<const trust::SessionKey> key, Destination destination,
-           OnLink on_link)
+ControlDialer::ControlDialer(Trunks& trunks, std::shared_ptr<const trust::SessionKey> key,
+                             Destination destination, OnLink on_link)
     : trunks_(trunks),
       key_(std::move(key)),
       destination_(std::move(destination)),
       on_link_(std::move(on_link)),
       pause_ns_(first_pause_ns) {}
 
-std::string Dial::target() const {
+std::string ControlDialer::target() const {
   std::string text;
   for (const auto& way : destination_.ways)
     text += (text.empty() ? "" : " or ") + trust::format_address(way);
   return text;
 }
 
-std::int64_t Dial::tick(std::int64_t now_ns) {
+std::int64_t ControlDialer::tick(std::int64_t now_ns) {
   if (destination_.ways.empty()) {
     problem_ = "it has no address that can be reached from here";
     return never_ns;
@@ -61,16 +61,16 @@ std::int64_t Dial::tick(std::int64_t now_ns) {
   return next_ns_;
 }
 
-void Dial::attempt(std::int64_t now_ns) {
+void ControlDialer::attempt(std::int64_t now_ns) {
   next_ns_ = now_ns + attempt_most_ns;
-  Trunk* trunk = distrusts_ ? nullptr : trunks_.find(destination_.host, destination_.door_name);
+  Trunk* trunk = distrusts_ ? nullptr : trunks_.find(destination_.host, destination_.listener_name);
   if (trunk != nullptr) return ask(*trunk);
   const Status begun = connect();
   failed_here_ = !begun.ok() && begun.code() != Code::RemoteError;
   if (!begun.ok()) give_up(begun, now_ns);
 }
 
-Status Dial::connect() {
+Status ControlDialer::connect() {
   bool pending = false;
   GYRE_ASSIGN(FileDescriptor socket, trust::begin_connect(way(), &pending));
   connecting_ = pending;
@@ -84,7 +84,7 @@ Status Dial::connect() {
   return {};
 }
 
-void Dial::on_socket() {
+void ControlDialer::on_socket() {
   hear();
   if (connecting_) {
     int error = 0;
@@ -104,21 +104,22 @@ void Dial::on_socket() {
   ask(*trunk);
 }
 
-void Dial::ask(Trunk& trunk) {
+void ControlDialer::ask(Trunk& trunk) {
   asked_ = std::make_shared<const char>();
-  trunk.open_link({key_, [this, asked = std::weak_ptr(asked_)](Result<std::unique_ptr<Link>> link) {
-                     if (!asked.expired()) answered(std::move(link));
-                   }});
+  trunk.open_link(
+      {key_, [this, asked = std::weak_ptr(asked_)](Result<std::unique_ptr<ControlLink>> link) {
+         if (!asked.expired()) answered(std::move(link));
+       }});
 }
 
-void Dial::answered(Result<std::unique_ptr<Link>> link) {
+void ControlDialer::answered(Result<std::unique_ptr<ControlLink>> link) {
   if (!link.ok()) return give_up(link.status(), SystemClock::read());
   asked_.reset();
   next_ns_ = never_ns;
   on_link_(std::move(*link));
 }
 
-void Dial::give_up(const Status& why, std::int64_t now_ns) {
+void ControlDialer::give_up(const Status& why, std::int64_t now_ns) {
   problem_ = fmt::format("{}: {}", trust::format_address(way()), why.message());
   distrusts_ |= asked_ != nullptr;
   asked_.reset();

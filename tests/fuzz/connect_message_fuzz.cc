@@ -1,7 +1,7 @@
-// The letter by which a rank lets a peer connect to it, from its first byte to the connection: the
-// letter, the endpoint in it, and what each transport makes of it. Nothing is dialed.
-// Input: u8 flags (1: the endpoint shows a ticket that is good, 2: from this process), the letter.
-#include "lib/links/link_letter.h"
+// The message by which a rank lets a peer connect to it, from its first byte to the connection: the
+// message, the endpoint in it, and what each transport makes of it. Nothing is dialed.
+// Input: u8 flags (1: the endpoint shows a ticket that is good, 2: from this process), the message.
+#include "lib/links/connect_message.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
 #include "tests/fuzz/input.h"
@@ -24,7 +24,7 @@ struct Process {
 
   Process() {
     self.process.fill(0x11);
-    self.door_name = "gyre-fuzz-none";
+    self.listener_name = "gyre-fuzz-none";
     self.addresses = {"127.0.0.1:1"};
     const Surroundings plain{.self = self, .tickets = tickets};
     const Surroundings secret{.self = self, .tickets = tickets, .tcp_encrypted = true};
@@ -55,27 +55,27 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const std::uint8_t flags = input.take<std::uint8_t>();
   const auto rest = input.rest();
-  const control::Letter bytes(rest.begin(), rest.end());
+  const control::MessageBytes bytes(rest.begin(), rest.end());
   Process process;
-  const auto letter = comm::decode_link_letter(bytes, process.transports.size());
-  if (!letter) return 0;
-  GYRE_DEMAND(letter->transport < process.transports.size());
-  GYRE_DEMAND(comm::encode(*letter) == bytes);
+  const auto message = comm::decode_connect_message(bytes, process.transports.size());
+  if (!message) return 0;
+  GYRE_DEMAND(message->transport < process.transports.size());
+  GYRE_DEMAND(comm::encode(*message) == bytes);
 
   const auto memory = private_fifo(shape);
   const auto ticket = process.tickets.issue([](FileDescriptor) {}, *memory);
-  Endpoint endpoint = letter->endpoint;
+  Endpoint endpoint = message->endpoint;
   if ((flags & 1) != 0) write_over(endpoint, ticket_at, *ticket);
   if ((flags & 2) != 0) write_over(endpoint, process_at, process.self.process);
   for (const EndpointKind kind : {EndpointKind::self, EndpointKind::shm, EndpointKind::tcp})
     check_contents(endpoint, kind);
   const LinkKey key{.peer = 1, .direction = Direction::send};
-  auto connection = process.transports[letter->transport]->connect(key, shape, endpoint);
+  auto connection = process.transports[message->transport]->connect(key, shape, endpoint);
   if (!connection.ok()) return 0;
   GYRE_DEMAND((*connection)->fifo().shape == shape);
   GYRE_DEMAND(!(*connection)->same_address_space() || (flags & 1) != 0);
   // Used up.
   if ((*connection)->same_address_space())
-    GYRE_DEMAND(!process.transports[letter->transport]->connect(key, shape, endpoint).ok());
+    GYRE_DEMAND(!process.transports[message->transport]->connect(key, shape, endpoint).ok());
   return 0;
 }

@@ -1,6 +1,6 @@
-// Dial: keeps trying to get a link to one process: on the trunk that leads there, or by a new one,
-// each way in turn, with growing pauses. The other process may not be there yet, or be flooded by
-// strangers.
+// ControlDialer: keeps trying to get a link to one process: on the trunk that leads there, or by a
+// new one, each way in turn, with growing pauses. The other process may not be there yet, or be
+// flooded by unauthenticated clients.
 #pragma once
 
 #include "lib/control/trunks.h"
@@ -14,10 +14,10 @@
 
 namespace gyre::control {
 
-// A process, by its door, and where that door is, the nearest way first.
+// A process, by its listener, and where that listener is, the nearest way first.
 struct Destination {
   trust::Token host{};
-  std::string door_name;
+  std::string listener_name;
   std::vector<trust::SocketAddress> ways{};
   // It has taken part in a communicator, or in this one: where its host gives no answer at all, the
   // way there is cut.
@@ -27,12 +27,12 @@ struct Destination {
   static Destination of(const trust::ProcessIdentity& process, const trust::ProcessIdentity& self);
 };
 
-class Dial {
+class ControlDialer {
  public:
-  using OnLink = std::function<void(std::unique_ptr<Link>)>;
+  using OnLink = std::function<void(std::unique_ptr<ControlLink>)>;
 
-  Dial(Trunks& trunks, std::shared_ptr<const trust::SessionKey> key, Destination destination,
-       OnLink on_link);
+  ControlDialer(Trunks& trunks, std::shared_ptr<const trust::SessionKey> key,
+                Destination destination, OnLink on_link);
 
   // Tries if it is time; says when to call again.
   std::int64_t tick(std::int64_t now_ns);
@@ -58,7 +58,7 @@ class Dial {
   Status connect();
   void on_socket();
   void ask(Trunk& trunk);
-  void answered(Result<std::unique_ptr<Link>> link);
+  void answered(Result<std::unique_ptr<ControlLink>> link);
   void hear() { silent_since_ns_ = 0; }
   void give_up(const Status& why, std::int64_t now_ns);
 

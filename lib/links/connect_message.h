@@ -1,4 +1,4 @@
-// LinkLetter: what the receiving end of a link writes to the sending end: how to connect. The
+// ConnectMessage: what the receiving end of a link writes to the sending end: how to connect. The
 // endpoint in it is its transport's to judge.
 #pragma once
 
@@ -11,14 +11,15 @@
 
 namespace gyre::comm {
 
-struct LinkLetter {
+struct ConnectMessage {
   std::uint32_t transport = 0;  // its place in the list of transports, which all ranks share
   transport::Probe probe;       // how to try the writer's regions
   transport::Endpoint endpoint;
 };
 
-control::Letter encode(const LinkLetter& letter);
+control::MessageBytes encode(const ConnectMessage& message);
 // Nothing if it is malformed, or names a place beyond `transports`.
-std::optional<LinkLetter> decode_link_letter(const control::Letter& bytes, std::size_t transports);
+std::optional<ConnectMessage> decode_connect_message(const control::MessageBytes& bytes,
+                                                     std::size_t transports);
 
 }  // namespace gyre::comm

@@ -1,7 +1,8 @@
 // What ranks of different processes tell each other of a region: memory of a GPU that one lends and
 // the others open.
 //
-//   offered     by the lender, with a ticket for its door, which hands over the descriptor, once
+//   offered     by the lender, with a ticket for its listener, which hands over the descriptor,
+//               once
 //   exported    the same of memory that gyreMemAlloc did not give, for CUDA IPC
 //   opened      by who has it mapped from now on
 //   refused     by who cannot have it
@@ -20,7 +21,7 @@
 
 namespace gyre::comm {
 
-struct RegionLetter {
+struct RegionMessage {
   enum class Kind : std::uint32_t {
     offered,
     opened,
@@ -36,11 +37,11 @@ struct RegionLetter {
   std::uint64_t bytes = 0;
   trust::Ticket ticket{};
   // Of an export: a whole allocation.
-  p2p::MemoryLetter memory = {};
+  p2p::IpcMemory memory = {};
 };
 
-std::vector<std::uint8_t> encode(const RegionLetter& letter);
+std::vector<std::uint8_t> encode(const RegionMessage& message);
 // Nothing if it is malformed, or speaks of what no region is.
-std::optional<RegionLetter> decode_region_letter(std::span<const std::uint8_t> bytes);
+std::optional<RegionMessage> decode_region_message(std::span<const std::uint8_t> bytes);
 
 }  // namespace gyre::comm

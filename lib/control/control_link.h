@@ -1,5 +1,6 @@
-// Link: what one communicator has with one other process, on the trunk that the two processes
-// share: its frames, the process's silence, its end. It does not know what the frames mean.
+// ControlLink: what one communicator has with one other process, on the trunk that the two
+// processes share: its frames, the process's silence, its end. It does not know what the frames
+// mean.
 #pragma once
 
 #include "lib/base/status.h"
@@ -13,7 +14,7 @@
 
 namespace gyre::control {
 
-class Link;
+class ControlLink;
 class Trunk;
 
 // What carries links, each under a number: a trunk.
@@ -42,40 +43,40 @@ class LinkCarrier {
   ~LinkCarrier() = default;
 };
 
-class LinkOwner {
+class ControlLinkOwner {
  public:
-  virtual void on_frame(Link& link, const trust::Frame& frame) = 0;
+  virtual void on_frame(ControlLink& link, const trust::Frame& frame) = 0;
   // Once, after the last frame. The text says how: "its control connection closed". `closed`: the
   // other end closed this link and lives on; else the process or the way to it has ended.
-  virtual void on_end(Link& link, const Status& how, bool closed) = 0;
+  virtual void on_end(ControlLink& link, const Status& how, bool closed) = 0;
   // The peer has given no sign of life for `limit_ns`; the link still stands. `more` is what the
   // kernel knows of the way there.
-  virtual void on_silence(Link& link, std::int64_t limit_ns, const std::string& more) = 0;
+  virtual void on_silence(ControlLink& link, std::int64_t limit_ns, const std::string& more) = 0;
 
  protected:
-  ~LinkOwner() = default;
+  ~ControlLinkOwner() = default;
 };
 
-class Link {
+class ControlLink {
  public:
   // What the other end is to this process. The owner sets it.
   enum class Role : std::uint8_t {
-    guest,  // came through the door; not yet, or not in the tree, a neighbour
+    guest,  // came through the listener; not yet, or not in the tree, a neighbour
     root,   // this process's way to the root while the ranks gather
     parent,
     child,
-    peer,     // opened after somebody had left: in place of a parent, or for letters
+    peer,     // opened after somebody had left: in place of a parent, or for messages
     leaving,  // its duty is over; it ends when its last bytes are sent
   };
   static constexpr std::uint32_t unknown = UINT32_MAX;
 
   // Of an open link, by its trunk.
-  Link(LinkCarrier& trunk, std::uint64_t number) : trunk_(&trunk), number_(number) {}
-  ~Link() { close(); }
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
+  ControlLink(LinkCarrier& trunk, std::uint64_t number) : trunk_(&trunk), number_(number) {}
+  ~ControlLink() { close(); }
+  ControlLink(const ControlLink&) = delete;
+  ControlLink& operator=(const ControlLink&) = delete;
   // At once, before anything is heard.
-  void belong_to(LinkOwner& owner, Role first_role);
+  void belong_to(ControlLinkOwner& owner, Role first_role);
 
   bool is_open() const { return trunk_ != nullptr; }
   // Queues and sends what the socket takes at once.
@@ -102,7 +103,7 @@ class Link {
 
   LinkCarrier* trunk_;  // null: it has ended
   const std::uint64_t number_;
-  LinkOwner* owner_ = nullptr;
+  ControlLinkOwner* owner_ = nullptr;
   std::int64_t limit_ns_ = 0;  // 0: silence is not judged
 };
 

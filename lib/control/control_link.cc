@@ -1,4 +1,4 @@
-#include "lib/control/link.h"
+#include "lib/control/control_link.h"
 
 #include "lib/base/clock.h"
 #include "lib/control/control_thread.h"
@@ -14,36 +14,36 @@ std::int64_t ping_period_ns(std::int64_t limit_ns) { return std::min(ns_per_s, l
 
 }  // namespace
 
-void Link::belong_to(LinkOwner& owner, Role first_role) {
+void ControlLink::belong_to(ControlLinkOwner& owner, Role first_role) {
   owner_ = &owner;
   role = first_role;
 }
 
-void Link::send(Kind kind, std::span<const std::uint8_t> body) {
+void ControlLink::send(Kind kind, std::span<const std::uint8_t> body) {
   if (trunk_ != nullptr) trunk_->send(number_, kind, body);
 }
 
-bool Link::flushed() const { return trunk_ == nullptr || trunk_->flushed(); }
+bool ControlLink::flushed() const { return trunk_ == nullptr || trunk_->flushed(); }
 
-void Link::close() {
+void ControlLink::close() {
   if (trunk_ != nullptr) std::exchange(trunk_, nullptr)->forget(number_);
 }
 
-void Link::hear(const trust::Frame& frame) {
+void ControlLink::hear(const trust::Frame& frame) {
   if (owner_ != nullptr) owner_->on_frame(*this, frame);
 }
 
-void Link::end(const Status& how, bool closed) {
+void ControlLink::end(const Status& how, bool closed) {
   cut();
   if (owner_ != nullptr) owner_->on_end(*this, how, closed);
 }
 
-void Link::set_liveness(std::int64_t limit_ns) {
+void ControlLink::set_liveness(std::int64_t limit_ns) {
   limit_ns_ = limit_ns;
   if (trunk_ != nullptr) trunk_->due_at(0);
 }
 
-std::int64_t Link::tick(std::int64_t now_ns) {
+std::int64_t ControlLink::tick(std::int64_t now_ns) {
   if (trunk_ == nullptr || limit_ns_ == 0) return never_ns;
   const std::int64_t silent_at = trunk_->heard_ns() + limit_ns_ + trunk_->grace_ns();
   if (now_ns >= silent_at || trunk_->loses_what_is_said(now_ns, limit_ns_)) {

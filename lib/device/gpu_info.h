@@ -1,4 +1,4 @@
-// DeviceNote: what a rank of a CUDA communicator says of its GPU when it joins. From all notes all
+// GpuInfo: what a rank of a CUDA communicator says of its GPU when it joins. From all notes all
 // ranks come to the same: what each may use of its GPU (device_share.h), and which way leads from
 // GPU to GPU (transports/p2p/way.h).
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace gyre::comm {
 
-struct DeviceNote {
+struct GpuInfo {
   std::string uuid;
   std::uint32_t blocks = 0;          // that the GPU runs at one time
   std::uint32_t connections = 0;     // CUDA_DEVICE_MAX_CONNECTIONS of the process
@@ -28,9 +28,9 @@ struct DeviceNote {
   std::vector<p2p::Toward> toward;   // the other GPUs of its host
 };
 
-std::string encode(const DeviceNote& note);
+std::string encode(const GpuInfo& note);
 // Nothing if it is malformed.
-std::optional<DeviceNote> read_device_note(std::string_view text);
+std::optional<GpuInfo> read_gpu_info(std::string_view text);
 
 // CUDA_DEVICE_MAX_CONNECTIONS as the driver takes it: streams that do not wait for each other. A
 // client of MPS has fewer where it is not set (the MPS manual, Environment Variables).

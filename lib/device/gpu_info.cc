@@ -1,4 +1,4 @@
-#include "lib/device/device_note.h"
+#include "lib/device/gpu_info.h"
 
 #include "lib/base/settings.h"
 
@@ -20,7 +20,7 @@ constexpr std::int64_t lanes_of_nvlink_most = 1024;
 
 }  // namespace
 
-std::string encode(const DeviceNote& note) {
+std::string encode(const GpuInfo& note) {
   std::string held;
   for (const DeviceHolding& one : note.held)
     held +=
@@ -92,8 +92,8 @@ bool take_holdings(std::string_view text, std::vector<DeviceHolding>& held) {
 
 }  // namespace
 
-std::optional<DeviceNote> read_device_note(std::string_view text) {
-  DeviceNote note;
+std::optional<GpuInfo> read_gpu_info(std::string_view text) {
+  GpuInfo note;
   if (!take_name(text, ' ', note.uuid)) return std::nullopt;
   for (std::uint32_t* field :
        {&note.blocks, &note.connections, &note.channels, &note.least_channels})
