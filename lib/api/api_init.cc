@@ -107,7 +107,7 @@ Status init_env(gyreComm_t* comm, const gyreConfig_t* config) {
                                             &warnings));
   for (const std::string& warning : warnings) log_warn("{}", warning);
   GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options.settings));
-  place.earlier_meetings = process().meetings;
+  place.earlier_exchanges = process().meetings;
   GYRE_ASSIGN(const trust::UniqueId id, find_id(*plane, options.settings, place));
   Status begun = begin_join(comm, id, place.size, place.rank, std::move(options));
   if (begun.ok() || begun.code() == Code::InProgress) ++process().meetings;
@@ -161,7 +161,7 @@ Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* sto
   GYRE_ASSIGN(CommunicatorOptions options, make_options(config));
   GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options.settings));
   GYRE_ASSIGN(const trust::UniqueId id,
-              rendezvous::meet_through_store(
+              rendezvous::exchange_id_through_store(
                   *plane, wrap(*store), key, rank,
                   rendezvous::audience_of_launch(options.settings,
                                                  rendezvous::process_environment(), nranks),

@@ -3,7 +3,7 @@
 #include "lib/rendezvous/id_file.h"
 
 #include "lib/base/log.h"
-#include "lib/rendezvous/meeting_point.h"
+#include "lib/rendezvous/rendezvous_address.h"
 
 #include <fmt/format.h>
 
@@ -76,18 +76,18 @@ Result<FileDescriptor> open_private(const std::string& path, int flags, bool exa
   return file;
 }
 
-struct Found {
+struct IdFileContents {
   FileDescriptor file;
   trust::UniqueId id;
   bool root_gone = false;
 };
 
 // What is at `path`, if anything.
-Result<std::optional<Found>> inspect(const std::string& path, int flags,
-                                     const trust::Token& this_host) {
-  Found found;
+Result<std::optional<IdFileContents>> inspect(const std::string& path, int flags,
+                                              const trust::Token& this_host) {
+  IdFileContents found;
   GYRE_ASSIGN(found.file, open_private(path, flags, true));
-  if (!found.file.has_value()) return std::optional<Found>();
+  if (!found.file.has_value()) return std::optional<IdFileContents>();
   trust::EncodedId bytes;
   trust::Wiped<trust::unique_id_bytes + 1> content;
   const ssize_t got = ::pread(found.file.get(), content.data(), content.size(), 0);
@@ -116,7 +116,7 @@ bool is_same_file(int file, const std::string& path) {
 
 // Success: there is nothing at `path` any more, or something else than there was.
 Status clear_away(const std::string& path, const trust::Token& this_host) {
-  GYRE_ASSIGN(const std::optional<Found> found, inspect(path, O_RDWR, this_host));
+  GYRE_ASSIGN(const std::optional<IdFileContents> found, inspect(path, O_RDWR, this_host));
   if (!found) return Status();
   if (!found->root_gone)
     return refuse(path,
@@ -132,7 +132,7 @@ Status clear_away(const std::string& path, const trust::Token& this_host) {
   return Status();
 }
 
-struct Draft {
+struct TemporaryFile {
   std::string name;  // empty: it has none
   FileDescriptor file;
 };
@@ -141,10 +141,10 @@ std::string open_file_path(int file) { return fmt::format("/proc/self/fd/{}", fi
 
 // Without a name, so that nothing is left of it if we are killed; file systems that know of no such
 // files (NFS) give it one of its own in the same folder.
-Result<Draft> open_draft(const std::string& path) {
+Result<TemporaryFile> open_draft(const std::string& path) {
   const std::string folder = folder_of(path);
-  Draft draft{{},
-              FileDescriptor(::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, private_mode))};
+  TemporaryFile draft{
+      {}, FileDescriptor(::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, private_mode))};
   if (draft.file.has_value() && ::access(open_file_path(draft.file.get()).c_str(), F_OK) == 0)
     return draft;
   std::uint64_t number = 0;
@@ -159,9 +159,9 @@ Result<Draft> open_draft(const std::string& path) {
 }
 
 // A locked file with the id, in the folder of `path`.
-Result<Draft> make_draft(const std::string& path, const trust::UniqueId& id) {
+Result<TemporaryFile> make_draft(const std::string& path, const trust::UniqueId& id) {
   GYRE_ASSIGN(const auto bytes, trust::encode(id));
-  GYRE_ASSIGN(Draft draft, open_draft(path));
+  GYRE_ASSIGN(TemporaryFile draft, open_draft(path));
   const int file = draft.file.get();
   // fsync: readers on other hosts see what the server of the file system has.
   const bool written =
@@ -180,7 +180,7 @@ Result<Draft> make_draft(const std::string& path, const trust::UniqueId& id) {
 }
 
 // linkat(2), not rename(2): it never takes the place of another job's file.
-Status link_in(const Draft& draft, const std::string& path, const trust::Token& this_host,
+Status link_in(const TemporaryFile& draft, const std::string& path, const trust::Token& this_host,
                Wait& wait) {
   const std::string from = draft.name.empty() ? open_file_path(draft.file.get()) : draft.name;
   const int flags = draft.name.empty() ? AT_SYMLINK_FOLLOW : 0;
@@ -200,7 +200,7 @@ Status link_in(const Draft& draft, const std::string& path, const trust::Token& 
 
 Result<std::shared_ptr<IdFile>> IdFile::publish(const std::string& path, const trust::UniqueId& id,
                                                 const trust::Token& this_host, Wait& wait) {
-  GYRE_ASSIGN(Draft draft, make_draft(path, id));
+  GYRE_ASSIGN(TemporaryFile draft, make_draft(path, id));
   const Status linked = link_in(draft, path, this_host, wait);
   if (!draft.name.empty()) ::unlink(draft.name.c_str());
   if (!linked.ok()) return linked;
@@ -215,7 +215,7 @@ Result<trust::UniqueId> read_id_file(const std::string& path, const trust::Token
                                      std::int64_t timeout_s, Wait& wait) {
   bool seen_dead = false;
   do {
-    GYRE_ASSIGN(const std::optional<Found> found, inspect(path, O_RDONLY, this_host));
+    GYRE_ASSIGN(const std::optional<IdFileContents> found, inspect(path, O_RDONLY, this_host));
     if (found && !found->root_gone) return found->id;
     seen_dead = found.has_value();
   } while (rest(wait));

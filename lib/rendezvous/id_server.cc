@@ -17,13 +17,13 @@ namespace {
 constexpr std::int64_t visit_most_ns = 2 * ns_per_s;
 constexpr std::int64_t tick_ns = ns_per_s / 4;
 constexpr int accepts_at_once = 64;
-constexpr std::uint64_t listener_key = 0, timer_key = 1, first_visitor_key = 2;
+constexpr std::uint64_t listener_key = 0, timer_key = 1, first_client_key = 2;
 
 }  // namespace
 
 Result<std::shared_ptr<IdServer>> IdServer::start(FileDescriptor listener,
-                                                  const MeetingPoint& point,
-                                                  const Meeting& meeting) {
+                                                  const RendezvousAddress& point,
+                                                  const IdExchange& meeting) {
   std::shared_ptr<IdServer> server(new IdServer);
   server->epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
   server->timer_ = FileDescriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
@@ -34,7 +34,7 @@ Result<std::shared_ptr<IdServer>> IdServer::start(FileDescriptor listener,
   server->listener_ = std::move(listener);
   server->point_ = point;
   server->meeting_ = meeting;
-  server->next_key_ = first_visitor_key;
+  server->next_key_ = first_client_key;
   GYRE_ASSIGN(const auto id, trust::encode(meeting.id));
   server->answer_ = encode_id(id);
   GYRE_TRY(server->watch(EPOLL_CTL_ADD, server->listener_.get(), EPOLLIN, listener_key));
@@ -57,18 +57,18 @@ bool IdServer::serve() {
     const std::uint64_t key = events[i].data.u64;
     if (key == listener_key) accept_some();
     if (key == timer_key) tick();
-    if (const auto visit = visitors_.find(key); visit != visitors_.end()) look_after(visit);
+    if (const auto visit = clients_.find(key); visit != clients_.end()) look_after(visit);
   }
   return !done();
 }
 
-void IdServer::look_after(Visitors::iterator visit) {
-  Visitor& visitor = visit->second;
-  if (!attend(visitor)) return leave(visit);
+void IdServer::look_after(IdClients::iterator visit) {
+  IdClient& client = visit->second;
+  if (!attend(client)) return leave(visit);
   // Edges: what it has said so far stays in the kernel, and says nothing new.
-  if (visitor.line.is_unnamed()) return;
-  const std::uint32_t wanted = visitor.line.wants_to_write() ? EPOLLIN | EPOLLOUT : EPOLLIN;
-  (void)watch(EPOLL_CTL_MOD, visitor.line.descriptor(), wanted, visit->first);
+  if (client.line.is_unnamed()) return;
+  const std::uint32_t wanted = client.line.wants_to_write() ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  (void)watch(EPOLL_CTL_MOD, client.line.descriptor(), wanted, visit->first);
 }
 
 // Few at a time, so that what else the control thread does is not kept waiting.
@@ -93,14 +93,14 @@ void IdServer::accept_some() {
 // The oldest goes who has not named our key; if there is none, the oldest without an answer.
 bool IdServer::make_room() {
   const auto oldest = [&](auto&& fits) {
-    return std::find_if(visitors_.begin(), visitors_.end(),
+    return std::find_if(clients_.begin(), clients_.end(),
                         [&](const auto& visit) { return fits(visit.second); });
   };
-  auto found = oldest([](const Visitor& visitor) { return visitor.line.is_unnamed(); });
-  if (found == visitors_.end())
-    found = oldest([](const Visitor& visitor) { return !visitor.answered; });
-  if (found == visitors_.end()) return false;
-  visitors_.erase(found);
+  auto found = oldest([](const IdClient& client) { return client.line.is_unnamed(); });
+  if (found == clients_.end())
+    found = oldest([](const IdClient& client) { return !client.answered; });
+  if (found == clients_.end()) return false;
+  clients_.erase(found);
   return true;
 }
 
@@ -109,8 +109,8 @@ void IdServer::admit(FileDescriptor socket) {
     if (const Status same = check_same_user(socket.get()); !same.ok())
       return warnings_.write(fmt::format("{}: {}", point_.text, same.message()));
   const std::size_t most = 2 * std::size_t{meeting_.size} + 64;
-  if (visitors_.size() >= most && !make_room()) return;
-  auto line = IdLine::make(IdLine::End::answering, std::move(socket), point_.network);
+  if (clients_.size() >= most && !make_room()) return;
+  auto line = IdConnection::make(IdConnection::Side::answering, std::move(socket), point_.network);
   const std::uint64_t key = next_key_++;
   if (!line.ok() ||
       !watch(EPOLL_CTL_ADD, line->descriptor(), EPOLLIN | EPOLLRDHUP | EPOLLET, key).ok())
@@ -118,75 +118,75 @@ void IdServer::admit(FileDescriptor socket) {
   // What it wants is often there already, and then it is no unauthenticated client to those who
   // come next.
   look_after(
-      visitors_.emplace(key, Visitor{std::move(*line), SystemClock::read() + visit_most_ns}).first);
+      clients_.emplace(key, IdClient{std::move(*line), SystemClock::read() + visit_most_ns}).first);
 }
 
-bool IdServer::attend(Visitor& visitor) {
-  const Status flushed = visitor.line.flush();
-  const auto message = visitor.line.receive();
-  if (visitor.answered) return flushed.ok() && message.ok() && !message->has_value();
+bool IdServer::attend(IdClient& client) {
+  const Status flushed = client.line.flush();
+  const auto message = client.line.receive();
+  if (client.answered) return flushed.ok() && message.ok() && !message->has_value();
   Status status = flushed.ok() ? message.status() : flushed;
   if (status.ok() && !message->has_value()) return true;
-  if (status.ok()) status = reply(visitor, **message);
-  if (!status.ok()) note_end(visitor, status);
+  if (status.ok()) status = reply(client, **message);
+  if (!status.ok()) note_end(client, status);
   return status.ok();
 }
 
-void IdServer::note_end(const Visitor& visitor, const Status& why) {
+void IdServer::note_end(const IdClient& client, const Status& why) {
   // One of us that was killed, or is ahead of us: no unauthenticated client, and if it lives it
   // asks again.
-  if (visitor.known || visitor.line.departed())
+  if (client.known || client.line.departed())
     return log_info(Subsystem::bootstrap, "{}: a rank left without the id: {}", point_.text,
                     why.message());
   warnings_.write(
       fmt::format("turned an unauthenticated client away at {}: {}", point_.text, why.message()));
 }
 
-Status IdServer::reply(Visitor& visitor, const Message& message) {
-  const auto question = decode_question(message);
-  if (!question.ok() && question.status().code() != Code::Mismatch) return question.status();
-  visitor.known = question.ok();
+Status IdServer::reply(IdClient& client, const IdMessage& message) {
+  const auto request = decode_id_request(message);
+  if (!request.ok() && request.status().code() != Code::Mismatch) return request.status();
+  client.known = request.ok();
   // A rank that is ahead of us finds the next meeting when it asks again.
-  if (question.ok() && question->meeting != meeting_.number)
+  if (request.ok() && request->meeting != meeting_.number)
     return Status(Code::RemoteError, "it asked for another meeting");
   const std::string why =
-      question.ok() ? objection(*question) : std::string(question.status().message());
-  visitor.answered = true;
+      request.ok() ? objection(*request) : std::string(request.status().message());
+  client.answered = true;
   if (!why.empty()) {
     log_warn("{}: refused a rank: {}", point_.text, why);
-    return visitor.line.send(encode_refusal(why));
+    return client.line.send(encode_refusal(why));
   }
-  process_of_[question->rank] = question->process;
-  GYRE_TRY(visitor.line.send(answer_));
-  visitor.rank = question->rank;
+  process_of_[request->rank] = request->process;
+  GYRE_TRY(client.line.send(answer_));
+  client.rank = request->rank;
   return Status();
 }
 
-std::string IdServer::objection(const Question& question) const {
-  if (question.size != meeting_.size)
+std::string IdServer::objection(const IdRequest& request) const {
+  if (request.size != meeting_.size)
     return fmt::format("this job has {} ranks, but you were started as rank {} of {}",
-                       meeting_.size, question.rank, question.size);
-  if (question.rank == 0 || question.rank >= meeting_.size)
-    return fmt::format("you cannot be rank {} of {}", question.rank, meeting_.size);
-  const auto known = process_of_.find(question.rank);
-  if (known != process_of_.end() && known->second != question.process)
+                       meeting_.size, request.rank, request.size);
+  if (request.rank == 0 || request.rank >= meeting_.size)
+    return fmt::format("you cannot be rank {} of {}", request.rank, meeting_.size);
+  const auto known = process_of_.find(request.rank);
+  if (known != process_of_.end() && known->second != request.process)
     return fmt::format(
         "another process already met as rank {}. If two jobs run at once, give each "
         "its own GYRE_JOB_ID",
-        question.rank);
+        request.rank);
   return {};
 }
 
-void IdServer::leave(Visitors::iterator visit) {
+void IdServer::leave(IdClients::iterator visit) {
   if (visit->second.rank) served_.insert(*visit->second.rank);
-  visitors_.erase(visit);
+  clients_.erase(visit);
 }
 
 void IdServer::tick() {
   std::uint64_t ticks = 0;
   (void)!::read(timer_.get(), &ticks, sizeof ticks);
   const std::int64_t now_ns = SystemClock::read();
-  for (auto visit = visitors_.begin(); visit != visitors_.end();) {
+  for (auto visit = clients_.begin(); visit != clients_.end();) {
     const auto current = visit++;
     if (now_ns >= current->second.end_ns) leave(current);
   }
@@ -198,13 +198,15 @@ void IdServer::tick() {
 namespace {
 
 // One visit. Nothing: rank 0 is not there, or not yet able to answer.
-Result<std::optional<trust::UniqueId>> visit(const MeetingPoint& point, const Question& question,
-                                             Wait& wait, std::string* reason) {
-  GYRE_ASSIGN(FileDescriptor socket, reach_point(point, wait, reason));
+Result<std::optional<trust::UniqueId>> visit(const RendezvousAddress& point,
+                                             const IdRequest& request, Wait& wait,
+                                             std::string* reason) {
+  GYRE_ASSIGN(FileDescriptor socket, connect_to_address(point, wait, reason));
   if (!socket.has_value()) return std::optional<trust::UniqueId>();
-  GYRE_ASSIGN(IdLine line, IdLine::make(IdLine::End::asking, std::move(socket), point.network));
+  GYRE_ASSIGN(IdConnection line,
+              IdConnection::make(IdConnection::Side::asking, std::move(socket), point.network));
   *reason = "connected, but no answer";
-  Status status = line.send(encode(question));
+  Status status = line.send(encode(request));
   while (status.ok()) {
     auto message = line.receive();
     status = message.status();
@@ -224,11 +226,11 @@ Result<std::optional<trust::UniqueId>> visit(const MeetingPoint& point, const Qu
 
 }  // namespace
 
-Result<trust::UniqueId> ask_for_id(const MeetingPoint& point, const Question& question,
+Result<trust::UniqueId> ask_for_id(const RendezvousAddress& point, const IdRequest& request,
                                    std::int64_t timeout_s, Wait& wait) {
   std::string reason = "not tried", last_said;
   do {
-    GYRE_ASSIGN(const std::optional<trust::UniqueId> id, visit(point, question, wait, &reason));
+    GYRE_ASSIGN(const std::optional<trust::UniqueId> id, visit(point, request, wait, &reason));
     if (id) return *id;
     // Somebody is there, but it is not the rank 0 that we look for, or not with our secret.
     if (reason.starts_with("connected, but ") && std::exchange(last_said, reason) != reason)

@@ -95,15 +95,15 @@ std::string slurm_job(const Environment& environment) {
   return joined(environment, {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
 }
 
-struct Launcher {
+struct LauncherVariables {
   std::string_view name;
   // In each list the first that is set counts.
   std::vector<std::string_view> rank, size, local_rank, local_size;
   std::string (*job)(const Environment&);
 };
 
-const std::vector<Launcher>& launchers() {
-  static const std::vector<Launcher>& table = *new std::vector<Launcher>{
+const std::vector<LauncherVariables>& launchers() {
+  static const std::vector<LauncherVariables>& table = *new std::vector<LauncherVariables>{
       {"torchrun", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}, torchrun_job},
       {"Open MPI",
        {"OMPI_COMM_WORLD_RANK"},
@@ -136,8 +136,8 @@ const std::vector<Launcher>& launchers() {
 }
 
 // What one launcher says; -1 is unknown.
-struct Claim {
-  const Launcher* launcher = nullptr;  // null: Gyre's own variables
+struct LauncherClaim {
+  const LauncherVariables* launcher = nullptr;  // null: Gyre's own variables
   std::string_view rank_name, size_name;
   int rank = -1, size = -1, local_rank = -1, local_size = -1;
   bool several_hosts = false;
@@ -178,7 +178,7 @@ int slurm_tasks_of_node(std::string_view text, std::int64_t node) {
   return found;
 }
 
-void add_slurm_nodes(const Environment& environment, Claim* claim) {
+void add_slurm_nodes(const Environment& environment, LauncherClaim* claim) {
   const std::string_view tasks =
       first_set(environment, {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
   const std::string* node = find(environment, "SLURM_NODEID");
@@ -191,7 +191,8 @@ void add_slurm_nodes(const Environment& environment, Claim* claim) {
       !nodes.empty() && parse_integer(*find(environment, nodes), 2, INT_MAX).ok();
 }
 
-Status check_local(const Claim& claim, std::string_view rank_name, std::string_view size_name) {
+Status check_local(const LauncherClaim& claim, std::string_view rank_name,
+                   std::string_view size_name) {
   if (claim.local_size > claim.size)
     return invalid_usage(fmt::format("{} is {}, but the whole job has {} ranks ({})", size_name,
                                      claim.local_size, claim.size, claim.size_name));
@@ -203,8 +204,9 @@ Status check_local(const Claim& claim, std::string_view rank_name, std::string_v
   return Status();
 }
 
-Result<Claim> read_claim(const Launcher& launcher, const Environment& environment) {
-  Claim claim;
+Result<LauncherClaim> read_claim(const LauncherVariables& launcher,
+                                 const Environment& environment) {
+  LauncherClaim claim;
   claim.launcher = &launcher;
   claim.rank_name = first_set(environment, launcher.rank);
   claim.size_name = first_set(environment, launcher.size);
@@ -225,7 +227,7 @@ Result<Claim> read_claim(const Launcher& launcher, const Environment& environmen
   return claim;
 }
 
-Result<Claim> gyre_claim(const Settings& settings) {
+Result<LauncherClaim> gyre_claim(const Settings& settings) {
   if (settings.size < 0)
     return invalid_usage("GYRE_RANK is set but GYRE_SIZE is not: set both, on every rank");
   if (settings.rank >= settings.size)
@@ -233,7 +235,7 @@ Result<Claim> gyre_claim(const Settings& settings) {
         "GYRE_RANK=\"{}\" is not accepted: give a whole number from 0 to {}, because GYRE_SIZE is "
         "{}",
         settings.rank, settings.size - 1, settings.size));
-  Claim claim;
+  LauncherClaim claim;
   claim.rank_name = "GYRE_RANK";
   claim.size_name = "GYRE_SIZE";
   claim.rank = static_cast<int>(settings.rank);
@@ -243,14 +245,15 @@ Result<Claim> gyre_claim(const Settings& settings) {
 
 // Every set that is whole, in order of precedence. A malformed first one is an error; a malformed
 // later one is not used and only warned of.
-Result<std::vector<Claim>> read_claims(const Settings& settings, const Environment& environment,
-                                       std::vector<std::string>* warnings) {
-  std::vector<Claim> claims;
+Result<std::vector<LauncherClaim>> read_claims(const Settings& settings,
+                                               const Environment& environment,
+                                               std::vector<std::string>* warnings) {
+  std::vector<LauncherClaim> claims;
   if (settings.rank >= 0) {
-    GYRE_ASSIGN(Claim claim, gyre_claim(settings));
+    GYRE_ASSIGN(LauncherClaim claim, gyre_claim(settings));
     claims.push_back(claim);
   }
-  for (const Launcher& launcher : launchers()) {
+  for (const LauncherVariables& launcher : launchers()) {
     const bool has_rank = !first_set(environment, launcher.rank).empty();
     const bool has_size = !first_set(environment, launcher.size).empty();
     if (!has_rank || !has_size) continue;
@@ -272,7 +275,7 @@ Result<std::vector<Claim>> read_claims(const Settings& settings, const Environme
 
 // A launcher that srun started, one per node, leaves its own Slurm variables to its ranks: fewer
 // Slurm tasks than ranks contradict nothing.
-bool contradicts(const Claim& used, const Claim& other) {
+bool contradicts(const LauncherClaim& used, const LauncherClaim& other) {
   if (other.rank == used.rank && other.size == used.size) return false;
   return other.name() != "srun" || other.size >= used.size;
 }
@@ -281,7 +284,7 @@ Status nothing_said(const Settings& settings, const Environment& environment) {
   if (settings.size >= 0)
     return invalid_usage("GYRE_SIZE is set but GYRE_RANK is not: set both, on every rank");
   std::string found;
-  for (const Launcher& launcher : launchers()) {
+  for (const LauncherVariables& launcher : launchers()) {
     const std::string_view rank = first_set(environment, launcher.rank);
     const std::string_view size = first_set(environment, launcher.size);
     if (rank.empty() == size.empty() || launcher.name == "srun") continue;
@@ -296,13 +299,14 @@ Status nothing_said(const Settings& settings, const Environment& environment) {
       "every rank (GYRE_RANK=0 GYRE_SIZE=1 for a single one)");
 }
 
-void apply_own_local(const Settings& settings, Claim* claim) {
+void apply_own_local(const Settings& settings, LauncherClaim* claim) {
   if (settings.local_rank >= 0) claim->local_rank = static_cast<int>(settings.local_rank);
   if (settings.local_size >= 0) claim->local_size = static_cast<int>(settings.local_size);
 }
 
 // What nobody said is taken as on one host, where rank and local rank are the same.
-void set_local_place(const Claim& used, LaunchPlace* place, std::vector<std::string>* warnings) {
+void set_local_place(const LauncherClaim& used, LaunchPlace* place,
+                     std::vector<std::string>* warnings) {
   const bool known = used.local_size > 0;
   place->several_hosts = known ? used.local_size != used.size : used.several_hosts && used.size > 1;
   place->one_host = used.size == 1 || (known && used.local_size == used.size);
@@ -324,11 +328,12 @@ Result<LaunchPlace> read_launch_place(const Settings& settings,
                                       std::vector<std::string>* warnings) {
   std::vector<std::string> unheard;
   if (warnings == nullptr) warnings = &unheard;
-  GYRE_ASSIGN(const std::vector<Claim> claims, read_claims(settings, environment, warnings));
+  GYRE_ASSIGN(const std::vector<LauncherClaim> claims,
+              read_claims(settings, environment, warnings));
   if (claims.empty()) return nothing_said(settings, environment);
 
-  Claim used = claims.front();
-  for (const Claim& other : claims) {
+  LauncherClaim used = claims.front();
+  for (const LauncherClaim& other : claims) {
     if (contradicts(used, other))
       warnings->push_back(
           fmt::format("{} and {} contradict each other; {} is used because it is the more specific "

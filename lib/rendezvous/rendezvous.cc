@@ -6,7 +6,7 @@
 #include "lib/base/wait.h"
 #include "lib/rendezvous/id_file.h"
 #include "lib/rendezvous/id_server.h"
-#include "lib/rendezvous/meeting_point.h"
+#include "lib/rendezvous/rendezvous_address.h"
 #include "lib/rendezvous/run_secret.h"
 #include "lib/rendezvous/store_value.h"
 #include "lib/trust/derive.h"
@@ -42,9 +42,9 @@ struct Deadline {
   }
 };
 
-Result<trust::Secret> secret_of_this_meeting(const trust::Secret& secret, int earlier_meetings) {
+Result<trust::Secret> secret_of_this_meeting(const trust::Secret& secret, int earlier_exchanges) {
   trust::Secret own{};
-  GYRE_TRY(trust::derive(secret, fmt::format("meeting {}", earlier_meetings), own));
+  GYRE_TRY(trust::derive(secret, fmt::format("meeting {}", earlier_exchanges), own));
   return own;
 }
 
@@ -75,16 +75,16 @@ control::Audience audience_of(const LaunchPlace& place) {
 }
 
 Result<trust::UniqueId> meet_at(control::ControlPlane& plane, const Settings& settings,
-                                const MeetingPoint& point, const LaunchPlace& place,
+                                const RendezvousAddress& point, const LaunchPlace& place,
                                 const Deadline& deadline, Wait& wait) {
   const auto size = static_cast<std::uint32_t>(place.size);
-  const auto number = static_cast<std::uint32_t>(place.earlier_meetings);
+  const auto number = static_cast<std::uint32_t>(place.earlier_exchanges);
   if (place.rank != 0) {
-    const Question question{static_cast<std::uint32_t>(place.rank), size, number,
+    const IdRequest request{static_cast<std::uint32_t>(place.rank), size, number,
                             plane.identity().process};
-    return ask_for_id(point, question, deadline.seconds, wait);
+    return ask_for_id(point, request, deadline.seconds, wait);
   }
-  GYRE_ASSIGN(FileDescriptor listener, open_point(point, wait));
+  GYRE_ASSIGN(FileDescriptor listener, listen_at_address(point, wait));
   // Where the kernel vouches for the user, nobody comes from another host.
   const control::Audience audience =
       point.network ? audience_of(place) : control::Audience::this_host;
@@ -100,7 +100,7 @@ Result<trust::UniqueId> meet_on_network(control::ControlPlane& plane, const Sett
                                         const LaunchPlace& place, const trust::Secret& secret,
                                         const Deadline& deadline) {
   Wait wait = deadline.wait(far_nap_ns);
-  GYRE_ASSIGN(const MeetingPoint point, network_point(settings, secret, wait));
+  GYRE_ASSIGN(const RendezvousAddress point, network_rendezvous(settings, secret, wait));
   return meet_at(plane, settings, point, place, deadline, wait);
 }
 
@@ -113,7 +113,7 @@ Result<trust::UniqueId> meet_by_run(control::ControlPlane& plane, const Settings
     return invalid_usage(
         "the ranks are on several hosts, but GYRE_RENDEZVOUS_FD alone serves one: set "
         "GYRE_RENDEZVOUS_ADDRESS=host:port of rank 0 as well");
-  GYRE_ASSIGN(const trust::Secret secret, secret_of_this_meeting(run, place.earlier_meetings));
+  GYRE_ASSIGN(const trust::Secret secret, secret_of_this_meeting(run, place.earlier_exchanges));
   return place.rank == 0 ? plane.create_root(secret) : trust::id_on_this_host(secret);
 }
 
@@ -137,7 +137,7 @@ Status keep_until(control::ControlPlane& plane, std::shared_ptr<IdFile> file,
 Result<trust::UniqueId> meet_by_file(control::ControlPlane& plane, const Settings& settings,
                                      const LaunchPlace& place, const Deadline& deadline) {
   std::string path = settings.rendezvous_file;
-  if (place.earlier_meetings > 0) path += fmt::format(".{}", place.earlier_meetings);
+  if (place.earlier_exchanges > 0) path += fmt::format(".{}", place.earlier_exchanges);
   const trust::Token& this_host = plane.identity().host;
   Wait wait = deadline.wait(far_nap_ns);
   if (place.rank != 0) {
@@ -163,8 +163,8 @@ Result<trust::UniqueId> meet_on_this_host(control::ControlPlane& plane, const Se
         place.local_size == place.size ? std::string("some") : std::to_string(place.local_size),
         place.size));
   Wait wait = deadline.wait(local_nap_ns);
-  GYRE_ASSIGN(const MeetingPoint point,
-              local_point(fmt::format("{}:{}", place.earlier_meetings, place.job_id)));
+  GYRE_ASSIGN(const RendezvousAddress point,
+              local_rendezvous(fmt::format("{}:{}", place.earlier_exchanges, place.job_id)));
   return meet_at(plane, settings, point, place, deadline, wait);
 }
 
@@ -213,9 +213,10 @@ control::Audience audience_of_launch(const Settings& settings,
   return believed ? control::Audience::this_host : control::Audience::any_host;
 }
 
-Result<trust::UniqueId> meet_through_store(control::ControlPlane& plane, const Store& store,
-                                           const std::string& key, int rank,
-                                           control::Audience audience, const Settings& settings) {
+Result<trust::UniqueId> exchange_id_through_store(control::ControlPlane& plane, const Store& store,
+                                                  const std::string& key, int rank,
+                                                  control::Audience audience,
+                                                  const Settings& settings) {
   const std::int64_t timeout_ms = settings.init_timeout_s * 1000;
   const std::string doing = fmt::format("meeting through the store's key \"{}\"", key);
   auto secret = read_secret(settings);

@@ -24,7 +24,7 @@ struct LaunchPlace {
   bool one_host = false;       // the launcher said so
   // How many meetings of this process have succeeded (the caller counts): a second gyreCommInitEnv
   // meets under another name, so that it cannot find what is left of the first.
-  int earlier_meetings = 0;
+  int earlier_exchanges = 0;
   std::string source;  // which variables said so, for the log: "torchrun (RANK, WORLD_SIZE)"
   std::string job_id;  // equal on all ranks of a job, different for two jobs of a user if possible
 };
@@ -67,8 +67,9 @@ struct Store {
   std::function<Result<std::vector<std::uint8_t>>(const std::string& key, std::int64_t timeout_ms)>
       get;
 };
-Result<trust::UniqueId> meet_through_store(control::ControlPlane& plane, const Store& store,
-                                           const std::string& key, int rank,
-                                           control::Audience audience, const Settings& settings);
+Result<trust::UniqueId> exchange_id_through_store(control::ControlPlane& plane, const Store& store,
+                                                  const std::string& key, int rank,
+                                                  control::Audience audience,
+                                                  const Settings& settings);
 
 }  // namespace gyre::rendezvous

@@ -167,7 +167,7 @@ void ask_store(fuzz::Input& input) {
   store.get = [&](const std::string&, std::int64_t) -> Result<std::vector<std::uint8_t>> {
     return std::vector<std::uint8_t>(bytes.begin(), bytes.end());
   };
-  const auto id = meet_through_store(plane, store, "key", 1, Audience::any_host, settings);
+  const auto id = exchange_id_through_store(plane, store, "key", 1, Audience::any_host, settings);
   if (id.ok()) GYRE_DEMAND(bytes.size() == trust::unique_id_bytes);
 }
 

@@ -2,7 +2,7 @@
 // that secrets come from.
 #include "lib/control/cause.h"
 #include "lib/control/messages.h"
-#include "lib/rendezvous/id_line.h"
+#include "lib/rendezvous/id_connection.h"
 #include "lib/trust/wire.h"
 #include "tests/fuzz/seeds.h"
 
@@ -207,13 +207,13 @@ void add_trunk_messages(Seeds& seeds) {
 }
 
 // As it goes over the line.
-Bytes on_the_line(const Message& message) {
+Bytes on_the_line(const IdMessage& message) {
   return Script(static_cast<std::uint8_t>(message.size())).rest(message);
 }
 
-Message question(std::uint32_t rank, std::uint32_t size, std::uint32_t meeting,
-                 std::uint8_t process) {
-  Question made{rank, size, meeting, {}};
+IdMessage question(std::uint32_t rank, std::uint32_t size, std::uint32_t meeting,
+                   std::uint8_t process) {
+  IdRequest made{rank, size, meeting, {}};
   made.process.fill(process);
   return encode(made);
 }
@@ -222,34 +222,35 @@ void add_lines(Seeds& seeds) {
   enum : std::uint8_t { in_clear, stranger, server, eavesdropper };
   trust::UniqueId id;
   id.root_listener = "gyre-door";
-  const Message good = question(1, 4, 2, 8);
+  const IdMessage good = question(1, 4, 2, 8);
   const Bytes said = on_the_line(good);
-  seeds.add("id_line", "question", Script(in_clear).block(said));
-  seeds.add("id_line", "question_in_pieces",
+  seeds.add("id_connection", "question", Script(in_clear).block(said));
+  seeds.add("id_connection", "question_in_pieces",
             Script(in_clear)
                 .block({said.data(), 1})
                 .block({said.data() + 1, 9})
                 .block({said.data() + 10, said.size() - 10}));
   Bytes twice = said;
   twice.insert(twice.end(), said.begin(), said.end());
-  seeds.add("id_line", "two_at_once", Script(in_clear).block(twice));
-  seeds.add("id_line", "id", Script(in_clear).block(on_the_line(encode_id(*encode(id)))));
-  seeds.add("id_line", "refusal",
+  seeds.add("id_connection", "two_at_once", Script(in_clear).block(twice));
+  seeds.add("id_connection", "id", Script(in_clear).block(on_the_line(encode_id(*encode(id)))));
+  seeds.add("id_connection", "refusal",
             Script(in_clear).block(on_the_line(encode_refusal("no\x1b[31m, \xff!"))));
-  seeds.add("id_line", "long_refusal",
+  seeds.add("id_connection", "long_refusal",
             Script(in_clear).block(on_the_line(encode_refusal(std::string(300, 'n')))));
-  seeds.add("id_line", "other_answer", Script(in_clear).block(on_the_line({3, 1, 2})));
-  seeds.add("id_line", "empty_message", Script(in_clear).block(Bytes{0}));
-  seeds.add("id_line", "longest_message", Script(in_clear).block(on_the_line(Message(255, 'x'))));
-  seeds.add("id_line", "nothing", Script(in_clear));
-  seeds.add("id_line", "stranger", Script(stranger).block(bytes_of("GET /")));
-  seeds.add("id_line", "stranger_hello",
+  seeds.add("id_connection", "other_answer", Script(in_clear).block(on_the_line({3, 1, 2})));
+  seeds.add("id_connection", "empty_message", Script(in_clear).block(Bytes{0}));
+  seeds.add("id_connection", "longest_message",
+            Script(in_clear).block(on_the_line(IdMessage(255, 'x'))));
+  seeds.add("id_connection", "nothing", Script(in_clear));
+  seeds.add("id_connection", "stranger", Script(stranger).block(bytes_of("GET /")));
+  seeds.add("id_connection", "stranger_hello",
             Script(stranger).block(Bytes{22, 3}).block(Bytes{1, 0, 4, 1, 0, 0, 0}));
-  seeds.add("id_line", "stranger_silent", Script(stranger).block({}).block({}));
-  const auto visit = [&](const char* name, std::initializer_list<Message> questions) {
+  seeds.add("id_connection", "stranger_silent", Script(stranger).block({}).block({}));
+  const auto visit = [&](const char* name, std::initializer_list<IdMessage> questions) {
     Script script(server);
-    for (const Message& each : questions) script.block(on_the_line(each));
-    seeds.add("id_line", name, script);
+    for (const IdMessage& each : questions) script.block(on_the_line(each));
+    seeds.add("id_connection", name, script);
   };
   visit("visitors", {good, question(2, 4, 2, 9), question(3, 4, 2, 9)});
   visit("visitor_again", {good, good, question(1, 4, 2, 9)});
@@ -260,15 +261,15 @@ void add_lines(Seeds& seeds) {
   visit("visitor_of_other_version", {changed(good, 7, 2)});
   visit("visitor_cut", {cut(good, good.size() - 1)});
   visit("visitor_foreign", {bytes_of("GET / HTTP/1.1")});
-  seeds.add("id_line", "visitor_half", Script(server).block(cut(said, 20)).block({}));
+  seeds.add("id_connection", "visitor_half", Script(server).block(cut(said, 20)).block({}));
   const auto overheard = [](std::uint8_t changes) { return Script(eavesdropper).number(changes); };
   const std::uint16_t random_of_client = 11 + 5;
-  seeds.add("id_line", "overheard", overheard(0));
-  seeds.add("id_line", "overheard_in_pieces",
+  seeds.add("id_connection", "overheard", overheard(0));
+  seeds.add("id_connection", "overheard_in_pieces",
             overheard(0).rest(Bytes{0, 3, 0, 200, 50, 10, 255, 255}));
-  seeds.add("id_line", "overheard_changed",
+  seeds.add("id_connection", "overheard_changed",
             overheard(1).number(random_of_client).number(std::uint8_t{7}));
-  seeds.add("id_line", "overheard_no_hello",
+  seeds.add("id_connection", "overheard_no_hello",
             overheard(1).number(std::uint16_t{5}).number(std::uint8_t{2}));
 }
 

@@ -153,7 +153,7 @@ TEST_CASE("a second meeting does not find the file of the first", "[rendezvous]"
   SmallPlane plane;
   LaunchPlace place = place_of(0, 2, "");
   const std::string first = report(meet(plane, by_file(folder.file("id"), 20), place));
-  place.earlier_meetings = 1;
+  place.earlier_exchanges = 1;
   const std::string second = report(meet(plane, by_file(folder.file("id"), 20), place));
   place.rank = 1;
   CHECK(report(meet(plane, by_file(folder.file("id"), 20), place)) == second);

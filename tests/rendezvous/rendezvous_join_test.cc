@@ -20,7 +20,7 @@ std::string join_all(const Settings& settings, LaunchPlace place) {
   if (!plane.ok()) return std::string(plane.status().message());
   std::string names;
   for (int i = 0; i < meetings; ++i) {
-    place.earlier_meetings = i;
+    place.earlier_exchanges = i;
     const auto id = meet(**plane, settings, place);
     if (!id.ok()) return std::string(id.status().message());
     const auto member = (*plane)->join(*id, place.size, place.rank, MessageBytes{1}, settings);

@@ -75,18 +75,20 @@ struct OpenMeeting {
     Wait wait(clock_of_this_test, {0, 0, ns_per_ms}, 10 * ns_per_s);
     port = free_port();
     const Settings settings = at_address(fmt::format("127.0.0.1:{}", port), secret.path, 20);
-    point = std::move(network_point(settings, trust::Secret{7}, wait)).value();
-    server = *IdServer::start(std::move(open_point(point, wait)).value(), point,
+    point = std::move(network_rendezvous(settings, trust::Secret{7}, wait)).value();
+    server = *IdServer::start(std::move(listen_at_address(point, wait)).value(), point,
                               {*trust::id_on_this_host(trust::Secret{8}), 3, number,
                                SystemClock::read() + 20 * ns_per_s});
   }
-  IdLine visit() const {
+  IdConnection visit() const {
     FileDescriptor socket = tcp_to(port);
     REQUIRE(fcntl(socket.get(), F_SETFL, O_NONBLOCK) == 0);
-    return std::move(IdLine::make(IdLine::End::asking, std::move(socket), point.network)).value();
+    return std::move(
+               IdConnection::make(IdConnection::Side::asking, std::move(socket), point.network))
+        .value();
   }
   // Until `line` has its message, or has ended; its status then.
-  Status serve_until_heard(IdLine& line) const {
+  Status serve_until_heard(IdConnection& line) const {
     for (int turn = 0; turn < 10000; ++turn) {
       server->serve();
       const auto message = line.receive();
@@ -104,7 +106,7 @@ struct OpenMeeting {
   }
 
   int port = 0;
-  MeetingPoint point;
+  RendezvousAddress point;
   std::shared_ptr<IdServer> server;
 };
 
@@ -116,11 +118,13 @@ TEST_CASE("an answer that was sent is sent, also when who asked has read it and 
   int ends[2] = {-1, -1};
   REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
   FileDescriptor near(ends[0]), far(ends[1]);
-  auto answering = IdLine::make(IdLine::End::answering, std::move(near), meeting.point.network);
-  std::optional<Message> question;
+  auto answering =
+      IdConnection::make(IdConnection::Side::answering, std::move(near), meeting.point.network);
+  std::optional<IdMessage> question;
   {
-    auto asking = IdLine::make(IdLine::End::asking, std::move(far), meeting.point.network);
-    REQUIRE(asking->send(encode(Question{1, 3, 0, {1}})).ok());
+    auto asking =
+        IdConnection::make(IdConnection::Side::asking, std::move(far), meeting.point.network);
+    REQUIRE(asking->send(encode(IdRequest{1, 3, 0, {1}})).ok());
     for (int turn = 0; turn < 10 && !question; ++turn) {
       question = *answering->receive();
       (void)asking->receive();
@@ -137,16 +141,16 @@ TEST_CASE("ranks that are ahead, or go before they have the id, are no strangers
   gyre::test::LogFile log;
   const OpenMeeting meeting(1);
   {
-    IdLine ahead = meeting.visit();
-    REQUIRE(ahead.send(encode(Question{1, 3, 2, {1}})).ok());
+    IdConnection ahead = meeting.visit();
+    REQUIRE(ahead.send(encode(IdRequest{1, 3, 2, {1}})).ok());
     CHECK_FALSE(meeting.serve_until_heard(ahead).ok());
-    IdLine killed = meeting.visit();  // as the answer comes
-    REQUIRE(killed.send(encode(Question{1, 3, 1, {1}})).ok());
+    IdConnection killed = meeting.visit();  // as the answer comes
+    REQUIRE(killed.send(encode(IdRequest{1, 3, 1, {1}})).ok());
     for (int turn = 0; turn < 3; ++turn) meeting.server->serve(), (void)killed.receive();
   }
   meeting.serve_a_while();
-  IdLine again = meeting.visit();
-  REQUIRE(again.send(encode(Question{1, 3, 1, {1}})).ok());
+  IdConnection again = meeting.visit();
+  REQUIRE(again.send(encode(IdRequest{1, 3, 1, {1}})).ok());
   CHECK(meeting.serve_until_heard(again).ok());
   CHECK(log.lines() == std::vector<std::string>{});
   const FileDescriptor web = tcp_to(meeting.port);
@@ -177,8 +181,8 @@ TEST_CASE("however many connect at once, few are let in at a time", "[rendezvous
 TEST_CASE("a rank that has asked is not pushed out by those who say nothing", "[rendezvous]") {
   gyre::test::LogFile log;
   const OpenMeeting meeting(0);
-  IdLine rank = meeting.visit();
-  REQUIRE(rank.send(encode(Question{1, 3, 0, {1}})).ok());
+  IdConnection rank = meeting.visit();
+  REQUIRE(rank.send(encode(IdRequest{1, 3, 0, {1}})).ok());
   meeting.server->serve();
   std::vector<FileDescriptor> strangers;
   for (int i = 0; i < 200; ++i) strangers.push_back(tcp_to(meeting.port));
@@ -188,10 +192,10 @@ TEST_CASE("a rank that has asked is not pushed out by those who say nothing", "[
 
 TEST_CASE("the last descriptor that is left is enough to hand out the id", "[rendezvous]") {
   const OpenMeeting meeting(0);
-  IdLine rank = meeting.visit();
+  IdConnection rank = meeting.visit();
   const gyre::test::DescriptorLimit limit(1);
   meeting.server->serve();
-  REQUIRE(rank.send(encode(Question{1, 3, 0, {1}})).ok());
+  REQUIRE(rank.send(encode(IdRequest{1, 3, 0, {1}})).ok());
   CHECK(meeting.serve_until_heard(rank).ok());
 }
 
@@ -200,11 +204,12 @@ TEST_CASE("only a whole hello with our key's name gets a session", "[rendezvous]
   Wait wait(clock_of_this_test, {0, 0, ns_per_ms}, 10 * ns_per_s);
   const Settings settings = at_address("127.0.0.1:4000", "", 1);
   const auto hello_of = [&](const trust::Secret& secret) {
-    const auto point = network_point(settings, secret, wait);
+    const auto point = network_rendezvous(settings, secret, wait);
     int ends[2] = {-1, -1};
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
     const FileDescriptor far(ends[1]);
-    auto line = IdLine::make(IdLine::End::asking, FileDescriptor(ends[0]), point->network);
+    auto line =
+        IdConnection::make(IdConnection::Side::asking, FileDescriptor(ends[0]), point->network);
     REQUIRE(line->flush().ok());
     char bytes[2048];
     const ssize_t length = recv(far.get(), bytes, sizeof bytes, 0);
@@ -226,8 +231,8 @@ TEST_CASE("only a whole hello with our key's name gets a session", "[rendezvous]
     int ends[2] = {-1, -1};
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
     const FileDescriptor far(ends[1]);
-    auto line =
-        IdLine::make(IdLine::End::answering, FileDescriptor(ends[0]), meeting.point.network);
+    auto line = IdConnection::make(IdConnection::Side::answering, FileDescriptor(ends[0]),
+                                   meeting.point.network);
     say(far.get(), row.words);
     CHECK(line->receive().ok() == row.heard_on);
     CHECK(line->is_unnamed() != row.named);
@@ -247,7 +252,7 @@ TEST_CASE("a name for the address is resolved, and IPv6 is understood", "[rendez
   const SecretFile secret(std::string(32, 's'));
   // A lookup in this process must not be in the way of those of its children.
   Wait wait(clock_of_this_test, {0, 0, ns_per_ms}, 10 * ns_per_s);
-  REQUIRE(network_point(at_address("localhost:4000", "", 1), trust::Secret{1}, wait).ok());
+  REQUIRE(network_rendezvous(at_address("localhost:4000", "", 1), trust::Secret{1}, wait).ok());
   for (const char* host : {"localhost", "[::1]"}) {
     const std::string address = fmt::format("{}:{}", host, free_port());
     if (host[0] == '[') {
@@ -294,7 +299,7 @@ TEST_CASE("who knows the name of the secret but not the secret gets nothing", "[
   const std::vector<std::uint8_t> bytes(32, 's');
   REQUIRE(trust::derive(bytes, "secret file", derived).ok());
   Settings settings = at_address(fmt::format("127.0.0.1:{}", port), secret.path, 2);
-  const auto point = network_point(settings, derived, wait);
+  const auto point = network_rendezvous(settings, derived, wait);
   REQUIRE(point.ok());
   const auto ask = [&](std::uint8_t flip) -> std::string {
     auto key = std::make_shared<trust::SessionKey>();
@@ -302,10 +307,10 @@ TEST_CASE("who knows the name of the secret but not the secret gets nothing", "[
     key->psk = point->network->key->psk;
     key->psk[0] ^= flip;
     auto tls = trust::Tls::create();
-    auto line =
-        IdLine::make(IdLine::End::asking, tcp_to(port),
-                     std::shared_ptr<const NetworkProof>(new NetworkProof{key, std::move(*tls)}));
-    Status status = line->send(encode(Question{1, 3, 0, {1}}));
+    auto line = IdConnection::make(
+        IdConnection::Side::asking, tcp_to(port),
+        std::shared_ptr<const NetworkProof>(new NetworkProof{key, std::move(*tls)}));
+    Status status = line->send(encode(IdRequest{1, 3, 0, {1}}));
     while (status.ok() && rest(wait)) {
       const auto message = line->receive();
       status = message.status();
@@ -321,8 +326,8 @@ TEST_CASE("who knows the name of the secret but not the secret gets nothing", "[
 TEST_CASE("the key of the address depends on the secret", "[rendezvous]") {
   Wait wait(clock_of_this_test, {0, 0, ns_per_ms}, 10 * ns_per_s);
   const Settings settings = at_address("127.0.0.1:4000", "", 1);
-  const auto one = network_point(settings, trust::Secret{1}, wait);
-  const auto other = network_point(settings, trust::Secret{2}, wait);
+  const auto one = network_rendezvous(settings, trust::Secret{1}, wait);
+  const auto other = network_rendezvous(settings, trust::Secret{2}, wait);
   REQUIRE((one.ok() && other.ok()));
   CHECK(one->network->key->psk != other->network->key->psk);
   CHECK(one->network->key->identity != other->network->key->identity);
@@ -338,7 +343,7 @@ TEST_CASE("strangers at the address are dropped without an answer, and the job m
   std::vector<FileDescriptor> holders;
   for (int i = 0; i < 80; ++i) holders.push_back(tcp_to(port));
   const FileDescriptor plain = tcp_to(port);
-  say(plain.get(), as_text(encode(Question{1, 3, 0, {1}})));  // the protocol of the local socket
+  say(plain.get(), as_text(encode(IdRequest{1, 3, 0, {1}})));  // the protocol of the local socket
   CHECK(hear(plain.get()).empty());
   const FileDescriptor web = tcp_to(port);
   say(web.get(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -21,7 +21,7 @@ FileDescriptor run_descriptor(std::string content, int seals) {
 }
 Result<trust::UniqueId> through_store(ControlPlane& plane, const Store& store,
                                       const std::string& key, int rank) {
-  return meet_through_store(plane, store, key, rank, Audience::this_host, with_timeout(1));
+  return exchange_id_through_store(plane, store, key, rank, Audience::this_host, with_timeout(1));
 }
 
 // A store of one process, and a file of secrets of its own.
@@ -57,7 +57,7 @@ TEST_CASE("two jobs at once do not meet each other, nor a first meeting a second
   const auto reports = run_job(6, [&](int index) {
     LaunchPlace place = place_of(index / 3, 2, test_name(index % 3 == 2 ? "b" : "a"));
     place.job_id = fmt::format("test {} {}", getppid(), index % 3 == 2 ? "b" : "a");
-    place.earlier_meetings = index % 3 == 1;
+    place.earlier_exchanges = index % 3 == 1;
     return meet_and_stay(with_timeout(20), place);
   });
   for (std::size_t i = 0; i < 3; ++i) {
@@ -96,11 +96,11 @@ TEST_CASE("several hosts and no way to meet is an error that says what to set", 
 
 TEST_CASE("rank 0 names who holds its socket", "[rendezvous]") {
   const std::string job = test_name("held");
-  const auto point = local_point("0:" + job);
+  const auto point = local_rendezvous("0:" + job);
   REQUIRE(point.ok());
   SystemClock clock;
   Wait wait(clock, {0, 0, ns_per_ms}, ns_per_s);
-  const auto listener = open_point(*point, wait);
+  const auto listener = listen_at_address(*point, wait);
   REQUIRE(listener.ok());
   SmallPlane plane;
   const Status status = meet(plane, with_timeout(1), place_of(0, 2, job)).status();
@@ -113,7 +113,7 @@ TEST_CASE("rank 0 names who holds its socket", "[rendezvous]") {
 TEST_CASE("a socket that another user holds is told nothing", "[rendezvous]") {
   if (geteuid() != 0) return;  // only root can become another user
   const std::string job = test_name("squatted");
-  const MeetingPoint point = *local_point("0:" + job);
+  const RendezvousAddress point = *local_rendezvous("0:" + job);
   // The child computes nothing itself: its own user would give another name.
   Child squatter = start([&]() -> std::string {
     const trust::SocketAddress& address = point.addresses.front();
@@ -135,7 +135,7 @@ TEST_CASE("a socket that another user holds is told nothing", "[rendezvous]") {
 TEST_CASE("strangers, garbage and impostors at the socket get nothing, and the job meets",
           "[rendezvous]") {
   const std::string job = test_name("strangers");
-  const MeetingPoint point = *local_point("0:" + job);
+  const RendezvousAddress point = *local_rendezvous("0:" + job);
   Child root = start([&] { return meet_and_stay(with_timeout(20), place_of(0, 3, job)); });
 
   // 2 * 3 + 64 are heard at once, for two seconds; the oldest make room for more before that. A
@@ -159,25 +159,25 @@ TEST_CASE("strangers, garbage and impostors at the socket get nothing, and the j
     shutdown(stranger.get(), SHUT_WR);
     CHECK(hear(stranger.get()).empty());
   }
-  const auto ask = [&](const Message& question) {
+  const auto ask = [&](const IdMessage& question) {
     const FileDescriptor socket = connect_to(point);
     for (const char letter : as_text(question)) say(socket.get(), {&letter, 1});  // byte by byte
     std::string answer = hear(socket.get());
     return answer.size() < 2 ? Status(Code::RemoteError, "no answer")
                              : decode_answer({answer.begin() + 1, answer.end()}).status();
   };
-  const auto refused = [&](const Message& question, const char* why) {
+  const auto refused = [&](const IdMessage& question, const char* why) {
     const Status status = ask(question);
     INFO(status.message());
     CHECK(contains(status.message(), why));
   };
   trust::Token token{1};
-  refused(encode(Question{1, 4, 0, token}),
+  refused(encode(IdRequest{1, 4, 0, token}),
           "this job has 3 ranks, but you were started as rank 1 of 4");
-  refused(encode(Question{0, 3, 0, token}), "you cannot be rank 0 of 3");
-  refused(encode(Question{3, 3, 0, token}), "you cannot be rank 3 of 3");
-  refused(encode(Question{1, 3, 1, token}), "no answer");  // another meeting
-  Message newer = encode(Question{1, 3, 0, token});
+  refused(encode(IdRequest{0, 3, 0, token}), "you cannot be rank 0 of 3");
+  refused(encode(IdRequest{3, 3, 0, token}), "you cannot be rank 3 of 3");
+  refused(encode(IdRequest{1, 3, 1, token}), "no answer");  // another meeting
+  IdMessage newer = encode(IdRequest{1, 3, 0, token});
   newer[7] = 2;
   refused(newer, "by version 2, rank 0's by version 1");
 
@@ -210,7 +210,7 @@ TEST_CASE("ranks of gyre run make the same id from the memory that they inherit"
   LaunchPlace place = place_of(1, 3, "run");
   const std::string first = report(meet(plane, settings, place));
   CHECK((fcntl(file.get(), F_GETFD) & FD_CLOEXEC) != 0);  // what it starts does not inherit it
-  place.earlier_meetings = 1;
+  place.earlier_exchanges = 1;
   const std::string second = report(meet(plane, settings, place));
   CHECK(second.substr(0, 3) == "id ");
   CHECK(first != second);
@@ -287,7 +287,7 @@ TEST_CASE("ranks with a file of secrets put the id into a store encrypted", "[re
                     }};
   const auto join = [&](int rank, const Settings& settings) {
     SmallPlane plane;
-    return meet_through_store(plane, store, "gyre/0", rank, Audience::this_host, settings);
+    return exchange_id_through_store(plane, store, "gyre/0", rank, Audience::this_host, settings);
   };
   const SealedStore sealed(std::string(40, 's'));
   const auto made = join(0, sealed.settings);

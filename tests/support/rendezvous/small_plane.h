@@ -2,9 +2,9 @@
 // that every way of passing the id is walked through real sockets, files and deadlines.
 #pragma once
 
-#include "lib/rendezvous/id_line.h"
-#include "lib/rendezvous/meeting_point.h"
+#include "lib/rendezvous/id_connection.h"
 #include "lib/rendezvous/rendezvous.h"
+#include "lib/rendezvous/rendezvous_address.h"
 #include "lib/trust/derive.h"
 
 #include <catch2/catch.hpp>
@@ -176,7 +176,7 @@ inline bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
-inline FileDescriptor connect_to(const MeetingPoint& point) {
+inline FileDescriptor connect_to(const RendezvousAddress& point) {
   const trust::SocketAddress& address = point.addresses.front();
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   for (int i = 0; i < 5000; ++i) {
@@ -204,7 +204,7 @@ inline void say(int socket, std::string_view text) {
   (void)(send(socket, text.data(), text.size(), MSG_NOSIGNAL) < 0);
 }
 
-inline std::string as_text(const Message& message) {
+inline std::string as_text(const IdMessage& message) {
   return std::string(1, static_cast<char>(message.size())) +
          std::string(message.begin(), message.end());
 }

@@ -1,4 +1,4 @@
-#include "lib/rendezvous/meeting_point.h"
+#include "lib/rendezvous/rendezvous_address.h"
 
 #include "lib/base/log.h"
 #include "lib/rendezvous/host_port.h"
@@ -133,7 +133,7 @@ std::string own_addresses() {
   return text.empty() ? "none" : text;
 }
 
-std::string holder_of(const MeetingPoint& point) {
+std::string holder_of(const RendezvousAddress& point) {
   const FileDescriptor probe = make_socket(AF_UNIX);
   ucred peer{};
   socklen_t bytes = sizeof peer;
@@ -147,7 +147,7 @@ std::string holder_of(const MeetingPoint& point) {
                               : fmt::format("process {} of this user", peer.pid);
 }
 
-Status cannot_open(const MeetingPoint& point, int error) {
+Status cannot_open(const RendezvousAddress& point, int error) {
   if (error == EADDRINUSE && !point.network)
     return invalid_usage(fmt::format(
         "rank 0 cannot open the {}: {} holds it. If two jobs run at once, give each its own "
@@ -201,7 +201,7 @@ Result<std::shared_ptr<const NetworkProof>> prove_with(const trust::Secret& secr
   std::array<std::uint8_t, 16> name{};
   GYRE_TRY(trust::derive(secret, "meeting identity", name));
   GYRE_TRY(trust::derive(secret, "meeting psk", key->psk));
-  key->identity = std::string(meeting_identity_prefix) + trust::hexadecimal(name);
+  key->identity = std::string(rendezvous_identity_prefix) + trust::hexadecimal(name);
   GYRE_ASSIGN(auto tls, trust::Tls::create());
   return std::shared_ptr<const NetworkProof>(new NetworkProof{std::move(key), std::move(tls)});
 }
@@ -216,20 +216,20 @@ bool rest(Wait& wait, int descriptor, short events) {
   return wait.pause(arm, [] {}) == Wait::Outcome::again;
 }
 
-Result<MeetingPoint> local_point(std::string_view text) {
+Result<RendezvousAddress> local_rendezvous(std::string_view text) {
   const std::string key = fmt::format("{}:{}", geteuid(), text);
   std::array<std::uint8_t, 24> hash{};
   GYRE_TRY(trust::derive({reinterpret_cast<const std::uint8_t*>(key.data()), key.size()},
                          "meeting point", hash));
   const std::string name = "gyre-" + trust::hexadecimal(hash);
   GYRE_ASSIGN(const trust::SocketAddress address, trust::abstract_address(name));
-  return MeetingPoint{{address}, fmt::format("abstract socket @{}", name), nullptr};
+  return RendezvousAddress{{address}, fmt::format("abstract socket @{}", name), nullptr};
 }
 
-Result<MeetingPoint> network_point(const Settings& settings, const trust::Secret& secret,
-                                   Wait& wait) {
+Result<RendezvousAddress> network_rendezvous(const Settings& settings, const trust::Secret& secret,
+                                             Wait& wait) {
   GYRE_ASSIGN(const HostPort where, split_host_port(settings.rendezvous_address));
-  MeetingPoint point;
+  RendezvousAddress point;
   point.text = fmt::format("GYRE_RENDEZVOUS_ADDRESS={}", settings.rendezvous_address);
   GYRE_ASSIGN(point.network, prove_with(secret));
   // What needs no name server asks none.
@@ -254,7 +254,7 @@ Result<MeetingPoint> network_point(const Settings& settings, const trust::Secret
   }
 }
 
-Result<FileDescriptor> open_point(const MeetingPoint& point, Wait& wait) {
+Result<FileDescriptor> listen_at_address(const RendezvousAddress& point, Wait& wait) {
   const std::int64_t end_ns = SystemClock::read() + grace_ns;
   FileDescriptor listener;
   while (true) {
@@ -268,7 +268,8 @@ Result<FileDescriptor> open_point(const MeetingPoint& point, Wait& wait) {
   }
 }
 
-Result<FileDescriptor> reach_point(const MeetingPoint& point, Wait& wait, std::string* reason) {
+Result<FileDescriptor> connect_to_address(const RendezvousAddress& point, Wait& wait,
+                                          std::string* reason) {
   FileDescriptor socket;
   for (const trust::SocketAddress& address : point.addresses) {
     const int error = try_to_connect(address, wait, &socket);

@@ -1,4 +1,4 @@
-#include "lib/rendezvous/id_line.h"
+#include "lib/rendezvous/id_connection.h"
 
 #include "lib/control/first_words.h"
 #include "lib/trust/wire.h"
@@ -23,18 +23,18 @@ Status closed() { return Status(Code::RemoteError, "the other end closed the con
 
 }  // namespace
 
-Message encode(const Question& question) {
+IdMessage encode(const IdRequest& request) {
   trust::Writer writer;
   writer.put(question_magic);
   writer.put(version);
-  writer.put(question.rank);
-  writer.put(question.size);
-  writer.put(question.meeting);
-  writer.put(question.process);
+  writer.put(request.rank);
+  writer.put(request.size);
+  writer.put(request.meeting);
+  writer.put(request.process);
   return writer.take();
 }
 
-Result<Question> decode_question(const Message& message) {
+Result<IdRequest> decode_id_request(const IdMessage& message) {
   trust::Reader reader(message);
   std::array<char, 7> magic{};
   std::uint8_t spoken = 0;
@@ -45,21 +45,21 @@ Result<Question> decode_question(const Message& message) {
                   fmt::format("this rank's Gyre meets by version {}, rank 0's by version {}: all "
                               "ranks must run the same library",
                               spoken, version));
-  Question question;
-  if (!reader.get(question.rank) || !reader.get(question.size) || !reader.get(question.meeting) ||
-      !reader.get(question.process) || !reader.at_end())
+  IdRequest request;
+  if (!reader.get(request.rank) || !reader.get(request.size) || !reader.get(request.meeting) ||
+      !reader.get(request.process) || !reader.at_end())
     return Status(Code::RemoteError, "its question is malformed");
-  return question;
+  return request;
 }
 
-Message encode_id(const trust::EncodedId& id) {
+IdMessage encode_id(const trust::EncodedId& id) {
   trust::Writer writer;
   writer.put(AnswerKind::id);
   writer.put(id.bytes);
   return writer.take();
 }
 
-Message encode_refusal(std::string_view why) {
+IdMessage encode_refusal(std::string_view why) {
   trust::Writer writer;
   writer.put(AnswerKind::refusal);
   why = why.substr(0, refusal_most);
@@ -67,7 +67,7 @@ Message encode_refusal(std::string_view why) {
   return writer.take();
 }
 
-Result<trust::UniqueId> decode_answer(const Message& message) {
+Result<trust::UniqueId> decode_answer(const IdMessage& message) {
   trust::Reader reader(message);
   AnswerKind kind{};
   trust::EncodedId id;
@@ -82,53 +82,53 @@ Result<trust::UniqueId> decode_answer(const Message& message) {
   return invalid_usage("rank 0 answers: " + why);
 }
 
-Result<IdLine> IdLine::make(End end, FileDescriptor socket,
-                            std::shared_ptr<const NetworkProof> proof) {
-  IdLine line;
+Result<IdConnection> IdConnection::make(Side end, FileDescriptor socket,
+                                        std::shared_ptr<const NetworkProof> proof) {
+  IdConnection line;
   line.socket_ = std::move(socket);
   line.proof_ = std::move(proof);
-  if (line.proof_ != nullptr && end == End::asking)
+  if (line.proof_ != nullptr && end == Side::asking)
     GYRE_TRY(line.start_session(trust::SessionRole::client));
   return line;
 }
 
-Status IdLine::start_session(trust::SessionRole role) {
+Status IdConnection::start_session(trust::SessionRole role) {
   GYRE_ASSIGN(session_,
               trust::SecureSession::start(*proof_->tls, std::move(socket_), role, proof_->key));
   return Status();
 }
 
-bool IdLine::departed() const {
+bool IdConnection::departed() const {
   if (proof_ == nullptr) return ended_;
   return session_ != nullptr && session_->established() && session_->ended();
 }
 
-bool IdLine::wants_to_write() const {
+bool IdConnection::wants_to_write() const {
   return session_ ? session_->wants_write() : !leaving_.empty();
 }
 
-Result<std::optional<Message>> IdLine::receive() {
+Result<std::optional<IdMessage>> IdConnection::receive() {
   if (proof_ == nullptr) return receive_in_clear();
   if (is_unnamed()) GYRE_TRY(hear_first_words());
-  if (is_unnamed()) return std::optional<Message>();
+  if (is_unnamed()) return std::optional<IdMessage>();
   Status status = session_->advance();
   // What came before the end still counts.
   std::optional<trust::Frame> frame = session_->receive();
   if (!frame && !status.ok()) return status;
-  if (!frame) return std::optional<Message>();
+  if (!frame) return std::optional<IdMessage>();
   if (frame->type != frame_kind) return Status(Code::RemoteError, "it sent an unknown frame");
   return std::optional(std::move(frame->body));
 }
 
 // The session, which is large and whose arithmetic takes time, is made for those alone whose hello
 // is whole and names our key.
-Status IdLine::hear_first_words() {
+Status IdConnection::hear_first_words() {
   std::uint8_t bytes[control::first_words_most];
   const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Status();
   if (got <= 0) return closed();
-  const control::FirstWords words =
-      control::judge_first_words({bytes, static_cast<std::size_t>(got)}, meeting_identity_prefix);
+  const control::FirstWords words = control::judge_first_words(
+      {bytes, static_cast<std::size_t>(got)}, rendezvous_identity_prefix);
   if (words.intent == control::FirstWords::Intent::unclear) return Status();
   if (words.intent == control::FirstWords::Intent::other)
     return Status(Code::RemoteError, std::string(words.fault));
@@ -139,26 +139,26 @@ Status IdLine::hear_first_words() {
   return start_session(trust::SessionRole::server);
 }
 
-Result<std::optional<Message>> IdLine::receive_in_clear() {
+Result<std::optional<IdMessage>> IdConnection::receive_in_clear() {
   while (true) {
     const std::size_t wanted = arrived_bytes_ == 0 ? 1 : 1 + arrived_[0];
     if (arrived_bytes_ == wanted && wanted > 1) {
       arrived_bytes_ = 0;
-      return std::optional(Message(&arrived_[1], &arrived_[0] + wanted));
+      return std::optional(IdMessage(&arrived_[1], &arrived_[0] + wanted));
     }
     if (arrived_bytes_ == 1 && wanted == 1)
       return Status(Code::RemoteError, "it sent an empty message");
     const ssize_t got =
         ::recv(socket_.get(), &arrived_[arrived_bytes_], wanted - arrived_bytes_, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return std::optional<Message>();
+    if (got < 0 && errno == EAGAIN) return std::optional<IdMessage>();
     ended_ = got <= 0;
     if (ended_) return closed();
     arrived_bytes_ += static_cast<std::size_t>(got);
   }
 }
 
-Status IdLine::send(const Message& message) {
+Status IdConnection::send(const IdMessage& message) {
   if (session_ != nullptr) {
     GYRE_TRY(session_->send(frame_kind, message));
     // Reading as well would find the end of one who has read the answer and gone.
@@ -169,7 +169,7 @@ Status IdLine::send(const Message& message) {
   return flush();
 }
 
-Status IdLine::flush() {
+Status IdConnection::flush() {
   if (session_ != nullptr) return session_->advance();
   while (left_ < leaving_.size()) {
     const ssize_t put = ::send(socket_.get(), leaving_.data() + left_, leaving_.size() - left_,

@@ -1,5 +1,5 @@
-// MeetingPoint: where rank 0 hands out the id and the others ask for it: an abstract socket of this
-// host, where the kernel vouches for the user, or a TCP address, where a shared secret does.
+// RendezvousAddress: where rank 0 hands out the id and the others ask for it: an abstract socket of
+// this host, where the kernel vouches for the user, or a TCP address, where a shared secret does.
 // This file opens and reaches such places; what is said there is id_server's.
 #pragma once
 
@@ -19,7 +19,7 @@
 namespace gyre::rendezvous {
 
 // How the identities of keys of network meetings begin.
-inline constexpr std::string_view meeting_identity_prefix = "gyre-meeting-1-";
+inline constexpr std::string_view rendezvous_identity_prefix = "gyre-meeting-1-";
 
 // What both ends of a network meeting prove to each other.
 struct NetworkProof {
@@ -27,22 +27,23 @@ struct NetworkProof {
   std::unique_ptr<const trust::Tls> tls;
 };
 
-struct MeetingPoint {
+struct RendezvousAddress {
   std::vector<trust::SocketAddress> addresses;  // tried in turn
   std::string text;                             // for people
   std::shared_ptr<const NetworkProof> network;  // none: same host, same user
 };
 
 // The abstract socket that belongs to this user and this text.
-Result<MeetingPoint> local_point(std::string_view text);
+Result<RendezvousAddress> local_rendezvous(std::string_view text);
 // GYRE_RENDEZVOUS_ADDRESS; a name that does not resolve is tried again until `wait` ends.
-Result<MeetingPoint> network_point(const Settings& settings, const trust::Secret& secret,
-                                   Wait& wait);
+Result<RendezvousAddress> network_rendezvous(const Settings& settings, const trust::Secret& secret,
+                                             Wait& wait);
 
 // Rank 0: a listening, non-blocking socket. Whoever holds the place gets two seconds to go.
-Result<FileDescriptor> open_point(const MeetingPoint& point, Wait& wait);
+Result<FileDescriptor> listen_at_address(const RendezvousAddress& point, Wait& wait);
 // The others, one attempt. Without a descriptor nobody is there yet, and `reason` says how we know.
-Result<FileDescriptor> reach_point(const MeetingPoint& point, Wait& wait, std::string* reason);
+Result<FileDescriptor> connect_to_address(const RendezvousAddress& point, Wait& wait,
+                                          std::string* reason);
 
 // At the other end of a local socket is a process of our own user.
 Status check_same_user(int socket);

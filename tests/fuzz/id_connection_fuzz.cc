@@ -5,7 +5,7 @@
 // lengths of its pieces.
 #include "lib/base/log.h"
 #include "lib/control/first_words.h"
-#include "lib/rendezvous/id_line.h"
+#include "lib/rendezvous/id_connection.h"
 #include "lib/rendezvous/id_server.h"
 #include "tests/fuzz/input.h"
 
@@ -42,9 +42,9 @@ void say(const FileDescriptor& socket, std::span<const std::uint8_t> words) {
   (void)!::send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void look_at(const Message& message) {
+void look_at(const IdMessage& message) {
   GYRE_DEMAND(!message.empty() && message.size() <= 255);
-  const auto question = decode_question(message);
+  const auto question = decode_id_request(message);
   if (question.ok()) GYRE_DEMAND(encode(*question) == message);
   const auto answer = decode_answer(message);
   GYRE_DEMAND(fuzz::is_one_line(answer.status().message()));
@@ -52,7 +52,7 @@ void look_at(const Message& message) {
 
 void hear_in_clear(fuzz::Input& input) {
   SocketPair pair;
-  auto line = IdLine::make(IdLine::End::answering, std::move(pair.near), nullptr);
+  auto line = IdConnection::make(IdConnection::Side::answering, std::move(pair.near), nullptr);
   GYRE_DEMAND(line.ok());
   std::vector<std::uint8_t> left;  // not yet given out, by our own count
   bool good = true;
@@ -66,7 +66,7 @@ void hear_in_clear(fuzz::Input& input) {
       GYRE_DEMAND(message.ok() == !empty_message);
       good = message.ok();
       if (!good || !message->has_value()) break;
-      const Message& got = **message;
+      const IdMessage& got = **message;
       GYRE_DEMAND(left.size() > got.size() && left[0] == got.size() &&
                   std::equal(got.begin(), got.end(), left.begin() + 1));
       left.erase(left.begin(), left.begin() + 1 + static_cast<std::ptrdiff_t>(got.size()));
@@ -94,7 +94,8 @@ const std::shared_ptr<const NetworkProof>& proof() {
 // wrong, and no session before its hello is whole and names the key.
 class StrangersLine {
  public:
-  StrangersLine() : line_(IdLine::make(IdLine::End::answering, std::move(pair_.near), proof())) {
+  StrangersLine()
+      : line_(IdConnection::make(IdConnection::Side::answering, std::move(pair_.near), proof())) {
     GYRE_DEMAND(line_.ok());
   }
   bool hear(std::span<const std::uint8_t> words) {
@@ -114,7 +115,7 @@ class StrangersLine {
 
  private:
   SocketPair pair_;
-  Result<IdLine> line_;
+  Result<IdConnection> line_;
   std::string said_;
 };
 
@@ -126,7 +127,7 @@ void hear_a_stranger(fuzz::Input& input) {
 // What one of us says first.
 std::vector<std::uint8_t> genuine_hello() {
   SocketPair pair;
-  auto asking = IdLine::make(IdLine::End::asking, std::move(pair.near), proof());
+  auto asking = IdConnection::make(IdConnection::Side::asking, std::move(pair.near), proof());
   GYRE_DEMAND(asking.ok() && asking->flush().ok());
   std::vector<std::uint8_t> hello(first_words_most);
   const ssize_t got = ::recv(pair.far.get(), hello.data(), hello.size(), MSG_DONTWAIT);
@@ -172,7 +173,8 @@ Listening open_listening() {
 bool deserves_id(std::span<const std::uint8_t> words,
                  std::map<std::uint32_t, trust::Token>& known) {
   if (words.size() < 2 || words.size() < 1u + words[0] || words[0] == 0) return false;
-  const auto question = decode_question(Message(words.begin() + 1, words.begin() + 1 + words[0]));
+  const auto question =
+      decode_id_request(IdMessage(words.begin() + 1, words.begin() + 1 + words[0]));
   if (!question.ok() || question->meeting != meeting_number || question->size != ranks ||
       question->rank == 0 || question->rank >= ranks)
     return false;
@@ -195,7 +197,7 @@ void serve_visitors(fuzz::Input& input) {
     for (int turn = 0; turn < 3; ++turn) (void)(*server)->serve();
     std::uint8_t answer[512];
     const ssize_t got = ::recv(visitor.get(), answer, sizeof answer, MSG_DONTWAIT);
-    const bool given = got > 1 && decode_answer(Message(answer + 1, answer + got)).ok();
+    const bool given = got > 1 && decode_answer(IdMessage(answer + 1, answer + got)).ok();
     GYRE_DEMAND(given == deserves);
   }
 }
