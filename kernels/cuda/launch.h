@@ -57,9 +57,9 @@ struct DeviceEnd {
   // Written by this end and read by the other: messages committed, or lines if the link is to the
   // own rank (sender); messages or lines released (receiver).
   std::uint64_t* told = nullptr;
-  const std::uint64_t* heard = nullptr;  // the other end's `told`
-  std::byte* ring = nullptr;             // slots or lines, shared with the other end
-  transport::SlotNote* notes = nullptr;  // simple: one for each slot
+  const std::uint64_t* heard = nullptr;    // the other end's `told`
+  std::byte* ring = nullptr;               // slots or lines, shared with the other end
+  transport::SlotHeader* notes = nullptr;  // simple: one for each slot
   // Direct, and null without: both ends have them, or neither does.
   DeviceGrant* lent = nullptr;            // by this end, lies with the other
   const DeviceGrant* borrowed = nullptr;  // by the other end, lies here

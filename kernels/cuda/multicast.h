@@ -71,7 +71,7 @@ GYRE_DEVICE std::byte* spread_place(const Operands& on) {
   if (call.everybodys_output == nullptr || !is_everybody(on, links)) return nullptr;
   GYRE_NO_UNROLL
   for (std::uint32_t i = 0; i < links.count; ++i)
-    if (on.walk.state.outgoing[links[i]].delivery != transport::Delivery::push) return nullptr;
+    if (on.walk.state.outgoing[links[i]].delivery != transport::DeliveryMode::push) return nullptr;
   const std::uint64_t place = on.lent_place(false);
   return on.store == call.output + place ? call.everybodys_output + place : nullptr;
 }

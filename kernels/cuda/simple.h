@@ -98,15 +98,15 @@ struct Simple {
     }
     const std::uint64_t slot = end.next & walk.ring_mask();
     const Bytes16 note = device::load_16(reinterpret_cast<const std::byte*>(wired.notes + slot));
-    const auto delivery = static_cast<transport::Delivery>(note.high >> 32);
+    const auto delivery = static_cast<transport::DeliveryMode>(note.high >> 32);
     Incoming& incoming = walk.state.incoming[link];
     incoming = {wired.ring + slot * walk.call.slot_bytes, Lies::in_message};
     bool fits = note.low == transport::message_flag(end.next + 1, walk.call.signature) &&
                 static_cast<std::uint32_t>(note.high) == move.bytes;
-    if (delivery == transport::Delivery::pull) {
+    if (delivery == transport::DeliveryMode::pull) {
       incoming.lies = Lies::in_input;
       fits = fits && open_pulled(walk, move, wired, incoming);
-    } else if (delivery == transport::Delivery::push) {
+    } else if (delivery == transport::DeliveryMode::push) {
       incoming.lies = Lies::in_output;
       fits = fits && can_lend(walk, wired, walk.call.output_place) &&
              move.step->store == plan::Buffer::output && !move.step->reduces();
@@ -137,16 +137,16 @@ struct Simple {
     }
     const std::uint64_t slot = end.next & walk.ring_mask();
     Outgoing& outgoing = walk.state.outgoing[link];
-    outgoing = {wired.ring + slot * walk.call.slot_bytes, transport::Delivery::staged};
+    outgoing = {wired.ring + slot * walk.call.slot_bytes, transport::DeliveryMode::staged};
     if (wired.lent == nullptr) return;
     const plan::Delivery wish = plan::delivery(*move.step);
     if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&
         can_lend(walk, wired, walk.call.input_place) && !walk.call.scales) {
-      outgoing = {nullptr, transport::Delivery::pull};
+      outgoing = {nullptr, transport::DeliveryMode::pull};
       end.pulled = true;
     } else if (wish == plan::Delivery::push && await_grant(walk, wired, link)) {
       std::byte* output = borrowed(walk, move, wired, false);
-      if (output != nullptr) outgoing = {output, transport::Delivery::push};
+      if (output != nullptr) outgoing = {output, transport::DeliveryMode::push};
     }
   }
 

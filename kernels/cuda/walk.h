@@ -21,7 +21,7 @@ struct Incoming {
 
 struct Outgoing {
   std::byte* base;  // null: nothing to write
-  transport::Delivery delivery;
+  transport::DeliveryMode delivery;
 };
 
 struct EndState {
@@ -145,7 +145,8 @@ struct Operands {
     if (index == move.send.count) return store;
     const Outgoing& outgoing = walk.state.outgoing[move.send[index]];
     if (outgoing.base == nullptr) return nullptr;
-    if (outgoing.delivery == transport::Delivery::push) return outgoing.base + lent_place(false);
+    if (outgoing.delivery == transport::DeliveryMode::push)
+      return outgoing.base + lent_place(false);
     return outgoing.base + piece.message_offset;
   }
 };

@@ -32,7 +32,7 @@ void DeviceBackend::leave() {
   if (side_ == nullptr) return;
   services_.watch.remove(*this);
   side_->leave(state_.broken().ok() && !state_.membership->failed());
-  p2p::Lent lent = side_->links().take_lent();
+  p2p::LentMemory lent = side_->links().take_lent();
   side_.reset();
   services_.watch.keep(std::move(lent));
   device_.driver().rest->settle();

@@ -78,12 +78,12 @@ class DeviceBackend final : public Backend, public Watched {
   Status settle_now();
   Result<std::vector<GpuInfo>> device_notes() const;
   std::vector<p2p::Gpu> find_gpus(const std::vector<GpuInfo>& notes) const;
-  std::vector<p2p::Between> find_ways(const std::vector<p2p::Gpu>& gpus) const;
-  void reach_siblings(const std::vector<p2p::Between>& ways,
+  std::vector<p2p::PairRoute> find_ways(const std::vector<p2p::Gpu>& gpus) const;
+  void reach_siblings(const std::vector<p2p::PairRoute>& ways,
                       const std::vector<p2p::Gpu>& gpus) const;
   Status hold_share(const std::vector<GpuInfo>& notes, const DeviceShare& share);
-  DeviceSurroundings surroundings(const std::vector<p2p::Gpu>& gpus, std::vector<p2p::Between> ways,
-                                  const DeviceDemand& demand);
+  DeviceSurroundings surroundings(const std::vector<p2p::Gpu>& gpus,
+                                  std::vector<p2p::PairRoute> ways, const DeviceDemand& demand);
 
   Status check_turn(loaded::CuStream stream) const;
   void note_launch();

@@ -46,7 +46,7 @@ void tell_of_sharing(const exec::CudaDevice& device, std::span<const GpuInfo> no
 bool is_any_relayed(const std::vector<p2p::Gpu>& gpus) {
   for (std::size_t high = 1; high < gpus.size(); ++high)
     for (std::size_t low = 0; low < high; ++low)
-      if (find_way(gpus[low], gpus[high]).way == p2p::Way::relay) return true;
+      if (find_route(gpus[low], gpus[high]).way == p2p::GpuRoute::relay) return true;
   return false;
 }
 
@@ -54,11 +54,11 @@ bool is_any_relayed(const std::vector<p2p::Gpu>& gpus) {
 
 // To the GPUs of this process's ranks: who opens a link later asks the driver for nothing then. Who
 // reaches one of them not at all says so when it needs it.
-void DeviceBackend::reach_siblings(const std::vector<p2p::Between>& ways,
+void DeviceBackend::reach_siblings(const std::vector<p2p::PairRoute>& ways,
                                    const std::vector<p2p::Gpu>& gpus) const {
   std::set<std::string> wanted;
   for (std::size_t rank = 0; rank < ways.size(); ++rank)
-    if (ways[rank].way == p2p::Way::pointer && gpus[rank].uuid != device_.uuid())
+    if (ways[rank].way == p2p::GpuRoute::pointer && gpus[rank].uuid != device_.uuid())
       wanted.insert(gpus[rank].uuid);
   int devices = 0;
   (void)device_.driver().device_count(&devices);
@@ -122,17 +122,17 @@ std::vector<p2p::Gpu> DeviceBackend::find_gpus(const std::vector<GpuInfo>& notes
 }
 
 // To each rank, in the log as well.
-std::vector<p2p::Between> DeviceBackend::find_ways(const std::vector<p2p::Gpu>& gpus) const {
-  std::vector<p2p::Between> ways;
+std::vector<p2p::PairRoute> DeviceBackend::find_ways(const std::vector<p2p::Gpu>& gpus) const {
+  std::vector<p2p::PairRoute> ways;
   for (int rank = 0; rank < state_.size; ++rank) {
     const p2p::Gpu& there = gpus[static_cast<std::size_t>(rank)];
-    ways.push_back(find_way(gpus[static_cast<std::size_t>(state_.rank)], there));
-    const p2p::Between& way = ways.back();
+    ways.push_back(find_route(gpus[static_cast<std::size_t>(state_.rank)], there));
+    const p2p::PairRoute& way = ways.back();
     if (rank != state_.rank)
       log_info(Subsystem::graph, "rank {} to rank {} on {} ({}): {}, path {}{}{}", state_.rank,
-               rank, there.bus_id, there.uuid, p2p::way_name(way.way), path_shown(way),
+               rank, there.bus_id, there.uuid, p2p::route_name(way.way), path_shown(way),
                way.reason.empty() ? "" : ": ", way.reason);
-    if (way.way == p2p::Way::relay)
+    if (way.way == p2p::GpuRoute::relay)
       log_info(Subsystem::init,
                "rank {} reaches the GPU of rank {} through memory of the host, which is slower: {}",
                state_.rank, rank, way.reason);
@@ -165,11 +165,12 @@ Status DeviceBackend::hold_share(const std::vector<GpuInfo>& notes, const Device
 }
 
 DeviceSurroundings DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus,
-                                               std::vector<p2p::Between> ways,
+                                               std::vector<p2p::PairRoute> ways,
                                                const DeviceDemand& demand) {
   bool other_gpus_here = false;
   for (std::size_t rank = 0; rank < ways.size(); ++rank)
-    other_gpus_here |= ways[rank].way == p2p::Way::pointer && gpus[rank].uuid != device_.uuid();
+    other_gpus_here |=
+        ways[rank].way == p2p::GpuRoute::pointer && gpus[rank].uuid != device_.uuid();
   return {.membership = *state_.membership,
           .tickets = tickets_,
           .rank = state_.rank,
@@ -220,7 +221,7 @@ Status DeviceBackend::settle_now() {
   shares_gpu_.store(beside.on_gpu > 1, std::memory_order_relaxed);
   GYRE_TRY(hold_share(notes, share));
   tell_of_sharing(device_, notes, roster.process_of_rank, state_.rank);
-  std::vector<p2p::Between> ways = find_ways(gpus);
+  std::vector<p2p::PairRoute> ways = find_ways(gpus);
   reach_siblings(ways, gpus);
   GYRE_ASSIGN(side_, DeviceSide::create(state_.options.device, share,
                                         surroundings(gpus, std::move(ways), demand)));

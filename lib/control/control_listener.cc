@@ -219,14 +219,14 @@ void ControlListener::take_ticket(ClientIterator client) {
   FileDescriptor socket = std::move(client->socket);
   let_go(client);
   switch (tickets_.redeem(hello.ticket, std::move(socket))) {
-    case trust::TicketBook::Shown::good:
+    case trust::TicketBook::Redemption::good:
       return;
-    case trust::TicketBook::Shown::withdrawn:
+    case trust::TicketBook::Redemption::withdrawn:
       return log_info(
           Subsystem::bootstrap,
           "the listener turned away a connection that came too late: nobody waits for it "
           "any more");
-    case trust::TicketBook::Shown::unknown:
+    case trust::TicketBook::Redemption::unknown:
       return warning_.write(
           "the listener turned away a connection: its ticket is unknown or was used before");
   }

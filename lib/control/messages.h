@@ -51,14 +51,14 @@ std::optional<trust::ProcessIdentity> decode_greeting(std::span<const std::uint8
 struct OpenMessage {
   std::uint64_t link = 0;
   std::string identity;  // of the key
-  trust::Proof proof{};
+  trust::KeyProof proof{};
 };
 std::vector<std::uint8_t> encode(const OpenMessage& message);
 std::optional<OpenMessage> decode_open(std::span<const std::uint8_t> bytes);
 
 struct OpenedMessage {
   std::uint64_t link = 0;
-  trust::Proof proof{};
+  trust::KeyProof proof{};
 };
 std::vector<std::uint8_t> encode(const OpenedMessage& message);
 std::optional<OpenedMessage> decode_opened(std::span<const std::uint8_t> bytes);

@@ -229,7 +229,7 @@ void Trunk::ask(PendingLink opening) {
   OpenMessage message;
   message.link = next_link_;
   message.identity = opening.key->identity;
-  const Result<trust::Proof> own = proof(*opening.key, trust::Prover::opener, message.link);
+  const Result<trust::KeyProof> own = proof(*opening.key, trust::Prover::opener, message.link);
   if (!own.ok()) return opening.on_link(own.status());
   message.proof = *own;
   next_link_ += 2;
@@ -243,7 +243,8 @@ bool Trunk::on_opened(std::span<const std::uint8_t> body) {
   const auto found = asked_.find(message->link);
   if (found == asked_.end()) return false;
   const PendingLink opening = std::move(asked_.extract(found).mapped());
-  const Result<trust::Proof> theirs = proof(*opening.key, trust::Prover::answerer, message->link);
+  const Result<trust::KeyProof> theirs =
+      proof(*opening.key, trust::Prover::answerer, message->link);
   if (theirs.ok() && trust::is_same(message->proof, *theirs)) {
     opening.on_link(make_link(message->link));
     return true;
@@ -273,7 +274,7 @@ bool Trunk::on_open(std::span<const std::uint8_t> body) {
   const bool theirs = message && message->link % 2 != next_link_ % 2 && message->link > peer_link_;
   if (!theirs || !peer_) return false;
   const std::uint64_t number = peer_link_ = message->link;
-  const std::optional<trust::Proof> answer = answer_to(*message);
+  const std::optional<trust::KeyProof> answer = answer_to(*message);
   if (!answer) {
     transmit(Kind::refused, encode_on_link(number));
     return true;
@@ -284,19 +285,19 @@ bool Trunk::on_open(std::span<const std::uint8_t> body) {
 }
 
 // Our proof for who has proved to know a key that is known here.
-std::optional<trust::Proof> Trunk::answer_to(const OpenMessage& message) const {
+std::optional<trust::KeyProof> Trunk::answer_to(const OpenMessage& message) const {
   const auto key = links_.size() < links_most ? owner_.find_key(message.identity) : nullptr;
   if (key == nullptr) return std::nullopt;
-  const Result<trust::Proof> expected = proof(*key, trust::Prover::opener, message.link);
-  const Result<trust::Proof> own = proof(*key, trust::Prover::answerer, message.link);
+  const Result<trust::KeyProof> expected = proof(*key, trust::Prover::opener, message.link);
+  const Result<trust::KeyProof> own = proof(*key, trust::Prover::answerer, message.link);
   if (!expected.ok() || !own.ok() || !trust::is_same(message.proof, *expected)) return std::nullopt;
   return *own;
 }
 
 // ------------------------------------------------------------------------------------------- links
 
-Result<trust::Proof> Trunk::proof(const trust::SessionKey& key, trust::Prover who,
-                                  std::uint64_t number) const {
+Result<trust::KeyProof> Trunk::proof(const trust::SessionKey& key, trust::Prover who,
+                                     std::uint64_t number) const {
   return trust::prove(key, binding_, who, number);
 }
 

@@ -98,9 +98,9 @@ class Trunk final : public LinkCarrier {
   bool on_closed(std::span<const std::uint8_t> body);
   void ask(PendingLink opening);
   std::unique_ptr<ControlLink> make_link(std::uint64_t number);
-  Result<trust::Proof> proof(const trust::SessionKey& key, trust::Prover who,
-                             std::uint64_t number) const;
-  std::optional<trust::Proof> answer_to(const OpenMessage& message) const;
+  Result<trust::KeyProof> proof(const trust::SessionKey& key, trust::Prover who,
+                                std::uint64_t number) const;
+  std::optional<trust::KeyProof> answer_to(const OpenMessage& message) const;
   bool is_idle() const;
   void rest();
   void end(const Status& how);
@@ -111,7 +111,7 @@ class Trunk final : public LinkCarrier {
   const trust::SessionRole role_;
   const bool separate_;
   const bool is_local_;
-  trust::Binding binding_{};
+  trust::ChannelBinding binding_{};
   ControlThread::Watch watch_;
   PeerProcesses::Watch process_watch_;
   bool looked_ = false;  // at the socket

@@ -29,7 +29,7 @@ std::uint64_t unit_bytes(const DeviceShape& shape, DeviceProtocol protocol) {
 
 std::uint64_t notes_bytes(const DeviceShape& shape, DeviceProtocol protocol) {
   if (protocol != DeviceProtocol::simple) return 0;
-  return round_up((1ULL << shape.slot_shift) * sizeof(transport::SlotNote), 128);
+  return round_up((1ULL << shape.slot_shift) * sizeof(transport::SlotHeader), 128);
 }
 
 std::uint64_t way_offset(const DeviceShape& shape, std::uint32_t channel, DeviceProtocol protocol) {
@@ -45,8 +45,8 @@ std::uint64_t* word(std::byte* way, std::uint64_t offset) {
 DeviceGrant* grant(std::byte* way, std::uint64_t offset) {
   return reinterpret_cast<DeviceGrant*>(way + offset);
 }
-transport::SlotNote* notes(std::byte* way) {
-  return reinterpret_cast<transport::SlotNote*>(way + head_bytes);
+transport::SlotHeader* notes(std::byte* way) {
+  return reinterpret_cast<transport::SlotHeader*>(way + head_bytes);
 }
 
 }  // namespace

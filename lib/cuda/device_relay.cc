@@ -101,8 +101,8 @@ Status DeviceRelay::land(bool& moved) {
 }
 
 Status DeviceRelay::deliver(bool& moved) {
-  const transport::SlotNote note = reader_.note();
-  if (!note_fits(note, reader_.view().shape) || note.delivery != transport::Delivery::staged)
+  const transport::SlotHeader note = reader_.note();
+  if (!note_fits(note, reader_.view().shape) || note.delivery != transport::DeliveryMode::staged)
     return Status(Code::RemoteError, fmt::format("its message of {} bytes with delivery {} is none",
                                                  note.bytes, static_cast<int>(note.delivery)));
   if (peer_left_) return Status(Code::RemoteError, "it speaks on after its goodbye");
@@ -122,7 +122,7 @@ Status DeviceRelay::deliver(bool& moved) {
   }
   const std::uint64_t slot = (said.number - 1) & ((1ULL << shape_.slot_shift) - 1);
   std::memcpy(gives.ring + slot * shape_.slot_bytes, place + relay_header_bytes, said.bytes);
-  gives.notes[slot] = {said.flag, said.bytes, transport::Delivery::staged};
+  gives.notes[slot] = {said.flag, said.bytes, transport::DeliveryMode::staged};
   store(gives.told, said.number);  // pairs with the acquire in Simple::await_message
   return {};
 }
@@ -160,9 +160,9 @@ Status DeviceRelay::ship_message(std::uint32_t channel, bool& moved) {
   if (tail == counts.sent || !writer_.has_credit()) return {};
   const std::uint64_t slots = 1ULL << shape_.slot_shift;
   const std::uint64_t slot = counts.sent & (slots - 1);
-  const transport::SlotNote note = takes.notes[slot];
+  const transport::SlotHeader note = takes.notes[slot];
   if (tail - counts.freed > slots || note.bytes > shape_.slot_bytes ||
-      note.delivery != transport::Delivery::staged)
+      note.delivery != transport::DeliveryMode::staged)
     return internal_error(fmt::format(
         "a kernel has sent messages {} to {} to rank {}, {} released; the first of {} bytes",
         counts.sent, tail, peer_, counts.freed, note.bytes));
@@ -180,7 +180,7 @@ Status DeviceRelay::ship_message(std::uint32_t channel, bool& moved) {
 void DeviceRelay::commit(const RelayMessage& message) {
   std::memcpy(writer_.place(), &message, sizeof message);
   writer_.commit(static_cast<std::uint32_t>(sizeof message) + message.bytes, message.number,
-                 transport::Delivery::staged);
+                 transport::DeliveryMode::staged);
 }
 
 // Answered at once: whoever leaves waits for it.

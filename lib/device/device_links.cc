@@ -26,7 +26,7 @@ std::uint64_t meeting_key(std::uint64_t plan) {
 Status DeviceLinks::open_pools(PeerPools::Siblings siblings) {
   std::vector<int> peers;
   for (int peer = 0; peer < size(); ++peer)
-    if (way(peer).way == p2p::Way::ipc) peers.push_back(peer);
+    if (way(peer).way == p2p::GpuRoute::ipc) peers.push_back(peer);
   pools_ =
       std::make_shared<PeerPools>(std::move(peers), membership_, executor_, std::move(siblings));
   executor_.keep(pools_);  // what graphs use, too
@@ -71,17 +71,17 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
   joint.until_ns = SystemClock::read() + loaded::CudaRest::patience_ns;
   opening_.push_back(key);
   log_info(Subsystem::graph, "channel {} with rank {} through memory of device {}, by {}",
-           key.second, key.first, own->device->ordinal(), p2p::way_name(way(key.first).way));
+           key.second, key.first, own->device->ordinal(), p2p::route_name(way(key.first).way));
   return {};
 }
 
 Result<control::MessageBytes> DeviceLinks::offer(const Key& key, Joint& joint) {
   switch (way(key.first).way) {
-    case p2p::Way::pointer:
+    case p2p::GpuRoute::pointer:
       return offer_pointer(joint);
-    case p2p::Way::ipc:
+    case p2p::GpuRoute::ipc:
       return offer_export(joint);
-    case p2p::Way::relay:
+    case p2p::GpuRoute::relay:
       break;
   }
   return relays_->offer(key);
@@ -89,9 +89,10 @@ Result<control::MessageBytes> DeviceLinks::offer(const Key& key, Joint& joint) {
 
 Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const Joint& joint,
                                                 const control::MessageBytes& message) {
-  auto end = is_relayed(key.first)                     ? take_relay(key, joint, message)
-             : way(key.first).way == p2p::Way::pointer ? take_pointer(joint, message)
-                                                       : take_import(key.first, joint, message);
+  auto end = is_relayed(key.first) ? take_relay(key, joint, message)
+             : way(key.first).way == p2p::GpuRoute::pointer
+                 ? take_pointer(joint, message)
+                 : take_import(key.first, joint, message);
   if (end.ok()) return end;
   Status why = std::move(end).status();
   const bool is_peers_fault = why.code() == Code::RemoteError;
@@ -177,7 +178,7 @@ Status DeviceLinks::advance_pairs(bool& moved) {
     // A process's memory is opened by a call of the driver that waits for kernels; this one waits
     // in peace, as those may wait for another call of this thread.
     const auto& rest = executor_.device()->driver().rest;
-    const bool asks_driver = way(key.first).way == p2p::Way::ipc && rest != nullptr &&
+    const bool asks_driver = way(key.first).way == p2p::GpuRoute::ipc && rest != nullptr &&
                              !(pools_ != nullptr && pools_->has(key.first));
     const auto still = asks_driver ? rest->try_rest() : loaded::CudaRest::Stillness({});
     if (asks_driver && !still.is_held() && SystemClock::read() < joints_[key].until_ns) {
@@ -223,7 +224,7 @@ bool DeviceLinks::meet(bool& moved) {
 
 exec::DeviceLink DeviceLinks::link(plan::Link link) const {
   const Joint& joint = joints_.at({link.peer, link.channel});
-  return {joint.own->memory.get(), joint.peers, way(link.peer).way == p2p::Way::pointer};
+  return {joint.own->memory.get(), joint.peers, way(link.peer).way == p2p::GpuRoute::pointer};
 }
 
 Blocked DeviceLinks::blocked() const {

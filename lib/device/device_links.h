@@ -12,8 +12,8 @@
 #include "lib/device/device_relays.h"
 #include "lib/device/peer_pools.h"
 #include "lib/transport/endpoint.h"
+#include "transports/p2p/gpu_route.h"
 #include "transports/p2p/memory.h"
-#include "transports/p2p/way.h"
 
 #include <map>
 #include <memory>
@@ -25,7 +25,7 @@ namespace gyre::comm {
 class DeviceLinks {
  public:
   // `ways`: to each rank; `relays`: for those that are relayed.
-  DeviceLinks(int rank, std::vector<p2p::Between> ways, std::shared_ptr<DeviceRelays> relays,
+  DeviceLinks(int rank, std::vector<p2p::PairRoute> ways, std::shared_ptr<DeviceRelays> relays,
               control::Membership& membership, trust::TicketBook& tickets,
               exec::CudaExecutor& executor)
       : rank_(rank),
@@ -59,7 +59,7 @@ class DeviceLinks {
   // Null if no link is relayed.
   DeviceRelays* relays() const { return relays_.get(); }
   // What peers in other processes may still use when this rank is gone.
-  p2p::Lent take_lent() { return std::exchange(lent_, {}); }
+  p2p::LentMemory take_lent() { return std::exchange(lent_, {}); }
 
  private:
   using Key = std::pair<int, int>;         // peer, channel of the plan
@@ -82,8 +82,8 @@ class DeviceLinks {
     std::shared_ptr<void> holds;
   };
   int size() const { return static_cast<int>(ways_.size()); }
-  const p2p::Between& way(int peer) const { return ways_[static_cast<std::size_t>(peer)]; }
-  bool is_relayed(int peer) const { return way(peer).way == p2p::Way::relay; }
+  const p2p::PairRoute& way(int peer) const { return ways_[static_cast<std::size_t>(peer)]; }
+  bool is_relayed(int peer) const { return way(peer).way == p2p::GpuRoute::relay; }
   std::uint32_t process_id_of(int peer) const;
   Status open_one(const Key& key, std::uint64_t bytes);
   // By the way to the peer: the message that offers it this rank's end, and what its message
@@ -100,7 +100,7 @@ class DeviceLinks {
   bool meet(bool& moved);
 
   const int rank_;
-  const std::vector<p2p::Between> ways_;
+  const std::vector<p2p::PairRoute> ways_;
   control::Membership& membership_;
   trust::TicketBook& tickets_;
   exec::CudaExecutor& executor_;
@@ -108,7 +108,7 @@ class DeviceLinks {
   std::shared_ptr<PeerPools> pools_;
   std::map<Key, Joint> joints_;
   std::vector<Key> opening_;
-  p2p::Lent lent_;
+  p2p::LentMemory lent_;
   std::uint64_t plans_opened_ = 0;
   int next_to_meet_ = 0;  // rank 0 hears of all, then tells all; the others tell and hear it
   bool told_ = false;

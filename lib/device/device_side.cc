@@ -38,7 +38,8 @@ std::shared_ptr<DeviceRelays> make_relays(const DeviceSurroundings& around,
 std::vector<int> peers_by_ipc(const DeviceSurroundings& around) {
   std::vector<int> peers;
   for (int rank = 0; rank < around.size && !around.demand.relayed; ++rank)
-    if (around.ways[static_cast<std::size_t>(rank)].way == p2p::Way::ipc) peers.push_back(rank);
+    if (around.ways[static_cast<std::size_t>(rank)].way == p2p::GpuRoute::ipc)
+      peers.push_back(rank);
   return peers;
 }
 
@@ -50,7 +51,7 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
   const exec::DeviceShape shape = device_shape(share, around.demand);
   // Relayed links lie with the host.
   const auto links = static_cast<std::uint64_t>(std::ranges::count_if(
-      around.ways, [](const p2p::Between& way) { return way.way != p2p::Way::relay; }));
+      around.ways, [](const p2p::PairRoute& way) { return way.way != p2p::GpuRoute::relay; }));
   const std::vector<int> foreign = peers_by_ipc(around);
   const std::uint64_t reserved = device_bytes(share, around.demand, around.size, links) +
                                  DeviceRegions::device_bytes(foreign.size());

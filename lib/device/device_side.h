@@ -27,7 +27,7 @@ struct DeviceSurroundings {
   bool one_process = true;                         // all ranks are of it
   bool other_gpus_here = false;                    // some of this process are on another GPU
   const DeviceAllocations* allocations = nullptr;  // what gyreMemAlloc gave
-  std::vector<p2p::Between> ways;                  // to each rank
+  std::vector<p2p::PairRoute> ways;                // to each rank
   // Where some pair of ranks is relayed, not of this rank's alone, all choose `simple`, and lend
   // nothing.
   DeviceDemand demand;

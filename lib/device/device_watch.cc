@@ -50,7 +50,7 @@ Status DeviceWatch::begin() {
   return thread_.start("gyre-devices", [this] { watch(); });
 }
 
-void DeviceWatch::keep(p2p::Lent lent) {
+void DeviceWatch::keep(p2p::LentMemory lent) {
   if (lent.is_over()) return;
   const std::lock_guard lock(mutex_);
   kept_.push_back(std::move(lent));
@@ -64,11 +64,11 @@ void DeviceWatch::free_unused() {
   const std::lock_guard one_at_a_time(freeing_);
   progress_.free_left();
   std::vector<std::shared_ptr<void>> gone;
-  std::vector<p2p::Lent> unused;
+  std::vector<p2p::LentMemory> unused;
   const std::lock_guard lock(mutex_);
   gone.swap(buried_);
-  const auto used =
-      std::partition(kept_.begin(), kept_.end(), [](p2p::Lent& lent) { return !lent.is_over(); });
+  const auto used = std::partition(kept_.begin(), kept_.end(),
+                                   [](p2p::LentMemory& lent) { return !lent.is_over(); });
   std::move(used, kept_.end(), std::back_inserter(unused));
   kept_.erase(used, kept_.end());
 }

@@ -46,7 +46,7 @@ class DeviceWatch {
   // Lets go of it, soon, where the driver may be called; any thread may give it.
   void bury(std::shared_ptr<void> gone);
   // Frees it as soon as no other process uses it.
-  void keep(p2p::Lent lent);
+  void keep(p2p::LentMemory lent);
   // Lets go of both on this thread, and waits for other processes, `most_ns` at most; what they use
   // even then stays until the process ends. So for relays that are leaving.
   void let_go(std::int64_t most_ns);
@@ -63,10 +63,10 @@ class DeviceWatch {
   std::mutex mutex_;    // of watched_, buried_, kept_, abandoned_, stop_, thread_
   std::vector<Watched*> watched_;
   std::vector<std::shared_ptr<void>> buried_;
-  std::vector<p2p::Lent> kept_;
+  std::vector<p2p::LentMemory> kept_;
   // Peers may use it until this process ends. Freed under their kernels, it would be somebody
   // else's: so nobody frees it, as the process's watch is never destroyed.
-  std::vector<p2p::Lent> abandoned_;
+  std::vector<p2p::LentMemory> abandoned_;
   // The thread's, of those it has looked at.
   std::vector<std::shared_ptr<DeviceRegions>> tended_;
   std::vector<std::shared_ptr<PeerPools>> tended_pools_;

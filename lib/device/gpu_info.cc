@@ -29,7 +29,7 @@ std::string encode(const GpuInfo& note) {
       fmt::format("{} {} {} {} {} {} {} {} {}", note.uuid, note.blocks, note.connections,
                   note.channels, note.least_channels, note.free_mib, note.capability, note.bus_id,
                   held.empty() ? nothing_held : held);
-  for (const p2p::Toward& one : note.toward)
+  for (const p2p::RouteReport& one : note.toward)
     text += fmt::format(" {}:{}:{}:{}", one.uuid, static_cast<int>(one.access),
                         p2p::path_name(one.path), one.lanes);
   return text;
@@ -64,15 +64,15 @@ bool take_number(std::string_view& text, char mark, std::int64_t least, std::int
   return true;
 }
 
-std::optional<p2p::Toward> read_toward(std::string_view text) {
-  p2p::Toward one;
+std::optional<p2p::RouteReport> read_toward(std::string_view text) {
+  p2p::RouteReport one;
   std::uint32_t access = 0;
   if (!take_name(text, ':', one.uuid) || !take_number(text, ':', 0, p2p::access_count - 1, access))
     return std::nullopt;
   const auto path = p2p::path_named(take_word(text, ':').value_or(""));
   if (!path || !take_number(text, ':', 0, lanes_of_nvlink_most, one.lanes) || !text.empty())
     return std::nullopt;
-  one.access = static_cast<p2p::Access>(access);
+  one.access = static_cast<p2p::PeerAccess>(access);
   one.path = *path;
   return one;
 }

@@ -1,11 +1,11 @@
 // GpuInfo: what a rank of a CUDA communicator says of its GPU when it joins. From all notes all
 // ranks come to the same: what each may use of its GPU (device_share.h), and which way leads from
-// GPU to GPU (transports/p2p/way.h).
+// GPU to GPU (transports/p2p/gpu_route.h).
 #pragma once
 
 #include "lib/base/status.h"
 #include "lib/device/device_holdings.h"
-#include "transports/p2p/way.h"
+#include "transports/p2p/gpu_route.h"
 
 #include <cstdint>
 #include <optional>
@@ -17,15 +17,15 @@ namespace gyre::comm {
 
 struct GpuInfo {
   std::string uuid;
-  std::uint32_t blocks = 0;          // that the GPU runs at one time
-  std::uint32_t connections = 0;     // CUDA_DEVICE_MAX_CONNECTIONS of the process
-  std::uint32_t channels = 0;        // the most that this rank's config allows
-  std::uint32_t least_channels = 1;  // and what it asks for, as far as there is room
-  std::uint32_t free_mib = 0;        // of the GPU's memory
-  std::uint32_t capability = 0;      // compute capability: 90 for sm_90
-  std::string bus_id;                // "0000:1b:00.0"
-  std::vector<DeviceHolding> held;   // by other communicators of its process
-  std::vector<p2p::Toward> toward;   // the other GPUs of its host
+  std::uint32_t blocks = 0;              // that the GPU runs at one time
+  std::uint32_t connections = 0;         // CUDA_DEVICE_MAX_CONNECTIONS of the process
+  std::uint32_t channels = 0;            // the most that this rank's config allows
+  std::uint32_t least_channels = 1;      // and what it asks for, as far as there is room
+  std::uint32_t free_mib = 0;            // of the GPU's memory
+  std::uint32_t capability = 0;          // compute capability: 90 for sm_90
+  std::string bus_id;                    // "0000:1b:00.0"
+  std::vector<DeviceHolding> held;       // by other communicators of its process
+  std::vector<p2p::RouteReport> toward;  // the other GPUs of its host
 };
 
 std::string encode(const GpuInfo& note);

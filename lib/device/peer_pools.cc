@@ -27,7 +27,7 @@ PeerPools::PeerPools(std::vector<int> peers, control::Membership& membership,
   if (coming_.empty()) siblings_.claim->note_opened();
 }
 
-Status PeerPools::offer(p2p::Lent& lent) {
+Status PeerPools::offer(p2p::LentMemory& lent) {
   if (coming_.empty()) return {};
   if (!lent.lease) {
     GYRE_ASSIGN(lent.lease, p2p::Lease::make());

@@ -30,7 +30,7 @@ class PeerPools {
   PeerPools(std::vector<int> peers, control::Membership& membership, exec::CudaExecutor& executor,
             Siblings siblings);
   // Offers this rank's to all of them.
-  Status offer(p2p::Lent& lent);
+  Status offer(p2p::LentMemory& lent);
   // The watch's: true while something is to come.
   bool tend();
   void close();

@@ -4,7 +4,7 @@
 
 namespace gyre::exec {
 
-using transport::Delivery;
+using transport::DeliveryMode;
 using transport::message_flag;
 
 void Launch::begin(BoundPlan& bound, const Call& call) {
@@ -190,15 +190,15 @@ bool Launch::open_incoming(LaneRun& run) {
           move.bytes, several_lines ? run.line_operands.data() + i * move.bytes : nullptr);
       continue;
     }
-    const transport::SlotNote note = port.slots.note();
+    const transport::SlotHeader note = port.slots.note();
     if (note.flag != message_flag(port.slots.head() + 1, call_->signature))
       return fail_mismatch(port.peer, "its signature differs");
     if (note.bytes != move.bytes)
       return fail_mismatch(
           port.peer, fmt::format("a message has {} bytes in place of {}", note.bytes, move.bytes));
-    if (note.delivery == Delivery::staged) {
+    if (note.delivery == DeliveryMode::staged) {
       incoming.base = port.slots.place();
-    } else if (note.delivery == Delivery::pull) {
+    } else if (note.delivery == DeliveryMode::pull) {
       transport::FifoControl& control = *port.slots.view().control;
       incoming.mark = &control.receiver_borrows.value;
       incoming.grant = &control.sender_grant;
@@ -211,7 +211,7 @@ bool Launch::open_incoming(LaneRun& run) {
       if (incoming.base == nullptr || !stays_within(run, loan.bytes, true))
         return fail_pull(port, control.sender_grant);
       incoming.in_input_layout = true;
-    } else if (note.delivery != Delivery::push) {
+    } else if (note.delivery != DeliveryMode::push) {
       return fail_mismatch(port.peer, "a message says of no known way how it came");
     } else if (!lends_ || move.step->store != plan::Buffer::output || move.step->reduces()) {
       return fail_mismatch(port.peer, "it wrote where nothing was lent");
@@ -230,7 +230,7 @@ bool Launch::open_outgoing(LaneRun& run) {
   }
   if (run.sharing.own == Sharing::Own::done) {
     for (std::uint32_t i = 0; i < move.send.count; ++i)
-      run.outgoing[i] = {nullptr, Delivery::push, nullptr};
+      run.outgoing[i] = {nullptr, DeliveryMode::push, nullptr};
     return true;
   }
   const plan::Delivery wish =
@@ -238,10 +238,10 @@ bool Launch::open_outgoing(LaneRun& run) {
   for (std::uint32_t i = 0; i < move.send.count; ++i) {
     SendPort& port = *run.ends->send[move.send[i]];
     Outgoing& outgoing = run.outgoing[i];
-    outgoing = {port.slots.place(), Delivery::staged, nullptr};
+    outgoing = {port.slots.place(), DeliveryMode::staged, nullptr};
     if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&
         pulls_from_us(port)) {
-      outgoing = {nullptr, Delivery::pull, nullptr};
+      outgoing = {nullptr, DeliveryMode::pull, nullptr};
       port.pulled = true;
     } else if (wish == plan::Delivery::push) {
       transport::FifoControl& control = *port.slots.view().control;
@@ -255,7 +255,7 @@ bool Launch::open_outgoing(LaneRun& run) {
       // Who took its buffer back has failed, and gets a message that it will not read.
       if (borrow(grant, *outgoing.mark)) {
         outgoing.base = output;
-        outgoing.delivery = Delivery::push;
+        outgoing.delivery = DeliveryMode::push;
       }
     }
   }

@@ -105,7 +105,7 @@ class Launch {
   };
   struct Outgoing {
     std::byte* base = nullptr;  // null: nothing to write (pull, or lines)
-    transport::Delivery delivery = transport::Delivery::staged;
+    transport::DeliveryMode delivery = transport::DeliveryMode::staged;
     std::atomic<std::uint64_t>* mark = nullptr;  // set while the receiver's buffer is in use
   };
   struct LaneRun {

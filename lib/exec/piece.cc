@@ -5,7 +5,7 @@
 
 namespace gyre::exec {
 
-using transport::Delivery;
+using transport::DeliveryMode;
 
 // One chunk's part of a move. Compilers make one function of it: it is taken for each message.
 class Launch::PieceAct {

@@ -79,7 +79,7 @@ Result<bool> is_transport_allowed(std::string_view name, const Settings& setting
 }
 
 Result<TransportList> make_transports(const Settings& settings,
-                                      const transport::Surroundings& surroundings) {
+                                      const transport::TransportEnvironment& environment) {
   GYRE_ASSIGN(const Wanted wanted, read_wanted(settings));
   std::vector<const TransportRow*> allowed;
   for (const TransportRow& row : rows)
@@ -91,7 +91,7 @@ Result<TransportList> make_transports(const Settings& settings,
   };
   if (!wanted.are_left_out) std::ranges::sort(allowed, {}, place);
   TransportList list;
-  for (const TransportRow* row : allowed) list.push_back(row->make(surroundings));
+  for (const TransportRow* row : allowed) list.push_back(row->make(environment));
   return list;
 }
 

@@ -17,8 +17,8 @@ struct TransportRow {
   std::string_view name;
   std::string_view reaches;  // for people: whom
   // Null where kernels move the bytes and there are no slots: GPUs choose among their ways for each
-  // pair of ranks, and say why (transports/p2p/way.h).
-  std::unique_ptr<transport::Transport> (*make)(const transport::Surroundings&) = nullptr;
+  // pair of ranks, and say why (transports/p2p/gpu_route.h).
+  std::unique_ptr<transport::Transport> (*make)(const transport::TransportEnvironment&) = nullptr;
   bool needs_no_naming = false;  // a list of others does not leave it out; ^ with its name may
   bool Settings::*disabled = nullptr;  // another variable that leaves it out
 };
@@ -33,7 +33,7 @@ Result<bool> is_transport_allowed(std::string_view name, const Settings& setting
 // Those with slots that the settings allow, in the order of GYRE_TRANSPORT. It travels in
 // endpoints, so it has to be the same on all ranks; init compares it.
 Result<TransportList> make_transports(const Settings& settings,
-                                      const transport::Surroundings& surroundings);
+                                      const transport::TransportEnvironment& environment);
 std::string transport_names(const TransportList& transports);
 
 }  // namespace gyre::comm

@@ -93,7 +93,7 @@ Status Mailbox::end(Message message) {
   return {};
 }
 
-Status Mailbox::take_slot(const transport::SlotNote& note) {
+Status Mailbox::take_slot(const transport::SlotHeader& note) {
   std::uint64_t offset = 0;
   if (!arriving_) {
     GYRE_TRY(begin(note.bytes));
@@ -116,10 +116,10 @@ Status Mailbox::take_slot(const transport::SlotNote& note) {
 
 Status Mailbox::advance(bool& moved) {
   while (receives_.await(peer_) && port_.slots.has_message()) {
-    const transport::SlotNote note = port_.slots.note();
+    const transport::SlotHeader note = port_.slots.note();
     const bool ours =
         note.flag == transport::message_flag(port_.slots.head() + 1, transfer_signature) &&
-        note.delivery == transport::Delivery::staged &&
+        note.delivery == transport::DeliveryMode::staged &&
         transport::note_fits(note, port_.slots.view().shape);
     if (!ours)
       return Status(Code::RemoteError, fmt::format("rank {} sent a malformed message", peer_))

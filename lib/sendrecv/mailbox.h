@@ -36,7 +36,7 @@ class Mailbox {
     std::vector<std::byte> kept;
   };
   Status begin(std::uint64_t slot_bytes);
-  Status take_slot(const transport::SlotNote& note);
+  Status take_slot(const transport::SlotHeader& note);
   Status end(Message message);
   Status check(const TransferHead& head, const Transfer& receive) const;
   Status give(const Message& kept, const Transfer& receive);

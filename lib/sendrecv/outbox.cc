@@ -26,7 +26,7 @@ void Outbox::ship(exec::SendPort& port, bool& moved) {
     sent_ += part;
     port.slots.commit(static_cast<std::uint32_t>(used + part),
                       transport::message_flag(port.slots.tail() + 1, transfer_signature),
-                      transport::Delivery::staged);
+                      transport::DeliveryMode::staged);
     moved = true;
     if (sent_ < transfer->bytes) continue;
     open_.pop_front();

@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little, "the encoding is littl
 constexpr std::size_t places_most = 8;
 constexpr std::size_t place_bytes_most = 255;
 
-struct Head {
+struct EndpointHead {
   std::array<char, 4> magic = {'G', 'Y', 'E', '1'};
   EndpointKind kind{};
   std::uint8_t flags = 0;
@@ -27,11 +27,12 @@ struct Head {
   std::uint32_t line_count = 0;
   std::uint64_t slot_bytes = 0;
 };
-static_assert(sizeof(Head) == 104 && std::has_unique_object_representations_v<Head>);
+static_assert(sizeof(EndpointHead) == 104 &&
+              std::has_unique_object_representations_v<EndpointHead>);
 
 // The places behind the head: each a length byte and as many bytes, to the very end.
 bool read_places(const Endpoint& bytes, std::size_t count, std::vector<std::string>& places) {
-  std::size_t at = sizeof(Head);
+  std::size_t at = sizeof(EndpointHead);
   for (std::size_t i = 0; i < count; ++i) {
     if (at >= bytes.size()) return false;
     const std::size_t length = bytes[at++];
@@ -45,7 +46,7 @@ bool read_places(const Endpoint& bytes, std::size_t count, std::vector<std::stri
 }  // namespace
 
 Endpoint encode_endpoint(const EndpointContents& contents) {
-  Head head;
+  EndpointHead head;
   head.kind = contents.kind;
   head.flags = contents.flags;
   head.process = contents.process;
@@ -72,10 +73,11 @@ Result<EndpointContents> decode_endpoint(const Endpoint& bytes, EndpointKind kin
     return Status(Code::RemoteError, fmt::format("rank {} sent an endpoint that {}", peer, why))
         .blame({peer});
   };
-  Head head;
+  EndpointHead head;
   if (bytes.size() < sizeof head) return refuse("is too short");
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.magic != Head().magic || head.reserved != 0) return refuse("has an unknown format");
+  if (head.magic != EndpointHead().magic || head.reserved != 0)
+    return refuse("has an unknown format");
   if (head.kind != kind) return refuse("belongs to another transport");
   if (head.place_count > places_most) return refuse("names too many places");
   EndpointContents contents;

@@ -51,7 +51,7 @@ Result<std::shared_ptr<FifoMemory>> private_fifo(const FifoShape& shape) {
 }
 
 MappedConnection::MappedConnection(std::shared_ptr<FifoMemory> memory, Direction direction,
-                                   Sharing sharing, IssuedTicket ticket)
+                                   Scope sharing, IssuedTicket ticket)
     : memory_(std::move(memory)),
       bell_(bell_of(*memory_, direction)),
       sharing_(sharing),

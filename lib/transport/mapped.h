@@ -24,10 +24,10 @@ Result<std::shared_ptr<FifoMemory>> private_fifo(const FifoShape& shape);
 
 class MappedConnection final : public Connection {
  public:
-  enum class Sharing { one_process, two_processes };
+  enum class Scope { one_process, two_processes };
 
   // `ticket` is what a receiving end issued for its memory; it is withdrawn with the connection.
-  MappedConnection(std::shared_ptr<FifoMemory> memory, Direction direction, Sharing sharing,
+  MappedConnection(std::shared_ptr<FifoMemory> memory, Direction direction, Scope sharing,
                    IssuedTicket ticket = {});
 
   bool ready() const override { return true; }
@@ -37,12 +37,12 @@ class MappedConnection final : public Connection {
   bool needs_progress() const override { return false; }
   void arm(WaitSet& set) override;
   void disarm() override;
-  bool same_address_space() const override { return sharing_ == Sharing::one_process; }
+  bool same_address_space() const override { return sharing_ == Scope::one_process; }
 
  private:
   const std::shared_ptr<FifoMemory> memory_;
   Bell& bell_;  // where this end sleeps
-  const Sharing sharing_;
+  const Scope sharing_;
   const IssuedTicket ticket_;
 };
 

@@ -257,14 +257,14 @@ bool PeerMemory::has_ended() const {
 // The longest unused ones go, as far as the call at hand does not use them.
 void PeerMemory::make_room(std::uint64_t call) {
   while (mapped_.size() >= mapped_most) {
-    const auto oldest = std::ranges::min_element(mapped_, {}, &Mapped::used);
+    const auto oldest = std::ranges::min_element(mapped_, {}, &MappedRegion::used);
     if (oldest->call == call) return;
     mapped_.erase(oldest);
   }
 }
 
 // Null if it is not what the peer says.
-Result<PeerMemory::Mapped*> PeerMemory::map(const Loan& loan, std::uint64_t call) {
+Result<PeerMemory::MappedRegion*> PeerMemory::map(const Loan& loan, std::uint64_t call) {
   std::uint64_t length = 0;
   GYRE_ASSIGN(const FileDescriptor file, open_file(pid_, loan.descriptor, loan.region, &length));
   if (!file.has_value() || length == 0) return nullptr;
@@ -280,8 +280,8 @@ Result<PeerMemory::Mapped*> PeerMemory::map(const Loan& loan, std::uint64_t call
 }
 
 Result<std::byte*> PeerMemory::at(const Loan& loan, std::uint64_t call) {
-  const auto found = std::ranges::find(mapped_, loan.region, &Mapped::region);
-  Mapped* known = found != mapped_.end() ? &*found : nullptr;
+  const auto found = std::ranges::find(mapped_, loan.region, &MappedRegion::region);
+  MappedRegion* known = found != mapped_.end() ? &*found : nullptr;
   if (known == nullptr) {
     GYRE_ASSIGN(known, map(loan, call));
     if (known == nullptr) return nullptr;

@@ -102,7 +102,7 @@ class PeerMemory {
   bool has_ended() const;
 
  private:
-  struct Mapped {
+  struct MappedRegion {
     std::uint64_t region;
     Mapping mapping;
     std::uint64_t call;  // that used it last
@@ -114,11 +114,11 @@ class PeerMemory {
   explicit PeerMemory(std::uint32_t pid) : pid_(pid) {}
   static Result<FileDescriptor> open_file(std::uint32_t pid, std::uint32_t descriptor,
                                           std::uint64_t inode, std::uint64_t* bytes);
-  Result<Mapped*> map(const Loan& loan, std::uint64_t call);
+  Result<MappedRegion*> map(const Loan& loan, std::uint64_t call);
   void make_room(std::uint64_t call);
 
   const std::uint32_t pid_;
-  std::vector<Mapped> mapped_;
+  std::vector<MappedRegion> mapped_;
   std::uint64_t uses_ = 0;
 };
 

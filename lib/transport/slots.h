@@ -43,19 +43,19 @@ struct alignas(counter_spacing) Bell {
 };
 
 // How a message's bytes travel; chosen by the sender, message by message.
-enum class Delivery : std::uint32_t {
+enum class DeliveryMode : std::uint32_t {
   staged = 0,  // in the slot
   pull = 1,    // they stay in the sender's user buffer; the receiver reads them there
   push = 2,    // they are in the receiver's output already
 };
 
 // What the sender says of one slot. Both words are written before the tail is released.
-struct SlotNote {
+struct SlotHeader {
   std::uint64_t flag;   // message_flag: sequence and signature of the call
   std::uint32_t bytes;  // length of the message
-  Delivery delivery;
+  DeliveryMode delivery;
 };
-static_assert(sizeof(SlotNote) == 16);
+static_assert(sizeof(SlotHeader) == 16);
 
 // A copy of what the other end wrote, as it was at one time: the fence keeps the compiler from
 // reading there again in place of the copy.
@@ -131,7 +131,7 @@ struct FifoControl {
 
 constexpr std::uint64_t fifo_notes_offset() { return sizeof(FifoControl); }
 constexpr std::uint64_t fifo_lines_offset(const FifoShape& shape) {
-  return (fifo_notes_offset() + shape.slot_count * sizeof(SlotNote) + 127) / 128 * 128;
+  return (fifo_notes_offset() + shape.slot_count * sizeof(SlotHeader) + 127) / 128 * 128;
 }
 constexpr std::uint64_t fifo_slots_offset(const FifoShape& shape) {
   return (fifo_lines_offset(shape) + shape.line_count * sizeof(Line) + 4095) / 4096 * 4096;
@@ -141,25 +141,25 @@ constexpr std::uint64_t fifo_bytes(const FifoShape& shape) {
 }
 
 // Whether a note that the peer wrote stays within this end's own slot.
-constexpr bool note_fits(const SlotNote& note, const FifoShape& shape) {
+constexpr bool note_fits(const SlotHeader& note, const FifoShape& shape) {
   return note.bytes <= shape.slot_bytes;
 }
 
 // Pointers into one fifo's memory, which must be zeroed, 4096-aligned and fifo_bytes(shape) long.
 struct FifoView {
   FifoControl* control = nullptr;
-  SlotNote* notes = nullptr;
+  SlotHeader* notes = nullptr;
   Line* lines = nullptr;
   std::byte* slots = nullptr;
   FifoShape shape;
 
   static FifoView at(std::byte* memory, const FifoShape& shape) {
     return {reinterpret_cast<FifoControl*>(memory),
-            reinterpret_cast<SlotNote*>(memory + fifo_notes_offset()),
+            reinterpret_cast<SlotHeader*>(memory + fifo_notes_offset()),
             reinterpret_cast<Line*>(memory + fifo_lines_offset(shape)),
             memory + fifo_slots_offset(shape), shape};
   }
-  SlotNote& note(std::uint64_t index) const { return notes[index & (shape.slot_count - 1)]; }
+  SlotHeader& note(std::uint64_t index) const { return notes[index & (shape.slot_count - 1)]; }
   std::byte* slot(std::uint64_t index) const {
     return slots + (index & (shape.slot_count - 1)) * shape.slot_bytes;
   }
@@ -202,7 +202,7 @@ class SlotWriter {
   }
   std::byte* place() const { return view_.slot(tail_); }
   std::uint64_t tail() const { return tail_; }
-  void commit(std::uint32_t bytes, std::uint64_t flag, Delivery delivery) {
+  void commit(std::uint32_t bytes, std::uint64_t flag, DeliveryMode delivery) {
     view_.note(tail_) = {flag, bytes, delivery};
     // Pairs with the acquire in SlotReader::has_message.
     view_.control->tail.value.store(++tail_, std::memory_order_release);
@@ -245,8 +245,8 @@ class SlotReader {
   }
   const std::byte* place() const { return view_.slot(head_); }
   // A copy, read once: the peer may write it again at any time, also between a check and a use.
-  SlotNote note() const {
-    SlotNote& note = view_.note(head_);
+  SlotHeader note() const {
+    SlotHeader& note = view_.note(head_);
     return {std::atomic_ref(note.flag).load(std::memory_order_relaxed),
             std::atomic_ref(note.bytes).load(std::memory_order_relaxed),
             std::atomic_ref(note.delivery).load(std::memory_order_relaxed)};

@@ -104,7 +104,7 @@ class Transport {
 };
 
 // What a transport is made from. Both references outlive the transport and its connections.
-struct Surroundings {
+struct TransportEnvironment {
   const trust::ProcessIdentity& self;
   trust::TicketBook& tickets;
   // The address at which processes of this host reach this one by TCP; it listens there from the

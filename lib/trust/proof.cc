@@ -7,17 +7,17 @@
 
 namespace gyre::trust {
 
-Result<Proof> prove(const SessionKey& key, const Binding& binding, Prover who,
-                    std::uint64_t number) {
+Result<KeyProof> prove(const SessionKey& key, const ChannelBinding& binding, Prover who,
+                       std::uint64_t number) {
   const std::string label =
       fmt::format("control proof {} {} {}", who == Prover::opener ? "opener" : "answerer", number,
                   hexadecimal(binding));
-  Proof proof;
+  KeyProof proof;
   GYRE_TRY(derive(key.psk, label, proof));
   return proof;
 }
 
-bool is_same(const Proof& one, const Proof& other) {
+bool is_same(const KeyProof& one, const KeyProof& other) {
   return CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 

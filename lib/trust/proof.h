@@ -13,16 +13,16 @@
 
 namespace gyre::trust {
 
-using Binding = std::array<std::uint8_t, 32>;
-using Proof = std::array<std::uint8_t, 32>;
+using ChannelBinding = std::array<std::uint8_t, 32>;
+using KeyProof = std::array<std::uint8_t, 32>;
 
 enum class Prover : std::uint8_t { opener, answerer };
 
 // HKDF of the key; it holds for this session, this number and this end of it alone, so a proof that
 // is passed on or sent back proves nothing.
-Result<Proof> prove(const SessionKey& key, const Binding& binding, Prover who,
-                    std::uint64_t number);
+Result<KeyProof> prove(const SessionKey& key, const ChannelBinding& binding, Prover who,
+                       std::uint64_t number);
 // In a time that tells nothing.
-bool is_same(const Proof& one, const Proof& other);
+bool is_same(const KeyProof& one, const KeyProof& other);
 
 }  // namespace gyre::trust

@@ -111,9 +111,9 @@ Status SecureSession::shake_hands() {
   return {};
 }
 
-Result<Binding> SecureSession::binding() const {
+Result<ChannelBinding> SecureSession::binding() const {
   constexpr std::string_view label = "EXPORTER-Channel-Binding";
-  Binding binding;
+  ChannelBinding binding;
   if (SSL_export_keying_material(ssl_.get(), binding.data(), binding.size(), label.data(),
                                  label.size(), nullptr, 0, 0) != 1)
     return internal_error("OpenSSL exports nothing to bind a proof to");

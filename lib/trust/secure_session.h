@@ -77,7 +77,7 @@ class SecureSession {
   std::optional<Frame> receive() { return intake_.receive(); }
 
   // Once established.
-  Result<Binding> binding() const;
+  Result<ChannelBinding> binding() const;
 
   int descriptor() const { return socket_.get(); }
   const Status& failure() const { return failure_; }

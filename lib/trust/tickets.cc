@@ -20,16 +20,16 @@ void TicketBook::withdraw(const Ticket& ticket) {
   if (entries_.erase(ticket) != 0) withdrawn_.note(ticket);
 }
 
-TicketBook::Shown TicketBook::redeem(const Ticket& ticket, FileDescriptor socket) {
+TicketBook::Redemption TicketBook::redeem(const Ticket& ticket, FileDescriptor socket) {
   // The callback runs under the lock, so that withdraw's promise holds; it only stores or answers.
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(ticket);
   if (found == entries_.end())
-    return withdrawn_.contains(ticket) ? Shown::withdrawn : Shown::unknown;
-  const Entry entry = std::move(found->second);
+    return withdrawn_.contains(ticket) ? Redemption::withdrawn : Redemption::unknown;
+  const PendingTicket entry = std::move(found->second);
   entries_.erase(found);
   entry.on_arrival(std::move(socket));
-  return Shown::good;
+  return Redemption::good;
 }
 
 bool TicketBook::are_out() {

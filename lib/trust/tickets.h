@@ -38,20 +38,20 @@ class TicketBook {
 
   // The listener. A good ticket is used up. One of the last that were withdrawn unused is known for
   // it: a peer was late with it, which is nothing to warn of.
-  enum class Shown : std::uint8_t { good, withdrawn, unknown };
-  Shown redeem(const Ticket& ticket, FileDescriptor socket);
+  enum class Redemption : std::uint8_t { good, withdrawn, unknown };
+  Redemption redeem(const Ticket& ticket, FileDescriptor socket);
   // Whether a peer of another process is still to come with one.
   bool are_out();
   // A thread of this process: the `local` of a good ticket, which is used up; else null.
   std::shared_ptr<void> redeem_local(const Ticket& ticket);
 
  private:
-  struct Entry {
+  struct PendingTicket {
     OnArrival on_arrival;
     std::shared_ptr<void> local;
   };
   std::mutex mutex_;
-  std::map<Ticket, Entry> entries_;
+  std::map<Ticket, PendingTicket> entries_;
   Recent<Ticket, 256> withdrawn_;
 };
 

@@ -83,7 +83,7 @@ class Impostor {
     });
     return frame;
   }
-  trust::Binding binding() const { return *session_->binding(); }
+  trust::ChannelBinding binding() const { return *session_->binding(); }
 
  private:
   std::unique_ptr<trust::Tls> tls_;

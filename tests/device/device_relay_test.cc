@@ -18,7 +18,7 @@
 using namespace gyre;
 using namespace gyre::exec;
 using namespace gyre::tests;
-using transport::Delivery;
+using transport::DeliveryMode;
 
 namespace {
 
@@ -66,7 +66,7 @@ bool try_send(const cuda::DeviceEnd& end) {
   if (next - load(end.heard) >= slots) return false;
   const std::uint64_t slot = next & (slots - 1);
   fill(end.ring + slot * shape.slot_bytes, bytes_of(next), next);
-  end.notes[slot] = {transport::message_flag(next + 1, 7), bytes_of(next), Delivery::staged};
+  end.notes[slot] = {transport::message_flag(next + 1, 7), bytes_of(next), DeliveryMode::staged};
   store(end.told, *end.next = next + 1);
   return true;
 }
@@ -77,10 +77,10 @@ bool try_receive(const cuda::DeviceEnd& end) {
   if (load(end.heard) == next) return false;
   REQUIRE(load(end.heard) - next <= slots);
   const std::uint64_t slot = next & (slots - 1);
-  const transport::SlotNote note = end.notes[slot];
+  const transport::SlotHeader note = end.notes[slot];
   REQUIRE(note.flag == transport::message_flag(next + 1, 7));
   REQUIRE(note.bytes == bytes_of(next));
-  REQUIRE(note.delivery == Delivery::staged);
+  REQUIRE(note.delivery == DeliveryMode::staged);
   REQUIRE(is_filled(end.ring + slot * shape.slot_bytes, note.bytes, next));
   store(end.told, *end.next = next + 1);
   return true;
@@ -150,7 +150,8 @@ struct Stranger {
   void say(const RelayMessage& message, std::size_t payload) {
     std::memset(writer.place(), 0, relay_header_bytes + payload);
     std::memcpy(writer.place(), &message, sizeof message);
-    writer.commit(static_cast<std::uint32_t>(relay_header_bytes + payload), 0, Delivery::staged);
+    writer.commit(static_cast<std::uint32_t>(relay_header_bytes + payload), 0,
+                  DeliveryMode::staged);
   }
   Status judged() {
     const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
@@ -328,7 +329,7 @@ TEST_CASE("a kernel that breaks its own link is told apart from a peer", "[relay
   if (which == 0) store(out.told, slots + 1);
   if (which == 1) store(in.told, 1);
   if (which == 2) {
-    out.notes[0] = {0, 257, Delivery::staged};
+    out.notes[0] = {0, 257, DeliveryMode::staged};
     store(out.told, 1);
   }
   CHECK_FALSE(pair.turn_until([] { return false; }));

@@ -26,8 +26,8 @@ struct Process {
     self.process.fill(0x11);
     self.listener_name = "gyre-fuzz-none";
     self.addresses = {"127.0.0.1:1"};
-    const Surroundings plain{.self = self, .tickets = tickets};
-    const Surroundings secret{.self = self, .tickets = tickets, .tcp_encrypted = true};
+    const TransportEnvironment plain{.self = self, .tickets = tickets};
+    const TransportEnvironment secret{.self = self, .tickets = tickets, .tcp_encrypted = true};
     transports.push_back(make_self_transport(plain));
     transports.push_back(make_shm_transport(plain));
     transports.push_back(make_tcp_transport(plain));

@@ -24,10 +24,10 @@ trust::ProcessIdentity this_process() {
 void judge_reach(const trust::ProcessIdentity& peer) {
   const trust::ProcessIdentity self = this_process();
   trust::TicketBook tickets;
-  const transport::Surroundings surroundings{.self = self, .tickets = tickets};
-  const Reachability itself = transport::make_self_transport(surroundings)->reach(peer);
-  const Reachability memory = transport::make_shm_transport(surroundings)->reach(peer);
-  const Reachability network = transport::make_tcp_transport(surroundings)->reach(peer);
+  const transport::TransportEnvironment environment{.self = self, .tickets = tickets};
+  const Reachability itself = transport::make_self_transport(environment)->reach(peer);
+  const Reachability memory = transport::make_shm_transport(environment)->reach(peer);
+  const Reachability network = transport::make_tcp_transport(environment)->reach(peer);
   GYRE_DEMAND(itself.reachable == (peer.process == self.process));
   GYRE_DEMAND(!memory.reachable || peer.process == self.process ||
               (peer.host == self.host && peer.uid == self.uid));

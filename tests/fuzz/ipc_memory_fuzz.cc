@@ -23,11 +23,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (is_true) message->lease = lease->name();
   const auto pid = static_cast<std::uint32_t>(getpid());
   {
-    const auto borrowing = p2p::Borrowing::begin(pid, message->lease);
+    const auto borrowing = p2p::LeaseBorrower::begin(pid, message->lease);
     GYRE_DEMAND(borrowing.ok() == (message->lease == lease->name()));
     GYRE_DEMAND(lease->end() == !borrowing.ok());
   }
   GYRE_DEMAND(lease->end());
-  GYRE_DEMAND(!p2p::Borrowing::begin(pid, lease->name()).ok());
+  GYRE_DEMAND(!p2p::LeaseBorrower::begin(pid, lease->name()).ok());
   return 0;
 }

@@ -135,7 +135,7 @@ class Peer {
     if (!established() || !session_->send(static_cast<std::uint8_t>(kind), body).ok()) return;
     (void)session_->transmit().ok();
   }
-  trust::Proof prove(trust::Prover who, std::uint64_t number) const {
+  trust::KeyProof prove(trust::Prover who, std::uint64_t number) const {
     return *trust::prove(*stage().key, binding_, who, number);
   }
   void check_opened(const OpenedMessage& opened) const {
@@ -197,7 +197,7 @@ class Peer {
 
   const SessionRole role_;
   std::unique_ptr<SecureSession> session_;
-  trust::Binding binding_{};
+  trust::ChannelBinding binding_{};
   std::uint64_t link_ = 0;
   RosterAssembly intake_;
 };

@@ -34,11 +34,11 @@ void add_processors(std::string_view mask, std::set<std::size_t>& processors) {
 void check_ways(const std::vector<p2p::Gpu>& gpus) {
   for (const p2p::Gpu& here : gpus)
     for (const p2p::Gpu& there : gpus) {
-      const p2p::Between out = find_way(here, there), back = find_way(there, here);
+      const p2p::PairRoute out = find_route(here, there), back = find_route(there, here);
       GYRE_DEMAND(out.way == back.way && out.path == back.path && out.lanes == back.lanes);
-      GYRE_DEMAND(out.way != p2p::Way::relay || !out.reason.empty());
-      GYRE_DEMAND(out.way == p2p::Way::relay ||
-                  (out.way == p2p::Way::pointer) == (here.process == there.process));
+      GYRE_DEMAND(out.way != p2p::GpuRoute::relay || !out.reason.empty());
+      GYRE_DEMAND(out.way == p2p::GpuRoute::relay ||
+                  (out.way == p2p::GpuRoute::pointer) == (here.process == there.process));
     }
 }
 

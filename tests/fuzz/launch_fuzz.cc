@@ -218,7 +218,7 @@ void Job::lie(fuzz::Input& input, int kind, const fuzz::Fifo& fifo, std::size_t 
       break;
     case 7: {
       const auto delivery = input.take<std::uint32_t>();
-      fifo.view.note(number).delivery = Delivery{delivery};
+      fifo.view.note(number).delivery = DeliveryMode{delivery};
       // A second lie may take back the first.
       doomed_ = ranks_most;
       if (honest_ && delivery > 2 &&

@@ -101,7 +101,7 @@ void Trial::ship() {
     one.shipped += part;
     writer_.commit(static_cast<std::uint32_t>(used + part),
                    transport::message_flag(writer_.tail() + 1, transfer_signature),
-                   transport::Delivery::staged);
+                   transport::DeliveryMode::staged);
     if (one.shipped == one.head.bytes) ++next_;
   }
 }
@@ -116,7 +116,7 @@ void Trial::lie(fuzz::Input& input) {
   const std::size_t fits = std::min<std::size_t>(content.size(), fifo_.view.shape.slot_bytes);
   if (fits > 0) std::memcpy(writer_.place(), content.data(), fits);
   writer_.commit(bytes, transport::message_flag(writer_.tail() + 1, transfer_signature) ^ flag,
-                 static_cast<transport::Delivery>(delivery));
+                 static_cast<transport::DeliveryMode>(delivery));
 }
 
 bool Trial::receive(fuzz::Input& input) {

@@ -196,7 +196,7 @@ void add_trunk_messages(Seeds& seeds) {
     longer.push_back(0);
     seeds.add("message", std::string(name) + "_longer", Script(which).rest(longer));
   };
-  trust::Proof proof;
+  trust::KeyProof proof;
   proof.fill(7);
   add("greeting", greeting, encode_greeting(process(1)));
   seeds.add("message", "greeting_of_nobody",

@@ -43,7 +43,7 @@ void receive(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
         break;
       case 1:
         view.note(reader.head()) = {input.take<std::uint64_t>(), input.take<std::uint32_t>(),
-                                    Delivery{input.take<std::uint32_t>()}};
+                                    DeliveryMode{input.take<std::uint32_t>()}};
         break;
       case 2:
         scribble(input, fifo);
@@ -53,7 +53,7 @@ void receive(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
         const bool here = reader.has_message();
         if (claimed >= 1 && claimed <= view.shape.slot_count) GYRE_DEMAND(here);
         if (!here) break;
-        const SlotNote note = reader.note();
+        const SlotHeader note = reader.note();
         if (note_fits(note, view.shape))
           sum += std::accumulate(
               reader.place(), reader.place() + note.bytes, std::uint64_t{0},
@@ -95,7 +95,7 @@ void send(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
         if (!credit) break;
         std::memset(writer.place(), 0x5a, view.shape.slot_bytes);
         const std::uint64_t tail = writer.tail();
-        writer.commit(static_cast<std::uint32_t>(view.shape.slot_bytes), 1, Delivery::staged);
+        writer.commit(static_cast<std::uint32_t>(view.shape.slot_bytes), 1, DeliveryMode::staged);
         GYRE_DEMAND(writer.tail() == tail + 1 && view.control->tail.value == tail + 1);
         GYRE_DEMAND(view.note(tail).bytes == view.shape.slot_bytes);
       }

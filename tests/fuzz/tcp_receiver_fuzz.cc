@@ -108,13 +108,13 @@ class Trial {
 
   trust::ProcessIdentity self_;
   trust::TicketBook tickets_;
-  const Surroundings surroundings_{
+  const TransportEnvironment environment_{
       .self = self_, .tickets = tickets_, .communicator_hash = 0x1234, .epoch = 5};
   const LinkKey key_{.peer = 1, .channel = 2, .direction = Direction::receive};
   Ends ends_ = connect_loopback();
   std::unique_ptr<TcpReceiver> receiver_;
   SlotReader reader_;
-  Reference reference_{common_header(key_, surroundings_)};
+  Reference reference_{common_header(key_, environment_)};
   std::size_t sent_ = 0;
   std::unique_ptr<trust::SecureSession> session_;  // of the peer, under TLS
 };
@@ -145,7 +145,7 @@ Trial::Trial(Security security) {
     session_ = start_session(FileDescriptor(::fcntl(ends_.peer.get(), F_DUPFD_CLOEXEC, 0)),
                              protection.secret);
   }
-  receiver_ = std::make_unique<TcpReceiver>(key_, surroundings_, *memory, arrival, IssuedTicket(),
+  receiver_ = std::make_unique<TcpReceiver>(key_, environment_, *memory, arrival, IssuedTicket(),
                                             protection, nullptr);
   reader_ = SlotReader((*memory)->view);
   if (session_ != nullptr) join();
@@ -173,7 +173,7 @@ void Trial::send(std::span<const std::uint8_t> bytes) {
 
 void Trial::send_message(std::span<const std::uint8_t> payload, std::uint8_t place,
                          std::uint8_t change) {
-  WireHeader header = common_header(key_, surroundings_);
+  WireHeader header = common_header(key_, environment_);
   header.sequence = reference_.sequence();
   header.signature = 0x77;
   header.bytes = payload.size();
@@ -202,9 +202,9 @@ void Trial::settle() {
 }
 
 void Trial::check_message(const Message& expected) {
-  const SlotNote note = reader_.note();
+  const SlotHeader note = reader_.note();
   GYRE_DEMAND(note.flag == expected.signature && note.bytes == expected.payload.size());
-  GYRE_DEMAND(note.delivery == Delivery::staged && note_fits(note, shape));
+  GYRE_DEMAND(note.delivery == DeliveryMode::staged && note_fits(note, shape));
   GYRE_DEMAND(note.bytes == 0 ||
               std::memcmp(reader_.place(), expected.payload.data(), note.bytes) == 0);
 }
@@ -278,11 +278,11 @@ void receive_ticket(fuzz::Input& input) {
     const auto taken = take_ticket(near, expected.ticket, shown);
     GYRE_DEMAND(shown.bytes == std::min(sent.size(), right.size()));
     if (sent.size() < right.size()) {
-      GYRE_DEMAND(taken.ok() && *taken == Shown::not_yet);
+      GYRE_DEMAND(taken.ok() && *taken == TicketProgress::not_yet);
       continue;
     }
     const bool good = std::equal(right.begin(), right.end(), sent.begin());
-    GYRE_DEMAND(taken.ok() == good && (!good || *taken == Shown::whole));
+    GYRE_DEMAND(taken.ok() == good && (!good || *taken == TicketProgress::whole));
     return;
   }
 }

@@ -27,7 +27,7 @@ std::string uuid_of(int gpu) {
 }
 
 // One GPU of a process on host 1, which knows of the others what is given.
-Gpu gpu(int number, std::uint8_t process, std::vector<Toward> toward = {}) {
+Gpu gpu(int number, std::uint8_t process, std::vector<RouteReport> toward = {}) {
   Gpu made;
   made.host.fill(1);
   made.process.fill(process);
@@ -36,8 +36,8 @@ Gpu gpu(int number, std::uint8_t process, std::vector<Toward> toward = {}) {
   return made;
 }
 
-Toward toward(int number, Access access = Access::reaches, Path path = Path::unknown,
-              std::uint32_t lanes = 0) {
+RouteReport toward(int number, PeerAccess access = PeerAccess::reaches, Path path = Path::unknown,
+                   std::uint32_t lanes = 0) {
   return {uuid_of(number), access, path, lanes};
 }
 
@@ -66,30 +66,31 @@ bool mentions(const std::string& text, const std::string& word) {
 TEST_CASE("the way between two GPUs is the same from both ends", "[p2p]") {
   struct Case {
     Gpu here, there;
-    Way way;
+    GpuRoute way;
     Path path;
     const char* reason;  // a word of it; empty: none
   };
   Gpu elsewhere = gpu(1, 2);
   elsewhere.host.fill(2);
   const Case cases[] = {
-      {gpu(0, 1), gpu(0, 1), Way::pointer, Path::same, ""},
-      {gpu(0, 1), gpu(0, 2), Way::ipc, Path::same, ""},
-      {gpu(0, 1, {toward(1)}), gpu(1, 1, {toward(0)}), Way::pointer, Path::unknown, ""},
-      {gpu(0, 1, {toward(1)}), gpu(1, 2, {toward(0)}), Way::ipc, Path::unknown, ""},
-      {gpu(0, 1), gpu(1, 2, {toward(0)}), Way::ipc, Path::unknown, "the driver will"},
-      {gpu(0, 1), gpu(1, 2), Way::ipc, Path::unknown, "the driver will"},
-      {gpu(0, 1), elsewhere, Way::relay, Path::unknown, "another host"},
+      {gpu(0, 1), gpu(0, 1), GpuRoute::pointer, Path::same, ""},
+      {gpu(0, 1), gpu(0, 2), GpuRoute::ipc, Path::same, ""},
+      {gpu(0, 1, {toward(1)}), gpu(1, 1, {toward(0)}), GpuRoute::pointer, Path::unknown, ""},
+      {gpu(0, 1, {toward(1)}), gpu(1, 2, {toward(0)}), GpuRoute::ipc, Path::unknown, ""},
+      {gpu(0, 1), gpu(1, 2, {toward(0)}), GpuRoute::ipc, Path::unknown, "the driver will"},
+      {gpu(0, 1), gpu(1, 2), GpuRoute::ipc, Path::unknown, "the driver will"},
+      {gpu(0, 1), elsewhere, GpuRoute::relay, Path::unknown, "another host"},
       // One of them is enough to refuse, or to know what lies between.
-      {gpu(0, 1, {toward(1, Access::no_peer_access)}), gpu(1, 2, {toward(0)}), Way::relay,
+      {gpu(0, 1, {toward(1, PeerAccess::no_peer_access)}), gpu(1, 2, {toward(0)}), GpuRoute::relay,
        Path::unknown, "the driver finds no way"},
-      {gpu(0, 1, {toward(1, Access::reaches, Path::nvlink, 18)}),
-       gpu(1, 2, {toward(0, Access::disabled)}), Way::relay, Path::nvlink, "GYRE_P2P_DISABLE"},
-      {gpu(0, 1, {toward(1, Access::too_far, Path::interconnect)}), gpu(1, 2), Way::relay,
+      {gpu(0, 1, {toward(1, PeerAccess::reaches, Path::nvlink, 18)}),
+       gpu(1, 2, {toward(0, PeerAccess::disabled)}), GpuRoute::relay, Path::nvlink,
+       "GYRE_P2P_DISABLE"},
+      {gpu(0, 1, {toward(1, PeerAccess::too_far, Path::interconnect)}), gpu(1, 2), GpuRoute::relay,
        Path::interconnect, "GYRE_P2P_LEVEL"},
   };
   for (const Case& one : cases) {
-    const Between out = find_way(one.here, one.there), back = find_way(one.there, one.here);
+    const PairRoute out = find_route(one.here, one.there), back = find_route(one.there, one.here);
     INFO(out.reason);
     CHECK((out.way == one.way && back.way == one.way));
     CHECK((out.path == one.path && back.path == one.path));
@@ -101,7 +102,7 @@ TEST_CASE("the way between two GPUs is the same from both ends", "[p2p]") {
 }
 
 TEST_CASE("lines of 128 bytes stay whole on one GPU and over NVLink alone", "[p2p]") {
-  const auto near = [](int to) { return toward(to, Access::reaches, Path::nvlink, 4); };
+  const auto near = [](int to) { return toward(to, PeerAccess::reaches, Path::nvlink, 4); };
   CHECK(keep_lines_whole(std::vector{gpu(0, 1), gpu(0, 2)}));
   CHECK(keep_lines_whole(
       std::vector{gpu(0, 1, {near(1)}), gpu(1, 2, {near(0)}), gpu(0, 3, {near(1)})}));
@@ -121,8 +122,8 @@ TEST_CASE("lines of 128 bytes stay whole between GPUs of one kind, or of sm_90 a
   const Case cases[] = {{80, 80, true}, {80, 86, false}, {86, 90, false},
                         {90, 90, true}, {90, 100, true}, {0, 80, false}};
   for (const Case& one : cases) {
-    Gpu first = gpu(0, 1, {toward(1, Access::reaches, Path::nvlink, 4)});
-    Gpu second = gpu(1, 2, {toward(0, Access::reaches, Path::nvlink, 4)});
+    Gpu first = gpu(0, 1, {toward(1, PeerAccess::reaches, Path::nvlink, 4)});
+    Gpu second = gpu(1, 2, {toward(0, PeerAccess::reaches, Path::nvlink, 4)});
     first.capability = one.first;
     second.capability = one.second;
     INFO(one.first << " and " << one.second);
@@ -145,8 +146,8 @@ TEST_CASE("the driver says what can be reached, NVML what is hidden and what lie
   SECTION("with NVML") {
     const FakeNvml fake(options);
     const auto found = survey(*table, fake.table().get(), own, {});
-    CHECK(found == std::vector{toward(5, Access::reaches, Path::nvlink, 4),
-                               toward(2, Access::no_peer_access, Path::interconnect)});
+    CHECK(found == std::vector{toward(5, PeerAccess::reaches, Path::nvlink, 4),
+                               toward(2, PeerAccess::no_peer_access, Path::interconnect)});
   }
   SECTION("without NVML") {
     CHECK(survey(*table, nullptr, own, {}, "/nowhere") == std::vector{toward(5)});
@@ -156,8 +157,8 @@ TEST_CASE("the driver says what can be reached, NVML what is hidden and what lie
     options.switch_lanes = [](int gpu) { return gpu == 2 ? 0U : gpu == 3 ? 18U : 12U; };
     const FakeNvml fake(options);
     const auto found = survey(*table, fake.table().get(), own, {});
-    CHECK(found == std::vector{toward(5, Access::reaches, Path::nvlink, 12),
-                               toward(2, Access::reaches, Path::interconnect)});
+    CHECK(found == std::vector{toward(5, PeerAccess::reaches, Path::nvlink, 12),
+                               toward(2, PeerAccess::reaches, Path::interconnect)});
   }
 }
 
@@ -177,17 +178,17 @@ TEST_CASE("GYRE_P2P_LEVEL leaves out what is farther, as far as anybody knows", 
     const FakeNvml fake({.between = [&](int, int) { return FakeBetween{.level = one.level}; }});
     for (const Path farthest : {Path::same, Path::nvlink, Path::one_switch, Path::switches,
                                 Path::host_bridge, Path::interconnect}) {
-      const Access wanted = one.path <= farthest ? Access::reaches : Access::too_far;
+      const PeerAccess wanted = one.path <= farthest ? PeerAccess::reaches : PeerAccess::too_far;
       CHECK(survey(*table, fake.table().get(), own, {.farthest = farthest}) ==
             std::vector{toward(1, wanted, one.path)});
     }
     CHECK(survey(*table, fake.table().get(), own, {.disabled = true}) ==
-          std::vector{toward(1, Access::disabled, one.path)});
+          std::vector{toward(1, PeerAccess::disabled, one.path)});
   }
   CHECK(survey(*table, nullptr, own, {.farthest = Path::nvlink}, "/nowhere") ==
         std::vector{toward(1)});
   CHECK(survey(*table, nullptr, own, {.farthest = Path::same}, "/nowhere") ==
-        std::vector{toward(1, Access::too_far)});
+        std::vector{toward(1, PeerAccess::too_far)});
 }
 
 TEST_CASE("the PCI bus shows what lies between, from both ends alike", "[p2p]") {
@@ -244,23 +245,23 @@ TEST_CASE("without NVML the survey reads the bus, and says what it cannot see th
   const auto found = [&](Path farthest) {
     return survey(*table, nullptr, own, {.farthest = farthest}, sysfs);
   };
-  CHECK(found(Path::interconnect) == std::vector{toward(1, Access::reaches, Path::interconnect),
-                                                 toward(2, Access::reaches, Path::one_switch),
+  CHECK(found(Path::interconnect) == std::vector{toward(1, PeerAccess::reaches, Path::interconnect),
+                                                 toward(2, PeerAccess::reaches, Path::one_switch),
                                                  toward(3)});
   CHECK(found(Path::host_bridge) ==
-        std::vector{toward(1, Access::too_far_on_bus, Path::interconnect),
-                    toward(2, Access::reaches, Path::one_switch), toward(3)});
+        std::vector{toward(1, PeerAccess::too_far_on_bus, Path::interconnect),
+                    toward(2, PeerAccess::reaches, Path::one_switch), toward(3)});
   // NVLink may be there.
-  CHECK(found(Path::nvlink) == std::vector{toward(1, Access::reaches, Path::interconnect),
-                                           toward(2, Access::reaches, Path::one_switch),
+  CHECK(found(Path::nvlink) == std::vector{toward(1, PeerAccess::reaches, Path::interconnect),
+                                           toward(2, PeerAccess::reaches, Path::one_switch),
                                            toward(3)});
-  const Between between = find_way(gpu(0, 1, found(Path::host_bridge)), gpu(1, 2));
-  CHECK(between.way == Way::relay);
+  const PairRoute between = find_route(gpu(0, 1, found(Path::host_bridge)), gpu(1, 2));
+  CHECK(between.way == GpuRoute::relay);
   CHECK(mentions(between.reason, "NVLink would not show there"));
   // What NVML knows goes before.
   const FakeNvml fake({.between = [](int, int) { return FakeBetween{.lanes = 4}; }});
   CHECK(survey(*table, fake.table().get(), own, {}, sysfs)[0] ==
-        toward(1, Access::reaches, Path::nvlink, 4));
+        toward(1, PeerAccess::reaches, Path::nvlink, 4));
   std::filesystem::remove_all(sysfs);
 }
 
@@ -284,12 +285,12 @@ TEST_CASE("MIG instances of one GPU reach nobody but themselves, with the reason
   CHECK(one.bus_id == two.bus_id);
   for (const auto& [here, there] : {std::pair(one, two), std::pair(two, one),
                                     std::pair(one, gpu(5, 4)), std::pair(gpu(5, 4), one)}) {
-    const Between between = find_way(here, there);
-    CHECK(between.way == Way::relay);
+    const PairRoute between = find_route(here, there);
+    CHECK(between.way == GpuRoute::relay);
     CHECK(mentions(between.reason, "is a MIG instance"));
   }
-  const Between same = find_way(one, again);
-  CHECK(same.way == Way::ipc);
+  const PairRoute same = find_route(one, again);
+  CHECK(same.way == GpuRoute::ipc);
   CHECK(same.path == Path::same);
 }
 
@@ -299,8 +300,8 @@ TEST_CASE("paths are named as NCCL names them", "[p2p]") {
     CHECK(path_named(path_name(path)) == path);
   }
   CHECK_FALSE(path_named("NODE"));
-  CHECK(path_shown(Between{Way::ipc, Path::nvlink, 18, ""}) == "NVL, 18 lanes");
-  CHECK(path_shown(Between{Way::ipc, Path::host_bridge, 0, ""}) == "PHB");
+  CHECK(path_shown(PairRoute{GpuRoute::ipc, Path::nvlink, 18, ""}) == "NVL, 18 lanes");
+  CHECK(path_shown(PairRoute{GpuRoute::ipc, Path::host_bridge, 0, ""}) == "PHB");
 }
 
 TEST_CASE("a lease ends when the last borrower has let go, and nobody borrows after that",
@@ -309,10 +310,10 @@ TEST_CASE("a lease ends when the last borrower has let go, and nobody borrows af
   REQUIRE(lease.ok());
   const auto pid = static_cast<std::uint32_t>(getpid());
   {
-    auto first = Borrowing::begin(pid, lease->name());
+    auto first = LeaseBorrower::begin(pid, lease->name());
     REQUIRE(first.ok());
     {
-      const auto second = Borrowing::begin(pid, lease->name());
+      const auto second = LeaseBorrower::begin(pid, lease->name());
       REQUIRE(second.ok());
       CHECK_FALSE(lease->end());
     }
@@ -320,7 +321,7 @@ TEST_CASE("a lease ends when the last borrower has let go, and nobody borrows af
   }
   CHECK(lease->end());
   CHECK(lease->end());
-  CHECK_FALSE(Borrowing::begin(pid, lease->name()).ok());
+  CHECK_FALSE(LeaseBorrower::begin(pid, lease->name()).ok());
 }
 
 TEST_CASE("a borrower that is killed has let go", "[p2p]") {
@@ -331,7 +332,7 @@ TEST_CASE("a borrower that is killed has let go", "[p2p]") {
   const auto pid = static_cast<std::uint32_t>(getpid());
   const pid_t child = fork();
   if (child == 0) {
-    const auto borrowing = Borrowing::begin(pid, lease->name());
+    const auto borrowing = LeaseBorrower::begin(pid, lease->name());
     const char good = borrowing.ok() ? 1 : 0;
     if (write(borrowed[1], &good, 1) == 1) pause();
     _exit(1);
@@ -353,10 +354,10 @@ TEST_CASE("what is no lease is not taken for one", "[p2p]") {
   const auto pid = static_cast<std::uint32_t>(getpid());
   LeaseName other = lease->name();
   ++other.inode;
-  CHECK_FALSE(Borrowing::begin(pid, other).ok());
-  CHECK_FALSE(Borrowing::begin(pid, {0, 1}).ok());
-  CHECK_FALSE(Borrowing::begin(pid, {1 << 20, 1}).ok());
-  CHECK_FALSE(Borrowing::begin(1U << 22, lease->name()).ok());  // no such process
+  CHECK_FALSE(LeaseBorrower::begin(pid, other).ok());
+  CHECK_FALSE(LeaseBorrower::begin(pid, {0, 1}).ok());
+  CHECK_FALSE(LeaseBorrower::begin(pid, {1 << 20, 1}).ok());
+  CHECK_FALSE(LeaseBorrower::begin(1U << 22, lease->name()).ok());  // no such process
 }
 
 TEST_CASE("virtual memory is one and the same wherever it is mapped, and lasts as long", "[p2p]") {

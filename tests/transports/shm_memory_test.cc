@@ -98,7 +98,7 @@ std::string exchange_one(Link& link) {
   SlotReader in(link.receiver->fifo());
   for (std::uint64_t i = 0; i < 20; ++i) {
     fill(out.place(), shape.slot_bytes, i);
-    out.commit(4096, message_flag(i, 1), Delivery::staged);
+    out.commit(4096, message_flag(i, 1), DeliveryMode::staged);
     if (!in.has_message() || !is_filled(in.place(), shape.slot_bytes, i)) return "wrong bytes";
     in.release();
   }

@@ -60,16 +60,16 @@ int exchange_slots(const FifoShape& shape, std::uint64_t seed, std::uint64_t fir
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       while (!writer.has_credit()) std::this_thread::yield();
       fill(writer.place(), sizes[i], i);
-      writer.commit(sizes[i], message_flag(i, signature), Delivery::staged);
+      writer.commit(sizes[i], message_flag(i, signature), DeliveryMode::staged);
     }
   });
   int wrong = 0;
   SlotReader reader(memory->view, first);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     while (!reader.has_message()) std::this_thread::yield();
-    const SlotNote note = reader.note();
+    const SlotHeader note = reader.note();
     wrong += note.bytes != sizes[i] || note.flag != message_flag(i, signature) ||
-             note.delivery != Delivery::staged || !is_filled(reader.place(), sizes[i], i);
+             note.delivery != DeliveryMode::staged || !is_filled(reader.place(), sizes[i], i);
     reader.release();
   }
   sender.join();
@@ -134,14 +134,14 @@ TEST_CASE("a sender has exactly as much credit as there are slots", "[slots]") {
   SlotReader reader(memory->view);
   for (int i = 0; i < 4; ++i) {
     REQUIRE(writer.has_credit());
-    writer.commit(0, message_flag(1, signature), Delivery::staged);
+    writer.commit(0, message_flag(1, signature), DeliveryMode::staged);
   }
   CHECK_FALSE(writer.has_credit());
   CHECK_FALSE(writer.drained());
   REQUIRE(reader.has_message());
   reader.release();
   REQUIRE(writer.has_credit());
-  writer.commit(0, message_flag(2, signature), Delivery::staged);
+  writer.commit(0, message_flag(2, signature), DeliveryMode::staged);
   CHECK_FALSE(writer.has_credit());
   while (reader.has_message()) reader.release();
   CHECK(writer.drained());
@@ -192,7 +192,7 @@ TEST_CASE("no word in the memory leads an end out of its fifo", "[slots]") {
   SlotWriter writer(memory->view);
   SlotReader reader(memory->view);
   LineWriter lines(memory->view);
-  for (int i = 0; i < 2; ++i) writer.commit(1, 0, Delivery::staged);
+  for (int i = 0; i < 2; ++i) writer.commit(1, 0, DeliveryMode::staged);
   const std::byte* begin = memory->view.slots;
   const std::byte* end = begin + shape.slot_count * shape.slot_bytes;
   std::mt19937_64 random(9);
@@ -204,7 +204,7 @@ TEST_CASE("no word in the memory leads an end out of its fifo", "[slots]") {
     control.line_head.value = random();
     memory->view.note(reader.head()).bytes = static_cast<std::uint32_t>(random());
     if (reader.has_message() && i % 5 == 0) reader.release(), ++released;
-    if (writer.has_credit() && i % 7 == 0) writer.commit(1, 0, Delivery::staged), ++committed;
+    if (writer.has_credit() && i % 7 == 0) writer.commit(1, 0, DeliveryMode::staged), ++committed;
     REQUIRE(reader.place() >= begin);
     REQUIRE(reader.place() + shape.slot_bytes <= end);
     REQUIRE(writer.place() + shape.slot_bytes <= end);
@@ -226,7 +226,7 @@ TEST_CASE("a counter beyond what was sent is not believed", "[slots]") {
   }
   control.tail.value = 0;
   SlotWriter writer(memory->view);
-  for (int i = 0; i < 4; ++i) writer.commit(0, 0, Delivery::staged);
+  for (int i = 0; i < 4; ++i) writer.commit(0, 0, DeliveryMode::staged);
   for (const std::uint64_t head : {std::uint64_t{5}, ~std::uint64_t{0}}) {
     control.head.value = head;
     CHECK_FALSE(writer.has_credit());

@@ -69,7 +69,7 @@ void exchange(Connection& sender, Connection& receiver, std::uint64_t number) {
   SlotWriter out(sender.fifo());
   SlotReader in(receiver.fifo());
   fill(out.place(), 3000, number);
-  out.commit(3000, message_flag(1, 5), Delivery::staged);
+  out.commit(3000, message_flag(1, 5), DeliveryMode::staged);
   const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
   while (!in.has_message() && SystemClock::read() < end_ns) {
     REQUIRE(sender.progress().ok());

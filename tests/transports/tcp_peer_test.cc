@@ -219,7 +219,7 @@ TEST_CASE("a sender whose peer is gone gets an error, not a signal and not silen
   const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
   while (status.ok() && SystemClock::read() < end_ns) {
     status = (*connection)->progress();
-    if ((*connection)->ready() && out.has_credit()) out.commit(4096, 1, Delivery::staged);
+    if ((*connection)->ready() && out.has_credit()) out.commit(4096, 1, DeliveryMode::staged);
     if (peer.has_value()) {
       reset ? reset_connection(peer) : peer.reset();
     } else {
@@ -263,7 +263,7 @@ TEST_CASE("the limit on unread bytes is the one that was asked for", "[tcp]") {
   // The kernel counts a full window as silence, whoever is alive behind it: 1 s here ends a link
   // whose receiver merely does not read; the default of 30 minutes does not.
   Side side(Kind::tcp4);
-  const Surroundings impatient{
+  const TransportEnvironment impatient{
       .self = side.identity, .tickets = side.tickets, .tcp_user_timeout_ms = 1000};
   const std::unique_ptr<Transport> transport = make_tcp_transport(impatient);
   auto listening = transport->listen({.peer = 1, .direction = Direction::receive}, {2, 2, 1 << 20},
@@ -278,7 +278,7 @@ TEST_CASE("the limit on unread bytes is the one that was asked for", "[tcp]") {
   while (status.ok() && SystemClock::read() < end_ns) {
     if (!listening->connection->ready()) REQUIRE(listening->connection->progress().ok());
     status = (*connection)->progress();
-    if ((*connection)->ready() && out.has_credit()) out.commit(1 << 20, 1, Delivery::staged);
+    if ((*connection)->ready() && out.has_credit()) out.commit(1 << 20, 1, DeliveryMode::staged);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   CHECK_THAT(std::string(status.message()), Catch::Contains("ETIMEDOUT"));
@@ -347,7 +347,7 @@ TEST_CASE("under TLS the payload is not on the wire", "[tcp]") {
     SlotWriter out(link.sender->fifo());
     SlotReader in(link.receiver->fifo());
     std::memcpy(out.place(), text.data(), text.size());
-    out.commit(static_cast<std::uint32_t>(text.size()), 1, Delivery::staged);
+    out.commit(static_cast<std::uint32_t>(text.size()), 1, DeliveryMode::staged);
     CHECK(pump(link, [&] { return in.has_message(); }));
     CHECK(std::memcmp(in.place(), text.data(), text.size()) == 0);
   }

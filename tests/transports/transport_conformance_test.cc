@@ -42,7 +42,7 @@ std::string send_slots(End& end, int count) {
     if (!out.has_credit() || i % 3 == 0) GYRE_EXPECT(end.until([&] { return out.has_credit(); }));
     const auto number = static_cast<std::uint64_t>(i);
     fill(out.place(), size, number);
-    out.commit(size, message_flag(number + 1, signature), Delivery::staged);
+    out.commit(size, message_flag(number + 1, signature), DeliveryMode::staged);
   }
   GYRE_EXPECT(end.flush());
   return "";
@@ -54,11 +54,11 @@ std::string receive_slots(End& end, int count) {
   for (int i = 0; i < count; ++i) {
     const std::uint32_t size = draw_size(end.random, end.options.shape.slot_bytes);
     GYRE_EXPECT(end.until([&] { return in.has_message(); }));
-    const SlotNote note = in.note();
+    const SlotHeader note = in.note();
     const auto number = static_cast<std::uint64_t>(i);
     GYRE_EXPECT(note.bytes == size);
     GYRE_EXPECT(note.flag == message_flag(number + 1, signature));
-    GYRE_EXPECT(note.delivery == Delivery::staged);
+    GYRE_EXPECT(note.delivery == DeliveryMode::staged);
     GYRE_EXPECT(is_filled(in.place(), size, number));
     in.release();
   }
@@ -165,12 +165,12 @@ TEST_CASE("a mapped link gives back one credit for each slot that is released", 
     GYRE_EXPECT(end.join());
     SlotWriter out(end.connection->fifo());
     std::uint32_t sent = 0;
-    for (; out.has_credit(); ++sent) out.commit(0, message_flag(1, 1), Delivery::staged);
+    for (; out.has_credit(); ++sent) out.commit(0, message_flag(1, 1), DeliveryMode::staged);
     GYRE_EXPECT(sent == end.options.shape.slot_count);
     for (int i = 0; i < 10; ++i) {
       end.letters.post_word("full");
       GYRE_EXPECT(end.until([&] { return out.has_credit(); }));
-      out.commit(0, message_flag(1, 1), Delivery::staged);
+      out.commit(0, message_flag(1, 1), DeliveryMode::staged);
       GYRE_EXPECT(!out.has_credit());
     }
     end.letters.post_word("end");
@@ -204,7 +204,7 @@ TEST_CASE("a tcp receiver that does not read stops its sender, and loses nothing
     SlotWriter out(end.connection->fifo());
     const auto send = [&](std::uint64_t number) {
       fill(out.place(), end.options.shape.slot_bytes, number);
-      out.commit(1 << 20, message_flag(1, 1), Delivery::staged);
+      out.commit(1 << 20, message_flag(1, 1), DeliveryMode::staged);
     };
     std::uint64_t sent = 0;
     while (sent < messages && end.until([&] { return out.has_credit(); }, 300)) send(sent++);
@@ -256,7 +256,7 @@ TEST_CASE("two ends that both sleep wake each other", "[transport]") {
     SlotWriter out(end.connection->fifo());
     for (int i = 0; i < rounds; ++i) {
       rest(2);
-      out.commit(1 << 20, message_flag(1, 1), Delivery::staged);
+      out.commit(1 << 20, message_flag(1, 1), DeliveryMode::staged);
       GYRE_EXPECT(end.until([&] { return out.drained(); }));
     }
     return "";
@@ -305,7 +305,7 @@ TEST_CASE("a ticket opens one link only", "[transport]") {
       std::swap(end.connection, *second);
       SlotWriter out(end.connection->fifo());
       const bool refused = !end.until([&] {
-        if (end.connection->ready() && out.has_credit()) out.commit(8, 1, Delivery::staged);
+        if (end.connection->ready() && out.has_credit()) out.commit(8, 1, DeliveryMode::staged);
         return false;
       });
       std::swap(end.connection, *second);

@@ -64,7 +64,7 @@ TEST_CASE("a link that was given up cannot be joined", "[transport]") {
     SlotWriter out(link.sender->fifo());
     const std::int64_t end_ns = SystemClock::read() + 20 * ns_per_s;
     while (status.ok() && SystemClock::read() < end_ns) {
-      if (link.sender->ready() && out.has_credit()) out.commit(8, 1, Delivery::staged);
+      if (link.sender->ready() && out.has_credit()) out.commit(8, 1, DeliveryMode::staged);
       status = link.sender->progress();
     }
   }
@@ -142,7 +142,7 @@ TEST_CASE("a slot costs memory only once it carries something", "[transport]") {
   CHECK(resident_pages(fifo.slots, shape.slot_count * shape.slot_bytes) == 0);
   SlotWriter out(link.sender->fifo());
   fill(out.place(), 4096, 1);
-  out.commit(4096, message_flag(1, 1), Delivery::staged);
+  out.commit(4096, message_flag(1, 1), DeliveryMode::staged);
   SlotReader in(fifo);
   REQUIRE(pump(link, [&] { return in.has_message(); }));
   CHECK(is_filled(in.place(), 4096, 1));
@@ -166,7 +166,7 @@ TEST_CASE("a killed process breaks nothing in the memory it shared", "[transport
     for (int i = 0; i < 100; ++i) {
       if (receiver_dies && out.has_credit()) {
         fill(out.place(), end.options.shape.slot_bytes, 1);
-        out.commit(1, 1, Delivery::staged);
+        out.commit(1, 1, DeliveryMode::staged);
       }
       if (!receiver_dies) GYRE_EXPECT(!in.has_message());
       GYRE_EXPECT(end.connection->progress().ok());

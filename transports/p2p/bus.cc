@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t nodes_most = 4096;
 
 // "pci0000:00", and the devices from there on, the last of them the one that is asked about.
-struct Place {
+struct BusPlace {
   std::string_view bridge;
   std::vector<std::string_view> devices;
 };
@@ -25,8 +25,8 @@ bool is_bus_id(std::string_view text) {
   });
 }
 
-Place place_of(std::string_view path) {
-  Place place;
+BusPlace place_of(std::string_view path) {
+  BusPlace place;
   while (!path.empty()) {
     const std::size_t end = std::min(path.find('/'), path.size());
     const std::string_view word = path.substr(0, end);
@@ -53,7 +53,7 @@ int numa_node(const std::filesystem::path& device) {
 }  // namespace
 
 Path path_between(std::string_view here, std::string_view there, int here_node, int there_node) {
-  const Place a = place_of(here), b = place_of(there);
+  const BusPlace a = place_of(here), b = place_of(there);
   if (a.devices.empty() || b.devices.empty()) return Path::unknown;
   if (a.bridge != b.bridge) {
     // As NVML has it: bridges of one NUMA node are as near as one.

@@ -2,7 +2,7 @@
 // where NVML is missing: NVLink is no part of the bus and does not show there.
 #pragma once
 
-#include "transports/p2p/way.h"
+#include "transports/p2p/gpu_route.h"
 
 #include <string>
 #include <string_view>

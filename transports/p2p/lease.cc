@@ -49,9 +49,9 @@ bool Lease::end() {
   return ended_;
 }
 
-Result<Borrowing> Borrowing::begin(std::uint32_t pid, const LeaseName& name) {
+Result<LeaseBorrower> LeaseBorrower::begin(std::uint32_t pid, const LeaseName& name) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, name.descriptor);
-  Borrowing made;
+  LeaseBorrower made;
   // Only looked at first: opening what an unauthenticated client chose may do something.
   const FileDescriptor seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
   struct stat status {};
@@ -71,7 +71,7 @@ Result<Borrowing> Borrowing::begin(std::uint32_t pid, const LeaseName& name) {
 }
 
 // Unlocked before it is closed: a forked child may have the same open file.
-Borrowing::~Borrowing() {
+LeaseBorrower::~LeaseBorrower() {
   if (file_.has_value()) (void)set_lock(file_.get(), F_UNLCK);
 }
 

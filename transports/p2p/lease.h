@@ -31,14 +31,14 @@ class Lease {
 };
 
 // A borrower's; let go of when it is destroyed.
-class Borrowing {
+class LeaseBorrower {
  public:
   // Of a lender on this host; an error if it has ended the lease, or there is none.
-  static Result<Borrowing> begin(std::uint32_t pid, const LeaseName& name);
-  Borrowing() = default;
-  Borrowing(Borrowing&&) = default;
-  Borrowing& operator=(Borrowing&&) = delete;
-  ~Borrowing();
+  static Result<LeaseBorrower> begin(std::uint32_t pid, const LeaseName& name);
+  LeaseBorrower() = default;
+  LeaseBorrower(LeaseBorrower&&) = default;
+  LeaseBorrower& operator=(LeaseBorrower&&) = delete;
+  ~LeaseBorrower();
 
  private:
   FileDescriptor file_;

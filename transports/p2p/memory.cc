@@ -67,7 +67,7 @@ Result<std::shared_ptr<ImportedMemory>> ImportedMemory::open(const loaded::CudaD
                                                              loaded::CuContext owner,
                                                              std::uint32_t exporter_pid,
                                                              const IpcMemory& message) {
-  GYRE_ASSIGN(Borrowing borrowing, Borrowing::begin(exporter_pid, message.lease));
+  GYRE_ASSIGN(LeaseBorrower borrowing, LeaseBorrower::begin(exporter_pid, message.lease));
   std::shared_ptr<ImportedMemory> made(new ImportedMemory(driver, owner, std::move(borrowing)));
   const CurrentContext scope(driver, owner);
   // The driver counts how often it has one allocation open, so that each message has its own.
@@ -89,7 +89,7 @@ Result<std::shared_ptr<ImportedMemory>> ImportedMemory::open(const loaded::CudaD
 
 ImportedMemory::~ImportedMemory() {
   if (opened_ == 0) return;
-  const auto held = std::make_shared<Borrowing>(std::move(borrowing_));
+  const auto held = std::make_shared<LeaseBorrower>(std::move(borrower_));
   loaded::once_still(driver_, [&driver = driver_, owner = owner_, opened = opened_, held] {
     const CurrentContext scope(driver, owner);
     (void)driver.ipc_close(opened);

@@ -47,9 +47,9 @@ class ImportedMemory {
   std::byte* begin() const { return reinterpret_cast<std::byte*>(opened_) + offset_; }
 
  private:
-  ImportedMemory(const loaded::CudaDriver& driver, loaded::CuContext owner, Borrowing borrowing)
-      : borrowing_(std::move(borrowing)), driver_(driver), owner_(owner) {}
-  Borrowing borrowing_;  // let go of last
+  ImportedMemory(const loaded::CudaDriver& driver, loaded::CuContext owner, LeaseBorrower borrowing)
+      : borrower_(std::move(borrowing)), driver_(driver), owner_(owner) {}
+  LeaseBorrower borrower_;  // let go of last
   const loaded::CudaDriver& driver_;
   const loaded::CuContext owner_;
   loaded::CuDevicePointer opened_ = 0;
@@ -57,7 +57,7 @@ class ImportedMemory {
 };
 
 // Memory that was exported, and its lease: what has to stay when its owner goes.
-struct Lent {
+struct LentMemory {
   std::optional<Lease> lease;
   std::vector<std::shared_ptr<std::byte>> memory;
   // Whether nobody uses it any more.

@@ -13,14 +13,14 @@ namespace nvml = loaded::nvml;
 namespace {
 
 // With its place on the bus, where the driver says it.
-struct Other {
-  Toward toward;
+struct OtherGpu {
+  RouteReport toward;
   std::string bus_id = {};
 };
 
 // What the driver says of the devices that the process sees.
-std::vector<Other> ask_driver(const loaded::CudaDriver& driver, const OwnGpu& own) {
-  std::vector<Other> found;
+std::vector<OtherGpu> ask_driver(const loaded::CudaDriver& driver, const OwnGpu& own) {
+  std::vector<OtherGpu> found;
   int devices = 0;
   loaded::CuDevice device = 0;
   if (driver.device_count(&devices) != cu::success ||
@@ -37,7 +37,8 @@ std::vector<Other> ask_driver(const loaded::CudaDriver& driver, const OwnGpu& ow
     const std::string uuid = loaded::find_uuid(driver, other);
     if (uuid.empty()) continue;
     found.push_back(
-        {{.uuid = uuid, .access = can != 0 ? Access::reaches : Access::no_peer_access}, bus_id});
+        {{.uuid = uuid, .access = can != 0 ? PeerAccess::reaches : PeerAccess::no_peer_access},
+         bus_id});
   }
   return found;
 }
@@ -96,7 +97,7 @@ bool reaches(const loaded::Nvml& library, loaded::NvmlDevice device, loaded::Nvm
 }
 
 // Adds those that the driver does not show, and what lies between.
-void ask_nvml(const loaded::Nvml& library, const OwnGpu& own, std::vector<Other>& found) {
+void ask_nvml(const loaded::Nvml& library, const OwnGpu& own, std::vector<OtherGpu>& found) {
   loaded::NvmlDevice device = nullptr;
   unsigned devices = 0;
   if (library.device_by_bus_id(own.bus_id.c_str(), &device) != nvml::success ||
@@ -108,13 +109,13 @@ void ask_nvml(const loaded::Nvml& library, const OwnGpu& own, std::vector<Other>
     if (library.device_by_index(index, &peer) != nvml::success ||
         library.device_uuid(peer, name, sizeof name) != nvml::success || peer == device)
       continue;
-    auto at = std::ranges::find(found, name, [](const Other& one) { return one.toward.uuid; });
+    auto at = std::ranges::find(found, name, [](const OtherGpu& one) { return one.toward.uuid; });
     if (at == found.end()) {
       const bool can = reaches(library, device, peer);
-      at = found.insert(at,
-                        {{.uuid = name, .access = can ? Access::reaches : Access::no_peer_access}});
+      at = found.insert(
+          at, {{.uuid = name, .access = can ? PeerAccess::reaches : PeerAccess::no_peer_access}});
     }
-    Toward& known = at->toward;
+    RouteReport& known = at->toward;
     int level = 0;
     known.lanes = lanes_between(library, device, peer);
     if (known.lanes > 0)
@@ -126,26 +127,26 @@ void ask_nvml(const loaded::Nvml& library, const OwnGpu& own, std::vector<Other>
 
 }  // namespace
 
-std::vector<Toward> survey(const loaded::CudaDriver& driver, const loaded::Nvml* nvml,
-                           const OwnGpu& own, const Limits& limits, const std::string& sysfs) {
-  std::vector<Other> others = ask_driver(driver, own);
+std::vector<RouteReport> survey(const loaded::CudaDriver& driver, const loaded::Nvml* nvml,
+                                const OwnGpu& own, const Limits& limits, const std::string& sysfs) {
+  std::vector<OtherGpu> others = ask_driver(driver, own);
   if (nvml != nullptr) ask_nvml(*nvml, own, others);
-  std::vector<Toward> found;
-  for (Other& other : others) {
-    Toward& one = found.emplace_back(std::move(other.toward));
+  std::vector<RouteReport> found;
+  for (OtherGpu& other : others) {
+    RouteReport& one = found.emplace_back(std::move(other.toward));
     const bool only_bus = one.path == Path::unknown;
     if (only_bus) one.path = path_on_bus(sysfs, own.bus_id, other.bus_id);
-    if (one.access != Access::reaches) continue;
+    if (one.access != PeerAccess::reaches) continue;
     if (limits.disabled)
-      one.access = Access::disabled;
+      one.access = PeerAccess::disabled;
     else if (limits.farthest == Path::same)
-      one.access = Access::too_far;
+      one.access = PeerAccess::too_far;
     else if (one.path == Path::unknown || one.path <= limits.farthest)
       continue;
     else if (!only_bus)
-      one.access = Access::too_far;
+      one.access = PeerAccess::too_far;
     else if (limits.farthest > Path::nvlink)
-      one.access = Access::too_far_on_bus;
+      one.access = PeerAccess::too_far_on_bus;
   }
   return found;
 }

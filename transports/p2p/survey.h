@@ -6,7 +6,7 @@
 
 #include "lib/loaded/cuda.h"
 #include "lib/loaded/nvml.h"
-#include "transports/p2p/way.h"
+#include "transports/p2p/gpu_route.h"
 
 #include <string>
 #include <vector>
@@ -27,9 +27,9 @@ struct OwnGpu {
 
 // To all others of the host that can be known of. `nvml` may be null. `sysfs`: where the kernel
 // shows its devices.
-std::vector<Toward> survey(const loaded::CudaDriver& driver, const loaded::Nvml* nvml,
-                           const OwnGpu& own, const Limits& limits,
-                           const std::string& sysfs = "/sys");
+std::vector<RouteReport> survey(const loaded::CudaDriver& driver, const loaded::Nvml* nvml,
+                                const OwnGpu& own, const Limits& limits,
+                                const std::string& sysfs = "/sys");
 
 // Whether processes run kernels on that device side by side, and not in turns, by NVIDIA's
 // multi-process service. `pipe_directory`: CUDA_MPS_PIPE_DIRECTORY, or null.

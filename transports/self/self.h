@@ -8,6 +8,6 @@
 
 namespace gyre::transport {
 
-std::unique_ptr<Transport> make_self_transport(const Surroundings& surroundings);
+std::unique_ptr<Transport> make_self_transport(const TransportEnvironment& environment);
 
 }  // namespace gyre::transport

@@ -14,7 +14,7 @@ namespace {
 
 class ShmTransport final : public Transport {
  public:
-  explicit ShmTransport(const Surroundings& surroundings) : surroundings_(surroundings) {}
+  explicit ShmTransport(const TransportEnvironment& environment) : environment_(environment) {}
 
   std::string_view name() const override { return "shm"; }
   Reachability reach(const trust::ProcessIdentity& peer) const override;
@@ -24,17 +24,17 @@ class ShmTransport final : public Transport {
                                               const Endpoint& endpoint) override;
 
  private:
-  bool is_ours(const trust::Token& process) const { return process == surroundings_.self.process; }
+  bool is_ours(const trust::Token& process) const { return process == environment_.self.process; }
   Result<Listening> listen_to_thread(const FifoShape& shape);
   Result<Listening> listen_to_process(const LinkKey& key, const FifoShape& shape);
   Result<std::unique_ptr<Connection>> connect_to_thread(const LinkKey& key,
                                                         const EndpointContents& endpoint);
 
-  const Surroundings surroundings_;
+  const TransportEnvironment environment_;
 };
 
 Reachability ShmTransport::reach(const trust::ProcessIdentity& peer) const {
-  const trust::ProcessIdentity& self = surroundings_.self;
+  const trust::ProcessIdentity& self = environment_.self;
   if (!is_ours(peer.process)) {
     if (peer.host != self.host) return {.reason = "another host"};
     if (peer.net_namespace != self.net_namespace)
@@ -55,12 +55,12 @@ Result<Listening> ShmTransport::listen(const LinkKey& key, const FifoShape& shap
 Result<Listening> ShmTransport::listen_to_thread(const FifoShape& shape) {
   GYRE_ASSIGN(const std::shared_ptr<FifoMemory> memory, private_fifo(shape));
   GYRE_ASSIGN(const trust::Ticket ticket,
-              surroundings_.tickets.issue([](FileDescriptor) {}, memory));
+              environment_.tickets.issue([](FileDescriptor) {}, memory));
   return Listening{std::make_unique<MappedConnection>(
-                       memory, Direction::receive, MappedConnection::Sharing::one_process,
-                       IssuedTicket({&surroundings_.tickets, ticket})),
+                       memory, Direction::receive, MappedConnection::Scope::one_process,
+                       IssuedTicket({&environment_.tickets, ticket})),
                    encode_endpoint({.kind = EndpointKind::shm,
-                                    .process = surroundings_.self.process,
+                                    .process = environment_.self.process,
                                     .ticket = ticket,
                                     .secret = {},
                                     .shape = shape,
@@ -78,17 +78,17 @@ Result<Listening> ShmTransport::listen_to_process(const LinkKey& key, const Fifo
     // The sender sees the socket close and reports it; here it is only worth a line.
     if (!sent.ok()) log_warn("shared memory for rank {}: {}", peer, sent.message());
   };
-  GYRE_ASSIGN(const trust::Ticket ticket, surroundings_.tickets.issue(answer));
+  GYRE_ASSIGN(const trust::Ticket ticket, environment_.tickets.issue(answer));
   return Listening{std::make_unique<MappedConnection>(
-                       fifo.memory, Direction::receive, MappedConnection::Sharing::two_processes,
-                       IssuedTicket({&surroundings_.tickets, ticket})),
+                       fifo.memory, Direction::receive, MappedConnection::Scope::two_processes,
+                       IssuedTicket({&environment_.tickets, ticket})),
                    encode_endpoint({.kind = EndpointKind::shm,
                                     .flags = flags,
-                                    .process = surroundings_.self.process,
+                                    .process = environment_.self.process,
                                     .ticket = ticket,
                                     .secret = {},
                                     .shape = shape,
-                                    .places = {surroundings_.self.listener_name}})};
+                                    .places = {environment_.self.listener_name}})};
 }
 
 Result<std::unique_ptr<Connection>> ShmTransport::connect(const LinkKey& key,
@@ -103,19 +103,19 @@ Result<std::unique_ptr<Connection>> ShmTransport::connect(const LinkKey& key,
 Result<std::unique_ptr<Connection>> ShmTransport::connect_to_thread(
     const LinkKey& key, const EndpointContents& endpoint) {
   auto memory =
-      std::static_pointer_cast<FifoMemory>(surroundings_.tickets.redeem_local(endpoint.ticket));
+      std::static_pointer_cast<FifoMemory>(environment_.tickets.redeem_local(endpoint.ticket));
   if (memory == nullptr || memory->view.shape != endpoint.shape)
     return Status(Code::RemoteError,
                   fmt::format("rank {}'s link is not open, or is in use", key.peer))
         .blame({key.peer});
   return std::unique_ptr<Connection>(std::make_unique<MappedConnection>(
-      memory, Direction::send, MappedConnection::Sharing::one_process));
+      memory, Direction::send, MappedConnection::Scope::one_process));
 }
 
 }  // namespace
 
-std::unique_ptr<Transport> make_shm_transport(const Surroundings& surroundings) {
-  return std::make_unique<ShmTransport>(surroundings);
+std::unique_ptr<Transport> make_shm_transport(const TransportEnvironment& environment) {
+  return std::make_unique<ShmTransport>(environment);
 }
 
 }  // namespace gyre::transport

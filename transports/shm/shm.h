@@ -9,6 +9,6 @@
 
 namespace gyre::transport {
 
-std::unique_ptr<Transport> make_shm_transport(const Surroundings& surroundings);
+std::unique_ptr<Transport> make_shm_transport(const TransportEnvironment& environment);
 
 }  // namespace gyre::transport

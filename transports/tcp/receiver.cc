@@ -7,19 +7,20 @@
 #include <poll.h>
 
 namespace gyre::transport {
-TcpReceiver::TcpReceiver(const LinkKey& key, const Surroundings& surroundings,
+TcpReceiver::TcpReceiver(const LinkKey& key, const TransportEnvironment& environment,
                          std::shared_ptr<FifoMemory> memory, std::shared_ptr<Arrival> arrival,
-                         IssuedTicket ticket, StreamSecurity security, std::shared_ptr<Pair> pair)
+                         IssuedTicket ticket, StreamSecurity security,
+                         std::shared_ptr<SharedSocket> pair)
     : key_(key),
       memory_(std::move(memory)),
       arrival_(std::move(arrival)),
       ticket_(std::move(ticket)),
       security_(std::move(security)),
       pair_(std::move(pair)),
-      own_addresses_(surroundings.self.addresses),
-      liveness_ns_(surroundings.liveness_ns),
+      own_addresses_(environment.self.addresses),
+      liveness_ns_(environment.liveness_ns),
       arriving_(memory_->view),
-      common_(common_header(key, surroundings)) {}
+      common_(common_header(key, environment)) {}
 
 Status TcpReceiver::progress() {
   if (!error_.ok() || closed_) return error_;
@@ -58,10 +59,10 @@ Result<std::shared_ptr<FileDescriptor>> TcpReceiver::find_socket() {
   }
   if (pair_ == nullptr || pair_->dialed == nullptr) return std::shared_ptr<FileDescriptor>();
   address_ = peer_address(*pair_->dialed);
-  GYRE_ASSIGN(const Shown shown, take_ticket(*pair_->dialed, pair_->ticket, shown_));
-  if (shown == Shown::not_yet) return std::shared_ptr<FileDescriptor>();
+  GYRE_ASSIGN(const TicketProgress shown, take_ticket(*pair_->dialed, pair_->ticket, shown_));
+  if (shown == TicketProgress::not_yet) return std::shared_ptr<FileDescriptor>();
   std::shared_ptr<FileDescriptor> socket = std::move(pair_->dialed);
-  if (shown == Shown::ended) {
+  if (shown == TicketProgress::ended) {
     pair_->lost = std::exchange(shown_, {}).end;
     return std::shared_ptr<FileDescriptor>();
   }
@@ -81,11 +82,11 @@ Status TcpReceiver::land() {
     std::array<iovec, 2> parts = {iovec{arriving_.place() + landed_, missing},
                                   iovec{ahead_.data() + ahead_end_, ahead_most - ahead_end_}};
     const std::size_t asked = missing + parts[1].iov_len;
-    const Transfer transfer =
+    const IoResult transfer =
         stream_->receive(missing > 0 ? std::span(parts) : std::span(parts).last(1));
-    if (transfer.outcome == Transfer::Outcome::blocked) return {};
-    if (transfer.outcome == Transfer::Outcome::closed) return note_closing();
-    if (transfer.outcome == Transfer::Outcome::failed)
+    if (transfer.outcome == IoResult::Outcome::blocked) return {};
+    if (transfer.outcome == IoResult::Outcome::closed) return note_closing();
+    if (transfer.outcome == IoResult::Outcome::failed)
       return Status(Code::RemoteError, "receive: " + transfer.cause);
     const std::size_t into_slot = std::min(transfer.bytes, missing);
     landed_ += into_slot;
@@ -126,7 +127,8 @@ Status TcpReceiver::take_header() {
 
 void TcpReceiver::commit_if_whole() {
   if (!has_header_ || landed_ < header_.bytes) return;
-  arriving_.commit(static_cast<std::uint32_t>(header_.bytes), header_.signature, Delivery::staged);
+  arriving_.commit(static_cast<std::uint32_t>(header_.bytes), header_.signature,
+                   DeliveryMode::staged);
   has_header_ = false;
 }
 

@@ -5,10 +5,10 @@
 
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
-#include "transports/tcp/pair.h"
+#include "transports/tcp/byte_stream.h"
 #include "transports/tcp/secure_stream.h"
+#include "transports/tcp/shared_socket.h"
 #include "transports/tcp/socket.h"
-#include "transports/tcp/stream.h"
 #include "transports/tcp/wire.h"
 
 #include <array>
@@ -28,9 +28,9 @@ struct Arrival {
 
 class TcpReceiver final : public Connection {
  public:
-  TcpReceiver(const LinkKey& key, const Surroundings& surroundings,
+  TcpReceiver(const LinkKey& key, const TransportEnvironment& environment,
               std::shared_ptr<FifoMemory> memory, std::shared_ptr<Arrival> arrival,
-              IssuedTicket ticket, StreamSecurity security, std::shared_ptr<Pair> pair);
+              IssuedTicket ticket, StreamSecurity security, std::shared_ptr<SharedSocket> pair);
 
   bool ready() const override { return stream_ != nullptr && stream_->joined(); }
   const FifoView& fifo() const override { return memory_->view; }
@@ -69,8 +69,8 @@ class TcpReceiver final : public Connection {
   const std::shared_ptr<Arrival> arrival_;
   const IssuedTicket ticket_;
   const StreamSecurity security_;
-  const std::shared_ptr<Pair> pair_;  // null: the other way has a socket of its own
-  ShownTicket shown_;                 // on the socket that the sending end dialed
+  const std::shared_ptr<SharedSocket> pair_;  // null: the other way has a socket of its own
+  ShownTicket shown_;                         // on the socket that the sending end dialed
   const std::vector<std::string> own_addresses_;
   const std::int64_t liveness_ns_;
   PathWatch path_;
@@ -82,7 +82,7 @@ class TcpReceiver final : public Connection {
   std::array<std::byte, ahead_most> ahead_;
   std::size_t ahead_begin_ = 0;
   std::size_t ahead_end_ = 0;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<ByteStream> stream_;
   bool closed_ = false;  // by the peer, between two messages
   std::string address_ = "not connected";
   Status error_;

@@ -14,7 +14,7 @@ constexpr std::uint8_t stream_frame = 1;
 // Four TLS records: the other end can use a piece as soon as it is whole.
 constexpr std::size_t piece_bytes = 64 << 10;
 
-class SecureStream final : public Stream {
+class SecureStream final : public ByteStream {
  public:
   SecureStream(std::shared_ptr<const trust::Tls> tls, std::unique_ptr<trust::SecureSession> session)
       : tls_(std::move(tls)), session_(std::move(session)) {}
@@ -26,11 +26,11 @@ class SecureStream final : public Stream {
     // A short-lived sender's bytes and its end can come with the handshake's last message.
     return joined() ? Status() : status;
   }
-  Transfer send(std::span<iovec> parts) override;
-  Transfer receive(std::span<iovec> parts) override;
+  IoResult send(std::span<iovec> parts) override;
+  IoResult receive(std::span<iovec> parts) override;
   bool has_heard() const override { return has_heard_; }
   bool holds_bytes() const override { return !session_->flushed(); }
-  Transfer flush() override;
+  IoResult flush() override;
   int descriptor() const override { return session_->descriptor(); }
   short wanted_events() const override {
     const int input = joined() ? 0 : POLLIN;
@@ -50,16 +50,16 @@ class SecureStream final : public Stream {
   std::size_t used_ = 0;  // bytes of it that the user has
 };
 
-Transfer failed(const Status& status) {
-  return {.outcome = Transfer::Outcome::failed, .cause = std::string(status.message())};
+IoResult failed(const Status& status) {
+  return {.outcome = IoResult::Outcome::failed, .cause = std::string(status.message())};
 }
 
-Transfer SecureStream::flush() {
+IoResult SecureStream::flush() {
   const Status sent = session_->transmit();
-  return sent.ok() ? Transfer{} : failed(sent);
+  return sent.ok() ? IoResult{} : failed(sent);
 }
 
-Transfer SecureStream::send(std::span<iovec> parts) {
+IoResult SecureStream::send(std::span<iovec> parts) {
   std::size_t taken = 0;
   std::size_t skip = 0;  // bytes of the first part that are taken
   while (session_->flushed() && !parts.empty()) {
@@ -79,7 +79,7 @@ Transfer SecureStream::send(std::span<iovec> parts) {
     taken += leaving_.size();
   }
   if (taken == 0) return flush();
-  return {Transfer::Outcome::moved, taken, {}};
+  return {IoResult::Outcome::moved, taken, {}};
 }
 
 bool SecureStream::next_piece() {
@@ -106,7 +106,7 @@ std::size_t SecureStream::give(std::span<const iovec> parts) {
   return total;
 }
 
-Transfer SecureStream::receive(std::span<iovec> parts) {
+IoResult SecureStream::receive(std::span<iovec> parts) {
   std::size_t given = give(parts);
   Status status;
   if (given == 0) {
@@ -114,24 +114,25 @@ Transfer SecureStream::receive(std::span<iovec> parts) {
     status = session_->advance();
     given = give(parts);
   }
-  if (given > 0) return {Transfer::Outcome::moved, given, {}};
+  if (given > 0) return {IoResult::Outcome::moved, given, {}};
   if (status.ok()) return {};
-  if (session_->closed_by_peer()) return {.outcome = Transfer::Outcome::closed, .cause = {}};
+  if (session_->closed_by_peer()) return {.outcome = IoResult::Outcome::closed, .cause = {}};
   return failed(status);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Stream>> make_stream(const StreamSecurity& security,
-                                            std::shared_ptr<FileDescriptor> socket,
-                                            trust::SessionRole role) {
+Result<std::unique_ptr<ByteStream>> make_stream(const StreamSecurity& security,
+                                                std::shared_ptr<FileDescriptor> socket,
+                                                trust::SessionRole role) {
   if (security.tls == nullptr) return make_plain_stream(std::move(socket));
   const auto key = std::make_shared<trust::SessionKey>();
   GYRE_TRY(trust::derive(security.secret, "data psk", key->psk));
   key->identity = "gyre-data-1";  // the ticket has said already which link it is
   GYRE_ASSIGN(auto session,
               trust::SecureSession::start(*security.tls, std::move(*socket), role, key));
-  return std::unique_ptr<Stream>(std::make_unique<SecureStream>(security.tls, std::move(session)));
+  return std::unique_ptr<ByteStream>(
+      std::make_unique<SecureStream>(security.tls, std::move(session)));
 }
 
 }  // namespace gyre::transport

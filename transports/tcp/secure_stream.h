@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lib/trust/secure_session.h"
-#include "transports/tcp/stream.h"
+#include "transports/tcp/byte_stream.h"
 
 #include <memory>
 
@@ -18,8 +18,8 @@ struct StreamSecurity {
 };
 
 // The sending end is the client.
-Result<std::unique_ptr<Stream>> make_stream(const StreamSecurity& security,
-                                            std::shared_ptr<FileDescriptor> socket,
-                                            trust::SessionRole role);
+Result<std::unique_ptr<ByteStream>> make_stream(const StreamSecurity& security,
+                                                std::shared_ptr<FileDescriptor> socket,
+                                                trust::SessionRole role);
 
 }  // namespace gyre::transport

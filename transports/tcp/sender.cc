@@ -12,19 +12,19 @@
 
 namespace gyre::transport {
 
-TcpSender::TcpSender(const LinkKey& key, const Surroundings& surroundings,
+TcpSender::TcpSender(const LinkKey& key, const TransportEnvironment& environment,
                      const EndpointContents& endpoint, std::shared_ptr<FifoMemory> memory,
-                     StreamSecurity security, std::shared_ptr<Pair> pair)
+                     StreamSecurity security, std::shared_ptr<SharedSocket> pair)
     : key_(key),
       memory_(std::move(memory)),
       leaving_(memory_->view),
-      common_(common_header(key, surroundings)),
+      common_(common_header(key, environment)),
       security_(std::move(security)),
       pair_(std::move(pair)),
       ticket_(endpoint.ticket),
-      user_timeout_ms_(surroundings.tcp_user_timeout_ms),
-      liveness_ns_(surroundings.liveness_ns),
-      dialer_(endpoint, surroundings) {}
+      user_timeout_ms_(environment.tcp_user_timeout_ms),
+      liveness_ns_(environment.liveness_ns),
+      dialer_(endpoint, environment) {}
 
 // The other way may go on: the peer learns here that nothing more comes.
 TcpSender::~TcpSender() {
@@ -99,16 +99,16 @@ Result<std::shared_ptr<FileDescriptor>> TcpSender::find_answered() {
 
 Status TcpSender::ship() {
   if (stream_->holds_bytes()) {
-    const Transfer flushed = stream_->flush();
-    if (flushed.outcome == Transfer::Outcome::failed)
+    const IoResult flushed = stream_->flush();
+    if (flushed.outcome == IoResult::Outcome::failed)
       return Status(Code::RemoteError, "send: " + flushed.cause);
   }
   while (leaving_.head() != committed()) {
     std::size_t bytes = 0;
     GYRE_ASSIGN(const std::size_t count, gather(&bytes));
-    const Transfer transfer = stream_->send(std::span(parts_).first(count));
-    if (transfer.outcome == Transfer::Outcome::blocked) return {};
-    if (transfer.outcome != Transfer::Outcome::moved)
+    const IoResult transfer = stream_->send(std::span(parts_).first(count));
+    if (transfer.outcome == IoResult::Outcome::blocked) return {};
+    if (transfer.outcome != IoResult::Outcome::moved)
       return Status(Code::RemoteError, "send: " + transfer.cause);
     account(transfer.bytes);
     // The kernel's buffer is full; another call would only say so.
@@ -131,11 +131,11 @@ Result<std::size_t> TcpSender::gather(std::size_t* bytes) {
     *bytes += size - skipped;
   };
   for (std::uint64_t index = leaving_.head(); index != end; ++index) {
-    const SlotNote& note = fifo.note(index);
-    if (note.delivery != Delivery::staged || !note_fits(note, fifo.shape))
+    const SlotHeader& note = fifo.note(index);
+    if (note.delivery != DeliveryMode::staged || !note_fits(note, fifo.shape))
       return internal_error(fmt::format("message {} of {} bytes with delivery {} over tcp", index,
                                         note.bytes, static_cast<int>(note.delivery)));
-    Packed& packed = packed_[index % batch_most];
+    PackedMessage& packed = packed_[index % batch_most];
     packed.header = common_;
     packed.header.sequence = index;
     packed.header.signature = note.flag;

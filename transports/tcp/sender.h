@@ -5,10 +5,10 @@
 #include "lib/base/path_watch.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
-#include "transports/tcp/dial.h"
-#include "transports/tcp/pair.h"
+#include "transports/tcp/byte_stream.h"
+#include "transports/tcp/dialer.h"
 #include "transports/tcp/secure_stream.h"
-#include "transports/tcp/stream.h"
+#include "transports/tcp/shared_socket.h"
 #include "transports/tcp/wire.h"
 
 #include <array>
@@ -19,9 +19,9 @@ namespace gyre::transport {
 
 class TcpSender final : public Connection {
  public:
-  TcpSender(const LinkKey& key, const Surroundings& surroundings, const EndpointContents& endpoint,
-            std::shared_ptr<FifoMemory> memory, StreamSecurity security,
-            std::shared_ptr<Pair> pair);
+  TcpSender(const LinkKey& key, const TransportEnvironment& environment,
+            const EndpointContents& endpoint, std::shared_ptr<FifoMemory> memory,
+            StreamSecurity security, std::shared_ptr<SharedSocket> pair);
   ~TcpSender() override;
 
   bool ready() const override { return stream_ != nullptr && stream_->joined(); }
@@ -55,21 +55,21 @@ class TcpSender final : public Connection {
   std::size_t sent_of_first_ = 0;  // bytes of the first, header included, that it has taken
   const WireHeader common_;
   // A header, and behind it its payload if that is short: one part of the vector then.
-  struct Packed {
+  struct PackedMessage {
     WireHeader header;
     std::array<std::byte, 200> payload;
   };
-  static_assert(sizeof(Packed) == 256);
-  std::array<Packed, batch_most> packed_;
+  static_assert(sizeof(PackedMessage) == 256);
+  std::array<PackedMessage, batch_most> packed_;
   std::array<iovec, 2 * batch_most> parts_{};
   const StreamSecurity security_;
-  const std::shared_ptr<Pair> pair_;  // null: the other way has a socket of its own
-  const trust::Ticket ticket_;        // of the receiving end at the peer
+  const std::shared_ptr<SharedSocket> pair_;  // null: the other way has a socket of its own
+  const trust::Ticket ticket_;                // of the receiving end at the peer
   const std::int64_t user_timeout_ms_;
   const std::int64_t liveness_ns_;
   PathWatch path_;
-  Dial dialer_;
-  std::unique_ptr<Stream> stream_;
+  TcpDialer dialer_;
+  std::unique_ptr<ByteStream> stream_;
   std::string address_ = "not connected";
   Status error_;
 };

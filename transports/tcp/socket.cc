@@ -94,20 +94,21 @@ Status show_ticket(const FileDescriptor& socket, const trust::Ticket& ticket) {
   return Status(Code::RemoteError, "send of a ticket: " + errno_text(errno));
 }
 
-Result<Shown> take_ticket(const FileDescriptor& socket, const trust::Ticket& ticket,
-                          ShownTicket& shown) {
+Result<TicketProgress> take_ticket(const FileDescriptor& socket, const trust::Ticket& ticket,
+                                   ShownTicket& shown) {
   trust::TicketHello expected;
   expected.ticket = ticket;
   auto* const place = reinterpret_cast<std::byte*>(&shown.hello) + shown.bytes;
   const ssize_t got = recv(socket.get(), place, sizeof expected - shown.bytes, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return Shown::not_yet;
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+    return TicketProgress::not_yet;
   if (got <= 0) {
     shown.end = got == 0 ? "closed without an answer" : errno_text(errno);
-    return Shown::ended;
+    return TicketProgress::ended;
   }
   shown.bytes += static_cast<std::size_t>(got);
-  if (shown.bytes < sizeof expected) return Shown::not_yet;
-  if (CRYPTO_memcmp(&shown.hello, &expected, sizeof expected) == 0) return Shown::whole;
+  if (shown.bytes < sizeof expected) return TicketProgress::not_yet;
+  if (CRYPTO_memcmp(&shown.hello, &expected, sizeof expected) == 0) return TicketProgress::whole;
   return Status(Code::RemoteError, "the peer shows a ticket that is not this link's");
 }
 

@@ -41,8 +41,8 @@ struct ShownTicket {
   std::size_t bytes = 0;  // that are here
   std::string end;        // how the connection ended before they were whole
 };
-enum class Shown { not_yet, whole, ended };
-Result<Shown> take_ticket(const FileDescriptor& socket, const trust::Ticket& ticket,
-                          ShownTicket& shown);
+enum class TicketProgress { not_yet, whole, ended };
+Result<TicketProgress> take_ticket(const FileDescriptor& socket, const trust::Ticket& ticket,
+                                   ShownTicket& shown);
 
 }  // namespace gyre::transport

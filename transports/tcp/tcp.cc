@@ -15,14 +15,14 @@ namespace {
 
 class TcpTransport final : public Transport {
  public:
-  explicit TcpTransport(const Surroundings& surroundings) : surroundings_(surroundings) {}
+  explicit TcpTransport(const TransportEnvironment& environment) : environment_(environment) {}
 
   std::string_view name() const override { return "tcp"; }
 
   Reachability reach(const trust::ProcessIdentity& peer) const override {
     const bool local = is_local(peer);
     if (peer.addresses.empty() && !local) return {.reason = "its process listens at no address"};
-    if (peer.host == surroundings_.self.host)
+    if (peer.host == environment_.self.host)
       return {.reachable = true,
               .reason = local ? "over loopback" : "over loopback, at " + peer.addresses.front()};
     return {.reachable = true, .reason = "at " + peer.addresses.front()};
@@ -40,14 +40,14 @@ class TcpTransport final : public Transport {
       arrival->rung.fetch_add(1, std::memory_order_release);
       wake_futex(&arrival->rung);
     };
-    GYRE_ASSIGN(const trust::Ticket ticket, surroundings_.tickets.issue(on_arrival));
-    IssuedTicket issued({&surroundings_.tickets, ticket});
-    const std::shared_ptr<Pair> pair = make_pair(key, ticket);
-    return Listening{std::make_unique<TcpReceiver>(key, surroundings_, memory, arrival,
+    GYRE_ASSIGN(const trust::Ticket ticket, environment_.tickets.issue(on_arrival));
+    IssuedTicket issued({&environment_.tickets, ticket});
+    const std::shared_ptr<SharedSocket> pair = make_pair(key, ticket);
+    return Listening{std::make_unique<TcpReceiver>(key, environment_, memory, arrival,
                                                    std::move(issued), security, pair),
                      encode_endpoint({.kind = EndpointKind::tcp,
                                       .flags = own_flags(),
-                                      .process = surroundings_.self.process,
+                                      .process = environment_.self.process,
                                       .ticket = ticket,
                                       .secret = security.secret,
                                       .shape = shape,
@@ -66,46 +66,46 @@ class TcpTransport final : public Transport {
     GYRE_ASSIGN(StreamSecurity security, make_security());
     security.secret = {contents.secret};
     return std::unique_ptr<Connection>(std::make_unique<TcpSender>(
-        key, surroundings_, contents, std::move(memory), std::move(security), find_pair(key)));
+        key, environment_, contents, std::move(memory), std::move(security), find_pair(key)));
   }
 
  private:
-  using PairKey = std::tuple<std::int32_t, std::uint32_t>;
+  using SharedSocketKey = std::tuple<std::int32_t, std::uint32_t>;
   static constexpr std::uint8_t endpoint_encrypted = 1;
 
   bool is_local(const trust::ProcessIdentity& peer) const {
-    return surroundings_.listen_on_this_host != nullptr &&
-           trust::can_meet_locally(peer, surroundings_.self);
+    return environment_.listen_on_this_host != nullptr &&
+           trust::can_meet_locally(peer, environment_.self);
   }
   // Whoever is on this host comes in at an address that other hosts need not reach.
   Result<std::vector<std::string>> places_for(const trust::ProcessIdentity& sender) const {
     if (is_local(sender)) {
-      GYRE_ASSIGN(std::string address, surroundings_.listen_on_this_host());
+      GYRE_ASSIGN(std::string address, environment_.listen_on_this_host());
       return std::vector<std::string>{std::move(address)};
     }
-    if (surroundings_.self.addresses.empty())
+    if (environment_.self.addresses.empty())
       return invalid_usage("tcp needs an address, and this process's listener has none");
-    return surroundings_.self.addresses;
+    return environment_.self.addresses;
   }
 
   // Links come in pairs: who listens to a peer on a channel also sends to it. Encrypted ways are
   // apart, since a session of TLS belongs to one.
-  std::shared_ptr<Pair> make_pair(const LinkKey& key, const trust::Ticket& ticket) {
-    if (surroundings_.tcp_encrypted) return nullptr;
-    auto pair = std::make_shared<Pair>();
+  std::shared_ptr<SharedSocket> make_pair(const LinkKey& key, const trust::Ticket& ticket) {
+    if (environment_.tcp_encrypted) return nullptr;
+    auto pair = std::make_shared<SharedSocket>();
     pair->ticket = ticket;
     pairs_[{key.peer, key.channel}] = pair;
     return pair;
   }
-  std::shared_ptr<Pair> find_pair(const LinkKey& key) const {
+  std::shared_ptr<SharedSocket> find_pair(const LinkKey& key) const {
     const auto found = pairs_.find({key.peer, key.channel});
     return found == pairs_.end() ? nullptr : found->second.lock();
   }
 
-  std::uint8_t own_flags() const { return surroundings_.tcp_encrypted ? endpoint_encrypted : 0; }
+  std::uint8_t own_flags() const { return environment_.tcp_encrypted ? endpoint_encrypted : 0; }
   // A fresh secret, where streams are encrypted.
   Result<StreamSecurity> make_security() {
-    if (!surroundings_.tcp_encrypted) return StreamSecurity{};
+    if (!environment_.tcp_encrypted) return StreamSecurity{};
     if (tls_ == nullptr) {
       GYRE_ASSIGN(tls_, trust::Tls::create());
     }
@@ -113,15 +113,15 @@ class TcpTransport final : public Transport {
     return StreamSecurity{tls_, secret};
   }
 
-  const Surroundings surroundings_;
-  std::map<PairKey, std::weak_ptr<Pair>> pairs_;  // of the receiving ends
-  std::shared_ptr<const trust::Tls> tls_;         // shared by all streams; made with the first
+  const TransportEnvironment environment_;
+  std::map<SharedSocketKey, std::weak_ptr<SharedSocket>> pairs_;  // of the receiving ends
+  std::shared_ptr<const trust::Tls> tls_;  // shared by all streams; made with the first
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_tcp_transport(const Surroundings& surroundings) {
-  return std::make_unique<TcpTransport>(surroundings);
+std::unique_ptr<Transport> make_tcp_transport(const TransportEnvironment& environment) {
+  return std::make_unique<TcpTransport>(environment);
 }
 
 }  // namespace gyre::transport

@@ -1,6 +1,6 @@
 // tcp: between hosts, and between processes that share no memory. In clear, both ways of a channel
-// share one socket (pair.h); under TLS each way has its own. Each end has a private fifo of the
-// same shape: the executor commits into the sender's and `progress` ships it; the receiver's
+// share one socket (shared_socket.h); under TLS each way has its own. Each end has a private fifo
+// of the same shape: the executor commits into the sender's and `progress` ships it; the receiver's
 // `progress` lands each message in a free slot of its own. A full fifo stops reading: the kernel's
 // window is the credit.
 #pragma once
@@ -11,6 +11,6 @@
 
 namespace gyre::transport {
 
-std::unique_ptr<Transport> make_tcp_transport(const Surroundings& surroundings);
+std::unique_ptr<Transport> make_tcp_transport(const TransportEnvironment& environment);
 
 }  // namespace gyre::transport

@@ -4,13 +4,13 @@
 
 namespace gyre::transport {
 
-WireHeader common_header(const LinkKey& key, const Surroundings& surroundings) {
+WireHeader common_header(const LinkKey& key, const TransportEnvironment& environment) {
   WireHeader header;
   header.magic = wire_magic;
   header.version = wire_version;
   header.traffic = key.traffic;
-  header.communicator_hash = surroundings.communicator_hash;
-  header.epoch = surroundings.epoch;
+  header.communicator_hash = environment.communicator_hash;
+  header.epoch = environment.epoch;
   header.channel = key.channel;
   return header;
 }

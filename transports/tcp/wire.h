@@ -32,7 +32,7 @@ inline constexpr std::uint32_t wire_magic = 0x31575947;  // "GYW1" in memory
 inline constexpr std::uint16_t wire_version = 1;
 
 // All that a link's headers share; the rest is each message's own.
-WireHeader common_header(const LinkKey& key, const Surroundings& surroundings);
+WireHeader common_header(const LinkKey& key, const TransportEnvironment& environment);
 // What is wrong with a header, against this link's common one; empty if nothing is.
 std::string wire_fault(const WireHeader& header, const WireHeader& common,
                        std::uint64_t expected_sequence, std::uint64_t bytes_most);

@@ -40,8 +40,8 @@ std::size_t take_lent(DeviceProcess& here, gyreComm_t comm) {
       for (std::uint32_t channel = 0; channel < shape.channels; ++channel) {
         const auto end = exec::receive_end(shape, link, channel, cuda::DeviceProtocol::simple);
         for (std::size_t slot = 0; slot < std::size_t{1} << shape.slot_shift; ++slot) {
-          lent += end.notes[slot].delivery != transport::Delivery::staged;
-          end.notes[slot].delivery = transport::Delivery::staged;
+          lent += end.notes[slot].delivery != transport::DeliveryMode::staged;
+          end.notes[slot].delivery = transport::DeliveryMode::staged;
         }
       }
     }

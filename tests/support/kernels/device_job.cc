@@ -13,7 +13,7 @@ struct DeviceJob::Ring {
   std::uint64_t sender_next = 0, receiver_next = 0;
   std::vector<std::byte> memory;
   std::byte* begin = nullptr;
-  std::vector<transport::SlotNote> notes;
+  std::vector<transport::SlotHeader> notes;
 };
 
 DeviceJob::DeviceJob(const DeviceCase& one) : case_(one), data_(one) { wire(); }

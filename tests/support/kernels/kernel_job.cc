@@ -61,7 +61,7 @@ const KernelJob::Ring& KernelJob::ring(int from, int to, int link_channel, std::
   ring.receiver_grant = memory_.take<cuda::DeviceGrant>();
   const std::vector<std::byte> zeroes(data_.ring_bytes());
   (void)place(ring.memory, zeroes.data(), zeroes.size());
-  ring.notes = memory_.take<transport::SlotNote>(std::size_t{1} << data_.ring_shift());
+  ring.notes = memory_.take<transport::SlotHeader>(std::size_t{1} << data_.ring_shift());
   return ring;
 }
 

@@ -82,7 +82,7 @@ class KernelJob {
     Placed<std::uint64_t> sender_next, receiver_next, tail, head;
     Placed<cuda::DeviceGrant> sender_grant, receiver_grant;
     std::vector<DeviceBytes> memory;
-    Placed<transport::SlotNote> notes;
+    Placed<transport::SlotHeader> notes;
   };
   // A rank's part of a call. In place there is no input.
   struct RankCall {

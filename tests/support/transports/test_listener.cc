@@ -109,7 +109,7 @@ void TestListener::serve() {
 void TestListener::admit(FileDescriptor socket) {
   const auto hello = read_hello(socket);
   if (!hello.has_value() ||
-      tickets_.redeem(hello->ticket, std::move(socket)) != trust::TicketBook::Shown::good)
+      tickets_.redeem(hello->ticket, std::move(socket)) != trust::TicketBook::Redemption::good)
     ++turned_away_;
 }
 

@@ -35,14 +35,14 @@ TestListener::Ways ways(Kind kind) {
 }
 
 std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
-  const transport::Surroundings surroundings{.self = side.identity,
-                                             .tickets = side.tickets,
-                                             .tcp_encrypted = kind == Kind::tcp_tls,
-                                             .communicator_hash = 77,
-                                             .epoch = 3};
-  if (kind == Kind::self) return make_self_transport(surroundings);
-  if (is_tcp(kind)) return make_tcp_transport(surroundings);
-  return make_shm_transport(surroundings);
+  const transport::TransportEnvironment environment{.self = side.identity,
+                                                    .tickets = side.tickets,
+                                                    .tcp_encrypted = kind == Kind::tcp_tls,
+                                                    .communicator_hash = 77,
+                                                    .epoch = 3};
+  if (kind == Kind::self) return make_self_transport(environment);
+  if (is_tcp(kind)) return make_tcp_transport(environment);
+  return make_shm_transport(environment);
 }
 
 std::string run_receiver(Side& side, Letters& messages, const PairOptions& options,

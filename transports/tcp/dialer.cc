@@ -1,4 +1,4 @@
-#include "transports/tcp/dial.h"
+#include "transports/tcp/dialer.h"
 
 #include "lib/base/clock.h"
 #include "lib/trust/address.h"
@@ -31,29 +31,29 @@ bool connected_to_itself(const FileDescriptor& socket) {
 
 }  // namespace
 
-Dial::Dial(const EndpointContents& endpoint, const Surroundings& surroundings)
+TcpDialer::TcpDialer(const EndpointContents& endpoint, const TransportEnvironment& environment)
     : addresses_(endpoint.places),
       ticket_(endpoint.ticket),
-      own_addresses_(surroundings.self.addresses),
-      user_timeout_ms_(surroundings.tcp_user_timeout_ms),
-      liveness_ns_(surroundings.liveness_ns) {}
+      own_addresses_(environment.self.addresses),
+      user_timeout_ms_(environment.tcp_user_timeout_ms),
+      liveness_ns_(environment.liveness_ns) {}
 
-Result<std::optional<FileDescriptor>> Dial::advance() {
+Result<std::optional<FileDescriptor>> TcpDialer::advance() {
   if (pause_until_ns_ > 0 && SystemClock::read() < pause_until_ns_)
     return std::optional<FileDescriptor>();
   pause_until_ns_ = 0;
   if (!socket_.has_value()) GYRE_TRY(begin_next());
   if (!socket_.has_value()) return std::optional<FileDescriptor>();
   switch (answer()) {
-    case Answer::connected:
+    case ConnectResult::connected:
       silent_since_ns_ = 0;
       GYRE_TRY(show_ticket(socket_, ticket_).while_doing(addresses_[next_ - 1]));
       return std::optional<FileDescriptor>(std::move(socket_));
-    case Answer::refused:
+    case ConnectResult::refused:
       silent_since_ns_ = 0;
       socket_.reset();
       break;
-    case Answer::pending:
+    case ConnectResult::pending:
       GYRE_TRY(check_silence());
       if (SystemClock::read() < give_up_ns_) break;
       refuse("no answer");
@@ -64,7 +64,7 @@ Result<std::optional<FileDescriptor>> Dial::advance() {
 }
 
 // Half a second more: the second SYN leaves after a second.
-Status Dial::check_silence() {
+Status TcpDialer::check_silence() {
   const std::int64_t silent_ns = SystemClock::read() - silent_since_ns_;
   if (silent_since_ns_ == 0 || silent_ns < liveness_ns_ + ns_per_s / 2) return {};
   met_silence_ = true;
@@ -74,7 +74,7 @@ Status Dial::check_silence() {
                             addresses_[next_ - 1], static_cast<double>(silent_ns) / ns_per_s));
 }
 
-Status Dial::again(std::string_view why) {
+Status TcpDialer::again(std::string_view why) {
   if (++losses_ == losses_most)
     return Status(Code::RemoteError,
                   fmt::format("its listener closed {} connections: {}", losses_, why));
@@ -83,7 +83,7 @@ Status Dial::again(std::string_view why) {
   return {};
 }
 
-Status Dial::begin_next() {
+Status TcpDialer::begin_next() {
   if (next_ == addresses_.size()) {
     if (!hopeful_)
       return Status(Code::RemoteError, fmt::format("none of its addresses takes us: {}",
@@ -101,7 +101,7 @@ Status Dial::begin_next() {
   return {};
 }
 
-Result<FileDescriptor> Dial::begin(const std::string& text) const {
+Result<FileDescriptor> TcpDialer::begin(const std::string& text) const {
   GYRE_ASSIGN(const trust::SocketAddress address, trust::parse_address(text));
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.has_value()) return failure_on_the_way("socket", errno);
@@ -112,19 +112,19 @@ Result<FileDescriptor> Dial::begin(const std::string& text) const {
   return Status(Code::RemoteError, "connect: " + errno_text(errno));
 }
 
-Dial::Answer Dial::answer() {
+TcpDialer::ConnectResult TcpDialer::answer() {
   pollfd ready{socket_.get(), POLLOUT, 0};
-  if (poll(&ready, 1, 0) <= 0) return Answer::pending;
+  if (poll(&ready, 1, 0) <= 0) return ConnectResult::pending;
   int error = 0;
   socklen_t length = sizeof error;
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error == 0 && connected_to_itself(socket_)) error = ECONNREFUSED;
-  if (error == 0) return Answer::connected;
+  if (error == 0) return ConnectResult::connected;
   refuse(errno_text(error));
-  return Answer::refused;
+  return ConnectResult::refused;
 }
 
-void Dial::refuse(std::string_view why) {
+void TcpDialer::refuse(std::string_view why) {
   refusals_ += fmt::format("{}{}: {}", refusals_.empty() ? "" : "; ", addresses_[next_ - 1], why);
 }
 

@@ -1,4 +1,4 @@
-// Dial: from the addresses of a listener to a connected socket that has shown its ticket, one
+// TcpDialer: from the addresses of a listener to a connected socket that has shown its ticket, one
 // address after the other, without blocking. Refused everywhere is an error, and so is no answer of
 // any for as long as another host may be silent.
 #pragma once
@@ -15,9 +15,9 @@
 
 namespace gyre::transport {
 
-class Dial {
+class TcpDialer {
  public:
-  Dial(const EndpointContents& endpoint, const Surroundings& surroundings);
+  TcpDialer(const EndpointContents& endpoint, const TransportEnvironment& environment);
 
   // The socket, once; nothing while no address has answered.
   Result<std::optional<FileDescriptor>> advance();
@@ -30,11 +30,11 @@ class Dial {
   int descriptor() const { return socket_.get(); }
 
  private:
-  enum class Answer { pending, connected, refused };
+  enum class ConnectResult { pending, connected, refused };
   Status begin_next();
   Status check_silence();
   Result<FileDescriptor> begin(const std::string& text) const;
-  Answer answer();
+  ConnectResult answer();
   void refuse(std::string_view why);
 
   const std::vector<std::string> addresses_;

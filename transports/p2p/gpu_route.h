@@ -1,5 +1,6 @@
-// The way between the GPUs of two ranks: which it is and why, from what all ranks know alike. Each
-// rank says in its join info what it found out about the other GPUs of its host (`Toward`).
+// GpuRoute: the way between the GPUs of two ranks: which it is and why, from what all ranks know
+// alike. Each rank says in its join info what it found out about the other GPUs of its host
+// (`RouteReport`).
 //
 //   pointer   one process: memory is where it is
 //   ipc       processes of one host: memory is exported and imported
@@ -32,7 +33,7 @@ std::string_view path_name(Path path);  // "NVL"
 std::optional<Path> path_named(std::string_view name);
 
 // Whether kernels of a GPU can use the memory of another, as its process knows.
-enum class Access : std::uint8_t {
+enum class PeerAccess : std::uint8_t {
   reaches,
   no_peer_access,  // the driver finds no way
   too_far,         // GYRE_P2P_LEVEL leaves it out
@@ -42,27 +43,27 @@ enum class Access : std::uint8_t {
 inline constexpr int access_count = 5;
 
 // What a process says of the way from its GPU to another of its host.
-struct Toward {
+struct RouteReport {
   std::string uuid;
-  Access access = Access::reaches;
+  PeerAccess access = PeerAccess::reaches;
   Path path = Path::unknown;
   std::uint32_t lanes = 0;  // of NVLink
-  friend bool operator==(const Toward&, const Toward&) = default;
+  friend bool operator==(const RouteReport&, const RouteReport&) = default;
 };
 
 // One rank's GPU as all know it.
 struct Gpu {
   trust::Token host{}, process{};
   std::string uuid, bus_id;
-  std::vector<Toward> toward;
+  std::vector<RouteReport> toward;
   std::uint32_t capability = 0;  // compute capability: 90 for sm_90; 0: not known
 };
 
-enum class Way : std::uint8_t { pointer, ipc, relay };
-std::string_view way_name(Way way);
+enum class GpuRoute : std::uint8_t { pointer, ipc, relay };
+std::string_view route_name(GpuRoute way);
 
-struct Between {
-  Way way = Way::relay;
+struct PairRoute {
+  GpuRoute way = GpuRoute::relay;
   Path path = Path::unknown;
   std::uint32_t lanes = 0;
   std::string reason;  // why kernels cannot reach each other; or who could not say whether they can
@@ -71,11 +72,11 @@ struct Between {
 // Whether it is an instance of a GPU that is cut in parts: what its UUID says.
 bool is_instance(std::string_view uuid);
 // The same from both ends, but for the names in the reason.
-Between find_way(const Gpu& here, const Gpu& there);
+PairRoute find_route(const Gpu& here, const Gpu& there);
 // Whether stores of 128 bytes between any two of them arrive whole, as ll128 needs: on one GPU, and
 // over NVLink; before sm_90, between GPUs of one compute capability alone. The same for all ranks.
 bool keep_lines_whole(std::span<const Gpu> gpus);
 // "NVL, 18 lanes".
-std::string path_shown(const Between& between);
+std::string path_shown(const PairRoute& between);
 
 }  // namespace gyre::p2p

@@ -1,4 +1,4 @@
-#include "transports/tcp/stream.h"
+#include "transports/tcp/byte_stream.h"
 
 #include "transports/tcp/socket.h"
 
@@ -8,18 +8,18 @@
 namespace gyre::transport {
 namespace {
 
-class PlainStream final : public Stream {
+class PlainStream final : public ByteStream {
  public:
   explicit PlainStream(std::shared_ptr<const FileDescriptor> socket) : socket_(std::move(socket)) {}
 
   bool joined() const override { return true; }
   Status join() override { return {}; }
   bool holds_bytes() const override { return false; }
-  Transfer flush() override { return {}; }
+  IoResult flush() override { return {}; }
   int descriptor() const override { return socket_->get(); }
   short wanted_events() const override { return 0; }
 
-  Transfer send(std::span<iovec> parts) override {
+  IoResult send(std::span<iovec> parts) override {
     // A peer that is gone is an error here, not a signal that ends the process. One part alone
     // costs the kernel less to look at.
     constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
@@ -29,7 +29,7 @@ class PlainStream final : public Stream {
     return judge(sendmsg(socket_->get(), &message, flags));
   }
 
-  Transfer receive(std::span<iovec> parts) override {
+  IoResult receive(std::span<iovec> parts) override {
     ssize_t got = 0;
     if (parts.size() == 1) {
       got = ::recv(socket_->get(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
@@ -37,7 +37,7 @@ class PlainStream final : public Stream {
       msghdr message = message_of(parts);
       got = recvmsg(socket_->get(), &message, MSG_DONTWAIT);
     }
-    if (got == 0) return {.outcome = Transfer::Outcome::closed, .cause = {}};
+    if (got == 0) return {.outcome = IoResult::Outcome::closed, .cause = {}};
     return judge(got);
   }
 
@@ -48,10 +48,10 @@ class PlainStream final : public Stream {
     message.msg_iovlen = parts.size();
     return message;
   }
-  static Transfer judge(ssize_t count) {
-    if (count > 0) return {Transfer::Outcome::moved, static_cast<std::size_t>(count), {}};
+  static IoResult judge(ssize_t count) {
+    if (count > 0) return {IoResult::Outcome::moved, static_cast<std::size_t>(count), {}};
     if (count == 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {};
-    return {.outcome = Transfer::Outcome::failed, .cause = errno_text(errno)};
+    return {.outcome = IoResult::Outcome::failed, .cause = errno_text(errno)};
   }
 
   const std::shared_ptr<const FileDescriptor> socket_;
@@ -59,7 +59,7 @@ class PlainStream final : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> make_plain_stream(std::shared_ptr<const FileDescriptor> socket) {
+std::unique_ptr<ByteStream> make_plain_stream(std::shared_ptr<const FileDescriptor> socket) {
   return std::make_unique<PlainStream>(std::move(socket));
 }
 

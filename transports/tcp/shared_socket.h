@@ -1,6 +1,6 @@
-// Pair: the two ways between this rank and a peer on one channel. They share a socket, so that
-// messages acknowledge each other, in place of packets that only acknowledge: 64 bytes there and
-// back at once took 4.7 us on one socket and 6.1 on two (loopback, two cores).
+// SharedSocket: the two ways between this rank and a peer on one channel. They share a socket, so
+// that messages acknowledge each other, in place of packets that only acknowledge: 64 bytes there
+// and back at once took 4.7 us on one socket and 6.1 on two (loopback, two cores).
 //
 // Each end has issued a ticket for its receiving way; both know both. The issuer of the smaller
 // dials for its sending way and shows the other's ticket at the listener. The other end sends on
@@ -17,7 +17,7 @@
 
 namespace gyre::transport {
 
-struct Pair {
+struct SharedSocket {
   trust::Ticket ticket{};  // of the receiving way
   // The socket, left by the end that has it for the one that waits for it; then they share it.
   std::shared_ptr<FileDescriptor> dialed;    // by the sending end; the peer has not answered yet

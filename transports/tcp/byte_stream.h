@@ -1,4 +1,4 @@
-// Stream: bytes one way over a connected socket, without blocking; in clear or encrypted. Knows
+// ByteStream: bytes one way over a connected socket, without blocking; in clear or encrypted. Knows
 // nothing of messages.
 #pragma once
 
@@ -13,32 +13,32 @@
 
 namespace gyre::transport {
 
-struct Transfer {
+struct IoResult {
   enum class Outcome { moved, blocked, closed, failed };
   Outcome outcome = Outcome::blocked;
   std::size_t bytes = 0;  // when moved: at least one
   std::string cause;      // when failed
 };
 
-class Stream {
+class ByteStream {
  public:
-  virtual ~Stream() = default;
+  virtual ~ByteStream() = default;
   // Whether bytes may pass; brought about by `join`, which is called until then.
   virtual bool joined() const = 0;
   virtual Status join() = 0;
   // Whether anything of the other end has come while joining.
   virtual bool has_heard() const { return false; }
-  virtual Transfer send(std::span<iovec> parts) = 0;
-  virtual Transfer receive(std::span<iovec> parts) = 0;
+  virtual IoResult send(std::span<iovec> parts) = 0;
+  virtual IoResult receive(std::span<iovec> parts) = 0;
   // What `send` took and the kernel did not yet.
   virtual bool holds_bytes() const = 0;
-  virtual Transfer flush() = 0;
+  virtual IoResult flush() = 0;
   virtual int descriptor() const = 0;
   // The poll events that it waits for besides those of its user.
   virtual short wanted_events() const = 0;
 };
 
 // The socket may serve another stream, the other way.
-std::unique_ptr<Stream> make_plain_stream(std::shared_ptr<const FileDescriptor> socket);
+std::unique_ptr<ByteStream> make_plain_stream(std::shared_ptr<const FileDescriptor> socket);
 
 }  // namespace gyre::transport

@@ -1,4 +1,4 @@
-#include "transports/p2p/way.h"
+#include "transports/p2p/gpu_route.h"
 
 #include <fmt/format.h>
 
@@ -11,22 +11,22 @@ namespace {
 constexpr std::string_view path_names[path_count] = {"LOC", "NVL", "PIX",    "PXB",
                                                      "PHB", "SYS", "unknown"};
 
-const Toward* find_toward(const Gpu& from, const Gpu& to) {
-  const auto found = std::ranges::find(from.toward, to.uuid, &Toward::uuid);
+const RouteReport* find_toward(const Gpu& from, const Gpu& to) {
+  const auto found = std::ranges::find(from.toward, to.uuid, &RouteReport::uuid);
   return found != from.toward.end() ? &*found : nullptr;
 }
 
-std::string_view why_not(Access access) {
+std::string_view why_not(PeerAccess access) {
   switch (access) {
-    case Access::reaches:
+    case PeerAccess::reaches:
       break;
-    case Access::no_peer_access:
+    case PeerAccess::no_peer_access:
       return "the driver finds no way between them (see nvidia-smi topo -p2p rw)";
-    case Access::too_far:
+    case PeerAccess::too_far:
       return "GYRE_P2P_LEVEL leaves out what lies between them";
-    case Access::disabled:
+    case PeerAccess::disabled:
       return "GYRE_P2P_DISABLE or GYRE_TRANSPORT leaves p2p out";
-    case Access::too_far_on_bus:
+    case PeerAccess::too_far_on_bus:
       return "GYRE_P2P_LEVEL leaves out what the PCI bus shows between them; NVLink would not show "
              "there, and NVML, which knows of it, is missing";
   }
@@ -35,8 +35,8 @@ std::string_view why_not(Access access) {
 
 // Empty, or why `from` cannot.
 std::string refusal(const Gpu& from, const Gpu& to) {
-  const Toward* const toward = find_toward(from, to);
-  if (toward == nullptr || toward->access == Access::reaches) return "";
+  const RouteReport* const toward = find_toward(from, to);
+  if (toward == nullptr || toward->access == PeerAccess::reaches) return "";
   return fmt::format("{} cannot reach the memory of {}: {}", from.uuid, to.uuid,
                      why_not(toward->access));
 }
@@ -51,20 +51,20 @@ std::optional<Path> path_named(std::string_view name) {
   return static_cast<Path>(found - std::begin(path_names));
 }
 
-std::string_view way_name(Way way) {
+std::string_view route_name(GpuRoute way) {
   constexpr std::string_view names[] = {"pointers", "CUDA IPC", "relay"};
   return names[static_cast<int>(way)];
 }
 
 bool is_instance(std::string_view uuid) { return uuid.starts_with("MIG-"); }
 
-Between find_way(const Gpu& here, const Gpu& there) {
-  Between found;
+PairRoute find_route(const Gpu& here, const Gpu& there) {
+  PairRoute found;
   if (here.host != there.host) {
     found.reason = fmt::format("{} is on another host than {}", there.uuid, here.uuid);
     return found;
   }
-  const Way way = here.process == there.process ? Way::pointer : Way::ipc;
+  const GpuRoute way = here.process == there.process ? GpuRoute::pointer : GpuRoute::ipc;
   if (here.uuid == there.uuid) {
     found.way = way;
     found.path = Path::same;
@@ -77,9 +77,9 @@ Between find_way(const Gpu& here, const Gpu& there) {
         (is_instance(here.uuid) ? here : there).uuid, (is_instance(here.uuid) ? there : here).uuid);
     return found;
   }
-  const Toward* const out = find_toward(here, there);
-  const Toward* const back = find_toward(there, here);
-  for (const Toward* one : {out, back}) {
+  const RouteReport* const out = find_toward(here, there);
+  const RouteReport* const back = find_toward(there, here);
+  for (const RouteReport* one : {out, back}) {
     if (one == nullptr) continue;
     found.path = std::min(found.path, one->path);
     found.lanes = std::max(found.lanes, one->lanes);
@@ -111,13 +111,13 @@ bool keep_lines_whole(std::span<const Gpu> gpus) {
   for (const auto& [uuid, here] : by_uuid)
     for (const auto& [other, there] : by_uuid) {
       if (uuid == other) continue;
-      if (find_way(*here, *there).path > Path::nvlink) return false;
+      if (find_route(*here, *there).path > Path::nvlink) return false;
       if (here->capability != there->capability && here->capability < mixes_from) return false;
     }
   return true;
 }
 
-std::string path_shown(const Between& between) {
+std::string path_shown(const PairRoute& between) {
   if (between.lanes == 0) return std::string(path_name(between.path));
   return fmt::format("{}, {} lanes", path_name(between.path), between.lanes);
 }
