@@ -159,7 +159,7 @@ bool DeviceBackend::is_bound(const Request& request, const CallRecord& record) c
 Status DeviceBackend::choose(const Request& request) {
   bound_for_ = {};
   is_launching_ = false;
-  GYRE_ASSIGN(chosen_, host_->plans().choose(request, side_->scene()));
+  GYRE_ASSIGN(chosen_, host_->plans().choose(request, side_->tuning()));
   if (!side_->fits(*chosen_.plan, chosen_.choice.protocol))
     chosen_.choice.protocol = plan::without_lines(chosen_.choice.protocol);
   const auto known = prepared_.find(chosen_.plan);

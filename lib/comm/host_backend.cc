@@ -93,20 +93,20 @@ Result<bool> HostBackend::settle() {
   for (int rank = 0; rank < state_.size; ++rank)
     local_ranks += state_.identity_of(rank).host == own_host;
   const bool one_host = local_ranks == state_.size;
-  scene_.ranks = state_.size;
-  scene_.one_process = roster.processes.size() == 1;
-  scene_.mapped = one_host;
-  for (int peer = 0; peer < state_.size && scene_.mapped; ++peer) {
+  tuning_.ranks = state_.size;
+  tuning_.one_process = roster.processes.size() == 1;
+  tuning_.mapped = one_host;
+  for (int peer = 0; peer < state_.size && tuning_.mapped; ++peer) {
     GYRE_ASSIGN(transport::Transport * transport, links_->select(peer));
-    scene_.mapped = transport->reach(links_->identity_of(peer)).maps_slots;
+    tuning_.mapped = transport->reach(links_->identity_of(peer)).maps_slots;
   }
-  scene_.reproducible = state_.options.reproducible;
-  scene_.slot_bytes = fifo_shape().slot_bytes;
-  scene_.line_count = fifo_shape().line_count;
+  tuning_.reproducible = state_.options.reproducible;
+  tuning_.slot_bytes = fifo_shape().slot_bytes;
+  tuning_.line_count = fifo_shape().line_count;
   if (!one_host) warn_of_clear_text(state_.options.settings);
   log_info(Subsystem::init, "communicator {}rank {} of {}: {} processes, {} ranks on this host, {}",
            state_.options.name, state_.rank, state_.size, roster.processes.size(), local_ranks,
-           scene_.mapped ? "memory reaches all ranks" : "not all ranks share memory");
+           tuning_.mapped ? "memory reaches all ranks" : "not all ranks share memory");
   return true;
 }
 
@@ -138,7 +138,7 @@ Status HostBackend::deregister_buffer(std::uint64_t handle) {
 Status HostBackend::choose(const Request& request) {
   bound_for_ = {};
   is_running_ = false;
-  GYRE_ASSIGN(chosen_, plans_.choose(request, scene_));
+  GYRE_ASSIGN(chosen_, plans_.choose(request, tuning_));
   current_ = &prepared_[chosen_.plan];
   if (64ULL * chosen_.plan->message_chunks() > transport::line_message_most_bytes(fifo_shape()))
     chosen_.choice.protocol = plan::without_lines(chosen_.choice.protocol);
@@ -188,7 +188,7 @@ Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence
   call_.in_place = request.in_place;
   call_.pre_scalar = request.op == ReduceOp::pre_mul_sum ? &request.pre_scalar : nullptr;
   call_.sequence = sequence;
-  if (chosen_.choice.protocol == plan::Protocol::direct && !scene_.one_process) {
+  if (chosen_.choice.protocol == plan::Protocol::direct && !tuning_.one_process) {
     call_.input_place = call_.output_place = {};
     if (call_.input != nullptr) call_.input_place = regions_.find(call_.input, call_.input_bytes);
     if (call_.output != nullptr)

@@ -95,7 +95,7 @@ class HostBackend final : public Backend {
   transport::RegionTable& regions_;
   TransportList transports_;
   PlanChooser plans_;
-  tune::Scene scene_;
+  tune::TuningInputs tuning_;
   std::unique_ptr<Links> links_;  // with the next, once all have joined
   std::unique_ptr<Exchange> exchange_;
   std::map<const plan::Plan*, Prepared> prepared_;

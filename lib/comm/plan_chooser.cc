@@ -12,7 +12,7 @@ namespace {
 // All blocks together; a v-function counts them so. What a rank alone knows is no ground to choose
 // on.
 std::uint64_t bytes_to_choose_on(const Request& request, int size) {
-  if (request.function == Function::all_to_all_v) return tune::Question::private_bytes;
+  if (request.function == Function::all_to_all_v) return tune::CallSize::private_bytes;
   if (request.tables != nullptr) return request.block_bytes();
   const BlockCounts blocks = block_counts(request.collective, size, true);
   return request.block_bytes() * std::max(blocks.input, blocks.output);
@@ -20,11 +20,12 @@ std::uint64_t bytes_to_choose_on(const Request& request, int size) {
 
 }  // namespace
 
-Result<PlanChooser::Chosen> PlanChooser::choose(const Request& request, const tune::Scene& scene) {
+Result<PlanChooser::Chosen> PlanChooser::choose(const Request& request,
+                                                const tune::TuningInputs& inputs) {
   Chosen chosen;
   chosen.bytes = bytes_to_choose_on(request, size_);
-  const tune::Question question{request.collective, chosen.bytes, function_name(request.function)};
-  GYRE_ASSIGN(chosen.choice, tune::choose(scene, allowed_, question));
+  const tune::CallSize question{request.collective, chosen.bytes, function_name(request.function)};
+  GYRE_ASSIGN(chosen.choice, tune::choose(inputs, allowed_, question));
   const bool is_new = !plans_.contains({chosen.choice.algorithm, request.collective, request.root});
   GYRE_ASSIGN(chosen.plan, find(*chosen.choice.algorithm, request));
   if (is_new)

@@ -24,7 +24,7 @@ class PlanChooser {
     tune::Choice choice;
     std::uint64_t bytes = 0;  // that it was made on
   };
-  Result<Chosen> choose(const Request& request, const tune::Scene& scene);
+  Result<Chosen> choose(const Request& request, const tune::TuningInputs& inputs);
 
  private:
   Result<const plan::Plan*> find(const plan::Algorithm& algorithm, const Request& request);

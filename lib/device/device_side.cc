@@ -88,14 +88,14 @@ DeviceSide::DeviceSide(const DeviceShare& share, DeviceSurroundings around,
              around.membership, around.tickets, *executor_),
       bindings_(executor_->shape().channels),
       stripes_(executor_->shape().channels) {
-  scene_.ranks = around.size;
-  scene_.mapped = !around.demand.relayed;
-  scene_.device = true;
-  scene_.one_process = around.one_process;
-  scene_.whole_lines = around.whole_lines;
-  scene_.reproducible = around.reproducible;
-  scene_.slot_bytes = executor_->shape().slot_bytes;
-  scene_.line_count = 1U << executor_->shape().ll_shift;
+  tuning_.ranks = around.size;
+  tuning_.mapped = !around.demand.relayed;
+  tuning_.device = true;
+  tuning_.one_process = around.one_process;
+  tuning_.whole_lines = around.whole_lines;
+  tuning_.reproducible = around.reproducible;
+  tuning_.slot_bytes = executor_->shape().slot_bytes;
+  tuning_.line_count = 1U << executor_->shape().ll_shift;
 }
 
 // Graphs may still run what they hold of it, so it is not told to abort if it is at rest. A kernel
@@ -143,7 +143,7 @@ std::uint32_t DeviceSide::channels_for(const plan::Plan& plan, std::uint64_t byt
   const std::uint32_t most =
       std::min(executor_->shape().channels, share_.blocks / plan.lane_count());
   // Counts that ranks know alone are no ground to choose on.
-  if (bytes == tune::Question::private_bytes) return most;
+  if (bytes == tune::CallSize::private_bytes) return most;
   const std::uint64_t wanted = std::max<std::uint64_t>(1, bytes / channel_least_bytes);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, most));
 }
@@ -177,7 +177,7 @@ Status DeviceSide::bind(const Request& request, const plan::Plan& plan, const tu
   call_.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(plan.rank_count()) : 1;
   // Only with equal blocks does a rank know where the peer's block for it lies.
   call_.pairs = request.collective == plan::Collective::all_to_all;
-  may_lend_ = choice.protocol == plan::Protocol::direct && plan.direct() && scene_.mapped &&
+  may_lend_ = choice.protocol == plan::Protocol::direct && plan.direct() && tuning_.mapped &&
               (!call_.pairs || request.tables == nullptr);
   may_lend_in_place_ = may_lend_ && plan.direct_in_place();
   call_.rank = static_cast<std::uint32_t>(plan.rank());

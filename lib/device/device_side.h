@@ -49,7 +49,7 @@ class DeviceSide {
   ~DeviceSide();
 
   const exec::CudaDevice& device() const { return *executor_->device(); }
-  const tune::Scene& scene() const { return scene_; }
+  const tune::TuningInputs& tuning() const { return tuning_; }
   exec::CudaExecutor& executor() { return *executor_; }
   std::weak_ptr<const exec::CudaExecutor> weak_executor() const { return executor_; }
   DeviceLinks& links() { return links_; }
@@ -129,7 +129,7 @@ class DeviceSide {
   std::shared_ptr<exec::CudaExecutor> executor_;  // which graphs keep, too
   DeviceLinks links_;
   std::shared_ptr<DeviceRegions> regions_;
-  tune::Scene scene_;
+  tune::TuningInputs tuning_;
   std::shared_ptr<std::byte> barrier_byte_;
   std::vector<Binding> bindings_;  // by channel
   std::vector<plan::Geometry> stripes_;

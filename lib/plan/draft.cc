@@ -36,7 +36,7 @@ Draft taking(const Peers& from, const Chunks& chunks, Buffer local, std::uint16_
 
 void append(Drafts& to, const Drafts& from) { to.insert(to.end(), from.begin(), from.end()); }
 
-LaneSteps make_lane(const Drafts& drafts, const Ranks& others, std::int32_t channel) {
+LaneSteps make_lane(const Drafts& drafts, const RankList& others, std::int32_t channel) {
   LaneSteps lane;
   for (const std::int32_t rank : others) lane.links.push_back({rank, channel});
   for (const Draft& draft : drafts) {
@@ -75,16 +75,16 @@ PlanParts parts_for(const PlanRequest& request, std::uint32_t chunk_count) {
   return parts;
 }
 
-Ranks all_ranks(std::int32_t rank_count) { return ranks_from(0, rank_count); }
+RankList all_ranks(std::int32_t rank_count) { return ranks_from(0, rank_count); }
 
-Ranks ranks_from(std::int32_t root, std::int32_t rank_count) {
-  Ranks ranks(static_cast<std::size_t>(rank_count));
+RankList ranks_from(std::int32_t root, std::int32_t rank_count) {
+  RankList ranks(static_cast<std::size_t>(rank_count));
   std::iota(ranks.begin(), ranks.end(), 0);
   std::rotate(ranks.begin(), ranks.begin() + root, ranks.end());
   return ranks;
 }
 
-Ranks without(Ranks ranks, std::int32_t rank) {
+RankList without(RankList ranks, std::int32_t rank) {
   ranks.erase(std::remove(ranks.begin(), ranks.end(), rank), ranks.end());
   return ranks;
 }

@@ -27,7 +27,7 @@ struct Draft {
 };
 
 using Drafts = std::vector<Draft>;
-using Ranks = std::vector<std::int32_t>;
+using RankList = std::vector<std::int32_t>;
 
 Peers one(std::int32_t peer, std::int32_t channel = 0);
 inline Peers only_if(bool condition, const Peers& peers) { return condition ? peers : Peers(); }
@@ -38,17 +38,17 @@ void append(Drafts& to, const Drafts& from);
 
 // A lane with a link to each peer that a draft names and to each of `others`, up to which counts
 // reach. Drafts that repeat zero times, or neither communicate nor copy, are left out.
-LaneSteps make_lane(const Drafts& drafts, const Ranks& others = {}, std::int32_t channel = 0);
+LaneSteps make_lane(const Drafts& drafts, const RankList& others = {}, std::int32_t channel = 0);
 
 PlanParts parts_for(const PlanRequest& request, std::uint32_t chunk_count);
-Ranks all_ranks(std::int32_t rank_count);                      // 0, 1, ...
-Ranks ranks_from(std::int32_t root, std::int32_t rank_count);  // root, root + 1, ..., cyclic
-Ranks without(Ranks ranks, std::int32_t rank);
+RankList all_ranks(std::int32_t rank_count);                      // 0, 1, ...
+RankList ranks_from(std::int32_t root, std::int32_t rank_count);  // root, root + 1, ..., cyclic
+RankList without(RankList ranks, std::int32_t rank);
 
 // The ranks of one phase in order, and this rank's place in it. Member k's block is the chunks
 // base + [k * span, (k + 1) * span).
 struct Group {
-  Ranks ranks;
+  RankList ranks;
   std::int32_t place = 0;
   std::uint32_t base = 0;
   std::int32_t span = 1;

@@ -28,7 +28,7 @@ std::string colour(std::uint32_t chunk) {
   return fmt::format("hsl({},70%,42%)", static_cast<std::uint32_t>(chunk * 137.508) % 360);
 }
 
-std::string colour(const Flight& flight) {
+std::string colour(const MessageInTransit& flight) {
   return flight.chunks.empty() ? "#999" : colour(flight.chunks.front());
 }
 
@@ -52,7 +52,7 @@ class Picture {
         "<text x=\"12\" y=\"22\" font-size=\"15\">{2} {3}, {4} ranks</text>\n",
         width, height, plan_.algorithm(), collective_name(plan_.collective()), plan_.rank_count());
     grid();
-    for (const Flight& flight : timeline_.flights) arrow(flight);
+    for (const MessageInTransit& flight : timeline_.flights) arrow(flight);
     legend();
     return text_ + "</svg>\n";
   }
@@ -75,7 +75,7 @@ class Picture {
   }
 
   // From the sender's row to the receiver's, with a head that a marker would not colour everywhere.
-  void arrow(const Flight& flight) {
+  void arrow(const MessageInTransit& flight) {
     const double from_x = x(flight.sent);
     const double to_x = x(std::max(flight.received, flight.sent + 1));
     const double from_y = y(flight.from);

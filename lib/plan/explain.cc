@@ -26,7 +26,7 @@ Result<Growth> growth(const Algorithm& algorithm, PlanRequest request, std::uint
   GYRE_ASSIGN(const Timeline flights, timeline(plans, bytes, 0));
   std::map<std::int32_t, Growth> by_rank;
   Growth all;
-  for (const Flight& flight : flights.flights) {
+  for (const MessageInTransit& flight : flights.flights) {
     if (flight.from == flight.to) continue;
     Growth& sender = by_rank[flight.from];
     ++sender.messages;
@@ -104,7 +104,7 @@ std::string describe_wires(const Timeline& flights, std::int32_t rank_count) {
 
 std::vector<LinkLoad> link_loads(const Timeline& timeline) {
   std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, LinkLoad> by_link;
-  for (const Flight& flight : timeline.flights) {
+  for (const MessageInTransit& flight : timeline.flights) {
     LinkLoad& load = by_link[{flight.from, flight.to, flight.channel}];
     load.from = flight.from;
     load.to = flight.to;
@@ -120,7 +120,7 @@ std::vector<LinkLoad> link_loads(const Timeline& timeline) {
 std::vector<WireLoad> wire_loads(const Timeline& timeline, std::int32_t rank_count,
                                  bool multicast) {
   std::vector<WireLoad> loads(static_cast<std::size_t>(rank_count));
-  for (const Flight& flight : timeline.flights) {
+  for (const MessageInTransit& flight : timeline.flights) {
     if (flight.from == flight.to) continue;
     WireLoad& from = loads[static_cast<std::size_t>(flight.from)];
     WireLoad& to = loads[static_cast<std::size_t>(flight.to)];

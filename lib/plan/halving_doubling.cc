@@ -9,7 +9,7 @@ namespace gyre::plan {
 
 namespace {
 
-struct Exchange {
+struct PairExchange {
   std::int32_t half;  // distance of the seats, and chunks that each gives
   std::int32_t give;  // first chunk of those
   std::int32_t keep;
@@ -60,7 +60,7 @@ class Builder {
             static_cast<std::uint32_t>(seats_.size())};
   }
 
-  Drafts exchange(std::int32_t seat, const Exchange& act) const {
+  Drafts exchange(std::int32_t seat, const PairExchange& act) const {
     const Peers partner = one(seats_.rank(seat ^ act.half));
     const bool finishes = act.add != Buffer::none && act.half == 1;
     const std::uint16_t pairs = act.half > grain_ ? step_flag::paired : 0;

@@ -6,7 +6,7 @@ namespace gyre::plan {
 
 PlanParts build_one_shot(const PlanRequest& request) {
   PlanParts parts = parts_for(request, 1);
-  const Ranks others = without(all_ranks(request.rank_count), request.rank);
+  const RankList others = without(all_ranks(request.rank_count), request.rank);
   Peers everyone;
   if (!others.empty()) everyone = {{others.front(), 0}, static_cast<std::uint32_t>(others.size())};
   const Drafts drafts = {sending(Buffer::input, everyone, {}),

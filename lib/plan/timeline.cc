@@ -20,21 +20,21 @@ struct Worker {
 
 using FifoKey = std::tuple<std::int32_t, std::int32_t, std::int32_t>;  // from, to, channel
 
-class Clockwork {
+class TimelineRun {
  public:
-  explicit Clockwork(std::uint64_t move_time) : move_time_(move_time) {}
+  explicit TimelineRun(std::uint64_t move_time) : move_time_(move_time) {}
 
   bool move(Worker& worker) {
     const Move move = worker.cursor.move();
     std::uint64_t start = worker.free;
     for (std::uint32_t i = 0; i < move.recv.count; ++i) {
-      const std::deque<Flight>& fifo = fifos_[key_in(worker, move.recv[i])];
+      const std::deque<MessageInTransit>& fifo = fifos_[key_in(worker, move.recv[i])];
       if (fifo.empty()) return false;
       start = std::max(start, fifo.front().sent + 1);
     }
     const bool summed = takes_from_all(worker.lane, move) && all_pulled(worker, move);
     for (std::uint32_t i = 0; i < move.recv.count; ++i) {
-      std::deque<Flight>& fifo = fifos_[key_in(worker, move.recv[i])];
+      std::deque<MessageInTransit>& fifo = fifos_[key_in(worker, move.recv[i])];
       fifo.front().received = start;
       fifo.front().summed = summed;
       fifo.front().first_received = i == 0;
@@ -63,7 +63,7 @@ class Clockwork {
   }
 
   void send(const Worker& worker, const Move& move, std::uint64_t start) {
-    Flight flight;
+    MessageInTransit flight;
     flight.from = worker.rank;
     flight.delivery = delivery(*move.step);
     flight.sent = start;
@@ -80,7 +80,7 @@ class Clockwork {
   }
 
   std::uint64_t move_time_;
-  std::map<FifoKey, std::deque<Flight>> fifos_;
+  std::map<FifoKey, std::deque<MessageInTransit>> fifos_;
   Timeline made_;
 };
 
@@ -103,7 +103,7 @@ Result<Timeline> timeline(std::span<const Plan> plans, std::uint64_t total_bytes
       open.push_back({plan.rank(), plan.lane(i), Cursor(plan.lane(i), geometry, 1), 0});
     }
   }
-  Clockwork clockwork(move_time);
+  TimelineRun clockwork(move_time);
   while (!open.empty()) {
     bool moved = false;
     for (Worker& worker : open) {

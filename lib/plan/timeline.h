@@ -13,7 +13,7 @@
 namespace gyre::plan {
 
 // One message on its way.
-struct Flight {
+struct MessageInTransit {
   std::int32_t from = 0;
   std::int32_t to = 0;
   std::int32_t channel = 0;
@@ -28,8 +28,8 @@ struct Flight {
 };
 
 struct Timeline {
-  std::vector<Flight> flights;  // in the order in which they are received
-  std::uint64_t end = 0;        // when the last message has arrived, or the last move is over
+  std::vector<MessageInTransit> flights;  // in the order in which they are received
+  std::uint64_t end = 0;  // when the last message has arrived, or the last move is over
 };
 
 // `total_bytes` in even chunks, each one piece: a single round. All ranks are the same size.

@@ -10,12 +10,12 @@ namespace gyre::plan {
 namespace {
 
 // A seat is a place in the tree's order; the root has seat 0.
-struct Family {
+struct TreeNode {
   std::int32_t parent = 0;
-  Ranks children;  // seats; those outside of 1 .. n - 1 do not exist
+  RankList children;  // seats; those outside of 1 .. n - 1 do not exist
 };
 
-using Shape = Family (*)(std::int32_t n, std::int32_t seat);
+using TreeShape = TreeNode (*)(std::int32_t n, std::int32_t seat);
 
 std::int32_t lowest_bit(std::int32_t value) { return value & -value; }
 
@@ -24,10 +24,10 @@ std::int32_t power_above(std::int32_t n) {
   return static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(n)));
 }
 
-Family chain(std::int32_t, std::int32_t seat) { return {std::max(seat - 1, 0), {seat + 1}}; }
+TreeNode chain(std::int32_t, std::int32_t seat) { return {std::max(seat - 1, 0), {seat + 1}}; }
 
-Family binomial(std::int32_t n, std::int32_t seat) {
-  Family family{seat & (seat - 1), {}};
+TreeNode binomial(std::int32_t n, std::int32_t seat) {
+  TreeNode family{seat & (seat - 1), {}};
   const std::int32_t end = seat == 0 ? n : lowest_bit(seat);
   for (std::int32_t hop = 1; hop < end && hop < n - seat; hop *= 2) {
     family.children.push_back(seat + hop);
@@ -35,15 +35,15 @@ Family binomial(std::int32_t n, std::int32_t seat) {
   return family;
 }
 
-Family star(std::int32_t n, std::int32_t seat) {
-  return {0, seat == 0 ? without(all_ranks(n), 0) : Ranks()};
+TreeNode star(std::int32_t n, std::int32_t seat) {
+  return {0, seat == 0 ? without(all_ranks(n), 0) : RankList()};
 }
 
 // The binary tree whose in-order walk is 0, 1, 2, ..., hung under seat 0. The lowest bit of a seat
 // is its height; children are half of that to both sides, nearer where the tree ends early.
-Family in_order(std::int32_t n, std::int32_t seat) {
+TreeNode in_order(std::int32_t n, std::int32_t seat) {
   const std::int32_t bit = seat == 0 ? power_above(n) : lowest_bit(seat);
-  Family family;
+  TreeNode family;
   const std::int64_t parent = (seat ^ bit) | (static_cast<std::int64_t>(bit) << 1);
   family.parent = parent < n ? static_cast<std::int32_t>(parent) : seat & (seat - 1);
   if (bit > 1) family.children.push_back(seat - bit / 2);
@@ -54,15 +54,15 @@ Family in_order(std::int32_t n, std::int32_t seat) {
 }
 
 struct Tree {
-  Ranks ranks;  // by seat
-  Shape shape;
+  RankList ranks;  // by seat
+  TreeShape shape;
   std::uint32_t chunk;
   std::int32_t channel;
 };
 
 // The links to the children as one cyclic range, which leaves out the link to the parent: it begins
 // with the first child after the parent.
-Peers below(const Ranks& children, std::int32_t parent, std::int32_t n, std::int32_t channel) {
+Peers below(const RankList& children, std::int32_t parent, std::int32_t n, std::int32_t channel) {
   if (children.empty()) return {};
   const auto behind_parent = [=](std::int32_t child) { return (child - parent + n) % n; };
   const std::int32_t first = *std::min_element(
@@ -77,8 +77,8 @@ void add_lanes(PlanParts& parts, const Tree& tree) {
   const bool share = shares(parts.collective);
   const auto own = std::find(tree.ranks.begin(), tree.ranks.end(), parts.rank);
   const std::int32_t seat = static_cast<std::int32_t>(own - tree.ranks.begin());
-  const Family family = tree.shape(n, seat);
-  Ranks children;
+  const TreeNode family = tree.shape(n, seat);
+  RankList children;
   for (const std::int32_t child : family.children) {
     if (child > 0 && child < n) children.push_back(tree.ranks[static_cast<std::size_t>(child)]);
   }
@@ -104,7 +104,7 @@ void add_lanes(PlanParts& parts, const Tree& tree) {
   }
 }
 
-PlanParts rooted(const PlanRequest& request, Shape shape) {
+PlanParts rooted(const PlanRequest& request, TreeShape shape) {
   PlanParts parts = parts_for(request, 1);
   parts.direct_in_place = true;
   add_lanes(parts, {ranks_from(request.root, request.rank_count), shape, 0, 0});
@@ -124,7 +124,7 @@ PlanParts build_tree(const PlanRequest& request) {
   PlanParts parts = parts_for(request, 2);
   parts.direct_in_place = true;
   const std::int32_t n = request.rank_count;
-  Ranks second = n % 2 == 1 ? ranks_from(1 % n, n) : all_ranks(n);
+  RankList second = n % 2 == 1 ? ranks_from(1 % n, n) : all_ranks(n);
   if (n % 2 == 0) std::reverse(second.begin(), second.end());
   add_lanes(parts, {all_ranks(n), in_order, 0, 0});
   add_lanes(parts, {second, in_order, 1, 1});

@@ -1,6 +1,6 @@
 #include "lib/plan/verify.h"
 
-#include "lib/plan/rehearsal.h"
+#include "lib/plan/symbolic_run.h"
 
 #include <fmt/format.h>
 
@@ -109,15 +109,16 @@ Status check_family(std::span<const Plan> plans) {
   return {};
 }
 
-std::string describe(const Scene& scene) {
+std::string describe(const SymbolicMachine& machine) {
   constexpr const char* delivering[] = {"staged", "direct", "mixed"};
-  return fmt::format("{}, {}, {}, depth {}", scene.in_place ? "in place" : "out of place",
-                     scene.even ? "even" : "uneven", delivering[static_cast<int>(scene.delivering)],
-                     scene.depth == 0 ? "without limit" : std::to_string(scene.depth));
+  return fmt::format("{}, {}, {}, depth {}", machine.in_place ? "in place" : "out of place",
+                     machine.even ? "even" : "uneven",
+                     delivering[static_cast<int>(machine.delivering)],
+                     machine.depth == 0 ? "without limit" : std::to_string(machine.depth));
 }
 
-Status run(Rehearsal& rehearsal, const Scene& scene) {
-  return rehearsal.run(scene).while_doing(describe(scene));
+Status run(SymbolicRun& symbolic_run, const SymbolicMachine& machine) {
+  return symbolic_run.run(machine).while_doing(describe(machine));
 }
 
 // Chunks of one size and a short last one, and of any length; plans may demand one size.
@@ -125,25 +126,26 @@ std::vector<bool> evenness(const Plan& plan) {
   return plan.equal_chunks() ? std::vector<bool>{true} : std::vector<bool>{true, false};
 }
 
-Status run_staged(Rehearsal& rehearsal, const Plan& plan, std::uint64_t seed) {
+Status run_staged(SymbolicRun& symbolic_run, const Plan& plan, std::uint64_t seed) {
   const std::uint32_t least_depth = plan.least_depth();
   for (const bool in_place : {false, true}) {
     for (const bool even : evenness(plan)) {
-      GYRE_TRY(run(rehearsal, {0, in_place, even, Delivering::staged, true, seed}));
+      GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::staged, true, seed}));
       for (const std::uint32_t depth : {least_depth, least_depth + 1, 8U}) {
-        GYRE_TRY(run(rehearsal, {depth, in_place, even, Delivering::staged, false, ++seed}));
+        GYRE_TRY(run(symbolic_run, {depth, in_place, even, DeliveryPolicy::staged, false, ++seed}));
       }
     }
   }
   return {};
 }
 
-Status run_direct(Rehearsal& rehearsal, const Plan& plan, bool in_place, std::uint64_t seed) {
+Status run_direct(SymbolicRun& symbolic_run, const Plan& plan, bool in_place, std::uint64_t seed) {
   const std::uint32_t least_depth = plan.least_depth();
   for (const bool even : evenness(plan)) {
-    GYRE_TRY(run(rehearsal, {0, in_place, even, Delivering::direct, true, seed}));
-    GYRE_TRY(run(rehearsal, {0, in_place, even, Delivering::mixed, true, ++seed}));
-    GYRE_TRY(run(rehearsal, {least_depth, in_place, even, Delivering::direct, false, ++seed}));
+    GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::direct, true, seed}));
+    GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::mixed, true, ++seed}));
+    GYRE_TRY(
+        run(symbolic_run, {least_depth, in_place, even, DeliveryPolicy::direct, false, ++seed}));
   }
   return {};
 }
@@ -167,24 +169,24 @@ Status check_form(const Plan& plan) {
 
 Result<Proof> prove(std::span<const Plan> plans, std::uint64_t seed) {
   GYRE_TRY(check_family(plans));
-  Rehearsal rehearsal(plans);
-  GYRE_TRY(run_staged(rehearsal, plans.front(), seed));
+  SymbolicRun symbolic_run(plans);
+  GYRE_TRY(run_staged(symbolic_run, plans.front(), seed));
 
   Proof proof;
-  const Status direct = run_direct(rehearsal, plans.front(), false, seed);
+  const Status direct = run_direct(symbolic_run, plans.front(), false, seed);
   if (direct.ok()) {
-    proof.switch_sums = rehearsal.switch_sums();
-    proof.switch_stores = rehearsal.switch_stores();
+    proof.switch_sums = symbolic_run.switch_sums();
+    proof.switch_stores = symbolic_run.switch_stores();
   }
-  const Status direct_in_place = run_direct(rehearsal, plans.front(), true, seed);
+  const Status direct_in_place = run_direct(symbolic_run, plans.front(), true, seed);
   proof.direct = direct.ok();
   proof.why_not_direct = direct.message();
   proof.direct_in_place = direct_in_place.ok();
   proof.why_not_direct_in_place = direct_in_place.message();
   if (plans.front().direct()) GYRE_TRY(direct);
   if (plans.front().direct_in_place()) GYRE_TRY(direct_in_place);
-  proof.roundings = rehearsal.roundings();
-  proof.in_rank_order = rehearsal.in_rank_order();
+  proof.roundings = symbolic_run.roundings();
+  proof.in_rank_order = symbolic_run.in_rank_order();
   return proof;
 }
 

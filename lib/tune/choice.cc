@@ -73,15 +73,15 @@ std::size_t index_of(const plan::Algorithm& algorithm) {
   return static_cast<std::size_t>(&algorithm - plan::algorithms().data());
 }
 
-std::uint64_t piece_bytes_for(const Scene& scene, Protocol protocol, std::uint64_t bytes,
+std::uint64_t piece_bytes_for(const TuningInputs& inputs, Protocol protocol, std::uint64_t bytes,
                               std::uint32_t chunks) {
   // A quarter of the lines, so that a message can be on its way while the next one is written.
   constexpr std::uint64_t line_payload = 56;
-  if (protocol == Protocol::line) return scene.line_count / 4 * line_payload / 64 * 64;
+  if (protocol == Protocol::line) return inputs.line_count / 4 * line_payload / 64 * 64;
   // About four pieces a chunk keep both ends of a link busy; small pieces cost more in flags than
   // they gain.
   const std::uint64_t quarter = divide_up(divide_up(bytes, chunks), 4);
-  return std::clamp<std::uint64_t>(round_up(quarter, 4096), 16 << 10, scene.slot_bytes);
+  return std::clamp<std::uint64_t>(round_up(quarter, 4096), 16 << 10, inputs.slot_bytes);
 }
 
 }  // namespace
@@ -142,9 +142,9 @@ namespace {
 // What may carry a call out: what can do it here, of what its settings allow.
 class Filter {
  public:
-  Filter(const Scene& scene, const Allowed& allowed, const Question& question)
-      : scene_(scene), allowed_(allowed), question_(question) {
-    const Collective collective = question.collective;
+  Filter(const TuningInputs& inputs, const Allowed& allowed, const CallSize& size)
+      : scene_(inputs), allowed_(allowed), question_(size) {
+    const Collective collective = size.collective;
     is_free_ = allowed.is_general(collective) &&
                std::ranges::none_of(plan::algorithms(), [&](const plan::Algorithm& algorithm) {
                  return can_do(algorithm) && allowed.algorithm(collective, algorithm);
@@ -170,7 +170,7 @@ class Filter {
   }
 
  private:
-  bool has_private_counts() const { return question_.bytes == Question::private_bytes; }
+  bool has_private_counts() const { return question_.bytes == CallSize::private_bytes; }
   bool can_do(const plan::Algorithm& algorithm) const {
     return algorithm.does(question_.collective) &&
            !(algorithm.equal_counts && has_private_counts());
@@ -180,18 +180,18 @@ class Filter {
     return algorithm.order == plan::SumOrder::rank && algorithm.roundings == plan::Roundings::one;
   }
 
-  const Scene& scene_;
+  const TuningInputs& scene_;
   const Allowed& allowed_;
-  const Question& question_;
+  const CallSize& question_;
   bool is_free_ = false;  // the list of algorithms for any collective has none for this one
 };
 
 // Best first.
-std::vector<const Row*> rows_for(const Scene& scene, const Question& question,
+std::vector<const Row*> rows_for(const TuningInputs& inputs, const CallSize& size,
                                  const Filter& filter) {
-  const Table& table = scene.device && scene.mapped ? device_table : host_table;
+  const Table& table = inputs.device && inputs.mapped ? device_table : host_table;
   std::vector<const Row*> rows;
-  for (const Row& row : table.rows(question.collective))
+  for (const Row& row : table.rows(size.collective))
     if (filter.takes(row)) rows.push_back(&row);
   return rows;
 }
@@ -202,25 +202,25 @@ const plan::Algorithm* first_algorithm(const Filter& filter) {
   return nullptr;
 }
 
-Choice make_choice(const Scene& scene, const Question& question, const plan::Algorithm& algorithm,
-                   Protocol protocol) {
+Choice make_choice(const TuningInputs& inputs, const CallSize& size,
+                   const plan::Algorithm& algorithm, Protocol protocol) {
   constexpr std::uint64_t bytes_most = 1ULL << 40;
-  const auto chunks = static_cast<std::uint32_t>(scene.ranks);
-  const std::uint64_t bytes = std::min(question.bytes, bytes_most);
-  return {&algorithm, protocol, piece_bytes_for(scene, protocol, bytes, chunks)};
+  const auto chunks = static_cast<std::uint32_t>(inputs.ranks);
+  const std::uint64_t bytes = std::min(size.bytes, bytes_most);
+  return {&algorithm, protocol, piece_bytes_for(inputs, protocol, bytes, chunks)};
 }
 
-Status no_algorithm(const Question& question) {
-  return invalid_usage(fmt::format(
-      "GYRE_ALGO (or reproducible) allows no algorithm for {}",
-      question.call.empty() ? plan::collective_name(question.collective) : question.call));
+Status no_algorithm(const CallSize& size) {
+  return invalid_usage(
+      fmt::format("GYRE_ALGO (or reproducible) allows no algorithm for {}",
+                  size.call.empty() ? plan::collective_name(size.collective) : size.call));
 }
 
-Status no_protocol(const Scene& scene) {
+Status no_protocol(const TuningInputs& inputs) {
   std::string_view there_are = "the host has LL (line), Simple and Direct";
-  if (!scene.mapped)
+  if (!inputs.mapped)
     there_are = "some ranks do not share memory, and between those there is only Simple";
-  else if (scene.device && !scene.whole_lines)
+  else if (inputs.device && !inputs.whole_lines)
     there_are =
         "between these GPUs lines of 128 bytes need not arrive whole, so there are LL, Simple and "
         "Direct";
@@ -229,21 +229,21 @@ Status no_protocol(const Scene& scene) {
 
 }  // namespace
 
-Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question& question) {
-  const Filter filter(scene, allowed, question);
-  const std::vector<const Row*> rows = rows_for(scene, question, filter);
+Result<Choice> choose(const TuningInputs& inputs, const Allowed& allowed, const CallSize& size) {
+  const Filter filter(inputs, allowed, size);
+  const std::vector<const Row*> rows = rows_for(inputs, size, filter);
   for (const Row* row : rows)
     if (filter.takes(row->protocol))
-      return make_choice(scene, question, *plan::find_algorithm(row->algorithm), row->protocol);
+      return make_choice(inputs, size, *plan::find_algorithm(row->algorithm), row->protocol);
   // The settings leave out what the table prefers: the nearest that they allow.
   const plan::Algorithm* algorithm =
       rows.empty() ? first_algorithm(filter) : plan::find_algorithm(rows.front()->algorithm);
-  if (algorithm == nullptr) return no_algorithm(question);
+  if (algorithm == nullptr) return no_algorithm(size);
   const Protocol preferred = rows.empty() ? Protocol::simple : rows.front()->protocol;
   for (Protocol protocol :
        {preferred, Protocol::simple, Protocol::direct, Protocol::line, Protocol::line128})
-    if (filter.takes(protocol)) return make_choice(scene, question, *algorithm, protocol);
-  return no_protocol(scene);
+    if (filter.takes(protocol)) return make_choice(inputs, size, *algorithm, protocol);
+  return no_protocol(inputs);
 }
 
 }  // namespace gyre::tune

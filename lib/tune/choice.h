@@ -1,5 +1,6 @@
 // Choice: which algorithm, protocol and piece size carry out a call. It follows from what every
-// rank knows alike (the Scene and the call) and from a shipped table, so all ranks choose the same.
+// rank knows alike (TuningInputs and the call) and from a shipped table, so all ranks choose the
+// same.
 #pragma once
 
 #include "lib/base/settings.h"
@@ -15,7 +16,7 @@
 namespace gyre::tune {
 
 // What all ranks of a communicator know.
-struct Scene {
+struct TuningInputs {
   int ranks = 1;
   bool mapped = false;       // memory reaches between any two ranks
   bool one_process = false;  // and they share one address space
@@ -60,7 +61,7 @@ class Allowed {
 };
 
 // What a choice is for, as all ranks know it.
-struct Question {
+struct CallSize {
   // Each rank knows its own counts only: the protocol is then simple, in pieces of a slot.
   static constexpr std::uint64_t private_bytes = ~0ULL;
   plan::Collective collective = plan::Collective::all_reduce;
@@ -68,6 +69,6 @@ struct Question {
   std::string_view call = {};  // its name, for people; empty: the collective's
 };
 // An error (gyreInvalidUsage) where the settings allow nothing.
-Result<Choice> choose(const Scene& scene, const Allowed& allowed, const Question& question);
+Result<Choice> choose(const TuningInputs& inputs, const Allowed& allowed, const CallSize& size);
 
 }  // namespace gyre::tune

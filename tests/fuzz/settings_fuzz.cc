@@ -29,9 +29,10 @@ void check_ranges(const Settings& settings) {
 
 void make_choices(const tune::Allowed& allowed) {
   for (const bool mapped : {false, true}) {
-    const tune::Scene scene{.ranks = 3, .mapped = mapped, .slot_bytes = 1 << 16, .line_count = 64};
+    const tune::TuningInputs inputs{
+        .ranks = 3, .mapped = mapped, .slot_bytes = 1 << 16, .line_count = 64};
     for (const std::uint64_t bytes : {8ULL, 1ULL << 20}) {
-      const auto choice = tune::choose(scene, allowed, {plan::Collective::all_reduce, bytes});
+      const auto choice = tune::choose(inputs, allowed, {plan::Collective::all_reduce, bytes});
       if (!choice.ok()) continue;
       GYRE_DEMAND(allowed.algorithm(plan::Collective::all_reduce, *choice->algorithm));
       GYRE_DEMAND(allowed.protocol(plan::Collective::all_reduce, choice->protocol));

@@ -76,7 +76,7 @@ TEST_CASE("a ring loads each link with 2 (n - 1) / n of the data", "[plan][figur
 TEST_CASE("a busy lane puts its messages one after the other", "[plan][figures]") {
   const Timeline flights = timeline_of("twoshot", Collective::reduce_scatter, 5, 5000, 1);
   std::vector<std::uint64_t> sent;
-  for (const Flight& flight : flights.flights) {
+  for (const MessageInTransit& flight : flights.flights) {
     if (flight.from == 2) sent.push_back(flight.sent);
     CHECK(flight.received >= flight.sent + 1);
   }

@@ -11,24 +11,26 @@ using plan::Protocol;
 
 namespace {
 
-const tune::Scene mapped{.ranks = 4, .mapped = true, .slot_bytes = 128 << 10, .line_count = 128};
-const tune::Scene network{.ranks = 4, .mapped = false, .slot_bytes = 128 << 10, .line_count = 128};
+const tune::TuningInputs mapped{
+    .ranks = 4, .mapped = true, .slot_bytes = 128 << 10, .line_count = 128};
+const tune::TuningInputs network{
+    .ranks = 4, .mapped = false, .slot_bytes = 128 << 10, .line_count = 128};
 
-const tune::Scene device{.ranks = 4,
-                         .mapped = true,
-                         .device = true,
-                         .whole_lines = true,
-                         .slot_bytes = 256 << 10,
-                         .line_count = 4096};
+const tune::TuningInputs device{.ranks = 4,
+                                .mapped = true,
+                                .device = true,
+                                .whole_lines = true,
+                                .slot_bytes = 256 << 10,
+                                .line_count = 4096};
 
-Result<tune::Choice> choose(const tune::Scene& scene, std::uint64_t bytes,
+Result<tune::Choice> choose(const tune::TuningInputs& inputs, std::uint64_t bytes,
                             const char* algorithm = "", const char* protocol = "") {
   Settings settings;
   settings.algorithm = algorithm;
   settings.protocol = protocol;
   auto allowed = tune::Allowed::parse(settings);
   if (!allowed.ok()) return allowed.status();
-  return tune::choose(scene, *allowed, {Collective::all_reduce, bytes});
+  return tune::choose(inputs, *allowed, {Collective::all_reduce, bytes});
 }
 
 }  // namespace
@@ -80,7 +82,7 @@ TEST_CASE("what the settings rule out is said, and why", "[tune]") {
   CHECK(refusal(choose(network, 8, "", "LL")) ==
         "GYRE_PROTO allows no protocol that works here: some ranks do not share memory, and "
         "between those there is only Simple");
-  tune::Scene torn = device;
+  tune::TuningInputs torn = device;
   torn.whole_lines = false;
   CHECK(refusal(choose(torn, 8, "", "LL128")) ==
         "GYRE_PROTO allows no protocol that works here: between these GPUs lines of 128 bytes need "
@@ -88,12 +90,12 @@ TEST_CASE("what the settings rule out is said, and why", "[tune]") {
 }
 
 TEST_CASE("reproducible allows only algorithms in rank order with one rounding", "[tune]") {
-  tune::Scene scene = network;
-  scene.reproducible = true;
+  tune::TuningInputs inputs = network;
+  inputs.reproducible = true;
   for (int ranks : {1, 2, 5, 17, 64, 256}) {
-    scene.ranks = ranks;
+    inputs.ranks = ranks;
     for (std::uint64_t bytes : {8ULL, 8192ULL, 1ULL << 20, 1ULL << 30}) {
-      const auto choice = choose(scene, bytes);
+      const auto choice = choose(inputs, bytes);
       REQUIRE(choice.ok());
       CHECK(choice->algorithm->order == plan::SumOrder::rank);
       CHECK(choice->algorithm->roundings == plan::Roundings::one);
@@ -106,7 +108,7 @@ TEST_CASE("between GPUs small calls go by lines, middle ones by long lines if th
   CHECK(choose(device, 512 << 10)->protocol == Protocol::line128);
   CHECK(choose(device, 64 << 20)->protocol == Protocol::direct);
   CHECK(choose(device, 8, "", "LL128")->protocol == Protocol::line128);
-  tune::Scene torn = device;
+  tune::TuningInputs torn = device;
   torn.whole_lines = false;
   for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2)
     CHECK(choose(torn, bytes)->protocol != Protocol::line128);
@@ -116,7 +118,7 @@ TEST_CASE("between GPUs small calls go by lines, middle ones by long lines if th
 }
 
 TEST_CASE("GPUs that memory does not reach have slots alone", "[tune]") {
-  tune::Scene relayed = device;
+  tune::TuningInputs relayed = device;
   relayed.mapped = false;
   for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2)
     CHECK(choose(relayed, bytes)->protocol == Protocol::simple);

@@ -1,6 +1,6 @@
-// One move of a rehearsal: what receiving, reducing, storing and sending mean.
+// One move of a symbolic run: what receiving, reducing, storing and sending mean.
 #include "lib/plan/multicast.h"
-#include "lib/plan/rehearsal.h"
+#include "lib/plan/symbolic_run.h"
 
 #include <fmt/format.h>
 
@@ -16,11 +16,11 @@ CellAddress cell(const Geometry& geometry, Buffer buffer, std::uint64_t offset) 
 
 }  // namespace
 
-Status Rehearsal::perform(Worker& worker, const Move& move) {
+Status SymbolicRun::perform(Worker& worker, const Move& move) {
   Act act{worker, move, {}, {}, false, 0, {}};
   for_each_piece(move, [&](const Piece& piece) { act.pieces.push_back(piece); });
   GYRE_TRY(claim_ends(act));
-  if (scene_.ordered) ++worker.clock[worker.index];
+  if (machine_.ordered) ++worker.clock[worker.index];
 
   GYRE_TRY(receive(act));
   GYRE_TRY(read_own(act));
@@ -30,7 +30,7 @@ Status Rehearsal::perform(Worker& worker, const Move& move) {
 }
 
 // Each end of a FIFO belongs to one lane.
-Status Rehearsal::claim_ends(const Act& act) {
+Status SymbolicRun::claim_ends(const Act& act) {
   const std::int64_t claimant = act.worker.index;
   const auto claim = [claimant](std::int64_t& owner, const Fifo& fifo) -> Status {
     if (owner < 0) owner = claimant;
@@ -49,11 +49,11 @@ Status Rehearsal::claim_ends(const Act& act) {
   return {};
 }
 
-Status Rehearsal::receive(Act& act) {
-  Clock& clock = act.worker.clock;
+Status SymbolicRun::receive(Act& act) {
+  VectorClock& clock = act.worker.clock;
   for (std::uint32_t i = 0; i < act.move.recv.count; ++i) {
     Fifo& fifo = fifos_[act.worker.in[act.move.recv[i]]];
-    const std::shared_ptr<const Message> message = fifo.messages.front();
+    const std::shared_ptr<const SymbolicMessage> message = fifo.messages.front();
     fifo.messages.erase(fifo.messages.begin());
     for (std::size_t w = 0; w < clock.size(); ++w) clock[w] = std::max(clock[w], message->clock[w]);
 
@@ -76,9 +76,9 @@ Status Rehearsal::receive(Act& act) {
   return {};
 }
 
-Status Rehearsal::read_where_it_lies(const Act& act, const Message& message) {
+Status SymbolicRun::read_where_it_lies(const Act& act, const SymbolicMessage& message) {
   for (std::size_t k = 0; k < act.pieces.size(); ++k) {
-    Result<Value> value =
+    Result<SymbolicValue> value =
         memory(message.source).read(message.cells[k], {act.worker.index, act.worker.clock});
     if (!value.ok()) {
       return std::move(value).status().while_doing(
@@ -92,7 +92,7 @@ Status Rehearsal::read_where_it_lies(const Act& act, const Message& message) {
 }
 
 // A pushed message is already where it belongs, so it must belong there and nowhere else.
-Status Rehearsal::check_landing(const Act& act, const Message& message) {
+Status SymbolicRun::check_landing(const Act& act, const SymbolicMessage& message) {
   const Step& step = *act.move.step;
   if (step.local != Buffer::none || step.recv_count != 1 || step.store != Buffer::output) {
     return internal_error(
@@ -100,7 +100,7 @@ Status Rehearsal::check_landing(const Act& act, const Message& message) {
   }
   for (std::size_t k = 0; k < act.pieces.size(); ++k) {
     const CellAddress here = cell(*act.move.geometry, Buffer::output, act.pieces[k].store_offset);
-    const Result<Value> value =
+    const Result<SymbolicValue> value =
         memory(act.worker.rank).read(here, {act.worker.index, act.worker.clock});
     if (value.ok() && *value == message.values[k] && here.index == message.cells[k].index) {
       continue;
@@ -112,14 +112,14 @@ Status Rehearsal::check_landing(const Act& act, const Message& message) {
 }
 
 // Operands are in rank order, the own one at its place.
-Status Rehearsal::read_own(Act& act) {
+Status SymbolicRun::read_own(Act& act) {
   const Buffer local = act.move.step->local;
   if (local == Buffer::none) return {};
-  std::vector<Value> own;
+  std::vector<SymbolicValue> own;
   for (const Piece& piece : act.pieces) {
-    Result<Value> value = memory(act.worker.rank)
-                              .read(cell(*act.move.geometry, local, piece.local_offset),
-                                    {act.worker.index, act.worker.clock});
+    Result<SymbolicValue> value = memory(act.worker.rank)
+                                      .read(cell(*act.move.geometry, local, piece.local_offset),
+                                            {act.worker.index, act.worker.clock});
     if (!value.ok()) {
       return std::move(value).status().while_doing(
           fmt::format("reading the own chunk {}", piece.chunk));
@@ -131,14 +131,14 @@ Status Rehearsal::read_own(Act& act) {
   return {};
 }
 
-Status Rehearsal::reduce(Act& act) {
+Status SymbolicRun::reduce(Act& act) {
   const bool finishes = act.move.step->finishes();
-  std::vector<Total> parts;
+  std::vector<Contribution> parts;
   for (std::size_t k = 0; k < act.pieces.size(); ++k) {
     parts.clear();
-    Value value = act.operands.front()[k];
-    for (const std::vector<Value>& operand : act.operands) {
-      const Value& part = operand[k];
+    SymbolicValue value = act.operands.front()[k];
+    for (const std::vector<SymbolicValue>& operand : act.operands) {
+      const SymbolicValue& part = operand[k];
       if (part.bytes != act.pieces[k].bytes) {
         return internal_error(fmt::format("{} bytes arrive where chunk {} has {}", part.bytes,
                                           act.pieces[k].chunk, act.pieces[k].bytes));
@@ -150,16 +150,16 @@ Status Rehearsal::reduce(Act& act) {
       if (part.finished && (act.operands.size() > 1 || finishes)) {
         return internal_error(fmt::format("chunk {} is summed after it was finished", part.label));
       }
-      parts.push_back(part.total);
+      parts.push_back(part.contribution);
     }
-    if (parts.size() > 1) value.total = totals_.sum(parts);
+    if (parts.size() > 1) value.contribution = contributions_.sum(parts);
     if (finishes) value.finished = true;
     act.values.push_back(value);
   }
   return {};
 }
 
-Status Rehearsal::store(const Act& act) {
+Status SymbolicRun::store(const Act& act) {
   const Buffer buffer = act.move.step->store;
   if (buffer == Buffer::none) return {};
   for (std::size_t k = 0; k < act.pieces.size(); ++k) {
@@ -179,19 +179,19 @@ Status Rehearsal::store(const Act& act) {
 }
 
 // A link is direct or staged as a whole; its two ends agree on that.
-Delivery Rehearsal::delivery_on(const Move& move, std::uint32_t fifo) const {
-  if (scene_.delivering == Delivering::staged) return Delivery::staged;
-  const bool by_lot = ((fifo + 1) * 0x9e3779b97f4a7c15U ^ scene_.seed) >> 40 & 1;
-  const bool is_staged = scene_.delivering == Delivering::mixed && by_lot;
+Delivery SymbolicRun::delivery_on(const Move& move, std::uint32_t fifo) const {
+  if (machine_.delivering == DeliveryPolicy::staged) return Delivery::staged;
+  const bool by_lot = ((fifo + 1) * 0x9e3779b97f4a7c15U ^ machine_.seed) >> 40 & 1;
+  const bool is_staged = machine_.delivering == DeliveryPolicy::mixed && by_lot;
   return is_staged ? Delivery::staged : delivery(*move.step);
 }
 
-Status Rehearsal::send(const Act& act) {
+Status SymbolicRun::send(const Act& act) {
   std::uint32_t pushed = 0;
   for (std::uint32_t i = 0; i < act.move.send.count; ++i) {
     const std::uint32_t number = act.worker.out[act.move.send[i]];
     Fifo& fifo = fifos_[number];
-    Message message{
+    SymbolicMessage message{
         act.values, act.worker.clock, delivery_on(act.move, number), act.worker.rank, {}};
     if (message.delivery == Delivery::push) {
       GYRE_TRY(push(act, fifo.to, message));
@@ -202,14 +202,14 @@ Status Rehearsal::send(const Act& act) {
         message.cells.push_back(cell(*act.move.geometry, act.move.step->local, piece.local_offset));
       }
     }
-    fifo.messages.push_back(std::make_shared<const Message>(std::move(message)));
+    fifo.messages.push_back(std::make_shared<const SymbolicMessage>(std::move(message)));
   }
   switch_stores_ +=
       sends_to_all(act.worker.lane, act.move) && pushed == act.move.send.count ? 1 : 0;
   return {};
 }
 
-Status Rehearsal::push(const Act& act, std::int32_t peer, Message& message) {
+Status SymbolicRun::push(const Act& act, std::int32_t peer, SymbolicMessage& message) {
   const Geometry& there = geometries_[static_cast<std::size_t>(peer)];
   for (std::size_t k = 0; k < act.pieces.size(); ++k) {
     const std::uint32_t chunk = act.pieces[k].chunk;

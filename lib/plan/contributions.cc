@@ -1,29 +1,29 @@
-#include "lib/plan/totals.h"
+#include "lib/plan/contributions.h"
 
 #include <algorithm>
 
 namespace gyre::plan {
 
-Totals::Totals(std::int32_t rank_count)
+Contributions::Contributions(std::int32_t rank_count)
     : parts_(static_cast<std::size_t>(rank_count), nullptr),
       roundings_(static_cast<std::size_t>(rank_count), 0) {}
 
-Total Totals::sum(const std::vector<Total>& parts) {
-  const auto [place, is_new] = sums_.try_emplace(parts, static_cast<Total>(parts_.size()));
+Contribution Contributions::sum(const std::vector<Contribution>& parts) {
+  const auto [place, is_new] = sums_.try_emplace(parts, static_cast<Contribution>(parts_.size()));
   if (is_new) {
     std::uint32_t most = 0;
-    for (const Total part : parts) most = std::max(most, roundings_[part]);
+    for (const Contribution part : parts) most = std::max(most, roundings_[part]);
     parts_.push_back(&place->first);
     roundings_.push_back(most + 1);
   }
   return place->second;
 }
 
-std::vector<std::int32_t> Totals::ranks(Total total) const {
+std::vector<std::int32_t> Contributions::ranks(Contribution contribution) const {
   std::vector<std::int32_t> found;
-  std::vector<Total> open = {total};
+  std::vector<Contribution> open = {contribution};
   while (!open.empty()) {
-    const Total next = open.back();
+    const Contribution next = open.back();
     open.pop_back();
     if (parts_[next] == nullptr) {
       found.push_back(static_cast<std::int32_t>(next));

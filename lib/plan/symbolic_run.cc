@@ -1,4 +1,4 @@
-#include "lib/plan/rehearsal.h"
+#include "lib/plan/symbolic_run.h"
 
 #include <fmt/format.h>
 
@@ -24,8 +24,10 @@ std::uint64_t mixed(std::uint64_t value) {
 
 }  // namespace
 
-Rehearsal::Rehearsal(std::span<const Plan> plans)
-    : plans_(plans), contract_(plans.front()), totals_(static_cast<std::int32_t>(plans.size())) {
+SymbolicRun::SymbolicRun(std::span<const Plan> plans)
+    : plans_(plans),
+      contract_(plans.front()),
+      contributions_(static_cast<std::int32_t>(plans.size())) {
   std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::uint32_t> numbers;
   const auto number = [&](std::int32_t from, std::int32_t to, std::int32_t channel) {
     const auto [place, is_new] =
@@ -50,17 +52,17 @@ Rehearsal::Rehearsal(std::span<const Plan> plans)
   }
 }
 
-std::uint64_t Rehearsal::size_of(std::uint64_t label) const {
+std::uint64_t SymbolicRun::size_of(std::uint64_t label) const {
   const std::uint32_t count = plans_.front().chunk_count();
-  if (!scene_.even) return mixed(label + 1) % (room_bytes + 1);
+  if (!machine_.even) return mixed(label + 1) % (room_bytes + 1);
   const bool is_short = !contract_.pairs() && label == count - 1;
   return is_short ? room_bytes - short_bytes : room_bytes;
 }
 
 // Even: one Layout that says it all. Uneven: a table for each buffer, the input's in reverse unless
 // the two buffers are one.
-void Rehearsal::lay_out(const Scene& scene) {
-  scene_ = scene;
+void SymbolicRun::lay_out(const SymbolicMachine& machine) {
+  machine_ = machine;
   const std::uint32_t count = plans_.front().chunk_count();
   tables_.clear();
   tables_.reserve(2 * plans_.size());
@@ -70,9 +72,9 @@ void Rehearsal::lay_out(const Scene& scene) {
     const Layout even = Layout::even(room_bytes, room_bytes * count - missing);
     Geometry geometry{even, even, piece_bytes, count};
     for (const Buffer buffer : {Buffer::input, Buffer::output}) {
-      if (scene.even) break;
+      if (machine.even) break;
       std::vector<Extent>& table = tables_.emplace_back(count);
-      const bool reversed = buffer == Buffer::input && !scene.in_place;
+      const bool reversed = buffer == Buffer::input && !machine.in_place;
       for (std::uint32_t chunk = 0; chunk < count; ++chunk) {
         const std::uint64_t room = reversed ? count - 1 - chunk : chunk;
         const auto label = contract_.label(buffer, static_cast<std::int32_t>(rank), chunk);
@@ -85,12 +87,12 @@ void Rehearsal::lay_out(const Scene& scene) {
   }
 }
 
-void Rehearsal::bring_inputs() {
+void SymbolicRun::bring_inputs() {
   memories_.clear();
   for (std::size_t i = 0; i < plans_.size(); ++i) {
     const std::int32_t rank = static_cast<std::int32_t>(i);
     const std::uint32_t count = plans_[i].chunk_count();
-    memories_.emplace_back(count * most_pieces, plans_[i].scratch_chunks(), scene_.in_place);
+    memories_.emplace_back(count * most_pieces, plans_[i].scratch_chunks(), machine_.in_place);
     for (std::uint32_t chunk = 0; chunk < count; ++chunk) {
       if (!contract_.brings(rank, chunk)) continue;
       const std::uint64_t bytes = geometries_[i].input.bytes(chunk);
@@ -98,21 +100,22 @@ void Rehearsal::bring_inputs() {
       const std::uint64_t label = contract_.label(Buffer::input, rank, chunk);
       for (std::uint64_t piece = 0; piece * piece_bytes < bytes; ++piece) {
         const std::uint64_t here = std::min(piece_bytes, bytes - piece * piece_bytes);
-        memories_[i].bring(first + piece, {label, piece, here, Totals::of_rank(rank), false});
+        memories_[i].bring(first + piece,
+                           {label, piece, here, Contributions::of_rank(rank), false});
       }
     }
   }
 }
 
-Status Rehearsal::run(const Scene& scene) {
-  lay_out(scene);
+Status SymbolicRun::run(const SymbolicMachine& machine) {
+  lay_out(machine);
   bring_inputs();
   switch_sums_ = switch_stores_ = 0;
   for (Fifo& fifo : fifos_) fifo.messages.clear();
   for (Worker& worker : workers_) {
     const Geometry& geometry = geometries_[static_cast<std::size_t>(worker.rank)];
     worker.cursor = Cursor(worker.lane, geometry, rounds(geometry));
-    worker.clock.assign(scene.ordered ? workers_.size() : 0, 0);
+    worker.clock.assign(machine.ordered ? workers_.size() : 0, 0);
   }
   GYRE_TRY(run_all());
   for (const Fifo& fifo : fifos_) {
@@ -123,18 +126,18 @@ Status Rehearsal::run(const Scene& scene) {
   return check_results();
 }
 
-std::string Rehearsal::describe(const Worker& worker, const Move& move) {
+std::string SymbolicRun::describe(const Worker& worker, const Move& move) {
   return fmt::format("rank {} lane {} step {}.{} round {}", worker.rank, worker.number,
                      move.step_index, move.repeat, move.round);
 }
 
 // A seeded scheduler: in each turn the workers come in another order, and some run ahead.
-Status Rehearsal::run_all() {
+Status SymbolicRun::run_all() {
   std::vector<std::uint32_t> open;
   for (const Worker& worker : workers_) {
     if (!worker.cursor.done()) open.push_back(worker.index);
   }
-  std::uint64_t random = scene_.seed;
+  std::uint64_t random = machine_.seed;
   while (!open.empty()) {
     for (std::size_t left = open.size(); left > 1; --left) {
       random = mixed(random);
@@ -161,17 +164,17 @@ Status Rehearsal::run_all() {
   return {};
 }
 
-bool Rehearsal::ready(const Worker& worker, const Move& move) const {
+bool SymbolicRun::ready(const Worker& worker, const Move& move) const {
   for (std::uint32_t i = 0; i < move.recv.count; ++i) {
     if (fifos_[worker.in[move.recv[i]]].messages.empty()) return false;
   }
-  for (std::uint32_t i = 0; scene_.depth > 0 && i < move.send.count; ++i) {
-    if (fifos_[worker.out[move.send[i]]].messages.size() >= scene_.depth) return false;
+  for (std::uint32_t i = 0; machine_.depth > 0 && i < move.send.count; ++i) {
+    if (fifos_[worker.out[move.send[i]]].messages.size() >= machine_.depth) return false;
   }
   return true;
 }
 
-Status Rehearsal::deadlock(const std::vector<std::uint32_t>& blocked) const {
+Status SymbolicRun::deadlock(const std::vector<std::uint32_t>& blocked) const {
   std::string who;
   for (std::size_t i = 0; i < std::min<std::size_t>(blocked.size(), 4); ++i) {
     const Worker& worker = workers_[blocked[i]];
@@ -184,23 +187,24 @@ Status Rehearsal::deadlock(const std::vector<std::uint32_t>& blocked) const {
     who += fmt::format("; {} waits for {}", describe(worker, move), why);
   }
   return internal_error(
-      fmt::format("deadlock of {} lanes at depth {}{}", blocked.size(), scene_.depth, who));
+      fmt::format("deadlock of {} lanes at depth {}{}", blocked.size(), machine_.depth, who));
 }
 
-std::uint32_t Rehearsal::roundings() const {
+std::uint32_t SymbolicRun::roundings() const {
   std::uint32_t most = 0;
-  for (const auto& [label, total] : results_) most = std::max(most, totals_.roundings(total));
+  for (const auto& [label, contribution] : results_)
+    most = std::max(most, contributions_.roundings(contribution));
   return most;
 }
 
-bool Rehearsal::in_rank_order() const {
+bool SymbolicRun::in_rank_order() const {
   return std::all_of(results_.begin(), results_.end(), [this](const auto& result) {
-    const std::vector<std::int32_t> ranks = totals_.ranks(result.second);
+    const std::vector<std::int32_t> ranks = contributions_.ranks(result.second);
     return std::is_sorted(ranks.begin(), ranks.end());
   });
 }
 
-Status Rehearsal::check_results() {
+Status SymbolicRun::check_results() {
   for (const Plan& plan : plans_) {
     for (std::uint32_t chunk = 0; chunk < plan.chunk_count(); ++chunk) {
       if (!contract_.gets(plan.rank(), chunk)) continue;
@@ -213,12 +217,12 @@ Status Rehearsal::check_results() {
   return {};
 }
 
-Status Rehearsal::check_result(std::int32_t rank, std::uint32_t chunk) {
+Status SymbolicRun::check_result(std::int32_t rank, std::uint32_t chunk) {
   const Layout& layout = geometries_[static_cast<std::size_t>(rank)].output;
   const std::uint64_t label = contract_.label(Buffer::output, rank, chunk);
   const std::uint64_t bytes = layout.bytes(chunk);
   for (std::uint64_t piece = 0; piece * piece_bytes < bytes; ++piece) {
-    Value got;
+    SymbolicValue got;
     const std::uint64_t index = layout.offset(chunk) / piece_bytes + piece;
     if (!memory(rank).holds(index, &got)) return internal_error("it was never stored");
     const std::uint64_t here = std::min(bytes - piece * piece_bytes, piece_bytes);
@@ -229,12 +233,12 @@ Status Rehearsal::check_result(std::int32_t rank, std::uint32_t chunk) {
       return internal_error(got.finished ? "it was finished, but nothing was summed"
                                          : "it is not finished");
     }
-    const auto [known, is_new] = results_.try_emplace(label, got.total);
-    if (!is_new && known->second != got.total) {
+    const auto [known, is_new] = results_.try_emplace(label, got.contribution);
+    if (!is_new && known->second != got.contribution) {
       return internal_error("it was summed in another order than elsewhere or before");
     }
     if (!is_new) continue;
-    std::vector<std::int32_t> ranks = totals_.ranks(got.total);
+    std::vector<std::int32_t> ranks = contributions_.ranks(got.contribution);
     std::sort(ranks.begin(), ranks.end());
     if (ranks != contract_.contributors(chunk)) {
       return internal_error("it lacks contributions, or has one twice");

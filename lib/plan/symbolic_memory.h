@@ -1,12 +1,12 @@
-// Memory: one rank's buffers in a rehearsal, a cell for each piece. It notices reads of what is not
-// there, and accesses that no message orders: those would be right or wrong by luck.
+// SymbolicMemory: one rank's buffers in a symbolic run, a cell for each piece. It notices reads of
+// what is not there, and accesses that no message orders: those would be right or wrong by luck.
 // Words: a moment is a worker's count of its own moves; a clock holds, for each worker, the last
 // moment that is known to have happened before now.
 #pragma once
 
 #include "lib/base/status.h"
+#include "lib/plan/contributions.h"
 #include "lib/plan/step.h"
-#include "lib/plan/totals.h"
 
 #include <cstdint>
 #include <vector>
@@ -14,22 +14,22 @@
 namespace gyre::plan {
 
 // One piece of one chunk.
-struct Value {
+struct SymbolicValue {
   std::uint64_t label = 0;  // which chunk of the data, wherever it lies
   std::uint64_t piece = 0;
   std::uint64_t bytes = 0;
-  Total total = 0;
+  Contribution contribution = 0;
   bool finished = false;
 
-  friend bool operator==(const Value&, const Value&) = default;
+  friend bool operator==(const SymbolicValue&, const SymbolicValue&) = default;
 };
 
-using Clock = std::vector<std::uint64_t>;
+using VectorClock = std::vector<std::uint64_t>;
 
 // Who accesses, and what it knows; an empty clock: order is not looked at.
-struct Access {
+struct Accessor {
   std::uint32_t worker = 0;
-  const Clock& clock;
+  const VectorClock& clock;
 };
 
 struct CellAddress {
@@ -37,16 +37,16 @@ struct CellAddress {
   std::uint64_t index = 0;
 };
 
-class Memory {
+class SymbolicMemory {
  public:
-  Memory(std::uint64_t user_cells, std::uint64_t scratch_cells, bool in_place);
+  SymbolicMemory(std::uint64_t user_cells, std::uint64_t scratch_cells, bool in_place);
 
   // What the caller put into the input.
-  void bring(std::uint64_t index, const Value& value);
-  Result<Value> read(CellAddress at, const Access& access);
-  Status write(CellAddress at, const Value& value, const Access& access);
+  void bring(std::uint64_t index, const SymbolicValue& value);
+  Result<SymbolicValue> read(CellAddress at, const Accessor& access);
+  Status write(CellAddress at, const SymbolicValue& value, const Accessor& access);
   // Whether the output holds a stored value there.
-  bool holds(std::uint64_t index, Value* value) const;
+  bool holds(std::uint64_t index, SymbolicValue* value) const;
 
  private:
   struct Moment {
@@ -54,7 +54,7 @@ class Memory {
     std::uint64_t time = 0;  // 0: before everything
   };
   struct Cell {
-    Value value;
+    SymbolicValue value;
     bool is_input = false;  // holds what the caller brought
     bool is_stored = false;
     Moment written;

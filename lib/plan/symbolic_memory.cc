@@ -1,26 +1,26 @@
-#include "lib/plan/memory.h"
+#include "lib/plan/symbolic_memory.h"
 
 namespace gyre::plan {
 
-Memory::Memory(std::uint64_t user_cells, std::uint64_t scratch_cells, bool in_place)
+SymbolicMemory::SymbolicMemory(std::uint64_t user_cells, std::uint64_t scratch_cells, bool in_place)
     : in_place_(in_place),
       input_(user_cells),
       output_(in_place ? 0 : user_cells),
       scratch_(scratch_cells) {}
 
-void Memory::bring(std::uint64_t index, const Value& value) {
+void SymbolicMemory::bring(std::uint64_t index, const SymbolicValue& value) {
   input_[index].value = value;
   input_[index].is_input = true;
 }
 
-Result<Memory::Cell*> Memory::find(CellAddress at) {
+Result<SymbolicMemory::Cell*> SymbolicMemory::find(CellAddress at) {
   std::vector<Cell>* cells = at.buffer == Buffer::scratch ? &scratch_ : &input_;
   if (at.buffer == Buffer::output && !in_place_) cells = &output_;
   if (at.index >= cells->size()) return internal_error("beyond the end of the buffer");
   return &(*cells)[at.index];
 }
 
-Result<Value> Memory::read(CellAddress at, const Access& access) {
+Result<SymbolicValue> SymbolicMemory::read(CellAddress at, const Accessor& access) {
   GYRE_ASSIGN(Cell * cell, find(at));
   if (at.buffer == Buffer::input && !cell->is_input) {
     return internal_error(cell->is_stored ? "the input is read after it was overwritten"
@@ -43,7 +43,7 @@ Result<Value> Memory::read(CellAddress at, const Access& access) {
   return cell->value;
 }
 
-Status Memory::write(CellAddress at, const Value& value, const Access& access) {
+Status SymbolicMemory::write(CellAddress at, const SymbolicValue& value, const Accessor& access) {
   if (at.buffer == Buffer::input) return internal_error("the input is written");
   GYRE_ASSIGN(Cell * cell, find(at));
   // In place, a copy of the input to the output is no write at all.
@@ -67,7 +67,7 @@ Status Memory::write(CellAddress at, const Value& value, const Access& access) {
   return {};
 }
 
-bool Memory::holds(std::uint64_t index, Value* value) const {
+bool SymbolicMemory::holds(std::uint64_t index, SymbolicValue* value) const {
   const Cell& cell = in_place_ ? input_[index] : output_[index];
   if (cell.is_stored) *value = cell.value;
   return cell.is_stored;

@@ -1,4 +1,4 @@
-// Rehearsal: all ranks of one collective at once, walked with the production cursor on symbolic
+// SymbolicRun: all ranks of one collective at once, walked with the production cursor on symbolic
 // values. It is the interpreter's rules without bytes, threads or time.
 //
 // One schedule of the workers tells about all of them. Each FIFO has one sender and one receiver,
@@ -10,10 +10,10 @@
 
 #include "lib/base/status.h"
 #include "lib/plan/contract.h"
+#include "lib/plan/contributions.h"
 #include "lib/plan/cursor.h"
-#include "lib/plan/memory.h"
 #include "lib/plan/plan.h"
-#include "lib/plan/totals.h"
+#include "lib/plan/symbolic_memory.h"
 
 #include <cstdint>
 #include <map>
@@ -24,28 +24,28 @@
 
 namespace gyre::plan {
 
-enum class Delivering : std::uint8_t {
+enum class DeliveryPolicy : std::uint8_t {
   staged,  // each message crosses a slot
   direct,  // each as plan::delivery says
   mixed,   // each link one way or the other, by the seed
 };
 
-struct Scene {
+struct SymbolicMachine {
   std::uint32_t depth = 0;  // of each FIFO; 0: no limit
   bool in_place = false;
   bool even = true;  // chunks of one size and a short last one, or of any length anywhere
-  Delivering delivering = Delivering::staged;
+  DeliveryPolicy delivering = DeliveryPolicy::staged;
   bool ordered = false;  // look whether messages order each pair of accesses
   std::uint64_t seed = 1;
 };
 
-class Rehearsal {
+class SymbolicRun {
  public:
-  // The plans of all ranks, by rank; they outlive the rehearsal.
-  explicit Rehearsal(std::span<const Plan> plans);
+  // The plans of all ranks, by rank; they outlive the symbolic run.
+  explicit SymbolicRun(std::span<const Plan> plans);
 
   // Success if each promised chunk is there, complete and the same wherever it is.
-  Status run(const Scene& scene);
+  Status run(const SymbolicMachine& machine);
 
   // Of all runs so far. A run whose sums are made in another order than before fails.
   std::uint32_t roundings() const;
@@ -55,9 +55,9 @@ class Rehearsal {
   std::uint64_t switch_stores() const { return switch_stores_; }
 
  private:
-  struct Message {
-    std::vector<Value> values;
-    Clock clock;  // of its sender
+  struct SymbolicMessage {
+    std::vector<SymbolicValue> values;
+    VectorClock clock;  // of its sender
     Delivery delivery = Delivery::staged;
     std::int32_t source = 0;
     std::vector<CellAddress> cells;  // pull: where it lies; push: where it was written
@@ -68,7 +68,7 @@ class Rehearsal {
     std::int32_t channel = 0;
     std::int64_t sender = -1;  // workers, once they are known
     std::int64_t receiver = -1;
-    std::vector<std::shared_ptr<const Message>> messages;
+    std::vector<std::shared_ptr<const SymbolicMessage>> messages;
   };
   struct Worker {
     std::int32_t rank = 0;
@@ -78,20 +78,20 @@ class Rehearsal {
     std::vector<std::uint32_t> in;  // FIFOs by link
     std::vector<std::uint32_t> out;
     Cursor cursor;
-    Clock clock;
+    VectorClock clock;
   };
   // A move while it is performed.
   struct Act {
     Worker& worker;
     const Move& move;
     std::vector<Piece> pieces;
-    std::vector<std::vector<Value>> operands;  // in rank order
-    bool was_pushed = false;                   // what was received is in the output already
-    std::uint32_t pulled = 0;                  // messages
-    std::vector<Value> values;
+    std::vector<std::vector<SymbolicValue>> operands;  // in rank order
+    bool was_pushed = false;                           // what was received is in the output already
+    std::uint32_t pulled = 0;                          // messages
+    std::vector<SymbolicValue> values;
   };
 
-  void lay_out(const Scene& scene);
+  void lay_out(const SymbolicMachine& machine);
   std::uint64_t size_of(std::uint64_t label) const;
   void bring_inputs();
   Status run_all();
@@ -99,15 +99,15 @@ class Rehearsal {
   Status perform(Worker& worker, const Move& move);
   Status claim_ends(const Act& act);
   Status receive(Act& act);
-  Status read_where_it_lies(const Act& act, const Message& message);
-  Status check_landing(const Act& act, const Message& message);
+  Status read_where_it_lies(const Act& act, const SymbolicMessage& message);
+  Status check_landing(const Act& act, const SymbolicMessage& message);
   Status read_own(Act& act);
   Status reduce(Act& act);
   Status store(const Act& act);
   Status send(const Act& act);
-  Status push(const Act& act, std::int32_t peer, Message& message);
+  Status push(const Act& act, std::int32_t peer, SymbolicMessage& message);
   Delivery delivery_on(const Move& move, std::uint32_t fifo) const;
-  Memory& memory(std::int32_t rank) { return memories_[static_cast<std::size_t>(rank)]; }
+  SymbolicMemory& memory(std::int32_t rank) { return memories_[static_cast<std::size_t>(rank)]; }
   Status check_results();
   Status check_result(std::int32_t rank, std::uint32_t chunk);
   static std::string describe(const Worker& worker, const Move& move);
@@ -115,16 +115,16 @@ class Rehearsal {
 
   std::span<const Plan> plans_;
   Contract contract_;
-  Totals totals_;
-  std::map<std::uint64_t, Total> results_;  // by label
+  Contributions contributions_;
+  std::map<std::uint64_t, Contribution> results_;  // by label
   std::vector<Worker> workers_;
   std::vector<Fifo> fifos_;
 
   // Of the present run.
-  Scene scene_;
+  SymbolicMachine machine_;
   std::vector<std::vector<Extent>> tables_;
   std::vector<Geometry> geometries_;  // by rank
-  std::vector<Memory> memories_;
+  std::vector<SymbolicMemory> memories_;
   std::uint64_t switch_sums_ = 0, switch_stores_ = 0;
 };
 
