@@ -88,7 +88,7 @@ class Backend {
   virtual State advance() = 0;  // when it is done, it is closed
   // Why `advance` failed.
   virtual Status error() const = 0;
-  virtual exec::Launch::Recalled recall() = 0;
+  virtual exec::Launch::RecallResult recall() = 0;
   // Rank `by` stands still in the middle of writing: keeps it from the caller's buffer for good.
   // False if that cannot be.
   virtual bool withdraw(int by) = 0;

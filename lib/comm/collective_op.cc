@@ -160,8 +160,8 @@ void CollectiveOp::tell_wait() {
 void CollectiveOp::question_peer() {
   const Blocked blocked = backend_->blocked();
   const std::int64_t now_ns = clock.now_ns();
-  if (blocked.peer < 0 || !standstill_.due(blocked.peer, now_ns)) return;
-  if (standstill_.times() == 1) state_.ask(blocked.peer);
+  if (blocked.peer < 0 || !stall_timer_.due(blocked.peer, now_ns)) return;
+  if (stall_timer_.times() == 1) state_.ask(blocked.peer);
   suspect_departure(blocked.peer, backend_->waits_on_memory());
   if (suspicion_.held()) return;
   Status seen = backend_->look_at_peers(now_ns, state_.liveness_ns());

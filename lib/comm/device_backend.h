@@ -52,7 +52,7 @@ class DeviceBackend final : public Backend, public Watched {
   State advance() override;
   Status error() const override { return error_; }
   // Aborted kernels write no more; what peers see of a caller's buffer, they opened for good.
-  exec::Launch::Recalled recall() override { return {}; }
+  exec::Launch::RecallResult recall() override { return {}; }
   bool withdraw(int) override { return false; }
   void close() override {}
 

@@ -185,8 +185,8 @@ DeviceSurroundings DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus
           .timeout_ns = state_.options.timeout_ns,
           .reproducible = state_.options.reproducible,
           .whole_lines = p2p::keep_lines_whole(gpus),
-          .bury = [&watch = services_.watch](std::shared_ptr<void> gone) {
-            watch.bury(std::move(gone));
+          .reclaim = [&watch = services_.watch](std::shared_ptr<void> gone) {
+            watch.reclaim(std::move(gone));
           }};
 }
 

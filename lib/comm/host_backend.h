@@ -62,7 +62,7 @@ class HostBackend final : public Backend {
     return state;
   }
   Status error() const override { return launch_.error(); }
-  exec::Launch::Recalled recall() override { return launch_.recall(); }
+  exec::Launch::RecallResult recall() override { return launch_.recall(); }
   bool withdraw(int by) override;
   void close() override {
     if (call_.output_place.region != transport::region_staged) end_loan();

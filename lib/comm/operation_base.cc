@@ -14,13 +14,13 @@ const SystemClock clock;
 void OperationBase::begin() {
   tracing_.clear();
   suspicion_.clear();
-  standstill_.moved();
+  stall_timer_.moved();
   drain_until_ns_ = 0;
   restart();
 }
 
 void OperationBase::suspect_departure(int peer, bool nothing_under_way) {
-  if (standstill_.times() > 1 && nothing_under_way && state_.membership->has_left(peer))
+  if (stall_timer_.times() > 1 && nothing_under_way && state_.membership->has_left(peer))
     suspicion_.begin(Status(Code::RemoteError, "it has left").blame({peer}), clock.now_ns());
 }
 

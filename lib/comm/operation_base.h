@@ -5,7 +5,7 @@
 #include "lib/comm/communicator_state.h"
 #include "lib/comm/tracing.h"
 #include "lib/exec/resumable.h"
-#include "lib/exec/standstill.h"
+#include "lib/exec/stall_timer.h"
 #include "lib/exec/suspicion.h"
 
 #include <optional>
@@ -28,7 +28,7 @@ class OperationBase : public Resumable {
   void begin();
   void moved() {
     record_.moved();
-    standstill_.moved();
+    stall_timer_.moved();
   }
   // After half a second for one peer: it may have left. What a socket still carries may be the
   // last words of one who has; its end tells then, so nothing may be under way.
@@ -59,7 +59,7 @@ class OperationBase : public Resumable {
   CommunicatorState& state_;
   OperationRecord record_;
   Suspicion suspicion_;
-  Standstill standstill_;
+  StallTimer stall_timer_;
   Tracing tracing_;                  // once it has waited too long
   std::int64_t drain_until_ns_ = 0;  // while nothing moves, after a rank has ended
 

@@ -113,11 +113,11 @@ Status SendRecvOp::abandoned() const {
 // As for a collective; and whoever may send to one who takes from any may have left.
 void SendRecvOp::question_peer() {
   const Blocked blocked = this->blocked();
-  if (blocked.what == BlockedOn::nothing || !standstill_.due(blocked.peer, clock.now_ns())) return;
+  if (blocked.what == BlockedOn::nothing || !stall_timer_.due(blocked.peer, clock.now_ns())) return;
   if (blocked.peer >= 0)
     suspect_departure(blocked.peer,
                       blocked.what == BlockedOn::connection || exchange().waits_on_memory(batch_));
-  else if (standstill_.times() > 1 && state_.others_have_left() &&
+  else if (stall_timer_.times() > 1 && state_.others_have_left() &&
            !exchange().may_come_from_anyone())
     return end(state_.fail(abandoned()));
   if (suspicion_.held() || !leads()) return;

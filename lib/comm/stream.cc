@@ -396,7 +396,7 @@ void StreamWorker::run(std::span<Resumable* const> all, const WaitPolicy& policy
 Status StreamWorker::run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,
                                const WaitPolicy& policy) {
   // Looked at each time that the wait does, at the latest each millisecond.
-  Until until(word, [&] { return done() || is_over(); });
+  ConditionWait until(word, [&] { return done() || is_over(); });
   Resumable* const all[] = {&until};
   run(all, policy);
   return done() ? Status() : process_ends();

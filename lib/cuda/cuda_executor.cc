@@ -26,9 +26,9 @@ namespace {
 constexpr std::uint64_t pool_granule = 2 << 20;
 
 // What is written into device memory in one piece, with pointers into itself.
-class Writing {
+class TableWriter {
  public:
-  explicit Writing(std::byte* begin) : begin_(begin) {}
+  explicit TableWriter(std::byte* begin) : begin_(begin) {}
   // Where it will lie.
   template <typename T>
   const T* add(const T* items, std::size_t count) {
@@ -44,7 +44,7 @@ class Writing {
   std::vector<std::byte> bytes_;
 };
 
-void write_lane(Writing& writing, const plan::Lane& lane, const DeviceShape& shape,
+void write_lane(TableWriter& writing, const plan::Lane& lane, const DeviceShape& shape,
                 std::uint32_t channel, DeviceProtocol protocol, const CudaExecutor::FindLink& find,
                 std::vector<DeviceLane>& lanes) {
   const std::vector<bool> sends = plan::used_links(lane, true);
@@ -64,9 +64,9 @@ void write_lane(Writing& writing, const plan::Lane& lane, const DeviceShape& sha
 }
 
 // Into memory that begins at `begin`: the lanes of all protocols.
-Writing write_plan(std::byte* begin, const plan::Plan& plan, const DeviceShape& shape,
-                   const CudaExecutor::FindLink& find, DevicePlan& made) {
-  Writing writing(begin);
+TableWriter write_plan(std::byte* begin, const plan::Plan& plan, const DeviceShape& shape,
+                       const CudaExecutor::FindLink& find, DevicePlan& made) {
+  TableWriter writing(begin);
   for (int i = 0; i < cuda::device_protocol_count; ++i) {
     std::vector<DeviceLane> lanes;
     for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
@@ -88,9 +88,9 @@ plan::Step one_chunk(plan::Buffer local, plan::Buffer store) {
 }
 
 // The lanes of both ways to a peer.
-Writing write_pair(std::byte* begin, int peer, std::uint32_t channels, const DeviceShape& shape,
-                   const DeviceLink& link, DevicePair& made) {
-  Writing writing(begin);
+TableWriter write_pair(std::byte* begin, int peer, std::uint32_t channels, const DeviceShape& shape,
+                       const DeviceLink& link, DevicePair& made) {
+  TableWriter writing(begin);
   const plan::Link to{peer, 0};
   const plan::Step send = one_chunk(plan::Buffer::input, plan::Buffer::none);
   const plan::Step receive = one_chunk(plan::Buffer::none, plan::Buffer::output);
@@ -120,21 +120,22 @@ Writing write_pair(std::byte* begin, int peer, std::uint32_t channels, const Dev
 }  // namespace
 
 CudaExecutor::CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
-                           std::int64_t patience_ns, Bury bury, std::uint64_t tables_bytes)
+                           std::int64_t patience_ns, Reclaim reclaim, std::uint64_t tables_bytes)
     : device_(std::move(device)),
       shape_(shape),
       patience_ns_(patience_ns),
-      bury_(std::move(bury)),
+      reclaim_(std::move(reclaim)),
       place_bytes_(round_up(std::max(place_least_bytes, tables_bytes), 4096)),
       places_(std::make_unique<PinnedPlaces>()) {}
 
 Result<std::shared_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<const CudaDevice> device,
                                                            const DeviceShape& shape,
                                                            std::uint64_t reserved_bytes,
-                                                           std::int64_t patience_ns, Bury bury,
+                                                           std::int64_t patience_ns,
+                                                           Reclaim reclaim,
                                                            std::uint64_t tables_bytes) {
   std::shared_ptr<CudaExecutor> made(
-      new CudaExecutor(std::move(device), shape, patience_ns, std::move(bury), tables_bytes));
+      new CudaExecutor(std::move(device), shape, patience_ns, std::move(reclaim), tables_bytes));
   GYRE_TRY(made->prepare(reserved_bytes));
   if (const auto& rest = made->device_->driver().rest; rest != nullptr) rest->add(*made);
   return made;
@@ -154,7 +155,7 @@ Status CudaExecutor::prepare(std::uint64_t reserved_bytes) {
     place.bytes = place_bytes_;
     events.push_back(&place.ended);
   }
-  for (Mark& mark : marks_) events.push_back(&mark.ended);
+  for (LaunchMark& mark : marks_) events.push_back(&mark.ended);
   for (loaded::CuEvent* event : events)
     GYRE_TRY(device_->driver().check(
         device_->driver().event_create(event, cu::event_disable_timing), "cuEventCreate"));
@@ -168,7 +169,7 @@ CudaExecutor::~CudaExecutor() {
     if (event != nullptr) (void)device_->driver().event_destroy(event);
   for (PinnedPlace& place : places_->all)
     if (place.ended != nullptr) (void)device_->driver().event_destroy(place.ended);
-  for (Mark& mark : marks_)
+  for (LaunchMark& mark : marks_)
     if (mark.ended != nullptr) (void)device_->driver().event_destroy(mark.ended);
 }
 
@@ -257,9 +258,9 @@ Result<bool> CudaExecutor::running() const {
   return false;
 }
 
-CudaExecutor::Progress CudaExecutor::waiting() const {
+CudaExecutor::KernelProgress CudaExecutor::waiting() const {
   auto& shown = *reinterpret_cast<cuda::DeviceProgress*>(words_->begin() + progress_offset);
-  Progress seen;
+  KernelProgress seen;
   // Each word stands for itself.
   seen.starts = std::atomic_ref(shown.started).load(std::memory_order_relaxed);
   seen.waiting = std::atomic_ref(shown.waiting).load(std::memory_order_relaxed);
@@ -268,8 +269,8 @@ CudaExecutor::Progress CudaExecutor::waiting() const {
   return seen;
 }
 
-CudaExecutor::Progress CudaExecutor::progress() const {
-  Progress seen = waiting();
+CudaExecutor::KernelProgress CudaExecutor::progress() const {
+  KernelProgress seen = waiting();
   const std::lock_guard lock(mutex_);
   seen.started = static_cast<std::int32_t>(seen.starts - launches_) >= 0;
   return seen;

@@ -86,13 +86,13 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
  public:
   // Takes what a graph has let go of, on a thread where the driver must not be called: it is given
   // back elsewhere, soon.
-  using Bury = std::function<void(std::shared_ptr<void>)>;
+  using Reclaim = std::function<void(std::shared_ptr<void>)>;
   // `reserved_bytes`: device memory taken at once, so that calls need not take any later; of the
   // host as much as a kernel may read of tables, `tables_bytes`.
   static Result<std::shared_ptr<CudaExecutor>> create(std::shared_ptr<const CudaDevice> device,
                                                       const DeviceShape& shape,
                                                       std::uint64_t reserved_bytes,
-                                                      std::int64_t patience_ns, Bury bury,
+                                                      std::int64_t patience_ns, Reclaim reclaim,
                                                       std::uint64_t tables_bytes = 0);
   // No kernel of it runs any more: see `settle`.
   ~CudaExecutor();
@@ -144,16 +144,16 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   // Whether graphs may bring kernels of it at any time.
   bool was_captured() const { return captured_once_.load(std::memory_order_relaxed); }
   // What the kernels that run show of themselves.
-  struct Progress {
+  struct KernelProgress {
     bool started = false;       // the last launch; else it waits in its stream, or for room
     std::uint32_t starts = 0;   // launches and replays that have begun; it turns
     std::uint64_t waiting = 0;  // changes while some thread waits; see DeviceProgress
     cuda::WaitingFor what = cuda::WaitingFor::nothing;
     int peer = -1;
   };
-  Progress progress() const;
+  KernelProgress progress() const;
   // The same of what a thread waits for, by what kernels wrote alone.
-  Progress waiting() const;
+  KernelProgress waiting() const;
   // Whether any did, from when it ended on at the latest.
   bool has_given_up() const;
   // Once, the plan whose kernel gave up.
@@ -161,7 +161,7 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
 
  private:
   CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
-               std::int64_t patience_ns, Bury bury, std::uint64_t tables_bytes);
+               std::int64_t patience_ns, Reclaim reclaim, std::uint64_t tables_bytes);
   bool are_left() const override { return is_running() || shows_replay(); }
   bool may_come() const override { return was_captured(); }
   // Whether a kernel has begun and not ended, by what kernels of graphs show themselves: no event
@@ -188,7 +188,7 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   const std::shared_ptr<const CudaDevice> device_;
   const DeviceShape shape_;
   const std::int64_t patience_ns_;
-  const Bury bury_;
+  const Reclaim reclaim_;
   const std::uint64_t place_bytes_;
   std::unique_ptr<PinnedBlock> words_;  // see cuda_places.h
   std::shared_ptr<std::byte> counters_;
@@ -208,12 +208,12 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   bool launched_ = false;       // mutex_'s
   std::uint32_t launches_ = 0;  // mutex_'s
   // Of every so many launches, the last few: what the launching thread knows to have ended.
-  struct Mark {
+  struct LaunchMark {
     loaded::CuEvent ended = nullptr;
     std::uint64_t launched = 0;
   };
   static constexpr std::size_t marks_count = 4;
-  std::array<Mark, marks_count> marks_;
+  std::array<LaunchMark, marks_count> marks_;
   std::uint64_t launched_in_all_ = 0, ended_in_all_ = 0;
   loaded::CuStream last_stream_ = nullptr;
   std::unique_ptr<PinnedPlaces> places_;

@@ -83,7 +83,7 @@ Result<bool> CudaExecutor::has_ended(loaded::CuEvent event) const {
 Result<bool> CudaExecutor::may_run_ahead() {
   constexpr std::uint64_t part = launches_ahead_most / marks_count;
   if (launched_in_all_ - ended_in_all_ < launches_ahead_most - part) return true;
-  for (const Mark& mark : marks_) {
+  for (const LaunchMark& mark : marks_) {
     if (mark.launched != ended_in_all_ + part) continue;
     GYRE_ASSIGN(const bool ended, has_ended(mark.ended));
     if (ended) ended_in_all_ = mark.launched;
@@ -190,8 +190,8 @@ Result<RetainedLaunch*> CudaExecutor::retain(LaunchInProgress& going) {
       std::make_unique<RetainedLaunch>(RetainedLaunch{shared_from_this(), std::move(going.memory)});
   const auto let_go = [](void* body) {
     std::shared_ptr<RetainedLaunch> last(static_cast<RetainedLaunch*>(body));
-    const Bury bury = last->executor->bury_;
-    bury(std::move(last));
+    const Reclaim reclaim = last->executor->reclaim_;
+    reclaim(std::move(last));
   };
   loaded::CuUserObject object = nullptr;
   GYRE_TRY(driver.check(
@@ -248,7 +248,7 @@ Status CudaExecutor::finish_launch(LaunchInProgress& going, loaded::CuFunction k
   }
   constexpr std::uint64_t part = launches_ahead_most / marks_count;
   if (++launched_in_all_ % part == 0) {
-    Mark& mark = marks_[launched_in_all_ / part % marks_count];
+    LaunchMark& mark = marks_[launched_in_all_ / part % marks_count];
     mark.launched = launched_in_all_;
     GYRE_TRY(driver.check(driver.event_record(mark.ended, going.state.stream), "cuEventRecord"));
   }

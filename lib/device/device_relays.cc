@@ -197,7 +197,7 @@ Status DeviceRelays::find_ended() {
 Status DeviceRelays::find_missed() {
   for (auto& [key, relayed] : relayed_) {
     if (relayed.relay == nullptr || !relayed.relay->peer_has_left()) continue;
-    const exec::CudaExecutor::Progress now = executor_->waiting();
+    const exec::CudaExecutor::KernelProgress now = executor_->waiting();
     if (now.waiting == 0 || now.peer != key.first || now.waiting == relayed.missed) continue;
     relayed.missed = now.waiting;
     const std::int64_t now_ns = clock.now_ns();

@@ -61,7 +61,7 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
       2 * shape.channels * static_cast<std::uint64_t>(around.size) * sizeof(plan::Extent);
   GYRE_ASSIGN(auto executor,
               exec::CudaExecutor::create(std::move(device), shape, reserved, around.timeout_ns,
-                                         std::move(around.bury), tables_bytes));
+                                         std::move(around.reclaim), tables_bytes));
   std::shared_ptr<DeviceRegions> regions;
   if (!foreign.empty()) {
     GYRE_ASSIGN(regions, DeviceRegions::create(rank, foreign, around.membership, around.tickets,
@@ -283,7 +283,7 @@ DeviceSide::Seen DeviceSide::look() {
   }
   seen.running = *running;
   if (seen.running) {
-    const exec::CudaExecutor::Progress progress = executor_->progress();
+    const exec::CudaExecutor::KernelProgress progress = executor_->progress();
     seen.waits = waits_of(progress);
     seen.starts = progress.starts;
   }
@@ -301,7 +301,7 @@ constexpr BlockedOn waits[] = {BlockedOn::nothing, BlockedOn::credit, BlockedOn:
                                BlockedOn::entered, BlockedOn::drain};
 
 // A thread that waits tells so again and again; what is old was told by one that goes on.
-Blocked DeviceSide::waits_of(const exec::CudaExecutor::Progress& progress) {
+Blocked DeviceSide::waits_of(const exec::CudaExecutor::KernelProgress& progress) {
   constexpr std::int64_t old_ns = 100 * ns_per_ms;
   const std::int64_t now_ns = clock.now_ns();
   if (progress.waiting != waiting_) {

@@ -36,7 +36,7 @@ struct DeviceSurroundings {
   std::int64_t timeout_ns = 0;
   bool reproducible = false;
   bool whole_lines = false;  // see tune::Scene
-  exec::CudaExecutor::Bury bury;
+  exec::CudaExecutor::Reclaim reclaim;
 };
 
 class DeviceSide {
@@ -119,7 +119,7 @@ class DeviceSide {
   };
   Status launch_kept();
   Status blame_peer(const exec::DevicePlan& plan, int& asks) const;
-  Blocked waits_of(const exec::CudaExecutor::Progress& progress);
+  Blocked waits_of(const exec::CudaExecutor::KernelProgress& progress);
 
   const int rank_;
   const DeviceShare share_;

@@ -99,7 +99,7 @@ void DeviceWatch::launched() {
   wake_futex(&called_);
 }
 
-void DeviceWatch::bury(std::shared_ptr<void> gone) {
+void DeviceWatch::reclaim(std::shared_ptr<void> gone) {
   {
     const std::lock_guard lock(mutex_);
     buried_.push_back(std::move(gone));

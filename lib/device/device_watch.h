@@ -44,7 +44,7 @@ class DeviceWatch {
   // A kernel was launched. Cheap while the thread is awake.
   void launched();
   // Lets go of it, soon, where the driver may be called; any thread may give it.
-  void bury(std::shared_ptr<void> gone);
+  void reclaim(std::shared_ptr<void> gone);
   // Frees it as soon as no other process uses it.
   void keep(p2p::LentMemory lent);
   // Lets go of both on this thread, and waits for other processes, `most_ns` at most; what they use

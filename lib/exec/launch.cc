@@ -28,7 +28,7 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
     run.has_move = false;
     run.blocked = {};
     if (call.protocol == Protocol::direct) begin_sharing(run);
-    run.sharing.own = Sharing::Own::open;
+    run.stealing.own = StealState::OwnPiece::open;
     const std::size_t links = run.ends->lane.link_count;
     if (run.sources.size() <= links) {
       run.incoming.resize(links);
@@ -169,9 +169,9 @@ void Launch::perform(LaneRun& run) {
 }
 
 void Launch::perform_in_loans(LaneRun& run) {
-  const GivesBack at_the_end(run);
+  const GiveBackGuard at_the_end(run);
   if (!open_incoming(run) || !open_outgoing(run)) return;
-  if (run.sharing.own != Sharing::Own::done) move_pieces(run);
+  if (run.stealing.own != StealState::OwnPiece::done) move_pieces(run);
   if (was_lent(run)) close_messages(run);
 }
 
@@ -228,7 +228,7 @@ bool Launch::open_outgoing(LaneRun& run) {
     if (move.send.count > 0) run.outgoing[0].base = run.staging.data();
     return true;
   }
-  if (run.sharing.own == Sharing::Own::done) {
+  if (run.stealing.own == StealState::OwnPiece::done) {
     for (std::uint32_t i = 0; i < move.send.count; ++i)
       run.outgoing[i] = {nullptr, DeliveryMode::push, nullptr};
     return true;

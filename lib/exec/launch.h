@@ -7,7 +7,7 @@
 #include "lib/base/element.h"
 #include "lib/base/wait.h"
 #include "lib/exec/port.h"
-#include "lib/exec/sharing.h"
+#include "lib/exec/work_stealing.h"
 #include "lib/plan/cursor.h"
 #include "lib/plan/protocol.h"
 
@@ -25,7 +25,7 @@ struct BoundPlan {
     plan::Lane lane;
     std::vector<SendPort*> send;  // by the lane's link index; null where the lane never sends
     std::vector<ReceivePort*> recv;
-    SharedStep shared;
+    StealableStep shared;
   };
   std::vector<LaneEnds> lanes;
   // Each port once: all that a Launch must progress, flush and grant.
@@ -84,13 +84,13 @@ class Launch {
     written,  // by another process
     shared,   // by a thread of this one, which reaches any memory
   };
-  struct Recalled {
+  struct RecallResult {
     InUse in_use = InUse::no;
     int by = -1;  // a rank that uses it
   };
   // After a failure: takes back what was lent to peers; to be called again until it is in use no
   // more.
-  Recalled recall();
+  RecallResult recall();
 
   // Announces the sleeper on everything that blocks a lane; false if a lane can go on after all.
   bool arm(WaitSet& set);
@@ -123,20 +123,20 @@ class Launch {
     std::vector<std::byte> product;  // of the own operand with the pre-op, as peers receive theirs
     std::vector<std::byte> staging;  // outgoing message of the line protocol
     std::vector<std::byte> line_operands;  // incoming ones that take several lines
-    // Of a shared step, see sharing.h.
-    Sharing sharing;
+    // Of a shared step, see work_stealing.h.
+    StealState stealing;
   };
 
   class PieceAct;
 
   // What a run has borrowed is given back where this goes, also if something is thrown: a mark that
   // stands keeps its owner waiting.
-  class GivesBack {
+  class GiveBackGuard {
    public:
-    explicit GivesBack(LaneRun& run) : run_(run) {}
-    ~GivesBack() { give_back(run_); }
-    GivesBack(const GivesBack&) = delete;
-    GivesBack& operator=(const GivesBack&) = delete;
+    explicit GiveBackGuard(LaneRun& run) : run_(run) {}
+    ~GiveBackGuard() { give_back(run_); }
+    GiveBackGuard(const GiveBackGuard&) = delete;
+    GiveBackGuard& operator=(const GiveBackGuard&) = delete;
 
    private:
     LaneRun& run_;

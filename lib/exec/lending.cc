@@ -65,8 +65,8 @@ void Launch::give_back(LaneRun& run) {
   for (std::uint32_t i = 0; i < run.move.send.count; ++i) clear(run.outgoing[i].mark);
 }
 
-Launch::Recalled Launch::recall() {
-  Recalled worst;
+Launch::RecallResult Launch::recall() {
+  RecallResult worst;
   if (!lends_) return worst;
   for (SendPort* port : bound_->send_ports)
     port->slots.view().control->sender_grant.sequence.store(0, std::memory_order_seq_cst);

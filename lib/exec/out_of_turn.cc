@@ -29,7 +29,7 @@ std::uint64_t rounds_of(const plan::Geometry& geometry, std::uint32_t chunk) {
 }  // namespace
 
 void Launch::begin_sharing(LaneRun& run) const {
-  const SharedStep& shared = run.ends->shared;
+  const StealableStep& shared = run.ends->shared;
   run.sharing.begin(shared);
   if (shared.step != nullptr)
     run.sharing.own_left =
@@ -100,7 +100,7 @@ bool Launch::reaches_all(LaneRun& run) const {
 
 // Before this rank reduces a piece of its own chunk in its turn: whether it still has to.
 bool Launch::own_piece_is_settled(LaneRun& run) {
-  const SharedStep& shared = run.ends->shared;
+  const StealableStep& shared = run.ends->shared;
   Sharing& sharing = run.sharing;
   if (call_->protocol != Protocol::direct || run.move.step != shared.step) return true;
   if (sharing.own != Sharing::Own::open) return true;
@@ -163,7 +163,7 @@ bool Launch::go_ahead(LaneRun& run) {
     const std::uint64_t count = deal.count(link, rounds);
     if (count > TakenPieces::most) return false;
     if (place != sharing.fronts[link]) continue;  // reduced, or among what the peer took
-    const GivesBack at_the_end(aside_);
+    const GiveBackGuard at_the_end(aside_);
     if (!open_aside(run, chunk, sharing.ahead)) return false;
     auto& word = run.ends->send[link]->slots.view().control->pieces_taken.value;
     const auto pieces = static_cast<std::uint32_t>(count);
@@ -192,7 +192,7 @@ bool Launch::help(LaneRun& run, std::uint32_t link) {
   const auto place = TakenPieces::last_left(control.pieces_taken.value, call_->sequence, pieces);
   run.sharing.none_left[link] = !place;
   if (!place) return false;
-  const GivesBack at_the_end(aside_);
+  const GiveBackGuard at_the_end(aside_);
   // Taken once it is open: who has taken a piece must not fail to reduce it.
   if (!open_aside(run, chunk, deal.round(ours, *place))) return false;
   if (!TakenPieces::take_back(control.pieces_taken.value, call_->sequence, *place, pieces))

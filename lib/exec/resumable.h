@@ -47,9 +47,9 @@ class Resumable {
 };
 
 // Waits until a condition of this process holds; whoever makes it true changes `word` and wakes it.
-class Until final : public Resumable {
+class ConditionWait final : public Resumable {
  public:
-  Until(std::atomic<std::uint32_t>& word, std::function<bool()> holds)
+  ConditionWait(std::atomic<std::uint32_t>& word, std::function<bool()> holds)
       : word_(word), holds_(std::move(holds)) {}
   bool advance() override {
     if (!holds_()) return false;

@@ -297,7 +297,7 @@ exec::BoundPlan Links::bind(const plan::Plan& plan) {
   for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
     exec::BoundPlan::LaneEnds ends;
     ends.lane = plan.lane(index);
-    ends.shared = exec::SharedStep::of(ends.lane);
+    ends.shared = exec::StealableStep::of(ends.lane);
     const std::vector<bool> sends = plan::used_links(ends.lane, true);
     const std::vector<bool> receives = plan::used_links(ends.lane, false);
     for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {

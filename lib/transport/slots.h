@@ -124,7 +124,7 @@ struct FifoControl {
   Counter receiver_borrows;  // the sender's input
   Counter sender_borrows;    // the receiver's output
   // Of the pieces that the sender is to reduce in a call: which end takes which, written by both;
-  // and how many the receiver has done, written by it. See lib/exec/sharing.h.
+  // and how many the receiver has done, written by it. See lib/exec/work_stealing.h.
   Counter pieces_taken;
   Counter pieces_done;
 };

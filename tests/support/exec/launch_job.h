@@ -150,7 +150,7 @@ class Job {
     for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
       exec::BoundPlan::LaneEnds ends;
       ends.lane = plan.lane(index);
-      ends.shared = exec::SharedStep::of(ends.lane);
+      ends.shared = exec::StealableStep::of(ends.lane);
       for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {
         const plan::Link link = ends.lane.links[i];
         auto& ports = known[{link.peer, link.channel}];

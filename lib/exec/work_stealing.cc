@@ -1,4 +1,4 @@
-#include "lib/exec/sharing.h"
+#include "lib/exec/work_stealing.h"
 
 #include "lib/plan/cursor.h"
 
@@ -27,8 +27,8 @@ bool reduces_all_for_all(const plan::Lane& lane, const plan::Step& step) {
 
 }  // namespace
 
-SharedStep SharedStep::of(const plan::Lane& lane) {
-  SharedStep shared;
+StealableStep StealableStep::of(const plan::Lane& lane) {
+  StealableStep shared;
   if (!lane.leads_to_all || lane.link_count == 0) return shared;
   constexpr std::uint32_t nowhere = plan::max_chunks;
   std::vector<std::uint32_t> chunks(lane.link_count, nowhere);
@@ -48,12 +48,12 @@ SharedStep SharedStep::of(const plan::Lane& lane) {
   for (const std::uint32_t chunk : chunks)
     if (chunk == nowhere) return {};
   shared.chunks = std::move(chunks);
-  return shared.step != nullptr ? shared : SharedStep{};
+  return shared.step != nullptr ? shared : StealableStep{};
 }
 
-void Sharing::begin(const SharedStep& shared) {
-  own = Own::open;
-  reach = Reach::unknown;
+void StealState::begin(const StealableStep& shared) {
+  own = OwnPiece::open;
+  reach = PeerReach::unknown;
   own_left = 0;
   ahead = 0;
   fronts.assign(shared.chunks.size(), 0);

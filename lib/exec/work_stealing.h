@@ -1,5 +1,5 @@
-// Sharing: what a rank that waits does for others. Where a lane reduces its own chunk from the
-// memory of all ranks into the memory of all ranks, any rank could do that act: the sources and
+// Work stealing: what a rank that waits does for others. Where a lane reduces its own chunk from
+// the memory of all ranks into the memory of all ranks, any rank could do that act: the sources and
 // their order are the same. So whoever is blocked takes pieces, of its own chunk ahead of the
 // messages that announce them, and of chunks whose owners are late. Messages, their order and their
 // checks stay with the owner, who then finds the arithmetic done. That all ranks have entered the
@@ -22,11 +22,11 @@
 namespace gyre::exec {
 
 // The step of a lane that any rank could do for any other; none where `step` is null.
-struct SharedStep {
+struct StealableStep {
   const plan::Step* step = nullptr;
   std::vector<std::uint32_t> chunks;  // that the peer of each link reduces
 
-  static SharedStep of(const plan::Lane& lane);
+  static StealableStep of(const plan::Lane& lane);
 };
 
 // What two ranks have taken of the pieces of one chunk, in one call: the owner from the front, the
@@ -54,28 +54,28 @@ struct DonePieces {
 };
 
 // Where a lane stands with its shared step.
-struct Sharing {
+struct StealState {
   // The piece of the move at hand: not looked at; this rank's to reduce; reduced already.
-  enum class Own : std::uint8_t { open, taken, done };
+  enum class OwnPiece : std::uint8_t { open, taken, done };
 
   // Where the peers' buffers of this call lie: known once all have entered it. Looked up while a
   // piece of the own chunk is left, as no peer leaves the call before it has that: what it lends
   // for the next one would be read otherwise.
-  struct Place {
+  struct PeerBuffers {
     const std::byte* input = nullptr;
     std::byte* output = nullptr;
   };
-  enum class Reach : std::uint8_t { unknown, all, not_all };
+  enum class PeerReach : std::uint8_t { unknown, all, not_all };
 
-  Own own = Own::open;
-  Reach reach = Reach::unknown;
-  std::vector<Place> places;          // by link
+  OwnPiece own = OwnPiece::open;
+  PeerReach reach = PeerReach::unknown;
+  std::vector<PeerBuffers> places;    // by link
   std::uint64_t own_left = 0;         // rounds of the own chunk that have not been sent
   std::uint64_t ahead = 0;            // the first round of the own chunk that is not settled
   std::vector<std::uint32_t> fronts;  // by link: pieces of the own chunk that this rank took
   std::vector<bool> none_left;        // by link: of the peer's chunk
 
-  void begin(const SharedStep& shared);
+  void begin(const StealableStep& shared);
 };
 
 }  // namespace gyre::exec

@@ -1,4 +1,4 @@
-// Standstill: how long an operation has waited for one and the same peer without anything moving.
+// StallTimer: how long an operation has waited for one and the same peer without anything moving.
 #pragma once
 
 #include "lib/base/clock.h"
@@ -7,7 +7,7 @@
 
 namespace gyre::comm {
 
-class Standstill {
+class StallTimer {
  public:
   void moved() { since_ns_ = 0; }
   // Called before each sleep. True once a quarter of a second; `times` counts them.
