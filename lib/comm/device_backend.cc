@@ -29,27 +29,27 @@ DeviceBackend::DeviceBackend(CommunicatorState& state, const DeviceServices& ser
                                        estimate_holding)) {}
 
 void DeviceBackend::leave() {
-  if (side_ == nullptr) return;
+  if (resources_ == nullptr) return;
   services_.watch.remove(*this);
-  side_->leave(state_.broken().ok() && !state_.membership->failed());
-  p2p::LentMemory lent = side_->links().take_lent();
-  side_.reset();
+  resources_->leave(state_.broken().ok() && !state_.membership->failed());
+  p2p::LentMemory lent = resources_->links().take_lent();
+  resources_.reset();
   services_.watch.keep(std::move(lent));
   device_.driver().rest->settle();
 }
 
 void DeviceBackend::abort() {
   const std::lock_guard lock(mutex_);
-  if (side_ready_ != nullptr) side_ready_->abort();
+  if (resources_ready_ != nullptr) resources_ready_->abort();
 }
 
 bool DeviceBackend::has_given_up() const {
   const std::lock_guard lock(mutex_);
-  return side_ready_ != nullptr && side_ready_->executor().has_given_up();
+  return resources_ready_ != nullptr && resources_ready_->executor().has_given_up();
 }
 
 void DeviceBackend::await_kernels() {
-  if (side_ != nullptr) (void)side_->settle(INT64_MAX / 2);
+  if (resources_ != nullptr) (void)resources_->settle(INT64_MAX / 2);
 }
 
 // ------------------------------------------------------------------------------ arguments
@@ -83,8 +83,8 @@ Status DeviceBackend::check_turn(loaded::CuStream stream) const {
   GYRE_ASSIGN(DeviceStreamUse use, ask_stream(device_.driver(), stream));
   {
     const std::lock_guard lock(mutex_);
-    if (side_ready_ == nullptr) return {};
-    use.is_running = [executor = side_ready_->weak_executor()] {
+    if (resources_ready_ == nullptr) return {};
+    use.is_running = [executor = resources_ready_->weak_executor()] {
       const auto alive = executor.lock();
       return alive != nullptr && alive->is_running();
     };
@@ -159,8 +159,8 @@ bool DeviceBackend::is_bound(const Request& request, const CallRecord& record) c
 Status DeviceBackend::choose(const Request& request) {
   bound_for_ = {};
   is_launching_ = false;
-  GYRE_ASSIGN(chosen_, host_->plans().choose(request, side_->tuning()));
-  if (!side_->fits(*chosen_.plan, chosen_.choice.protocol))
+  GYRE_ASSIGN(chosen_, host_->plans().choose(request, resources_->tuning()));
+  if (!resources_->fits(*chosen_.plan, chosen_.choice.protocol))
     chosen_.choice.protocol = plan::without_lines(chosen_.choice.protocol);
   const auto known = prepared_.find(chosen_.plan);
   current_ = known != prepared_.end() ? known->second.get() : nullptr;
@@ -169,11 +169,11 @@ Status DeviceBackend::choose(const Request& request) {
 
 Status DeviceBackend::bind(const Request& request, const CallRecord& record) {
   if (current_ == nullptr) {
-    GYRE_ASSIGN(auto bound, side_->bind_plan(*chosen_.plan));
+    GYRE_ASSIGN(auto bound, resources_->bind_plan(*chosen_.plan));
     current_ = (prepared_[chosen_.plan] = std::move(bound)).get();
   }
   bound_history_ = history();
-  GYRE_TRY(side_->bind(request, *chosen_.plan, chosen_.choice, chosen_.bytes, bound_history_));
+  GYRE_TRY(resources_->bind(request, *chosen_.plan, chosen_.choice, chosen_.bytes, bound_history_));
   bound_for_ = record;
   if (request.tables != nullptr) bound_for_.sequence = 0;
   return {};
@@ -188,7 +188,7 @@ Backend::State DeviceBackend::begin(const Request& request, std::uint64_t, bool 
 
 // The call is done when it is on its stream; it may have to wait for room there.
 Backend::State DeviceBackend::advance() {
-  auto launched = side_->launch(*request_, *current_, more_follow_);
+  auto launched = resources_->launch(*request_, *current_, more_follow_);
   if (!launched.ok()) {
     error_ = std::move(launched).status();
     return State::failed;
@@ -200,7 +200,7 @@ Backend::State DeviceBackend::advance() {
 
 Blocked DeviceBackend::blocked() const {
   if (is_launching_) return {BlockedOn::kernel, -1, 0, 0};
-  return side_->links().blocked();
+  return resources_->links().blocked();
 }
 
 bool DeviceBackend::arm(WaitSet& set) {
@@ -211,7 +211,7 @@ bool DeviceBackend::arm(WaitSet& set) {
 
 // Whoever looks after kernels begins.
 void DeviceBackend::note_launch() {
-  side_->note_launch();
+  resources_->note_launch();
   if (shares_gpu_.load(std::memory_order_relaxed)) claimed_.claim->note_launch(state_.rank);
   services_.watch.launched();
 }

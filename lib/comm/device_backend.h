@@ -1,6 +1,6 @@
-// DeviceBackend: calls on a GPU's memory become kernels on the caller's streams (DeviceSide). The
-// watch (lib/device/device_watch.h) looks after those, and this makes errors of what it finds. What
-// goes through the host, a split for one, is the HostBackend's.
+// DeviceBackend: calls on a GPU's memory become kernels on the caller's streams (DeviceResources).
+// The watch (lib/device/device_watch.h) looks after those, and this makes errors of what it finds.
+// What goes through the host, a split for one, is the HostBackend's.
 //
 //   device_backend.cc    calls
 //   device_settling.cc   what ranks tell each other of their GPUs, and what follows from it
@@ -10,7 +10,7 @@
 #include "lib/comm/communicator_state.h"
 #include "lib/comm/device_services.h"
 #include "lib/comm/host_backend.h"
-#include "lib/device/device_side.h"
+#include "lib/device/device_resources.h"
 
 namespace gyre::comm {
 
@@ -21,7 +21,7 @@ class DeviceBackend final : public Backend, public Watched {
                 std::unique_ptr<HostBackend> host);
 
   // Null before all have joined.
-  DeviceSide* side() const { return side_.get(); }
+  DeviceResources* resources() const { return resources_.get(); }
 
   Result<control::MessageBytes> join_info() override;
   Result<bool> settle() override;
@@ -35,7 +35,7 @@ class DeviceBackend final : public Backend, public Watched {
   bool has_tags() const override { return false; }
   // Both are kernels, of which one would wait for the other.
   bool runs_side_by_side() const override { return false; }
-  std::byte* barrier_byte() override { return side_->barrier_byte(); }
+  std::byte* barrier_byte() override { return resources_->barrier_byte(); }
   int ordinal() const override { return device_.ordinal(); }
   Result<std::uint64_t> register_buffer(const void* buffer, std::uint64_t bytes) override;
   Status deregister_buffer(std::uint64_t handle) override;
@@ -45,8 +45,8 @@ class DeviceBackend final : public Backend, public Watched {
   Status choose(const Request& request) override;
   const tune::Choice& choice() const override { return chosen_.choice; }
   bool is_open() const override { return current_ != nullptr; }
-  Status begin_opening() override { return side_->links().open(*chosen_.plan); }
-  Result<bool> open(bool& moved) override { return side_->links().advance(moved); }
+  Status begin_opening() override { return resources_->links().open(*chosen_.plan); }
+  Result<bool> open(bool& moved) override { return resources_->links().advance(moved); }
   Status bind(const Request& request, const CallRecord& record) override;
   State begin(const Request& request, std::uint64_t sequence, bool more) override;
   State advance() override;
@@ -71,9 +71,9 @@ class DeviceBackend final : public Backend, public Watched {
  private:
   // Of the watch.
   bool look() override;
-  std::shared_ptr<DeviceRegions> regions() const override { return side_->regions(); }
-  std::shared_ptr<PeerPools> pools() const override { return side_->links().pools(); }
-  void watch_kernel(const DeviceSide::Seen& seen, std::int64_t now_ns);
+  std::shared_ptr<DeviceRegions> regions() const override { return resources_->regions(); }
+  std::shared_ptr<PeerPools> pools() const override { return resources_->links().pools(); }
+  void watch_kernel(const DeviceResources::KernelStatus& seen, std::int64_t now_ns);
 
   Status settle_now();
   Result<std::vector<GpuInfo>> device_notes() const;
@@ -82,8 +82,8 @@ class DeviceBackend final : public Backend, public Watched {
   void reach_siblings(const std::vector<p2p::PairRoute>& ways,
                       const std::vector<p2p::Gpu>& gpus) const;
   Status hold_share(const std::vector<GpuInfo>& notes, const DeviceShare& share);
-  DeviceSurroundings surroundings(const std::vector<p2p::Gpu>& gpus,
-                                  std::vector<p2p::PairRoute> ways, const DeviceDemand& demand);
+  DeviceEnvironment surroundings(const std::vector<p2p::Gpu>& gpus,
+                                 std::vector<p2p::PairRoute> ways, const DeviceDemand& demand);
 
   Status check_turn(loaded::CuStream stream) const;
   void note_launch();
@@ -105,8 +105,8 @@ class DeviceBackend final : public Backend, public Watched {
   trust::TicketBook& tickets_;
   const exec::CudaDevice& device_;
   const std::unique_ptr<HostBackend> host_;
-  const DeviceHoldings::Claimed claimed_;
-  std::unique_ptr<DeviceSide> side_;
+  const DeviceHoldings::ClaimResult claimed_;
+  std::unique_ptr<DeviceResources> resources_;
   std::unique_ptr<Exchange> exchange_;
   bool is_settled_ = false;
   std::int64_t rest_until_ns_ = 0;  // so long it waits for kernels of this process to end
@@ -132,7 +132,7 @@ class DeviceBackend final : public Backend, public Watched {
   mutable std::mutex mutex_;                   // of what follows
   std::map<std::uint64_t, Registered> registered_;
   std::uint64_t registrations_ = 0;
-  DeviceSide* side_ready_ = nullptr;              // once it has links
+  DeviceResources* resources_ready_ = nullptr;    // once it has links
   std::shared_ptr<DeviceRegions> regions_ready_;  // with ranks in other processes
 };
 

@@ -12,7 +12,7 @@ const SystemClock clock;
 
 bool DeviceBackend::look() {
   if (state_.membership->failed()) (void)state_.fail(state_.membership->failure());
-  DeviceSide::Seen seen = side_->look();
+  DeviceResources::KernelStatus seen = resources_->look();
   const std::int64_t now_ns = clock.now_ns();
   const bool asks = seen.asks >= 0 && state_.call_history != nullptr;
   if (!seen.why.ok() && (asks || seen.is_symptom)) {
@@ -29,7 +29,7 @@ bool DeviceBackend::look() {
   }
   // A graph may bring a kernel at any time.
   if (state_.membership->failed()) (void)state_.fail(state_.membership->failure());
-  if (!state_.broken().ok()) side_->abort();
+  if (!state_.broken().ok()) resources_->abort();
   if (!state_.broken().ok() && !seen.running) claimed_.claim->give_back();
   if (!seen.running) {
     asked_ns_ = begun_ns_ = 0;
@@ -41,7 +41,7 @@ bool DeviceBackend::look() {
 }
 
 // One that runs for long: what it waits for is shown, and whoever may keep it waiting is asked.
-void DeviceBackend::watch_kernel(const DeviceSide::Seen& seen, std::int64_t now_ns) {
+void DeviceBackend::watch_kernel(const DeviceResources::KernelStatus& seen, std::int64_t now_ns) {
   constexpr std::int64_t asks_after_ns = 250 * ns_per_ms;
   if (asked_ns_ == 0) asked_ns_ = now_ns;
   if (begun_ns_ == 0 || seen.starts != starts_) {

@@ -4,8 +4,8 @@
 #include "lib/cuda/cuda_device.h"
 #include "lib/device/device_allocations.h"
 #include "lib/device/device_holdings.h"
-#include "lib/device/device_progress.h"
 #include "lib/device/device_watch.h"
+#include "lib/device/relay_progress.h"
 #include "lib/loaded/nvml.h"
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace gyre::comm {
 struct DeviceServices {
   DeviceHoldings& holdings;   // blocks of each GPU
   DeviceAllocations& memory;  // what gyreMemAlloc gave
-  DeviceProgress& progress;   // drives relays
+  RelayProgress& progress;    // drives relays
   DeviceWatch& watch;         // looks after kernels
   std::function<Result<const loaded::Nvml*>()> nvml;
   std::function<Result<std::shared_ptr<const exec::CudaDevice>>(int ordinal)> device;

@@ -154,7 +154,7 @@ Status DeviceBackend::hold_share(const std::vector<GpuInfo>& notes, const Device
         "after another, or with fewer channels (GYRE_MAX_CTAS or config.maxCTAs)",
         device_.uuid(), shown(claimed_.claim->all(), device_.blocks_most())));
   const std::uint32_t connections = notes[static_cast<std::size_t>(state_.rank)].connections;
-  const DeviceHoldings::Here here = claimed_.claim->here();
+  const DeviceHoldings::LocalUse here = claimed_.claim->here();
   if (here.is_first && here.ranks_most > 1 && here.ranks > connections)
     log_warn(
         "{} ranks of {} communicators of this process are on {}, where {} streams run side by "
@@ -164,9 +164,9 @@ Status DeviceBackend::hold_share(const std::vector<GpuInfo>& notes, const Device
   return {};
 }
 
-DeviceSurroundings DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus,
-                                               std::vector<p2p::PairRoute> ways,
-                                               const DeviceDemand& demand) {
+DeviceEnvironment DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus,
+                                              std::vector<p2p::PairRoute> ways,
+                                              const DeviceDemand& demand) {
   bool other_gpus_here = false;
   for (std::size_t rank = 0; rank < ways.size(); ++rank)
     other_gpus_here |=
@@ -195,7 +195,7 @@ DeviceSurroundings DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus
 // have what they ask the driver for: from the next kernel on, which may be of any communicator,
 // that would have to wait.
 Result<bool> DeviceBackend::settle() {
-  if (is_settled_) return side_->links().are_pools_open();
+  if (is_settled_) return resources_->links().are_pools_open();
   loaded::CudaRest& rest = *device_.driver().rest;
   const std::int64_t now_ns = clock.now_ns();
   if (rest_until_ns_ == 0) rest_until_ns_ = now_ns + loaded::CudaRest::patience_ns;
@@ -206,7 +206,7 @@ Result<bool> DeviceBackend::settle() {
   is_settled_ = true;
   GYRE_TRY(host_->settle().status());
   GYRE_TRY(settle_now());
-  return side_->links().are_pools_open();
+  return resources_->links().are_pools_open();
 }
 
 Status DeviceBackend::settle_now() {
@@ -216,25 +216,25 @@ Status DeviceBackend::settle_now() {
   const DeviceDemand demand{static_cast<std::uint64_t>(state_.options.settings.slot_bytes),
                             is_any_relayed(gpus)};
   GYRE_ASSIGN(const DeviceShare share, share_devices(notes, roster.process_of_rank, demand));
-  const Beside beside = find_beside(notes, roster.process_of_rank, state_.rank);
+  const Neighbours beside = find_neighbours(notes, roster.process_of_rank, state_.rank);
   GYRE_TRY(check_launch_blocking(std::getenv("CUDA_LAUNCH_BLOCKING"), beside));
   shares_gpu_.store(beside.on_gpu > 1, std::memory_order_relaxed);
   GYRE_TRY(hold_share(notes, share));
   tell_of_sharing(device_, notes, roster.process_of_rank, state_.rank);
   std::vector<p2p::PairRoute> ways = find_ways(gpus);
   reach_siblings(ways, gpus);
-  GYRE_ASSIGN(side_, DeviceSide::create(state_.options.device, share,
-                                        surroundings(gpus, std::move(ways), demand)));
-  side_->executor().keep(claimed_.claim);  // as graphs keep the executor
-  GYRE_TRY(
-      side_->links().open_pools({claimed_.claim, static_cast<std::uint32_t>(beside.in_process)}));
-  exchange_ = std::make_unique<DeviceExchange>(side_->links(), *state_.membership,
-                                               side_->executor(), state_.rank, state_.size,
+  GYRE_ASSIGN(resources_, DeviceResources::create(state_.options.device, share,
+                                                  surroundings(gpus, std::move(ways), demand)));
+  resources_->executor().keep(claimed_.claim);  // as graphs keep the executor
+  GYRE_TRY(resources_->links().open_pools(
+      {claimed_.claim, static_cast<std::uint32_t>(beside.in_process)}));
+  exchange_ = std::make_unique<DeviceExchange>(resources_->links(), *state_.membership,
+                                               resources_->executor(), state_.rank, state_.size,
                                                share.blocks, [this] { note_launch(); });
   GYRE_TRY(services_.watch.add(*this));
   const std::lock_guard lock(mutex_);
-  regions_ready_ = side_->regions();
-  side_ready_ = side_.get();
+  regions_ready_ = resources_->regions();
+  resources_ready_ = resources_.get();
   for (auto& [handle, registered] : registered_) GYRE_TRY(meet_buffer(registered));
   return {};
 }

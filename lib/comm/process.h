@@ -99,7 +99,7 @@ class Process {
 
  public:
   DeviceAllocations device_memory;  // what gyreMemAlloc gave
-  DeviceProgress device_progress;
+  RelayProgress device_progress;
   DeviceWatch device_watch{device_progress};
   const DeviceServices device_services;
   const Services services;

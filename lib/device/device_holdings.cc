@@ -6,15 +6,15 @@ namespace gyre::comm {
 
 DeviceHoldings::DeviceHoldings() : book_(std::make_shared<Book>()) {}
 
-DeviceHoldings::Claimed DeviceHoldings::claim(const std::string& uuid,
-                                              const std::string& communicator, std::uint32_t total,
-                                              Estimate estimate) {
-  Claimed claimed;
+DeviceHoldings::ClaimResult DeviceHoldings::claim(const std::string& uuid,
+                                                  const std::string& communicator,
+                                                  std::uint32_t total, Estimate estimate) {
+  ClaimResult claimed;
   const std::lock_guard lock(book_->mutex);
   auto& on_gpu = book_->by_gpu[uuid];
   for (const auto& [name, entry] : on_gpu)
     if (name != communicator) claimed.others.push_back(entry.holding);
-  Entry& own = on_gpu[communicator];
+  HoldingEntry& own = on_gpu[communicator];
   if (own.claims++ == 0) own.holding = {communicator, 1, estimate(total, claimed.others)};
   std::shared_ptr<std::atomic<std::uint32_t>> opened = book_->opened[communicator].lock();
   if (opened == nullptr) opened = std::make_shared<std::atomic<std::uint32_t>>(0);
@@ -44,9 +44,9 @@ void DeviceHoldings::Claim::give_back() {
   if (--on_gpu[communicator_].claims == 0) on_gpu.erase(communicator_);
 }
 
-DeviceHoldings::Here DeviceHoldings::Claim::here() {
+DeviceHoldings::LocalUse DeviceHoldings::Claim::here() {
   const std::lock_guard lock(book_->mutex);
-  Here here;
+  LocalUse here;
   auto& on_gpu = book_->by_gpu[uuid_];
   for (const auto& [name, entry] : on_gpu) {
     ++here.communicators;

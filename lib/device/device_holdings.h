@@ -33,7 +33,7 @@ class DeviceHoldings {
   DeviceHoldings();
 
   // What of this process is on the GPU.
-  struct Here {
+  struct LocalUse {
     std::uint32_t communicators = 0, ranks = 0, ranks_most = 0;  // of one of them
     bool is_first = false;  // asked for the first time since this communicator began to join
   };
@@ -61,7 +61,7 @@ class DeviceHoldings {
     std::uint32_t opened() const { return opened_->load(std::memory_order_relaxed); }
     // Of all communicators, this one included.
     std::vector<DeviceHolding> all() const;
-    Here here();
+    LocalUse here();
     // From now on the rank's calls go there, unless another rank of the communicator, on this GPU
     // and in this process, has a call or a kernel on a stream that waits for that one, or it for
     // the other.
@@ -75,17 +75,17 @@ class DeviceHoldings {
     std::shared_ptr<std::atomic<std::uint32_t>> opened_;  // all claims' of the communicator
   };
 
-  struct Claimed {
+  struct ClaimResult {
     std::shared_ptr<Claim> claim;
     std::vector<DeviceHolding> others;  // that were there before
   };
   // What a further communicator may come to hold is estimated from what others do.
   using Estimate = std::uint32_t (*)(std::uint32_t total, const std::vector<DeviceHolding>& others);
-  Claimed claim(const std::string& uuid, const std::string& communicator, std::uint32_t total,
-                Estimate estimate);
+  ClaimResult claim(const std::string& uuid, const std::string& communicator, std::uint32_t total,
+                    Estimate estimate);
 
  private:
-  struct Entry {
+  struct HoldingEntry {
     DeviceHolding holding;
     std::uint32_t claims = 0;
     bool asked = false;
@@ -93,7 +93,7 @@ class DeviceHoldings {
   };
   struct Book {
     std::mutex mutex;
-    std::map<std::string, std::map<std::string, Entry>> by_gpu;               // and communicator
+    std::map<std::string, std::map<std::string, HoldingEntry>> by_gpu;        // and communicator
     std::map<std::string, std::weak_ptr<std::atomic<std::uint32_t>>> opened;  // by communicator
   };
   const std::shared_ptr<Book> book_;

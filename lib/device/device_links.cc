@@ -60,7 +60,7 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
                   ? relays_->allocate(key, bytes)
                   : executor_.allocate(bytes, fmt::format("the link to rank {}", key.first)));
   executor_.keep(own);
-  Joint& joint = joints_[key];
+  JointLink& joint = joints_[key];
   joint.own = own;
   if (key.first == rank_) {
     joint.peers = own->memory.get();
@@ -75,7 +75,7 @@ Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
   return {};
 }
 
-Result<control::MessageBytes> DeviceLinks::offer(const Key& key, Joint& joint) {
+Result<control::MessageBytes> DeviceLinks::offer(const Key& key, JointLink& joint) {
   switch (way(key.first).way) {
     case p2p::GpuRoute::pointer:
       return offer_pointer(joint);
@@ -87,7 +87,7 @@ Result<control::MessageBytes> DeviceLinks::offer(const Key& key, Joint& joint) {
   return relays_->offer(key);
 }
 
-Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const Joint& joint,
+Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const JointLink& joint,
                                                 const control::MessageBytes& message) {
   auto end = is_relayed(key.first) ? take_relay(key, joint, message)
              : way(key.first).way == p2p::GpuRoute::pointer
@@ -101,14 +101,14 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const Joint& joi
   return is_peers_fault ? std::move(why).blame({key.first}) : std::move(why);
 }
 
-Result<control::MessageBytes> DeviceLinks::offer_pointer(Joint& joint) {
+Result<control::MessageBytes> DeviceLinks::offer_pointer(JointLink& joint) {
   GYRE_ASSIGN(const trust::Ticket ticket, tickets_.issue([](FileDescriptor) {}, joint.own));
   joint.ticket = transport::IssuedTicket({&tickets_, ticket});
   return control::MessageBytes(ticket.begin(), ticket.end());
 }
 
 // The ticket shows that the message is of a thread of this process, and finds what it brings.
-Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const Joint& joint,
+Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const JointLink& joint,
                                                         const control::MessageBytes& message) {
   trust::Ticket ticket{};
   std::shared_ptr<End> end;
@@ -124,13 +124,13 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const Joint& joint,
 }
 
 // Kernels here send to a mirror of what the peer has.
-Result<DeviceLinks::PeersEnd> DeviceLinks::take_relay(const Key& key, const Joint& joint,
+Result<DeviceLinks::PeersEnd> DeviceLinks::take_relay(const Key& key, const JointLink& joint,
                                                       const control::MessageBytes& message) {
   GYRE_TRY(relays_->take(key, message));
   return PeersEnd{joint.own->memory.get() + joint.own->bytes, nullptr};
 }
 
-Result<control::MessageBytes> DeviceLinks::offer_export(Joint& joint) {
+Result<control::MessageBytes> DeviceLinks::offer_export(JointLink& joint) {
   if (!lent_.lease) {
     GYRE_ASSIGN(lent_.lease, p2p::Lease::make());
   }
@@ -142,7 +142,7 @@ Result<control::MessageBytes> DeviceLinks::offer_export(Joint& joint) {
   return encode(message);
 }
 
-Result<DeviceLinks::PeersEnd> DeviceLinks::take_import(int peer, const Joint& joint,
+Result<DeviceLinks::PeersEnd> DeviceLinks::take_import(int peer, const JointLink& joint,
                                                        const control::MessageBytes& bytes) {
   const auto message = p2p::decode_ipc_memory(bytes);
   if (!message || message->bytes != joint.own->bytes)
@@ -190,7 +190,7 @@ Status DeviceLinks::advance_pairs(bool& moved) {
       ++i;
       continue;
     }
-    Joint& joint = joints_[key];
+    JointLink& joint = joints_[key];
     GYRE_ASSIGN(PeersEnd end, take(key, joint, *message));
     joint.peers = end.memory;
     executor_.keep(std::move(end.holds));
@@ -223,7 +223,7 @@ bool DeviceLinks::meet(bool& moved) {
 }
 
 exec::DeviceLink DeviceLinks::link(plan::Link link) const {
-  const Joint& joint = joints_.at({link.peer, link.channel});
+  const JointLink& joint = joints_.at({link.peer, link.channel});
   return {joint.own->memory.get(), joint.peers, way(link.peer).way == p2p::GpuRoute::pointer};
 }
 

@@ -70,7 +70,7 @@ class DeviceLinks {
     std::shared_ptr<const exec::CudaDevice> device;
     std::uint64_t bytes = 0;
   };
-  struct Joint {
+  struct JointLink {
     std::shared_ptr<End> own;
     std::byte* peers = nullptr;  // where this rank's kernels reach it; the executor keeps it there
     transport::IssuedTicket ticket;
@@ -88,13 +88,15 @@ class DeviceLinks {
   Status open_one(const Key& key, std::uint64_t bytes);
   // By the way to the peer: the message that offers it this rank's end, and what its message
   // brings.
-  Result<control::MessageBytes> offer(const Key& key, Joint& joint);
-  Result<PeersEnd> take(const Key& key, const Joint& joint, const control::MessageBytes& message);
-  Result<control::MessageBytes> offer_pointer(Joint& joint);
-  Result<PeersEnd> take_pointer(const Joint& joint, const control::MessageBytes& message);
-  Result<control::MessageBytes> offer_export(Joint& joint);
-  Result<PeersEnd> take_import(int peer, const Joint& joint, const control::MessageBytes& message);
-  Result<PeersEnd> take_relay(const Key& key, const Joint& joint,
+  Result<control::MessageBytes> offer(const Key& key, JointLink& joint);
+  Result<PeersEnd> take(const Key& key, const JointLink& joint,
+                        const control::MessageBytes& message);
+  Result<control::MessageBytes> offer_pointer(JointLink& joint);
+  Result<PeersEnd> take_pointer(const JointLink& joint, const control::MessageBytes& message);
+  Result<control::MessageBytes> offer_export(JointLink& joint);
+  Result<PeersEnd> take_import(int peer, const JointLink& joint,
+                               const control::MessageBytes& message);
+  Result<PeersEnd> take_relay(const Key& key, const JointLink& joint,
                               const control::MessageBytes& message);
   Result<bool> are_relays_ready() const;
   bool meet(bool& moved);
@@ -106,7 +108,7 @@ class DeviceLinks {
   exec::CudaExecutor& executor_;
   std::shared_ptr<DeviceRelays> relays_;
   std::shared_ptr<PeerPools> pools_;
-  std::map<Key, Joint> joints_;
+  std::map<Key, JointLink> joints_;
   std::vector<Key> opening_;
   p2p::LentMemory lent_;
   std::uint64_t plans_opened_ = 0;

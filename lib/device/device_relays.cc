@@ -1,7 +1,7 @@
 #include "lib/device/device_relays.h"
 
 #include "lib/base/log.h"
-#include "lib/device/device_progress.h"
+#include "lib/device/relay_progress.h"
 
 #include <fmt/format.h>
 
@@ -29,10 +29,10 @@ constexpr std::int64_t leave_most_ns = 2 * ns_per_s;
 
 }  // namespace
 
-class DeviceRelays::Replays final : public exec::ReplayWatch {
+class DeviceRelays::ReplayWaker final : public exec::ReplayWatch {
  public:
-  explicit Replays(std::shared_ptr<DeviceRelays> relays) : relays_(std::move(relays)) {}
-  ~Replays() override { relays_->retire(); }
+  explicit ReplayWaker(std::shared_ptr<DeviceRelays> relays) : relays_(std::move(relays)) {}
+  ~ReplayWaker() override { relays_->retire(); }
   bool is_needed() const override { return relays_->is_any_open(); }
   // What the kernel tells wakes nobody.
   void begins() override {
@@ -57,7 +57,7 @@ Result<std::shared_ptr<std::byte>> DeviceRelays::allocate(const Key& key, std::u
   {
     const std::lock_guard lock(mutex_);
     is_first = relayed_.empty();
-    Relayed& relayed = relayed_[key];
+    RelayedLink& relayed = relayed_[key];
     relayed.memory = memory;
     relayed.shape = shape_;
     relayed.shape.channels = static_cast<std::uint32_t>(bytes / shape_.channel_bytes());
@@ -77,7 +77,7 @@ Status DeviceRelays::take(const Key& key, const control::MessageBytes& rank_mess
   GYRE_ASSIGN(auto send, links_.connect(link_of(key), fifo_shape(), rank_message));
   {
     const std::lock_guard lock(mutex_);
-    Relayed& relayed = relayed_[key];
+    RelayedLink& relayed = relayed_[key];
     std::byte* const own = relayed.memory->begin();
     relayed.relay = std::make_unique<exec::DeviceRelay>(
         key.first, relayed.shape, exec::DeviceLink{own, own + relayed.shape.link_bytes(), false},
@@ -109,7 +109,7 @@ void DeviceRelays::belong_to(exec::CudaExecutor& executor) {
     const std::lock_guard lock(mutex_);
     executor_ = &executor;
   }
-  executor.watch_replays(std::make_unique<Replays>(shared_from_this()));
+  executor.watch_replays(std::make_unique<ReplayWaker>(shared_from_this()));
 }
 
 bool DeviceRelays::is_any_open() const {

@@ -1,13 +1,13 @@
 // DeviceRelays: a communicator's links to GPUs that its own does not reach: memory of the host in
 // place of the peers', and the relays (lib/cuda/device_relay.h) that carry messages between these.
-// The communicator's thread opens them; the process's DeviceProgress drives them. They belong to
+// The communicator's thread opens them; the process's RelayProgress drives them. They belong to
 // the communicator and to its executor, which graphs keep: a replay finds them in service when the
 // communicator has ended, and they leave their peers when nobody can launch anything any more.
 #pragma once
 
 #include "lib/cuda/cuda_executor.h"
 #include "lib/cuda/device_relay.h"
-#include "lib/device/device_progress.h"
+#include "lib/device/relay_progress.h"
 #include "lib/links/links.h"
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace gyre::comm {
 class DeviceRelays final : public Driven, public std::enable_shared_from_this<DeviceRelays> {
  public:
   DeviceRelays(Links& links, std::shared_ptr<const exec::CudaDevice> device,
-               const exec::DeviceShape& shape, DeviceProgress& progress)
+               const exec::DeviceShape& shape, RelayProgress& progress)
       : links_(links), device_(std::move(device)), shape_(shape), progress_(progress) {}
   ~DeviceRelays() override;
 
@@ -51,12 +51,12 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   bool have_left() const override;
 
  private:
-  class Replays;  // what the executor has
+  class ReplayWaker;  // what the executor has
   bool is_any_open() const;
   void retire();
   Status find_missed();
   Status find_ended();
-  struct Relayed {
+  struct RelayedLink {
     exec::DeviceShape shape;
     std::shared_ptr<exec::PinnedBlock> memory;
     std::unique_ptr<transport::Connection> receive;  // until the peer's message comes
@@ -71,7 +71,7 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   Links& links_;
   const std::shared_ptr<const exec::CudaDevice> device_;
   const exec::DeviceShape shape_;
-  DeviceProgress& progress_;
+  RelayProgress& progress_;
   std::atomic<bool> busy_{false};
   std::atomic<int> replays_{0};             // that run
   mutable std::mutex mutex_;                // of what follows
@@ -79,7 +79,7 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   bool is_alone_ = false;                   // the communicator has ended
   std::int64_t looked_ns_ = 0;              // for processes that have ended
   std::int64_t gone_since_ns_ = 0;          // the executor, too
-  std::map<Key, Relayed> relayed_;
+  std::map<Key, RelayedLink> relayed_;
   Status error_;
   bool told_error_ = false;
 };

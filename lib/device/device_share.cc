@@ -22,7 +22,7 @@ constexpr std::uint32_t connections_most = 32;
 constexpr std::uint64_t spare_bytes = 4 << 20;
 
 // One GPU, as the notes of the ranks on it tell together.
-struct Shared {
+struct SharedGpu {
   std::uint32_t ranks = 0;
   std::uint32_t total = UINT32_MAX;  // blocks at one time
   std::uint64_t free_bytes = UINT64_MAX;
@@ -66,7 +66,7 @@ std::uint32_t default_blocks(std::uint32_t total, const std::vector<DeviceHoldin
   return std::max((left - std::min(left, reserve)) / 2 / ranks, lanes_most);
 }
 
-Status refuse(const std::string& uuid, const Shared& gpu) {
+Status refuse(const std::string& uuid, const SharedGpu& gpu) {
   const std::vector<DeviceHolding> held = gpu.holdings();
   const std::uint32_t left = left_of(gpu.total, held);
   const std::string all = fmt::format(
@@ -86,7 +86,7 @@ Status refuse(const std::string& uuid, const Shared& gpu) {
 }
 
 // With fewer channels, if need be.
-Status fit_memory(const std::string& uuid, const Shared& gpu, std::size_t size,
+Status fit_memory(const std::string& uuid, const SharedGpu& gpu, std::size_t size,
                   const DeviceDemand& demand, DeviceShare& share) {
   const auto needed = [&] {
     return gpu.ranks * device_bytes(share, demand, static_cast<int>(size), size);
@@ -133,10 +133,10 @@ std::uint32_t estimate_holding(std::uint32_t total, const std::vector<DeviceHold
   return std::min(default_blocks(total, others, 1), left_of(total, others));
 }
 
-Beside find_beside(std::span<const GpuInfo> notes, std::span<const std::uint32_t> processes,
-                   int rank) {
+Neighbours find_neighbours(std::span<const GpuInfo> notes, std::span<const std::uint32_t> processes,
+                           int rank) {
   const auto own = static_cast<std::size_t>(rank);
-  Beside beside;
+  Neighbours beside;
   for (std::size_t other = 0; other < notes.size(); ++other) {
     if (processes[other] != processes[own]) continue;
     ++beside.in_process;
@@ -147,7 +147,7 @@ Beside find_beside(std::span<const GpuInfo> notes, std::span<const std::uint32_t
 
 // A launch waits for its kernel then, which waits for the launch of another rank: for ever, if that
 // one is kept out by the same context, or is this thread's.
-Status check_launch_blocking(const char* variable, const Beside& beside) {
+Status check_launch_blocking(const char* variable, const Neighbours& beside) {
   if (variable == nullptr || std::string_view(variable) != "1") return {};
   if (beside.on_gpu > 1)
     return invalid_usage(
@@ -185,7 +185,7 @@ Result<DeviceShare> share_devices(std::span<const GpuInfo> notes,
                                   std::span<const std::uint32_t> processes,
                                   const DeviceDemand& demand) {
   GYRE_TRY(check_connections(notes, processes));
-  std::map<std::string, Shared> gpus;
+  std::map<std::string, SharedGpu> gpus;
   std::uint32_t channels = cuda::channels_most, least_channels = 1;
   for (const GpuInfo& note : notes) {
     gpus[note.uuid].add(note);

@@ -31,14 +31,14 @@ Result<DeviceShare> share_devices(std::span<const GpuInfo> notes,
                                   const DeviceDemand& demand);
 
 // Ranks of the communicator that are beside `rank`, which counts as well.
-struct Beside {
+struct Neighbours {
   int in_process = 0;
   int on_gpu = 0;  // of those
 };
-Beside find_beside(std::span<const GpuInfo> notes, std::span<const std::uint32_t> processes,
-                   int rank);
+Neighbours find_neighbours(std::span<const GpuInfo> notes, std::span<const std::uint32_t> processes,
+                           int rank);
 // CUDA_LAUNCH_BLOCKING as the environment has it, or null.
-Status check_launch_blocking(const char* variable, const Beside& beside);
+Status check_launch_blocking(const char* variable, const Neighbours& beside);
 
 // What a communicator may come to hold, while only this process's part of the story is known.
 std::uint32_t estimate_holding(std::uint32_t total, const std::vector<DeviceHolding>& others);

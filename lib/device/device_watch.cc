@@ -1,9 +1,9 @@
 #include "lib/device/device_watch.h"
 
 #include "lib/base/log.h"
-#include "lib/device/device_progress.h"
 #include "lib/device/device_regions.h"
 #include "lib/device/peer_pools.h"
+#include "lib/device/relay_progress.h"
 
 #include <algorithm>
 #include <iterator>

@@ -16,7 +16,7 @@
 
 namespace gyre::comm {
 
-class DeviceProgress;
+class RelayProgress;
 class DeviceRegions;
 class PeerPools;
 
@@ -33,7 +33,7 @@ class Watched {
 
 class DeviceWatch {
  public:
-  explicit DeviceWatch(DeviceProgress& progress) : progress_(progress) {}
+  explicit DeviceWatch(RelayProgress& progress) : progress_(progress) {}
   ~DeviceWatch();
   // The process ends: lets go of what others have left, and stops, unless its thread is busy for
   // longer.
@@ -58,7 +58,7 @@ class DeviceWatch {
   void free_unused();
   Status begin();  // mutex_ is held
 
-  DeviceProgress& progress_;
+  RelayProgress& progress_;
   std::mutex freeing_;  // taken before mutex_
   std::mutex mutex_;    // of watched_, buried_, kept_, abandoned_, stop_, thread_
   std::vector<Watched*> watched_;

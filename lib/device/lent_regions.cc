@@ -58,7 +58,7 @@ cuda::DevicePlace LentRegions::find(const void* memory, std::uint64_t bytes) {
   known = regions_.find(begin);
   if (known == regions_.end()) {
     if (!has_room()) return {};
-    known = regions_.emplace(begin, Region()).first;
+    known = regions_.emplace(begin, LentRegion()).first;
     known->second.memory = met;
     known->second.bytes = met->bytes();
   }
@@ -69,7 +69,7 @@ cuda::DevicePlace LentRegions::find(const void* memory, std::uint64_t bytes) {
 // mutex_ is held.
 cuda::DevicePlace LentRegions::place(Regions::value_type& known, std::uintptr_t address,
                                      std::uint64_t bytes) {
-  Region& region = known.second;
+  LentRegion& region = known.second;
   const std::uint64_t offset = address - known.first;
   if (bytes > region.bytes - offset) return {};
   if (region.number != 0 && region.missing.empty() && !region.refused)
@@ -106,7 +106,7 @@ Result<std::shared_ptr<RegisteredMemory>> LentRegions::enlist(const void* memory
   auto known = regions_.find(where.range_begin);
   if (known == regions_.end()) {
     if (!has_room()) return copied("too much is lent already");
-    known = regions_.emplace(where.range_begin, Region()).first;
+    known = regions_.emplace(where.range_begin, LentRegion()).first;
     known->second.bytes = where.range_bytes;
     known->second.registered = std::make_shared<RegisteredMemory>();
     known->second.registered->begin = where.range_begin;
@@ -147,7 +147,7 @@ Status LentRegions::check(std::string_view name, const void* buffer,
 
 bool LentRegions::tend() {
   withdraw(take_ended(false));
-  std::vector<Fresh> all;
+  std::vector<NewRegion> all;
   bool awaits_rest = false;
   {
     const std::lock_guard lock(mutex_);
@@ -159,15 +159,15 @@ bool LentRegions::tend() {
     }
     awaits_rest = awaits_rest_;
   }
-  for (const Fresh& fresh : all) offer(fresh);
+  for (const NewRegion& fresh : all) offer(fresh);
   return awaits_rest;
 }
 
 void LentRegions::withdraw_all() { withdraw(take_ended(true)); }
 
 // What was registered is unmapped by peers, and freed then: not under a kernel that lends it.
-std::vector<LentRegions::Region> LentRegions::take_ended(bool all) {
-  std::vector<Region> ended;
+std::vector<LentRegions::LentRegion> LentRegions::take_ended(bool all) {
+  std::vector<LentRegion> ended;
   const std::lock_guard lock(mutex_);
   awaits_rest_ = false;
   for (auto at = regions_.begin(); at != regions_.end();) {
@@ -189,8 +189,8 @@ std::vector<LentRegions::Region> LentRegions::take_ended(bool all) {
 }
 
 // Its tickets go with it: who has not come yet finds the listener closed.
-void LentRegions::withdraw(std::vector<Region> ended) {
-  for (const Region& region : ended) {
+void LentRegions::withdraw(std::vector<LentRegion> ended) {
+  for (const LentRegion& region : ended) {
     if (region.number != 0) {
       slots_.erase(region.number % regions_most);
       const auto rank_message =
@@ -212,8 +212,8 @@ std::uint64_t LentRegions::take_number() {
   return ++numbers_ * regions_most + slot;
 }
 
-void LentRegions::offer(const Fresh& fresh) {
-  Region made;
+void LentRegions::offer(const NewRegion& fresh) {
+  LentRegion made;
   const bool is_registered = fresh.registered != nullptr;
   const Status offered =
       is_registered ? offer_export(made, *fresh.registered) : offer_file(made, *fresh.memory);
@@ -231,14 +231,14 @@ void LentRegions::offer(const Fresh& fresh) {
         "rank {}: {} bytes of gyreMemAlloc cannot be lent to other processes, and are copied: {}",
         rank_, bytes, offered.message());
   const std::lock_guard lock(mutex_);
-  Region& region = regions_.at(fresh.begin);
+  LentRegion& region = regions_.at(fresh.begin);
   region.number = made.number;
   region.missing = std::move(made.missing);
   region.tickets = std::move(made.tickets);
   region.refused = !offered.ok();
 }
 
-Status LentRegions::offer_file(Region& region, const DeviceAllocation& memory) {
+Status LentRegions::offer_file(LentRegion& region, const DeviceAllocation& memory) {
   GYRE_ASSIGN(auto exported, memory.shareable->export_file());
   // Closed with the last ticket.
   const auto file = std::make_shared<FileDescriptor>(std::move(exported));
@@ -258,7 +258,7 @@ Status LentRegions::offer_file(Region& region, const DeviceAllocation& memory) {
   return {};
 }
 
-Status LentRegions::offer_export(Region& region, RegisteredMemory& memory) {
+Status LentRegions::offer_export(LentRegion& region, RegisteredMemory& memory) {
   const loaded::CudaDriver& driver = executor_.device()->driver();
   GYRE_ASSIGN(p2p::Lease lease, p2p::Lease::make());
   RegionMessage rank_message{.kind = RegionMessage::Kind::exported};

@@ -54,7 +54,7 @@ class LentRegions {
   void withdraw_all();
 
  private:
-  struct Region {
+  struct LentRegion {
     std::weak_ptr<const DeviceAllocation> memory;  // of gyreMemAlloc
     std::shared_ptr<RegisteredMemory> registered;  // or of the caller
     std::uint64_t bytes = 0;
@@ -67,9 +67,9 @@ class LentRegions {
     bool is_over() const { return registered ? registered->handles == 0 : memory.expired(); }
     const char* whose() const { return registered ? "registered memory" : "gyreMemAlloc"; }
   };
-  using Regions = std::map<std::uintptr_t, Region>;  // by where they begin
+  using Regions = std::map<std::uintptr_t, LentRegion>;  // by where they begin
   // To be offered.
-  struct Fresh {
+  struct NewRegion {
     std::uintptr_t begin = 0;
     std::shared_ptr<const DeviceAllocation> memory;
     std::shared_ptr<RegisteredMemory> registered;
@@ -78,11 +78,11 @@ class LentRegions {
   Regions::iterator covering(std::uintptr_t address);
   bool has_room();
   cuda::DevicePlace place(Regions::value_type& known, std::uintptr_t address, std::uint64_t bytes);
-  std::vector<Region> take_ended(bool all);
-  void withdraw(std::vector<Region> ended);
-  void offer(const Fresh& fresh);
-  Status offer_file(Region& region, const DeviceAllocation& memory);
-  Status offer_export(Region& region, RegisteredMemory& memory);
+  std::vector<LentRegion> take_ended(bool all);
+  void withdraw(std::vector<LentRegion> ended);
+  void offer(const NewRegion& fresh);
+  Status offer_file(LentRegion& region, const DeviceAllocation& memory);
+  Status offer_export(LentRegion& region, RegisteredMemory& memory);
   void hear_of_ended(int from, const RegionMessage& message);
   std::uint64_t take_number();
 

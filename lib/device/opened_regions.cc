@@ -44,7 +44,7 @@ const DeviceRegion* OpenedRegions::table(int peer) const {
 void OpenedRegions::hear(int from, const RegionMessage& rank_message, const Answer& answer) {
   const Key key{from, rank_message.number % regions_most};
   if (rank_message.kind == Kind::withdrawn) return withdraw(key, rank_message.number);
-  const auto is_same = [&](const Coming& one) {
+  const auto is_same = [&](const IncomingRegion& one) {
     return one.peer == from && one.message.number % regions_most == key.second;
   };
   if (mappings_->open.contains(key) || std::ranges::any_of(coming_, is_same)) {
@@ -56,7 +56,7 @@ void OpenedRegions::hear(int from, const RegionMessage& rank_message, const Answ
 }
 
 bool OpenedRegions::tend(const Answer& answer) {
-  std::erase_if(coming_, [&](Coming& coming) {
+  std::erase_if(coming_, [&](IncomingRegion& coming) {
     const auto opened = coming.message.kind == Kind::exported ? import(coming) : fetch(coming);
     if (opened.ok() && !*opened) return false;
     if (!opened.ok())
@@ -71,7 +71,7 @@ bool OpenedRegions::tend(const Answer& answer) {
 }
 
 // False: not yet.
-Result<bool> OpenedRegions::fetch(Coming& coming) {
+Result<bool> OpenedRegions::fetch(IncomingRegion& coming) {
   if (SystemClock::read() > coming.until_ns)
     return Status(Code::Timeout, "its listener did not hand it over");
   if (!coming.socket.has_value()) {
@@ -97,7 +97,7 @@ Result<bool> OpenedRegions::fetch(Coming& coming) {
 }
 
 // False: not yet.
-Result<bool> OpenedRegions::import(const Coming& coming) {
+Result<bool> OpenedRegions::import(const IncomingRegion& coming) {
   const loaded::CudaRest::Stillness still = executor_.device()->driver().rest->try_rest();
   if (!still.is_held()) return false;
   const exec::CudaDevice& device = *executor_.device();
@@ -109,7 +109,7 @@ Result<bool> OpenedRegions::import(const Coming& coming) {
   return true;
 }
 
-Status OpenedRegions::enter(const Coming& coming, DeviceRegion region,
+Status OpenedRegions::enter(const IncomingRegion& coming, DeviceRegion region,
                             std::shared_ptr<void> memory) {
   const Key key{coming.peer, coming.message.number % regions_most};
   // The number last: a kernel that finds it finds the rest.
@@ -131,7 +131,7 @@ Status OpenedRegions::write(const Key& key, const DeviceRegion& region) {
 }
 
 void OpenedRegions::withdraw(const Key& key, std::uint64_t number) {
-  std::erase_if(coming_, [&](const Coming& one) {
+  std::erase_if(coming_, [&](const IncomingRegion& one) {
     return one.peer == key.first && one.message.number == number;
   });
   const auto found = mappings_->open.find(key);
@@ -147,10 +147,10 @@ void OpenedRegions::withdraw(const Key& key, std::uint64_t number) {
 
 // False while kernels that have begun before may use it.
 bool OpenedRegions::free_withdrawn(const Answer& answer) {
-  std::vector<Withdrawn>& all = mappings_->withdrawn;
+  std::vector<WithdrawnRegion>& all = mappings_->withdrawn;
   if (all.empty()) return true;
   if (executor_.was_captured()) {
-    for (Withdrawn& one : all)
+    for (WithdrawnRegion& one : all)
       if (one.what.exported && !std::exchange(one.told_kept, true))
         answer(one.peer, {.kind = Kind::kept, .number = one.what.number});
     return true;
@@ -158,7 +158,7 @@ bool OpenedRegions::free_withdrawn(const Answer& answer) {
   const auto running = executor_.running();
   if (!running.ok()) return true;
   if (*running) return false;
-  for (Withdrawn& one : std::exchange(all, {})) {
+  for (WithdrawnRegion& one : std::exchange(all, {})) {
     one.what.memory.reset();
     if (one.what.exported) answer(one.peer, {.kind = Kind::closed, .number = one.what.number});
   }

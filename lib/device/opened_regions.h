@@ -47,23 +47,23 @@ class OpenedRegions {
 
  private:
   using Key = std::pair<int, std::uint64_t>;  // peer, slot of its table
-  struct Open {
+  struct OpenRegion {
     std::uint64_t number = 0;
     bool exported = false;         // the lender waits until it is closed
     std::shared_ptr<void> memory;  // unmapped with it
   };
-  struct Withdrawn {
+  struct WithdrawnRegion {
     int peer = -1;
-    Open what;
+    OpenRegion what;
     bool told_kept = false;
   };
   // The executor's, which graphs keep.
   struct Mappings {
-    std::map<Key, Open> open;
-    std::vector<Withdrawn> withdrawn;
+    std::map<Key, OpenRegion> open;
+    std::vector<WithdrawnRegion> withdrawn;
   };
   // On its way.
-  struct Coming {
+  struct IncomingRegion {
     int peer = -1;
     RegionMessage message;
     FileDescriptor socket;               // none: it has not connected yet
@@ -74,9 +74,10 @@ class OpenedRegions {
   OpenedRegions(int rank, exec::CudaExecutor& executor, std::map<int, Lender> lenders)
       : rank_(rank), executor_(executor), lenders_(std::move(lenders)) {}
   void withdraw(const Key& key, std::uint64_t number);
-  Result<bool> fetch(Coming& coming);
-  Result<bool> import(const Coming& coming);
-  Status enter(const Coming& coming, cuda::DeviceRegion region, std::shared_ptr<void> memory);
+  Result<bool> fetch(IncomingRegion& coming);
+  Result<bool> import(const IncomingRegion& coming);
+  Status enter(const IncomingRegion& coming, cuda::DeviceRegion region,
+               std::shared_ptr<void> memory);
   Status write(const Key& key, const cuda::DeviceRegion& region);
   bool free_withdrawn(const Answer& answer);
 
@@ -85,7 +86,7 @@ class OpenedRegions {
   const std::map<int, Lender> lenders_;
   std::map<int, std::shared_ptr<std::byte>> tables_;
   std::shared_ptr<Mappings> mappings_;
-  std::vector<Coming> coming_;
+  std::vector<IncomingRegion> coming_;
 };
 
 }  // namespace gyre::comm

@@ -57,8 +57,9 @@ class TwoGpus {
   bool has_lent(std::size_t rank) const {
     const auto pin =
         comm::process().communicators.pin(reinterpret_cast<std::uintptr_t>(ranks_.comms[rank]));
-    const exec::DeviceShape& shape = device_side(*pin).executor().shape();
-    const exec::DeviceLink link = device_side(*pin).links().link({1 - static_cast<int>(rank), 0});
+    const exec::DeviceShape& shape = device_resources(*pin).executor().shape();
+    const exec::DeviceLink link =
+        device_resources(*pin).links().link({1 - static_cast<int>(rank), 0});
     const auto end = exec::send_end(shape, link, 0, cuda::DeviceProtocol::simple);
     return end.lent != nullptr && end.lent->region != 0;
   }

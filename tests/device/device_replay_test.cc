@@ -121,7 +121,7 @@ TEST_CASE("a replay wakes a relay that sleeps", "[device][graph]") {
       usleep(20'000);  // it sleeps after 50 us
       wrong = sum.replay(replays);
     }
-    comm::process().device_progress.set_pace(comm::DeviceProgress::default_pace());
+    comm::process().device_progress.set_pace(comm::RelayProgress::default_pace());
     const int told = here.fake.host_calls(),
               wanted = 2 * replays * static_cast<int>(here.comms.size());
     return told == wanted ? wrong : wrong + " host functions: " + std::to_string(told);

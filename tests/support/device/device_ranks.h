@@ -60,8 +60,8 @@ inline comm::DeviceBackend& device_backend(comm::Communicator& communicator) {
   return dynamic_cast<comm::DeviceBackend&>(communicator.backend());
 }
 // Once all have joined.
-inline comm::DeviceSide& device_side(comm::Communicator& communicator) {
-  return *device_backend(communicator).side();
+inline comm::DeviceResources& device_resources(comm::Communicator& communicator) {
+  return *device_backend(communicator).resources();
 }
 
 // Elements in memory of the current device.

@@ -27,12 +27,12 @@ CommunicatorPin pinned(gyreComm_t comm) {
 std::size_t take_lent(DeviceProcess& here, gyreComm_t comm) {
   std::size_t lent = 0;
   auto pin = pinned(comm);
-  const exec::DeviceShape& shape = device_side(*pin).executor().shape();
+  const exec::DeviceShape& shape = device_resources(*pin).executor().shape();
   for (int peer = 0; peer < here.ranks(); ++peer)
     for (int plan_channel = 0; plan_channel < 3 && peer != pin->rank(); ++plan_channel) {
       exec::DeviceLink link;
       try {
-        link = device_side(*pin).links().link({peer, plan_channel});
+        link = device_resources(*pin).links().link({peer, plan_channel});
       } catch (const std::out_of_range&) {
         continue;  // not open
       }
@@ -105,7 +105,7 @@ void Summing::release() {
 
 bool Summing::is_lent() const {
   const auto lends = [&](std::size_t place, void* memory) {
-    return device_side(*pinned(here_.comms[place])).regions()->find(memory, 4).region != 0;
+    return device_resources(*pinned(here_.comms[place])).regions()->find(memory, 4).region != 0;
   };
   for (std::size_t place = 0; place < here_.comms.size(); ++place)
     for (void* memory : shared_)

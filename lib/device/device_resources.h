@@ -1,4 +1,4 @@
-// DeviceSide: what a communicator on a GPU has beyond a host one: an executor, links between
+// DeviceResources: what a communicator on a GPU has beyond a host one: an executor, links between
 // devices, how calls become kernels, and what the watch (device_watch.h) makes of kernels that give
 // up. The communicator's thread calls it, but for `look`.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace gyre::comm {
 
-struct DeviceSurroundings {
+struct DeviceEnvironment {
   control::Membership& membership;
   trust::TicketBook& tickets;
   int rank = 0;
@@ -31,22 +31,22 @@ struct DeviceSurroundings {
   // Where some pair of ranks is relayed, not of this rank's alone, all choose `simple`, and lend
   // nothing.
   DeviceDemand demand;
-  Links* links = nullptr;              // over which relays reach each other
-  DeviceProgress* progress = nullptr;  // which drives them
+  Links* links = nullptr;             // over which relays reach each other
+  RelayProgress* progress = nullptr;  // which drives them
   std::int64_t timeout_ns = 0;
   bool reproducible = false;
   bool whole_lines = false;  // see tune::Scene
   exec::CudaExecutor::Reclaim reclaim;
 };
 
-class DeviceSide {
+class DeviceResources {
  public:
-  static Result<std::unique_ptr<DeviceSide>> create(std::shared_ptr<const exec::CudaDevice> device,
-                                                    const DeviceShare& share,
-                                                    DeviceSurroundings around);
+  static Result<std::unique_ptr<DeviceResources>> create(
+      std::shared_ptr<const exec::CudaDevice> device, const DeviceShare& share,
+      DeviceEnvironment around);
   // Kernels of it leave first, if there are any; see `settle`. What peers in other processes may
   // still use has to outlive it: see DeviceLinks::take_lent.
-  ~DeviceSide();
+  ~DeviceResources();
 
   const exec::CudaDevice& device() const { return *executor_->device(); }
   const tune::TuningInputs& tuning() const { return tuning_; }
@@ -69,7 +69,7 @@ class DeviceSide {
   Result<bool> launch(const Request& request, const exec::DevicePlan& plan, bool more);
 
   // Any thread. Whether a kernel has still to end; `why` if something is wrong.
-  struct Seen {
+  struct KernelStatus {
     bool running = false;
     Status why;
     int asks = -1;            // a peer to ask for its call, as its message was of another one
@@ -79,7 +79,7 @@ class DeviceSide {
     Blocked waits;
     std::uint32_t starts = 0;
   };
-  Seen look();
+  KernelStatus look();
   void note_launch() {
     if (DeviceRelays* const relays = links_.relays()) relays->expect(true);
   }
@@ -90,23 +90,23 @@ class DeviceSide {
   bool settle(std::int64_t most_ns);
 
  private:
-  DeviceSide(const DeviceShare& share, DeviceSurroundings around,
-             std::shared_ptr<exec::CudaExecutor> executor);
+  DeviceResources(const DeviceShare& share, DeviceEnvironment around,
+                  std::shared_ptr<exec::CudaExecutor> executor);
   std::uint32_t channels_for(const plan::Plan& plan, std::uint64_t bytes) const;
   exec::DeviceLink link_with_regions(plan::Link link) const;
   // Where a buffer lies, as the last call found it.
-  struct Known {
+  struct CachedPlace {
     const void* memory = nullptr;
     std::uint64_t bytes = 0;
     std::uint64_t as_of = ~0ULL;  // the regions' changes
     cuda::DevicePlace place;
   };
-  cuda::DevicePlace place_of(Known& known, const void* memory, std::uint64_t bytes);
+  cuda::DevicePlace place_of(CachedPlace& known, const void* memory, std::uint64_t bytes);
   // Whether kernels of the other GPUs of this process reach it, by its address.
   Result<bool> is_reached(const void* memory, std::uint64_t bytes);
   Status decide_lending(const Request& request);
   // Calls of a group that go together, and their stripes.
-  struct Kept {
+  struct PendingBatch {
     const exec::DevicePlan* plan = nullptr;
     loaded::CuStream stream = nullptr;
     std::deque<std::vector<plan::Geometry>> stripes;
@@ -117,7 +117,7 @@ class DeviceSide {
     void add(const exec::DeviceCall& call);
     void clear() { stripes.clear(), calls.clear(); }
   };
-  Status launch_kept();
+  Status launch_pending();
   Status blame_peer(const exec::DevicePlan& plan, int& asks) const;
   Blocked waits_of(const exec::CudaExecutor::KernelProgress& progress);
 
@@ -134,8 +134,8 @@ class DeviceSide {
   std::vector<Binding> bindings_;  // by channel
   std::vector<plan::Geometry> stripes_;
   exec::DeviceCall call_;
-  Kept kept_;
-  Known known_input_, known_output_;
+  PendingBatch pending_batch_;
+  CachedPlace input_place_, output_place_;
   bool has_tables_ = false;
   bool may_lend_ = false, may_lend_in_place_ = false;
   bool told_of_unreached_ = false;

@@ -1,4 +1,4 @@
-#include "lib/device/device_progress.h"
+#include "lib/device/relay_progress.h"
 
 #include <algorithm>
 #include <iterator>
@@ -17,70 +17,70 @@ constexpr std::int64_t busy_most_ns = ns_per_ms, idle_most_ns = 100 * ns_per_ms;
 
 }  // namespace
 
-DeviceProgress::Pace DeviceProgress::default_pace() {
+RelayProgress::SleepLimits RelayProgress::default_pace() {
   return {sleep_least_ns, busy_most_ns, idle_most_ns};
 }
 
-class DeviceProgress::Turn {
+class RelayProgress::RelayTurn {
  public:
-  explicit Turn(DeviceProgress& owner) : owner_(owner) {
+  explicit RelayTurn(RelayProgress& owner) : owner_(owner) {
     owner_.in_line_.fetch_add(1, std::memory_order_relaxed);
     owner_.wake();
     owner_.mutex_.lock();
     owner_.in_line_.fetch_sub(1, std::memory_order_relaxed);
   }
-  ~Turn() { owner_.mutex_.unlock(); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  ~RelayTurn() { owner_.mutex_.unlock(); }
+  RelayTurn(const RelayTurn&) = delete;
+  RelayTurn& operator=(const RelayTurn&) = delete;
 
  private:
-  DeviceProgress& owner_;
+  RelayProgress& owner_;
 };
 
-DeviceProgress::~DeviceProgress() {
+RelayProgress::~RelayProgress() {
   end(0);
   thread_.join();
   std::exchange(retired_, {}).clear();  // each takes a turn
 }
 
-void DeviceProgress::end(std::int64_t most_ns) {
+void RelayProgress::end(std::int64_t most_ns) {
   {
-    const Turn turn(*this);
+    const RelayTurn turn(*this);
     stop_ = true;
   }
   (void)thread_.end_within(most_ns);
 }
 
-Status DeviceProgress::add(Driven& relays) {
-  const Turn turn(*this);
+Status RelayProgress::add(Driven& relays) {
+  const RelayTurn turn(*this);
   if (stop_) return process_ends();
   if (!thread_.is_started()) GYRE_TRY(thread_.start("gyre-relays", [this] { drive(); }));
   driven_.push_back(&relays);
   return {};
 }
 
-void DeviceProgress::remove(Driven& relays) {
-  const Turn turn(*this);
+void RelayProgress::remove(Driven& relays) {
+  const RelayTurn turn(*this);
   std::erase(driven_, &relays);
 }
 
-void DeviceProgress::set_pace(const Pace& pace) {
-  const Turn turn(*this);
-  pace_ = pace;
+void RelayProgress::set_pace(const SleepLimits& pace) {
+  const RelayTurn turn(*this);
+  sleep_limits_ = pace;
 }
 
-void DeviceProgress::retire(std::shared_ptr<Driven> relays) {
-  const Turn turn(*this);
+void RelayProgress::retire(std::shared_ptr<Driven> relays) {
+  const RelayTurn turn(*this);
   retired_.push_back(std::move(relays));
   retired_count_.fetch_add(1, std::memory_order_relaxed);
 }
 
 // Outside the turn: freeing them takes one, and the driver.
-void DeviceProgress::free_left() {
+void RelayProgress::free_left() {
   if (!is_any_retired()) return;
   std::vector<std::shared_ptr<Driven>> left;
   {
-    const Turn turn(*this);
+    const RelayTurn turn(*this);
     const auto staying = std::partition(retired_.begin(), retired_.end(),
                                         [](const auto& one) { return !one->have_left(); });
     std::move(staying, retired_.end(), std::back_inserter(left));
@@ -91,18 +91,18 @@ void DeviceProgress::free_left() {
   retired_count_.fetch_sub(count, std::memory_order_relaxed);
 }
 
-void DeviceProgress::wake() {
+void RelayProgress::wake() {
   called_.fetch_add(1, std::memory_order_release);
   wake_futex(&called_);
 }
 
-bool DeviceProgress::advance_all() {
+bool RelayProgress::advance_all() {
   bool moved = false;
   for (Driven* relays : driven_) relays->advance(moved);
   return moved;
 }
 
-void DeviceProgress::sleep(std::uint32_t seen, std::int64_t idle_ns) {
+void RelayProgress::sleep(std::uint32_t seen, std::int64_t idle_ns) {
   bool busy = !retired_.empty(), may_sleep = true;
   WaitSet set;
   set.add_futex(&called_, seen);
@@ -110,12 +110,13 @@ void DeviceProgress::sleep(std::uint32_t seen, std::int64_t idle_ns) {
     busy |= relays->is_busy();
     may_sleep &= relays->arm(set);
   }
-  const std::int64_t most_ns = busy ? pace_.busy_most_ns : pace_.idle_most_ns;
-  if (may_sleep) set.sleep(std::clamp(idle_ns / 8, std::min(pace_.least_ns, most_ns), most_ns));
+  const std::int64_t most_ns = busy ? sleep_limits_.busy_most_ns : sleep_limits_.idle_most_ns;
+  if (may_sleep)
+    set.sleep(std::clamp(idle_ns / 8, std::min(sleep_limits_.least_ns, most_ns), most_ns));
   for (Driven* relays : driven_) relays->disarm();
 }
 
-void DeviceProgress::drive() {
+void RelayProgress::drive() {
   std::int64_t moved_ns = clock.now_ns();
   std::uint32_t heard = 0;
   while (true) {

@@ -1,4 +1,4 @@
-// DeviceProgress: the one thread per process that drives relays between GPUs (device_relays.h). It
+// RelayProgress: the one thread per process that drives relays between GPUs (device_relays.h). It
 // calls no driver, which may make it wait for kernels that wait for it. What kernels tell wakes
 // nobody, so it looks at ever longer intervals: an eighth of what nothing has moved for, at most a
 // millisecond while kernels run. Replays of graphs wake it by host functions. No thread without
@@ -21,7 +21,7 @@ namespace gyre::comm {
 class Driven {
  public:
   virtual ~Driven() = default;
-  // On the thread of DeviceProgress.
+  // On the thread of RelayProgress.
   virtual void advance(bool& moved) = 0;
   virtual bool arm(WaitSet& set) = 0;
   virtual void disarm() = 0;
@@ -31,14 +31,14 @@ class Driven {
   virtual bool have_left() const = 0;
 };
 
-class DeviceProgress {
+class RelayProgress {
  public:
-  DeviceProgress() = default;
-  ~DeviceProgress();
+  RelayProgress() = default;
+  ~RelayProgress();
   // The process ends: the thread stops, unless it is busy for longer.
   void end(std::int64_t most_ns);
-  DeviceProgress(const DeviceProgress&) = delete;
-  DeviceProgress& operator=(const DeviceProgress&) = delete;
+  RelayProgress(const RelayProgress&) = delete;
+  RelayProgress& operator=(const RelayProgress&) = delete;
 
   Status add(Driven& relays);
   // After it returns, they are not driven.
@@ -54,23 +54,23 @@ class DeviceProgress {
   void free_left();
 
   // How long it sleeps while nothing moves. The tests': so long that a missed wake-up shows.
-  struct Pace {
+  struct SleepLimits {
     std::int64_t least_ns, busy_most_ns, idle_most_ns;
   };
-  void set_pace(const Pace& pace);
-  static Pace default_pace();
+  void set_pace(const SleepLimits& pace);
+  static SleepLimits default_pace();
 
  private:
-  class Turn;  // holds mutex_, which the thread keeps while it sleeps
+  class RelayTurn;  // holds mutex_, which the thread keeps while it sleeps
   void drive();
   bool advance_all();
   void sleep(std::uint32_t seen, std::int64_t idle_ns);
 
-  std::mutex mutex_;  // of driven_, retired_, pace_, stop_, thread_
+  std::mutex mutex_;  // of driven_, retired_, sleep_limits_, stop_, thread_
   std::vector<Driven*> driven_;
   std::vector<std::shared_ptr<Driven>> retired_;  // driven_ has them, too
   std::atomic<int> retired_count_{0};
-  Pace pace_ = default_pace();
+  SleepLimits sleep_limits_ = default_pace();
   bool stop_ = false;
   std::atomic<std::uint32_t> called_{0};   // futex word
   std::atomic<std::uint32_t> in_line_{0};  // who waits for mutex_

@@ -1,4 +1,4 @@
-#include "lib/device/device_side.h"
+#include "lib/device/device_resources.h"
 
 #include "lib/base/log.h"
 #include "lib/base/wait.h"
@@ -25,7 +25,7 @@ DeviceProtocol device_protocol(plan::Protocol protocol) {
   return protocol == plan::Protocol::line ? DeviceProtocol::ll : DeviceProtocol::simple;
 }
 
-std::shared_ptr<DeviceRelays> make_relays(const DeviceSurroundings& around,
+std::shared_ptr<DeviceRelays> make_relays(const DeviceEnvironment& around,
                                           exec::CudaExecutor& executor) {
   if (!around.demand.relayed) return nullptr;
   auto made = std::make_shared<DeviceRelays>(*around.links, executor.device(), executor.shape(),
@@ -35,7 +35,7 @@ std::shared_ptr<DeviceRelays> make_relays(const DeviceSurroundings& around,
 }
 
 // Peers in other processes that may lend and be lent to.
-std::vector<int> peers_by_ipc(const DeviceSurroundings& around) {
+std::vector<int> peers_by_ipc(const DeviceEnvironment& around) {
   std::vector<int> peers;
   for (int rank = 0; rank < around.size && !around.demand.relayed; ++rank)
     if (around.ways[static_cast<std::size_t>(rank)].way == p2p::GpuRoute::ipc)
@@ -45,9 +45,9 @@ std::vector<int> peers_by_ipc(const DeviceSurroundings& around) {
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
+Result<std::unique_ptr<DeviceResources>> DeviceResources::create(
     std::shared_ptr<const exec::CudaDevice> device, const DeviceShare& share,
-    DeviceSurroundings around) {
+    DeviceEnvironment around) {
   const exec::DeviceShape shape = device_shape(share, around.demand);
   // Relayed links lie with the host.
   const auto links = static_cast<std::uint64_t>(std::ranges::count_if(
@@ -67,7 +67,8 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
     GYRE_ASSIGN(regions, DeviceRegions::create(rank, foreign, around.membership, around.tickets,
                                                *around.allocations, *executor));
   }
-  std::unique_ptr<DeviceSide> made(new DeviceSide(share, std::move(around), std::move(executor)));
+  std::unique_ptr<DeviceResources> made(
+      new DeviceResources(share, std::move(around), std::move(executor)));
   made->regions_ = std::move(regions);
   GYRE_ASSIGN(made->barrier_byte_, made->executor_->allocate(1, "the barrier"));
   log_info(Subsystem::init,
@@ -76,8 +77,8 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::create(
   return made;
 }
 
-DeviceSide::DeviceSide(const DeviceShare& share, DeviceSurroundings around,
-                       std::shared_ptr<exec::CudaExecutor> executor)
+DeviceResources::DeviceResources(const DeviceShare& share, DeviceEnvironment around,
+                                 std::shared_ptr<exec::CudaExecutor> executor)
     : rank_(around.rank),
       share_(share),
       timeout_ns_(around.timeout_ns),
@@ -100,7 +101,7 @@ DeviceSide::DeviceSide(const DeviceShare& share, DeviceSurroundings around,
 
 // Graphs may still run what they hold of it, so it is not told to abort if it is at rest. A kernel
 // that does not leave, or stands behind others on its stream, keeps its memory until it has ended.
-DeviceSide::~DeviceSide() {
+DeviceResources::~DeviceResources() {
   if (regions_ != nullptr) regions_->close();
   if (links_.pools() != nullptr) links_.pools()->close();
   if (settle(0)) return;
@@ -112,34 +113,34 @@ DeviceSide::~DeviceSide() {
   device().driver().rest->later([held = executor_] {});
 }
 
-void DeviceSide::leave(bool in_peace) {
+void DeviceResources::leave(bool in_peace) {
   if (links_.relays() != nullptr) links_.relays()->leave_after_communicator(in_peace);
 }
 
-bool DeviceSide::settle(std::int64_t most_ns) {
+bool DeviceResources::settle(std::int64_t most_ns) {
   return look_until(clock, without_bell, most_ns, [this] {
     const auto running = executor_->running();
     return !running.ok() || !*running;
   });
 }
 
-bool DeviceSide::fits(const plan::Plan& plan, plan::Protocol protocol) const {
+bool DeviceResources::fits(const plan::Plan& plan, plan::Protocol protocol) const {
   return executor_->shape().piece_most(device_protocol(protocol), plan.message_chunks(),
                                        plan.least_depth()) >= 64;
 }
 
-Result<std::unique_ptr<exec::DevicePlan>> DeviceSide::bind_plan(const plan::Plan& plan) {
+Result<std::unique_ptr<exec::DevicePlan>> DeviceResources::bind_plan(const plan::Plan& plan) {
   return executor_->bind(plan, [this](plan::Link link) { return link_with_regions(link); });
 }
 
-exec::DeviceLink DeviceSide::link_with_regions(plan::Link link) const {
+exec::DeviceLink DeviceResources::link_with_regions(plan::Link link) const {
   exec::DeviceLink found = links_.link(link);
   if (regions_ != nullptr) found.regions = regions_->table(link.peer);
   found.lends |= found.regions != nullptr;
   return found;
 }
 
-std::uint32_t DeviceSide::channels_for(const plan::Plan& plan, std::uint64_t bytes) const {
+std::uint32_t DeviceResources::channels_for(const plan::Plan& plan, std::uint64_t bytes) const {
   const std::uint32_t most =
       std::min(executor_->shape().channels, share_.blocks / plan.lane_count());
   // Counts that ranks know alone are no ground to choose on.
@@ -148,8 +149,9 @@ std::uint32_t DeviceSide::channels_for(const plan::Plan& plan, std::uint64_t byt
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, most));
 }
 
-Status DeviceSide::bind(const Request& request, const plan::Plan& plan, const tune::Choice& choice,
-                        std::uint64_t bytes, std::uint64_t history) {
+Status DeviceResources::bind(const Request& request, const plan::Plan& plan,
+                             const tune::Choice& choice, std::uint64_t bytes,
+                             std::uint64_t history) {
   const std::uint32_t channels = channels_for(plan, bytes);
   if (channels == 0)
     return invalid_usage(fmt::format(
@@ -185,28 +187,30 @@ Status DeviceSide::bind(const Request& request, const plan::Plan& plan, const tu
   return {};
 }
 
-bool DeviceSide::Kept::takes(const exec::DevicePlan& other, loaded::CuStream on,
-                             const exec::DeviceCall& call) const {
+bool DeviceResources::PendingBatch::takes(const exec::DevicePlan& other, loaded::CuStream on,
+                                          const exec::DeviceCall& call) const {
   return plan == &other && stream == on &&
          std::ranges::all_of(calls, [&](const exec::DeviceCall& before) {
            return exec::CudaExecutor::can_follow(before, call);
          });
 }
 
-void DeviceSide::Kept::add(const exec::DeviceCall& call) {
+void DeviceResources::PendingBatch::add(const exec::DeviceCall& call) {
   stripes.emplace_back(call.stripes.begin(), call.stripes.end());
   calls.push_back(call);
   calls.back().stripes = stripes.back();
 }
 
-Status DeviceSide::launch_kept() {
-  if (kept_.calls.empty()) return {};
-  Status launched = executor_->launch(*kept_.plan, kept_.calls, kept_.stream);
-  kept_.clear();
+Status DeviceResources::launch_pending() {
+  if (pending_batch_.calls.empty()) return {};
+  Status launched =
+      executor_->launch(*pending_batch_.plan, pending_batch_.calls, pending_batch_.stream);
+  pending_batch_.clear();
   return launched;
 }
 
-cuda::DevicePlace DeviceSide::place_of(Known& known, const void* memory, std::uint64_t bytes) {
+cuda::DevicePlace DeviceResources::place_of(CachedPlace& known, const void* memory,
+                                            std::uint64_t bytes) {
   const std::uint64_t now = regions_->changes();
   if (known.memory != memory || known.bytes != bytes || known.as_of != now)
     known = {memory, bytes, now, regions_->find(memory, bytes)};
@@ -215,7 +219,7 @@ cuda::DevicePlace DeviceSide::place_of(Known& known, const void* memory, std::ui
 
 // cuCtxEnablePeerAccess opens what cuMemAlloc gave, and nothing else: other memory says itself whom
 // it is open to, and a kernel that is not among them would fault.
-Result<bool> DeviceSide::is_reached(const void* memory, std::uint64_t bytes) {
+Result<bool> DeviceResources::is_reached(const void* memory, std::uint64_t bytes) {
   if (bytes == 0) return true;
   const auto given = allocations_->find(memory, bytes);
   if (given != nullptr) return given->shareable == nullptr || given->shareable->is_everybodys();
@@ -232,7 +236,7 @@ Result<bool> DeviceSide::is_reached(const void* memory, std::uint64_t bytes) {
 }
 
 // Each rank for its own buffers, whatever the others do.
-Status DeviceSide::decide_lending(const Request& request) {
+Status DeviceResources::decide_lending(const Request& request) {
   call_.lends = request.in_place ? may_lend_in_place_ : may_lend_;
   if (!call_.lends) return {};
   if (other_gpus_here_) {
@@ -241,41 +245,42 @@ Status DeviceSide::decide_lending(const Request& request) {
     call_.lends = input && output;
   }
   if (!call_.lends || regions_ == nullptr) return {};
-  call_.input_place = place_of(known_input_, call_.input, call_.input_bytes);
-  call_.output_place = place_of(known_output_, call_.output, call_.output_bytes);
+  call_.input_place = place_of(input_place_, call_.input, call_.input_bytes);
+  call_.output_place = place_of(output_place_, call_.output, call_.output_bytes);
   return {};
 }
 
-Result<bool> DeviceSide::launch(const Request& request, const exec::DevicePlan& plan, bool more) {
+Result<bool> DeviceResources::launch(const Request& request, const exec::DevicePlan& plan,
+                                     bool more) {
   const auto stream = static_cast<loaded::CuStream>(const_cast<void*>(request.stream));
   call_.input = request.input;
   call_.output = request.output;
   call_.scalar = request.pre_scalar;
   GYRE_TRY(decide_lending(request));
-  GYRE_ASSIGN(const bool room, executor_->has_room(has_tables_ || !kept_.calls.empty()));
+  GYRE_ASSIGN(const bool room, executor_->has_room(has_tables_ || !pending_batch_.calls.empty()));
   if (!room) return false;
   const std::size_t calls_most = std::min(
       kept_most, executor_->tasks_most() /
                      (call_.stripes.size() * static_cast<std::size_t>(plan.plan->lane_count())));
-  if (!kept_.calls.empty() &&
-      (kept_.calls.size() >= calls_most || !kept_.takes(plan, stream, call_))) {
-    GYRE_TRY(launch_kept());
+  if (!pending_batch_.calls.empty() &&
+      (pending_batch_.calls.size() >= calls_most || !pending_batch_.takes(plan, stream, call_))) {
+    GYRE_TRY(launch_pending());
     if (has_tables_) return launch(request, plan, more);  // there was room for one
   }
-  if (has_tables_ || (kept_.calls.empty() && !more)) {
+  if (has_tables_ || (pending_batch_.calls.empty() && !more)) {
     GYRE_TRY(request.asked != nullptr ? executor_->launch(plan, {&call_, 1}, *request.asked)
                                       : executor_->launch(plan, {&call_, 1}, stream));
     return true;
   }
-  kept_.plan = &plan;
-  kept_.stream = stream;
-  kept_.add(call_);
-  if (!more) GYRE_TRY(launch_kept());
+  pending_batch_.plan = &plan;
+  pending_batch_.stream = stream;
+  pending_batch_.add(call_);
+  if (!more) GYRE_TRY(launch_pending());
   return true;
 }
 
-DeviceSide::Seen DeviceSide::look() {
-  Seen seen;
+DeviceResources::KernelStatus DeviceResources::look() {
+  KernelStatus seen;
   const auto running = executor_->running();
   if (!running.ok()) {
     seen.why = running.status();
@@ -301,7 +306,7 @@ constexpr BlockedOn waits[] = {BlockedOn::nothing, BlockedOn::credit, BlockedOn:
                                BlockedOn::entered, BlockedOn::drain};
 
 // A thread that waits tells so again and again; what is old was told by one that goes on.
-Blocked DeviceSide::waits_of(const exec::CudaExecutor::KernelProgress& progress) {
+Blocked DeviceResources::waits_of(const exec::CudaExecutor::KernelProgress& progress) {
   constexpr std::int64_t old_ns = 100 * ns_per_ms;
   const std::int64_t now_ns = clock.now_ns();
   if (progress.waiting != waiting_) {
@@ -314,7 +319,7 @@ Blocked DeviceSide::waits_of(const exec::CudaExecutor::KernelProgress& progress)
 }
 
 // What a kernel says that gave up, and whom it waited for.
-Status DeviceSide::blame_peer(const exec::DevicePlan& failed, int& asks) const {
+Status DeviceResources::blame_peer(const exec::DevicePlan& failed, int& asks) const {
   const cuda::DeviceStatus said = *failed.status;
   if (said.outcome == cuda::Outcome::aborted) return {};
   const int peer = said.peer;
