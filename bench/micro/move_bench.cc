@@ -122,8 +122,8 @@ void bench_move(benchmark::State& state, const Job& job) {
   std::vector<void*> targets;
   for (std::uint32_t i = 0; i < job.sources; ++i) sources.push_back(arrays.at(i));
   for (std::uint32_t i = 0; i < job.targets; ++i) targets.push_back(arrays.at(job.sources + i));
-  Move move{sources.data(), job.sources, targets.data(), job.targets,
-            job.block / element_bytes(job.type)};
+  MoveOperands move{sources.data(), job.sources, targets.data(), job.targets,
+                    job.block / element_bytes(job.type)};
   if (job.op == ReduceOp::avg) move.divisor = 3;
   if (job.op == ReduceOp::pre_mul_sum) {
     move.pre_source = 0;

@@ -7,9 +7,9 @@ namespace gyre::kernels {
 namespace {
 
 struct Avx2Set {
-  using Bytes = Bytes256;
+  using ByteLanes = Bytes256;
   template <typename T>
-  using Integer = Integer256<T>;
+  using IntegerLanes = Integer256<T>;
   using Float16 = Float16Lanes256;
   using Float32 = Float32Lanes256;
   using Float64 = Float64Lanes256;

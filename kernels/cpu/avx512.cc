@@ -7,9 +7,9 @@ namespace gyre::kernels {
 namespace {
 
 struct Avx512Set {
-  using Bytes = Bytes512;
+  using ByteLanes = Bytes512;
   template <typename T>
-  using Integer = Integer512<T>;
+  using IntegerLanes = Integer512<T>;
   using Float16 = Float16Lanes512;
   using Float32 = Float32Lanes512;
   using Float64 = Float64Lanes512;

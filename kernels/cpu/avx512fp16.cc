@@ -20,13 +20,13 @@ struct NativeFloat16Lanes {
   static constexpr int block_registers = 4;
   static constexpr std::uint32_t element_size = 2;
 
-  static Line<NativeFloat16Lanes> load(const std::byte* place) {
+  static LineRegisters<NativeFloat16Lanes> load(const std::byte* place) {
     return unpack(Avx512::load(place));
   }
-  static Line<NativeFloat16Lanes> unpack(Avx512::Raw raw) {
+  static LineRegisters<NativeFloat16Lanes> unpack(Avx512::Raw raw) {
     return {{_mm512_castsi512_ph(raw.bits)}};
   }
-  static Avx512::Raw pack(Line<NativeFloat16Lanes> line) {
+  static Avx512::Raw pack(LineRegisters<NativeFloat16Lanes> line) {
     return {_mm512_castph_si512(line.part[0])};
   }
   static __mmask32 unordered(Register a, Register b) {
@@ -54,7 +54,7 @@ struct NativeFloat16Lanes {
 };
 
 template <typename Op, ReduceOp wide_op>
-void two_sources(const Move& move) {
+void two_sources(const MoveOperands& move) {
   const bool plain = move.pre_source < 0 && move.divisor == 1;
   if (move.source_count != 2 || (!plain && std::is_same_v<Op, Add>))
     return avx512_table.at(ElementType::float16, wide_op)(move);

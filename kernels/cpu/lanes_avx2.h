@@ -63,22 +63,24 @@ struct Bits256 {
 // Bytes as they are, for copies and bitwise reductions of any integer.
 struct Bytes256 : Bits256 {
   static constexpr std::uint32_t element_size = 1;
-  static Line<Bytes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
-  static Line<Bytes256> unpack(Avx2::Raw raw) { return {{raw.half[0], raw.half[1]}}; }
-  static Avx2::Raw pack(Line<Bytes256> line) { return {{line.part[0], line.part[1]}}; }
+  static LineRegisters<Bytes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
+  static LineRegisters<Bytes256> unpack(Avx2::Raw raw) { return {{raw.half[0], raw.half[1]}}; }
+  static Avx2::Raw pack(LineRegisters<Bytes256> line) { return {{line.part[0], line.part[1]}}; }
 };
 
-template <typename Integer>
+template <typename IntegerLanes>
 struct Integer256 : Bits256 {
-  static constexpr std::uint32_t element_size = sizeof(Integer);
-  static constexpr bool is_signed = std::is_signed_v<Integer>;
+  static constexpr std::uint32_t element_size = sizeof(IntegerLanes);
+  static constexpr bool is_signed = std::is_signed_v<IntegerLanes>;
 
-  static Line<Integer256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
-  static Line<Integer256> unpack(Avx2::Raw raw) { return {{raw.half[0], raw.half[1]}}; }
-  static Avx2::Raw pack(Line<Integer256> line) { return {{line.part[0], line.part[1]}}; }
+  static LineRegisters<Integer256> load(const std::byte* place) {
+    return unpack(Avx2::load(place));
+  }
+  static LineRegisters<Integer256> unpack(Avx2::Raw raw) { return {{raw.half[0], raw.half[1]}}; }
+  static Avx2::Raw pack(LineRegisters<Integer256> line) { return {{line.part[0], line.part[1]}}; }
 
   static Register broadcast(const void* element) {
-    Integer value;
+    IntegerLanes value;
     std::memcpy(&value, element, sizeof value);
     if constexpr (element_size == 1) return _mm256_set1_epi8(static_cast<char>(value));
     if constexpr (element_size == 4) return _mm256_set1_epi32(static_cast<int>(value));
@@ -118,8 +120,8 @@ struct Integer256 : Bits256 {
       return is_signed ? _mm256_max_epi32(a, b) : _mm256_max_epu32(a, b);
     if constexpr (element_size == 8) return _mm256_blendv_epi8(b, a, greater(a, b));
   }
-  static Line<Integer256> divide(Line<Integer256> line, Divisor divisor) {
-    alignas(line_bytes) Integer values[line_bytes / sizeof(Integer)];
+  static LineRegisters<Integer256> divide(LineRegisters<Integer256> line, Divisor divisor) {
+    alignas(line_bytes) IntegerLanes values[line_bytes / sizeof(IntegerLanes)];
     std::memcpy(values, line.part, sizeof values);
     divide_all(values, divisor);
     std::memcpy(line.part, values, sizeof values);
@@ -181,11 +183,13 @@ struct Float32Lanes256 : Accumulators256 {
   static constexpr std::uint32_t element_size = 4;
   static constexpr int parts = 2;
 
-  static Line<Float32Lanes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
-  static Line<Float32Lanes256> unpack(Avx2::Raw raw) {
+  static LineRegisters<Float32Lanes256> load(const std::byte* place) {
+    return unpack(Avx2::load(place));
+  }
+  static LineRegisters<Float32Lanes256> unpack(Avx2::Raw raw) {
     return {{_mm256_castsi256_ps(raw.half[0]), _mm256_castsi256_ps(raw.half[1])}};
   }
-  static Avx2::Raw pack(Line<Float32Lanes256> line) {
+  static Avx2::Raw pack(LineRegisters<Float32Lanes256> line) {
     return {{_mm256_castps_si256(line.part[0]), _mm256_castps_si256(line.part[1])}};
   }
   static Register broadcast(const void* element) {
@@ -193,7 +197,8 @@ struct Float32Lanes256 : Accumulators256 {
     std::memcpy(&value, element, sizeof value);
     return _mm256_set1_ps(value);
   }
-  static Line<Float32Lanes256> divide(Line<Float32Lanes256> line, const Divisor& by) {
+  static LineRegisters<Float32Lanes256> divide(LineRegisters<Float32Lanes256> line,
+                                               const Divisor& by) {
     return {{divide_register(line.part[0], by), divide_register(line.part[1], by)}};
   }
 };
@@ -213,11 +218,13 @@ struct Float64Lanes256 {
     __m256d value{};
   };
 
-  static Line<Float64Lanes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
-  static Line<Float64Lanes256> unpack(Avx2::Raw raw) {
+  static LineRegisters<Float64Lanes256> load(const std::byte* place) {
+    return unpack(Avx2::load(place));
+  }
+  static LineRegisters<Float64Lanes256> unpack(Avx2::Raw raw) {
     return {{_mm256_castsi256_pd(raw.half[0]), _mm256_castsi256_pd(raw.half[1])}};
   }
-  static Avx2::Raw pack(Line<Float64Lanes256> line) {
+  static Avx2::Raw pack(LineRegisters<Float64Lanes256> line) {
     return {{_mm256_castpd_si256(line.part[0]), _mm256_castpd_si256(line.part[1])}};
   }
   static Register broadcast(const void* element) {
@@ -243,7 +250,8 @@ struct Float64Lanes256 {
     const Register magnitude = _mm256_andnot_pd(_mm256_set1_pd(-0.0), _mm256_or_pd(ab, ba));
     return _mm256_or_pd(_mm256_and_pd(ab, ba), magnitude);
   }
-  static Line<Float64Lanes256> divide(Line<Float64Lanes256> line, const Divisor& by) {
+  static LineRegisters<Float64Lanes256> divide(LineRegisters<Float64Lanes256> line,
+                                               const Divisor& by) {
     return {{_mm256_div_pd(line.part[0], by.value), _mm256_div_pd(line.part[1], by.value)}};
   }
 };

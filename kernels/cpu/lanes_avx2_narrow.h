@@ -16,7 +16,8 @@ GYRE_ALWAYS_INLINE __m256 broadcast_narrow(const void* element, std::uint32_t el
 }
 
 template <typename Lanes>
-GYRE_ALWAYS_INLINE Line<Lanes> divide_line(Line<Lanes> line, const typename Lanes::Divisor& by) {
+GYRE_ALWAYS_INLINE LineRegisters<Lanes> divide_line(LineRegisters<Lanes> line,
+                                                    const typename Lanes::Divisor& by) {
   GYRE_UNROLLED
   for (auto& part : line.part) part = Lanes::divide_register(part, by);
   return line;
@@ -30,18 +31,21 @@ struct Float16Lanes256 : Accumulators256 {
   static constexpr std::uint32_t element_size = 2;
   static constexpr int parts = 4;
 
-  static Line<Float16Lanes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
-  static Line<Float16Lanes256> unpack(Avx2::Raw raw) {
+  static LineRegisters<Float16Lanes256> load(const std::byte* place) {
+    return unpack(Avx2::load(place));
+  }
+  static LineRegisters<Float16Lanes256> unpack(Avx2::Raw raw) {
     return {{_mm256_cvtph_ps(_mm256_castsi256_si128(raw.half[0])),
              _mm256_cvtph_ps(_mm256_extracti128_si256(raw.half[0], 1)),
              _mm256_cvtph_ps(_mm256_castsi256_si128(raw.half[1])),
              _mm256_cvtph_ps(_mm256_extracti128_si256(raw.half[1], 1))}};
   }
-  static Avx2::Raw pack(Line<Float16Lanes256> line) {
+  static Avx2::Raw pack(LineRegisters<Float16Lanes256> line) {
     return {{narrow(line.part[0], line.part[1]), narrow(line.part[2], line.part[3])}};
   }
   static Register broadcast(const void* element) { return broadcast_narrow<Float16>(element, 2); }
-  static Line<Float16Lanes256> divide(Line<Float16Lanes256> line, const Divisor& by) {
+  static LineRegisters<Float16Lanes256> divide(LineRegisters<Float16Lanes256> line,
+                                               const Divisor& by) {
     return divide_line(line, by);
   }
 
@@ -56,15 +60,18 @@ struct BFloat16Lanes256 : Accumulators256 {
   static constexpr std::uint32_t element_size = 2;
   static constexpr int parts = 4;  // even elements, odd elements of each half
 
-  static Line<BFloat16Lanes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
-  static Line<BFloat16Lanes256> unpack(Avx2::Raw raw) {
+  static LineRegisters<BFloat16Lanes256> load(const std::byte* place) {
+    return unpack(Avx2::load(place));
+  }
+  static LineRegisters<BFloat16Lanes256> unpack(Avx2::Raw raw) {
     return {{even(raw.half[0]), odd(raw.half[0]), even(raw.half[1]), odd(raw.half[1])}};
   }
-  static Avx2::Raw pack(Line<BFloat16Lanes256> line) {
+  static Avx2::Raw pack(LineRegisters<BFloat16Lanes256> line) {
     return {{join(line.part[0], line.part[1]), join(line.part[2], line.part[3])}};
   }
   static Register broadcast(const void* element) { return broadcast_narrow<BFloat16>(element, 2); }
-  static Line<BFloat16Lanes256> divide(Line<BFloat16Lanes256> line, const Divisor& by) {
+  static LineRegisters<BFloat16Lanes256> divide(LineRegisters<BFloat16Lanes256> line,
+                                                const Divisor& by) {
     return divide_line(line, by);
   }
 
@@ -93,9 +100,11 @@ struct Float8Lanes256 : Accumulators256 {
   static constexpr bool is_e4m3 = !Format::has_infinity;
   static constexpr bool packs_nan = true;
 
-  static Line<Float8Lanes256> load(const std::byte* place) { return unpack(Avx2::load(place)); }
-  static Line<Float8Lanes256> unpack(Avx2::Raw raw) {
-    Line<Float8Lanes256> line;
+  static LineRegisters<Float8Lanes256> load(const std::byte* place) {
+    return unpack(Avx2::load(place));
+  }
+  static LineRegisters<Float8Lanes256> unpack(Avx2::Raw raw) {
+    LineRegisters<Float8Lanes256> line;
     GYRE_UNROLLED
     for (int h = 0; h < 2; ++h) {
       const __m256i even = halves(_mm256_slli_epi16(raw.half[h], 8));
@@ -107,7 +116,7 @@ struct Float8Lanes256 : Accumulators256 {
     }
     return line;
   }
-  static Avx2::Raw pack(Line<Float8Lanes256> line) {
+  static Avx2::Raw pack(LineRegisters<Float8Lanes256> line) {
     Avx2::Raw raw;
     GYRE_UNROLLED
     for (int h = 0; h < 2; ++h) {
@@ -119,7 +128,8 @@ struct Float8Lanes256 : Accumulators256 {
     return raw;
   }
   static Register broadcast(const void* element) { return broadcast_narrow<Format>(element, 1); }
-  static Line<Float8Lanes256> divide(Line<Float8Lanes256> line, const Divisor& by) {
+  static LineRegisters<Float8Lanes256> divide(LineRegisters<Float8Lanes256> line,
+                                              const Divisor& by) {
     return divide_line(line, by);
   }
 

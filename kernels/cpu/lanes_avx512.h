@@ -53,22 +53,26 @@ struct Bits512 {
 // Bytes as they are, for copies and bitwise reductions of any integer.
 struct Bytes512 : Bits512 {
   static constexpr std::uint32_t element_size = 1;
-  static Line<Bytes512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
-  static Line<Bytes512> unpack(Avx512::Raw raw) { return {{raw.bits}}; }
-  static Avx512::Raw pack(Line<Bytes512> line) { return {line.part[0]}; }
+  static LineRegisters<Bytes512> load(const std::byte* place) {
+    return unpack(Avx512::load(place));
+  }
+  static LineRegisters<Bytes512> unpack(Avx512::Raw raw) { return {{raw.bits}}; }
+  static Avx512::Raw pack(LineRegisters<Bytes512> line) { return {line.part[0]}; }
 };
 
-template <typename Integer>
+template <typename IntegerLanes>
 struct Integer512 : Bits512 {
-  static constexpr std::uint32_t element_size = sizeof(Integer);
-  static constexpr bool is_signed = std::is_signed_v<Integer>;
+  static constexpr std::uint32_t element_size = sizeof(IntegerLanes);
+  static constexpr bool is_signed = std::is_signed_v<IntegerLanes>;
 
-  static Line<Integer512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
-  static Line<Integer512> unpack(Avx512::Raw raw) { return {{raw.bits}}; }
-  static Avx512::Raw pack(Line<Integer512> line) { return {line.part[0]}; }
+  static LineRegisters<Integer512> load(const std::byte* place) {
+    return unpack(Avx512::load(place));
+  }
+  static LineRegisters<Integer512> unpack(Avx512::Raw raw) { return {{raw.bits}}; }
+  static Avx512::Raw pack(LineRegisters<Integer512> line) { return {line.part[0]}; }
 
   static Register broadcast(const void* element) {
-    Integer value;
+    IntegerLanes value;
     std::memcpy(&value, element, sizeof value);
     if constexpr (element_size == 1) return _mm512_set1_epi8(static_cast<char>(value));
     if constexpr (element_size == 4) return _mm512_set1_epi32(static_cast<int>(value));
@@ -105,8 +109,8 @@ struct Integer512 : Bits512 {
     if constexpr (element_size == 8)
       return is_signed ? _mm512_max_epi64(a, b) : _mm512_max_epu64(a, b);
   }
-  static Line<Integer512> divide(Line<Integer512> line, Divisor divisor) {
-    alignas(64) Integer values[line_bytes / sizeof(Integer)];
+  static LineRegisters<Integer512> divide(LineRegisters<Integer512> line, Divisor divisor) {
+    alignas(64) IntegerLanes values[line_bytes / sizeof(IntegerLanes)];
     std::memcpy(values, &line.part[0], sizeof values);
     divide_all(values, divisor);
     std::memcpy(&line.part[0], values, sizeof values);
@@ -164,9 +168,13 @@ struct Float32Lanes512 : Accumulators512 {
   static constexpr std::uint32_t element_size = 4;
   static constexpr int parts = 1;
 
-  static Line<Float32Lanes512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
-  static Line<Float32Lanes512> unpack(Avx512::Raw raw) { return {{_mm512_castsi512_ps(raw.bits)}}; }
-  static Avx512::Raw pack(Line<Float32Lanes512> line) {
+  static LineRegisters<Float32Lanes512> load(const std::byte* place) {
+    return unpack(Avx512::load(place));
+  }
+  static LineRegisters<Float32Lanes512> unpack(Avx512::Raw raw) {
+    return {{_mm512_castsi512_ps(raw.bits)}};
+  }
+  static Avx512::Raw pack(LineRegisters<Float32Lanes512> line) {
     return {_mm512_castps_si512(line.part[0])};
   }
   static Register broadcast(const void* element) {
@@ -174,7 +182,8 @@ struct Float32Lanes512 : Accumulators512 {
     std::memcpy(&value, element, sizeof value);
     return _mm512_set1_ps(value);
   }
-  static Line<Float32Lanes512> divide(Line<Float32Lanes512> line, const Divisor& by) {
+  static LineRegisters<Float32Lanes512> divide(LineRegisters<Float32Lanes512> line,
+                                               const Divisor& by) {
     return {{divide_register(line.part[0], by)}};
   }
 };
@@ -194,9 +203,13 @@ struct Float64Lanes512 {
     __m512d value{};
   };
 
-  static Line<Float64Lanes512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
-  static Line<Float64Lanes512> unpack(Avx512::Raw raw) { return {{_mm512_castsi512_pd(raw.bits)}}; }
-  static Avx512::Raw pack(Line<Float64Lanes512> line) {
+  static LineRegisters<Float64Lanes512> load(const std::byte* place) {
+    return unpack(Avx512::load(place));
+  }
+  static LineRegisters<Float64Lanes512> unpack(Avx512::Raw raw) {
+    return {{_mm512_castsi512_pd(raw.bits)}};
+  }
+  static Avx512::Raw pack(LineRegisters<Float64Lanes512> line) {
     return {_mm512_castpd_si512(line.part[0])};
   }
   static __mmask8 unordered(Register a, Register b) {
@@ -224,7 +237,8 @@ struct Float64Lanes512 {
     const __m512i ba = _mm512_castpd_si512(_mm512_max_pd(b, a));
     return _mm512_castsi512_pd(_mm512_ternarylogic_epi64(sign, ab, ba, 0x8e));
   }
-  static Line<Float64Lanes512> divide(Line<Float64Lanes512> line, const Divisor& by) {
+  static LineRegisters<Float64Lanes512> divide(LineRegisters<Float64Lanes512> line,
+                                               const Divisor& by) {
     return {{_mm512_div_pd(line.part[0], by.value)}};
   }
 };

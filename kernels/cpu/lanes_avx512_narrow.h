@@ -16,7 +16,8 @@ GYRE_ALWAYS_INLINE __m512 broadcast_narrow(const void* element, std::uint32_t el
 }
 
 template <typename Lanes>
-GYRE_ALWAYS_INLINE Line<Lanes> divide_line(Line<Lanes> line, const typename Lanes::Divisor& by) {
+GYRE_ALWAYS_INLINE LineRegisters<Lanes> divide_line(LineRegisters<Lanes> line,
+                                                    const typename Lanes::Divisor& by) {
   GYRE_UNROLLED
   for (auto& part : line.part) part = Lanes::divide_register(part, by);
   return line;
@@ -27,23 +28,24 @@ struct Float16Lanes512 : Accumulators512 {
   static constexpr int parts = 2;
 
   // From memory in halves, as a conversion takes half a register.
-  static Line<Float16Lanes512> load(const std::byte* place) {
+  static LineRegisters<Float16Lanes512> load(const std::byte* place) {
     const auto* halves = reinterpret_cast<const __m256i*>(place);
     return {{_mm512_cvtph_ps(_mm256_loadu_si256(halves)),
              _mm512_cvtph_ps(_mm256_loadu_si256(halves + 1))}};
   }
-  static Line<Float16Lanes512> unpack(Avx512::Raw raw) {
+  static LineRegisters<Float16Lanes512> unpack(Avx512::Raw raw) {
     return {{_mm512_cvtph_ps(_mm512_castsi512_si256(raw.bits)),
              _mm512_cvtph_ps(_mm512_extracti64x4_epi64(raw.bits, 1))}};
   }
-  static Avx512::Raw pack(Line<Float16Lanes512> line) {
+  static Avx512::Raw pack(LineRegisters<Float16Lanes512> line) {
     constexpr int nearest_even = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     const __m256i low = _mm512_cvtps_ph(line.part[0], nearest_even);
     const __m256i high = _mm512_cvtps_ph(line.part[1], nearest_even);
     return {_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)};
   }
   static Register broadcast(const void* element) { return broadcast_narrow<Float16>(element, 2); }
-  static Line<Float16Lanes512> divide(Line<Float16Lanes512> line, const Divisor& by) {
+  static LineRegisters<Float16Lanes512> divide(LineRegisters<Float16Lanes512> line,
+                                               const Divisor& by) {
     return divide_line(line, by);
   }
 };
@@ -52,14 +54,16 @@ struct BFloat16Lanes512 : Accumulators512 {
   static constexpr std::uint32_t element_size = 2;
   static constexpr int parts = 2;  // even elements, odd elements
 
-  static Line<BFloat16Lanes512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
-  static Line<BFloat16Lanes512> unpack(Avx512::Raw raw) {
+  static LineRegisters<BFloat16Lanes512> load(const std::byte* place) {
+    return unpack(Avx512::load(place));
+  }
+  static LineRegisters<BFloat16Lanes512> unpack(Avx512::Raw raw) {
     const __m512i odd = _mm512_and_si512(raw.bits, high_half());
     return {{_mm512_castsi512_ps(_mm512_slli_epi32(raw.bits, 16)), _mm512_castsi512_ps(odd)}};
   }
   // Upper and lower halves are gathered first, so that one rounding does for both registers: up if
   // the lower half is above 0x8000, or is that and the upper one odd.
-  static Avx512::Raw pack(Line<BFloat16Lanes512> line) {
+  static Avx512::Raw pack(LineRegisters<BFloat16Lanes512> line) {
     const __m512i even = _mm512_castps_si512(line.part[0]);
     const __m512i odd = _mm512_castps_si512(line.part[1]);
     const __m512i upper = choose_high(odd, _mm512_srli_epi32(even, 16));
@@ -72,7 +76,8 @@ struct BFloat16Lanes512 : Accumulators512 {
     return {_mm512_mask_add_epi16(upper, up, upper, one)};
   }
   static Register broadcast(const void* element) { return broadcast_narrow<BFloat16>(element, 2); }
-  static Line<BFloat16Lanes512> divide(Line<BFloat16Lanes512> line, const Divisor& by) {
+  static LineRegisters<BFloat16Lanes512> divide(LineRegisters<BFloat16Lanes512> line,
+                                                const Divisor& by) {
     return divide_line(line, by);
   }
 
@@ -92,14 +97,16 @@ struct Float8Lanes512 : Accumulators512 {
   static constexpr bool is_e4m3 = !Format::has_infinity;
   static constexpr bool packs_nan = true;
 
-  static Line<Float8Lanes512> load(const std::byte* place) { return unpack(Avx512::load(place)); }
-  static Line<Float8Lanes512> unpack(Avx512::Raw raw) {
+  static LineRegisters<Float8Lanes512> load(const std::byte* place) {
+    return unpack(Avx512::load(place));
+  }
+  static LineRegisters<Float8Lanes512> unpack(Avx512::Raw raw) {
     const __m512i even = halves(_mm512_slli_epi16(raw.bits, 8));
     const __m512i odd = halves(raw.bits);
     return {{widen(_mm512_castsi512_si256(even)), widen(_mm512_castsi512_si256(odd)),
              widen(_mm512_extracti64x4_epi64(even, 1)), widen(_mm512_extracti64x4_epi64(odd, 1))}};
   }
-  static Avx512::Raw pack(Line<Float8Lanes512> line) {
+  static Avx512::Raw pack(LineRegisters<Float8Lanes512> line) {
     const __m512i low = join(narrow(line.part[0]), narrow(line.part[1]));
     const __m512i high = join(narrow(line.part[2]), narrow(line.part[3]));
     // PACKUSDW works within 16 bytes each; the permutation puts its eighths in order.
@@ -107,7 +114,8 @@ struct Float8Lanes512 : Accumulators512 {
     return {_mm512_permutexvar_epi64(order, _mm512_packus_epi32(low, high))};
   }
   static Register broadcast(const void* element) { return broadcast_narrow<Format>(element, 1); }
-  static Line<Float8Lanes512> divide(Line<Float8Lanes512> line, const Divisor& by) {
+  static LineRegisters<Float8Lanes512> divide(LineRegisters<Float8Lanes512> line,
+                                              const Divisor& by) {
     return divide_line(line, by);
   }
 

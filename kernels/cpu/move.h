@@ -12,7 +12,7 @@ namespace gyre::kernels {
 
 // Sources are combined strictly in the order given. Any pointer may have any alignment. A target
 // may be exactly the address of a source (in place); nothing else may overlap.
-struct Move {
+struct MoveOperands {
   const void* const* sources = nullptr;
   std::uint32_t source_count = 0;  // >= 1
   void* const* targets = nullptr;
@@ -36,7 +36,7 @@ struct Move {
 //     A NaN result is 0x7fc00000, 0x7ff8000000000000, 0x7e00, 0x7fc0, or 0x7f for both 8-bit types
 //   subnormals are kept, rounding is to nearest even, whatever the calling thread's settings are
 //   integers wrap (two's complement); the division is of the wrapped sum and truncates to zero
-using MoveFunction = void (*)(const Move&);
+using MoveFunction = void (*)(const MoveOperands&);
 
 // In the order of preference. scalar exists everywhere.
 enum class InstructionSet : std::uint8_t { scalar, avx2, avx512, avx512fp16 };
@@ -58,8 +58,8 @@ MoveFunction find_move(ElementType type, ReduceOp op, InstructionSet set);
 MoveFunction find_move(ElementType type, ReduceOp op);
 
 // One source to all targets, for payload of any type: move.count is in bytes, the rest as above.
-void copy_move(const Move& move);
-void copy_move(const Move& move, InstructionSet set);
+void copy_move(const MoveOperands& move);
+void copy_move(const MoveOperands& move, InstructionSet set);
 // The same from one place to one other.
 void copy_move(const void* source, void* target, std::uint64_t bytes);
 

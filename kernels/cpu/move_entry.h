@@ -13,14 +13,14 @@ namespace {
 
 // Bytes to all targets that are not the source; several targets are written from one read.
 template <typename ByteLanes>
-void copy_bytes(const Move& move, std::uint64_t bytes) {
+void copy_bytes(const MoveOperands& move, std::uint64_t bytes) {
   if (move.target_count == 1 && move.streamed == 0) {
     if (move.targets[0] != move.sources[0]) std::memcpy(move.targets[0], move.sources[0], bytes);
     return;
   }
   constexpr std::uint32_t group_targets = 16;
   void* targets[group_targets];
-  Move group;
+  MoveOperands group;
   group.sources = move.sources;
   group.source_count = 1;
   group.targets = targets;
@@ -38,12 +38,12 @@ void copy_bytes(const Move& move, std::uint64_t bytes) {
 }
 
 template <typename ByteLanes>
-void copy_entry(const Move& move) {
+void copy_entry(const MoveOperands& move) {
   if (move.count > 0) copy_bytes<ByteLanes>(move, move.count);
 }
 
 template <typename Lanes, auto body>
-GYRE_ALWAYS_INLINE void call(const Move& move, std::uint64_t bytes) {
+GYRE_ALWAYS_INLINE void call(const MoveOperands& move, std::uint64_t bytes) {
   if constexpr (Lanes::is_float)
     with_float_environment<body>(move, bytes);
   else
@@ -53,7 +53,7 @@ GYRE_ALWAYS_INLINE void call(const Move& move, std::uint64_t bytes) {
 // What a table holds: sees to copies, then picks the loop. The loops without pre- and
 // post-operation run on PlainLanes, which several types share where their bits come out alike.
 template <typename Lanes, typename PlainLanes, typename ByteLanes, typename Op, bool may_adjust>
-void entry(const Move& move) {
+void entry(const MoveOperands& move) {
   if (move.count == 0) return;
   const std::uint64_t bytes = move.count * Lanes::element_size;
   if (may_adjust && (move.pre_source >= 0 || move.divisor != 1))
@@ -82,26 +82,29 @@ constexpr void fill_row(MoveTable& table, ElementType type) {
 // The whole table of a Set, which names its lanes.
 template <typename Set>
 constexpr MoveTable make_table() {
-  using Bytes = typename Set::Bytes;
-  using U8 = typename Set::template Integer<std::uint8_t>;
-  using U32 = typename Set::template Integer<std::uint32_t>;
-  using U64 = typename Set::template Integer<std::uint64_t>;
+  using ByteLanes = typename Set::ByteLanes;
+  using U8 = typename Set::template IntegerLanes<std::uint8_t>;
+  using U32 = typename Set::template IntegerLanes<std::uint32_t>;
+  using U64 = typename Set::template IntegerLanes<std::uint64_t>;
   MoveTable table;
-  fill_row<typename Set::template Integer<std::int8_t>, U8, Bytes>(table, ElementType::int8);
-  fill_row<U8, U8, Bytes>(table, ElementType::uint8);
-  fill_row<typename Set::template Integer<std::int32_t>, U32, Bytes>(table, ElementType::int32);
-  fill_row<U32, U32, Bytes>(table, ElementType::uint32);
-  fill_row<typename Set::template Integer<std::int64_t>, U64, Bytes>(table, ElementType::int64);
-  fill_row<U64, U64, Bytes>(table, ElementType::uint64);
-  fill_row<typename Set::Float16, typename Set::Float16, Bytes>(table, ElementType::float16);
-  fill_row<typename Set::Float32, typename Set::Float32, Bytes>(table, ElementType::float32);
-  fill_row<typename Set::Float64, typename Set::Float64, Bytes>(table, ElementType::float64);
-  fill_row<typename Set::BFloat16, typename Set::BFloat16, Bytes>(table, ElementType::bfloat16);
-  fill_row<typename Set::Float8E4M3, typename Set::Float8E4M3, Bytes>(table,
-                                                                      ElementType::float8_e4m3);
-  fill_row<typename Set::Float8E5M2, typename Set::Float8E5M2, Bytes>(table,
-                                                                      ElementType::float8_e5m2);
-  table.copy = copy_entry<Bytes>;
+  fill_row<typename Set::template IntegerLanes<std::int8_t>, U8, ByteLanes>(table,
+                                                                            ElementType::int8);
+  fill_row<U8, U8, ByteLanes>(table, ElementType::uint8);
+  fill_row<typename Set::template IntegerLanes<std::int32_t>, U32, ByteLanes>(table,
+                                                                              ElementType::int32);
+  fill_row<U32, U32, ByteLanes>(table, ElementType::uint32);
+  fill_row<typename Set::template IntegerLanes<std::int64_t>, U64, ByteLanes>(table,
+                                                                              ElementType::int64);
+  fill_row<U64, U64, ByteLanes>(table, ElementType::uint64);
+  fill_row<typename Set::Float16, typename Set::Float16, ByteLanes>(table, ElementType::float16);
+  fill_row<typename Set::Float32, typename Set::Float32, ByteLanes>(table, ElementType::float32);
+  fill_row<typename Set::Float64, typename Set::Float64, ByteLanes>(table, ElementType::float64);
+  fill_row<typename Set::BFloat16, typename Set::BFloat16, ByteLanes>(table, ElementType::bfloat16);
+  fill_row<typename Set::Float8E4M3, typename Set::Float8E4M3, ByteLanes>(table,
+                                                                          ElementType::float8_e4m3);
+  fill_row<typename Set::Float8E5M2, typename Set::Float8E5M2, ByteLanes>(table,
+                                                                          ElementType::float8_e5m2);
+  table.copy = copy_entry<ByteLanes>;
   return table;
 }
 

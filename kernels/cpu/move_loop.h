@@ -33,7 +33,7 @@ constexpr std::uint32_t group_sources = 8;
 constexpr std::uint64_t tile_lines = 32;
 
 template <typename Lanes>
-struct Line {
+struct LineRegisters {
   typename Lanes::Register part[Lanes::parts];
 };
 
@@ -82,7 +82,8 @@ struct Xor {
 };
 
 template <typename Lanes, typename Op>
-GYRE_ALWAYS_INLINE Line<Lanes> combine(Line<Lanes> a, const Line<Lanes>& b) {
+GYRE_ALWAYS_INLINE LineRegisters<Lanes> combine(LineRegisters<Lanes> a,
+                                                const LineRegisters<Lanes>& b) {
   GYRE_UNROLLED
   for (int p = 0; p < Lanes::parts; ++p)
     a.part[p] = Op::template apply<Lanes>(a.part[p], b.part[p]);
@@ -99,7 +100,7 @@ GYRE_ALWAYS_INLINE std::uint64_t bytes_to_line(const void* place) {
   return (0 - reinterpret_cast<std::uintptr_t>(place)) % line_bytes;
 }
 
-GYRE_ALWAYS_INLINE Alignment align(const Move& move, std::uint64_t bytes,
+GYRE_ALWAYS_INLINE Alignment align(const MoveOperands& move, std::uint64_t bytes,
                                    std::uint32_t element_size) {
   constexpr std::uint64_t worth_aligning = 8 * line_bytes;
   Alignment alignment;
@@ -118,7 +119,8 @@ GYRE_ALWAYS_INLINE Alignment align(const Move& move, std::uint64_t bytes,
 
 // What is less than a block, or lies before the first aligned line.
 template <typename Lanes, typename Op, bool adjusted>
-[[gnu::noinline]] void reduce_parts(const Move& move, std::uint64_t begin, std::uint64_t end);
+[[gnu::noinline]] void reduce_parts(const MoveOperands& move, std::uint64_t begin,
+                                    std::uint64_t end);
 
 // One move. fixed_sources: the number of sources if the compiler is to know it, else 0.
 // `this` never leaves run(), so that its fields can live in registers; what is not worth inlining
@@ -126,7 +128,7 @@ template <typename Lanes, typename Op, bool adjusted>
 template <typename Lanes, typename Op, std::uint32_t fixed_sources, bool adjusted>
 class Loop {
  public:
-  GYRE_ALWAYS_INLINE explicit Loop(const Move& move)
+  GYRE_ALWAYS_INLINE explicit Loop(const MoveOperands& move)
       : sources_(reinterpret_cast<const std::byte* const*>(move.sources)),
         targets_(reinterpret_cast<std::byte* const*>(move.targets)),
         first_target_(targets_[0]),
@@ -142,7 +144,7 @@ class Loop {
   }
 
   // bytes: of each source. The move's count is of elements of a type that may not be Lanes'.
-  GYRE_ALWAYS_INLINE void run(const Move& move, std::uint64_t bytes) {
+  GYRE_ALWAYS_INLINE void run(const MoveOperands& move, std::uint64_t bytes) {
     const Alignment alignment = align(move, bytes, Lanes::element_size);
     const std::uint64_t begin = alignment.head_bytes;
     const std::uint64_t end = begin + (bytes - begin) / block_bytes * block_bytes;
@@ -159,7 +161,7 @@ class Loop {
 
   // Up to a line, of all sources at once.
   GYRE_ALWAYS_INLINE void partial_line(std::uint64_t offset, std::uint64_t bytes) const {
-    Line<Lanes> sum[1] = {load_part(0, offset, bytes)};
+    LineRegisters<Lanes> sum[1] = {load_part(0, offset, bytes)};
     for (std::uint32_t s = 1; s < source_count_; ++s)
       sum[0] = combine<Lanes, Op>(sum[0], load_part(s, offset, bytes));
     finish(sum);
@@ -178,7 +180,7 @@ class Loop {
   // Widening fills the processor's window with arithmetic, so that it sees too few loads ahead.
   // Measured with bfloat16 from memory: 15 % faster, from the second-level cache as fast as
   // without; for what does not widen it costs a tenth there and brings nothing.
-  static constexpr bool widens = sizeof(Line<Lanes>) > line_bytes;
+  static constexpr bool widens = sizeof(LineRegisters<Lanes>) > line_bytes;
   static constexpr std::uint64_t prefetch_bytes = 512;
   // A line that is read first and overwritten then crosses the machine twice if another core has
   // it, unless it is fetched for writing at once. Measured with two processes that reduce 21 MB in
@@ -202,7 +204,7 @@ class Loop {
   };
 
   GYRE_ALWAYS_INLINE void tiles(std::uint64_t begin, std::uint64_t end) const {
-    Line<Lanes> sums[tile_lines];
+    LineRegisters<Lanes> sums[tile_lines];
     const bool at_once = source_count_ <= group_sources;
     while (begin < end) {
       const std::uint64_t tile_end = at_once ? end : std::min(end, begin + tile_bytes);
@@ -214,23 +216,24 @@ class Loop {
     }
   }
 
-  GYRE_ALWAYS_INLINE Line<Lanes> load_part(std::uint32_t source, std::uint64_t offset,
-                                           std::uint64_t bytes) const {
+  GYRE_ALWAYS_INLINE LineRegisters<Lanes> load_part(std::uint32_t source, std::uint64_t offset,
+                                                    std::uint64_t bytes) const {
     const Raw raw = Machine::load_part(sources_[source] + offset, bytes);
-    Line<Lanes> values[1] = {Lanes::unpack(raw)};
+    LineRegisters<Lanes> values[1] = {Lanes::unpack(raw)};
     scale(source, values);
     return values[0];
   }
 
   // sums: where partial sums lie between sweeps over the same lines; unused by a single sweep.
   GYRE_ALWAYS_INLINE void sweep(Sources sources, std::uint64_t begin, std::uint64_t end,
-                                Line<Lanes>* sums) const {
+                                LineRegisters<Lanes>* sums) const {
     for (std::uint64_t offset = begin; offset < end; offset += block_bytes)
       block(sources, offset, sums + (offset - begin) / line_bytes);
   }
 
-  GYRE_ALWAYS_INLINE void block(Sources sources, std::uint64_t offset, Line<Lanes>* sums) const {
-    Line<Lanes> sum[block_lines];
+  GYRE_ALWAYS_INLINE void block(Sources sources, std::uint64_t offset,
+                                LineRegisters<Lanes>* sums) const {
+    LineRegisters<Lanes> sum[block_lines];
     std::uint32_t source = sources.first;
     if (source == 0) {
       load(source++, offset, sum);
@@ -239,7 +242,7 @@ class Loop {
       for (int l = 0; l < block_lines; ++l) sum[l] = sums[l];
     }
     for (; source < sources.last; ++source) {
-      Line<Lanes> next[block_lines];
+      LineRegisters<Lanes> next[block_lines];
       load(source, offset, next);
       GYRE_UNROLLED
       for (int l = 0; l < block_lines; ++l) sum[l] = combine<Lanes, Op>(sum[l], next[l]);
@@ -260,7 +263,7 @@ class Loop {
 
   template <int line_count>
   GYRE_ALWAYS_INLINE void load(std::uint32_t source, std::uint64_t offset,
-                               Line<Lanes> (&values)[line_count]) const {
+                               LineRegisters<Lanes> (&values)[line_count]) const {
     const std::byte* place = (fixed_sources != 0 ? fixed_[source] : sources_[source]) + offset;
     const bool claims = source < 32 && (claimed_ >> source & 1) != 0;
     GYRE_UNROLLED
@@ -273,11 +276,12 @@ class Loop {
   }
 
   template <int line_count>
-  GYRE_ALWAYS_INLINE void scale(std::uint32_t source, Line<Lanes> (&values)[line_count]) const {
+  GYRE_ALWAYS_INLINE void scale(std::uint32_t source,
+                                LineRegisters<Lanes> (&values)[line_count]) const {
     if constexpr (adjusted) {
       if (static_cast<std::int32_t>(source) != pre_source_) return;
       GYRE_UNROLLED
-      for (Line<Lanes>& value : values) {
+      for (LineRegisters<Lanes>& value : values) {
         GYRE_UNROLLED
         for (auto& part : value.part) part = Lanes::multiply(part, scalar_);
       }
@@ -285,18 +289,18 @@ class Loop {
   }
 
   template <int line_count>
-  GYRE_ALWAYS_INLINE void finish(Line<Lanes> (&sums)[line_count]) const {
+  GYRE_ALWAYS_INLINE void finish(LineRegisters<Lanes> (&sums)[line_count]) const {
     if constexpr (adjusted) {
       if (!divides_) return;
       GYRE_UNROLLED
-      for (Line<Lanes>& sum : sums) sum = Lanes::divide(sum, divisor_);
+      for (LineRegisters<Lanes>& sum : sums) sum = Lanes::divide(sum, divisor_);
     }
   }
 
   // Makes NaNs canonical, where pack does not do that itself. There are hardly ever any, so that
   // one test for many registers is cheaper than a correction of each.
   template <int line_count>
-  GYRE_ALWAYS_INLINE static void settle(Line<Lanes> (&sums)[line_count]) {
+  GYRE_ALWAYS_INLINE static void settle(LineRegisters<Lanes> (&sums)[line_count]) {
     if constexpr (!Lanes::packs_nan) {
       constexpr int count = line_count * Lanes::parts;
       const auto at = [&sums](int i) { return sums[i / Lanes::parts].part[i % Lanes::parts]; };
@@ -307,7 +311,7 @@ class Loop {
       if (!Lanes::any(found)) [[likely]]
         return;
       GYRE_UNROLLED
-      for (Line<Lanes>& sum : sums) {
+      for (LineRegisters<Lanes>& sum : sums) {
         GYRE_UNROLLED
         for (auto& part : sum.part) part = Lanes::canonical(part);
       }
@@ -341,14 +345,14 @@ class Loop {
 };
 
 template <typename Lanes, typename Op, bool adjusted>
-void reduce_parts(const Move& move, std::uint64_t begin, std::uint64_t end) {
+void reduce_parts(const MoveOperands& move, std::uint64_t begin, std::uint64_t end) {
   const Loop<Lanes, Op, 0, adjusted> loop(move);
   for (; begin < end; begin += std::min(line_bytes, end - begin))
     loop.partial_line(begin, std::min(line_bytes, end - begin));
 }
 
 template <typename Lanes, typename Op, std::uint32_t fixed_sources, bool adjusted>
-[[gnu::noinline]] void reduce(const Move& move, std::uint64_t bytes) {
+[[gnu::noinline]] void reduce(const MoveOperands& move, std::uint64_t bytes) {
   Loop<Lanes, Op, fixed_sources, adjusted>(move).run(move, bytes);
 }
 

@@ -11,21 +11,22 @@ namespace gyre::kernels {
 // A quotient that is no integer is at least 1 / divisor away from the next one. The float's error
 // is less than that as long as |value| < 2^mantissa_bits, so that truncation gives the exact
 // result; for the 8-bit types that needs float32 (24 bits), for the 32-bit types float64 (53).
-template <typename Integer>
-[[gnu::always_inline]] inline Integer quotient(Integer value, std::uint32_t divisor) {
-  if constexpr (sizeof(Integer) == 1) {
+template <typename IntegerLanes>
+[[gnu::always_inline]] inline IntegerLanes quotient(IntegerLanes value, std::uint32_t divisor) {
+  if constexpr (sizeof(IntegerLanes) == 1) {
     const float ratio = static_cast<float>(value) / static_cast<float>(divisor);
-    return static_cast<Integer>(static_cast<std::int32_t>(ratio));
-  } else if constexpr (sizeof(Integer) == 4) {
+    return static_cast<IntegerLanes>(static_cast<std::int32_t>(ratio));
+  } else if constexpr (sizeof(IntegerLanes) == 4) {
     const double ratio = static_cast<double>(value) / static_cast<double>(divisor);
-    return static_cast<Integer>(ratio);
+    return static_cast<IntegerLanes>(ratio);
   } else {
-    return value / static_cast<Integer>(divisor);
+    return value / static_cast<IntegerLanes>(divisor);
   }
 }
 
-template <typename Integer, std::size_t count>
-[[gnu::always_inline]] inline void divide_all(Integer (&values)[count], std::uint32_t divisor) {
+template <typename IntegerLanes, std::size_t count>
+[[gnu::always_inline]] inline void divide_all(IntegerLanes (&values)[count],
+                                              std::uint32_t divisor) {
   for (std::size_t i = 0; i < count; ++i) values[i] = quotient(values[i], divisor);
 }
 

@@ -15,20 +15,20 @@ namespace gyre::kernels {
 namespace {
 
 // How one element type is read, kept while it is combined, and written.
-template <typename Integer>
+template <typename IntegerLanes>
 struct IntegerElement {
-  using Stored = Integer;
-  using Accumulator = Integer;
+  using Stored = IntegerLanes;
+  using Accumulator = IntegerLanes;
   // Arithmetic that may wrap is done unsigned, and wide enough that C++ promotes it to no int.
-  using Wrapping = std::conditional_t<sizeof(Integer) == 8, std::uint64_t, std::uint32_t>;
+  using Wrapping = std::conditional_t<sizeof(IntegerLanes) == 8, std::uint64_t, std::uint32_t>;
 
   static Accumulator widen(Stored stored) { return stored; }
   static Stored narrow(Accumulator value) { return value; }
   static Accumulator add(Accumulator a, Accumulator b) {
-    return static_cast<Integer>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b));
+    return static_cast<IntegerLanes>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b));
   }
   static Accumulator multiply(Accumulator a, Accumulator b) {
-    return static_cast<Integer>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
+    return static_cast<IntegerLanes>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
   }
   static Accumulator minimum(Accumulator a, Accumulator b) { return b < a ? b : a; }
   static Accumulator maximum(Accumulator a, Accumulator b) { return a < b ? b : a; }
@@ -159,7 +159,7 @@ struct Block {
 };
 
 template <typename Element, typename Op, bool adjusted>
-[[gnu::noinline]] void reduce(const Move& move) {
+[[gnu::noinline]] void reduce(const MoveOperands& move) {
   Block<Element> sum;
   Block<Element> next;
   for (std::uint64_t begin = 0; begin < move.count; begin += block_elements) {
@@ -176,17 +176,17 @@ template <typename Element, typename Op, bool adjusted>
   }
 }
 
-void copy_bytes(const Move& move) {
+void copy_bytes(const MoveOperands& move) {
   for (std::uint32_t t = 0; t < move.target_count; ++t)
     if (move.targets[t] != move.sources[0] && move.count > 0)
       std::memcpy(move.targets[t], move.sources[0], move.count);
 }
 
 template <typename Element, typename Op, bool may_adjust>
-void entry(const Move& move) {
+void entry(const MoveOperands& move) {
   const bool adjusted = may_adjust && (move.pre_source >= 0 || move.divisor != 1);
   if (move.source_count == 1 && !adjusted) {
-    Move bytes = move;
+    MoveOperands bytes = move;
     bytes.count *= sizeof(typename Element::Stored);
     return copy_bytes(bytes);
   }

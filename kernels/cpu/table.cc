@@ -50,7 +50,7 @@ InstructionSet detect() {
 InstructionSet detect() { return InstructionSet::scalar; }
 #endif
 
-void touch_nothing(const Move&) {}
+void touch_nothing(const MoveOperands&) {}
 
 void lay_over(MoveTable& table, const MoveTable& better) {
   for (int type = 0; type < element_type_count; ++type) {
@@ -108,14 +108,14 @@ MoveFunction find_move(ElementType type, ReduceOp op) {
   return find_move(type, op, best_instruction_set());
 }
 
-void copy_move(const Move& move, InstructionSet set) {
+void copy_move(const MoveOperands& move, InstructionSet set) {
   tables().of[static_cast<int>(set)].copy(move);
 }
 
-void copy_move(const Move& move) { copy_move(move, best_instruction_set()); }
+void copy_move(const MoveOperands& move) { copy_move(move, best_instruction_set()); }
 
 void copy_move(const void* source, void* target, std::uint64_t bytes) {
-  Move move;
+  MoveOperands move;
   move.sources = &source;
   move.source_count = 1;
   move.targets = &target;

@@ -1,6 +1,6 @@
 // The C functions of the collectives: they check arguments, make a Request, and hand it on.
 #include "lib/api/arguments.h"
-#include "lib/api/calls.h"
+#include "lib/api/c_api.h"
 #include "lib/comm/device_scope.h"
 
 #include <fmt/format.h>

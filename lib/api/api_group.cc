@@ -1,6 +1,6 @@
 // The C functions of groups and of made reductions.
 #include "lib/api/arguments.h"
-#include "lib/api/calls.h"
+#include "lib/api/c_api.h"
 #include "lib/comm/device_scope.h"
 
 #include <fmt/format.h>

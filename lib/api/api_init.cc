@@ -1,9 +1,9 @@
 // The C functions that make, ask and end communicators.
-#include "lib/api/calls.h"
+#include "lib/api/c_api.h"
 #include "lib/api/options.h"
 #include "lib/base/log.h"
 #include "lib/comm/group.h"
-#include "lib/comm/split.h"
+#include "lib/comm/split_op.h"
 #include "lib/rendezvous/rendezvous.h"
 
 #include <fmt/format.h>
@@ -123,7 +123,7 @@ Status split(gyreComm_t comm, int color, int key, gyreComm_t* newcomm, const gyr
   options.logged_rank = pin->options().logged_rank;
   *newcomm = nullptr;
   auto splitting =
-      std::make_shared<Splitting>(process(), *pin, color, key, newcomm, std::move(options));
+      std::make_shared<SplitOp>(process(), *pin, color, key, newcomm, std::move(options));
   return submit(std::move(pin), {.resumable = std::move(splitting)}, nullptr);
 }
 

@@ -1,7 +1,7 @@
 // The C functions for memory that peers can reach: threads of one process reach any memory of each
 // other; other processes map what comes from here.
 #include "lib/api/arguments.h"
-#include "lib/api/calls.h"
+#include "lib/api/c_api.h"
 #include "lib/comm/device_scope.h"
 
 #include <fmt/format.h>

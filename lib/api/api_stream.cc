@@ -1,5 +1,5 @@
 // The C functions of host streams.
-#include "lib/api/calls.h"
+#include "lib/api/c_api.h"
 
 #include <fmt/format.h>
 
@@ -53,7 +53,7 @@ Status destroy(gyreStream_t stream) {
   return take_first_error(*pin);
 }
 
-Status queue(gyreStream_t stream, HostStream::Entry entry) {
+Status queue(gyreStream_t stream, HostStream::QueuedWork entry) {
   GYRE_ASSIGN(auto pin, find_stream(stream));
   return process().worker.queue(std::move(pin), std::move(entry));
 }
@@ -61,7 +61,7 @@ Status queue(gyreStream_t stream, HostStream::Entry entry) {
 Status wait_for(gyreStream_t stream, gyreStream_t other) {
   if (stream == other) return invalid_argument("a stream cannot wait for itself");
   GYRE_TRY(find_stream(stream).status());
-  HostStream::Entry mark, wait;
+  HostStream::QueuedWork mark, wait;
   mark.mark = wait.wait_for = std::make_shared<StreamMark>();
   GYRE_TRY(queue(other, std::move(mark)));
   return queue(stream, std::move(wait));
@@ -111,7 +111,7 @@ gyreResult_t gyreStreamWait(gyreStream_t stream, gyreStream_t other) {
 gyreResult_t gyreStreamAddCallback(gyreStream_t stream, gyreStreamCallback_t callback, void* user) {
   return guarded([&]() -> Status {
     if (callback == nullptr) return invalid_argument("callback is NULL");
-    HostStream::Entry entry;
+    HostStream::QueuedWork entry;
     entry.callback = [=](const Status& status) { callback(stream, to_result(status), user); };
     return queue(stream, std::move(entry));
   });

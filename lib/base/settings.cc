@@ -37,7 +37,7 @@ std::string accepted(const Setting::Kind& kind) {
                                       size.most);
                  },
                  [](const Setting::Switch&) { return std::string("0 or 1"); },
-                 [](const Setting::Choice& choice) {
+                 [](const Setting::Keyword& choice) {
                    return fmt::format("one of {}", fmt::join(choice.words, ", "));
                  },
                  [](const Setting::Text&) { return std::string("a text that is not empty"); }},
@@ -48,7 +48,7 @@ std::string shown_value(const Settings& settings, const Setting::Kind& kind) {
   return std::visit(
       Overloaded{
           [&](const Setting::Switch& s) { return std::string(settings.*s.field ? "1" : "0"); },
-          [&](const Setting::Choice& s) { return settings.*s.field; },
+          [&](const Setting::Keyword& s) { return settings.*s.field; },
           [&](const Setting::Text& s) {
             return (settings.*s.field).empty() ? std::string("unset") : settings.*s.field;
           },
@@ -72,7 +72,7 @@ bool store(Settings& settings, const Setting::Kind& kind, const std::string& val
                                  settings.*s.field = value == "1";
                                  return value == "0" || value == "1";
                                },
-                               [&](const Setting::Choice& s) {
+                               [&](const Setting::Keyword& s) {
                                  for (std::string_view word : s.words) {
                                    if (strcasecmp(std::string(word).c_str(), value.c_str()) != 0)
                                      continue;
@@ -108,7 +108,7 @@ namespace {
 std::vector<Setting> settings_of_communicators() {
   using S = Setting;
   return {
-      {"GYRE_DEBUG", S::Choice{&Settings::debug, {"NONE", "VERSION", "WARN", "INFO", "TRACE"}},
+      {"GYRE_DEBUG", S::Keyword{&Settings::debug, {"NONE", "VERSION", "WARN", "INFO", "TRACE"}},
        "how much to log"},
       {"GYRE_DEBUG_SUBSYS", S::Text{&Settings::debug_subsystems},
        "subsystems whose INFO and TRACE lines are logged: INIT, BOOTSTRAP, ENV, GRAPH (paths "
@@ -136,15 +136,15 @@ std::vector<Setting> settings_of_communicators() {
       {"GYRE_SOCKET_IFNAME", S::Text{&Settings::socket_interface},
        "network interfaces for other hosts, and for tcp between ranks of this host (loopback if "
        "unset): prefixes, =exact names, or ^ and those to leave out"},
-      {"GYRE_SOCKET_FAMILY", S::Choice{&Settings::socket_family, {"ANY", "AF_INET", "AF_INET6"}},
+      {"GYRE_SOCKET_FAMILY", S::Keyword{&Settings::socket_family, {"ANY", "AF_INET", "AF_INET6"}},
        "address family of sockets"},
-      {"GYRE_TCP_SECURITY", S::Choice{&Settings::tcp_security, {"ticket", "tls"}},
+      {"GYRE_TCP_SECURITY", S::Keyword{&Settings::tcp_security, {"ticket", "tls"}},
        "ticket: a data connection begins with a one-time ticket; tls: it is also encrypted"},
       {"GYRE_SHM_DISABLE", S::Switch{&Settings::shm_disable}, "1: shared memory is not used"},
       {"GYRE_P2P_DISABLE", S::Switch{&Settings::p2p_disable},
        "1: kernels do not access the memory of another GPU"},
       {"GYRE_P2P_LEVEL",
-       S::Choice{&Settings::p2p_level, {"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}},
+       S::Keyword{&Settings::p2p_level, {"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}},
        "largest distance at which kernels access memory of another GPU: the same GPU, NVLink, one "
        "PCIe switch, several, one host bridge, anywhere in the host"},
       {"GYRE_TIMEOUT", S::Integer{&Settings::timeout_s, 1, second_most},

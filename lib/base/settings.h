@@ -74,14 +74,14 @@ struct Setting {
   struct Switch {
     bool Settings::*field;
   };  // 0 or 1
-  struct Choice {
+  struct Keyword {
     std::string Settings::*field;
     std::vector<std::string_view> words;
   };
   struct Text {
     std::string Settings::*field;
   };
-  using Kind = std::variant<Integer, Size, Switch, Choice, Text>;
+  using Kind = std::variant<Integer, Size, Switch, Keyword, Text>;
 
   std::string_view name;
   Kind kind;

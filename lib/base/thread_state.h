@@ -13,11 +13,11 @@ T& thread_state() {
   [[gnu::tls_model("initial-exec")]] static thread_local T* known = nullptr;
   if (known != nullptr) [[likely]]
     return *known;
-  struct End {
-    ~End() { delete std::exchange(known, nullptr); }
+  struct AtThreadEnd {
+    ~AtThreadEnd() { delete std::exchange(known, nullptr); }
   };
   known = new T;
-  static thread_local const End end;
+  static thread_local const AtThreadEnd end;
   return *known;
 }
 

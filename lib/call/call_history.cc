@@ -64,7 +64,7 @@ void CallHistory::begin_run(const CallRecord& call) {
   for (const std::uint64_t part : {call.sequence, call.kind, call.count, call.blocks})
     history_ = hash_with(history_, part);
   const std::uint64_t number = begun_.load(std::memory_order_relaxed);
-  Run& run = runs_[number % run_count];
+  CallRun& run = runs_[number % run_count];
   // No number while the rest changes. The fence keeps the stores behind it; pairs with find's.
   run.first.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
@@ -100,7 +100,7 @@ std::optional<CallRecord> CallHistory::find(std::uint64_t sequence) const {
   const std::uint64_t begun = begun_.load(std::memory_order_acquire);
   const std::uint64_t oldest = begun < run_count ? 0 : begun - run_count;
   for (std::uint64_t number = begun; number > oldest; --number) {
-    const Run& run = runs_[(number - 1) % run_count];
+    const CallRun& run = runs_[(number - 1) % run_count];
     const std::uint64_t first = run.first.load(std::memory_order_acquire);
     if (first == 0 || first > sequence) continue;
     const CallRecord call{sequence, run.kind.load(std::memory_order_relaxed),

@@ -54,7 +54,7 @@ class CallHistory {
   // How many changes of call a rank may be ahead of one that asks.
   static constexpr std::size_t run_count = 128;
   // Calls that are alike, from the first one on: until the next run begins, or the newest call.
-  struct alignas(64) Run {
+  struct alignas(64) CallRun {
     std::atomic<std::uint64_t> first{0};
     std::atomic<std::uint64_t> kind{0}, count{0}, blocks{0};
   };
@@ -63,7 +63,7 @@ class CallHistory {
   std::optional<Status> judge(int from, const CallRecord& theirs, const CallRecord& own) const;
 
   const int rank_;
-  std::array<Run, run_count> runs_;
+  std::array<CallRun, run_count> runs_;
   std::atomic<std::uint64_t> begun_{0};   // runs; the last one is at begun - 1
   std::atomic<std::uint64_t> newest_{0};  // call
   CallRecord last_;                       // the owner's thread's, and the next

@@ -176,7 +176,7 @@ void CollectiveOp::expire() {
   tracing_.begin(*state_.membership, state_.rank, blocked.peer, call_.sequence, clock.now_ns());
 }
 
-void CollectiveOp::time_out(const Tracing::Verdict& verdict) {
+void CollectiveOp::time_out(const Tracing::TraceVerdict& verdict) {
   const Blocked blocked = backend_->blocked();
   const std::string whom =
       blocked.peer < 0 ? std::string() : fmt::format(" from rank {}", blocked.peer);

@@ -37,7 +37,7 @@ class CollectiveOp final : public OperationBase {
   bool drain_after_failure() override;
   void break_down(Status why);
   void question_peer();
-  void time_out(const Tracing::Verdict& verdict) override;
+  void time_out(const Tracing::TraceVerdict& verdict) override;
   std::string waiting() const override;
 
   void use(Backend& backend) {

@@ -61,18 +61,18 @@ Resumable& Communicator::begin(const Work& work, bool more) {
 
 Result<ReduceOp> Communicator::find_made_op(int op, ElementType type, std::uint64_t& scalar) const {
   const std::lock_guard lock(mutex_);
-  GYRE_ASSIGN(scalar, made_ops_.find(op, type));
+  GYRE_ASSIGN(scalar, pre_mul_sum_ops_.find(op, type));
   return ReduceOp::pre_mul_sum;
 }
 
 Result<int> Communicator::make_op(ElementType type, std::uint64_t scalar) {
   const std::lock_guard lock(mutex_);
-  return made_ops_.make(type, scalar);
+  return pre_mul_sum_ops_.make(type, scalar);
 }
 
 Status Communicator::destroy_op(int op) {
   const std::lock_guard lock(mutex_);
-  return made_ops_.destroy(op);
+  return pre_mul_sum_ops_.destroy(op);
 }
 
 }  // namespace gyre::comm

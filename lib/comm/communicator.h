@@ -4,7 +4,7 @@
 // not atomic.
 #pragma once
 
-#include "lib/call/made_ops.h"
+#include "lib/call/pre_mul_sum_ops.h"
 #include "lib/comm/backend.h"
 #include "lib/comm/call_order.h"
 #include "lib/comm/collective_op.h"
@@ -110,7 +110,7 @@ class Communicator {
   std::uint64_t background_stream_ = 0;
   std::atomic<bool> may_leave_{false};
   mutable std::mutex mutex_;
-  MadeOps made_ops_;  // of the mutex
+  PreMulSumOps pre_mul_sum_ops_;  // of the mutex
 };
 
 }  // namespace gyre::comm

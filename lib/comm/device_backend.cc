@@ -101,14 +101,14 @@ Status DeviceBackend::fetch(void* value, const void* from, std::uint64_t bytes) 
 
 Result<std::uint64_t> DeviceBackend::register_buffer(const void* buffer, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  Registered made{.buffer = buffer, .bytes = bytes};
+  RegisteredBuffer made{.buffer = buffer, .bytes = bytes};
   GYRE_TRY(meet_buffer(made));
   registered_[++registrations_] = std::move(made);
   return registrations_;
 }
 
 // mutex_ is held. Before the ranks have joined, it is only kept.
-Status DeviceBackend::meet_buffer(Registered& registered) {
+Status DeviceBackend::meet_buffer(RegisteredBuffer& registered) {
   if (regions_ready_ == nullptr) return {};
   GYRE_ASSIGN(registered.lent, regions_ready_->enlist(registered.buffer, registered.bytes));
   // The word that tells other threads of it is under the lock that they take next.

@@ -88,13 +88,13 @@ class DeviceBackend final : public Backend, public Watched {
   Status check_turn(loaded::CuStream stream) const;
   void note_launch();
   // What the caller registered.
-  struct Registered {
+  struct RegisteredBuffer {
     const void* buffer = nullptr;
     std::uint64_t bytes = 0;
     std::shared_ptr<RegisteredMemory> lent = nullptr;  // null: nobody else has it open
     bool is_delisted = false;
   };
-  Status meet_buffer(Registered& registered);
+  Status meet_buffer(RegisteredBuffer& registered);
   Status await_departure(DeviceRegions& regions, RegisteredMemory& memory);
   std::uint64_t history() const {
     return state_.call_history != nullptr ? state_.call_history->hash() : 0;
@@ -112,7 +112,7 @@ class DeviceBackend final : public Backend, public Watched {
   std::int64_t rest_until_ns_ = 0;  // so long it waits for kernels of this process to end
 
   std::map<const plan::Plan*, std::unique_ptr<exec::DevicePlan>> prepared_;
-  PlanChooser::Chosen chosen_;
+  PlanChooser::PlanChoice chosen_;
   const exec::DevicePlan* current_ = nullptr;  // of the chosen plan; null: its links are not open
   CallRecord bound_for_;                       // sequence 0: for nothing that may come again
   std::uint64_t bound_history_ = 0;
@@ -130,7 +130,7 @@ class DeviceBackend final : public Backend, public Watched {
   std::atomic<bool> shares_gpu_{false};        // with another rank of it, in this process
   std::atomic<bool> lends_registered_{false};  // ever since some of it may be lent
   mutable std::mutex mutex_;                   // of what follows
-  std::map<std::uint64_t, Registered> registered_;
+  std::map<std::uint64_t, RegisteredBuffer> registered_;
   std::uint64_t registrations_ = 0;
   DeviceResources* resources_ready_ = nullptr;    // once it has links
   std::shared_ptr<DeviceRegions> regions_ready_;  // with ranks in other processes

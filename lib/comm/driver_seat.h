@@ -13,25 +13,25 @@ namespace gyre::comm {
 
 class DriverSeat {
  public:
-  enum class Taken { no, kept, newly };
+  enum class TakeResult { no, kept, newly };
 
   // `who` is any address that stands for the thread's turns. One that `comes_again`, within a sleep
   // of Wait, is waited for.
-  Taken take(const void* who, bool comes_again) {
+  TakeResult take(const void* who, bool comes_again) {
     // Pairs with the release in leave: what the driver before did has been done.
-    if (holder_.load(std::memory_order_relaxed) == who) return Taken::kept;
+    if (holder_.load(std::memory_order_relaxed) == who) return TakeResult::kept;
     const std::int64_t wanted_until_ns = wanted_until_ns_.load(std::memory_order_relaxed);
     if (wanted_until_ns != 0 && last_.load(std::memory_order_relaxed) == who) [[unlikely]]
-      if (SystemClock::read() < wanted_until_ns) return Taken::no;
+      if (SystemClock::read() < wanted_until_ns) return TakeResult::no;
     const void* nobody = nullptr;
     if (!holder_.compare_exchange_strong(nobody, who, std::memory_order_acquire)) {
       if (comes_again)
         wanted_until_ns_.store(SystemClock::read() + patience_ns, std::memory_order_relaxed);
-      return Taken::no;
+      return TakeResult::no;
     }
     if (wanted_until_ns != 0) wanted_until_ns_.store(0, std::memory_order_relaxed);
     last_.store(who, std::memory_order_relaxed);
-    return Taken::newly;
+    return TakeResult::newly;
   }
   void leave() { holder_.store(nullptr, std::memory_order_release); }
 

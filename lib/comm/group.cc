@@ -33,19 +33,19 @@ Status queue(StreamWorker& worker, std::vector<GroupedCall>& calls) {
   std::vector<Where> where;
   for (const GroupedCall& call : calls)
     if (call.stream) where.emplace_back(&*call.communicator, &*call.stream);
-  std::vector<StreamWorker::Placed> placed;
+  std::vector<StreamWorker::StreamAssignment> placed;
   std::vector<std::shared_ptr<Sequence>> sequences;  // of `placed`; null where one call is alone
   for (GroupedCall& call : calls) {
     if (!call.stream) continue;
     const Where mine{&*call.communicator, &*call.stream};
     const bool together = std::ranges::all_of(
         where, [&](const Where& one) { return one.first != mine.first || one == mine; });
-    const auto known = std::ranges::find_if(placed, [&](const StreamWorker::Placed& one) {
+    const auto known = std::ranges::find_if(placed, [&](const StreamWorker::StreamAssignment& one) {
       return together && &*one.part.communicator == mine.first;
     });
     if (known == placed.end()) {
       sequences.emplace_back();
-      StreamWorker::Placed& one = placed.emplace_back();
+      StreamWorker::StreamAssignment& one = placed.emplace_back();
       one.stream = std::move(call.stream);
       one.part.communicator = std::move(call.communicator);
       one.part.work = std::move(call.work);

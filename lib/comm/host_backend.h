@@ -85,7 +85,7 @@ class HostBackend final : public Backend {
   void end_loan();
 
   // A plan with its links, kept for good.
-  struct Prepared {
+  struct CachedPlan {
     bool is_open = false;
     exec::BoundPlan bound;
     std::vector<std::byte> scratch;
@@ -98,9 +98,9 @@ class HostBackend final : public Backend {
   tune::TuningInputs tuning_;
   std::unique_ptr<Links> links_;  // with the next, once all have joined
   std::unique_ptr<Exchange> exchange_;
-  std::map<const plan::Plan*, Prepared> prepared_;
-  PlanChooser::Chosen chosen_;
-  Prepared* current_ = nullptr;  // of the chosen plan
+  std::map<const plan::Plan*, CachedPlan> prepared_;
+  PlanChooser::PlanChoice chosen_;
+  CachedPlan* current_ = nullptr;  // of the chosen plan
   Binding binding_;
   exec::Call call_;       // bound with it
   CallRecord bound_for_;  // sequence 0: for nothing that may come again

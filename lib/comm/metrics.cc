@@ -22,9 +22,9 @@ std::string labels_text(std::initializer_list<Label> labels) {
 }
 
 // A metric and its samples, which differ in their labels: of two with the same the larger counts.
-class Family {
+class MetricFamily {
  public:
-  Family(std::string_view name, std::string_view type, std::string_view help)
+  MetricFamily(std::string_view name, std::string_view type, std::string_view help)
       : name_(name), type_(type), help_(help) {}
   void add(double value, std::initializer_list<Label> labels) {
     double& known = samples_.try_emplace(labels_text(labels), value).first->second;
@@ -62,27 +62,29 @@ std::string collective_label(std::size_t function) {
   return std::string(function_name(static_cast<Function>(function)).substr(4));
 }
 
-struct Families {
-  Family build{"gyre_build_info", "gauge", "The library's version; always 1."};
-  Family communicators{
+struct MetricFamilies {
+  MetricFamily build{"gyre_build_info", "gauge", "The library's version; always 1."};
+  MetricFamily communicators{
       "gyre_communicators", "gauge",
       "Communicators of this process whose ranks have met, one for each rank in it."};
-  Family info{"gyre_communicator_info", "gauge",
-              "The name that the program gave to a communicator; always 1."};
-  Family size{"gyre_communicator_size", "gauge", "Ranks of the communicator."};
-  Family failed{"gyre_communicator_failed", "gauge",
-                "1 once the communicator is broken, with the code of the cause."};
-  Family operations{"gyre_operations_total", "counter",
-                    "Calls that ended well; a group's sends and receives are one."};
-  Family bytes{"gyre_operation_bytes_total", "counter",
-               "Bytes of those calls: their count times the size of an element."};
-  Family long_waits{"gyre_long_waits_total", "counter",
-                    "Waits for peers that are over and were long enough to be shown to tools."};
-  Family waits{"gyre_wait_seconds", "gauge",
-               "How long the wait for a peer has lasted in which a rank is now; none: no sample."};
+  MetricFamily info{"gyre_communicator_info", "gauge",
+                    "The name that the program gave to a communicator; always 1."};
+  MetricFamily size{"gyre_communicator_size", "gauge", "Ranks of the communicator."};
+  MetricFamily failed{"gyre_communicator_failed", "gauge",
+                      "1 once the communicator is broken, with the code of the cause."};
+  MetricFamily operations{"gyre_operations_total", "counter",
+                          "Calls that ended well; a group's sends and receives are one."};
+  MetricFamily bytes{"gyre_operation_bytes_total", "counter",
+                     "Bytes of those calls: their count times the size of an element."};
+  MetricFamily long_waits{
+      "gyre_long_waits_total", "counter",
+      "Waits for peers that are over and were long enough to be shown to tools."};
+  MetricFamily waits{
+      "gyre_wait_seconds", "gauge",
+      "How long the wait for a peer has lasted in which a rank is now; none: no sample."};
 };
 
-void add_operations(Families& families, const RankSummary& head, const Label& communicator,
+void add_operations(MetricFamilies& families, const RankSummary& head, const Label& communicator,
                     const Label& rank) {
   for (std::size_t function = 0; function <= exchange_function; ++function) {
     const RankSummary::DoneCount& done = head.done[function];
@@ -93,7 +95,7 @@ void add_operations(Families& families, const RankSummary& head, const Label& co
   }
 }
 
-void add_head(Families& families, const RankSummary& head, std::int64_t now_ns) {
+void add_head(MetricFamilies& families, const RankSummary& head, std::int64_t now_ns) {
   const Label communicator{"communicator", std::string(head.identity.name.view())};
   const Label rank{"rank", std::to_string(head.identity.rank)};
   for (const WaitRecord& wait : head.waits)
@@ -132,7 +134,7 @@ std::string label_value(std::string_view text) {
 
 std::string metrics_text(std::string_view version, const std::vector<RankSummary>& heads,
                          std::int64_t now_ns) {
-  Families families;
+  MetricFamilies families;
   families.build.add(std::uint64_t{1}, {{"version", std::string(version)}});
   const auto met = std::ranges::count_if(heads, &RankSummary::has_met);
   families.communicators.add(static_cast<std::uint64_t>(met), {});

@@ -43,7 +43,7 @@ class OperationBase : public Resumable {
   }
   // Goes on with what a peer that has failed gave before, or ends.
   virtual bool drain_after_failure() = 0;
-  virtual void time_out(const Tracing::Verdict& verdict) = 0;
+  virtual void time_out(const Tracing::TraceVerdict& verdict) = 0;
   // Whether it may end well though the communicator has failed: a rank may end when its own part
   // is over, and what it gave is worked through.
   bool may_finish_after(const Status& failure) const {

@@ -20,9 +20,9 @@ std::uint64_t bytes_to_choose_on(const Request& request, int size) {
 
 }  // namespace
 
-Result<PlanChooser::Chosen> PlanChooser::choose(const Request& request,
-                                                const tune::TuningInputs& inputs) {
-  Chosen chosen;
+Result<PlanChooser::PlanChoice> PlanChooser::choose(const Request& request,
+                                                    const tune::TuningInputs& inputs) {
+  PlanChoice chosen;
   chosen.bytes = bytes_to_choose_on(request, size_);
   const tune::CallSize question{request.collective, chosen.bytes, function_name(request.function)};
   GYRE_ASSIGN(chosen.choice, tune::choose(inputs, allowed_, question));

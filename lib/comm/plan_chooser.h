@@ -19,12 +19,12 @@ class PlanChooser {
   PlanChooser(int rank, int size, tune::Allowed allowed, std::uint64_t slot_bytes)
       : rank_(rank), size_(size), allowed_(std::move(allowed)), slot_bytes_(slot_bytes) {}
 
-  struct Chosen {
+  struct PlanChoice {
     const plan::Plan* plan = nullptr;  // which stays
     tune::Choice choice;
     std::uint64_t bytes = 0;  // that it was made on
   };
-  Result<Chosen> choose(const Request& request, const tune::TuningInputs& inputs);
+  Result<PlanChoice> choose(const Request& request, const tune::TuningInputs& inputs);
 
  private:
   Result<const plan::Plan*> find(const plan::Algorithm& algorithm, const Request& request);

@@ -87,7 +87,7 @@ void SendRecvOp::expire() {
   tracing_.begin(*state_.membership, state_.rank, blocked.peer, 0, clock.now_ns());
 }
 
-void SendRecvOp::time_out(const Tracing::Verdict& verdict) {
+void SendRecvOp::time_out(const Tracing::TraceVerdict& verdict) {
   const Blocked blocked = this->blocked();
   const std::string whom =
       blocked.peer == any_source ? "any rank" : fmt::format("rank {}", blocked.peer);

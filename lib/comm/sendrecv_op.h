@@ -32,7 +32,7 @@ class SendRecvOp final : public OperationBase {
   bool drain_after_failure() override;
   void question_peer();
   Status abandoned() const;
-  void time_out(const Tracing::Verdict& verdict) override;
+  void time_out(const Tracing::TraceVerdict& verdict) override;
   std::string waiting() const override;
   Exchange& exchange() const { return backend_.exchange(); }
   Blocked blocked() const { return exchange().blocked(batch_); }

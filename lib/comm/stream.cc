@@ -11,12 +11,12 @@ namespace {
 const SystemClock clock;
 
 // Counted before it is asked whether the process ends, so that one of both is seen.
-class Advancing {
+class AdvanceGuard {
  public:
-  explicit Advancing(std::atomic<int>& count) : count_(count) { ++count_; }
-  ~Advancing() { --count_; }
-  Advancing(const Advancing&) = delete;
-  Advancing& operator=(const Advancing&) = delete;
+  explicit AdvanceGuard(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~AdvanceGuard() { --count_; }
+  AdvanceGuard(const AdvanceGuard&) = delete;
+  AdvanceGuard& operator=(const AdvanceGuard&) = delete;
 
  private:
   std::atomic<int>& count_;
@@ -45,32 +45,32 @@ bool StreamWorker::is_over() const {
   return stop_ && (exits_ || !thread_.is_started() || thread_.has_ended()) && advancing_ == 0;
 }
 
-Result<StreamWorker::Made> StreamWorker::make(HandleTable<HostStream>::Pin stream,
-                                              HostStream::Entry entry) {
+Result<StreamWorker::PreparedEntry> StreamWorker::make(HandleTable<HostStream>::Pin stream,
+                                                       HostStream::QueuedWork entry) {
   HostStream& to = *stream;
   if (stop_) return process_ends();
   if (!to.by_caller && !thread_.is_started())
     GYRE_TRY(thread_.start("gyre-streams", [this] { serve_unless_forked(); }));
   auto known =
-      std::ranges::find_if(streams_, [&](const Served& served) { return &**served == &to; });
+      std::ranges::find_if(streams_, [&](const StreamPin& served) { return &**served == &to; });
   if (known == streams_.end())
     known =
         streams_.insert(known, std::make_shared<HandleTable<HostStream>::Pin>(std::move(stream)));
-  Made made{*known, {}};
+  PreparedEntry made{*known, {}};
   made.entry.push_back(std::move(entry));
   return made;
 }
 
-void StreamWorker::push(Made& made) {
+void StreamWorker::push(PreparedEntry& made) {
   HostStream& to = **made.stream;
   if (to.by_caller) for_callers_.fetch_add(1, std::memory_order_relaxed);
   const std::lock_guard lock(to.mutex);
   to.entries.splice(to.entries.end(), made.entry);
 }
 
-void StreamWorker::announce(const std::vector<Made>& queued) {
-  const bool any_threaded =
-      std::ranges::any_of(queued, [](const Made& one) { return !(*one.stream)->by_caller; });
+void StreamWorker::announce(const std::vector<PreparedEntry>& queued) {
+  const bool any_threaded = std::ranges::any_of(
+      queued, [](const PreparedEntry& one) { return !(*one.stream)->by_caller; });
   if (any_threaded) {
     // Pairs with the acquire in serve().
     queued_.fetch_add(1, std::memory_order_release);
@@ -78,14 +78,14 @@ void StreamWorker::announce(const std::vector<Made>& queued) {
   }
   // What callers drive begins at once, so that peers can go on with their part. A thread that waits
   // sees what is new when its sleep of a millisecond is over.
-  for (const Made& one : queued) give_turn(**one.stream);
+  for (const PreparedEntry& one : queued) give_turn(**one.stream);
 }
 
-Status StreamWorker::queue(HandleTable<HostStream>::Pin stream, HostStream::Entry entry) {
-  std::vector<Made> made;
+Status StreamWorker::queue(HandleTable<HostStream>::Pin stream, HostStream::QueuedWork entry) {
+  std::vector<PreparedEntry> made;
   {
     const std::lock_guard lock(mutex_);
-    GYRE_ASSIGN(Made one, make(std::move(stream), std::move(entry)));
+    GYRE_ASSIGN(PreparedEntry one, make(std::move(stream), std::move(entry)));
     made.push_back(std::move(one));
     push(made.front());
   }
@@ -93,8 +93,8 @@ Status StreamWorker::queue(HandleTable<HostStream>::Pin stream, HostStream::Entr
   return {};
 }
 
-Status StreamWorker::queue(std::vector<Placed> placed) {
-  std::vector<Made> made;
+Status StreamWorker::queue(std::vector<StreamAssignment> placed) {
+  std::vector<PreparedEntry> made;
   {
     const std::lock_guard lock(mutex_);
     GYRE_TRY(place(placed, made));
@@ -104,40 +104,41 @@ Status StreamWorker::queue(std::vector<Placed> placed) {
 }
 
 // First all that may fail, then what counts.
-Status StreamWorker::place(std::vector<Placed>& placed, std::vector<Made>& made) {
+Status StreamWorker::place(std::vector<StreamAssignment>& placed,
+                           std::vector<PreparedEntry>& made) {
   std::vector<std::size_t> entry_of;  // of each part, in `made`
-  for (Placed& one : placed) {
+  for (StreamAssignment& one : placed) {
     const HostStream* to = &*one.stream;
-    auto known =
-        std::ranges::find_if(made, [&](const Made& other) { return &**other.stream == to; });
+    auto known = std::ranges::find_if(
+        made, [&](const PreparedEntry& other) { return &**other.stream == to; });
     if (known == made.end()) {
-      GYRE_ASSIGN(Made first, make(std::move(one.stream), {}));
+      GYRE_ASSIGN(PreparedEntry first, make(std::move(one.stream), {}));
       first.entry.front().parts.reserve(placed.size());
       known = made.insert(known, std::move(first));
     }
     entry_of.push_back(static_cast<std::size_t>(known - made.begin()));
   }
   for (std::size_t i = 0; i < placed.size(); ++i) {
-    HostStream::Part& part = placed[i].part;
+    HostStream::StreamPart& part = placed[i].part;
     Communicator& communicator = *part.communicator;
     if (!part.work.is_exchange()) part.ticket = communicator.order.next_ticket++;
     if (part.work.exchanges()) part.transfer = communicator.order.next_transfer++;
     communicator.order.queued.fetch_add(1, std::memory_order_relaxed);
     made[entry_of[i]].entry.front().parts.push_back(std::move(part));
   }
-  for (Made& one : made) push(one);
+  for (PreparedEntry& one : made) push(one);
   return {};
 }
 
 void StreamWorker::forget(HostStream& stream) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(streams_, [&](const Served& served) { return &**served == &stream; });
+  std::erase_if(streams_, [&](const StreamPin& served) { return &**served == &stream; });
 }
 
-std::vector<StreamWorker::Served> StreamWorker::streams(bool by_caller) {
+std::vector<StreamWorker::StreamPin> StreamWorker::streams(bool by_caller) {
   const std::lock_guard lock(mutex_);
-  std::vector<Served> all;
-  for (const Served& stream : streams_)
+  std::vector<StreamPin> all;
+  for (const StreamPin& stream : streams_)
     if ((*stream)->by_caller == by_caller) all.push_back(stream);
   return all;
 }
@@ -145,38 +146,38 @@ std::vector<StreamWorker::Served> StreamWorker::streams(bool by_caller) {
 // ------------------------------------------------------------------------------ a turn
 
 bool StreamWorker::Turn::drive(HostStream& stream) const {
-  return stream.driver.take(this, comes_again) != DriverSeat::Taken::no;
+  return stream.driver.take(this, comes_again) != DriverSeat::TakeResult::no;
 }
 
 bool StreamWorker::Turn::drive(Communicator& communicator) const {
-  const DriverSeat::Taken taken = communicator.order.driver.take(this, comes_again);
-  if (taken == DriverSeat::Taken::newly) communicator.change_driver();
-  return taken != DriverSeat::Taken::no;
+  const DriverSeat::TakeResult taken = communicator.order.driver.take(this, comes_again);
+  if (taken == DriverSeat::TakeResult::newly) communicator.change_driver();
+  return taken != DriverSeat::TakeResult::no;
 }
 
 bool StreamWorker::Turn::blocks(const Communicator& communicator) const {
-  return std::ranges::any_of(blocked,
-                             [&](const Blocked& one) { return one.communicator == &communicator; });
+  return std::ranges::any_of(
+      blocked, [&](const BlockedOperation& one) { return one.communicator == &communicator; });
 }
 
 bool StreamWorker::Turn::arm(WaitSet& set) const {
   bool asleep = true;
-  for (const Blocked& one : blocked)
+  for (const BlockedOperation& one : blocked)
     if (!one.operation->finished()) asleep &= one.operation->arm(set);
   return asleep;
 }
 
 void StreamWorker::Turn::disarm() const {
-  for (const Blocked& one : blocked)
+  for (const BlockedOperation& one : blocked)
     if (!one.operation->finished()) one.operation->disarm();
 }
 
 void StreamWorker::Turn::tell_wait() const {
-  for (const Blocked& one : blocked) one.operation->tell_wait();
+  for (const BlockedOperation& one : blocked) one.operation->tell_wait();
 }
 
 void StreamWorker::Turn::expire() const {
-  for (const Blocked& one : blocked)
+  for (const BlockedOperation& one : blocked)
     if (clock.now_ns() - one.since_ns >= one.operation->limit_ns()) one.operation->expire();
 }
 
@@ -185,14 +186,14 @@ void StreamWorker::Turn::make_room() {
 }
 
 void StreamWorker::Turn::leave() {
-  for (const Blocked& one : blocked) {
+  for (const BlockedOperation& one : blocked) {
     one.communicator->order.driver.leave();
     one.stream->driver.leave();
   }
   blocked.clear();
 }
 
-bool StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Status outcome,
+bool StreamWorker::finish_part(HostStream& stream, HostStream::StreamPart& part, Status outcome,
                                const Turn& turn) {
   if (!outcome.ok()) {
     part.communicator->remember(outcome);
@@ -210,7 +211,7 @@ bool StreamWorker::finish_part(HostStream& stream, HostStream::Part& part, Statu
 }
 
 void StreamWorker::finish_head(HostStream& stream) {
-  std::list<HostStream::Entry> done;
+  std::list<HostStream::QueuedWork> done;
   {
     const std::lock_guard lock(stream.mutex);
     done.splice(done.end(), stream.entries, stream.entries.begin());
@@ -222,7 +223,7 @@ void StreamWorker::finish_head(HostStream& stream) {
 }
 
 // Collectives run in their order; what has sends and receives begins in theirs.
-bool StreamWorker::may_begin(const HostStream::Part& part) const {
+bool StreamWorker::may_begin(const HostStream::StreamPart& part) const {
   const Communicator& communicator = *part.communicator;
   if (!part.work.is_exchange() &&
       communicator.order.running_ticket.load(std::memory_order_acquire) != part.ticket)
@@ -232,8 +233,8 @@ bool StreamWorker::may_begin(const HostStream::Part& part) const {
 }
 
 // Goes on with the work, if its communicator has come to it. True if anything moved.
-bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& turn) {
-  const Advancing advancing(advancing_);
+bool StreamWorker::serve_part(HostStream& stream, HostStream::StreamPart& part, Turn& turn) {
+  const AdvanceGuard advancing(advancing_);
   // Whoever waits for it is told so, and may use the buffers for something else.
   if (stop_) return false;
   Communicator& communicator = *part.communicator;
@@ -260,7 +261,7 @@ bool StreamWorker::serve_part(HostStream& stream, HostStream::Part& part, Turn& 
   return finish_part(stream, part, operation.outcome(), turn);
 }
 
-bool StreamWorker::serve_parts(HostStream& stream, HostStream::Entry& head, Turn& turn) {
+bool StreamWorker::serve_parts(HostStream& stream, HostStream::QueuedWork& head, Turn& turn) {
   Status so_far;
   if (head.callback) {
     const std::lock_guard lock(stream.mutex);
@@ -269,7 +270,7 @@ bool StreamWorker::serve_parts(HostStream& stream, HostStream::Entry& head, Turn
   if (head.callback) call_user([&] { head.callback(so_far); });
   if (head.wait_for && !head.wait_for->reached.load(std::memory_order_acquire)) return false;
   bool moved = false, done = true;
-  for (HostStream::Part& part : head.parts) {
+  for (HostStream::StreamPart& part : head.parts) {
     if (!part.communicator) continue;
     moved |= serve_part(stream, part, turn);
     done &= !part.communicator;
@@ -282,7 +283,7 @@ bool StreamWorker::serve_parts(HostStream& stream, HostStream::Entry& head, Turn
 // Advances the first entry of a stream. True if anything moved.
 bool StreamWorker::serve_head(HostStream& stream, Turn& turn) {
   if (!turn.drive(stream)) return turn.all_empty = false;
-  HostStream::Entry* head = nullptr;
+  HostStream::QueuedWork* head = nullptr;
   {
     const std::lock_guard lock(stream.mutex);
     // Only the driver removes entries; a list keeps their places.
@@ -303,9 +304,9 @@ bool StreamWorker::serve_head(HostStream& stream, Turn& turn) {
   }
 }
 
-bool StreamWorker::serve_all(const std::vector<Served>& streams, Turn& turn) {
+bool StreamWorker::serve_all(const std::vector<StreamPin>& streams, Turn& turn) {
   bool moved = false;
-  for (const Served& stream : streams) moved |= serve_head(**stream, turn);
+  for (const StreamPin& stream : streams) moved |= serve_head(**stream, turn);
   return moved;
 }
 

@@ -30,7 +30,7 @@ struct StreamMark {
 class HostStream {
  public:
   // Work on one communicator.
-  struct Part {
+  struct StreamPart {
     HandleTable<Communicator>::Pin communicator;  // none: it is done
     Work work;
     std::uint64_t ticket = 0;    // not of sends and receives alone
@@ -38,8 +38,8 @@ class HostStream {
     Resumable* begun = nullptr;  // once its turn has come: what to advance
     std::int64_t begun_ns = 0;
   };
-  struct Entry {
-    std::vector<Part> parts;               // of one group: side by side
+  struct QueuedWork {
+    std::vector<StreamPart> parts;         // of one group: side by side
     StreamCallback callback;               // or a callback
     std::shared_ptr<StreamMark> wait_for;  // or a wait
     std::shared_ptr<StreamMark> mark;      // or a mark
@@ -49,7 +49,7 @@ class HostStream {
 
   const bool by_caller;  // not by the progress thread
   std::mutex mutex;      // of what follows
-  std::list<Entry> entries;
+  std::list<QueuedWork> entries;
   Status first_error;
   std::atomic<std::uint32_t> done{0};  // futex word: changes with each entry that was done
   DriverSeat driver;
@@ -63,14 +63,14 @@ class StreamWorker {
   void end(std::int64_t most_ns);
   // Takes its place in the order of the stream. If it fails (no thread can be started, no memory),
   // nothing has happened; so with the next.
-  Status queue(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);
+  Status queue(HandleTable<HostStream>::Pin stream, HostStream::QueuedWork entry);
   // One group's work: an entry for each stream. Parts take their places in the order of their
   // communicator as they come here.
-  struct Placed {
+  struct StreamAssignment {
     HandleTable<HostStream>::Pin stream;
-    HostStream::Part part;
+    HostStream::StreamPart part;
   };
-  Status queue(std::vector<Placed> placed);
+  Status queue(std::vector<StreamAssignment> placed);
   // Returns when all are finished; meanwhile goes on with the streams that callers drive.
   void run(std::span<Resumable* const> all, const WaitPolicy& policy);
   // The same until `done`, which changes with `word`; an error if the process ends before that.
@@ -85,16 +85,16 @@ class StreamWorker {
 
  private:
   // Held while a turn serves it, too: its owner may destroy it as soon as it is empty.
-  using Served = std::shared_ptr<HandleTable<HostStream>::Pin>;
+  using StreamPin = std::shared_ptr<HandleTable<HostStream>::Pin>;
   // What one thread's turn found blocked. It is the driver of these until `leave`.
   struct Turn {
-    struct Blocked {
+    struct BlockedOperation {
       Resumable* operation;
       std::int64_t since_ns;
       Communicator* communicator;
       HostStream* stream;
     };
-    std::vector<Blocked> blocked;
+    std::vector<BlockedOperation> blocked;
     bool all_empty = true;          // the streams that it came to
     const bool comes_again = true;  // soon: whoever has a seat that it wants lets it have a turn
 
@@ -114,28 +114,29 @@ class StreamWorker {
   void serve();
   void serve_unless_forked();
   bool is_over() const;
-  std::vector<Served> streams(bool by_caller);
-  bool may_begin(const HostStream::Part& part) const;
+  std::vector<StreamPin> streams(bool by_caller);
+  bool may_begin(const HostStream::StreamPart& part) const;
   bool serve_head(HostStream& stream, Turn& turn);
-  bool serve_parts(HostStream& stream, HostStream::Entry& head, Turn& turn);
-  bool serve_part(HostStream& stream, HostStream::Part& part, Turn& turn);
-  bool serve_all(const std::vector<Served>& streams, Turn& turn);
+  bool serve_parts(HostStream& stream, HostStream::QueuedWork& head, Turn& turn);
+  bool serve_part(HostStream& stream, HostStream::StreamPart& part, Turn& turn);
+  bool serve_all(const std::vector<StreamPin>& streams, Turn& turn);
   // True, as something moved.
-  bool finish_part(HostStream& stream, HostStream::Part& part, Status outcome, const Turn& turn);
+  bool finish_part(HostStream& stream, HostStream::StreamPart& part, Status outcome,
+                   const Turn& turn);
   void finish_head(HostStream& stream);
   // An entry of a stream, made before it is queued: queueing cannot fail.
-  struct Made {
-    Served stream;
-    std::list<HostStream::Entry> entry;
+  struct PreparedEntry {
+    StreamPin stream;
+    std::list<HostStream::QueuedWork> entry;
   };
   // mutex_ is held, here and in the next two.
-  Result<Made> make(HandleTable<HostStream>::Pin stream, HostStream::Entry entry);
-  Status place(std::vector<Placed>& placed, std::vector<Made>& made);
-  void push(Made& made);
-  void announce(const std::vector<Made>& queued);
+  Result<PreparedEntry> make(HandleTable<HostStream>::Pin stream, HostStream::QueuedWork entry);
+  Status place(std::vector<StreamAssignment>& placed, std::vector<PreparedEntry>& made);
+  void push(PreparedEntry& made);
+  void announce(const std::vector<PreparedEntry>& queued);
 
   std::mutex mutex_;  // of streams_, thread_
-  std::vector<Served> streams_;
+  std::vector<StreamPin> streams_;
   std::atomic<bool> stop_{false};
   std::atomic<int> advancing_{0};              // threads that are going on with a stream's work
   std::atomic<bool> exits_{false};             // the thread has called exit()

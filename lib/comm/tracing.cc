@@ -62,15 +62,15 @@ std::optional<Whereabouts> Tracing::answer_of(control::Membership& membership, i
   return rank_message ? decode_whereabouts(*rank_message, ranks) : std::nullopt;
 }
 
-std::optional<Tracing::Verdict> Tracing::advance(control::Membership& membership,
-                                                 std::int64_t now_ns) {
+std::optional<Tracing::TraceVerdict> Tracing::advance(control::Membership& membership,
+                                                      std::int64_t now_ns) {
   if (taker_ >= 0) return advance_with_all(membership, now_ns);
   const int rank = way_.back();
   if (membership.has_left(rank)) return end_at(rank, "has left the communicator");
   const auto seen = answer_of(membership, rank);
   if (!seen && now_ns < answer_until_ns_) return std::nullopt;
   if (!seen) return end_at(rank, "does not answer");
-  const Whereabouts::Wait wait = wait_to_follow(*seen);
+  const Whereabouts::ReportedWait wait = wait_to_follow(*seen);
   const bool takes_any = wait.what == BlockedOn::data && wait.peer < 0;
   if (seen->standing == Whereabouts::Standing::waits && takes_any) {
     ask_all(membership, now_ns);
@@ -85,8 +85,8 @@ std::optional<Tracing::Verdict> Tracing::advance(control::Membership& membership
 }
 
 // Who does not answer in time is not known to wait.
-std::optional<Tracing::Verdict> Tracing::advance_with_all(control::Membership& membership,
-                                                          std::int64_t now_ns) {
+std::optional<Tracing::TraceVerdict> Tracing::advance_with_all(control::Membership& membership,
+                                                               std::int64_t now_ns) {
   std::erase_if(asked_, [&](int rank) {
     if (membership.has_left(rank)) {
       left_.push_back(rank);
@@ -104,7 +104,7 @@ std::optional<Tracing::Verdict> Tracing::advance_with_all(control::Membership& m
   return end_with_all();
 }
 
-Tracing::Verdict Tracing::end_with_all() const {
+Tracing::TraceVerdict Tracing::end_with_all() const {
   const std::string taker = fmt::format("rank {} for a message of any rank", taker_);
   if (!not_waiting_.empty())
     return {fmt::format("{} {} for nobody; {}", control::rank_text(not_waiting_),
@@ -122,9 +122,9 @@ Tracing::Verdict Tracing::end_with_all() const {
 }
 
 // In the same kind of call if there is one.
-Whereabouts::Wait Tracing::wait_to_follow(const Whereabouts& seen) const {
-  const Whereabouts::Wait& first = sequence_ != 0 ? seen.collective : seen.transfers;
-  const Whereabouts::Wait& second = sequence_ != 0 ? seen.transfers : seen.collective;
+Whereabouts::ReportedWait Tracing::wait_to_follow(const Whereabouts& seen) const {
+  const Whereabouts::ReportedWait& first = sequence_ != 0 ? seen.collective : seen.transfers;
+  const Whereabouts::ReportedWait& second = sequence_ != 0 ? seen.transfers : seen.collective;
   return first.what != BlockedOn::nothing ? first : second;
 }
 
@@ -147,7 +147,7 @@ std::string Tracing::standing_text(const Whereabouts& seen) const {
   return not_begun + "is in no call of this communicator";
 }
 
-Tracing::Verdict Tracing::end_at(int rank, std::string how) const {
+Tracing::TraceVerdict Tracing::end_at(int rank, std::string how) const {
   std::vector<int> waiting(way_.begin(), way_.end() - 1);
   std::ranges::sort(waiting);
   return {fmt::format("rank {} {}; {} {} for it", rank, how, control::rank_text(waiting),
@@ -155,7 +155,7 @@ Tracing::Verdict Tracing::end_at(int rank, std::string how) const {
           {rank}};
 }
 
-Tracing::Verdict Tracing::end_in_ring(int rank) const {
+Tracing::TraceVerdict Tracing::end_in_ring(int rank) const {
   std::vector<int> ring(std::ranges::find(way_, rank), way_.end());
   std::ranges::sort(ring);
   return {fmt::format("{} wait for each other", control::rank_text(ring)), ring};

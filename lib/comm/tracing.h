@@ -16,7 +16,7 @@ namespace gyre::comm {
 
 class Tracing {
  public:
-  struct Verdict {
+  struct TraceVerdict {
     std::string text;  // "rank 3 has not begun it; ranks 0-2 wait for it"
     std::vector<int> culprits;
   };
@@ -30,7 +30,7 @@ class Tracing {
   void begin_with_all(control::Membership& membership, int own_rank, std::int64_t now_ns);
   // Once it has come to the end. An answer takes at most `answer_most_ns`, all at most
   // `trace_most_ns`.
-  std::optional<Verdict> advance(control::Membership& membership, std::int64_t now_ns);
+  std::optional<TraceVerdict> advance(control::Membership& membership, std::int64_t now_ns);
   void clear() {
     way_.clear();
     asked_.clear();
@@ -47,12 +47,13 @@ class Tracing {
   void ask_all(control::Membership& membership, std::int64_t now_ns);
   static void send_question(control::Membership& membership, int rank, std::uint64_t number);
   std::optional<Whereabouts> answer_of(control::Membership& membership, int rank) const;
-  std::optional<Verdict> advance_with_all(control::Membership& membership, std::int64_t now_ns);
-  Verdict end_with_all() const;
-  Whereabouts::Wait wait_to_follow(const Whereabouts& seen) const;
+  std::optional<TraceVerdict> advance_with_all(control::Membership& membership,
+                                               std::int64_t now_ns);
+  TraceVerdict end_with_all() const;
+  Whereabouts::ReportedWait wait_to_follow(const Whereabouts& seen) const;
   std::string standing_text(const Whereabouts& seen) const;
-  Verdict end_at(int rank, std::string how) const;
-  Verdict end_in_ring(int rank) const;
+  TraceVerdict end_at(int rank, std::string how) const;
+  TraceVerdict end_in_ring(int rank) const;
 
   std::vector<int> way_;          // this rank first, then whom each waits for; empty: not under way
   int taker_ = -1;                // who waits for any rank, once all are asked

@@ -13,14 +13,14 @@ constexpr std::size_t name_most = 64;
 // How far back the last collective is looked for among sends and receives.
 constexpr std::uint64_t flights_looked_at = 64;
 
-void put(trust::Writer& writer, const Whereabouts::Wait& wait) {
+void put(trust::Writer& writer, const Whereabouts::ReportedWait& wait) {
   writer.put(static_cast<std::uint8_t>(wait.what));
   writer.put(wait.function);
   writer.put(wait.peer);
   writer.put(wait.sequence);
 }
 
-bool get(trust::Reader& reader, Whereabouts::Wait& wait, int ranks) {
+bool get(trust::Reader& reader, Whereabouts::ReportedWait& wait, int ranks) {
   std::uint8_t what = 0;
   if (!reader.get(what) || what >= blocked_on_count || !reader.get(wait.function) ||
       !reader.get(wait.peer) || wait.peer >= ranks || !reader.get(wait.sequence))
@@ -29,7 +29,7 @@ bool get(trust::Reader& reader, Whereabouts::Wait& wait, int ranks) {
   return true;
 }
 
-Whereabouts::Wait read_wait(const RankStateMemory& memory, WaitLane lane) {
+Whereabouts::ReportedWait read_wait(const RankStateMemory& memory, WaitLane lane) {
   const auto told = memory.waits[static_cast<std::size_t>(lane)].read();
   if (!told || told->phase == WaitPhase::none) return {};
   return {told->what, told->peer, told->function, told->sequence};

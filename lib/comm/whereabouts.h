@@ -23,7 +23,7 @@ struct Whereabouts {
     works,  // in a call, and waits for nobody, or not for long yet
     waits,
   };
-  struct Wait {
+  struct ReportedWait {
     BlockedOn what = BlockedOn::nothing;  // nothing: there is no such wait
     std::int32_t peer = -1;               // below zero: any rank, or none
     std::uint8_t function = 0;
@@ -31,7 +31,7 @@ struct Whereabouts {
   };
   Standing standing = Standing::idle;
   std::uint64_t last_collective = 0;  // that it has begun; 0: none
-  Wait collective, transfers;
+  ReportedWait collective, transfers;
   std::string elsewhere;  // the communicator in whose call its thread waits, if that is another one
 };
 

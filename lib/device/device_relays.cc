@@ -67,7 +67,7 @@ Result<std::shared_ptr<std::byte>> DeviceRelays::allocate(const Key& key, std::u
 }
 
 Result<control::MessageBytes> DeviceRelays::offer(const Key& key) {
-  GYRE_ASSIGN(Links::Listened listened, links_.listen(link_of(key), fifo_shape()));
+  GYRE_ASSIGN(Links::ReceivingEnd listened, links_.listen(link_of(key), fifo_shape()));
   const std::lock_guard lock(mutex_);
   relayed_[key].receive = std::move(listened.connection);
   return encode(listened.message);

@@ -105,7 +105,7 @@ class Launch::PieceAct {
   const plan::Move& move_;
   const plan::Step& step_;
   const plan::Piece& piece_;
-  kernels::Move act_;
+  kernels::MoveOperands act_;
 };
 
 void Launch::move_pieces(LaneRun& run) {
@@ -124,7 +124,7 @@ const std::byte* Launch::rounded_product(LaneRun& run, const std::byte* own,
   if (run.product.size() < bytes) run.product.resize(bytes);
   const void* source = own;
   void* target = run.product.data();
-  kernels::Move act;
+  kernels::MoveOperands act;
   act.sources = &source;
   act.source_count = 1;
   act.targets = &target;

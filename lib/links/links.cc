@@ -80,17 +80,19 @@ Status Links::accept_pairs(int size) {
 }
 
 bool Links::plan_is_open() const {
-  return std::ranges::all_of(
-      opening_, [](const Opening& opening) { return opening.key.second == pair_channel; });
+  return std::ranges::all_of(opening_, [](const PendingConnection& opening) {
+    return opening.key.second == pair_channel;
+  });
 }
 
 bool Links::pair_is_open(int peer) const {
   const Key key{peer, pair_channel};
   return receive_ports_.contains(key) &&
-         std::ranges::none_of(opening_, [&](const Opening& opening) { return opening.key == key; });
+         std::ranges::none_of(opening_,
+                              [&](const PendingConnection& opening) { return opening.key == key; });
 }
 
-Links::Pair Links::pair(int peer) const {
+Links::PortPair Links::pair(int peer) const {
   const Key key{peer, pair_channel};
   const auto send = send_ports_.find(key);
   return {send == send_ports_.end() ? nullptr : send->second.get(), receive_ports_.at(key).get()};
@@ -105,13 +107,13 @@ FileDescriptor Links::process_of(int peer) const {
   return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, there.pid, 0)));
 }
 
-Result<Links::Listened> Links::listen(const Key& key, const transport::FifoShape& shape) const {
+Result<Links::ReceivingEnd> Links::listen(const Key& key, const transport::FifoShape& shape) const {
   GYRE_ASSIGN(transport::Transport * transport, select(key.first));
   GYRE_ASSIGN(transport::Listening listening,
               transport->listen(link_key(key, transport::Direction::receive), shape,
                                 identity_of(key.first)));
-  Listened listened{std::move(listening.connection),
-                    {.probe = probe_, .endpoint = std::move(listening.endpoint)}};
+  ReceivingEnd listened{std::move(listening.connection),
+                        {.probe = probe_, .endpoint = std::move(listening.endpoint)}};
   for (std::size_t place = 0; place < transports_.size(); ++place)
     if (transports_[place].get() == transport)
       listened.message.transport = static_cast<std::uint32_t>(place);
@@ -130,7 +132,7 @@ Result<std::unique_ptr<transport::Connection>> Links::connect(
 
 Status Links::open_one(const Key& key, std::optional<control::MessageBytes> early) {
   if (receive_ports_.contains(key)) return {};
-  GYRE_ASSIGN(Listened listening, listen(key, shape_));
+  GYRE_ASSIGN(ReceivingEnd listening, listen(key, shape_));
   const ConnectMessage& message = listening.message;
   auto port = std::make_unique<exec::ReceivePort>();
   port->peer = key.first;
@@ -148,7 +150,7 @@ Status Links::open_one(const Key& key, std::optional<control::MessageBytes> earl
   return {};
 }
 
-Status Links::connect(Opening& opening, const control::MessageBytes& message) {
+Status Links::connect(PendingConnection& opening, const control::MessageBytes& message) {
   const int peer = opening.key.first;
   const std::optional<ConnectMessage> said = decode_connect_message(message, transports_.size());
   if (!said)
@@ -178,7 +180,7 @@ transport::PeerMemory* Links::memory_of(int peer, const transport::Probe& probe)
   return memory.get();
 }
 
-Status Links::advance_one(Opening& opening, bool& moved, bool& open) {
+Status Links::advance_one(PendingConnection& opening, bool& moved, bool& open) {
   if (!opening.endpoint_came) {
     auto message = std::exchange(opening.message, std::nullopt);
     if (!message) message = membership_.receive(opening.key.first, channel_key(opening.key));
@@ -264,14 +266,14 @@ Status Links::check_reached(std::int64_t now_ns, std::int64_t limit_ns) const {
 
 Status Links::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {
   GYRE_TRY(check_reached(now_ns, limit_ns));
-  for (const Opening& opening : opening_)
+  for (const PendingConnection& opening : opening_)
     GYRE_TRY(receive_ports_[opening.key]->connection->look_at_peer(now_ns, limit_ns));
   return {};
 }
 
 bool Links::arm(WaitSet& set) {
   set.add_futex(&membership_.changed(), membership_.changed().load(std::memory_order_acquire));
-  for (const Opening& opening : opening_) {
+  for (const PendingConnection& opening : opening_) {
     receive_ports_[opening.key]->connection->arm(set);
     if (const auto send = send_ports_.find(opening.key); send != send_ports_.end())
       send->second->connection->arm(set);
@@ -280,7 +282,7 @@ bool Links::arm(WaitSet& set) {
 }
 
 void Links::disarm() {
-  for (const Opening& opening : opening_) {
+  for (const PendingConnection& opening : opening_) {
     receive_ports_[opening.key]->connection->disarm();
     if (const auto send = send_ports_.find(opening.key); send != send_ports_.end())
       send->second->connection->disarm();

@@ -44,11 +44,11 @@ class Links {
   // The same for whoever of `size` ranks has begun.
   Status accept_pairs(int size);
   bool pair_is_open(int peer) const;
-  struct Pair {
+  struct PortPair {
     exec::SendPort* send;
     exec::ReceivePort* receive;
   };
-  Pair pair(int peer) const;  // `send` is null if it cannot be sent to: see check_pair
+  PortPair pair(int peer) const;  // `send` is null if it cannot be sent to: see check_pair
   Status check_pair(int peer) const;
   Blocked blocked() const;
   // An error if this rank could not dial one who stays: that one waits for it, though this rank may
@@ -66,11 +66,11 @@ class Links {
   exec::BoundPlan bind(const plan::Plan& plan);
   // One way of a link that its caller keeps: the end that receives, with the message to the peer;
   // and the end that sends, by the peer's message.
-  struct Listened {
+  struct ReceivingEnd {
     std::unique_ptr<transport::Connection> connection;
     ConnectMessage message;
   };
-  Result<Listened> listen(const Key& key, const transport::FifoShape& shape) const;
+  Result<ReceivingEnd> listen(const Key& key, const transport::FifoShape& shape) const;
   Result<std::unique_ptr<transport::Connection>> connect(
       const Key& key, const transport::FifoShape& shape,
       const control::MessageBytes& message) const;
@@ -84,18 +84,18 @@ class Links {
   std::string reasons(int peer) const;
 
  private:
-  struct Opening {
+  struct PendingConnection {
     Key key;
     bool endpoint_came = false;
     std::optional<control::MessageBytes> message;  // read before the opening began
     std::int64_t dialed_ns = 0;
   };
   Status open_one(const Key& key, std::optional<control::MessageBytes> message);
-  Status connect(Opening& opening, const control::MessageBytes& message);
+  Status connect(PendingConnection& opening, const control::MessageBytes& message);
   transport::PeerMemory* memory_of(int peer, const transport::Probe& probe);
   exec::SendPort* send_port(const Key& key);  // a closed one if it cannot be sent to
   Status check_sendable(const Key& key) const;
-  Status advance_one(Opening& opening, bool& moved, bool& open);
+  Status advance_one(PendingConnection& opening, bool& moved, bool& open);
 
   const int rank_;
   control::Membership& membership_;
@@ -105,13 +105,13 @@ class Links {
   std::map<std::uint32_t, std::unique_ptr<transport::PeerMemory>> peer_memories_;  // by process
   std::map<Key, std::unique_ptr<exec::SendPort>> send_ports_;
   std::map<Key, std::unique_ptr<exec::ReceivePort>> receive_ports_;
-  std::vector<Opening> opening_;
-  struct Unsendable {
+  std::vector<PendingConnection> opening_;
+  struct UnsendableLink {
     Status why;
     std::int64_t dialed_ns = 0, failed_ns = 0;
     bool is_silent = false;
   };
-  std::map<Key, Unsendable> unsendable_;  // links without a sending end
+  std::map<Key, UnsendableLink> unsendable_;  // links without a sending end
 };
 
 }  // namespace gyre::comm

@@ -30,13 +30,13 @@ constexpr TransportRow rows[] = {
 };
 
 // What GYRE_TRANSPORT says.
-struct Wanted {
+struct TransportFilter {
   std::vector<std::string_view> names;
   bool are_left_out = false;  // ^: all but these
 };
 
-Result<Wanted> read_wanted(const Settings& settings) {
-  Wanted wanted;
+Result<TransportFilter> read_wanted(const Settings& settings) {
+  TransportFilter wanted;
   std::string_view text = settings.transport;
   wanted.are_left_out = text.starts_with('^');
   if (wanted.are_left_out) text.remove_prefix(1);
@@ -53,7 +53,7 @@ Result<Wanted> read_wanted(const Settings& settings) {
   return wanted;
 }
 
-bool allows(const Wanted& wanted, const TransportRow& row, const Settings& settings) {
+bool allows(const TransportFilter& wanted, const TransportRow& row, const Settings& settings) {
   if (row.disabled != nullptr && settings.*row.disabled) return false;
   const bool is_named = std::ranges::count(wanted.names, row.name) > 0;
   if (wanted.are_left_out) return !is_named || row.name == "self";
@@ -74,13 +74,13 @@ std::string transport_choices() {
 }
 
 Result<bool> is_transport_allowed(std::string_view name, const Settings& settings) {
-  GYRE_ASSIGN(const Wanted wanted, read_wanted(settings));
+  GYRE_ASSIGN(const TransportFilter wanted, read_wanted(settings));
   return allows(wanted, *std::ranges::find(rows, name, &TransportRow::name), settings);
 }
 
 Result<TransportList> make_transports(const Settings& settings,
                                       const transport::TransportEnvironment& environment) {
-  GYRE_ASSIGN(const Wanted wanted, read_wanted(settings));
+  GYRE_ASSIGN(const TransportFilter wanted, read_wanted(settings));
   std::vector<const TransportRow*> allowed;
   for (const TransportRow& row : rows)
     if (row.make != nullptr && allows(wanted, row, settings)) allowed.push_back(&row);

@@ -54,7 +54,7 @@ class Batch {
 };
 
 // One of them.
-struct Pending {
+struct PendingTransfer {
   const Transfer* transfer = nullptr;
   Batch* batch = nullptr;
 };

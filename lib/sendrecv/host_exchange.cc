@@ -26,7 +26,7 @@ Status HostExchange::begin(Batch& batch) {
   return {};
 }
 
-void HostExchange::begin_send(const Pending& send) {
+void HostExchange::begin_send(const PendingTransfer& send) {
   const int peer = send.transfer->peer;
   Outbox& outbox = outboxes_[peer];
   if (outbox.is_empty()) sending_.push_back(peer);
@@ -34,7 +34,7 @@ void HostExchange::begin_send(const Pending& send) {
 }
 
 // Of messages that nobody has asked for, it takes the first of the lowest rank.
-Status HostExchange::begin_receive(const Pending& receive) {
+Status HostExchange::begin_receive(const PendingTransfer& receive) {
   const int peer = receive.transfer->peer;
   const bool is_any = peer == any_source;
   const auto last = is_any ? mailboxes_.end() : mailboxes_.upper_bound(peer);

@@ -32,8 +32,8 @@ class HostExchange final : public Exchange {
   void disarm() override;
 
  private:
-  void begin_send(const Pending& send);
-  Status begin_receive(const Pending& receive);
+  void begin_send(const PendingTransfer& send);
+  Status begin_receive(const PendingTransfer& receive);
   Status advance_all(bool& moved);
   Status advance_sends(bool& moved);
   Status advance_receives(bool& moved);

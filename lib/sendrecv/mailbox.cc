@@ -44,7 +44,7 @@ Status Mailbox::give(const Message& kept, const Transfer& receive) {
   return {};
 }
 
-Result<bool> Mailbox::give_kept(const Pending& receive) {
+Result<bool> Mailbox::give_kept(const PendingTransfer& receive) {
   const auto found = std::ranges::find_if(kept_, [&](const Message& message) {
     return receive.transfer->takes(peer_, message.head.tag);
   });

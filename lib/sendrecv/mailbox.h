@@ -23,7 +23,7 @@ class Mailbox {
 
   // Begins a receive that may take from this peer: gives it a kept message, if one is for it, and
   // returns whether it did. Else it is one of `receives` from then on.
-  Result<bool> give_kept(const Pending& receive);
+  Result<bool> give_kept(const PendingTransfer& receive);
   // Takes what is here while a receive awaits it. The error names the peer and both calls.
   Status advance(bool& moved);
   exec::ReceivePort& port() { return port_; }
@@ -31,8 +31,8 @@ class Mailbox {
  private:
   struct Message {
     TransferHead head;
-    std::uint64_t here = 0;          // bytes of it
-    std::optional<Pending> receive;  // else kept
+    std::uint64_t here = 0;                  // bytes of it
+    std::optional<PendingTransfer> receive;  // else kept
     std::vector<std::byte> kept;
   };
   Status begin(std::uint64_t slot_bytes);

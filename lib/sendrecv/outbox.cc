@@ -48,8 +48,8 @@ Status Outbox::advance(exec::SendPort& port, bool& moved) {
 }
 
 void Outbox::forget(const Batch& batch) {
-  std::erase_if(open_, [&](const Pending& one) { return one.batch == &batch; });
-  std::erase_if(leaving_, [&](const Leaving& one) { return one.batch == &batch; });
+  std::erase_if(open_, [&](const PendingTransfer& one) { return one.batch == &batch; });
+  std::erase_if(leaving_, [&](const TransferInFlight& one) { return one.batch == &batch; });
 }
 
 }  // namespace gyre::comm

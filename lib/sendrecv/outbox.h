@@ -11,7 +11,7 @@ namespace gyre::comm {
 
 class Outbox {
  public:
-  void add(const Pending& send) { open_.push_back(send); }
+  void add(const PendingTransfer& send) { open_.push_back(send); }
   // All have left this process.
   bool is_empty() const { return open_.empty() && leaving_.empty(); }
   // All are in slots.
@@ -22,16 +22,16 @@ class Outbox {
   void forget(const Batch& batch);
 
  private:
-  struct Leaving {
+  struct TransferInFlight {
     std::uint64_t tail;  // of its last slot
     Batch* batch;
   };
   void ship(exec::SendPort& port, bool& moved);
 
-  std::deque<Pending> open_;
+  std::deque<PendingTransfer> open_;
   bool is_begun_ = false;   // the first of them: its head is in a slot
   std::uint64_t sent_ = 0;  // bytes of it
-  std::deque<Leaving> leaving_;
+  std::deque<TransferInFlight> leaving_;
 };
 
 }  // namespace gyre::comm

@@ -15,11 +15,11 @@ namespace gyre::comm {
 
 class Receives {
  public:
-  void add(const Pending& receive);
+  void add(const PendingTransfer& receive);
   // The first that takes a message with that tag from that peer; its message has come.
-  std::optional<Pending> take(int peer, int tag);
+  std::optional<PendingTransfer> take(int peer, int tag);
   // Its message is whole.
-  void finish(const Pending& receive);
+  void finish(const PendingTransfer& receive);
   // Whether a receive that is not finished may take from the peer, or has to.
   bool await(int peer) const { return from_anyone() || depend_on(peer); }
   bool depend_on(int peer) const;
@@ -30,21 +30,21 @@ class Receives {
   void forget(const Batch& batch);
 
  private:
-  struct Numbered {
+  struct NumberedReceive {
     std::uint64_t number;
-    Pending receive;
+    PendingTransfer receive;
   };
-  struct Line {
-    std::deque<Numbered> open;
+  struct ReceiveQueue {
+    std::deque<NumberedReceive> open;
     std::size_t unfinished = 0;
   };
-  using Place = std::deque<Numbered>::iterator;
-  static Place first_taking(Line& line, int peer, int tag);
-  static void forget(const Batch& batch, Line& line);
-  Line& line_of(int peer) { return peer == any_source ? from_anyone_ : lines_[peer]; }
+  using ReceiveIterator = std::deque<NumberedReceive>::iterator;
+  static ReceiveIterator first_taking(ReceiveQueue& line, int peer, int tag);
+  static void forget(const Batch& batch, ReceiveQueue& line);
+  ReceiveQueue& line_of(int peer) { return peer == any_source ? from_anyone_ : lines_[peer]; }
 
-  std::map<int, Line> lines_;  // by peer, from its first receive on
-  Line from_anyone_;
+  std::map<int, ReceiveQueue> lines_;  // by peer, from its first receive on
+  ReceiveQueue from_anyone_;
   std::vector<int> peers_;
   std::uint64_t begun_ = 0;
 };

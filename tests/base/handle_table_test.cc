@@ -1,8 +1,8 @@
 // lib/base/handle_table.h: stale, made-up and foreign handles find nothing; pins keep objects
-// alive. lib/call/made_ops.h: ops by number. Both: what happens after the last number.
+// alive. lib/call/pre_mul_sum_ops.h: ops by number. Both: what happens after the last number.
 #include "lib/base/handle_table.h"
 
-#include "lib/call/made_ops.h"
+#include "lib/call/pre_mul_sum_ops.h"
 
 #include <catch2/catch.hpp>
 
@@ -110,13 +110,13 @@ TEST_CASE("handles stay apart when their generations turn", "[comm]") {
 }
 
 TEST_CASE("made ops begin again after the last number, past those in use", "[comm]") {
-  comm::MadeOps ops(INT_MAX - 1);
+  comm::PreMulSumOps ops(INT_MAX - 1);
   const int first = *ops.make(ElementType::float32, 11);
   const int last = *ops.make(ElementType::float32, 12);
   CHECK(first == INT_MAX - 1);
   CHECK(last == INT_MAX);
   const int third = *ops.make(ElementType::int32, 13);
-  CHECK(third == comm::MadeOps::first);
+  CHECK(third == comm::PreMulSumOps::first);
   CHECK(*ops.find(last, ElementType::float32) == 12);
   CHECK(*ops.find(third, ElementType::int32) == 13);
   CHECK_FALSE(ops.find(third, ElementType::float32).ok());
@@ -124,18 +124,18 @@ TEST_CASE("made ops begin again after the last number, past those in use", "[com
   CHECK_FALSE(ops.destroy(first).ok());
   CHECK_FALSE(ops.find(first, ElementType::float32).ok());
 
-  comm::MadeOps crowded(INT_MAX);
+  comm::PreMulSumOps crowded(INT_MAX);
   CHECK(*crowded.make(ElementType::int8, 1) == INT_MAX);
-  CHECK(*crowded.make(ElementType::int8, 2) == comm::MadeOps::first);
-  CHECK(*crowded.make(ElementType::int8, 3) == comm::MadeOps::first + 1);
+  CHECK(*crowded.make(ElementType::int8, 2) == comm::PreMulSumOps::first);
+  CHECK(*crowded.make(ElementType::int8, 3) == comm::PreMulSumOps::first + 1);
 }
 
 TEST_CASE("no more than 2^20 ops are made, and a free number is found among them", "[comm]") {
-  comm::MadeOps ops(INT_MAX - 2);
-  for (std::size_t i = 0; i < comm::MadeOps::most; ++i)
+  comm::PreMulSumOps ops(INT_MAX - 2);
+  for (std::size_t i = 0; i < comm::PreMulSumOps::most; ++i)
     REQUIRE(ops.make(ElementType::int8, i).ok());
   CHECK(ops.make(ElementType::int8, 0).status().code() == Code::SystemError);
-  const int free = comm::MadeOps::first + 1000;
+  const int free = comm::PreMulSumOps::first + 1000;
   CHECK(ops.destroy(free).ok());
   CHECK(ops.make(ElementType::int8, 7).ok());
 }

@@ -37,7 +37,7 @@ Data ring_result(const Recipe& recipe, int ranks, std::uint64_t elements) {
     if (rank == 0) sum = next;
     const void* sources[] = {sum.data(), next.data()};
     void* target = sum.data();
-    kernels::Move move;
+    kernels::MoveOperands move;
     move.sources = rank == 0 ? sources + 1 : sources;
     move.source_count = rank == 0 ? 1 : 2;
     move.targets = &target;

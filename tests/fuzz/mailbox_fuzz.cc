@@ -136,7 +136,7 @@ bool Trial::receive(fuzz::Input& input) {
   transfer.source = &wanted.source;
   transfer.received_tag = &wanted.tag;
   wanted.batch.begin({&transfer, 1});
-  const Pending pending{&transfer, &wanted.batch};
+  const PendingTransfer pending{&transfer, &wanted.batch};
   const auto is_given = box_.give_kept(pending);
   if (!is_given.ok()) return goes_on(is_given.status());
   if (!is_given.value()) receives_.add(pending);

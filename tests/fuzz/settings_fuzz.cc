@@ -21,7 +21,7 @@ void check_ranges(const Settings& settings) {
       GYRE_DEMAND(value == usual || (value >= integer->least && value <= integer->most));
     } else if (const auto* size = std::get_if<Setting::Size>(&setting.kind)) {
       GYRE_DEMAND(settings.*size->field >= size->least && settings.*size->field <= size->most);
-    } else if (const auto* choice = std::get_if<Setting::Choice>(&setting.kind)) {
+    } else if (const auto* choice = std::get_if<Setting::Keyword>(&setting.kind)) {
       GYRE_DEMAND(std::ranges::count(choice->words, settings.*choice->field) == 1);
     }
   }

@@ -263,7 +263,7 @@ TEST_CASE("no move touches a byte beside its ranges") {
             };
             const void* sources[] = {place(a), place(b)};
             void* targets[] = {place(c)};
-            Move move{sources, 2, targets, 1, count};
+            MoveOperands move{sources, 2, targets, 1, count};
             move.streamed = streamed;
             find_move(type, ReduceOp::sum, set)(move);  // a fault is the failure
             move.source_count = 1;
@@ -282,7 +282,7 @@ TEST_CASE("a copy in place does not write its source") {
     for (std::uint32_t target_count : {1U, 2U})
       for (std::uint64_t count : {20U, 1000U}) {
         void* targets[] = {read_only.begin(), other.begin()};
-        Move move{&source, 1, targets, target_count, count};
+        MoveOperands move{&source, 1, targets, target_count, count};
         move.streamed = count == 1000 ? 1 : 0;
         find_move(ElementType::float32, ReduceOp::max, set)(move);  // a fault is the failure
         copy_move(move, set);
@@ -305,7 +305,7 @@ TEST_CASE("bytes are copied to every target but the source itself") {
             to.push_back(t == target_count / 2 && t > 0 ? source.data() : targets[t].data());
           }
           const void* from = source.data();
-          Move move{&from, 1, to.data(), target_count, bytes};
+          MoveOperands move{&from, 1, to.data(), target_count, bytes};
           move.streamed = streamed;
           copy_move(move, set);
           bool right = source.holds(content, bytes);

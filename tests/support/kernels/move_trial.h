@@ -153,7 +153,7 @@ class Trial {
       to.push_back(targets[t].data());
     }
     if (shape.in_place >= 0) to[0] = sources[static_cast<std::size_t>(shape.in_place)].data();
-    Move move{from.data(), source_count_, to.data(), shape.targets, shape.count};
+    MoveOperands move{from.data(), source_count_, to.data(), shape.targets, shape.count};
     move.pre_source = adjust_.pre_source;
     move.pre_scalar = &adjust_.pre_scalar;
     move.divisor = adjust_.divisor;

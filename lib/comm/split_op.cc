@@ -1,4 +1,4 @@
-#include "lib/comm/split.h"
+#include "lib/comm/split_op.h"
 
 #include "lib/comm/group.h"
 #include "lib/control/cause.h"
@@ -10,8 +10,8 @@
 
 namespace gyre::comm {
 
-Splitting::Splitting(Process& process, Communicator& parent, int color, int key, gyreComm_t* target,
-                     CommunicatorOptions options)
+SplitOp::SplitOp(Process& process, Communicator& parent, int color, int key, gyreComm_t* target,
+                 CommunicatorOptions options)
     : process_(process),
       parent_(parent),
       target_(target),
@@ -30,7 +30,7 @@ Splitting::Splitting(Process& process, Communicator& parent, int color, int key,
 
 // Whoever is to be in the child may wait for this rank, and only the parent can tell all of them:
 // it has failed then, for every rank.
-bool Splitting::give_up(const Status& why) {
+bool SplitOp::give_up(const Status& why) {
   *target_ = nullptr;
   // Others may be in the child already, and call on it.
   if (child_ != nullptr && child_->broken().ok())
@@ -43,10 +43,10 @@ bool Splitting::give_up(const Status& why) {
   return true;
 }
 
-bool Splitting::fail(Status why) { return give_up(std::move(why).while_doing("gyreCommSplit")); }
+bool SplitOp::fail(Status why) { return give_up(std::move(why).while_doing("gyreCommSplit")); }
 
 // An abort of the parent, or a death among its ranks, ends the split at once, wherever it is.
-bool Splitting::advance() {
+bool SplitOp::advance() {
   if (stage_ != Stage::gathering && parent_.membership().failed())
     return give_up(parent_.membership().failure());
   switch (stage_) {
@@ -60,7 +60,7 @@ bool Splitting::advance() {
   return false;
 }
 
-std::vector<int> Splitting::members() const {
+std::vector<int> SplitOp::members() const {
   const int color = wishes_[static_cast<std::size_t>(parent_.rank())].color;
   std::vector<int> members;
   for (int rank = 0; rank < parent_.size() && color != GYRE_SPLIT_NOCOLOR; ++rank)
@@ -70,7 +70,7 @@ std::vector<int> Splitting::members() const {
   return members;
 }
 
-bool Splitting::advance_gathering() {
+bool SplitOp::advance_gathering() {
   if (!std::exchange(begun_, true)) {
     message_key_ = parent_.next_split_key();
     parent_.begin(gathering_);
@@ -91,7 +91,7 @@ bool Splitting::advance_gathering() {
   return true;
 }
 
-control::Audience Splitting::audience() const {
+control::Audience SplitOp::audience() const {
   const control::Roster& roster = parent_.membership().roster();
   const auto process_of = [&](int rank) -> const trust::ProcessIdentity& {
     return roster.processes[roster.process_of_rank[static_cast<std::size_t>(rank)]];
@@ -103,7 +103,7 @@ control::Audience Splitting::audience() const {
 }
 
 // An empty message says that there is no id.
-Status Splitting::lead() {
+Status SplitOp::lead() {
   GYRE_ASSIGN(control::ControlPlane * plane, process_.plane(options_.settings));
   const auto id = plane->create_unique_id(audience(), options_.settings);
   control::MessageBytes rank_message;
@@ -117,7 +117,7 @@ Status Splitting::lead() {
   return join(*id);
 }
 
-bool Splitting::advance_meeting() {
+bool SplitOp::advance_meeting() {
   const auto rank_message = parent_.membership().receive(members_[0], message_key_);
   if (!rank_message) return false;
   parent_.rank_state().end_wait(WaitLane::collective);
@@ -134,7 +134,7 @@ bool Splitting::advance_meeting() {
   return true;
 }
 
-Status Splitting::join(const trust::UniqueId& id) {
+Status SplitOp::join(const trust::UniqueId& id) {
   GYRE_ASSIGN(control::ControlPlane * plane, process_.plane(options_.settings));
   const auto place = std::ranges::find(members_, parent_.rank()) - members_.begin();
   GYRE_ASSIGN(child_,
@@ -144,7 +144,7 @@ Status Splitting::join(const trust::UniqueId& id) {
   return {};
 }
 
-bool Splitting::advance_joining() {
+bool SplitOp::advance_joining() {
   Resumable& joining = child_->joining();
   const bool moved = joining.finished() || joining.advance();
   if (!joining.finished()) return moved;
@@ -156,7 +156,7 @@ bool Splitting::advance_joining() {
   return true;
 }
 
-void Splitting::expire() {
+void SplitOp::expire() {
   if (stage_ == Stage::gathering) {
     parent_.operation().expire();
     if (parent_.operation().finished()) (void)advance_gathering();
@@ -168,12 +168,12 @@ void Splitting::expire() {
   }  // joining has a deadline of its own, which knows who is missing
 }
 
-void Splitting::break_off(const Status& why) {
+void SplitOp::break_off(const Status& why) {
   if (child_ != nullptr) (void)child_->fail(why);
   (void)parent_.fail(why);
 }
 
-bool Splitting::arm(WaitSet& set) {
+bool SplitOp::arm(WaitSet& set) {
   if (stage_ == Stage::gathering) return parent_.operation().arm(set);
   auto& word = parent_.membership().changed();
   set.add_futex(&word, word.load(std::memory_order_acquire));
@@ -184,7 +184,7 @@ bool Splitting::arm(WaitSet& set) {
 
 // Whoever made the child fail may have failed in the parent, whose ranks' numbers the caller knows:
 // its word comes within moments if it comes.
-bool Splitting::await_cause(const Status& failure) {
+bool SplitOp::await_cause(const Status& failure) {
   constexpr std::int64_t patience_ns = 200 * ns_per_ms;
   const std::int64_t now_ns = SystemClock::read();
   if (failed_ns_ == 0) failed_ns_ = now_ns;
@@ -201,7 +201,7 @@ bool Splitting::await_cause(const Status& failure) {
           .blame(culprits));
 }
 
-void Splitting::tell_wait() {
+void SplitOp::tell_wait() {
   if (stage_ == Stage::gathering) return parent_.operation().tell_wait();
   if (stage_ == Stage::joining) return child_->joining().tell_wait();
   WaitRecord wait;
@@ -211,7 +211,7 @@ void Splitting::tell_wait() {
   parent_.rank_state().tell_wait(WaitLane::collective, wait);
 }
 
-void Splitting::disarm() {
+void SplitOp::disarm() {
   if (stage_ == Stage::gathering) parent_.operation().disarm();
 }
 

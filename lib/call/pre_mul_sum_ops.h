@@ -1,6 +1,6 @@
-// MadeOps: the ops that gyreRedOpCreatePreMulSum made on one communicator, by number. Numbers count
-// up and, after the last, begin again with those that are free: a job that makes an op for each
-// call, 10,000 a second, is through all of them in 2.5 days.
+// PreMulSumOps: the ops that gyreRedOpCreatePreMulSum made on one communicator, by number. Numbers
+// count up and, after the last, begin again with those that are free: a job that makes an op for
+// each call, 10,000 a second, is through all of them in 2.5 days.
 #pragma once
 
 #include "lib/base/element.h"
@@ -12,12 +12,12 @@
 
 namespace gyre::comm {
 
-class MadeOps {
+class PreMulSumOps {
  public:
   static constexpr int first = 8;  // gyre.h's gyreNumOps
   static constexpr std::size_t most = 1 << 20;
 
-  explicit MadeOps(int next = first) : next_(next) {}
+  explicit PreMulSumOps(int next = first) : next_(next) {}
 
   // Its number.
   Result<int> make(ElementType type, std::uint64_t scalar);
@@ -26,11 +26,11 @@ class MadeOps {
   Status destroy(int op);
 
  private:
-  struct Made {
+  struct PreMulSumOp {
     ElementType type;
     std::uint64_t scalar;
   };
-  std::map<int, Made> made_;
+  std::map<int, PreMulSumOp> made_;
   int next_;
 };
 

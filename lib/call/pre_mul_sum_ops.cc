@@ -1,4 +1,4 @@
-#include "lib/call/made_ops.h"
+#include "lib/call/pre_mul_sum_ops.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ Status not_made(int op) {
 
 }  // namespace
 
-Result<int> MadeOps::make(ElementType type, std::uint64_t scalar) {
+Result<int> PreMulSumOps::make(ElementType type, std::uint64_t scalar) {
   if (made_.size() == most)
     return Status(Code::SystemError, "there are 2^20 ops of this communicator already");
   int number = next_;
@@ -21,7 +21,7 @@ Result<int> MadeOps::make(ElementType type, std::uint64_t scalar) {
   return number;
 }
 
-Result<std::uint64_t> MadeOps::find(int op, ElementType type) const {
+Result<std::uint64_t> PreMulSumOps::find(int op, ElementType type) const {
   const auto found = made_.find(op);
   if (found == made_.end()) return not_made(op);
   if (found->second.type == type) return found->second.scalar;
@@ -29,6 +29,6 @@ Result<std::uint64_t> MadeOps::find(int op, ElementType type) const {
                                       element_name(found->second.type), element_name(type)));
 }
 
-Status MadeOps::destroy(int op) { return made_.erase(op) == 0 ? not_made(op) : Status(); }
+Status PreMulSumOps::destroy(int op) { return made_.erase(op) == 0 ? not_made(op) : Status(); }
 
 }  // namespace gyre::comm

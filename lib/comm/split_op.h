@@ -14,11 +14,11 @@ namespace gyre::comm {
 
 class Process;
 
-class Splitting final : public Resumable {
+class SplitOp final : public Resumable {
  public:
   // `target` gets the handle, or NULL for GYRE_SPLIT_NOCOLOR.
-  Splitting(Process& process, Communicator& parent, int color, int key, gyreComm_t* target,
-            CommunicatorOptions options);
+  SplitOp(Process& process, Communicator& parent, int color, int key, gyreComm_t* target,
+          CommunicatorOptions options);
 
   bool advance() override;
   void expire() override;

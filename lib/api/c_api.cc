@@ -1,4 +1,4 @@
-#include "lib/api/calls.h"
+#include "lib/api/c_api.h"
 
 #include "lib/base/log.h"
 
