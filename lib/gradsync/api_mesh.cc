@@ -1,5 +1,5 @@
 // The C functions of meshes.
-#include "lib/gradsync/calls.h"
+#include "lib/gradsync/gradsync_api.h"
 
 namespace gyre::gradsync {
 namespace {

@@ -1,6 +1,6 @@
 // The C functions of one model that several threads work on.
 #include "kernels/cpu/elementwise.h"
-#include "lib/gradsync/calls.h"
+#include "lib/gradsync/gradsync_api.h"
 
 namespace gyre::gradsync {
 namespace {

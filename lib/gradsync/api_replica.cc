@@ -1,6 +1,6 @@
 // The C functions of replicas.
 #include "kernels/cpu/elementwise.h"
-#include "lib/gradsync/calls.h"
+#include "lib/gradsync/gradsync_api.h"
 
 #include <algorithm>
 #include <climits>

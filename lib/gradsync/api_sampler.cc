@@ -1,6 +1,6 @@
 // The C functions of samplers.
 #include "lib/base/units.h"
-#include "lib/gradsync/calls.h"
+#include "lib/gradsync/gradsync_api.h"
 #include "lib/gradsync/sampler.h"
 
 namespace gyre::gradsync {

@@ -1,5 +1,5 @@
 // The C functions of bounded staleness.
-#include "lib/gradsync/calls.h"
+#include "lib/gradsync/gradsync_api.h"
 
 #include <climits>
 

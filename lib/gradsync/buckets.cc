@@ -8,19 +8,19 @@
 namespace gyre::gradsync {
 namespace {
 
-struct Filling {
+struct OpenBucket {
   Bucket bucket;
   bool is_first = true;  // of its type
 };
 
-class Layout {
+class BucketLayout {
  public:
-  Layout(std::span<const Tensor> tensors, BucketLimits limits)
+  BucketLayout(std::span<const Tensor> tensors, BucketLimits limits)
       : tensors_(tensors), limits_(limits) {}
 
   void add(std::size_t index) {
     const Tensor& tensor = tensors_[index];
-    Filling& filling = filling_[static_cast<std::size_t>(tensor.type)];
+    OpenBucket& filling = filling_[static_cast<std::size_t>(tensor.type)];
     if (tensor.bytes() >= limits_.bytes) close(filling);
     Bucket& bucket = filling.bucket;
     bucket.type = tensor.type;
@@ -30,12 +30,12 @@ class Layout {
   }
 
   std::vector<Bucket> end() {
-    for (Filling& filling : filling_) close(filling);
+    for (OpenBucket& filling : filling_) close(filling);
     return std::move(buckets_);
   }
 
  private:
-  void close(Filling& filling) {
+  void close(OpenBucket& filling) {
     if (filling.bucket.slices.empty()) return;
     buckets_.push_back(std::exchange(filling.bucket, {}));
     filling.is_first = false;
@@ -43,7 +43,7 @@ class Layout {
 
   const std::span<const Tensor> tensors_;
   const BucketLimits limits_;
-  std::array<Filling, element_type_count> filling_;
+  std::array<OpenBucket, element_type_count> filling_;
   std::vector<Bucket> buckets_;
 };
 
@@ -51,7 +51,7 @@ class Layout {
 
 std::vector<Bucket> lay_out(std::span<const Tensor> tensors, std::span<const std::size_t> order,
                             BucketLimits limits) {
-  Layout layout(tensors, limits);
+  BucketLayout layout(tensors, limits);
   for (const std::size_t index : order) layout.add(index);
   return layout.end();
 }

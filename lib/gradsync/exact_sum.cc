@@ -5,7 +5,7 @@
 namespace gyre::gradsync {
 namespace {
 
-__extension__ using Wide = unsigned __int128;
+__extension__ using Wide128 = unsigned __int128;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ void ExactSum::add(double value) {
     ++words_[overflow_word];
     return;
   }
-  auto mantissa = static_cast<Wide>(std::ldexp(fraction, mantissa_bits));
+  auto mantissa = static_cast<Wide128>(std::ldexp(fraction, mantissa_bits));
   // Below the first word a mantissa has only zeros.
   if (place < 0)
     mantissa >>= -place;

@@ -19,7 +19,7 @@ Result<Mapping> map_zeros(std::uint64_t bytes) {
 
 }  // namespace
 
-Result<LiveUnit> LiveUnit::make(UnitLayout layout, std::uint64_t share, Keeps keeps) {
+Result<LiveUnit> LiveUnit::make(UnitLayout layout, std::uint64_t share, StateLayout keeps) {
   LiveUnit unit;
   unit.layout_ = std::move(layout);
   unit.pieces_ = unit.layout_.pieces_of(share);

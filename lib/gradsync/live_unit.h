@@ -11,7 +11,7 @@
 namespace gyre::gradsync {
 
 // What is kept for each parameter beside it.
-struct Keeps {
+struct StateLayout {
   int stage = 3;
   int states = 2;  // of the optimizer: 0, 1 or 2 arrays
 };
@@ -19,7 +19,7 @@ struct Keeps {
 class LiveUnit {
  public:
   // This rank's share is number `share`.
-  static Result<LiveUnit> make(UnitLayout layout, std::uint64_t share, Keeps keeps);
+  static Result<LiveUnit> make(UnitLayout layout, std::uint64_t share, StateLayout keeps);
 
   const UnitLayout& layout() const { return layout_; }
   const std::vector<ShardPiece>& pieces() const { return pieces_; }

@@ -68,12 +68,12 @@ Status Mesh::open(gyreComm_t comm) {
 }
 
 Status Mesh::agree_with_peers() const {
-  const Setting number[] = {{"the number of axes", static_cast<std::int64_t>(axes_.size())}};
+  const ComparedNumber number[] = {{"the number of axes", static_cast<std::int64_t>(axes_.size())}};
   GYRE_TRY(agree(all_.get(), number));
   std::vector<std::string> names;
   for (std::size_t axis = 0; axis < axes_.size(); ++axis)
     names.push_back(fmt::format("the size of axis {}", axis));
-  std::vector<Setting> sizes;
+  std::vector<ComparedNumber> sizes;
   for (std::size_t axis = 0; axis < axes_.size(); ++axis)
     sizes.push_back({names[axis], axes_[axis].size});
   GYRE_TRY(agree(all_.get(), sizes));

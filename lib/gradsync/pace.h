@@ -37,11 +37,11 @@ class Pace {
   }
 
  private:
-  struct Rank {
+  struct RankPace {
     std::int64_t total_ns = 0;
     std::uint64_t steps = 0;
   };
-  std::vector<Rank> ranks_;
+  std::vector<RankPace> ranks_;
 };
 
 }  // namespace gyre::gradsync

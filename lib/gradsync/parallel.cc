@@ -31,11 +31,11 @@ Status Parallel::open() {
     GYRE_TRY(start_thread(started, "gyre-part", [this, thread] { serve(thread); }));
     threads_.push_back(std::move(started));
   }
-  return all_do(Doing::joining);
+  return all_do(ThreadCommand::joining);
 }
 
 Parallel::~Parallel() {
-  (void)all_do(Doing::leaving);
+  (void)all_do(ThreadCommand::leaving);
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -45,15 +45,15 @@ Status Parallel::step(std::size_t samples, const Body& body) {
     return invalid_usage("a step is under way: bodies, and other threads, may not begin one");
   samples_ = samples;
   body_ = &body;
-  Status done = all_do(Doing::computing);
-  if (done.ok()) done = all_do(Doing::reducing);
+  Status done = all_do(ThreadCommand::computing);
+  if (done.ok()) done = all_do(ThreadCommand::reducing);
   if (done.ok()) parts_[0].gradients.give(tensors_);
   busy_.store(false, std::memory_order_release);  // pairs with the acquire of the next step
   return done;
 }
 
 // Returns when all have: the status of the first thread whose is not a success.
-Status Parallel::all_do(Doing what) {
+Status Parallel::all_do(ThreadCommand what) {
   {
     const std::lock_guard lock(mutex_);
     doing_ = what;
@@ -72,7 +72,7 @@ Status Parallel::all_do(Doing what) {
 
 void Parallel::serve(std::size_t thread) {
   for (std::uint64_t seen = 0;;) {
-    Doing what = Doing::nothing;
+    ThreadCommand what = ThreadCommand::nothing;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return act_ != seen; });
@@ -85,17 +85,17 @@ void Parallel::serve(std::size_t thread) {
       --acting_;
     }
     changed_.notify_all();
-    if (what == Doing::leaving) return;
+    if (what == ThreadCommand::leaving) return;
   }
 }
 
-void Parallel::act(std::size_t thread, Doing what) {
+void Parallel::act(std::size_t thread, ThreadCommand what) {
   Part& part = parts_[thread];
   part.status = {};
-  if (what == Doing::joining) part.status = caught([&] { return join(thread); });
-  if (what == Doing::computing) part.status = caught([&] { return compute(thread); });
-  if (what == Doing::reducing) part.status = caught([&] { return reduce(part); });
-  if (what == Doing::leaving) part.comm.reset();
+  if (what == ThreadCommand::joining) part.status = caught([&] { return join(thread); });
+  if (what == ThreadCommand::computing) part.status = caught([&] { return compute(thread); });
+  if (what == ThreadCommand::reducing) part.status = caught([&] { return reduce(part); });
+  if (what == ThreadCommand::leaving) part.comm.reset();
 }
 
 Status Parallel::join(std::size_t thread) {

@@ -34,13 +34,13 @@ class Parallel {
     Status status;              // of the last thing it did
   };
   // What all threads do next.
-  enum class Doing : std::uint8_t { nothing, joining, computing, reducing, leaving };
+  enum class ThreadCommand : std::uint8_t { nothing, joining, computing, reducing, leaving };
 
   Parallel(int threads, std::vector<Tensor> tensors);
   Status open();
-  Status all_do(Doing what);
+  Status all_do(ThreadCommand what);
   void serve(std::size_t thread);
-  void act(std::size_t thread, Doing what);
+  void act(std::size_t thread, ThreadCommand what);
   Status join(std::size_t thread);
   Status compute(std::size_t thread);
   Status reduce(const Part& part) const;
@@ -56,7 +56,7 @@ class Parallel {
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   std::uint64_t act_ = 0;  // its number
-  Doing doing_ = Doing::nothing;
+  ThreadCommand doing_ = ThreadCommand::nothing;
   std::size_t acting_ = 0;  // threads that have not done it
   std::vector<std::thread> threads_;
 };

@@ -23,7 +23,7 @@ Status Replica::open(gyreComm_t comm) {
   pace_ = Pace(static_cast<std::size_t>(size_of(control_.get())));
   GYRE_ASSIGN(data_, split_off(comm, 0, "gradsync", options_.timeout_ms));
   GYRE_ASSIGN(stream_, make_stream());
-  deliveries_.assign(tensors_.size(), Delivery::none);
+  deliveries_.assign(tensors_.size(), GradientState::none);
   used_.assign(tensors_.size(), 1);
   // A backward pass goes from the last tensor to the first.
   std::vector<std::size_t> order(tensors_.size());
@@ -35,7 +35,7 @@ Status Replica::open(gyreComm_t comm) {
 
 Status Replica::agree_with_peers() {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
-  const Setting settings[] = {
+  const ComparedNumber settings[] = {
       {"config.bucketBytes", number(options_.limits.bytes)},
       {"config.firstBucketBytes", number(options_.limits.first_bytes)},
       {"config.op", number(options_.op)},
@@ -58,7 +58,7 @@ Status Replica::usable() const { return Status(broken_).while_doing("an earlier 
 
 Status Replica::idle() const {
   GYRE_TRY(usable());
-  const auto is_delivered = [](Delivery one) { return one != Delivery::none; };
+  const auto is_delivered = [](GradientState one) { return one != GradientState::none; };
   const auto found = std::find_if(deliveries_.begin(), deliveries_.end(), is_delivered);
   if (found == deliveries_.end()) return {};
   return invalid_usage(
@@ -95,23 +95,23 @@ Status Replica::ready(std::size_t tensor, gyreStream_t stream) {
                     "gradient has to lie in its bucket, in its type on the wire",
                     call_by_name(tensors_, tensor)));
   if (stream != nullptr) GYRE_TRY(checked(gyreStreamWait(stream_.get(), stream)));
-  return deliver(tensor, Delivery::ready);
+  return deliver(tensor, GradientState::ready);
 }
 
 Status Replica::unused(std::size_t tensor) {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   GYRE_TRY(check_index(tensors_, tensor));
-  return syncs_ ? deliver(tensor, Delivery::unused) : Status();
+  return syncs_ ? deliver(tensor, GradientState::unused) : Status();
 }
 
-Status Replica::deliver(std::size_t tensor, Delivery delivery) {
-  if (deliveries_[tensor] != Delivery::none)
+Status Replica::deliver(std::size_t tensor, GradientState delivery) {
+  if (deliveries_[tensor] != GradientState::none)
     return invalid_usage(
         fmt::format("{} is ready a second time in this step", call_by_name(tensors_, tensor)));
   deliveries_[tensor] = delivery;
   if (!is_laid_out_) observed_.push_back(tensor);
-  if (delivery == Delivery::ready)
+  if (delivery == GradientState::ready)
     bucket_of(tensor).take(slice_of(tensor), tensors_[tensor]);
   else
     bucket_of(tensor).clear(slice_of(tensor), tensors_[tensor]);
@@ -142,7 +142,7 @@ gyreGradBucket_t Replica::show(std::size_t index, std::vector<std::size_t>& tens
 }
 
 Status Replica::begin_bucket(std::size_t index) {
-  Progress& progress = buckets_[index];
+  BucketProgress& progress = buckets_[index];
   const LiveBucket& bucket = progress.bucket;
   stats_.wire_bytes += bucket.wire_bytes();
   if (hook_.begin != nullptr) {
@@ -212,7 +212,8 @@ Status Replica::return_parameters() {
 Status Replica::average_parameters() {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(idle());
-  GYRE_ASSIGN(const RollCall call, RollCall::hold(control_.get(), {.compute_ns = end_compute()}));
+  GYRE_ASSIGN(const StepConsensus call,
+              StepConsensus::hold(control_.get(), {.compute_ns = end_compute()}));
   take_pace(call);
   GYRE_TRY(average(control_.get(), tensors_));
   step_ended_ns_ = SystemClock::read();
@@ -240,12 +241,12 @@ Result<ReplicaStats> Replica::stats() {
 
 Status Replica::lay_out_by(std::span<const std::size_t> order) {
   std::vector<Bucket> plans = lay_out(tensors_, order, options_.limits);
-  const bool is_as_before =
-      std::equal(plans.begin(), plans.end(), buckets_.begin(), buckets_.end(),
-                 [](const Bucket& plan, const Progress& old) { return plan == old.bucket.plan(); });
+  const bool is_as_before = std::equal(
+      plans.begin(), plans.end(), buckets_.begin(), buckets_.end(),
+      [](const Bucket& plan, const BucketProgress& old) { return plan == old.bucket.plan(); });
   if (is_as_before) return {};
-  std::vector<Progress> made;
-  std::vector<Place> places(tensors_.size());
+  std::vector<BucketProgress> made;
+  std::vector<TensorPlace> places(tensors_.size());
   for (Bucket& plan : plans) {
     GYRE_ASSIGN(LiveBucket bucket, LiveBucket::make(std::move(plan), tensors_, options_.wire));
     for (std::size_t slice = 0; slice < bucket.plan().slices.size(); ++slice) {

@@ -6,7 +6,7 @@
 #include "lib/gradsync/entrance.h"
 #include "lib/gradsync/live_bucket.h"
 #include "lib/gradsync/pace.h"
-#include "lib/gradsync/roll_call.h"
+#include "lib/gradsync/step_consensus.h"
 
 #include <optional>
 
@@ -53,14 +53,14 @@ class Replica {
 
  private:
   // What became of a tensor's gradient in this step.
-  enum class Delivery : std::uint8_t { none, ready, unused };
-  struct Progress {
+  enum class GradientState : std::uint8_t { none, ready, unused };
+  struct BucketProgress {
     LiveBucket bucket;
     std::size_t waiting = 0;    // tensors that are not delivered
     std::int64_t begun_ns = 0;  // its reduction
     std::uint64_t ending = 0;   // its number among completions
   };
-  struct Place {
+  struct TensorPlace {
     std::size_t bucket, slice;
   };
 
@@ -76,22 +76,22 @@ class Replica {
   gyreGradBucket_t show(std::size_t index, std::vector<std::size_t>& tensors) const;
 
   // Of a step.
-  Status deliver(std::size_t tensor, Delivery delivery);
+  Status deliver(std::size_t tensor, GradientState delivery);
   void begin_full_buckets();
   Status begin_bucket(std::size_t index);
   Status begin_reduction(const LiveBucket& bucket);
   std::int64_t end_compute();
-  void take_pace(const RollCall& call);
-  RollCallEntry deliver_the_rest();
-  Status settle(const RollCall& call);
+  void take_pace(const StepConsensus& call);
+  ConsensusEntry deliver_the_rest();
+  Status settle(const StepConsensus& call);
   Status gather_used();
   Status finish_buckets(float factor);
   Status finish_bucket(std::size_t index, float factor);
   void begin_step();
-  Status verdict(const RollCall& call) const;
+  Status verdict(const StepConsensus& call) const;
   Status give_up(Status why);
   std::string waiting_for() const;
-  Status end_join(const RollCall& call);
+  Status end_join(const StepConsensus& call);
 
   // Of the layout.
   Status lay_out_by(std::span<const std::size_t> order);
@@ -103,9 +103,9 @@ class Replica {
   OwnedStream stream_;                // of `data_`
 
   Entrance entrance_;  // to all that follows
-  std::vector<Progress> buckets_;
-  std::vector<Place> places_;  // by tensor
-  std::vector<Delivery> deliveries_;
+  std::vector<BucketProgress> buckets_;
+  std::vector<TensorPlace> places_;  // by tensor
+  std::vector<GradientState> deliveries_;
   std::vector<std::uint8_t> used_;     // by any rank, in the last step
   std::vector<std::size_t> observed_;  // the order of the first step
   std::size_t next_ = 0;               // bucket to begin

@@ -16,9 +16,9 @@ Status Replica::wait() {
   const std::int64_t began_ns = SystemClock::read();
   const std::int64_t compute_ns = end_compute();
   ++steps_done_;
-  RollCallEntry mine = deliver_the_rest();
+  ConsensusEntry mine = deliver_the_rest();
   mine.compute_ns = compute_ns;
-  auto call = RollCall::hold(control_.get(), mine);
+  auto call = StepConsensus::hold(control_.get(), mine);
   if (!call.ok())
     return give_up(failure_.ok() ? std::move(call).status().while_doing(waiting_for())
                                  : std::move(failure_));
@@ -35,27 +35,28 @@ std::int64_t Replica::end_compute() {
   return took_ns;
 }
 
-void Replica::take_pace(const RollCall& call) {
+void Replica::take_pace(const StepConsensus& call) {
   for (int rank = 0; rank < call.size(); ++rank)
     if (const std::int64_t took_ns = call.of(rank).compute_ns; took_ns > 0)
       pace_.add(static_cast<std::size_t>(rank), took_ns);
 }
 
 // Zeros for what was never ready, so that no rank waits for it; and what the others have to know.
-RollCallEntry Replica::deliver_the_rest() {
-  RollCallEntry entry{.steps_done = steps_done_};
+ConsensusEntry Replica::deliver_the_rest() {
+  ConsensusEntry entry{.steps_done = steps_done_};
   for (std::size_t tensor = tensors_.size(); tensor-- > 0;) {
-    if (deliveries_[tensor] != Delivery::none) continue;
+    if (deliveries_[tensor] != GradientState::none) continue;
     if (!options_.finds_unused) entry.missing = static_cast<std::int64_t>(tensor);
     // What it could not begin is in failure_.
-    if (Status done = deliver(tensor, Delivery::unused); !done.ok()) failure_ = std::move(done);
+    if (Status done = deliver(tensor, GradientState::unused); !done.ok())
+      failure_ = std::move(done);
   }
   entry.failure = static_cast<std::int32_t>(failure_.code());
   return entry;
 }
 
-// The same on all ranks, with data or without, as the roll call decides.
-Status Replica::settle(const RollCall& call) {
+// The same on all ranks, with data or without, as the consensus decides.
+Status Replica::settle(const StepConsensus& call) {
   Status said = verdict(call);
   if (call.first_failed() >= 0) return give_up(std::move(said));
   const bool is_whole = call.first_missing() < 0;
@@ -75,7 +76,7 @@ Status Replica::settle(const RollCall& call) {
   return said;
 }
 
-Status Replica::verdict(const RollCall& call) const {
+Status Replica::verdict(const StepConsensus& call) const {
   if (!failure_.ok()) return failure_;
   if (const int rank = call.first_failed(); rank >= 0)
     return Status(
@@ -96,7 +97,7 @@ Status Replica::verdict(const RollCall& call) const {
 
 Status Replica::gather_used() {
   for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
-    used_[tensor] = deliveries_[tensor] == Delivery::ready;
+    used_[tensor] = deliveries_[tensor] == GradientState::ready;
   return checked(gyreAllReduce(used_.data(), used_.data(), used_.size(), gyreUint8, gyreMax,
                                control_.get(), nullptr),
                  control_.get());
@@ -109,7 +110,7 @@ Status Replica::finish_buckets(float factor) {
 }
 
 Status Replica::finish_bucket(std::size_t index, float factor) {
-  const Progress& progress = buckets_[index];
+  const BucketProgress& progress = buckets_[index];
   if (completions_.wait(progress.ending) != gyreSuccess)
     return checked(gyreStreamSynchronize(stream_.get()), data_.get()).while_doing(waiting_for());
   const std::int64_t ended_ns = completions_.ended_ns(progress.ending);
@@ -135,14 +136,14 @@ Status Replica::finish_bucket(std::size_t index, float factor) {
 
 // The next one: nothing is delivered.
 void Replica::begin_step() {
-  std::fill(deliveries_.begin(), deliveries_.end(), Delivery::none);
-  for (Progress& progress : buckets_) progress.waiting = progress.bucket.plan().slices.size();
+  std::fill(deliveries_.begin(), deliveries_.end(), GradientState::none);
+  for (BucketProgress& progress : buckets_) progress.waiting = progress.bucket.plan().slices.size();
   next_ = 0;
   completions_.forget_times();
 }
 
 // The ranks are no longer where they should be: what is under way ends, here and on the others.
-// What failed here alone, nobody else knows of: they must not wait for this rank's next roll call.
+// What failed here alone, nobody else knows of: they must not wait for this rank's next consensus.
 // What a peer is to blame for, they find out by themselves, and blame the right one.
 Status Replica::give_up(Status why) {
   if (is_local(why) && control_.has_value()) gyreCommAbort(control_.release());
@@ -175,19 +176,19 @@ Status Replica::join() {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(idle());
   while (true) {
-    auto call = RollCall::hold(control_.get(), {.steps_done = steps_done_, .joined = 1});
+    auto call = StepConsensus::hold(control_.get(), {.steps_done = steps_done_, .joined = 1});
     if (!call.ok())
       return give_up(std::move(call).status().while_doing("waiting for ranks that have data"));
     if (call->active() == 0) return end_join(*call);
     for (std::size_t tensor = tensors_.size(); tensor-- > 0;)
-      GYRE_TRY(deliver(tensor, Delivery::unused));
-    if (!failure_.ok()) return give_up(std::move(failure_));  // the roll call did not tell of it
+      GYRE_TRY(deliver(tensor, GradientState::unused));
+    if (!failure_.ok()) return give_up(std::move(failure_));  // the consensus did not tell of it
     const Status done = settle(*call);
     if (!broken_.ok()) return done;  // a gradient that another rank lacks is not for this one
   }
 }
 
-Status Replica::end_join(const RollCall& call) {
+Status Replica::end_join(const StepConsensus& call) {
   if (const int failed = call.first_failed(); failed >= 0) return give_up(verdict(call));
   Status done = broadcast(control_.get(), tensors_, call.longest());
   if (!done.ok()) return give_up(std::move(done));

@@ -17,7 +17,7 @@ static_assert(shard_alignment % kernels::square_block == 0);
 std::vector<ShardPiece> UnitLayout::pieces_of(std::uint64_t share) const {
   const std::uint64_t begin = share * share_count, end = begin + share_count;
   std::vector<ShardPiece> pieces;
-  for (const Slot& slot : slots) {
+  for (const TensorSlot& slot : slots) {
     const std::uint64_t from = std::max(begin, slot.first);
     const std::uint64_t to = std::min(end, slot.first + slot.count);
     if (from < to) pieces.push_back({slot.tensor, from - slot.first, to - from, from - begin});

@@ -21,13 +21,13 @@ struct ShardPiece {
 };
 
 struct UnitLayout {
-  struct Slot {
+  struct TensorSlot {
     std::size_t tensor;
     std::uint64_t first;  // element of the unit
     std::uint64_t count;
   };
   ElementType type = ElementType::float32;
-  std::vector<Slot> slots;
+  std::vector<TensorSlot> slots;
   std::uint64_t share_count = 0;  // elements of a share
   std::uint64_t shares = 1;
 

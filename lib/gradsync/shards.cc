@@ -52,7 +52,7 @@ Shards::Shards(std::vector<Tensor> tensors, const ShardOptions& options,
 // A step that has begun and not ended is given up, so that no peer waits for it; parameters that a
 // step has begun to gather are waited for, since peers want this rank's share.
 Shards::~Shards() {
-  const auto is_busy = [](const Channel& channel) {
+  const auto is_busy = [](const CommStream& channel) {
     return channel.stream.has_value() && gyreStreamQuery(channel.stream.get()) == gyreInProgress;
   };
   if (is_busy(reductions_) || (options_.stage == 3 && is_busy(gathers_))) abort_channels();
@@ -82,7 +82,7 @@ Status Shards::open(gyreComm_t comm) {
 }
 
 Status Shards::agree_with_peers() {
-  const Setting settings[] = {
+  const ComparedNumber settings[] = {
       {"config.stage", options_.stage},         {"config.factor", options_.factor},
       {"config.optimizer", options_.optimizer}, {"config.momentum", options_.has_momentum},
       {"config.prefetch", options_.prefetch},
@@ -118,7 +118,7 @@ Status Shards::initialize_unit(LiveUnit& unit) {
   std::memset(unit.whole(), 0, unit.layout().bytes());
   std::int64_t failed = -1;  // the tensor at which rank 0's function did
   if (rank_of(control_.get()) == 0 && options_.initialize != nullptr)
-    for (const UnitLayout::Slot& slot : unit.layout().slots)
+    for (const UnitLayout::TensorSlot& slot : unit.layout().slots)
       if (failed < 0 && options_.initialize(options_.user, slot.tensor,
                                             unit.place(unit.whole(), slot.tensor)) != 0)
         failed = static_cast<std::int64_t>(slot.tensor);
@@ -140,7 +140,7 @@ Status Shards::known_unit(std::size_t unit) const {
   return invalid_argument(fmt::format("unit {} is not from 0 to {}", unit, units_.size() - 1));
 }
 
-gyreResult_t Shards::wait_for(Channel& channel, std::uint64_t number) {
+gyreResult_t Shards::wait_for(CommStream& channel, std::uint64_t number) {
   const std::int64_t began_ns = SystemClock::read();
   const gyreResult_t result = channel.completions.wait(number);
   exposed_ns_ += SystemClock::read() - began_ns;

@@ -7,7 +7,7 @@
 #include "lib/gradsync/entrance.h"
 #include "lib/gradsync/exact_sum.h"
 #include "lib/gradsync/live_unit.h"
-#include "lib/gradsync/roll_call.h"
+#include "lib/gradsync/step_consensus.h"
 
 #include <memory>
 #include <variant>
@@ -52,7 +52,7 @@ class Shards {
 
  private:
   // A stream with its communicator, and when its entries were done.
-  struct Channel {
+  struct CommStream {
     OwnedCommunicator comm;
     OwnedStream stream;
     Completions completions;
@@ -86,8 +86,8 @@ class Shards {
   void recycle_gradients(bool waits);
 
   // A step.
-  RollCallEntry deliver_the_rest();
-  Status verdict(const RollCall& call) const;
+  ConsensusEntry deliver_the_rest();
+  Status verdict(const StepConsensus& call) const;
   Result<ExactSum> sum_squares();
   Status update(const gyreGradStep_t& step, float factor);
   Status update_unit(LiveUnit& unit, const gyreGradStep_t& step, float factor);
@@ -95,7 +95,7 @@ class Shards {
   gyreGradPiece_t show(const LiveUnit& unit, const ShardPiece& piece) const;
   void begin_step();
   // Waits for entry `number` of a channel.
-  gyreResult_t wait_for(Channel& channel, std::uint64_t number);
+  gyreResult_t wait_for(CommStream& channel, std::uint64_t number);
   void count_moved(std::uint64_t bytes, std::uint64_t ranks);
   Status give_up(Status why);
   void abort_channels();
@@ -105,7 +105,7 @@ class Shards {
   const std::vector<UnitLayout> layouts_;
   OwnedCommunicator control_;   // all ranks
   OwnedCommunicator replicas_;  // those with the same share; none if there is one group
-  Channel gathers_, reductions_;
+  CommStream gathers_, reductions_;
 
   Entrance entrance_;  // to all that follows
   BufferPool parameter_pool_, gradient_pool_;

@@ -19,7 +19,7 @@ Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
     return invalid_argument(fmt::format(
         "step->momentum = {}, and config.momentum = 0 keeps no memory for it", step.momentum));
   const std::int64_t began_ns = SystemClock::read();
-  auto call = RollCall::hold(control_.get(), deliver_the_rest());
+  auto call = StepConsensus::hold(control_.get(), deliver_the_rest());
   exposed_ns_ += SystemClock::read() - began_ns;
   if (!call.ok()) return give_up(failure_.ok() ? std::move(call).status() : std::move(failure_));
   Status said = verdict(*call);
@@ -52,8 +52,8 @@ Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
 }
 
 // Zeros for what was never ready, so that no rank waits for it.
-RollCallEntry Shards::deliver_the_rest() {
-  RollCallEntry entry{.steps_done = steps_done_, .trace = gather_trace_};
+ConsensusEntry Shards::deliver_the_rest() {
+  ConsensusEntry entry{.steps_done = steps_done_, .trace = gather_trace_};
   for (std::size_t tensor = tensors_.size(); tensor-- > 0;) {
     if (is_ready_[tensor] != 0) continue;
     entry.missing = static_cast<std::int64_t>(tensor);
@@ -68,7 +68,7 @@ RollCallEntry Shards::deliver_the_rest() {
   return entry;
 }
 
-Status Shards::verdict(const RollCall& call) const {
+Status Shards::verdict(const StepConsensus& call) const {
   if (!failure_.ok()) return failure_;
   if (const int rank = call.first_failed(); rank >= 0)
     return Status(
@@ -216,7 +216,7 @@ void Shards::begin_step() {
   reductions_.completions.forget_times();
 }
 
-// What failed here alone, nobody else knows of: they must not wait for this rank's next roll call.
+// What failed here alone, nobody else knows of: they must not wait for this rank's next consensus.
 Status Shards::give_up(Status why) {
   if (is_local(why) && control_.has_value()) gyreCommAbort(control_.release());
   abort_channels();
@@ -243,7 +243,7 @@ Result<std::vector<gyreGradPiece_t>> Shards::pieces() {
 Status Shards::imported(std::uint64_t step) {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
-  const Setting settings[] = {{"step", static_cast<std::int64_t>(step)}};
+  const ComparedNumber settings[] = {{"step", static_cast<std::int64_t>(step)}};
   GYRE_TRY(agree(control_.get(), settings));
   if (Status done = release_all(); !done.ok()) return give_up(std::move(done));
   steps_done_ = step;

@@ -38,7 +38,7 @@ Result<std::unique_ptr<StaleReplica>> StaleReplica::create(gyreComm_t comm,
 
 Status StaleReplica::open(gyreComm_t comm) {
   GYRE_ASSIGN(control_, split_off(comm, 0, "gradsync-turns", options_.timeout_ms));
-  const Setting settings[] = {
+  const ComparedNumber settings[] = {
       {"config.staleness", static_cast<std::int64_t>(options_.bound)},
   };
   GYRE_TRY(agree(control_.get(), settings, tensors_).while_doing("comparing what the ranks gave"));

@@ -11,27 +11,27 @@ namespace gyre::gradsync {
 namespace {
 
 // What ranks compare of a tensor. Of a long name only the beginning.
-struct Entry {
+struct TensorEntry {
   std::uint64_t count = 0;
   std::int32_t type = -1;  // -1: the list has ended
   std::int32_t has_parameter = 0;
   std::uint64_t unit = 0;
   char name[104] = {};
 
-  friend bool operator==(const Entry& a, const Entry& b) {
+  friend bool operator==(const TensorEntry& a, const TensorEntry& b) {
     return std::memcmp(&a, &b, sizeof a) == 0;
   }
 };
-static_assert(sizeof(Entry) == 128);
+static_assert(sizeof(TensorEntry) == 128);
 
 // Where a rank's list differs from rank 0's, and with what.
 struct Difference {
   std::int64_t index = -1;
-  Entry entry;
+  TensorEntry entry;
 };
 
-Entry entry_of(std::span<const Tensor> tensors, std::size_t index) {
-  Entry entry;
+TensorEntry entry_of(std::span<const Tensor> tensors, std::size_t index) {
+  TensorEntry entry;
   if (index >= tensors.size()) return entry;
   const Tensor& tensor = tensors[index];
   entry.count = tensor.count;
@@ -43,7 +43,7 @@ Entry entry_of(std::span<const Tensor> tensors, std::size_t index) {
 }
 
 // With what tells it from `other`.
-std::string show(const Entry& entry, const Entry& other) {
+std::string show(const TensorEntry& entry, const TensorEntry& other) {
   if (entry.type < 0) return "none";
   const bool known = entry.type < element_type_count;
   const fmt::string_view name(entry.name, strnlen(entry.name, sizeof entry.name));
@@ -54,14 +54,15 @@ std::string show(const Entry& entry, const Entry& other) {
 }
 
 // Rank 0's entry for each of this rank's tensors and one more, which is the end of its list.
-Result<std::vector<Entry>> first_entries(gyreComm_t comm, std::span<const Tensor> tensors) {
+Result<std::vector<TensorEntry>> first_entries(gyreComm_t comm, std::span<const Tensor> tensors) {
   std::uint64_t count = tensors.size();
   GYRE_TRY(checked(gyreBcast(&count, 1, gyreUint64, 0, comm, nullptr), comm));
   if (count > std::uint64_t{1} << 32) return internal_error("rank 0's list has no end");
-  std::vector<Entry> entries(count + 1);
+  std::vector<TensorEntry> entries(count + 1);
   for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = entry_of(tensors, i);
   GYRE_TRY(checked(
-      gyreBcast(entries.data(), entries.size() * sizeof(Entry), gyreChar, 0, comm, nullptr), comm));
+      gyreBcast(entries.data(), entries.size() * sizeof(TensorEntry), gyreChar, 0, comm, nullptr),
+      comm));
   return entries;
 }
 
@@ -69,7 +70,7 @@ Status agree_on_tensors(gyreComm_t comm, std::span<const Tensor> tensors) {
   GYRE_ASSIGN(const auto first, first_entries(comm, tensors));
   Difference mine;
   for (std::size_t i = 0; i < first.size() && mine.index < 0; ++i)
-    if (const Entry entry = entry_of(tensors, i); !(entry == first[i]))
+    if (const TensorEntry entry = entry_of(tensors, i); !(entry == first[i]))
       mine = {static_cast<std::int64_t>(i), entry};
   std::vector<Difference> all;
   GYRE_TRY(all_gather<Difference>(comm, {&mine, 1}, all));
@@ -79,7 +80,7 @@ Status agree_on_tensors(gyreComm_t comm, std::span<const Tensor> tensors) {
   if (static_cast<std::uint64_t>(found->index) >= first.size())
     return internal_error("a peer's list differs where rank 0's has ended");
   const int rank = static_cast<int>(found - all.begin());
-  const Entry& expected = first[static_cast<std::size_t>(found->index)];
+  const TensorEntry& expected = first[static_cast<std::size_t>(found->index)];
   return Status(Code::Mismatch,
                 fmt::format("tensor {} is {} on rank 0 and {} on rank {}", found->index,
                             show(expected, found->entry), show(found->entry, expected), rank))
@@ -182,9 +183,9 @@ std::string call_by_name(std::span<const Tensor> tensors, std::size_t index) {
                      tensors[index].name, tensors[index].name.empty() ? "" : "'");
 }
 
-Status agree(gyreComm_t comm, std::span<const Setting> settings) {
+Status agree(gyreComm_t comm, std::span<const ComparedNumber> settings) {
   std::vector<std::int64_t> mine, all;
-  for (const Setting& setting : settings) mine.push_back(setting.value);
+  for (const ComparedNumber& setting : settings) mine.push_back(setting.value);
   GYRE_TRY(all_gather<std::int64_t>(comm, mine, all));
   for (std::size_t i = 0; i < settings.size(); ++i)
     for (int rank = 1; rank < size_of(comm); ++rank) {
@@ -197,7 +198,8 @@ Status agree(gyreComm_t comm, std::span<const Setting> settings) {
   return {};
 }
 
-Status agree(gyreComm_t comm, std::span<const Setting> settings, std::span<const Tensor> tensors) {
+Status agree(gyreComm_t comm, std::span<const ComparedNumber> settings,
+             std::span<const Tensor> tensors) {
   GYRE_TRY(agree(comm, settings));
   return agree_on_tensors(comm, tensors);
 }

@@ -31,13 +31,14 @@ Status check_index(std::span<const Tensor> tensors, std::size_t index);
 std::string call_by_name(std::span<const Tensor> tensors, std::size_t index);
 
 // A number that has to be the same on all ranks, and how a person calls it.
-struct Setting {
+struct ComparedNumber {
   std::string_view name;
   std::int64_t value;
 };
 // Collective. gyreMismatch on every rank, with the first difference from rank 0, if there is one.
-Status agree(gyreComm_t comm, std::span<const Setting> settings);
-Status agree(gyreComm_t comm, std::span<const Setting> settings, std::span<const Tensor> tensors);
+Status agree(gyreComm_t comm, std::span<const ComparedNumber> settings);
+Status agree(gyreComm_t comm, std::span<const ComparedNumber> settings,
+             std::span<const Tensor> tensors);
 
 // Rank `root`'s parameters to all. Collective.
 Status broadcast(gyreComm_t comm, std::span<const Tensor> tensors, int root);

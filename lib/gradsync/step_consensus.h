@@ -1,4 +1,4 @@
-// The roll call at the end of each step: every rank tells all others how its step went, so that
+// StepConsensus: what ends each step: every rank tells all others how its step went, so that
 // what one lacks is an error of all, with its name, and nobody waits for it.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace gyre::gradsync {
 
-struct RollCallEntry {
+struct ConsensusEntry {
   std::int64_t missing = -1;     // the first tensor whose gradient was never ready; -1: none
   std::uint64_t steps_done = 0;  // that this rank had data for
   std::uint32_t joined = 0;      // 1: it has no more data
@@ -18,10 +18,10 @@ struct RollCallEntry {
   std::int64_t compute_ns = 0;  // since its last step; 0: there was none
 };
 
-class RollCall {
+class StepConsensus {
  public:
   // Collective. All ranks' entries.
-  static Result<RollCall> hold(gyreComm_t comm, const RollCallEntry& mine);
+  static Result<StepConsensus> hold(gyreComm_t comm, const ConsensusEntry& mine);
 
   int active() const;  // ranks that have data
   // The lowest of the ranks that had the most steps.
@@ -29,11 +29,11 @@ class RollCall {
   // The first rank that lacks a gradient, or that has failed; -1: none.
   int first_missing() const;
   int first_failed() const;
-  const RollCallEntry& of(int rank) const { return entries_[static_cast<std::size_t>(rank)]; }
+  const ConsensusEntry& of(int rank) const { return entries_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(entries_.size()); }
 
  private:
-  std::vector<RollCallEntry> entries_;
+  std::vector<ConsensusEntry> entries_;
 };
 
 }  // namespace gyre::gradsync

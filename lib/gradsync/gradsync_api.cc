@@ -1,4 +1,4 @@
-#include "lib/gradsync/calls.h"
+#include "lib/gradsync/gradsync_api.h"
 
 #include "lib/base/thread_state.h"
 
