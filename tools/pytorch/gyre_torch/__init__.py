@@ -70,4 +70,4 @@ def average_gradients(model):
 
 
 register()
-atexit.register(_C.say_farewell)
+atexit.register(_C.shut_down)

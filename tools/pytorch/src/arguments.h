@@ -2,7 +2,7 @@
 // are brought there and back.
 #pragma once
 
-#include "tools/pytorch/src/backend.h"
+#include "tools/pytorch/src/process_group_gyre.h"
 
 #include <c10/util/Exception.h>
 
@@ -74,9 +74,9 @@ inline std::function<void()> delivery_of(const Target& target) {
 }
 
 // Tensors side by side in one block: a list of them as Gyre's collectives know it.
-class Blocks {
+class TensorBlocks {
  public:
-  explicit Blocks(const Tensors& tensors) : tensors_(tensors) {
+  explicit TensorBlocks(const Tensors& tensors) : tensors_(tensors) {
     for (const at::Tensor& tensor : tensors) {
       begins_.push_back(total_);
       total_ += tensor.numel();

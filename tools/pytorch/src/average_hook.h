@@ -2,7 +2,7 @@
 // pass has finished, to have their mean over the ranks.
 #pragma once
 
-#include "tools/pytorch/src/backend.h"
+#include "tools/pytorch/src/process_group_gyre.h"
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <utility>
@@ -10,12 +10,12 @@
 
 namespace gyre_torch {
 
-class AverageHook final : public c10d::CppCommHookInterface<c10::intrusive_ptr<Backend>> {
+class AverageHook final : public c10d::CppCommHookInterface<c10::intrusive_ptr<ProcessGroupGyre>> {
  public:
   // When buckets are reduced: beside the backward pass, or all of them by its thread, at the last
   // one. On devices it is always beside.
   enum class When { beside, at_the_last };
-  AverageHook(c10::intrusive_ptr<Backend> backend, When when)
+  AverageHook(c10::intrusive_ptr<ProcessGroupGyre> backend, When when)
       : CppCommHookInterface(std::move(backend)), when_(when) {}
 
   using Future = c10::ivalue::Future;

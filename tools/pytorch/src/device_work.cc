@@ -28,8 +28,8 @@ bool asks_for_capture(const Stream& stream) {
 
 bool is_captured(const c10::Stream& stream) { return asks_for_capture(stream); }
 
-Passage::Passage(const Communicator& communicator, const Description& description,
-                 c10::Stream caller, c10::Stream stream, bool is_captured)
+EnqueuedCall::EnqueuedCall(const StoreCommunicator& communicator, const Description& description,
+                           c10::Stream caller, c10::Stream stream, bool is_captured)
     : communicator_(&communicator),
       description_(description),
       caller_(caller),
@@ -37,7 +37,7 @@ Passage::Passage(const Communicator& communicator, const Description& descriptio
       is_captured_(is_captured),
       end_(stream.device_type()) {}
 
-void Passage::depart(std::optional<Operation> held) {
+void EnqueuedCall::record_end(std::optional<Operation> held) {
   const std::lock_guard lock(mutex_);
   end_.record(stream_);
   held_ = std::move(held);
@@ -45,7 +45,7 @@ void Passage::depart(std::optional<Operation> held) {
 }
 
 // First the device, then Gyre: what a kernel says when it gives up stands there when it has ended.
-bool Passage::look() {
+bool EnqueuedCall::look() {
   try {
     if (!left_) left_ = end_.query();
   } catch (...) {  // the driver's: nothing runs there any more
@@ -60,17 +60,17 @@ bool Passage::look() {
   return over_ = left_ || error != gyreSuccess;
 }
 
-bool Passage::is_over() {
+bool EnqueuedCall::is_over() {
   const std::lock_guard lock(mutex_);
   return over_ || look();
 }
 
-std::exception_ptr Passage::why() const {
+std::exception_ptr EnqueuedCall::why() const {
   const std::lock_guard lock(mutex_);
   return why_;
 }
 
-bool Passage::has_left() {
+bool EnqueuedCall::device_done() {
   std::optional<Operation> held;  // it ends without the lock
   const std::lock_guard lock(mutex_);
   if (!left_ || !over_) look();
@@ -78,7 +78,7 @@ bool Passage::has_left() {
   return left_ && over_;
 }
 
-void Passage::block(const c10::Stream& stream) {
+void EnqueuedCall::block(const c10::Stream& stream) {
   std::optional<Operation> held;
   const std::lock_guard lock(mutex_);
   if (is_captured_ || !left_) end_.block(stream);
@@ -86,13 +86,13 @@ void Passage::block(const c10::Stream& stream) {
   if (stream == caller_) held.swap(held_);
 }
 
-void Passage::give_up() {
+void EnqueuedCall::give_up() {
   const std::lock_guard lock(mutex_);
   if (!over_) fail(gyreAborted);
   over_ = true;
 }
 
-void Passage::fail(gyreResult_t error) {
+void EnqueuedCall::fail(gyreResult_t error) {
   try {
     communicator_->fail(error, description_.text);
   } catch (...) {
@@ -100,11 +100,11 @@ void Passage::fail(gyreResult_t error) {
   }
 }
 
-DeviceWork::DeviceWork(int rank, std::shared_ptr<Passage> passage, Tensors inputs, Tensors outputs,
-                       std::shared_ptr<int> source)
-    : Work(rank, passage->description().type, passage->description().title.c_str(),
+DeviceWork::DeviceWork(int rank, std::shared_ptr<EnqueuedCall> enqueued, Tensors inputs,
+                       Tensors outputs, std::shared_ptr<int> source)
+    : Work(rank, enqueued->description().type, enqueued->description().title.c_str(),
            inputs.empty() ? outputs : inputs),
-      passage_(std::move(passage)),
+      enqueued_(std::move(enqueued)),
       outputs_(std::move(outputs)),
       source_(std::move(source)) {}
 
@@ -112,34 +112,34 @@ void DeviceWork::tell_profiler() {
   if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
 }
 
-bool DeviceWork::isSuccess() const { return passage_->is_over() && passage_->why() == nullptr; }
+bool DeviceWork::isSuccess() const { return enqueued_->is_over() && enqueued_->why() == nullptr; }
 
 std::exception_ptr DeviceWork::exception() const {
-  return passage_->is_over() ? passage_->why() : nullptr;
+  return enqueued_->is_over() ? enqueued_->why() : nullptr;
 }
 
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
-  const c10::Stream current = current_stream(passage_->stream().device());
+  const c10::Stream current = current_stream(enqueued_->stream().device());
   const bool is_in_graph = is_captured(current);
   if (timeout != kNoTimeout && !is_in_graph && !is_over_in(timeout))
     C10_THROW_ERROR(DistBackendError,
                     c10::str("gyre: rank ", rank_, ": wait() timed out after ", timeout.count(),
                              " ms for ", description().text, ", which goes on"));
-  passage_->block(current);
-  if (!is_in_graph && passage_->is_over() && passage_->why() != nullptr)
-    std::rethrow_exception(passage_->why());
+  enqueued_->block(current);
+  if (!is_in_graph && enqueued_->is_over() && enqueued_->why() != nullptr)
+    std::rethrow_exception(enqueued_->why());
   return true;
 }
 
 void DeviceWork::wait_on_host(std::chrono::milliseconds timeout) {
-  if (timeout <= kNoTimeout && !passage_->is_captured()) (void)is_over_in(std::nullopt);
+  if (timeout <= kNoTimeout && !enqueued_->is_captured()) (void)is_over_in(std::nullopt);
   wait(std::max(timeout, kNoTimeout));
 }
 
 bool DeviceWork::is_over_in(std::optional<std::chrono::milliseconds> most) {
   const auto begun = std::chrono::steady_clock::now();
   // Events of the driver wake nobody.
-  for (auto pause = std::chrono::microseconds(10); !passage_->is_over();
+  for (auto pause = std::chrono::microseconds(10); !enqueued_->is_over();
        pause = std::min(pause * 2, std::chrono::microseconds(1000))) {
     if (most && std::chrono::steady_clock::now() - begun >= *most) return false;
     std::this_thread::sleep_for(pause);
@@ -153,13 +153,13 @@ c10::intrusive_ptr<Future> DeviceWork::getFuture() {
   const std::lock_guard lock(mutex_);
   if (future_ != nullptr) return future_;
   future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()),
-                                        std::vector<c10::Device>{passage_->stream().device()});
-  const bool has_failed = !passage_->is_captured() && passage_->is_over() && passage_->why();
+                                        std::vector<c10::Device>{enqueued_->stream().device()});
+  const bool has_failed = !enqueued_->is_captured() && enqueued_->is_over() && enqueued_->why();
   if (has_failed) {
-    future_->setError(passage_->why());
+    future_->setError(enqueued_->why());
     return future_;
   }
-  const c10::StreamGuard on(passage_->stream());
+  const c10::StreamGuard on(enqueued_->stream());
   future_->markCompleted(at::IValue(outputs_));
   return future_;
 }

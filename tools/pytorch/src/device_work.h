@@ -3,7 +3,7 @@
 // goes on, unless it says for how long it waits.
 #pragma once
 
-#include "tools/pytorch/src/lane.h"
+#include "tools/pytorch/src/comm_queue.h"
 
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
@@ -12,14 +12,14 @@
 
 namespace gyre_torch {
 
-class Passage {
+class EnqueuedCall {
  public:
   // `caller`: the stream that was current. Part of a graph, it tells nobody when it has ended.
-  Passage(const Communicator& communicator, const Description& description, c10::Stream caller,
-          c10::Stream stream, bool is_captured);
+  EnqueuedCall(const StoreCommunicator& communicator, const Description& description,
+               c10::Stream caller, c10::Stream stream, bool is_captured);
   // All of it is on the stream. What `held` uses is kept until it has ended, or until the caller's
   // stream waits for it.
-  void depart(std::optional<Operation> held);
+  void record_end(std::optional<Operation> held);
 
   const Description& description() const { return description_; }
   const c10::Stream& stream() const { return stream_; }
@@ -30,7 +30,7 @@ class Passage {
   bool is_over();
   std::exception_ptr why() const;
   // Whether the device is done with it, too. Then it is over, and nothing is held.
-  bool has_left();
+  bool device_done();
   // What comes on the stream from now on waits for it.
   void block(const c10::Stream& stream);
   // Its communicator ends, and nobody hears of it any more.
@@ -39,7 +39,7 @@ class Passage {
  private:
   bool look();
   void fail(gyreResult_t error);
-  const Communicator* const communicator_;  // alive until this is over
+  const StoreCommunicator* const communicator_;  // alive until this is over
   const Description description_;
   const c10::Stream caller_, stream_;
   const bool is_captured_;
@@ -52,12 +52,12 @@ class Passage {
 
 class DeviceWork final : public c10d::Work {
  public:
-  DeviceWork(int rank, std::shared_ptr<Passage> passage, Tensors inputs, Tensors outputs,
+  DeviceWork(int rank, std::shared_ptr<EnqueuedCall> enqueued, Tensors inputs, Tensors outputs,
              std::shared_ptr<int> source);
   // All of it is on the stream, as far as a profiler of the host sees.
   void tell_profiler();
 
-  bool isCompleted() override { return passage_->is_over(); }
+  bool isCompleted() override { return enqueued_->is_over(); }
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
   int sourceRank() const override { return source_ != nullptr ? *source_ : -1; }
@@ -73,10 +73,10 @@ class DeviceWork final : public c10d::Work {
   std::chrono::milliseconds getTimeout() const override { return description().timeout; }
 
  private:
-  const Description& description() const { return passage_->description(); }
+  const Description& description() const { return enqueued_->description(); }
   // false: the time was not enough.
   bool is_over_in(std::optional<std::chrono::milliseconds> most);
-  const std::shared_ptr<Passage> passage_;
+  const std::shared_ptr<EnqueuedCall> enqueued_;
   const Tensors outputs_;
   const std::shared_ptr<int> source_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // once somebody has asked; under mutex_

@@ -52,7 +52,7 @@ Operation gather_list(const Tensors& list, const at::Tensor& input, int rank, in
   operation.inputs = {input};
   operation.outputs = list;
   if (are_equal(list)) {
-    const auto blocks = std::make_shared<const Blocks>(list);
+    const auto blocks = std::make_shared<const TensorBlocks>(list);
     operation.call = [blocks, mine](gyreComm_t comm, gyreStream_t stream) {
       const Elements elements = to_move(mine);
       return gyreAllGather(mine.data_ptr(), blocks->data(), elements.count, elements.type, comm,
@@ -172,8 +172,8 @@ void check_contiguous(const at::Tensor& tensor) {
 
 }  // namespace
 
-WorkPointer Backend::allgather(TensorLists& outputs, Tensors& inputs,
-                               const c10d::AllgatherOptions& options) {
+WorkPointer ProcessGroupGyre::allgather(TensorLists& outputs, Tensors& inputs,
+                                        const c10d::AllgatherOptions& options) {
   const char* const call = "all_gather";
   const at::Tensor& input = only_tensor(inputs, call);
   TORCH_CHECK_VALUE(outputs.size() == 1, "gyre: all_gather takes one list of tensors");
@@ -182,8 +182,8 @@ WorkPointer Backend::allgather(TensorLists& outputs, Tensors& inputs,
 }
 
 // outputs[rank][i] is what inputs[i] of that rank is.
-WorkPointer Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
-                                         const c10d::AllgatherOptions& options) {
+WorkPointer ProcessGroupGyre::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                                  const c10d::AllgatherOptions& options) {
   const char* const call = "all_gather_coalesced";
   TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == getSize(), "gyre: ", call, " takes ",
                     getSize(), " lists of tensors, not ", outputs.size());
@@ -202,15 +202,15 @@ WorkPointer Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                 together(std::move(parts)));
 }
 
-WorkPointer Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                     const c10d::AllgatherOptions& options) {
+WorkPointer ProcessGroupGyre::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                              const c10d::AllgatherOptions& options) {
   const char* const call = "all_gather_single";
   return submit({OpType::_ALLGATHER_BASE, call, is_async(options), options.timeout},
                 gather_whole(output, input, getSize(), call));
 }
 
-WorkPointer Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                     const c10d::AllgatherOptions& options) {
+WorkPointer ProcessGroupGyre::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const char* const call = "all_gather_single_coalesced";
   const auto make = [&](const at::Tensor& output, const at::Tensor& input) {
     return gather_whole(output, input, getSize(), call);
@@ -219,8 +219,8 @@ WorkPointer Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& 
                 each(outputs, inputs, call, make));
 }
 
-WorkPointer Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                                    const c10d::ReduceScatterOptions& options) {
+WorkPointer ProcessGroupGyre::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                             const c10d::ReduceScatterOptions& options) {
   const char* const call = "reduce_scatter";
   const at::Tensor& output = only_tensor(outputs, call);
   TORCH_CHECK_VALUE(inputs.size() == 1, "gyre: reduce_scatter takes one list of tensors");
@@ -229,7 +229,7 @@ WorkPointer Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   TORCH_CHECK_VALUE(output.numel() == inputs[0][as_count(getRank())].numel(),
                     "gyre: reduce_scatter's output has ", output.numel(),
                     " elements, and this rank's input ", inputs[0][as_count(getRank())].numel());
-  const auto blocks = std::make_shared<const Blocks>(inputs[0]);
+  const auto blocks = std::make_shared<const TensorBlocks>(inputs[0]);
   blocks->fill();
   const Target target(output);
   Operation operation;
@@ -250,15 +250,15 @@ WorkPointer Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                 std::move(operation));
 }
 
-WorkPointer Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                          const c10d::ReduceScatterOptions& options) {
+WorkPointer ProcessGroupGyre::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                   const c10d::ReduceScatterOptions& options) {
   const char* const call = "reduce_scatter_single";
   return submit({OpType::_REDUCE_SCATTER_BASE, call, is_async(options), options.timeout},
                 scatter_whole(output, input, options.reduceOp, getSize(), call));
 }
 
-WorkPointer Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                     const c10d::ReduceScatterOptions& options) {
+WorkPointer ProcessGroupGyre::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   const char* const call = "reduce_scatter_single_coalesced";
   const auto make = [&](const at::Tensor& output, const at::Tensor& input) {
     return scatter_whole(output, input, options.reduceOp, getSize(), call);
@@ -267,10 +267,10 @@ WorkPointer Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& 
                 each(outputs, inputs, call, make));
 }
 
-WorkPointer Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                   std::vector<std::int64_t>& output_splits,
-                                   std::vector<std::int64_t>& input_splits,
-                                   const c10d::AllToAllOptions& options) {
+WorkPointer ProcessGroupGyre::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                            std::vector<std::int64_t>& output_splits,
+                                            std::vector<std::int64_t>& input_splits,
+                                            const c10d::AllToAllOptions& options) {
   const char* const call = "all_to_all_single";
   check_tensor(output, call);
   check_tensor(input, call);
@@ -300,16 +300,16 @@ WorkPointer Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                 std::move(operation));
 }
 
-WorkPointer Backend::alltoall(Tensors& outputs, Tensors& inputs,
-                              const c10d::AllToAllOptions& options) {
+WorkPointer ProcessGroupGyre::alltoall(Tensors& outputs, Tensors& inputs,
+                                       const c10d::AllToAllOptions& options) {
   const char* const call = "all_to_all";
   TORCH_CHECK_VALUE(!inputs.empty(), "gyre: all_to_all takes lists of tensors");
   check_list(inputs, getSize(), inputs[0], call);
   check_list(outputs, getSize(), inputs[0], call);
   for (const Tensors* list : {&inputs, &outputs})
     for (const at::Tensor& tensor : *list) check_contiguous(tensor);
-  const auto from = std::make_shared<const Blocks>(inputs);
-  const auto to = std::make_shared<const Blocks>(outputs);
+  const auto from = std::make_shared<const TensorBlocks>(inputs);
+  const auto to = std::make_shared<const TensorBlocks>(outputs);
   from->fill();
   Operation operation;
   operation.inputs = inputs;
@@ -324,8 +324,8 @@ WorkPointer Backend::alltoall(Tensors& outputs, Tensors& inputs,
   return submit({OpType::ALLTOALL, call, is_async(options), options.timeout}, std::move(operation));
 }
 
-WorkPointer Backend::gather(TensorLists& outputs, Tensors& inputs,
-                            const c10d::GatherOptions& options) {
+WorkPointer ProcessGroupGyre::gather(TensorLists& outputs, Tensors& inputs,
+                                     const c10d::GatherOptions& options) {
   const char* const call = "gather";
   const at::Tensor& input = only_tensor(inputs, call);
   check_root(options.rootRank, getSize(), call);
@@ -338,15 +338,15 @@ WorkPointer Backend::gather(TensorLists& outputs, Tensors& inputs,
   check_list(outputs[0], getSize(), input, call);
   TORCH_CHECK_VALUE(are_equal(outputs[0]) && outputs[0][0].numel() == input.numel(),
                     "gyre: gather takes tensors of one size");
-  const auto blocks = std::make_shared<const Blocks>(outputs[0]);
+  const auto blocks = std::make_shared<const TensorBlocks>(outputs[0]);
   Operation operation = gather_to(blocks->flat(), input, root);
   operation.outputs = outputs[0];
   operation.deliver = [blocks] { blocks->deliver(); };
   return submit(kind, std::move(operation));
 }
 
-WorkPointer Backend::gather_into_tensor(at::Tensor& output, at::Tensor& input,
-                                        const c10d::GatherOptions& options) {
+WorkPointer ProcessGroupGyre::gather_into_tensor(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::GatherOptions& options) {
   const char* const call = "gather_single";
   check_tensor(input, call);
   check_root(options.rootRank, getSize(), call);
@@ -361,8 +361,8 @@ WorkPointer Backend::gather_into_tensor(at::Tensor& output, at::Tensor& input,
   return submit(kind, std::move(operation));
 }
 
-WorkPointer Backend::scatter(Tensors& outputs, TensorLists& inputs,
-                             const c10d::ScatterOptions& options) {
+WorkPointer ProcessGroupGyre::scatter(Tensors& outputs, TensorLists& inputs,
+                                      const c10d::ScatterOptions& options) {
   const char* const call = "scatter";
   const at::Tensor& output = only_tensor(outputs, call);
   check_root(options.rootRank, getSize(), call);
@@ -373,12 +373,12 @@ WorkPointer Backend::scatter(Tensors& outputs, TensorLists& inputs,
   const Target target(output);
   Operation operation;
   operation.outputs = outputs;
-  std::shared_ptr<const Blocks> blocks;
+  std::shared_ptr<const TensorBlocks> blocks;
   if (is_root) {
     check_list(inputs[0], getSize(), output, call);
     TORCH_CHECK_VALUE(are_equal(inputs[0]) && inputs[0][0].numel() == output.numel(),
                       "gyre: scatter takes tensors of one size");
-    blocks = std::make_shared<const Blocks>(inputs[0]);
+    blocks = std::make_shared<const TensorBlocks>(inputs[0]);
     blocks->fill();
     operation.inputs = inputs[0];
   }

@@ -1,7 +1,7 @@
 // The Python module gyre_torch._C: makes a Backend, and ends all when Python does.
 #include "tools/pytorch/src/average_hook.h"
-#include "tools/pytorch/src/backend.h"
-#include "tools/pytorch/src/farewell.h"
+#include "tools/pytorch/src/process_group_gyre.h"
+#include "tools/pytorch/src/shutdown_hook.h"
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -9,8 +9,9 @@
 
 namespace {
 
-c10::intrusive_ptr<gyre_torch::Backend> gyre_of(const c10::intrusive_ptr<c10d::Backend>& backend) {
-  auto found = c10::dynamic_intrusive_pointer_cast<gyre_torch::Backend>(backend);
+c10::intrusive_ptr<gyre_torch::ProcessGroupGyre> gyre_of(
+    const c10::intrusive_ptr<c10d::Backend>& backend) {
+  auto found = c10::dynamic_intrusive_pointer_cast<gyre_torch::ProcessGroupGyre>(backend);
   TORCH_CHECK_TYPE(found != nullptr, "gyre: a backend named ", backend->getBackendName(),
                    " is none of Gyre's");
   return found;
@@ -19,17 +20,19 @@ c10::intrusive_ptr<gyre_torch::Backend> gyre_of(const c10::intrusive_ptr<c10d::B
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
-  using gyre_torch::Backend;
+  using gyre_torch::ProcessGroupGyre;
   // PyTorch asks this of ranks that are not in a new group, where groups are made by splits that
   // take all ranks; ours are not.
-  pybind11::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
+  pybind11::class_<ProcessGroupGyre, c10d::Backend, c10::intrusive_ptr<ProcessGroupGyre>>(module,
+                                                                                          "Backend")
       .def(
-          "perform_nocolor_split", [](Backend&, const at::Device&) {}, pybind11::arg("device"));
+          "perform_nocolor_split", [](ProcessGroupGyre&, const at::Device&) {},
+          pybind11::arg("device"));
   module.def(
       "create",
       [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
          std::chrono::milliseconds timeout, const std::string& group) {
-        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<Backend>(
+        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<ProcessGroupGyre>(
             store, rank, size, gyre_torch::timeout_in_force("GYRE_TIMEOUT", timeout), group));
       },
       pybind11::arg("store"), pybind11::arg("rank"), pybind11::arg("size"),
@@ -46,6 +49,6 @@ PYBIND11_MODULE(_C, module) {
       },
       pybind11::arg("reducer"), pybind11::arg("backend"), pybind11::arg("leaves_no_core"));
   module.def(
-      "say_farewell", [] { gyre_torch::Farewell::shared().say(); },
+      "shut_down", [] { gyre_torch::ShutdownHook::shared().say(); },
       pybind11::call_guard<pybind11::gil_scoped_release>());
 }

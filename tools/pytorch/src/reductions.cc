@@ -1,7 +1,7 @@
 // Backend's reductions and broadcasts: what works on whole tensors in place.
 #include "tools/pytorch/src/arguments.h"
 #include "tools/pytorch/src/elements.h"
-#include "tools/pytorch/src/host_lane.h"
+#include "tools/pytorch/src/host_comm_queue.h"
 #include "tools/pytorch/src/release_gil.h"
 #include "tools/pytorch/src/work.h"
 
@@ -29,14 +29,14 @@ Operation reduce_all(const at::Tensor& tensor, const c10d::ReduceOp& op) {
 
 }  // namespace
 
-WorkPointer Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+WorkPointer ProcessGroupGyre::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
   return submit({OpType::ALLREDUCE, "all_reduce", is_async(options), options.timeout},
                 reduce_all(only_tensor(tensors, "all_reduce"), options.reduceOp));
 }
 
-WorkPointer Backend::allreduce_coalesced(Tensors& tensors,
-                                         const c10d::AllreduceCoalescedOptions& options) {
+WorkPointer ProcessGroupGyre::allreduce_coalesced(Tensors& tensors,
+                                                  const c10d::AllreduceCoalescedOptions& options) {
   TORCH_CHECK_VALUE(!tensors.empty(), "gyre: all_reduce_coalesced takes at least one tensor");
   std::vector<Operation> parts;
   for (const at::Tensor& tensor : tensors) {
@@ -48,7 +48,7 @@ WorkPointer Backend::allreduce_coalesced(Tensors& tensors,
       together(std::move(parts)));
 }
 
-WorkPointer Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+WorkPointer ProcessGroupGyre::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const at::Tensor& tensor = only_tensor(tensors, "reduce");
   check_root(options.rootRank, getSize(), "reduce");
   Reduction::check(options.reduceOp, tensor.scalar_type());
@@ -67,7 +67,7 @@ WorkPointer Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options
                 std::move(operation));
 }
 
-WorkPointer Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+WorkPointer ProcessGroupGyre::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor& tensor = only_tensor(tensors, "broadcast");
   check_root(options.rootRank, getSize(), "broadcast");
   const Target target(tensor, options.rootRank == getRank());
@@ -86,7 +86,8 @@ WorkPointer Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& o
 
 // Every rank gets all ranks' indices and values, and sums what is at one place. It is done on
 // return: how much there is has to be known first.
-WorkPointer Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+WorkPointer ProcessGroupGyre::allreduce_sparse(Tensors& tensors,
+                                               const c10d::AllreduceOptions& options) {
   TORCH_CHECK_VALUE(tensors.size() == 1 && tensors[0].is_sparse() && tensors[0].device().is_cpu(),
                     "gyre: all_reduce of a sparse tensor takes one sparse COO tensor on the CPU");
   const auto op = options.reduceOp.op_;
@@ -124,24 +125,24 @@ WorkPointer Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpt
 
 // ------------------------------------------------------------------------------ averages
 
-void Backend::begin_average(const at::Tensor& tensor) {
+void ProcessGroupGyre::begin_average(const at::Tensor& tensor) {
   check_tensor(tensor, "average");
   TORCH_CHECK_VALUE(tensor.device().is_cpu(), "gyre: average takes a tensor on the CPU, not on ",
                     tensor.device());
   const ReleaseGil released;
-  const std::shared_ptr<HostLane> lane = lanes_.open_driven(averages_.size());
+  const std::shared_ptr<HostCommQueue> queue = queues_.open_driven(averages_.size());
   Operation operation = reduce_all(tensor, c10d::ReduceOp::AVG);
-  const std::lock_guard order(lane->order());
+  const std::lock_guard order(queue->order());
   operation.description =
       describe({OpType::ALLREDUCE, "all_reduce", true, Milliseconds(0)}, operation.outputs, false);
-  averages_.emplace_back(lane, lane->begin(std::move(operation), Lane::Order::in_line));
+  averages_.emplace_back(queue, queue->begin(std::move(operation), CommQueue::Order::in_line));
 }
 
-void Backend::finish_averages() {
+void ProcessGroupGyre::finish_averages() {
   const ReleaseGil released;
   const auto begun = std::exchange(averages_, {});
-  for (const auto& [lane, work] : begun) lane->go_on();
-  for (const auto& [lane, work] : begun) work->wait(kNoTimeout);
+  for (const auto& [queue, work] : begun) queue->go_on();
+  for (const auto& [queue, work] : begun) work->wait(kNoTimeout);
 }
 
 }  // namespace gyre_torch

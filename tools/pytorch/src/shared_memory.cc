@@ -1,7 +1,7 @@
 #include "tools/pytorch/src/shared_memory.h"
 
+#include "tools/pytorch/src/comm_queues.h"
 #include "tools/pytorch/src/device_work.h"
-#include "tools/pytorch/src/lanes.h"
 #include <gyre/gyre.h>
 
 #include <ATen/ops/empty.h>
@@ -21,31 +21,31 @@ namespace {
 
 // What one tensor has of Gyre's memory. That of a device belongs to the stream that was current
 // when it was taken, as PyTorch's own does: only what comes later there gets it again.
-struct Block {
+struct TensorBlock {
   void* data;
   std::size_t bytes;
   at::Device device;
   std::optional<c10::Stream> stream;
 };
 
-class BlockPool {
+class TensorBlockPool {
  public:
   // Never ends: tensors may outlive everything else.
-  static BlockPool& shared() {
-    static auto* const all = new BlockPool;
+  static TensorBlockPool& shared() {
+    static auto* const all = new TensorBlockPool;
     return *all;
   }
 
-  Block* take(std::size_t bytes, at::Device device) {
+  TensorBlock* take(std::size_t bytes, at::Device device) {
     constexpr std::size_t page = 4096;
     bytes = (bytes + page - 1) / page * page;
     std::optional<c10::Stream> stream;
     if (!device.is_cpu()) stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
     {
       const std::lock_guard lock(mutex_);
-      std::vector<Block*>& idle = idle_[{bytes, device, stream}];
+      std::vector<TensorBlock*>& idle = idle_[{bytes, device, stream}];
       if (!idle.empty()) {
-        Block* const block = idle.back();
+        TensorBlock* const block = idle.back();
         idle.pop_back();
         return block;
       }
@@ -53,17 +53,17 @@ class BlockPool {
     void* data = nullptr;
     TORCH_CHECK(gyreMemAllocOn(&data, bytes, number_of(device)) == gyreSuccess, "gyre: ", bytes,
                 " bytes of memory that peers reach: ", gyreGetLastError(nullptr));
-    return new Block{data, bytes, device, stream};
+    return new TensorBlock{data, bytes, device, stream};
   }
 
-  void give_back(Block* block) {
+  void give_back(TensorBlock* block) {
     constexpr std::size_t idle_most = 8;  // of a size
     // A graph goes on using what was let go of while it was made.
     if (block->stream && is_captured(*block->stream)) return;
-    std::vector<Block*> unused;
+    std::vector<TensorBlock*> unused;
     {
       const std::lock_guard lock(mutex_);
-      std::vector<Block*>& idle = idle_[{block->bytes, block->device, block->stream}];
+      std::vector<TensorBlock*>& idle = idle_[{block->bytes, block->device, block->stream}];
       if (idle.size() < idle_most)
         idle.push_back(block);
       else if (block->stream)
@@ -73,7 +73,7 @@ class BlockPool {
       for (; !leaving_.empty() && leaving_.front().end.query(); leaving_.pop_front())
         unused.push_back(leaving_.front().block);
     }
-    for (Block* gone : unused) {
+    for (TensorBlock* gone : unused) {
       (void)gyreMemFree(gone->data);
       delete gone;
     }
@@ -93,22 +93,24 @@ class BlockPool {
     }
   };
   // Kernels may still use it; mutex_ is held.
-  void leave(Block* block) {
-    Leaving& last = leaving_.emplace_back(block, c10::Event(block->device.type()));
+  void leave(TensorBlock* block) {
+    FreedBlock& last = leaving_.emplace_back(block, c10::Event(block->device.type()));
     last.end.record(*block->stream);
   }
-  struct Leaving {
-    Leaving(Block* left, c10::Event when) : block(left), end(std::move(when)) {}
-    Block* block;
+  struct FreedBlock {
+    FreedBlock(TensorBlock* left, c10::Event when) : block(left), end(std::move(when)) {}
+    TensorBlock* block;
     c10::Event end;
   };
 
   std::mutex mutex_;
-  std::map<Key, std::vector<Block*>> idle_;
-  std::list<Leaving> leaving_;
+  std::map<Key, std::vector<TensorBlock*>> idle_;
+  std::list<FreedBlock> leaving_;
 };
 
-void give_back(void* block) { BlockPool::shared().give_back(static_cast<Block*>(block)); }
+void give_back(void* block) {
+  TensorBlockPool::shared().give_back(static_cast<TensorBlock*>(block));
+}
 
 }  // namespace
 
@@ -121,7 +123,7 @@ at::Tensor allocate_shared(std::int64_t count, const at::TensorOptions& options)
                     device);
   const auto bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
   if (bytes == 0) return at::empty({count}, options);
-  Block* const block = BlockPool::shared().take(bytes, device);
+  TensorBlock* const block = TensorBlockPool::shared().take(bytes, device);
   return at::for_blob(block->data, {count})
       .context(block, give_back)
       .target_device(device)
@@ -134,7 +136,7 @@ void move_to_shared(const at::Tensor& tensor) {
   const std::size_t bytes = storage.nbytes();
   if (!tensor.device().is_cpu() || bytes == 0) return;
   if (storage.data_ptr().get_deleter() == give_back) return;
-  Block* const block = BlockPool::shared().take(bytes, at::kCPU);
+  TensorBlock* const block = TensorBlockPool::shared().take(bytes, at::kCPU);
   std::memcpy(block->data, storage.data(), bytes);
   storage.set_data_ptr_noswap({block->data, block, give_back, at::Device(at::kCPU)});
 }

@@ -11,7 +11,8 @@ namespace gyre_torch {
 
 using c10d::OpType;
 
-WorkPointer Backend::transfer(const Kind& kind, Tensors& tensors, bool sends, int peer, int tag) {
+WorkPointer ProcessGroupGyre::transfer(const Kind& kind, Tensors& tensors, bool sends, int peer,
+                                       int tag) {
   const at::Tensor& tensor = only_tensor(tensors, kind.name);
   TORCH_CHECK_VALUE(tag >= 0, "gyre: ", kind.name, " takes tags from 0 on, not ", tag);
   const bool any_source = peer == GYRE_ANY_SOURCE;
@@ -41,23 +42,23 @@ WorkPointer Backend::transfer(const Kind& kind, Tensors& tensors, bool sends, in
   };
   if (!sends) operation.deliver = delivery_of(target);
   const ReleaseGil released;
-  const std::shared_ptr<Lane> lane = lanes_.open(tensor.device(), Use::transfers);
+  const std::shared_ptr<CommQueue> queue = queues_.open(tensor.device(), Use::transfers);
   if (is_gathered(operation, true)) return nullptr;
-  const std::lock_guard order(lane->order());
+  const std::lock_guard order(queue->order());
   operation.description = describe(kind, tensors, true);
-  return lane->begin(std::move(operation), Lane::Order::side_by_side);
+  return queue->begin(std::move(operation), CommQueue::Order::side_by_side);
 }
 
-WorkPointer Backend::send(Tensors& tensors, int peer, int tag) {
+WorkPointer ProcessGroupGyre::send(Tensors& tensors, int peer, int tag) {
   return transfer({OpType::SEND, "send", true, Milliseconds(0)}, tensors, true, peer, tag);
 }
 
-WorkPointer Backend::recv(Tensors& tensors, int peer, int tag) {
+WorkPointer ProcessGroupGyre::recv(Tensors& tensors, int peer, int tag) {
   TORCH_CHECK_VALUE(peer >= 0, "gyre: recv got rank ", peer);
   return transfer({OpType::RECV, "recv", true, Milliseconds(0)}, tensors, false, peer, tag);
 }
 
-WorkPointer Backend::recvAnysource(Tensors& tensors, int tag) {
+WorkPointer ProcessGroupGyre::recvAnysource(Tensors& tensors, int tag) {
   return transfer({OpType::RECVANYSOURCE, "recvAnySource", true, Milliseconds(0)}, tensors, false,
                   GYRE_ANY_SOURCE, tag);
 }
@@ -75,7 +76,7 @@ std::optional<at::Device> named_in(const Options& options) {
 }  // namespace
 
 // The host waits for a device's barrier, too, unless it is part of a graph.
-WorkPointer Backend::barrier(const c10d::BarrierOptions& options) {
+WorkPointer ProcessGroupGyre::barrier(const c10d::BarrierOptions& options) {
   Operation operation;
   operation.call = [](gyreComm_t comm, gyreStream_t stream) { return gyreBarrier(comm, stream); };
   const std::optional<at::Device> named = named_in(options);
@@ -100,7 +101,7 @@ WorkPointer Backend::barrier(const c10d::BarrierOptions& options) {
 
 // Each rank sets a key; rank 0 waits for all of them and then tells the verdict by one more. The
 // words are those of gloo's, which people and programs look for.
-void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
+void ProcessGroupGyre::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
   const ReleaseGil released;
   std::uint64_t number = 0;
   Milliseconds limit{};
@@ -138,8 +139,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_fo
 }
 
 // Rank 0's verdict of a monitored barrier; empty: all have come.
-std::string Backend::missing_ranks(const std::string& prefix, Milliseconds limit,
-                                   bool wait_for_all) {
+std::string ProcessGroupGyre::missing_ranks(const std::string& prefix, Milliseconds limit,
+                                            bool wait_for_all) {
   if (limit <= Milliseconds(0))
     return c10::str("Rank 0 timed out in monitoredBarrier after ", limit.count(), " ms");
   const auto until = std::chrono::steady_clock::now() + limit;

@@ -28,7 +28,7 @@ void HostWork::end(std::exception_ptr why, std::function<void()> deliver,
     cv_.notify_all();
     return let_go();
   }
-  Completions::shared().push(
+  CompletionThreads::shared().push(
       [this, why, deliver = std::move(deliver), let_go = std::move(let_go)]() mutable {
         try {
           if (deliver && why == nullptr) deliver();
@@ -57,7 +57,7 @@ void HostWork::mark(std::exception_ptr why) {
   }
   if (tell_profiler) tell_profiler();
   cv_.notify_all();
-  const Completions::Telling telling;
+  const CompletionThreads::UserCodeScope telling;
   if (future == nullptr || !telling.allowed()) return;
   if (why != nullptr)
     future->setError(why);

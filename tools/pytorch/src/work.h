@@ -2,7 +2,7 @@
 // it belongs; whoever waits is then woken, and the future marked.
 #pragma once
 
-#include "tools/pytorch/src/completions.h"
+#include "tools/pytorch/src/completion_threads.h"
 
 #include <ATen/ATen.h>
 #include <chrono>
@@ -32,8 +32,8 @@ class HostWork final : public c10d::Work {
            std::vector<at::Tensor> outputs, std::shared_ptr<int> source);
 
   // The operation is over; null: well. `deliver` runs before anybody hears of it. From any thread,
-  // once. It returns at once: what takes longer is done on a thread of Completions. `let_go` is
-  // called last: then nobody who ends the work touches it any more.
+  // once. It returns at once: what takes longer is done on a thread of CompletionThreads. `let_go`
+  // is called last: then nobody who ends the work touches it any more.
   void end(std::exception_ptr why, std::function<void()> deliver, std::function<void()> let_go);
   // Over, by the thread that made it: nobody can wait yet.
   void end_here();

@@ -1,4 +1,5 @@
-// Communicator: a gyreComm_t whose ranks meet through a c10d store, and its errors as exceptions.
+// StoreCommunicator: a gyreComm_t whose ranks meet through a c10d store, and its errors as
+// exceptions.
 #pragma once
 
 #include <gyre/gyre.h>
@@ -16,7 +17,7 @@ namespace gyre_torch {
 // has that rule of itself; here it is for texts, and for who waits beside it.
 std::chrono::milliseconds timeout_in_force(const char* variable, std::chrono::milliseconds given);
 
-struct Membership {
+struct GroupMembership {
   int rank = 0;
   int size = 1;
   std::string group;                    // its name, for texts
@@ -25,25 +26,25 @@ struct Membership {
 
 // What happened, as c10d's exception for it: DistBackendError, or ValueError where the caller's
 // arguments are wrong. `doing` names the operation.
-[[noreturn]] void throw_error(const Membership& in, gyreResult_t result, const std::string& doing,
-                              const std::string& story);
+[[noreturn]] void throw_error(const GroupMembership& in, gyreResult_t result,
+                              const std::string& doing, const std::string& story);
 
-class Communicator {
+class StoreCommunicator {
  public:
   // Collective: two of the same ranks; returns when all have come. `key` names them in the store.
-  static std::pair<std::unique_ptr<Communicator>, std::unique_ptr<Communicator>> join_two(
+  static std::pair<std::unique_ptr<StoreCommunicator>, std::unique_ptr<StoreCommunicator>> join_two(
       const c10::intrusive_ptr<c10d::Store>& store, const std::string& key,
-      const Membership& membership, int device);
+      const GroupMembership& membership, int device);
   // Collective: another one of the same ranks.
-  std::unique_ptr<Communicator> twin() const;
-  ~Communicator();
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
+  std::unique_ptr<StoreCommunicator> twin() const;
+  ~StoreCommunicator();
+  StoreCommunicator(const StoreCommunicator&) = delete;
+  StoreCommunicator& operator=(const StoreCommunicator&) = delete;
 
   gyreComm_t get() const { return comm_; }
   // Any thread, while another is inside a call, and after it was destroyed, too.
   void abort();
-  const Membership& membership() const { return membership_; }
+  const GroupMembership& membership() const { return membership_; }
   // Throws unless it is gyreSuccess.
   void check(gyreResult_t result, const std::string& doing) const {
     if (result != gyreSuccess) fail(result, doing);
@@ -51,12 +52,12 @@ class Communicator {
   [[noreturn]] void fail(gyreResult_t result, const std::string& doing) const;
 
  private:
-  Communicator(Membership membership, gyreConfig_t config)
+  StoreCommunicator(GroupMembership membership, gyreConfig_t config)
       : membership_(std::move(membership)), config_(config) {}
-  static std::unique_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store>& store,
-                                            const std::string& key, const Membership& membership,
-                                            int device);
-  const Membership membership_;
+  static std::unique_ptr<StoreCommunicator> join(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const std::string& key,
+                                                 const GroupMembership& membership, int device);
+  const GroupMembership membership_;
   gyreConfig_t config_;
   gyreComm_t comm_ = nullptr;
   std::atomic<bool> aborted_{false};

@@ -1,4 +1,4 @@
-#include "tools/pytorch/src/lane.h"
+#include "tools/pytorch/src/comm_queue.h"
 
 #include <c10/util/Exception.h>
 #include <thread>
@@ -40,7 +40,7 @@ at::Device device_of(const Operation& operation) {
   return found.value_or(operation.device);
 }
 
-gyreResult_t Lane::call(const Operation& operation, gyreComm_t comm, gyreStream_t stream) {
+gyreResult_t CommQueue::call(const Operation& operation, gyreComm_t comm, gyreStream_t stream) {
   const gyreResult_t begun = gyreGroupStart();
   if (begun != gyreSuccess) return begun;
   gyreResult_t called = gyreSuccess;
@@ -57,7 +57,7 @@ gyreResult_t Lane::call(const Operation& operation, gyreComm_t comm, gyreStream_
   return called != gyreSuccess ? called : ended;
 }
 
-bool Lane::drain(std::chrono::milliseconds most) {
+bool CommQueue::drain(std::chrono::milliseconds most) {
   const auto until = std::chrono::steady_clock::now() + most;
   while (!has_ended()) {
     if (std::chrono::steady_clock::now() >= until) return false;
@@ -66,7 +66,7 @@ bool Lane::drain(std::chrono::milliseconds most) {
   return true;
 }
 
-void Lane::tell_of_abort(const Communicator& communicator, const std::string& doing) {
+void CommQueue::tell_of_abort(const StoreCommunicator& communicator, const std::string& doing) {
   TORCH_WARN("gyre: rank ", communicator.membership().rank, ": the process group ends while ",
              doing, " is under way: it is aborted");
 }

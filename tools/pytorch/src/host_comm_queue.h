@@ -1,27 +1,27 @@
-// HostLane: the lane of host memory. What the caller waits for anyhow is carried out by its thread,
-// the rest on host streams of Gyre's.
+// HostCommQueue: the queue of host memory. What the caller waits for anyhow is carried out by its
+// thread, the rest on host streams of Gyre's.
 #pragma once
 
-#include "tools/pytorch/src/completions.h"
-#include "tools/pytorch/src/lane.h"
+#include "tools/pytorch/src/comm_queue.h"
+#include "tools/pytorch/src/completion_threads.h"
 
 #include <list>
 #include <unordered_set>
 
 namespace gyre_torch {
 
-class HostLane final : public Lane {
+class HostCommQueue final : public CommQueue {
  public:
   // Who goes on with what was begun: Gyre's progress thread, or callers, in `go_on`.
   enum class Drive { progress_thread, callers };
-  explicit HostLane(std::unique_ptr<Communicator> communicator,
-                    Drive drive = Drive::progress_thread);
+  explicit HostCommQueue(std::unique_ptr<StoreCommunicator> communicator,
+                         Drive drive = Drive::progress_thread);
   // Ends what is under way if it does not end by itself within a few seconds.
-  ~HostLane() override;
-  HostLane(const HostLane&) = delete;
-  HostLane& operator=(const HostLane&) = delete;
+  ~HostCommQueue() override;
+  HostCommQueue(const HostCommQueue&) = delete;
+  HostCommQueue& operator=(const HostCommQueue&) = delete;
 
-  Communicator& communicator() override { return *communicator_; }
+  StoreCommunicator& communicator() override { return *communicator_; }
   std::mutex& order() override { return order_; }
   WorkPointer carry_out(Operation operation) override;
   WorkPointer begin(Operation operation, Order order) override;
@@ -30,18 +30,18 @@ class HostLane final : public Lane {
   void abort_at_end() override;
 
  private:
-  struct UnderWay {
+  struct PendingOperation {
     c10::intrusive_ptr<HostWork> work;
-    gyreStream_t stream = nullptr;  // its own; null: the lane's
+    gyreStream_t stream = nullptr;  // its own; null: the queue's
   };
-  using Place = std::list<UnderWay>::iterator;
+  using OperationIterator = std::list<PendingOperation>::iterator;
   // Those of them that have ended, until a caller's thread forgets them. Who ends the last may
-  // outlive the lane.
-  struct Ended {
+  // outlive the queue.
+  struct EndedOperations {
     std::mutex mutex;
-    std::vector<Place> places;
+    std::vector<OperationIterator> places;
   };
-  struct Ending;
+  struct EndCallback;
   static void on_end(gyreStream_t stream, gyreResult_t status, void* user);
   gyreStream_t make_stream() const;
   gyreStream_t free_stream();
@@ -50,14 +50,14 @@ class HostLane final : public Lane {
   bool has_ended() override;
   c10::intrusive_ptr<HostWork> work_for(Operation& operation) const;
 
-  const std::unique_ptr<Communicator> communicator_;
+  const std::unique_ptr<StoreCommunicator> communicator_;
   const Drive drive_;
   std::mutex order_;  // and of what follows
   gyreStream_t in_line_ = nullptr;
   std::unordered_set<gyreStream_t> streams_;  // all, and those that no operation has
   std::vector<gyreStream_t> free_;
-  std::list<UnderWay> under_way_;  // and until it is forgotten, what has ended
-  const std::shared_ptr<Ended> ended_ = std::make_shared<Ended>();
+  std::list<PendingOperation> under_way_;  // and until it is forgotten, what has ended
+  const std::shared_ptr<EndedOperations> ended_ = std::make_shared<EndedOperations>();
 };
 
 }  // namespace gyre_torch

@@ -1,4 +1,4 @@
-#include "tools/pytorch/src/backend.h"
+#include "tools/pytorch/src/process_group_gyre.h"
 
 #include "tools/pytorch/src/release_gil.h"
 #include "tools/pytorch/src/shared_memory.h"
@@ -10,40 +10,41 @@ namespace {
 
 c10::intrusive_ptr<c10d::Backend::Options> make_options(Milliseconds timeout,
                                                         const std::string& group) {
-  auto options = c10::make_intrusive<c10d::Backend::Options>(Backend::backend_name, timeout);
+  auto options =
+      c10::make_intrusive<c10d::Backend::Options>(ProcessGroupGyre::backend_name, timeout);
   options->group_name = group;
   return options;
 }
 
 }  // namespace
 
-Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                 Milliseconds timeout, const std::string& group)
+ProcessGroupGyre::ProcessGroupGyre(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                   Milliseconds timeout, const std::string& group)
     : c10d::Backend(rank, size),
       store_(store),
       options_(make_options(timeout, group)),
-      lanes_(store, {rank, size, group, timeout}) {}
+      queues_(store, {rank, size, group, timeout}) {}
 
-Backend::~Backend() { leave(); }
+ProcessGroupGyre::~ProcessGroupGyre() { leave(); }
 
-void Backend::leave() {
+void ProcessGroupGyre::leave() {
   const ReleaseGil released;  // works that end may need it
   averages_.clear();
-  lanes_.leave();
+  queues_.leave();
 }
 
-void Backend::shutdown() { leave(); }
+void ProcessGroupGyre::shutdown() { leave(); }
 
-void Backend::abort() {
+void ProcessGroupGyre::abort() {
   const ReleaseGil released;
-  for (const std::shared_ptr<Lane>& lane : lanes_.all()) lane->communicator().abort();
+  for (const std::shared_ptr<CommQueue>& queue : queues_.all()) queue->communicator().abort();
 }
 
-c10d::ErrorType Backend::getError() {
+c10d::ErrorType ProcessGroupGyre::getError() {
   const ReleaseGil released;
-  for (const std::shared_ptr<Lane>& lane : lanes_.all()) {
+  for (const std::shared_ptr<CommQueue>& queue : queues_.all()) {
     gyreResult_t error = gyreSuccess;
-    const gyreComm_t comm = lane->communicator().get();
+    const gyreComm_t comm = queue->communicator().get();
     if (gyreCommGetAsyncError(comm, &error) != gyreSuccess) return c10d::ErrorType::COMM_ERROR;
     if (error == gyreTimeout) return c10d::ErrorType::TIMEOUT;
     if (error == gyreRemoteError) return c10d::ErrorType::REMOTE_ERROR;
@@ -52,35 +53,35 @@ c10d::ErrorType Backend::getError() {
   return c10d::ErrorType::SUCCESS;
 }
 
-void Backend::setTimeout(Milliseconds timeout) {
-  if (timeout > lanes_.membership().timeout)
-    TORCH_WARN("gyre: the group was made with a deadline of ", lanes_.membership().timeout.count(),
+void ProcessGroupGyre::setTimeout(Milliseconds timeout) {
+  if (timeout > queues_.membership().timeout)
+    TORCH_WARN("gyre: the group was made with a deadline of ", queues_.membership().timeout.count(),
                " ms for each operation, which stays; a longer one takes a new group");
   const ReleaseGil released;
   const std::lock_guard lock(mutex_);
   options_->timeout = timeout;
 }
 
-std::uint64_t Backend::getSequenceNumberForGroup() {
+std::uint64_t ProcessGroupGyre::getSequenceNumberForGroup() {
   const ReleaseGil released;
   const std::lock_guard lock(mutex_);
   return sequence_;
 }
 
-void Backend::eagerConnectSingleDevice(at::Device device) {
+void ProcessGroupGyre::eagerConnectSingleDevice(at::Device device) {
   const ReleaseGil released;
-  (void)lanes_.open(device, Use::collectives);
+  (void)queues_.open(device, Use::collectives);
 }
 
 // Part of a coalesced block, to be carried out at its end.
-bool Backend::is_gathered(Operation& operation, bool is_transfer) {
+bool ProcessGroupGyre::is_gathered(Operation& operation, bool is_transfer) {
   const std::lock_guard lock(mutex_);
   auto& parts = is_transfer ? coalesced_.transfers : coalesced_.collectives;
   if (coalescing_) parts.push_back(std::move(operation));
   return coalescing_;
 }
 
-Description Backend::describe(const Kind& kind, const Tensors& shown, bool is_transfer) {
+Description ProcessGroupGyre::describe(const Kind& kind, const Tensors& shown, bool is_transfer) {
   Description made;
   const std::lock_guard lock(mutex_);
   made.type = kind.type;
@@ -96,29 +97,29 @@ Description Backend::describe(const Kind& kind, const Tensors& shown, bool is_tr
 }
 
 // A limit of its own is the host's: on a device nothing waits for it, but for a barrier.
-WorkPointer Backend::submit(const Kind& kind, Operation operation) {
+WorkPointer ProcessGroupGyre::submit(const Kind& kind, Operation operation) {
   const ReleaseGil released;
   const at::Device device = device_of(operation);
-  const std::shared_ptr<Lane> lane = lanes_.open(device, Use::collectives);
+  const std::shared_ptr<CommQueue> queue = queues_.open(device, Use::collectives);
   if (is_gathered(operation, false)) return nullptr;
-  std::unique_lock order(lane->order());
+  std::unique_lock order(queue->order());
   operation.description = describe(kind, operation.outputs, false);
   const Milliseconds limit = operation.description.timeout;
-  const bool has_own_limit = device.is_cpu() && limit < lanes_.membership().timeout;
-  if (!kind.is_async && !has_own_limit) return lane->carry_out(std::move(operation));
-  auto work = lane->begin(std::move(operation), Lane::Order::in_line);
+  const bool has_own_limit = device.is_cpu() && limit < queues_.membership().timeout;
+  if (!kind.is_async && !has_own_limit) return queue->carry_out(std::move(operation));
+  auto work = queue->begin(std::move(operation), CommQueue::Order::in_line);
   order.unlock();
   if (!kind.is_async) work->wait(limit);
   return work;
 }
 
-at::Tensor Backend::allocateTensor(long count, at::TensorOptions options) {
+at::Tensor ProcessGroupGyre::allocateTensor(long count, at::TensorOptions options) {
   const ReleaseGil released;
   return allocate_shared(count, options);
 }
 
 // What an exception left of a block before is forgotten.
-void Backend::startCoalescing() {
+void ProcessGroupGyre::startCoalescing() {
   const ReleaseGil released;
   const std::lock_guard lock(mutex_);
   coalescing_ = true;
@@ -126,9 +127,9 @@ void Backend::startCoalescing() {
 }
 
 // One group, hence one work.
-WorkPointer Backend::endCoalescing() {
+WorkPointer ProcessGroupGyre::endCoalescing() {
   const ReleaseGil released;
-  Coalesced parts;
+  CoalescedCalls parts;
   {
     const std::lock_guard lock(mutex_);
     TORCH_CHECK(coalescing_, "gyre: no coalescing has begun");
@@ -140,25 +141,26 @@ WorkPointer Backend::endCoalescing() {
   TORCH_CHECK(!transfers || parts.collectives.empty(),
               "gyre: a coalesced block holds either collectives or sends and receives");
   Operation all = together(std::move(transfers ? parts.transfers : parts.collectives));
-  const std::shared_ptr<Lane> lane =
-      lanes_.open(device_of(all), transfers ? Use::transfers : Use::collectives);
-  const std::lock_guard order(lane->order());
+  const std::shared_ptr<CommQueue> queue =
+      queues_.open(device_of(all), transfers ? Use::transfers : Use::collectives);
+  const std::lock_guard order(queue->order());
   all.description = describe(
       {c10d::OpType::COALESCED, transfers ? "send_recv" : "coalesced", true, Milliseconds(0)},
       all.outputs, transfers);
-  return lane->begin(std::move(all), transfers ? Lane::Order::side_by_side : Lane::Order::in_line);
+  return queue->begin(std::move(all),
+                      transfers ? CommQueue::Order::side_by_side : CommQueue::Order::in_line);
 }
 
-c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
-                                                 const std::vector<int>& ranks,
-                                                 const c10::intrusive_ptr<Options>& options) {
+c10::intrusive_ptr<c10d::Backend> ProcessGroupGyre::split(
+    const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+    const c10::intrusive_ptr<Options>& options) {
   const auto own = std::find(ranks.begin(), ranks.end(), getRank());
   if (own == ranks.end()) return nullptr;
   const Milliseconds timeout = options != nullptr ? options->timeout : options_->timeout;
-  return c10::make_intrusive<Backend>(store, static_cast<int>(own - ranks.begin()),
-                                      static_cast<int>(ranks.size()),
-                                      timeout_in_force("GYRE_TIMEOUT", timeout),
-                                      options != nullptr ? options->group_name : std::string());
+  return c10::make_intrusive<ProcessGroupGyre>(
+      store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
+      timeout_in_force("GYRE_TIMEOUT", timeout),
+      options != nullptr ? options->group_name : std::string());
 }
 
 }  // namespace gyre_torch

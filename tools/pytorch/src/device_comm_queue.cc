@@ -1,6 +1,6 @@
-#include "tools/pytorch/src/device_lane.h"
+#include "tools/pytorch/src/device_comm_queue.h"
 
-#include "tools/pytorch/src/completions.h"
+#include "tools/pytorch/src/completion_threads.h"
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -26,28 +26,29 @@ c10::impl::VirtualGuardImpl driver_of(const c10::Device& device) {
 
 }  // namespace
 
-DeviceLane::DeviceLane(std::unique_ptr<Communicator> communicator, c10::Device device)
+DeviceCommQueue::DeviceCommQueue(std::unique_ptr<StoreCommunicator> communicator,
+                                 c10::Device device)
     : communicator_(std::move(communicator)),
       device_(device),
       own_(driver_of(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true)) {}
 
-DeviceLane::~DeviceLane() {
-  // Once the farewell is said, what has not ended will not.
-  if (!Completions::shared().is_silent() && !drain(patience)) {
+DeviceCommQueue::~DeviceCommQueue() {
+  // Once the process has shut down, what has not ended will not.
+  if (!CompletionThreads::shared().is_silent() && !drain(patience)) {
     abort_at_end();
     drain(patience);
   }
-  for (const auto& passage : under_way_) passage->give_up();
+  for (const auto& enqueued : under_way_) enqueued->give_up();
   // A kernel that does not end will touch its tensors when it does.
   if (!under_way_.empty()) (void)new auto(std::move(under_way_));
 }
 
-WorkPointer DeviceLane::carry_out(Operation operation) {
+WorkPointer DeviceCommQueue::carry_out(Operation operation) {
   const c10::Stream caller = driver_of(device_).getStream(device_);
   return put_on(caller, caller, std::move(operation));
 }
 
-WorkPointer DeviceLane::begin(Operation operation, Order) {
+WorkPointer DeviceCommQueue::begin(Operation operation, Order) {
   const c10::Stream caller = driver_of(device_).getStream(device_);
   c10::Event reached(device_.type());
   reached.record(caller);
@@ -56,39 +57,39 @@ WorkPointer DeviceLane::begin(Operation operation, Order) {
 }
 
 // What was taken on the current stream, and used there alone, need not be held.
-WorkPointer DeviceLane::put_on(const c10::Stream& stream, const c10::Stream& caller,
-                               Operation operation) {
+WorkPointer DeviceCommQueue::put_on(const c10::Stream& stream, const c10::Stream& caller,
+                                    Operation operation) {
   const bool is_in_graph = is_captured(caller);
   if (!is_in_graph) forget_ended();
-  auto passage =
-      std::make_shared<Passage>(*communicator_, operation.description, caller, stream, is_in_graph);
+  auto enqueued = std::make_shared<EnqueuedCall>(*communicator_, operation.description, caller,
+                                                 stream, is_in_graph);
   auto work =
-      c10::make_intrusive<DeviceWork>(communicator_->membership().rank, passage, operation.inputs,
+      c10::make_intrusive<DeviceWork>(communicator_->membership().rank, enqueued, operation.inputs,
                                       operation.outputs, operation.source);
   {
     const c10::StreamGuard on(stream);
     communicator_->check(call(operation, communicator_->get(), handle_of(stream)),
-                         passage->description().text);
+                         enqueued->description().text);
     if (operation.deliver) operation.deliver();
   }
   work->tell_profiler();
-  passage->depart(stream == caller ? std::nullopt : std::optional(std::move(operation)));
-  if (!is_in_graph) under_way_.push_back(std::move(passage));
+  enqueued->record_end(stream == caller ? std::nullopt : std::optional(std::move(operation)));
+  if (!is_in_graph) under_way_.push_back(std::move(enqueued));
   return work;
 }
 
-void DeviceLane::forget_ended() {
-  while (!under_way_.empty() && under_way_.front()->has_left()) under_way_.pop_front();
+void DeviceCommQueue::forget_ended() {
+  while (!under_way_.empty() && under_way_.front()->device_done()) under_way_.pop_front();
 }
 
-bool DeviceLane::has_ended() {
+bool DeviceCommQueue::has_ended() {
   const std::unique_lock lock(order_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   forget_ended();
   return under_way_.empty();
 }
 
-void DeviceLane::abort_at_end() {
+void DeviceCommQueue::abort_at_end() {
   std::string doing = "an operation";
   if (const std::unique_lock lock(order_, std::try_to_lock);
       lock.owns_lock() && !under_way_.empty())

@@ -1,7 +1,7 @@
-#include "tools/pytorch/src/lanes.h"
+#include "tools/pytorch/src/comm_queues.h"
 
-#include "tools/pytorch/src/device_lane.h"
-#include "tools/pytorch/src/farewell.h"
+#include "tools/pytorch/src/device_comm_queue.h"
+#include "tools/pytorch/src/shutdown_hook.h"
 
 #include <c10/util/Exception.h>
 
@@ -14,16 +14,16 @@ int number_of(at::Device device) {
   return device.index();
 }
 
-Lanes::Lanes(c10::intrusive_ptr<c10d::Store> store, Membership membership)
+CommQueues::CommQueues(c10::intrusive_ptr<c10d::Store> store, GroupMembership membership)
     : store_(std::move(store)), membership_(std::move(membership)) {
   (void)open(at::kCPU, Use::collectives);
 }
 
-std::shared_ptr<Lane> Lanes::open(at::Device device, Use use) {
+std::shared_ptr<CommQueue> CommQueues::open(at::Device device, Use use) {
   if (auto found = find(device, use)) return found;
   const std::lock_guard joining(joining_);
   if (auto found = find(device, use)) return found;
-  Pair joined = join(device);
+  CommQueuePair joined = join(device);
   {
     const std::lock_guard lock(mutex_);
     if (!left_) pairs_[number_of(device)] = std::move(joined);
@@ -32,7 +32,7 @@ std::shared_ptr<Lane> Lanes::open(at::Device device, Use use) {
 }
 
 // Null: there is none yet.
-std::shared_ptr<Lane> Lanes::find(at::Device device, Use use) {
+std::shared_ptr<CommQueue> CommQueues::find(at::Device device, Use use) {
   const int number = number_of(device);
   const std::lock_guard lock(mutex_);
   TORCH_CHECK(!left_, "gyre: the process group ", membership_.group,
@@ -42,43 +42,44 @@ std::shared_ptr<Lane> Lanes::find(at::Device device, Use use) {
   return use == Use::collectives ? found->second.collectives : found->second.transfers;
 }
 
-Lanes::Pair Lanes::join(at::Device device) {
+CommQueues::CommQueuePair CommQueues::join(at::Device device) {
   const std::string key = joined_ == 0 ? "gyre" : c10::str("gyre/device/", joined_);
   ++joined_;
-  auto [first, second] = Communicator::join_two(store_, key, membership_, number_of(device));
-  const auto lane_of = [&](std::unique_ptr<Communicator> communicator) -> std::shared_ptr<Lane> {
-    if (device.is_cpu()) return std::make_shared<HostLane>(std::move(communicator));
-    return std::make_shared<DeviceLane>(std::move(communicator), device);
+  auto [first, second] = StoreCommunicator::join_two(store_, key, membership_, number_of(device));
+  const auto queue_of =
+      [&](std::unique_ptr<StoreCommunicator> communicator) -> std::shared_ptr<CommQueue> {
+    if (device.is_cpu()) return std::make_shared<HostCommQueue>(std::move(communicator));
+    return std::make_shared<DeviceCommQueue>(std::move(communicator), device);
   };
-  const Pair made{lane_of(std::move(first)), lane_of(std::move(second))};
-  Farewell::shared().enlist(made.collectives);
-  Farewell::shared().enlist(made.transfers);
+  const CommQueuePair made{queue_of(std::move(first)), queue_of(std::move(second))};
+  ShutdownHook::shared().enlist(made.collectives);
+  ShutdownHook::shared().enlist(made.transfers);
   return made;
 }
 
-std::shared_ptr<HostLane> Lanes::open_driven(std::size_t index) {
+std::shared_ptr<HostCommQueue> CommQueues::open_driven(std::size_t index) {
   constexpr std::size_t most = 8;
   const std::size_t place = index % most;
   {
     const std::lock_guard lock(mutex_);
     if (place < driven_.size()) return driven_[place];
   }
-  const std::shared_ptr<Lane> first = open(at::kCPU, Use::collectives);
-  std::unique_ptr<Communicator> twin;
+  const std::shared_ptr<CommQueue> first = open(at::kCPU, Use::collectives);
+  std::unique_ptr<StoreCommunicator> twin;
   {
     const std::lock_guard order(first->order());
     twin = first->communicator().twin();
   }
-  auto lane = std::make_shared<HostLane>(std::move(twin), HostLane::Drive::callers);
-  Farewell::shared().enlist(lane);
+  auto queue = std::make_shared<HostCommQueue>(std::move(twin), HostCommQueue::Drive::callers);
+  ShutdownHook::shared().enlist(queue);
   const std::lock_guard lock(mutex_);
-  if (!left_) driven_.push_back(lane);
-  return lane;
+  if (!left_) driven_.push_back(queue);
+  return queue;
 }
 
-std::vector<std::shared_ptr<Lane>> Lanes::all() {
+std::vector<std::shared_ptr<CommQueue>> CommQueues::all() {
   const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Lane>> found(driven_.begin(), driven_.end());
+  std::vector<std::shared_ptr<CommQueue>> found(driven_.begin(), driven_.end());
   for (const auto& [device, pair] : pairs_) {
     found.push_back(pair.collectives);
     found.push_back(pair.transfers);
@@ -86,9 +87,9 @@ std::vector<std::shared_ptr<Lane>> Lanes::all() {
   return found;
 }
 
-void Lanes::leave() {
-  std::map<int, Pair> last;  // they end without the lock
-  std::vector<std::shared_ptr<HostLane>> last_driven;
+void CommQueues::leave() {
+  std::map<int, CommQueuePair> last;  // they end without the lock
+  std::vector<std::shared_ptr<HostCommQueue>> last_driven;
   const std::lock_guard lock(mutex_);
   left_ = true;
   last.swap(pairs_);

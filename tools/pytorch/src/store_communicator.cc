@@ -1,4 +1,4 @@
-#include "tools/pytorch/src/communicator.h"
+#include "tools/pytorch/src/store_communicator.h"
 
 #include <algorithm>
 #include <c10/util/Exception.h>
@@ -74,7 +74,7 @@ std::chrono::milliseconds timeout_in_force(const char* variable, std::chrono::mi
   return std::chrono::seconds(std::min(seconds, most_s));
 }
 
-void throw_error(const Membership& in, gyreResult_t result, const std::string& doing,
+void throw_error(const GroupMembership& in, gyreResult_t result, const std::string& doing,
                  const std::string& story) {
   const std::string text = c10::str(
       "gyre: rank ", in.rank, " of ", in.size,
@@ -86,13 +86,13 @@ void throw_error(const Membership& in, gyreResult_t result, const std::string& d
   C10_THROW_ERROR(DistBackendError, text);
 }
 
-std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::Store>& store,
-                                                 const std::string& key,
-                                                 const Membership& membership, int device) {
+std::unique_ptr<StoreCommunicator> StoreCommunicator::join(
+    const c10::intrusive_ptr<c10d::Store>& store, const std::string& key,
+    const GroupMembership& membership, int device) {
   gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
   config.device = device;
   config.timeoutMs = config.initTimeoutMs = to_ms(membership.timeout);  // if no variable says it
-  std::unique_ptr<Communicator> made(new Communicator(membership, config));
+  std::unique_ptr<StoreCommunicator> made(new StoreCommunicator(membership, config));
   made->config_.commName = made->membership_.group.c_str();
   StoreAdapter adapter{store, {}};
   const gyreStore_t callbacks{&adapter, StoreAdapter::set, StoreAdapter::get};
@@ -101,7 +101,7 @@ std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::
   if (result != gyreSuccess) {
     std::string story = gyreGetLastError(nullptr);
     if (!adapter.failure.empty()) story += "; the store says: " + adapter.failure;
-    Membership meeting = membership;
+    GroupMembership meeting = membership;
     meeting.timeout = timeout_in_force("GYRE_INIT_TIMEOUT", membership.timeout);
     const std::string where =
         device == GYRE_DEVICE_HOST ? "" : c10::str("'s communicators of device ", device);
@@ -111,35 +111,35 @@ std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::
 }
 
 // All have read the key once all have come, and the second communicator takes all of them.
-std::pair<std::unique_ptr<Communicator>, std::unique_ptr<Communicator>> Communicator::join_two(
-    const c10::intrusive_ptr<c10d::Store>& store, const std::string& key,
-    const Membership& membership, int device) {
+std::pair<std::unique_ptr<StoreCommunicator>, std::unique_ptr<StoreCommunicator>>
+StoreCommunicator::join_two(const c10::intrusive_ptr<c10d::Store>& store, const std::string& key,
+                            const GroupMembership& membership, int device) {
   auto first = join(store, key, membership, device);
   auto second = first->twin();
   if (membership.rank == 0) forget_key(*store, key);
   return {std::move(first), std::move(second)};
 }
 
-std::unique_ptr<Communicator> Communicator::twin() const {
-  std::unique_ptr<Communicator> made(new Communicator(membership_, config_));
+std::unique_ptr<StoreCommunicator> StoreCommunicator::twin() const {
+  std::unique_ptr<StoreCommunicator> made(new StoreCommunicator(membership_, config_));
   made->config_.commName = made->membership_.group.c_str();
   check(gyreCommSplit(comm_, 0, membership_.rank, &made->comm_, &made->config_),
         "making the process group");
   return made;
 }
 
-void Communicator::abort() {
+void StoreCommunicator::abort() {
   aborted_.store(true, std::memory_order_relaxed);
   (void)gyreCommAbort(comm_);
 }
 
-void Communicator::fail(gyreResult_t result, const std::string& doing) const {
+void StoreCommunicator::fail(gyreResult_t result, const std::string& doing) const {
   if (aborted_.load(std::memory_order_relaxed))
     throw_error(membership_, gyreAborted, doing, "the process group was aborted");
   throw_error(membership_, result, doing, gyreGetLastError(comm_));
 }
 
-Communicator::~Communicator() {
+StoreCommunicator::~StoreCommunicator() {
   if (comm_ != nullptr) (void)gyreCommDestroy(comm_);
 }
 

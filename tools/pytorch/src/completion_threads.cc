@@ -1,16 +1,16 @@
-#include "tools/pytorch/src/completions.h"
+#include "tools/pytorch/src/completion_threads.h"
 
 #include <c10/util/Exception.h>
 #include <thread>
 
 namespace gyre_torch {
 
-Completions& Completions::shared() {
-  static auto* const all = new Completions;
+CompletionThreads& CompletionThreads::shared() {
+  static auto* const all = new CompletionThreads;
   return *all;
 }
 
-void Completions::push(std::function<void()> end) {
+void CompletionThreads::push(std::function<void()> end) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(end));
@@ -22,27 +22,27 @@ void Completions::push(std::function<void()> end) {
   pushed_.notify_one();
 }
 
-Completions::Telling::Telling() {
-  Completions& all = shared();
+CompletionThreads::UserCodeScope::UserCodeScope() {
+  CompletionThreads& all = shared();
   const std::lock_guard lock(all.mutex_);
   allowed_ = !all.is_silent();
   if (allowed_) ++all.telling_;
 }
 
-Completions::Telling::~Telling() {
-  Completions& all = shared();
+CompletionThreads::UserCodeScope::~UserCodeScope() {
+  CompletionThreads& all = shared();
   const std::lock_guard lock(all.mutex_);
   if (allowed_ && --all.telling_ == 0) all.told_.notify_all();
 }
 
-void Completions::fall_silent(std::chrono::milliseconds most) {
+void CompletionThreads::fall_silent(std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
   silent_.store(true, std::memory_order_release);  // pairs with the acquire in is_silent
   told_.wait_for(lock, most, [this] { return telling_ == 0; });
 }
 
 // False: there are enough without this thread, which has waited in vain.
-bool Completions::wait_for_more(std::unique_lock<std::mutex>& lock) {
+bool CompletionThreads::wait_for_more(std::unique_lock<std::mutex>& lock) {
   const auto is_wanted = [this] { return !queue_.empty(); };
   while (idle_ > idle_most) {
     if (pushed_.wait_for(lock, idle_for, is_wanted)) return true;
@@ -52,7 +52,7 @@ bool Completions::wait_for_more(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void Completions::serve() {
+void CompletionThreads::serve() {
   std::unique_lock lock(mutex_);
   for (;; ++idle_) {
     const bool has_more = wait_for_more(lock);

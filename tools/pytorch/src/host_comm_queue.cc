@@ -1,26 +1,26 @@
-#include "tools/pytorch/src/host_lane.h"
+#include "tools/pytorch/src/host_comm_queue.h"
 
 #include <algorithm>
 
 namespace gyre_torch {
 
 // What a stream's callback knows of the operation before it.
-struct HostLane::Ending {
-  HostWork* work;  // the lane keeps it until it is over
+struct HostCommQueue::EndCallback {
+  HostWork* work;  // the queue keeps it until it is over
   std::function<void()> deliver;
   std::function<gyreResult_t(gyreComm_t, gyreStream_t)> call;  // holds what Gyre uses
-  const Communicator* communicator;
-  Place place;
-  std::shared_ptr<Ended> ended;
+  const StoreCommunicator* communicator;
+  OperationIterator place;
+  std::shared_ptr<EndedOperations> ended;
 };
 
-HostLane::HostLane(std::unique_ptr<Communicator> communicator, Drive drive)
+HostCommQueue::HostCommQueue(std::unique_ptr<StoreCommunicator> communicator, Drive drive)
     : communicator_(std::move(communicator)),
       drive_(drive),
       in_line_(make_stream()),
       streams_{in_line_} {}
 
-gyreStream_t HostLane::make_stream() const {
+gyreStream_t HostCommQueue::make_stream() const {
   gyreStream_t stream = nullptr;
   const unsigned int flags = drive_ == Drive::callers ? GYRE_STREAM_BY_CALLER : 0;
   TORCH_CHECK(gyreStreamCreateWithFlags(&stream, flags) == gyreSuccess,
@@ -28,9 +28,9 @@ gyreStream_t HostLane::make_stream() const {
   return stream;
 }
 
-HostLane::~HostLane() {
-  // Once the farewell is said, what has not ended will not.
-  const bool is_late = Completions::shared().is_silent();
+HostCommQueue::~HostCommQueue() {
+  // Once the process has shut down, what has not ended will not.
+  const bool is_late = CompletionThreads::shared().is_silent();
   if (!is_late && !drain(patience)) {
     abort_at_end();
     drain(patience);
@@ -38,16 +38,16 @@ HostLane::~HostLane() {
   for (gyreStream_t stream : streams_) (void)gyreStreamDestroy(stream);
   forget_ended();
   // A callback of a future that does not end will touch its work when it does.
-  if (!under_way_.empty()) (void)new std::list<UnderWay>(std::move(under_way_));
+  if (!under_way_.empty()) (void)new std::list<PendingOperation>(std::move(under_way_));
 }
 
-c10::intrusive_ptr<HostWork> HostLane::work_for(Operation& operation) const {
+c10::intrusive_ptr<HostWork> HostCommQueue::work_for(Operation& operation) const {
   return c10::make_intrusive<HostWork>(
       communicator_->membership().rank, std::move(operation.description),
       std::move(operation.inputs), std::move(operation.outputs), operation.source);
 }
 
-WorkPointer HostLane::carry_out(Operation operation) {
+WorkPointer HostCommQueue::carry_out(Operation operation) {
   forget_ended();
   auto work = work_for(operation);
   communicator_->check(call(operation, communicator_->get(), nullptr), work->description().text);
@@ -56,7 +56,7 @@ WorkPointer HostLane::carry_out(Operation operation) {
   return work;
 }
 
-WorkPointer HostLane::begin(Operation operation, Order order) {
+WorkPointer HostCommQueue::begin(Operation operation, Order order) {
   forget_ended();
   auto work = work_for(operation);
   const bool has_own = order == Order::side_by_side;
@@ -69,8 +69,8 @@ WorkPointer HostLane::begin(Operation operation, Order order) {
   }
   under_way_.push_back({work, has_own ? stream : nullptr});
   auto* ending =
-      new Ending{work.get(),          std::move(operation.deliver), std::move(operation.call),
-                 communicator_.get(), std::prev(under_way_.end()),  ended_};
+      new EndCallback{work.get(),          std::move(operation.deliver), std::move(operation.call),
+                      communicator_.get(), std::prev(under_way_.end()),  ended_};
   if (gyreStreamAddCallback(stream, on_end, ending) != gyreSuccess) {
     delete ending;
     TORCH_CHECK(false, "gyre: ", gyreGetLastError(nullptr));
@@ -78,8 +78,8 @@ WorkPointer HostLane::begin(Operation operation, Order order) {
   return work;
 }
 
-void HostLane::on_end(gyreStream_t, gyreResult_t status, void* user) {
-  const std::unique_ptr<Ending> ending(static_cast<Ending*>(user));
+void HostCommQueue::on_end(gyreStream_t, gyreResult_t status, void* user) {
+  const std::unique_ptr<EndCallback> ending(static_cast<EndCallback*>(user));
   std::exception_ptr why;
   if (status != gyreSuccess) {
     try {
@@ -97,36 +97,36 @@ void HostLane::on_end(gyreStream_t, gyreResult_t status, void* user) {
                     });
 }
 
-gyreStream_t HostLane::free_stream() {
+gyreStream_t HostCommQueue::free_stream() {
   if (free_.empty()) return *streams_.insert(make_stream()).first;
   gyreStream_t stream = free_.back();
   free_.pop_back();
   return stream;
 }
 
-void HostLane::give_back(gyreStream_t stream) {
+void HostCommQueue::give_back(gyreStream_t stream) {
   constexpr std::size_t free_most = 64;
   if (free_.size() < free_most) return free_.push_back(stream);
   (void)gyreStreamDestroy(stream);
   streams_.erase(stream);
 }
 
-void HostLane::forget_ended() {
-  std::vector<Place> places;
+void HostCommQueue::forget_ended() {
+  std::vector<OperationIterator> places;
   {
     const std::lock_guard lock(ended_->mutex);
     places.swap(ended_->places);
   }
-  for (const Place place : places) {
+  for (const OperationIterator place : places) {
     if (place->stream != nullptr) give_back(place->stream);
     under_way_.erase(place);
   }
 }
 
 // What failed has told its work.
-void HostLane::go_on() { (void)gyreStreamSynchronize(in_line_); }
+void HostCommQueue::go_on() { (void)gyreStreamSynchronize(in_line_); }
 
-bool HostLane::has_ended() {
+bool HostCommQueue::has_ended() {
   const std::unique_lock lock(order_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   if (drive_ == Drive::callers) (void)gyreStreamQuery(in_line_);
@@ -134,10 +134,10 @@ bool HostLane::has_ended() {
   return under_way_.empty();
 }
 
-void HostLane::abort_at_end() {
+void HostCommQueue::abort_at_end() {
   std::string doing = "an operation";
   if (const std::unique_lock lock(order_, std::try_to_lock); lock.owns_lock()) {
-    const auto runs = [](const UnderWay& one) { return !one.work->isCompleted(); };
+    const auto runs = [](const PendingOperation& one) { return !one.work->isCompleted(); };
     const auto first = std::find_if(under_way_.begin(), under_way_.end(), runs);
     if (first == under_way_.end()) return;  // a callback of it is
     doing = first->work->description().text;

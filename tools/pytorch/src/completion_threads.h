@@ -1,7 +1,7 @@
-// Completions: the threads on which works end that have more to do than to say so: copy results
-// out, or mark a future, whose callbacks are the user's code and may wait for other works. Gyre's
-// progress thread must not run such code. There is always one that is free to end the next work; of
-// those that many works at a time have made, most leave again.
+// CompletionThreads: the threads on which works end that have more to do than to say so: copy
+// results out, or mark a future, whose callbacks are the user's code and may wait for other works.
+// Gyre's progress thread must not run such code. There is always one that is free to end the next
+// work; of those that many works at a time have made, most leave again.
 #pragma once
 
 #include <atomic>
@@ -13,19 +13,19 @@
 
 namespace gyre_torch {
 
-class Completions {
+class CompletionThreads {
  public:
   // This process's, for good: its threads may be in the user's code when the process ends.
-  static Completions& shared();
+  static CompletionThreads& shared();
   void push(std::function<void()> end);
 
   // While it lives, user's code may be called, if `allowed`.
-  class Telling {
+  class UserCodeScope {
    public:
-    Telling();
-    ~Telling();
-    Telling(const Telling&) = delete;
-    Telling& operator=(const Telling&) = delete;
+    UserCodeScope();
+    ~UserCodeScope();
+    UserCodeScope(const UserCodeScope&) = delete;
+    UserCodeScope& operator=(const UserCodeScope&) = delete;
     bool allowed() const { return allowed_; }
 
    private:

@@ -1,9 +1,9 @@
 // Backend: a c10d process group over Gyre. Collectives go through one communicator of the place
 // where their tensors are, in the order of their calls; sends and receives through another one
-// (lanes.h). The CPU and CUDA devices are served alike: what differs is in the lanes.
+// (comm_queues.h). The CPU and CUDA devices are served alike: what differs is in the queues.
 #pragma once
 
-#include "tools/pytorch/src/lanes.h"
+#include "tools/pytorch/src/comm_queues.h"
 
 #include <memory>
 #include <mutex>
@@ -16,13 +16,13 @@ namespace gyre_torch {
 using TensorLists = std::vector<Tensors>;
 using Milliseconds = std::chrono::milliseconds;
 
-class Backend final : public c10d::Backend {
+class ProcessGroupGyre final : public c10d::Backend {
  public:
   static constexpr const char* backend_name = "gyre";
 
-  Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout,
-          const std::string& group);
-  ~Backend() override;
+  ProcessGroupGyre(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                   Milliseconds timeout, const std::string& group);
+  ~ProcessGroupGyre() override;
 
   const std::string getBackendName() const override { return backend_name; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
@@ -121,18 +121,18 @@ class Backend final : public c10d::Backend {
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<Options> options_;
-  Lanes lanes_;
+  CommQueues queues_;
   std::mutex mutex_;            // of what follows, and never held while anything waits
   std::uint64_t sequence_ = 0;  // of collectives
   std::uint64_t transfers_begun_ = 0;
   std::uint64_t monitored_ = 0;  // barriers
   bool coalescing_ = false;
-  struct Coalesced {
+  struct CoalescedCalls {
     std::vector<Operation> collectives, transfers;
   };
-  Coalesced coalesced_;
+  CoalescedCalls coalesced_;
   // Begun and not finished; of the thread that does.
-  std::vector<std::pair<std::shared_ptr<HostLane>, WorkPointer>> averages_;
+  std::vector<std::pair<std::shared_ptr<HostCommQueue>, WorkPointer>> averages_;
 };
 
 }  // namespace gyre_torch

@@ -1,8 +1,8 @@
-// Lane: a communicator, its operations that are under way, and the two ways to carry one out. The
-// lane of host memory is HostLane, that of a device DeviceLane.
+// CommQueue: a communicator, its operations that are under way, and the two ways to carry one out.
+// The queue of host memory is HostCommQueue, that of a device DeviceCommQueue.
 #pragma once
 
-#include "tools/pytorch/src/communicator.h"
+#include "tools/pytorch/src/store_communicator.h"
 #include "tools/pytorch/src/work.h"
 
 #include <functional>
@@ -31,16 +31,16 @@ Operation together(std::vector<Operation> parts);
 // Where its tensors are. Throws if that is not one place.
 at::Device device_of(const Operation& operation);
 
-class Lane {
+class CommQueue {
  public:
-  virtual ~Lane() = default;
-  virtual Communicator& communicator() = 0;
+  virtual ~CommQueue() = default;
+  virtual StoreCommunicator& communicator() = 0;
   // To be held from an operation's number to its begin, so that both are in one order.
   virtual std::mutex& order() = 0;
   // In the caller's order: by its thread, and over on return; or on its stream of the device.
   // Throws if it fails.
   virtual WorkPointer carry_out(Operation operation) = 0;
-  // Beside what the caller does: after those before it, or side by side with them where the lane
+  // Beside what the caller does: after those before it, or side by side with them where the queue
   // can do that.
   enum class Order { in_line, side_by_side };
   virtual WorkPointer begin(Operation operation, Order order) = 0;
@@ -56,7 +56,7 @@ class Lane {
   virtual bool has_ended() = 0;
   // Gyre's calls, as one group.
   static gyreResult_t call(const Operation& operation, gyreComm_t comm, gyreStream_t stream);
-  static void tell_of_abort(const Communicator& communicator, const std::string& doing);
+  static void tell_of_abort(const StoreCommunicator& communicator, const std::string& doing);
 };
 
 }  // namespace gyre_torch

@@ -1,0 +1,53 @@
+// CommQueues: those of a process group, two for each place where tensors are, so that collectives
+// and sends and receives do not wait for each other: in host memory from the beginning, on a device
+// from its first use on.
+#pragma once
+
+#include "tools/pytorch/src/host_comm_queue.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace gyre_torch {
+
+// Gyre's number of a place for tensors. Throws if it is neither the CPU nor a CUDA device.
+int number_of(at::Device device);
+
+enum class Use { collectives, transfers };
+
+class CommQueues {
+ public:
+  // Collective.
+  CommQueues(c10::intrusive_ptr<c10d::Store> store, GroupMembership membership);
+
+  // The queue for tensors there. The first time that a device is named, on any rank, all ranks have
+  // to come, each with a device of its own or not: their first ones are together, and so on.
+  std::shared_ptr<CommQueue> open(at::Device device, Use use);
+  // Queues of host memory that callers drive, a few, which operations that are begun side by side
+  // take in turn: on one, the next would not begin before the last is over. Collective.
+  std::shared_ptr<HostCommQueue> open_driven(std::size_t index);
+  std::vector<std::shared_ptr<CommQueue>> all();
+  // Who is inside a call keeps its queue until that is over.
+  void leave();
+  const GroupMembership& membership() const { return membership_; }
+
+ private:
+  struct CommQueuePair {
+    std::shared_ptr<CommQueue> collectives, transfers;
+  };
+  std::shared_ptr<CommQueue> find(at::Device device, Use use);
+  CommQueuePair join(at::Device device);
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const GroupMembership membership_;
+  std::mutex joining_;  // held while ranks are waited for
+  std::size_t joined_ = 0;
+  std::mutex mutex_;                    // of what follows, and never held while anything waits
+  std::map<int, CommQueuePair> pairs_;  // by Gyre's number of the device
+  std::vector<std::shared_ptr<HostCommQueue>> driven_;
+  bool left_ = false;
+};
+
+}  // namespace gyre_torch

@@ -1,0 +1,56 @@
+#include "tools/pytorch/src/shutdown_hook.h"
+
+#include <algorithm>
+#include <unistd.h>
+
+namespace gyre_torch {
+
+using MonotonicClock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+namespace {
+
+milliseconds left_until(MonotonicClock::time_point until) {
+  return std::max(std::chrono::duration_cast<milliseconds>(until - MonotonicClock::now()),
+                  milliseconds(0));
+}
+
+}  // namespace
+
+ShutdownHook& ShutdownHook::shared() {
+  static auto* const one = new ShutdownHook;
+  return *one;
+}
+
+void ShutdownHook::enlist(const std::shared_ptr<CommQueue>& queue) {
+  const std::lock_guard lock(mutex_);
+  const int here = getpid();
+  // Relaxed here and in say(): what counts is which process reads it.
+  if (process_.load(std::memory_order_relaxed) != here) queues_.clear();
+  process_.store(here, std::memory_order_relaxed);
+  std::erase_if(queues_, [](const auto& one) { return one.expired(); });
+  queues_.push_back(queue);
+}
+
+void ShutdownHook::say() {
+  // Before the lock, which a fork may have left held.
+  if (process_.load(std::memory_order_relaxed) != getpid()) return;
+  std::vector<std::shared_ptr<CommQueue>> queues;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& one : queues_)
+      if (auto queue = one.lock()) queues.push_back(std::move(queue));
+  }
+  const auto drain = [&queues](milliseconds most) {
+    const auto until = MonotonicClock::now() + most;
+    std::erase_if(queues, [&](const auto& queue) { return queue->drain(left_until(until)); });
+  };
+  drain(CommQueue::patience);
+  for (const auto& queue : queues) queue->abort_at_end();
+  constexpr milliseconds for_aborted{2000};
+  drain(for_aborted);
+  constexpr milliseconds for_callbacks{500};
+  CompletionThreads::shared().fall_silent(for_callbacks);
+}
+
+}  // namespace gyre_torch

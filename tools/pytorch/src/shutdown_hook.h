@@ -1,0 +1,29 @@
+// ShutdownHook: what a process does before its interpreter ends. What is under way ends while
+// callbacks of futures, which are Python, can still run; after that none begins.
+#pragma once
+
+#include "tools/pytorch/src/comm_queue.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace gyre_torch {
+
+class ShutdownHook {
+ public:
+  // This process's, for good.
+  static ShutdownHook& shared();
+  void enlist(const std::shared_ptr<CommQueue>& queue);
+  // Waits for what is under way on all queues, and aborts what does not end within a few seconds. A
+  // process forked from the one that made them has nothing to wait for, and must not abort it.
+  void say();
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<CommQueue>> queues_;
+  std::atomic<int> process_{0};  // that made them; changes under mutex_
+};
+
+}  // namespace gyre_torch
