@@ -132,7 +132,7 @@ void check_rank_state(const StatePageHead& head, const RankSnapshot& view) {
 }
 
 void add(Sight& sight, StatePageSnapshot state_page) {
-  Sight::Process process;
+  Sight::ProcessView process;
   process.facts.pid = process.facts.own_pid = 1000 + static_cast<long>(sight.processes.size());
   process.facts.state = 'S';
   process.head = state_page.head;
@@ -174,9 +174,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
     add(sight, std::move(*state_page));
   }
   add(sight, std::move(*other));
-  const std::vector<Job> jobs = find_jobs(sight);
+  const std::vector<JobView> jobs = find_jobs(sight);
   GYRE_DEMAND(!jobs.empty());
-  for (const Job& job : jobs) check_lines(to_text(sight, job));
+  for (const JobView& job : jobs) check_lines(to_text(sight, job));
   GYRE_DEMAND(nlohmann::json::accept(to_json(sight, jobs, {}).dump()));
   return 0;
 }

@@ -22,7 +22,7 @@ class Scene {
   explicit Scene(std::int32_t size, bool with_b = false) : size_(size) {
     sight_.now_ns = now;
     for (std::int32_t rank = 0; rank < size; ++rank) {
-      Sight::Process process;
+      Sight::ProcessView process;
       process.facts.pid = process.facts.own_pid = 1000 + rank;
       process.facts.state = 'S';
       process.head.host = {1};
@@ -77,8 +77,8 @@ class Scene {
   }
   Sight& sight() { return sight_; }
   ProcessFacts& process(std::size_t index) { return sight_.processes[index].facts; }
-  Job only_job() {
-    std::vector<Job> jobs = find_jobs(sight_);
+  JobView only_job() {
+    std::vector<JobView> jobs = find_jobs(sight_);
     REQUIRE(jobs.size() == 1);
     return std::move(jobs[0]);
   }
@@ -120,10 +120,10 @@ class Scene {
 struct Expected {
   RootKind kind;
   std::int32_t rank;
-  Standing standing;
+  RankStanding standing;
 };
 void check_roots(Scene& scene, const std::vector<Expected>& expected) {
-  const Job job = scene.only_job();
+  const JobView job = scene.only_job();
   REQUIRE(job.roots.size() == expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CHECK(job.roots[i].kind == expected[i].kind);
@@ -140,9 +140,9 @@ void check_roots(Scene& scene, const std::vector<Expected>& expected) {
 TEST_CASE("a chain of waits ends at the rank that is in no call", "[why]") {
   Scene scene(4);
   scene.waits(0, 1).waits(1, 2).waits(3, 0);
-  check_roots(scene, {{RootKind::rank, 2, Standing::computes}});
-  const Job job = scene.only_job();
-  CHECK(job.verdict == Job::Verdict::waiting);
+  check_roots(scene, {{RootKind::rank, 2, RankStanding::computes}});
+  const JobView job = scene.only_job();
+  CHECK(job.verdict == JobView::Verdict::waiting);
   CHECK(job.roots[0].waiting.size() == 3);
   CHECK(job.roots[0].wanted == 5);
   const std::string text = explain_root(scene.sight(), job, job.roots[0]);
@@ -154,39 +154,39 @@ TEST_CASE("a stopped process ends the chain even if its own record waits", "[why
   Scene scene(3);
   scene.waits(0, 2).waits(1, 0).waits(2, 1);
   scene.process(2).state = 'T';
-  check_roots(scene, {{RootKind::rank, 2, Standing::stopped}});
+  check_roots(scene, {{RootKind::rank, 2, RankStanding::stopped}});
 }
 
 TEST_CASE("a zombie, a process that is gone and one that came to another end are told apart",
           "[why]") {
   Scene zombie(3);
   zombie.waits(0, 2).waits(1, 0).process(2).state = 'Z';
-  check_roots(zombie, {{RootKind::rank, 2, Standing::dead}});
+  check_roots(zombie, {{RootKind::rank, 2, RankStanding::dead}});
   Scene gone(3);
   gone.waits(0, 2).waits(1, 0).hide(2);
-  check_roots(gone, {{RootKind::rank, 2, Standing::dead}});
+  check_roots(gone, {{RootKind::rank, 2, RankStanding::dead}});
   Scene alive(3);
   alive.waits(0, 2).waits(1, 0).hide(2);
   alive.sight().others[1002].facts.state = 'S';
-  check_roots(alive, {{RootKind::rank, 2, Standing::left}});
+  check_roots(alive, {{RootKind::rank, 2, RankStanding::left}});
   alive.sight().others[1002].closed = true;
-  check_roots(alive, {{RootKind::rank, 2, Standing::closed}});
+  check_roots(alive, {{RootKind::rank, 2, RankStanding::closed}});
 }
 
 TEST_CASE("a board that names another host says nothing of a job's", "[why]") {
   Scene scene(3);
   scene.waits(0, 2).waits(1, 0).hide(2);
-  Sight::Process foreign;
+  Sight::ProcessView foreign;
   foreign.head.host = {9};
   scene.sight().processes.push_back(foreign);
-  check_roots(scene, {{RootKind::rank, 2, Standing::dead}});
+  check_roots(scene, {{RootKind::rank, 2, RankStanding::dead}});
 }
 
 TEST_CASE("a rank of another host is named and not judged", "[why]") {
   Scene scene(3);
   scene.waits(0, 2).waits(1, 0).hide(2, 1);
-  check_roots(scene, {{RootKind::rank, 2, Standing::other_host}});
-  const Job job = scene.only_job();
+  check_roots(scene, {{RootKind::rank, 2, RankStanding::other_host}});
+  const JobView job = scene.only_job();
   CHECK(explain_root(scene.sight(), job, job.roots[0])
             .find("rank 2 (host far-away, pid 1002) is on another host, which is not looked at") ==
         0);
@@ -195,26 +195,26 @@ TEST_CASE("a rank of another host is named and not judged", "[why]") {
 TEST_CASE("two ranks that do not come are both named", "[why]") {
   Scene scene(4);
   scene.waits(0, 1).waits(2, 3);
-  check_roots(scene,
-              {{RootKind::rank, 1, Standing::computes}, {RootKind::rank, 3, Standing::computes}});
+  check_roots(scene, {{RootKind::rank, 1, RankStanding::computes},
+                      {RootKind::rank, 3, RankStanding::computes}});
 }
 
 TEST_CASE("of two communicators in crossed order, the smaller side is named", "[why]") {
   Scene scene(4, true);
   scene.waits(0, 2).waits(1, 0).waits(3, 0).waits(2, 3, 5, b);
-  check_roots(scene, {{RootKind::crossed, 2, Standing::elsewhere}});
+  check_roots(scene, {{RootKind::crossed, 2, RankStanding::elsewhere}});
   CHECK(scene.only_job().roots[0].wanted == 5);
   CHECK(scene.only_job().roots[0].place.communicator == a);
   Scene even(2, true);
   even.waits(0, 1).waits(1, 0, 5, b);
-  check_roots(even, {{RootKind::crossed, 1, Standing::elsewhere},
-                     {RootKind::crossed, 0, Standing::elsewhere}});
+  check_roots(even, {{RootKind::crossed, 1, RankStanding::elsewhere},
+                     {RootKind::crossed, 0, RankStanding::elsewhere}});
 }
 
 TEST_CASE("who is in a call elsewhere, and gets no further there, is not the end", "[why]") {
   Scene scene(4, true);
   scene.waits(0, 1).waits(1, 2, 5, b);
-  check_roots(scene, {{RootKind::rank, 2, Standing::computes}});
+  check_roots(scene, {{RootKind::rank, 2, RankStanding::computes}});
   CHECK(scene.only_job().roots[0].place.communicator == b);
 }
 
@@ -222,18 +222,18 @@ TEST_CASE("another thread of the process does not count as the rank", "[why]") {
   Scene scene(3, true);
   scene.waits(0, 1).waits(1, 2, 5, b);
   scene.rank(1, b).rank_state.caller = 77;
-  const Job job = scene.only_job();
-  CHECK(job.ranks.at({a, 1}).standing == Standing::computes);
+  const JobView job = scene.only_job();
+  CHECK(job.ranks.at({a, 1}).standing == RankStanding::computes);
   CHECK(job.roots.size() == 2);
 }
 
 TEST_CASE("a circle in different calls names whoever called otherwise", "[why]") {
   Scene scene(3);
   scene.waits(0, 1).waits(1, 2).waits(2, 0).calls(2, 5, a, 3);
-  check_roots(scene, {{RootKind::differs, 2, Standing::waits}});
+  check_roots(scene, {{RootKind::differs, 2, RankStanding::waits}});
   Scene same(3);
   same.waits(0, 1).waits(1, 2).waits(2, 0);
-  check_roots(same, {{RootKind::circle, 0, Standing::waits}});
+  check_roots(same, {{RootKind::circle, 0, RankStanding::waits}});
 }
 
 TEST_CASE("a circle across hosts is a matter of the network, and the smaller side is named",
@@ -241,22 +241,22 @@ TEST_CASE("a circle across hosts is a matter of the network, and the smaller sid
   Scene scene(3);
   scene.waits(0, 1).waits(1, 2).waits(2, 0);
   scene.sight().processes[2].head.host = {2};
-  check_roots(scene, {{RootKind::apart, 2, Standing::waits}});
+  check_roots(scene, {{RootKind::apart, 2, RankStanding::waits}});
   Scene containers(3);
   // One of them is a call ahead, which is no disagreement.
   containers.waits(0, 1).waits(1, 2).waits(2, 0, 6).calls(2, 6, a, 3).process(1).network = 7;
-  check_roots(containers, {{RootKind::apart, 1, Standing::waits}});
+  check_roots(containers, {{RootKind::apart, 1, RankStanding::waits}});
 }
 
 TEST_CASE("a wait that changed between two looks is none", "[why]") {
   Scene scene(3);
   scene.waits(0, 1).waits(1, 2).rank(0).steady = false;
   scene.rank(1).steady = false;
-  const Job job = scene.only_job();
+  const JobView job = scene.only_job();
   CHECK(job.roots.empty());
-  CHECK(job.verdict == Job::Verdict::running);
+  CHECK(job.verdict == JobView::Verdict::running);
   Scene quiet(3);
-  CHECK(quiet.only_job().verdict == Job::Verdict::idle);
+  CHECK(quiet.only_job().verdict == JobView::Verdict::idle);
 }
 
 TEST_CASE("ranks that join wait for those who have not come", "[why]") {
@@ -270,7 +270,7 @@ TEST_CASE("ranks that join wait for those who have not come", "[why]") {
     rank_state.waits[0].phase = WaitPhase::joining;
     rank_state.waits[0].what = BlockedOn::entered;
   }
-  check_roots(scene, {{RootKind::rank, 2, Standing::not_there}});
+  check_roots(scene, {{RootKind::rank, 2, RankStanding::not_there}});
 }
 
 TEST_CASE("the first failure of a communicator names its culprits", "[why]") {
@@ -285,8 +285,8 @@ TEST_CASE("the first failure of a communicator names its culprits", "[why]") {
     note.text = FixedText<912>("rank 2 died");
     scene.rank(rank).rank_state.failure = note;
   }
-  check_roots(scene, {{RootKind::failure, 2, Standing::dead}});
-  CHECK(scene.only_job().verdict == Job::Verdict::failed);
+  check_roots(scene, {{RootKind::failure, 2, RankStanding::dead}});
+  CHECK(scene.only_job().verdict == JobView::Verdict::failed);
 }
 
 TEST_CASE("of two sides that blame each other, the smaller one is named", "[why]") {
@@ -302,7 +302,7 @@ TEST_CASE("of two sides that blame each other, the smaller one is named", "[why]
       scene.rank(rank).rank_state.failure = note;
     }
     scene.process(static_cast<std::size_t>(apart)).network = 7;
-    check_roots(scene, {{RootKind::failure, apart, Standing::failed}});
+    check_roots(scene, {{RootKind::failure, apart, RankStanding::failed}});
   }
   Scene even(2);
   for (const std::int32_t rank : {0, 1}) {
@@ -313,7 +313,7 @@ TEST_CASE("of two sides that blame each other, the smaller one is named", "[why]
     even.rank(rank).rank_state.failure = note;
   }
   even.process(1).network = 7;
-  const Job job = even.only_job();
+  const JobView job = even.only_job();
   CHECK(job.roots.size() == 2);
 }
 
@@ -327,7 +327,7 @@ TEST_CASE("of the two sides of a mismatch, the one that is gone is named", "[why
     note.culprits = {0, 2};
     scene.rank(rank).rank_state.failure = note;
   }
-  check_roots(scene, {{RootKind::failure, 2, Standing::left}});
+  check_roots(scene, {{RootKind::failure, 2, RankStanding::left}});
 }
 
 TEST_CASE("a rank in a collective and in sends and receives waits for both peers", "[why]") {
@@ -341,8 +341,8 @@ TEST_CASE("a rank in a collective and in sends and receives waits for both peers
   wait.serial = 6;
   wait.peer = 3;
   rank_state.waits.push_back(wait);
-  check_roots(scene,
-              {{RootKind::rank, 1, Standing::computes}, {RootKind::rank, 3, Standing::computes}});
+  check_roots(scene, {{RootKind::rank, 1, RankStanding::computes},
+                      {RootKind::rank, 3, RankStanding::computes}});
   CHECK(scene.only_job().roots[0].wanted == 0);
 }
 

@@ -18,7 +18,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 // An operation or a wait, in nanoseconds of the wall clock.
-struct Slice {
+struct TraceSlice {
   std::string name;
   std::int64_t from_ns = 0, to_ns = 0;
   std::int64_t serial = 0, sequence = 0, peer = -1;
@@ -31,7 +31,7 @@ struct Track {
   std::int64_t rank = 0, pid = 0;
   std::int64_t to_wall_ns = 0;  // added to a time of the host's monotonic clock
   std::int64_t read_ns = 0;     // when it was read, by the wall clock
-  std::vector<Slice> flights, waits;
+  std::vector<TraceSlice> flights, waits;
 };
 
 // Beyond it no sum of a few times could be told: 73 years.
@@ -61,9 +61,9 @@ std::string wait_name(const json& wait, std::int64_t peer) {
   return fmt::format("waits for {} of {}", wait.get<std::string>(), who);
 }
 
-Slice read_wait(const Track& track, const json& object, const char* what, std::int64_t from_ns,
-                std::int64_t to_ns) {
-  Slice wait;
+TraceSlice read_wait(const Track& track, const json& object, const char* what, std::int64_t from_ns,
+                     std::int64_t to_ns) {
+  TraceSlice wait;
   wait.serial = number_of(object, "serial");
   wait.sequence = number_of(object, "sequence");
   wait.peer = number_of(object, "peer", -1);
@@ -102,7 +102,7 @@ bool read_flight(const json& object, Track& track) {
       !is_number_or_null(object, "end_ns"))
     return false;
   if (object["start_ns"].is_null() && object["end_ns"].is_null()) return true;
-  Slice flight;
+  TraceSlice flight;
   flight.name = object["function"].get<std::string>();
   flight.serial = number_of(object, "serial");
   flight.sequence = number_of(object, "sequence");
@@ -163,10 +163,10 @@ class Tracer {
  public:
   explicit Tracer(std::vector<Track> tracks) : tracks_(std::move(tracks)) {
     for (Track& track : tracks_) {
-      std::ranges::sort(track.waits, {}, &Slice::from_ns);
+      std::ranges::sort(track.waits, {}, &TraceSlice::from_ns);
       for (const auto* list : {&track.flights, &track.waits})
-        for (const Slice& slice : *list) first_ns_ = std::min(first_ns_, slice.from_ns);
-      for (const Slice& flight : track.flights)
+        for (const TraceSlice& slice : *list) first_ns_ = std::min(first_ns_, slice.from_ns);
+      for (const TraceSlice& flight : track.flights)
         if (flight.sequence > 0)
           places_[{track.communicator, track.rank, flight.sequence}] = {&track, &flight};
     }
@@ -198,7 +198,7 @@ class Tracer {
 
   static double microseconds(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
-  void add_slice(const Slice& slice, const Track& track, std::size_t thread) {
+  void add_slice(const TraceSlice& slice, const Track& track, std::size_t thread) {
     ordered_json& event = add("X", slice.name, track, thread);
     event["ts"] = microseconds(slice.from_ns - first_ns_);
     event["dur"] = microseconds(slice.to_ns - slice.from_ns);
@@ -209,31 +209,33 @@ class Tracer {
     add("M", "process_name", track, thread_of(track, 1))["args"]["name"] =
         fmt::format("{} pid {}", track.host, track.pid);
     for (const std::int64_t sequence : {1, 0}) {
-      const auto is_here = [&](const Slice& one) { return (one.sequence > 0) == (sequence > 0); };
+      const auto is_here = [&](const TraceSlice& one) {
+        return (one.sequence > 0) == (sequence > 0);
+      };
       if (sequence == 0 && std::ranges::none_of(track.flights, is_here)) continue;
       add("M", "thread_name", track, thread_of(track, sequence))["args"]["name"] =
           fmt::format("rank {} of {}{}", track.rank, track.communicator,
                       sequence > 0 ? "" : ", sends and receives");
     }
-    for (const Slice& flight : track.flights) add_flight(track, flight);
-    for (const Slice& wait : track.waits)
+    for (const TraceSlice& flight : track.flights) add_flight(track, flight);
+    for (const TraceSlice& wait : track.waits)
       if (wait.serial == 0) add_slice(wait, track, thread_of(track, 1));
   }
 
-  void add_flight(const Track& track, const Slice& flight) {
+  void add_flight(const Track& track, const TraceSlice& flight) {
     const std::size_t thread = thread_of(track, flight.sequence);
     add_slice(flight, track, thread);
     std::int64_t done_ns = flight.from_ns;
     const auto add_work = [&](std::int64_t until_ns) {
-      Slice work;
+      TraceSlice work;
       work.name = verbs_of(flight.name);
       work.from_ns = done_ns;
       work.to_ns = until_ns;
       if (until_ns > done_ns) add_slice(work, track, thread);
     };
-    for (const Slice& wait : track.waits) {
+    for (const TraceSlice& wait : track.waits) {
       if (wait.serial != flight.serial) continue;
-      Slice inside = wait;
+      TraceSlice inside = wait;
       inside.from_ns = std::clamp(wait.from_ns, done_ns, flight.to_ns);
       inside.to_ns = std::clamp(wait.to_ns, inside.from_ns, flight.to_ns);
       add_work(inside.from_ns);
@@ -244,7 +246,7 @@ class Tracer {
     add_work(flight.to_ns);
   }
 
-  void add_arrow(const Track& track, const Slice& wait, std::size_t thread) {
+  void add_arrow(const Track& track, const TraceSlice& wait, std::size_t thread) {
     const auto found = places_.find({track.communicator, wait.peer, wait.sequence});
     if (found == places_.end()) return;
     const auto& [peer, flight] = found->second;
@@ -263,7 +265,7 @@ class Tracer {
   std::vector<Track> tracks_;
   std::int64_t first_ns_ = std::numeric_limits<std::int64_t>::max();
   std::map<std::tuple<std::string, std::int64_t, std::int64_t>,
-           std::pair<const Track*, const Slice*>>
+           std::pair<const Track*, const TraceSlice*>>
       places_;  // of collectives, by communicator, rank and number
   std::map<std::pair<std::string, std::int64_t>, std::size_t> processes_;
   ordered_json events_ = ordered_json::array();

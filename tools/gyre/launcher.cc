@@ -84,7 +84,7 @@ void fill_standard_descriptors() {
 
 class Launcher {
  public:
-  Launcher(const Job& job, SignalSetup signals, JobGuard guard, rlimit descriptor_limit)
+  Launcher(const LaunchedJob& job, SignalSetup signals, JobGuard guard, rlimit descriptor_limit)
       : job_(job),
         signals_(std::move(signals)),
         guard_(std::move(guard)),
@@ -100,7 +100,7 @@ class Launcher {
 
  private:
   Status start();
-  Status start_one(int rank, const JobEnvironment& environment, const Binding& binding,
+  Status start_one(int rank, const JobEnvironment& environment, const CpuBinding& binding,
                    int rendezvous_descriptor);
   Result<FileDescriptor> open_log(int rank, const char* ending);
   void cannot_start(const RankProcess& process);
@@ -117,7 +117,7 @@ class Launcher {
   void drain();
   void report();
 
-  const Job& job_;
+  const LaunchedJob& job_;
   SignalSetup signals_;
   JobGuard guard_;
   const rlimit descriptor_limit_;
@@ -146,7 +146,7 @@ Result<int> Launcher::run() {
 }
 
 Status Launcher::start() {
-  GYRE_ASSIGN(const Binding binding, choose_binding(job_.binding, job_.ranks));
+  GYRE_ASSIGN(const CpuBinding binding, choose_binding(job_.binding, job_.ranks));
   GYRE_ASSIGN(const Rendezvous rendezvous, make_rendezvous());
   GYRE_ASSIGN(const JobEnvironment environment,
               job_environment(job_.ranks, rendezvous, job_.environment));
@@ -165,7 +165,7 @@ Status Launcher::start() {
   return {};
 }
 
-Status Launcher::start_one(int rank, const JobEnvironment& environment, const Binding& binding,
+Status Launcher::start_one(int rank, const JobEnvironment& environment, const CpuBinding& binding,
                            int rendezvous_descriptor) {
   const auto index = static_cast<std::size_t>(rank);
   const cpu_set_t* processors = binding.sets.empty() ? nullptr : &binding.sets[index];
@@ -344,7 +344,7 @@ void Launcher::report() {
 
 }  // namespace
 
-Result<int> launch(const Job& job) {
+Result<int> launch(const LaunchedJob& job) {
   fill_standard_descriptors();
   const rlimit descriptor_limit = raise_descriptor_limit();
   GYRE_ASSIGN(SignalSetup signals, take_signals());

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "lib/base/status.h"
-#include "tools/gyre/binding.h"
+#include "tools/gyre/cpu_binding.h"
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace gyre::tools {
 
-struct Job {
+struct LaunchedJob {
   int ranks = 1;
   BindingChoice binding = BindingChoice::automatic;
   std::string log_directory;             // empty: no log files
@@ -30,6 +30,6 @@ inline constexpr int exit_not_found = 127;
 
 // Starts the job and returns its verdict when every rank has ended. A Status says what of the
 // launcher's own failed; then no rank is left running.
-Result<int> launch(const Job& job);
+Result<int> launch(const LaunchedJob& job);
 
 }  // namespace gyre::tools

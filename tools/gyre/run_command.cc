@@ -32,7 +32,7 @@ const std::map<std::string, BindingChoice> binding_words = {{"", BindingChoice::
                                                             {"none", BindingChoice::none}};
 
 struct Options {
-  Job job;
+  LaunchedJob job;
   std::int64_t ranks = 0;
   std::string binding;
   bool no_prefix = false;

@@ -123,20 +123,20 @@ bool is_steady(const RankSnapshot& before, const RankSnapshot& after) {
          std::ranges::equal(before.waits, after.waits, same_wait);
 }
 
-std::map<Place, RankSnapshot> rank_states_of(const SeenProcess& process) {
-  std::map<Place, RankSnapshot> rank_states;
+std::map<RankPlace, RankSnapshot> rank_states_of(const SeenProcess& process) {
+  std::map<RankPlace, RankSnapshot> rank_states;
   for (const RankSnapshot& one : process.state_page.rank_states)
-    rank_states.emplace(Place{one.identity.communicator, one.identity.rank}, one);
+    rank_states.emplace(RankPlace{one.identity.communicator, one.identity.rank}, one);
   return rank_states;
 }
 
 // Those that rank states name as ranks of this host and that show no state page.
 void look_at_others(Sight& sight) {
   std::set<long> known;
-  for (const Sight::Process& process : sight.processes) known.insert(process.facts.own_pid);
+  for (const Sight::ProcessView& process : sight.processes) known.insert(process.facts.own_pid);
   for (const SeenRank& rank : sight.ranks) {
     // Those of a container know each other by numbers that mean others here.
-    const Sight::Process& teller = sight.processes[rank.process];
+    const Sight::ProcessView& teller = sight.processes[rank.process];
     if (teller.facts.own_pid != teller.facts.pid) continue;
     for (const RankPeers::Peer& peer : rank.rank_state.peers) {
       const long pid = peer.pid;
@@ -149,7 +149,7 @@ void look_at_others(Sight& sight) {
 }
 
 Sight look(Scan& scan, int sample_ms) {
-  std::vector<std::map<Place, RankSnapshot>> before;
+  std::vector<std::map<RankPlace, RankSnapshot>> before;
   for (const SeenProcess& process : scan.processes) before.push_back(rank_states_of(process));
   std::this_thread::sleep_for(std::chrono::milliseconds(sample_ms));
   look_again(scan);
@@ -173,13 +173,13 @@ Sight look(Scan& scan, int sample_ms) {
 }
 
 // The jobs that were asked for.
-Result<std::vector<Job>> choose(const Sight& sight, std::vector<Job> jobs,
-                                const std::string& target) {
+Result<std::vector<JobView>> choose(const Sight& sight, std::vector<JobView> jobs,
+                                    const std::string& target) {
   if (target.empty()) return jobs;
   const Result<std::int64_t> pid = parse_integer(target, 1, INT32_MAX);
   std::vector<long> wanted;
   if (pid.ok() && look_at(*pid).state != state_gone) wanted = descendants(*pid);
-  std::erase_if(jobs, [&](const Job& job) {
+  std::erase_if(jobs, [&](const JobView& job) {
     const bool named = std::ranges::any_of(job.communicators, [&](const auto& one) {
       return one.name == target || one.label == target;
     });
@@ -204,9 +204,9 @@ Result<std::vector<Job>> choose(const Sight& sight, std::vector<Job> jobs,
 // ------------------------------------------------------------------------------- flights
 
 // What is shown of the jobs' ranks, as texts.
-std::vector<std::string> flight_texts(const Sight& sight, const std::vector<Job>& jobs) {
+std::vector<std::string> flight_texts(const Sight& sight, const std::vector<JobView>& jobs) {
   std::vector<std::string> texts;
-  for (const Job& job : jobs)
+  for (const JobView& job : jobs)
     for (const auto& [place, rank] : job.ranks)
       if (rank.seen != nullptr)
         texts.push_back(
@@ -214,8 +214,8 @@ std::vector<std::string> flight_texts(const Sight& sight, const std::vector<Job>
   return texts;
 }
 
-Status dump(const Sight& sight, const std::vector<Job>& jobs, const std::string& pattern) {
-  for (const Job& job : jobs)
+Status dump(const Sight& sight, const std::vector<JobView>& jobs, const std::string& pattern) {
+  for (const JobView& job : jobs)
     for (const auto& [place, rank] : job.ranks) {
       if (rank.seen == nullptr) continue;
       const StatePageHead& head = sight.processes[rank.seen->process].head;
@@ -256,12 +256,12 @@ Status explain(const Options& options) {
   }
   Scan scan = scan_processes();
   const Sight sight = look(scan, options.sample_ms);
-  GYRE_ASSIGN(const std::vector<Job> jobs, choose(sight, find_jobs(sight), options.target));
+  GYRE_ASSIGN(const std::vector<JobView> jobs, choose(sight, find_jobs(sight), options.target));
   if (options.json) {
     fmt::print("{}\n", to_json(sight, jobs, scan.notes).dump(2));
   } else {
     for (const std::string& note : scan.notes) fmt::print("{}\n", note);
-    for (const Job& job : jobs) fmt::print("{}", to_text(sight, job));
+    for (const JobView& job : jobs) fmt::print("{}", to_text(sight, job));
     if (jobs.empty()) fmt::print("no process that we may look at has a communicator\n");
   }
   if (options.dumps)

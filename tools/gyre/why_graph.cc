@@ -28,16 +28,16 @@ bool is_in_a_call(const SeenRank& rank) {
 // One job's reports, made from a sight.
 class Reporter {
  public:
-  Reporter(const Sight& sight, Job& job) : sight_(sight), job_(job) {}
+  Reporter(const Sight& sight, JobView& job) : sight_(sight), job_(job) {}
 
   void report() {
     for (const SeenRank& rank : sight_.ranks) {
       const RankIdentity& identity = rank.rank_state.identity;
-      const Place place{identity.communicator, identity.rank};
+      const RankPlace place{identity.communicator, identity.rank};
       seen_.emplace(place, &rank);
       if (!rank.rank_state.peers.empty()) met_.emplace(identity.communicator, &rank);
     }
-    for (const Job::Communicator& communicator : job_.communicators) {
+    for (const JobView::CommunicatorView& communicator : job_.communicators) {
       const std::int32_t listed = std::min(communicator.size, listed_most);
       for (std::int32_t rank = 0; rank < listed; ++rank) add({communicator.id, rank});
     }
@@ -45,9 +45,9 @@ class Reporter {
       if (is_ours(place.communicator)) add(place);
     // Once all standings are known.
     for (auto& [place, report] : job_.ranks)
-      if (report.standing == Standing::joins && report.waits_for.empty()) find_missing(report);
+      if (report.standing == RankStanding::joins && report.waits_for.empty()) find_missing(report);
     for (const auto& [place, report] : std::map(job_.ranks))
-      for (const Place& target : report.waits_for) {
+      for (const RankPlace& target : report.waits_for) {
         add(target);
         job_.ranks[target].waiters.push_back(place);
       }
@@ -59,14 +59,14 @@ class Reporter {
                                [&](const auto& one) { return one.id == communicator; });
   }
 
-  void add(const Place& place) {
+  void add(const RankPlace& place) {
     if (job_.ranks.contains(place)) return;
     RankReport& report = job_.ranks[place];
     report.place = place;
     const auto seen = seen_.find(place);
     if (seen == seen_.end()) return judge_unseen(report);
     report.seen = seen->second;
-    const Sight::Process& process = sight_.processes[report.seen->process];
+    const Sight::ProcessView& process = sight_.processes[report.seen->process];
     report.pid = process.facts.pid;
     report.host = printable(process.head.host_name.view());
     judge_seen(report, process.facts);
@@ -83,7 +83,7 @@ class Reporter {
     report.host = printable(host.name.view());
     // Anybody's state page may be in sight, and say anything of its host.
     if (host.token != sight_.processes[teller.process].head.host) {
-      report.standing = Standing::other_host;
+      report.standing = RankStanding::other_host;
       return;
     }
     const bool shows_a_state_page = std::ranges::any_of(sight_.processes, [&](const auto& process) {
@@ -92,9 +92,9 @@ class Reporter {
     const auto other = sight_.others.find(report.pid);
     const bool lives = other != sight_.others.end() && !has_ended(other->second.facts.state);
     if (lives && other->second.closed)
-      report.standing = Standing::closed;
+      report.standing = RankStanding::closed;
     else
-      report.standing = lives || shows_a_state_page ? Standing::left : Standing::dead;
+      report.standing = lives || shows_a_state_page ? RankStanding::left : RankStanding::dead;
   }
 
   void judge_seen(RankReport& report, const ProcessFacts& process) {
@@ -102,11 +102,11 @@ class Reporter {
     const std::vector<const TimedFlightEntry*> open = seen.rank_state.open();
     if (!open.empty()) report.open = open.back();
     if (has_ended(process.state))
-      report.standing = Standing::dead;
+      report.standing = RankStanding::dead;
     else if (is_stopped(process.state) || is_stopped(seen.thread.state))
-      report.standing = Standing::stopped;
+      report.standing = RankStanding::stopped;
     else if (seen.rank_state.failure)
-      report.standing = Standing::failed;
+      report.standing = RankStanding::failed;
     else if (report.open != nullptr)
       judge_calls(report, open);
     else if (joining_wait(seen) != nullptr)
@@ -117,11 +117,11 @@ class Reporter {
 
   // A collective, or sends and receives, or both in one group.
   static void judge_calls(RankReport& report, const std::vector<const TimedFlightEntry*>& open) {
-    report.standing = Standing::works;
+    report.standing = RankStanding::works;
     for (const TimedFlightEntry* flight : open) {
       const WaitRecord* wait = report.seen->rank_state.wait_of(flight->flight.serial);
       if (wait == nullptr || wait->what == BlockedOn::nothing || !report.seen->steady) continue;
-      report.standing = Standing::waits;
+      report.standing = RankStanding::waits;
       report.open = flight;
       report.wait = wait;
       add_peer(report, *wait);
@@ -129,7 +129,7 @@ class Reporter {
   }
 
   static void judge_joining(RankReport& report) {
-    report.standing = Standing::joins;
+    report.standing = RankStanding::joins;
     report.wait = joining_wait(*report.seen);
     add_peer(report, *report.wait);
   }
@@ -141,12 +141,12 @@ class Reporter {
 
   // The same thread may be in a call of another communicator.
   void look_elsewhere(RankReport& report) {
-    report.standing = Standing::computes;
+    report.standing = RankStanding::computes;
     for (const SeenRank& other : sight_.ranks) {
       if (other.process != report.seen->process || &other == report.seen ||
           other.rank_state.caller != report.seen->rank_state.caller || !is_in_a_call(other))
         continue;
-      report.standing = Standing::elsewhere;
+      report.standing = RankStanding::elsewhere;
       report.waits_for.push_back(
           {other.rank_state.identity.communicator, other.rank_state.identity.rank});
     }
@@ -155,30 +155,31 @@ class Reporter {
   void find_missing(RankReport& report) {
     for (const auto& [place, other] : job_.ranks) {
       if (place.communicator != report.place.communicator) continue;
-      const bool has_come = other.standing == Standing::joins ||
+      const bool has_come = other.standing == RankStanding::joins ||
                             (other.seen != nullptr && !other.seen->rank_state.peers.empty());
-      if (!has_come || other.standing == Standing::stopped || other.standing == Standing::dead)
+      if (!has_come || other.standing == RankStanding::stopped ||
+          other.standing == RankStanding::dead)
         report.waits_for.push_back(place);
     }
   }
 
   const Sight& sight_;
-  Job& job_;
-  std::map<Place, const SeenRank*> seen_;
+  JobView& job_;
+  std::map<RankPlace, const SeenRank*> seen_;
   std::map<std::uint64_t, const SeenRank*> met_;  // one whose rank state knows its peers
 };
 
-Job::Verdict judge(const Job& job) {
+JobView::Verdict judge(const JobView& job) {
   if (!job.roots.empty()) {
     const bool waits = std::ranges::any_of(
         job.roots, [](const Root& root) { return root.kind != RootKind::failure; });
-    return waits ? Job::Verdict::waiting : Job::Verdict::failed;
+    return waits ? JobView::Verdict::waiting : JobView::Verdict::failed;
   }
   const bool moves = std::ranges::any_of(job.ranks, [](const auto& entry) {
     return entry.second.seen != nullptr &&
            (entry.second.open != nullptr || !entry.second.seen->steady);
   });
-  return moves ? Job::Verdict::running : Job::Verdict::idle;
+  return moves ? JobView::Verdict::running : JobView::Verdict::idle;
 }
 
 // Communicators by job: two that one process has belong together.
@@ -202,10 +203,10 @@ std::vector<std::set<std::uint64_t>> group(const Sight& sight) {
 
 }  // namespace
 
-std::vector<Job> find_jobs(const Sight& sight) {
-  std::vector<Job> jobs;
+std::vector<JobView> find_jobs(const Sight& sight) {
+  std::vector<JobView> jobs;
   for (const std::set<std::uint64_t>& ids : group(sight)) {
-    Job& job = jobs.emplace_back();
+    JobView& job = jobs.emplace_back();
     for (const std::uint64_t id : ids) {
       const auto one = std::ranges::find_if(sight.ranks, [&](const SeenRank& rank) {
         return rank.rank_state.identity.communicator == id;

@@ -9,6 +9,6 @@
 namespace gyre::tools {
 
 // Communicators that share a process are one job. The jobs point into the sight.
-std::vector<Job> find_jobs(const Sight& sight);
+std::vector<JobView> find_jobs(const Sight& sight);
 
 }  // namespace gyre::tools

@@ -4,7 +4,7 @@
 
 namespace gyre::tools {
 
-std::string_view standing_name(Standing standing) {
+std::string_view standing_name(RankStanding standing) {
   constexpr std::string_view names[] = {"waits", "joins",      "elsewhere", "computes",
                                         "works", "stopped",    "dead",      "failed",
                                         "left",  "other_host", "closed",    "not_there"};
@@ -16,12 +16,12 @@ std::string_view root_kind_name(RootKind kind) {
   return names[static_cast<int>(kind)];
 }
 
-std::string_view verdict_name(Job::Verdict verdict) {
+std::string_view verdict_name(JobView::Verdict verdict) {
   constexpr std::string_view names[] = {"idle", "running", "waiting", "failed"};
   return names[static_cast<int>(verdict)];
 }
 
-const Job::Communicator& Job::communicator(std::uint64_t id) const {
+const JobView::CommunicatorView& JobView::communicator(std::uint64_t id) const {
   return *std::ranges::find_if(communicators, [&](const auto& one) { return one.id == id; });
 }
 

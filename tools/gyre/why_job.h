@@ -1,7 +1,7 @@
 // What is known of a job when its ranks were looked at, and what follows for each of them.
 //
 //   sight     all that was seen: processes, rank states, what the kernel says of threads
-//   standing  what a rank is doing; `Standing::waits` is the only one that leads on to others
+//   standing  what a rank is doing; `RankStanding::waits` is the only one that leads on to others
 //   root      a rank, or a circle of ranks, for which others wait and which waits for nobody else
 #pragma once
 
@@ -39,7 +39,7 @@ struct Sight {
   std::int64_t now_ns = 0;
 };
 
-enum class Standing {
+enum class RankStanding {
   waits,       // for a peer, in a call
   joins,       // for ranks that have not come
   elsewhere,   // not in a call here, but in one of another communicator
@@ -53,26 +53,26 @@ enum class Standing {
   closed,      // not ours to look at
   not_there,   // no process is known to be this rank
 };
-std::string_view standing_name(Standing standing);
+std::string_view standing_name(RankStanding standing);
 
 // One rank of one communicator.
-struct Place {
+struct RankPlace {
   std::uint64_t communicator = 0;
   std::int32_t rank = 0;
-  friend auto operator<=>(const Place&, const Place&) = default;
+  friend auto operator<=>(const RankPlace&, const RankPlace&) = default;
 };
 
 struct RankReport {
-  Place place;
-  Standing standing = Standing::not_there;
+  RankPlace place;
+  RankStanding standing = RankStanding::not_there;
   const SeenRank* seen = nullptr;  // null: it showed no rank state
   long pid = 0;                    // 0: not known
   std::string host;
   const TimedFlightEntry* open = nullptr;  // the call that it is in; of two, one that waits
   const WaitRecord* wait = nullptr;        // waits, joins: in it
   // waits, joins, elsewhere: for whom. Others wait for it alone.
-  std::vector<Place> waits_for;
-  std::vector<Place> waiters;  // directly
+  std::vector<RankPlace> waits_for;
+  std::vector<RankPlace> waiters;  // directly
 };
 
 enum class RootKind {
@@ -87,27 +87,27 @@ std::string_view root_kind_name(RootKind kind);
 
 struct Root {
   RootKind kind = RootKind::rank;
-  Place place;
-  std::uint64_t wanted = 0;    // number of the call that others wait in; 0: of no collective
-  std::vector<Place> waiting;  // whoever waits for it, directly or not
-  std::vector<Place> circle;   // with it, if there is one
+  RankPlace place;
+  std::uint64_t wanted = 0;        // number of the call that others wait in; 0: of no collective
+  std::vector<RankPlace> waiting;  // whoever waits for it, directly or not
+  std::vector<RankPlace> circle;   // with it, if there is one
   const FailureRecord* failure = nullptr;
 };
 
-struct Job {
-  struct Communicator {
+struct JobView {
+  struct CommunicatorView {
     std::uint64_t id = 0;
     std::string name, label;
     std::int32_t size = 0;
   };
-  std::vector<Communicator> communicators;
-  std::map<Place, RankReport> ranks;
+  std::vector<CommunicatorView> communicators;
+  std::map<RankPlace, RankReport> ranks;
   std::vector<Root> roots;
   enum class Verdict { idle, running, waiting, failed };
   Verdict verdict = Verdict::idle;
 
-  const Communicator& communicator(std::uint64_t id) const;
+  const CommunicatorView& communicator(std::uint64_t id) const;
 };
-std::string_view verdict_name(Job::Verdict verdict);
+std::string_view verdict_name(JobView::Verdict verdict);
 
 }  // namespace gyre::tools

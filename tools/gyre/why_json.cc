@@ -37,13 +37,13 @@ double seconds(std::int64_t from_ns, std::int64_t to_ns) {
          static_cast<double>(ns_per_s);
 }
 
-ordered_json to_json(const Job& job, const Place& place) {
+ordered_json to_json(const JobView& job, const RankPlace& place) {
   return {{"communicator", job.communicator(place.communicator).name}, {"rank", place.rank}};
 }
 
-ordered_json to_json(const Job& job, const std::vector<Place>& places) {
+ordered_json to_json(const JobView& job, const std::vector<RankPlace>& places) {
   ordered_json list = ordered_json::array();
-  for (const Place& place : places) list.push_back(to_json(job, place));
+  for (const RankPlace& place : places) list.push_back(to_json(job, place));
   return list;
 }
 
@@ -97,7 +97,7 @@ void add_calls(const Sight& sight, const RankReport& rank, ordered_json& object)
   object["last_call"] = to_json(names, rank.seen->rank_state.last_done(), sight.now_ns);
 }
 
-ordered_json root_json(const Sight& sight, const Job& job, const Root& root) {
+ordered_json root_json(const Sight& sight, const JobView& job, const Root& root) {
   const RankReport& rank = job.ranks.at(root.place);
   ordered_json object = {{"kind", root_kind_name(root.kind)}};
   object.update(to_json(job, root.place));
@@ -113,7 +113,7 @@ ordered_json root_json(const Sight& sight, const Job& job, const Root& root) {
   return object;
 }
 
-ordered_json rank_json(const Sight& sight, const Job& job, const RankReport& rank) {
+ordered_json rank_json(const Sight& sight, const JobView& job, const RankReport& rank) {
   ordered_json object = to_json(job, rank.place);
   object["standing"] = standing_name(rank.standing);
   object["host"] = rank.host;
@@ -134,12 +134,12 @@ ordered_json rank_json(const Sight& sight, const Job& job, const RankReport& ran
 
 }  // namespace
 
-ordered_json to_json(const Sight& sight, const std::vector<Job>& jobs,
+ordered_json to_json(const Sight& sight, const std::vector<JobView>& jobs,
                      const std::vector<std::string>& notes) {
   ordered_json list = ordered_json::array();
-  for (const Job& job : jobs) {
+  for (const JobView& job : jobs) {
     ordered_json communicators = ordered_json::array();
-    for (const Job::Communicator& one : job.communicators)
+    for (const JobView::CommunicatorView& one : job.communicators)
       communicators.push_back({{"id", fmt::format("{:016x}", one.id)},
                                {"name", one.name},
                                {"label", one.label},
@@ -153,7 +153,7 @@ ordered_json to_json(const Sight& sight, const std::vector<Job>& jobs,
                     {"ranks", ranks}});
   }
   ordered_json pids = ordered_json::array();
-  for (const Sight::Process& process : sight.processes) pids.push_back(process.facts.pid);
+  for (const Sight::ProcessView& process : sight.processes) pids.push_back(process.facts.pid);
   return {{"schema", "gyre-why-1"}, {"host_pids_seen", pids}, {"notes", notes}, {"jobs", list}};
 }
 

@@ -13,7 +13,7 @@ namespace gyre::tools {
 // The fields and their meanings, for --help.
 extern const char* const json_schema;
 
-nlohmann::ordered_json to_json(const Sight& sight, const std::vector<Job>& jobs,
+nlohmann::ordered_json to_json(const Sight& sight, const std::vector<JobView>& jobs,
                                const std::vector<std::string>& notes);
 
 }  // namespace gyre::tools

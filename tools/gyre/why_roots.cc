@@ -8,24 +8,24 @@
 namespace gyre::tools {
 namespace {
 
-using Sides = std::map<std::uint64_t, std::vector<Place>>;
+using Sides = std::map<std::uint64_t, std::vector<RankPlace>>;
 // The host, and on it the network namespace.
 using Network = std::pair<std::array<std::uint8_t, 16>, std::uint64_t>;
 
 Network network_of(const Sight& sight, const RankReport& report) {
   if (report.seen == nullptr) return {};
-  const Sight::Process& process = sight.processes[report.seen->process];
+  const Sight::ProcessView& process = sight.processes[report.seen->process];
   return {process.head.host, process.facts.network};
 }
 
 // Tarjan's strongly connected components; only those that lead nowhere else are wanted.
-class Ends {
+class SinkComponents {
  public:
-  explicit Ends(const std::map<Place, RankReport>& ranks) : ranks_(ranks) {}
+  explicit SinkComponents(const std::map<RankPlace, RankReport>& ranks) : ranks_(ranks) {}
 
-  std::vector<std::vector<Place>> find() {
+  std::vector<std::vector<RankPlace>> find() {
     for (const auto& [place, report] : ranks_)
-      if (report.standing == Standing::waits || report.standing == Standing::joins)
+      if (report.standing == RankStanding::waits || report.standing == RankStanding::joins)
         if (!marks_.contains(place)) visit(place);
     return std::move(ends_);
   }
@@ -37,11 +37,11 @@ class Ends {
   };
 
   // Ranks of one host: the depth is bounded by their number.
-  Mark& visit(const Place& place) {
+  Mark& visit(const RankPlace& place) {
     Mark& mark = marks_[place];
     mark = {marks_.size(), marks_.size(), true, false};
     stack_.push_back(place);
-    for (const Place& next : ranks_.at(place).waits_for) {
+    for (const RankPlace& next : ranks_.at(place).waits_for) {
       const auto known = marks_.find(next);
       if (known != marks_.end() && !known->second.on_stack) {
         mark.leads_out = true;
@@ -55,8 +55,8 @@ class Ends {
     return mark;
   }
 
-  void close(const Place& first, bool leads_out) {
-    std::vector<Place> members;
+  void close(const RankPlace& first, bool leads_out) {
+    std::vector<RankPlace> members;
     do {
       members.push_back(stack_.back());
       stack_.pop_back();
@@ -66,17 +66,17 @@ class Ends {
     if (!leads_out) ends_.push_back(std::move(members));
   }
 
-  const std::map<Place, RankReport>& ranks_;
-  std::map<Place, Mark> marks_;
-  std::vector<Place> stack_;
-  std::vector<std::vector<Place>> ends_;
+  const std::map<RankPlace, RankReport>& ranks_;
+  std::map<RankPlace, Mark> marks_;
+  std::vector<RankPlace> stack_;
+  std::vector<std::vector<RankPlace>> ends_;
 };
 
 // Those of the smaller side; all where no side is.
-std::vector<Place> minority(const Sides& sides) {
+std::vector<RankPlace> minority(const Sides& sides) {
   std::size_t least = SIZE_MAX;
   for (const auto& [side, members] : sides) least = std::min(least, members.size());
-  std::vector<Place> found;
+  std::vector<RankPlace> found;
   for (const auto& [side, members] : sides)
     if (members.size() == least) found.insert(found.end(), members.begin(), members.end());
   return found;
@@ -88,20 +88,20 @@ auto shape(const FlightCall& call) {
 
 // By communicator of the circle, who is in another one's call: there the side with fewer ranks is
 // more likely to be wrong. A circle shows one rank of each side, so all are counted.
-Sides find_absent(const Job& job, const std::vector<Place>& circle) {
+Sides find_absent(const JobView& job, const std::vector<RankPlace>& circle) {
   Sides absent;
-  for (const Place& place : circle)
-    if (job.ranks.at(place).standing == Standing::elsewhere) absent[place.communicator];
+  for (const RankPlace& place : circle)
+    if (job.ranks.at(place).standing == RankStanding::elsewhere) absent[place.communicator];
   for (const auto& [place, report] : job.ranks) {
     const auto side = absent.find(place.communicator);
-    if (side != absent.end() && report.standing == Standing::elsewhere)
+    if (side != absent.end() && report.standing == RankStanding::elsewhere)
       side->second.push_back(place);
   }
   return absent;
 }
 
 // Ranks of a communicator that were seen, by what their packets need no cable for.
-Sides find_networks(const Sight& sight, const Job& job, std::uint64_t communicator) {
+Sides find_networks(const Sight& sight, const JobView& job, std::uint64_t communicator) {
   std::map<Network, std::uint64_t> known;
   Sides sides;
   for (const auto& [place, report] : job.ranks)
@@ -112,9 +112,9 @@ Sides find_networks(const Sight& sight, const Job& job, std::uint64_t communicat
 
 // Ranks of the circle that are in different calls under one number. Those of a later call are only
 // ahead.
-Sides find_shapes(const Job& job, const std::vector<Place>& circle) {
-  std::map<std::uint64_t, std::map<decltype(shape({})), std::vector<Place>>> numbers;
-  for (const Place& place : circle)
+Sides find_shapes(const JobView& job, const std::vector<RankPlace>& circle) {
+  std::map<std::uint64_t, std::map<decltype(shape({})), std::vector<RankPlace>>> numbers;
+  for (const RankPlace& place : circle)
     if (const TimedFlightEntry* open = job.ranks.at(place).open)
       numbers[open->flight.call.sequence][shape(open->flight.call)].push_back(place);
   Sides sides;
@@ -126,12 +126,12 @@ Sides find_shapes(const Job& job, const std::vector<Place>& circle) {
 }
 
 // Who of a circle is to be looked at first, and why.
-std::vector<Root> roots_of_circle(const Sight& sight, const Job& job,
-                                  const std::vector<Place>& circle) {
+std::vector<Root> roots_of_circle(const Sight& sight, const JobView& job,
+                                  const std::vector<RankPlace>& circle) {
   const Sides absent = find_absent(job, circle), shapes = find_shapes(job, circle);
   const Sides networks = find_networks(sight, job, circle.front().communicator);
   RootKind kind = RootKind::circle;
-  std::vector<Place> culprits = {circle.front()};
+  std::vector<RankPlace> culprits = {circle.front()};
   if (!absent.empty()) {
     kind = RootKind::crossed;
     culprits = minority(absent);
@@ -139,17 +139,19 @@ std::vector<Root> roots_of_circle(const Sight& sight, const Job& job,
     kind = RootKind::differs;
     culprits = minority(shapes);
   } else if (std::set<Network> of_circle; networks.size() > 1) {
-    for (const Place& place : circle) of_circle.insert(network_of(sight, job.ranks.at(place)));
+    for (const RankPlace& place : circle) of_circle.insert(network_of(sight, job.ranks.at(place)));
     if (of_circle.size() > 1) {
       kind = RootKind::apart;
       culprits = minority(networks);
-      const auto is_elsewhere = [&](const Place& one) { return !std::ranges::count(circle, one); };
+      const auto is_elsewhere = [&](const RankPlace& one) {
+        return !std::ranges::count(circle, one);
+      };
       std::erase_if(culprits, is_elsewhere);
     }
     if (culprits.empty()) culprits = {circle.front()};
   }
   std::vector<Root> roots;
-  for (const Place& place : culprits) {
+  for (const RankPlace& place : culprits) {
     Root root;
     root.kind = kind;
     root.place = place;
@@ -160,25 +162,25 @@ std::vector<Root> roots_of_circle(const Sight& sight, const Job& job,
 }
 
 // Whoever gets to one of `ends` by waiting.
-std::vector<Place> all_waiting(const Job& job, const std::vector<Place>& ends) {
-  std::set<Place> known(ends.begin(), ends.end());
-  std::vector<Place> open = ends, found;
+std::vector<RankPlace> all_waiting(const JobView& job, const std::vector<RankPlace>& ends) {
+  std::set<RankPlace> known(ends.begin(), ends.end());
+  std::vector<RankPlace> open = ends, found;
   while (!open.empty()) {
-    const Place place = open.back();
+    const RankPlace place = open.back();
     open.pop_back();
-    for (const Place& waiter : job.ranks.at(place).waiters)
+    for (const RankPlace& waiter : job.ranks.at(place).waiters)
       if (known.insert(waiter).second) open.push_back(waiter);
   }
-  for (const Place& place : known) {
-    const Standing standing = job.ranks.at(place).standing;
-    if (standing == Standing::waits || standing == Standing::joins) found.push_back(place);
+  for (const RankPlace& place : known) {
+    const RankStanding standing = job.ranks.at(place).standing;
+    if (standing == RankStanding::waits || standing == RankStanding::joins) found.push_back(place);
   }
   return found;
 }
 
-std::uint64_t wanted_number(const Job& job, const Place& place) {
+std::uint64_t wanted_number(const JobView& job, const RankPlace& place) {
   std::uint64_t wanted = 0;
-  for (const Place& waiter : job.ranks.at(place).waiters) {
+  for (const RankPlace& waiter : job.ranks.at(place).waiters) {
     const RankReport& report = job.ranks.at(waiter);
     if (waiter.communicator == place.communicator && report.open != nullptr)
       wanted = std::max(wanted, report.open->flight.call.sequence);
@@ -186,8 +188,8 @@ std::uint64_t wanted_number(const Job& job, const Place& place) {
   return wanted;
 }
 
-std::vector<Place> broken_ranks(const Job& job, std::uint64_t communicator) {
-  std::vector<Place> broken;
+std::vector<RankPlace> broken_ranks(const JobView& job, std::uint64_t communicator) {
+  std::vector<RankPlace> broken;
   for (const auto& [place, report] : job.ranks)
     if (place.communicator == communicator && report.seen != nullptr &&
         report.seen->rank_state.failure)
@@ -196,11 +198,11 @@ std::vector<Place> broken_ranks(const Job& job, std::uint64_t communicator) {
 }
 
 // Its failure blames ranks of the other side of a cable, and more ranks are there than here.
-bool blames_a_larger_side(const Sight& sight, const Job& job, const RankReport& report) {
+bool blames_a_larger_side(const Sight& sight, const JobView& job, const RankReport& report) {
   const FailureRecord& failure = *report.seen->rank_state.failure;
   const Sides sides = find_networks(sight, job, report.place.communicator);
   const auto side_of = [&](int rank) {
-    const Place place{report.place.communicator, rank};
+    const RankPlace place{report.place.communicator, rank};
     return std::ranges::find_if(
         sides, [&](const auto& side) { return std::ranges::count(side.second, place) > 0; });
   };
@@ -214,8 +216,8 @@ bool blames_a_larger_side(const Sight& sight, const Job& job, const RankReport& 
 }
 
 // It was told that others failed, and those that wait for it are about to be.
-bool names_others(const Sight& sight, const Job& job, const RankReport& report) {
-  if (report.standing != Standing::failed || !report.seen->rank_state.failure) return false;
+bool names_others(const Sight& sight, const JobView& job, const RankReport& report) {
+  if (report.standing != RankStanding::failed || !report.seen->rank_state.failure) return false;
   const FailureRecord& failure = *report.seen->rank_state.failure;
   const auto end = failure.culprits.begin() + failure.culprit_count;
   return failure.culprit_count > 0 &&
@@ -226,13 +228,13 @@ bool names_others(const Sight& sight, const Job& job, const RankReport& report) 
 // The first failure of a communicator tells who caused it. Where its ranks are on several hosts,
 // each side of a cut cable blames the other: then it is the first on the side with most ranks, and
 // one on each side where sides are equal.
-std::vector<const RankReport*> first_failures(const Sight& sight, const Job& job,
+std::vector<const RankReport*> first_failures(const Sight& sight, const JobView& job,
                                               std::uint64_t communicator) {
   std::vector<const RankReport*> found;
   std::size_t most = 0;
   for (const auto& [network, members] : find_networks(sight, job, communicator)) {
     const RankReport* first = nullptr;
-    for (const Place& place : members) {
+    for (const RankPlace& place : members) {
       const RankReport& report = job.ranks.at(place);
       if (report.seen->rank_state.failure &&
           (first == nullptr ||
@@ -248,17 +250,18 @@ std::vector<const RankReport*> first_failures(const Sight& sight, const Job& job
   return found;
 }
 
-std::vector<Place> culprits_of(const Job& job, const RankReport& accuser) {
+std::vector<RankPlace> culprits_of(const JobView& job, const RankReport& accuser) {
   const FailureRecord& failure = *accuser.seen->rank_state.failure;
-  std::vector<Place> culprits;
+  std::vector<RankPlace> culprits;
   for (int i = 0; i < failure.culprit_count; ++i) {
-    const Place place{accuser.place.communicator, failure.culprits[static_cast<std::size_t>(i)]};
+    const RankPlace place{accuser.place.communicator,
+                          failure.culprits[static_cast<std::size_t>(i)]};
     if (job.ranks.contains(place)) culprits.push_back(place);
   }
   // Whoever calls differently is named with whom it met: one that is gone or stopped, or that
   // does something else, is the one to look at.
-  const auto is_there = [&](const Place& place) {
-    return job.ranks.at(place).standing == Standing::failed;
+  const auto is_there = [&](const RankPlace& place) {
+    return job.ranks.at(place).standing == RankStanding::failed;
   };
   if (!std::ranges::all_of(culprits, is_there)) std::erase_if(culprits, is_there);
   if (culprits.empty()) culprits.push_back(accuser.place);
@@ -267,8 +270,8 @@ std::vector<Place> culprits_of(const Job& job, const RankReport& accuser) {
 
 }  // namespace
 
-void find_roots(const Sight& sight, Job& job) {
-  for (const std::vector<Place>& end : Ends(job.ranks).find()) {
+void find_roots(const Sight& sight, JobView& job) {
+  for (const std::vector<RankPlace>& end : SinkComponents(job.ranks).find()) {
     if (end.size() == 1 && names_others(sight, job, job.ranks.at(end.front()))) continue;
     std::vector<Root> roots;
     if (end.size() > 1) {
@@ -289,11 +292,11 @@ void find_roots(const Sight& sight, Job& job) {
                            [](const Root& root) { return root.waiting.size(); });
 }
 
-void find_failures(const Sight& sight, Job& job) {
-  for (const Job::Communicator& communicator : job.communicators) {
+void find_failures(const Sight& sight, JobView& job) {
+  for (const JobView::CommunicatorView& communicator : job.communicators) {
     for (const RankReport* first : first_failures(sight, job, communicator.id)) {
       const FailureRecord& failure = *first->seen->rank_state.failure;
-      for (const Place& culprit : culprits_of(job, *first)) {
+      for (const RankPlace& culprit : culprits_of(job, *first)) {
         const auto is_known = [&](const Root& root) {
           return root.kind == RootKind::failure && root.place == culprit;
         };

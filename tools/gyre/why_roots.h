@@ -5,7 +5,7 @@
 
 namespace gyre::tools {
 
-void find_roots(const Sight& sight, Job& job);
-void find_failures(const Sight& sight, Job& job);
+void find_roots(const Sight& sight, JobView& job);
+void find_failures(const Sight& sight, JobView& job);
 
 }  // namespace gyre::tools

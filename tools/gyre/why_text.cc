@@ -22,29 +22,29 @@ std::string span(double s) {
 // One report with what it was made from.
 class Teller {
  public:
-  Teller(const Sight& sight, const Job& job) : sight_(sight), job_(job) {}
+  Teller(const Sight& sight, const JobView& job) : sight_(sight), job_(job) {}
 
-  const RankReport& report(const Place& place) const { return job_.ranks.at(place); }
+  const RankReport& report(const RankPlace& place) const { return job_.ranks.at(place); }
   const CodeNames* names(const RankReport& rank) const {
     return rank.seen == nullptr ? nullptr : &sight_.processes[rank.seen->process].head.names;
   }
 
   std::string communicator(std::uint64_t id) const {
-    const Job::Communicator& one = job_.communicator(id);
+    const JobView::CommunicatorView& one = job_.communicator(id);
     return one.label.empty() ? one.name : fmt::format("{} \"{}\"", one.name, one.label);
   }
 
   // "rank 2", with the communicator where there are several.
-  std::string who(const Place& place) const {
+  std::string who(const RankPlace& place) const {
     if (job_.communicators.size() == 1) return fmt::format("rank {}", place.rank);
     return fmt::format("rank {} of {}", place.rank, communicator(place.communicator));
   }
-  std::string who_and_where(const Place& place) const {
+  std::string who_and_where(const RankPlace& place) const {
     const RankReport& rank = report(place);
     if (rank.pid == 0) return who(place);
     return fmt::format("{} (host {}, pid {})", who(place), rank.host, rank.pid);
   }
-  std::string list(const std::vector<Place>& places) const {
+  std::string list(const std::vector<RankPlace>& places) const {
     std::string text;
     for (std::size_t i = 0; i < places.size(); ++i) {
       if (i == lines_most) return text + fmt::format(" and {} more", places.size() - i);
@@ -81,7 +81,7 @@ class Teller {
   std::string wait(const RankReport& rank) const;
 
   const Sight& sight_;
-  const Job& job_;
+  const JobView& job_;
 };
 
 std::string computing(const SeenRank& seen) {
@@ -129,36 +129,36 @@ std::string condition(BlockedOn what, const std::string& peer) {
 std::string Teller::standing(const RankReport& rank) const {
   const auto other = sight_.others.find(rank.pid);
   switch (rank.standing) {
-    case Standing::waits:
+    case RankStanding::waits:
       return wait(rank);
-    case Standing::joins:
+    case RankStanding::joins:
       return rank.waits_for.empty() ? "is being linked to the others, who have all come"
                                     : "waits for ranks that have not come";
-    case Standing::elsewhere:
+    case RankStanding::elsewhere:
       return fmt::format("is in a call on another communicator: {}", list(rank.waits_for));
-    case Standing::computes:
+    case RankStanding::computes:
       return computing(*rank.seen);
-    case Standing::works:
+    case RankStanding::works:
       return fmt::format("is in {}{}: it moves data, or has no processor", call(rank, *rank.open),
                          rank.open->start_ns ? " for " + age(*rank.open->start_ns) : "");
-    case Standing::stopped:
+    case RankStanding::stopped:
       return sight_.processes[rank.seen->process].facts.state == 't'
                  ? "is stopped by a debugger"
                  : "is stopped by a signal (SIGCONT lets it go on)";
-    case Standing::dead:
+    case RankStanding::dead:
       return other != sight_.others.end() && other->second.facts.state == 'Z'
                  ? "is dead: its process has ended, and its parent has not collected it"
                  : "is dead: its process is gone";
-    case Standing::failed:
+    case RankStanding::failed:
       return fmt::format("has left off: {}", printable(rank.seen->rank_state.failure->text.view()));
-    case Standing::left:
+    case RankStanding::left:
       return "has destroyed this communicator: its process shows it no more";
-    case Standing::other_host:
+    case RankStanding::other_host:
       return "is on another host, which is not looked at: ask gyre why there. Should that host be "
              "dead or cut off, this communicator breaks after GYRE_LIVENESS_TIMEOUT";
-    case Standing::closed:
+    case RankStanding::closed:
       return "is not ours to look at: ask as the same user or as root";
-    case Standing::not_there:
+    case RankStanding::not_there:
       return "has no process on this host: it has not come yet, or is on another host";
   }
   return "";
@@ -175,7 +175,7 @@ std::string circle_text(const Teller& teller, const Root& root) {
   const RankReport& rank = teller.report(root.place);
   if (root.kind == RootKind::crossed) {
     std::string where;
-    for (const Place& place : rank.waits_for) {
+    for (const RankPlace& place : rank.waits_for) {
       const RankReport& there = teller.report(place);
       if (there.open != nullptr)
         where = fmt::format(" in {} on {}", teller.call(there, *there.open),
@@ -201,24 +201,24 @@ std::string circle_text(const Teller& teller, const Root& root) {
 
 // A rank has one line, not one for each of its communicators: where it is in a call, or where
 // others miss it.
-bool is_listed(const Job& job, const RankReport& rank) {
-  if (rank.standing == Standing::elsewhere) return false;
-  const bool is_quiet = rank.standing == Standing::computes && rank.waiters.empty();
+bool is_listed(const JobView& job, const RankReport& rank) {
+  if (rank.standing == RankStanding::elsewhere) return false;
+  const bool is_quiet = rank.standing == RankStanding::computes && rank.waiters.empty();
   if (!is_quiet) return true;
   const auto same_rank_elsewhere = [&](const auto& entry) {
     const RankReport& other = entry.second;
     return other.seen != nullptr && other.place != rank.place &&
            other.seen->process == rank.seen->process &&
            other.seen->rank_state.caller == rank.seen->rank_state.caller &&
-           (other.standing != Standing::computes || !other.waiters.empty() ||
+           (other.standing != RankStanding::computes || !other.waiters.empty() ||
             other.place < rank.place);
   };
   return std::ranges::none_of(job.ranks, same_rank_elsewhere);
 }
 
-std::string job_title(const Teller& teller, const Job& job) {
+std::string job_title(const Teller& teller, const JobView& job) {
   std::string text;
-  for (const Job::Communicator& one : job.communicators)
+  for (const JobView::CommunicatorView& one : job.communicators)
     text += fmt::format("{}communicator {} of {} ranks", text.empty() ? "" : ", ",
                         teller.communicator(one.id), one.size);
   return text;
@@ -226,7 +226,7 @@ std::string job_title(const Teller& teller, const Job& job) {
 
 }  // namespace
 
-std::string explain_root(const Sight& sight, const Job& job, const Root& root) {
+std::string explain_root(const Sight& sight, const JobView& job, const Root& root) {
   const Teller teller(sight, job);
   const RankReport& rank = teller.report(root.place);
   if (root.kind == RootKind::failure)
@@ -238,14 +238,14 @@ std::string explain_root(const Sight& sight, const Job& job, const Root& root) {
                      teller.history(rank, root.wanted));
 }
 
-std::string to_text(const Sight& sight, const Job& job) {
+std::string to_text(const Sight& sight, const JobView& job) {
   const Teller teller(sight, job);
   std::string text = job_title(teller, job) + "\n";
   const auto add = [&](std::string_view indent, const std::string& line) {
     text += fmt::format("{}{}\n", indent, line);
   };
-  if (job.verdict == Job::Verdict::idle) add("  ", "nobody waits: no rank is in a call");
-  if (job.verdict == Job::Verdict::running) add("  ", "running: no rank waits for long");
+  if (job.verdict == JobView::Verdict::idle) add("  ", "nobody waits: no rank is in a call");
+  if (job.verdict == JobView::Verdict::running) add("  ", "running: no rank waits for long");
   for (const Root& root : job.roots) {
     const std::string head =
         root.kind == RootKind::failure ? "broken by"

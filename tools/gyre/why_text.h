@@ -7,8 +7,8 @@
 
 namespace gyre::tools {
 
-std::string to_text(const Sight& sight, const Job& job);
+std::string to_text(const Sight& sight, const JobView& job);
 // One sentence on one root.
-std::string explain_root(const Sight& sight, const Job& job, const Root& root);
+std::string explain_root(const Sight& sight, const JobView& job, const Root& root);
 
 }  // namespace gyre::tools

@@ -1,4 +1,4 @@
-#include "tools/gyre/binding.h"
+#include "tools/gyre/cpu_binding.h"
 
 #include "lib/base/owned.h"
 
@@ -14,7 +14,7 @@
 namespace gyre::tools {
 namespace {
 
-struct Machine {
+struct HostTopology {
   std::vector<cpu_set_t> cores;  // of the processors allowed; neighbours side by side
   std::vector<cpu_set_t> nodes;  // NUMA nodes with a processor allowed; empty when unknown
 };
@@ -62,24 +62,24 @@ int load_quietly(hwloc_topology_t topology) {
   return result;
 }
 
-Result<Machine> ask_hwloc(const cpu_set_t& allowed) {
+Result<HostTopology> ask_hwloc(const cpu_set_t& allowed) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Status::from_errno("hwloc_topology_init", errno);
   const Owned<TopologyTraits> topology(raw);
   if (load_quietly(topology.get()) != 0) return Status::from_errno("hwloc_topology_load", errno);
-  return Machine{object_sets(topology.get(), HWLOC_OBJ_CORE, allowed),
-                 object_sets(topology.get(), HWLOC_OBJ_NUMANODE, allowed)};
+  return HostTopology{object_sets(topology.get(), HWLOC_OBJ_CORE, allowed),
+                      object_sets(topology.get(), HWLOC_OBJ_NUMANODE, allowed)};
 }
 
 #else
 
-Result<Machine> ask_hwloc(const cpu_set_t&) { return Machine{}; }
+Result<HostTopology> ask_hwloc(const cpu_set_t&) { return HostTopology{}; }
 
 #endif
 
 // Where nobody knows the cores, each processor counts as one.
-Result<Machine> read_machine(const cpu_set_t& allowed) {
-  GYRE_ASSIGN(Machine machine, ask_hwloc(allowed));
+Result<HostTopology> read_machine(const cpu_set_t& allowed) {
+  GYRE_ASSIGN(HostTopology machine, ask_hwloc(allowed));
   if (!machine.cores.empty()) return machine;
   for (int i = 0; i < CPU_SETSIZE; ++i) {
     if (!CPU_ISSET(i, &allowed)) continue;
@@ -93,16 +93,16 @@ Result<Machine> read_machine(const cpu_set_t& allowed) {
 
 // Rank r of n gets place r·k/n of k: consecutive ranks stay neighbours, each place serves as many
 // ranks as any other, give or take one.
-Binding spread(const std::vector<cpu_set_t>& places, int ranks) {
-  Binding binding;
+CpuBinding spread(const std::vector<cpu_set_t>& places, int ranks) {
+  CpuBinding binding;
   for (int rank = 0; rank < ranks; ++rank)
     binding.sets.push_back(
         places[static_cast<std::size_t>(rank) * places.size() / static_cast<std::size_t>(ranks)]);
   return binding;
 }
 
-Binding one_core_each(const Machine& machine, int ranks) {
-  Binding binding;
+CpuBinding one_core_each(const HostTopology& machine, int ranks) {
+  CpuBinding binding;
   for (int rank = 0; rank < ranks; ++rank)
     binding.sets.push_back(machine.cores[static_cast<std::size_t>(rank) % machine.cores.size()]);
   return binding;
@@ -110,24 +110,24 @@ Binding one_core_each(const Machine& machine, int ranks) {
 
 }  // namespace
 
-Result<Binding> choose_binding(BindingChoice choice, int ranks) {
-  if (choice == BindingChoice::none) return Binding{{}, "ranks are not bound, as asked"};
+Result<CpuBinding> choose_binding(BindingChoice choice, int ranks) {
+  if (choice == BindingChoice::none) return CpuBinding{{}, "ranks are not bound, as asked"};
   if (choice == BindingChoice::automatic && ranks == 1)
-    return Binding{{}, "a single rank is not bound"};
+    return CpuBinding{{}, "a single rank is not bound"};
   GYRE_ASSIGN(const cpu_set_t allowed, allowed_processors());
-  GYRE_ASSIGN(const Machine machine, read_machine(allowed));
+  GYRE_ASSIGN(const HostTopology machine, read_machine(allowed));
   const int cores = static_cast<int>(machine.cores.size());
   if (choice == BindingChoice::numa) {
     if (machine.nodes.empty())
       return invalid_usage("--bind numa: no NUMA node is known here; use --bind core or none");
-    Binding binding = spread(machine.nodes, ranks);
+    CpuBinding binding = spread(machine.nodes, ranks);
     binding.reason =
         fmt::format("{} ranks over {} NUMA nodes, as asked", ranks, machine.nodes.size());
     return binding;
   }
   if (choice == BindingChoice::automatic && ranks > cores)
-    return Binding{{}, fmt::format("ranks are not bound: {} ranks on {} cores", ranks, cores)};
-  Binding binding = one_core_each(machine, ranks);
+    return CpuBinding{{}, fmt::format("ranks are not bound: {} ranks on {} cores", ranks, cores)};
+  CpuBinding binding = one_core_each(machine, ranks);
   binding.reason = fmt::format("{} ranks on {} cores, one core each", ranks, cores);
   return binding;
 }

@@ -13,13 +13,13 @@ namespace gyre::tools {
 
 enum class BindingChoice { automatic, core, numa, none };
 
-struct Binding {
+struct CpuBinding {
   std::vector<cpu_set_t> sets;  // one for each rank; empty: not bound
   std::string reason;           // what was chosen and why, for people
 };
 
 // automatic: one core each while there are as many cores as ranks, else none.
-Result<Binding> choose_binding(BindingChoice choice, int ranks);
+Result<CpuBinding> choose_binding(BindingChoice choice, int ranks);
 // As taskset(1) prints it: "0-3,8".
 std::string processor_list(const cpu_set_t& set);
 
