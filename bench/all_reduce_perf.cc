@@ -4,13 +4,13 @@
 
 namespace {
 
-using gyre::bench::Block;
-using gyre::bench::Call;
-using gyre::bench::Collective;
-using gyre::bench::Extent;
+using gyre::bench::BufferExtent;
+using gyre::bench::CallArguments;
+using gyre::bench::CollectiveBenchmark;
+using gyre::bench::ExpectedBlock;
 using gyre::bench::Shape;
 
-Extent extent(const Shape& shape) {
+BufferExtent extent(const Shape& shape) {
   return {.send = shape.count, .recv = shape.count, .param = shape.count};
 }
 
@@ -18,24 +18,25 @@ Extent extent(const Shape& shape) {
 // (P. Patarasuk, X. Yuan, Bandwidth optimal all-reduce algorithms, JPDC 2009).
 double bus_factor(int ranks) { return 2.0 * (ranks - 1) / ranks; }
 
-std::vector<Block> expected(const Shape& /*shape*/, const Extent& extent, int /*rank*/) {
-  return {{.output_first = 0, .count = extent.recv, .source_rank = Block::reduced}};
+std::vector<ExpectedBlock> expected(const Shape& /*shape*/, const BufferExtent& extent,
+                                    int /*rank*/) {
+  return {{.output_first = 0, .count = extent.recv, .source_rank = ExpectedBlock::reduced}};
 }
 
-gyreResult_t call(const Call& call) {
+gyreResult_t call(const CallArguments& call) {
   return gyreAllReduce(call.send, call.recv, call.count, call.type, call.op, call.comm,
                        call.stream);
 }
 
-constexpr Collective all_reduce = {.program = "all_reduce_perf",
-                                   .name = "AllReduce",
-                                   .calls = "gyreAllReduce",
-                                   .reduces = true,
-                                   .same_everywhere = true,
-                                   .extent = extent,
-                                   .bus_factor = bus_factor,
-                                   .expected = expected,
-                                   .call = call};
+constexpr CollectiveBenchmark all_reduce = {.program = "all_reduce_perf",
+                                            .name = "AllReduce",
+                                            .calls = "gyreAllReduce",
+                                            .reduces = true,
+                                            .same_everywhere = true,
+                                            .extent = extent,
+                                            .bus_factor = bus_factor,
+                                            .expected = expected,
+                                            .call = call};
 
 }  // namespace
 

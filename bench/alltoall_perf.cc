@@ -4,29 +4,30 @@
 
 namespace {
 
-using gyre::bench::Block;
-using gyre::bench::Call;
-using gyre::bench::Collective;
-using gyre::bench::Extent;
+using gyre::bench::BufferExtent;
+using gyre::bench::CallArguments;
+using gyre::bench::CollectiveBenchmark;
+using gyre::bench::ExpectedBlock;
 using gyre::bench::Shape;
 
-Extent extent(const Shape& shape) {
+BufferExtent extent(const Shape& shape) {
   const std::uint64_t own = gyre::bench::equal_share(shape);
   const std::uint64_t all = own * static_cast<std::uint64_t>(shape.ranks);
   return {.send = all, .recv = all, .param = own};
 }
 
-std::vector<Block> expected(const Shape& shape, const Extent& extent, int rank) {
-  std::vector<Block> blocks = gyre::bench::gathered(shape.ranks, extent.param);
-  for (Block& block : blocks) block.input_first = static_cast<std::uint64_t>(rank) * extent.param;
+std::vector<ExpectedBlock> expected(const Shape& shape, const BufferExtent& extent, int rank) {
+  std::vector<ExpectedBlock> blocks = gyre::bench::gathered(shape.ranks, extent.param);
+  for (ExpectedBlock& block : blocks)
+    block.input_first = static_cast<std::uint64_t>(rank) * extent.param;
   return blocks;
 }
 
-gyreResult_t call(const Call& call) {
+gyreResult_t call(const CallArguments& call) {
   return gyreAlltoAll(call.send, call.recv, call.count, call.type, call.comm, call.stream);
 }
 
-constexpr Collective all_to_all = {
+constexpr CollectiveBenchmark all_to_all = {
     .program = "alltoall_perf",
     .name = "AlltoAll",
     .calls = "gyreAlltoAll",

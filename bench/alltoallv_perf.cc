@@ -7,14 +7,14 @@
 
 namespace {
 
-using gyre::bench::Block;
-using gyre::bench::Call;
-using gyre::bench::Collective;
-using gyre::bench::Extent;
+using gyre::bench::BufferExtent;
+using gyre::bench::CallArguments;
+using gyre::bench::CollectiveBenchmark;
+using gyre::bench::ExpectedBlock;
 using gyre::bench::Shape;
 
-Extent extent(const Shape& shape) {
-  Extent extent;
+BufferExtent extent(const Shape& shape) {
+  BufferExtent extent;
   for (int rank = 0; rank < shape.ranks; ++rank) {
     extent.send = std::max(extent.send, shape.traffic->sent(shape, rank));
     extent.recv = std::max(extent.recv, shape.traffic->received(shape, rank));
@@ -24,12 +24,12 @@ Extent extent(const Shape& shape) {
   return extent;
 }
 
-std::uint64_t input(const Shape& shape, const Extent& /*extent*/, int rank) {
+std::uint64_t input(const Shape& shape, const BufferExtent& /*extent*/, int rank) {
   return shape.traffic->sent(shape, rank);
 }
 
-std::vector<Block> expected(const Shape& shape, const Extent& /*extent*/, int rank) {
-  std::vector<Block> blocks;
+std::vector<ExpectedBlock> expected(const Shape& shape, const BufferExtent& /*extent*/, int rank) {
+  std::vector<ExpectedBlock> blocks;
   std::uint64_t received = 0;
   for (int from = 0; from < shape.ranks; ++from) {
     blocks.push_back({.output_first = received,
@@ -41,7 +41,7 @@ std::vector<Block> expected(const Shape& shape, const Extent& /*extent*/, int ra
   return blocks;
 }
 
-gyreResult_t call(const Call& call) {
+gyreResult_t call(const CallArguments& call) {
   return gyreAlltoAllv(call.send, call.counts->send.data(), call.counts->send_displacements.data(),
                        call.recv, call.counts->recv.data(), call.counts->recv_displacements.data(),
                        call.type, call.comm, call.stream);
@@ -54,7 +54,7 @@ constexpr const char* variables =
     "  ALLTOALLV_MATRIX_SCALE  multiplies the matrix (default 1)\n"
     "  ALLTOALLV_PRINT_SUMMARY 1: after each row, what each rank sent and received\n";
 
-constexpr Collective all_to_all_v = {
+constexpr CollectiveBenchmark all_to_all_v = {
     .program = "alltoallv_perf",
     .name = "AlltoAllv",
     .calls = "gyreAlltoAllv",

@@ -4,30 +4,30 @@
 
 namespace {
 
-using gyre::bench::Block;
-using gyre::bench::Call;
-using gyre::bench::Collective;
-using gyre::bench::Extent;
+using gyre::bench::BufferExtent;
+using gyre::bench::CallArguments;
+using gyre::bench::CollectiveBenchmark;
+using gyre::bench::ExpectedBlock;
 using gyre::bench::Shape;
 
-Extent extent(const Shape& shape) {
+BufferExtent extent(const Shape& shape) {
   return {.send = shape.count, .recv = shape.count, .param = shape.count};
 }
 
-std::uint64_t input(const Shape& shape, const Extent& extent, int rank) {
+std::uint64_t input(const Shape& shape, const BufferExtent& extent, int rank) {
   return rank == shape.root ? extent.send : 0;
 }
 
-std::vector<Block> expected(const Shape& shape, const Extent& extent, int /*rank*/) {
+std::vector<ExpectedBlock> expected(const Shape& shape, const BufferExtent& extent, int /*rank*/) {
   return {{.count = extent.recv, .source_rank = shape.root}};
 }
 
-gyreResult_t call(const Call& call) {
+gyreResult_t call(const CallArguments& call) {
   return gyreBroadcast(call.send, call.recv, call.count, call.type, call.root, call.comm,
                        call.stream);
 }
 
-constexpr Collective broadcast = {
+constexpr CollectiveBenchmark broadcast = {
     .program = "broadcast_perf",
     .name = "Broadcast",
     .calls = "gyreBroadcast",

@@ -4,28 +4,28 @@
 
 namespace {
 
-using gyre::bench::Block;
-using gyre::bench::Call;
-using gyre::bench::Collective;
-using gyre::bench::Extent;
+using gyre::bench::BufferExtent;
+using gyre::bench::CallArguments;
+using gyre::bench::CollectiveBenchmark;
+using gyre::bench::ExpectedBlock;
 using gyre::bench::Shape;
 
-Extent extent(const Shape& shape) {
+BufferExtent extent(const Shape& shape) {
   const std::uint64_t own = gyre::bench::equal_share(shape);
   const std::uint64_t all = own * static_cast<std::uint64_t>(shape.ranks);
   return {.send = own, .recv = all, .param = own, .send_in_place_offset = own};
 }
 
-std::vector<Block> expected(const Shape& shape, const Extent& extent, int rank) {
+std::vector<ExpectedBlock> expected(const Shape& shape, const BufferExtent& extent, int rank) {
   if (rank != shape.root) return {};
   return gyre::bench::gathered(shape.ranks, extent.param);
 }
 
-gyreResult_t call(const Call& call) {
+gyreResult_t call(const CallArguments& call) {
   return gyreGather(call.send, call.recv, call.count, call.type, call.root, call.comm, call.stream);
 }
 
-constexpr Collective gather = {
+constexpr CollectiveBenchmark gather = {
     .program = "gather_perf",
     .name = "Gather",
     .calls = "gyreGather",

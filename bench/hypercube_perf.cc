@@ -9,13 +9,13 @@
 
 namespace {
 
-using gyre::bench::Block;
-using gyre::bench::Call;
-using gyre::bench::Collective;
-using gyre::bench::Extent;
+using gyre::bench::BufferExtent;
+using gyre::bench::CallArguments;
+using gyre::bench::CollectiveBenchmark;
+using gyre::bench::ExpectedBlock;
 using gyre::bench::Shape;
 
-Extent extent(const Shape& shape) {
+BufferExtent extent(const Shape& shape) {
   const std::uint64_t own = gyre::bench::equal_share(shape);
   const std::uint64_t all = own * static_cast<std::uint64_t>(shape.ranks);
   return {.send = own, .recv = all, .param = own, .send_in_place_offset = own};
@@ -28,11 +28,11 @@ int phases(int ranks) { return std::max(1, std::countr_zero(static_cast<unsigned
 // nccl-tests counts what each rank receives (src/hypercube.cu), not the size.
 double counted(int ranks) { return gyre::bench::without_own_share(ranks); }
 
-std::vector<Block> expected(const Shape& shape, const Extent& extent, int /*rank*/) {
+std::vector<ExpectedBlock> expected(const Shape& shape, const BufferExtent& extent, int /*rank*/) {
   return gyre::bench::gathered(shape.ranks, extent.param);
 }
 
-gyreResult_t exchange(const Call& call) {
+gyreResult_t exchange(const CallArguments& call) {
   const int bit = 1 << call.phase;
   const int peer = call.rank ^ bit;
   const std::size_t bytes = call.count * call.element_bytes;
@@ -55,7 +55,7 @@ gyreResult_t exchange(const Call& call) {
   return gyreRecv(block(peer & ~low_bits), count, call.type, peer, call.comm, call.stream);
 }
 
-constexpr Collective hypercube = {
+constexpr CollectiveBenchmark hypercube = {
     .program = "hypercube_perf",
     .name = "HyperCube",
     .calls = "gyreSend and gyreRecv",

@@ -4,27 +4,27 @@
 
 namespace {
 
-using gyre::bench::Block;
-using gyre::bench::Call;
-using gyre::bench::Collective;
-using gyre::bench::Extent;
+using gyre::bench::BufferExtent;
+using gyre::bench::CallArguments;
+using gyre::bench::CollectiveBenchmark;
+using gyre::bench::ExpectedBlock;
 using gyre::bench::Shape;
 
-Extent extent(const Shape& shape) {
+BufferExtent extent(const Shape& shape) {
   return {.send = shape.count, .recv = shape.count, .param = shape.count};
 }
 
-std::vector<Block> expected(const Shape& shape, const Extent& extent, int rank) {
+std::vector<ExpectedBlock> expected(const Shape& shape, const BufferExtent& extent, int rank) {
   if (rank != shape.root) return {};
-  return {{.count = extent.recv, .source_rank = Block::reduced}};
+  return {{.count = extent.recv, .source_rank = ExpectedBlock::reduced}};
 }
 
-gyreResult_t call(const Call& call) {
+gyreResult_t call(const CallArguments& call) {
   return gyreReduce(call.send, call.recv, call.count, call.type, call.op, call.root, call.comm,
                     call.stream);
 }
 
-constexpr Collective reduce = {
+constexpr CollectiveBenchmark reduce = {
     .program = "reduce_perf",
     .name = "Reduce",
     .calls = "gyreReduce",

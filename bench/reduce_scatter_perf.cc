@@ -4,30 +4,30 @@
 
 namespace {
 
-using gyre::bench::Block;
-using gyre::bench::Call;
-using gyre::bench::Collective;
-using gyre::bench::Extent;
+using gyre::bench::BufferExtent;
+using gyre::bench::CallArguments;
+using gyre::bench::CollectiveBenchmark;
+using gyre::bench::ExpectedBlock;
 using gyre::bench::Shape;
 
-Extent extent(const Shape& shape) {
+BufferExtent extent(const Shape& shape) {
   const std::uint64_t own = gyre::bench::equal_share(shape);
   const std::uint64_t all = own * static_cast<std::uint64_t>(shape.ranks);
   return {.send = all, .recv = own, .param = own, .recv_in_place_offset = own};
 }
 
-std::vector<Block> expected(const Shape& /*shape*/, const Extent& extent, int rank) {
+std::vector<ExpectedBlock> expected(const Shape& /*shape*/, const BufferExtent& extent, int rank) {
   return {{.count = extent.recv,
-           .source_rank = Block::reduced,
+           .source_rank = ExpectedBlock::reduced,
            .input_first = static_cast<std::uint64_t>(rank) * extent.recv}};
 }
 
-gyreResult_t call(const Call& call) {
+gyreResult_t call(const CallArguments& call) {
   return gyreReduceScatter(call.send, call.recv, call.count, call.type, call.op, call.comm,
                            call.stream);
 }
 
-constexpr Collective reduce_scatter = {
+constexpr CollectiveBenchmark reduce_scatter = {
     .program = "reduce_scatter_perf",
     .name = "ReduceScatter",
     .calls = "gyreReduceScatter",

@@ -4,34 +4,34 @@
 
 namespace {
 
-using gyre::bench::Block;
-using gyre::bench::Call;
-using gyre::bench::Collective;
-using gyre::bench::Extent;
+using gyre::bench::BufferExtent;
+using gyre::bench::CallArguments;
+using gyre::bench::CollectiveBenchmark;
+using gyre::bench::ExpectedBlock;
 using gyre::bench::Shape;
 
-Extent extent(const Shape& shape) {
+BufferExtent extent(const Shape& shape) {
   const std::uint64_t own = gyre::bench::equal_share(shape);
   const std::uint64_t all = own * static_cast<std::uint64_t>(shape.ranks);
   return {.send = all, .recv = own, .param = own, .recv_in_place_offset = own};
 }
 
-std::uint64_t input(const Shape& shape, const Extent& extent, int rank) {
+std::uint64_t input(const Shape& shape, const BufferExtent& extent, int rank) {
   return rank == shape.root ? extent.send : 0;
 }
 
-std::vector<Block> expected(const Shape& shape, const Extent& extent, int rank) {
+std::vector<ExpectedBlock> expected(const Shape& shape, const BufferExtent& extent, int rank) {
   return {{.count = extent.recv,
            .source_rank = shape.root,
            .input_first = static_cast<std::uint64_t>(rank) * extent.recv}};
 }
 
-gyreResult_t call(const Call& call) {
+gyreResult_t call(const CallArguments& call) {
   return gyreScatter(call.send, call.recv, call.count, call.type, call.root, call.comm,
                      call.stream);
 }
 
-constexpr Collective scatter = {
+constexpr CollectiveBenchmark scatter = {
     .program = "scatter_perf",
     .name = "Scatter",
     .calls = "gyreScatter",

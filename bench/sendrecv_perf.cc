@@ -5,24 +5,24 @@
 
 namespace {
 
-using gyre::bench::Block;
-using gyre::bench::Call;
-using gyre::bench::Collective;
-using gyre::bench::Extent;
+using gyre::bench::BufferExtent;
+using gyre::bench::CallArguments;
+using gyre::bench::CollectiveBenchmark;
+using gyre::bench::ExpectedBlock;
 using gyre::bench::Shape;
 
-Extent extent(const Shape& shape) {
+BufferExtent extent(const Shape& shape) {
   return {.send = shape.count, .recv = shape.count, .param = shape.count};
 }
 
 int before(int rank, int ranks) { return (rank + ranks - 1) % ranks; }
 
-std::vector<Block> expected(const Shape& shape, const Extent& extent, int rank) {
+std::vector<ExpectedBlock> expected(const Shape& shape, const BufferExtent& extent, int rank) {
   return {{.count = extent.recv, .source_rank = before(rank, shape.ranks)}};
 }
 
 // A ring: to the next rank, and from the one before, together.
-gyreResult_t exchange(const Call& call) {
+gyreResult_t exchange(const CallArguments& call) {
   const gyreResult_t result = gyreSend(call.send, call.count, call.type,
                                        (call.rank + 1) % call.ranks, call.comm, call.stream);
   if (result != gyreSuccess) return result;
@@ -30,7 +30,7 @@ gyreResult_t exchange(const Call& call) {
                   call.stream);
 }
 
-constexpr Collective sendrecv = {
+constexpr CollectiveBenchmark sendrecv = {
     .program = "sendrecv_perf",
     .name = "SendRecv",
     .calls = "gyreSend and gyreRecv",

@@ -41,9 +41,9 @@ std::size_t size_of(const char* text) {
   return bytes;
 }
 
-class Rank {
+class NcclRank {
  public:
-  Rank(const Options& options, int rank, const ncclUniqueId& id) : options_(options) {
+  NcclRank(const Options& options, int rank, const ncclUniqueId& id) : options_(options) {
     check(cudaSetDevice(0), "cudaSetDevice");
     check(cudaMalloc(&input_, options.max_bytes), "cudaMalloc");
     check(cudaMalloc(&output_, options.max_bytes), "cudaMalloc");
@@ -52,14 +52,14 @@ class Rank {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     check(ncclCommInitRank(&comm_, options.ranks, id, rank), "ncclCommInitRank");
   }
-  ~Rank() {
+  ~NcclRank() {
     (void)ncclCommDestroy(comm_);
     (void)cudaStreamDestroy(stream_);
     (void)cudaFree(input_);
     (void)cudaFree(output_);
   }
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
+  NcclRank(const NcclRank&) = delete;
+  NcclRank& operator=(const NcclRank&) = delete;
 
   void call(std::size_t bytes, int times) {
     for (int i = 0; i < times; ++i)
@@ -79,7 +79,7 @@ class Rank {
 
 void run(const Options& options, int number, const ncclUniqueId& id, std::barrier<>& meeting,
          std::vector<double>& times) {
-  Rank rank(options, number, id);
+  NcclRank rank(options, number, id);
   for (std::size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
     rank.call(bytes, options.warmup);
     meeting.arrive_and_wait();

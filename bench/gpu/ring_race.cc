@@ -31,7 +31,7 @@ class Ring {
   Status check();
 
  private:
-  struct Rank {
+  struct RingRank {
     std::shared_ptr<exec::CudaExecutor> executor;
     plan::Plan plan;
     std::unique_ptr<exec::DevicePlan> bound;
@@ -40,17 +40,18 @@ class Ring {
     loaded::CuStream stream = nullptr;
   };
   explicit Ring(const loaded::CudaDriver& driver) : driver_(driver) {}
-  Status prepare(Rank& rank, int number, const exec::DeviceShape& shape, std::uint64_t bytes);
+  Status prepare(RingRank& rank, int number, const exec::DeviceShape& shape, std::uint64_t bytes);
 
   const loaded::CudaDriver& driver_;
   std::vector<char> image_;
   std::shared_ptr<const exec::CudaDevice> device_;
-  std::vector<Rank> ranks_;
+  std::vector<RingRank> ranks_;
   std::vector<plan::Geometry> stripes_;
   std::uint64_t bytes_ = 0;
 };
 
-Status Ring::prepare(Rank& rank, int number, const exec::DeviceShape& shape, std::uint64_t bytes) {
+Status Ring::prepare(RingRank& rank, int number, const exec::DeviceShape& shape,
+                     std::uint64_t bytes) {
   GYRE_ASSIGN(rank.executor,
               exec::CudaExecutor::create(device_, shape, shape.link_bytes(), patience_ns,
                                          [](const std::shared_ptr<void>&) {}));
@@ -80,8 +81,8 @@ Result<std::unique_ptr<Ring>> Ring::make(const loaded::CudaDriver& driver,
     GYRE_TRY(ring->prepare(ring->ranks_.back(), number, shape, options.most_bytes));
   }
   for (int number = 0; number < ranks; ++number) {
-    Rank& own = ring->ranks_[static_cast<std::size_t>(number)];
-    const Rank& other = ring->ranks_[static_cast<std::size_t>(1 - number)];
+    RingRank& own = ring->ranks_[static_cast<std::size_t>(number)];
+    const RingRank& other = ring->ranks_[static_cast<std::size_t>(1 - number)];
     const exec::DeviceLink link = {own.link.get(), other.link.get()};
     GYRE_ASSIGN(own.bound, own.executor->bind(own.plan, [link](plan::Link) { return link; }));
   }
@@ -91,7 +92,7 @@ Result<std::unique_ptr<Ring>> Ring::make(const loaded::CudaDriver& driver,
 Ring::~Ring() {
   if (device_ == nullptr) return;
   const loaded::CurrentContext scope(driver_, device_->owner());
-  for (Rank& rank : ranks_)
+  for (RingRank& rank : ranks_)
     if (rank.stream != nullptr) (void)driver_.stream_destroy(rank.stream);
 }
 
@@ -112,7 +113,7 @@ void Ring::set_bytes(std::uint64_t bytes) {
 Status Ring::start(int times) {
   for (int i = 0; i < times; ++i)
     for (std::size_t number = 0; number < ranks_.size(); ++number) {
-      Rank& rank = ranks_[number];
+      RingRank& rank = ranks_[number];
       exec::DeviceCall call;
       call.stripes = stripes_;
       call.input = rank.input->begin();
@@ -130,9 +131,9 @@ Status Ring::start(int times) {
 
 Status Ring::wait() {
   const loaded::CurrentContext scope(driver_, device_->owner());
-  for (Rank& rank : ranks_)
+  for (RingRank& rank : ranks_)
     GYRE_TRY(driver_.check(driver_.stream_synchronize(rank.stream), "cuStreamSynchronize"));
-  for (Rank& rank : ranks_)  // it tells at the second look
+  for (RingRank& rank : ranks_)  // it tells at the second look
     for (int look = 0; look < 2; ++look)
       if (rank.executor->take_failed() != nullptr)
         return internal_error("a kernel of the ring gave up: its message did not come in 10 s");
@@ -141,7 +142,7 @@ Status Ring::wait() {
 
 Status Ring::check() {
   std::vector<float> got(std::min<std::uint64_t>(bytes_, 1 << 20) / sizeof(float));
-  for (Rank& rank : ranks_) {
+  for (RingRank& rank : ranks_) {
     const std::uint64_t last = bytes_ - got.size() * sizeof(float);
     GYRE_TRY(
         device_->download(got.data(), rank.output->begin() + last, got.size() * sizeof(float)));

@@ -105,7 +105,7 @@ void bench_memcpy(benchmark::State& state, std::uint64_t block) {
       measure(state, 2 * block, [&] { std::memcpy(arrays.at(0), arrays.at(1), block); });
 }
 
-struct Job {
+struct MoveCase {
   ElementType type;
   ReduceOp op;
   InstructionSet set;
@@ -116,7 +116,7 @@ struct Job {
   bool copy = false;
 };
 
-void bench_move(benchmark::State& state, const Job& job) {
+void bench_move(benchmark::State& state, const MoveCase& job) {
   const Arrays arrays(job.sources + job.targets, job.block);
   std::vector<const void*> sources;
   std::vector<void*> targets;
@@ -142,7 +142,7 @@ std::string size_name(std::uint64_t bytes) {
   return std::to_string(bytes >> 20) + "MiB";
 }
 
-void add(const Job& job) {
+void add(const MoveCase& job) {
   std::string name = job.copy ? "copy" : "move/";
   if (!job.copy) name += std::string(element_name(job.type)) + "/" + std::string(op_name(job.op));
   name += std::string("/") + instruction_set_name(job.set) + "/" + std::to_string(job.sources) +

@@ -10,11 +10,11 @@
 
 namespace gyre::bench {
 
-Buffer::~Buffer() {
+TestBuffer::~TestBuffer() {
   if (whole_ != nullptr) memory_->release(whole_);
 }
 
-Status Buffer::allocate(Memory& memory, std::uint64_t bytes) {
+Status TestBuffer::allocate(Memory& memory, std::uint64_t bytes) {
   memory_ = &memory;
   GYRE_ASSIGN(whole_, memory.allocate(front + bytes + guard_bytes));
   page_ = whole_ + front;
@@ -22,12 +22,12 @@ Status Buffer::allocate(Memory& memory, std::uint64_t bytes) {
   return {};
 }
 
-void Buffer::place(std::uint64_t offset, std::uint64_t bytes) {
+void TestBuffer::place(std::uint64_t offset, std::uint64_t bytes) {
   begin_ = page_ + offset;
   bytes_ = bytes;
 }
 
-Status Buffer::register_with(gyreComm_t comm) {
+Status TestBuffer::register_with(gyreComm_t comm) {
   GYRE_TRY(checked(gyreCommRegister(comm, begin_, bytes_, &registration_), "gyreCommRegister"));
   comm_ = comm;
   return {};
@@ -35,7 +35,7 @@ Status Buffer::register_with(gyreComm_t comm) {
 
 // Other ranks' kernels rest soon, as the calls are over. What another process may have open even
 // then is not freed.
-void Buffer::deregister() {
+void TestBuffer::deregister() {
   if (comm_ == nullptr) return;
   gyreResult_t result = gyreInProgress;
   for (int i = 0; i < 10 && result == gyreInProgress; ++i)
@@ -44,7 +44,7 @@ void Buffer::deregister() {
   comm_ = nullptr;
 }
 
-Status Buffer::touch(const Recipe& recipe, int rank) {
+Status TestBuffer::touch(const Recipe& recipe, int rank) {
   constexpr std::uint64_t part = 1 << 20;  // offsets of tiles are multiples of it
   std::vector<std::byte> pattern(std::min(bytes_, part));
   fill_inputs(recipe, rank, 0, pattern.size() / element_bytes(recipe.type), pattern.data());
@@ -54,7 +54,7 @@ Status Buffer::touch(const Recipe& recipe, int rank) {
   });
 }
 
-Status Buffer::guard(std::uint64_t used) {
+Status TestBuffer::guard(std::uint64_t used) {
   for (std::byte* place : {begin_ - guard_bytes, begin_ + used})
     GYRE_TRY(memory_->write(place, guard_bytes, [](std::byte* tile, std::uint64_t, std::uint64_t) {
       write_guard(tile);
@@ -62,7 +62,7 @@ Status Buffer::guard(std::uint64_t used) {
   return {};
 }
 
-Result<std::uint64_t> Buffer::damage(std::uint64_t used) const {
+Result<std::uint64_t> TestBuffer::damage(std::uint64_t used) const {
   std::uint64_t damaged = 0;
   for (const std::byte* place : {begin_ - guard_bytes, begin_ + used})
     GYRE_TRY(

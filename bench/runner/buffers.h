@@ -12,12 +12,12 @@
 
 namespace gyre::bench {
 
-class Buffer {
+class TestBuffer {
  public:
-  Buffer() = default;
-  ~Buffer();
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
+  TestBuffer() = default;
+  ~TestBuffer();
+  TestBuffer(const TestBuffer&) = delete;
+  TestBuffer& operator=(const TestBuffer&) = delete;
 
   // `bytes` at the beginning of a page, and room for the guards. The memory outlives it.
   Status allocate(Memory& memory, std::uint64_t bytes);

@@ -3,8 +3,8 @@
 
 namespace gyre::bench {
 
-std::vector<Block> gathered(int ranks, std::uint64_t count) {
-  std::vector<Block> blocks;
+std::vector<ExpectedBlock> gathered(int ranks, std::uint64_t count) {
+  std::vector<ExpectedBlock> blocks;
   for (int rank = 0; rank < ranks; ++rank)
     blocks.push_back({.output_first = static_cast<std::uint64_t>(rank) * count,
                       .count = count,

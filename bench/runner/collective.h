@@ -16,7 +16,7 @@
 
 namespace gyre::bench {
 
-struct Extent {
+struct BufferExtent {
   // Elements in the buffers; where ranks differ, the most of any.
   std::uint64_t send = 0;
   std::uint64_t recv = 0;
@@ -26,7 +26,7 @@ struct Extent {
   std::uint64_t recv_in_place_offset = 0;
 };
 
-struct Block {
+struct ExpectedBlock {
   std::uint64_t output_first = 0;
   std::uint64_t count = 0;
   int source_rank = reduced;      // whose input is copied, or
@@ -34,7 +34,7 @@ struct Block {
   static constexpr int reduced = -1;
 };
 
-struct Call {
+struct CallArguments {
   const void* send = nullptr;
   void* recv = nullptr;
   std::size_t count = 0;
@@ -50,8 +50,8 @@ struct Call {
 };
 
 // What `parts` calls, as one group; the first error.
-template <gyreResult_t parts(const Call&)>
-gyreResult_t grouped(const Call& call) {
+template <gyreResult_t parts(const CallArguments&)>
+gyreResult_t grouped(const CallArguments& call) {
   gyreResult_t result = gyreGroupStart();
   if (result != gyreSuccess) return result;
   result = parts(call);
@@ -59,7 +59,7 @@ gyreResult_t grouped(const Call& call) {
   return result == gyreSuccess ? end : result;
 }
 
-struct Collective {
+struct CollectiveBenchmark {
   std::string_view program;         // "all_reduce_perf"
   std::string_view name;            // "AllReduce"
   std::string_view calls;           // "gyreAllReduce"
@@ -70,26 +70,28 @@ struct Collective {
   bool in_place = true;             // has an in-place form
   bool uneven = false;              // sends blocks as a Traffic says
   bool powers_of_two = false;       // is defined for these numbers of ranks only
-  Extent (*extent)(const Shape& shape) = nullptr;
+  BufferExtent (*extent)(const Shape& shape) = nullptr;
   // Bus bandwidth over algorithm bandwidth: what the busiest link carries for each byte counted.
   double (*bus_factor)(int ranks) = nullptr;
   // What the algorithm bandwidth counts of the size; all of it if absent.
   double (*counted)(int ranks) = nullptr;
   // Elements that `rank` sends, from the beginning of its send buffer; Extent::send if absent.
-  std::uint64_t (*input)(const Shape& shape, const Extent& extent, int rank) = nullptr;
+  std::uint64_t (*input)(const Shape& shape, const BufferExtent& extent, int rank) = nullptr;
   // What `rank` must have received, ascending. It must find all else in its buffer as it was.
-  std::vector<Block> (*expected)(const Shape& shape, const Extent& extent, int rank) = nullptr;
+  std::vector<ExpectedBlock> (*expected)(const Shape& shape, const BufferExtent& extent,
+                                         int rank) = nullptr;
   // Calls that follow each other; those of one phase may be grouped. 1 if absent.
   int (*phases)(int ranks) = nullptr;
-  gyreResult_t (*call)(const Call& call) = nullptr;
+  gyreResult_t (*call)(const CallArguments& call) = nullptr;
 };
 
 // The blocks of a gather: `count` elements of each rank, in rank order.
-std::vector<Block> gathered(int ranks, std::uint64_t count);
+std::vector<ExpectedBlock> gathered(int ranks, std::uint64_t count);
 
 // The whole program: parses, runs, prints. Returns the exit code.
-int run_benchmark(const Collective& collective, int argc, char** argv);
+int run_benchmark(const CollectiveBenchmark& collective, int argc, char** argv);
 // The same on another driver than the machine's: the tests'.
-int run_benchmark(const Collective& collective, int argc, char** argv, const DriverSource& source);
+int run_benchmark(const CollectiveBenchmark& collective, int argc, char** argv,
+                  const DriverSource& source);
 
 }  // namespace gyre::bench

@@ -154,7 +154,7 @@ void JsonReport::add(const Options& options, const Row& row) {
   document_["results"].push_back(std::move(object));
 }
 
-void JsonReport::conclude(const Verdict& verdict) {
+void JsonReport::conclude(const RunVerdict& verdict) {
   document_["out_of_bounds"] = {{"count", verdict.failed_checks},
                                 {"okay", truth(verdict.failed_checks == 0)}};
   document_["average_bus_bandwidth"] = {

@@ -23,7 +23,7 @@ class JsonReport {
 
   void configuration(const Options& options, const std::vector<Seat>& seats);
   void add(const Options& options, const Row& row);
-  void conclude(const Verdict& verdict);
+  void conclude(const RunVerdict& verdict);
   void error(const std::string& text);
   // Writes everything and closes. Without it the file stays empty.
   Status write();

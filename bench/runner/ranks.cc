@@ -1,4 +1,5 @@
-// Ranks: meeting, and the communicators. The crew's exchanges are in crew.cc. See ranks.h.
+// Ranks: meeting, and the communicators. ThreadRanks' exchanges are in thread_ranks.cc. See
+// ranks.h.
 #include "bench/runner/ranks.h"
 
 #include "bench/runner/machine.h"
@@ -275,7 +276,7 @@ Status Ranks::prepare() {
   return join(id_, first, measured_, on_devices());
 }
 
-Result<std::unique_ptr<Crew>> Ranks::make_crew(int thread) {
+Result<std::unique_ptr<ThreadRanks>> Ranks::make_thread_ranks(int thread) {
   const auto size = static_cast<std::size_t>(options_.ranks_per_thread);
   const std::size_t own_first = static_cast<std::size_t>(thread) * size;
   const int first = process_ * ranks_per_process() + static_cast<int>(own_first);
@@ -284,9 +285,9 @@ Result<std::unique_ptr<Crew>> Ranks::make_crew(int thread) {
   if (!beside_.empty()) beside = {beside_.data() + own_first, size};
   if (!beside.empty() && beside[0] == nullptr) GYRE_TRY(join(beside_id_, first, beside, false));
   if (own[0] == nullptr) GYRE_TRY(join(id_, first, own, on_devices()));
-  return std::make_unique<Crew>(first, total(), std::vector<gyreComm_t>(own.begin(), own.end()),
-                                std::vector<gyreComm_t>(beside.begin(), beside.end()),
-                                memories().subspan(own_first, size));
+  return std::make_unique<ThreadRanks>(
+      first, total(), std::vector<gyreComm_t>(own.begin(), own.end()),
+      std::vector<gyreComm_t>(beside.begin(), beside.end()), memories().subspan(own_first, size));
 }
 
 }  // namespace gyre::bench

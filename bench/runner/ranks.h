@@ -45,12 +45,12 @@ struct Seat {
   }
 };
 
-class Crew {
+class ThreadRanks {
  public:
   // `beside`: communicators of host memory for the exchanges; empty: the same. `memories`: of each
   // member.
-  Crew(int first_rank, int ranks, std::vector<gyreComm_t> comms, std::vector<gyreComm_t> beside,
-       std::span<const std::unique_ptr<Memory>> memories)
+  ThreadRanks(int first_rank, int ranks, std::vector<gyreComm_t> comms,
+              std::vector<gyreComm_t> beside, std::span<const std::unique_ptr<Memory>> memories)
       : first_rank_(first_rank),
         ranks_(ranks),
         comms_(std::move(comms)),
@@ -65,7 +65,7 @@ class Crew {
 
   // Nobody leaves before all have come.
   Status barrier();
-  // Each value, over the crews of all threads and processes.
+  // Each value, over the ranks of all threads and processes.
   Status combine(std::span<double> values, Combine how);
   Result<double> combine(double value, Combine how);
   // True if every rank has the same; one of each member.
@@ -111,10 +111,10 @@ class Ranks {
   Result<std::uint64_t> smallest(std::uint64_t value);
 
   // Makes the communicators of all threads (from the main thread), or only the id that
-  // `make_crew` needs with -p 1.
+  // `make_thread_ranks` needs with -p 1.
   Status prepare();
   // The ranks of one thread; call it in that thread.
-  Result<std::unique_ptr<Crew>> make_crew(int thread);
+  Result<std::unique_ptr<ThreadRanks>> make_thread_ranks(int thread);
 
  private:
   explicit Ranks(const Options& options) : options_(options) {}

@@ -76,7 +76,7 @@ void Report::wrong(const std::string& text) {
   std::fprintf(stderr, "wrong: %s\n", text.c_str());
 }
 
-void Report::finish(const Verdict& verdict, const MemoryUse& memory) {
+void Report::finish(const RunVerdict& verdict, const MemoryUse& memory) {
   clear_progress();
   std::string text = closing(verdict, collective_.program);
   if (options_.memory) text += memory_line(memory, on_devices_);

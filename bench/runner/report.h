@@ -15,7 +15,7 @@ namespace gyre::bench {
 
 class Report {
  public:
-  Report(const Collective& collective, const Options& options)
+  Report(const CollectiveBenchmark& collective, const Options& options)
       : collective_(collective), options_(options) {}
 
   // Creates the JSON file; says on stdout which.
@@ -27,7 +27,7 @@ class Report {
   void row(const Row& row);
   void position(const SweepPosition& position);
   void wrong(const std::string& text);
-  void finish(const Verdict& verdict, const MemoryUse& memory);
+  void finish(const RunVerdict& verdict, const MemoryUse& memory);
   void fail(const Status& status);
   // Writes the files.
   Status close(int ranks);
@@ -35,7 +35,7 @@ class Report {
  private:
   void clear_progress();
 
-  const Collective& collective_;
+  const CollectiveBenchmark& collective_;
   const Options& options_;
   std::unique_ptr<JsonReport> json_;
   std::vector<Row> rows_;  // kept for the plot only

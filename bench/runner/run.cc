@@ -20,7 +20,7 @@ namespace {
 
 constexpr int exit_wrong = 1, exit_usage = 2, exit_failed = 3;
 
-void complain(const Collective& collective, const Status& status) {
+void complain(const CollectiveBenchmark& collective, const Status& status) {
   std::fprintf(stderr, "%s: %s\n", std::string(collective.program).c_str(),
                std::string(status.message()).c_str());
 }
@@ -39,8 +39,8 @@ Result<double> least_bandwidth() {
 // One benchmark of one process.
 class Run {
  public:
-  Run(const Collective& collective, const Options& options, std::vector<std::string> arguments,
-      DriverSource source)
+  Run(const CollectiveBenchmark& collective, const Options& options,
+      std::vector<std::string> arguments, DriverSource source)
       : collective_(collective),
         options_(options),
         source_(std::move(source)),
@@ -62,7 +62,7 @@ class Run {
   void note(const Status& failure);
   MemoryUse memory_use() const;
 
-  const Collective& collective_;
+  const CollectiveBenchmark& collective_;
   Options options_;  // the sizes may be cut to fit the memory
   const DriverSource source_;
   const std::vector<std::string> arguments_;
@@ -155,7 +155,7 @@ Status Run::fit_memory() {
 }
 
 Result<SweepOutcome> Run::sweep(int thread) {
-  GYRE_ASSIGN(const auto crew, ranks_->make_crew(thread));
+  GYRE_ASSIGN(const auto thread_ranks, ranks_->make_thread_ranks(thread));
   const bool speaks = ranks_->speaks() && thread == 0;
   SweepListener listener;
   if (speaks) {
@@ -167,13 +167,13 @@ Result<SweepOutcome> Run::sweep(int thread) {
     const std::lock_guard lock(mutex_);
     report_.wrong(text);
   };
-  Sweep sweep(collective_, options_, place_, *crew, std::move(listener));
+  Sweep sweep(collective_, options_, place_, *thread_ranks, std::move(listener));
   // The other threads and processes must not wait for a rank that has given up; nor must its own
   // memory, which a device gives back when no kernel runs any more.
   Result<SweepOutcome> outcome = run_sweep(sweep);
   if (!outcome.ok()) {
     note(outcome.status());
-    crew->abort();
+    thread_ranks->abort();
   }
   return outcome;
 }
@@ -223,7 +223,7 @@ MemoryUse Run::memory_use() const {
 }
 
 Result<int> Run::run() {
-  Verdict verdict;
+  RunVerdict verdict;
   GYRE_ASSIGN(verdict.least_bandwidth, least_bandwidth());
   int library_version = 0;
   GYRE_TRY(checked(gyreGetVersion(&library_version), "gyreGetVersion"));
@@ -266,11 +266,12 @@ Result<int> Run::run() {
 
 }  // namespace
 
-int run_benchmark(const Collective& collective, int argc, char** argv) {
+int run_benchmark(const CollectiveBenchmark& collective, int argc, char** argv) {
   return run_benchmark(collective, argc, argv, machine_driver);
 }
 
-int run_benchmark(const Collective& collective, int argc, char** argv, const DriverSource& source) {
+int run_benchmark(const CollectiveBenchmark& collective, int argc, char** argv,
+                  const DriverSource& source) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   // Every process is given the same words; one of them answers for all.
   const bool speaks = launched_rank().value_or(0) == 0;

@@ -34,14 +34,14 @@ bool supported(ElementType type, ReduceOp op) {
 
 }  // namespace
 
-Sweep::Sweep(const Collective& collective, const Options& options, const SweepPlace& place,
-             Crew& crew, SweepListener listener)
+Sweep::Sweep(const CollectiveBenchmark& collective, const Options& options, const SweepPlace& place,
+             ThreadRanks& thread_ranks, SweepListener listener)
     : collective_(collective),
       options_(options),
       place_(place),
-      crew_(crew),
+      thread_ranks_(thread_ranks),
       listener_(std::move(listener)),
-      members_(static_cast<std::size_t>(crew.size())),
+      members_(static_cast<std::size_t>(thread_ranks.size())),
       rotation_(place.buffer_bytes, options.cold),
       offsets_(static_cast<std::size_t>(options.aggregated)) {}
 
@@ -57,12 +57,12 @@ Sweep::~Sweep() {
 Status Sweep::allocate() {
   // -u counts elements of whatever type; the widest has 8 bytes.
   const std::uint64_t slack = options_.unaligned_elements * 8;
-  for (int i = 0; i < crew_.size(); ++i) {
+  for (int i = 0; i < thread_ranks_.size(); ++i) {
     Member& member = members_[static_cast<std::size_t>(i)];
-    member.memory = &crew_.memory(i);
-    for (Buffer* buffer : {&member.send, &member.recv}) {
+    member.memory = &thread_ranks_.memory(i);
+    for (TestBuffer* buffer : {&member.send, &member.recv}) {
       GYRE_TRY(buffer->allocate(*member.memory, place_.buffer_bytes + slack));
-      if (options_.local_register) GYRE_TRY(buffer->register_with(crew_.comm(i)));
+      if (options_.local_register) GYRE_TRY(buffer->register_with(thread_ranks_.comm(i)));
     }
     const bool on_device = member.memory->on_device();
     if (options_.null_stream == NullStream::no ||
@@ -79,7 +79,7 @@ Sweep::Case Sweep::make_case(std::uint64_t bytes, ElementType type, ReduceOp op,
   Case test{};
   test.shape = {.count = bytes / size,
                 .element_bytes = element_bytes(type),
-                .ranks = crew_.ranks(),
+                .ranks = thread_ranks_.ranks(),
                 .root = root,
                 .traffic = place_.traffic};
   test.extent = collective_.extent(test.shape);
@@ -89,36 +89,36 @@ Sweep::Case Sweep::make_case(std::uint64_t bytes, ElementType type, ReduceOp op,
   test.send_bytes = test.extent.send * size;
   test.recv_bytes = test.extent.recv * size;
   test.largest_bytes = std::max(test.send_bytes, test.recv_bytes);
-  for (int i = 0; i < crew_.size() && collective_.uneven; ++i)
-    test.counts.push_back(place_.traffic->counts(test.shape, crew_.first_rank() + i));
+  for (int i = 0; i < thread_ranks_.size() && collective_.uneven; ++i)
+    test.counts.push_back(place_.traffic->counts(test.shape, thread_ranks_.first_rank() + i));
   return test;
 }
 
 Status Sweep::make_ops(ElementType type, ReduceOp op) {
   destroy_ops();
-  for (int i = 0; i < crew_.size(); ++i) {
+  for (int i = 0; i < thread_ranks_.size(); ++i) {
     gyreRedOp_t& made = members_[static_cast<std::size_t>(i)].op;
     made = static_cast<gyreRedOp_t>(op);
     if (op != ReduceOp::pre_mul_sum) continue;
-    std::uint64_t factor = factor_bits(type, crew_.first_rank() + i);
+    std::uint64_t factor = factor_bits(type, thread_ranks_.first_rank() + i);
     GYRE_TRY(checked(gyreRedOpCreatePreMulSum(&made, &factor, static_cast<gyreDataType_t>(type),
-                                              gyreScalarHostImmediate, crew_.comm(i)),
+                                              gyreScalarHostImmediate, thread_ranks_.comm(i)),
                      "gyreRedOpCreatePreMulSum"));
   }
   return {};
 }
 
 void Sweep::destroy_ops() {
-  for (int i = 0; i < crew_.size(); ++i) {
+  for (int i = 0; i < thread_ranks_.size(); ++i) {
     gyreRedOp_t& made = members_[static_cast<std::size_t>(i)].op;
-    if (made >= gyreNumOps) (void)gyreRedOpDestroy(made, crew_.comm(i));
+    if (made >= gyreNumOps) (void)gyreRedOpDestroy(made, thread_ranks_.comm(i));
     made = gyreSum;
   }
 }
 
 gyreResult_t Sweep::call(const Case& test, std::size_t member, std::uint64_t offset, int phase) {
   const Member& own = members_[member];
-  const int rank = crew_.first_rank() + static_cast<int>(member);
+  const int rank = thread_ranks_.first_rank() + static_cast<int>(member);
   std::byte* send = own.send.begin() + offset;
   std::byte* recv = own.recv.begin() + offset;
   if (test.in_place) {
@@ -134,10 +134,10 @@ gyreResult_t Sweep::call(const Case& test, std::size_t member, std::uint64_t off
                            .op = own.op,
                            .root = test.shape.root,
                            .rank = rank,
-                           .ranks = crew_.ranks(),
+                           .ranks = thread_ranks_.ranks(),
                            .phase = phase,
                            .counts = collective_.uneven ? &test.counts[member] : nullptr,
-                           .comm = crew_.comm(static_cast<int>(member)),
+                           .comm = thread_ranks_.comm(static_cast<int>(member)),
                            .stream = own.stream});
 }
 
@@ -157,11 +157,11 @@ Status Sweep::start_phase(const Case& test, std::span<const std::uint64_t> offse
 }
 
 Status Sweep::start(const Case& test, std::span<const std::uint64_t> offsets) {
-  const int phases = collective_.phases == nullptr ? 1 : collective_.phases(crew_.ranks());
+  const int phases = collective_.phases == nullptr ? 1 : collective_.phases(thread_ranks_.ranks());
   for (int phase = 0; phase < phases; ++phase) GYRE_TRY(start_phase(test, offsets, phase));
   if (options_.blocking == Blocking::wait || options_.blocking == Blocking::wait_and_barrier)
     GYRE_TRY(wait());
-  if (options_.blocking == Blocking::wait_and_barrier) GYRE_TRY(crew_.barrier());
+  if (options_.blocking == Blocking::wait_and_barrier) GYRE_TRY(thread_ranks_.barrier());
   return {};
 }
 
@@ -173,7 +173,7 @@ Status Sweep::start_first(const Case& test) {
 
 // A kernel that gave up has ended like any other; its communicator knows.
 Status Sweep::wait() {
-  for (int i = 0; i < crew_.size(); ++i) {
+  for (int i = 0; i < thread_ranks_.size(); ++i) {
     Member& member = members_[static_cast<std::size_t>(i)];
     GYRE_TRY(member.memory->synchronize(member.stream));
     if (!member.memory->on_device()) continue;
@@ -181,10 +181,11 @@ Status Sweep::wait() {
     // It may still be finding out why.
     for (int looks = 0; found == gyreInProgress && looks < 10'000; ++looks) {
       if (looks > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      GYRE_TRY(checked(gyreCommGetAsyncError(crew_.comm(i), &found), "gyreCommGetAsyncError"));
+      GYRE_TRY(
+          checked(gyreCommGetAsyncError(thread_ranks_.comm(i), &found), "gyreCommGetAsyncError"));
     }
     if (found != gyreSuccess)
-      return Status(static_cast<Code>(found), gyreGetLastError(crew_.comm(i)));
+      return Status(static_cast<Code>(found), gyreGetLastError(thread_ranks_.comm(i)));
   }
   return {};
 }
@@ -212,7 +213,7 @@ Result<Sweep::Timing> Sweep::time_loop(const Case& test) {
     const std::int64_t left = SystemClock::read();
     inside_ns += left - entered;
     if (record) marks.push_back(left);
-    GYRE_TRY(crew_.barrier());
+    GYRE_TRY(thread_ranks_.barrier());
   }
   const std::int64_t returned = SystemClock::read();
   GYRE_TRY(wait());
@@ -236,7 +237,7 @@ Status Sweep::add_iterations(const Timing& timing, Placement& placement) {
   if (!options_.iteration_times()) return {};
   const std::size_t count = timing.iteration_us.size();
   placement.iteration_us = timing.iteration_us;
-  GYRE_TRY(crew_.combine(placement.iteration_us, Combine::most));
+  GYRE_TRY(thread_ranks_.combine(placement.iteration_us, Combine::most));
   const std::span<const double> kept(placement.iteration_us);
   placement.statistics =
       summarize(kept.subspan(static_cast<std::size_t>(options_.per_iteration_skip)));
@@ -245,7 +246,7 @@ Status Sweep::add_iterations(const Timing& timing, Placement& placement) {
   std::ranges::copy(timing.iteration_us,
                     matrix.begin() + static_cast<std::ptrdiff_t>(
                                          count * static_cast<std::size_t>(place_.process)));
-  GYRE_TRY(crew_.combine(matrix, Combine::most));
+  GYRE_TRY(thread_ranks_.combine(matrix, Combine::most));
   for (std::size_t first = 0; first < matrix.size(); first += count)
     placement.process_iteration_us.emplace_back(
         matrix.begin() + static_cast<std::ptrdiff_t>(first),
@@ -257,18 +258,20 @@ Result<Placement> Sweep::measure(const Case& test, SweepOutcome& outcome) {
   GYRE_TRY(fill(test, {.type = test.type, .op = test.op, .seed = options_.seed}));
   GYRE_TRY(start_first(test));
   GYRE_TRY(wait());
-  GYRE_TRY(crew_.barrier());
+  GYRE_TRY(thread_ranks_.barrier());
   GYRE_ASSIGN(const Timing timing, time_loop(test));
 
   Placement placement;
   GYRE_ASSIGN(const double mean_seconds,
-              crew_.combine(timing.seconds, combine_of(options_.average)));
+              thread_ranks_.combine(timing.seconds, combine_of(options_.average)));
   placement.time_us = mean_seconds * 1e6;
   placement.cpu_time_us = timing.cpu_seconds * 1e6;
-  const double counted = collective_.counted == nullptr ? 1.0 : collective_.counted(crew_.ranks());
+  const double counted =
+      collective_.counted == nullptr ? 1.0 : collective_.counted(thread_ranks_.ranks());
   const double gigabytes = static_cast<double>(test.largest_bytes) * counted / 1e9;
   placement.algorithm_bandwidth = mean_seconds > 0 ? gigabytes / mean_seconds : 0;
-  placement.bus_bandwidth = placement.algorithm_bandwidth * collective_.bus_factor(crew_.ranks());
+  placement.bus_bandwidth =
+      placement.algorithm_bandwidth * collective_.bus_factor(thread_ranks_.ranks());
   GYRE_TRY(add_iterations(timing, placement));
   outcome.bus_bandwidth_sum += placement.bus_bandwidth;
   ++outcome.placements;
@@ -294,14 +297,14 @@ Status Sweep::warm_up(ElementType type, ReduceOp op, int root) {
 Status Sweep::run_series(ElementType type, ReduceOp op, int root, SweepOutcome& outcome) {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const Recipe recipe = {.type = type, .op = op, .seed = options_.seed};
-    const int rank = crew_.first_rank() + static_cast<int>(i);
-    for (Buffer* buffer : {&members_[i].send, &members_[i].recv}) {
+    const int rank = thread_ranks_.first_rank() + static_cast<int>(i);
+    for (TestBuffer* buffer : {&members_[i].send, &members_[i].recv}) {
       buffer->place(options_.unaligned_elements * element_bytes(type), place_.buffer_bytes);
       GYRE_TRY(buffer->touch(recipe, rank));
     }
   }
   GYRE_TRY(make_ops(type, op));
-  GYRE_TRY(crew_.barrier());
+  GYRE_TRY(thread_ranks_.barrier());
   GYRE_TRY(warm_up(type, op, root));
   for (int cycle = 0; options_.cycles == 0 || cycle < options_.cycles; ++cycle)
     for (const std::uint64_t bytes : sweep_sizes(options_)) {
@@ -334,7 +337,7 @@ Result<SweepOutcome> Sweep::run() {
   std::vector<int> roots = {collective_.rooted ? options_.root : -1};
   if (collective_.rooted && options_.root == Options::every_root) {
     roots.clear();
-    for (int root = 0; root < crew_.ranks(); ++root) roots.push_back(root);
+    for (int root = 0; root < thread_ranks_.ranks(); ++root) roots.push_back(root);
   }
   const std::vector<ReduceOp> ops =
       collective_.reduces ? options_.ops : std::vector<ReduceOp>{ReduceOp::sum};

@@ -70,8 +70,8 @@ struct SweepPlace {
 
 class Sweep {
  public:
-  Sweep(const Collective& collective, const Options& options, const SweepPlace& place, Crew& crew,
-        SweepListener listener);
+  Sweep(const CollectiveBenchmark& collective, const Options& options, const SweepPlace& place,
+        ThreadRanks& thread_ranks, SweepListener listener);
   ~Sweep();
   Sweep(const Sweep&) = delete;
   Sweep& operator=(const Sweep&) = delete;
@@ -83,7 +83,7 @@ class Sweep {
   // One operation to measure: a row's, in one placement.
   struct Case {
     Shape shape;
-    Extent extent;
+    BufferExtent extent;
     ElementType type;
     ReduceOp op;
     bool in_place;
@@ -92,7 +92,7 @@ class Sweep {
   };
   struct Member {
     Memory* memory = nullptr;
-    Buffer send, recv;
+    TestBuffer send, recv;
     gyreStream_t stream = nullptr;
     gyreRedOp_t op = gyreSum;
   };
@@ -134,14 +134,14 @@ class Sweep {
                                    const std::byte* input, std::uint64_t first,
                                    std::uint64_t count);
   Result<CheckOutcome> check_block(const Case& test, const Recipe& recipe, int member,
-                                   const Block& block, const std::byte* output);
+                                   const ExpectedBlock& block, const std::byte* output);
   Result<std::uint64_t> fingerprint_of(int member, std::uint64_t bytes);
   void tell_wrong(const Case& test, int member, const CheckOutcome& outcome);
 
-  const Collective& collective_;
+  const CollectiveBenchmark& collective_;
   const Options& options_;
   const SweepPlace place_;
-  Crew& crew_;
+  ThreadRanks& thread_ranks_;
   SweepListener listener_;
   std::vector<Member> members_;
   Rotation rotation_;

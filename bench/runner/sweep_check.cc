@@ -26,7 +26,7 @@ Status Sweep::fill(const Case& test, const Recipe& recipe) {
   const std::uint64_t size = test.shape.element_bytes;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
-    const int rank = crew_.first_rank() + static_cast<int>(i);
+    const int rank = thread_ranks_.first_rank() + static_cast<int>(i);
     std::byte* input = member.send.begin();
     if (test.in_place)
       input = member.recv.begin() +
@@ -49,9 +49,9 @@ Result<CheckOutcome> Sweep::check_input(const Case& test, const Recipe& recipe, 
                                         const std::byte* input, std::uint64_t first,
                                         std::uint64_t count) {
   const std::uint64_t size = test.shape.element_bytes;
-  const int rank = crew_.first_rank() + member;
+  const int rank = thread_ranks_.first_rank() + member;
   CheckOutcome outcome;
-  GYRE_TRY(crew_.memory(member).read(
+  GYRE_TRY(thread_ranks_.memory(member).read(
       input, count * size, [&](const std::byte* tile, std::uint64_t offset, std::uint64_t bytes) {
         outcome.add(check_copy(recipe, rank, first + offset / size, bytes / size, tile));
       }));
@@ -61,15 +61,15 @@ Result<CheckOutcome> Sweep::check_input(const Case& test, const Recipe& recipe, 
 }
 
 Result<CheckOutcome> Sweep::check_block(const Case& test, const Recipe& recipe, int member,
-                                        const Block& block, const std::byte* output) {
+                                        const ExpectedBlock& block, const std::byte* output) {
   const std::uint64_t size = test.shape.element_bytes;
   CheckOutcome outcome;
-  GYRE_TRY(crew_.memory(member).read(
+  GYRE_TRY(thread_ranks_.memory(member).read(
       output, block.count * size,
       [&](const std::byte* tile, std::uint64_t offset, std::uint64_t bytes) {
         const std::uint64_t first = block.input_first + offset / size, count = bytes / size;
-        outcome.add(block.source_rank == Block::reduced
-                        ? check_reduction(recipe, crew_.ranks(), first, count, tile)
+        outcome.add(block.source_rank == ExpectedBlock::reduced
+                        ? check_reduction(recipe, thread_ranks_.ranks(), first, count, tile)
                         : check_copy(recipe, block.source_rank, first, count, tile));
       }));
   return outcome;
@@ -80,7 +80,7 @@ Result<CheckOutcome> Sweep::check_kept(const Case& test, const Recipe& recipe, i
                                        std::uint64_t first, std::uint64_t last) {
   if (first >= last) return CheckOutcome();
   const std::uint64_t size = test.shape.element_bytes;
-  const int rank = crew_.first_rank() + member;
+  const int rank = thread_ranks_.first_rank() + member;
   const std::byte* buffer = members_[static_cast<std::size_t>(member)].recv.begin();
   std::uint64_t input = last, input_end = last;
   if (test.in_place) {
@@ -95,7 +95,7 @@ Result<CheckOutcome> Sweep::check_kept(const Case& test, const Recipe& recipe, i
   const auto count = [&](const std::byte* tile, std::uint64_t, std::uint64_t bytes) {
     written += changed_bytes(tile, bytes, stale_byte);
   };
-  Memory& memory = crew_.memory(member);
+  Memory& memory = thread_ranks_.memory(member);
   GYRE_TRY(memory.read(buffer + first * size, (input - first) * size, count));
   GYRE_TRY(memory.read(buffer + input_end * size, (last - input_end) * size, count));
   CheckOutcome outcome;
@@ -106,14 +106,14 @@ Result<CheckOutcome> Sweep::check_kept(const Case& test, const Recipe& recipe, i
 
 Result<CheckOutcome> Sweep::check_member(const Case& test, const Recipe& recipe, int member) {
   const std::uint64_t size = test.shape.element_bytes;
-  const int rank = crew_.first_rank() + member;
+  const int rank = thread_ranks_.first_rank() + member;
   const Member& own = members_[static_cast<std::size_t>(member)];
   const std::uint64_t base =
       test.in_place ? static_cast<std::uint64_t>(rank) * test.extent.recv_in_place_offset : 0;
   const std::uint64_t used = test.in_place ? test.largest_bytes : test.recv_bytes;
   CheckOutcome outcome;
   std::uint64_t seen = 0;  // elements of the buffer
-  for (const Block& block : collective_.expected(test.shape, test.extent, rank)) {
+  for (const ExpectedBlock& block : collective_.expected(test.shape, test.extent, rank)) {
     const std::uint64_t begin = base + block.output_first;
     GYRE_ASSIGN(const CheckOutcome output,
                 check_block(test, recipe, member, block, own.recv.begin() + begin * size));
@@ -136,17 +136,19 @@ Result<CheckOutcome> Sweep::check_member(const Case& test, const Recipe& recipe,
 
 Result<std::uint64_t> Sweep::fingerprint_of(int member, std::uint64_t bytes) {
   std::uint64_t found = 0;
-  GYRE_TRY(crew_.memory(member).read(members_[static_cast<std::size_t>(member)].recv.begin(), bytes,
-                                     [&](const std::byte* tile, std::uint64_t, std::uint64_t part) {
-                                       found = found * 3 + fingerprint(tile, part);
-                                     }));
+  GYRE_TRY(thread_ranks_.memory(member).read(
+      members_[static_cast<std::size_t>(member)].recv.begin(), bytes,
+      [&](const std::byte* tile, std::uint64_t, std::uint64_t part) {
+        found = found * 3 + fingerprint(tile, part);
+      }));
   return found;
 }
 
 void Sweep::tell_wrong(const Case& test, int member, const CheckOutcome& outcome) {
   if (!listener_.wrong || told_++ >= told_most) return;
-  listener_.wrong(fmt::format("rank {}, {} bytes, {} {}, {}: {}", crew_.first_rank() + member,
-                              test.largest_bytes, element_name(test.type), op_name(test.op),
+  listener_.wrong(fmt::format("rank {}, {} bytes, {} {}, {}: {}",
+                              thread_ranks_.first_rank() + member, test.largest_bytes,
+                              element_name(test.type), op_name(test.op),
                               test.in_place ? "in place" : "out of place", outcome.first));
 }
 
@@ -158,7 +160,7 @@ Result<std::uint64_t> Sweep::check_once(const Case& test, const Recipe& recipe) 
 
   std::uint64_t wrong = 0;
   std::vector<std::uint64_t> fingerprints;
-  for (int i = 0; i < crew_.size(); ++i) {
+  for (int i = 0; i < thread_ranks_.size(); ++i) {
     GYRE_ASSIGN(const CheckOutcome outcome, check_member(test, recipe, i));
     wrong += outcome.wrong;
     if (outcome.wrong > 0) tell_wrong(test, i, outcome);
@@ -166,10 +168,10 @@ Result<std::uint64_t> Sweep::check_once(const Case& test, const Recipe& recipe) 
     GYRE_ASSIGN(const std::uint64_t bits, fingerprint_of(i, test.recv_bytes));
     fingerprints.push_back(bits);
   }
-  GYRE_ASSIGN(const double sum, crew_.combine(static_cast<double>(wrong), Combine::sum));
+  GYRE_ASSIGN(const double sum, thread_ranks_.combine(static_cast<double>(wrong), Combine::sum));
   if (sum > 0 || !collective_.same_everywhere) return static_cast<std::uint64_t>(sum);
-  GYRE_ASSIGN(const bool equal, crew_.equal_everywhere(fingerprints));
-  if (!equal && crew_.first_rank() == 0)
+  GYRE_ASSIGN(const bool equal, thread_ranks_.equal_everywhere(fingerprints));
+  if (!equal && thread_ranks_.first_rank() == 0)
     tell_wrong(test, 0, {1, "the ranks' outputs differ in some bits"});
   return std::uint64_t{equal ? 0U : 1U};
 }

@@ -64,7 +64,7 @@ Result<Sweep::Timing> Sweep::time_graph(const Case& test) {
     return {};
   };
   GYRE_ASSIGN(const auto captured, capture(iterations));
-  GYRE_TRY(crew_.barrier());
+  GYRE_TRY(thread_ranks_.barrier());
   const std::int64_t begin = SystemClock::read();
   for (int i = 0; i < options_.graph_launches; ++i) GYRE_TRY(captured->launch());
   const std::int64_t returned = SystemClock::read();

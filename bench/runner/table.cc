@@ -191,7 +191,7 @@ std::string row_line(const Options& options, const Row& row, std::string_view ti
   return text + "\n";
 }
 
-std::string closing(const Verdict& verdict, std::string_view collective) {
+std::string closing(const RunVerdict& verdict, std::string_view collective) {
   const char* speed = verdict.least_bandwidth < 0 ? "" : verdict.fast_enough() ? "OK" : "FAILED";
   return fmt::format("# {:<20} : {} {}\n# {:<20} : {:g} {}\n#\n# Collective test concluded: {}\n",
                      "Out of bounds values", verdict.failed_checks,

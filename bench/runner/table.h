@@ -28,7 +28,7 @@ std::string column_header(const Options& options);
 // A whole line of the table. `time_of_day` is for -S.
 std::string row_line(const Options& options, const Row& row, std::string_view time_of_day);
 
-struct Verdict {
+struct RunVerdict {
   std::uint64_t failed_checks = 0;
   double average_bus_bandwidth = 0;
   double least_bandwidth = -1;  // MIN_BW; -1: none asked
@@ -36,7 +36,7 @@ struct Verdict {
   bool fast_enough() const { return average_bus_bandwidth >= least_bandwidth * 0.9; }
   bool good() const { return failed_checks == 0 && fast_enough(); }
 };
-std::string closing(const Verdict& verdict, std::string_view collective);
+std::string closing(const RunVerdict& verdict, std::string_view collective);
 
 struct MemoryUse {
   std::uint64_t initialization = 0, buffers = 0, collective = 0;

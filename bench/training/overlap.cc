@@ -37,9 +37,9 @@ struct Options {
 };
 
 // The ranks of the job.
-class Job {
+class OverlapJob {
  public:
-  explicit Job(gyreComm_t comm) : comm_(comm), rank_(rank_of(comm)), size_(size_of(comm)) {}
+  explicit OverlapJob(gyreComm_t comm) : comm_(comm), rank_(rank_of(comm)), size_(size_of(comm)) {}
 
   gyreComm_t comm() const { return comm_; }
   int rank() const { return rank_; }
@@ -64,7 +64,7 @@ class Job {
 // A rank's gradients, in buckets of one size.
 class Model {
  public:
-  Model(const Job& job, const Options& options, double bucket_mb) : layers_(options.layers) {
+  Model(const OverlapJob& job, const Options& options, double bucket_mb) : layers_(options.layers) {
     const std::vector<gyreGradTensor_t> tensors(
         layers_, {nullptr, options.layer_count(), gyreFloat, nullptr, nullptr});
     gyreGradConfig_t config = GYRE_GRAD_CONFIG_INITIALIZER;
@@ -143,7 +143,7 @@ void backward(const Way& way, TimedWork& passing, double pass_ms) {
 }
 
 // Milliseconds of one step.
-double step(const Job& job, const Way& way, TimedWork& passing, const Passes& passes) {
+double step(const OverlapJob& job, const Way& way, TimedWork& passing, const Passes& passes) {
   way.model.set_sync(way.kind != Way::Kind::compute);
   job.meet();
   const std::int64_t began_ns = now_ns();
@@ -159,7 +159,8 @@ double step(const Job& job, const Way& way, TimedWork& passing, const Passes& pa
 // Unless they are given, a backward pass takes as long as the reduction by itself (the least of so
 // many: what else the machine does is in the others), and a forward pass half of that, as it has
 // half of a backward pass's products.
-Passes settle_passes(const Job& job, const Options& options, const Way& bare, TimedWork& passing) {
+Passes settle_passes(const OverlapJob& job, const Options& options, const Way& bare,
+                     TimedWork& passing) {
   Passes passes;
   if (options.backward_ms == automatic) {
     std::vector<double> ms;
@@ -174,8 +175,8 @@ Passes settle_passes(const Job& job, const Options& options, const Way& bare, Ti
 }
 
 // Each round begins with another way.
-void measure(const Job& job, const Options& options, std::vector<Way>& ways, TimedWork& passing,
-             const Passes& passes) {
+void measure(const OverlapJob& job, const Options& options, std::vector<Way>& ways,
+             TimedWork& passing, const Passes& passes) {
   for (std::size_t round = 0; round < options.rounds; ++round)
     for (std::size_t i = 0; i < ways.size(); ++i) {
       Way& way = ways[(round + i) % ways.size()];
@@ -191,7 +192,7 @@ double median_of_kind(const std::vector<Way>& ways, Way::Kind kind) {
       ->median();
 }
 
-nlohmann::ordered_json describe(const Job& job, const Options& options,
+nlohmann::ordered_json describe(const OverlapJob& job, const Options& options,
                                 const std::vector<Model>& models, const std::vector<Way>& ways,
                                 const Passes& passes) {
   const double bare_ms = median_of_kind(ways, Way::Kind::bare);
@@ -247,7 +248,7 @@ void print(const nlohmann::ordered_json& found) {
   }
 }
 
-void run(const Job& job, const Options& options) {
+void run(const OverlapJob& job, const Options& options) {
   std::vector<Model> models;
   for (const double bucket_mb : options.bucket_mb) models.emplace_back(job, options, bucket_mb);
   const double first_mb = options.bucket_mb[0];
@@ -306,6 +307,6 @@ int main(int argc, char** argv) {
   add_options(app, options);
   parse(app, argc, argv);
   if (options.layer_count() == 0) fail("--megabytes is less than one number for each of --layers");
-  run_process([&](gyreComm_t comm) { run(Job(comm), options); });
+  run_process([&](gyreComm_t comm) { run(OverlapJob(comm), options); });
   return 0;
 }

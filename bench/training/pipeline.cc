@@ -32,7 +32,7 @@ struct Options {
 struct Stamp {
   int micro_batch = 0, passed = 0;
 };
-void check_stamp(StageWork::Bytes bytes, const Stamp& due) {
+void check_stamp(StageWork::ByteSpan bytes, const Stamp& due) {
   Stamp stamp;
   std::memcpy(&stamp, bytes.data(), sizeof stamp);
   if (stamp.micro_batch != due.micro_batch || stamp.passed != due.passed)
@@ -40,26 +40,26 @@ void check_stamp(StageWork::Bytes bytes, const Stamp& due) {
          std::to_string(stamp.passed) + " stages, where " + std::to_string(due.micro_batch) +
          " after " + std::to_string(due.passed) + " was due");
 }
-void put_stamp(StageWork::Bytes bytes, const Stamp& stamp) {
+void put_stamp(StageWork::ByteSpan bytes, const Stamp& stamp) {
   std::memcpy(bytes.data(), &stamp, sizeof stamp);
 }
 
-struct Step {
+struct StepTime {
   double ms = 0, busy_ms = 0;
 };
 
 // A training step of all stages. Its time is that of the stage that took longest; busy time, in
 // which it computed, is the stages' mean.
-Step time_step(gyreComm_t comm, PipelineStage& stage, TimedWork& work, double forward_ms,
-               double backward_ms) {
+StepTime time_step(gyreComm_t comm, PipelineStage& stage, TimedWork& work, double forward_ms,
+                   double backward_ms) {
   const int place = stage.stage(), stages = stage.stages();
   const StageWork takes = {
-      [&](int micro_batch, StageWork::Bytes activations) {
+      [&](int micro_batch, StageWork::ByteSpan activations) {
         if (place > 0) check_stamp(activations, {micro_batch, place});
         work.take(forward_ms);
         put_stamp(activations, {micro_batch, place + 1});
       },
-      [&](int micro_batch, StageWork::Bytes activations, StageWork::Bytes gradients) {
+      [&](int micro_batch, StageWork::ByteSpan activations, StageWork::ByteSpan gradients) {
         check_stamp(activations, {micro_batch, place + 1});
         if (place + 1 < stages) check_stamp(gradients, {micro_batch, 2 * stages - 1 - place});
         work.take(backward_ms);
@@ -79,7 +79,7 @@ Step time_step(gyreComm_t comm, PipelineStage& stage, TimedWork& work, double fo
 struct Series {
   std::vector<double> step_ms, busy_ms;
 
-  void add(const Step& step) {
+  void add(const StepTime& step) {
     step_ms.push_back(step.ms);
     busy_ms.push_back(step.busy_ms);
   }
@@ -114,7 +114,7 @@ AllSeries measure(gyreComm_t comm, const Options& options) {
         PipelineStage stage(comm, schedule_named(schedule), micro_batches / share,
                             options.bytes * static_cast<std::size_t>(share));
         const double scale = round < 0 ? 0 : share;
-        const Step step =
+        const StepTime step =
             time_step(comm, stage, work, scale * options.forward_ms, scale * options.backward_ms);
         if (round >= 0) all[{schedule, micro_batches}].add(step);
       }

@@ -9,15 +9,15 @@ PipelineStage::PipelineStage(gyreComm_t comm, Schedule schedule, int micro_batch
   gyreCommCount(comm, &stages_);
   actions_ = actions_of(schedule, stage_, stages_, micro_batches);
   // Those in flight are numbered in a row, so each has a buffer of its own.
-  activations_.assign(static_cast<std::size_t>(most_in_flight(actions_)), Buffer(bytes));
-  for (Buffer& one : gradients_) one.resize(bytes);
+  activations_.assign(static_cast<std::size_t>(most_in_flight(actions_)), ByteBuffer(bytes));
+  for (ByteBuffer& one : gradients_) one.resize(bytes);
 }
 
 gyreResult_t PipelineStage::run(const StageWork& work) {
   const Action* done = nullptr;
   for (const Action& action : actions_) {
     if (const auto result = exchange(done, &action); result != gyreSuccess) return result;
-    Buffer& buffer = buffer_of(action);
+    ByteBuffer& buffer = buffer_of(action);
     if (action.is_forward)
       work.forward(action.micro_batch, buffer);
     else
@@ -27,7 +27,7 @@ gyreResult_t PipelineStage::run(const StageWork& work) {
   return exchange(done, nullptr);
 }
 
-PipelineStage::Buffer& PipelineStage::buffer_of(const Action& action) {
+PipelineStage::ByteBuffer& PipelineStage::buffer_of(const Action& action) {
   const auto micro_batch = static_cast<std::size_t>(action.micro_batch);
   return action.is_forward ? activations_[micro_batch % activations_.size()]
                            : gradients_[micro_batch % 2];

@@ -16,9 +16,9 @@ namespace gyre::bench {
 // first stage makes them up. Backward: the same of gradients, given the activations that its
 // forward left; the last stage makes the gradients up.
 struct StageWork {
-  using Bytes = std::span<std::byte>;
-  std::function<void(int micro_batch, Bytes activations)> forward;
-  std::function<void(int micro_batch, Bytes activations, Bytes gradients)> backward;
+  using ByteSpan = std::span<std::byte>;
+  std::function<void(int micro_batch, ByteSpan activations)> forward;
+  std::function<void(int micro_batch, ByteSpan activations, ByteSpan gradients)> backward;
 };
 
 class PipelineStage {
@@ -34,9 +34,9 @@ class PipelineStage {
   gyreResult_t run(const StageWork& work);
 
  private:
-  using Buffer = std::vector<std::byte>;
+  using ByteBuffer = std::vector<std::byte>;
 
-  Buffer& buffer_of(const Action& action);
+  ByteBuffer& buffer_of(const Action& action);
   bool has_sender(const Action& action) const;
   bool has_receiver(const Action& action) const;
   gyreResult_t exchange(const Action* done, const Action* next);
@@ -45,8 +45,8 @@ class PipelineStage {
   const std::size_t bytes_;
   int stage_ = 0, stages_ = 1;
   std::vector<Action> actions_;
-  std::vector<Buffer> activations_;  // of the micro-batches in flight
-  Buffer gradients_[2];              // one may leave while the next one comes
+  std::vector<ByteBuffer> activations_;  // of the micro-batches in flight
+  ByteBuffer gradients_[2];              // one may leave while the next one comes
 };
 
 }  // namespace gyre::bench

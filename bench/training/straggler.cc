@@ -15,7 +15,7 @@
 #include <string>
 
 using namespace gyre::bench;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 namespace {
 
@@ -57,9 +57,9 @@ class Trainer {
   // Until the time is over, as rank 0's clock says.
   Course run(gyreComm_t comm) {
     expect(gyreBarrier(comm, nullptr), comm);
-    const auto began = Clock::now();
+    const auto began = SteadyClock::now();
     const auto seconds = [&] {
-      return std::chrono::duration<double>(Clock::now() - began).count();
+      return std::chrono::duration<double>(SteadyClock::now() - began).count();
     };
     while (true) {
       const double now = seconds();
@@ -84,7 +84,8 @@ class Trainer {
     const double factor = rank_ == options_.slow_rank ? options_.slow_factor : 1;
     const std::chrono::duration<double, std::milli> takes(
         options_.step_ms * factor * (1 - options_.jitter + options_.jitter * late(random_)));
-    const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(takes);
+    const auto until =
+        SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(takes);
     model_.compute_gradients(random_);
     std::this_thread::sleep_until(until);
   }
@@ -156,12 +157,12 @@ double quantile(std::vector<double> values, double share) {
 
 void measure(const Options& options, const Way& way) {
   std::vector<Course> courses(static_cast<std::size_t>(options.ranks));
-  const auto began = Clock::now();
+  const auto began = SteadyClock::now();
   run_threads(options.ranks, [&](gyreComm_t comm) {
     Trainer trainer(comm, options, way);
     courses[static_cast<std::size_t>(rank_of(comm))] = trainer.run(comm);
   });
-  const double took = std::chrono::duration<double>(Clock::now() - began).count();
+  const double took = std::chrono::duration<double>(SteadyClock::now() - began).count();
   std::uint64_t steps = 0, staleness = 0;
   for (const Course& course : courses) {
     steps += course.steps;

@@ -22,52 +22,52 @@ using namespace gyre::tests;
 
 namespace {
 
-Extent same_extent(const Shape& shape) {
+BufferExtent same_extent(const Shape& shape) {
   return {.send = shape.count, .recv = shape.count, .param = shape.count};
 }
-std::vector<Block> whole(const Shape&, const Extent& extent, int) {
-  return {{.output_first = 0, .count = extent.recv, .source_rank = Block::reduced}};
+std::vector<ExpectedBlock> whole(const Shape&, const BufferExtent& extent, int) {
+  return {{.output_first = 0, .count = extent.recv, .source_rank = ExpectedBlock::reduced}};
 }
-gyreResult_t all_reduce(const Call& call) {
+gyreResult_t all_reduce(const CallArguments& call) {
   return gyreAllReduce(call.send, call.recv, call.count, call.type, call.op, call.comm,
                        call.stream);
 }
 // Of one element less, so that the last one stays as it was.
-gyreResult_t short_all_reduce(const Call& call) {
+gyreResult_t short_all_reduce(const CallArguments& call) {
   return gyreAllReduce(call.send, call.recv, call.count - 1, call.type, call.op, call.comm,
                        call.stream);
 }
 
-Extent gather_extent(const Shape& shape) {
+BufferExtent gather_extent(const Shape& shape) {
   const std::uint64_t share = equal_share(shape);
   return {.send = share,
           .recv = share * static_cast<std::uint64_t>(shape.ranks),
           .param = share,
           .send_in_place_offset = share};
 }
-std::vector<Block> gathered_blocks(const Shape& shape, const Extent& extent, int) {
+std::vector<ExpectedBlock> gathered_blocks(const Shape& shape, const BufferExtent& extent, int) {
   return gathered(shape.ranks, extent.send);
 }
-gyreResult_t all_gather(const Call& call) {
+gyreResult_t all_gather(const CallArguments& call) {
   return gyreAllGather(call.send, call.recv, call.count, call.type, call.comm, call.stream);
 }
 
-constexpr Collective reduces = {.program = "all_reduce_perf",
-                                .name = "AllReduce",
-                                .calls = "gyreAllReduce",
-                                .reduces = true,
-                                .same_everywhere = true,
-                                .extent = same_extent,
-                                .bus_factor = whole_size,
-                                .expected = whole,
-                                .call = all_reduce};
-constexpr Collective gathers = {.program = "all_gather_perf",
-                                .name = "AllGather",
-                                .calls = "gyreAllGather",
-                                .extent = gather_extent,
-                                .bus_factor = without_own_share,
-                                .expected = gathered_blocks,
-                                .call = all_gather};
+constexpr CollectiveBenchmark reduces = {.program = "all_reduce_perf",
+                                         .name = "AllReduce",
+                                         .calls = "gyreAllReduce",
+                                         .reduces = true,
+                                         .same_everywhere = true,
+                                         .extent = same_extent,
+                                         .bus_factor = whole_size,
+                                         .expected = whole,
+                                         .call = all_reduce};
+constexpr CollectiveBenchmark gathers = {.program = "all_gather_perf",
+                                         .name = "AllGather",
+                                         .calls = "gyreAllGather",
+                                         .extent = gather_extent,
+                                         .bus_factor = without_own_share,
+                                         .expected = gathered_blocks,
+                                         .call = all_gather};
 
 struct Outcome {
   int code = -1;
@@ -88,7 +88,7 @@ class BenchOnFake {
     std::filesystem::remove(file_);
   }
 
-  Outcome run(const Collective& collective, const std::string& line) {
+  Outcome run(const CollectiveBenchmark& collective, const std::string& line) {
     std::filesystem::remove(file_);
     std::istringstream stream(std::string(collective.program) + " -J " + file_ + " " + line);
     std::vector<std::string> words;
@@ -195,7 +195,7 @@ TEST_CASE("host memory is used where it is asked for, and graphs are refused the
 }
 
 TEST_CASE("an element that no kernel wrote is counted wrong", "[device]") {
-  Collective spoilt = reduces;
+  CollectiveBenchmark spoilt = reduces;
   spoilt.call = short_all_reduce;
   BenchOnFake on;
   const Outcome outcome = on.run(spoilt, "-g 2 -b 64 -e 64 -n 1");

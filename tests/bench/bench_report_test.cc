@@ -155,10 +155,10 @@ TEST_CASE("numbers keep as many decimals as fit their column") {
 }
 
 TEST_CASE("a run fails on wrong data and below nine tenths of the bandwidth asked for") {
-  CHECK(Verdict{.failed_checks = 0, .average_bus_bandwidth = 0}.good());
-  CHECK_FALSE(Verdict{.failed_checks = 1, .average_bus_bandwidth = 5}.good());
-  CHECK(Verdict{.average_bus_bandwidth = 9.1, .least_bandwidth = 10}.good());
-  CHECK_FALSE(Verdict{.average_bus_bandwidth = 8.9, .least_bandwidth = 10}.good());
+  CHECK(RunVerdict{.failed_checks = 0, .average_bus_bandwidth = 0}.good());
+  CHECK_FALSE(RunVerdict{.failed_checks = 1, .average_bus_bandwidth = 5}.good());
+  CHECK(RunVerdict{.average_bus_bandwidth = 9.1, .least_bandwidth = 10}.good());
+  CHECK_FALSE(RunVerdict{.average_bus_bandwidth = 8.9, .least_bandwidth = 10}.good());
 }
 
 // ---- files

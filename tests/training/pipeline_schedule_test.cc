@@ -81,12 +81,12 @@ Trail trail_of(int micro_batch, int stages, int passed) {
 }
 
 // At both ends of the bytes, and the rest filled with the micro-batch.
-void write(StageWork::Bytes bytes, const Trail& trail) {
+void write(StageWork::ByteSpan bytes, const Trail& trail) {
   std::memset(bytes.data(), trail.micro_batch, bytes.size());
   std::memcpy(bytes.data(), &trail, sizeof trail);
   std::memcpy(bytes.data() + bytes.size() - sizeof trail, &trail, sizeof trail);
 }
-bool holds(StageWork::Bytes bytes, const Trail& trail) {
+bool holds(StageWork::ByteSpan bytes, const Trail& trail) {
   std::vector<std::byte> expected(bytes.size());
   write(expected, trail);
   return std::equal(bytes.begin(), bytes.end(), expected.begin());
@@ -107,14 +107,14 @@ TEST_CASE("every micro-batch passes all stages in order and comes back", "[pipel
     PipelineStage stage(comm, schedule, micro_batches, bytes);
     std::vector<Action> seen;
     const StageWork work = {
-        [&](int micro_batch, StageWork::Bytes activations) {
+        [&](int micro_batch, StageWork::ByteSpan activations) {
           seen.push_back({true, micro_batch});
           if (rank > 0)
             complaints.expect(holds(activations, trail_of(micro_batch, stages, rank)),
                               "another trail comes forward");
           write(activations, trail_of(micro_batch, stages, rank + 1));
         },
-        [&](int micro_batch, StageWork::Bytes activations, StageWork::Bytes gradients) {
+        [&](int micro_batch, StageWork::ByteSpan activations, StageWork::ByteSpan gradients) {
           seen.push_back({false, micro_batch});
           complaints.expect(holds(activations, trail_of(micro_batch, stages, rank + 1)),
                             "the activations have changed");

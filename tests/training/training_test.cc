@@ -208,7 +208,7 @@ TEST_CASE("all ranks' examples of a step are those of one rank with the whole ba
   Examples one(count, 0, 1, 5, whole, {});
   std::vector<Examples> parts;
   for (int rank = 0; rank < ranks; ++rank)
-    parts.emplace_back(count, rank, ranks, 5, part, Progress());
+    parts.emplace_back(count, rank, ranks, 5, part, TrainingProgress());
   bool changes = false;
   std::multiset<std::uint64_t> last;
   for (int step = 0; step < 20; ++step) {

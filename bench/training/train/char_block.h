@@ -26,7 +26,7 @@ class CharBlock {
   void backward(Multiplier& by, Storage& storage, BlockScratch& scratch, float* gradient);
 
  private:
-  enum Tensor : std::size_t {
+  enum BlockTensor : std::size_t {
     norm1_scale,
     norm1_shift,
     take_weight,

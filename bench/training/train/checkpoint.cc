@@ -52,11 +52,11 @@ class File {
 };
 
 // Where the three arrays of a piece lie in the file.
-struct Places {
+struct ArrayPlaces {
   std::uint64_t begin = 0, elements = 0;
   std::vector<std::uint64_t> first;  // of each tensor
 
-  Places(const CheckpointHead& head, std::uint64_t where) : begin(where) {
+  ArrayPlaces(const CheckpointHead& head, std::uint64_t where) : begin(where) {
     for (const auto& [name, count] : head.tensors) {
       first.push_back(elements);
       elements += count;
@@ -70,7 +70,7 @@ struct Places {
 
 // Act on each array that a piece has.
 template <typename Act>
-bool for_each_array(const std::vector<gyreGradPiece_t>& pieces, const Places& places,
+bool for_each_array(const std::vector<gyreGradPiece_t>& pieces, const ArrayPlaces& places,
                     const Act& act) {
   for (const gyreGradPiece_t& piece : pieces) {
     float* const arrays[] = {piece.parameter, piece.state1, piece.state2};
@@ -104,7 +104,7 @@ void save_checkpoint(const std::string& path, gyreComm_t comm, const CheckpointH
   expect(gyreCommUserRank(comm, &rank), comm);
   const std::string draft = draft_of(path);
   const std::string text = encode_head(head);
-  const Places places(head, text.size());
+  const ArrayPlaces places(head, text.size());
   if (rank == 0) {
     const File file(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
     if (!file.is_open() || !file.write(text.data(), text.size(), 0) ||
@@ -128,8 +128,8 @@ void save_checkpoint(const std::string& path, gyreComm_t comm, const CheckpointH
   meet(comm);
 }
 
-Progress load_checkpoint(const std::string& path, gyreComm_t comm, const CheckpointHead& expected,
-                         Way& way) {
+TrainingProgress load_checkpoint(const std::string& path, gyreComm_t comm,
+                                 const CheckpointHead& expected, Way& way) {
   const auto give_up = [&](const std::string& why) { fail("cannot resume " + path + ": " + why); };
   const File file(path, O_RDONLY | O_CLOEXEC);
   struct stat status {};
@@ -144,7 +144,7 @@ Progress load_checkpoint(const std::string& path, gyreComm_t comm, const Checkpo
             " parameters; this one has " + std::to_string(expected.elements()) + ")");
   if (head.optimizer != expected.optimizer)
     give_up("its optimizer is " + head.optimizer + ", not " + expected.optimizer);
-  const Places places(head, begin);
+  const ArrayPlaces places(head, begin);
   if (static_cast<std::uint64_t>(status.st_size) != places.end())
     give_up(std::to_string(status.st_size) + " bytes long, not " + std::to_string(places.end()));
   const auto read = [&](float* values, std::size_t bytes, std::uint64_t place) {

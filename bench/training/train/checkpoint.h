@@ -15,7 +15,7 @@ void expect_writable(const std::string& path);
 void save_checkpoint(const std::string& path, gyreComm_t comm, const CheckpointHead& head,
                      Way& way);
 // Collective. Ends the program with the reason where the file is not of this model.
-Progress load_checkpoint(const std::string& path, gyreComm_t comm, const CheckpointHead& expected,
-                         Way& way);
+TrainingProgress load_checkpoint(const std::string& path, gyreComm_t comm,
+                                 const CheckpointHead& expected, Way& way);
 
 }  // namespace gyre::training

@@ -35,7 +35,7 @@ bool take_tensors(const nlohmann::json& list, CheckpointHead* head) {
 }  // namespace
 
 CheckpointHead CheckpointHead::of(const Model& model, const std::string& optimizer,
-                                  const Progress& progress) {
+                                  const TrainingProgress& progress) {
   CheckpointHead head{progress, optimizer, {}};
   for (const TensorShape& shape : model.tensors())
     head.tensors.emplace_back(shape.name, shape.count);

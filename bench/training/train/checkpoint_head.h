@@ -10,19 +10,19 @@
 namespace gyre::training {
 
 // How far training has come. Examples are counted over all ranks.
-struct Progress {
+struct TrainingProgress {
   std::uint64_t steps = 0, epoch = 0, taken = 0;  // taken: in this epoch
-  friend bool operator==(const Progress&, const Progress&) = default;
+  friend bool operator==(const TrainingProgress&, const TrainingProgress&) = default;
 };
 
 struct CheckpointHead {
-  Progress progress;
+  TrainingProgress progress;
   std::string optimizer;
   std::vector<std::pair<std::string, std::size_t>> tensors;  // names and counts
   friend bool operator==(const CheckpointHead&, const CheckpointHead&) = default;
 
   static CheckpointHead of(const Model& model, const std::string& optimizer,
-                           const Progress& progress);
+                           const TrainingProgress& progress);
   // The number of tensors' elements; each takes 12 bytes.
   std::uint64_t elements() const;
 };

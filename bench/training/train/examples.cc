@@ -5,7 +5,7 @@
 namespace gyre::training {
 
 Examples::Examples(std::uint64_t count, int rank, int ranks, std::uint64_t seed, std::size_t batch,
-                   const Progress& progress)
+                   const TrainingProgress& progress)
     : sampler_{.samples = count,
                .rank = rank,
                .ranks = ranks,

@@ -13,14 +13,14 @@ class Examples {
  public:
   // Of so many, which are at least batch * ranks.
   Examples(std::uint64_t count, int rank, int ranks, std::uint64_t seed, std::size_t batch,
-           const Progress& progress);
+           const TrainingProgress& progress);
   // This rank's part of the next step.
   std::span<const std::uint64_t> next();
-  const Progress& progress() const { return progress_; }
+  const TrainingProgress& progress() const { return progress_; }
 
  private:
   gyreSampler_t sampler_;
-  Progress progress_;
+  TrainingProgress progress_;
   std::vector<std::uint64_t> batch_;
 };
 

@@ -8,16 +8,16 @@ namespace gyre::training {
 
 std::unique_ptr<Way> make_way(gyreComm_t comm, const Model& model, const WayOptions& options) {
   switch (options.parallel) {
-    case Parallel::zero1:
-    case Parallel::zero2:
-    case Parallel::zero3:
-    case Parallel::hybrid:
-      return std::make_unique<Shards>(comm, model, options);
-    case Parallel::stale:
+    case Parallelism::zero1:
+    case Parallelism::zero2:
+    case Parallelism::zero3:
+    case Parallelism::hybrid:
+      return std::make_unique<ShardedTraining>(comm, model, options);
+    case Parallelism::stale:
       return std::make_unique<Stale>(comm, model, options);
-    case Parallel::ddp:
-    case Parallel::server:
-    case Parallel::local:
+    case Parallelism::ddp:
+    case Parallelism::server:
+    case Parallelism::local:
       break;
   }
   return std::make_unique<Replicas>(comm, model, options);

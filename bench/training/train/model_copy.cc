@@ -9,7 +9,7 @@ ModelCopy::ModelCopy(const Model& model, const WayOptions& options, bool has_val
   const std::vector<TensorShape>& shapes = model.tensors();
   const bool has_state1 = options.optimizer == gyreGradAdamW || options.has_momentum;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    Tensor& tensor = tensors_.emplace_back();
+    TensorCopy& tensor = tensors_.emplace_back();
     tensor.values.resize(shapes[i].count);
     if (has_values) initialize(shapes[i], i, options.seed, tensor.values.data());
     if (updates && has_state1) tensor.state1.resize(shapes[i].count);
@@ -23,7 +23,7 @@ std::vector<gyreGradPiece_t> ModelCopy::pieces() {
     return values.empty() ? nullptr : values.data();
   };
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    Tensor& tensor = tensors_[i];
+    TensorCopy& tensor = tensors_[i];
     pieces.push_back({i, 0, tensor.values.size(), tensor.values.data(), start(tensor.state1),
                       start(tensor.state2)});
   }

@@ -18,11 +18,11 @@ class ModelCopy {
   void update(std::uint64_t count, const std::function<const float*(std::size_t)>& gradient);
 
  private:
-  struct Tensor {
+  struct TensorCopy {
     std::vector<float> values, state1, state2;
   };
   const WayOptions options_;
-  std::vector<Tensor> tensors_;
+  std::vector<TensorCopy> tensors_;
 };
 
 }  // namespace gyre::training

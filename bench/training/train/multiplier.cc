@@ -97,7 +97,7 @@ void put(const float* sums, std::size_t sums_stride, float* result, std::size_t 
 
 }  // namespace
 
-void Multiplier::multiply(const Product& product) {
+void Multiplier::multiply(const MatrixProduct& product) {
   const Tile tile = best_tile();
   const std::size_t panels = (product.rows + tile.rows - 1) / tile.rows;
   left_.resize(std::max(left_.size(), panels * tile.rows * inner_block));

@@ -17,7 +17,7 @@ struct MatrixView {
 };
 
 // result = left right, of rows x inner and inner x columns; with `adds` that is added to it.
-struct Product {
+struct MatrixProduct {
   MatrixView left, right;
   float* result = nullptr;
   std::size_t result_stride = 0;  // of its rows
@@ -28,7 +28,7 @@ struct Product {
 // Keeps the memory that operands are packed into. Used by one thread.
 class Multiplier {
  public:
-  void multiply(const Product& product);
+  void multiply(const MatrixProduct& product);
 
  private:
   std::vector<float> left_, right_;

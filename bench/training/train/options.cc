@@ -150,10 +150,11 @@ void set_defaults(Options& o, bool has_rate) {
 }  // namespace
 
 WayOptions Options::way() const {
-  static constexpr std::pair<const char*, Parallel> names[] = {
-      {"ddp", Parallel::ddp},       {"zero1", Parallel::zero1},   {"zero2", Parallel::zero2},
-      {"zero3", Parallel::zero3},   {"hybrid", Parallel::hybrid}, {"stale", Parallel::stale},
-      {"server", Parallel::server}, {"local", Parallel::local}};
+  static constexpr std::pair<const char*, Parallelism> names[] = {
+      {"ddp", Parallelism::ddp},       {"zero1", Parallelism::zero1},
+      {"zero2", Parallelism::zero2},   {"zero3", Parallelism::zero3},
+      {"hybrid", Parallelism::hybrid}, {"stale", Parallelism::stale},
+      {"server", Parallelism::server}, {"local", Parallelism::local}};
   WayOptions options;
   for (const auto& [name, value] : names)
     if (parallel == name) options.parallel = value;

@@ -18,9 +18,9 @@ Replicas::Replicas(gyreComm_t comm, const Model& model, const WayOptions& option
   gyreGradConfig_t config = GYRE_GRAD_CONFIG_INITIALIZER;
   config.bucketBytes = options.bucket_bytes;
   config.firstBucketBytes = std::min(config.firstBucketBytes, options.bucket_bytes);
-  if (options.parallel == Parallel::server) config.server = server_rank;
+  if (options.parallel == Parallelism::server) config.server = server_rank;
   expect(gyreGradCreate(&grad_, comm, tensors.data(), tensors.size(), &config));
-  if (options.parallel == Parallel::local) expect(gyreGradSetSync(grad_, 0));
+  if (options.parallel == Parallelism::local) expect(gyreGradSetSync(grad_, 0));
 }
 
 Replicas::~Replicas() { gyreGradDestroy(grad_); }
@@ -45,12 +45,12 @@ void Replicas::step() {
   expect(gyreGradWait(grad_));
   ++steps_;
   if (updates()) copy_.update(steps_, [this](std::size_t tensor) { return gradient(tensor); });
-  if (options_.parallel == Parallel::server) wait_in(gyreGradReturn);
-  if (options_.parallel == Parallel::local && steps_ % options_.local_steps == 0) settle();
+  if (options_.parallel == Parallelism::server) wait_in(gyreGradReturn);
+  if (options_.parallel == Parallelism::local && steps_ % options_.local_steps == 0) settle();
 }
 
 void Replicas::settle() {
-  if (options_.parallel == Parallel::local) wait_in(gyreGradAverageParameters);
+  if (options_.parallel == Parallelism::local) wait_in(gyreGradAverageParameters);
 }
 
 double Replicas::exposed_seconds() const {

@@ -27,7 +27,7 @@ class Replicas final : public Way {
   void imported(std::uint64_t updates) override { steps_ = updates; }
 
  private:
-  bool updates() const { return options_.parallel != Parallel::server || rank_ == server_rank; }
+  bool updates() const { return options_.parallel != Parallelism::server || rank_ == server_rank; }
   template <typename Call>
   void wait_in(const Call& call);
 

@@ -17,13 +17,14 @@ struct FirstValues {
   }
 };
 
-int stage_of(Parallel parallel) {
-  return parallel == Parallel::zero1 ? 1 : parallel == Parallel::zero2 ? 2 : 3;
+int stage_of(Parallelism parallel) {
+  return parallel == Parallelism::zero1 ? 1 : parallel == Parallelism::zero2 ? 2 : 3;
 }
 
 }  // namespace
 
-Shards::Shards(gyreComm_t comm, const Model& model, const WayOptions& options) : options_(options) {
+ShardedTraining::ShardedTraining(gyreComm_t comm, const Model& model, const WayOptions& options)
+    : options_(options) {
   // Groups are alike, and the first one saves.
   saves_ = options.factor == 0 || bench::rank_of(comm) < options.factor;
   std::vector<gyreGradShardTensor_t> tensors;
@@ -40,26 +41,26 @@ Shards::Shards(gyreComm_t comm, const Model& model, const WayOptions& options) :
   expect(gyreGradShardsCreate(&shards_, comm, tensors.data(), tensors.size(), &config));
 }
 
-Shards::~Shards() { gyreGradShardsDestroy(shards_); }
+ShardedTraining::~ShardedTraining() { gyreGradShardsDestroy(shards_); }
 
-void Shards::gather(std::size_t unit) { expect(gyreGradShardsGather(shards_, unit)); }
-void Shards::release(std::size_t unit) { expect(gyreGradShardsRelease(shards_, unit)); }
+void ShardedTraining::gather(std::size_t unit) { expect(gyreGradShardsGather(shards_, unit)); }
+void ShardedTraining::release(std::size_t unit) { expect(gyreGradShardsRelease(shards_, unit)); }
 
-const float* Shards::parameter(std::size_t tensor) {
+const float* ShardedTraining::parameter(std::size_t tensor) {
   void* values = nullptr;
   expect(gyreGradShardsParameter(shards_, tensor, &values));
   return static_cast<const float*>(values);
 }
 
-float* Shards::gradient(std::size_t tensor) {
+float* ShardedTraining::gradient(std::size_t tensor) {
   void* values = nullptr;
   expect(gyreGradShardsGradient(shards_, tensor, &values));
   return static_cast<float*>(values);
 }
 
-void Shards::ready(std::size_t tensor) { expect(gyreGradShardsReady(shards_, tensor)); }
+void ShardedTraining::ready(std::size_t tensor) { expect(gyreGradShardsReady(shards_, tensor)); }
 
-void Shards::step() {
+void ShardedTraining::step() {
   const gyreGradStep_t step = options_.step_at(++steps_);
   gyreGradStepResult_t result{};
   result.size = sizeof result;
@@ -68,7 +69,7 @@ void Shards::step() {
   exposed_seconds_ += result.exposedSeconds;
 }
 
-std::vector<gyreGradPiece_t> Shards::pieces() {
+std::vector<gyreGradPiece_t> ShardedTraining::pieces() {
   std::size_t count = 0;
   expect(gyreGradShardsPieces(shards_, nullptr, &count));
   std::vector<gyreGradPiece_t> pieces(count);
@@ -76,12 +77,12 @@ std::vector<gyreGradPiece_t> Shards::pieces() {
   return pieces;
 }
 
-std::vector<gyreGradPiece_t> Shards::pieces_to_save() {
+std::vector<gyreGradPiece_t> ShardedTraining::pieces_to_save() {
   if (!saves_) return {};
   return pieces();
 }
 
-void Shards::imported(std::uint64_t updates) {
+void ShardedTraining::imported(std::uint64_t updates) {
   steps_ = updates;
   expect(gyreGradShardsImported(shards_, updates));
 }

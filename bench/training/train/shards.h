@@ -6,12 +6,12 @@
 
 namespace gyre::training {
 
-class Shards final : public Way {
+class ShardedTraining final : public Way {
  public:
-  Shards(gyreComm_t comm, const Model& model, const WayOptions& options);
-  ~Shards() override;
-  Shards(const Shards&) = delete;
-  Shards& operator=(const Shards&) = delete;
+  ShardedTraining(gyreComm_t comm, const Model& model, const WayOptions& options);
+  ~ShardedTraining() override;
+  ShardedTraining(const ShardedTraining&) = delete;
+  ShardedTraining& operator=(const ShardedTraining&) = delete;
 
   void gather(std::size_t unit) override;
   void release(std::size_t unit) override;

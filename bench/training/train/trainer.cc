@@ -32,7 +32,7 @@ Trainer::Trainer(gyreComm_t comm, Model& model, const Options& options)
          std::to_string(model.examples()) + ": choose a smaller --batch, or give more --data");
   if (rank_ == 0 && !options.checkpoint.empty()) expect_writable(options.checkpoint);
   way_ = make_way(comm, model, options.way());
-  Progress progress;
+  TrainingProgress progress;
   if (!options.resume.empty())
     progress = load_checkpoint(options.resume, comm,
                                CheckpointHead::of(model, options.optimizer, {}), *way_);

@@ -9,10 +9,10 @@
 
 namespace gyre::training {
 
-enum class Parallel { ddp, zero1, zero2, zero3, hybrid, stale, server, local };
+enum class Parallelism { ddp, zero1, zero2, zero3, hybrid, stale, server, local };
 
 struct WayOptions {
-  Parallel parallel = Parallel::ddp;
+  Parallelism parallel = Parallelism::ddp;
   gyreGradOptimizer_t optimizer = gyreGradAdamW;
   bool has_momentum = false;
   std::uint64_t seed = 1;

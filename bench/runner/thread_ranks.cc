@@ -1,4 +1,4 @@
-// The crew's small exchanges: one all-reduce each, of host memory. See ranks.h.
+// ThreadRanks' small exchanges: one all-reduce each, of host memory. See ranks.h.
 #include "bench/runner/ranks.h"
 
 #include <algorithm>
@@ -17,9 +17,9 @@ std::vector<std::byte> bytes_of(std::span<const Value> values) {
 }  // namespace
 
 // `inputs` of each member; the result is everybody's, so one copy is kept.
-Status Crew::all_reduce(std::span<const std::vector<std::byte>> inputs,
-                        std::vector<std::byte>& result, std::size_t count, gyreDataType_t type,
-                        gyreRedOp_t op) {
+Status ThreadRanks::all_reduce(std::span<const std::vector<std::byte>> inputs,
+                               std::vector<std::byte>& result, std::size_t count,
+                               gyreDataType_t type, gyreRedOp_t op) {
   const std::vector<gyreComm_t>& comms = beside_.empty() ? comms_ : beside_;
   std::vector<std::vector<std::byte>> outputs(inputs.begin(), inputs.end());
   GYRE_TRY(checked(gyreGroupStart(), "gyreGroupStart"));
@@ -35,11 +35,12 @@ Status Crew::all_reduce(std::span<const std::vector<std::byte>> inputs,
   return {};
 }
 
-Status Crew::combine(std::span<double> values, Combine how) {
+Status ThreadRanks::combine(std::span<double> values, Combine how) {
   std::vector<std::vector<std::byte>> inputs(comms_.size(),
                                              bytes_of(std::span<const double>(values)));
   const bool added = how == Combine::sum || how == Combine::rank0;
-  // A crew counts once in a sum, whatever its size; rank 0 alone is a sum with zeros elsewhere.
+  // A thread's ranks count once in a sum, whatever their number; rank 0 alone is a sum with zeros
+  // elsewhere.
   for (std::size_t i = 0; i < inputs.size() && added; ++i)
     if (i > 0 || (how == Combine::rank0 && first_rank_ > 0))
       std::ranges::fill(inputs[i], std::byte{0});
@@ -47,20 +48,20 @@ Status Crew::combine(std::span<double> values, Combine how) {
   std::vector<std::byte> result;
   GYRE_TRY(all_reduce(inputs, result, values.size(), gyreFloat64, op));
   std::memcpy(values.data(), result.data(), values.size_bytes());
-  // All crews have the same size, so the mean over ranks is the mean over crews.
+  // All threads have as many ranks, so the mean over ranks is the mean over threads.
   if (how == Combine::mean)
     for (double& value : values) value /= ranks_;
   return {};
 }
 
-Result<double> Crew::combine(double value, Combine how) {
+Result<double> ThreadRanks::combine(double value, Combine how) {
   GYRE_TRY(combine(std::span<double>(&value, 1), how));
   return value;
 }
 
-Status Crew::barrier() { return combine(0.0, Combine::sum).status(); }
+Status ThreadRanks::barrier() { return combine(0.0, Combine::sum).status(); }
 
-Result<bool> Crew::equal_everywhere(std::span<const std::uint64_t> of_members) {
+Result<bool> ThreadRanks::equal_everywhere(std::span<const std::uint64_t> of_members) {
   std::vector<std::vector<std::byte>> inputs;
   for (const std::uint64_t& member : of_members)
     inputs.push_back(bytes_of(std::span<const std::uint64_t>(&member, 1)));
@@ -70,7 +71,7 @@ Result<bool> Crew::equal_everywhere(std::span<const std::uint64_t> of_members) {
   return least == most;
 }
 
-void Crew::abort() {
+void ThreadRanks::abort() {
   for (gyreComm_t comm : comms_) (void)gyreCommAbort(comm);
   for (gyreComm_t comm : beside_) (void)gyreCommAbort(comm);
 }
