@@ -10,8 +10,8 @@ import subprocess
 import sys
 
 
-def measure(gyre, throng, ranks, transport, live, **settings):
-    done = subprocess.run([gyre, "run", "-n", str(ranks), throng, str(live)], text=True,
+def measure(gyre, many_communicators, ranks, transport, live, **settings):
+    done = subprocess.run([gyre, "run", "-n", str(ranks), many_communicators, str(live)], text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=240,
                           env=dict(os.environ, GYRE_SOCKET_IFNAME="lo", GYRE_TRANSPORT=transport,
                                    **settings))
@@ -48,7 +48,7 @@ def check(figures, transport):
 
 
 def main():
-    gyre, throng, live = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    gyre, many_communicators, live = sys.argv[1], sys.argv[2], int(sys.argv[3])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     good = True
@@ -57,9 +57,9 @@ def main():
             if most < 7 * live + 100:
                 print(f"left out: {most} descriptors are too few for {live} communicators")
                 continue
-            good &= check(measure(gyre, throng, ranks, transport, live), transport)
+            good &= check(measure(gyre, many_communicators, ranks, transport, live), transport)
         # The numbers of calls, splits and messages turn on the way.
-        measure(gyre, throng, 2, transport, 20, GYRE_FIRST_SEQUENCE=str(2**40 - 30))
+        measure(gyre, many_communicators, 2, transport, 20, GYRE_FIRST_SEQUENCE=str(2**40 - 30))
     return 0 if good else 1
 
 

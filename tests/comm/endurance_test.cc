@@ -1,8 +1,8 @@
 // Communicators made and ended again and again, and very many at once: memory, descriptors and
 // threads stay flat. A short form by default, 10^5 and 10^3 under [.soak]; ranks are threads.
-#include "tests/support/base/census.h"
+#include "tests/support/base/resource_use.h"
+#include "tests/support/comm/many_communicators.h"
 #include "tests/support/comm/ranks.h"
-#include "tests/support/comm/throng.h"
 
 #include <catch2/catch.hpp>
 
@@ -32,7 +32,7 @@ struct Times {
 };
 
 // `cycles` times: two ranks make a communicator, or split one off their parent, at times reduce on
-// it, and end it. A census is taken at 60 places.
+// it, and end it. Resource use is taken at 60 places.
 class Churn {
  public:
   explicit Churn(int cycles) : cycles_(cycles) {}
@@ -50,15 +50,15 @@ class Churn {
   }
 
   void report() const {
-    const Census& last = censuses_.back();
+    const ResourceUse& last = uses_.back();
     std::printf(
         "%d cycles: slopes for 1000 cycles: %.2f KiB, %.3f KiB of heap, %.4f descriptors, "
         "%.4f threads, %.4f mappings; at the end %.0f KiB, %d, %d, %d\n",
-        cycles_, 1000 * slope([](const Census& c) { return c.resident_kib; }),
-        1000 * slope([](const Census& c) { return c.heap_kib; }),
-        1000 * slope([](const Census& c) { return c.descriptors; }),
-        1000 * slope([](const Census& c) { return c.threads; }),
-        1000 * slope([](const Census& c) { return c.mappings; }), last.resident_kib,
+        cycles_, 1000 * slope([](const ResourceUse& c) { return c.resident_kib; }),
+        1000 * slope([](const ResourceUse& c) { return c.heap_kib; }),
+        1000 * slope([](const ResourceUse& c) { return c.descriptors; }),
+        1000 * slope([](const ResourceUse& c) { return c.threads; }),
+        1000 * slope([](const ResourceUse& c) { return c.mappings; }), last.resident_kib,
         last.descriptors, last.threads, last.mappings);
     std::printf("init %.1f us, split %.1f us, destroy %.1f us\n", 1e6 * times_.make / times_.made,
                 1e6 * times_.split / times_.splits, 1e6 * times_.end / times_.ended);
@@ -68,9 +68,9 @@ class Churn {
   template <typename Figure>
   double slope(Figure&& figure) const {
     std::vector<double> x, y;
-    for (std::size_t i = censuses_.size() / 5; i < censuses_.size(); ++i) {
+    for (std::size_t i = uses_.size() / 5; i < uses_.size(); ++i) {
       x.push_back(at_[i]);
-      y.push_back(static_cast<double>(figure(censuses_[i])));
+      y.push_back(static_cast<double>(figure(uses_[i])));
     }
     return slope_of(x, y);
   }
@@ -104,39 +104,39 @@ class Churn {
 
   void note(int cycle) {
     at_.push_back(cycle);
-    censuses_.push_back(Census::take());
+    uses_.push_back(ResourceUse::take());
   }
 
   const int cycles_;
   std::vector<double> at_;
-  std::vector<Census> censuses_;
+  std::vector<ResourceUse> uses_;
   Times times_;
 };
 
 struct ThrongFigures {
-  Census before, during, after;
+  ResourceUse before, during, after;
 };
 
 ThrongFigures measure_throng(int ranks, int live) {
   ThrongFigures figures;
   on_ranks(ranks, [&](int rank, gyreComm_t parent, Complaints& complaints) {
-    const auto count = [&](Census& census, auto&& take) {
+    const auto count = [&](ResourceUse& use, auto&& take) {
       (void)gyreBarrier(parent, nullptr);
-      if (rank == 0) census = take();
+      if (rank == 0) use = take();
       (void)gyreBarrier(parent, nullptr);
     };
     // The first ones bring what stays.
-    if (Throng first; !first.gather(rank, parent, ranks, 20) || !first.end())
+    if (ManyCommunicators first; !first.gather(rank, parent, ranks, 20) || !first.end())
       return complaints.add(gyreGetLastError(nullptr));
-    count(figures.before, Census::take);
-    Throng throng;
-    if (!throng.gather(rank, parent, ranks, live) || !throng.use(ranks))
+    count(figures.before, ResourceUse::take);
+    ManyCommunicators communicators;
+    if (!communicators.gather(rank, parent, ranks, live) || !communicators.use(ranks))
       return complaints.add(gyreGetLastError(nullptr));
-    count(figures.during, Census::take);
-    complaints.expect(throng.end(), gyreGetLastError(nullptr));
-    Census limit = figures.before;
+    count(figures.during, ResourceUse::take);
+    complaints.expect(communicators.end(), gyreGetLastError(nullptr));
+    ResourceUse limit = figures.before;
     limit.heap_kib += kept_kib(live);
-    count(figures.after, [&] { return Census::settled(limit); });
+    count(figures.after, [&] { return ResourceUse::settled(limit); });
   });
   return figures;
 }
@@ -170,14 +170,14 @@ void check_churn(int cycles, double bytes) {
   Churn churn(cycles);
   churn.run();
   churn.report();
-  CHECK(std::abs(churn.slope([](const Census& c) { return c.descriptors; })) * cycles < 2);
-  CHECK(std::abs(churn.slope([](const Census& c) { return c.threads; })) * cycles < 0.5);
-  CHECK(std::abs(churn.slope([](const Census& c) { return c.mappings; })) * cycles < 8);
+  CHECK(std::abs(churn.slope([](const ResourceUse& c) { return c.descriptors; })) * cycles < 2);
+  CHECK(std::abs(churn.slope([](const ResourceUse& c) { return c.threads; })) * cycles < 0.5);
+  CHECK(std::abs(churn.slope([](const ResourceUse& c) { return c.mappings; })) * cycles < 8);
   if (!memory_is_told) return;
-  CHECK(churn.slope([](const Census& c) { return c.heap_kib; }) * 1024 < bytes);
+  CHECK(churn.slope([](const ResourceUse& c) { return c.heap_kib; }) * 1024 < bytes);
   // Pages are counted by the kernel, which is lazier: a first touch of what was there long ago. How
   // much of that there is does not depend on the cycles (350 KiB were seen on a loaded machine).
-  CHECK(churn.slope([](const Census& c) { return c.resident_kib; }) * cycles < 1024);
+  CHECK(churn.slope([](const ResourceUse& c) { return c.resident_kib; }) * cycles < 1024);
 }
 
 }  // namespace

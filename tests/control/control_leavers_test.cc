@@ -1,7 +1,7 @@
 // Processes that leave and end while the others go on: whoever was reached through them is still
 // reached, and what happens behind them is still told. Planes of this process, and real processes.
-#include "tests/support/control/crew.h"
 #include "tests/support/control/meeting.h"
+#include "tests/support/control/process_job.h"
 
 #include <csignal>
 
@@ -102,22 +102,22 @@ TEST_CASE("ranks that leave in any order cut nobody off") {
   job.require_no_failure();
 }
 
-TEST_CASE("a death is told to all although some have left before", "[crew]") {
+TEST_CASE("a death is told to all although some have left before", "[processes]") {
   const auto leavers = GENERATE(std::vector<int>{0}, std::vector<int>{1}, std::vector<int>{0, 1});
   const int victim = GENERATE(2, 9, 15);
-  Crew crew({.processes = 16, .liveness_s = 5});
-  REQUIRE(crew.all_joined());
-  for (const int leaver : leavers) crew.depart(leaver);
+  ProcessJob job({.processes = 16, .liveness_s = 5});
+  REQUIRE(job.all_joined());
+  for (const int leaver : leavers) job.depart(leaver);
   usleep(100'000);
   const std::int64_t start = SystemClock::read();
-  crew.send_signal(victim, SIGKILL);
+  job.send_signal(victim, SIGKILL);
   std::vector<int> others = leavers;
   others.push_back(victim);
-  REQUIRE(crew.all_failed_but(others, bound_s));
+  REQUIRE(job.all_failed_but(others, bound_s));
   std::int64_t worst = 0;
-  for (int rank = 0; rank < crew.ranks(); ++rank) {
+  for (int rank = 0; rank < job.ranks(); ++rank) {
     if (std::ranges::find(others, rank) != others.end()) continue;
-    const CrewReport& report = crew.report(rank);
+    const ProcessJobReport& report = job.report(rank);
     INFO("rank " << rank << ": " << report.text);
     CHECK(std::vector<int>(report.culprits, report.culprits + report.culprit_count) ==
           std::vector<int>{victim});
@@ -127,14 +127,14 @@ TEST_CASE("a death is told to all although some have left before", "[crew]") {
                   << static_cast<double>(worst) / 1e9 << " s");
 }
 
-TEST_CASE("a process that stops while it should link up anew is named", "[crew]") {
-  Crew crew({.processes = 11, .liveness_s = 1});
-  REQUIRE(crew.all_joined());
-  crew.send_signal(9, SIGSTOP);
-  crew.depart(1);
-  REQUIRE(crew.all_failed_but({1, 9}, 3 * bound_s));
+TEST_CASE("a process that stops while it should link up anew is named", "[processes]") {
+  ProcessJob job({.processes = 11, .liveness_s = 1});
+  REQUIRE(job.all_joined());
+  job.send_signal(9, SIGSTOP);
+  job.depart(1);
+  REQUIRE(job.all_failed_but({1, 9}, 3 * bound_s));
   for (const int rank : {0, 2, 8, 10}) {
-    const CrewReport& report = crew.report(rank);
+    const ProcessJobReport& report = job.report(rank);
     INFO("rank " << rank << ": " << report.text);
     CHECK(std::vector<int>(report.culprits, report.culprits + report.culprit_count) ==
           std::vector<int>{9});

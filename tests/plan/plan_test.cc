@@ -34,7 +34,8 @@ std::string refusal(std::string_view algorithm, const PlanRequest& asked) {
   return plan.ok() ? "" : std::string(plan.status().message());
 }
 
-std::size_t most_steps(std::string_view algorithm, Collective collective, std::int32_t n) {
+std::size_t steps_of_longest_lane(std::string_view algorithm, Collective collective,
+                                  std::int32_t n) {
   std::size_t most = 0;
   for (std::int32_t rank = 0; rank < n; ++rank) {
     const Plan plan = plan_of(algorithm, request(collective, n, rank));
@@ -111,16 +112,16 @@ TEST_CASE("a message is delivered in place only where its bytes lie or end", "[p
 TEST_CASE("the number of steps hardly depends on the number of ranks", "[plan]") {
   for (const std::int32_t n : {3, 4, 17, 64}) {
     CAPTURE(n);
-    CHECK(most_steps("ring", Collective::all_reduce, n) == 5);
-    CHECK(most_steps("ring", Collective::reduce_scatter, n) == 3);
-    CHECK(most_steps("ring", Collective::all_gather, n) == 3);
-    CHECK(most_steps("ring", Collective::broadcast, n) == 1);
-    CHECK(most_steps("tree", Collective::all_reduce, n) == 1);
-    CHECK(most_steps("tree", Collective::reduce, n) == 1);
-    CHECK(most_steps("oneshot", Collective::all_reduce, n) == 2);
-    CHECK(most_steps("twoshot", Collective::all_reduce, n) == 3);
-    CHECK(most_steps("twoshot", Collective::reduce_scatter, n) == 2);
-    CHECK(most_steps("doubling", Collective::all_reduce, n) <= 8);
+    CHECK(steps_of_longest_lane("ring", Collective::all_reduce, n) == 5);
+    CHECK(steps_of_longest_lane("ring", Collective::reduce_scatter, n) == 3);
+    CHECK(steps_of_longest_lane("ring", Collective::all_gather, n) == 3);
+    CHECK(steps_of_longest_lane("ring", Collective::broadcast, n) == 1);
+    CHECK(steps_of_longest_lane("tree", Collective::all_reduce, n) == 1);
+    CHECK(steps_of_longest_lane("tree", Collective::reduce, n) == 1);
+    CHECK(steps_of_longest_lane("oneshot", Collective::all_reduce, n) == 2);
+    CHECK(steps_of_longest_lane("twoshot", Collective::all_reduce, n) == 3);
+    CHECK(steps_of_longest_lane("twoshot", Collective::reduce_scatter, n) == 2);
+    CHECK(steps_of_longest_lane("doubling", Collective::all_reduce, n) <= 8);
   }
 }
 

@@ -1,4 +1,4 @@
-// Throng: a rank's places in many communicators that live at the same time.
+// ManyCommunicators: a rank's places in many communicators that live at the same time.
 #pragma once
 
 #include <gyre/gyre.h>
@@ -24,7 +24,7 @@ inline double kept_kib(int live) { return 128 + 0.25 * live; }
 
 // A rank's places in `live` communicators that were split off one parent, all of which have
 // reduced.
-class Throng {
+class ManyCommunicators {
  public:
   // False with the error in gyreGetLastError.
   bool gather(int rank, gyreComm_t parent, int size, int live) {

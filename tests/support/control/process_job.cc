@@ -1,4 +1,4 @@
-#include "tests/support/control/crew.h"
+#include "tests/support/control/process_job.h"
 
 #include "tests/support/control/meeting.h"
 
@@ -12,28 +12,28 @@
 
 namespace gyre::test {
 
-struct Crew::Board {
+struct ProcessJob::Board {
   std::atomic<int> has_id{0};
   std::array<std::uint8_t, trust::unique_id_bytes> id{};
   std::atomic<int> end{0};
   std::atomic<int> holder_wanted{-1};  // by this process
   std::atomic<pid_t> holder{0};
   std::atomic<int> departing{-1};  // this process
-  CrewReport reports[ranks_most];
+  ProcessJobReport reports[ranks_most];
 };
 
 namespace {
 
 void pause_briefly() { usleep(1000); }
 
-Settings crew_settings(const CrewPlan& plan) {
+Settings crew_settings(const ProcessJobPlan& plan) {
   Settings settings = loopback_settings();
   settings.liveness_timeout_s = plan.liveness_s;
   settings.init_timeout_s = plan.init_s;
   return settings;
 }
 
-void note_failure(CrewReport& report, const Membership& member) {
+void note_failure(ProcessJobReport& report, const Membership& member) {
   const Status failure = member.failure();
   report.code = static_cast<int>(failure.code());
   std::snprintf(report.text, sizeof report.text, "%.*s", static_cast<int>(failure.message().size()),
@@ -45,7 +45,7 @@ void note_failure(CrewReport& report, const Membership& member) {
 
 }  // namespace
 
-Crew::Crew(const CrewPlan& plan) : plan_(plan) {
+ProcessJob::ProcessJob(const ProcessJobPlan& plan) : plan_(plan) {
   void* memory =
       mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   REQUIRE(memory != MAP_FAILED);
@@ -58,7 +58,7 @@ Crew::Crew(const CrewPlan& plan) : plan_(plan) {
   }
 }
 
-Crew::~Crew() {
+ProcessJob::~ProcessJob() {
   for (const pid_t process : pids_) {
     kill(process, SIGKILL);
     waitpid(process, nullptr, 0);
@@ -67,7 +67,7 @@ Crew::~Crew() {
   munmap(board_, sizeof(Board));
 }
 
-void Crew::run(int process) {
+void ProcessJob::run(int process) {
   const Settings settings = crew_settings(plan_);
   for (const int absent : plan_.absent)
     if (absent == process) _exit(0);
@@ -91,7 +91,7 @@ void Crew::run(int process) {
   while (board_->end.load() == 0) {
     bool all_said_why = true;
     for (std::size_t i = 0; i < members.size(); ++i) {
-      CrewReport& report = board_->reports[static_cast<std::size_t>(ranks_of(process)[i])];
+      ProcessJobReport& report = board_->reports[static_cast<std::size_t>(ranks_of(process)[i])];
       const Membership& member = *members[i];
       if (member.failed() && report.failed_ns.load() == 0) note_failure(report, member);
       if (member.state() != Membership::State::joining)
@@ -117,17 +117,17 @@ void Crew::run(int process) {
   _exit(0);
 }
 
-std::vector<int> Crew::ranks_of(int process) const {
+std::vector<int> ProcessJob::ranks_of(int process) const {
   std::vector<int> ranks;
   for (int i = 0; i < plan_.ranks_each; ++i) ranks.push_back(process * plan_.ranks_each + i);
   return ranks;
 }
 
-const CrewReport& Crew::report(int rank) const {
+const ProcessJobReport& ProcessJob::report(int rank) const {
   return board_->reports[static_cast<std::size_t>(rank)];
 }
 
-bool Crew::all_joined(double seconds) const {
+bool ProcessJob::all_joined(double seconds) const {
   return soon(
       [&] {
         for (int rank = 0; rank < ranks(); ++rank)
@@ -138,7 +138,7 @@ bool Crew::all_joined(double seconds) const {
       seconds);
 }
 
-bool Crew::all_failed_but(const std::vector<int>& except, double seconds) const {
+bool ProcessJob::all_failed_but(const std::vector<int>& except, double seconds) const {
   return soon(
       [&] {
         for (int rank = 0; rank < ranks(); ++rank) {
@@ -151,20 +151,22 @@ bool Crew::all_failed_but(const std::vector<int>& except, double seconds) const 
       seconds);
 }
 
-void Crew::send_signal(int process, int number) const { REQUIRE(kill(pid(process), number) == 0); }
+void ProcessJob::send_signal(int process, int number) const {
+  REQUIRE(kill(pid(process), number) == 0);
+}
 
-void Crew::fork_holder(int process) {
+void ProcessJob::fork_holder(int process) {
   board_->holder_wanted.store(process);
   REQUIRE(soon([&] { return board_->holder.load() != 0; }));
 }
 
-void Crew::depart(int process) {
+void ProcessJob::depart(int process) {
   board_->departing.store(process);
   siginfo_t how{};
   REQUIRE(waitid(P_PID, static_cast<id_t>(pid(process)), &how, WEXITED | WNOWAIT) == 0);
 }
 
-bool Crew::finish() {
+bool ProcessJob::finish() {
   board_->end.store(1);
   bool peaceful = true;
   for (const pid_t process : pids_) {

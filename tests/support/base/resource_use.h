@@ -1,4 +1,4 @@
-// Census: what this process takes of the machine: memory, descriptors, threads; and how fast a
+// ResourceUse: what this process takes of the machine: memory, descriptors, threads; and how fast a
 // series of such figures grows.
 #pragma once
 
@@ -21,18 +21,18 @@ inline constexpr bool memory_is_told = false;
 inline constexpr bool memory_is_told = true;
 #endif
 
-struct Census {
+struct ResourceUse {
   double resident_kib = 0;
   double heap_kib = 0;  // in use
   int descriptors = 0;
   int threads = 0;
   int mappings = 0;
 
-  static Census take() {
+  static ResourceUse take() {
     const auto entries = [](const char* folder) {
       return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder), {}));
     };
-    Census now;
+    ResourceUse now;
     now.descriptors = entries("/proc/self/fd");
     now.threads = entries("/proc/self/task");
     std::ifstream maps("/proc/self/maps");
@@ -47,9 +47,9 @@ struct Census {
   }
   // Once it is down to `limit` in descriptors and heap, or after 5 s: the control thread gives what
   // it has back a little later than the call that no longer needs it.
-  static Census settled(const Census& limit) {
+  static ResourceUse settled(const ResourceUse& limit) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-    Census now = take();
+    ResourceUse now = take();
     while ((now.descriptors > limit.descriptors || now.heap_kib > limit.heap_kib) &&
            std::chrono::steady_clock::now() < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

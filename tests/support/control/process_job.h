@@ -1,5 +1,5 @@
-// Crew: real processes that join one job and say on a shared board what becomes of them, so that a
-// test can kill them. Forked while the test process has one thread.
+// ProcessJob: real processes that join one job and say on a shared board what becomes of them, so
+// that a test can kill them. Forked while the test process has one thread.
 #pragma once
 
 #include "lib/control/control.h"
@@ -12,7 +12,7 @@
 
 namespace gyre::test {
 
-struct CrewPlan {
+struct ProcessJobPlan {
   int processes = 2;
   int ranks_each = 1;
   bool tcp = false;              // to the root, although it is on this host
@@ -23,7 +23,7 @@ struct CrewPlan {
 };
 
 // What one rank says.
-struct CrewReport {
+struct ProcessJobReport {
   std::atomic<int> state{0};  // Membership::State + 1 once it is settled
   std::atomic<std::int64_t> failed_ns{0};
   int code = 0;
@@ -32,21 +32,21 @@ struct CrewReport {
   int culprits[64] = {};
 };
 
-class Crew {
+class ProcessJob {
  public:
   static constexpr int ranks_most = 96;
 
-  explicit Crew(const CrewPlan& plan);
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
-  ~Crew();  // ends whoever is still there
+  explicit ProcessJob(const ProcessJobPlan& plan);
+  ProcessJob(const ProcessJob&) = delete;
+  ProcessJob& operator=(const ProcessJob&) = delete;
+  ~ProcessJob();  // ends whoever is still there
 
   pid_t pid(int process) const { return pids_[static_cast<std::size_t>(process)]; }
   int ranks() const { return plan_.processes * plan_.ranks_each; }
   // Rank r lives in process r / ranks_each.
   int process_of(int rank) const { return rank / plan_.ranks_each; }
   std::vector<int> ranks_of(int process) const;
-  const CrewReport& report(int rank) const;
+  const ProcessJobReport& report(int rank) const;
 
   bool all_joined(double seconds = 30) const;
   // All ranks but those of `except` have failed.
@@ -63,7 +63,7 @@ class Crew {
   struct Board;
   void run(int process);  // never returns
 
-  const CrewPlan plan_;
+  const ProcessJobPlan plan_;
   Board* board_ = nullptr;
   std::vector<pid_t> pids_;
 };

@@ -1,9 +1,9 @@
 // A rank that splits ARGUMENT communicators off its job's, all of which live at once and reduce;
 // then ends them. Rank 0 prints one line of JSON of what its process took of the machine. Started
 // by endurance_test.py through gyre run.
-#include "tests/support/comm/throng.h"
+#include "tests/support/comm/many_communicators.h"
 
-#include "tests/support/base/census.h"
+#include "tests/support/base/resource_use.h"
 #include <gyre/gyre.h>
 
 #include <cstdio>
@@ -18,9 +18,9 @@ int failed(const char* what) {
   return 1;
 }
 
-void print(const char* name, const Census& census, const char* end) {
+void print(const char* name, const ResourceUse& use, const char* end) {
   std::printf("\"%s\": {\"kib\": %.0f, \"heap_kib\": %.0f, \"descriptors\": %d, \"threads\": %d}%s",
-              name, census.resident_kib, census.heap_kib, census.descriptors, census.threads, end);
+              name, use.resident_kib, use.heap_kib, use.descriptors, use.threads, end);
 }
 
 }  // namespace
@@ -34,19 +34,20 @@ int main(int argc, char** argv) {
   if (gyreCommUserRank(parent, &rank) != gyreSuccess || gyreCommCount(parent, &size) != gyreSuccess)
     return failed("place");
   // The first ones bring what stays.
-  if (Throng first; !first.gather(rank, parent, size, 20) || !first.end()) return failed("first");
+  if (ManyCommunicators first; !first.gather(rank, parent, size, 20) || !first.end())
+    return failed("first");
   if (gyreBarrier(parent, nullptr) != gyreSuccess) return failed("barrier");
-  const Census before = Census::take();
-  Throng throng;
+  const ResourceUse before = ResourceUse::take();
+  ManyCommunicators communicators;
   const double start = seconds_now();
-  if (!throng.gather(rank, parent, size, live)) return failed("split");
+  if (!communicators.gather(rank, parent, size, live)) return failed("split");
   const double each = (seconds_now() - start) / live;
-  if (!throng.use(size)) return failed("use");
-  const Census during = Census::take();
-  if (!throng.end() || gyreBarrier(parent, nullptr) != gyreSuccess) return failed("destroy");
-  Census after_limit = before;
+  if (!communicators.use(size)) return failed("use");
+  const ResourceUse during = ResourceUse::take();
+  if (!communicators.end() || gyreBarrier(parent, nullptr) != gyreSuccess) return failed("destroy");
+  ResourceUse after_limit = before;
   after_limit.heap_kib += kept_kib(live);
-  const Census after = Census::settled(after_limit);
+  const ResourceUse after = ResourceUse::settled(after_limit);
   if (rank == 0) {
     std::printf("{\"live\": %d, \"ranks\": %d, \"split_and_reduce_us\": %.1f, \"memory\": %s, ",
                 live, size, 1e6 * each, memory_is_told ? "true" : "false");
