@@ -33,7 +33,7 @@ RESULTS = os.path.join(ROOT, "bench", "results")
 SKIPPED = 77  # as Meson takes it
 STATE = "gpu_parts.json"
 BEAT_S = 30  # between two signs of life of a part
-SECONDS_LEAST = 20  # that a part is begun for
+MIN_SECONDS = 20  # that a part is begun for
 
 def told_by(command):
     """What a program prints, or None if it is not there or fails."""
@@ -243,7 +243,7 @@ def run_parts(parts, options, state, logs):
             continue
         full = options.limit or part.seconds
         left = options.time - (time.monotonic() - began) if options.time else full
-        if left < SECONDS_LEAST:
+        if left < MIN_SECONDS:
             part.outcome, part.why = NOT_YET, "no time was left"
             continue
         part.seconds = int(min(full, left))

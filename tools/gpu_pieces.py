@@ -7,7 +7,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, "build-gpu")
-SECONDS_MOST = 540  # of a part that needs no build: nine minutes
+MAX_SECONDS = 540  # of a part that needs no build: nine minutes
 SIDE_BY_SIDE = ["CUDA_DEVICE_MAX_CONNECTIONS=32"]
 BY_DEFAULT = ["-u", "CUDA_DEVICE_MAX_CONNECTIONS"]
 
@@ -36,7 +36,7 @@ def build_parts():
 
 def of_test(name, cases, means, environment=SIDE_BY_SIDE, words=(), before=()):
     program = os.path.join(BUILD, "tests", "gpu", "gpu_test")
-    return Part(name, SECONDS_MOST, [*before, "env", "GYRE_SOCKET_IFNAME=lo", *environment, program,
+    return Part(name, MAX_SECONDS, [*before, "env", "GYRE_SOCKET_IFNAME=lo", *environment, program,
                                      "--rng-seed", "1", *words, cases], program, means)
 
 
@@ -109,7 +109,7 @@ def bench_parts():
              "mps": "the same side by side",
              "limits": "all-reduce against the memory's floor, and graphs; it needs the moves",
              "nccl": "that NCCL is not there (tools/dev setup --nccl, then build), or a time"}
-    return [Part(f"bench {piece}", SECONDS_MOST,
+    return [Part(f"bench {piece}", MAX_SECONDS,
                  [sys.executable, script, "--build", BUILD, "--record", "--only", piece], script,
                  means) for piece, means in meant.items()]
 

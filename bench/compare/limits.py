@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 
-COPY_LEAST, COPY_MOST = 64 << 10, 256 << 20  # sizes of copies whose speed is measured
+MIN_COPY, MAX_COPY = 64 << 10, 256 << 20  # sizes of copies whose speed is measured
 COPY_SECONDS = 0.15                          # for each of them
 COPY_BLOCK = 2 << 20                         # of it timed at once: rarely interrupted
 STREAM_BYTES = 512 << 20
@@ -67,7 +67,7 @@ def memory_bandwidth(processes, size):
     """Bytes read plus bytes written in a second, by copies of `size` bytes in all processes,
     each again and again from one place to another: what fits a cache is copied in it."""
     processes = max(1, min(processes, os.cpu_count() or 1))
-    size = min(size, COPY_MOST, _available_memory() // (8 * processes))
+    size = min(size, MAX_COPY, _available_memory() // (8 * processes))
 
     def copy(_):
         source, target = mmap.mmap(-1, size), mmap.mmap(-1, size)
@@ -152,7 +152,7 @@ class Limits:
             self.stream, self.way_s = loopback()
 
     def _memory(self, size):
-        size = max(size, COPY_LEAST)
+        size = max(size, MIN_COPY)
         if size not in self.memory:
             self.memory[size] = memory_bandwidth(self.ranks, size)
         return self.memory[size]
@@ -168,4 +168,4 @@ class Limits:
         if self.transport == "tcp":
             return (f"loopback {self.stream / 1e9:.2f} GB/s both ways together, "
                     f"{self.way_s * 1e6:.1f} us one way")
-        return f"memory {self._memory(COPY_MOST) / 1e9:.1f} GB/s (copies, read + written)"
+        return f"memory {self._memory(MAX_COPY) / 1e9:.1f} GB/s (copies, read + written)"

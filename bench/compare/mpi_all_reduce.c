@@ -31,7 +31,7 @@ struct bench {
 };
 
 struct result {
-  double time_us, least_us, p50_us, p99_us;
+  double time_us, min_us, p50_us, p99_us;
   double wrong;
 };
 
@@ -161,7 +161,7 @@ static struct result measure(struct bench* b, size_t count, int in_place) {
   MPI_Allreduce(MPI_IN_PLACE, b->iteration_us, n, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   qsort(b->iteration_us, (size_t)n, sizeof(double), ascending);
   const int rank_99 = (n * 99 + 99) / 100;
-  result.least_us = b->iteration_us[0];
+  result.min_us = b->iteration_us[0];
   result.p50_us = b->iteration_us[n / 2];
   result.p99_us = b->iteration_us[(rank_99 < n ? rank_99 : n) - 1];
   if (b->options.check) result.wrong = count_wrong(b, count, in_place);
@@ -175,7 +175,7 @@ static void print_half(const struct bench* b, size_t bytes, const struct result*
     printf("  %6g", r->wrong);
   else
     printf("     N/A");
-  printf("  %7.2f  %7.2f  %7.2f", r->least_us, r->p50_us, r->p99_us);
+  printf("  %7.2f  %7.2f  %7.2f", r->min_us, r->p50_us, r->p99_us);
 }
 
 static void write_row(const struct bench* b, size_t bytes, int in_place, const struct result* r) {
@@ -184,7 +184,7 @@ static void write_row(const struct bench* b, size_t bytes, int in_place, const s
       b->rows,
       "{\"bytes\": %zu, \"in_place\": %s, \"time_us\": %.4f, \"min_us\": %.4f, \"p50_us\": %.4f,"
       " \"p99_us\": %.4f, \"wrong\": %.0f}\n",
-      bytes, in_place ? "true" : "false", r->time_us, r->least_us, r->p50_us, r->p99_us,
+      bytes, in_place ? "true" : "false", r->time_us, r->min_us, r->p50_us, r->p99_us,
       b->options.check ? r->wrong : 0.0);
 }
 

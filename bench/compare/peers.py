@@ -18,7 +18,7 @@ class Gyre:
         self.launcher = os.path.join(build, "tools", "gyre")
         self.program = os.path.join(build, "bench", program)
         self.settings = settings or {}
-        self.bytes_most = NO_LIMIT  # larger sizes are left out
+        self.max_bytes = NO_LIMIT  # larger sizes are left out
 
     def command(self, ranks, transport, sizes, rows_file):
         words = [self.launcher, "run", "-n", str(ranks), self.program, *sizes, "--stats", "-J",
@@ -41,7 +41,7 @@ class Gyre:
 
 
 class Mpi:
-    bytes_most = NO_LIMIT
+    max_bytes = NO_LIMIT
 
     def __init__(self, program):
         self.program = program

@@ -115,13 +115,13 @@ def measure(programs, options, transport):
         for turn in range(options.rounds):
             shift = turn % len(programs)
             for program in programs[shift:] + programs[:shift]:
-                if series[program.name].problem or program.bytes_most < least:
+                if series[program.name].problem or program.max_bytes < least:
                     continue
                 print(f"  {transport}: {least}..{most} bytes, round {turn + 1} of "
                       f"{options.rounds}, {program.name}", file=sys.stderr, flush=True)
                 with tempfile.TemporaryDirectory() as folder:
                     rows_file = os.path.join(folder, "rows.json")
-                    end = min(most, program.bytes_most)
+                    end = min(most, program.max_bytes)
                     sizes = ["-b", str(least), "-e", str(end), "-f", str(options.stepfactor),
                              "-n", str(iterations), "-w", "3", "-c", "1" if turn == 0 else "0"]
                     command, extra = program.command(options.ranks, transport, sizes, rows_file)

@@ -70,7 +70,7 @@ def candidates(options, transport):
                               {"GYRE_ALGO": only + algorithm, "GYRE_PROTO": only + protocol},
                               options.memory))
             if protocol == "LL":
-                found[-1].bytes_most = options.line_most
+                found[-1].max_bytes = options.line_most
     return found
 
 

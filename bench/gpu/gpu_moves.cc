@@ -87,9 +87,9 @@ Status Moves::prepare() {
       driver_.check(driver_.stream_create(&stream_, cu::stream_non_blocking), "cuStreamCreate"));
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     GYRE_ASSIGN(buffers_[i],
-                exec::DeviceBlock::make(device_, options_.most_bytes, "a buffer of gpu_moves"));
+                exec::DeviceBlock::make(device_, options_.max_bytes, "a buffer of gpu_moves"));
     const std::vector<float> part((1 << 20) / sizeof(float), static_cast<float>(i + 1));
-    for (std::uint64_t at = 0; at < options_.most_bytes; at += 1 << 20)
+    for (std::uint64_t at = 0; at < options_.max_bytes; at += 1 << 20)
       GYRE_TRY(device_->upload(buffers_[i]->begin() + at, std::as_bytes(std::span(part))));
   }
   return {};
@@ -145,7 +145,7 @@ Contestant Moves::contestant(const std::string& name, std::function<Status()> on
 // The last MiB of what came out.
 Status Moves::check(float wanted) {
   std::vector<float> got((1 << 20) / sizeof(float));
-  GYRE_TRY(device_->download(got.data(), buffers_[2]->begin() + options_.most_bytes - (1 << 20),
+  GYRE_TRY(device_->download(got.data(), buffers_[2]->begin() + options_.max_bytes - (1 << 20),
                              1 << 20));
   for (const float value : got)
     if (value != wanted)
@@ -158,7 +158,7 @@ Status Moves::race_copies() {
   const auto pointer = [&](std::size_t i) {
     return reinterpret_cast<CuDevicePointer>(buffers_[i]->begin());
   };
-  for (std::uint64_t bytes = options_.most_bytes / 16; bytes <= options_.most_bytes; bytes *= 4) {
+  for (std::uint64_t bytes = options_.max_bytes / 16; bytes <= options_.max_bytes; bytes *= 4) {
     const std::vector<Contestant> both = {
         contestant("copy_move", [=, this] { return move(copy_, nullptr, bytes); }),
         contestant("copy_driver", [=, this] {
@@ -167,7 +167,7 @@ Status Moves::race_copies() {
         })};
     GYRE_TRY(race(both, bytes, 20, options_.rounds));
   }
-  GYRE_TRY(move(copy_, nullptr, options_.most_bytes));
+  GYRE_TRY(move(copy_, nullptr, options_.max_bytes));
   GYRE_TRY(wait());
   return check(1);
 }
@@ -175,13 +175,13 @@ Status Moves::race_copies() {
 Status Moves::race_reductions() {
   const loaded::CurrentContext scope(driver_, device_->owner());
   const std::byte* const second = buffers_[1]->begin();
-  for (std::uint64_t bytes = options_.most_bytes / 16; bytes <= options_.most_bytes; bytes *= 4) {
+  for (std::uint64_t bytes = options_.max_bytes / 16; bytes <= options_.max_bytes; bytes *= 4) {
     const std::vector<Contestant> both = {
         contestant("reduce_move", [=, this] { return move(reduce_, second, bytes); }),
         contestant("triad", [=, this] { return triad(bytes); })};
     GYRE_TRY(race(both, bytes, 20, options_.rounds));
   }
-  GYRE_TRY(move(reduce_, second, options_.most_bytes));
+  GYRE_TRY(move(reduce_, second, options_.max_bytes));
   GYRE_TRY(wait());
   return check(3);
 }
@@ -246,7 +246,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(16, 1 << 16));
   app.add_option("--images", options.images, "folder of the images that `ninja gpu_images` makes");
   CLI11_PARSE(app, argc, argv);
-  options.most_bytes = mebibytes << 20;
+  options.max_bytes = mebibytes << 20;
   const gyre::Status status = gyre::bench::run(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "gpu_moves: %s\n", std::string(status.message()).c_str());

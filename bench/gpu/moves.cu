@@ -4,12 +4,12 @@
 using gyre::bench::BareMove;
 using FloatSum = gyre::cuda::Reducer<gyre::cuda::Float32, gyre::cuda::Sum>;
 
-extern "C" __global__ void __launch_bounds__(gyre::cuda::threads_most, 1)
+extern "C" __global__ void __launch_bounds__(gyre::cuda::max_threads, 1)
     gyre_bench_copy(const __grid_constant__ BareMove on) {
   gyre::bench::bare_moves<FloatSum, false>(on);
 }
 
-extern "C" __global__ void __launch_bounds__(gyre::cuda::threads_most, 1)
+extern "C" __global__ void __launch_bounds__(gyre::cuda::max_threads, 1)
     gyre_bench_reduce(const __grid_constant__ BareMove on) {
   gyre::bench::bare_moves<FloatSum, true>(on);
 }

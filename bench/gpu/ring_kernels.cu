@@ -11,7 +11,7 @@ using FloatSum = gyre::cuda::Reducer<gyre::cuda::Float32, gyre::cuda::Sum>;
 #define GYRE_RING(launch) gyre::cuda::run_plan<gyre::cuda::Simple, FloatSum>(launch)
 #endif
 
-extern "C" __global__ void __launch_bounds__(gyre::cuda::threads_most, 1)
+extern "C" __global__ void __launch_bounds__(gyre::cuda::max_threads, 1)
     gyre_Float32_Sum_simple(const __grid_constant__ gyre::cuda::DeviceLaunch launch) {
   GYRE_RING(launch);
 }

@@ -78,7 +78,7 @@ Result<std::unique_ptr<Ring>> Ring::make(const loaded::CudaDriver& driver,
     GYRE_ASSIGN(plan::Plan plan,
                 plan::build_plan("ring", {.rank_count = ranks, .rank = number, .order = {}}));
     ring->ranks_.push_back({nullptr, std::move(plan), nullptr, nullptr, nullptr, nullptr, nullptr});
-    GYRE_TRY(ring->prepare(ring->ranks_.back(), number, shape, options.most_bytes));
+    GYRE_TRY(ring->prepare(ring->ranks_.back(), number, shape, options.max_bytes));
   }
   for (int number = 0; number < ranks; ++number) {
     RingRank& own = ring->ranks_[static_cast<std::size_t>(number)];
@@ -106,7 +106,7 @@ void Ring::set_bytes(std::uint64_t bytes) {
     layout.origin = i * (bytes / used);
     stripes_[i].input = stripes_[i].output = layout;
     stripes_[i].chunk_count = ranks;
-    stripes_[i].piece_bytes = shape.piece_most(cuda::DeviceProtocol::simple, 1, 2);
+    stripes_[i].piece_bytes = shape.max_piece(cuda::DeviceProtocol::simple, 1, 2);
   }
 }
 
@@ -161,7 +161,7 @@ Status race_rings(const loaded::CudaDriver& driver, const GpuOptions& options) {
   GYRE_ASSIGN(const auto straight, Ring::make(driver, options, "ring_straight"));
   const std::array<Ring*, 2> rings = {interpreted.get(), straight.get()};
   for (const std::uint64_t bytes : sizes) {
-    if (bytes > options.most_bytes) break;
+    if (bytes > options.max_bytes) break;
     std::vector<Contestant> contestants;
     for (Ring* ring : rings) {
       ring->set_bytes(bytes);

@@ -16,7 +16,7 @@ struct GpuOptions {
   int device = 0;
   int rounds = 7;
   int times = 200;  // of a small call in a round; of a large one a tenth
-  std::uint64_t most_bytes = 1ULL << 30;
+  std::uint64_t max_bytes = 1ULL << 30;
   std::string images;  // the folder of the *.fatbin files
 };
 

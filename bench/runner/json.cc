@@ -159,7 +159,7 @@ void JsonReport::conclude(const RunVerdict& verdict) {
                                 {"okay", truth(verdict.failed_checks == 0)}};
   document_["average_bus_bandwidth"] = {
       {"bandwidth", verdict.average_bus_bandwidth},
-      {"okay", verdict.least_bandwidth < 0 ? "unchecked" : truth(verdict.fast_enough())}};
+      {"okay", verdict.min_bandwidth < 0 ? "unchecked" : truth(verdict.fast_enough())}};
   document_["errors"] = ordered_json::array();
 }
 

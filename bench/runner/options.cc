@@ -13,7 +13,7 @@
 namespace gyre::bench {
 namespace {
 
-constexpr int integer_most = std::numeric_limits<int>::max();
+constexpr int max_integer = std::numeric_limits<int>::max();
 
 // What CLI11 fills; `finish` turns it into Options.
 struct RawOptions {
@@ -67,12 +67,12 @@ void add_size_options(CLI::App& app, RawOptions& raw) {
 
 void add_measure_options(CLI::App& app, RawOptions& raw) {
   Options& o = raw.options;
-  integer(app, "-n,--iters", o.iterations, 1, integer_most, "timed iterations of each size");
-  integer(app, "-m,--agg_iters", o.aggregated, 1, integer_most,
+  integer(app, "-n,--iters", o.iterations, 1, max_integer, "timed iterations of each size");
+  integer(app, "-m,--agg_iters", o.aggregated, 1, max_integer,
           "operations in one iteration, "
           "as a group");
-  integer(app, "-w,--warmup_iters", o.warmup, 0, integer_most, "iterations of the warm-up sweep");
-  integer(app, "-N,--run_cycles", o.cycles, 0, integer_most, "sweeps to run; 0: for ever");
+  integer(app, "-w,--warmup_iters", o.warmup, 0, max_integer, "iterations of the warm-up sweep");
+  integer(app, "-N,--run_cycles", o.cycles, 0, max_integer, "sweeps to run; 0: for ever");
   integer(app, "-a,--average", raw.average, 0, 3,
           "time over ranks: 0 of rank 0, 1 average, 2 minimum, 3 maximum");
   integer(app, "-z,--blocking", raw.blocking, 0, 3,
@@ -83,7 +83,7 @@ void add_measure_options(CLI::App& app, RawOptions& raw) {
                  "default stream; 0: a stream each (the default on GPUs)")
       ->check(CLI::IsMember({"auto", "0", "1"}).description(""))
       ->type_name("0|1");
-  integer(app, "-G,--cudagraph", o.graph_launches, 0, integer_most,
+  integer(app, "-G,--cudagraph", o.graph_launches, 0, max_integer,
           "GPUs: capture the iterations as a CUDA graph and launch it so often; 0: no graph");
   integer(app, "-C,--report_cputime", raw.cpu_time, 0, 1,
           "1: time until the calls return, not until they are done");
@@ -107,7 +107,7 @@ void add_data_options(CLI::App& app, RawOptions& raw) {
       ->type_name("TYPE");
   app.add_option("-r,--root", raw.root, "root rank, or all (collectives with a root)")
       ->type_name("RANK");
-  integer(app, "-c,--check", o.checks, 0, integer_most,
+  integer(app, "-c,--check", o.checks, 0, max_integer,
           "checked passes of each row, every element; 0: none");
   app.add_option("-u,--unalign", o.unaligned_elements, "begin the buffers at this element")
       ->check(between(0, 4096))
@@ -119,7 +119,7 @@ void add_output_options(CLI::App& app, RawOptions& raw) {
   Options& o = raw.options;
   integer(app, "-I,--per_iter_timing", raw.per_iteration, 0, 1,
           "1: columns i_min i_max i_p99 i_cv% over the iterations");
-  integer(app, "-K,--per_iter_skip", o.per_iteration_skip, 0, integer_most,
+  integer(app, "-K,--per_iter_skip", o.per_iteration_skip, 0, max_integer,
           "leading iterations that -I and --stats leave out");
   app.add_flag("--stats", o.stats, "columns min p50 p99 over the iterations");
   integer(app, "-S,--report_timestamps", raw.timestamps, 0, 1, "1: a time of day on each row");
@@ -296,7 +296,7 @@ Result<Options> finish(const RawOptions& raw) {
   if (raw.root == "all") {
     o.root = Options::every_root;
   } else {
-    Result<std::int64_t> root = parse_integer(raw.root, 0, integer_most);
+    Result<std::int64_t> root = parse_integer(raw.root, 0, max_integer);
     if (!root.ok()) return std::move(root).status().while_doing("-r/--root");
     o.root = static_cast<int>(*root);
   }

@@ -26,7 +26,7 @@ void complain(const CollectiveBenchmark& collective, const Status& status) {
 }
 
 // MIN_BW; -1 if not asked for.
-Result<double> least_bandwidth() {
+Result<double> min_bandwidth() {
   const char* text = tests_variable("MIN_BW");
   if (text == nullptr) return -1.0;
   char* end = nullptr;
@@ -145,8 +145,8 @@ Status Run::fit_memory() {
   if (!options_.cold) return {};
   // All buffers of this host, or device, are together four times the last-level cache, or more.
   const std::uint64_t wanted = std::max(options_.max_bytes, cold);
-  GYRE_ASSIGN(const std::uint64_t least_wanted, ranks_->smallest(UINT64_MAX - wanted));
-  place_.buffer_bytes = UINT64_MAX - least_wanted;
+  GYRE_ASSIGN(const std::uint64_t min_wanted, ranks_->smallest(UINT64_MAX - wanted));
+  place_.buffer_bytes = UINT64_MAX - min_wanted;
   if (place_.buffer_bytes <= most) return {};
   return Status(Code::SystemError,
                 fmt::format("--cold needs two buffers of {} bytes for each rank, to exceed the "
@@ -224,7 +224,7 @@ MemoryUse Run::memory_use() const {
 
 Result<int> Run::run() {
   RunVerdict verdict;
-  GYRE_ASSIGN(verdict.least_bandwidth, least_bandwidth());
+  GYRE_ASSIGN(verdict.min_bandwidth, min_bandwidth());
   int library_version = 0;
   GYRE_TRY(checked(gyreGetVersion(&library_version), "gyreGetVersion"));
   used_at_start_ = resident_memory();

@@ -13,7 +13,7 @@ namespace {
 // What no input starts with and no sum leaves behind by chance.
 constexpr unsigned char stale_byte = 0xa5;
 // Lines on stderr from one thread; the count in the table is complete.
-constexpr std::uint64_t told_most = 8;
+constexpr std::uint64_t max_told = 8;
 
 }  // namespace
 
@@ -145,7 +145,7 @@ Result<std::uint64_t> Sweep::fingerprint_of(int member, std::uint64_t bytes) {
 }
 
 void Sweep::tell_wrong(const Case& test, int member, const CheckOutcome& outcome) {
-  if (!listener_.wrong || told_++ >= told_most) return;
+  if (!listener_.wrong || told_++ >= max_told) return;
   listener_.wrong(fmt::format("rank {}, {} bytes, {} {}, {}: {}",
                               thread_ranks_.first_rank() + member, test.largest_bytes,
                               element_name(test.type), op_name(test.op),

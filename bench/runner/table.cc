@@ -192,7 +192,7 @@ std::string row_line(const Options& options, const Row& row, std::string_view ti
 }
 
 std::string closing(const RunVerdict& verdict, std::string_view collective) {
-  const char* speed = verdict.least_bandwidth < 0 ? "" : verdict.fast_enough() ? "OK" : "FAILED";
+  const char* speed = verdict.min_bandwidth < 0 ? "" : verdict.fast_enough() ? "OK" : "FAILED";
   return fmt::format("# {:<20} : {} {}\n# {:<20} : {:g} {}\n#\n# Collective test concluded: {}\n",
                      "Out of bounds values", verdict.failed_checks,
                      verdict.failed_checks > 0 ? "FAILED" : "OK", "Avg bus bandwidth",

@@ -31,9 +31,9 @@ std::string row_line(const Options& options, const Row& row, std::string_view ti
 struct RunVerdict {
   std::uint64_t failed_checks = 0;
   double average_bus_bandwidth = 0;
-  double least_bandwidth = -1;  // MIN_BW; -1: none asked
+  double min_bandwidth = -1;  // MIN_BW; -1: none asked
 
-  bool fast_enough() const { return average_bus_bandwidth >= least_bandwidth * 0.9; }
+  bool fast_enough() const { return average_bus_bandwidth >= min_bandwidth * 0.9; }
   bool good() const { return failed_checks == 0 && fast_enough(); }
 };
 std::string closing(const RunVerdict& verdict, std::string_view collective);

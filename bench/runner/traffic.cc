@@ -21,7 +21,7 @@ namespace {
 // Blocks are whole runs of 16 bytes, so that every type divides them.
 constexpr std::uint64_t unit = 16;
 // More than a matrix of any machine; what is above cannot be counted in bytes.
-constexpr double most_bytes = 0x1p62;
+constexpr double max_bytes = 0x1p62;
 
 // A number that is neither negative nor above `most`, and nothing behind it.
 bool read_number(const std::string& text, double most, double& value) {
@@ -53,7 +53,7 @@ Result<Traffic> Traffic::parse(std::string_view matrix, double scale, const std:
     std::size_t found = 0;
     for (std::string word; words >> word; ++found) {
       double bytes = 0;
-      if (!read_number(word, most_bytes, bytes) || bytes * scale > most_bytes)
+      if (!read_number(word, max_bytes, bytes) || bytes * scale > max_bytes)
         return invalid_argument(fmt::format(
             "{}, row {}, column {}: \"{}\" is not a number of bytes", name, rows, found, word));
       traffic.matrix_.push_back(static_cast<std::uint64_t>(bytes * scale) / unit * unit);
@@ -75,7 +75,7 @@ Result<Traffic> Traffic::parse(std::string_view matrix, double scale, const std:
 
 Result<Traffic> Traffic::from_environment() {
   GYRE_ASSIGN(const double spread, number_variable("ALLTOALLV_SPREAD", 1, 1));
-  GYRE_ASSIGN(const double scale, number_variable("ALLTOALLV_MATRIX_SCALE", most_bytes, 1));
+  GYRE_ASSIGN(const double scale, number_variable("ALLTOALLV_MATRIX_SCALE", max_bytes, 1));
   const char* path = tests_variable("ALLTOALLV_MATRIX_FILE");
   if (path == nullptr) return Traffic(spread);
   std::ifstream file(path, std::ios::binary);

@@ -50,7 +50,7 @@ class OverlapJob {
     expect(gyreBcast(&value, 1, gyreDouble, 0, comm_, nullptr), comm_);
     return value;
   }
-  void take_most(std::vector<double>& values) const {
+  void take_max(std::vector<double>& values) const {
     expect(gyreAllReduce(values.data(), values.data(), values.size(), gyreDouble, gyreMax, comm_,
                          nullptr),
            comm_);
@@ -184,7 +184,7 @@ void measure(const OverlapJob& job, const Options& options, std::vector<Way>& wa
       way.ms.push_back(step(job, way, passing, passes));
       way.reduced_bytes += way.model.reduced_bytes() - before;
     }
-  for (Way& way : ways) job.take_most(way.ms);
+  for (Way& way : ways) job.take_max(way.ms);
 }
 
 double median_of_kind(const std::vector<Way>& ways, Way::Kind kind) {

@@ -146,7 +146,7 @@ nlohmann::ordered_json row_of(const Options& options, const AllSeries& all, int 
           {"backward_ms", options.backward_ms},
           {"bytes", options.bytes},
           {"rounds", options.rounds},
-          {"in_flight", most_in_flight(actions)},
+          {"in_flight", max_in_flight(actions)},
           {"step_ms", step},
           {"step_ms_least", *least},
           {"step_ms_most", *most},

@@ -22,7 +22,7 @@ std::vector<Action> actions_of(Schedule schedule, int stage, int stages, int mic
   return actions;
 }
 
-int most_in_flight(const std::vector<Action>& actions) {
+int max_in_flight(const std::vector<Action>& actions) {
   int now = 0, most = 0;
   for (const Action& action : actions) {
     now += action.is_forward ? 1 : -1;

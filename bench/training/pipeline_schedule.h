@@ -22,6 +22,6 @@ std::vector<Action> actions_of(Schedule schedule, int stage, int stages, int mic
 
 // Micro-batches that have gone forward and not come back, at the most: whose activations a stage
 // has to keep.
-int most_in_flight(const std::vector<Action>& actions);
+int max_in_flight(const std::vector<Action>& actions);
 
 }  // namespace gyre::bench

@@ -9,7 +9,7 @@ PipelineStage::PipelineStage(gyreComm_t comm, Schedule schedule, int micro_batch
   gyreCommCount(comm, &stages_);
   actions_ = actions_of(schedule, stage_, stages_, micro_batches);
   // Those in flight are numbered in a row, so each has a buffer of its own.
-  activations_.assign(static_cast<std::size_t>(most_in_flight(actions_)), ByteBuffer(bytes));
+  activations_.assign(static_cast<std::size_t>(max_in_flight(actions_)), ByteBuffer(bytes));
   for (ByteBuffer& one : gradients_) one.resize(bytes);
 }
 

@@ -34,7 +34,7 @@ struct Way {
 };
 struct Course {
   std::vector<double> step_ms, loss_seconds, losses;
-  std::uint64_t steps = 0, staleness_most = 0;
+  std::uint64_t steps = 0, max_staleness = 0;
   int straggler = -1;
   double straggler_ms = 0, others_ms = 0;
 };
@@ -123,7 +123,7 @@ class Trainer {
       gyreGradStaleStats_t stats{};
       stats.size = sizeof stats;
       expect(gyreGradStaleGetStats(stale_, &stats));
-      course_.staleness_most = stats.maxStaleness;
+      course_.max_staleness = stats.maxStaleness;
       take_pace(stats);
       return expect(gyreGradStaleDestroy(stale_));
     }
@@ -166,7 +166,7 @@ void measure(const Options& options, const Way& way) {
   std::uint64_t steps = 0, staleness = 0;
   for (const Course& course : courses) {
     steps += course.steps;
-    staleness = std::max(staleness, course.staleness_most);
+    staleness = std::max(staleness, course.max_staleness);
   }
   const Course& first = courses[0];
   const nlohmann::ordered_json line = {{"way", way.name},

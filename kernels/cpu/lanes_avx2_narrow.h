@@ -165,11 +165,11 @@ struct Float8Lanes256 : Accumulators256 {
     const __m256i half = splat((1U << (shift - 1)) - 1 - (Format::rebias << shift));
     const __m256i normal =
         _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(size, half), odd), shift);
-    const __m256i unit = splat(Format::least_normal +
+    const __m256i unit = splat(Format::min_normal +
                                (static_cast<std::uint32_t>(shift) << Float32Bits::mantissa_bits));
     const __m256 shifted = _mm256_add_ps(_mm256_castsi256_ps(size), _mm256_castsi256_ps(unit));
     const __m256i subnormal = _mm256_sub_epi32(_mm256_castps_si256(shifted), unit);
-    const __m256i small = _mm256_cmpgt_epi32(splat(Format::least_normal), size);
+    const __m256i small = _mm256_cmpgt_epi32(splat(Format::min_normal), size);
     __m256i code = _mm256_blendv_epi8(normal, subnormal, small);
     code = _mm256_min_epu32(code, splat(Format::beyond_finite));
     const __m256i sign = _mm256_and_si256(_mm256_srli_epi32(bits, 24), splat(0x80));

@@ -154,11 +154,11 @@ struct Float8Lanes512 : Accumulators512 {
     const __m512i half = splat((1U << (shift - 1)) - 1 - (Format::rebias << shift));
     const __m512i normal =
         _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(size, half), odd), shift);
-    const __m512i unit = splat(Format::least_normal +
+    const __m512i unit = splat(Format::min_normal +
                                (static_cast<std::uint32_t>(shift) << Float32Bits::mantissa_bits));
     const __m512 shifted = _mm512_add_ps(_mm512_castsi512_ps(size), _mm512_castsi512_ps(unit));
     const __m512i subnormal = _mm512_sub_epi32(_mm512_castps_si512(shifted), unit);
-    const __mmask16 small = _mm512_cmplt_epu32_mask(size, splat(Format::least_normal));
+    const __mmask16 small = _mm512_cmplt_epu32_mask(size, splat(Format::min_normal));
     __m512i code = _mm512_mask_mov_epi32(normal, small, subnormal);
     code = _mm512_min_epu32(code, splat(Format::beyond_finite));
     const __m512i sign = _mm512_and_si512(_mm512_srli_epi32(bits, 24), splat(0x80));

@@ -48,7 +48,7 @@ struct NarrowFloat {
   // What a code's exponent lacks to be a float32's, and the float32 magnitude of the least normal.
   static constexpr std::uint32_t rebias = static_cast<std::uint32_t>(Float32Bits::bias - bias)
                                           << mantissa_bits;
-  static constexpr std::uint32_t least_normal =
+  static constexpr std::uint32_t min_normal =
       static_cast<std::uint32_t>(Float32Bits::bias - bias + 1) << Float32Bits::mantissa_bits;
 
   // Bits of the float32 with the same value. A NaN stays a NaN; its payload may change.
@@ -72,7 +72,7 @@ struct NarrowFloat {
   GYRE_NARROW static constexpr std::uint32_t narrow(std::uint32_t bits) {
     const std::uint32_t size = bits & Float32Bits::magnitude;
     if (size > Float32Bits::infinity) return canonical_nan;
-    const bool as_normal = rebias == 0 || size >= least_normal;
+    const bool as_normal = rebias == 0 || size >= min_normal;
     const std::uint32_t rounded =
         as_normal ? round_shift(size, mantissa_shift) - rebias : narrow_subnormal(size);
     const std::uint32_t sign = (bits >> 31) << sign_shift;
@@ -86,8 +86,8 @@ struct NarrowFloat {
     const std::uint32_t exponent = size >> Float32Bits::mantissa_bits;
     const std::uint32_t fraction = size & (hidden_one - 1);
     const std::uint32_t significand = exponent == 0 ? fraction : fraction | hidden_one;
-    constexpr int least_exponent = static_cast<int>(least_normal >> Float32Bits::mantissa_bits);
-    const int below = least_exponent - (exponent == 0 ? 1 : static_cast<int>(exponent));
+    constexpr int min_exponent = static_cast<int>(min_normal >> Float32Bits::mantissa_bits);
+    const int below = min_exponent - (exponent == 0 ? 1 : static_cast<int>(exponent));
     // Beyond 24 places even the largest significand is less than half of the least subnormal.
     const int shift = mantissa_shift + below;
     return shift > 24 ? 0 : round_shift(significand, shift);

@@ -14,7 +14,7 @@ namespace gyre::cuda {
 // As kernel_name (kernel_name.h) calls them. One block for a multiprocessor is enough; for a second
 // one ptxas would spill.
 #define GYRE_KERNEL(Element, Op, Protocol, protocol)                                    \
-  extern "C" __global__ void __launch_bounds__(threads_most, 1)                         \
+  extern "C" __global__ void __launch_bounds__(max_threads, 1)                          \
       gyre_##Element##_##Op##_##protocol(const __grid_constant__ DeviceLaunch launch) { \
     run_plan<Protocol, Reducer<Element, Op>>(launch);                                   \
   }

@@ -14,10 +14,10 @@
 
 namespace gyre::cuda {
 
-inline constexpr std::uint32_t links_most = 128;    // of a lane
-inline constexpr std::uint32_t channels_most = 16;  // of a launch
+inline constexpr std::uint32_t max_links = 128;    // of a lane
+inline constexpr std::uint32_t max_channels = 16;  // of a launch
 // Of a block; whole warps, two or more. 384 leave each thread 168 registers, enough for no spills.
-inline constexpr std::uint32_t threads_most = 384;
+inline constexpr std::uint32_t max_threads = 384;
 
 // Where a user buffer lies that is lent to another process: the number of its region, which both
 // know, and the offset in it. Numbers are never used again; a peer keeps what it has opened of
@@ -26,9 +26,9 @@ struct DevicePlace {
   std::uint64_t region = 0;  // none: nothing is lent there
   std::uint64_t offset = 0;
 };
-inline constexpr std::uint64_t regions_most = 256;  // of one rank, at one time
+inline constexpr std::uint64_t max_regions = 256;  // of one rank, at one time
 // Of what is lent within a process: the offset is the address. It is the number of no region, as
-// those begin with `regions_most`.
+// those begin with `max_regions`.
 inline constexpr std::uint64_t region_of_addresses = 1;
 
 // A peer's region as this rank has it mapped. In this rank's device memory; the host writes it
@@ -63,7 +63,7 @@ struct DeviceEnd {
   // Direct, and null without: both ends have them, or neither does.
   DeviceGrant* lent = nullptr;            // by this end, lies with the other
   const DeviceGrant* borrowed = nullptr;  // by the other end, lies here
-  // The other end's regions, `regions_most` of them; null: it is of this process, or its own rank.
+  // The other end's regions, `max_regions` of them; null: it is of this process, or its own rank.
   const DeviceRegion* regions = nullptr;
 };
 
@@ -170,7 +170,7 @@ struct DeviceLaunch : LaneCall {
   std::uint32_t* starts = nullptr;        // launches so far
 
   // Each channel's stripe of the buffers; tables in device memory.
-  plan::Geometry geometries[channels_most];
+  plan::Geometry geometries[max_channels];
 };
 static_assert(std::is_trivially_copyable_v<DeviceLaunch>);
 

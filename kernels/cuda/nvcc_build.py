@@ -24,13 +24,13 @@ import sys
 import tempfile
 import zlib
 
-INSTANCES_MOST = 140
+MAX_INSTANCES = 140
 # Of the library with the device code for all architectures; and of a build on two processors, where
 # slower machines than the one that was measured have three times as long.
-BYTES_MOST, SECONDS_MOST, SLACK = 24 * 10**6, 360, 3
+MAX_BYTES, MAX_SECONDS, SLACK = 24 * 10**6, 360, 3
 # The first ptxas of CUDA 12 that knows sm_120; the PTX ISA that kernels need (PTX ISA, "Release
 # Notes": 8.3 is of CUDA 12.3); and a compression that drivers before CUDA 12.4 read, too.
-ASSEMBLER_LEAST, PTX_VERSION, COMPRESSION = 8, "8.3", "speed"
+MIN_ASSEMBLER, PTX_VERSION, COMPRESSION = 8, "8.3", "speed"
 # What notes alone are for.
 OF_NOTES = re.compile(r"ptxas info|seconds |code |\s+\d+ bytes stack frame")
 NEVER_SPILL = ("Float32", "Float16", "BFloat16")
@@ -76,12 +76,12 @@ def assembler(where, root):
             sys.stderr.write(f"{place}: {error}\n")
             continue
         release = re.search(r"release (12\.(\d+))", said)
-        if release and int(release.group(2)) >= ASSEMBLER_LEAST:
+        if release and int(release.group(2)) >= MIN_ASSEMBLER:
             print(os.path.realpath(place), release.group(1))
             return 0
     if where in ("auto", "none"):
         return 0
-    sys.stderr.write(f"{where} is no ptxas of CUDA 12.{ASSEMBLER_LEAST} or later 12\n")
+    sys.stderr.write(f"{where} is no ptxas of CUDA 12.{MIN_ASSEMBLER} or later 12\n")
     return 1
 
 
@@ -221,10 +221,10 @@ def over_limits(text):
     wrong = re.findall(r"^(?:spills: |ptxas or ).*", text, re.MULTILINE)
     if instances == 0:
         wrong.append("a report without sums")
-    if instances > INSTANCES_MOST:
-        wrong.append(f"{instances} instances, more than {INSTANCES_MOST}")
-    if seconds / 2 > SECONDS_MOST * SLACK:
-        wrong.append(f"{seconds / 2:.0f} s on two processors, more than {SECONDS_MOST}")
+    if instances > MAX_INSTANCES:
+        wrong.append(f"{instances} instances, more than {MAX_INSTANCES}")
+    if seconds / 2 > MAX_SECONDS * SLACK:
+        wrong.append(f"{seconds / 2:.0f} s on two processors, more than {MAX_SECONDS}")
     return wrong
 
 
@@ -287,8 +287,8 @@ def check(report_file, library):
     text = read(report_file)
     wrong = over_limits(text)
     size = loaded_bytes(library)
-    if size > BYTES_MOST:
-        wrong.append(f"{library} has {size} bytes, more than {BYTES_MOST}")
+    if size > MAX_BYTES:
+        wrong.append(f"{library} has {size} bytes, more than {MAX_BYTES}")
     instances, seconds = sums_of(text)
     print(f"{instances} instances, {seconds / 2:.0f} s on two processors, "
           f"{size / 1e6:.1f} MB in the library")

@@ -31,7 +31,7 @@ GYRE_DEVICE bool can_lend(const Walk& walk, const DeviceEnd& wired, const Device
 // The peer's word is a number and an offset, both of which may be wrong.
 GYRE_DEVICE std::byte* find_in_region(const DeviceEnd& wired, std::uint64_t number,
                                       std::uint64_t offset, std::uint64_t bytes) {
-  const DeviceRegion& region = wired.regions[number & (regions_most - 1)];
+  const DeviceRegion& region = wired.regions[number & (max_regions - 1)];
   if (number == 0 || device::load_relaxed(&region.number) != number) return nullptr;
   const std::uint64_t whole = device::load_relaxed(&region.bytes);
   if (offset > whole || bytes > whole - offset) return nullptr;

@@ -39,10 +39,10 @@ struct BlockState {
   bool more[2];
   DeviceTask task;         // here, as where it comes from is far away
   std::uint64_t sequence;  // of the task's call
-  EndState send[links_most];
-  EndState receive[links_most];
-  Incoming incoming[links_most];
-  Outgoing outgoing[links_most];
+  EndState send[max_links];
+  EndState receive[max_links];
+  Incoming incoming[max_links];
+  Outgoing outgoing[max_links];
 };
 
 GYRE_DEVICE bool has_link(const plan::MoveLinks& links, std::uint32_t link) {

@@ -38,16 +38,16 @@ Status choose_channels(CommunicatorOptions& options, const gyreConfig_t& config)
   GYRE_ASSIGN(const int max, in_range("maxCTAs", config.maxCTAs, 1, most, most));
   GYRE_ASSIGN(const int min, in_range("minCTAs", config.minCTAs, 1, most, 1));
   const Settings& settings = options.settings;
-  const std::int64_t wanted_most = settings.channels_most > 0 ? settings.channels_most : max;
-  const std::int64_t wanted_least = settings.channels_least > 0 ? settings.channels_least : min;
-  if (wanted_least > wanted_most)
+  const std::int64_t max_wanted = settings.max_channels > 0 ? settings.max_channels : max;
+  const std::int64_t min_wanted = settings.min_channels > 0 ? settings.min_channels : min;
+  if (min_wanted > max_wanted)
     return invalid_argument(
         fmt::format("minCTAs = {} is more than maxCTAs = {} (config, or "
                     "GYRE_MIN_CTAS and GYRE_MAX_CTAS)",
-                    wanted_least, wanted_most));
-  options.channels_most =
-      static_cast<std::uint32_t>(std::min<std::int64_t>(wanted_most, cuda::channels_most));
-  options.channels_least = static_cast<std::uint32_t>(wanted_least);
+                    min_wanted, max_wanted));
+  options.max_channels =
+      static_cast<std::uint32_t>(std::min<std::int64_t>(max_wanted, cuda::max_channels));
+  options.min_channels = static_cast<std::uint32_t>(min_wanted);
   return {};
 }
 
@@ -147,10 +147,10 @@ Result<CommunicatorOptions> make_child_options(const gyreConfig_t* given,
     options.timeout_ns = parent.timeout_ns;
   if (is_left_out(config.initTimeoutMs, settings.says("GYRE_INIT_TIMEOUT")))
     settings.init_timeout_s = parent.settings.init_timeout_s;
-  if (is_left_out(config.minCTAs, settings.channels_least > 0))
-    options.channels_least = parent.channels_least;
-  if (is_left_out(config.maxCTAs, settings.channels_most > 0))
-    options.channels_most = parent.channels_most;
+  if (is_left_out(config.minCTAs, settings.min_channels > 0))
+    options.min_channels = parent.min_channels;
+  if (is_left_out(config.maxCTAs, settings.max_channels > 0))
+    options.max_channels = parent.max_channels;
   if (config.commName == nullptr) {
     options.label = parent.label;
     options.name = parent.name;

@@ -14,7 +14,7 @@ namespace gyre {
 namespace {
 
 // Ranks of a communicator beyond which its peers are not listed.
-constexpr std::size_t peers_listed_most = 4096;
+constexpr std::size_t max_peers_listed = 4096;
 
 std::string quoted(std::string_view text) {
   std::string shown = "\"";
@@ -52,7 +52,7 @@ std::string waits_text(const std::vector<WaitRecord>& waits) {
 }
 
 std::string peers_text(const RankSnapshot& rank_state) {
-  if (rank_state.peers.size() > peers_listed_most) return "[]";
+  if (rank_state.peers.size() > max_peers_listed) return "[]";
   std::string text;
   for (const RankPeers::Peer& peer : rank_state.peers)
     text += fmt::format(R"({}{{"pid":{},"host":{}}})", text.empty() ? "" : ",", peer.pid,

@@ -59,7 +59,7 @@ class HandleTable {
     if (!free_.empty()) {
       index = free_.back();
       free_.pop_back();
-    } else if (next_ == block_most * block_slots) {
+    } else if (next_ == max_blocks * block_slots) {
       return 0;
     } else {
       ++next_;
@@ -116,7 +116,7 @@ class HandleTable {
 
  private:
   static constexpr std::uint32_t block_slots = 1024;
-  static constexpr std::uint32_t block_most = 1024;
+  static constexpr std::uint32_t max_blocks = 1024;
   static constexpr std::uint64_t closing = 1ULL << 31;
   static constexpr std::uint64_t pins = closing - 1;
 
@@ -127,7 +127,7 @@ class HandleTable {
   };
 
   Slot* find(std::uint64_t index) {
-    if (index >= static_cast<std::uint64_t>(block_slots) * block_most) return nullptr;
+    if (index >= static_cast<std::uint64_t>(block_slots) * max_blocks) return nullptr;
     // Pairs with the release in insert().
     Slot* block = blocks_[index / block_slots].load(std::memory_order_acquire);
     return block == nullptr ? nullptr : block + index % block_slots;
@@ -149,7 +149,7 @@ class HandleTable {
 
   const std::uint8_t kind_;
   const std::uint32_t first_generation_;
-  std::array<std::atomic<Slot*>, block_most> blocks_{};
+  std::array<std::atomic<Slot*>, max_blocks> blocks_{};
   std::mutex mutex_;
   std::vector<std::uint32_t> free_;
   std::uint32_t next_ = 0;

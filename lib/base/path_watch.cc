@@ -63,10 +63,10 @@ std::optional<std::int64_t> PathWatch::judge(const PathSight& sight, std::int64_
 }
 
 void set_path_questions(int socket, std::int64_t limit_ns) {
-  constexpr int idle_most_s = 5, repeat_ms = 1000;
+  constexpr int max_idle_s = 5, repeat_ms = 1000;
   const auto limit_s = static_cast<int>(limit_ns / ns_per_s);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::clamp(limit_s / 3, 1, idle_most_s));
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::clamp(limit_s / 3, 1, max_idle_s));
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
   set(socket, IPPROTO_TCP, TCP_KEEPCNT, std::max(limit_s, 1));
   set(socket, IPPROTO_TCP, TCP_RTO_MAX_MS, repeat_ms);

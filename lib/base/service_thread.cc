@@ -18,13 +18,13 @@ Status ServiceThread::start(const char* name, std::function<void()> body) {
   });
 }
 
-bool ServiceThread::end_within(std::int64_t most_ns) {
+bool ServiceThread::end_within(std::int64_t max_ns) {
   if (!is_started()) return true;
   if (is_current()) return false;
-  const std::int64_t until = SystemClock::read() + most_ns;
+  const std::int64_t until = SystemClock::read() + max_ns;
   WaitSet set;
   set.add_futex(&ended_, 0);
-  for (std::int64_t left = most_ns; !has_ended(); left = until - SystemClock::read()) {
+  for (std::int64_t left = max_ns; !has_ended(); left = until - SystemClock::read()) {
     if (left <= 0) return false;
     set.sleep(left);
   }

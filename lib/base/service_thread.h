@@ -25,7 +25,7 @@ class ServiceThread {
   bool has_ended() const { return ended_.load(std::memory_order_acquire) != 0; }
   // After it was asked to stop: true if it ends within that time, or was never started. False at
   // once if this is the thread itself.
-  bool end_within(std::int64_t most_ns);
+  bool end_within(std::int64_t max_ns);
   // After it was asked to stop.
   void join();
 

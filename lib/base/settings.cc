@@ -13,8 +13,8 @@ extern "C" char** environ;
 namespace gyre {
 namespace {
 
-constexpr std::int64_t second_most = 10LL * 365 * 24 * 3600;
-constexpr std::int64_t rank_most = (1LL << 31) - 1;
+constexpr std::int64_t max_seconds = 10LL * 365 * 24 * 3600;
+constexpr std::int64_t max_rank = (1LL << 31) - 1;
 
 template <typename... Cases>
 struct Overloaded : Cases... {
@@ -147,18 +147,18 @@ std::vector<Setting> settings_of_communicators() {
        S::Keyword{&Settings::p2p_level, {"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}},
        "largest distance at which kernels access memory of another GPU: the same GPU, NVLink, one "
        "PCIe switch, several, one host bridge, anywhere in the host"},
-      {"GYRE_TIMEOUT", S::Integer{&Settings::timeout_s, 1, second_most},
+      {"GYRE_TIMEOUT", S::Integer{&Settings::timeout_s, 1, max_seconds},
        "seconds for which a call waits for a rank that is alive but does not make the call"},
-      {"GYRE_INIT_TIMEOUT", S::Integer{&Settings::init_timeout_s, 1, second_most},
+      {"GYRE_INIT_TIMEOUT", S::Integer{&Settings::init_timeout_s, 1, max_seconds},
        "seconds within which all ranks must join a communicator"},
-      {"GYRE_LIVENESS_TIMEOUT", S::Integer{&Settings::liveness_timeout_s, 1, second_most},
+      {"GYRE_LIVENESS_TIMEOUT", S::Integer{&Settings::liveness_timeout_s, 1, max_seconds},
        "seconds of silence after which a process counts as dead"},
       {"GYRE_SPIN_COUNT", S::Integer{&Settings::spin_count, -1, 1LL << 40},
        "polls before a waiting thread yields; -1 chooses by the load"},
-      {"GYRE_MAX_CTAS", S::Integer{&Settings::channels_most, 0, 1 << 20},
+      {"GYRE_MAX_CTAS", S::Integer{&Settings::max_channels, 0, 1 << 20},
        "most channels of a CUDA communicator; with fewer, more communicators fit on a GPU at one "
        "time; 0: as config.maxCTAs says"},
-      {"GYRE_MIN_CTAS", S::Integer{&Settings::channels_least, 0, 1 << 20},
+      {"GYRE_MIN_CTAS", S::Integer{&Settings::min_channels, 0, 1 << 20},
        "channels that a CUDA communicator takes if the GPU has room; others may then lack room; "
        "0: as config.minCTAs says"},
       {"GYRE_REPRODUCIBLE", S::Switch{&Settings::reproducible},
@@ -176,10 +176,10 @@ std::vector<Setting> settings_of_communicators() {
 std::vector<Setting> settings_of_launch() {
   using S = Setting;
   return {
-      {"GYRE_RANK", S::Integer{&Settings::rank, 0, rank_most}, "this process's rank"},
-      {"GYRE_SIZE", S::Integer{&Settings::size, 1, rank_most}, "number of ranks"},
-      {"GYRE_LOCAL_RANK", S::Integer{&Settings::local_rank, 0, rank_most}, "rank on this host"},
-      {"GYRE_LOCAL_SIZE", S::Integer{&Settings::local_size, 1, rank_most}, "ranks on this host"},
+      {"GYRE_RANK", S::Integer{&Settings::rank, 0, max_rank}, "this process's rank"},
+      {"GYRE_SIZE", S::Integer{&Settings::size, 1, max_rank}, "number of ranks"},
+      {"GYRE_LOCAL_RANK", S::Integer{&Settings::local_rank, 0, max_rank}, "rank on this host"},
+      {"GYRE_LOCAL_SIZE", S::Integer{&Settings::local_size, 1, max_rank}, "ranks on this host"},
       {"GYRE_JOB_ID", S::Text{&Settings::job_id}, "name of the job, the same on all its ranks"},
       {"GYRE_RENDEZVOUS_FILE", S::Text{&Settings::rendezvous_file},
        "file through which the ranks meet: rank 0 makes it, with mode 0600, and all ranks see it"},

@@ -52,7 +52,7 @@ struct Settings {
   std::string rendezvous_address;  // host:port of rank 0, with a secret from rendezvous_secret_file
   std::string rendezvous_secret_file;
   std::int64_t rendezvous_fd = -1;
-  std::int64_t channels_most = 0, channels_least = 0;  // of CUDA communicators; 0: see config
+  std::int64_t max_channels = 0, min_channels = 0;  // of CUDA communicators; 0: see config
   bool reproducible = false;
   bool check_calls = true;
   std::int64_t first_sequence = 0;

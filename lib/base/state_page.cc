@@ -131,7 +131,7 @@ Result<RankState> StatePage::claim(const std::function<Owner()>& owner,
     return entry.load(std::memory_order_relaxed) == 0;
   });
   rank_state.index_ = static_cast<std::uint32_t>(free_entry - memory_->directory.begin());
-  if (rank_state.index_ < rank_states_most) rank_state.page_ = take_pages(count);
+  if (rank_state.index_ < max_rank_states) rank_state.page_ = take_pages(count);
   if (rank_state.page_ != 0) rank_state.mapping_ = map_pages(file_.get(), rank_state.page_, count);
   if (!rank_state.mapping_.has_value()) {
     if (rank_state.page_ != 0) give_pages(std::exchange(rank_state.page_, 0), count);
@@ -246,7 +246,7 @@ void RankState::fail(const Status& why) {
   FailureRecord note;
   note.at_ns = SystemClock::read();
   note.code = static_cast<std::int32_t>(why.code());
-  const std::size_t count = std::min(why.culprits().size(), FailureRecord::culprits_most);
+  const std::size_t count = std::min(why.culprits().size(), FailureRecord::max_culprits);
   note.culprit_count = static_cast<std::int32_t>(count);
   std::copy_n(why.culprits().begin(), count, note.culprits.begin());
   note.text = FixedText<912>(why.message());

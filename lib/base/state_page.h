@@ -91,7 +91,7 @@ class RankState {
   }
 
   StatePage* state_page_ = nullptr;
-  std::uint32_t index_ = 0;  // in the directory; rank_states_most: not in it
+  std::uint32_t index_ = 0;  // in the directory; max_rank_states: not in it
   std::uint64_t page_ = 0;   // in the file; 0: not in it
   Mapping mapping_;
   RankStateMemory* memory_ = nullptr;

@@ -22,7 +22,7 @@ inline constexpr const char* state_page_file_name = "gyre-wait";
 inline constexpr std::uint32_t state_page_layout = 3;
 // "GYREWAIT", little-endian; stored when the rest is there.
 inline constexpr std::uint64_t state_page_magic = 0x5449'4157'4552'5947;
-inline constexpr std::uint32_t rank_states_most = 4096;
+inline constexpr std::uint32_t max_rank_states = 4096;
 inline constexpr std::size_t state_page_bytes = 4096;
 
 // Text of fixed room, cut if longer, zeros behind it.
@@ -49,7 +49,7 @@ struct CodeNames {
 struct StatePageHead {
   std::uint32_t layout = state_page_layout;
   std::uint32_t pid = 0;  // as the process itself knows it
-  std::uint64_t rank_states = rank_states_most;
+  std::uint64_t rank_states = max_rank_states;
   TickPair origin;
   TickSource source = TickSource::clock;
   std::uint32_t uid = 0;
@@ -65,7 +65,7 @@ struct StatePageMemory {
   // The page where each rank state begins, in the low half; 0: none. The high half changes with
   // each new rank state, so that a reader can tell whether what it read is still the same. It turns
   // after 2^32 rank states of 100 us, five days; a reading takes less than a second.
-  std::array<SharedWord, rank_states_most> directory;
+  std::array<SharedWord, max_rank_states> directory;
 };
 
 // What an operation does, or waits in.
@@ -112,11 +112,11 @@ struct RankIdentity {
 
 // Why the communicator is broken.
 struct FailureRecord {
-  static constexpr std::size_t culprits_most = 16;
+  static constexpr std::size_t max_culprits = 16;
   std::int64_t at_ns = 0;
   std::int32_t code = 0;  // 0: it is not
   std::int32_t culprit_count = 0;
-  std::array<std::int32_t, culprits_most> culprits{};
+  std::array<std::int32_t, max_culprits> culprits{};
   FixedText<912> text;
 };
 

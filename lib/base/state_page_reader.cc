@@ -12,7 +12,7 @@
 namespace gyre {
 namespace {
 
-constexpr std::int32_t size_most = 1 << 24;  // of a communicator; as in the control plane
+constexpr std::int32_t max_size = 1 << 24;  // of a communicator; as in the control plane
 
 Mapping map_for_reading(int file, std::uint64_t offset, std::uint64_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, static_cast<off_t>(offset));
@@ -22,8 +22,8 @@ Mapping map_for_reading(int file, std::uint64_t offset, std::uint64_t bytes) {
 
 // Sums of a few times of others are times again: 73 years either way.
 std::int64_t sane_time(std::int64_t ns) {
-  constexpr std::int64_t most_ns = std::int64_t{1} << 61;
-  return std::clamp(ns, -most_ns, most_ns);
+  constexpr std::int64_t max_ns = std::int64_t{1} << 61;
+  return std::clamp(ns, -max_ns, max_ns);
 }
 
 // The end of a flight that had no clock reading of its own.
@@ -45,7 +45,7 @@ TimedFlightEntry timed(const FlightEntry& flight, const TickScale& scale) {
 }
 
 bool is_sane(const RankIdentity& identity) {
-  return identity.size >= 1 && identity.size <= size_most && identity.rank >= 0 &&
+  return identity.size >= 1 && identity.size <= max_size && identity.rank >= 0 &&
          identity.rank < identity.size;
 }
 
@@ -118,7 +118,7 @@ RankSummary read_head(const RankStateMemory& memory, const RankIdentity& identit
   head.failure = memory.failure.read();
   if (head.failure) {
     auto& count = head.failure->culprit_count;
-    count = std::clamp<std::int32_t>(count, 0, FailureRecord::culprits_most);
+    count = std::clamp<std::int32_t>(count, 0, FailureRecord::max_culprits);
     head.failure->at_ns = sane_time(head.failure->at_ns);
     if (head.failure->code == 0) head.failure.reset();
   }

@@ -76,10 +76,9 @@ class TickScale {
                          : 1.0) {}
   std::int64_t to_ns(std::uint64_t ticks) const {
     // The ticks may be anybody's: what is beyond a lifetime from here is put at its end.
-    constexpr double most_ns = 1LL << 61;
+    constexpr double max_ns = 1LL << 61;
     const auto since = static_cast<double>(static_cast<std::int64_t>(ticks - from_.ticks));
-    return from_.ns +
-           static_cast<std::int64_t>(std::clamp(since * ns_per_tick_, -most_ns, most_ns));
+    return from_.ns + static_cast<std::int64_t>(std::clamp(since * ns_per_tick_, -max_ns, max_ns));
   }
 
  private:

@@ -60,20 +60,19 @@ void WaitSet::clear() {
   descriptors_.clear();
 }
 
-void WaitSet::sleep(std::int64_t at_most_ns) {
+void WaitSet::sleep(std::int64_t max_ns) {
   // Both kinds at once cannot be slept on; descriptors win with a shorter nap.
   if (!descriptors_.empty()) {
-    const timespec limit =
-        to_timespec(words_.empty() ? at_most_ns : std::min(at_most_ns, ns_per_ms / 5));
+    const timespec limit = to_timespec(words_.empty() ? max_ns : std::min(max_ns, ns_per_ms / 5));
     ppoll(descriptors_.data(), descriptors_.size(), &limit, nullptr);
     return;
   }
   if (words_.empty()) {
-    const timespec limit = to_timespec(at_most_ns);
+    const timespec limit = to_timespec(max_ns);
     nanosleep(&limit, nullptr);
     return;
   }
-  if (words_.size() == 1) return sleep_on_one(words_[0].word, words_[0].seen, at_most_ns);
+  if (words_.size() == 1) return sleep_on_one(words_[0].word, words_[0].seen, max_ns);
 #ifdef SYS_futex_waitv
   futex_waitv waiters[FUTEX_WAITV_MAX] = {};
   const std::size_t count = std::min<std::size_t>(words_.size(), FUTEX_WAITV_MAX);
@@ -84,12 +83,12 @@ void WaitSet::sleep(std::int64_t at_most_ns) {
                   .__reserved = 0};
   timespec until{};
   clock_gettime(CLOCK_MONOTONIC, &until);
-  const std::int64_t end_ns = until.tv_sec * ns_per_s + until.tv_nsec + at_most_ns;
+  const std::int64_t end_ns = until.tv_sec * ns_per_s + until.tv_nsec + max_ns;
   until = to_timespec(end_ns);
   if (syscall(SYS_futex_waitv, waiters, count, 0, &until, CLOCK_MONOTONIC) >= 0 || errno != ENOSYS)
     return;
 #endif
-  sleep_on_one(words_[0].word, words_[0].seen, std::min(at_most_ns, ns_per_ms / 5));
+  sleep_on_one(words_[0].word, words_[0].seen, std::min(max_ns, ns_per_ms / 5));
 }
 
 void wake_futex(std::atomic<std::uint32_t>* word) {
@@ -146,7 +145,7 @@ Wait::Outcome Wait::yield() {
 
 std::int64_t Wait::sleep_ns() const {
   const std::int64_t left = limit_ns_ - waited_ns();
-  return std::clamp<std::int64_t>(left, ns_per_us, policy_.sleep_most_ns);
+  return std::clamp<std::int64_t>(left, ns_per_us, policy_.max_sleep_ns);
 }
 
 Wait::Outcome Wait::check_deadline() {

@@ -46,7 +46,7 @@ class WaitSet {
   void add_futex(std::atomic<std::uint32_t>* word, std::uint32_t seen);
   void add_descriptor(int descriptor, short events);
   void clear();
-  void sleep(std::int64_t at_most_ns);
+  void sleep(std::int64_t max_ns);
 
  private:
   struct Word {
@@ -77,7 +77,7 @@ struct WaitPolicy {
   // Then polls with sched_yield, then sleep. With more ranks than processors the next rank runs at
   // once: 8 ranks on 2 cores take 9 us for 8 bytes with 200 yields, 60 us with 4.
   int yields = 200;
-  std::int64_t sleep_most_ns = ns_per_ms;
+  std::int64_t max_sleep_ns = ns_per_ms;
 };
 // Spinning only helps while each waiting rank has a processor of its own.
 WaitPolicy wait_policy(int ranks_on_this_host, int their_processors, std::int64_t spin_setting);

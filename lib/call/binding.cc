@@ -33,12 +33,12 @@ Extent Stripe::of(std::uint64_t bytes) const {
   return {begin, std::min(share, bytes - begin)};
 }
 
-void Binding::bind(const Request& request, const plan::Plan& plan, std::uint64_t piece_most_bytes,
+void Binding::bind(const Request& request, const plan::Plan& plan, std::uint64_t max_piece_bytes,
                    Stripe stripe) {
   stripe_ = stripe;
   geometry_.chunk_count = plan.chunk_count();
   geometry_.piece_bytes =
-      std::max<std::uint64_t>(64, piece_most_bytes / plan.message_chunks() / 64 * 64);
+      std::max<std::uint64_t>(64, max_piece_bytes / plan.message_chunks() / 64 * 64);
   if (request.tables != nullptr) return bind_tables(request, plan);
   const bool whole = request.collective == Collective::all_reduce ||
                      request.collective == Collective::broadcast ||

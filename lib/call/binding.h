@@ -21,8 +21,8 @@ struct Stripe {
 // Layouts refer to tables that belong to it: it stays where it is while a Launch runs.
 class Binding {
  public:
-  // `piece_most_bytes`: what a message may have.
-  void bind(const Request& request, const plan::Plan& plan, std::uint64_t piece_most_bytes,
+  // `max_piece_bytes`: what a message may have.
+  void bind(const Request& request, const plan::Plan& plan, std::uint64_t max_piece_bytes,
             Stripe stripe = {});
 
   const plan::Geometry& geometry() const { return geometry_; }

@@ -13,7 +13,7 @@ const SystemClock clock;
 
 // Of a peer in the middle of one move with a buffer of this call: far longer than a move takes, and
 // short enough for an abort.
-constexpr std::int64_t recall_most_ns = 500 * ns_per_ms;
+constexpr std::int64_t max_recall_ns = 500 * ns_per_ms;
 
 }  // namespace
 
@@ -93,7 +93,7 @@ void CollectiveOp::end(Status outcome) {
   if (stage_ == Stage::recalling) return;  // its verdict stands
   if (stage_ != Stage::running) return close(std::move(outcome));
   verdict_ = std::move(outcome);
-  recall_until_ns_ = clock.now_ns() + recall_most_ns;
+  recall_until_ns_ = clock.now_ns() + max_recall_ns;
   tried_to_withdraw_ = false;
   stage_ = Stage::recalling;
   (void)recall();

@@ -31,7 +31,7 @@ struct CommunicatorOptions {
   // The GPU whose memory it works on; null: host memory.
   std::shared_ptr<const exec::CudaDevice> device;
   // How many blocks of a GPU it may use; make_options sets them.
-  std::uint32_t channels_most = 0, channels_least = 1;
+  std::uint32_t max_channels = 0, min_channels = 1;
   // Tells what memory is of a device; null where nobody in this process uses CUDA.
   const loaded::CudaDriver* driver = nullptr;
 };

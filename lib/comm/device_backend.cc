@@ -13,7 +13,7 @@ namespace {
 const SystemClock clock;
 
 // Watches that sleep look within 100 ms.
-constexpr std::int64_t departure_most_ns = ns_per_s;
+constexpr std::int64_t max_departure_ns = ns_per_s;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ DeviceBackend::DeviceBackend(CommunicatorState& state, const DeviceServices& ser
       tickets_(tickets),
       device_(*state.options.device),
       host_(std::move(host)),
-      claimed_(services.holdings.claim(device_.uuid(), communicator, device_.blocks_most(),
+      claimed_(services.holdings.claim(device_.uuid(), communicator, device_.max_blocks(),
                                        estimate_holding)) {}
 
 void DeviceBackend::leave() {
@@ -143,7 +143,7 @@ Status DeviceBackend::await_departure(DeviceRegions& regions, RegisteredMemory& 
     seen = regions.departure(memory);
     return seen.over || !seen.keepers.empty() || !state_.broken().ok();
   };
-  (void)look_until(clock, without_bell, departure_most_ns, is_settled);
+  (void)look_until(clock, without_bell, max_departure_ns, is_settled);
   if (seen.over) return {};
   return why_not_free(memory.bytes, seen, state_.broken(), state_.rank);
 }

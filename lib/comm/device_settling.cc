@@ -84,11 +84,11 @@ Result<control::MessageBytes> DeviceBackend::join_info() {
   const p2p::OwnGpu own{device_.ordinal(), device_.uuid(), device_.bus_id()};
   GYRE_ASSIGN(const std::uint64_t free_bytes, device_.free_bytes());
   const GpuInfo note{.uuid = device_.uuid(),
-                     .blocks = device_.blocks_most(),
+                     .blocks = device_.max_blocks(),
                      .connections = device_connections(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"),
                                                        shares_by_mps(device_)),
-                     .channels = state_.options.channels_most,
-                     .least_channels = state_.options.channels_least,
+                     .channels = state_.options.max_channels,
+                     .min_channels = state_.options.min_channels,
                      .free_mib = static_cast<std::uint32_t>(free_bytes >> 20),
                      .capability = device_.capability(),
                      .bus_id = device_.bus_id(),
@@ -148,14 +148,14 @@ Status DeviceBackend::hold_share(const std::vector<GpuInfo>& notes, const Device
   claimed_.claim->settle(ranks, ranks * share.blocks);
   std::uint32_t held = 0;
   for (const DeviceHolding& one : claimed_.claim->all()) held += one.blocks;
-  if (held > device_.blocks_most())
+  if (held > device_.max_blocks())
     return invalid_usage(fmt::format(
         "communicators that were made at one time do not fit {}: with this one, {}; make them one "
         "after another, or with fewer channels (GYRE_MAX_CTAS or config.maxCTAs)",
-        device_.uuid(), shown(claimed_.claim->all(), device_.blocks_most())));
+        device_.uuid(), shown(claimed_.claim->all(), device_.max_blocks())));
   const std::uint32_t connections = notes[static_cast<std::size_t>(state_.rank)].connections;
   const DeviceHoldings::LocalUse here = claimed_.claim->here();
-  if (here.is_first && here.ranks_most > 1 && here.ranks > connections)
+  if (here.is_first && here.max_ranks > 1 && here.ranks > connections)
     log_warn(
         "{} ranks of {} communicators of this process are on {}, where {} streams run side by "
         "side: ranks that use a stream for each communicator may wait for each other's kernels; "

@@ -140,7 +140,7 @@ Status HostBackend::choose(const Request& request) {
   is_running_ = false;
   GYRE_ASSIGN(chosen_, plans_.choose(request, tuning_));
   current_ = &prepared_[chosen_.plan];
-  if (64ULL * chosen_.plan->message_chunks() > transport::line_message_most_bytes(fifo_shape()))
+  if (64ULL * chosen_.plan->message_chunks() > transport::max_line_message_bytes(fifo_shape()))
     chosen_.choice.protocol = plan::without_lines(chosen_.choice.protocol);
   return {};
 }

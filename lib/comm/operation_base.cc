@@ -52,10 +52,10 @@ bool OperationBase::settle_suspicion() {
 // long for a rank that others keep from a core, and short beside the 100 ms in which a death is
 // told.
 bool OperationBase::may_still_wait_after(const Status& failure, int peer) {
-  constexpr std::int64_t most_ns = 50 * ns_per_ms;
+  constexpr std::int64_t max_ns = 50 * ns_per_ms;
   if (std::ranges::find(failure.culprits(), peer) != failure.culprits().end()) return false;
   const std::int64_t now_ns = clock.now_ns();
-  if (drain_until_ns_ == 0) drain_until_ns_ = now_ns + most_ns;
+  if (drain_until_ns_ == 0) drain_until_ns_ = now_ns + max_ns;
   return now_ns < drain_until_ns_;
 }
 

@@ -29,7 +29,7 @@ StreamWorker::~StreamWorker() {
   thread_.join();
 }
 
-void StreamWorker::end(std::int64_t most_ns) {
+void StreamWorker::end(std::int64_t max_ns) {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -37,7 +37,7 @@ void StreamWorker::end(std::int64_t most_ns) {
   }
   queued_.fetch_add(1, std::memory_order_release);
   wake_futex(&queued_);
-  (void)thread_.end_within(most_ns);
+  (void)thread_.end_within(max_ns);
 }
 
 // Nothing more will be done on streams, and nothing is being done.
@@ -329,7 +329,7 @@ void StreamWorker::serve_unless_forked() {
 
 void StreamWorker::serve() {
   // It shares processors with the threads that compute: few spins before it lets go.
-  Wait wait(clock, {.spins = 200, .yields = 16, .sleep_most_ns = ns_per_ms}, INT64_MAX);
+  Wait wait(clock, {.spins = 200, .yields = 16, .max_sleep_ns = ns_per_ms}, INT64_MAX);
   WaitSet idle;
   while (!stop_.load(std::memory_order_relaxed)) {
     const std::uint32_t seen = queued_.load(std::memory_order_acquire);

@@ -60,7 +60,7 @@ class StreamWorker {
   ~StreamWorker();
   // The process ends: the thread stops, unless it is the one that ends it or is busy for longer.
   // Nothing is queued from here; what is queued on the thread's streams stays so.
-  void end(std::int64_t most_ns);
+  void end(std::int64_t max_ns);
   // Takes its place in the order of the stream. If it fails (no thread can be started, no memory),
   // nothing has happened; so with the next.
   Status queue(HandleTable<HostStream>::Pin stream, HostStream::QueuedWork entry);

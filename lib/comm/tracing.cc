@@ -15,7 +15,7 @@ void Tracing::begin(control::Membership& membership, int own_rank, int peer, std
   clear();
   way_ = {own_rank};
   sequence_ = sequence;
-  trace_until_ns_ = now_ns + trace_most_ns;
+  trace_until_ns_ = now_ns + max_trace_ns;
   ask(membership, peer, now_ns);
 }
 
@@ -23,7 +23,7 @@ void Tracing::begin_with_all(control::Membership& membership, int own_rank, std:
   clear();
   way_ = {own_rank};
   sequence_ = 0;
-  trace_until_ns_ = now_ns + trace_most_ns;
+  trace_until_ns_ = now_ns + max_trace_ns;
   ask_all(membership, now_ns);
 }
 
@@ -31,7 +31,7 @@ void Tracing::begin_with_all(control::Membership& membership, int own_rank, std:
 void Tracing::ask_all(control::Membership& membership, std::int64_t now_ns) {
   taker_ = way_.back();
   ++questions_;
-  answer_until_ns_ = std::min(now_ns + answer_most_ns, trace_until_ns_);
+  answer_until_ns_ = std::min(now_ns + max_answer_ns, trace_until_ns_);
   const auto ranks = static_cast<int>(membership.roster().process_of_rank.size());
   for (int rank = 0; rank < ranks; ++rank) {
     if (std::ranges::find(way_, rank) != way_.end()) continue;
@@ -47,7 +47,7 @@ void Tracing::ask_all(control::Membership& membership, std::int64_t now_ns) {
 void Tracing::ask(control::Membership& membership, int rank, std::int64_t now_ns) {
   way_.push_back(rank);
   send_question(membership, rank, ++questions_);
-  answer_until_ns_ = std::min(now_ns + answer_most_ns, trace_until_ns_);
+  answer_until_ns_ = std::min(now_ns + max_answer_ns, trace_until_ns_);
 }
 
 void Tracing::send_question(control::Membership& membership, int rank, std::uint64_t number) {

@@ -28,8 +28,8 @@ class Tracing {
              std::int64_t now_ns);
   // The same for a receive from any rank.
   void begin_with_all(control::Membership& membership, int own_rank, std::int64_t now_ns);
-  // Once it has come to the end. An answer takes at most `answer_most_ns`, all at most
-  // `trace_most_ns`.
+  // Once it has come to the end. An answer takes at most `max_answer_ns`, all at most
+  // `max_trace_ns`.
   std::optional<TraceVerdict> advance(control::Membership& membership, std::int64_t now_ns);
   void clear() {
     way_.clear();
@@ -40,8 +40,8 @@ class Tracing {
   }
 
  private:
-  static constexpr std::int64_t answer_most_ns = 200 * ns_per_ms;
-  static constexpr std::int64_t trace_most_ns = 800 * ns_per_ms;
+  static constexpr std::int64_t max_answer_ns = 200 * ns_per_ms;
+  static constexpr std::int64_t max_trace_ns = 800 * ns_per_ms;
 
   void ask(control::Membership& membership, int rank, std::int64_t now_ns);
   void ask_all(control::Membership& membership, std::int64_t now_ns);

@@ -9,7 +9,7 @@
 namespace gyre::comm {
 namespace {
 
-constexpr std::size_t name_most = 64;
+constexpr std::size_t max_name = 64;
 // How far back the last collective is looked for among sends and receives.
 constexpr std::uint64_t flights_looked_at = 64;
 
@@ -58,7 +58,7 @@ control::MessageBytes encode(const Whereabouts& whereabouts) {
   writer.put(whereabouts.last_collective);
   put(writer, whereabouts.collective);
   put(writer, whereabouts.transfers);
-  writer.put_text(std::string_view(whereabouts.elsewhere).substr(0, name_most));
+  writer.put_text(std::string_view(whereabouts.elsewhere).substr(0, max_name));
   return writer.take();
 }
 
@@ -69,7 +69,7 @@ std::optional<Whereabouts> decode_whereabouts(const control::MessageBytes& messa
   if (!reader.get(standing) || standing > static_cast<std::uint8_t>(Whereabouts::Standing::waits) ||
       !reader.get(whereabouts.last_collective) || !get(reader, whereabouts.collective, ranks) ||
       !get(reader, whereabouts.transfers, ranks) ||
-      !reader.get_words(whereabouts.elsewhere, name_most) || !reader.at_end())
+      !reader.get_words(whereabouts.elsewhere, max_name) || !reader.at_end())
     return std::nullopt;
   whereabouts.standing = static_cast<Whereabouts::Standing>(standing);
   return whereabouts;

@@ -9,9 +9,9 @@
 namespace gyre::control {
 namespace {
 
-constexpr std::size_t message_most = 4096;
-constexpr std::size_t culprits_most = 1 << 16;
-constexpr int runs_most = 12;
+constexpr std::size_t max_message = 4096;
+constexpr std::size_t max_culprits = 1 << 16;
+constexpr int max_runs = 12;
 
 // What a communicator can fail with. In progress is no failure: who was told so would ask for ever.
 bool is_failure_code(std::uint8_t code) {
@@ -26,7 +26,7 @@ std::string rank_text(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   int runs = 0;
   for (std::size_t i = 0; i < ranks.size();) {
-    if (++runs > runs_most) return text + fmt::format(" and {} more", ranks.size() - i);
+    if (++runs > max_runs) return text + fmt::format(" and {} more", ranks.size() - i);
     std::size_t end = i + 1;
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
     if (i > 0) text += ", ";
@@ -47,8 +47,8 @@ std::string process_text(const std::vector<int>& ranks, const trust::ProcessIden
 std::vector<std::uint8_t> encode_cause(const Status& cause) {
   trust::Writer writer;
   writer.put(static_cast<std::uint8_t>(cause.code()));
-  writer.put_text(cause.message().substr(0, message_most));
-  const std::size_t count = std::min(cause.culprits().size(), culprits_most);
+  writer.put_text(cause.message().substr(0, max_message));
+  const std::size_t count = std::min(cause.culprits().size(), max_culprits);
   writer.put(static_cast<std::uint32_t>(count));
   for (std::size_t i = 0; i < count; ++i)
     writer.put(static_cast<std::uint32_t>(cause.culprits()[i]));
@@ -60,8 +60,8 @@ std::optional<Status> decode_cause(std::span<const std::uint8_t> bytes, int size
   std::uint8_t code = 0;
   std::string message;
   std::uint32_t count = 0;
-  if (!reader.get(code) || !is_failure_code(code) || !reader.get_words(message, message_most) ||
-      !reader.get(count) || count > culprits_most || reader.left() != count * sizeof count)
+  if (!reader.get(code) || !is_failure_code(code) || !reader.get_words(message, max_message) ||
+      !reader.get(count) || count > max_culprits || reader.left() != count * sizeof count)
     return std::nullopt;
   std::vector<int> culprits;
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -28,7 +28,7 @@ constexpr std::int64_t farewell_ns = 200 * ns_per_ms;
 // And at most this long a failed root's, for ranks that are still on their way to it.
 constexpr std::int64_t latecomers_ns = 2 * ns_per_s;
 // Failed jobs that a root remembers, to tell those who come late.
-constexpr std::ptrdiff_t tombstones_most = 64;
+constexpr std::ptrdiff_t max_tombstones = 64;
 
 // What the control thread owns.
 class ControlThreadState final : private LinkTaker {
@@ -186,8 +186,8 @@ std::int64_t ControlThreadState::tick(std::int64_t now_ns, std::int64_t overslep
   }
   if (!deaf.ok() && (guests > 0 || tickets_.are_out())) give_up(deaf);
   if (!expects_other_hosts) listener_.close_to_other_hosts();
-  constexpr std::size_t guests_least = 64;
-  listener_.expect(std::max(guests, guests_least));
+  constexpr std::size_t min_guests = 64;
+  listener_.expect(std::max(guests, min_guests));
   drop_finished();
   return next;
 }
@@ -202,7 +202,7 @@ void ControlThreadState::drop_finished() {
     return entry.second->job.is_tombstone();
   });
   std::erase_if(jobs_, [&](const auto& entry) {
-    return tombstones > tombstones_most && entry.second->job.is_tombstone() && tombstones-- > 0;
+    return tombstones > max_tombstones && entry.second->job.is_tombstone() && tombstones-- > 0;
   });
 }
 
@@ -378,11 +378,11 @@ Result<Destination> Plane::root_of(const trust::UniqueId& id) const {
 Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int size, int rank,
                                                 MessageBytes note, const Settings& settings) {
   GYRE_TRY(check_process());
-  if (size < 1 || size > size_most)
+  if (size < 1 || size > max_size)
     return invalid_argument(fmt::format("a communicator of {} ranks", size));
   if (rank < 0 || rank >= size)
     return invalid_argument(fmt::format("rank {} is not among 0 to {}", rank, size - 1));
-  if (note.size() > rank_message_most_bytes)
+  if (note.size() > max_rank_message_bytes)
     return invalid_argument(fmt::format("a note of {} bytes is longer than 64 KiB", note.size()));
   GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
   GYRE_ASSIGN(auto root, root_of(id));

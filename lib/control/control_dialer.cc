@@ -12,9 +12,9 @@ namespace gyre::control {
 namespace {
 
 // A root that accepts a thousand processes needs about a millisecond for each handshake.
-constexpr std::int64_t attempt_most_ns = 4 * ns_per_s;
+constexpr std::int64_t max_attempt_ns = 4 * ns_per_s;
 constexpr std::int64_t first_pause_ns = 5 * ns_per_ms;
-constexpr std::int64_t pause_most_ns = 250 * ns_per_ms;
+constexpr std::int64_t max_pause_ns = 250 * ns_per_ms;
 
 }  // namespace
 
@@ -62,7 +62,7 @@ std::int64_t ControlDialer::tick(std::int64_t now_ns) {
 }
 
 void ControlDialer::attempt(std::int64_t now_ns) {
-  next_ns_ = now_ns + attempt_most_ns;
+  next_ns_ = now_ns + max_attempt_ns;
   Trunk* trunk = distrusts_ ? nullptr : trunks_.find(destination_.host, destination_.listener_name);
   if (trunk != nullptr) return ask(*trunk);
   const Status begun = connect();
@@ -129,7 +129,7 @@ void ControlDialer::give_up(const Status& why, std::int64_t now_ns) {
   // The other ways are tried without a pause between.
   const bool around = attempts_ % destination_.ways.size() == 0;
   next_ns_ = around ? now_ns + pause_ns_ : now_ns;
-  if (around) pause_ns_ = std::min(2 * pause_ns_, pause_most_ns);
+  if (around) pause_ns_ = std::min(2 * pause_ns_, max_pause_ns);
   trunks_.thread().due_at(next_ns_);
 }
 

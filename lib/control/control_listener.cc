@@ -60,7 +60,7 @@ Result<trust::Interface> choose_for(Audience audience, const Settings& settings)
 
 Status ControlListener::open(const Settings& settings) {
   static_assert(sizeof(UnauthenticatedClient) + sizeof(void*) * 2 <= 256, "what a client may cost");
-  deaf_most_ns_ = settings.liveness_timeout_s * ns_per_s;
+  max_deaf_ns_ = settings.liveness_timeout_s * ns_per_s;
   if (has_wish(settings)) GYRE_TRY(choose_for(Audience::any_host, settings).status());
   GYRE_ASSIGN(name_, random_name());
   GYRE_ASSIGN(const auto local, trust::abstract_address(name_));
@@ -162,7 +162,7 @@ void ControlListener::pause() {
 
 Status ControlListener::check_deaf() {
   const std::int64_t lasted_ns = deaf_until_ns_ - deaf_since_ns_;
-  if (!is_deaf_ || lasted_ns < deaf_most_ns_) return {};
+  if (!is_deaf_ || lasted_ns < max_deaf_ns_) return {};
   deaf_since_ns_ = deaf_until_ns_;
   return Status(Code::SystemError,
                 fmt::format("no connection could be accepted for {:.1f} s: no descriptors or "
@@ -171,7 +171,7 @@ Status ControlListener::check_deaf() {
 }
 
 void ControlListener::let_in(FileDescriptor socket) {
-  while (clients_.size() >= clients_most_)
+  while (clients_.size() >= max_clients_)
     make_room("too many connections wait to prove themselves");
   const int descriptor = socket.get();
   UnauthenticatedClient newcomer;
@@ -194,7 +194,7 @@ void ControlListener::on_event(ClientIterator client) {
 
 // Looks without taking.
 void ControlListener::look(ClientIterator client) {
-  std::uint8_t bytes[first_words_most];
+  std::uint8_t bytes[max_first_words];
   const ssize_t got = ::recv(client->socket.get(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) return see_off(client, "it said nothing");

@@ -55,7 +55,7 @@ class ControlListener {
   void close() { sockets_.clear(); }
   // How many ranks may come at once: unauthenticated clients beyond twice as many and 64 push out
   // the oldest.
-  void expect(std::size_t ranks) { clients_most_ = 2 * ranks + 64; }
+  void expect(std::size_t ranks) { max_clients_ = 2 * ranks + 64; }
   std::int64_t tick(std::int64_t now_ns);
   // An error each time it could accept nobody for GYRE_LIVENESS_TIMEOUT.
   Status check_deaf();
@@ -98,12 +98,12 @@ class ControlListener {
   std::string name_;
   std::list<ListeningSocket> sockets_;
   std::list<UnauthenticatedClient> clients_;  // oldest first
-  std::size_t clients_most_ = 2 * 64 + 64;
+  std::size_t max_clients_ = 2 * 64 + 64;
   // No descriptors are left: it accepts nothing until then, and has accepted nothing since.
   bool is_deaf_ = false;
   std::int64_t deaf_until_ns_ = 0;
   std::int64_t deaf_since_ns_ = 0;
-  std::int64_t deaf_most_ns_ = 0;
+  std::int64_t max_deaf_ns_ = 0;
   FindKey find_key_;
   OnSession on_session_;
   RateLimitedWarning warning_{60 * 1'000'000'000LL};

@@ -16,11 +16,11 @@ namespace gyre::control {
 namespace {
 
 constexpr std::uint64_t bell_id = 0;
-constexpr int events_most = 64;
+constexpr int max_events = 64;
 // A turn that takes this much longer than it meant to sleep was stopped or starved.
 constexpr std::int64_t standstill_ns = 200 * ns_per_ms;
 // A descriptor that is closed ends no sleep in epoll: so late does it notice at the latest.
-constexpr std::int64_t sleep_most_ns = ns_per_s;
+constexpr std::int64_t max_sleep_ns = ns_per_s;
 constexpr std::int64_t mark_period_ns = 250 * ns_per_ms;
 // After a tick for which there was no memory.
 constexpr std::int64_t retry_ns = 10 * ns_per_ms;
@@ -237,9 +237,9 @@ void ControlThread::tick(std::int64_t overslept_ns) {
 
 // Not ok: it cannot go on.
 Status ControlThread::turn() {
-  const int sleep_ms = timeout_ms(awake_ns_, std::min(due_ns_, awake_ns_ + sleep_most_ns));
-  epoll_event events[events_most];
-  const int count = epoll_wait(epoll_.get(), events, events_most, sleep_ms);
+  const int sleep_ms = timeout_ms(awake_ns_, std::min(due_ns_, awake_ns_ + max_sleep_ns));
+  epoll_event events[max_events];
+  const int count = epoll_wait(epoll_.get(), events, max_events, sleep_ms);
   const int error = count < 0 ? errno : 0;
   const std::int64_t woken_ns = SystemClock::read();
   if (error != 0 || woken_ns - marked_ns_ >= mark_period_ns) {

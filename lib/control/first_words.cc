@@ -33,7 +33,7 @@ FirstWords judge_first_words(std::span<const std::uint8_t> bytes, std::string_vi
   if (bytes[0] != tls_handshake) return {Intent::other, {}, "it spoke another protocol"};
   if (bytes.size() < tls_record_head) return {};
   const std::size_t record = tls_record_head + (std::size_t{bytes[3]} << 8) + bytes[4];
-  if (record > first_words_most) return {Intent::other, {}, "its hello is too long"};
+  if (record > max_first_words) return {Intent::other, {}, "its hello is too long"};
   if (bytes.size() < record) return {};
   return {Intent::prove_key, find_identity(bytes.first(record), prefix), {}};
 }

@@ -11,7 +11,7 @@
 namespace gyre::control {
 
 // A ClientHello with one key share and one key identity has about 350 bytes.
-inline constexpr std::size_t first_words_most = 1024;
+inline constexpr std::size_t max_first_words = 1024;
 
 struct FirstWords {
   enum class Intent { unclear, show_ticket, prove_key, other };
@@ -21,7 +21,7 @@ struct FirstWords {
   std::string_view fault;  // other: what it did wrong
 };
 
-// `bytes` is what there is so far, cut at first_words_most. Unclear: more must come. `prefix` is
+// `bytes` is what there is so far, cut at max_first_words. Unclear: more must come. `prefix` is
 // how the identities begin that are looked for.
 FirstWords judge_first_words(std::span<const std::uint8_t> bytes, std::string_view prefix);
 

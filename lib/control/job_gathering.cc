@@ -207,8 +207,8 @@ Status Job::take_roster(RosterMessage message) {
 std::int64_t Job::check_silence(std::int64_t now_ns) {
   const std::int64_t silent_ns = dialer_ != nullptr ? dialer_->silent_ns(now_ns) : 0;
   if (silent_ns == 0) return never_ns;
-  const std::int64_t most_ns = liveness_ns_ + ns_per_s / 2;
-  if (silent_ns < most_ns) return now_ns + most_ns - silent_ns;
+  const std::int64_t max_ns = liveness_ns_ + ns_per_s / 2;
+  if (silent_ns < max_ns) return now_ns + max_ns - silent_ns;
   const std::string what = fmt::format(
       "cannot be reached: no answer from {} for {:.1f} s: the network to it is cut, or "
       "the host is down",

@@ -13,7 +13,7 @@
 namespace gyre::control {
 namespace {
 
-constexpr std::size_t unread_most_bytes = 64u << 20;
+constexpr std::size_t max_unread_bytes = 64u << 20;
 constexpr std::size_t rank_message_cost_bytes = 64;  // of keeping even an empty one
 // A process that ended before its last word is with the kernel would be taken for dead, or for the
 // cause of what it reports. As a rule that takes microseconds.
@@ -25,8 +25,8 @@ void wait_until_said(const std::future<void>& word) {
 // Nobody says it in its place: where there is no memory for it, it is tried again for a moment.
 template <typename Say>
 std::future<void> insist(const Say& say) {
-  constexpr int tries_most = 100;
-  for (int tries = 0; tries < tries_most; ++tries) {
+  constexpr int max_tries = 100;
+  for (int tries = 0; tries < max_tries; ++tries) {
     try {
       return say();
     } catch (const std::bad_alloc&) {
@@ -79,7 +79,7 @@ Status LocalMember::check_usable() const {
 Status LocalMember::send(int to_rank, std::uint64_t key, MessageBytes rank_message) {
   if (to_rank < 0 || to_rank >= size_)
     return invalid_argument(fmt::format("a message to rank {} of {}", to_rank, size_));
-  if (rank_message.size() > rank_message_most_bytes)
+  if (rank_message.size() > max_rank_message_bytes)
     return invalid_argument(
         fmt::format("a message of {} bytes is longer than 64 KiB", rank_message.size()));
   GYRE_TRY(check_usable());
@@ -195,7 +195,7 @@ bool LocalMember::deliver(int from, std::uint64_t key, MessageBytes rank_message
   lock.unlock();
   {
     const std::lock_guard guard(mutex_);
-    if (unread_bytes_ + rank_message.size() > unread_most_bytes) return false;
+    if (unread_bytes_ + rank_message.size() > max_unread_bytes) return false;
     unread_bytes_ += rank_message.size() + rank_message_cost_bytes;
     rank_messages_[{from, key}].push_back(std::move(rank_message));
   }

@@ -13,10 +13,10 @@ namespace {
 using trust::Reader;
 using trust::Writer;
 
-constexpr std::size_t identity_most = 4096;
+constexpr std::size_t max_identity = 4096;
 constexpr std::size_t part_bytes = 256 << 10;
-constexpr std::size_t roster_most_bytes = 1u << 30;
-constexpr std::uint32_t blamed_most = 1024;
+constexpr std::size_t max_roster_bytes = 1u << 30;
+constexpr std::uint32_t max_blamed = 1024;
 
 Status malformed(std::string_view what) {
   return Status(Code::RemoteError, fmt::format("sent a malformed {}", what));
@@ -28,7 +28,7 @@ bool get_processes(Reader& reader, std::uint32_t most, Roster& roster) {
   std::set<trust::Token> tokens;
   for (std::uint32_t i = 0; i < count; ++i) {
     std::vector<std::uint8_t> block;
-    if (!reader.get_block(block, identity_most)) return false;
+    if (!reader.get_block(block, max_identity)) return false;
     Result<trust::ProcessIdentity> identity = trust::decode_identity(block);
     if (!identity.ok() || !tokens.insert(identity->process).second) return false;
     roster.processes.push_back(std::move(*identity));
@@ -43,7 +43,7 @@ bool get_ranks(Reader& reader, std::uint32_t size, Roster& roster) {
     std::uint32_t process = 0;
     MessageBytes note;
     if (!reader.get(process) || process >= roster.processes.size() ||
-        !reader.get_block(note, rank_message_most_bytes))
+        !reader.get_block(note, max_rank_message_bytes))
       return false;
     roster.process_of_rank.push_back(process);
     roster.notes.push_back(std::move(note));
@@ -71,7 +71,7 @@ std::vector<std::uint8_t> encode_greeting(const trust::ProcessIdentity& process)
 std::optional<trust::ProcessIdentity> decode_greeting(std::span<const std::uint8_t> bytes) {
   Reader reader(bytes);
   std::vector<std::uint8_t> identity;
-  if (!reader.get_block(identity, identity_most) || !reader.at_end()) return std::nullopt;
+  if (!reader.get_block(identity, max_identity) || !reader.at_end()) return std::nullopt;
   Result<trust::ProcessIdentity> process = trust::decode_identity(identity);
   if (!process.ok()) return std::nullopt;
   return std::move(*process);
@@ -149,10 +149,10 @@ Result<JoinMessage> decode_join(std::span<const std::uint8_t> bytes) {
   std::vector<std::uint8_t> identity;
   if (!reader.get(message.size) || !reader.get(message.rank) ||
       !reader.get(message.init_timeout_ms) || !reader.get(message.liveness_ms) ||
-      !reader.get_block(identity, identity_most) ||
-      !reader.get_block(message.note, rank_message_most_bytes) || !reader.at_end())
+      !reader.get_block(identity, max_identity) ||
+      !reader.get_block(message.note, max_rank_message_bytes) || !reader.at_end())
     return malformed("join");
-  if (message.size == 0 || message.size > size_most || message.rank >= message.size ||
+  if (message.size == 0 || message.size > max_size || message.rank >= message.size ||
       message.init_timeout_ms == 0 || message.liveness_ms == 0)
     return malformed("join");
   GYRE_ASSIGN(message.process, trust::decode_identity(identity));
@@ -163,7 +163,7 @@ std::vector<std::uint8_t> encode(const PlaceMessage& message) {
   Writer writer;
   writer.put(message.process);
   writer.put_block(trust::encode(message.parent));
-  const std::size_t ranks = std::min<std::size_t>(message.parent_ranks.size(), blamed_most);
+  const std::size_t ranks = std::min<std::size_t>(message.parent_ranks.size(), max_blamed);
   for (std::size_t i = 0; i < ranks; ++i)
     writer.put(static_cast<std::uint32_t>(message.parent_ranks[i]));
   return writer.take();
@@ -173,15 +173,15 @@ std::optional<PlaceMessage> decode_place(std::span<const std::uint8_t> bytes) {
   PlaceMessage message;
   Reader reader(bytes);
   std::vector<std::uint8_t> identity;
-  if (!reader.get(message.process) || !reader.get_block(identity, identity_most) ||
-      reader.left() > blamed_most * sizeof(std::uint32_t))
+  if (!reader.get(message.process) || !reader.get_block(identity, max_identity) ||
+      reader.left() > max_blamed * sizeof(std::uint32_t))
     return std::nullopt;
   Result<trust::ProcessIdentity> parent = trust::decode_identity(identity);
   if (!parent.ok()) return std::nullopt;
   message.parent = std::move(*parent);
   while (!reader.at_end()) {
     std::uint32_t rank = 0;
-    if (!reader.get(rank) || rank >= static_cast<std::uint32_t>(size_most)) return std::nullopt;
+    if (!reader.get(rank) || rank >= static_cast<std::uint32_t>(max_size)) return std::nullopt;
     message.parent_ranks.push_back(static_cast<int>(rank));
   }
   return message;
@@ -217,7 +217,7 @@ std::optional<RankMessageHead> decode_rank_message(std::span<const std::uint8_t>
   RankMessageHead head;
   Reader reader(bytes);
   if (!reader.get(head.from) || !reader.get(head.to) || !reader.get(head.key) ||
-      !reader.get(head.number) || head.number == 0 || reader.left() > rank_message_most_bytes)
+      !reader.get(head.number) || head.number == 0 || reader.left() > max_rank_message_bytes)
     return std::nullopt;
   *text = reader.rest();
   return head;
@@ -279,7 +279,7 @@ std::vector<std::vector<std::uint8_t>> encode_parts(const RosterMessage& message
 Result<bool> RosterAssembly::take(std::span<const std::uint8_t> part) {
   Reader reader(part);
   std::uint32_t total = 0, offset = 0;
-  if (!reader.get(total) || !reader.get(offset) || total > roster_most_bytes ||
+  if (!reader.get(total) || !reader.get(offset) || total > max_roster_bytes ||
       offset != bytes_.size() || reader.at_end())
     return malformed("roster");
   // The first part's total holds: with a smaller one later on, what is still to come would wrap.

@@ -41,8 +41,8 @@ enum class Kind : std::uint8_t {
 std::string_view kind_name(Kind kind);
 
 inline constexpr std::uint16_t protocol_version = 3;
-inline constexpr std::size_t rank_message_most_bytes = 64 << 10;
-inline constexpr int size_most = 1 << 24;
+inline constexpr std::size_t max_rank_message_bytes = 64 << 10;
+inline constexpr int max_size = 1 << 24;
 
 std::vector<std::uint8_t> encode_greeting(const trust::ProcessIdentity& process);
 std::optional<trust::ProcessIdentity> decode_greeting(std::span<const std::uint8_t> bytes);

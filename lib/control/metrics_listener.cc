@@ -21,16 +21,16 @@
 namespace gyre::control {
 namespace {
 
-constexpr std::size_t clients_most = 8;
+constexpr std::size_t max_clients = 8;
 constexpr int backlog = 256;
 constexpr std::int64_t patience_ns = 2 * ns_per_s;
 // So long is nobody pushed out: a request is on its way when its connection is accepted.
-constexpr std::int64_t least_stay_ns = 100 * ns_per_ms;
+constexpr std::int64_t min_stay_ns = 100 * ns_per_ms;
 // Without descriptors or memory nobody is accepted for so long.
 constexpr std::int64_t deaf_ns = 100 * ns_per_ms;
-constexpr std::int64_t turn_most_ns = ns_per_s;
+constexpr std::int64_t max_turn_ns = ns_per_s;
 // Read and dropped behind a request, so that closing does not take the answer back.
-constexpr std::size_t ignored_most = 64 << 10;
+constexpr std::size_t max_ignored = 64 << 10;
 
 std::string answer_to(RequestKind asked, const MetricsListener::MakeText& text) {
   std::string_view status, body, more;
@@ -85,7 +85,7 @@ int bind_error(const FileDescriptor& socket, const MetricsPlace& place) {
 // after a second at the latest.
 FileDescriptor take_turn(const std::filesystem::path& folder) {
   FileDescriptor turn(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const std::int64_t end_ns = SystemClock::read() + turn_most_ns;
+  const std::int64_t end_ns = SystemClock::read() + max_turn_ns;
   while (turn.has_value() && ::flock(turn.get(), LOCK_EX | LOCK_NB) != 0 &&
          SystemClock::read() < end_ns)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -187,8 +187,8 @@ Status MetricsListener::serve() {
 
 // As many as may be in, so that the job's own news is not kept waiting.
 void MetricsListener::accept_some() {
-  for (std::size_t i = 0; i < clients_most; ++i) {
-    if (clients_.size() >= clients_most && !make_room()) return;
+  for (std::size_t i = 0; i < max_clients; ++i) {
+    if (clients_.size() >= max_clients && !make_room()) return;
     FileDescriptor socket = trust::accept_at(listener_);
     if (socket.has_value()) {
       let_in(std::move(socket));
@@ -201,7 +201,7 @@ void MetricsListener::accept_some() {
 }
 
 bool MetricsListener::make_room() {
-  const std::int64_t earliest_ns = clients_.front().since_ns + least_stay_ns;
+  const std::int64_t earliest_ns = clients_.front().since_ns + min_stay_ns;
   if (SystemClock::read() < earliest_ns) {
     rest_until(earliest_ns);
     return false;
@@ -236,8 +236,8 @@ void MetricsListener::on_event(ClientIterator client) {
 }
 
 void MetricsListener::read_request(ClientIterator client) {
-  char bytes[request_bytes_most];
-  const std::size_t room = request_bytes_most - client->request.size();
+  char bytes[max_request_bytes];
+  const std::size_t room = max_request_bytes - client->request.size();
   const ssize_t got = ::recv(client->socket.get(), bytes, room, MSG_DONTWAIT);
   if (got < 0 && try_later(errno)) return;
   if (got <= 0) return leave(client);
@@ -261,12 +261,12 @@ void MetricsListener::write_answer(ClientIterator client) {
 
 // Until it closes its end, or its time is up.
 void MetricsListener::see_off(ClientIterator client) {
-  char bytes[request_bytes_most];
+  char bytes[max_request_bytes];
   const ssize_t got = ::recv(client->socket.get(), bytes, sizeof bytes, MSG_DONTWAIT);
   if (got < 0 && try_later(errno)) return;
   if (got <= 0) return leave(client);
   client->ignored += static_cast<std::size_t>(got);
-  if (client->ignored > ignored_most) leave(client);
+  if (client->ignored > max_ignored) leave(client);
 }
 
 void MetricsListener::leave(ClientIterator client) {

@@ -14,7 +14,7 @@ namespace gyre::control {
 namespace {
 
 constexpr std::string_view unix_prefix = "unix:";
-constexpr std::int64_t port_most = 65535;
+constexpr std::int64_t max_port = 65535;
 
 // A name in the file system, so that its mode says who may ask.
 bool set_path(const std::string& path, MetricsPlace* place) {
@@ -57,7 +57,7 @@ Result<MetricsPlace> read_metrics_place(const std::string& text, int local_rank)
   place.address = *address;
   const std::int64_t port = port_of(place.address);
   if (port == 0 || local_rank <= 0) return place;
-  if (port + local_rank > port_most)
+  if (port + local_rank > max_port)
     return refused(
         fmt::format("with the local rank {} the port is {}; ", local_rank, port + local_rank));
   reinterpret_cast<sockaddr_in&>(place.address.storage).sin_port =

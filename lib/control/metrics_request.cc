@@ -48,7 +48,7 @@ RequestKind judge_request_line(std::string_view line) {
 }  // namespace
 
 RequestKind judge_request(std::string_view bytes) {
-  std::string_view rest = bytes.substr(0, request_bytes_most);
+  std::string_view rest = bytes.substr(0, max_request_bytes);
   RequestKind asked = RequestKind::unclear;
   for (std::size_t end = rest.find('\n'); end != rest.npos; end = rest.find('\n')) {
     std::string_view line = rest.substr(0, end);
@@ -62,7 +62,7 @@ RequestKind judge_request(std::string_view bytes) {
       asked = RequestKind::malformed;
     if (asked == RequestKind::malformed) return asked;
   }
-  return bytes.size() < request_bytes_most ? RequestKind::unclear : RequestKind::malformed;
+  return bytes.size() < max_request_bytes ? RequestKind::unclear : RequestKind::malformed;
 }
 
 }  // namespace gyre::control

@@ -8,7 +8,7 @@
 namespace gyre::control {
 
 // A scraper's request has about 300 bytes.
-inline constexpr std::size_t request_bytes_most = 2048;
+inline constexpr std::size_t max_request_bytes = 2048;
 
 enum class RequestKind {
   unclear,       // more must come

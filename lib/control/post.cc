@@ -37,7 +37,7 @@ std::optional<std::vector<Post::ReceivedMessage>> Post::take(std::uint32_t from,
   IncomingMessages& incoming = incoming_[from];
   std::vector<ReceivedMessage> due;
   if (head.number <= incoming.taken) return due;
-  if (head.number - incoming.taken > ahead_most) return std::nullopt;
+  if (head.number - incoming.taken > max_ahead) return std::nullopt;
   incoming.early.try_emplace(head.number,
                              ReceivedMessage{head, MessageBytes(text.begin(), text.end())});
   for (auto next = incoming.early.begin();

@@ -43,7 +43,7 @@ class Post {
 
  private:
   // A message overtakes another one only while the way changes; few are under way then.
-  static constexpr std::uint64_t ahead_most = 1024;
+  static constexpr std::uint64_t max_ahead = 1024;
   struct UnacknowledgedMessage {
     std::uint64_t number;
     FrameBytes frame;

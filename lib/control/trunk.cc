@@ -14,11 +14,11 @@ namespace gyre::control {
 namespace {
 
 // The end that dialed closes a trunk that carries nothing; the other one waits so long for that.
-constexpr std::int64_t idle_most_ns = 2 * ns_per_s;
+constexpr std::int64_t max_idle_ns = 2 * ns_per_s;
 // Signs of life are more frequent than the kernel's questions at any limit.
 constexpr std::int64_t path_limit_ns = 3 * ns_per_s;
 // Links on one trunk.
-constexpr std::size_t links_most = 1 << 16;
+constexpr std::size_t max_links = 1 << 16;
 
 bool is_local(int socket) {
   int domain = 0;
@@ -58,7 +58,7 @@ Status Trunk::open(PeerProcesses& processes, const trust::ProcessIdentity& self)
   else
     set_path_questions(session_->descriptor(), path_limit_ns);
   transmit(Kind::greeting, encode_greeting(self));
-  thread_.due_at(idle_ns_ + idle_most_ns);
+  thread_.due_at(idle_ns_ + max_idle_ns);
   return {};
 }
 
@@ -124,7 +124,7 @@ std::int64_t Trunk::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   heard_ns_ = std::min(now_ns, heard_ns_ + overslept_ns);
   rest();
   if (ended_ || !is_idle()) return never_ns;
-  if (now_ns - idle_ns_ < idle_most_ns) return idle_ns_ + idle_most_ns;
+  if (now_ns - idle_ns_ < max_idle_ns) return idle_ns_ + max_idle_ns;
   end(Status(Code::RemoteError, "it carried nothing"));
   return never_ns;
 }
@@ -286,7 +286,7 @@ bool Trunk::on_open(std::span<const std::uint8_t> body) {
 
 // Our proof for who has proved to know a key that is known here.
 std::optional<trust::KeyProof> Trunk::answer_to(const OpenMessage& message) const {
-  const auto key = links_.size() < links_most ? owner_.find_key(message.identity) : nullptr;
+  const auto key = links_.size() < max_links ? owner_.find_key(message.identity) : nullptr;
   if (key == nullptr) return std::nullopt;
   const Result<trust::KeyProof> expected = proof(*key, trust::Prover::opener, message.link);
   const Result<trust::KeyProof> own = proof(*key, trust::Prover::answerer, message.link);

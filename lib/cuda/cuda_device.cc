@@ -200,7 +200,7 @@ Status CudaDevice::count_blocks() {
   GYRE_TRY(
       driver_.check(driver_.device_attribute(&multiprocessors_, cu::multiprocessor_count, device_),
                     "cuDeviceGetAttribute"));
-  threads_ = std::min({threads_, static_cast<std::uint32_t>(threads), cuda::threads_most});
+  threads_ = std::min({threads_, static_cast<std::uint32_t>(threads), cuda::max_threads});
   threads_ -= threads_ % cuda::device::warp_threads;
   if (threads_ < 2 * cuda::device::warp_threads)
     return invalid_usage(fmt::format("{} runs blocks of {} threads at most; Gyre's kernels need {}",
@@ -216,13 +216,13 @@ Status CudaDevice::count_blocks() {
         blocks_each_ = blocks_each_ == 0 ? blocks : std::min(blocks_each_, blocks);
       }
   const int spare = std::max(1, multiprocessors_ / multiprocessors_for_one_spare);
-  blocks_most_ = static_cast<std::uint32_t>(std::max(1, multiprocessors_ - spare) * blocks_each_);
+  max_blocks_ = static_cast<std::uint32_t>(std::max(1, multiprocessors_ - spare) * blocks_each_);
   return {};
 }
 
 std::string CudaDevice::blocks_shown() const {
   return fmt::format("{} multiprocessors with {} blocks of {} threads each, {} blocks for kernels",
-                     multiprocessors_, blocks_each_, threads_, blocks_most_);
+                     multiprocessors_, blocks_each_, threads_, max_blocks_);
 }
 
 // In a domain of its own, a fence of a kernel waits for none of the traffic of the caller's

@@ -47,7 +47,7 @@ class CudaDevice {
   // Of a block of any kernel; whole warps.
   std::uint32_t threads() const { return threads_; }
   // Of any kernel, at one time. Some multiprocessors are left to the copies and kernels of others.
-  std::uint32_t blocks_most() const { return blocks_most_; }
+  std::uint32_t max_blocks() const { return max_blocks_; }
   std::string blocks_shown() const;          // how that comes about
   Result<std::uint64_t> free_bytes() const;  // of its memory, now
   loaded::CuFunction kernel(cuda::DeviceProtocol protocol, ElementType type, ReduceOp op) const {
@@ -99,7 +99,7 @@ class CudaDevice {
   int multiprocessors_ = 0;
   int blocks_each_ = 0;  // of a multiprocessor
   std::uint32_t threads_ = 0;
-  std::uint32_t blocks_most_ = 0;
+  std::uint32_t max_blocks_ = 0;
   mutable std::array<IdleMemory, 2> idle_;
   mutable std::mutex reach_mutex_;
   mutable std::set<int> reached_;  // ordinals of devices

@@ -125,7 +125,7 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const CudaDevice> device, const Devic
       shape_(shape),
       patience_ns_(patience_ns),
       reclaim_(std::move(reclaim)),
-      place_bytes_(round_up(std::max(place_least_bytes, tables_bytes), 4096)),
+      place_bytes_(round_up(std::max(min_place_bytes, tables_bytes), 4096)),
       places_(std::make_unique<PinnedPlaces>()) {}
 
 Result<std::shared_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<const CudaDevice> device,
@@ -190,11 +190,11 @@ Result<std::shared_ptr<std::byte>> CudaExecutor::allocate(std::uint64_t bytes,
 
 Status CudaExecutor::add_plan(DevicePlan& made) {
   const std::lock_guard lock(mutex_);
-  if (plans_.size() == plans_most)
+  if (plans_.size() == max_plans)
     return invalid_usage(
         fmt::format("more than {} plans on one communicator: roots of broadcasts "
                     "and the like count apart",
-                    plans_most));
+                    max_plans));
   plans_.push_back(&made);
   made.status = reinterpret_cast<DeviceStatus*>(words_->begin() + plans_.size() * status_spacing);
   made.claim = reinterpret_cast<std::uint32_t*>(counters_.get() + claims_offset) + plans_.size();

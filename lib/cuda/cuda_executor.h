@@ -118,7 +118,7 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   // launches keeps the next one waiting, and maybe all that others ask of it.
   Result<bool> has_room(bool reads_host);
   // So many tasks can be kept for one kernel without more memory of the host.
-  std::size_t tasks_most() const { return place_bytes_ / sizeof(cuda::DeviceTask); }
+  std::size_t max_tasks() const { return place_bytes_ / sizeof(cuda::DeviceTask); }
   // Whether the calls can follow one another in one kernel: blocks of one lane stay together, and
   // no buffer of one is another's output.
   static bool can_follow(const DeviceCall& before, const DeviceCall& after);

@@ -81,15 +81,15 @@ Result<bool> CudaExecutor::has_ended(loaded::CuEvent event) const {
 
 // By the oldest mark that is not known to have ended, when its event is to be recorded anew soon.
 Result<bool> CudaExecutor::may_run_ahead() {
-  constexpr std::uint64_t part = launches_ahead_most / marks_count;
-  if (launched_in_all_ - ended_in_all_ < launches_ahead_most - part) return true;
+  constexpr std::uint64_t part = max_launches_ahead / marks_count;
+  if (launched_in_all_ - ended_in_all_ < max_launches_ahead - part) return true;
   for (const LaunchMark& mark : marks_) {
     if (mark.launched != ended_in_all_ + part) continue;
     GYRE_ASSIGN(const bool ended, has_ended(mark.ended));
     if (ended) ended_in_all_ = mark.launched;
     break;
   }
-  return launched_in_all_ - ended_in_all_ < launches_ahead_most;
+  return launched_in_all_ - ended_in_all_ < max_launches_ahead;
 }
 
 Result<bool> CudaExecutor::has_room(bool reads_host) {
@@ -246,7 +246,7 @@ Status CudaExecutor::finish_launch(LaunchInProgress& going, loaded::CuFunction k
         driver.check(driver.event_record(going.place->ended, going.state.stream), "cuEventRecord"));
     places_->next = (places_->next + 1) % places_count;
   }
-  constexpr std::uint64_t part = launches_ahead_most / marks_count;
+  constexpr std::uint64_t part = max_launches_ahead / marks_count;
   if (++launched_in_all_ % part == 0) {
     LaunchMark& mark = marks_[launched_in_all_ / part % marks_count];
     mark.launched = launched_in_all_;
@@ -324,7 +324,7 @@ Status CudaExecutor::launch(std::span<const DeviceTransfer> transfers, std::uint
     task.lane = one.lane;
     task.call = filled(*transfers_, call);
     task.geometry.input = task.geometry.output = plan::Layout::even(one.bytes, one.bytes);
-    task.geometry.piece_bytes = shape_.piece_most(DeviceProtocol::simple, 1, 1);
+    task.geometry.piece_bytes = shape_.max_piece(DeviceProtocol::simple, 1, 1);
     task.geometry.chunk_count = 1;
   }
   DeviceLaunch launch;

@@ -15,19 +15,19 @@ namespace gyre::exec {
 class CudaExecutor;
 
 inline constexpr std::size_t places_count = 8;  // kernels on their way that need one
-inline constexpr std::uint64_t place_least_bytes = 128 << 10;
-inline constexpr std::uint64_t plans_most = 511;
+inline constexpr std::uint64_t min_place_bytes = 128 << 10;
+inline constexpr std::uint64_t max_plans = 511;
 // The device's own words: the sequence of calls, the blocks that have ended, the launches, and who
 // claims the status of each plan.
 inline constexpr std::uint64_t ended_offset = 128, starts_offset = 192, claims_offset = 256;
-inline constexpr std::uint64_t counters_bytes = claims_offset + 4 * (plans_most + 1);
+inline constexpr std::uint64_t counters_bytes = claims_offset + 4 * (max_plans + 1);
 // An executor's pinned memory: the abort word, what kernels show of themselves, a status for each
 // plan, and the places.
 inline constexpr std::uint64_t progress_offset = 64, status_spacing = 128;
-inline constexpr std::uint64_t places_offset = (plans_most + 1) * status_spacing;
+inline constexpr std::uint64_t places_offset = (max_plans + 1) * status_spacing;
 // Launches ahead of the device: below a queue's 1,024 for four ranks that share one. A mark after
 // every part of them.
-inline constexpr std::uint64_t launches_ahead_most = 256;
+inline constexpr std::uint64_t max_launches_ahead = 256;
 
 struct PinnedPlace {
   std::uint64_t bytes = 0;

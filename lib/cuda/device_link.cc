@@ -70,10 +70,10 @@ std::uint64_t DeviceShape::channel_bytes() const {
 
 // Lines come back by quarters of the ring, so that three quarters hold what a plan may have under
 // way; each piece begins a line of its own.
-std::uint64_t DeviceShape::piece_most(DeviceProtocol protocol, std::uint32_t pieces,
-                                      std::uint32_t least_depth) const {
+std::uint64_t DeviceShape::max_piece(DeviceProtocol protocol, std::uint32_t pieces,
+                                     std::uint32_t min_depth) const {
   if (protocol == DeviceProtocol::simple) return slot_bytes / pieces / 64 * 64;
-  const std::uint64_t lines = ((1ULL << shift(protocol)) - 4) * 3 / 4 / least_depth / pieces;
+  const std::uint64_t lines = ((1ULL << shift(protocol)) - 4) * 3 / 4 / min_depth / pieces;
   return lines * (protocol == DeviceProtocol::ll ? ll_payload_bytes : ll128_payload_bytes) / 64 *
          64;
 }

@@ -28,8 +28,8 @@ struct DeviceShape {
   std::uint64_t channel_bytes() const;
   std::uint64_t link_bytes() const { return channel_bytes() * channels; }
   // The most that a piece may have, where messages carry so many under a plan of that depth.
-  std::uint64_t piece_most(cuda::DeviceProtocol protocol, std::uint32_t pieces,
-                           std::uint32_t least_depth) const;
+  std::uint64_t max_piece(cuda::DeviceProtocol protocol, std::uint32_t pieces,
+                          std::uint32_t min_depth) const;
 };
 
 struct DeviceLink {

@@ -10,15 +10,15 @@ namespace gyre::comm {
 namespace {
 
 // Of a link: more than one channel pays for bulk alone.
-constexpr std::uint32_t channels_most = 4;
-constexpr std::uint64_t channel_least_bytes = 256 << 10;  // not measured yet
+constexpr std::uint32_t max_channels = 4;
+constexpr std::uint64_t min_channel_bytes = 256 << 10;  // not measured yet
 constexpr std::uint64_t part_alignment = 128;
 
 }  // namespace
 
 // So many that one launch can talk to all ranks both ways, if that can be.
 std::uint32_t DeviceExchange::channels_for(std::uint32_t blocks, int size) {
-  return std::clamp(blocks / (2 * static_cast<std::uint32_t>(size)), 1U, channels_most);
+  return std::clamp(blocks / (2 * static_cast<std::uint32_t>(size)), 1U, max_channels);
 }
 
 DeviceExchange::DeviceExchange(DeviceLinks& links, control::Membership& membership,
@@ -40,7 +40,7 @@ int DeviceExchange::distance(const Transfer& transfer) const {
 }
 
 std::uint32_t DeviceExchange::channels_of(const Transfer& transfer) const {
-  const std::uint64_t wanted = divide_up(transfer.bytes, channel_least_bytes);
+  const std::uint64_t wanted = divide_up(transfer.bytes, min_channel_bytes);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, channels_));
 }
 
@@ -117,7 +117,7 @@ Result<bool> DeviceExchange::launch_some() {
     const auto count = static_cast<std::size_t>(std::ranges::count_if(
         transfers_, [&](const Transfer* one) { return distance(*one) == here; }));
     const bool fits = blocks.size() + 2ULL * channels_ <= blocks_ &&
-                      parts.size() + count * channels_ <= executor_.tasks_most();
+                      parts.size() + count * channels_ <= executor_.max_tasks();
     if (!fits && at > launched_) break;
     for (; at < transfers_.size() && distance(*transfers_[at]) == here; ++at)
       GYRE_TRY(add_parts(*transfers_[at], blocks, parts));

@@ -51,7 +51,7 @@ DeviceHoldings::LocalUse DeviceHoldings::Claim::here() {
   for (const auto& [name, entry] : on_gpu) {
     ++here.communicators;
     here.ranks += entry.claims;
-    here.ranks_most = std::max(here.ranks_most, entry.claims);
+    here.max_ranks = std::max(here.max_ranks, entry.claims);
   }
   here.is_first = !std::exchange(on_gpu[communicator_].asked, true);
   return here;

@@ -34,7 +34,7 @@ class DeviceHoldings {
 
   // What of this process is on the GPU.
   struct LocalUse {
-    std::uint32_t communicators = 0, ranks = 0, ranks_most = 0;  // of one of them
+    std::uint32_t communicators = 0, ranks = 0, max_ranks = 0;  // of one of them
     bool is_first = false;  // asked for the first time since this communicator began to join
   };
 

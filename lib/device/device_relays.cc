@@ -25,7 +25,7 @@ constexpr std::int64_t missed_ns = 100 * ns_per_ms;
 // For processes that have ended.
 constexpr std::int64_t looks_ns = 10 * ns_per_ms;
 // For peers to answer a goodbye.
-constexpr std::int64_t leave_most_ns = 2 * ns_per_s;
+constexpr std::int64_t max_leave_ns = 2 * ns_per_s;
 
 }  // namespace
 
@@ -154,7 +154,7 @@ bool DeviceRelays::have_left() const {
     const auto& relay = entry.second.relay;
     return relay == nullptr || !relay->ready() || relay->has_left();
   });
-  if (left || clock.now_ns() - gone_since_ns_ < leave_most_ns) return left;
+  if (left || clock.now_ns() - gone_since_ns_ < max_leave_ns) return left;
   log_warn("not all relays to other GPUs came to their end within 2 s");
   return true;
 }

@@ -17,8 +17,8 @@ namespace {
 const SystemClock clock;
 
 // Below this a second channel costs more in flags than it gains. Not measured yet.
-constexpr std::uint64_t channel_least_bytes = 64 << 10;
-constexpr std::size_t kept_most = 64;  // calls in one kernel
+constexpr std::uint64_t min_channel_bytes = 64 << 10;
+constexpr std::size_t max_kept = 64;  // calls in one kernel
 
 DeviceProtocol device_protocol(plan::Protocol protocol) {
   if (protocol == plan::Protocol::line128) return DeviceProtocol::ll128;
@@ -117,16 +117,16 @@ void DeviceResources::leave(bool in_peace) {
   if (links_.relays() != nullptr) links_.relays()->leave_after_communicator(in_peace);
 }
 
-bool DeviceResources::settle(std::int64_t most_ns) {
-  return look_until(clock, without_bell, most_ns, [this] {
+bool DeviceResources::settle(std::int64_t max_ns) {
+  return look_until(clock, without_bell, max_ns, [this] {
     const auto running = executor_->running();
     return !running.ok() || !*running;
   });
 }
 
 bool DeviceResources::fits(const plan::Plan& plan, plan::Protocol protocol) const {
-  return executor_->shape().piece_most(device_protocol(protocol), plan.message_chunks(),
-                                       plan.least_depth()) >= 64;
+  return executor_->shape().max_piece(device_protocol(protocol), plan.message_chunks(),
+                                      plan.min_depth()) >= 64;
 }
 
 Result<std::unique_ptr<exec::DevicePlan>> DeviceResources::bind_plan(const plan::Plan& plan) {
@@ -145,7 +145,7 @@ std::uint32_t DeviceResources::channels_for(const plan::Plan& plan, std::uint64_
       std::min(executor_->shape().channels, share_.blocks / plan.lane_count());
   // Counts that ranks know alone are no ground to choose on.
   if (bytes == tune::CallSize::private_bytes) return most;
-  const std::uint64_t wanted = std::max<std::uint64_t>(1, bytes / channel_least_bytes);
+  const std::uint64_t wanted = std::max<std::uint64_t>(1, bytes / min_channel_bytes);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, most));
 }
 
@@ -160,7 +160,7 @@ Status DeviceResources::bind(const Request& request, const plan::Plan& plan,
         plan.algorithm(), plan.lane_count(), share_.blocks, device().ordinal(), plan.algorithm()));
   const DeviceProtocol protocol = device_protocol(choice.protocol);
   std::uint64_t piece =
-      executor_->shape().piece_most(protocol, plan.message_chunks(), plan.least_depth());
+      executor_->shape().max_piece(protocol, plan.message_chunks(), plan.min_depth());
   if (protocol == DeviceProtocol::simple) piece = std::min(piece, choice.piece_bytes);
   has_tables_ = false;
   for (std::uint32_t channel = 0; channel < channels; ++channel) {
@@ -259,11 +259,11 @@ Result<bool> DeviceResources::launch(const Request& request, const exec::DeviceP
   GYRE_TRY(decide_lending(request));
   GYRE_ASSIGN(const bool room, executor_->has_room(has_tables_ || !pending_batch_.calls.empty()));
   if (!room) return false;
-  const std::size_t calls_most = std::min(
-      kept_most, executor_->tasks_most() /
-                     (call_.stripes.size() * static_cast<std::size_t>(plan.plan->lane_count())));
+  const std::size_t max_calls = std::min(
+      max_kept, executor_->max_tasks() /
+                    (call_.stripes.size() * static_cast<std::size_t>(plan.plan->lane_count())));
   if (!pending_batch_.calls.empty() &&
-      (pending_batch_.calls.size() >= calls_most || !pending_batch_.takes(plan, stream, call_))) {
+      (pending_batch_.calls.size() >= max_calls || !pending_batch_.takes(plan, stream, call_))) {
     GYRE_TRY(launch_pending());
     if (has_tables_) return launch(request, plan, more);  // there was room for one
   }

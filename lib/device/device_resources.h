@@ -86,8 +86,8 @@ class DeviceResources {
   // The communicator ends. Graphs may go on with what they hold of it, if that is in peace.
   void leave(bool in_peace);
   void abort() { executor_->abort(); }
-  // Waits until no kernel runs any more, `most_ns` at most; false if one still does.
-  bool settle(std::int64_t most_ns);
+  // Waits until no kernel runs any more, `max_ns` at most; false if one still does.
+  bool settle(std::int64_t max_ns);
 
  private:
   DeviceResources(const DeviceShare& share, DeviceEnvironment around,

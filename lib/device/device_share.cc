@@ -14,10 +14,10 @@ namespace gyre::comm {
 namespace {
 
 // Lanes of the widest plan that the tuner takes: a double tree, up and down. So the least blocks.
-constexpr std::uint32_t lanes_most = 4;
+constexpr std::uint32_t max_lanes = 4;
 // As many as a framework makes for one model: world, data, tensor, pipeline, expert, ...
 constexpr std::size_t communicators_expected = 8;
-constexpr std::uint32_t connections_most = 32;
+constexpr std::uint32_t max_connections = 32;
 // Beside links: plans, counters and scratch of a few.
 constexpr std::uint64_t spare_bytes = 4 << 20;
 
@@ -61,9 +61,9 @@ std::uint32_t default_blocks(std::uint32_t total, const std::vector<DeviceHoldin
   const std::size_t to_come =
       communicators_expected - std::min(communicators_expected, others.size() + 1);
   const std::uint32_t reserve =
-      std::min(static_cast<std::uint32_t>(to_come) * ranks * lanes_most, total / 2);
+      std::min(static_cast<std::uint32_t>(to_come) * ranks * max_lanes, total / 2);
   const std::uint32_t left = left_of(total, others);
-  return std::max((left - std::min(left, reserve)) / 2 / ranks, lanes_most);
+  return std::max((left - std::min(left, reserve)) / 2 / ranks, max_lanes);
 }
 
 Status refuse(const std::string& uuid, const SharedGpu& gpu) {
@@ -76,13 +76,13 @@ Status refuse(const std::string& uuid, const SharedGpu& gpu) {
     return invalid_usage(
         fmt::format("{}, {} for each rank, and a rank needs {}; put at most {} "
                     "ranks on it",
-                    all, left / gpu.ranks, lanes_most, left / lanes_most));
+                    all, left / gpu.ranks, max_lanes, left / max_lanes));
   return invalid_usage(fmt::format(
       "{}, of which {} are left, and a rank needs {}: {}; destroy communicators that are done "
       "with, make those before it with fewer channels (GYRE_MAX_CTAS or config.maxCTAs: four "
       "blocks a "
       "rank for each), or put fewer ranks on the GPU",
-      all, left, lanes_most, shown(held, gpu.total)));
+      all, left, max_lanes, shown(held, gpu.total)));
 }
 
 // With fewer channels, if need be.
@@ -93,7 +93,7 @@ Status fit_memory(const std::string& uuid, const SharedGpu& gpu, std::size_t siz
   };
   for (; needed() > gpu.free_bytes && share.channels > 1; --share.channels) {
   }
-  share.blocks = std::min(share.blocks, share.channels * lanes_most);
+  share.blocks = std::min(share.blocks, share.channels * max_lanes);
   if (needed() <= gpu.free_bytes) return {};
   return invalid_usage(fmt::format(
       "{} ranks of a communicator on {} need {} MiB of its memory for links to {} ranks, even with "
@@ -112,7 +112,7 @@ Status check_connections(std::span<const GpuInfo> notes, std::span<const std::ui
           "{} ranks of one process on {} would wait for each other's kernels: only {} streams run "
           "side by side (by default 8, and 2 under MPS); set CUDA_DEVICE_MAX_CONNECTIONS to {} or "
           "more before CUDA begins (at most {})",
-          ranks, notes[rank].uuid, notes[rank].connections, ranks, connections_most));
+          ranks, notes[rank].uuid, notes[rank].connections, ranks, max_connections));
   }
   return {};
 }
@@ -186,18 +186,18 @@ Result<DeviceShare> share_devices(std::span<const GpuInfo> notes,
                                   const DeviceDemand& demand) {
   GYRE_TRY(check_connections(notes, processes));
   std::map<std::string, SharedGpu> gpus;
-  std::uint32_t channels = cuda::channels_most, least_channels = 1;
+  std::uint32_t channels = cuda::max_channels, min_channels = 1;
   for (const GpuInfo& note : notes) {
     gpus[note.uuid].add(note);
     channels = std::min(channels, note.channels);
-    least_channels = std::max(least_channels, note.least_channels);
+    min_channels = std::max(min_channels, note.min_channels);
   }
-  const std::uint32_t wanted = std::min(least_channels, channels) * lanes_most;
-  DeviceShare share{channels * lanes_most, channels};
+  const std::uint32_t wanted = std::min(min_channels, channels) * max_lanes;
+  DeviceShare share{channels * max_lanes, channels};
   for (const auto& [uuid, gpu] : gpus) {
     const std::vector<DeviceHolding> held = gpu.holdings();
     const std::uint32_t most = left_of(gpu.total, held) / gpu.ranks;
-    if (most < lanes_most) return refuse(uuid, gpu);
+    if (most < max_lanes) return refuse(uuid, gpu);
     share.blocks = std::min(
         {share.blocks, most, std::max(default_blocks(gpu.total, held, gpu.ranks), wanted)});
   }

@@ -26,7 +26,7 @@ DeviceWatch::~DeviceWatch() {
   thread_.join();
 }
 
-void DeviceWatch::end(std::int64_t most_ns) {
+void DeviceWatch::end(std::int64_t max_ns) {
   let_go(last_wait_ns);
   {
     const std::lock_guard lock(mutex_);
@@ -34,7 +34,7 @@ void DeviceWatch::end(std::int64_t most_ns) {
   }
   called_.fetch_add(1, std::memory_order_release);
   wake_futex(&called_);
-  (void)thread_.end_within(most_ns);
+  (void)thread_.end_within(max_ns);
 }
 
 Status DeviceWatch::add(Watched& one) {
@@ -73,13 +73,13 @@ void DeviceWatch::free_unused() {
   kept_.erase(used, kept_.end());
 }
 
-void DeviceWatch::let_go(std::int64_t most_ns) {
+void DeviceWatch::let_go(std::int64_t max_ns) {
   const auto nothing_is_left = [this] {
     free_unused();
     const std::lock_guard lock(mutex_);
     return kept_.empty() && !progress_.is_any_retired();
   };
-  if (look_until(clock, without_bell, most_ns, nothing_is_left)) return;
+  if (look_until(clock, without_bell, max_ns, nothing_is_left)) return;
   const std::lock_guard lock(mutex_);
   if (kept_.empty()) return;
   log_warn("other processes still use GPU memory of {} communicators that have ended here",

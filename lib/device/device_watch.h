@@ -37,7 +37,7 @@ class DeviceWatch {
   ~DeviceWatch();
   // The process ends: lets go of what others have left, and stops, unless its thread is busy for
   // longer.
-  void end(std::int64_t most_ns);
+  void end(std::int64_t max_ns);
   Status add(Watched& one);
   // After it returns, it is not looked at.
   void remove(Watched& one);
@@ -47,9 +47,9 @@ class DeviceWatch {
   void reclaim(std::shared_ptr<void> gone);
   // Frees it as soon as no other process uses it.
   void keep(p2p::LentMemory lent);
-  // Lets go of both on this thread, and waits for other processes, `most_ns` at most; what they use
+  // Lets go of both on this thread, and waits for other processes, `max_ns` at most; what they use
   // even then stays until the process ends. So for relays that are leaving.
-  void let_go(std::int64_t most_ns);
+  void let_go(std::int64_t max_ns);
 
  private:
   void watch();

@@ -9,14 +9,14 @@
 namespace gyre::comm {
 namespace {
 
-constexpr std::uint32_t connections_default = 8, connections_under_mps = 2, connections_most = 32;
-constexpr std::size_t name_most = 64;    // of a UUID, or a place on a bus
-constexpr std::size_t toward_most = 64;  // more GPUs than any host has
-constexpr std::size_t held_most = 1024;  // communicators, of a block each
+constexpr std::uint32_t connections_default = 8, connections_under_mps = 2, max_connections = 32;
+constexpr std::size_t max_name = 64;    // of a UUID, or a place on a bus
+constexpr std::size_t max_toward = 64;  // more GPUs than any host has
+constexpr std::size_t max_held = 1024;  // communicators, of a block each
 constexpr std::string_view nothing_held = "-";
-constexpr std::int64_t count_most = 1 << 20;
-constexpr std::int64_t capability_most = 9999;
-constexpr std::int64_t lanes_of_nvlink_most = 1024;
+constexpr std::int64_t max_count = 1 << 20;
+constexpr std::int64_t max_capability = 9999;
+constexpr std::int64_t max_lanes_of_nvlink = 1024;
 
 }  // namespace
 
@@ -25,10 +25,9 @@ std::string encode(const GpuInfo& note) {
   for (const DeviceHolding& one : note.held)
     held +=
         fmt::format("{}{}:{}:{}", held.empty() ? "" : ",", one.communicator, one.ranks, one.blocks);
-  std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {}", note.uuid, note.blocks, note.connections,
-                  note.channels, note.least_channels, note.free_mib, note.capability, note.bus_id,
-                  held.empty() ? nothing_held : held);
+  std::string text = fmt::format("{} {} {} {} {} {} {} {} {}", note.uuid, note.blocks,
+                                 note.connections, note.channels, note.min_channels, note.free_mib,
+                                 note.capability, note.bus_id, held.empty() ? nothing_held : held);
   for (const p2p::RouteReport& one : note.toward)
     text += fmt::format(" {}:{}:{}:{}", one.uuid, static_cast<int>(one.access),
                         p2p::path_name(one.path), one.lanes);
@@ -50,7 +49,7 @@ std::optional<std::string_view> take_word(std::string_view& text, char mark) {
 
 bool take_name(std::string_view& text, char mark, std::string& name) {
   const auto word = take_word(text, mark);
-  if (!word || word->size() > name_most) return false;
+  if (!word || word->size() > max_name) return false;
   name = *word;
   return true;
 }
@@ -70,7 +69,7 @@ std::optional<p2p::RouteReport> read_toward(std::string_view text) {
   if (!take_name(text, ':', one.uuid) || !take_number(text, ':', 0, p2p::access_count - 1, access))
     return std::nullopt;
   const auto path = p2p::path_named(take_word(text, ':').value_or(""));
-  if (!path || !take_number(text, ':', 0, lanes_of_nvlink_most, one.lanes) || !text.empty())
+  if (!path || !take_number(text, ':', 0, max_lanes_of_nvlink, one.lanes) || !text.empty())
     return std::nullopt;
   one.access = static_cast<p2p::PeerAccess>(access);
   one.path = *path;
@@ -82,9 +81,9 @@ bool take_holdings(std::string_view text, std::vector<DeviceHolding>& held) {
   while (!text.empty()) {
     auto word = take_word(text, ',');
     DeviceHolding& one = held.emplace_back();
-    if (!word || held.size() > held_most || !take_name(*word, ':', one.communicator) ||
-        !take_number(*word, ':', 1, count_most, one.ranks) ||
-        !take_number(*word, ':', 0, count_most, one.blocks) || !word->empty())
+    if (!word || held.size() > max_held || !take_name(*word, ':', one.communicator) ||
+        !take_number(*word, ':', 1, max_count, one.ranks) ||
+        !take_number(*word, ':', 0, max_count, one.blocks) || !word->empty())
       return false;
   }
   return true;
@@ -95,11 +94,10 @@ bool take_holdings(std::string_view text, std::vector<DeviceHolding>& held) {
 std::optional<GpuInfo> read_gpu_info(std::string_view text) {
   GpuInfo note;
   if (!take_name(text, ' ', note.uuid)) return std::nullopt;
-  for (std::uint32_t* field :
-       {&note.blocks, &note.connections, &note.channels, &note.least_channels})
-    if (!take_number(text, ' ', 1, count_most, *field)) return std::nullopt;
+  for (std::uint32_t* field : {&note.blocks, &note.connections, &note.channels, &note.min_channels})
+    if (!take_number(text, ' ', 1, max_count, *field)) return std::nullopt;
   if (!take_number(text, ' ', 0, INT32_MAX, note.free_mib) ||
-      !take_number(text, ' ', 0, capability_most, note.capability) ||
+      !take_number(text, ' ', 0, max_capability, note.capability) ||
       !take_name(text, ' ', note.bus_id))
     return std::nullopt;
   const auto held = take_word(text, ' ');
@@ -107,7 +105,7 @@ std::optional<GpuInfo> read_gpu_info(std::string_view text) {
   while (!text.empty()) {
     const auto word = take_word(text, ' ');
     const auto one = word ? read_toward(*word) : std::nullopt;
-    if (!one || note.toward.size() == toward_most) return std::nullopt;
+    if (!one || note.toward.size() == max_toward) return std::nullopt;
     note.toward.push_back(*one);
   }
   return note;
@@ -115,7 +113,7 @@ std::optional<GpuInfo> read_gpu_info(std::string_view text) {
 
 std::uint32_t device_connections(const char* variable, bool by_mps) {
   const std::uint32_t by_default = by_mps ? connections_under_mps : connections_default;
-  const auto value = variable != nullptr ? parse_integer(variable, 1, connections_most)
+  const auto value = variable != nullptr ? parse_integer(variable, 1, max_connections)
                                          : Result<std::int64_t>(by_default);
   return value.ok() ? static_cast<std::uint32_t>(*value) : by_default;
 }

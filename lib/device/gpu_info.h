@@ -20,7 +20,7 @@ struct GpuInfo {
   std::uint32_t blocks = 0;              // that the GPU runs at one time
   std::uint32_t connections = 0;         // CUDA_DEVICE_MAX_CONNECTIONS of the process
   std::uint32_t channels = 0;            // the most that this rank's config allows
-  std::uint32_t least_channels = 1;      // and what it asks for, as far as there is room
+  std::uint32_t min_channels = 1;        // and what it asks for, as far as there is room
   std::uint32_t free_mib = 0;            // of the GPU's memory
   std::uint32_t capability = 0;          // compute capability: 90 for sm_90
   std::string bus_id;                    // "0000:1b:00.0"

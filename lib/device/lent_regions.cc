@@ -9,7 +9,7 @@
 
 namespace gyre::comm {
 
-using cuda::regions_most;
+using cuda::max_regions;
 
 LentRegions::LentRegions(int rank, std::vector<int> peers, control::Membership& membership,
                          trust::TicketBook& tickets, const DeviceAllocations& allocations,
@@ -31,10 +31,10 @@ LentRegions::Regions::iterator LentRegions::covering(std::uintptr_t address) {
 
 // mutex_ is held.
 bool LentRegions::has_room() {
-  if (regions_.size() < regions_most) return true;
+  if (regions_.size() < max_regions) return true;
   if (!std::exchange(told_of_many_, true))
     log_info(Subsystem::alloc, "rank {} lends {} allocations at one time, and no more", rank_,
-             regions_most);
+             max_regions);
   return false;
 }
 
@@ -192,7 +192,7 @@ std::vector<LentRegions::LentRegion> LentRegions::take_ended(bool all) {
 void LentRegions::withdraw(std::vector<LentRegion> ended) {
   for (const LentRegion& region : ended) {
     if (region.number != 0) {
-      slots_.erase(region.number % regions_most);
+      slots_.erase(region.number % max_regions);
       const auto rank_message =
           encode(RegionMessage{.kind = RegionMessage::Kind::withdrawn, .number = region.number});
       for (const int peer : peers_) (void)membership_.send(peer, region_key, rank_message);
@@ -207,9 +207,9 @@ void LentRegions::withdraw(std::vector<LentRegion> ended) {
 
 // There is a slot: as many as there may be regions.
 std::uint64_t LentRegions::take_number() {
-  std::uint64_t slot = numbers_ % regions_most;
-  while (!slots_.insert(slot).second) slot = (slot + 1) % regions_most;
-  return ++numbers_ * regions_most + slot;
+  std::uint64_t slot = numbers_ % max_regions;
+  while (!slots_.insert(slot).second) slot = (slot + 1) % max_regions;
+  return ++numbers_ * max_regions + slot;
 }
 
 void LentRegions::offer(const NewRegion& fresh) {

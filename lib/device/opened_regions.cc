@@ -12,13 +12,13 @@
 namespace gyre::comm {
 
 using cuda::DeviceRegion;
-using cuda::regions_most;
+using cuda::max_regions;
 using Kind = RegionMessage::Kind;
 
 namespace {
 
 // A listener is answered within microseconds, by a thread that never blocks.
-constexpr std::int64_t fetch_most_ns = 10 * ns_per_s;
+constexpr std::int64_t max_fetch_ns = 10 * ns_per_s;
 
 }  // namespace
 
@@ -42,17 +42,17 @@ const DeviceRegion* OpenedRegions::table(int peer) const {
 }
 
 void OpenedRegions::hear(int from, const RegionMessage& rank_message, const Answer& answer) {
-  const Key key{from, rank_message.number % regions_most};
+  const Key key{from, rank_message.number % max_regions};
   if (rank_message.kind == Kind::withdrawn) return withdraw(key, rank_message.number);
   const auto is_same = [&](const IncomingRegion& one) {
-    return one.peer == from && one.message.number % regions_most == key.second;
+    return one.peer == from && one.message.number % max_regions == key.second;
   };
   if (mappings_->open.contains(key) || std::ranges::any_of(coming_, is_same)) {
     log_warn("rank {}: rank {} offers a region in the place of one that it has not withdrawn",
              rank_, from);
     return answer(from, {.kind = Kind::refused, .number = rank_message.number});
   }
-  coming_.push_back({from, rank_message, {}, {}, SystemClock::read() + fetch_most_ns});
+  coming_.push_back({from, rank_message, {}, {}, SystemClock::read() + max_fetch_ns});
 }
 
 bool OpenedRegions::tend(const Answer& answer) {
@@ -111,7 +111,7 @@ Result<bool> OpenedRegions::import(const IncomingRegion& coming) {
 
 Status OpenedRegions::enter(const IncomingRegion& coming, DeviceRegion region,
                             std::shared_ptr<void> memory) {
-  const Key key{coming.peer, coming.message.number % regions_most};
+  const Key key{coming.peer, coming.message.number % max_regions};
   // The number last: a kernel that finds it finds the rest.
   GYRE_TRY(write(key, region));
   region.number = coming.message.number;

@@ -33,7 +33,7 @@ class OpenedRegions {
   static Result<std::unique_ptr<OpenedRegions>> create(int rank, exec::CudaExecutor& executor,
                                                        std::map<int, Lender> lenders);
   // Of device memory, for each peer.
-  static constexpr std::uint64_t table_bytes = cuda::regions_most * sizeof(cuda::DeviceRegion);
+  static constexpr std::uint64_t table_bytes = cuda::max_regions * sizeof(cuda::DeviceRegion);
   // Null for who is no peer in another process.
   const cuda::DeviceRegion* table(int peer) const;
 

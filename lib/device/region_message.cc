@@ -29,12 +29,12 @@ std::optional<RegionMessage> decode_region_message(std::span<const std::uint8_t>
   std::uint32_t version = 0, kind = 0;
   if (!reader.get(version) || version != message_version || !reader.get(kind) ||
       kind > static_cast<std::uint32_t>(RegionMessage::Kind::kept) || !reader.get(message.number) ||
-      message.number < cuda::regions_most)
+      message.number < cuda::max_regions)
     return std::nullopt;
   message.kind = static_cast<RegionMessage::Kind>(kind);
   if (message.kind == RegionMessage::Kind::offered &&
       (!reader.get(message.bytes) || !reader.get(message.ticket) || message.bytes == 0 ||
-       message.bytes > p2p::gpu_bytes_most))
+       message.bytes > p2p::max_gpu_bytes))
     return std::nullopt;
   if (message.kind == RegionMessage::Kind::exported) {
     const auto memory = p2p::decode_ipc_memory(reader.rest());

@@ -12,13 +12,13 @@ const SystemClock clock;
 // As long as the answer to a message may take that a kernel has just been told of.
 constexpr std::int64_t yields_ns = 50'000;
 // Below this a sleep costs more than it spares.
-constexpr std::int64_t sleep_least_ns = 20'000;
-constexpr std::int64_t busy_most_ns = ns_per_ms, idle_most_ns = 100 * ns_per_ms;
+constexpr std::int64_t min_sleep_ns = 20'000;
+constexpr std::int64_t max_busy_ns = ns_per_ms, max_idle_ns = 100 * ns_per_ms;
 
 }  // namespace
 
 RelayProgress::SleepLimits RelayProgress::default_pace() {
-  return {sleep_least_ns, busy_most_ns, idle_most_ns};
+  return {min_sleep_ns, max_busy_ns, max_idle_ns};
 }
 
 class RelayProgress::RelayTurn {
@@ -43,12 +43,12 @@ RelayProgress::~RelayProgress() {
   std::exchange(retired_, {}).clear();  // each takes a turn
 }
 
-void RelayProgress::end(std::int64_t most_ns) {
+void RelayProgress::end(std::int64_t max_ns) {
   {
     const RelayTurn turn(*this);
     stop_ = true;
   }
-  (void)thread_.end_within(most_ns);
+  (void)thread_.end_within(max_ns);
 }
 
 Status RelayProgress::add(Driven& relays) {
@@ -110,9 +110,8 @@ void RelayProgress::sleep(std::uint32_t seen, std::int64_t idle_ns) {
     busy |= relays->is_busy();
     may_sleep &= relays->arm(set);
   }
-  const std::int64_t most_ns = busy ? sleep_limits_.busy_most_ns : sleep_limits_.idle_most_ns;
-  if (may_sleep)
-    set.sleep(std::clamp(idle_ns / 8, std::min(sleep_limits_.least_ns, most_ns), most_ns));
+  const std::int64_t max_ns = busy ? sleep_limits_.max_busy_ns : sleep_limits_.max_idle_ns;
+  if (may_sleep) set.sleep(std::clamp(idle_ns / 8, std::min(sleep_limits_.min_ns, max_ns), max_ns));
   for (Driven* relays : driven_) relays->disarm();
 }
 

@@ -36,7 +36,7 @@ class RelayProgress {
   RelayProgress() = default;
   ~RelayProgress();
   // The process ends: the thread stops, unless it is busy for longer.
-  void end(std::int64_t most_ns);
+  void end(std::int64_t max_ns);
   RelayProgress(const RelayProgress&) = delete;
   RelayProgress& operator=(const RelayProgress&) = delete;
 
@@ -55,7 +55,7 @@ class RelayProgress {
 
   // How long it sleeps while nothing moves. The tests': so long that a missed wake-up shows.
   struct SleepLimits {
-    std::int64_t least_ns, busy_most_ns, idle_most_ns;
+    std::int64_t min_ns, max_busy_ns, max_idle_ns;
   };
   void set_pace(const SleepLimits& pace);
   static SleepLimits default_pace();

@@ -123,7 +123,7 @@ bool Launch::own_piece_is_settled(LaneRun& run) {
   // Pairs with the release in help.
   const std::uint64_t done =
       run.ends->send[link]->slots.view().control->pieces_done.value.load(std::memory_order_acquire);
-  if (DonePieces::are_at_least(done, call_->sequence, pieces - place)) {
+  if (DonePieces::min_are_at(done, call_->sequence, pieces - place)) {
     sharing.own = Sharing::Own::done;
     return true;
   }

@@ -48,11 +48,11 @@ void go_on(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy
 
 void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& policy) {
   // Ends are made of little memory; where even that is not to be had, the caller hears of it.
-  constexpr int tries_most = 8;
+  constexpr int max_tries = 8;
   for (int tries = 1;; ++tries) {
     const Status thrown = thrown_by([&] { go_on(all, clock, policy); });
     if (thrown.ok()) return;
-    if (tries == tries_most) throw std::bad_alloc();
+    if (tries == max_tries) throw std::bad_alloc();
     for (Resumable* one : all)
       if (!one->finished()) one->break_off(thrown);
   }

@@ -7,9 +7,9 @@ namespace {
 Status create(gyreMesh_t* mesh, gyreComm_t comm, const gyreMeshAxis_t axes[], std::size_t count) {
   if (mesh == nullptr) return invalid_argument("mesh is NULL");
   *mesh = nullptr;
-  if (axes == nullptr || count == 0 || count > Mesh::axes_most)
+  if (axes == nullptr || count == 0 || count > Mesh::max_axes)
     return invalid_argument(
-        fmt::format("axes: a mesh has 1 to {} of them, not {}", Mesh::axes_most, count));
+        fmt::format("axes: a mesh has 1 to {} of them, not {}", Mesh::max_axes, count));
   GYRE_TRY(check_communicator(comm));
   std::vector<MeshAxis> list;
   for (std::size_t i = 0; i < count; ++i)

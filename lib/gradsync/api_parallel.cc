@@ -7,11 +7,11 @@ namespace {
 
 Status create(gyreGradParallel_t* parallel, int threads, const gyreGradTensor_t tensors[],
               std::size_t count) {
-  constexpr int threads_most = 1024;
+  constexpr int max_threads = 1024;
   if (parallel == nullptr) return invalid_argument("parallel is NULL");
   *parallel = nullptr;
-  if (threads < 1 || threads > threads_most)
-    return invalid_argument(fmt::format("threads = {} is not from 1 to {}", threads, threads_most));
+  if (threads < 1 || threads > max_threads)
+    return invalid_argument(fmt::format("threads = {} is not from 1 to {}", threads, max_threads));
   GYRE_ASSIGN(auto list, read_tensors(tensors, count));
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list[i].gradient == nullptr)

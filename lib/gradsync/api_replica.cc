@@ -33,11 +33,11 @@ Result<ReplicaOptions> read_options(const gyreGradConfig_t* given,
   GYRE_ASSIGN(const gyreGradConfig_t config,
               read_struct(given, gyreGradConfig_t GYRE_GRAD_CONFIG_INITIALIZER,
                           GYRE_GRAD_CONFIG_MAGIC, offsetof(gyreGradConfig_t, bucketBytes)));
-  constexpr std::int64_t bytes_most = std::int64_t{1} << 46;
+  constexpr std::int64_t max_bytes = std::int64_t{1} << 46;
   ReplicaOptions options;
-  GYRE_TRY(in_range("bucketBytes", static_cast<std::int64_t>(config.bucketBytes), 1, bytes_most));
+  GYRE_TRY(in_range("bucketBytes", static_cast<std::int64_t>(config.bucketBytes), 1, max_bytes));
   GYRE_TRY(in_range("firstBucketBytes", static_cast<std::int64_t>(config.firstBucketBytes), 1,
-                    bytes_most));
+                    max_bytes));
   options.limits = {config.firstBucketBytes, config.bucketBytes};
   std::memcpy(&options.op, &config.op, sizeof options.op);
   if (options.op != gyreSum && options.op != gyreAvg)

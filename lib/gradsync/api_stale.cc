@@ -7,11 +7,11 @@ namespace gyre::gradsync {
 namespace {
 
 Result<StaleOptions> read_options(const gyreGradStaleConfig_t* given) {
-  constexpr int bound_most = 1000;
+  constexpr int max_bound = 1000;
   GYRE_ASSIGN(const gyreGradStaleConfig_t config,
               read_struct(given, gyreGradStaleConfig_t GYRE_GRAD_STALE_CONFIG_INITIALIZER,
                           GYRE_GRAD_STALE_MAGIC, offsetof(gyreGradStaleConfig_t, staleness)));
-  GYRE_TRY(in_range("staleness", config.staleness, 0, bound_most));
+  GYRE_TRY(in_range("staleness", config.staleness, 0, max_bound));
   GYRE_TRY(in_range("patienceUs", config.patienceUs, -1, INT_MAX));
   if (config.timeoutMs != GYRE_CONFIG_UNDEF_INT)
     GYRE_TRY(in_range("timeoutMs", config.timeoutMs, 1, INT_MAX));
@@ -59,7 +59,7 @@ Status get_stats(StaleReplica& replica, gyreGradStaleStats_t* stats) {
       .size = stats->size,
       .rounds = known.rounds,
       .ownRounds = known.own_rounds,
-      .maxStaleness = known.staleness_most,
+      .maxStaleness = known.max_staleness,
       .computeSeconds = static_cast<double>(known.compute_ns) * ns,
       .exposedSeconds = static_cast<double>(known.exposed_ns) * ns,
       .straggler = known.slowest.rank,

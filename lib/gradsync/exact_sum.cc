@@ -14,9 +14,9 @@ void ExactSum::add(double value) {
   int exponent = 0;
   const double fraction = std::frexp(value, &exponent);  // value = fraction 2^exponent
   constexpr int mantissa_bits = 53;
-  const int place = exponent - mantissa_bits - least_exponent;  // of the mantissa's lowest bit
-  constexpr int place_most = static_cast<int>(overflow_word - 3) * word_bits;
-  if (!(value > 0) || !std::isfinite(value) || place >= place_most || place < -mantissa_bits) {
+  const int place = exponent - mantissa_bits - min_exponent;  // of the mantissa's lowest bit
+  constexpr int max_place = static_cast<int>(overflow_word - 3) * word_bits;
+  if (!(value > 0) || !std::isfinite(value) || place >= max_place || place < -mantissa_bits) {
     ++words_[overflow_word];
     return;
   }
@@ -29,8 +29,8 @@ void ExactSum::add(double value) {
   for (std::size_t word = place < 0 ? 0 : static_cast<std::size_t>(place / word_bits);
        mantissa != 0; ++word, mantissa >>= word_bits)
     words_[word] += static_cast<std::int64_t>(mantissa & 0xffffffff);
-  constexpr std::uint32_t added_most = 1U << 29;
-  if (++added_ == added_most) carry();
+  constexpr std::uint32_t max_added = 1U << 29;
+  if (++added_ == max_added) carry();
 }
 
 // Every word but the last but one below 2^32.
@@ -52,7 +52,7 @@ double ExactSum::value() {
   double sum = 0;
   for (std::size_t word = overflow_word; word-- > 0;)
     sum += std::ldexp(static_cast<double>(words_[word]),
-                      least_exponent + static_cast<int>(word) * word_bits);
+                      min_exponent + static_cast<int>(word) * word_bits);
   return sum;
 }
 

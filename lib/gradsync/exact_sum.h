@@ -31,7 +31,7 @@ class ExactSum {
 
   static constexpr std::size_t overflow_word = word_count - 1;
   static constexpr int word_bits = 32;
-  static constexpr int least_exponent = -352;  // of the first word's lowest bit
+  static constexpr int min_exponent = -352;  // of the first word's lowest bit
   std::array<std::int64_t, word_count> words_{};
   std::uint32_t added_ = 0;  // since the last carry
 };

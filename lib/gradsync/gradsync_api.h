@@ -84,9 +84,9 @@ Status in_range(const char* field, std::int64_t value, std::int64_t least, std::
 Status check_communicator(gyreComm_t comm);
 
 // How large callers' structs may say that they are.
-inline constexpr std::size_t struct_bytes_most = 4096;
+inline constexpr std::size_t max_struct_bytes = 4096;
 inline Status check_size(const char* what, std::size_t size, std::size_t least) {
-  if (size >= least && size <= struct_bytes_most) return {};
+  if (size >= least && size <= max_struct_bytes) return {};
   return invalid_argument(fmt::format("{} size {} is absurd", what, size));
 }
 

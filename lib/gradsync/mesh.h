@@ -20,8 +20,8 @@ struct MeshAxis {
 
 class Mesh {
  public:
-  static constexpr std::size_t axes_most = 16;
-  // Of 1 to axes_most axes.
+  static constexpr std::size_t max_axes = 16;
+  // Of 1 to max_axes axes.
   static Result<std::unique_ptr<Mesh>> create(gyreComm_t comm, std::vector<MeshAxis> axes);
 
   // Of the ranks that differ from this one along these axes alone.

@@ -157,15 +157,15 @@ Status Replica::give_up(Status why) {
 // Which gradients a peer that does not come has not delivered: of the first bucket that is not
 // done.
 std::string Replica::waiting_for() const {
-  constexpr std::size_t shown_most = 4;
+  constexpr std::size_t max_shown = 4;
   std::size_t first = 0;
   while (first < next_ && completions_.is_done(buckets_[first].ending)) ++first;
   if (first >= buckets_.size()) return fmt::format("ending step {}", stats_.steps + 1);
   const std::vector<Slice>& slices = buckets_[first].bucket.plan().slices;
   std::string names;
-  for (std::size_t i = 0; i < std::min(shown_most, slices.size()); ++i)
+  for (std::size_t i = 0; i < std::min(max_shown, slices.size()); ++i)
     names += (i == 0 ? "" : ", ") + call_by_name(tensors_, slices[i].tensor);
-  if (slices.size() > shown_most) names += fmt::format(" and {} more", slices.size() - shown_most);
+  if (slices.size() > max_shown) names += fmt::format(" and {} more", slices.size() - max_shown);
   return fmt::format(
       "ending step {}, in which bucket {} is the first that some rank has not "
       "delivered: {}",

@@ -10,7 +10,7 @@
 namespace gyre::gradsync {
 
 // Of a unit; with them, bytes of all shares are far from what a number holds.
-constexpr std::uint64_t elements_most = std::uint64_t{1} << 56;
+constexpr std::uint64_t max_elements = std::uint64_t{1} << 56;
 
 static_assert(shard_alignment % kernels::square_block == 0);
 
@@ -41,7 +41,7 @@ Result<std::vector<UnitLayout>> lay_out_units(std::span<const Tensor> tensors,
                                           call_by_name(tensors, i), element_name(tensors[i].type),
                                           tensors[i].unit, element_name(layout.type)));
     layout.slots.push_back({i, layout.share_count, tensors[i].count});
-    if (tensors[i].count > elements_most || layout.share_count > elements_most)
+    if (tensors[i].count > max_elements || layout.share_count > max_elements)
       return invalid_argument(fmt::format("unit {} has more than 2^56 elements", tensors[i].unit));
     layout.share_count += round_up(tensors[i].count, shard_alignment);
   }

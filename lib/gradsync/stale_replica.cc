@@ -218,7 +218,7 @@ std::unique_ptr<ModelGradients> StaleReplica::begin_round(gyreGradRound_t& round
   if (round.own != 0) {
     round.staleness = stats_.rounds - base_;
     ++stats_.own_rounds;
-    stats_.staleness_most = std::max(stats_.staleness_most, round.staleness);
+    stats_.max_staleness = std::max(stats_.max_staleness, round.staleness);
     return std::move(staged_);
   }
   changed_.wait(lock, [this] { return !free_.empty() || state_ == StaleState::leaving; });

@@ -23,7 +23,7 @@ struct StaleOptions {
 };
 
 struct StaleStats {
-  std::uint64_t rounds = 0, own_rounds = 0, staleness_most = 0;
+  std::uint64_t rounds = 0, own_rounds = 0, max_staleness = 0;
   std::int64_t compute_ns = 0, exposed_ns = 0;
   Pace::Slowest slowest;
 };

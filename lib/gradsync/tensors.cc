@@ -131,11 +131,10 @@ Result<Tensor> read_tensor(std::size_t index, const char* name, std::size_t coun
 // call(tensor) for each that has a parameter, in groups.
 template <typename Call>
 Status on_parameters(gyreComm_t comm, std::span<const Tensor> tensors, const Call& call) {
-  constexpr std::size_t group_most = 64;
-  for (std::size_t first = 0; first < tensors.size(); first += group_most) {
+  constexpr std::size_t max_group = 64;
+  for (std::size_t first = 0; first < tensors.size(); first += max_group) {
     GYRE_TRY(checked(gyreGroupStart()));
-    for (const Tensor& tensor :
-         tensors.subspan(first, std::min(group_most, tensors.size() - first)))
+    for (const Tensor& tensor : tensors.subspan(first, std::min(max_group, tensors.size() - first)))
       if (tensor.parameter != nullptr) (void)call(tensor);
     GYRE_TRY(checked(gyreGroupEnd(), comm));  // which has the error of a call that was refused
   }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* library = "libcuda.so.1";
 // cuGetProcAddress, through which each function comes in the form that its signature here has.
-constexpr int least_version = 11030;
+constexpr int min_version = 11030;
 constexpr unsigned long long legacy_default_stream = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM
 
 // Of 12.0 and later, which has one more result; and of 11.3.
@@ -70,7 +70,7 @@ Result<Symbols> open_library(CudaPresence presence) {
     return missing(
         fmt::format("{} has no cuGetProcAddress: the NVIDIA driver is older than CUDA {}; update "
                     "it",
-                    library, shown_as_cuda(least_version)));
+                    library, shown_as_cuda(min_version)));
   return symbols;
 }
 

@@ -11,10 +11,10 @@ namespace gyre::loaded {
 namespace {
 
 // Between looks while something is on its way; kernels last for microseconds or for long.
-constexpr std::chrono::microseconds look_least(50), look_most(5000);
+constexpr std::chrono::microseconds min_look(50), max_look(5000);
 
 // Nothing is on its way meanwhile: only a machine that is busy with others makes it long.
-constexpr std::int64_t settle_most_ns = 2 * ns_per_s;
+constexpr std::int64_t max_settle_ns = 2 * ns_per_s;
 
 // A kernel that waits for one that is put off loses as much.
 constexpr std::int64_t put_off_ns = 50 * ns_per_ms, put_off_pause_ns = 450 * ns_per_ms;
@@ -34,13 +34,13 @@ CudaRest::~CudaRest() {
   thread_.join();
 }
 
-void CudaRest::end(std::int64_t most_ns) {
+void CudaRest::end(std::int64_t max_ns) {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
-  (void)thread_.end_within(most_ns);
+  (void)thread_.end_within(max_ns);
 }
 
 void CudaRest::add(const Kernels& kernels) {
@@ -83,13 +83,13 @@ bool CudaRest::puts_off_launches() const {
 
 std::unique_lock<std::shared_mutex> CudaRest::await_gate() {
   const std::int64_t until_ns = SystemClock::read() + (in_vain_ ? 0 : patience_ns);
-  std::chrono::microseconds pause = look_least;
+  std::chrono::microseconds pause = min_look;
   while (true) {
     auto gate = try_gate(false);
     if (gate.owns_lock() || SystemClock::read() >= until_ns) return gate;
     ask_for_rest();
     std::this_thread::sleep_for(pause);
-    pause = std::min<std::chrono::microseconds>(2 * pause, look_most);
+    pause = std::min<std::chrono::microseconds>(2 * pause, max_look);
   }
 }
 
@@ -137,11 +137,11 @@ bool CudaRest::do_some() {
 
 void CudaRest::serve() {
   std::unique_lock lock(mutex_);
-  std::chrono::microseconds pause = look_least;
+  std::chrono::microseconds pause = min_look;
   while (!stop_) {
     if (waiting_.empty()) {
       changed_.wait(lock);
-      pause = look_least;
+      pause = min_look;
       continue;
     }
     lock.unlock();
@@ -149,12 +149,12 @@ void CudaRest::serve() {
     lock.lock();
     if (done || stop_) continue;
     changed_.wait_for(lock, pause);
-    pause = std::min<std::chrono::microseconds>(2 * pause, look_most);
+    pause = std::min<std::chrono::microseconds>(2 * pause, max_look);
   }
 }
 
 void CudaRest::settle() {
-  const std::int64_t until_ns = SystemClock::read() + settle_most_ns;
+  const std::int64_t until_ns = SystemClock::read() + max_settle_ns;
   std::unique_lock lock(mutex_);
   while (!stop_ && (busy_ || !waiting_.empty()) && SystemClock::read() < until_ns) {
     lock.unlock();

@@ -78,7 +78,7 @@ class CudaRest {
   // Does it on this thread: no kernel of ours is left.
   void finish();
   // The process ends, and frees nothing.
-  void end(std::int64_t most_ns);
+  void end(std::int64_t max_ns);
 
  private:
   bool rests(bool for_good) const;

@@ -24,7 +24,7 @@ namespace nvml {
 
 inline constexpr NvmlResult success = 0;
 inline constexpr unsigned uuid_bytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
-inline constexpr unsigned links_most = 18;  // NVML_NVLINK_MAX_LINKS
+inline constexpr unsigned max_links = 18;   // NVML_NVLINK_MAX_LINKS
 // nvmlGpuP2PCapsIndex_t, nvmlGpuP2PStatus_t
 inline constexpr int p2p_read = 0, p2p_write = 1;
 inline constexpr int p2p_ok = 0;

@@ -43,7 +43,7 @@ PlanParts build_bruck(const PlanRequest& request) {
     }
     for (const Chunks& run : runs)
       drafts.push_back({Buffer::none, Buffer::scratch, group.to(-hop), {}, run, step_flag::pack});
-    if (runs.size() > 1) parts.least_depth = 2;
+    if (runs.size() > 1) parts.min_depth = 2;
   }
   const Peers self = one(request.rank);
   drafts.push_back(sending(Buffer::scratch, self, group.block(0, +1, n), step_flag::paired));

@@ -15,7 +15,7 @@ namespace {
 constexpr int margin = 64;      // pixels, left of the first column and above the first row
 constexpr int row_height = 40;  // from a rank to the next
 constexpr int legend_limit = 16;
-constexpr int least_width = 720;  // of the line that explains the strokes
+constexpr int min_width = 720;  // of the line that explains the strokes
 
 // Wide columns for a few moves, narrow ones for many.
 int column_width(std::uint64_t columns) {
@@ -43,7 +43,7 @@ class Picture {
       : plan_(plan), timeline_(timeline), column_(column_width(timeline.end)) {}
 
   std::string document() {
-    const int width = std::max(x(timeline_.end) + margin, least_width);
+    const int width = std::max(x(timeline_.end) + margin, min_width);
     const int height = y(plan_.rank_count()) + margin;
     text_ = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "

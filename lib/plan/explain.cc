@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t listed_links = 24;  // more are summed up
 
 struct Growth {
-  std::uint64_t most_messages = 0;  // that one rank sends
-  std::uint64_t most_bytes = 0;
+  std::uint64_t max_messages = 0;  // that one rank sends
+  std::uint64_t max_bytes = 0;
   std::uint64_t messages = 0;  // of all ranks
   std::uint64_t chain = 0;     // that wait for each other
 };
@@ -30,12 +30,12 @@ Result<Growth> growth(const Algorithm& algorithm, PlanRequest request, std::uint
     if (flight.from == flight.to) continue;
     Growth& sender = by_rank[flight.from];
     ++sender.messages;
-    sender.most_bytes += flight.bytes;
+    sender.max_bytes += flight.bytes;
     ++all.messages;
   }
   for (const auto& [rank, sent] : by_rank) {
-    all.most_messages = std::max(all.most_messages, sent.messages);
-    all.most_bytes = std::max(all.most_bytes, sent.most_bytes);
+    all.max_messages = std::max(all.max_messages, sent.messages);
+    all.max_bytes = std::max(all.max_bytes, sent.max_bytes);
   }
   all.chain = flights.end;
   return all;
@@ -58,7 +58,7 @@ std::string describe_steps(std::span<const Plan> plans) {
       "  a rank has    at most {} lane(s), of {} step(s) and {} link(s) each\n"
       "  fifo depth    at least {}\n"
       "  in place of slots, where memory is shared: {}\n",
-      first.chunk_count(), first.scratch_chunks(), lanes, steps, links, first.least_depth(),
+      first.chunk_count(), first.scratch_chunks(), lanes, steps, links, first.min_depth(),
       first.direct_in_place() ? "always"
       : first.direct()        ? "unless input and output are the same buffer"
                               : "never");
@@ -161,8 +161,8 @@ Result<std::string> explain(const Algorithm& algorithm, const PlanRequest& reque
     const std::uint64_t unit = 1U << 20;
     GYRE_ASSIGN(const Growth count, growth(algorithm, grown, unit));
     text +=
-        fmt::format("  {:5}  {:18}  {:9}  {:13}  {:.3f}\n", n, count.most_messages, count.messages,
-                    count.chain, static_cast<double>(count.most_bytes) / static_cast<double>(unit));
+        fmt::format("  {:5}  {:18}  {:9}  {:13}  {:.3f}\n", n, count.max_messages, count.messages,
+                    count.chain, static_cast<double>(count.max_bytes) / static_cast<double>(unit));
   }
   return text;
 }

@@ -48,7 +48,7 @@ PlanParts build_hierarchical(const PlanRequest& request) {
   PlanParts parts = parts_for(request, static_cast<std::uint32_t>(request.rank_count));
   for (const Drafts& drafts : {first, second, third}) parts.lanes.push_back(make_lane(drafts));
   if (per_host > 1) parts.message_chunks = static_cast<std::uint32_t>(request.hosts);
-  parts.least_depth = request.hosts > 1 || per_host > 2 ? 2 : 1;
+  parts.min_depth = request.hosts > 1 || per_host > 2 ? 2 : 1;
   parts.direct_in_place = true;
   return parts;
 }

@@ -53,7 +53,7 @@ struct PlanParts {
   std::uint32_t chunk_count = 1;
   std::uint32_t scratch_chunks = 0;  // of one piece each, used again in every round
   std::uint32_t message_chunks = 1;  // most in one message of any rank: a slot holds their pieces
-  std::uint32_t least_depth = 1;     // with less, the plan may deadlock
+  std::uint32_t min_depth = 1;       // with less, the plan may deadlock
   bool equal_chunks = false;         // it is right only if all chunks have the same size
   // Whether each delivery that plan::delivery allows keeps the result right: with separate
   // buffers, and with input and output in the same place. verify proves both.
@@ -76,7 +76,7 @@ class Plan {
   std::uint32_t chunk_count() const { return parts_.chunk_count; }
   std::uint32_t scratch_chunks() const { return parts_.scratch_chunks; }
   std::uint32_t message_chunks() const { return parts_.message_chunks; }
-  std::uint32_t least_depth() const { return parts_.least_depth; }
+  std::uint32_t min_depth() const { return parts_.min_depth; }
   bool equal_chunks() const { return parts_.equal_chunks; }
   bool direct() const { return parts_.direct; }
   bool direct_in_place() const { return parts_.direct_in_place; }

@@ -43,7 +43,7 @@ PlanParts build_ring(const PlanRequest& request) {
   parts.owners = request.order;
   // Everybody sends before receiving; in an all-reduce the two halves overlap as well.
   const bool both = phases.sums && phases.shares;
-  parts.least_depth = n > (both ? 1 : 2) ? 2 : 1;
+  parts.min_depth = n > (both ? 1 : 2) ? 2 : 1;
   parts.direct_in_place = true;
   return parts;
 }

@@ -10,8 +10,8 @@ namespace gyre::plan {
 namespace {
 
 constexpr std::uint64_t piece_bytes = 4;
-constexpr std::uint64_t most_pieces = 3;  // of a chunk: a first, a middle and a last round
-constexpr std::uint64_t room_bytes = piece_bytes * most_pieces;
+constexpr std::uint64_t max_pieces = 3;  // of a chunk: a first, a middle and a last round
+constexpr std::uint64_t room_bytes = piece_bytes * max_pieces;
 constexpr std::uint64_t short_bytes = 5;  // missing from the last chunk: two pieces, one short
 
 // splitmix64: a well mixed function of the seed, the same on every machine.
@@ -92,7 +92,7 @@ void SymbolicRun::bring_inputs() {
   for (std::size_t i = 0; i < plans_.size(); ++i) {
     const std::int32_t rank = static_cast<std::int32_t>(i);
     const std::uint32_t count = plans_[i].chunk_count();
-    memories_.emplace_back(count * most_pieces, plans_[i].scratch_chunks(), machine_.in_place);
+    memories_.emplace_back(count * max_pieces, plans_[i].scratch_chunks(), machine_.in_place);
     for (std::uint32_t chunk = 0; chunk < count; ++chunk) {
       if (!contract_.brings(rank, chunk)) continue;
       const std::uint64_t bytes = geometries_[i].input.bytes(chunk);

@@ -31,7 +31,7 @@ PlanParts summed(const PlanRequest& request) {
 
   PlanParts parts = parts_for(request, static_cast<std::uint32_t>(n));
   parts.lanes.push_back(make_lane(drafts, without(all_ranks(n), request.rank)));
-  parts.least_depth = share && n > 1 ? 2 : 1;  // both messages of a pair of ranks at once
+  parts.min_depth = share && n > 1 ? 2 : 1;  // both messages of a pair of ranks at once
   parts.direct_in_place = true;
   return parts;
 }

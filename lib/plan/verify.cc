@@ -100,7 +100,7 @@ Status check_family(std::span<const Plan> plans) {
                         parts.rank_count == static_cast<std::int32_t>(plans.size()) &&
                         parts.collective == first.collective && parts.root == first.root &&
                         parts.chunk_count == first.chunk_count &&
-                        parts.least_depth == first.least_depth && parts.owners == first.owners &&
+                        parts.min_depth == first.min_depth && parts.owners == first.owners &&
                         parts.equal_chunks == first.equal_chunks && parts.direct == first.direct &&
                         parts.direct_in_place == first.direct_in_place;
     if (!agrees) return internal_error(fmt::format("rank {} has a plan of another family", rank));
@@ -127,11 +127,11 @@ std::vector<bool> evenness(const Plan& plan) {
 }
 
 Status run_staged(SymbolicRun& symbolic_run, const Plan& plan, std::uint64_t seed) {
-  const std::uint32_t least_depth = plan.least_depth();
+  const std::uint32_t min_depth = plan.min_depth();
   for (const bool in_place : {false, true}) {
     for (const bool even : evenness(plan)) {
       GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::staged, true, seed}));
-      for (const std::uint32_t depth : {least_depth, least_depth + 1, 8U}) {
+      for (const std::uint32_t depth : {min_depth, min_depth + 1, 8U}) {
         GYRE_TRY(run(symbolic_run, {depth, in_place, even, DeliveryPolicy::staged, false, ++seed}));
       }
     }
@@ -140,12 +140,11 @@ Status run_staged(SymbolicRun& symbolic_run, const Plan& plan, std::uint64_t see
 }
 
 Status run_direct(SymbolicRun& symbolic_run, const Plan& plan, bool in_place, std::uint64_t seed) {
-  const std::uint32_t least_depth = plan.least_depth();
+  const std::uint32_t min_depth = plan.min_depth();
   for (const bool even : evenness(plan)) {
     GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::direct, true, seed}));
     GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::mixed, true, ++seed}));
-    GYRE_TRY(
-        run(symbolic_run, {least_depth, in_place, even, DeliveryPolicy::direct, false, ++seed}));
+    GYRE_TRY(run(symbolic_run, {min_depth, in_place, even, DeliveryPolicy::direct, false, ++seed}));
   }
   return {};
 }
@@ -154,7 +153,7 @@ Status run_direct(SymbolicRun& symbolic_run, const Plan& plan, bool in_place, st
 
 Status check_form(const Plan& plan) {
   const PlanParts& parts = plan.parts();
-  if (parts.chunk_count < 1 || parts.chunk_count > max_chunks || parts.least_depth < 1 ||
+  if (parts.chunk_count < 1 || parts.chunk_count > max_chunks || parts.min_depth < 1 ||
       parts.message_chunks < 1 || parts.message_chunks > max_chunks) {
     return internal_error("chunk count, message or depth out of range");
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<char, 7> question_magic = {'G', 'Y', 'R', 'E', 'A', 'S', 'K'};
 constexpr std::uint8_t version = 1;
 enum class AnswerKind : std::uint8_t { id = 1, refusal = 2 };
-constexpr std::size_t refusal_most = 240;
+constexpr std::size_t max_refusal = 240;
 constexpr std::uint8_t frame_kind = 'm';
 
 Status closed() { return Status(Code::RemoteError, "the other end closed the connection"); }
@@ -62,7 +62,7 @@ IdMessage encode_id(const trust::EncodedId& id) {
 IdMessage encode_refusal(std::string_view why) {
   trust::Writer writer;
   writer.put(AnswerKind::refusal);
-  why = why.substr(0, refusal_most);
+  why = why.substr(0, max_refusal);
   writer.put_rest({reinterpret_cast<const std::uint8_t*>(why.data()), why.size()});
   return writer.take();
 }
@@ -123,7 +123,7 @@ Result<std::optional<IdMessage>> IdConnection::receive() {
 // The session, which is large and whose arithmetic takes time, is made for those alone whose hello
 // is whole and names our key.
 Status IdConnection::hear_first_words() {
-  std::uint8_t bytes[control::first_words_most];
+  std::uint8_t bytes[control::max_first_words];
   const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Status();
   if (got <= 0) return closed();

@@ -20,7 +20,7 @@ namespace gyre::rendezvous {
 namespace {
 
 constexpr off_t alive_byte = 0, removal_byte = 1;
-constexpr std::size_t secret_most = 4096;
+constexpr std::size_t max_secret = 4096;
 constexpr mode_t private_mode = 0600;
 
 struct flock write_lock(off_t byte) {
@@ -234,13 +234,13 @@ Result<trust::UniqueId> read_id_file(const std::string& path, const trust::Token
 Result<std::vector<std::uint8_t>> read_secret_file(const std::string& path, std::size_t least) {
   GYRE_ASSIGN(const FileDescriptor file, open_private(path, O_RDONLY, false));
   if (!file.has_value()) return refuse(path, "does not exist");
-  trust::Wiped<secret_most + 1> content;
+  trust::Wiped<max_secret + 1> content;
   const ssize_t got = ::pread(file.get(), content.data(), content.size(), 0);
   if (got < 0) return Status::from_errno(fmt::format("reading {}", path), errno);
   const auto bytes = static_cast<std::size_t>(got);
-  if (bytes < least || bytes > secret_most)
+  if (bytes < least || bytes > max_secret)
     return refuse(path, fmt::format("must have {} to {} bytes (as from: head -c 32 /dev/urandom)",
-                                    least, secret_most));
+                                    least, max_secret));
   return std::vector<std::uint8_t>(content.begin(), content.begin() + bytes);
 }
 

@@ -14,7 +14,7 @@
 namespace gyre::rendezvous {
 namespace {
 
-constexpr std::int64_t visit_most_ns = 2 * ns_per_s;
+constexpr std::int64_t max_visit_ns = 2 * ns_per_s;
 constexpr std::int64_t tick_ns = ns_per_s / 4;
 constexpr int accepts_at_once = 64;
 constexpr std::uint64_t listener_key = 0, timer_key = 1, first_client_key = 2;
@@ -118,7 +118,7 @@ void IdServer::admit(FileDescriptor socket) {
   // What it wants is often there already, and then it is no unauthenticated client to those who
   // come next.
   look_after(
-      clients_.emplace(key, IdClient{std::move(*line), SystemClock::read() + visit_most_ns}).first);
+      clients_.emplace(key, IdClient{std::move(*line), SystemClock::read() + max_visit_ns}).first);
 }
 
 bool IdServer::attend(IdClient& client) {

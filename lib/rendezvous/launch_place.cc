@@ -45,12 +45,12 @@ std::string_view first_set(const Environment& environment,
 }
 
 Result<int> whole_number(const Environment& environment, std::string_view name, int least, int most,
-                         std::string_view why_most) {
+                         std::string_view why_max) {
   const std::string& value = *find(environment, name);
   const auto parsed = parse_integer(value, least, most);
   if (parsed.ok()) return static_cast<int>(*parsed);
   return invalid_usage(fmt::format("{}=\"{}\" is not accepted: give a whole number from {} to {}{}",
-                                   name, shown(value), least, most, why_most));
+                                   name, shown(value), least, most, why_max));
 }
 
 // The process at the other end of hydra's PMI socket: one per host and job, whatever shells and

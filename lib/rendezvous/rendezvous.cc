@@ -25,7 +25,7 @@ namespace {
 // for each.
 constexpr std::int64_t local_nap_ns = 5 * ns_per_ms;
 constexpr std::int64_t far_nap_ns = 50 * ns_per_ms;
-constexpr std::size_t secret_file_least = 32;
+constexpr std::size_t min_secret_file = 32;
 
 const SystemClock system_clock;
 
@@ -37,7 +37,7 @@ struct Deadline {
     return {SystemClock::read() + settings.init_timeout_s * ns_per_s, settings.init_timeout_s};
   }
   Wait wait(std::int64_t nap_ns) const {
-    return Wait(system_clock, {.spins = 0, .yields = 0, .sleep_most_ns = nap_ns},
+    return Wait(system_clock, {.spins = 0, .yields = 0, .max_sleep_ns = nap_ns},
                 at_ns - SystemClock::read());
   }
 };
@@ -52,7 +52,7 @@ Result<trust::Secret> secret_of_this_meeting(const trust::Secret& secret, int ea
 Result<std::optional<trust::Secret>> read_secret(const Settings& settings) {
   if (settings.rendezvous_secret_file.empty()) return std::optional<trust::Secret>();
   GYRE_ASSIGN(std::vector<std::uint8_t> bytes,
-              read_secret_file(settings.rendezvous_secret_file, secret_file_least));
+              read_secret_file(settings.rendezvous_secret_file, min_secret_file));
   trust::Secret secret{};
   const Status derived = trust::derive(bytes, "secret file", secret);
   trust::wipe(bytes);

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int listen_backlog = 4096;  // the kernel cuts it to net.core.somaxconn
 constexpr std::int64_t grace_ns = 2 * ns_per_s;
-constexpr std::int64_t connect_most_ns = 5 * ns_per_s;  // then the next address, then again
+constexpr std::int64_t max_connect_ns = 5 * ns_per_s;  // then the next address, then again
 
 struct AddressListTraits {
   using Handle = addrinfo*;
@@ -179,7 +179,7 @@ int try_to_connect(const trust::SocketAddress& address, Wait& wait, FileDescript
   if (!made.has_value()) return errno;
   if (::connect(made.get(), address.get(), address.length) != 0) {
     if (errno != EINPROGRESS) return errno;
-    const std::int64_t end_ns = SystemClock::read() + connect_most_ns;
+    const std::int64_t end_ns = SystemClock::read() + max_connect_ns;
     pollfd ready{made.get(), POLLOUT, 0};
     while (::poll(&ready, 1, 0) == 0)
       if (!rest(wait, made.get(), POLLOUT) || SystemClock::read() >= end_ns) return ETIMEDOUT;

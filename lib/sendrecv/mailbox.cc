@@ -11,8 +11,8 @@ namespace gyre::comm {
 namespace {
 
 // What may lie unasked for: a sender that runs ahead of its receiver without end is an error.
-constexpr std::uint64_t kept_most_bytes = 256ULL << 20;
-constexpr std::uint64_t message_most_bytes = 1ULL << 47;
+constexpr std::uint64_t max_kept_bytes = 256ULL << 20;
+constexpr std::uint64_t max_message_bytes = 1ULL << 47;
 
 std::string shown(std::uint64_t bytes, ElementType type) {
   return fmt::format("{} of {}", bytes / element_bytes(type), element_name(type));
@@ -60,7 +60,7 @@ Status Mailbox::begin(std::uint64_t slot_bytes) {
   TransferHead& head = message.head;
   if (slot_bytes >= sizeof head) head = transport::copied<TransferHead>(port_.slots.place());
   if (slot_bytes < sizeof head || head.tag < 0 || head.type >= element_type_count ||
-      head.bytes > message_most_bytes || slot_bytes - sizeof head > head.bytes)
+      head.bytes > max_message_bytes || slot_bytes - sizeof head > head.bytes)
     return Status(Code::RemoteError, fmt::format("rank {} sent a malformed message", peer_))
         .blame({peer_});
   message.receive = receives_.take(peer_, head.tag);
@@ -68,7 +68,7 @@ Status Mailbox::begin(std::uint64_t slot_bytes) {
     GYRE_TRY(check(head, *message.receive->transfer));
   } else {
     kept_bytes_ += head.bytes;
-    if (kept_bytes_ > kept_most_bytes)
+    if (kept_bytes_ > max_kept_bytes)
       return Status(Code::RemoteError,
                     fmt::format("rank {} has sent {} MiB that nobody here has asked for; the last "
                                 "message has tag {}",

@@ -11,8 +11,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the encoding is little-endian");
 
-constexpr std::size_t places_most = 8;
-constexpr std::size_t place_bytes_most = 255;
+constexpr std::size_t max_places = 8;
+constexpr std::size_t max_place_bytes = 255;
 
 struct EndpointHead {
   std::array<char, 4> magic = {'G', 'Y', 'E', '1'};
@@ -57,8 +57,7 @@ Endpoint encode_endpoint(const EndpointContents& contents) {
   head.slot_bytes = contents.shape.slot_bytes;
   Endpoint bytes(sizeof head);
   for (const std::string& place : contents.places) {
-    if (place.empty() || place.size() > place_bytes_most || head.place_count == places_most)
-      continue;
+    if (place.empty() || place.size() > max_place_bytes || head.place_count == max_places) continue;
     ++head.place_count;
     bytes.push_back(static_cast<std::uint8_t>(place.size()));
     bytes.insert(bytes.end(), place.begin(), place.end());
@@ -79,7 +78,7 @@ Result<EndpointContents> decode_endpoint(const Endpoint& bytes, EndpointKind kin
   if (head.magic != EndpointHead().magic || head.reserved != 0)
     return refuse("has an unknown format");
   if (head.kind != kind) return refuse("belongs to another transport");
-  if (head.place_count > places_most) return refuse("names too many places");
+  if (head.place_count > max_places) return refuse("names too many places");
   EndpointContents contents;
   contents.kind = head.kind;
   contents.flags = head.flags;

@@ -11,8 +11,8 @@
 namespace gyre::transport {
 namespace {
 
-constexpr std::uint64_t fifo_bytes_most = std::uint64_t{64} << 30;
-constexpr std::uint32_t count_most = 1 << 20;
+constexpr std::uint64_t max_fifo_bytes = std::uint64_t{64} << 30;
+constexpr std::uint32_t max_count = 1 << 20;
 
 Bell& bell_of(const FifoMemory& memory, Direction direction) {
   FifoControl& control = *memory.view.control;
@@ -23,11 +23,11 @@ Bell& bell_of(const FifoMemory& memory, Direction direction) {
 
 Status check_shape(const FifoShape& shape) {
   const auto good_count = [](std::uint32_t count) {
-    return std::has_single_bit(count) && count <= count_most;
+    return std::has_single_bit(count) && count <= max_count;
   };
   const bool good = good_count(shape.slot_count) && good_count(shape.line_count) &&
                     shape.slot_bytes > 0 && shape.slot_bytes % counter_spacing == 0 &&
-                    shape.slot_bytes <= fifo_bytes_most / shape.slot_count &&
+                    shape.slot_bytes <= max_fifo_bytes / shape.slot_count &&
                     shape.slot_bytes <= UINT32_MAX;
   if (good) return {};
   return invalid_argument(

@@ -256,7 +256,7 @@ bool PeerMemory::has_ended() const {
 
 // The longest unused ones go, as far as the call at hand does not use them.
 void PeerMemory::make_room(std::uint64_t call) {
-  while (mapped_.size() >= mapped_most) {
+  while (mapped_.size() >= max_mapped) {
     const auto oldest = std::ranges::min_element(mapped_, {}, &MappedRegion::used);
     if (oldest->call == call) return;
     mapped_.erase(oldest);

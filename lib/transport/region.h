@@ -109,7 +109,7 @@ class PeerMemory {
     std::uint64_t used;
   };
   // More only where one call uses more.
-  static constexpr std::size_t mapped_most = 16;
+  static constexpr std::size_t max_mapped = 16;
 
   explicit PeerMemory(std::uint32_t pid) : pid_(pid) {}
   static Result<FileDescriptor> open_file(std::uint32_t pid, std::uint32_t descriptor,

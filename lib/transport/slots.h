@@ -274,11 +274,11 @@ constexpr std::uint32_t lines_for(std::uint64_t bytes) {
 
 // The longest message that the line protocol carries: the reader returns credit in quarters, so the
 // last quarter may be owed while the writer waits.
-constexpr std::uint32_t lines_most(const FifoShape& shape) {
+constexpr std::uint32_t max_lines(const FifoShape& shape) {
   return shape.line_count - std::max(shape.line_count / 4, 1U) + 1;
 }
-constexpr std::uint64_t line_message_most_bytes(const FifoShape& shape) {
-  return std::uint64_t{lines_most(shape)} * line_payload_bytes;
+constexpr std::uint64_t max_line_message_bytes(const FifoShape& shape) {
+  return std::uint64_t{max_lines(shape)} * line_payload_bytes;
 }
 
 // The sending end of the line protocol. Used by one thread at a time.
@@ -288,7 +288,7 @@ class LineWriter {
   explicit LineWriter(const FifoView& view) : LineWriter(view, view.shape.first) {}
   LineWriter(const FifoView& view, std::uint64_t first)
       : view_(view), next_(first), head_seen_(first) {}
-  // Room for a message of `lines`, at most lines_most(shape).
+  // Room for a message of `lines`, at most max_lines(shape).
   bool has_credit(std::uint32_t lines) {
     if (next_ + lines - head_seen_ <= view_.shape.line_count) return true;
     // Pairs with the release in LineReader::release.

@@ -22,7 +22,7 @@ Status FrameIntake::take(std::span<const std::uint8_t> bytes) {
   while (incoming_.size() - place >= 5) {
     std::uint32_t length = 0;
     std::memcpy(&length, incoming_.data() + place, sizeof length);
-    if (length == 0 || length > frame_most_bytes)
+    if (length == 0 || length > max_frame_bytes)
       return Status(Code::RemoteError, fmt::format("the peer sent a frame of {} bytes", length));
     if (incoming_.size() - place - 4 < length) break;
     const auto start = incoming_.begin() + static_cast<std::ptrdiff_t>(place);

@@ -15,14 +15,14 @@
 
 namespace gyre::trust {
 
-inline constexpr std::size_t frame_most_bytes = 1 << 20;
+inline constexpr std::size_t max_frame_bytes = 1 << 20;
 
 struct Frame {
   std::uint8_t type = 0;
   std::vector<std::uint8_t> body;
 };
 
-// Appends the frame's bytes to `stream`; the body has less than frame_most_bytes.
+// Appends the frame's bytes to `stream`; the body has less than max_frame_bytes.
 void append_frame(std::uint8_t type, std::span<const std::uint8_t> body,
                   std::vector<std::uint8_t>& stream);
 

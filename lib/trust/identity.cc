@@ -17,8 +17,8 @@
 namespace gyre::trust {
 namespace {
 
-constexpr std::size_t text_most = 256;
-constexpr std::size_t address_most = 8;
+constexpr std::size_t max_text = 256;
+constexpr std::size_t max_address = 8;
 
 std::string read_line(const char* path) {
   const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
@@ -31,7 +31,7 @@ std::string read_line(const char* path) {
 }
 
 std::string this_host_name() {
-  char name[text_most] = {};
+  char name[max_text] = {};
   if (gethostname(name, sizeof name - 1) != 0) return "unknown-host";
   return name;
 }
@@ -77,9 +77,9 @@ std::vector<std::uint8_t> encode(const ProcessIdentity& identity) {
   writer.put(identity.net_namespace);
   writer.put(identity.pid);
   writer.put(identity.uid);
-  writer.put_text(std::string_view(identity.host_name).substr(0, text_most));
+  writer.put_text(std::string_view(identity.host_name).substr(0, max_text));
   writer.put_text(identity.listener_name);
-  const std::size_t addresses = std::min(identity.addresses.size(), address_most);
+  const std::size_t addresses = std::min(identity.addresses.size(), max_address);
   writer.put(static_cast<std::uint8_t>(addresses));
   for (std::size_t i = 0; i < addresses; ++i) writer.put_text(identity.addresses[i]);
   return writer.take();
@@ -91,12 +91,12 @@ Result<ProcessIdentity> decode_identity(const std::vector<std::uint8_t>& bytes) 
   std::uint8_t count = 0;
   bool good = reader.get(identity.process) && reader.get(identity.host) &&
               reader.get(identity.net_namespace) && reader.get(identity.pid) &&
-              reader.get(identity.uid) && reader.get_words(identity.host_name, text_most) &&
-              reader.get_text(identity.listener_name, text_most) && reader.get(count) &&
-              count <= address_most;
+              reader.get(identity.uid) && reader.get_words(identity.host_name, max_text) &&
+              reader.get_text(identity.listener_name, max_text) && reader.get(count) &&
+              count <= max_address;
   for (int i = 0; good && i < count; ++i) {
     identity.addresses.emplace_back();
-    good = reader.get_text(identity.addresses.back(), text_most);
+    good = reader.get_text(identity.addresses.back(), max_text);
   }
   if (!good || !reader.at_end())
     return Status(Code::RemoteError, "a process sent a malformed identity");

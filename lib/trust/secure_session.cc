@@ -10,11 +10,11 @@ namespace gyre::trust {
 namespace {
 
 // What may wait for a peer that does not read; a relay's worth of messages.
-constexpr std::size_t outgoing_most = 64u << 20;
+constexpr std::size_t max_outgoing = 64u << 20;
 // One TLS record.
 constexpr std::size_t record_bytes = 16 << 10;
 // One call to advance reads at most this, so that one loud peer cannot hold the thread.
-constexpr std::size_t collect_most = 256 << 10;
+constexpr std::size_t max_collect = 256 << 10;
 
 // Why OpenSSL failed: the peer's bytes; or this process's memory, of which it says nothing where
 // there is not even enough for that.
@@ -122,9 +122,9 @@ Result<ChannelBinding> SecureSession::binding() const {
 
 Status SecureSession::send(std::uint8_t type, std::span<const std::uint8_t> body) {
   if (!failure_.ok()) return failure_;
-  if (body.size() + 1 > frame_most_bytes)
+  if (body.size() + 1 > max_frame_bytes)
     return fail(internal_error(fmt::format("a frame of {} bytes is too long", body.size())));
-  if (outgoing_.size() - sent_ + body.size() > outgoing_most)
+  if (outgoing_.size() - sent_ + body.size() > max_outgoing)
     return fail(Status(Code::RemoteError, "the peer does not read what it is sent"));
   append_frame(type, body, outgoing_);
   return {};
@@ -153,7 +153,7 @@ Status SecureSession::write_out() {
   if (sent_ == outgoing_.size()) {
     outgoing_.clear();
     sent_ = 0;
-  } else if (sent_ > frame_most_bytes) {
+  } else if (sent_ > max_frame_bytes) {
     outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(sent_));
     sent_ = 0;
   }
@@ -162,7 +162,7 @@ Status SecureSession::write_out() {
 
 Status SecureSession::collect() {
   std::uint8_t buffer[record_bytes];
-  for (std::size_t total = 0; total < collect_most;) {
+  for (std::size_t total = 0; total < max_collect;) {
     std::size_t length = 0;
     begin();
     if (SSL_read_ex(ssl_.get(), buffer, sizeof buffer, &length) == 1) {

@@ -31,7 +31,7 @@ using Bytes128 = std::array<std::uint8_t, unique_id_bytes>;
 
 constexpr std::array<std::uint8_t, 8> magic = {'G', 'Y', 'R', 'E', '-', 'I', 'D', 1};
 constexpr std::size_t secret_at = 8, host_at = 40, epoch_at = 56, listener_at = 60,
-                      listener_most = 30;
+                      max_listener = 30;
 constexpr std::size_t family_at = 91, address_at = 92, port_at = 108, zeroes_at = 110;
 constexpr std::size_t checksum_at = 124, checksum_bytes = 4;
 
@@ -88,7 +88,7 @@ Status check_layout(const Bytes128& bytes) {
   const std::uint8_t family = bytes[family_at];
   const bool zeroes = std::all_of(bytes.begin() + zeroes_at, bytes.begin() + checksum_at,
                                   [](std::uint8_t byte) { return byte == 0; });
-  if (bytes[listener_at] > listener_most || (family != 0 && family != 4 && family != 6) || !zeroes)
+  if (bytes[listener_at] > max_listener || (family != 0 && family != 4 && family != 6) || !zeroes)
     return invalid_argument("the unique id is malformed");
   return {};
 }
@@ -96,7 +96,7 @@ Status check_layout(const Bytes128& bytes) {
 }  // namespace
 
 Result<EncodedId> encode(const UniqueId& id) {
-  if (id.root_listener.size() > listener_most)
+  if (id.root_listener.size() > max_listener)
     return invalid_argument(
         fmt::format("listener name '{}' is longer than 30 bytes", id.root_listener));
   EncodedId encoded;

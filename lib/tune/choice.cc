@@ -165,7 +165,7 @@ class Filter {
   }
   bool takes(const Row& row) const {
     if (row.mapped != scene_.mapped) return false;
-    if (question_.bytes > row.bytes_most || scene_.ranks > row.ranks_most) return false;
+    if (question_.bytes > row.max_bytes || scene_.ranks > row.max_ranks) return false;
     return takes(*plan::find_algorithm(row.algorithm));
   }
 
@@ -204,9 +204,9 @@ const plan::Algorithm* first_algorithm(const Filter& filter) {
 
 Choice make_choice(const TuningInputs& inputs, const CallSize& size,
                    const plan::Algorithm& algorithm, Protocol protocol) {
-  constexpr std::uint64_t bytes_most = 1ULL << 40;
+  constexpr std::uint64_t max_bytes = 1ULL << 40;
   const auto chunks = static_cast<std::uint32_t>(inputs.ranks);
-  const std::uint64_t bytes = std::min(size.bytes, bytes_most);
+  const std::uint64_t bytes = std::min(size.bytes, max_bytes);
   return {&algorithm, protocol, piece_bytes_for(inputs, protocol, bytes, chunks)};
 }
 

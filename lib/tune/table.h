@@ -15,9 +15,9 @@ inline constexpr int any_ranks = 1 << 30;
 
 // The first line that fits a call and is allowed is taken.
 struct Row {
-  bool mapped;               // memory reaches between any two ranks
-  std::uint64_t bytes_most;  // of all blocks together
-  int ranks_most;
+  bool mapped;              // memory reaches between any two ranks
+  std::uint64_t max_bytes;  // of all blocks together
+  int max_ranks;
   std::string_view algorithm;
   plan::Protocol protocol;
 };

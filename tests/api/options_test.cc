@@ -44,11 +44,11 @@ const std::vector<Field>& fields() {
       {"not reproducible", [](gyreConfig_t& c) { c.reproducible = 0; }, "GYRE_REPRODUCIBLE", "1",
        [](const auto& o) { return std::int64_t{o.reproducible}; }, 0, 0, 1},
       {"maxCTAs", [](gyreConfig_t& c) { c.maxCTAs = 3; }, "GYRE_MAX_CTAS", "2",
-       [](const auto& o) { return std::int64_t{o.channels_most}; }, cuda::channels_most, 3, 2},
+       [](const auto& o) { return std::int64_t{o.max_channels}; }, cuda::max_channels, 3, 2},
       {"maxCTAs and 0", [](gyreConfig_t& c) { c.maxCTAs = 3; }, "GYRE_MAX_CTAS", "0",
-       [](const auto& o) { return std::int64_t{o.channels_most}; }, cuda::channels_most, 3, 3},
+       [](const auto& o) { return std::int64_t{o.max_channels}; }, cuda::max_channels, 3, 3},
       {"minCTAs", [](gyreConfig_t& c) { c.minCTAs = 2; }, "GYRE_MIN_CTAS", "4",
-       [](const auto& o) { return std::int64_t{o.channels_least}; }, 1, 2, 4},
+       [](const auto& o) { return std::int64_t{o.min_channels}; }, 1, 2, 4},
   };
   return all;
 }

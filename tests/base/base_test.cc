@@ -110,7 +110,7 @@ struct ManualClock final : Clock {
 
 TEST_CASE("a wait spins, yields, then sleeps until its deadline", "[base]") {
   ManualClock clock;
-  Wait wait(clock, {.spins = 2, .yields = 2, .sleep_most_ns = 1000}, 5000);
+  Wait wait(clock, {.spins = 2, .yields = 2, .max_sleep_ns = 1000}, 5000);
   int sleeps = 0;
   const auto arm = [&](WaitSet&) { return ++sleeps, clock.now += 1000, false; };
   int turns = 0;

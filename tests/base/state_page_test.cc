@@ -414,11 +414,11 @@ TEST_CASE("rank states that come and go leave no memory behind and begin empty",
 TEST_CASE("more communicators than the directory holds still have rank states", "[state_page]") {
   StatePage state_page;
   std::vector<RankState> all;
-  for (std::uint32_t i = 0; i < rank_states_most + 3; ++i) all.push_back(claim(state_page));
+  for (std::uint32_t i = 0; i < max_rank_states + 3; ++i) all.push_back(claim(state_page));
   OpenFlightEntry flight;
   all.back().begin(flight, broadcast(5, 8));
   CHECK(read_rank_state(all.back()).flights.size() == 1);
-  CHECK(read(state_page).rank_states.size() == rank_states_most);
+  CHECK(read(state_page).rank_states.size() == max_rank_states);
 }
 
 TEST_CASE("a file limit costs the tools their view and nothing else", "[state_page]") {

@@ -87,7 +87,7 @@ TEST_CASE("rings race on a device, end, and are right") {
     bench::GpuOptions options;
     options.rounds = 1;
     options.times = 2;
-    options.most_bytes = 1 << 20;
+    options.max_bytes = 1 << 20;
     options.images = folder.string();
     const Status status = bench::race_rings(*driver, options);
     INFO(status.message());

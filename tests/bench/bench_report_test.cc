@@ -115,7 +115,7 @@ TEST_CASE("the header and the footer are what nccl-tests prints") {
         "# Avg bus bandwidth    : 1.5 \n"
         "#\n"
         "# Collective test concluded: all_reduce_perf\n");
-  CHECK(closing({.failed_checks = 2, .average_bus_bandwidth = 1.5, .least_bandwidth = 9}, "x") ==
+  CHECK(closing({.failed_checks = 2, .average_bus_bandwidth = 1.5, .min_bandwidth = 9}, "x") ==
         "# Out of bounds values : 2 FAILED\n"
         "# Avg bus bandwidth    : 1.5 FAILED\n"
         "#\n"
@@ -157,8 +157,8 @@ TEST_CASE("numbers keep as many decimals as fit their column") {
 TEST_CASE("a run fails on wrong data and below nine tenths of the bandwidth asked for") {
   CHECK(RunVerdict{.failed_checks = 0, .average_bus_bandwidth = 0}.good());
   CHECK_FALSE(RunVerdict{.failed_checks = 1, .average_bus_bandwidth = 5}.good());
-  CHECK(RunVerdict{.average_bus_bandwidth = 9.1, .least_bandwidth = 10}.good());
-  CHECK_FALSE(RunVerdict{.average_bus_bandwidth = 8.9, .least_bandwidth = 10}.good());
+  CHECK(RunVerdict{.average_bus_bandwidth = 9.1, .min_bandwidth = 10}.good());
+  CHECK_FALSE(RunVerdict{.average_bus_bandwidth = 8.9, .min_bandwidth = 10}.good());
 }
 
 // ---- files

@@ -108,7 +108,7 @@ class Compare(unittest.TestCase):
         for one in series.values():
             one.add([{"bytes": 8, "in_place": False, "p50_us": 2, "p99_us": 3}])
         limit = limits.Limits.__new__(limits.Limits)
-        limit.ranks, limit.transport, limit.memory = 2, "shm", {limits.COPY_LEAST: 8e9}
+        limit.ranks, limit.transport, limit.memory = 2, "shm", {limits.MIN_COPY: 8e9}
         for memory in ("malloc", "registered"):
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "rows.jsonl")
@@ -166,7 +166,7 @@ class Compare(unittest.TestCase):
         self.assertAlmostEqual(tcp.microseconds(8), 5)
         self.assertAlmostEqual(tcp.microseconds(1 << 20), 2 * (1 << 20) / 1e9 * 1e6)
         shm = limits.Limits.__new__(limits.Limits)
-        shm.ranks, shm.transport, shm.memory = 4, "shm", {limits.COPY_LEAST: 8e9, 1 << 20: 4e9}
+        shm.ranks, shm.transport, shm.memory = 4, "shm", {limits.MIN_COPY: 8e9, 1 << 20: 4e9}
         self.assertAlmostEqual(shm.microseconds(1000), 1)
         self.assertAlmostEqual(shm.microseconds(1 << 20), 2 * (1 << 20) / 1e9 * 1e6)
 

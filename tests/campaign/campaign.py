@@ -36,7 +36,7 @@ from verdict import Verdict
 PROGRESS_S = 10
 # A trial with an escape is run again if the machine stood still for so long meanwhile.
 STALL_S = 0.3 * LIVENESS_S
-TRIES_MOST = 3
+MAX_TRIES = 3
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = os.path.join(ROOT, "build", "tests", "campaign", "campaign_rank")
 
@@ -60,7 +60,7 @@ class Campaign:
         return next((self.lacks[need] for need in sorted(needs) if need in self.lacks), None)
 
     def run_one(self, scenario):
-        for _ in range(TRIES_MOST):
+        for _ in range(MAX_TRIES):
             since = time.monotonic()
             trial = Trial(scenario, self.program, "namespaces" not in self.lacks,
                           self.stopping.is_set).carry_out()

@@ -113,7 +113,7 @@ class Draw:
         choose = self.random
         needs_router = "nft" in self.fault.needs
         most = choose.choice([3, 4, 4, 6, 8, 16])
-        size = choose.randint(max(2, self.fault.ranks_least), most)
+        size = choose.randint(max(2, self.fault.min_ranks), most)
         hosts = choose.choice([2, 2, 3]) if needs_router else choose.choice([1, 1, 1, 2, 3])
         hosts = min(hosts, size)
         processes = size if choose.random() < 0.6 else choose.randint(max(hosts, 2), size)

@@ -28,7 +28,7 @@ class Fault:
     codes: tuple = (REMOTE,)  # what others may be told
     needs: frozenset = frozenset()
     within: str = "any"       # phases: any | calls | groups | rests (a phase of its own)
-    ranks_least: int = 2
+    min_ranks: int = 2
     weight: int = 4
 
     @property
@@ -57,7 +57,7 @@ FAULTS = [
     Fault("fork-group", "a process forks within a group, and the child ends it", WELL,
           within="groups", weight=2),
     Fault("farewell", "a rank destroys its communicators and ends, the others go on without it",
-          WELL, within="rests", ranks_least=3),
+          WELL, within="rests", min_ranks=3),
     # Deaths.
     Fault("kill", "a process is killed", TOLD, weight=10),
     Fault("exit", "a process calls exit() while its ranks are in Gyre", TOLD, weight=6),
@@ -66,7 +66,7 @@ FAULTS = [
     Fault("fork-hold", "a process is killed, and a child of it keeps its descriptors", TOLD,
           bound="held"),
     Fault("farewell-kill", "a rank leaves for good, and later another one is killed", TOLD,
-          kind="kill", within="rests", ranks_least=3, weight=8),
+          kind="kill", within="rests", min_ranks=3, weight=8),
     Fault("abort", "another thread aborts the communicators of a rank", TOLD, weight=8),
     Fault("leave", "a rank destroys its communicators in place of a call", TOLD, within="calls",
           codes=(MISMATCH,), bound="departure"),

@@ -31,7 +31,7 @@ LIBRARY = ["lib", "transports", "kernels/cpu", "tools/gyre"]
 PROGRAMS = ["tests/campaign/campaign_rank", "tools/gyre", "bench/all_reduce_perf",
             "tests/rank_programs/busy_rank", "tests/rank_programs/exiting_rank",
             "tests/rank_programs/steady_rank", "tests/rank_programs/stuck_rank"]
-LEAST_CAUGHT = 0.95
+MIN_CAUGHT = 0.95
 BUILD_S, TEST_S, SEEDS_S = 3600, 600, 900
 
 
@@ -178,7 +178,7 @@ def main():
         stale += is_caught is None
         print(f"{plant.name:40} {words} ({time.monotonic() - start:.0f} s)", flush=True)
     print(f"{caught} of {len(plants)} caught")
-    return 1 if stale or caught < LEAST_CAUGHT * len(plants) else 0
+    return 1 if stale or caught < MIN_CAUGHT * len(plants) else 0
 
 
 if __name__ == "__main__":

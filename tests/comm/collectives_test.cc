@@ -32,7 +32,7 @@ const Subject subjects[] = {{Function::reduce_scatter, scattered},
                             {Function::all_to_all_v, {"pairwise"}},
                             {Function::all_gather_v, scattered},
                             {Function::reduce_scatter_v, scattered}};
-constexpr std::size_t algorithms_most = 6;
+constexpr std::size_t max_algorithms = 6;
 struct Path {
   const char* transport;
   const char* protocol;
@@ -96,7 +96,7 @@ void run_rows(const std::vector<Row>& rows) {
 }
 
 const std::vector<std::size_t> axes = {std::size(subjects),
-                                       algorithms_most,
+                                       max_algorithms,
                                        std::size(paths),
                                        std::size(rank_counts),
                                        element_type_count,

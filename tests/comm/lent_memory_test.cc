@@ -85,19 +85,19 @@ TEST_CASE("memory that was freed is nobody's any more, though others had mapped 
   constexpr int rounds = 24, ranks = 3;
   const auto ends = run_forked(ranks, [](RankBoard& board, int rank) {
     const gyreComm_t comm = meet(board, rank, ranks);
-    long most_kib = 0;
+    long max_kib = 0;
     for (int round = 0; round < rounds && board.wrong == 0; ++round) {
       float* const values = allocate(board, bytes);
       std::fill_n(values, bytes / sizeof(float), 1.0F);
       board.expect(reduce(values, bytes, comm), comm);
-      most_kib = std::max(most_kib, status_kib("RssShmem"));
+      max_kib = std::max(max_kib, status_kib("RssShmem"));
       board.expect(gyreBarrier(comm, nullptr), comm);  // nobody uses it any more
       board.expect(gyreMemFree(values));
       board.expect(gyreBarrier(comm, nullptr), comm);
     }
     // A round has one buffer of each rank; as much again is more than links take.
-    if (most_kib > 2 * ranks * static_cast<long>(bytes >> 10))
-      board.complain("shared memory grows to " + std::to_string(most_kib) + " KiB");
+    if (max_kib > 2 * ranks * static_cast<long>(bytes >> 10))
+      board.complain("shared memory grows to " + std::to_string(max_kib) + " KiB");
     board.expect(gyreCommDestroy(comm));
   });
   CHECK(ends == std::vector<int>(ranks, 0));

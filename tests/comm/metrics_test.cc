@@ -48,8 +48,8 @@ TEST_CASE("only GET /metrics of HTTP/1 asks for metrics", "[metrics]") {
     INFO(one.request);
     CHECK(judge_request(one.request) == one.asked);
   }
-  CHECK(judge_request(std::string(request_bytes_most - 1, 'x')) == RequestKind::unclear);
-  CHECK(judge_request(std::string(request_bytes_most, 'x')) == RequestKind::malformed);
+  CHECK(judge_request(std::string(max_request_bytes - 1, 'x')) == RequestKind::unclear);
+  CHECK(judge_request(std::string(max_request_bytes, 'x')) == RequestKind::malformed);
 }
 
 TEST_CASE("a place is a port, an address with one, or a path; others are refused", "[metrics]") {

@@ -17,7 +17,7 @@ namespace cu = gyre::loaded::cu;
 
 namespace {
 
-constexpr int teams = 2, ranks_each = 2, together_most = 2;
+constexpr int teams = 2, ranks_each = 2, max_together = 2;
 
 enum class Act { begin, call, burst, exchange, synchronize, abort, destroy };
 
@@ -51,7 +51,7 @@ TeamProgram draw_program(std::mt19937_64& random) {
   };
   for (int i = 0; i < 14; ++i) {
     const std::size_t dice = below(10);
-    if (living.empty() || (dice < 2 && living.size() < together_most)) {
+    if (living.empty() || (dice < 2 && living.size() < max_together)) {
       living.push_back(program.communicators.size());
       program.communicators.emplace_back().count = 1 + below(3000);
       program.steps.push_back({Act::begin, living.back()});

@@ -284,7 +284,7 @@ TEST_CASE("messages that name no region are heard without harm", "[device]") {
       // Memory that nobody hands over, twice in one place, where no other offer comes.
       comm::RegionMessage offer{.number = (1 << 20) + 200, .bytes = 1 << 20, .ticket = {}};
       send(encode(offer));
-      offer.number += cuda::regions_most;
+      offer.number += cuda::max_regions;
       send(encode(offer));
     }
     return first_of({[&] { return failed; }, [&] { return all.allocate(); },

@@ -25,7 +25,7 @@ GpuInfo note_of(const std::string& uuid, std::vector<DeviceHolding> held = {}) {
   note.uuid = uuid;
   note.blocks = 124;
   note.connections = 8;
-  note.channels = cuda::channels_most;
+  note.channels = cuda::max_channels;
   note.free_mib = 100'000;
   note.capability = 86;
   note.bus_id = "0000:1b:00.0";
@@ -95,7 +95,7 @@ TEST_CASE("a communicator takes what its settings say, as far as there is room",
   GpuInfo few = note_of("GPU-00"), many = note_of("GPU-00");
   few.channels = 2;
   CHECK(share({few, few})->blocks == 8);  // four lanes a channel
-  many.least_channels = 16;
+  many.min_channels = 16;
   CHECK(share({many, many})->blocks == 62);  // all of it
   CHECK(share({few, many})->blocks == 8);
 }

@@ -24,7 +24,7 @@ using namespace gyre::tests;
 
 namespace {
 
-constexpr int processes_most = 4;
+constexpr int max_processes = 4;
 
 struct Trial {
   int processes, ranks_each, victim;  // the victim: a process
@@ -43,7 +43,7 @@ Trial draw(std::uint32_t seed) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
   Trial trial{};
-  trial.processes = between(2, processes_most);
+  trial.processes = between(2, max_processes);
   trial.ranks_each = trial.processes == 4 ? 1 : between(1, 2);
   trial.victim = between(0, trial.processes - 1);
   trial.count = static_cast<std::size_t>(between(1 << 18, 1 << 21)) / 64 * 64 + 5;
@@ -57,7 +57,7 @@ Trial draw(std::uint32_t seed) {
 
 // What the processes of a trial tell each other besides.
 struct Stage {
-  std::atomic<int> pids[processes_most];
+  std::atomic<int> pids[max_processes];
   std::atomic<int> given_up{0};  // ranks that have put something else into their buffers
   std::atomic<int> awake{0};     // ranks of the victim that have ended their calls
 };

@@ -9,7 +9,7 @@ using namespace gyre::control;
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using Intent = FirstWords::Intent;
-  const std::span<const std::uint8_t> bytes(data, std::min(size, first_words_most));
+  const std::span<const std::uint8_t> bytes(data, std::min(size, max_first_words));
   FirstWords before;
   for (std::size_t length = 0; length <= bytes.size(); ++length) {
     // Exactly as long, so that a look beyond the end is seen.

@@ -33,7 +33,7 @@ Outcome expected(std::span<const std::uint8_t> stream) {
     const auto length =
         static_cast<std::uint32_t>(stream[0] + 256 * (stream[1] + 256 * stream[2])) |
         static_cast<std::uint32_t>(stream[3]) << 24;
-    outcome.good = length > 0 && length <= frame_most_bytes;
+    outcome.good = length > 0 && length <= max_frame_bytes;
     if (!outcome.good || stream.size() - 4 < length) break;
     const auto body = stream.subspan(5, length - 1);
     outcome.frames.push_back({stream[4], {body.begin(), body.end()}});

@@ -21,7 +21,7 @@ namespace {
 
 constexpr FifoShape shape = {.slot_count = 2, .line_count = 4, .slot_bytes = 256};
 constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
-constexpr std::size_t descriptors_most = 4;
+constexpr std::size_t max_descriptors = 4;
 
 struct Parcel {
   FileDescriptor file;
@@ -60,7 +60,7 @@ Parcel make_parcel(fuzz::Input& input, std::uint64_t right_bytes) {
 void send_handover(const FileDescriptor& socket, std::vector<std::uint8_t> handover,
                    const std::vector<Parcel>& parcels) {
   if (handover.empty()) return;
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * descriptors_most)> room{};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * max_descriptors)> room{};
   iovec part{handover.data(), handover.size()};
   msghdr message{};
   message.msg_iov = &part;
@@ -99,7 +99,7 @@ void receive(fuzz::Input& input) {
   GYRE_DEMAND(reserved.ok());
   const std::uint64_t bytes = (*reserved)->mapping.get().bytes;
   std::vector<Parcel> parcels;
-  const std::size_t count = input.take<std::uint8_t>() % (descriptors_most + 1);
+  const std::size_t count = input.take<std::uint8_t>() % (max_descriptors + 1);
   while (parcels.size() < count) parcels.push_back(make_parcel(input, bytes));
   const std::uint8_t flags = input.take<std::uint8_t>();
   const std::vector<std::uint8_t> handover = make_handover(input, flags, bytes);

@@ -129,7 +129,7 @@ std::vector<std::uint8_t> genuine_hello() {
   SocketPair pair;
   auto asking = IdConnection::make(IdConnection::Side::asking, std::move(pair.near), proof());
   GYRE_DEMAND(asking.ok() && asking->flush().ok());
-  std::vector<std::uint8_t> hello(first_words_most);
+  std::vector<std::uint8_t> hello(max_first_words);
   const ssize_t got = ::recv(pair.far.get(), hello.data(), hello.size(), MSG_DONTWAIT);
   GYRE_DEMAND(got > 0);
   hello.resize(static_cast<std::size_t>(got));

@@ -22,9 +22,9 @@ using trust::SessionRole;
 
 namespace {
 
-constexpr std::size_t links_most = 6;
-constexpr std::uint32_t processes_most = 24;
-constexpr int acts_most = 40;
+constexpr std::size_t max_links = 6;
+constexpr std::uint32_t max_processes = 24;
+constexpr int max_acts = 40;
 constexpr std::size_t spoilt = 128;  // a link's number from here on: see act
 
 trust::Token token_of(std::uint32_t process) {
@@ -52,7 +52,7 @@ struct Stage {
     self.process.fill(0x11);
     self.listener_name += "-self";
     arrivals = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
-    for (std::uint32_t number = 0; number < processes_most; ++number) {
+    for (std::uint32_t number = 0; number < max_processes; ++number) {
       listeners.push_back(std::move(trust::listen_at(listener(number))).value());
       epoll_event event{.events = EPOLLIN, .data = {.fd = listeners.back().get()}};
       GYRE_DEMAND(epoll_ctl(arrivals.get(), EPOLL_CTL_ADD, event.data.fd, &event) == 0);
@@ -288,7 +288,7 @@ Trial::~Trial() {
 
 // A process that came through the listener and has proved the key.
 void Trial::admit_guest() {
-  if (peers_.size() == links_most) return;
+  if (peers_.size() == max_links) return;
   int ends[2];
   GYRE_DEMAND(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
   auto peer = std::make_unique<Peer>(FileDescriptor(ends[0]), SessionRole::client,
@@ -306,7 +306,7 @@ void Trial::admit_guest() {
 
 // The job has dialed: to the root, or to its parent in the tree.
 void Trial::accept_dialed() {
-  if (peers_.size() == links_most) return;
+  if (peers_.size() == max_links) return;
   FileDescriptor socket = stage().answer();
   if (!socket.has_value()) return;
   const Answer answer = std::exchange(next_answer_, Answer::session);
@@ -377,14 +377,14 @@ void Trial::say_join(Peer& peer, fuzz::Input& input) {
 // Input: u8 process, u8 its parent, u8 the parent's rank.
 void Trial::say_place(Peer& peer, fuzz::Input& input) {
   const std::uint32_t process = input.take<std::uint8_t>();
-  const std::uint32_t parent = input.take<std::uint8_t>() % processes_most;
+  const std::uint32_t parent = input.take<std::uint8_t>() % max_processes;
   peer.say(Kind::place,
            encode(PlaceMessage{process, stage().process(parent), {input.take<std::uint8_t>()}}));
 }
 
 // Input: u8 processes, u8 which of them the job's is, u16 place and u8 change in its bytes.
 void Trial::say_roster(Peer& peer, fuzz::Input& input) {
-  const std::uint32_t processes = 1 + input.take<std::uint8_t>() % processes_most;
+  const std::uint32_t processes = 1 + input.take<std::uint8_t>() % max_processes;
   const std::uint32_t own = input.take<std::uint8_t>() % processes;
   RosterMessage message;
   message.liveness_ms = 10'000;
@@ -519,6 +519,6 @@ void Trial::act(fuzz::Input& input) {
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   Trial trial(input);
-  for (int acts = 0; acts < acts_most && !input.empty(); ++acts) trial.act(input);
+  for (int acts = 0; acts < max_acts && !input.empty(); ++acts) trial.act(input);
   return 0;
 }

@@ -18,8 +18,8 @@ using namespace gyre::transport;
 namespace {
 
 constexpr FifoShape shape = {.slot_count = 4, .line_count = 32, .slot_bytes = 1024};
-constexpr int ranks_most = 4;
-constexpr std::size_t elements_most = 512;
+constexpr int max_ranks = 4;
+constexpr std::size_t max_elements = 512;
 constexpr std::uint64_t signature = 0x123456;
 
 class PlainConnection final : public Connection {
@@ -45,11 +45,11 @@ struct Buffers {
   std::unique_ptr<PeerMemory> peer_memory;
   Buffers() {
     const auto allocate = [&] {
-      const auto memory = regions.allocate(elements_most * sizeof(std::int32_t));
+      const auto memory = regions.allocate(max_elements * sizeof(std::int32_t));
       GYRE_DEMAND(memory.ok());
       return static_cast<std::int32_t*>(*memory);
     };
-    for (int rank = 0; rank < ranks_most; ++rank) {
+    for (int rank = 0; rank < max_ranks; ++rank) {
       inputs.push_back(allocate());
       outputs.push_back(allocate());
     }
@@ -96,7 +96,7 @@ class Job {
   std::map<std::tuple<int, int, int>, std::unique_ptr<fuzz::Fifo>> fifos_;
   std::vector<Rank> ranks_;
   bool honest_ = true;
-  std::size_t doomed_ = ranks_most;  // the rank that has a note to read which it must refuse
+  std::size_t doomed_ = max_ranks;  // the rank that has a note to read which it must refuse
 };
 
 Job::Job(const plan::Algorithm& algorithm, plan::Protocol protocol, int ranks, std::size_t elements)
@@ -159,7 +159,7 @@ void Job::begin(int rank) {
   std::int32_t* input = buffers().inputs[place];
   std::int32_t* output = buffers().outputs[place];
   for (std::size_t i = 0; i < elements_; ++i) input[i] = static_cast<std::int32_t>(i) * (rank + 1);
-  std::fill_n(output, elements_most, -1);
+  std::fill_n(output, max_elements, -1);
   const std::uint64_t bytes = elements_ * sizeof *input;
   const std::uint64_t chunk_bytes =
       std::max<std::uint64_t>(64, round_up(divide_up(bytes, plan.chunk_count()), 64));
@@ -220,7 +220,7 @@ void Job::lie(fuzz::Input& input, int kind, const fuzz::Fifo& fifo, std::size_t 
       const auto delivery = input.take<std::uint32_t>();
       fifo.view.note(number).delivery = DeliveryMode{delivery};
       // A second lie may take back the first.
-      doomed_ = ranks_most;
+      doomed_ = max_ranks;
       if (honest_ && delivery > 2 &&
           number - control.head.value < control.tail.value - control.head.value)
         doomed_ = receiver;
@@ -269,11 +269,11 @@ void Job::check_sums() const {
     const std::int32_t* output = buffers().outputs[rank];
     for (std::size_t i = 0; i < elements_; ++i)
       GYRE_DEMAND(output[i] == static_cast<std::int32_t>(i) * ranks * (ranks + 1) / 2);
-    for (std::size_t i = elements_; i < elements_most; ++i) GYRE_DEMAND(output[i] == -1);
+    for (std::size_t i = elements_; i < max_elements; ++i) GYRE_DEMAND(output[i] == -1);
   }
 }
 
-void Job::check_doomed() const { GYRE_DEMAND(doomed_ == ranks_most || !ranks_[doomed_].done); }
+void Job::check_doomed() const { GYRE_DEMAND(doomed_ == max_ranks || !ranks_[doomed_].done); }
 
 }  // namespace
 
@@ -283,8 +283,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const plan::Algorithm* algorithm =
       plan::find_algorithm(names[input.take<std::uint8_t>() % std::size(names)]);
   const auto protocol = static_cast<plan::Protocol>(input.take<std::uint8_t>() % 3);
-  const int ranks = 1 + input.take<std::uint8_t>() % ranks_most;
-  Job job(*algorithm, protocol, ranks, input.take<std::uint16_t>() % (elements_most + 1));
+  const int ranks = 1 + input.take<std::uint8_t>() % max_ranks;
+  Job job(*algorithm, protocol, ranks, input.take<std::uint16_t>() % (max_elements + 1));
   for (int acts = 0; acts < 200 && !input.empty(); ++acts) job.act(input);
   job.finish();
   if (job.honest()) job.check_sums();

@@ -15,7 +15,7 @@ using namespace gyre::comm;
 namespace {
 
 constexpr int peer = 3;
-constexpr std::size_t receives_most = 32;
+constexpr std::size_t max_receives = 32;
 
 transport::FifoShape shape_of(std::uint8_t flags) {
   transport::FifoShape shape;
@@ -124,7 +124,7 @@ bool Trial::receive(fuzz::Input& input) {
   const auto tag = input.take<std::uint8_t>() % 4;
   const auto type = input.take<std::uint8_t>() % element_type_count;
   const bool from_anyone = input.take_flag();
-  if (wanted_.size() == receives_most) return true;
+  if (wanted_.size() == max_receives) return true;
   Wanted& wanted = wanted_.emplace_back();
   wanted.place.resize(bytes);
   Transfer& transfer = wanted.transfer;

@@ -17,8 +17,8 @@ bool is_same(Bytes a, Bytes b) { return std::ranges::equal(a, b); }
 void read_join(Bytes bytes) {
   const auto join = decode_join(bytes);
   if (!join.ok()) return;
-  GYRE_DEMAND(join->size >= 1 && join->size <= size_most && join->rank < join->size);
-  GYRE_DEMAND(join->note.size() <= rank_message_most_bytes);
+  GYRE_DEMAND(join->size >= 1 && join->size <= max_size && join->rank < join->size);
+  GYRE_DEMAND(join->note.size() <= max_rank_message_bytes);
   const auto again = encode(*join);
   const auto copy = decode_join(again);
   GYRE_DEMAND(copy.ok() && is_same(encode(*copy), again) && again.size() == bytes.size());
@@ -32,7 +32,7 @@ void read_hello(Bytes bytes) {
 void read_place(Bytes bytes) {
   const auto place = decode_place(bytes);
   if (!place) return;
-  for (const int rank : place->parent_ranks) GYRE_DEMAND(rank >= 0 && rank < size_most);
+  for (const int rank : place->parent_ranks) GYRE_DEMAND(rank >= 0 && rank < max_size);
   const auto again = encode(*place);
   const auto copy = decode_place(again);
   GYRE_DEMAND(copy && is_same(encode(*copy), again) && again.size() == bytes.size());

@@ -33,7 +33,7 @@ bool has_end(std::string_view text) {
 }
 
 void ask(std::string_view text) {
-  text = text.substr(0, request_bytes_most + 16);
+  text = text.substr(0, max_request_bytes + 16);
   RequestKind before = RequestKind::unclear;
   for (std::size_t length = 0; length <= text.size(); ++length) {
     // Exactly as long, so that a look beyond the end is seen.
@@ -44,7 +44,7 @@ void ask(std::string_view text) {
     GYRE_DEMAND(looks_like(text, asked));
     const bool answered = asked != RequestKind::unclear && asked != RequestKind::malformed;
     GYRE_DEMAND(!answered || has_end(text.substr(0, length)));
-    GYRE_DEMAND(asked != RequestKind::unclear || length < request_bytes_most);
+    GYRE_DEMAND(asked != RequestKind::unclear || length < max_request_bytes);
     before = asked;
   }
 }

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (!message) return 0;
   GYRE_DEMAND(std::ranges::equal(encode(*message), bytes));
   // Its place in a table is never told by a number that stands for no region.
-  GYRE_DEMAND(message->number >= cuda::regions_most);
+  GYRE_DEMAND(message->number >= cuda::max_regions);
   const bool offers = message->kind == comm::RegionMessage::Kind::offered;
   GYRE_DEMAND(offers == (size == 56));
   GYRE_DEMAND(offers ? message->bytes > 0 && message->bytes <= 1ULL << 46 : message->bytes == 0);

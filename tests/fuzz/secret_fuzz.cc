@@ -51,7 +51,7 @@ trust::Token host() {
 
 Wait no_wait() {
   static const SystemClock clock;
-  return Wait(clock, {.spins = 0, .yields = 0, .sleep_most_ns = 1}, 0);
+  return Wait(clock, {.spins = 0, .yields = 0, .max_sleep_ns = 1}, 0);
 }
 
 enum class Place : std::uint8_t { file, missing, link, pipe, folder };

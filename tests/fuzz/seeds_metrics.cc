@@ -36,10 +36,10 @@ void add_requests(Seeds& seeds) {
   ask("tls", std::string_view("\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\x0a", 12));
   ask("empty", "");
   const std::string long_field = "GET /metrics HTTP/1.1\r\nX: ";
-  const std::size_t left = control::request_bytes_most - long_field.size();
+  const std::size_t left = control::max_request_bytes - long_field.size();
   ask("longest", long_field + std::string(left - 4, 'x') + "\r\n\r\n");
   ask("too_long", long_field + std::string(left - 3, 'x') + "\r\n\r\n");
-  ask("no_end", std::string(control::request_bytes_most, 'x'));
+  ask("no_end", std::string(control::max_request_bytes, 'x'));
 }
 
 void add_places(Seeds& seeds) {

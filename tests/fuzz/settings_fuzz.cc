@@ -90,10 +90,10 @@ void read_numbers(fuzz::Input& input) {
     GYRE_DEMAND(*integer >= least && *integer <= most);
     GYRE_DEMAND(*parse_integer(std::to_string(*integer), least, most) == *integer);
   }
-  constexpr std::int64_t size_most = std::int64_t{1} << 50;  // the largest that anything asks for
-  const std::int64_t size_least = std::clamp<std::int64_t>(least, 0, size_most);
-  const auto bytes = parse_size(text, size_least, size_most);
-  if (bytes.ok()) GYRE_DEMAND(*bytes >= size_least && *bytes <= size_most);
+  constexpr std::int64_t max_size = std::int64_t{1} << 50;  // the largest that anything asks for
+  const std::int64_t min_size = std::clamp<std::int64_t>(least, 0, max_size);
+  const auto bytes = parse_size(text, min_size, max_size);
+  if (bytes.ok()) GYRE_DEMAND(*bytes >= min_size && *bytes <= max_size);
   std::vector<std::string_view> words;
   for (const Setting& setting : settings_table()) words.push_back(setting.name);
   const std::string_view near = nearest(text, words);

@@ -104,7 +104,7 @@ void send(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
 }
 
 std::uint64_t message_bytes(fuzz::Input& input, const FifoShape& shape) {
-  return input.take<std::uint16_t>() % (line_message_most_bytes(shape) + 1);
+  return input.take<std::uint16_t>() % (max_line_message_bytes(shape) + 1);
 }
 
 void receive_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {

@@ -24,7 +24,7 @@ using namespace gyre::transport;
 namespace {
 
 constexpr FifoShape shape = {.slot_count = 4, .line_count = 4, .slot_bytes = 256};
-constexpr std::size_t stream_most = 16 << 10;
+constexpr std::size_t max_stream = 16 << 10;
 
 struct Ends {
   FileDescriptor peer, ours;
@@ -159,7 +159,7 @@ void Trial::join() {
 }
 
 void Trial::send(std::span<const std::uint8_t> bytes) {
-  if (sent_ + bytes.size() > stream_most || !reference_.good()) return;
+  if (sent_ + bytes.size() > max_stream || !reference_.good()) return;
   sent_ += bytes.size();
   if (session_ != nullptr) {
     GYRE_DEMAND(session_->send(1, bytes).ok() && session_->transmit().ok());

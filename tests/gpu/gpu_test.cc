@@ -39,7 +39,7 @@ void check_kernels(const std::vector<KernelForm>& forms) {
   for (std::size_t i = Catch::rngSeed() % stride; i < cases.size(); i += stride) {
     if (i / stride % gpu_options().shares != gpu_options().share) continue;
     KernelJob job(on, device, memory, cases[i]);
-    if (job.blocks() > device.blocks_most()) continue;
+    if (job.blocks() > device.max_blocks()) continue;
     ++tried;
     for (const std::uint32_t threads :
          {std::min(cases[i].threads, device.threads()), device.threads()})

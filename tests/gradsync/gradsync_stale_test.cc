@@ -25,7 +25,7 @@ struct StaleTrainer {
   gyreGradStale_t stale = nullptr;
   gyreResult_t created;
   int n;
-  std::uint64_t rounds = 0, own = 0, staleness_most = 0;
+  std::uint64_t rounds = 0, own = 0, max_staleness = 0;
   bool in_order = true;
 
   StaleTrainer(gyreComm_t comm, int ranks, const gyreGradStaleConfig_t& config)
@@ -52,7 +52,7 @@ struct StaleTrainer {
     auto& self = *static_cast<StaleTrainer*>(user);
     self.in_order &= round->round == self.rounds++;
     self.own += static_cast<std::uint64_t>(round->own);
-    self.staleness_most = std::max(self.staleness_most, round->staleness);
+    self.max_staleness = std::max(self.max_staleness, round->staleness);
     // Undoes the division by n: sums stay whole numbers.
     const auto ranks = static_cast<float>(self.n);
     for (std::size_t i = 0; i < weight_count; ++i)
@@ -214,7 +214,7 @@ TEST_CASE("no gradient is lost, counted twice or older than the bound, whoever i
                       "own rounds");
     const gyreGradStaleStats_t stats = trainer.stats();
     complaints.expect(stats.maxStaleness <= static_cast<std::uint64_t>(bound), "past the bound");
-    complaints.expect(stats.maxStaleness == trainer.staleness_most, "another staleness");
+    complaints.expect(stats.maxStaleness == trainer.max_staleness, "another staleness");
     complaints.expect(ranks.has_straggler(stats.straggler),
                       "straggler " + std::to_string(stats.straggler));
     complaints.expect(stats.stragglerSeconds > stats.othersSeconds, "a straggler that is fast");

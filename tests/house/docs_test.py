@@ -9,8 +9,8 @@ import tempfile
 
 import tree
 
-README_LINES_MOST = 150
-SENTENCE_WORDS_MOST = 35
+MAX_README_LINES = 150
+MAX_SENTENCE_WORDS = 35
 
 LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
 HTML_LINK = re.compile(r'<(?:img|a)\b[^>]*\b(?:src|href)="([^"]+)"')
@@ -108,13 +108,13 @@ def check_readme(root):
         return []
     text = tree.read(root, "README.md")
     lines = text.rstrip("\n").count("\n") + 1
-    found = [] if lines <= README_LINES_MOST else \
-        [f"README.md: {lines} lines; at most {README_LINES_MOST}"]
+    found = [] if lines <= MAX_README_LINES else \
+        [f"README.md: {lines} lines; at most {MAX_README_LINES}"]
     for number, sentence in sentences(text):
         words = len(sentence.split())
-        if words > SENTENCE_WORDS_MOST:
+        if words > MAX_SENTENCE_WORDS:
             found.append(f"README.md:{number}: a sentence of {words} words; at most "
-                         f"{SENTENCE_WORDS_MOST}: {sentence[:60]}...")
+                         f"{MAX_SENTENCE_WORDS}: {sentence[:60]}...")
     return found
 
 

@@ -12,9 +12,9 @@ ONLY_IN = [
 ASKS_FOR_DEVICE = re.compile(
     r"\boptions(?:\(\))?\.device (?:==|!=)|\.device\.get\(\)|\bon_device\(")
 ASKING_ROOMS = ("lib/comm/", "lib/api/")
-ASKED_MOST = 3
+MAX_ASKED = 3
 MIDDLE = "lib/comm/communicator.h"
-LINES_MOST, OWN_INCLUDES_MOST = 200, 10
+MAX_LINES, MAX_OWN_INCLUDES = 200, 10
 
 
 def strayed(root, paths):
@@ -34,10 +34,10 @@ def device_questions(root, paths):
             text = tree.without_comments_and_texts(tree.read(root, path))
             asked += [f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
                       for match in ASKS_FOR_DEVICE.finditer(text)]
-    if len(asked) <= ASKED_MOST:
+    if len(asked) <= MAX_ASKED:
         return []
     return [f"whether a communicator is on a GPU is asked in {len(asked)} places, at most "
-            f"{ASKED_MOST} (give Backend a function): {', '.join(asked)}"]
+            f"{MAX_ASKED} (give Backend a function): {', '.join(asked)}"]
 
 
 def size_of_the_middle(root, paths):
@@ -46,10 +46,10 @@ def size_of_the_middle(root, paths):
     text = tree.read(root, MIDDLE)
     lines, own = text.count("\n"), len(re.findall(r'^#include "', text, re.M))
     found = []
-    if lines > LINES_MOST:
-        found.append(f"{MIDDLE}: {lines} lines; at most {LINES_MOST}")
-    if own > OWN_INCLUDES_MOST:
-        found.append(f"{MIDDLE}: includes {own} of our headers; at most {OWN_INCLUDES_MOST}")
+    if lines > MAX_LINES:
+        found.append(f"{MIDDLE}: {lines} lines; at most {MAX_LINES}")
+    if own > MAX_OWN_INCLUDES:
+        found.append(f"{MIDDLE}: includes {own} of our headers; at most {MAX_OWN_INCLUDES}")
     return found
 
 

@@ -4,9 +4,9 @@ import re
 
 import tree
 
-FILE_LINES_MOST = 600
-FUNCTION_LINES_MOST = 70
-LINE_COLUMNS_MOST = 100
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 70
+MAX_LINE_COLUMNS = 100
 
 WORDS_NOT_USED = {"util", "utils", "misc", "common", "helper", "helpers", "manager", "managers",
                   "handler", "handlers", "context", "contexts", "task", "tasks"}
@@ -66,10 +66,10 @@ def too_long(path, source):
     found = []
     lines = source.split("\n")
     if not path.endswith(".md"):
-        if len(lines) - 1 > FILE_LINES_MOST:
-            found.append(f"{path}: {len(lines) - 1} lines; at most {FILE_LINES_MOST}")
-        found += [f"{path}:{number}: {len(line)} columns; at most {LINE_COLUMNS_MOST}"
-                  for number, line in enumerate(lines, 1) if len(line) > LINE_COLUMNS_MOST]
+        if len(lines) - 1 > MAX_FILE_LINES:
+            found.append(f"{path}: {len(lines) - 1} lines; at most {MAX_FILE_LINES}")
+        found += [f"{path}:{number}: {len(line)} columns; at most {MAX_LINE_COLUMNS}"
+                  for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_COLUMNS]
     if path.endswith(tree.SOURCE_ENDINGS):
         functions = function_lengths(source)
     elif path.endswith(".py"):
@@ -78,8 +78,8 @@ def too_long(path, source):
         functions = shell_function_lengths(source)
     else:
         functions = []
-    return found + [f"{path}:{first}: a function of {count} lines; at most {FUNCTION_LINES_MOST}"
-                    for first, count in functions if count > FUNCTION_LINES_MOST]
+    return found + [f"{path}:{first}: a function of {count} lines; at most {MAX_FUNCTION_LINES}"
+                    for first, count in functions if count > MAX_FUNCTION_LINES]
 
 
 def badly_opened(path, source, paths):

@@ -273,7 +273,7 @@ namespace {
 using Spoil = void (*)(cuda::DeviceRegion&);
 const Spoil spoils[] = {
     [](cuda::DeviceRegion& region) { region = {}; },
-    [](cuda::DeviceRegion& region) { region.number += cuda::regions_most; },
+    [](cuda::DeviceRegion& region) { region.number += cuda::max_regions; },
     [](cuda::DeviceRegion& region) { region.bytes = 300; },
     [](cuda::DeviceRegion& region) { region.begin = 0; },
 };

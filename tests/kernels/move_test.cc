@@ -16,8 +16,8 @@
 namespace gyre::kernels {
 namespace {
 
-constexpr std::uint64_t most_elements = 5003;
-constexpr std::uint32_t most_sources = 17;
+constexpr std::uint64_t max_elements = 5003;
+constexpr std::uint32_t max_sources = 17;
 
 std::vector<Adjustment> adjustments(ElementType type, ReduceOp op, std::uint32_t sources,
                                     Random& random) {
@@ -34,7 +34,7 @@ std::vector<Adjustment> adjustments(ElementType type, ReduceOp op, std::uint32_t
   return all;
 }
 
-const std::vector<std::uint64_t> counts = {0, 1, 15, 61, 256, 1021, most_elements};
+const std::vector<std::uint64_t> counts = {0, 1, 15, 61, 256, 1021, max_elements};
 
 std::vector<Shape> all_shapes(std::uint32_t sources) {
   std::vector<Shape> shapes;
@@ -54,9 +54,9 @@ void check_table(std::uint64_t stride) {
   Random random(Catch::rngSeed());
   for (ElementType type : all_types())
     for (ReduceOp op : ops_of(type))
-      for (std::uint32_t sources : {1U, 2U, 3U, 4U, 5U, 8U, 9U, most_sources})
+      for (std::uint32_t sources : {1U, 2U, 3U, 4U, 5U, 8U, 9U, max_sources})
         for (const Adjustment& adjust : adjustments(type, op, sources, random)) {
-          const Trial trial = Trial::random(type, op, sources, adjust, most_elements, random);
+          const Trial trial = Trial::random(type, op, sources, adjust, max_elements, random);
           const std::vector<Shape> shapes = all_shapes(sources);
           for (InstructionSet set : sets_here())
             for (std::uint64_t i = random() % stride; i < shapes.size(); i += stride)
@@ -215,7 +215,7 @@ TEST_CASE("the thread's rounding and flush-to-zero settings change no bit and ar
   constexpr unsigned flush_and_round_up = 0x1f80 | 0x8040 | 0x4000;  // FTZ, DAZ, towards +Inf
   for (ElementType type : all_types())
     for (ReduceOp op : ops_of(type)) {
-      const Trial trial = Trial::random(type, op, 3, {}, most_elements, random);
+      const Trial trial = Trial::random(type, op, 3, {}, max_elements, random);
       for (InstructionSet set : sets_here()) {
         const Shape shape{trial.count(), 1, -1, 0, false, 0};
         _mm_setcsr(flush_and_round_up);

@@ -83,7 +83,7 @@ MachineOptions machine_of(std::uint64_t seed) {
   options.seed = seed;
   options.delayed_stores = seed % 4 != 3;
   options.stale_loads = seed % 4 != 2;
-  options.most_switches = 1'000'000;
+  options.max_switches = 1'000'000;
   return options;
 }
 

@@ -17,9 +17,9 @@ using namespace gyre::plan;
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::int32_t most_ranks = 17;
+constexpr std::int32_t max_ranks = 17;
 #else
-constexpr std::int32_t most_ranks = 64;
+constexpr std::int32_t max_ranks = 64;
 #endif
 
 std::vector<Plan> plans_of(const Algorithm& algorithm, const PlanRequest& request) {
@@ -185,7 +185,7 @@ void mutate(const std::vector<Plan>& plans, MutationCount& count) {
 TEST_CASE("every algorithm is right for 1 to 64 ranks", "[plan][verify]") {
   for (const Algorithm& algorithm : algorithms()) {
     for (const Collective collective : algorithm.collectives) {
-      for (std::int32_t n = 1; n <= most_ranks; ++n) {
+      for (std::int32_t n = 1; n <= max_ranks; ++n) {
         PlanRequest request;
         request.collective = collective;
         request.rank_count = n;
@@ -218,7 +218,7 @@ TEST_CASE("a ring is right along any order", "[plan][verify]") {
 }
 
 TEST_CASE("hosts and grains of any size are right", "[plan][verify]") {
-  for (std::int32_t n = 1; n <= std::min(24, most_ranks); ++n) {
+  for (std::int32_t n = 1; n <= std::min(24, max_ranks); ++n) {
     PlanRequest request;
     request.rank_count = n;
     for (request.hosts = 1; request.hosts <= n; ++request.hosts) {
@@ -271,10 +271,10 @@ TEST_CASE("no declared depth is deeper than needed", "[plan][verify]") {
         request.rank_count = n;
         request.hosts = algorithm.name == "hierarchical" && n % 2 == 0 ? n / 2 : 1;
         const std::vector<Plan> plans = plans_of(algorithm, request);
-        if (plans.front().least_depth() == 1) continue;
+        if (plans.front().min_depth() == 1) continue;
         CAPTURE(algorithm.name, collective_name(collective), n);
         const std::string text =
-            complaint(changed_everywhere(plans, [](PlanParts& parts) { --parts.least_depth; }));
+            complaint(changed_everywhere(plans, [](PlanParts& parts) { --parts.min_depth; }));
         CHECK(text.find("deadlock of") != text.npos);
         ++deep;
       }

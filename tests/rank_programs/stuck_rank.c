@@ -18,12 +18,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { count_most = 1 << 18 };
-static float data[count_most];
+enum { max_count = 1 << 18 };
+static float data[max_count];
 static unsigned long long state;
 
 static size_t next_count(void) {
-  static const size_t counts[] = {1, 2, 1000, 5000, 70000, count_most};
+  static const size_t counts[] = {1, 2, 1000, 5000, 70000, max_count};
   state = state * 6364136223846793005ULL + 1442695040888963407ULL;
   return counts[(state >> 33) % (sizeof counts / sizeof counts[0])];
 }

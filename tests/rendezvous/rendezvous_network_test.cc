@@ -163,7 +163,7 @@ TEST_CASE("ranks that are ahead, or go before they have the id, are no strangers
 TEST_CASE("however many connect at once, few are let in at a time", "[rendezvous]") {
   gyre::test::LogFile log;
   const OpenMeeting meeting(0);
-  constexpr int crowd = 400, accepts_most = 64;
+  constexpr int crowd = 400, max_accepts = 64;
   std::vector<FileDescriptor> strangers;
   for (int i = 0; i < crowd; ++i) strangers.push_back(tcp_to(meeting.port));
   const std::ptrdiff_t before = open_descriptors();
@@ -173,7 +173,7 @@ TEST_CASE("however many connect at once, few are let in at a time", "[rendezvous
     return recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0;
   };
   const std::ptrdiff_t held = open_descriptors() - before;
-  CHECK(held + std::ranges::count_if(strangers, is_closed) <= accepts_most);
+  CHECK(held + std::ranges::count_if(strangers, is_closed) <= max_accepts);
   meeting.serve_a_while();
   CHECK(open_descriptors() - before <= 2 * 3 + 64);
 }

@@ -56,7 +56,7 @@ TEST_CASE("a stage works on each micro-batch once forward, then once backward", 
       CHECK(std::find(forward, actions.end(), Action{false, micro_batch}) != actions.end());
     }
     const bool is_gpipe = schedule == Schedule::gpipe;
-    CHECK(most_in_flight(actions) ==
+    CHECK(max_in_flight(actions) ==
           (is_gpipe ? micro_batches : std::min(stages - stage, micro_batches)));
   }
 }
@@ -130,7 +130,7 @@ TEST_CASE("every micro-batch passes all stages in order and comes back", "[pipel
       complaints.expect(stage.run(work) == gyreSuccess, gyreGetLastError(comm));
       complaints.expect(seen == due, "another order: " + text_of(seen));
       const int most = schedule == Schedule::gpipe ? micro_batches : stages;
-      complaints.expect(rank > 0 || most_in_flight(seen) <= most, "too many in flight");
+      complaints.expect(rank > 0 || max_in_flight(seen) <= most, "too many in flight");
     }
   });
 }

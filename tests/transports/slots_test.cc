@@ -78,7 +78,7 @@ int exchange_slots(const FifoShape& shape, std::uint64_t seed, std::uint64_t fir
 
 int exchange_lines(const FifoShape& shape, std::uint64_t seed, std::uint64_t first) {
   const auto memory = make_fifo(shape, first);
-  const std::uint64_t most = line_message_most_bytes(shape);
+  const std::uint64_t most = max_line_message_bytes(shape);
   const std::vector<std::uint32_t> sizes = sizes_of(seed, 2000, most);
   std::thread sender([&] {
     LineWriter writer(memory->view, first);
@@ -161,7 +161,7 @@ TEST_CASE("the longest line message finds credit wherever the fifo stands", "[sl
         reader.release(0);
       }
       CAPTURE(count, before);
-      CHECK(writer.has_credit(lines_most(shape)));
+      CHECK(writer.has_credit(max_lines(shape)));
     }
   }
 }

@@ -67,7 +67,7 @@ std::string receive_slots(End& end, int count) {
 
 std::string receive_lines(End& end, int count) {
   LineReader in(end.connection->fifo());
-  const std::uint64_t most = line_message_most_bytes(end.options.shape);
+  const std::uint64_t most = max_line_message_bytes(end.options.shape);
   std::vector<std::byte> staging(most);
   for (int i = 0; i < count; ++i) {
     const std::uint32_t size = draw_size(end.random, most);
@@ -87,7 +87,7 @@ std::string receive_lines(End& end, int count) {
 std::string send_lines(End& end, int count) {
   GYRE_EXPECT(end.join());
   LineWriter out(end.connection->fifo());
-  const std::uint64_t most = line_message_most_bytes(end.options.shape);
+  const std::uint64_t most = max_line_message_bytes(end.options.shape);
   std::vector<std::byte> message(most);
   for (int i = 0; i < count; ++i) {
     const std::uint32_t size = draw_size(end.random, most);
@@ -250,7 +250,7 @@ TEST_CASE("two ends that both sleep wake each other", "[transport]") {
   // Each message takes a sleep at either end; were none of them cut short, it would take 24 s.
   constexpr int rounds = 40;
   PairOptions options{.shape = {1, 2, 1 << 20},
-                      .policy = {.spins = 0, .yields = 0, .sleep_most_ns = 300 * ns_per_ms}};
+                      .policy = {.spins = 0, .yields = 0, .max_sleep_ns = 300 * ns_per_ms}};
   const auto sender = [](End& end) -> std::string {
     GYRE_EXPECT(end.join());
     SlotWriter out(end.connection->fifo());

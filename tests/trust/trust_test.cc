@@ -305,7 +305,7 @@ TEST_CASE("a frame longer than 1 MiB is refused, one of 1 MiB passes") {
   const UniqueId id = some_id();
   Ends ends(id, id);
   ends.shake_hands();
-  REQUIRE(ends.client->send(1, std::vector<std::uint8_t>(frame_most_bytes - 1, 8)).ok());
+  REQUIRE(ends.client->send(1, std::vector<std::uint8_t>(max_frame_bytes - 1, 8)).ok());
   std::optional<Frame> frame;
   for (int i = 0; i < 1000 && !frame; ++i) {
     REQUIRE(ends.client->advance().ok());
@@ -313,8 +313,8 @@ TEST_CASE("a frame longer than 1 MiB is refused, one of 1 MiB passes") {
     frame = ends.server->receive();
   }
   REQUIRE(frame.has_value());
-  CHECK(frame->body.size() == frame_most_bytes - 1);
-  CHECK_FALSE(ends.client->send(1, std::vector<std::uint8_t>(frame_most_bytes)).ok());
+  CHECK(frame->body.size() == max_frame_bytes - 1);
+  CHECK_FALSE(ends.client->send(1, std::vector<std::uint8_t>(max_frame_bytes)).ok());
 }
 
 TEST_CASE("a peer that does not read cannot make a session grow without bound") {

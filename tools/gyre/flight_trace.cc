@@ -35,14 +35,14 @@ struct Track {
 };
 
 // Beyond it no sum of a few times could be told: 73 years.
-constexpr std::int64_t time_most_ns = std::int64_t{1} << 61;
+constexpr std::int64_t max_time_ns = std::int64_t{1} << 61;
 
 bool is_number(const json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_number_integer() &&
          (!found->is_number_unsigned() ||
-          found->get<std::uint64_t>() <= static_cast<std::uint64_t>(time_most_ns)) &&
-         found->get<std::int64_t>() >= -time_most_ns;
+          found->get<std::uint64_t>() <= static_cast<std::uint64_t>(max_time_ns)) &&
+         found->get<std::int64_t>() >= -max_time_ns;
 }
 bool is_number_or_null(const json& object, const char* name) {
   const auto found = object.find(name);

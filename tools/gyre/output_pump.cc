@@ -43,7 +43,7 @@ void Sink::append(std::string_view text) {
 
 void Sink::flush() {
   while (holds() && can_take_now(descriptor_)) {
-    const std::size_t bytes = std::min(pending_.size() - written_, most_at_once);
+    const std::size_t bytes = std::min(pending_.size() - written_, max_at_once);
     const ssize_t taken = ::write(descriptor_, pending_.data() + written_, bytes);
     if (taken < 0 && errno == EINTR) continue;
     if (taken < 0 && errno == EAGAIN) break;
@@ -53,7 +53,7 @@ void Sink::flush() {
     }
     written_ += static_cast<std::size_t>(taken);
   }
-  if (written_ > most_pending / 2 || !holds()) {
+  if (written_ > max_pending / 2 || !holds()) {
     pending_.erase(0, written_);
     written_ = 0;
   }

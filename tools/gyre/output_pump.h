@@ -25,14 +25,14 @@ class Sink {
   void flush();
   void discard() { pending_.clear(), written_ = 0; }
   bool holds() const { return pending_.size() > written_; }
-  bool full() const { return pending_.size() - written_ >= most_pending; }
+  bool full() const { return pending_.size() - written_ >= max_pending; }
   int descriptor() const { return descriptor_; }
   // Why output was lost, as an errno; EPIPE: the reader is gone. 0: nothing was.
   int error() const { return error_; }
 
  private:
-  static constexpr std::size_t most_pending = 1 << 20;
-  static constexpr std::size_t most_at_once = 4096;  // what a pipe that polls writable always takes
+  static constexpr std::size_t max_pending = 1 << 20;
+  static constexpr std::size_t max_at_once = 4096;  // what a pipe that polls writable always takes
 
   FileDescriptor reopened_;  // non-blocking for us alone
   int descriptor_;

@@ -23,8 +23,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::int32_t most_ranks = 512;  // a ring of 512 exchanges half a million messages
-constexpr std::int32_t shown_ranks = 8;   // more are shown one at a time
+constexpr std::int32_t max_ranks = 512;  // a ring of 512 exchanges half a million messages
+constexpr std::int32_t shown_ranks = 8;  // more are shown one at a time
 
 constexpr const char* description =
     "Shows what each rank does in a collective: the plan that the host engine and the CUDA\n"
@@ -58,7 +58,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("-a,--algorithm", options.algorithm, "ring (default); --list names them all")
       ->type_name("NAME");
   app.add_option("-n,--ranks", options.ranks, "how many ranks; default 4")
-      ->check(CLI::Range(1, most_ranks));
+      ->check(CLI::Range(1, max_ranks));
   app.add_option("--rank", options.rank,
                  fmt::format("show this one; default: all, or rank 0 of more than {}", shown_ranks))
       ->check(CLI::NonNegativeNumber);
@@ -204,7 +204,7 @@ Status print_json(const Options& options, const std::vector<plan::Plan>& plans) 
                                  {"root", first.root()},
                                  {"chunks", first.chunk_count()},
                                  {"scratch_chunks", first.scratch_chunks()},
-                                 {"least_depth", first.least_depth()},
+                                 {"least_depth", first.min_depth()},
                                  {"direct", first.direct()},
                                  {"direct_in_place", first.direct_in_place()},
                                  {"bytes", options.bytes},

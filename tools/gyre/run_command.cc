@@ -16,7 +16,7 @@ namespace gyre::tools {
 namespace {
 
 constexpr int exit_usage = 2;
-constexpr std::int64_t most_ranks = 4096;
+constexpr std::int64_t max_ranks = 4096;
 constexpr std::int64_t longest_timeout_s = 365LL * 24 * 3600;
 
 constexpr const char* description =
@@ -44,7 +44,7 @@ void declare(CLI::App& app, Options& options) {
   binding_word.description("");
   app.add_option("-n,--np", options.ranks, "how many ranks to start")
       ->required()
-      ->check(CLI::Range(std::int64_t{1}, most_ranks));
+      ->check(CLI::Range(std::int64_t{1}, max_ranks));
   app.add_option("--bind", options.binding,
                  "processors of a rank: core (one each), numa (one node each) or none;\n"
                  "default: core while there are as many cores as ranks, else none")

@@ -9,7 +9,7 @@ namespace gyre::tools {
 namespace {
 
 // Beyond this size of a communicator only ranks that were seen or are waited for are listed.
-constexpr std::int32_t listed_most = 4096;
+constexpr std::int32_t max_listed = 4096;
 
 bool has_ended(char state) { return state == state_gone || state == 'Z' || state == 'X'; }
 bool is_stopped(char state) { return state == 'T' || state == 't'; }
@@ -38,7 +38,7 @@ class Reporter {
       if (!rank.rank_state.peers.empty()) met_.emplace(identity.communicator, &rank);
     }
     for (const JobView::CommunicatorView& communicator : job_.communicators) {
-      const std::int32_t listed = std::min(communicator.size, listed_most);
+      const std::int32_t listed = std::min(communicator.size, max_listed);
       for (std::int32_t rank = 0; rank < listed; ++rank) add({communicator.id, rank});
     }
     for (const auto& [place, rank] : seen_)

@@ -7,7 +7,7 @@
 namespace gyre::tools {
 namespace {
 
-constexpr std::size_t lines_most = 64;  // of a list in the text; --json has all
+constexpr std::size_t max_lines = 64;  // of a list in the text; --json has all
 
 double seconds(std::int64_t from_ns, std::int64_t to_ns) {
   return static_cast<double>(std::max<std::int64_t>(0, to_ns - from_ns)) /
@@ -47,7 +47,7 @@ class Teller {
   std::string list(const std::vector<RankPlace>& places) const {
     std::string text;
     for (std::size_t i = 0; i < places.size(); ++i) {
-      if (i == lines_most) return text + fmt::format(" and {} more", places.size() - i);
+      if (i == max_lines) return text + fmt::format(" and {} more", places.size() - i);
       text += fmt::format("{}{}", i == 0 ? "" : ", ", who(places[i]));
     }
     return text;
@@ -261,7 +261,7 @@ std::string to_text(const Sight& sight, const JobView& job) {
   std::size_t shown = 0;
   for (const auto& [place, rank] : job.ranks) {
     if (!is_listed(job, rank)) continue;
-    if (++shown > lines_most) {
+    if (++shown > max_lines) {
       add("    ", "... (--json lists all)");
       break;
     }

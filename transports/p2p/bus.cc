@@ -11,7 +11,7 @@
 namespace gyre::p2p {
 namespace {
 
-constexpr std::int64_t nodes_most = 4096;
+constexpr std::int64_t max_nodes = 4096;
 
 // "pci0000:00", and the devices from there on, the last of them the one that is asked about.
 struct BusPlace {
@@ -46,7 +46,7 @@ int numa_node(const std::filesystem::path& device) {
   std::ifstream file(device / "numa_node");
   std::string text;
   std::getline(file, text);
-  const auto node = parse_integer(text, no_numa_node, nodes_most);
+  const auto node = parse_integer(text, no_numa_node, max_nodes);
   return node.ok() ? static_cast<int>(*node) : no_numa_node;
 }
 

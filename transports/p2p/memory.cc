@@ -41,7 +41,7 @@ std::optional<IpcMemory> decode_ipc_memory(std::span<const std::uint8_t> bytes) 
       !reader.get(message.allocation_bytes) || !reader.get(message.offset) ||
       !reader.get(message.bytes) || !reader.rest().empty())
     return std::nullopt;
-  if (message.allocation_bytes > gpu_bytes_most || message.lease.descriptor > INT32_MAX ||
+  if (message.allocation_bytes > max_gpu_bytes || message.lease.descriptor > INT32_MAX ||
       !is_within(message.offset, message.bytes, message.allocation_bytes))
     return std::nullopt;
   return message;

@@ -15,7 +15,7 @@
 namespace gyre::p2p {
 
 // No GPU has more memory; sums of such numbers do not turn.
-inline constexpr std::uint64_t gpu_bytes_most = 1ULL << 46;
+inline constexpr std::uint64_t max_gpu_bytes = 1ULL << 46;
 
 // What the exporter writes. The importer knows its process from the roster.
 struct IpcMemory {

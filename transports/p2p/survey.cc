@@ -52,7 +52,7 @@ struct NvLinks {
 NvLinks count_links(const loaded::Nvml& library, loaded::NvmlDevice device,
                     const loaded::NvmlPciInfo& peer) {
   NvLinks links;
-  for (unsigned link = 0; link < nvml::links_most; ++link) {
+  for (unsigned link = 0; link < nvml::max_links; ++link) {
     unsigned state = 0;
     int type = -1;
     loaded::NvmlPciInfo remote{};

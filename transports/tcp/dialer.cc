@@ -17,7 +17,7 @@ namespace {
 // address of several does not use up the time to meet.
 constexpr std::int64_t attempt_ns = 5 * ns_per_s;
 // Sockets that a listener closes: 10 ms before the second, 20 before the third, 1.3 s in all.
-constexpr int losses_most = 8;
+constexpr int max_losses = 8;
 constexpr std::int64_t first_pause_ns = 10 * ns_per_ms;
 
 // With nobody listening at a port that the kernel also hands out, a socket can connect to itself.
@@ -75,7 +75,7 @@ Status TcpDialer::check_silence() {
 }
 
 Status TcpDialer::again(std::string_view why) {
-  if (++losses_ == losses_most)
+  if (++losses_ == max_losses)
     return Status(Code::RemoteError,
                   fmt::format("its listener closed {} connections: {}", losses_, why));
   hopeful_ = true;

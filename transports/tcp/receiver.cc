@@ -80,7 +80,7 @@ Status TcpReceiver::land() {
     ahead_begin_ = 0;
     const std::size_t missing = has_header_ ? header_.bytes - landed_ : 0;
     std::array<iovec, 2> parts = {iovec{arriving_.place() + landed_, missing},
-                                  iovec{ahead_.data() + ahead_end_, ahead_most - ahead_end_}};
+                                  iovec{ahead_.data() + ahead_end_, max_ahead - ahead_end_}};
     const std::size_t asked = missing + parts[1].iov_len;
     const IoResult transfer =
         stream_->receive(missing > 0 ? std::span(parts) : std::span(parts).last(1));

@@ -46,7 +46,7 @@ class TcpReceiver final : public Connection {
  private:
   // What is read beyond the message at hand: small messages come many at a time, and a large one's
   // successor loses no more than this to a copy.
-  static constexpr std::size_t ahead_most = 4096;
+  static constexpr std::size_t max_ahead = 4096;
 
   Status join();
   Result<std::shared_ptr<FileDescriptor>> find_socket();
@@ -79,7 +79,7 @@ class TcpReceiver final : public Connection {
   WireHeader header_;  // of the message at hand
   bool has_header_ = false;
   std::size_t landed_ = 0;  // bytes of its payload in its slot
-  std::array<std::byte, ahead_most> ahead_;
+  std::array<std::byte, max_ahead> ahead_;
   std::size_t ahead_begin_ = 0;
   std::size_t ahead_end_ = 0;
   std::unique_ptr<ByteStream> stream_;

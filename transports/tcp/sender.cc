@@ -120,7 +120,7 @@ Status TcpSender::ship() {
 Result<std::size_t> TcpSender::gather(std::size_t* bytes) {
   const FifoView& fifo = memory_->view;
   const std::uint64_t end =
-      leaving_.head() + std::min<std::uint64_t>(committed() - leaving_.head(), batch_most);
+      leaving_.head() + std::min<std::uint64_t>(committed() - leaving_.head(), max_batch);
   std::size_t count = 0;
   std::size_t skip = sent_of_first_;
   const auto add = [&](void* data, std::size_t size) {
@@ -135,7 +135,7 @@ Result<std::size_t> TcpSender::gather(std::size_t* bytes) {
     if (note.delivery != DeliveryMode::staged || !note_fits(note, fifo.shape))
       return internal_error(fmt::format("message {} of {} bytes with delivery {} over tcp", index,
                                         note.bytes, static_cast<int>(note.delivery)));
-    PackedMessage& packed = packed_[index % batch_most];
+    PackedMessage& packed = packed_[index % max_batch];
     packed.header = common_;
     packed.header.sequence = index;
     packed.header.signature = note.flag;

@@ -37,7 +37,7 @@ class TcpSender final : public Connection {
   bool same_address_space() const override { return false; }
 
  private:
-  static constexpr std::size_t batch_most = 16;  // messages with one call
+  static constexpr std::size_t max_batch = 16;  // messages with one call
 
   Status join();
   void fail(Status status);
@@ -60,8 +60,8 @@ class TcpSender final : public Connection {
     std::array<std::byte, 200> payload;
   };
   static_assert(sizeof(PackedMessage) == 256);
-  std::array<PackedMessage, batch_most> packed_;
-  std::array<iovec, 2 * batch_most> parts_{};
+  std::array<PackedMessage, max_batch> packed_;
+  std::array<iovec, 2 * max_batch> parts_{};
   const StreamSecurity security_;
   const std::shared_ptr<SharedSocket> pair_;  // null: the other way has a socket of its own
   const trust::Ticket ticket_;                // of the receiving end at the peer

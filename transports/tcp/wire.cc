@@ -16,7 +16,7 @@ WireHeader common_header(const LinkKey& key, const TransportEnvironment& environ
 }
 
 std::string wire_fault(const WireHeader& header, const WireHeader& common,
-                       std::uint64_t expected_sequence, std::uint64_t bytes_most) {
+                       std::uint64_t expected_sequence, std::uint64_t max_bytes) {
   if (header.magic != common.magic) return fmt::format("magic {:#x}", header.magic);
   if (header.version != common.version)
     return fmt::format("wire version {}; here it is {}", header.version, common.version);
@@ -31,8 +31,8 @@ std::string wire_fault(const WireHeader& header, const WireHeader& common,
   if (header.flags != 0) return fmt::format("unknown flags {:#x}", header.flags);
   if (header.sequence != expected_sequence)
     return fmt::format("message number {}; expected {}", header.sequence, expected_sequence);
-  if (header.bytes > bytes_most)
-    return fmt::format("{} bytes of payload; a slot has {}", header.bytes, bytes_most);
+  if (header.bytes > max_bytes)
+    return fmt::format("{} bytes of payload; a slot has {}", header.bytes, max_bytes);
   return {};
 }
 

@@ -35,6 +35,6 @@ inline constexpr std::uint16_t wire_version = 1;
 WireHeader common_header(const LinkKey& key, const TransportEnvironment& environment);
 // What is wrong with a header, against this link's common one; empty if nothing is.
 std::string wire_fault(const WireHeader& header, const WireHeader& common,
-                       std::uint64_t expected_sequence, std::uint64_t bytes_most);
+                       std::uint64_t expected_sequence, std::uint64_t max_bytes);
 
 }  // namespace gyre::transport

@@ -6,9 +6,9 @@ namespace gyre::training {
 namespace {
 
 constexpr std::size_t alignment = 4096;
-constexpr std::size_t most_bytes = 1 << 20;
+constexpr std::size_t max_bytes = 1 << 20;
 // So that no sum of them, in bytes, overflows.
-constexpr std::uint64_t most_elements = std::uint64_t{1} << 48;
+constexpr std::uint64_t max_elements = std::uint64_t{1} << 48;
 constexpr int version = 1;
 
 bool take_number(const nlohmann::json& document, const char* name, std::uint64_t* value) {
@@ -26,7 +26,7 @@ bool take_tensors(const nlohmann::json& list, CheckpointHead* head) {
         !tensor[1].is_number_unsigned())
       return false;
     const auto count = tensor[1].get<std::uint64_t>();
-    if (count == 0 || count > most_elements || (sum += count) > most_elements) return false;
+    if (count == 0 || count > max_elements || (sum += count) > max_elements) return false;
     head->tensors.emplace_back(tensor[0].get<std::string>(), count);
   }
   return true;
@@ -60,7 +60,7 @@ std::string encode_head(const CheckpointHead& head) {
 
 std::string decode_head(std::string_view file, CheckpointHead* head, std::uint64_t* begin) {
   *head = {};
-  const std::size_t end = file.substr(0, most_bytes).find('\n');
+  const std::size_t end = file.substr(0, max_bytes).find('\n');
   if (end == std::string_view::npos || (end + 1) % alignment != 0)
     return "it is no checkpoint of this program";
   const auto document = nlohmann::json::parse(file.substr(0, end), nullptr, false);

@@ -12,7 +12,7 @@ namespace {
 
 const char* const default_path =
     "/usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz";
-constexpr int most_value = 16;
+constexpr int max_value = 16;
 constexpr std::size_t made_digits = 1797;  // as many as there are real ones
 
 // "0,0,5,...,7": the numbers of one line. False: it is not that.
@@ -24,7 +24,7 @@ bool parse_line(std::string_view line, DigitsData* data) {
     double value = 0;  // "5", and "5.0" as some tools write it
     const auto [next, error] = std::from_chars(place, end, value);
     const bool is_label = i == DigitsData::features;
-    if (error != std::errc() || !(value >= 0 && value <= (is_label ? 9 : most_value))) return false;
+    if (error != std::errc() || !(value >= 0 && value <= (is_label ? 9 : max_value))) return false;
     const auto number = static_cast<std::uint8_t>(value);
     if (static_cast<double>(number) != value) return false;
     (is_label ? data->labels : data->values).push_back(number);
@@ -55,7 +55,7 @@ DigitsData make_digits(std::uint64_t seed, std::size_t count) {
     return static_cast<int>(random() % static_cast<std::uint64_t>(below));
   };
   std::vector<int> patterns(DigitsData::kinds * DigitsData::features);
-  for (int& point : patterns) point = draw(3) == 0 ? most_value : 0;
+  for (int& point : patterns) point = draw(3) == 0 ? max_value : 0;
   DigitsData data;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t kind = static_cast<std::size_t>(draw(DigitsData::kinds));
@@ -63,7 +63,7 @@ DigitsData make_digits(std::uint64_t seed, std::size_t count) {
     for (std::size_t point = 0; point < DigitsData::features; ++point) {
       const int noise = draw(13) + draw(13) - 12;
       const int value = patterns[kind * DigitsData::features + point] + noise;
-      data.values.push_back(static_cast<std::uint8_t>(std::clamp(value, 0, most_value)));
+      data.values.push_back(static_cast<std::uint8_t>(std::clamp(value, 0, max_value)));
     }
   }
   data.source = "MADE-UP digits of seed " + std::to_string(seed) + " (no " + default_path +

@@ -10,7 +10,7 @@ namespace {
 
 // Of the inner dimension, so that a panel of the right operand stays in the first cache.
 constexpr std::size_t inner_block = 256;
-constexpr std::size_t most_rows = 8, most_columns = 32;
+constexpr std::size_t max_rows = 8, max_columns = 32;
 
 // sums[r][c] = sum over k of left[k][r] right[k][c], of `rows` rows and two vectors of columns.
 template <int rows, int vector_bytes>
@@ -113,7 +113,7 @@ void Multiplier::multiply(const MatrixProduct& product) {
       const std::size_t columns = std::min(tile.columns, product.columns - column);
       pack(right, column, columns, k, inner, tile.columns, right_.data());
       for (std::size_t row = 0; row < product.rows; row += tile.rows) {
-        float sums[most_rows * most_columns];
+        float sums[max_rows * max_columns];
         tile.sum(left_.data() + row * inner_block, right_.data(), inner, sums);
         put(sums, tile.columns, product.result + row * product.result_stride + column,
             product.result_stride, std::min(tile.rows, product.rows - row), columns, adds);

@@ -9,9 +9,9 @@
 namespace gyre::training {
 namespace {
 
-constexpr std::uint64_t most_steps = std::uint64_t{1} << 40;
+constexpr std::uint64_t max_steps = std::uint64_t{1} << 40;
 // CLI11 reads a negative number as one of those above.
-constexpr std::uint64_t most_seed = ~std::uint64_t{0} >> 1;
+constexpr std::uint64_t max_seed = ~std::uint64_t{0} >> 1;
 
 template <typename Value>
 CLI::Option* whole(CLI::App& app, const std::string& name, Value& value, std::uint64_t least,
@@ -57,7 +57,7 @@ void add_rank_options(CLI::App& app, Options& o) {
   whole(app, "--staleness", o.staleness, 0, 1 << 20,
         "stale: rounds of the others' gradients that a rank may miss; lines then show rank 0 alone")
       ->capture_default_str();
-  whole(app, "--local-steps", o.local_steps, 1, most_steps, "local: steps between two means")
+  whole(app, "--local-steps", o.local_steps, 1, max_steps, "local: steps between two means")
       ->capture_default_str();
   whole(app, "--threads", o.threads, 1, 1024, "so many ranks as threads of this process");
   app.add_option("--bucket-mb", o.bucket_mb, "ddp, server: MiB of gradients that leave together")
@@ -68,7 +68,7 @@ void add_rank_options(CLI::App& app, Options& o) {
 
 void add_training_options(CLI::App& app, Options& o) {
   whole(app, "--batch", o.batch, 1, 1 << 20, "examples of a rank (default: digits 16, gpt 8)");
-  whole(app, "--steps", o.steps, 1, most_steps,
+  whole(app, "--steps", o.steps, 1, max_steps,
         "in all, those before --resume too (default: digits 3000, gpt 200)");
   app.add_option("--until-loss", o.until_loss, "end when the mean of ten steps is below it")
       ->type_name("LOSS");
@@ -84,8 +84,8 @@ void add_training_options(CLI::App& app, Options& o) {
       ->check(CLI::Range(0.0, 1.0).description(""))
       ->type_name("SHARE")
       ->capture_default_str();
-  whole(app, "--warmup", o.warmup, 0, most_steps, "steps in which the rate grows from 0");
-  whole(app, "--seed", o.seed, 0, most_seed, "of first values and the order of examples")
+  whole(app, "--warmup", o.warmup, 0, max_steps, "steps in which the rate grows from 0");
+  whole(app, "--seed", o.seed, 0, max_seed, "of first values and the order of examples")
       ->capture_default_str();
 }
 
@@ -97,7 +97,7 @@ void add_file_options(CLI::App& app, Options& o) {
   app.add_option("--checkpoint", o.checkpoint,
                  "where all ranks write the model to at the end: a file that all of them see")
       ->type_name("FILE");
-  whole(app, "--checkpoint-every", o.checkpoint_every, 1, most_steps, "and each so many steps");
+  whole(app, "--checkpoint-every", o.checkpoint_every, 1, max_steps, "and each so many steps");
   app.add_option("--resume", o.resume,
                  "a checkpoint to go on from, of any number of ranks and any way but stale, local")
       ->type_name("FILE");

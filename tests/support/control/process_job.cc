@@ -19,7 +19,7 @@ struct ProcessJob::Board {
   std::atomic<int> holder_wanted{-1};  // by this process
   std::atomic<pid_t> holder{0};
   std::atomic<int> departing{-1};  // this process
-  ProcessJobReport reports[ranks_most];
+  ProcessJobReport reports[max_ranks];
 };
 
 namespace {

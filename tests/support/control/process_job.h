@@ -34,7 +34,7 @@ struct ProcessJobReport {
 
 class ProcessJob {
  public:
-  static constexpr int ranks_most = 96;
+  static constexpr int max_ranks = 96;
 
   explicit ProcessJob(const ProcessJobPlan& plan);
   ProcessJob(const ProcessJob&) = delete;

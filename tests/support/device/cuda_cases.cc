@@ -184,14 +184,14 @@ void check_deadline(const OnCuda& on, int timeout_ms) {
   CHECK(pair.call(0, 10) == gyreTimeout);
 }
 
-void check_abort(const OnCuda& on, double seconds_most) {
+void check_abort(const OnCuda& on, double max_seconds) {
   Pair pair(on);
   REQUIRE(pair.call(0, 10) == gyreSuccess);
   const auto begin = std::chrono::steady_clock::now();
   CHECK(gyreCommAbort(std::exchange(pair.ranks.comms[1], nullptr)) == gyreSuccess);
   pair.ranks.synchronize();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  CHECK(took.count() < seconds_most);
+  CHECK(took.count() < max_seconds);
   CHECK(pair.ranks.await_error(0) == gyreRemoteError);
   CHECK(gyreCommAbort(std::exchange(pair.ranks.comms[0], nullptr)) == gyreSuccess);
 }

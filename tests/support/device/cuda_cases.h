@@ -32,7 +32,7 @@ void check_random_operations(const OnCuda& on, const CudaSoak& soak);
 
 // A rank that does not come: the others' kernels end, and the communicator says so.
 void check_deadline(const OnCuda& on, int timeout_ms);
-void check_abort(const OnCuda& on, double seconds_most);
+void check_abort(const OnCuda& on, double max_seconds);
 void check_mismatch(const OnCuda& on);
 
 // What is no memory of the device, or no stream of it, is refused, and breaks nothing.

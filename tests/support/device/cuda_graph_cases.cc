@@ -194,7 +194,7 @@ void check_graph_stays_usable(const OnCuda& on, std::size_t count) {
   CHECK(second.wrong_sums(5) == 0);
 }
 
-void check_abort_of_replay(const OnCuda& on, std::size_t count, double seconds_most) {
+void check_abort_of_replay(const OnCuda& on, std::size_t count, double max_seconds) {
   Ranks ranks(on, 2);
   const GraphBuffers buffers(on, 2, count);
   Graphs graphs(on, ranks);
@@ -206,7 +206,7 @@ void check_abort_of_replay(const OnCuda& on, std::size_t count, double seconds_m
   CHECK(gyreCommAbort(std::exchange(ranks.comms[1], nullptr)) == gyreSuccess);
   ranks.synchronize();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  CHECK(took.count() < seconds_most);
+  CHECK(took.count() < max_seconds);
   CHECK(ranks.await_error(0) == gyreRemoteError);
   graphs.launch(0);
   ranks.synchronize();

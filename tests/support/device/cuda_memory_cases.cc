@@ -93,7 +93,7 @@ void check_shared_memory(const OnCuda& on, std::size_t bytes) {
   CHECK(read == written);
 }
 
-void check_opening_beside_kernels(const OnCuda& on, double seconds_most) {
+void check_opening_beside_kernels(const OnCuda& on, double max_seconds) {
   const auto there = p2p::VirtualMemory::is_there(owner_of(on));
   REQUIRE(there.ok());
   if (!*there) return;  // check_shared_memory says so
@@ -108,7 +108,7 @@ void check_opening_beside_kernels(const OnCuda& on, double seconds_most) {
   auto seen = p2p::VirtualMemory::import(owner_of(on), *file, (*made)->bytes());
   REQUIRE(seen.ok());
   const double took_s = static_cast<double>(SystemClock::read() - begun_ns) / 1e9;
-  CHECK(took_s < seconds_most);
+  CHECK(took_s < max_seconds);
   REQUIRE(pair.call(1, 100) == gyreSuccess);
   pair.ranks.synchronize();
 }

@@ -13,6 +13,6 @@ void check_allocated_memory(const OnCuda& on, int ranks, std::size_t count);
 // One memory under two addresses, as another process would have it, also when its maker has gone.
 void check_shared_memory(const OnCuda& on, std::size_t bytes);
 // Making memory, exporting and opening it does not wait for a kernel that waits for its peer.
-void check_opening_beside_kernels(const OnCuda& on, double seconds_most);
+void check_opening_beside_kernels(const OnCuda& on, double max_seconds);
 
 }  // namespace gyre::tests

@@ -13,8 +13,8 @@ namespace {
 
 struct Sizes {
   std::vector<std::size_t> counts;
-  std::size_t stride;   // of so many ways, one is taken
-  double seconds_most;  // until a death has freed the others' kernels
+  std::size_t stride;  // of so many ways, one is taken
+  double max_seconds;  // until a death has freed the others' kernels
   int patience_s;
   std::map<std::string, std::string> variables;
 };
@@ -131,7 +131,7 @@ std::string check_abort_of(CudaProcess& here, const Sizes& sizes) {
     wrong = all_reduce(here, data);
     wrong += here.synchronize();
     const double took = static_cast<double>(SystemClock::read() - here.moment().load()) * 1e-9;
-    if (here.moment().load() == 0 || took > sizes.seconds_most)
+    if (here.moment().load() == 0 || took > sizes.max_seconds)
       wrong += fmt::format(" its kernel ended after {} s", took);
     if (here.await_error() != gyreRemoteError) wrong += " no error: " + last_error_of(here);
   }
@@ -161,7 +161,7 @@ std::string check_killed(CudaProcess& here, const Sizes& sizes) {
   wrong += here.synchronize();
   const double took = static_cast<double>(SystemClock::read() - here.moment().load()) * 1e-9;
   if (error != gyreRemoteError) wrong += fmt::format(" error {}", static_cast<int>(error));
-  if (took > sizes.seconds_most) wrong += fmt::format(" its kernel ended after {} s", took);
+  if (took > sizes.max_seconds) wrong += fmt::format(" its kernel ended after {} s", took);
   wrong += without(last_error_of(here), fmt::format("rank {}", last));
   here.abort();
   return wrong;

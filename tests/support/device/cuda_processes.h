@@ -35,13 +35,13 @@ struct DeviceProcesses {
 // What all processes see; children of whoever made it have it by its file.
 class ProcessBoard {
  public:
-  static constexpr int processes_most = 8;
+  static constexpr int max_processes = 8;
   struct Shown {
     std::atomic<int> ids{0};  // published so far
     gyreUniqueId id{};
     std::atomic<int> met{0};  // arrivals at meetings, of all
     std::atomic<std::int64_t> moment{0};
-    char complaints[processes_most][2000] = {};
+    char complaints[max_processes][2000] = {};
   };
 
   ProcessBoard();

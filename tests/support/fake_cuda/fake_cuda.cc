@@ -72,7 +72,7 @@ CuResult device_name(char* name, int bytes, CuDevice device) {
 }
 CuResult device_attribute(int* value, int which, CuDevice) {
   *value = which == cu::multiprocessor_count       ? fake->options.multiprocessors
-           : which == cu::max_threads_per_block    ? fake->options.threads_most
+           : which == cu::max_threads_per_block    ? fake->options.max_threads
            : which == cu::mps_enabled              ? fake->options.mps
            : which == cu::sync_domain_count        ? (fake->options.capability >= 90 ? 4 : 1)
            : which == cu::compute_capability_major ? fake->options.capability / 10
@@ -282,7 +282,7 @@ CuResult module_function(CuFunction* function, CuModule module, const char* name
   return *function = &module->functions.emplace_back(CuFunctionBody{name, kernel}), cu::success;
 }
 CuResult function_attribute(int* value, int which, CuFunction) {
-  *value = which == cu::function_max_threads ? fake->options.threads_most : 168;
+  *value = which == cu::function_max_threads ? fake->options.max_threads : 168;
   return cu::success;
 }
 CuResult blocks_per_multiprocessor(int* blocks, CuFunction, int, std::size_t) {

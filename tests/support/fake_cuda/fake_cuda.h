@@ -22,7 +22,7 @@ namespace gyre::tests {
 struct FakeCudaOptions {
   int devices = 1;
   int multiprocessors = 64;  // a block each
-  int threads_most = 64;     // of a block: fibers are dear
+  int max_threads = 64;      // of a block: fibers are dear
   std::uint64_t memory_bytes = 1ULL << 30;
   bool peer_access = true;
   bool virtual_memory = true;  // by the driver's calls of that name, and by file descriptors

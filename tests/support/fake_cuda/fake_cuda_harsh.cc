@@ -23,8 +23,8 @@ namespace {
 
 constexpr auto patience = std::chrono::seconds(5), stream_patience = std::chrono::seconds(15);
 constexpr auto lost_patience = std::chrono::milliseconds(10);
-constexpr int connections_by_default = 8, connections_under_mps = 2, connections_most = 32;
-constexpr std::ptrdiff_t launches_most = 1024;  // of a queue
+constexpr int connections_by_default = 8, connections_under_mps = 2, max_connections = 32;
+constexpr std::ptrdiff_t max_launches = 1024;  // of a queue
 
 std::string thread_name() {
   char name[16] = "";
@@ -54,7 +54,7 @@ int FakeCuda::State::connections() const {
   if (options.connections > 0) return options.connections;
   const char* const value = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const int wanted = value != nullptr ? std::atoi(value) : 0;
-  if (wanted > 0) return std::min(wanted, connections_most);
+  if (wanted > 0) return std::min(wanted, max_connections);
   return options.mps ? connections_under_mps : connections_by_default;
 }
 
@@ -67,7 +67,7 @@ CuStreamBody& FakeCuda::State::stream_of_thread() {
   return *found;
 }
 
-bool FakeCuda::State::wait_at_most(Lock& lock, const std::function<bool()>& over) {
+bool FakeCuda::State::wait_bounded(Lock& lock, const std::function<bool()>& over) {
   // When all is lost, nobody waits for long.
   return changed.wait_for(lock, failure.empty() ? patience : lost_patience, over);
 }
@@ -104,7 +104,7 @@ void FakeCuda::State::wait_for_kernels(Lock& lock, int device, std::string_view 
       if (is_near(other) && has_kernels(other)) return false;
     return true;
   };
-  if (!wait_at_most(lock, rests))
+  if (!wait_bounded(lock, rests))
     fail(fmt::format("{} by {} waited for kernels that did not end", call, thread_name()));
   kept_out = false;
   changed.notify_all();
@@ -112,7 +112,7 @@ void FakeCuda::State::wait_for_kernels(Lock& lock, int device, std::string_view 
 
 void FakeCuda::State::enter(Lock& lock) {
   if (!options.harsh) return;
-  if (!wait_at_most(lock, [this] { return !kept_out; }))
+  if (!wait_bounded(lock, [this] { return !kept_out; }))
     fail("a call of " + thread_name() + " waited for somebody who waits in the driver");
 }
 
@@ -136,13 +136,13 @@ void FakeCuda::State::await_room(Lock& lock, const CuStreamBody& stream) {
     std::ptrdiff_t before = 0;
     for (const CuStream one : streams) before += count_in(*one);
     for (const auto& [owner, one] : default_streams) before += count_in(one);
-    return before < launches_most;
+    return before < max_launches;
   };
   if (!options.harsh || has_room()) return;
   kept_out = true;
-  if (!wait_at_most(lock, has_room))
+  if (!wait_bounded(lock, has_room))
     fail(fmt::format("a launch by {} found {} before it, and none ended", thread_name(),
-                     launches_most));
+                     max_launches));
   kept_out = false;
   changed.notify_all();
 }
@@ -152,7 +152,7 @@ void FakeCuda::State::await_launched(Lock& lock, CuStream handle) {
   if (!options.harsh || value == nullptr || std::strcmp(value, "1") != 0) return;
   const CuStreamBody& launched = stream(handle);
   if (launched.capturing != nullptr) return;
-  if (!wait_at_most(lock, [&] { return launched.items.empty(); }))
+  if (!wait_bounded(lock, [&] { return launched.items.empty(); }))
     fail("CUDA_LAUNCH_BLOCKING=1: a launch by " + thread_name() + " waited for ever");
 }
 

@@ -130,7 +130,7 @@ struct FakeCuda::State {
   int connections() const;
   void await_stream(Lock& lock, const loaded::CuStreamBody& stream);
   void give_up_addresses(void* place, std::size_t bytes);
-  bool wait_at_most(Lock& lock, const std::function<bool()>& over);
+  bool wait_bounded(Lock& lock, const std::function<bool()>& over);
   void fail(const std::string& why) { failure = failure.empty() ? why : failure; }
   // The number of a device on this machine, which all processes share.
   int on_machine(int device) const {

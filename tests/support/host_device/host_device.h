@@ -40,7 +40,7 @@ struct MachineOptions {
   bool whole_lines = true;    // 128-byte lines arrive at once
   bool torn_loads = true;     // ... but each part of one is loaded at a time of its own
   bool watches_races = true;  // not with arrivals: a stream's order is none that it knows
-  std::uint64_t most_switches = 200'000'000;
+  std::uint64_t max_switches = 200'000'000;
   std::vector<MulticastGroup> groups = {};
   bool real_clock = false;  // clock_ns is the host's; else it counts switches
   // Told of each access to memory; null: nobody is.

@@ -202,7 +202,7 @@ std::string Machine::run() {
     resume(next);
     if (options_.delayed_stores) drain_some(*next.block, next);
     if (next.state == Fiber::State::done) next.stack.reset();
-    if (switches_ > options_.most_switches && !options_.arrivals) why = report("no end in sight");
+    if (switches_ > options_.max_switches && !options_.arrivals) why = report("no end in sight");
     if (!wrong_.empty()) why = wrong_;
     if (polls_ < 16 * ready_.size() + 64) continue;
     // Everybody has had turns, in vain. What was delayed arrives at last, and who was behind runs.

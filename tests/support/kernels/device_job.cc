@@ -79,17 +79,17 @@ void DeviceJob::wire() {
 const cuda::DeviceRegion* DeviceJob::find_regions(int rank, int of) {
   if (are_one_process(rank, of)) return nullptr;
   auto& regions = regions_[{rank, of}];
-  regions.resize(cuda::regions_most);
+  regions.resize(cuda::max_regions);
   return regions.data();
 }
 
 // All of the side's memory, opened by the ranks of other processes. Some sides lie in none.
 cuda::DevicePlace DeviceJob::open_region(std::size_t rank, const RankMemory::Side& side) {
-  const std::uint64_t number = cuda::regions_most + 91 * ++regions_made_;
+  const std::uint64_t number = cuda::max_regions + 91 * ++regions_made_;
   if (case_.processes == 1 || regions_made_ % 5 == 0) return {};
   for (auto& [who, regions] : regions_)
     if (who.second == static_cast<int>(rank))
-      regions[number % cuda::regions_most] = {
+      regions[number % cuda::max_regions] = {
           number, reinterpret_cast<std::uint64_t>(side.memory.data()), side.memory.size()};
   return {number, static_cast<std::uint64_t>(side.begin - side.memory.data())};
 }

@@ -76,8 +76,8 @@ JobData::JobData(const DeviceCase& one)
     const std::uint64_t payload = one.protocol == DeviceProtocol::ll ? 16 : 120;
     const std::uint64_t lines = plan.message_chunks() * divide_up(one.piece_bytes, payload);
     const std::uint64_t least = one.protocol == DeviceProtocol::simple
-                                    ? plan.least_depth()
-                                    : divide_up(lines * plan.least_depth() * 4, 3);
+                                    ? plan.min_depth()
+                                    : divide_up(lines * plan.min_depth() * 4, 3);
     ring_shift_ = static_cast<std::uint32_t>(std::bit_width(least - 1));
   }
   lay_out();

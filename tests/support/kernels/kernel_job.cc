@@ -69,19 +69,19 @@ const KernelJob::Ring& KernelJob::ring(int from, int to, int link_channel, std::
 const cuda::DeviceRegion* KernelJob::find_regions(int rank, int of) {
   if (are_one_process(rank, of)) return nullptr;
   const auto [found, is_new] = regions_.try_emplace({rank, of});
-  if (is_new) found->second = memory_.take<cuda::DeviceRegion>(cuda::regions_most);
+  if (is_new) found->second = memory_.take<cuda::DeviceRegion>(cuda::max_regions);
   return found->second.there;
 }
 
 cuda::DevicePlace KernelJob::open_region(std::size_t rank, const std::byte* begin,
                                          std::uint64_t bytes) {
-  const cuda::DeviceRegion region{cuda::regions_most + 91 * ++regions_made_,
+  const cuda::DeviceRegion region{cuda::max_regions + 91 * ++regions_made_,
                                   reinterpret_cast<std::uint64_t>(begin), bytes};
   if (case_.processes == 1 || regions_made_ % 5 == 0) return {};
   for (const auto& [who, table] : regions_)
     if (who.second == static_cast<int>(rank))
       on_.write(reinterpret_cast<loaded::CuDevicePointer>(table.there +
-                                                          region.number % cuda::regions_most),
+                                                          region.number % cuda::max_regions),
                 &region, sizeof region);
   return {region.number, 0};
 }

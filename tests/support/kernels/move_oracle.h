@@ -151,15 +151,15 @@ inline double rounded(double value, ElementType type) {
 }
 
 inline double combine_float(double a, double b, ReduceOp op, ElementType type) {
-  const bool is_least = op == ReduceOp::min;
+  const bool is_min = op == ReduceOp::min;
   switch (op) {
     case ReduceOp::prod:
       return rounded(a * b, type);
     case ReduceOp::min:
     case ReduceOp::max:
       if (std::isnan(a) || std::isnan(b)) return std::nan("");
-      if (a == b) return std::signbit(a) == is_least ? a : b;
-      return (a < b) == is_least ? a : b;
+      if (a == b) return std::signbit(a) == is_min ? a : b;
+      return (a < b) == is_min ? a : b;
     default:
       return rounded(a + b, type);
   }

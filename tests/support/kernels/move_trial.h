@@ -52,8 +52,8 @@ inline std::vector<Code> special_codes(ElementType type) {
     const Code infinity = oracle::float_code(std::numeric_limits<double>::infinity(), type);
     for (Code near : {infinity, infinity - 1, infinity - 2}) codes.push_back(near);
     if (type != ElementType::float8_e4m3) codes.push_back(infinity + 1);
-    const Code least_normal = infinity & (~infinity + 1);
-    for (Code near : {least_normal, least_normal - 1, least_normal + 1}) codes.push_back(near);
+    const Code min_normal = infinity & (~infinity + 1);
+    for (Code near : {min_normal, min_normal - 1, min_normal + 1}) codes.push_back(near);
   }
   const std::size_t positive = codes.size();
   for (std::size_t i = 0; i < positive; ++i) codes.push_back(codes[i] | sign_bit(type));

@@ -17,11 +17,11 @@ class UnevenBlocks {
  public:
   enum class Side { input, output };
 
-  UnevenBlocks(plan::Collective collective, int ranks, std::uint64_t most_elements,
+  UnevenBlocks(plan::Collective collective, int ranks, std::uint64_t max_elements,
                std::uint64_t element_bytes)
       : collective_(collective),
         ranks_(static_cast<std::size_t>(ranks)),
-        most_(most_elements),
+        most_(max_elements),
         element_(element_bytes) {}
 
   static bool can_be(plan::Collective collective) {

@@ -210,7 +210,7 @@ Extents extents_of(const Call& call, int member);
 std::size_t own_first(const Call& call, int member);
 bool sums(Verb verb);
 // The largest magnitude of small numbers for sums over 8 ranks to be exact.
-std::int64_t small_most(ElementType type);
+std::int64_t max_small(ElementType type);
 
 std::vector<std::byte> first_bytes(const ProgramBuffer& buffer);
 using Memories = std::vector<std::vector<std::byte>>;  // by buffer
@@ -224,6 +224,6 @@ std::string run_program(const Program& program);
 // The same by forked processes; this one has a single thread and uses no communicator itself.
 std::string run_in_processes(const Program& program);
 // Drops steps while it still fails, within so many runs; the smallest that does.
-Program shrunk(Program program, int runs_most, std::string (*run)(const Program&) = run_program);
+Program shrunk(Program program, int max_runs, std::string (*run)(const Program&) = run_program);
 
 }  // namespace gyre::tests

@@ -160,7 +160,7 @@ std::string go_ahead(const Break& fault, const Script& script, std::vector<Actin
 
 std::string broken(const Break& fault, int size, std::vector<Acting> acting, int threads,
                    Crossing& crossing, std::vector<std::vector<float>>& memory) {
-  constexpr std::size_t rounds_most = 5;
+  constexpr std::size_t max_rounds = 5;
   const Script script = script_of(fault, size);
   if (!crossing.cross(threads)) return "a thread did not come to the fault";
   std::string wrong = go_ahead(fault, script, acting, memory);
@@ -168,7 +168,7 @@ std::string broken(const Break& fault, int size, std::vector<Acting> acting, int
   if (fault.fault == Fault::abort_aside && !crossing.cross(threads))
     return wrong + "a thread did not come to the abort";
   const auto start = std::chrono::steady_clock::now();
-  for (std::size_t round = 0; round < rounds_most && !acting.empty(); ++round) {
+  for (std::size_t round = 0; round < max_rounds && !acting.empty(); ++round) {
     call_round(acting, script, fault.odd, round, memory);
     std::erase_if(acting, [&](const Acting& one) {
       const gyreResult_t code = settled(*one.handle);

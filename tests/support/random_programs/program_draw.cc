@@ -7,7 +7,7 @@
 namespace gyre::tests {
 namespace {
 
-constexpr std::size_t comms_most = 7;
+constexpr std::size_t max_comms = 7;
 
 }  // namespace
 
@@ -207,7 +207,7 @@ void ProgramDraw::messages(int comm) {
 }
 
 void ProgramDraw::split(int comm) {
-  if (program_.comms.size() >= comms_most) return;
+  if (program_.comms.size() >= max_comms) return;
   for (const int rank : members(comm)) {
     const auto known = queue_in_group_.find({comm, rank});
     if (known != queue_in_group_.end() && known->second != 0) return;

@@ -160,7 +160,7 @@ bool sums(Verb verb) {
          verb == Verb::reduce_scatter_v;
 }
 
-std::int64_t small_most(ElementType type) {
+std::int64_t max_small(ElementType type) {
   // 8 ranks, scalars up to 2: 8 * 2 * most is at most 2^(bits of the significand).
   if (element_bytes(type) == 1) return 1;  // with scalars of 1: 3 bits hold the numbers up to 8
   return type == ElementType::bfloat16 ? 15 : 100;
@@ -220,7 +220,7 @@ std::vector<std::byte> first_bytes(const ProgramBuffer& buffer) {
       std::memcpy(bytes.data() + i * size, &hash, size);
       continue;
     }
-    const auto most = static_cast<std::uint64_t>(small_most(buffer.type));
+    const auto most = static_cast<std::uint64_t>(max_small(buffer.type));
     double value = static_cast<double>(hash % (2 * most + 1)) - static_cast<double>(most);
     if (buffer.filling == Filling::factors) value = hash % 3 == 0 ? -1 : hash % 3 == 1 ? 1 : 2;
     put(buffer.type, bytes.data() + i * size, value, 0);

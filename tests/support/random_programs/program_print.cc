@@ -177,9 +177,9 @@ std::string shown(const Program& program) {
   return text + steps;
 }
 
-Program shrunk(Program program, int runs_most, std::string (*run)(const Program&)) {
+Program shrunk(Program program, int max_runs, std::string (*run)(const Program&)) {
   for (std::size_t width = program.steps.size() / 2; width > 0; width /= 2)
-    for (std::size_t begin = 0; begin < program.steps.size() && runs_most > 0;) {
+    for (std::size_t begin = 0; begin < program.steps.size() && max_runs > 0;) {
       Program smaller = program;
       std::size_t dropped = 0;
       for (std::size_t i = begin; i < begin + width && i < program.steps.size(); ++i) {
@@ -187,7 +187,7 @@ Program shrunk(Program program, int runs_most, std::string (*run)(const Program&
         smaller.steps.erase(smaller.steps.begin() + static_cast<std::ptrdiff_t>(i - dropped));
         ++dropped;
       }
-      if (dropped > 0 && (--runs_most, !run(smaller).empty()))
+      if (dropped > 0 && (--max_runs, !run(smaller).empty()))
         program = std::move(smaller);
       else
         begin += width;

@@ -6,7 +6,7 @@
 namespace gyre::tests {
 namespace {
 
-constexpr std::size_t call_most_bytes = 1 << 20;
+constexpr std::size_t max_call_bytes = 1 << 20;
 constexpr int timeout_of_legal_ms = 20'000, timeout_of_silent_ms = 1500;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
@@ -64,7 +64,7 @@ std::size_t draw_count(Random& random, ElementType type, std::size_t blocks) {
   if (sort >= 10) count = at(random.below(2000));
   if (sort >= 17) count = at(random.below(30'000));
   if (sort >= 19) count = at(random.below(300'000));
-  return std::min(count, call_most_bytes / element_bytes(type) / blocks);
+  return std::min(count, max_call_bytes / element_bytes(type) / blocks);
 }
 
 // Some blocks are empty, some lie apart from the others.

@@ -44,9 +44,9 @@ void CompletionThreads::fall_silent(std::chrono::milliseconds most) {
 // False: there are enough without this thread, which has waited in vain.
 bool CompletionThreads::wait_for_more(std::unique_lock<std::mutex>& lock) {
   const auto is_wanted = [this] { return !queue_.empty(); };
-  while (idle_ > idle_most) {
+  while (idle_ > max_idle) {
     if (pushed_.wait_for(lock, idle_for, is_wanted)) return true;
-    if (idle_ > idle_most) return false;
+    if (idle_ > max_idle) return false;
   }
   pushed_.wait(lock, is_wanted);
   return true;

@@ -39,7 +39,7 @@ class CompletionThreads {
 
  private:
   // Of threads that wait, so many stay; the others leave after that time.
-  static constexpr std::size_t idle_most = 2;
+  static constexpr std::size_t max_idle = 2;
   static constexpr std::chrono::seconds idle_for{3};
   void serve();
   bool wait_for_more(std::unique_lock<std::mutex>& lock);

@@ -105,8 +105,8 @@ gyreStream_t HostCommQueue::free_stream() {
 }
 
 void HostCommQueue::give_back(gyreStream_t stream) {
-  constexpr std::size_t free_most = 64;
-  if (free_.size() < free_most) return free_.push_back(stream);
+  constexpr std::size_t max_free = 64;
+  if (free_.size() < max_free) return free_.push_back(stream);
   (void)gyreStreamDestroy(stream);
   streams_.erase(stream);
 }

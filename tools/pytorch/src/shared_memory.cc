@@ -57,14 +57,14 @@ class TensorBlockPool {
   }
 
   void give_back(TensorBlock* block) {
-    constexpr std::size_t idle_most = 8;  // of a size
+    constexpr std::size_t max_idle = 8;  // of a size
     // A graph goes on using what was let go of while it was made.
     if (block->stream && is_captured(*block->stream)) return;
     std::vector<TensorBlock*> unused;
     {
       const std::lock_guard lock(mutex_);
       std::vector<TensorBlock*>& idle = idle_[{block->bytes, block->device, block->stream}];
-      if (idle.size() < idle_most)
+      if (idle.size() < max_idle)
         idle.push_back(block);
       else if (block->stream)
         leave(block);

@@ -70,8 +70,8 @@ std::chrono::milliseconds timeout_in_force(const char* variable, std::chrono::mi
   const auto [stop, error] = std::from_chars(said, end, seconds);
   // What is no number is refused when the group is made.
   if (error != std::errc() || stop != end || seconds <= 0) return given;
-  constexpr std::int64_t most_s = INT_MAX / 1000;
-  return std::chrono::seconds(std::min(seconds, most_s));
+  constexpr std::int64_t max_s = INT_MAX / 1000;
+  return std::chrono::seconds(std::min(seconds, max_s));
 }
 
 void throw_error(const GroupMembership& in, gyreResult_t result, const std::string& doing,
