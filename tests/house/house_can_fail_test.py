@@ -65,7 +65,7 @@ class House(unittest.TestCase):
 
     def test_a_tree_in_order_passes(self):
         for check in ("rooms_test.py", "circles_test.py", "seams_test.py", "shape_test.py",
-                      "headers_test.py", "docs_test.py"):
+                      "names_test.py", "headers_test.py", "docs_test.py"):
             self.accepted(check, {})
 
     def test_an_include_that_the_table_does_not_allow_is_found(self):
@@ -154,6 +154,31 @@ class House(unittest.TestCase):
         self.refused("shape_test.py", {"lib/plan/x.h": "// x\n"}, "no #pragma once")
         self.refused("shape_test.py", {"lib/plan/x.cc": "// x\n// TO" + "DO: y\n"},
                      "x.cc:2: marked")
+
+    def test_a_type_of_two_rooms_is_found(self):
+        def two(first, second):
+            return {"lib/plan/x.h": "// x\n#pragma once\n" + first,
+                    "transports/shm/y.cc": "// y\n" + second}
+
+        nested = "namespace a {\nclass B final : public C {\n  enum class Lane { one };\n};\n}\n"
+        for second in ("struct Lane {};\n", "using Lane = int;\n", "namespace {\n" + nested + "}\n",
+                       "template <typename T>\nclass alignas(64) Lane {};\n",
+                       "struct Outer::Lane : Base<int> {};\n"):
+            self.refused("names_test.py", two("struct Lane {};\n", second),
+                         "Lane is a type of 2 rooms: lib/plan/x.h:3, transports/shm/y.cc:")
+        for second in ("struct Lane;\n", "// struct Lane {};\n", "void f() { struct Lane {}; }\n",
+                       "Lane f() { return {}; }\n", "enum class Key { Lane };\n"):
+            self.accepted("names_test.py", two("struct Lane {};\nstruct Key {};\n", second))
+        self.accepted("names_test.py", {"lib/plan/x.h": "// x\n#pragma once\nstruct Lane {};\n",
+                                        "lib/plan/y.h": "// y\n#pragma once\nstruct Lane {};\n",
+                                        "tests/x_test.cc": "// x\nstruct Lane {};\n"})
+
+    def test_a_limit_that_does_not_begin_with_max_or_min_is_found(self):
+        for name in ("ranks_most", "sleep_least_ns", "blocks_most_", "most_bytes"):
+            self.refused("names_test.py", {"lib/plan/x.h": f"// x\n#pragma once\nint {name};\n"},
+                         f"x.h:3: {name}")
+        self.accepted("names_test.py", {"lib/plan/x.cc": "// ranks_most\nint max_ranks, most;\n",
+                                        "tests/x_test.cc": "// x\nint ranks_most;\n"})
 
     def test_a_header_that_leans_on_another_is_found(self):
         self.refused("headers_test.py",

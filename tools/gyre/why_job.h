@@ -24,18 +24,18 @@ struct SeenRank {
 };
 
 struct Sight {
-  struct Process {
+  struct ProcessView {
     ProcessFacts facts;
     StatePageHead head;
   };
-  std::vector<Process> processes;
+  std::vector<ProcessView> processes;
   std::vector<SeenRank> ranks;
   // Processes that a rank state names and that show no state page: by id. Closed: we may not look.
-  struct Other {
+  struct HiddenProcess {
     ProcessFacts facts;
     bool closed = false;
   };
-  std::map<long, Other> others;
+  std::map<long, HiddenProcess> others;
   std::int64_t now_ns = 0;
 };
 
