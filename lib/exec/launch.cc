@@ -27,7 +27,7 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
     run.cursor = plan::Cursor(run.ends->lane, call_->geometry, rounds);
     run.has_move = false;
     run.blocked = {};
-    if (call.protocol == Protocol::direct) begin_sharing(run);
+    if (call.protocol == Protocol::direct) begin_stealing(run);
     run.stealing.own = StealState::OwnPiece::open;
     const std::size_t links = run.ends->lane.link_count;
     if (run.sources.size() <= links) {

@@ -157,7 +157,7 @@ class Launch {
   bool progress(const std::vector<Port*>& ports);
   bool finish_up();
   bool advance_lane(LaneRun& run);
-  void begin_sharing(LaneRun& run) const;
+  void begin_stealing(LaneRun& run) const;
   bool is_open(const transport::Grant& grant) const;
   bool all_have_entered(const LaneRun& run) const;
   bool holds_all(plan::Buffer buffer, std::uint64_t bytes) const;

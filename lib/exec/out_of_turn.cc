@@ -28,13 +28,13 @@ std::uint64_t rounds_of(const plan::Geometry& geometry, std::uint32_t chunk) {
 
 }  // namespace
 
-void Launch::begin_sharing(LaneRun& run) const {
+void Launch::begin_stealing(LaneRun& run) const {
   const StealableStep& shared = run.ends->shared;
-  run.sharing.begin(shared);
+  run.stealing.begin(shared);
   if (shared.step != nullptr)
-    run.sharing.own_left =
+    run.stealing.own_left =
         rounds_of(call_->geometry, shared.step->chunks.base + shared.step->chunks.first);
-  for (std::size_t link = 0; link < run.sharing.fronts.size(); ++link)
+  for (std::size_t link = 0; link < run.stealing.fronts.size(); ++link)
     TakenPieces::begin(run.ends->send[link]->slots.view().control->pieces_taken.value,
                        call_->sequence);
 }
@@ -56,11 +56,11 @@ bool Launch::all_have_entered(const LaneRun& run) const {
 // Once all have entered, and while a piece of the own chunk is left. A pre-op changes what peers
 // may not see, so nothing is shared then.
 void Launch::look_up_places(LaneRun& run) const {
-  Sharing& sharing = run.sharing;
-  sharing.reach = Sharing::Reach::not_all;
+  StealState& stealing = run.stealing;
+  stealing.reach = StealState::PeerReach::not_all;
   if (!lends_ || call_->pre_scalar != nullptr) return;
   const std::uint32_t links = run.ends->lane.link_count;
-  sharing.places.resize(links);
+  stealing.places.resize(links);
   for (std::uint32_t link = 0; link < links; ++link) {
     ReceivePort& from = *run.ends->recv[link];
     SendPort& to = *run.ends->send[link];
@@ -75,9 +75,9 @@ void Launch::look_up_places(LaneRun& run) const {
     const auto read = borrowed(input, from.same_address_space, from.peer_memory);
     const auto written = borrowed(output, to.same_address_space, to.peer_memory);
     if (!read.ok() || !written.ok() || *read == nullptr || *written == nullptr) return;
-    sharing.places[link] = {*read, *written};
+    stealing.places[link] = {*read, *written};
   }
-  sharing.reach = Sharing::Reach::all;
+  stealing.reach = StealState::PeerReach::all;
 }
 
 // Whether a buffer of so many bytes has room for all chunks.
@@ -92,39 +92,39 @@ bool Launch::holds_all(plan::Buffer buffer, std::uint64_t bytes) const {
 }
 
 bool Launch::reaches_all(LaneRun& run) const {
-  if (run.sharing.reach == Sharing::Reach::unknown && run.sharing.own_left > 0 &&
+  if (run.stealing.reach == StealState::PeerReach::unknown && run.stealing.own_left > 0 &&
       all_have_entered(run))
     look_up_places(run);
-  return run.sharing.reach == Sharing::Reach::all;
+  return run.stealing.reach == StealState::PeerReach::all;
 }
 
 // Before this rank reduces a piece of its own chunk in its turn: whether it still has to.
 bool Launch::own_piece_is_settled(LaneRun& run) {
   const StealableStep& shared = run.ends->shared;
-  Sharing& sharing = run.sharing;
+  StealState& stealing = run.stealing;
   if (call_->protocol != Protocol::direct || run.move.step != shared.step) return true;
-  if (sharing.own != Sharing::Own::open) return true;
+  if (stealing.own != StealState::OwnPiece::open) return true;
   (void)reaches_all(run);  // for when this rank has nothing left to do
   const Deal deal{run.ends->lane.link_count};
   const std::uint32_t link = deal.link(run.move.round), place = deal.place(run.move.round);
   const std::uint64_t count = deal.count(link, rounds_of(call_->geometry, run.move.place));
-  if (place < sharing.fronts[link]) {
-    sharing.own = Sharing::Own::done;
+  if (place < stealing.fronts[link]) {
+    stealing.own = StealState::OwnPiece::done;
     return true;
   }
   if (count > TakenPieces::most) return true;
   const auto pieces = static_cast<std::uint32_t>(count);
   auto& word = run.ends->send[link]->slots.view().control->pieces_taken.value;
   if (TakenPieces::take_front(word, call_->sequence, place, pieces)) {
-    sharing.fronts[link] = place + 1;
-    sharing.own = Sharing::Own::taken;
+    stealing.fronts[link] = place + 1;
+    stealing.own = StealState::OwnPiece::taken;
     return true;
   }
   // Pairs with the release in help.
   const std::uint64_t done =
       run.ends->send[link]->slots.view().control->pieces_done.value.load(std::memory_order_acquire);
-  if (DonePieces::min_are_at(done, call_->sequence, pieces - place)) {
-    sharing.own = Sharing::Own::done;
+  if (DonePieces::has_at_least(done, call_->sequence, pieces - place)) {
+    stealing.own = StealState::OwnPiece::done;
     return true;
   }
   block(run, BlockedOn::data, nullptr, run.ends->recv[link]);
@@ -132,8 +132,8 @@ bool Launch::own_piece_is_settled(LaneRun& run) {
 }
 
 void Launch::own_piece_is_sent(LaneRun& run) {
-  run.sharing.own = Sharing::Own::open;
-  if (run.sharing.own_left > 0) --run.sharing.own_left;
+  run.stealing.own = StealState::OwnPiece::open;
+  if (run.stealing.own_left > 0) --run.stealing.own_left;
 }
 
 // When no lane can go on: one piece out of turn, if there is one to be had.
@@ -153,25 +153,25 @@ bool Launch::share() {
 
 // Of the own chunk, ahead of the messages that it is waiting for.
 bool Launch::go_ahead(LaneRun& run) {
-  Sharing& sharing = run.sharing;
+  StealState& stealing = run.stealing;
   const Deal deal{run.ends->lane.link_count};
   const plan::Chunks& own = run.ends->shared.step->chunks;
   const std::uint32_t chunk = own.base + own.first;
   const std::uint64_t rounds = rounds_of(call_->geometry, chunk);
-  for (; sharing.ahead < rounds; ++sharing.ahead) {
-    const std::uint32_t link = deal.link(sharing.ahead), place = deal.place(sharing.ahead);
+  for (; stealing.ahead < rounds; ++stealing.ahead) {
+    const std::uint32_t link = deal.link(stealing.ahead), place = deal.place(stealing.ahead);
     const std::uint64_t count = deal.count(link, rounds);
     if (count > TakenPieces::most) return false;
-    if (place != sharing.fronts[link]) continue;  // reduced, or among what the peer took
+    if (place != stealing.fronts[link]) continue;  // reduced, or among what the peer took
     const GiveBackGuard at_the_end(aside_);
-    if (!open_aside(run, chunk, sharing.ahead)) return false;
+    if (!open_aside(run, chunk, stealing.ahead)) return false;
     auto& word = run.ends->send[link]->slots.view().control->pieces_taken.value;
     const auto pieces = static_cast<std::uint32_t>(count);
     if (!TakenPieces::take_front(word, call_->sequence, place, pieces)) continue;
     move_pieces(aside_);
     if (!was_lent(aside_)) return false;
-    sharing.fronts[link] = place + 1;
-    ++sharing.ahead;
+    stealing.fronts[link] = place + 1;
+    ++stealing.ahead;
     return true;
   }
   return false;
@@ -179,7 +179,7 @@ bool Launch::go_ahead(LaneRun& run) {
 
 // A piece of the chunk that the peer of a link is to reduce.
 bool Launch::help(LaneRun& run, std::uint32_t link) {
-  if (run.sharing.none_left[link]) return false;
+  if (run.stealing.none_left[link]) return false;
   const plan::Lane& lane = run.ends->lane;
   const Deal deal{lane.link_count};
   const std::uint32_t chunk = run.ends->shared.chunks[link];
@@ -190,7 +190,7 @@ bool Launch::help(LaneRun& run, std::uint32_t link) {
   transport::FifoControl& control = *run.ends->recv[link]->slots.view().control;
   const auto pieces = static_cast<std::uint32_t>(count);
   const auto place = TakenPieces::last_left(control.pieces_taken.value, call_->sequence, pieces);
-  run.sharing.none_left[link] = !place;
+  run.stealing.none_left[link] = !place;
   if (!place) return false;
   const GiveBackGuard at_the_end(aside_);
   // Taken once it is open: who has taken a piece must not fail to reduce it.
@@ -225,7 +225,7 @@ bool Launch::open_aside(const LaneRun& run, std::uint32_t chunk, std::uint64_t r
   aside_.targets.resize(links + 1);
   aside_.move.recv = aside_.move.send = {0, links, 0};  // last: these are given back
   for (std::uint32_t link = 0; link < links; ++link) {
-    const Sharing::Place& place = run.sharing.places[link];
+    const StealState::PeerBuffers& place = run.stealing.places[link];
     transport::FifoControl& theirs = *run.ends->recv[link]->slots.view().control;
     transport::FifoControl& ours = *run.ends->send[link]->slots.view().control;
     aside_.incoming[link] = {place.input, true, &theirs.receiver_borrows.value,
