@@ -39,8 +39,8 @@ struct Pair {
   void require_talk(std::uint64_t key) const {
     REQUIRE(first->send(1, key, text("there")).ok());
     REQUIRE(second->send(0, key, text("back")).ok());
-    REQUIRE(next_letter(*second, 0, key) == text("there"));
-    REQUIRE(next_letter(*first, 1, key) == text("back"));
+    REQUIRE(next_message(*second, 0, key) == text("there"));
+    REQUIRE(next_message(*first, 1, key) == text("back"));
   }
   void leave() const {
     first->leave();
