@@ -133,27 +133,27 @@ TEST_CASE("a link opens and carries, whichever end comes first", "[transport]") 
   const Kind kind = GENERATE(from_range(all_kinds()));
   const bool sender_first = GENERATE(true, false);
   const auto sender = [=](End& end) -> std::string {
-    if (!sender_first) GYRE_EXPECT(end.letters.await_word());
+    if (!sender_first) GYRE_EXPECT(end.messages.await_word());
     // Under TLS the two ends have to meet before a byte passes; elsewhere all may have left
     // already.
     const bool meets = kind == Kind::tcp_tls;
     if (sender_first && meets) {
       GYRE_EXPECT(!end.until([&] { return end.connection->ready(); }, 100));
-      end.letters.post_word("knocked");
+      end.messages.post_word("knocked");
     }
     std::string said = send_slots(end, 3);
-    if (sender_first && !meets) end.letters.post_word("sent");
+    if (sender_first && !meets) end.messages.post_word("sent");
     return said;
   };
   const auto receiver = [=](End& end) -> std::string {
     if (sender_first) {
-      GYRE_EXPECT(end.letters.await_word());
+      GYRE_EXPECT(end.messages.await_word());
       return receive_slots(end, 3);
     }
     // It has looked, and slept, before there is a sender.
     SlotReader in(end.connection->fifo());
     GYRE_EXPECT(!end.until([&] { return end.connection->ready() && in.has_message(); }, 200));
-    end.letters.post_word("waited");
+    end.messages.post_word("waited");
     return receive_slots(end, 3);
   };
   check_pair(kind, {}, sender, receiver);
@@ -168,23 +168,23 @@ TEST_CASE("a mapped link gives back one credit for each slot that is released", 
     for (; out.has_credit(); ++sent) out.commit(0, message_flag(1, 1), DeliveryMode::staged);
     GYRE_EXPECT(sent == end.options.shape.slot_count);
     for (int i = 0; i < 10; ++i) {
-      end.letters.post_word("full");
+      end.messages.post_word("full");
       GYRE_EXPECT(end.until([&] { return out.has_credit(); }));
       out.commit(0, message_flag(1, 1), DeliveryMode::staged);
       GYRE_EXPECT(!out.has_credit());
     }
-    end.letters.post_word("end");
+    end.messages.post_word("end");
     GYRE_EXPECT(end.until([&] { return out.drained(); }));
     return "";
   };
   const auto receiver = [](End& end) -> std::string {
     SlotReader in(end.connection->fifo());
     for (int i = 0; i < 10; ++i) {
-      GYRE_EXPECT(end.letters.await_word());
+      GYRE_EXPECT(end.messages.await_word());
       GYRE_EXPECT(end.until([&] { return in.has_message(); }));
       in.release();
     }
-    GYRE_EXPECT(end.letters.await_word());
+    GYRE_EXPECT(end.messages.await_word());
     std::uint32_t left = 0;
     for (; in.has_message(); ++left) in.release();
     GYRE_EXPECT(left == end.options.shape.slot_count);
@@ -210,7 +210,7 @@ TEST_CASE("a tcp receiver that does not read stops its sender, and loses nothing
     while (sent < messages && end.until([&] { return out.has_credit(); }, 300)) send(sent++);
     GYRE_EXPECT(sent < messages);
     GYRE_EXPECT(end.status.code() == Code::Timeout);
-    end.letters.post_word("stuck");
+    end.messages.post_word("stuck");
     while (sent < messages) {
       GYRE_EXPECT(end.until([&] { return out.has_credit(); }));
       send(sent++);
@@ -220,7 +220,7 @@ TEST_CASE("a tcp receiver that does not read stops its sender, and loses nothing
   };
   const auto receiver = [](End& end) -> std::string {
     GYRE_EXPECT(end.join());
-    GYRE_EXPECT(end.letters.await_word());
+    GYRE_EXPECT(end.messages.await_word());
     SlotReader in(end.connection->fifo());
     FifoControl& control = *end.connection->fifo().control;
     for (std::uint64_t i = 0; i < messages; ++i) {
