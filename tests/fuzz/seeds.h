@@ -76,7 +76,7 @@ void add_job_seeds(Seeds& seeds);
 void add_transport_seeds(Seeds& seeds);
 void add_memory_seeds(Seeds& seeds);
 void add_relay_seeds(Seeds& seeds);
-void add_board_seeds(Seeds& seeds);
+void add_state_page_seeds(Seeds& seeds);
 void add_environment_seeds(Seeds& seeds);
 void add_metrics_seeds(Seeds& seeds);
 void add_training_seeds(Seeds& seeds);

@@ -153,14 +153,14 @@ TEST_CASE("a killed process breaks nothing in the memory it shared", "[transport
   const bool receiver_dies = GENERATE(false, true);
   const auto die = [](End& end) -> std::string {
     SlotWriter out(end.connection->fifo());
-    if (!end.join() || !end.letters.await_word()) return "not joined";
+    if (!end.join() || !end.messages.await_word()) return "not joined";
     raise(SIGKILL);
     return "alive";
   };
   const auto go_on = [=](End& end) -> std::string {
     GYRE_EXPECT(end.join());
-    end.letters.post_word("now");
-    GYRE_EXPECT(!end.letters.await().has_value());
+    end.messages.post_word("now");
+    GYRE_EXPECT(!end.messages.await().has_value());
     SlotWriter out(end.connection->fifo());
     SlotReader in(end.connection->fifo());
     for (int i = 0; i < 100; ++i) {
