@@ -123,7 +123,7 @@ bool Launch::own_piece_is_settled(LaneRun& run) {
   // Pairs with the release in help.
   const std::uint64_t done =
       run.ends->send[link]->slots.view().control->pieces_done.value.load(std::memory_order_acquire);
-  if (DonePieces::has_at_least(done, call_->sequence, pieces - place)) {
+  if (DonePieces::holds_count(done, call_->sequence, pieces - place)) {
     stealing.own = StealState::OwnPiece::done;
     return true;
   }

@@ -101,7 +101,7 @@ std::uint64_t DonePieces::word(std::uint64_t sequence, std::uint32_t count) {
   return sequence << done_bits | count;
 }
 
-bool DonePieces::has_at_least(std::uint64_t word, std::uint64_t sequence, std::uint32_t count) {
+bool DonePieces::holds_count(std::uint64_t word, std::uint64_t sequence, std::uint32_t count) {
   return word >> done_bits == DonePieces::word(sequence, 0) >> done_bits &&
          low(word, done_bits) >= count;
 }

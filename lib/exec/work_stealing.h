@@ -50,7 +50,7 @@ struct TakenPieces {
 // How many of them the other rank has reduced, from the last one back.
 struct DonePieces {
   static std::uint64_t word(std::uint64_t sequence, std::uint32_t count);
-  static bool has_at_least(std::uint64_t word, std::uint64_t sequence, std::uint32_t count);
+  static bool holds_count(std::uint64_t word, std::uint64_t sequence, std::uint32_t count);
 };
 
 // Where a lane stands with its shared step.
