@@ -5,8 +5,10 @@
 
 int main(void) {
   gyreComm_t comm;
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.device = GYRE_DEVICE_HOST; /* host memory, whether there is a GPU or not */
   float mine = 1.0f, sum = 0.0f;
-  if (gyreCommInitEnv(&comm, NULL) != gyreSuccess ||
+  if (gyreCommInitEnv(&comm, &config) != gyreSuccess ||
       gyreAllReduce(&mine, &sum, 1, gyreFloat32, gyreSum, comm, NULL) != gyreSuccess)
     return fprintf(stderr, "%s\n", gyreGetLastError(NULL)), 1;
   printf("%g ranks are here\n", sum);
