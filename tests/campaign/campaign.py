@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""A standing campaign of faults: each seed is a job of real processes, which something befalls.
+"""The fault campaign: each seed is a scenario, a job of real processes into which a fault is
+injected.
 
-What succeeds has to be right; who is told has to be told in time, and of the right culprit; memory
-is left alone after a call; nothing is left behind. The faults are the table of faults.py, where in
-a job's life they strike that of phases.py. With root, hosts are namespaces joined by a router; what
-cannot be had here is left out, and said.
+A call that succeeds has to give right results. A failure has to reach every rank in time and name
+the right culprit. After a call the library leaves its memory alone. Nothing is left behind.
+faults.py is the table of faults; phases.py is the table of moments in a job's life at which they
+strike. With root, hosts are namespaces joined by a router. The program skips what this machine
+cannot do, and says so.
 
-  campaign.py --seed 17              one scenario, shown, and what every rank wrote if it escapes
+  campaign.py --seed 17              one scenario, shown, and every rank's log if something escapes
   campaign.py --seeds 0..400         many, side by side, and a table
   campaign.py --seeds 0.. --minutes 10
-  campaign.py --syscalls             of each system call of a small job the k-th fails, or kills
+  campaign.py --syscalls             the k-th system call of each kind fails, or kills the process
 
 Exit code: 0 if nothing escaped, 1 if something did, 2 for a wrong option, 130 if interrupted.
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs PyTorch's own DistributedTest, which every PyTorch brings along, with Gyre in gloo's place:
-whatever asks for "gloo" gets our backend. `tools/dev torch-upstream` calls it; --gloo runs the same
-on gloo. What is expected to fail stands in EXPECTED, with its reason.
+"""Runs PyTorch's own DistributedTest, which is part of every PyTorch, with Gyre in gloo's place:
+code that asks for "gloo" gets our backend. `tools/dev torch-upstream` calls it; --gloo runs the
+same on gloo. EXPECTED lists the expected failures, with reasons.
 
 Upstream starts Python anew for each rank of each test, 9 s a test. Here ranks are forked from this
 process, which has imported PyTorch and has no other threads; --spawn does as upstream does."""
