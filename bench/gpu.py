@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Measures Gyre on one GPU, against limits of the same run: the kernels' moves, all-reduce of 2, 4
-and 8 ranks as threads and 2 and 4 as processes that share the GPU, graphs, and NCCL >= 2.30 where
-it is found. Prints the ratios; --record appends lines to bench/results/gpu.jsonl and writes gpu.md
-beside it.
+"""Measures Gyre on one GPU, against limits of the same run: the kernels' moves; all-reduce of 2, 4
+and 8 ranks as threads, and of 2 and 4 as processes, that share the GPU; graphs; and NCCL >= 2.30
+where it is found. Prints the ratios; --record appends lines to bench/results/gpu.jsonl and writes
+gpu.md beside it.
 
     ninja -C build bench/all_reduce_perf bench/gpu/gpu_moves gpu_images tools/gyre
     ninja -C build bench/compare/nccl_all_reduce                # where there is NCCL
     bench/gpu.py --build build --record
 
-Exit codes: 0 every ratio that was measured holds; 1 one does not; 2 there is no GPU, or something
-is not built; 3 a program failed."""
+Exit codes: 0 every measured ratio holds; 1 one does not; 2 there is no GPU, or something is not
+built; 3 a program failed."""
 import argparse
 import ctypes
 import datetime

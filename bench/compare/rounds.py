@@ -1,6 +1,5 @@
 """Interleaved rounds: several programs (or one with several settings) measured in turn, so that
-whatever else the machine does meets all of them alike; and what a recorded figure says of where it
-came from."""
+other load on the machine affects all of them alike. Also the record of a figure's origin."""
 import datetime
 import json
 import os

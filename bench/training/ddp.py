@@ -2,13 +2,14 @@
 """Time of one step of data-parallel training: one rank, and two by Gyre, by gloo and not at all.
 
 A multi-layer perceptron under DistributedDataParallel, on two processes of this machine with one
-thread each (tools/dev torch --shell has the Python for it). All ways take turns within each round,
-in the same processes and in another order each time, so that a machine that is not idle treats them
-alike, and none always follows one that lets a core rest; medians are compared.
-"two that do not communicate" is the floor: what DDP adds to it is exposed communication. Part of
-that no library can save: "two that only meet" wait for each other at the end of each backward pass
-and reduce nothing, and so go through memory in their optimizers at the same time. Each backend
-runs as it is, and with a communication hook that averages in the reduction (Gyre's own is
+thread each (tools/dev torch --shell has the Python for it). All contenders take turns within each
+round, in the same processes and in another order each time. So load on the machine affects them
+alike, and none always follows one that lets a core rest. Medians are compared.
+
+"two that do not communicate" is the floor: the time that DDP adds to it is exposed communication.
+No library can save all of it. "two that only meet" wait for each other at the end of each backward
+pass and reduce nothing; so their optimizers use the memory at the same time. Each backend runs
+without and with a communication hook that averages in the reduction (Gyre's own is
 gyre_torch.average_gradients); its best setting counts.
 """
 

@@ -4,8 +4,8 @@
     digits.py                                      one rank
     torchrun --nproc-per-node 2 digits.py          two (also: gyre run -n 2 python digits.py)
 
-n ranks with --batch B train as one rank with --batch nB does. Of the 1,797 pictures one in five is
-kept for the test, whose accuracy is said in the end.
+n ranks with --batch B train like one rank with --batch nB. One in five of the 1,797 pictures is
+kept for the test; the program prints its accuracy at the end.
 """
 
 import torch

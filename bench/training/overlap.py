@@ -2,8 +2,8 @@
 """What overlap saves where the link is the limit: two hosts on this machine (network namespaces),
 joined by a cable that tc shapes to a rate, with one rank of bench/training/overlap on each.
 
-By default the backward pass takes as long as the reduction by itself. Needs root. --record appends
-to bench/results/training_overlap.jsonl, --plot draws a picture (matplotlib)."""
+By default the backward pass takes as long as the reduction alone. Needs root. --record appends to
+bench/results/training_overlap.jsonl, --plot draws a picture (matplotlib)."""
 import argparse
 import json
 import os
@@ -46,7 +46,7 @@ def rate(text):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--build", default=str(ROOT / "build"), help="build folder")
     parser.add_argument("--rate", type=rate, nargs="+", default=["1gbit"],
                         help="of the link, each way, as tc writes it (default: 1gbit)")

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The bubble of pipeline schedules by stages and micro-batches, beside the formula
-(p - 1) / (m + p - 1) and a batch that goes through the stages as one.
+"""The bubble of pipeline schedules by stages and micro-batches, beside the formula (p - 1) / (m + p
+- 1) and a batch that passes the stages undivided.
 
-Each line is a row of bench/training/pipeline_bubble, whose --help says what the figures are.
---record appends them to bench/results/training_pipeline.jsonl, --plot draws both pictures
-(matplotlib), also --recorded ones: on a machine that others use, stages may be measured one by one,
-when it is quiet."""
+Each line is a row of bench/training/pipeline_bubble, whose --help explains the figures. --record
+appends them to bench/results/training_pipeline.jsonl. --plot draws both pictures (matplotlib), also
+from --recorded lines: on a shared machine, stages may be measured one by one, when it is quiet."""
 import argparse
 import json
 import os

@@ -4,9 +4,9 @@
     question_answering.py                          made-up questions, one rank
     torchrun --nproc-per-node 2 question_answering.py --data train-v2.0.json --test dev-v2.0.json
 
-n ranks with --batch B train as one rank with --batch nB does. The head says where an answer starts
-and where it ends; that there is none, by pointing at position 0. Data are in SQuAD's format; words
-are what stands between spaces and signs, and the vocabulary is that of the data.
+n ranks with --batch B train like one rank with --batch nB. The head says where an answer starts and
+where it ends; position 0 means that there is none. Data are in SQuAD's format. A
+word is a run of letters and digits, or one other sign; the vocabulary is that of the data.
 """
 import torch
 from torch import nn

@@ -2,9 +2,9 @@
 """Time to a fixed loss: one rank, and two by a parameter server, DDP over gloo and Gyre, sharded.
 
 All train the same (seed, examples of a step, so each step's loss), on two processes of this machine
-with one thread each (tools/dev torch --shell has the Python for it), which take turns at all ways
-within each round, so that a machine that is not idle treats them alike; medians are compared.
-Exposed communication is what a step takes over that of two ranks that do not communicate.
+with one thread each (tools/dev torch --shell has the Python for it). The processes run every
+contender in turn within each round, so that load on the machine affects them alike; medians are
+compared. Exposed communication is a step's time beyond that of two ranks that do not communicate.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""How ranks that train together share a model: nothing of it, its optimizer's state, parts of all,
-or by a parameter server."""
+"""How ranks that train together share a model: not at all, its optimizer's state, parts of
+everything, or by a parameter server."""
 
 import contextlib
 import dataclasses

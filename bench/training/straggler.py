@@ -16,7 +16,7 @@ import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-posit
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--build", default=str(ROOT / "build"))
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_straggler.jsonl")

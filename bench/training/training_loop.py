@@ -1,6 +1,6 @@
-"""What the training programs beside this share: options, joining the other ranks, the loop, and
-what is said of it. A program is a Task; n ranks with --batch B train it as one with --batch nB
-does, since each step's examples are drawn alike and each rank has its part of them."""
+"""Shared by the training programs here: options, joining the other ranks, the loop, and its output.
+A program is a Task. n ranks with --batch B train it like one with --batch nB: each step draws the
+same examples, and each rank takes its part of them."""
 
 import abc
 import argparse
