@@ -42,19 +42,20 @@ def arguments():
     parser.add_argument("-e", "--maxbytes", default="1G", help="largest size (1G)")
     parser.add_argument("-f", "--stepfactor", type=int, default=8, help="factor between sizes (8)")
     parser.add_argument("-n", "--iters", type=int, default=20, help="timed iterations (20)")
-    parser.add_argument("--rounds", type=int, default=7, help="of gpu_moves (7)")
-    parser.add_argument("--mebibytes", type=int, default=1024, help="of gpu_moves' buffers (1024)")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of gpu_moves (7)")
+    parser.add_argument("--mebibytes", type=int, default=1024,
+                        help="size of gpu_moves' buffers (1024)")
     parser.add_argument("--threads", type=int, nargs="*", default=[2, 4, 8], metavar="N",
                         help="ranks as threads (2 4 8)")
     parser.add_argument("--processes", type=int, nargs="*", default=[2, 4], metavar="N",
                         help="ranks as processes (2 4)")
     parser.add_argument("--nccl", metavar="PROGRAM",
-                        help="default: the build's bench/compare/nccl_all_reduce, if built")
+                        help="NCCL's program (default: the build's bench/compare/nccl_all_reduce)")
     parser.add_argument("--limit", type=int, default=600, metavar="SECONDS",
-                        help="for each program (600)")
+                        help="time limit of each program (600)")
     parser.add_argument("--only", action="append", choices=PIECES, metavar="PIECE",
-                        help="this piece alone, with what others have recorded at this commit; may "
-                             f"be given again. There are: {', '.join(PIECES)}")
+                        help="this part alone, with the recorded lines of the others at this "
+                             f"commit; repeatable. Parts: {', '.join(PIECES)}")
     parser.add_argument("--record", action="store_true", help="write the results")
     parser.add_argument("--results", default=os.path.join(ROOT, "bench", "results"),
                         help="folder to write into (bench/results)")

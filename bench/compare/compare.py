@@ -22,7 +22,7 @@ def arguments():
                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add_arguments(parser)
     parser.add_argument("--peer", nargs="+", metavar="NAME", default=["openmpi", "mpich"],
-                        help="openmpi and mpich, as far as they are built")
+                        help="openmpi, mpich (default: both, if they are built)")
     parser.add_argument("--results", help="file to append to with --record",
                         default=os.path.join(ROOT, "bench", "results", "all_reduce.jsonl"))
     return parser.parse_args()

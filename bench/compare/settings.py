@@ -33,9 +33,9 @@ def arguments():
     parser.add_argument("collective", choices=sorted(COLLECTIVES))
     add_arguments(parser, memory="registered")
     parser.add_argument("--try", nargs="+", dest="tried", metavar="NAME=VALUE[,NAME=VALUE]",
-                        help="these settings in place of each algorithm and protocol")
+                        help="these settings instead of each algorithm and protocol")
     parser.add_argument("--line-most", type=parse_size, default="32K", metavar="SIZE",
-                        help="up to this size LL is tried; beyond, it never wins")
+                        help="largest size at which LL is tried; beyond it, LL never wins")
     parser.add_argument("--results", help="file to append to with --record",
                         default=os.path.join(ROOT, "bench", "results", "settings.jsonl"))
     return parser.parse_args()

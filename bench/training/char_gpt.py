@@ -24,8 +24,8 @@ BIBLE = pathlib.Path("/usr/lib/bible.data")  # of Debian's bible-kjv-text
 def options_parser():
     parser = training_loop.parser_of(__doc__)
     parser.add_argument("--data", nargs="+", metavar="FILE",
-                        help="text to learn (default: the Bible of Debian's bible-kjv-text where "
-                        "it is installed, else Python's library)")
+                        help="text to learn (default: the Bible of Debian's bible-kjv-text if "
+                        "installed, else Python's library)")
     parser.add_argument("--layers", type=int, default=4, help="(default: %(default)s)")
     parser.add_argument("--width", type=int, default=256, help="(default: %(default)s)")
     parser.add_argument("--heads", type=int, default=8, help="(default: %(default)s)")

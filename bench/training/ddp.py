@@ -29,9 +29,12 @@ ALONE, FLOOR, MEET = "1 rank alone", "2 that do not communicate", "2 that only m
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--width", type=int, default=1024, help="of a layer (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=7, help="hidden ones (default: %(default)s)")
-    parser.add_argument("--batch", type=int, default=64, help="per rank (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=1024,
+                        help="width of a layer (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=7,
+                        help="hidden layers (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=64,
+                        help="examples per rank (default: %(default)s)")
     parser.add_argument("--bucket-mb", type=float, nargs="+", default=[25.0, 5.0], metavar="MB",
                         help="DDP's buckets; each backend is shown with its best (default: 25 5)")
     add_repeats(parser)
@@ -47,12 +50,12 @@ def positive(text):
 
 def add_repeats(parser):
     parser.add_argument("--launches", type=positive, default=1, metavar="N",
-                        help="start the processes N times and take the rounds of all: where memory "
-                        "lies makes some faster by 1 or 2 %% (default: %(default)s)")
+                        help="start the processes N times and take the rounds of all: placement "
+                        "of memory makes some faster by 1 or 2 %% (default: %(default)s)")
     parser.add_argument("--rounds", type=positive, default=9,
-                        help="of a launch (default: %(default)s)")
+                        help="rounds of a launch (default: %(default)s)")
     parser.add_argument("--steps", type=positive, default=5,
-                        help="in a round (default: %(default)s)")
+                        help="steps in a round (default: %(default)s)")
     parser.add_argument("--record", action="store_true",
                         help="append the medians to bench/results/training.jsonl")
 

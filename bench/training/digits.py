@@ -19,7 +19,8 @@ CLASSES, SIDE, TESTED = 10, 8, 5
 
 def options_parser():
     parser = training_loop.parser_of(__doc__, batch=32, steps=500, rate=2e-3)
-    parser.add_argument("--channels", type=int, default=16, help="of the first layer (default: 16)")
+    parser.add_argument("--channels", type=int, default=16,
+                        help="channels of the first layer (default: 16)")
     return parser
 
 

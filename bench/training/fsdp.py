@@ -18,9 +18,12 @@ OWN_MEMORY = ", own memory"
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--width", type=int, default=1024, help="of a layer (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=7, help="hidden ones (default: %(default)s)")
-    parser.add_argument("--batch", type=int, default=64, help="per rank (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=1024,
+                        help="width of a layer (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=7,
+                        help="hidden layers (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=64,
+                        help="examples per rank (default: %(default)s)")
     ddp.add_repeats(parser)
     return parser.parse_args()
 

@@ -171,18 +171,18 @@ def seed_range(text):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, help="one scenario, in full")
+    parser.add_argument("--seed", type=int, help="one scenario, with all its output")
     parser.add_argument("--seeds", type=seed_range, help="FIRST..LAST, or FIRST.. with --minutes")
-    parser.add_argument("--syscalls", action="store_true", help="all of them, one after another")
+    parser.add_argument("--syscalls", action="store_true", help="the sweep over system calls")
     parser.add_argument("--call", type=sweep.parsed, metavar="WORLD:VICTIM:CALL:WHAT:WHEN",
-                        help="one of them, in full, as an escape of --syscalls names it")
-    parser.add_argument("--minutes", type=float, help="begin no more trials after so long")
+                        help="one case of the sweep, named as --syscalls prints it")
+    parser.add_argument("--minutes", type=float, help="start no more trials after this time")
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1),
                         help="trials side by side (default: two for each core)")
     parser.add_argument("--fault", choices=sorted(BY_NAME), metavar="NAME",
-                        help="of all seeds: " + ", ".join(BY_NAME))
-    parser.add_argument("--verbose", action="store_true", help="with --seed: the logs in any case")
-    parser.add_argument("--json", metavar="FILE", help="keep all rows and the table there")
+                        help="this fault for all seeds: " + ", ".join(BY_NAME))
+    parser.add_argument("--verbose", action="store_true", help="with --seed: print the logs always")
+    parser.add_argument("--json", metavar="FILE", help="write all rows and the table there")
     parser.add_argument("--program", default=PROGRAM, help=f"campaign_rank (default {PROGRAM})")
     arguments = parser.parse_args()
     chosen = [arguments.seed is not None, arguments.seeds is not None, arguments.syscalls,

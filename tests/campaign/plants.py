@@ -157,7 +157,8 @@ def take(commit, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", nargs="?", help="a build folder; the plants' own lies in it")
+    parser.add_argument("build", nargs="?",
+                        help="a build folder; the plants' own build goes into it")
     parser.add_argument("--only", default="", metavar="TEXT")
     parser.add_argument("--take", nargs=2, metavar=("COMMIT", "NAME"))
     arguments = parser.parse_args()
