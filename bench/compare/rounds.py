@@ -1,6 +1,5 @@
 """Interleaved rounds: several programs (or one with several settings) measured in turn, so that
-whatever else the machine does meets all of them alike; and what a recorded figure says of where it
-came from."""
+other load on the machine affects all of them alike. Also the record of a figure's origin."""
 import datetime
 import json
 import os
@@ -30,8 +29,8 @@ def add_arguments(parser, memory="malloc"):
     parser.add_argument("--ranks", type=int, default=2, help="processes")
     parser.add_argument("--transport", nargs="+", default=["shm", "tcp"], choices=["shm", "tcp"])
     parser.add_argument("--memory", choices=["malloc", "registered"], default=memory,
-                        help="where Gyre's buffers come from: malloc, as those of an MPI program, "
-                        "or registered: gyreMemAlloc, which peers of the host reach directly")
+                        help="Gyre's buffers: malloc, as in an MPI program, or registered: "
+                        "gyreMemAlloc, which peers of the host reach directly")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each program and size")
     parser.add_argument("-b", "--minbytes", type=parse_size, default="8", metavar="SIZE")
     parser.add_argument("-e", "--maxbytes", type=parse_size, default="64M", metavar="SIZE")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""One collective with one setting beside another, in interleaved rounds: by default with each
-algorithm and protocol, which is what the shipped table of choices (lib/tune/table.cc) rests on. A
-ratio is the median without a setting over the best median, with its 95 % interval: 1 where no
-setting would be faster.
+"""One collective with one setting beside another, in interleaved rounds. By default these are all
+algorithms and protocols; the shipped table of choices (lib/tune/table.cc) rests on that. A ratio is
+the median without a setting over the best median, with its 95 % interval: 1 if no setting is
+faster.
 
     bench/compare/settings.py broadcast                          # 2 ranks, shm and tcp
     bench/compare/settings.py alltoall --ranks 8 --transport tcp -e 64K --record
@@ -33,9 +33,9 @@ def arguments():
     parser.add_argument("collective", choices=sorted(COLLECTIVES))
     add_arguments(parser, memory="registered")
     parser.add_argument("--try", nargs="+", dest="tried", metavar="NAME=VALUE[,NAME=VALUE]",
-                        help="these settings in place of each algorithm and protocol")
+                        help="these settings instead of each algorithm and protocol")
     parser.add_argument("--line-most", type=parse_size, default="32K", metavar="SIZE",
-                        help="up to this size LL is tried; beyond, it never wins")
+                        help="largest size at which LL is tried; beyond it, LL never wins")
     parser.add_argument("--results", help="file to append to with --record",
                         default=os.path.join(ROOT, "bench", "results", "settings.jsonl"))
     return parser.parse_args()

@@ -1,6 +1,6 @@
-// gpu_moves: what the kernels' own code does on one GPU, against what the GPU can do: the copy move
-// and the driver's copy, the reduce move and a triad, the interpreter and a ring written out, and
-// what launching nothing costs. Prints lines of JSON, which bench/gpu.py reads.
+// gpu_moves: the kernels' own code on one GPU, against the GPU's limits: the copy move and the
+// driver's copy, the reduce move and a triad, the interpreter and a hand-written ring, and the cost
+// of an empty launch. Prints lines of JSON, which bench/gpu.py reads.
 #include "bench/gpu/bare_moves.h"
 #include "bench/gpu/timing.h"
 #include "lib/cuda/device_link.h"

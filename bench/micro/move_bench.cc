@@ -1,9 +1,9 @@
-// How fast the host moves are: every table entry, beside memcpy and a STREAM-like triad of the same
+// The speed of the host moves: every table entry, beside memcpy and a STREAM-like triad of the same
 // run. GB/s counts each byte read or written by the move once; `ratio` is that over the triad's
 // (for copies: over memcpy's) at the same block size.
 //
-//   block   bytes of each source and each target. 64 KiB: three of them live in a second-level
-//           cache; 64 MiB: from beyond it; 64 B and 4 KiB: what a call costs.
+//   block   bytes of each source and each target. 64 KiB: three of them fit a second-level cache;
+//           64 MiB: larger than the cache; 64 B and 4 KiB: the cost of a call.
 #include "kernels/cpu/move.h"
 #include "lib/base/units.h"
 

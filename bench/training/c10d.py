@@ -3,7 +3,7 @@
 
 Two processes of this machine with one thread each (tools/dev torch --shell has the Python for it).
 Both backends take turns within each round, in the same processes; medians are compared. Sizes are
-of the larger buffer of a rank.
+those of a rank's larger buffer.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-// What the programs here share: ranks that are processes of a launcher or threads of one process.
+// Shared by the programs here: ranks that are processes of a launcher or threads of one process.
 #pragma once
 
 #include "bench/training/failure.h"

@@ -1,7 +1,7 @@
-// What overlap saves: steps of data-parallel training whose gradients are reduced beside the
-// backward pass, after it, or not at all, and the reduction by itself. Communication is real; the
-// model is equal layers whose passes take a given time. One rank of a job that an environment
-// describes (gyre run); rank 0 prints medians of rounds, of each step's slowest rank.
+// What overlap saves: steps of data-parallel training that reduce gradients beside the backward
+// pass, after it, or not at all, and the reduction alone. Communication is real; the model consists
+// of equal layers whose passes take a given time. One rank of a job that the environment describes
+// (gyre run). Rank 0 prints the median over rounds of each step's slowest rank.
 #include "bench/training/job.h"
 #include "bench/training/timed_work.h"
 

@@ -1,6 +1,6 @@
-// The bubble of pipeline parallelism: what share of a training step a stage waits, by schedule and
-// number of micro-batches, beside the formula, (p - 1) / (m + p - 1). Ranks are stages: processes
-// (gyre run -n) or threads (-t). Rank 0 prints a table, and JSON.
+// The bubble of pipeline parallelism: the share of a training step in which a stage waits, by
+// schedule and number of micro-batches, beside the formula (p - 1) / (m + p - 1). Ranks are stages:
+// processes (gyre run -n) or threads (-t). Rank 0 prints a table, and JSON.
 #include "bench/training/job.h"
 #include "bench/training/pipeline_stage.h"
 #include "bench/training/timed_work.h"

@@ -1,6 +1,6 @@
-// What a sharded model takes of each rank, as the operating system counts it, beside the formula of
-// gradsync.h; and what a step moves and takes. Ranks are processes (gyre run -n) or threads (-t).
-// Rank 0 prints a line of JSON.
+// The memory that a sharded model needs on each rank, as the operating system counts it, beside the
+// formula of gradsync.h; and the traffic and time of a step. Ranks are processes (gyre run -n) or
+// threads (-t). Rank 0 prints a line of JSON.
 #include "bench/training/job.h"
 #include "lib/gradsync/memory_need.h"
 

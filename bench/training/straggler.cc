@@ -1,7 +1,7 @@
 // Training in which one rank is slow: synchronous, with bounded staleness, and by local SGD. Ranks
-// are threads that wait for as long as a step would compute, so that there may be more of them than
-// cores; what they learn is real: a small perceptron, from a teacher of its own kind. Prints a line
-// of JSON for each way.
+// are threads that sleep for the time of a step's computation, so there may be more of them than
+// cores. They really learn: a small perceptron, from a teacher of the same shape. Prints a line of
+// JSON for each mode.
 #include "bench/training/job.h"
 #include "bench/training/perceptron.h"
 

@@ -1,4 +1,4 @@
-"""Data-parallel training in PyTorch over Gyre, of the perceptron that train.cc writes out:
+"""Data-parallel training in PyTorch over Gyre, of the perceptron that train.cc trains without it:
 
     torchrun --nproc-per-node 2 ddp.py
 """

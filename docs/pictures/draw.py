@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws rooms.svg, from the table of rooms in ARCHITECTURE.md, and all_reduce.svg, the way of one
+"""Draws rooms.svg, from the table of rooms in ARCHITECTURE.md, and all_reduce.svg, the path of one
 all-reduce of two ranks."""
 import argparse
 import html

@@ -1,5 +1,5 @@
-// The benchmarks' command line: every spelling of nccl-tests, and what is refused with which words.
-// No communicator is made here.
+// The benchmarks' command line: every spelling of nccl-tests, and which options are refused with
+// which message. No communicator is made here.
 #include "bench/runner/options.h"
 #include "bench/runner/ranks.h"
 

@@ -1,4 +1,4 @@
-// The benchmarks' uneven traffic: nccl-tests' formula, matrices from files, and what is refused.
+// The benchmarks' uneven traffic: nccl-tests' formula, matrices from files, and refused input.
 #include "bench/runner/collective.h"
 #include "bench/runner/traffic.h"
 

@@ -1,5 +1,5 @@
-"""bench/compare: how sizes become runs, rounds become medians, and that no program outlives its
-time. compare_test.py FOLDER_OF_COMPARE [unittest arguments]."""
+"""bench/compare: how sizes become runs and rounds become medians, and that no program runs beyond
+its time limit. compare_test.py FOLDER_OF_COMPARE [unittest arguments]."""
 import argparse
 import importlib.util
 import json

@@ -1,5 +1,5 @@
-"""What a trial proves: did it end as its fault has to? Each violation of a promise is an escape, a
-letter for the promise and one line."""
+"""Judges a trial: did it end as its fault requires? Each broken promise is an escape: a letter for
+the promise and one line."""
 import collections
 import re
 

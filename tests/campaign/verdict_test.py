@@ -1,5 +1,5 @@
-"""The verdict can fail: each promise is broken once in what ranks write, and found. And who is
-named by an error is read as people read it."""
+"""The verdict can fail: each promise is broken once in the ranks' output, and found. Errors' texts
+are read as a person reads them, to find the named rank."""
 import types
 import unittest
 

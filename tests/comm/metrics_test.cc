@@ -1,4 +1,4 @@
-// Metrics: what requests ask for, where the listener may be, what the text says, and a listener
+// Metrics: how requests are read, where the listener may be, the text of the answer, and a listener
 // that unauthenticated clients cannot block.
 #include "lib/comm/metrics.h"
 

@@ -1,5 +1,5 @@
-// Host streams of both kinds on one communicator: what the progress thread drives and what callers
-// drive go on side by side, whoever waits first. Ranks are threads.
+// Both kinds of host stream on one communicator: the progress thread drives one, callers drive the
+// other, and both advance whichever is waited for first. Ranks are threads.
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
 

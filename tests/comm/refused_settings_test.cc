@@ -1,5 +1,5 @@
-// What GYRE_ALGO and GYRE_PROTO rule out is refused on all ranks, before anything has happened: the
-// communicator goes on, whatever was called. Every collective, every algorithm and protocol.
+// A call that GYRE_ALGO and GYRE_PROTO rule out is refused on all ranks before it changes anything,
+// and the communicator stays usable. Every collective, algorithm and protocol.
 #include "lib/plan/algorithms.h"
 #include "tests/support/comm/collective_case.h"
 #include "tests/support/comm/ranks.h"

@@ -1,4 +1,5 @@
-// Who has left a communicator, and the tree of those who stay; messages whose way changes.
+// Departures: which ranks have left a communicator, and the tree of the remaining ones. Post:
+// messages whose route changes.
 #include "lib/control/departures.h"
 
 #include "lib/control/messages.h"

@@ -1,5 +1,5 @@
-// Communicators of CUDA devices through the C API, over the fake driver: its kernels are the real
-// ones, on the host's machine.
+// Communicators of CUDA devices through the C API, over the fake driver. It runs the real kernels
+// on the simulated device (tests/support/host_device).
 #include "tests/support/device/cuda_cases.h"
 
 using namespace gyre;

@@ -1,4 +1,4 @@
-// Groups on CUDA devices over the fake driver: calls that go together in one kernel, and sends and
+// Groups on CUDA devices over the fake driver: calls that are merged into one kernel, and sends and
 // receives, alone and in groups.
 #include "tests/support/device/device_ranks.h"
 

@@ -1,6 +1,6 @@
-// Memory of the driver's, not of gyreMemAlloc, that processes of a CUDA communicator register: it
-// is lent by CUDA IPC, and the caller's again once gyreCommDeregister has succeeded. The fakes
-// complain when memory is freed that another process has open.
+// Memory of the driver, not of gyreMemAlloc, that processes of a CUDA communicator register. CUDA
+// IPC lends it, and the caller may free it once gyreCommDeregister has succeeded. The fake drivers
+// report memory that is freed while another process has it open.
 #include "lib/base/clock.h"
 #include "tests/support/device/device_ranks.h"
 #include "tests/support/device/lending.h"

@@ -1,6 +1,6 @@
-// Relays between two halves of a link in host memory, over real transports. What stands for kernels
-// here speaks by the words of a link as kernels/cuda/simple.h does; the real ones do in
-// device_test.cc.
+// Relays between two halves of a link in host memory, over real transports. The test plays the
+// kernels' part: it writes the link's words as kernels/cuda/simple.h does. device_test.cc has the
+// real kernels.
 #include "lib/cuda/device_relay.h"
 
 #include "tests/support/transports/transport_pair.h"

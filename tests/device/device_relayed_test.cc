@@ -1,6 +1,6 @@
 // Communicators of CUDA devices that cannot reach each other, through the C API: ranks as threads
-// and as processes, each process over a fake driver of its own. Kernels use memory of the host, and
-// relays carry what they tell over shared memory or tcp.
+// and as processes, each process over a fake driver of its own. Kernels use host memory, and relays
+// carry their messages over shared memory or tcp.
 #include "lib/base/clock.h"
 #include "tests/support/device/device_processes.h"
 

@@ -1,5 +1,5 @@
-// What communicators take of a GPU and give back: what is computed from notes, and communicators
-// over the fake driver, of threads and of processes.
+// The share of a GPU that communicators take and give back: its computation from ranks' messages,
+// and communicators of threads and of processes over the fake driver.
 #include "lib/device/device_share.h"
 
 #include "tests/support/device/device_processes.h"

@@ -1,5 +1,5 @@
-// What a CUDA device does under drivers of several versions, by the fake: which images are loaded,
-// and how kernels are launched.
+// A CUDA device under drivers of several versions, by the fake: which images are loaded, and how
+// kernels are launched.
 #include "tests/support/base/log_file.h"
 #include "tests/support/device/cuda_cases.h"
 

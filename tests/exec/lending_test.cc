@@ -1,4 +1,4 @@
-// lib/exec: what peers lend, when they lie about it.
+// lib/exec: memory lent by peers that lie about it.
 #include "lib/base/units.h"
 #include "lib/transport/region.h"
 #include "tests/support/exec/launch_job.h"

@@ -1,5 +1,5 @@
-// Who is blamed when a deadline passes: not whom a rank happens to wait for, but the rank at which
-// all waits end. Ranks as threads.
+// Which rank is blamed when a deadline passes: the rank at which the chain of waits ends, not the
+// one that a rank directly waits for. Ranks as threads.
 #include "lib/base/clock.h"
 #include "lib/base/path_watch.h"
 #include "lib/comm/whereabouts.h"

@@ -1,4 +1,4 @@
-// fork() inside anything: the child may not touch what its parent has, and the parent goes on.
+// fork() during any call: the child may not use its parent's objects, and the parent continues.
 #include "tests/support/comm/forked_ranks.h"
 #include <gyre/gradsync.h>
 

@@ -1,8 +1,7 @@
-// A process that stands still in the middle of all-reduces of lent memory (a debugger, a frozen
-// container, a paused machine), and goes on when the others have given up and use their buffers for
-// something else: it writes nothing there, nobody takes a wrong sum for a right one, and what other
-// threads write beside the buffers, in the same pages, stays. Processes are forked while this one
-// has one thread.
+// A process stops in the middle of all-reduces of lent memory (a debugger, a frozen container, a
+// paused machine). It continues after the others have given up and reuse their buffers. It writes
+// nothing into those buffers, no rank returns a wrong sum as a right one, and data that other
+// threads write in the same pages stays. The test process has one thread when it forks.
 #include "tests/support/comm/forked_ranks.h"
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
-"""tools/dev gpu, as far as a machine without a GPU can tell: what it says there, and how parts end.
-gpu_parts_test.py ROOT [unittest arguments]."""
+"""tools/dev gpu where there is no GPU: its messages there, and how its parts end. gpu_parts_test.py
+ROOT [unittest arguments]."""
 import contextlib
 import io
 import json

@@ -1,6 +1,6 @@
-// Communicators of CUDA devices on a GPU, by the library as users link it: the cases that other
+// Communicators of CUDA devices on a GPU, with the library that users link: the cases that other
 // tests run over the fake driver. Ranks are threads of this process, or processes, all on device 0.
-// Exit code 77 without a GPU. gpu_on_fake_test is the same program over the fake.
+// Exit code 77 without a GPU. gpu_on_fake_test is the same program over the fake driver.
 #include "tests/support/device/cuda_cases.h"
 #include "tests/support/device/cuda_graph_cases.h"
 #include "tests/support/device/cuda_memory_cases.h"

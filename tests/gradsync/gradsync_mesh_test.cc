@@ -1,5 +1,5 @@
-// gradsync.h's samplers and meshes. What trains over a mesh, as one rank does, are
-// docs/examples/mesh.cc and experts.cc; tests/examples runs them.
+// gradsync.h's samplers and meshes. tests/examples runs docs/examples/mesh.cc and experts.cc, which
+// train over a mesh and compare with one rank.
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
 

@@ -1,5 +1,5 @@
-// gradsync.h's shards, ranks as threads: whatever is shared out among whom, training is what it is
-// on one rank; and what goes wrong on one is an error of all.
+// gradsync.h's shards, ranks as threads: every way of sharding trains like one rank, and a failure
+// on one rank is an error on all.
 #include "kernels/cpu/elementwise.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>

@@ -1,5 +1,5 @@
-// gradsync.h's replicas, ranks as threads: gradients come out as the mean on every rank, whatever
-// lies where and whoever ends early.
+// gradsync.h's replicas, ranks as threads: every rank gets the mean gradients, for any layout in
+// memory and if some ranks end early.
 #include "tests/support/gradsync/grad_trainer.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,5 @@
-// The timeline made of flights: what is shown where, and what is no flight.
+// The timeline that is made of flights (recorded operations): what it shows, and input that is no
+// flight.
 #include "tools/gyre/flight_trace.h"
 
 #include <catch2/catch.hpp>

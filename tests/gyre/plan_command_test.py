@@ -1,4 +1,5 @@
-"""gyre plan: what it prints, writes and refuses. plan_command_test.py GYRE."""
+"""gyre plan: what it prints and writes, and the arguments that it refuses. plan_command_test.py
+GYRE."""
 import json
 import os
 import subprocess

@@ -1,5 +1,5 @@
-"""gyre run: exit codes, output, signals, deaths and what a rank is told. Drives the built program:
-run_test.py PATH_OF_GYRE [unittest arguments]."""
+"""gyre run: exit codes, output, signals, deaths, and the variables that a rank gets. Runs the built
+program: run_test.py PATH_OF_GYRE [unittest arguments]."""
 import collections
 import json
 import os

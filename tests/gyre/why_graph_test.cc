@@ -1,5 +1,5 @@
-// Who waits for whom, on sights that were made up: what cannot be arranged on one host in a test,
-// and what must not depend on when one looks.
+// The graph of waiting ranks behind gyre why, on made-up snapshots: cases that a test cannot
+// arrange on one host, and results that must not depend on the moment of the snapshot.
 #include "tools/gyre/why_graph.h"
 
 #include "tools/gyre/why_json.h"

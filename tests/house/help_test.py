@@ -1,4 +1,4 @@
-"""Each program says how it is called: --help exits 0, goes to stdout, and names every option that
+"""Each program explains its usage: --help exits 0, prints to stdout, and names every option that
 the program's sources declare. help_test.py ROOT PROGRAM=SOURCES...; SOURCES is a file or folder."""
 import os
 import re

@@ -1,5 +1,5 @@
-"""The house checks find what they are there to find: each is run on a small tree that breaks one
-rule, and on one that breaks none."""
+"""The house checks can fail: each one runs on a small tree that breaks one rule, and on one that
+breaks none."""
 import os
 import subprocess
 import sys

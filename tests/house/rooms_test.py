@@ -1,4 +1,4 @@
-"""A room includes only what the table in ARCHITECTURE.md allows; no include goes in a circle."""
+"""A room includes only what the table in ARCHITECTURE.md allows; includes have no circles."""
 import os
 import re
 

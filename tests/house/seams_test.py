@@ -1,5 +1,5 @@
-"""Seams that includes cannot show: who may ask the process for its services, in how many places a
-communicator is asked whether it is on a GPU, and how much of it one reader has to hold."""
+"""Rules that includes cannot show: who may ask the process for its services, in how many places the
+code asks whether a communicator is on a GPU, and how large lib/comm/communicator.h may be."""
 import re
 
 import tree

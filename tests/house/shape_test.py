@@ -1,4 +1,5 @@
-"""Lengths of files, functions and lines; names of files; how a file opens; what lies at the top."""
+"""Lengths of files, functions and lines; names of files; the opening comment of a file; the top
+level of the tree."""
 import ast
 import re
 

@@ -1,8 +1,8 @@
-// kernels/cuda on the host's machine: every collective and algorithm, protocol, type and operation,
-// bit for bit what the host's interpreter gives, under a seeded scheduler and with delayed stores.
-// By default a covering array and some dozens of seeds; "[.soak]" takes the whole product of
-// collective, protocol, type, operation, ranks and channels, and a thousand seeds of a few
-// schedules.
+// kernels/cuda on the simulated device: every collective and algorithm, protocol, type and
+// operation gives the bits of the host's interpreter, under a seeded scheduler and with delayed
+// stores. The default run takes a covering array and some dozens of seeds. "[.soak]" takes the
+// whole product of collective, protocol, type, operation, ranks and channels, and a thousand seeds
+// of a few schedules.
 #include "tests/support/kernels/device_cases.h"
 #include "tests/support/kernels/device_job.h"
 

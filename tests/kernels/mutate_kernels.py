@@ -1,17 +1,17 @@
-"""Breaks the CUDA kernels in every place where an ordering, a barrier, a credit or a modulo stands,
-one at a time, and counts how many of the broken ones the host's machine catches.
+"""Breaks the CUDA kernels at every ordering, barrier, credit and modulo, one at a time, and counts
+how many of these mutants the simulated device catches.
 
 mutate_kernels.py ROOT BUILD CXX [--sample N] [--only TEXT] [--seeds N] [--seconds N] [--jobs N]
   ROOT, BUILD   the project's folder and the build's, whose libraries are linked
   --sample N    N mutants, evenly spread over all; without it all of them
   --only TEXT   those whose line or description contains TEXT
-  --seeds N     seeds that a mutant may live through
-  --seconds N   of a processor, after which a mutant is stopped; that counts as caught
+  --seeds N     seeds to try; a mutant that passes all of them has survived
+  --seconds N   processor time, after which a mutant is stopped; that counts as caught
   --jobs N      mutants at a time
 
-Exit code 1 if fewer than 95 % are caught, if one survives that SURVIVORS does not explain, if an
-explanation has no mutant, or if no mutant touches a place that it should. The unbroken kernels have
-to pass the seeds that caught the mutants."""
+Exit code 1 if fewer than 95 % are caught, if a mutant survives that SURVIVORS does not explain, if
+an explanation has no mutant, or if no mutant touches a place that it should. The unbroken kernels
+have to pass the seeds that caught the mutants."""
 import argparse
 import concurrent.futures
 import glob

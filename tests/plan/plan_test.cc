@@ -1,4 +1,4 @@
-// lib/plan: the form of plans and of their text. What plans do is in verify_test.cc.
+// lib/plan: the form of plans and of their text. verify_test.cc tests what plans do.
 // UPDATE_GOLDEN=1 in the environment writes tests/plan/golden/*.txt anew instead of comparing.
 #include "lib/plan/algorithms.h"
 #include "lib/plan/print.h"

@@ -1,7 +1,7 @@
-// Random programs whose ranks are processes, or threads of several: what programs_test does with
-// threads of one, and besides streams that callers drive beside others, ranks that leave before the
-// end, and aborts by another thread. A failure prints the program and the command that runs it
-// alone. This process has one thread and uses no communicator, as it forks.
+// Random programs whose ranks are processes, or threads of several. They do what programs_test does
+// with the threads of one process; in addition, callers drive some streams, ranks leave before the
+// end, and other threads abort. A failure prints the program and the command that runs it alone.
+// The test process forks, so it has one thread and no communicator.
 #include "tests/support/random_programs/program.h"
 
 #include <catch2/catch.hpp>

@@ -1,7 +1,7 @@
 // Random programs: seeds generate sequences over random communicator trees (splits, groups, several
-// threads, messages, streams), which have to end as a model says; and such with a fault, which have
-// to end in the right error on every rank. A failure prints the program and the command that runs
-// it alone.
+// threads, messages, streams). Their results have to match a model. A program with a fault has to
+// end in the right error on every rank. A failure prints the program and the command that runs it
+// alone.
 #include "tests/support/random_programs/program.h"
 
 #include <catch2/catch.hpp>

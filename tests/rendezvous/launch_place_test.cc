@@ -1,4 +1,4 @@
-// What launchers say: tables of environments, and the place or the error that each must give.
+// Launchers' variables: tables of environments, and the place or the error that each must give.
 #include "lib/rendezvous/rendezvous.h"
 
 #include <catch2/catch.hpp>

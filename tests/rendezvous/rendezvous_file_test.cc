@@ -1,4 +1,4 @@
-// Meetings through a file, and what is wrong with files that are no meeting's.
+// Rendezvous through a file, and files that are refused.
 #include "lib/rendezvous/id_file.h"
 #include "tests/support/rendezvous/small_plane.h"
 

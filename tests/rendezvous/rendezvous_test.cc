@@ -1,4 +1,4 @@
-// Meetings at an abstract socket, by gyre run's memory and through a store.
+// Rendezvous at an abstract socket, through gyre run's memory and through a store.
 #include "lib/rendezvous/rendezvous.h"
 
 #include "tests/support/rendezvous/small_plane.h"

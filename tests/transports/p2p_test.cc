@@ -1,5 +1,5 @@
-// The ways between GPUs: what is found out about them, and what all ranks make of it; leases on
-// memory that is lent; memory that is mapped by descriptors.
+// Routes between GPUs: how they are found, and that all ranks get the same ones. Leases on lent
+// memory. Memory that is mapped by descriptors.
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/fake_cuda/fake_nvml.h"
 #include "transports/p2p/bus.h"

@@ -1,5 +1,5 @@
-// shm where the host gives less than it should, and where the one who hands over memory is not to
-// be trusted. Limits are set in a child process, so that they end with it.
+// shm on a host with too little memory or descriptors, and with a peer that cannot be trusted.
+// Limits are set in a child process, so that they end with it.
 #include "lib/base/state_page.h"
 #include "lib/base/units.h"
 #include "lib/transport/endpoint.h"

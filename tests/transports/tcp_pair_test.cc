@@ -1,5 +1,5 @@
-// tcp: the two ways between two ranks on one channel share a socket, whoever dials, and neither
-// takes the other's word for whose socket it is.
+// tcp: both directions between two ranks on one channel share a socket, whoever dials. Each end
+// checks the other's ticket, so a socket cannot be claimed for another link.
 #include "lib/transport/endpoint.h"
 #include "lib/transport/slots.h"
 #include "lib/trust/address.h"

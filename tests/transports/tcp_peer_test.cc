@@ -1,4 +1,4 @@
-// tcp against peers that lie, fall silent or go: whatever the other end does with the socket, this
+// tcp against peers that lie, fall silent or go. For any use of the socket by the other end, this
 // one reports an error that names the rank, and neither hangs nor reads outside its slots.
 #include "lib/transport/endpoint.h"
 #include "lib/transport/slots.h"

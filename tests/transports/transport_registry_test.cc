@@ -1,4 +1,4 @@
-// What GYRE_TRANSPORT and its like leave of the transports, and in which order.
+// Which transports GYRE_TRANSPORT and similar variables leave, and in which order.
 #include "lib/links/transport_registry.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Ids, keys, sessions, tickets and addresses: what they accept and, above all, what they refuse.
+// Ids, keys, sessions, tickets and addresses: which input they accept and, above all, refuse.
 #include "lib/trust/address.h"
 #include "lib/trust/derive.h"
 #include "lib/trust/interfaces.h"

@@ -1,4 +1,4 @@
-// lib/tune: what is chosen, and what GYRE_ALGO and GYRE_PROTO make of it.
+// lib/tune: which algorithm and protocol are chosen, and how GYRE_ALGO and GYRE_PROTO change that.
 #include "lib/tune/choice.h"
 
 #include <catch2/catch.hpp>

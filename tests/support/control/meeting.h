@@ -1,4 +1,4 @@
-// Meeting: for tests of the control plane: planes, ranks and the wait for what becomes of them.
+// Meeting: control planes and ranks for tests of the control plane, and waiting for their results.
 #pragma once
 
 #include "lib/base/clock.h"

@@ -1,5 +1,5 @@
 // Communicators of CUDA devices for tests, through the C API: ranks that one thread drives, in
-// groups, with a stream each; and collectives on them with what they must give.
+// groups, with a stream each; and collectives on them with their expected results.
 #pragma once
 
 #include "lib/comm/device_backend.h"

@@ -1,10 +1,14 @@
-// The fake driver at its harshest, as NVIDIA's may be where nothing is promised. Streams share a
-// few hardware queues, by the order they were made in, and a queue does one thing after another,
-// but for copies, which have engines. The default stream and those that block wait for each other.
-// Memory is given, freed, mapped and shared only when no kernel of the device and of its peers is
-// to end, and meanwhile nobody else launches or asks events. A queue takes so many launches and no
-// more. Kernels reach memory of other devices only as far as the driver was told. Who would wait
-// for ever is let go after a while, and that is the failure.
+// The fake driver at its harshest: all that NVIDIA's may do where it promises nothing.
+//
+//   queues     streams share a few hardware queues, by the order of their creation. A queue does
+//              one thing after another, except copies, which have engines. It holds a limited
+//              number of launches
+//   streams    the default stream and blocking streams wait for each other
+//   memory     allocating, freeing, mapping and sharing wait until no kernel of the device and its
+//              peers runs, and meanwhile block other threads' launches and event queries. Kernels
+//              reach memory of other devices only where access was enabled
+//
+// A thread that would wait for ever is released after a while, and the test fails.
 #include "tests/support/fake_cuda/fake_cuda_state.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// The main of gpu_test: Catch2's, and --soak and --short. Without a driver, a device or kernels it
-// says what is missing and exits with 77, which Meson takes for skipped.
+// The main of gpu_test: Catch2's, with --soak and --short. Without a driver, a device or kernels it
+// says what is missing and exits with 77, which Meson reports as skipped.
 #define CATCH_CONFIG_RUNNER  // before anything includes Catch2
 #include "tests/support/gpu/gpu_main.h"
 

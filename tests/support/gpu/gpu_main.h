@@ -1,4 +1,4 @@
-// What gpu_test's command line says beside Catch2's options.
+// The options of gpu_test's command line besides Catch2's.
 #pragma once
 
 #include <cstdint>

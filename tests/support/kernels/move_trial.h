@@ -1,4 +1,4 @@
-// A move tried against the oracle: some sources of a type, what they must give, and whether a
+// A move tried against the oracle: some sources of a type, their expected result, and whether a
 // function gives exactly that, and touches nothing else, in a given shape of memory.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Meetings for tests: ranks are forked processes, each with a small control plane of its own, so
-// that every way of passing the id is walked through real sockets, files and deadlines.
+// Rendezvous for tests: ranks are forked processes, each with a small control plane of its own. So
+// every way of passing the id is tried with real sockets, files and deadlines.
 #pragma once
 
 #include "lib/rendezvous/id_connection.h"

@@ -1,4 +1,5 @@
-"""Collectives and transfers of tensors on a device give what they give of tensors of the CPU."""
+"""Collectives and transfers of tensors on a device give the same results as those of CPU tensors.
+"""
 
 import pytest
 import torch
