@@ -1,5 +1,5 @@
-// How exceptions become errors: `caught` where they end, at C functions and bodies of threads, and
-// `thrown_by` on the way there.
+// Turns exceptions into errors. `caught` is for the places where they must end: C functions and
+// bodies of threads. `thrown_by` is for the places before that.
 #pragma once
 
 #include "lib/base/forks.h"
