@@ -1,4 +1,4 @@
-// What the watch sees of a communicator's kernels, and what becomes of it. On the watch's thread.
+// How DeviceBackend looks at its kernels and turns failures into errors. On the watch's thread.
 #include "lib/comm/device_backend.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// How a communicator settles on its GPUs: what ranks tell each other of them, and what follows.
+// How a communicator settles on its GPUs: the ranks exchange facts about them and decide alike.
 #include "lib/base/log.h"
 #include "lib/comm/device_backend.h"
 #include "lib/comm/join_info.h"
