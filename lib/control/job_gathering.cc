@@ -1,4 +1,4 @@
-// How the ranks of a job come together: everybody tells the root, the root tells everybody.
+// How the ranks of a job come together: every process tells the root, the root tells every process.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/control/cause.h"
