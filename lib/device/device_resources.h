@@ -1,6 +1,6 @@
-// DeviceResources: what a communicator on a GPU has beyond a host one: an executor, links between
-// devices, how calls become kernels, and what the watch (device_watch.h) makes of kernels that give
-// up. The communicator's thread calls it, but for `look`.
+// DeviceResources: the parts that a communicator on a GPU has beyond a host one: an executor, links
+// between devices, the code that turns calls into kernels, and the state of kernels that give up,
+// for the watch (device_watch.h). Only the communicator's thread calls it, except for `look`.
 #pragma once
 
 #include "lib/call/binding.h"
