@@ -2,8 +2,8 @@
 // and readers (state_page_reader.h) share it. It is written word by word. Anybody who may open the
 // process's descriptors can read it. A reader trusts nothing in it.
 //
-//  page         a process: who it is, the names of its codes, where its rank states lie
-//  rank state   one rank of one communicator: its current wait, its flights, its peers
+//   page         a process: who it is, the names of its codes, where its rank states lie
+//   rank state   one rank of one communicator: its current wait, its flights, its peers
 #pragma once
 
 #include "lib/base/double_buffered.h"

@@ -2,8 +2,8 @@
 // turn moved nothing, it calls `pause`, which spins, then yields, then sleeps at most 1 ms at a
 // time on what the transports armed. So a lost wake-up costs time and never causes a hang.
 //
-//  Blocked   what one Launch waits for, and for whom: for errors and for tools
-//  WaitSet   the futex words and descriptors that end one sleep
+//   Blocked   what one Launch waits for, and for whom: for errors and for tools
+//   WaitSet   the futex words and descriptors that end one sleep
 #pragma once
 
 #include "lib/base/clock.h"
