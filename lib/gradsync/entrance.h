@@ -1,5 +1,5 @@
-// The way into an object that callers' threads use: one at a time, and not out of a function of the
-// caller's that the object is calling.
+// Entrance: admits callers' threads to an object one at a time. It refuses a caller's function that
+// the object itself is calling.
 #pragma once
 
 #include "lib/base/forks.h"

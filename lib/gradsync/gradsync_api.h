@@ -1,4 +1,4 @@
-// What every C function of this library shares: handles, and errors that threads remember.
+// The common parts of all C functions of this library: handles, and errors that threads remember.
 #pragma once
 
 #include "lib/base/caught.h"

@@ -1,4 +1,5 @@
-// Which samples are whose: a permutation of the data set for each epoch, dealt out in turn.
+// Sampler: which rank gets which samples: a permutation of the data set for each epoch, dealt out
+// in turn.
 #pragma once
 
 #include <cstdint>

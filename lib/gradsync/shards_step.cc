@@ -1,5 +1,5 @@
-// The step of a sharded model: the gradients' mean is waited for, each rank updates its share, and
-// what is gathered again begins to be.
+// The step of a sharded model. It waits for the gradients' mean, updates this rank's share, and
+// starts to gather again the units that stay whole.
 #include "lib/base/clock.h"
 #include "lib/gradsync/shards.h"
 
