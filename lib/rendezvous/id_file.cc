@@ -1,5 +1,6 @@
-// Locks are those of open file descriptions (fcntl(2), F_OFD_*), which die with their holder, kill
-// -9 included: byte 0 says that rank 0 lives, byte 1 who may remove what a dead one left.
+// Locks are those of open file descriptions (fcntl(2), F_OFD_*), which end with their holder, also
+// by kill -9. Byte 0 is locked while rank 0 lives. The holder of byte 1 may remove a dead one's
+// file.
 #include "lib/rendezvous/id_file.h"
 
 #include "lib/base/log.h"

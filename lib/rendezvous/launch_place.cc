@@ -1,6 +1,6 @@
-// What launchers say of a process: one table row per launcher with the variables for rank, size,
-// local rank and local size, most specific launcher first. Values are parsed whole; sets that
-// contradict the one in use are reported. Nothing here opens, binds or waits.
+// Reads a process's place from launchers' variables: a table with one row per launcher, for rank,
+// size, local rank and local size. The most specific launcher comes first. Values are parsed whole.
+// Sets that contradict the one in use are reported. Nothing here opens, binds or waits.
 #include "lib/rendezvous/rendezvous.h"
 
 #include <fmt/format.h>
