@@ -44,7 +44,7 @@ Status caught(const Body& body) noexcept {
     return error_saying([&] { return internal_error(error.what()); });
   } catch (...) {
     return error_saying(
-        [] { return internal_error("something was thrown that is no std::exception"); });
+        [] { return internal_error("an exception was thrown that is not a std::exception"); });
   }
 }
 

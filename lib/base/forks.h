@@ -15,7 +15,7 @@ class ForkInCallback final : public std::exception {
  public:
   const char* what() const noexcept override {
     return "fork() was called in a function that Gyre had called, and the child has returned from "
-           "it: a child is to end there, or to become another program";
+           "it: the child must end in that function, or call exec";
   }
 };
 

@@ -1,6 +1,6 @@
 // CommunicatorState: the state that the parts of one communicator (its operations, its backend)
-// share: this rank's identity, the control plane's view of the others, the part of its calls that
-// tools and peers may see, and the lasting error.
+// share. It holds this rank's identity, the control plane's view of the others, the part of its
+// calls that tools and peers may see, and the lasting error.
 #pragma once
 
 #include "lib/base/clock.h"

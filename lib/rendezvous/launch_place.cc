@@ -292,7 +292,8 @@ Status nothing_said(const Settings& settings, const Environment& environment) {
                          rank.empty() ? launcher.rank.front() : launcher.size.front());
   }
   if (find(environment, "SLURM_JOB_ID") != nullptr)
-    found += " This is a Slurm allocation, but no step of it: start the ranks with srun.";
+    found +=
+        " This process is in a Slurm allocation, but in no step of it: start the ranks with srun.";
   return invalid_usage(
       "no variable says which rank this process is." + found +
       " Start the job with `gyre run`, torchrun, mpirun or srun, or set GYRE_RANK and GYRE_SIZE on "
