@@ -16,7 +16,7 @@ class Entrance {
   Result<std::unique_lock<std::mutex>> enter() {
     // Relaxed: only this thread stores its own number.
     if (calling_out_.load(std::memory_order_relaxed) == std::this_thread::get_id())
-      return invalid_usage("a hook, or another function of the caller's, may not call this");
+      return invalid_usage("a hook, or another callback of this object, may not call this");
     return std::unique_lock(mutex_);
   }
   // Calls a function of the caller's, from within.

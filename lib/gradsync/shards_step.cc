@@ -89,8 +89,8 @@ Status Shards::verdict(const StepConsensus& call) const {
   for (int rank = 1; rank < call.size(); ++rank)
     if (call.of(rank).trace != call.of(0).trace)
       return Status(Code::Mismatch,
-                    fmt::format("rank {} gathered other units than rank 0, or in another order: "
-                                "what it got may be another unit's parameters",
+                    fmt::format("rank {} gathered other units than rank 0, or in another order: it "
+                                "may have received another unit's parameters",
                                 rank))
           .blame({rank});
   return {};
