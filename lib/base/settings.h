@@ -1,7 +1,7 @@
-// Settings: every GYRE_ variable, in one table with its type, range, default and meaning. Parsed
-// whole and strictly: a bad value is an error that names variable, value and what is accepted; an
-// unknown GYRE_ name warns with the nearest known one. A communicator reads them once, at its
-// birth.
+// Settings: every GYRE_ variable, in one table with its type, range, default and meaning. Parsing
+// is strict: a bad value is an error that names the variable, the value and what is accepted. An
+// unknown GYRE_ name warns with the nearest known one. A communicator reads them once, when it is
+// made.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,7 +1,7 @@
-// Plan: what one rank does in one collective, as lanes of steps. A value that never changes; it
-// counts chunks, never bytes, and holds no pointers into anything else.
-// Words: the owner of a chunk is the rank that brings it (all-gather, gather) or gets it
-// (reduce-scatter, scatter); the depth of a FIFO is how many messages it holds unread.
+// Plan: what one rank does in one collective, as lanes of steps. A value that never changes. It
+// counts chunks, never bytes, and holds no pointers into anything else. Words: the owner of a chunk
+// is the rank that brings it (all-gather, gather) or gets it (reduce-scatter, scatter); the depth
+// of a FIFO is how many messages it holds unread.
 #pragma once
 
 #include "lib/plan/step.h"

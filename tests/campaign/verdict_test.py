@@ -165,7 +165,7 @@ class Blame(unittest.TestCase):
                           ("waited 8 s for data from rank 3 (reported by rank 5)", {3}),
                           ("gyreReduce number 4 of 9 elements waited 2 s for data from rank 0: "
                            "rank 2 has not begun number 4; ranks 0, 1 wait for it", {2}),
-                          ("the process that made the unique id (as a rule rank 0's) ended", {0}),
+                          ("the process that made the unique id (usually rank 0's) ended", {0}),
                           ("the way from rank 1 to rank 2 went through the process that made the "
                            "unique id", {0}),
                           ("the first for data from any rank", set())):

@@ -322,7 +322,7 @@ TEST_CASE("without a driver, or without kernels, a device is refused and named",
   CHECK(mentions(last_error(), "this build of Gyre has no CUDA kernels"));
   config.device = 7;
   CHECK(gyreCommInitRankConfig(&comm, 1, id, 0, &config) == gyreInvalidArgument);
-  CHECK(mentions(last_error(), "device 7 is none of the 1 CUDA devices"));
+  CHECK(mentions(last_error(), "device 7 is not one of the 1 CUDA devices"));
 }
 
 TEST_CASE("gyreMemAlloc gives memory of the current device, which kernels take", "[device]") {
@@ -363,7 +363,7 @@ TEST_CASE("gyreMemAllocOn gives memory of the device that is named, or of the ho
   CHECK(gyreMemAllocOn(&host, 0, 1) == gyreSuccess);
   CHECK(host == nullptr);
   CHECK(gyreMemAllocOn(&host, 100, 2) == gyreInvalidArgument);
-  CHECK(mentions(last_error(), "device 2 is none of the 2"));
+  CHECK(mentions(last_error(), "device 2 is not one of the 2"));
   CHECK(gyreMemAllocOn(&host, 1ULL << 40, 0) == gyreUnhandledCudaError);
   CHECK(mentions(last_error(), "cuMemCreate of 1099511627776 bytes of device 0"));
   CHECK(gyreMemAllocOn(nullptr, 100, 0) == gyreInvalidArgument);

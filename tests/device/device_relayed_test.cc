@@ -146,7 +146,7 @@ TEST_CASE("the log says which pairs are relayed, and why", "[device]") {
         return without(text, "driver of CUDA 13.0") +
                without(text, "reaches the GPU of rank " + std::to_string(other) +
                                  " through memory of the host") +
-               without(text, "GYRE_P2P_DISABLE or GYRE_TRANSPORT leaves p2p out");
+               without(text, "GYRE_P2P_DISABLE or GYRE_TRANSPORT excludes p2p");
       }));
   (void)unlink(file.c_str());
 }

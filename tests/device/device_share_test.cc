@@ -271,7 +271,7 @@ TEST_CASE("communicators that are made at one time and do not fit together are r
   auto late = comm::process().device_holdings.claim(gpu, "late", 124, comm::estimate_holding);
   late.claim->settle(2, 120);
   CHECK(gyreGroupEnd() == gyreInvalidUsage);
-  CHECK(mentions(last_error(), "made at one time do not fit"));
+  CHECK(mentions(last_error(), "made at the same time do not fit"));
   CHECK(mentions(last_error(), "2 communicators hold 128 of 124 blocks"));
   if (comm != nullptr) CHECK(gyreCommDestroy(comm) == gyreSuccess);
 }

@@ -9,6 +9,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import docs_run_test  # noqa: E402
+import english_test  # noqa: E402
 
 TABLE = """# Architecture
 
@@ -65,7 +66,7 @@ class House(unittest.TestCase):
 
     def test_a_tree_in_order_passes(self):
         for check in ("rooms_test.py", "circles_test.py", "seams_test.py", "shape_test.py",
-                      "names_test.py", "headers_test.py", "docs_test.py"):
+                      "names_test.py", "headers_test.py", "docs_test.py", "english_test.py"):
             self.accepted(check, {})
 
     def test_an_include_that_the_table_does_not_allow_is_found(self):
@@ -220,6 +221,22 @@ class House(unittest.TestCase):
         for spared in ("    " + "word " * 40, "| " + "word " * 40 + "|", "`" + "word " * 40 + "`",
                        "- " + "word " * 30 + "\n- " + "word " * 30):
             self.accepted("docs_test.py", readme(spared))
+
+    def test_a_top_comment_that_is_hard_to_read_is_found(self):
+        def found(*lines, path="x.h"):
+            return "\n".join(english_test.hard_to_read(path, "\n".join(lines) + "\n"))
+
+        long = ["// " + "word " * 20, "// " + "word " * 15 + "end."]
+        self.assertIn("x.h:3: a sentence of 36 words", found("// A b.", "//", *long))
+        for clause in ("What waits is a lane.", "Whoever waits sleeps.", "Who waits sleeps."):
+            self.assertIn("x.h:1: a clause", found("// A b. " + clause))
+            self.assertIn("x.py:2: a clause", found("#!x", f'"""A b.\n{clause}"""', path="x.py"))
+        for spared in (["// A b.", "// " + "word " * 34 + "end."], ["// Who waits for whom?"],
+                       ["// A:", "//   what    " + "w " * 40], ["// A.", "", *long]):
+            self.assertEqual(found(*spared), "")
+        self.assertEqual(found('"""A b.', "", 'What waits is a lane."""', path="x.py"), "")
+        self.refused("english_test.py", {"lib/plan/x.h": "// What waits is a lane.\n"}, "x.h:1:")
+        self.accepted("english_test.py", {"tests/x.h": "// What waits is a lane.\n"})
 
     def test_a_shell_block_that_fails_is_found(self):
         def found(text):

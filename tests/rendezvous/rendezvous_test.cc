@@ -179,7 +179,7 @@ TEST_CASE("strangers, garbage and impostors at the socket get nothing, and the j
   refused(encode(IdRequest{1, 3, 1, token}), "no answer");  // another meeting
   IdMessage newer = encode(IdRequest{1, 3, 0, token});
   newer[7] = 2;
-  refused(newer, "by version 2, rank 0's by version 1");
+  refused(newer, "uses version 2 of the protocol to meet, rank 0's uses version 1");
 
   const auto others = run_job(
       2, [&](int rank) { return meet_and_stay(with_timeout(20), place_of(rank + 1, 3, job)); });
@@ -233,9 +233,12 @@ TEST_CASE("a descriptor that gyre run did not make is refused", "[rendezvous]") 
   refused(1000, "is not an open descriptor");
   refused(run_descriptor(good, 0).get(), "is not the sealed memory");
   refused(run_descriptor(good, F_SEAL_GROW | F_SEAL_SHRINK).get(), "is not the sealed memory");
-  refused(run_descriptor(good + "x", all_seals).get(), "holds something else");
-  refused(run_descriptor(good.substr(1), all_seals).get(), "holds something else");
-  refused(run_descriptor("GYRERUN2" + good.substr(8), all_seals).get(), "holds something else");
+  refused(run_descriptor(good + "x", all_seals).get(),
+          "does not hold what this version's `gyre run` writes");
+  refused(run_descriptor(good.substr(1), all_seals).get(),
+          "does not hold what this version's `gyre run` writes");
+  refused(run_descriptor("GYRERUN2" + good.substr(8), all_seals).get(),
+          "does not hold what this version's `gyre run` writes");
   const FileDescriptor plain(open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
   if (plain.has_value()) refused(plain.get(), "is not the sealed memory");
 }

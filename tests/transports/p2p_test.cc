@@ -82,7 +82,7 @@ TEST_CASE("the way between two GPUs is the same from both ends", "[p2p]") {
       {gpu(0, 1), elsewhere, GpuRoute::relay, Path::unknown, "another host"},
       // One of them is enough to refuse, or to know what lies between.
       {gpu(0, 1, {toward(1, PeerAccess::no_peer_access)}), gpu(1, 2, {toward(0)}), GpuRoute::relay,
-       Path::unknown, "the driver finds no way"},
+       Path::unknown, "the driver finds no path"},
       {gpu(0, 1, {toward(1, PeerAccess::reaches, Path::nvlink, 18)}),
        gpu(1, 2, {toward(0, PeerAccess::disabled)}), GpuRoute::relay, Path::nvlink,
        "GYRE_P2P_DISABLE"},
@@ -257,7 +257,7 @@ TEST_CASE("without NVML the survey reads the bus, and says what it cannot see th
                                            toward(3)});
   const PairRoute between = find_route(gpu(0, 1, found(Path::host_bridge)), gpu(1, 2));
   CHECK(between.way == GpuRoute::relay);
-  CHECK(mentions(between.reason, "NVLink would not show there"));
+  CHECK(mentions(between.reason, "the bus does not show NVLink"));
   // What NVML knows goes before.
   const FakeNvml fake({.between = [](int, int) { return FakeBetween{.lanes = 4}; }});
   CHECK(survey(*table, fake.table().get(), own, {}, sysfs)[0] ==

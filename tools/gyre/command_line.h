@@ -1,4 +1,5 @@
-// How a command of gyre reads its words: help is printed, and a wrong word refused, alike.
+// Parses the words of a gyre command. All commands print help and refuse wrong words in the same
+// way.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,5 @@
-// gyre: one program for what one does around a job; each subcommand has a file of its own.
-// This file only picks the subcommand.
+// gyre: one program for the tasks around a job. Each subcommand has its own file; this one only
+// picks the subcommand.
 #include "lib/base/settings.h"
 #include "lib/links/transport_registry.h"
 #include "tools/gyre/plan_command.h"
