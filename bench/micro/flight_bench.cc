@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace gyre {
+namespace gyre::bench {
 namespace {
 
 constexpr std::uint64_t short_bytes = 8;
@@ -102,10 +102,10 @@ void add_all() {
 }
 
 }  // namespace
-}  // namespace gyre
+}  // namespace gyre::bench
 
 int main(int count, char** arguments) {
-  gyre::add_all();
+  gyre::bench::add_all();
   benchmark::Initialize(&count, arguments);
   if (benchmark::ReportUnrecognizedArguments(count, arguments)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -16,8 +16,10 @@
 #include <time.h>
 #include <vector>
 
-namespace gyre::kernels {
+namespace gyre::bench {
 namespace {
+
+using namespace kernels;
 
 constexpr std::uint64_t small_blocks[] = {64, 4 << 10};
 constexpr std::uint64_t cached_block = 64 << 10;
@@ -185,10 +187,10 @@ void add_shapes(InstructionSet set) {
 }
 
 }  // namespace
-}  // namespace gyre::kernels
+}  // namespace gyre::bench
 
 int main(int count, char** arguments) {
-  using namespace gyre::kernels;
+  using namespace gyre::bench;
   add_yardsticks();
   for (int set = static_cast<int>(best_instruction_set()); set >= 0; --set) {
     add_every_entry(static_cast<InstructionSet>(set));
