@@ -2,11 +2,10 @@
 // numbers of ranks, placement, counts and alignments. Pairs of all values in the default run, the
 // whole product under [.soak]. On every rank the same bits, and the right ones.
 #include "tests/support/base/covering.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/elements.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <barrier>

@@ -2,10 +2,9 @@
 // transports, numbers of ranks, types, ops, placement, counts (uneven and zero too), alignments and
 // roots. Pairs of all values in the default run, the whole product under [.soak].
 #include "tests/support/base/covering.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/collective_case.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <barrier>
 #include <cstdio>

@@ -1,11 +1,10 @@
 // Processes with many ranks each, as threads, beside other processes: one call then uses more lent
 // buffers of one peer process than any bound on what is kept mapped. Every collective, in memory of
 // gyreMemAlloc. Processes are forked while this one has one thread.
+#include "tests/support/catch.h"
 #include "tests/support/comm/collective_case.h"
 #include "tests/support/comm/forked_ranks.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <thread>

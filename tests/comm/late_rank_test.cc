@@ -1,8 +1,7 @@
 // A rank that has begun large all-reduces and computes on, as a process of its own: those that wait
 // do its part meanwhile. Processes are forked while this one has one thread.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <vector>

@@ -1,8 +1,7 @@
 // Where this process listens by TCP, by how communicators are made. Whole jobs of processes are
 // listening_run_test.py's.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <cstdlib>

@@ -2,11 +2,10 @@
 // is lent by CUDA IPC, and the caller's again once gyreCommDeregister has succeeded. The fakes
 // complain when memory is freed that another process has open.
 #include "lib/base/clock.h"
+#include "tests/support/catch.h"
 #include "tests/support/device/device_ranks.h"
 #include "tests/support/device/lending.h"
 #include "transports/p2p/virtual_memory.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <cstdlib>

@@ -2,9 +2,8 @@
 // other, each process over a fake driver of its own. A replay has no code of the host's but what
 // the graph holds, so that is what has to bring its messages through.
 #include "lib/comm/process.h"
+#include "tests/support/catch.h"
 #include "tests/support/device/device_processes.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <fstream>

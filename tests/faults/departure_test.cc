@@ -1,8 +1,7 @@
 // Ranks whose processes end without gyreCommDestroy: what they gave is not lost to the others, and
 // who is missed is named.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -1,8 +1,7 @@
 // fork() inside anything: the child may not touch what its parent has, and the parent goes on.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
 #include <gyre/gradsync.h>
-
-#include <catch2/catch.hpp>
 
 #include <functional>
 #include <string>

@@ -3,9 +3,8 @@
 // something else: it writes nothing there, nobody takes a wrong sum for a right one, and what other
 // threads write beside the buffers, in the same pages, stays. Processes are forked while this one
 // has one thread.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -251,7 +250,7 @@ void run_trial(std::uint32_t seed) {
 }
 
 void run_many(std::uint32_t trials) {
-  for (std::uint32_t i = 0; i < trials; ++i) run_trial(Catch::rngSeed() * 100'000 + i);
+  for (std::uint32_t i = 0; i < trials; ++i) run_trial(rng_seed() * 100'000 + i);
 }
 
 }  // namespace
@@ -260,6 +259,6 @@ TEST_CASE("who was stopped writes nothing into buffers whose call has returned",
   run_many(32);
 }
 
-TEST_CASE("replay", "[.replay]") { run_trial(Catch::rngSeed()); }
+TEST_CASE("replay", "[.replay]") { run_trial(rng_seed()); }
 
 TEST_CASE("soak: stopped at a thousand instants", "[.soak]") { run_many(1000); }

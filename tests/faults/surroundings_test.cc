@@ -1,9 +1,8 @@
 // Ranks in a program that treats them badly, or whose host gives little: standard streams are
 // closed, full or without a reader, limits are low. What Gyre cannot do is an error in time, and
 // the others are told.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <cerrno>
 #include <chrono>

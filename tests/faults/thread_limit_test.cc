@@ -1,11 +1,10 @@
 // A process at its limit of threads: what would take another one fails with the limit named,
 // nothing hangs, and what needs none goes on. pthread_create is this program's own, and refuses on
 // demand.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <cerrno>
 #include <dlfcn.h>

@@ -1,9 +1,8 @@
 // gradsync.h's samplers and meshes. What trains over a mesh, as one rank does, are
 // docs/examples/mesh.cc and experts.cc; tests/examples runs them.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <map>

@@ -1,10 +1,9 @@
 // gradsync.h's shards, ranks as threads: whatever is shared out among whom, training is what it is
 // on one rank; and what goes wrong on one is an error of all.
 #include "kernels/cpu/elementwise.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,7 @@
 // gradsync.h's replicas, ranks as threads: gradients come out as the mean on every rank, whatever
 // lies where and whoever ends early.
+#include "tests/support/catch.h"
 #include "tests/support/gradsync/grad_trainer.h"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <chrono>

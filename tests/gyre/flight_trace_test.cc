@@ -1,7 +1,8 @@
 // The timeline made of flights: what is shown where, and what is no flight.
 #include "tools/gyre/flight_trace.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

@@ -2,10 +2,10 @@
 // and what must not depend on when one looks.
 #include "tools/gyre/why_graph.h"
 
+#include "tests/support/catch.h"
 #include "tools/gyre/why_json.h"
 #include "tools/gyre/why_text.h"
 
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 using namespace gyre;

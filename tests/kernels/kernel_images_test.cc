@@ -3,8 +3,7 @@
 // nvcc packs them: a head, and then entries with a cubin or PTX each, compressed by zstd or as a
 // block of LZ4. That drivers load what these say they do has not been tried on one.
 #include "kernels/cuda/kernel_name.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -2,7 +2,7 @@
 // is, and what is given back when.
 #include "lib/transport/region.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <atomic>
 #include <csignal>

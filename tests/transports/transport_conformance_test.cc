@@ -2,9 +2,8 @@
 // and between processes, and tcp over IPv4 and IPv6. A transport enters the list of those that can
 // be selected once it passes.
 #include "lib/transport/slots.h"
+#include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 // lib/tune: what is chosen, and what GYRE_ALGO and GYRE_PROTO make of it.
 #include "lib/tune/choice.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <string>
 

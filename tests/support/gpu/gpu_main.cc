@@ -3,11 +3,10 @@
 #define CATCH_CONFIG_RUNNER  // before anything includes Catch2
 #include "tests/support/gpu/gpu_main.h"
 
+#include "tests/support/catch.h"
 #include "tests/support/gpu/gpu_driver.h"
 #include "tests/support/gpu/spawned_processes.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <cstdio>
 #include <string>
@@ -42,7 +41,7 @@ int main(int count, char** arguments) {
   using namespace gyre::tests;
   if (const auto code = ran_as_process(count, arguments)) return *code;
   Catch::Session session;
-  using Catch::clara::Opt;
+  using command_line::Opt;
   session.cli(session.cli() |
               Opt(options.soak, "operations")["--soak"]("random operations of the soak") |
               Opt(options.shares, "count")["--shares"]("the kernels' cases are cut into so many") |
