@@ -130,6 +130,8 @@ class House(unittest.TestCase):
         self.accepted("seams_test.py", {"tests/support/catch.h": catch})
         self.refused("seams_test.py", {"tests/plan/x_test.cc": catch},
                      "tests/plan/x_test.cc: tests include tests/support/catch.h")
+        self.refused("seams_test.py", {"tests/plan/x_test.cc": f_with("Catch::rngSeed()")},
+                     "tests/plan/x_test.cc: what the versions of Catch2 name differently")
         middle = "lib/comm/communicator.h"
         self.accepted("seams_test.py", {middle: "// x\n" * 200})
         self.refused("seams_test.py", {middle: "// x\n" * 201}, "201 lines")
