@@ -3,8 +3,7 @@
 #include "lib/base/settings.h"
 #include "lib/base/units.h"
 #include "lib/base/wait.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <new>
 #include <stdexcept>

@@ -4,8 +4,7 @@
 #include "lib/base/handle_table.h"
 
 #include "lib/call/pre_mul_sum_ops.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <climits>
 #include <set>

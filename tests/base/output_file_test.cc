@@ -4,8 +4,7 @@
 #include "lib/base/flight_file.h"
 #include "lib/base/log.h"
 #include "lib/base/state_page_reader.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <csignal>
 #include <cstdlib>

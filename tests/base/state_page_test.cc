@@ -4,8 +4,8 @@
 
 #include "lib/base/flight_file.h"
 #include "lib/base/state_page_reader.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

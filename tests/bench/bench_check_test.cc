@@ -4,8 +4,8 @@
 #include "bench/runner/check.h"
 #include "bench/runner/statistics.h"
 #include "kernels/cpu/move.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <cmath>

@@ -3,10 +3,10 @@
 #include "bench/gpu/bare_moves.h"
 #include "bench/gpu/straight_ring.h"
 #include "bench/gpu/timing.h"
+#include "tests/support/catch.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/kernels/device_job.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -2,8 +2,7 @@
 // which message. No communicator is made here.
 #include "bench/runner/options.h"
 #include "bench/runner/ranks.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <functional>
 #include <iterator>

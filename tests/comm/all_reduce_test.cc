@@ -2,11 +2,10 @@
 // numbers of ranks, placement, counts and alignments. All ranks get the same, right bits. The
 // default run covers every pair of values; [.soak] runs the whole product.
 #include "tests/support/base/covering.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/elements.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <barrier>

@@ -1,9 +1,8 @@
 // A rank, in a process of its own, begins large all-reduces and computes on: the waiting ranks do
 // its part of the reduction meanwhile (work stealing). The test process has one thread when it
 // forks.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <vector>

@@ -1,9 +1,8 @@
 // Both kinds of host stream on one communicator: the progress thread drives one, callers drive the
 // other, and both advance whichever is waited for first. Ranks are threads.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <array>
 #include <chrono>

@@ -2,10 +2,9 @@
 // splits that begin shortly before 2^31, 2^32 and 2^40. (64-bit message counters wrap in
 // slots_test.cc and transport_conformance_test.cc, numbers of handles and ops in
 // handle_table_test.cc.)
+#include "tests/support/catch.h"
 #include "tests/support/comm/many_communicators.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <numeric>
 #include <string>

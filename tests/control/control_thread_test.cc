@@ -3,8 +3,7 @@
 #include "lib/control/control_thread.h"
 
 #include "lib/base/clock.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <atomic>
 #include <chrono>

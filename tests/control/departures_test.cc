@@ -5,8 +5,7 @@
 #include "lib/control/messages.h"
 #include "lib/control/post.h"
 #include "lib/control/tree.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <random>

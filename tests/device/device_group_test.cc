@@ -120,7 +120,7 @@ TEST_CASE("sends and receives of a group arrive, whoever they are between", "[de
   OnFake on;
   Ranks ranks(on, n);
   REQUIRE(ranks.begun == gyreSuccess);
-  std::mt19937_64 random(Catch::rngSeed());
+  std::mt19937_64 random(rng_seed());
   for (int round = 0; round < 8; ++round) check_messages(on, ranks, random_messages(random, n, 12));
 }
 

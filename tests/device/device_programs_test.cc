@@ -203,9 +203,9 @@ void run_program(std::uint64_t seed) {
 
 TEST_CASE("threads make, use, abort and destroy communicators beside each other's kernels",
           "[device]") {
-  for (std::uint64_t i = 0; i < 12; ++i) run_program(Catch::rngSeed() + i);
+  for (std::uint64_t i = 0; i < 12; ++i) run_program(rng_seed() + i);
 }
 
 TEST_CASE("a thousand such programs end", "[device][.soak]") {
-  for (std::uint64_t i = 0; i < 1000; ++i) run_program(10000ULL * Catch::rngSeed() + i);
+  for (std::uint64_t i = 0; i < 1000; ++i) run_program(10000ULL * rng_seed() + i);
 }

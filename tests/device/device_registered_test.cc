@@ -2,11 +2,10 @@
 // IPC lends it, and the caller may free it once gyreCommDeregister has succeeded. The fake drivers
 // report memory that is freed while another process has it open.
 #include "lib/base/clock.h"
+#include "tests/support/catch.h"
 #include "tests/support/device/device_ranks.h"
 #include "tests/support/device/lending.h"
 #include "transports/p2p/virtual_memory.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <cstdlib>

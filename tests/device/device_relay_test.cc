@@ -3,9 +3,8 @@
 // real kernels.
 #include "lib/cuda/device_relay.h"
 
+#include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <array>
@@ -179,7 +178,7 @@ TEST_CASE("messages of all channels arrive whole and in order, both ways", "[rel
   const unsigned slowness = GENERATE(1U, 12U);  // of receivers
   CAPTURE(kind_name(kind), first, slowness);
   Pair pair(kind, first);
-  std::mt19937_64 random(Catch::rngSeed() + slowness);
+  std::mt19937_64 random(rng_seed() + slowness);
   constexpr std::uint64_t messages = 150;
   const auto all_came = [&] {
     bool all = true;

@@ -2,9 +2,8 @@
 // and as processes, each process over a fake driver of its own. Kernels use host memory, and relays
 // carry their messages over shared memory or tcp.
 #include "lib/base/clock.h"
+#include "tests/support/catch.h"
 #include "tests/support/device/device_processes.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <cstdlib>

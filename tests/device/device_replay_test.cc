@@ -2,9 +2,8 @@
 // other, each process over a fake driver of its own. A replay runs no host code but the nodes of
 // the graph, so these nodes must bring its messages through.
 #include "lib/comm/process.h"
+#include "tests/support/catch.h"
 #include "tests/support/device/device_processes.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <fstream>

@@ -4,9 +4,8 @@
 #include "lib/exec/launch.h"
 
 #include "lib/base/units.h"
+#include "tests/support/catch.h"
 #include "tests/support/exec/launch_job.h"
-
-#include <catch2/catch.hpp>
 
 #include <random>
 

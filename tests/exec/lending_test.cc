@@ -1,9 +1,8 @@
 // lib/exec: memory lent by peers that lie about it.
 #include "lib/base/units.h"
 #include "lib/transport/region.h"
+#include "tests/support/catch.h"
 #include "tests/support/exec/launch_job.h"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <csignal>

@@ -3,9 +3,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/path_watch.h"
 #include "lib/comm/whereabouts.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <functional>

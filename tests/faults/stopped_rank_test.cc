@@ -2,9 +2,8 @@
 // paused machine). It continues after the others have given up and reuse their buffers. It writes
 // nothing into those buffers, no rank returns a wrong sum as a right one, and data that other
 // threads write in the same pages stays. The test process has one thread when it forks.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -250,7 +249,7 @@ void run_trial(std::uint32_t seed) {
 }
 
 void run_many(std::uint32_t trials) {
-  for (std::uint32_t i = 0; i < trials; ++i) run_trial(Catch::rngSeed() * 100'000 + i);
+  for (std::uint32_t i = 0; i < trials; ++i) run_trial(rng_seed() * 100'000 + i);
 }
 
 }  // namespace
@@ -259,6 +258,6 @@ TEST_CASE("who was stopped writes nothing into buffers whose call has returned",
   run_many(32);
 }
 
-TEST_CASE("replay", "[.replay]") { run_trial(Catch::rngSeed()); }
+TEST_CASE("replay", "[.replay]") { run_trial(rng_seed()); }
 
 TEST_CASE("soak: stopped at a thousand instants", "[.soak]") { run_many(1000); }

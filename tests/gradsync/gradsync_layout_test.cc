@@ -2,8 +2,7 @@
 #include "lib/gradsync/buckets.h"
 #include "lib/gradsync/exact_sum.h"
 #include "lib/gradsync/shard_layout.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <cmath>

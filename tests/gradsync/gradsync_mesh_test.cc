@@ -1,9 +1,8 @@
 // gradsync.h's samplers and meshes. tests/examples runs docs/examples/mesh.cc and experts.cc, which
 // train over a mesh and compare with one rank.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <map>

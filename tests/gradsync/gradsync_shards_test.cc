@@ -1,10 +1,9 @@
 // gradsync.h's shards, ranks as threads: every way of sharding trains like one rank, and a failure
 // on one rank is an error on all.
 #include "kernels/cpu/elementwise.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cmath>

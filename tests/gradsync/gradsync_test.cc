@@ -1,8 +1,7 @@
 // gradsync.h's replicas, ranks as threads: every rank gets the mean gradients, for any layout in
 // memory and if some ranks end early.
+#include "tests/support/catch.h"
 #include "tests/support/gradsync/grad_trainer.h"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <chrono>

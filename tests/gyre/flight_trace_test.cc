@@ -2,7 +2,8 @@
 // flight.
 #include "tools/gyre/flight_trace.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

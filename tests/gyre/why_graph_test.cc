@@ -2,10 +2,10 @@
 // arrange on one host, and results that must not depend on the moment of the snapshot.
 #include "tools/gyre/why_graph.h"
 
+#include "tests/support/catch.h"
 #include "tools/gyre/why_json.h"
 #include "tools/gyre/why_text.h"
 
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 using namespace gyre;

@@ -156,6 +156,12 @@ class House(unittest.TestCase):
         self.refused("seams_test.py", asks, "in 4 places", "lib/comm/x0.cc:2")
         del asks["lib/comm/x0.cc"]
         self.accepted("seams_test.py", asks)
+        catch = "// x\n#include <catch2/catch.hpp>\n"
+        self.accepted("seams_test.py", {"tests/support/catch.h": catch})
+        self.refused("seams_test.py", {"tests/plan/x_test.cc": catch},
+                     "tests/plan/x_test.cc: tests include tests/support/catch.h")
+        self.refused("seams_test.py", {"tests/plan/x_test.cc": f_with("Catch::rngSeed()")},
+                     "tests/plan/x_test.cc: what the versions of Catch2 name differently")
         middle = "lib/comm/communicator.h"
         self.accepted("seams_test.py", {middle: "// x\n" * 200})
         self.refused("seams_test.py", {middle: "// x\n" * 201}, "201 lines")

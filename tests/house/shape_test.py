@@ -14,7 +14,7 @@ WORDS_NOT_USED = {"util", "utils", "misc", "common", "helper", "helpers", "manag
 TOP_LEVEL = {"meson.build", "meson_options.txt", "include", "lib", "kernels", "transports", "tools",
              "tests", "bench", "docs", "README.md", "LICENSE", "ARCHITECTURE.md", "CONTRIBUTING.md",
              "CHANGELOG.md"}
-TEXT_ENDINGS = tree.SOURCE_ENDINGS + (".py", ".build", ".md")
+TEXT_ENDINGS = tree.SOURCE_ENDINGS + (".py", ".build", ".md", ".sh")
 # Split, so that this file does not hold the words itself.
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) +
                         r")\b")

@@ -3,8 +3,7 @@
 #include "kernels/cpu/elementwise.h"
 
 #include "kernels/cpu/narrow_float.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cmath>
 #include <cstring>

@@ -3,8 +3,7 @@
 // packs them: a header, and then entries with a cubin or PTX each, compressed by zstd or as a block
 // of LZ4. No driver has loaded an image in this test.
 #include "kernels/cuda/kernel_name.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cstdio>
 #include <cstdlib>

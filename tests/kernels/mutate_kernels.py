@@ -168,10 +168,10 @@ def left_out(root, every):
 
 
 def libraries(build):
-    names = ["tests/support/libtest_main.a", "tests/support/libtest_device_job.a",
-             "tests/support/libtest_host_device.a", "lib/exec/libexec.a", "lib/cuda/libcuda.a",
-             "lib/transport/libtransport.a", "lib/plan/libplan.a", "lib/trust/libtrust.a",
-             "lib/base/libbase.a"]
+    names = [f"tests/support/libtest_{name}.a" for name in (
+        "main", "session", "device_job", "kernel_cases", "ranks", "host_device")]
+    names += [f"lib/{room}/lib{room}.a" for room in (
+        "exec", "cuda", "transport", "plan", "trust", "base")]
     return [os.path.join(build, name) for name in names] + \
         sorted(glob.glob(os.path.join(build, "kernels/cpu/*.a")))
 
@@ -217,7 +217,8 @@ def trial(arguments, seeds, name=None, text=None):
              "-Wl,--start-group", "-Wl,--whole-archive",
              os.path.join(arguments.build, "tests/kernels/libtest_mutant_trial.a"),
              "-Wl,--no-whole-archive", *libraries(arguments.build), "-Wl,--end-group", "-lfmt",
-             "-lboost_context", "-lssl", "-lcrypto", "-pthread"], capture_output=True, text=True)
+             *shlex.split(arguments.catch), "-lboost_context", "-lssl", "-lcrypto", "-pthread"],
+            capture_output=True, text=True)
         if done.returncode != 0:
             print(done.stderr[:2000])
             return "does not compile", 0
@@ -256,6 +257,7 @@ def parsed():
     parser.add_argument("root")
     parser.add_argument("build")
     parser.add_argument("cxx")
+    parser.add_argument("--catch", default="", help="what links Catch2")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--only")
     parser.add_argument("--seeds", type=int, default=40)

@@ -2,8 +2,7 @@
 #include "lib/plan/cursor.h"
 
 #include "lib/plan/algorithms.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <random>

@@ -2,8 +2,7 @@
 #include "lib/plan/draw.h"
 #include "lib/plan/explain.h"
 #include "lib/plan/timeline.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 // UPDATE_GOLDEN=1 in the environment writes tests/plan/golden/*.txt anew instead of comparing.
 #include "lib/plan/algorithms.h"
 #include "lib/plan/print.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <cstdlib>

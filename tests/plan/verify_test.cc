@@ -2,8 +2,8 @@
 #include "lib/plan/verify.h"
 
 #include "lib/plan/print.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

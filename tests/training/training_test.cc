@@ -5,8 +5,7 @@
 #include "bench/training/train/examples.h"
 #include "bench/training/train/optimizer.h"
 #include "kernels/cpu/elementwise.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <cmath>

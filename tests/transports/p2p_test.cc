@@ -1,13 +1,12 @@
 // Routes between GPUs: how they are found, and that all ranks get the same ones. Leases on lent
 // memory. Memory that is mapped by descriptors.
+#include "tests/support/catch.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/fake_cuda/fake_nvml.h"
 #include "transports/p2p/bus.h"
 #include "transports/p2p/lease.h"
 #include "transports/p2p/survey.h"
 #include "transports/p2p/virtual_memory.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <filesystem>

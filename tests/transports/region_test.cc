@@ -2,7 +2,7 @@
 // process, and when it is given back.
 #include "lib/transport/region.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <atomic>
 #include <csignal>

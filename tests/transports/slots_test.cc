@@ -3,8 +3,7 @@
 #include "lib/transport/slots.h"
 
 #include "lib/transport/mapped.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,9 +2,8 @@
 // shm between threads and between processes, and over tcp with IPv4 and IPv6. A transport can be
 // selected only once it passes.
 #include "lib/transport/slots.h"
+#include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -7,8 +7,7 @@
 #include "lib/trust/tickets.h"
 #include "lib/trust/unique_id.h"
 #include "lib/trust/wire.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <atomic>

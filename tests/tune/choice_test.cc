@@ -1,7 +1,7 @@
 // lib/tune: which algorithm and protocol are chosen, and how GYRE_ALGO and GYRE_PROTO change that.
 #include "lib/tune/choice.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <string>
 

@@ -4,8 +4,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/owned.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cstdio>
 #include <cstdlib>

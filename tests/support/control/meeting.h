@@ -3,8 +3,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/control/control.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <chrono>
 #include <memory>

@@ -4,12 +4,11 @@
 
 #include "lib/comm/device_backend.h"
 #include "lib/comm/process.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include "tests/support/device/on_cuda.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <functional>

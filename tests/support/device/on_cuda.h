@@ -4,8 +4,7 @@
 #pragma once
 
 #include "lib/loaded/cuda.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cstddef>
 #include <memory>

@@ -3,9 +3,8 @@
 #pragma once
 
 #include "kernels/cpu/move.h"
+#include "tests/support/catch.h"
 #include "tests/support/kernels/move_oracle.h"
-
-#include <catch2/catch.hpp>
 
 #include <random>
 #include <string>

@@ -6,8 +6,8 @@
 #include "lib/rendezvous/rendezvous.h"
 #include "lib/rendezvous/rendezvous_address.h"
 #include "lib/trust/derive.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <chrono>
