@@ -1,11 +1,10 @@
-// A rank's thread that stands still in the middle of a move, for longer than any bound on
-// processes: the buffer of another rank of the process, whose call fails meanwhile, is its caller's
-// again only once that thread has let go of it.
+// A rank's thread stops in the middle of a move, for longer than any limit on processes. The call
+// of another rank of the process fails meanwhile. Its buffer belongs to its caller again only when
+// the stopped thread no longer uses it.
 #include "tests/support/base/page_trap.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <chrono>

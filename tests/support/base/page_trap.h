@@ -1,8 +1,8 @@
-// A page whose first reader or writer stands still there, in the middle of what it does, while
-// something else happens. One at a time in a process.
+// A page whose first reader or writer stops there, in the middle of its work, while something else
+// happens. One at a time in a process.
 #pragma once
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <atomic>
 #include <csignal>
