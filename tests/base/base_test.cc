@@ -82,6 +82,13 @@ TEST_CASE("a setting is parsed whole or refused with its name and value", "[base
   CHECK(good->debug == "INFO");
 }
 
+TEST_CASE("the nearest word is the one with the fewest slips of a typist", "[base]") {
+  CHECK(nearest("biuld", {"bench", "build", "test"}) == "build");
+  CHECK(nearest("buld", {"bench", "build", "test"}) == "build");
+  CHECK(nearest("builld", {"bench", "build", "test"}) == "build");
+  CHECK(nearest("zebra", {"bench", "build", "test"}).empty());
+}
+
 TEST_CASE("an unknown GYRE_ name warns with the nearest known one", "[base]") {
   std::vector<std::string> warnings;
   REQUIRE(parse_settings({{"GYRE_TIMEOT", "7"}}, &warnings).ok());
