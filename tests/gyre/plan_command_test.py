@@ -49,7 +49,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 refused('"rnig"', "-a", "rnig")
 refused("oneshot does no gather", "-a", "oneshot", "-c", "gather")
-refused("collective", "-c", "all-reduce")
+refused("did you mean all_reduce?", "-c", "al_reduce")
 refused("--rank 4", "-n", "4", "--rank", "4")
 refused("order", "-n", "3", "--order", "0,1,1")
 refused("--bytes", "--bytes", "many")

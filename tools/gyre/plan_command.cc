@@ -2,6 +2,7 @@
 
 #include "lib/base/settings.h"
 #include "lib/plan/algorithms.h"
+#include "lib/plan/collective.h"
 #include "lib/plan/draw.h"
 #include "lib/plan/explain.h"
 #include "lib/plan/print.h"
@@ -115,16 +116,11 @@ Result<const plan::Algorithm*> find_algorithm(const std::string& name) {
 
 Result<plan::PlanRequest> make_request(const Options& options) {
   plan::PlanRequest request;
-  const std::optional<plan::Collective> collective = plan::find_collective(options.collective);
-  if (!collective) {
-    return invalid_argument(
-        fmt::format("there is no collective \"{}\"; --help names them", options.collective));
-  }
+  GYRE_ASSIGN(request.collective, plan::parse_collective(options.collective));
   if (options.rank >= options.ranks) {
     return invalid_argument(
         fmt::format("--rank {} is not one of {} ranks", options.rank, options.ranks));
   }
-  request.collective = *collective;
   request.rank_count = options.ranks;
   request.root = options.root;
   request.order = options.order;
