@@ -63,6 +63,7 @@ text = succeeds("memory", "--params", "1B", "-n", "8", "--memory", "12G")
 fits = [line.split()[-2] for line in text.splitlines()[2:]]
 assert fits == ["no", "yes", "yes", "yes"], text
 assert len(succeeds("memory", "--stage", "2").splitlines()) == 3
+refused("many is not a number", "memory", "--params", "many")
 refused("ends in K, M, B or T", "memory", "--params", "1X")
 refused("does not divide", "memory", "-n", "8", "--factor", "3")
 refused("--stage", "memory", "--stage", "4")
