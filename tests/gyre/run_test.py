@@ -125,7 +125,7 @@ class Usage(unittest.TestCase):
             self.assertIn(text, done.stderr)
 
     def test_a_misspelt_word_is_refused_with_the_nearest_one(self):
-        self.refused(["rum"], 'no subcommand "rum"', 'did you mean "run"?')
+        self.refused(["rum"], 'no subcommand "rum"', "did you mean run?")
         self.refused(["run", "--bnd", "core", "-n", "2", "true"], "--bnd", "did you mean --bind?")
         self.refused(["run", "-n", "2", "--no-prefx", "true"], "did you mean --no-prefix?")
         self.refused(["run", "-n", "2", "--zzzzzzzzzzzz", "true"], "no option --zzzzzzzzzzzz; see")
@@ -137,7 +137,7 @@ class Usage(unittest.TestCase):
         self.refused(["run", "-n", "2", "--timeout", "0", "true"], "--timeout")
         self.refused(["run", "-n", "2"], "name the program to start")
         self.refused(["run", "true"], "give -n N, how many ranks")
-        self.refused([], "usage:")
+        self.refused([], "Usage:")
 
     def test_an_entry_that_is_no_assignment_is_refused(self):
         outcome = gyre_run("-n", "1", "--env", "NOTHING", "true")
