@@ -12,6 +12,7 @@ import tempfile
 import tree
 
 PATIENCE_S = 20
+MAX_COLUMNS = 100
 # What tools/dev would install, build or clean with. They fail and leave a trace.
 STUBS = ("apt-get", "sudo", "meson", "ninja", "pip", "g++", "cmake", "clang-tidy", "clang-format",
          "rm", "mkdir")
@@ -47,6 +48,54 @@ DEV = [
     ("tools/dev zebra", 2, ["tools/dev --help lists them"], ["did you mean"]),
 ]
 
+GYRE = [
+    ("gyre", 2, ["Usage: gyre SUBCOMMAND"], []),
+    ("gyre --help", 0, ["Usage: gyre SUBCOMMAND", "Examples:"], []),
+    ("gyre hlep", 2, ["did you mean help?"], []),
+    ("gyre rnu", 2, ["did you mean run?"], []),
+    ("gyre run", 2, ["give -n N, how many ranks"], ["required"]),
+    ("gyre run -n 4", 2, ["name the program to start, as in gyre run -n 4 ./program"], ["which"]),
+    ("gyre run -n two", 2, ["-n: two is not a number"], ["range"]),
+    ("gyre run --np=two true", 2, ["--np: two is not a number"], []),
+    ("gyre run -n 0 true", 2, ["-n: 0 is not from 1 to 4096"], []),
+    ("gyre run -n", 2, ["-n needs a value"], []),
+    ("gyre run -n 2 --timeuot 5 true", 2, ["did you mean --timeout?"], []),
+    ("gyre run -n 2 nosuchprogram", 127, ['cannot start "nosuchprogram": not in PATH'],
+     ["OMP_NUM_THREADS"]),
+    ("gyre run -n 2 true", 0, [], ["OMP_NUM_THREADS"]),
+    ("GYRE_DEBUG=INFO gyre run -n 2 true", 0, ["OMP_NUM_THREADS=1"], []),
+    ("GYRE_DEBUG=DEBUG gyre run -n 2 true", 2,
+     ["one of NONE, VERSION, WARN, INFO, TRACE", "see gyre settings GYRE_DEBUG"], ["run --help"]),
+    ("gyre run -n 1 --log-dir logs true", 1, ["logs/rank-0.out is no regular file"], []),
+    ("gyre plan all_reduce", 0, ["ring all_reduce, 4 ranks"], []),
+    ("gyre plan --help", 0, ["Examples:", "gyre plan all_reduce"], []),
+    ("gyre plan -c allreduce", 0, ["ring all_reduce, 4 ranks"], []),
+    ("gyre plan AllReduce", 0, ["ring all_reduce, 4 ranks"], []),
+    ("gyre plan all-reduce", 0, ["ring all_reduce, 4 ranks"], []),
+    ("gyre plan alreduce", 2, ['no collective "alreduce"'], []),
+    ("gyre plan -c all_to_all", 0, ["pairwise all_to_all, 4 ranks"], []),
+    ("gyre plan --list -c all_to_all", 0, ["pairwise"], ["ring"]),
+    ("gyre plan --list --json", 0, ['"algorithm": "ring"'], []),
+    ("gyre plan --list --draw picture.svg", 2, ["not --draw"], []),
+    ("gyre plan memory --help", 0, ["Usage: gyre plan memory", "Examples:"], []),
+    ("gyre why --help", 0, ["Usage: gyre why", "Examples:"], []),
+    ("gyre why 999999", 1, ['"999999" is no process'], []),
+    ("gyre settings --help", 0, ["Usage: gyre settings", "Examples:"], []),
+    ("gyre settings", 0, ["this process's rank (default unset; a whole number from 0"], []),
+    ("gyre settings GYRE_DEBUG", 0, ["how much to log", "default WARN"], ["GYRE_TIMEOUT"]),
+    ("gyre settings debug", 0, ["how much to log"], ["GYRE_TIMEOUT"]),
+    ("gyre settings GYRE_DEBGU", 2, ["did you mean GYRE_DEBUG?"], []),
+]
+BENCH = [
+    ("all_reduce_perf --help", 0, ["Usage: all_reduce_perf", "Examples:"], []),
+    ("all_reduce_perf --bogus", 2, ["there is no option --bogus"], []),
+    ("all_reduce_perf --minbyte=8 --hlep", 2, ["did you mean --help?"], []),
+    ("all_reduce_perf -x", 2, ["-x needs a value"], ["cta_policy"]),
+    ("all_reduce_perf --cta_policy", 2, ["--cta_policy needs a value"], []),
+    ("all_reduce_perf -n many", 2, ["-n: many is not a number"], []),
+    ("all_reduce_perf -d flaot", 2, ["did you mean float?"], []),
+]
+
 
 class Place:
     """A folder to type in: a copy of what tools/dev reads, and programs that only leave a trace."""
@@ -60,6 +109,8 @@ class Place:
         for name in os.listdir(os.path.join(root, "tests/fuzz/corpus")):
             os.makedirs(os.path.join(self.folder, "tests/fuzz/corpus", name))
         os.mkdir(os.path.join(self.folder, "build"))
+        os.mkdir(os.path.join(self.folder, "logs"))
+        os.mkfifo(os.path.join(self.folder, "logs/rank-0.out"))  # for --log-dir
         os.mkdir(os.path.join(self.folder, "stubs"))
         for name in STUBS:
             path = os.path.join(self.folder, "stubs", name)
@@ -80,11 +131,16 @@ class Place:
                       for name in folders + names if "__pycache__" not in folder + name)
 
     def type(self, words):
+        """Words as a shell takes them: NAME=VALUE, a program and its arguments."""
+        given = []
+        while "=" in words[0]:
+            given.append(words.pop(0).split("=", 1))
         program = self.programs.get(words[0], os.path.join(self.folder, words[0]))
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith(("GYRE_", "OMP_", "COLUMNS"))}
         environment.update(PATH=os.path.join(self.folder, "stubs") + ":" + os.environ["PATH"],
-                           HOME=self.folder, GYRE_SOCKET_IFNAME="lo", PYTHONDONTWRITEBYTECODE="1")
+                           HOME=self.folder, GYRE_SOCKET_IFNAME="lo", PYTHONDONTWRITEBYTECODE="1",
+                           **dict(given))
         return subprocess.run([program, *words[1:]], env=environment, cwd=self.folder, text=True,
                               capture_output=True, timeout=PATIENCE_S, stdin=subprocess.DEVNULL)
 
@@ -102,6 +158,9 @@ class Place:
             found.append(f"exit code {done.returncode}, not {code}")
         found += [f'"{text}" is not there' for text in wanted if text not in shown]
         found += [f'"{text}" is there' for text in unwanted if text in shown]
+        if "help" in typed or "settings" in typed:
+            found += [f"a line of {len(line)} columns" for line in done.stdout.splitlines()
+                      if len(line) > MAX_COLUMNS]
         if os.path.exists(self.trace):
             with open(self.trace, encoding="utf-8") as file:
                 found.append(f"it calls {file.read().strip()}")
@@ -125,12 +184,29 @@ def compare_helps(place, command, program):
     """tools/dev refuses what its own text does not name: it has to name all of the program's."""
     ours = place.type(["tools/dev", command, "--help"]).stdout
     theirs = place.type([program, "--help"]).stdout
-    declared = {name for names in re.findall(r"^ +(-\S+)", theirs, re.M)
-                for name in names.split(",")}
+    declared = {name for names in re.findall(r"^ +(-.*?)(?:  |$)", theirs, re.M)
+                for name in re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", names)}
     assert len(declared) > 10, theirs
     return [f"tools/dev {command} --help does not name {name}" for name in sorted(declared)
             if name not in ("-h", "--help") and
             not re.search(rf"(?<![\w-]){name}(?![\w-])", ours)]
+
+
+def check_backend(place, root, version):
+    """tools/pytorch with a PyTorch that it cannot be built for: one clear line, and no compiler."""
+    folder = os.path.join(place.folder, "python")
+    os.makedirs(os.path.join(folder, "torch"))
+    with open(os.path.join(folder, "torch/__init__.py"), "w", encoding="utf-8") as file:
+        file.write(f'__version__ = "{version}"\n')
+    done = subprocess.run(["meson", "setup", os.path.join(place.folder, "backend"),
+                           os.path.join(root, "tools/pytorch"),
+                           f"-Dpython_with_torch={sys.executable}"], text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": folder}, capture_output=True,
+                          timeout=6 * PATIENCE_S, stdin=subprocess.DEVNULL)
+    wanted = f"needs PyTorch 2.14 or newer, and {sys.executable} has {version}"
+    if done.returncode != 0 and wanted in done.stdout and "Traceback" not in done.stdout:
+        return []
+    return [f"tools/pytorch with PyTorch {version}: exit code {done.returncode}\n{done.stdout}"]
 
 
 def main():
@@ -140,10 +216,13 @@ def main():
     violations = []
     try:
         for row in DEV + helps_of_dev(root):
-            if "/" in row[0].split()[0] or row[0].split()[0] in programs:
-                violations += place.check(row)
+            violations += place.check(row)
+        for name, rows in (("gyre", GYRE), ("all_reduce_perf", BENCH)):
+            if name in programs:
+                violations += [what for row in rows for what in place.check(row)]
         if "all_reduce_perf" in programs:
             violations += compare_helps(place, "bench", "all_reduce_perf")
+        violations += check_backend(place, root, "2.13.0+cpu")
     finally:
         shutil.rmtree(place.folder)
     tree.report(violations)
