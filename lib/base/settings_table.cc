@@ -149,19 +149,18 @@ std::string accepted_values(const Setting& setting) {
 
 std::string default_text(const Setting& setting) {
   const Settings settings;
+  const auto or_unset = [](std::string text) { return text.empty() ? std::string("unset") : text; };
   // A number that nobody may set stands for none.
   const auto number = [&](const auto& kind) {
     const std::int64_t value = settings.*kind.field;
-    return value < kind.least ? std::string() : std::to_string(value);
+    return or_unset(value < kind.least ? std::string() : std::to_string(value));
   };
-  std::string text;
-  if (const auto* integer = std::get_if<Setting::Integer>(&setting.kind)) text = number(*integer);
-  if (const auto* size = std::get_if<Setting::Size>(&setting.kind)) text = number(*size);
-  if (const auto* word = std::get_if<Setting::Keyword>(&setting.kind)) text = settings.*word->field;
-  if (const auto* free = std::get_if<Setting::Text>(&setting.kind)) text = settings.*free->field;
-  if (const auto* on = std::get_if<Setting::Switch>(&setting.kind))
-    text = settings.*on->field ? "1" : "0";
-  return text.empty() ? "unset" : text;
+  if (const auto* integer = std::get_if<Setting::Integer>(&setting.kind)) return number(*integer);
+  if (const auto* size = std::get_if<Setting::Size>(&setting.kind)) return number(*size);
+  if (const auto* word = std::get_if<Setting::Keyword>(&setting.kind)) return settings.*word->field;
+  if (const auto* text = std::get_if<Setting::Text>(&setting.kind))
+    return or_unset(settings.*text->field);
+  return settings.*std::get<Setting::Switch>(setting.kind).field ? "1" : "0";
 }
 
 }  // namespace gyre
