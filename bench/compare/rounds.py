@@ -1,10 +1,12 @@
 """Interleaved rounds: several programs (or one with several settings) measured in turn, so that
 other load on the machine affects all of them alike. Also the record of a figure's origin."""
+import argparse
 import datetime
 import json
 import os
 import platform
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -21,6 +23,19 @@ OVERSUBSCRIBED = ((4 << 10, 400), (256 << 10, 200), (4 << 20, 40), (1 << 50, 10)
 def parse_size(text):
     factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
     return int(float(text[:-1] if factor > 1 else text) * factor)
+
+
+def collective_of(known):
+    """For argparse: the one of `known` that a text means, as gyre reads names of collectives:
+    allreduce, all_reduce, all-reduce and AllReduce are one."""
+    def named(text):
+        def letters(name):
+            return re.sub("[-_]", "", name).lower()
+        for name in known:
+            if letters(name) == letters(text):
+                return name
+        raise argparse.ArgumentTypeError(f'no collective is "{text}"; there are {", ".join(known)}')
+    return named
 
 
 def add_arguments(parser, memory="malloc"):

@@ -16,13 +16,12 @@ import subprocess
 import sys
 
 from peers import Gyre
-from rounds import (ROOT, add_arguments, common_keys, measure, parse_size, provenance,
-                    ratio_interval)
+from rounds import (ROOT, add_arguments, collective_of, common_keys, measure, parse_size,
+                    provenance, ratio_interval)
 
-# The name in the plans, by that of the perf program.
-COLLECTIVES = {"all_reduce": "all_reduce", "reduce_scatter": "reduce_scatter",
-               "all_gather": "all_gather", "broadcast": "broadcast", "reduce": "reduce",
-               "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
+# As the perf programs are called.
+COLLECTIVES = ["all_gather", "all_reduce", "alltoall", "broadcast", "gather", "reduce",
+               "reduce_scatter", "scatter"]
 PROTOCOLS = {"shm": ("LL", "Simple", "Direct"), "tcp": ("Simple",)}
 PLAIN = "plain"
 
@@ -30,7 +29,8 @@ PLAIN = "plain"
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("collective", choices=sorted(COLLECTIVES))
+    parser.add_argument("collective", type=collective_of(COLLECTIVES),
+                        help=", ".join(COLLECTIVES))
     add_arguments(parser, memory="registered")
     parser.add_argument("--try", nargs="+", dest="tried", metavar="NAME=VALUE[,NAME=VALUE]",
                         help="these settings instead of each algorithm and protocol")
@@ -42,16 +42,9 @@ def arguments():
 
 
 def algorithms_for(build, collective):
-    """From the lines of `gyre plan --list` that are not indented: a name and what it does."""
-    listed = subprocess.run([os.path.join(build, "tools", "gyre"), "plan", "--list"], check=True,
-                            capture_output=True, text=True, timeout=60).stdout
-    names = []
-    for line in listed.splitlines():
-        if line and not line[0].isspace():
-            name, collectives = line.split(maxsplit=1)
-            if COLLECTIVES[collective] in collectives.split(", "):
-                names.append(name)
-    return names
+    listed = subprocess.run([os.path.join(build, "tools", "gyre"), "plan", "--list", "--json", "-c",
+                             collective], check=True, capture_output=True, text=True, timeout=60)
+    return [algorithm["algorithm"] for algorithm in json.loads(listed.stdout)]
 
 
 def candidates(options, transport):

@@ -22,7 +22,9 @@ COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
+    parser.add_argument("--collectives", nargs="+", default=COLLECTIVES,
+                        type=provenance_of.collective_of(COLLECTIVES),
+                        help=", ".join(COLLECTIVES))
     parser.add_argument("-b", "--minbytes", type=provenance_of.parse_size, default="1K")
     parser.add_argument("-e", "--maxbytes", type=provenance_of.parse_size, default="64M")
     parser.add_argument("-f", "--stepfactor", type=int, default=4)

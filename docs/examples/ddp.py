@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 ddp.py
 """
-import gyre_torch  # also says "gyre" to PyTorch before 2.13
+import gyre_torch  # the backend "gyre"
 import torch
 import torch.distributed as dist
 

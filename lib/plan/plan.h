@@ -7,7 +7,6 @@
 #include "lib/plan/step.h"
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -26,7 +25,6 @@ enum class Collective : std::uint8_t {
 inline constexpr int collective_count = 8;
 
 std::string_view collective_name(Collective collective);  // "all_reduce"
-std::optional<Collective> find_collective(std::string_view name);
 
 // Whether contributions are summed, and whether a result is spread.
 constexpr bool sums(Collective collective) {

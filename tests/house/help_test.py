@@ -7,7 +7,7 @@ import sys
 
 import tree
 
-# How CLI11 is told of options, and texts that can be nothing else.
+# How options are declared (lib/command_line, CLI11), and texts that can be nothing else.
 DECLARATION = re.compile(r'\badd_(?:option|flag)\w*\(\s*(?:\w+\s*,\s*)?"([^"]+)"|'
                          r'"(-\w,--[\w-]+)"')
 PATIENCE_S = 20

@@ -117,7 +117,7 @@ def violations(root):
     paths = tree.files(root)
     for path in paths:
         found += badly_named(path) + out_of_place(path)
-        script = path in ("tools/dev", ".ci/run")
+        script = path in ("tools/dev", ".ci/run") or path.endswith(".sh")
         if not script and not path.endswith(TEXT_ENDINGS):
             continue
         source = tree.read(root, path)
