@@ -224,8 +224,9 @@ debian-testing, or those named. Ubuntu 24.04 has no root here and is unproven.
   --mirror URL     where packages come from; default: the mirror of this machine's apt
   --minutes N      limit for a build, and for a run of tests; default 120
 
-debootstrap makes each root in ~/.cache/gyre/roots; later calls upgrade it. This needs root. The exit
-code is 0 if all was built without a warning and no test failed, and 77 if roots cannot be made here.
+debootstrap makes each root in ~/.cache/gyre/roots; later calls upgrade it. This needs root. The
+exit code is 0 if all was built without a warning and no test failed, and 77 if roots cannot be
+made here.
 
   tools/dev distributions debian-13
   tools/dev distributions debian-13 --cxx clang++-19 --build-only

@@ -2,8 +2,7 @@
 #include "lib/command_line/command_line.h"
 
 #include "lib/command_line/wrap.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <string>
 #include <vector>
