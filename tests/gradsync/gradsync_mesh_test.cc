@@ -128,7 +128,7 @@ TEST_CASE("meshes that fit nobody, or not each other, are refused", "[gradsync]"
                         gyreGradGetLastError());
     };
     refused({{"data", 3}}, gyreInvalidArgument, "multiply to 3, which does not fit 4 ranks");
-    refused({{"data", 3}, {"tensor", -1}}, gyreInvalidArgument, "3 ranks");
+    refused({{"data", 3}, {"tensor", -1}}, gyreInvalidArgument, "multiply to 3, which");
     refused({{"data", -1}, {"tensor", -1}}, gyreInvalidArgument, "'tensor' of size -1");
     refused({{"data", 2}, {"data", 2}}, gyreInvalidArgument, "both called 'data'");
     refused({{nullptr, 4}}, gyreInvalidArgument, "is no name");

@@ -157,7 +157,7 @@ TEST_CASE("memory that is unsealed, short or none at all is refused", "[shm]") {
   };
   REQUIRE(ftruncate(memfd.get(), static_cast<off_t>(bytes)) == 0);
   expect(memfd, bytes, "not sealed");
-  expect(memfd, bytes + 4096, "something else");
+  expect(memfd, bytes + 4096, "did not answer with");
   REQUIRE(ftruncate(memfd.get(), 4096) == 0);
   REQUIRE(fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
   expect(memfd, bytes, "4096 bytes, not");
