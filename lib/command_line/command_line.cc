@@ -1,12 +1,12 @@
 #include "lib/command_line/command_line.h"
 
 #include "lib/base/settings.h"
+#include "lib/command_line/parse.h"
 #include "lib/command_line/wrap.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 
 namespace gyre::command_line {
@@ -14,12 +14,6 @@ namespace {
 
 constexpr std::string_view options_heading = "Options";
 constexpr std::size_t max_name_columns = 30;  // longer names have a line of their own
-
-// A negative number is a value.
-bool is_option(std::string_view word) {
-  return word.size() > 1 && word[0] == '-' && word[1] != '.' &&
-         std::isdigit(static_cast<unsigned char>(word[1])) == 0;
-}
 
 std::vector<std::string> split(std::string_view text) {
   std::vector<std::string> parts;
@@ -30,8 +24,6 @@ std::vector<std::string> split(std::string_view text) {
     text.remove_prefix(end + 1);
   }
 }
-
-bool is_help(std::string_view name) { return name == "-h" || name == "--help"; }
 
 // "-n, --np N"; names without a letter begin under the others' long names.
 std::string left_column(const Option& option) {
@@ -49,6 +41,24 @@ std::string row(const std::string& left, const std::string& meaning, std::size_t
   const std::string gap =
       fits ? std::string(column - left.size(), ' ') : '\n' + std::string(column, ' ');
   return left + gap + wrapped(meaning, column) + '\n';
+}
+
+// What is wrong with it, if anything.
+std::string store(const Given& given) {
+  Option& option = *given.option;
+  const bool has_value = given.value.has_value(), is_flag = option.value.empty();
+  if (is_flag && has_value) return fmt::format("{} takes no value", given.typed);
+  if (!is_flag && !has_value && !option.value_is_optional)
+    return fmt::format("{} needs a value ({})", given.typed, option.value);
+  if (option.count++ == 0) option.begin();
+  if (is_flag) option.store("");
+  if (!has_value) return "";
+  for (const std::string& value : option.splits ? split(*given.value) : std::vector{*given.value}) {
+    if (const std::string wrong = option.form(value); !wrong.empty())
+      return fmt::format("{}: {}", given.typed, wrong);
+    option.store(value);
+  }
+  return "";
 }
 
 }  // namespace
@@ -86,126 +96,32 @@ void CommandLine::add_example(std::string example) { examples_.push_back(std::mo
 
 // ------------------------------------------------------------------------------- reading
 
-// Sorts words into options and their values. It goes on after an error, since --help may follow.
-class CommandLine::WordSorter {
- public:
-  WordSorter(CommandLine& line, const std::vector<std::string>& words)
-      : line_(line), words_(words) {}
+std::vector<std::string_view> CommandLine::long_names() const {
+  std::vector<std::string_view> names = {"--help"};
+  for (const Option& option : options_)
+    for (const std::string_view name : option.names)
+      if (name.starts_with("--")) names.push_back(name);
+  return names;
+}
 
-  void read() {
-    while (next_ < words_.size()) {
-      const std::string& word = words_[next_++];
-      if (ended_ || !is_option(word))
-        take_place(word);
-      else if (word == "--")
-        ended_ = true;
-      else if (word.starts_with("--"))
-        take_long(word);
-      else
-        take_short(word);
-    }
+// Long names that were cut short, in full.
+std::vector<std::string> CommandLine::completed(std::vector<std::string> words) const {
+  for (std::string& word : words) {
+    if (word == "--") break;
+    const std::string begin = word.substr(0, word.find('='));
+    if (!begin.starts_with("--")) continue;
+    std::vector<std::string_view> begun = long_names();
+    std::erase_if(begun, [&begin](std::string_view name) { return !name.starts_with(begin); });
+    if (begun.size() == 1) word.replace(0, begin.size(), begun[0]);
   }
+  return words;
+}
 
-  const std::string& error() const { return error_; }
-  const std::vector<Given>& given() const { return given_; }
-  bool wants_help() const { return wants_help_; }
-
- private:
-  void refuse(std::string what) {
-    if (error_.empty()) error_ = std::move(what);
-  }
-
-  void refuse_option(const std::string& name) {
-    std::vector<std::string_view> known = {"--help"};
-    for (const Option& option : line_.options_)
-      for (const std::string& one : option.names)
-        if (one.starts_with("--")) known.push_back(one);
-    const std::string_view near = name.starts_with("--") ? nearest(name, known) : "";
-    refuse(fmt::format("there is no option {}{}", name,
-                       near.empty() ? "" : fmt::format("; did you mean {}?", near)));
-  }
-
-  Option* find(const std::string& name) const {
-    std::vector<Option*> begun;
-    for (Option& option : line_.options_)
-      for (const std::string& known : option.names) {
-        if (known == name) return &option;
-        if (line_.takes_beginnings_ && name.size() > 2 && known.starts_with(name))
-          begun.push_back(&option);
-      }
-    return begun.size() == 1 ? begun[0] : nullptr;
-  }
-
-  void take_place(const std::string& word) {
-    if (line_.rest_ != nullptr) {
-      line_.rest_->assign(words_.begin() + static_cast<std::ptrdiff_t>(next_) - 1, words_.end());
-      next_ = words_.size();
-      return;
-    }
-    std::size_t place = 0;
-    for (Option& option : line_.options_)
-      if (!option.place.empty() && place++ == places_) {
-        ++places_;
-        return given_.push_back({&option, option.place, {word}});
-      }
-    refuse(fmt::format("\"{}\" is one word too many", word));
-  }
-
-  void take_long(const std::string& word) {
-    const std::size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    if (is_help(name)) return void(wants_help_ = true);
-    Option* const option = find(name);
-    if (option == nullptr) return refuse_option(name);
-    if (equals == word.npos) return take_values(*option, name);
-    if (option->value.empty()) return refuse(fmt::format("{} takes no value", name));
-    given_.push_back({option, name, {word.substr(equals + 1)}});
-  }
-
-  void take_short(const std::string& word) {
-    for (std::size_t i = 1; i < word.size(); ++i) {
-      const std::string name = {'-', word[i]};
-      if (is_help(name)) return void(wants_help_ = true);
-      Option* const option = find(name);
-      if (option == nullptr) return refuse_option(i == 1 ? word : name);
-      const std::size_t value = i + 1 + (word.substr(i + 1).starts_with('=') ? 1 : 0);
-      if (!option->value.empty() && value < word.size())
-        return given_.push_back({option, name, {word.substr(value)}});
-      take_values(*option, name);
-    }
-  }
-
-  void take_values(Option& option, const std::string& typed) {
-    Given given{&option, typed, {}};
-    const std::size_t most = option.value.empty() ? 0 : option.takes_several ? words_.size() : 1;
-    while (given.values.size() < most && next_ < words_.size() && !is_option(words_[next_]))
-      given.values.push_back(words_[next_++]);
-    if (given.values.empty() && most > 0 && !option.value_is_optional)
-      return refuse(fmt::format("{} needs a value ({})", typed, option.value));
-    given_.push_back(std::move(given));
-  }
-
-  CommandLine& line_;
-  const std::vector<std::string>& words_;
-  std::size_t next_ = 0;
-  std::size_t places_ = 0;  // taken
-  bool ended_ = false;      // by "--"
-  bool wants_help_ = false;
-  std::string error_;  // the first
-  std::vector<Given> given_;
-};
-
-std::string CommandLine::store(const Given& given) {
-  Option& option = *given.option;
-  if (option.count++ == 0) option.begin();
-  if (option.value.empty()) option.store("");
-  for (const std::string& word : given.values)
-    for (const std::string& value : option.splits ? split(word) : std::vector{word}) {
-      if (const std::string wrong = option.form(value); !wrong.empty())
-        return fmt::format("{}: {}", given.typed, wrong);
-      option.store(value);
-    }
-  return "";
+std::string CommandLine::refusal(const std::string& word) const {
+  const std::string name = word.substr(0, word.find('='));
+  const std::string_view near = name.starts_with("--") ? nearest(name, long_names()) : "";
+  return fmt::format("there is no option {}{}", name,
+                     near.empty() ? "" : fmt::format("; did you mean {}?", near));
 }
 
 std::string CommandLine::missing() const {
@@ -216,11 +132,17 @@ std::string CommandLine::missing() const {
 }
 
 std::optional<EarlyEnd> CommandLine::read(const std::vector<std::string>& words) {
-  WordSorter sorter(*this, words);
-  sorter.read();
-  if (sorter.wants_help()) return EarlyEnd{true, help()};
-  std::string error = sorter.error();
-  for (const Given& given : sorter.given())
+  SortedWords sorted =
+      sort_words(options_, rest_ != nullptr, takes_beginnings_ ? completed(words) : words);
+  if (sorted.wants_help) return EarlyEnd{true, help()};
+  std::string error;
+  if (!sorted.unknown.empty())
+    error = refusal(sorted.unknown.front());
+  else if (rest_ != nullptr)
+    *rest_ = std::move(sorted.rest);
+  else if (!sorted.rest.empty())
+    error = fmt::format("\"{}\" is one word too many", sorted.rest.front());
+  for (const Given& given : sorted.given)
     if (error.empty()) error = store(given);
   if (error.empty()) error = missing();
   if (error.empty()) return std::nullopt;

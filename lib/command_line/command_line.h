@@ -5,15 +5,14 @@
 //   --                          what follows are no options
 //   -h, --help                  print the help and do nothing else, whatever else is wrong
 //
-// No library for this is used: errors are to name an option as it was typed, and headers of such
-// libraries take 20 seconds to compile in each file.
+// CLI11 sorts the words (parse.h); what a value may be and the texts are this room's own.
 #pragma once
 
 #include "lib/command_line/forms.h"
+#include "lib/command_line/option.h"
 
 #include <concepts>
 #include <deque>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,25 +21,6 @@
 namespace gyre::command_line {
 
 inline constexpr int exit_usage = 2;
-
-struct Option {
-  std::vector<std::string> names;  // "-n", "--np"
-  std::string place;               // not empty: a word without a name may be its value
-  std::string value;               // what --help calls its value; empty: it has none
-  std::string meaning;
-  std::string heading;       // of its part of --help; empty: the first
-  std::string default_text;  // not empty: --help shows it
-  bool is_required = false;
-  bool value_is_optional = false;
-  bool takes_several = false;  // values, up to the next option
-  std::size_t count = 0;       // how often it was given
-
-  // Of what it fills.
-  Form form;                    // of one value
-  bool splits = false;          // values are separated by commas, too
-  std::function<void()> begin;  // before the first value
-  std::function<void(const std::string&)> store;
-};
 
 // What to print instead of going on.
 struct EarlyEnd {
@@ -79,16 +59,10 @@ class CommandLine {
   const std::deque<Option>& options() const { return options_; }
 
  private:
-  // A value, or a mention without one, on its way to its option.
-  struct Given {
-    Option* option;
-    std::string typed;  // the option's name as it was typed
-    std::vector<std::string> values;
-  };
-  class WordSorter;
-
   Option& declare(std::string_view names, std::string value, std::string meaning);
-  std::string store(const Given& given);
+  std::vector<std::string_view> long_names() const;
+  std::vector<std::string> completed(std::vector<std::string> words) const;
+  std::string refusal(const std::string& word) const;
   std::string missing() const;
 
   std::string name_, description_, footer_;

@@ -76,7 +76,22 @@ TEST_CASE("each kind of value is read", "[command_line]") {
   CHECK(read.dumps == 1);
   CHECK(read.launch.target == "7");
   CHECK(Read({"-n", "2", "job"}).launch.target == "job");
-  CHECK(Read({"-n", "2", "--", "-job"}).launch.target == "-job");
+  for (const char* before : {"-n2", "-v", "--dump", "--from=a"})
+    CHECK(Read({"-n", "2", before, "--", "-job"}).launch.target == "-job");
+}
+
+TEST_CASE("a value is taken as it was typed", "[command_line]") {
+  const std::vector<std::string> values = {"", "[a,b]", "{}", "-3", "a b", "%", "/v", "\"a\"", "="};
+  std::vector<std::string> words = {"-n2"};
+  for (const std::string& value : values) words.insert(words.end(), {"--env", value});
+  const Read read(words);
+  CHECK(read.text() == "no answer");
+  CHECK(read.launch.variables == values);
+  words = {"-n2", "prog"};
+  words.insert(words.end(), values.begin(), values.end());
+  words.insert(words.end(), {"--", "-v", "--"});
+  CHECK(Read(words, true).launch.command ==
+        std::vector<std::string>(words.begin() + 1, words.end()));
 }
 
 TEST_CASE("a program takes its own words, options among them", "[command_line]") {
@@ -102,7 +117,8 @@ TEST_CASE("an error names the option as it was typed, and what is wrong", "[comm
            {{}, "give -n N, how many ranks" + see},
            {{"-n", "two"}, "-n: two is not a number" + see},
            {{"--np=two"}, "--np: two is not a number" + see},
-           {{"--np="}, "--np: \"\" is not a number" + see},
+           {{"--np="}, "--np needs a value (N)" + see},
+           {{"--np", ""}, "--np: \"\" is not a number" + see},
            {{"-n", "2.5"}, "-n: 2.5 is not a whole number" + see},
            {{"-n", "0"}, "-n: 0 is not from 1 to 4096" + see},
            {{"-n", "-3"}, "-n: -3 is not from 1 to 4096" + see},
@@ -120,6 +136,7 @@ TEST_CASE("an error names the option as it was typed, and what is wrong", "[comm
            {{"-n2", "--zebra=1"}, "there is no option --zebra" + see},
            {{"-n2", "-z"}, "there is no option -z" + see},
            {{"-n2", "--verify=1"}, "--verify takes no value" + see},
+           {{"-n2", "--", "-a", "-b"}, "\"-b\" is one word too many" + see},
            {{"-n2", "a", "b"}, "\"b\" is one word too many" + see},
        }) {
     const Read read(one.words);

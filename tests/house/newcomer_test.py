@@ -17,8 +17,9 @@ MAX_COLUMNS = 100
 STUBS = ("apt-get", "sudo", "meson", "ninja", "pip", "g++", "cmake", "clang-tidy", "clang-format",
          "rm", "mkdir")
 # What tools/dev reads of the tree before it knows what to do.
-READ_BY_DEV = ("tools/dev", "tools/dev_help.sh", "tools/gpu_parts.py", "tools/gpu_pieces.py",
-               "bench/gpu/figures.py", "bench/compare/rounds.py", "tests/torch/upstream.py")
+READ_BY_DEV = ("tools/dev", "tools/dev_build.sh", "tools/dev_help.sh", "tools/gpu_parts.py",
+               "tools/gpu_pieces.py", "bench/gpu/figures.py", "bench/compare/rounds.py",
+               "tests/torch/upstream.py")
 
 # typed, exit code, texts that are there, texts that are not
 DEV = [
