@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Measures Gyre on one GPU, against limits of the same run: the kernels' moves, all-reduce of 2, 4
-and 8 ranks as threads and 2 and 4 as processes that share the GPU, graphs, and NCCL >= 2.30 where
-it is found. Prints the ratios; --record appends lines to bench/results/gpu.jsonl and writes gpu.md
-beside it.
+"""Measures Gyre on one GPU, against limits of the same run: the kernels' moves; all-reduce of 2, 4
+and 8 ranks as threads, and of 2 and 4 as processes, that share the GPU; graphs; and NCCL >= 2.30
+where it is found. Prints the ratios; --record appends lines to bench/results/gpu.jsonl and writes
+gpu.md beside it.
 
     ninja -C build bench/all_reduce_perf bench/gpu/gpu_moves gpu_images tools/gyre
     ninja -C build bench/compare/nccl_all_reduce                # where there is NCCL
     bench/gpu.py --build build --record
 
-Exit codes: 0 every ratio that was measured holds; 1 one does not; 2 there is no GPU, or something
-is not built; 3 a program failed."""
+Exit codes: 0 every measured ratio holds; 1 one does not; 2 there is no GPU, or something is not
+built; 3 a program failed."""
 import argparse
 import ctypes
 import datetime
@@ -42,19 +42,20 @@ def arguments():
     parser.add_argument("-e", "--maxbytes", default="1G", help="largest size (1G)")
     parser.add_argument("-f", "--stepfactor", type=int, default=8, help="factor between sizes (8)")
     parser.add_argument("-n", "--iters", type=int, default=20, help="timed iterations (20)")
-    parser.add_argument("--rounds", type=int, default=7, help="of gpu_moves (7)")
-    parser.add_argument("--mebibytes", type=int, default=1024, help="of gpu_moves' buffers (1024)")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of gpu_moves (7)")
+    parser.add_argument("--mebibytes", type=int, default=1024,
+                        help="size of gpu_moves' buffers (1024)")
     parser.add_argument("--threads", type=int, nargs="*", default=[2, 4, 8], metavar="N",
                         help="ranks as threads (2 4 8)")
     parser.add_argument("--processes", type=int, nargs="*", default=[2, 4], metavar="N",
                         help="ranks as processes (2 4)")
     parser.add_argument("--nccl", metavar="PROGRAM",
-                        help="default: the build's bench/compare/nccl_all_reduce, if built")
+                        help="NCCL's program (default: the build's bench/compare/nccl_all_reduce)")
     parser.add_argument("--limit", type=int, default=600, metavar="SECONDS",
-                        help="for each program (600)")
+                        help="time limit of each program (600)")
     parser.add_argument("--only", action="append", choices=PIECES, metavar="PIECE",
-                        help="this piece alone, with what others have recorded at this commit; may "
-                             f"be given again. There are: {', '.join(PIECES)}")
+                        help="this part alone, with the recorded lines of the others at this "
+                             f"commit; repeatable. Parts: {', '.join(PIECES)}")
     parser.add_argument("--record", action="store_true", help="write the results")
     parser.add_argument("--results", default=os.path.join(ROOT, "bench", "results"),
                         help="folder to write into (bench/results)")

@@ -1,13 +1,14 @@
-"""tools/dev gpu: everything that needs a GPU, in parts of nine minutes at most, in the order that a
-first run should take (gpu_pieces.py): builds in build-gpu/ (release, -Dcuda=enabled), kernels by
-themselves, NVIDIA's compute-sanitizer on those of all ranks in one grid, since it runs kernels one
-after another, communicators, processes, once more under MPS, and the benchmarks (bench/gpu.py).
-What has passed of this library is not run again (--again does), so that a call can be cut off and
-made anew; --time ends one in time. A tree that was built elsewhere and copied here runs with
---built. What passed is a table at the end, a page (bench/results/gpu_parts.md), which says what
-each failure means, and lines in gpu_parts.jsonl there. Exit code 0 if every part passed: one that
-was skipped, or whose program is not there, has not. Before anything is built it says what this
-machine lacks; --list and --dry-run say what would run, anywhere."""
+"""tools/dev gpu: everything that needs a GPU, in parts of at most nine minutes each, in the order
+that a first run should take (gpu_pieces.py). It builds in build-gpu/ (release, -Dcuda=enabled) and
+runs kernels alone, communicators, processes, the same under MPS, and the benchmarks (bench/gpu.py).
+NVIDIA's compute-sanitizer gets kernels of all ranks in one grid, because it runs separate kernels
+one after another. Parts that passed with this library are not repeated (--again repeats them), so a
+run that was cut off can be started again. --time ends a run after that time. --built runs a tree
+that was built elsewhere and copied here. The results are a table at the end, a page
+(bench/results/gpu_parts.md) that explains each failure, and lines in gpu_parts.jsonl there. Exit
+code: 0 if every part passed; a part that was skipped or has no program has not passed. Before
+building, the script names what this machine lacks. --list and --dry-run show what would run, on any
+machine."""
 import argparse
 import datetime
 import glob

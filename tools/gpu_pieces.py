@@ -1,5 +1,5 @@
 """The parts of tools/dev gpu (gpu_parts.py), in the order that a first run on a GPU should take:
-from one kernel to whole communicators, each with a time limit, and with what its failure means."""
+from one kernel to whole communicators. Each has a time limit and an explanation of its failure."""
 import glob
 import os
 import shutil

@@ -1,7 +1,7 @@
-"""with_mps.py COMMAND...: runs it while NVIDIA's Multi-Process Service serves this user's GPU, so
-that kernels of its processes run side by side: a server of its own, by pipes in a folder of its
-own, which is ended with the command. Exit code: the command's; 77 where there is no MPS; 1 if it
-does not start."""
+"""with_mps.py COMMAND...: runs COMMAND while NVIDIA's Multi-Process Service serves this user's GPU,
+so that kernels of its processes run side by side. It starts an MPS server with pipes in a temporary
+folder, and ends it with the command. Exit code: the command's; 77 if there is no MPS; 1 if it does
+not start."""
 import os
 import shutil
 import subprocess

@@ -32,7 +32,7 @@ def arguments():
                         default=[str(ROOT / "bench/results/all_reduce.jsonl")])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--memory", choices=["malloc", "registered"], default="malloc",
-                        help="of Gyre's buffers; see compare.py --help")
+                        help="memory of Gyre's buffers; see compare.py --help")
     parser.add_argument("--out", type=picture.file_to_draw, metavar="FILE.svg",
                         default=str(ROOT / "bench/results/all_reduce.svg"))
     return parser.parse_args()

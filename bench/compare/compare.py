@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Gyre beside Open MPI and MPICH: all-reduce of floats on this host, in interleaved rounds, so that
-whatever else the machine does meets all of them alike. Medians over rounds are printed as a table
-and, with --record, appended to bench/results/. A ratio is Gyre's median over the peer's: below 1
-Gyre is the faster one.
+other load on the machine affects all of them alike. Medians over rounds are printed as a table and,
+with --record, appended to bench/results/. A ratio is Gyre's median over the peer's: below 1 Gyre is
+faster.
 
     bench/compare/compare.py --build build                      # 2 ranks, shm and tcp
     bench/compare/compare.py --build build --ranks 8 --record   # more ranks than cores: all yield
@@ -22,7 +22,7 @@ def arguments():
                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add_arguments(parser)
     parser.add_argument("--peer", nargs="+", metavar="NAME", default=["openmpi", "mpich"],
-                        help="openmpi and mpich, as far as they are built")
+                        help="openmpi, mpich (default: both, if they are built)")
     parser.add_argument("--results", help="file to append to with --record",
                         default=os.path.join(ROOT, "bench", "results", "all_reduce.jsonl"))
     return parser.parse_args()

@@ -1,6 +1,6 @@
-"""What the machine allows, measured in the same run as the programs that are compared with it:
+"""The machine's limits, measured in the same run as the programs that are compared with them:
 memory bandwidth by plain copies, and the kernel's loopback by plain sockets. A limit is the best of
-many short windows, so that what else runs on the machine lowers it as little as possible."""
+many short windows, so that other load on the machine lowers it as little as possible."""
 import ctypes
 import mmap
 import os

@@ -1,11 +1,12 @@
 """Interleaved rounds: several programs (or one with several settings) measured in turn, so that
-whatever else the machine does meets all of them alike; and what a recorded figure says of where it
-came from."""
+other load on the machine affects all of them alike. Also the record of a figure's origin."""
+import argparse
 import datetime
 import json
 import os
 import platform
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -24,14 +25,27 @@ def parse_size(text):
     return int(float(text[:-1] if factor > 1 else text) * factor)
 
 
+def collective_of(known):
+    """For argparse: the one of `known` that a text means, as gyre reads names of collectives:
+    allreduce, all_reduce, all-reduce and AllReduce are one."""
+    def named(text):
+        def letters(name):
+            return re.sub("[-_]", "", name).lower()
+        for name in known:
+            if letters(name) == letters(text):
+                return name
+        raise argparse.ArgumentTypeError(f'no collective is "{text}"; there are {", ".join(known)}')
+    return named
+
+
 def add_arguments(parser, memory="malloc"):
     """Those of every comparison; `memory` is the default of --memory."""
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder")
     parser.add_argument("--ranks", type=int, default=2, help="processes")
     parser.add_argument("--transport", nargs="+", default=["shm", "tcp"], choices=["shm", "tcp"])
     parser.add_argument("--memory", choices=["malloc", "registered"], default=memory,
-                        help="where Gyre's buffers come from: malloc, as those of an MPI program, "
-                        "or registered: gyreMemAlloc, which peers of the host reach directly")
+                        help="Gyre's buffers: malloc, as in an MPI program, or registered: "
+                        "gyreMemAlloc, which peers of the host reach directly")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each program and size")
     parser.add_argument("-b", "--minbytes", type=parse_size, default="8", metavar="SIZE")
     parser.add_argument("-e", "--maxbytes", type=parse_size, default="64M", metavar="SIZE")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""One collective with one setting beside another, in interleaved rounds: by default with each
-algorithm and protocol, which is what the shipped table of choices (lib/tune/table.cc) rests on. A
-ratio is the median without a setting over the best median, with its 95 % interval: 1 where no
-setting would be faster.
+"""One collective with one setting beside another, in interleaved rounds. By default these are all
+algorithms and protocols; the shipped table of choices (lib/tune/table.cc) rests on that. A ratio is
+the median without a setting over the best median, with its 95 % interval: 1 if no setting is
+faster.
 
     bench/compare/settings.py broadcast                          # 2 ranks, shm and tcp
     bench/compare/settings.py alltoall --ranks 8 --transport tcp -e 64K --record
@@ -16,13 +16,12 @@ import subprocess
 import sys
 
 from peers import Gyre
-from rounds import (ROOT, add_arguments, common_keys, measure, parse_size, provenance,
-                    ratio_interval)
+from rounds import (ROOT, add_arguments, collective_of, common_keys, measure, parse_size,
+                    provenance, ratio_interval)
 
-# The name in the plans, by that of the perf program.
-COLLECTIVES = {"all_reduce": "all_reduce", "reduce_scatter": "reduce_scatter",
-               "all_gather": "all_gather", "broadcast": "broadcast", "reduce": "reduce",
-               "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
+# As the perf programs are called.
+COLLECTIVES = ["all_gather", "all_reduce", "alltoall", "broadcast", "gather", "reduce",
+               "reduce_scatter", "scatter"]
 PROTOCOLS = {"shm": ("LL", "Simple", "Direct"), "tcp": ("Simple",)}
 PLAIN = "plain"
 
@@ -30,28 +29,22 @@ PLAIN = "plain"
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("collective", choices=sorted(COLLECTIVES))
+    parser.add_argument("collective", type=collective_of(COLLECTIVES),
+                        help=", ".join(COLLECTIVES))
     add_arguments(parser, memory="registered")
     parser.add_argument("--try", nargs="+", dest="tried", metavar="NAME=VALUE[,NAME=VALUE]",
-                        help="these settings in place of each algorithm and protocol")
+                        help="these settings instead of each algorithm and protocol")
     parser.add_argument("--line-most", type=parse_size, default="32K", metavar="SIZE",
-                        help="up to this size LL is tried; beyond, it never wins")
+                        help="largest size at which LL is tried; beyond it, LL never wins")
     parser.add_argument("--results", help="file to append to with --record",
                         default=os.path.join(ROOT, "bench", "results", "settings.jsonl"))
     return parser.parse_args()
 
 
 def algorithms_for(build, collective):
-    """From the lines of `gyre plan --list` that are not indented: a name and what it does."""
-    listed = subprocess.run([os.path.join(build, "tools", "gyre"), "plan", "--list"], check=True,
-                            capture_output=True, text=True, timeout=60).stdout
-    names = []
-    for line in listed.splitlines():
-        if line and not line[0].isspace():
-            name, collectives = line.split(maxsplit=1)
-            if COLLECTIVES[collective] in collectives.split(", "):
-                names.append(name)
-    return names
+    listed = subprocess.run([os.path.join(build, "tools", "gyre"), "plan", "--list", "--json", "-c",
+                             collective], check=True, capture_output=True, text=True, timeout=60)
+    return [algorithm["algorithm"] for algorithm in json.loads(listed.stdout)]
 
 
 def candidates(options, transport):

@@ -1,5 +1,5 @@
 // Bare moves: the kernels' own move code on memory of one device, without links, plans or waiting,
-// to be held against what the device can do. Each block takes piece after piece, as a channel does.
+// to be compared with the device's limits. Each block takes piece after piece, as a channel does.
 #pragma once
 
 #include "kernels/cuda/packs.h"

@@ -1,19 +1,19 @@
-"""What bench/gpu.py makes of its measurements: the bytes that a plan moves, ratios to the limits of
-the same run, and the page. Nothing here runs a program.
+"""The figures of bench/gpu.py: the bytes that a plan moves, ratios to the limits of the same run,
+and the page. Nothing here runs a program.
 
-A rank's part of an all-reduce of S bytes over n ranks is n chunks of S / n. What its moves read and
-write, in chunks, with all ranks on one GPU so that every link is that GPU's memory:
+A rank's part of an all-reduce of S bytes over n ranks is n chunks of S / n. This table counts the
+chunks that its moves read and write. All ranks are on one GPU, so every link is that GPU's memory.
 
   ring, simple     send 2, (n-2) sums 3, the last sum 4, (n-2) passes 3, take 2      = 6n - 4
-  ring, direct     the first send is read where it lies: 0; (n-2) sums 3, the last sum stores and
-                   pushes 4; (n-2) passes 2, since what came lies there; take 0      = 5n - 6
+  ring, direct     the first send is read in place: 0; (n-2) sums 3, the last sum stores and
+                   pushes 4; (n-2) passes 2, since the input is in place; take 0     = 5n - 6
   twoshot, simple  (n-1) sends 2, the sum reads n and writes n, (n-1) takes 2        = 6n - 4
   twoshot, direct  the sum alone: n read, n written                                  = 2n
   oneshot, simple  of whole buffers: read 1, write n-1; read n, write 1              = 2n + 1
   oneshot, direct  of whole buffers: read n, write 1                                 = n + 1
 
-n ranks move n times that: so many times S. Slots may stay in the GPU's cache: the floor of `simple`
-is what the plan moves, not what must reach the memory, and a run can be above 1."""
+n ranks move n times as many. Slots may stay in the GPU's cache: the floor of `simple` is the plan's
+traffic, not the traffic that must reach the memory. So a ratio can be above 1."""
 import statistics
 
 GATES = {  # measure: (least or most, limit, what it says)

@@ -1,11 +1,11 @@
-// gpu_moves: what the kernels' own code does on one GPU, against what the GPU can do: the copy move
-// and the driver's copy, the reduce move and a triad, the interpreter and a ring written out, and
-// what launching nothing costs. Prints lines of JSON, which bench/gpu.py reads.
+// gpu_moves: the kernels' own code on one GPU, against the GPU's limits: the copy move and the
+// driver's copy, the reduce move and a triad, the interpreter and a hand-written ring, and the cost
+// of an empty launch. Prints lines of JSON, which bench/gpu.py reads.
 #include "bench/gpu/bare_moves.h"
 #include "bench/gpu/timing.h"
+#include "lib/command_line/command_line.h"
 #include "lib/cuda/device_link.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <array>
@@ -234,18 +234,21 @@ Status run(const GpuOptions& options) {
 }  // namespace gyre::bench
 
 int main(int argc, char** argv) {
+  using namespace gyre::command_line;
   gyre::bench::GpuOptions options;
   std::error_code unread;
   options.images = std::filesystem::read_symlink("/proc/self/exe", unread).parent_path().string();
   std::uint64_t mebibytes = 1024;
-  CLI::App app("Times the kernels' own moves on one GPU against what the GPU can do.", "gpu_moves");
-  app.add_option("--device", options.device, "which GPU")->check(CLI::NonNegativeNumber);
-  app.add_option("--rounds", options.rounds, "of each measurement, in turn")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--mebibytes", mebibytes, "of each of the largest buffers, of which there are 11")
-      ->check(CLI::Range(16, 1 << 16));
-  app.add_option("--images", options.images, "folder of the images that `ninja gpu_images` makes");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("gpu_moves",
+                   "Times the kernels' own moves on one GPU against what the GPU can do.");
+  line.add_option("--device", options.device, whole(0, 1024), "N", "which GPU");
+  line.add_option("--rounds", options.rounds, whole(1, 1000), "N", "of each measurement, in turn");
+  line.add_option("--mebibytes", mebibytes, whole(16, 1 << 16), "N",
+                  "of each of the largest buffers, of which there are 11");
+  line.add_option("--images", options.images, any_text(), "FOLDER",
+                  "folder of the images that `ninja gpu_images` makes");
+  line.add_example("gpu_moves --device 1 --mebibytes 256");
+  if (const std::optional<int> code = line.read(argc, argv)) return *code;
   options.max_bytes = mebibytes << 20;
   const gyre::Status status = gyre::bench::run(options);
   if (status.ok()) return 0;

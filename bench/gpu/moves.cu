@@ -1,4 +1,5 @@
-// Kernels that gpu_moves times: the bare moves, and what they are held against. Names are C's.
+// Kernels that gpu_moves times: the bare moves, and the ones that they are compared with. Names are
+// C's.
 #include "bench/gpu/bare_moves.h"
 
 using gyre::bench::BareMove;

@@ -1,6 +1,6 @@
-// The ring of two ranks as kernels by the names that an executor looks up: interpreted, or written
-// out where GYRE_STRAIGHT is defined. One row of the table, of which `simple` alone is timed; the
-// other two names are there because a device wants all three, and nothing may launch them.
+// The ring of two ranks as kernels, under the names that an executor looks up: interpreted, or
+// hand-written where GYRE_STRAIGHT is defined. They fill one row of the table. Only `simple` is
+// timed; the other two names exist because a device needs all three, and nothing may launch them.
 #include "bench/gpu/straight_ring.h"
 
 using FloatSum = gyre::cuda::Reducer<gyre::cuda::Float32, gyre::cuda::Sum>;

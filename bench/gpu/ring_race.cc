@@ -1,5 +1,5 @@
-// Interpreted against written out: the same executors, links and buffers, with the kernels of one
-// image or of the other.
+// The interpreter against the hand-written ring: the same executors, links and buffers, with the
+// kernels of one image or of the other.
 #include "bench/gpu/timing.h"
 #include "lib/cuda/cuda_executor.h"
 #include "lib/plan/algorithms.h"

@@ -1,6 +1,6 @@
-// The ring all-reduce of two ranks over the simple protocol, written out: what the interpreter
-// (kernels/cuda/run_plan.h) does with the plan, without a cursor and without steps in memory. It
-// exists to price the interpreter, and nothing else uses it.
+// The hand-written ring all-reduce of two ranks over the simple protocol. It does what the
+// interpreter (kernels/cuda/run_plan.h) does with the plan, without a cursor and without steps in
+// memory. It exists only to measure the interpreter's cost.
 #pragma once
 
 #include "kernels/cuda/run_plan.h"

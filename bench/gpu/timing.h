@@ -1,5 +1,5 @@
-// What gpu_moves and its parts share: a device with its images, rounds of measurements that take
-// turns, and the lines of JSON that come out. All times are wall clock until the streams are done.
+// Shared by the parts of gpu_moves: a device with its images, rounds of interleaved measurements,
+// and their output as lines of JSON. All times are wall clock until the streams are done.
 #pragma once
 
 #include "lib/base/status.h"

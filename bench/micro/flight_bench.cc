@@ -1,6 +1,6 @@
-// What it costs to leave a trace for tools: nanoseconds of processor time for each event of a
-// flight. An operation of 8 bytes that waits for a peer as usual is begin + end/soon on its way;
-// the stamp comes while it waits. `counter` and `clock` are what one reading alone costs here.
+// The cost of the records for tools: nanoseconds of processor time for each event of a flight. An
+// operation of 8 bytes that waits for a peer as usual costs begin + end/soon on its way; the stamp
+// is taken while it waits. `counter` and `clock` are the cost of one clock reading on this machine.
 #include "lib/base/state_page.h"
 
 #include <benchmark/benchmark.h>
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace gyre {
+namespace gyre::bench {
 namespace {
 
 constexpr std::uint64_t short_bytes = 8;
@@ -102,10 +102,10 @@ void add_all() {
 }
 
 }  // namespace
-}  // namespace gyre
+}  // namespace gyre::bench
 
 int main(int count, char** arguments) {
-  gyre::add_all();
+  gyre::bench::add_all();
   benchmark::Initialize(&count, arguments);
   if (benchmark::ReportUnrecognizedArguments(count, arguments)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -1,9 +1,9 @@
-// How fast the host moves are: every table entry, beside memcpy and a STREAM-like triad of the same
+// The speed of the host moves: every table entry, beside memcpy and a STREAM-like triad of the same
 // run. GB/s counts each byte read or written by the move once; `ratio` is that over the triad's
 // (for copies: over memcpy's) at the same block size.
 //
-//   block   bytes of each source and each target. 64 KiB: three of them live in a second-level
-//           cache; 64 MiB: from beyond it; 64 B and 4 KiB: what a call costs.
+//   block   bytes of each source and each target. 64 KiB: three of them fit a second-level cache;
+//           64 MiB: larger than the cache; 64 B and 4 KiB: the cost of a call.
 #include "kernels/cpu/move.h"
 #include "lib/base/units.h"
 
@@ -16,8 +16,10 @@
 #include <time.h>
 #include <vector>
 
-namespace gyre::kernels {
+namespace gyre::bench {
 namespace {
+
+using namespace kernels;
 
 constexpr std::uint64_t small_blocks[] = {64, 4 << 10};
 constexpr std::uint64_t cached_block = 64 << 10;
@@ -185,10 +187,10 @@ void add_shapes(InstructionSet set) {
 }
 
 }  // namespace
-}  // namespace gyre::kernels
+}  // namespace gyre::bench
 
 int main(int count, char** arguments) {
-  using namespace gyre::kernels;
+  using namespace gyre::bench;
   add_yardsticks();
   for (int set = static_cast<int>(best_instruction_set()); set >= 0; --set) {
     add_every_entry(static_cast<InstructionSet>(set));

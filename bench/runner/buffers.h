@@ -1,5 +1,5 @@
-// Buffers: one rank's memory for a sweep, with room for guards around whatever part is used, and
-// the rotation that moves successive iterations through it.
+// Buffers: one rank's memory for a sweep, with room for guards around the used part, and the
+// rotation that moves successive iterations through it.
 #pragma once
 
 #include "bench/runner/check.h"

@@ -1,7 +1,7 @@
-// Check: is this output what the collective had to deliver? Every element is held against a
-// reference computed here in wider precision from all ranks' inputs. Integers, minima, maxima and
-// bitwise reductions must match exactly; sums and products of floats must lie within a bound that
-// is derived, not chosen (see rounding_bound in check.cc).
+// Check: is this output what the collective had to deliver? Every element is compared with a
+// reference that is computed here in wider precision from all ranks' inputs. Integers, minima,
+// maxima and bitwise reductions must match exactly; sums and products of floats must lie within a
+// bound that is derived, not chosen (see rounding_bound in check.cc).
 #pragma once
 
 #include "bench/runner/elements.h"

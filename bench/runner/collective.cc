@@ -1,4 +1,4 @@
-// Collective: the blocks that several programs share. See collective.h.
+// Collective: the block layouts that several programs share. See collective.h.
 #include "bench/runner/collective.h"
 
 namespace gyre::bench {

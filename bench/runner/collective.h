@@ -1,5 +1,5 @@
-// Collective: what a perf program says of the operation that it measures. Everything else (options,
-// ranks, timing, checking, output) is the runner's and the same for all.
+// Collective: a perf program's description of the operation that it measures. Everything else
+// (options, ranks, timing, checking, output) is the runner's and the same for all.
 //
 //   Extent   how many elements the buffers hold, and what "count" means in the call
 //   Block    a run of output elements and where their values come from

@@ -1,5 +1,5 @@
-// A CUDA device's memory, by the driver alone: its primary context, which the library uses too. The
-// host sees it through a pinned tile that goes to and fro on a stream of its own.
+// A CUDA device's memory, through the driver alone, in its primary context, which the library uses
+// too. The host accesses it through a pinned tile that is copied on a stream of its own.
 #include "bench/runner/memory.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Devices: whether this process's ranks work on CUDA devices, on which, and what these are called.
+// Devices: whether this process's ranks work on CUDA devices, on which ones, and their names.
 #pragma once
 
 #include "bench/runner/memory.h"

@@ -1,8 +1,8 @@
-// Elements: what one element of each type is made of, and the data of a run: each rank's input is
-// a function of (seed, rank, index), so that every rank can compute every other's. No reduction is
+// Elements: the bits of one element of each type, and the data of a run: each rank's input is a
+// function of (seed, rank, index), so that every rank can compute every other's. No reduction is
 // done here; check.cc does it.
 //
-//   Recipe   all that decides the inputs of one call
+//   Recipe   everything that determines the inputs of one call
 #pragma once
 
 #include "lib/base/element.h"

@@ -1,4 +1,4 @@
-// What Gyre says of a call: see gyre_calls.h.
+// Gyre's results as statuses, and the tests' variables: see gyre_calls.h.
 #include "bench/runner/gyre_calls.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What Gyre says of a call, and what the tests' variables say.
+// The result of a Gyre call as a Status with its text, and the variables of the tests.
 #pragma once
 
 #include "lib/base/status.h"

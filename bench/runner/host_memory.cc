@@ -1,4 +1,4 @@
-// The host's memory: the library's own or malloc's, with the library's streams. See memory.h.
+// The host's memory, the library's own or malloc's, with the library's streams. See memory.h.
 #include "bench/runner/machine.h"
 #include "bench/runner/memory.h"
 #include "bench/runner/ranks.h"

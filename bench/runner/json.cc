@@ -1,5 +1,5 @@
-// JSON: see json.h. nccl-tests writes truth values and the root as texts; so does this, for the
-// scripts that read them.
+// JSON: see json.h. Like nccl-tests, it writes booleans and the root as strings, for the scripts
+// that read them.
 #include "bench/runner/json.h"
 
 #include <fmt/format.h>

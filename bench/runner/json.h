@@ -1,5 +1,5 @@
-// JSON: the results file of -J, with the keys and kinds of nccl-tests 2.19.6 (its version 3). A new
-// file each time: an existing one is never written over.
+// JSON: the results file of -J, with the keys and types of nccl-tests 2.19.6 (its version 3). Each
+// run writes a new file and never overwrites an existing one.
 #pragma once
 
 #include "bench/runner/table.h"

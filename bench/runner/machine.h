@@ -1,4 +1,4 @@
-// Machine: the few facts about this host that decide buffer sizes and that the header shows.
+// Machine: the few facts about this host that determine buffer sizes and that the header shows.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Memory: where a rank's buffers lie and what its calls are queued on: the host's, or a CUDA
-// device's. All that the runner does with either goes through here; what follows from the kind is
-// decided once, when it is made.
+// Memory: where a rank's buffers are and which stream its calls use: the host's, or a CUDA
+// device's. The runner accesses both through this interface alone; all that depends on the kind is
+// decided once, at construction.
 //
-//   tile   a part of the memory that the host looks at or makes; all of it on the host
+//   tile   a part of the memory that the host reads or fills; on the host all of it
 #pragma once
 
 #include "lib/base/status.h"

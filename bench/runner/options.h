@@ -1,8 +1,7 @@
 // Options: the command line of a perf program. Spellings, values and defaults are those of
-// nccl-tests 2.19.6 (getopt: -b 8, -b8, --minbytes 8, --minbytes=8, unique beginnings of long
-// names); what goes beyond it has long names only. Nothing is ignored: an option that is not
-// supported, or means nothing on host memory, is accepted with its neutral value and refused with
-// any other.
+// nccl-tests 2.19.6 (getopt: -b 8, -b8, --minbytes 8, --minbytes=8, unique prefixes of long names);
+// options beyond it have long names only. Nothing is ignored: an option that is not supported, or
+// has no meaning on host memory, is accepted with its neutral value and refused with any other.
 #pragma once
 
 #include "lib/base/element.h"

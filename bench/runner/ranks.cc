@@ -1,4 +1,4 @@
-// Ranks: meeting, and the communicators. ThreadRanks' exchanges are in thread_ranks.cc. See
+// Ranks: rendezvous, and the communicators. ThreadRanks' exchanges are in thread_ranks.cc. See
 // ranks.h.
 #include "bench/runner/ranks.h"
 

@@ -1,7 +1,7 @@
-// Ranks: who takes part. processes x threads x ranks per thread, how they find each other, and the
-// small exchanges that a benchmark needs beside the measured calls. Those go over the measured
-// communicators themselves, outside the timed parts; ranks on devices have communicators of host
-// memory beside them for it.
+// Ranks: the ranks of a run. processes x threads x ranks per thread, how they find each other, and
+// the small exchanges that a benchmark needs beside the measured calls. These use the measured
+// communicators themselves, outside the timed parts; ranks on devices have additional communicators
+// of host memory for them.
 //
 //   Seat   one rank, as the header shows it
 //   Crew   the ranks of one thread

@@ -1,5 +1,5 @@
-// Report: what the one printing process does with the rows: the table on stdout, progress on stderr
-// when somebody watches a long run, the JSON file and the plot.
+// Report: the output of the one process that prints: the table on stdout, progress on stderr when a
+// terminal shows a long run, the JSON file and the plot.
 #pragma once
 
 #include "bench/runner/json.h"

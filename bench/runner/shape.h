@@ -1,4 +1,4 @@
-// Shape: what one row of the table asks of a collective, and how that is shared out among ranks.
+// Shape: what one row of the table asks of a collective, and how ranks share it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Sweep: the order of things and the timing. The checked passes are in sweep_check.cc, CUDA graphs
-// in sweep_graph.cc.
+// Sweep: the order of measurements and the timing. The checked passes are in sweep_check.cc, CUDA
+// graphs in sweep_graph.cc.
 #include "bench/runner/sweep.h"
 
 #include "lib/base/clock.h"

@@ -1,5 +1,5 @@
-// The checked passes of a sweep: fresh random data, one call, and every element, the guards around
-// the output, the untouched input and the other ranks' outputs are looked at.
+// The checked passes of a sweep: fresh random data and one call. Then every element, the guards
+// around the output, the input, which must be unchanged, and the other ranks' outputs are checked.
 #include "bench/runner/sweep.h"
 
 #include <fmt/format.h>

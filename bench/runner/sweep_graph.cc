@@ -1,5 +1,6 @@
-// CUDA graphs: the iterations of a row captured once and launched again and again, as nccl-tests
-// does it: the clock begins after the capture, and a launch counts with all of its operations.
+// CUDA graphs: the iterations of a row are captured once and launched again and again, as
+// nccl-tests does. The clock starts after the capture, and a launch counts with all of its
+// operations.
 #include "bench/runner/sweep.h"
 #include "lib/base/clock.h"
 

@@ -1,6 +1,6 @@
 // Table: the text that a perf program prints, column for column as nccl-tests 2.19.6 does, so that
-// scripts which read the one read the other. Only the first line says "gyre". Pure functions from
-// values to text; nothing here prints.
+// scripts for one read the other. Only the first line says "gyre". Pure functions from values to
+// text; nothing here prints.
 #pragma once
 
 #include "bench/runner/options.h"

@@ -1,6 +1,6 @@
-// Traffic: how much each rank sends to each in a collective with uneven blocks, as nccl-tests'
-// alltoallv_perf says it: a matrix from a file, or more to ranks that are further away. Every rank
-// computes all of it, so that it knows what it must receive.
+// Traffic: how much each rank sends to each in a collective with uneven blocks, as in nccl-tests'
+// alltoallv_perf: a matrix from a file, or more to ranks that are further away. Every rank computes
+// the whole matrix, so that it knows what it must receive.
 #pragma once
 
 #include "lib/base/status.h"

@@ -3,7 +3,7 @@
 
 Two processes of this machine with one thread each (tools/dev torch --shell has the Python for it).
 Both backends take turns within each round, in the same processes; medians are compared. Sizes are
-of the larger buffer of a rank.
+those of a rank's larger buffer.
 """
 
 import argparse
@@ -22,7 +22,9 @@ COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
+    parser.add_argument("--collectives", nargs="+", default=COLLECTIVES,
+                        type=provenance_of.collective_of(COLLECTIVES),
+                        help=", ".join(COLLECTIVES))
     parser.add_argument("-b", "--minbytes", type=provenance_of.parse_size, default="1K")
     parser.add_argument("-e", "--maxbytes", type=provenance_of.parse_size, default="64M")
     parser.add_argument("-f", "--stepfactor", type=int, default=4)

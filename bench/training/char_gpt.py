@@ -4,9 +4,9 @@
     char_gpt.py                                    one rank
     torchrun --nproc-per-node 2 char_gpt.py        two (also: gyre run -n 2 python char_gpt.py)
 
-n ranks with --batch B train as one rank with --batch nB does: each step's examples are drawn alike,
-and each rank has its part of them. The text is --data, or else the King James Bible of Debian's
-package bible-kjv-text, or else the modules of Python's own library, which lie wherever this runs.
+n ranks with --batch B train like one rank with --batch nB: each step draws the same examples, and
+each rank takes its part of them. The text is --data, or else the King James Bible of Debian's
+package bible-kjv-text, or else the modules of Python's own library, which every machine has.
 """
 import pathlib
 import subprocess
@@ -24,8 +24,8 @@ BIBLE = pathlib.Path("/usr/lib/bible.data")  # of Debian's bible-kjv-text
 def options_parser():
     parser = training_loop.parser_of(__doc__)
     parser.add_argument("--data", nargs="+", metavar="FILE",
-                        help="text to learn (default: the Bible of Debian's bible-kjv-text where "
-                        "it is installed, else Python's library)")
+                        help="text to learn (default: the Bible of Debian's bible-kjv-text if "
+                        "installed, else Python's library)")
     parser.add_argument("--layers", type=int, default=4, help="(default: %(default)s)")
     parser.add_argument("--width", type=int, default=256, help="(default: %(default)s)")
     parser.add_argument("--heads", type=int, default=8, help="(default: %(default)s)")

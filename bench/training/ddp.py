@@ -2,13 +2,14 @@
 """Time of one step of data-parallel training: one rank, and two by Gyre, by gloo and not at all.
 
 A multi-layer perceptron under DistributedDataParallel, on two processes of this machine with one
-thread each (tools/dev torch --shell has the Python for it). All ways take turns within each round,
-in the same processes and in another order each time, so that a machine that is not idle treats them
-alike, and none always follows one that lets a core rest; medians are compared.
-"two that do not communicate" is the floor: what DDP adds to it is exposed communication. Part of
-that no library can save: "two that only meet" wait for each other at the end of each backward pass
-and reduce nothing, and so go through memory in their optimizers at the same time. Each backend
-runs as it is, and with a communication hook that averages in the reduction (Gyre's own is
+thread each (tools/dev torch --shell has the Python for it). All contenders take turns within each
+round, in the same processes and in another order each time. So load on the machine affects them
+alike, and none always follows one that lets a core rest. Medians are compared.
+
+"two that do not communicate" is the floor: the time that DDP adds to it is exposed communication.
+No library can save all of it. "two that only meet" wait for each other at the end of each backward
+pass and reduce nothing; so their optimizers use the memory at the same time. Each backend runs
+without and with a communication hook that averages in the reduction (Gyre's own is
 gyre_torch.average_gradients); its best setting counts.
 """
 
@@ -28,9 +29,12 @@ ALONE, FLOOR, MEET = "1 rank alone", "2 that do not communicate", "2 that only m
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--width", type=int, default=1024, help="of a layer (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=7, help="hidden ones (default: %(default)s)")
-    parser.add_argument("--batch", type=int, default=64, help="per rank (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=1024,
+                        help="width of a layer (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=7,
+                        help="hidden layers (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=64,
+                        help="examples per rank (default: %(default)s)")
     parser.add_argument("--bucket-mb", type=float, nargs="+", default=[25.0, 5.0], metavar="MB",
                         help="DDP's buckets; each backend is shown with its best (default: 25 5)")
     add_repeats(parser)
@@ -46,12 +50,12 @@ def positive(text):
 
 def add_repeats(parser):
     parser.add_argument("--launches", type=positive, default=1, metavar="N",
-                        help="start the processes N times and take the rounds of all: where memory "
-                        "lies makes some faster by 1 or 2 %% (default: %(default)s)")
+                        help="start the processes N times and take the rounds of all: placement "
+                        "of memory makes some faster by 1 or 2 %% (default: %(default)s)")
     parser.add_argument("--rounds", type=positive, default=9,
-                        help="of a launch (default: %(default)s)")
+                        help="rounds of a launch (default: %(default)s)")
     parser.add_argument("--steps", type=positive, default=5,
-                        help="in a round (default: %(default)s)")
+                        help="steps in a round (default: %(default)s)")
     parser.add_argument("--record", action="store_true",
                         help="append the medians to bench/results/training.jsonl")
 

@@ -4,8 +4,8 @@
     digits.py                                      one rank
     torchrun --nproc-per-node 2 digits.py          two (also: gyre run -n 2 python digits.py)
 
-n ranks with --batch B train as one rank with --batch nB does. Of the 1,797 pictures one in five is
-kept for the test, whose accuracy is said in the end.
+n ranks with --batch B train like one rank with --batch nB. One in five of the 1,797 pictures is
+kept for the test; the program prints its accuracy at the end.
 """
 
 import torch
@@ -19,7 +19,8 @@ CLASSES, SIDE, TESTED = 10, 8, 5
 
 def options_parser():
     parser = training_loop.parser_of(__doc__, batch=32, steps=500, rate=2e-3)
-    parser.add_argument("--channels", type=int, default=16, help="of the first layer (default: 16)")
+    parser.add_argument("--channels", type=int, default=16,
+                        help="channels of the first layer (default: 16)")
     return parser
 
 

@@ -1,4 +1,4 @@
-// How a training program ends when something fails: with the reason on stderr and exit code 1.
+// Ends a training program that fails: the reason on stderr and exit code 1.
 #pragma once
 
 #include <gyre/gradsync.h>

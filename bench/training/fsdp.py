@@ -2,10 +2,10 @@
 """Time of one step of a fully sharded model (FSDP2): two ranks by Gyre, by gloo and not at all.
 
 The multi-layer perceptron of ddp.py, each layer a unit, on two processes of this machine with one
-thread each (tools/dev torch --shell has the Python for it). All ways take turns within each round,
-in the same processes and in another order each time; medians are compared. "own memory": FSDP2
-takes its buffers from the process group (set_allocate_memory_from_process_group_for_comm), where
-the backend has some that peers reach directly; each backend is shown with its best setting.
+thread each (tools/dev torch --shell has the Python for it). All contenders take turns within each
+round, in the same processes and in another order each time; medians are compared. "own memory":
+FSDP2 takes its buffers from the process group (set_allocate_memory_from_process_group_for_comm) if
+the backend has memory that peers reach directly. Each backend is shown with its best setting.
 """
 
 import argparse
@@ -18,9 +18,12 @@ OWN_MEMORY = ", own memory"
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--width", type=int, default=1024, help="of a layer (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=7, help="hidden ones (default: %(default)s)")
-    parser.add_argument("--batch", type=int, default=64, help="per rank (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=1024,
+                        help="width of a layer (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=7,
+                        help="hidden layers (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=64,
+                        help="examples per rank (default: %(default)s)")
     ddp.add_repeats(parser)
     return parser.parse_args()
 

@@ -1,23 +1,22 @@
-// What the programs here share: ranks that are processes of a launcher or threads of one process.
+// Shared by the programs here: ranks that are processes of a launcher or threads of one process.
 #pragma once
 
 #include "bench/training/failure.h"
+#include "lib/command_line/command_line.h"
 
-#include <CLI/CLI.hpp>
-
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace gyre::bench {
 
+using command_line::CommandLine, command_line::any_text, command_line::number, command_line::one_of,
+    command_line::whole;
+
 // The program's options. Ends it after --help, and with exit code 2 where they are wrong.
-inline void parse(CLI::App& app, int argc, char** argv) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::exit(app.exit(error) == 0 ? 0 : 2);
-  }
+inline void parse(CommandLine& line, int argc, char** argv) {
+  if (const std::optional<int> code = line.read(argc, argv)) std::exit(*code);
 }
 
 inline int rank_of(gyreComm_t comm) {

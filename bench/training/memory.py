@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Memory of sharded models by stage, type and ranks, as the operating system counts it, beside the
-formulas of gradsync.h, the units that are whole for a while, and what a rank's links take; and by
-factor, with what a step moves and takes.
+"""Memory of sharded models by stage, type and ranks, as the operating system counts it. It is
+compared with the formulas of gradsync.h, plus the units that are temporarily whole and the memory
+of a rank's links. Also by factor, with the traffic and time of a step.
 
 Each line is a run of bench/training/shard_memory. --record appends them to
 bench/results/training_memory.jsonl, --plot draws both pictures (matplotlib)."""
@@ -23,17 +23,19 @@ PARTS = ("formula", "whole_units", "links")  # of what a parameter is to take
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--build", default=str(ROOT / "build"))
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8], help="as processes")
-    parser.add_argument("--threads", type=int, default=64, help="ranks of one process; 0: none")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8],
+                        help="ranks that are processes")
+    parser.add_argument("--threads", type=int, default=64,
+                        help="ranks that are threads of one process; 0: none")
     parser.add_argument("--parameters", type=int, default=8 << 20)
     parser.add_argument("--units", type=int, default=64)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_memory.jsonl")
     parser.add_argument("--recorded", action="store_true",
-                        help="measure nothing: the newest figures that were recorded")
+                        help="measure nothing; use the newest recorded figures")
     parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
                         help="pictures, as SVG")
     return parser.parse_args()

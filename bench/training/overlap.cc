@@ -1,7 +1,7 @@
-// What overlap saves: steps of data-parallel training whose gradients are reduced beside the
-// backward pass, after it, or not at all, and the reduction by itself. Communication is real; the
-// model is equal layers whose passes take a given time. One rank of a job that an environment
-// describes (gyre run); rank 0 prints medians of rounds, of each step's slowest rank.
+// What overlap saves: steps of data-parallel training that reduce gradients beside the backward
+// pass, after it, or not at all, and the reduction alone. Communication is real; the model consists
+// of equal layers whose passes take a given time. One rank of a job that the environment describes
+// (gyre run). Rank 0 prints the median over rounds of each step's slowest rank.
 #include "bench/training/job.h"
 #include "bench/training/timed_work.h"
 
@@ -272,40 +272,42 @@ void run(const OverlapJob& job, const Options& options) {
   if (!file.flush()) fail("cannot write " + options.json);
 }
 
-void add_options(CLI::App& app, Options& options) {
-  app.add_option("--layers", options.layers, "equal ones, ready from last to first (default: 24)")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--megabytes", options.megabytes, "MiB of gradients, float32 (default: 96)")
-      ->check(CLI::Range(1e-3, 1e5));
-  const CLI::Validator pass = CLI::IsMember({automatic}) | CLI::Range(0.0, 1e6);
-  app.add_option("--forward-ms", options.forward_ms,
-                 "what the forward pass takes; auto (default): half of the backward pass")
-      ->check(pass);
-  app.add_option("--backward-ms", options.backward_ms,
-                 "what the backward pass takes; auto (default): as long as the reduction by itself")
-      ->check(pass);
-  app.add_option("--compute", options.compute,
-                 "passes are: sleep (default), as on an accelerator; matrix, products on the "
-                 "thread that trains")
-      ->check(CLI::IsMember({"sleep", "matrix"}));
-  app.add_option("--bucket-mb", options.bucket_mb,
-                 "MiB of buckets, for the overlapped way; the first for all (default: 25,8,2)")
-      ->delimiter(',')
-      ->check(CLI::Range(1e-3, 1e5));
-  app.add_option("--rounds", options.rounds, "steps of each way (default: 7)")
-      ->check(CLI::Range(1, 10000));
-  app.add_option("--json", options.json, "rank 0 writes what it found into this file");
+std::string check_pass(const std::string& text) {
+  return text == automatic ? "" : number(0, 1e6)(text);
+}
+
+void add_options(CommandLine& line, Options& options) {
+  line.add_option("--layers", options.layers, whole(1, 4096), "N",
+                  "equal ones, ready from last to first (default: 24)");
+  line.add_option("--megabytes", options.megabytes, number(1e-3, 1e5), "MIB",
+                  "MiB of gradients, float32 (default: 96)");
+  line.add_option("--forward-ms", options.forward_ms, check_pass, "MS",
+                  "what the forward pass takes; auto (default): half of the backward pass");
+  line.add_option(
+      "--backward-ms", options.backward_ms, check_pass, "MS",
+      "what the backward pass takes; auto (default): as long as the reduction by itself");
+  line.add_option("--compute", options.compute, one_of({"sleep", "matrix"}), "sleep|matrix",
+                  "passes are: sleep (default), as on an accelerator; matrix, products on the "
+                  "thread that trains");
+  line.add_option("--bucket-mb", options.bucket_mb, number(1e-3, 1e5), "MIB,...",
+                  "MiB of buckets, for the overlapped way; the first for all (default: 25,8,2)");
+  line.add_option("--rounds", options.rounds, whole(1, 10000), "N",
+                  "steps of each way (default: 7)");
+  line.add_option("--json", options.json, any_text(), "FILE",
+                  "rank 0 writes what it found into this file");
+  line.add_example("gyre run -n 2 overlap --megabytes 16 --bucket-mb 4,1");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app(
+  CommandLine line(
+      "overlap",
       "Steps of data-parallel training: gradients reduced beside the backward pass, after "
       "it, not at all, and by themselves. One rank of a job, as gyre run starts it.");
-  add_options(app, options);
-  parse(app, argc, argv);
+  add_options(line, options);
+  parse(line, argc, argv);
   if (options.layer_count() == 0) fail("--megabytes is less than one number for each of --layers");
   run_process([&](gyreComm_t comm) { run(OverlapJob(comm), options); });
   return 0;

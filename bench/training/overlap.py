@@ -2,8 +2,8 @@
 """What overlap saves where the link is the limit: two hosts on this machine (network namespaces),
 joined by a cable that tc shapes to a rate, with one rank of bench/training/overlap on each.
 
-By default the backward pass takes as long as the reduction by itself. Needs root. --record appends
-to bench/results/training_overlap.jsonl, --plot draws a picture (matplotlib)."""
+By default the backward pass takes as long as the reduction alone. Needs root. --record appends to
+bench/results/training_overlap.jsonl, --plot draws a picture (matplotlib)."""
 import argparse
 import json
 import os
@@ -46,25 +46,26 @@ def rate(text):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--build", default=str(ROOT / "build"), help="build folder")
     parser.add_argument("--rate", type=rate, nargs="+", default=["1gbit"],
-                        help="of the link, each way, as tc writes it (default: 1gbit)")
+                        help="rate of the link in each direction, as for tc (default: 1gbit)")
     parser.add_argument("--delay-ms", type=float, default=0,
-                        help="of the link, each way, by netem (default: none)")
+                        help="delay of the link in each direction, by netem (default: none)")
     parser.add_argument("--compute", nargs="+", default=["sleep"], choices=["sleep", "matrix"],
-                        help="what passes are (default: sleep); overlap --help says more")
+                        help="kind of the passes (default: sleep); overlap --help says more")
     parser.add_argument("--megabytes", type=float, default=96, help="MiB of gradients")
     parser.add_argument("--layers", type=int, default=24)
-    parser.add_argument("--backward-ms", default="auto", help="(default: as the reduction takes)")
+    parser.add_argument("--backward-ms", default="auto", help="(default: as long as the reduction)")
     parser.add_argument("--forward-ms", default="auto", help="(default: half of the backward pass)")
     parser.add_argument("--bucket-mb", default="25,8,2", help="MiB (default: 25,8,2)")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--timeout", type=int, default=900, help="seconds for all, at the most")
+    parser.add_argument("--timeout", type=int, default=900,
+                        help="limit for the whole run, in seconds")
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_overlap.jsonl")
     parser.add_argument("--recorded", action="store_true",
-                        help="measure nothing: the newest figures that were recorded")
+                        help="measure nothing; use the newest recorded figures")
     parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
                         help="a picture, as SVG")
     return parser.parse_args()

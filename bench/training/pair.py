@@ -1,5 +1,5 @@
 """Two ranks of a benchmark, as processes of this machine with one thread each: the benchmark starts
-itself twice, and rank 0 writes down what it has found."""
+itself twice, and rank 0 writes the results."""
 
 import datetime
 import json

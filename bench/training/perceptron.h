@@ -1,5 +1,5 @@
-// A perceptron with one hidden layer that learns what a fixed teacher of its own shape says: small
-// enough that a step costs next to nothing, and its loss falls for as long as one looks.
+// A perceptron with one hidden layer that learns the outputs of a fixed teacher of the same shape.
+// A step costs next to nothing, and the loss keeps falling.
 #pragma once
 
 #include <gyre/gradsync.h>

@@ -1,6 +1,5 @@
-"""Pictures of training, as SVG: what all of them share; and a loss curve and a race, drawn by a
-Python that has matplotlib, which the one with PyTorch need not be: picture.py KIND DATA.json
-PICTURE.svg."""
+"""Pictures of training, as SVG: their shared parts, a loss curve and a race. It runs in any Python
+with matplotlib, which need not be the one with PyTorch: picture.py KIND DATA.json PICTURE.svg."""
 
 import argparse
 import importlib.util

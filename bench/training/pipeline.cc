@@ -1,6 +1,6 @@
-// The bubble of pipeline parallelism: what share of a training step a stage waits, by schedule and
-// number of micro-batches, beside the formula, (p - 1) / (m + p - 1). Ranks are stages: processes
-// (gyre run -n) or threads (-t). Rank 0 prints a table, and JSON.
+// The bubble of pipeline parallelism: the share of a training step in which a stage waits, by
+// schedule and number of micro-batches, beside the formula (p - 1) / (m + p - 1). Ranks are stages:
+// processes (gyre run -n) or threads (-t). Rank 0 prints a table, and JSON.
 #include "bench/training/job.h"
 #include "bench/training/pipeline_stage.h"
 #include "bench/training/timed_work.h"
@@ -204,29 +204,31 @@ constexpr const char* about =
     "that one stage computes at a time. in flight: micro-batches whose activations the first stage "
     "has to keep. Medians over rounds, in which all take turns.";
 
-void add_options(CLI::App& app, Options& options) {
-  const auto ms = CLI::Range(0.001, 60000.0).description("");
-  app.add_option("-t,--threads", options.threads, "ranks as so many threads, instead of processes")
-      ->check(CLI::Range(2, 256).description(""));
-  app.add_option("-m,--micro-batches", options.micro_batches, "of a step (default: 2 4 8 16)")
-      ->check(CLI::Range(1, 4096).description(""));
-  app.add_option("-s,--schedules", options.schedules, "1f1b, gpipe (default: both)")
-      ->check(CLI::IsMember({"1f1b", "gpipe"}).description(""));
-  app.add_option("--forward-ms", options.forward_ms, "of a micro-batch on a stage (default: 10)")
-      ->check(ms);
-  app.add_option("--backward-ms", options.backward_ms, "(default: 20)")->check(ms);
-  app.add_option("--bytes", options.bytes, "that go from stage to stage (default: 65536)")
-      ->check(CLI::Range(std::size_t{8}, std::size_t{1} << 30).description(""));
-  app.add_option("--rounds", options.rounds, "(default: 5)")
-      ->check(CLI::Range(1, 1000).description(""));
-  app.add_option("--naive-rounds", options.naive_rounds,
-                 "of them, with the naive way, which takes longest (default: 5)")
-      ->check(CLI::Range(1, 1000).description(""));
-  app.add_flag("--compute", options.compute,
-               "products of matrices in place of sleep, as many as take so long on rank 0 alone; "
-               "ideal is then what stages computed in the step, the mean over stages. For no more "
-               "stages than processors");
-  app.add_option("--json", options.json, "write the rows to this file, too");
+void add_options(CommandLine& line, Options& options) {
+  line.add_option("-t,--threads", options.threads, whole(2, 256), "N",
+                  "ranks as so many threads, instead of processes");
+  line.add_option("-m,--micro-batches", options.micro_batches, whole(1, 4096), "N...",
+                  "of a step (default: 2 4 8 16)")
+      .takes_several = true;
+  line.add_option("-s,--schedules", options.schedules, one_of({"1f1b", "gpipe"}), "NAME...",
+                  "1f1b, gpipe (default: both)")
+      .takes_several = true;
+  line.add_option("--forward-ms", options.forward_ms, number(0.001, 60000), "MS",
+                  "of a micro-batch on a stage (default: 10)");
+  line.add_option("--backward-ms", options.backward_ms, number(0.001, 60000), "MS",
+                  "the same of its backward pass (default: 20)");
+  line.add_option("--bytes", options.bytes, whole(8, std::int64_t{1} << 30), "N",
+                  "that go from stage to stage (default: 65536)");
+  line.add_option("--rounds", options.rounds, whole(1, 1000), "N",
+                  "steps of each schedule (default: 5)");
+  line.add_option("--naive-rounds", options.naive_rounds, whole(1, 1000), "N",
+                  "of them, with the naive way, which takes longest (default: 5)");
+  line.add_flag("--compute", options.compute,
+                "products of matrices in place of sleep, as many as take so long on rank 0 alone; "
+                "ideal is then what stages computed in the step, the mean over stages. For no more "
+                "stages than processors");
+  line.add_option("--json", options.json, any_text(), "FILE", "write the rows to this file, too");
+  line.add_example("pipeline_bubble -t 4 -m 4 16");
 }
 
 }  // namespace
@@ -235,9 +237,9 @@ void add_options(CLI::App& app, Options& options) {
 int main(int argc, char** argv) {
   using namespace gyre::bench;
   Options options;
-  CLI::App app(about);
-  add_options(app, options);
-  parse(app, argc, argv);
+  CommandLine line("pipeline_bubble", about);
+  add_options(line, options);
+  parse(line, argc, argv);
   const auto body = [&](gyreComm_t comm) { run_rank(comm, options); };
   options.threads > 0 ? run_threads(options.threads, body) : run_process(body);
   return 0;

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The bubble of pipeline schedules by stages and micro-batches, beside the formula
-(p - 1) / (m + p - 1) and a batch that goes through the stages as one.
+"""The bubble of pipeline schedules by stages and micro-batches, beside the formula (p - 1) / (m + p
+- 1) and a batch that passes the stages undivided.
 
-Each line is a row of bench/training/pipeline_bubble, whose --help says what the figures are.
---record appends them to bench/results/training_pipeline.jsonl, --plot draws both pictures
-(matplotlib), also --recorded ones: on a machine that others use, stages may be measured one by one,
-when it is quiet."""
+Each line is a row of bench/training/pipeline_bubble, whose --help explains the figures. --record
+appends them to bench/results/training_pipeline.jsonl. --plot draws both pictures (matplotlib), also
+from --recorded lines: on a shared machine, stages may be measured one by one, when it is quiet."""
 import argparse
 import json
 import os
@@ -24,21 +23,23 @@ import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-posit
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--build", default=str(ROOT / "build"))
-    parser.add_argument("--stages", type=int, nargs="+", default=[2, 4, 8], help="p")
+    parser.add_argument("--stages", type=int, nargs="+", default=[2, 4, 8],
+                        help="numbers of stages, p")
     parser.add_argument("--per-stage", type=int, nargs="+", default=[1, 2, 4],
-                        help="micro-batches, m / p")
+                        help="micro-batches for each stage, m / p")
     parser.add_argument("--threads", action="store_true", help="stages as threads")
     parser.add_argument("--schedules", nargs="+", default=["1f1b", "gpipe"])
     parser.add_argument("--forward-ms", type=float, default=10)
     parser.add_argument("--backward-ms", type=float, default=20)
-    parser.add_argument("--bytes", type=int, default=64 << 10, help="from stage to stage")
+    parser.add_argument("--bytes", type=int, default=64 << 10, help="sent from stage to stage")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--naive-rounds", type=int, default=5, help="of these, the naive way too")
-    parser.add_argument("--compute", action="store_true", help="do not sleep, compute")
+    parser.add_argument("--naive-rounds", type=int, default=5,
+                        help="rounds that also measure the undivided batch")
+    parser.add_argument("--compute", action="store_true", help="compute instead of sleeping")
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_pipeline.jsonl")
     parser.add_argument("--recorded", action="store_true",
-                        help="measure nothing: the newest figures that were recorded")
+                        help="measure nothing; use the newest recorded figures")
     parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
                         help="pictures, as SVG")
     return parser.parse_args()

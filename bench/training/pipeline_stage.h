@@ -1,6 +1,6 @@
 // One stage of a pipeline: carries out its actions, in order, on a communicator of all stages.
-// Between two actions it hands on what the first has made and takes what the second one needs, at
-// once, as one group: so neighbours that face each other exchange, and nobody waits in turn.
+// Between two actions it sends the output of the first and receives the input of the second, as one
+// group. So neighbours that exchange in both directions do not wait for each other in turn.
 #pragma once
 
 #include "bench/training/pipeline_schedule.h"

@@ -4,9 +4,9 @@
     question_answering.py                          made-up questions, one rank
     torchrun --nproc-per-node 2 question_answering.py --data train-v2.0.json --test dev-v2.0.json
 
-n ranks with --batch B train as one rank with --batch nB does. The head says where an answer starts
-and where it ends; that there is none, by pointing at position 0. Data are in SQuAD's format; words
-are what stands between spaces and signs, and the vocabulary is that of the data.
+n ranks with --batch B train like one rank with --batch nB. The head says where an answer starts and
+where it ends; position 0 means that there is none. Data are in SQuAD's format. A
+word is a run of letters and digits, or one other sign; the vocabulary is that of the data.
 """
 import torch
 from torch import nn
@@ -28,13 +28,13 @@ def options_parser():
     parser.add_argument("--width", type=int, default=64, help="(default: %(default)s)")
     parser.add_argument("--heads", type=int, default=4, help="(default: %(default)s)")
     parser.add_argument("--length", type=int, default=32, metavar="WORDS",
-                        help="of a question and a part of its text (default: %(default)s)")
+                        help="length of a question with a part of its text (default: %(default)s)")
     parser.add_argument("--words", type=int, default=20000, metavar="N",
-                        help="in the vocabulary at most (default: %(default)s)")
+                        help="most words in the vocabulary (default: %(default)s)")
     parser.add_argument("--answer-words", type=int, default=30, metavar="N",
-                        help="in an answer at most (default: %(default)s)")
+                        help="most words in an answer (default: %(default)s)")
     parser.add_argument("--made-up", type=int, default=4000, metavar="N",
-                        help="questions where there is no --data (default: %(default)s)")
+                        help="number of made-up questions without --data (default: %(default)s)")
     return parser
 
 

@@ -1,5 +1,5 @@
-"""Questions whose answers lie in a text: SQuAD's format (v1.1, v2.0), data made up in it, words and
-their numbers, windows of a fixed length, and how good an answer is."""
+"""Questions whose answers are in a text: SQuAD's format (v1.1, v2.0), made-up data in it, words and
+their numbers, windows of a fixed length, and the scores of an answer."""
 
 import collections
 import dataclasses

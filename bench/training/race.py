@@ -2,9 +2,9 @@
 """Time to a fixed loss: one rank, and two by a parameter server, DDP over gloo and Gyre, sharded.
 
 All train the same (seed, examples of a step, so each step's loss), on two processes of this machine
-with one thread each (tools/dev torch --shell has the Python for it), which take turns at all ways
-within each round, so that a machine that is not idle treats them alike; medians are compared.
-Exposed communication is what a step takes over that of two ranks that do not communicate.
+with one thread each (tools/dev torch --shell has the Python for it). The processes run every
+contender in turn within each round, so that load on the machine affects them alike; medians are
+compared. Exposed communication is a step's time beyond that of two ranks that do not communicate.
 """
 
 import argparse
@@ -32,25 +32,26 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--programs", nargs="+", default=list(PROGRAMS), choices=list(PROGRAMS),
                         help="(default: all)")
-    parser.add_argument("--data", nargs="+", metavar="FILE", help="text of char_gpt (its default)")
+    parser.add_argument("--data", nargs="+", metavar="FILE",
+                        help="text for char_gpt (default: its own)")
     parser.add_argument("--char-gpt-loss", type=float, metavar="LOSS",
-                        help="that char_gpt's mean of ten steps is to reach (default: 2.45 of the "
-                        "Bible, 2.8 of another text)")
+                        help="target for char_gpt's mean of ten steps (default: 2.45 for the "
+                        "Bible, 2.8 for another text)")
     parser.add_argument("--digits-loss", type=float, default=0.1, metavar="LOSS",
-                        help="the same of digits (default: %(default)s)")
+                        help="the same for digits (default: %(default)s)")
     parser.add_argument("--sharded", nargs="*", default=["zero1", "zero3"],
                         choices=["zero1", "zero2", "zero3"],
-                        help="what Gyre's ranks share out (default: zero1 zero3)")
+                        help="ways in which Gyre's ranks share the model (default: zero1 zero3)")
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--steps", type=int, default=1000,
-                        help="at which a way gives up (default: %(default)s)")
+                        help="a contender gives up after these (default: %(default)s)")
     parser.add_argument("--floor-steps", type=int, default=30,
-                        help="of the two that do not communicate (default: %(default)s)")
+                        help="steps of the ranks that do not communicate (default: %(default)s)")
     parser.add_argument("--json", metavar="FILE", help="all curves of all rounds")
     parser.add_argument("--record", action="store_true",
                         help="append medians and curves to bench/results/training_race.jsonl")
     parser.add_argument("--recorded", action="store_true",
-                        help="measure nothing: the newest figures that were recorded")
+                        help="measure nothing; use the newest recorded figures")
     parser.add_argument("--plot", nargs="?", const=str(RESULTS / "training_race.svg"),
                         metavar="FILE", help="draw it (default: bench/results/training_race.svg)")
     return parser.parse_args()

@@ -1,6 +1,6 @@
-// What a sharded model takes of each rank, as the operating system counts it, beside the formula of
-// gradsync.h; and what a step moves and takes. Ranks are processes (gyre run -n) or threads (-t).
-// Rank 0 prints a line of JSON.
+// The memory that a sharded model needs on each rank, as the operating system counts it, beside the
+// formula of gradsync.h; and the traffic and time of a step. Ranks are processes (gyre run -n) or
+// threads (-t). Rank 0 prints a line of JSON.
 #include "bench/training/job.h"
 #include "lib/gradsync/memory_need.h"
 
@@ -131,16 +131,21 @@ void measure(gyreComm_t comm, const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Memory of a sharded model, as the operating system counts it, and time of a step.");
-  app.add_option("-t,--threads", options.threads, "ranks as so many threads, instead of processes");
-  app.add_option("--stage", options.stage, "1, 2 or 3 (default: 3)")->check(CLI::Range(1, 3));
-  app.add_option("--factor", options.factor, "ranks that share a model (default: all)");
-  app.add_option("--type", options.type, "of parameters: float, half or bfloat16")
-      ->check(CLI::IsMember({"float", "half", "bfloat16"}));
-  app.add_option("--parameters", options.parameters, "(default: 4194304)");
-  app.add_option("--units", options.units, "equal ones (default: 32)")->check(CLI::Range(1, 1024));
-  app.add_option("--steps", options.steps, "(default: 6)")->check(CLI::Range(1, 1000));
-  parse(app, argc, argv);
+  CommandLine line(
+      "shard_memory",
+      "Memory of a sharded model, as the operating system counts it, and time of a step.");
+  line.add_option("-t,--threads", options.threads, whole(0, 4096), "N",
+                  "ranks as so many threads, instead of processes");
+  line.add_option("--stage", options.stage, whole(1, 3), "STAGE", "1, 2 or 3 (default: 3)");
+  line.add_option("--factor", options.factor, whole(0, 4096), "N",
+                  "ranks that share a model (default: all)");
+  line.add_option("--type", options.type, one_of({"float", "half", "bfloat16"}), "TYPE",
+                  "of parameters: float, half or bfloat16");
+  line.add_option("--parameters", options.parameters, whole(1), "N", "(default: 4194304)");
+  line.add_option("--units", options.units, whole(1, 1024), "N", "equal ones (default: 32)");
+  line.add_option("--steps", options.steps, whole(1, 1000), "N", "(default: 6)");
+  line.add_example("shard_memory -t 4 --stage 2 --type bfloat16");
+  parse(line, argc, argv);
   if (options.unit_parameters() == 0) fail("--parameters is below --units");
   const auto body = [&](gyreComm_t comm) { measure(comm, options); };
   options.threads > 0 ? run_threads(options.threads, body) : run_process(body);

@@ -1,5 +1,5 @@
-"""How ranks that train together share a model: nothing of it, its optimizer's state, parts of all,
-or by a parameter server."""
+"""How ranks that train together share a model: not at all, its optimizer's state, parts of
+everything, or by a parameter server."""
 
 import contextlib
 import dataclasses
@@ -12,8 +12,8 @@ from torch import nn
 
 IN_SHARDS = {"zero2": False, "zero3": True, "fsdp": True, "hsdp": True}  # after forward, again
 CHOICES = ["ddp", "zero1", *IN_SHARDS, "server"]
-HELP = ("what each rank has a part of: ddp nothing (default), zero1 the optimizer's state, zero2 "
-        "gradients too, zero3 (fsdp) parameters too, hsdp as zero3 within each of --replicas "
+HELP = ("how ranks share the model: ddp not at all (default), zero1 the optimizer's state, zero2 "
+        "gradients too, zero3 (fsdp) parameters too, hsdp like zero3 within each of --replicas "
         "groups; server: rank 0 alone updates")
 APART = "apart"  # no choice of programs: ranks that never talk, the floor of benchmarks
 

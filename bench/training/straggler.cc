@@ -1,7 +1,7 @@
 // Training in which one rank is slow: synchronous, with bounded staleness, and by local SGD. Ranks
-// are threads that wait for as long as a step would compute, so that there may be more of them than
-// cores; what they learn is real: a small perceptron, from a teacher of its own kind. Prints a line
-// of JSON for each way.
+// are threads that sleep for the time of a step's computation, so there may be more of them than
+// cores. They really learn: a small perceptron, from a teacher of the same shape. Prints a line of
+// JSON for each mode.
 #include "bench/training/job.h"
 #include "bench/training/perceptron.h"
 
@@ -190,23 +190,26 @@ void measure(const Options& options, const Way& way) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Training with one slow rank: synchronous, bounded staleness, local SGD.");
-  app.add_option("--ranks", options.ranks, "as threads (default: 4)")->check(CLI::Range(2, 64));
-  app.add_option("--step-ms", options.step_ms, "that a step computes (default: 10)")
-      ->check(CLI::Range(0.1, 1e4));
-  app.add_option("--slow-rank", options.slow_rank, "(default: 3); -1: none");
-  app.add_option("--slow-factor", options.slow_factor, "how much longer it takes (default: 2)")
-      ->check(CLI::Range(1.0, 100.0));
-  app.add_option("--jitter", options.jitter, "share of a step that is random (default: 0.1)")
-      ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--seconds", options.seconds, "of each way (default: 6)")
-      ->check(CLI::Range(0.01, 1e4));
-  app.add_option("--rate", options.rate, "of learning (default: 0.5)");
-  app.add_option("--staleness", options.staleness, "bounds to try (default: 1 4)")
-      ->check(CLI::Range(0, 1000));
-  app.add_option("--local-steps", options.local_steps, "of local SGD (default: 8)")
-      ->check(CLI::Range(1, 10000));
-  parse(app, argc, argv);
+  CommandLine line("straggler",
+                   "Training with one slow rank: synchronous, bounded staleness, local SGD.");
+  line.add_option("--ranks", options.ranks, whole(2, 64), "N", "as threads (default: 4)");
+  line.add_option("--step-ms", options.step_ms, number(0.1, 1e4), "MS",
+                  "that a step computes (default: 10)");
+  line.add_option("--slow-rank", options.slow_rank, whole(-1, 63), "RANK",
+                  "the rank that is slow (default: 3); -1: none");
+  line.add_option("--slow-factor", options.slow_factor, number(1, 100), "FACTOR",
+                  "how much longer it takes (default: 2)");
+  line.add_option("--jitter", options.jitter, number(0, 1), "SHARE",
+                  "share of a step that is random (default: 0.1)");
+  line.add_option("--seconds", options.seconds, number(0.01, 1e4), "S", "of each way (default: 6)");
+  line.add_option("--rate", options.rate, number(0, 1e6), "RATE", "of learning (default: 0.5)");
+  line.add_option("--staleness", options.staleness, whole(0, 1000), "N...",
+                  "bounds to try (default: 1 4)")
+      .takes_several = true;
+  line.add_option("--local-steps", options.local_steps, whole(1, 10000), "N",
+                  "of local SGD (default: 8)");
+  line.add_example("straggler --ranks 3 --slow-factor 4 --staleness 0 2");
+  parse(line, argc, argv);
   if (options.slow_rank < -1 || options.slow_rank >= options.ranks)
     fail("--slow-rank is none of the ranks");
   measure(options, {Way::Kind::synchronous, "synchronous"});

@@ -16,15 +16,15 @@ import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-posit
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--build", default=str(ROOT / "build"))
     parser.add_argument("--record", action="store_true",
                         help="append to bench/results/training_straggler.jsonl")
     parser.add_argument("--recorded", action="store_true",
-                        help="measure nothing: the newest figures that were recorded")
+                        help="measure nothing; use the newest recorded figures")
     parser.add_argument("--plot", type=picture.file_to_draw, metavar="FILE",
                         help="a picture, as SVG")
-    parser.add_argument("options", nargs="*", help="of bench/training/straggler, after --")
+    parser.add_argument("options", nargs="*", help="options for bench/training/straggler, after --")
     return parser.parse_args()
 
 

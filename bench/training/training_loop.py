@@ -1,6 +1,6 @@
-"""What the training programs beside this share: options, joining the other ranks, the loop, and
-what is said of it. A program is a Task; n ranks with --batch B train it as one with --batch nB
-does, since each step's examples are drawn alike and each rank has its part of them."""
+"""Shared by the training programs here: options, joining the other ranks, the loop, and its output.
+A program is a Task. n ranks with --batch B train it like one with --batch nB: each step draws the
+same examples, and each rank takes its part of them."""
 
 import abc
 import argparse
@@ -64,24 +64,25 @@ def parser_of(description, **defaults):
     parser.add_argument("--backend", default="gyre", help="gyre (default), gloo, ...")
     parser.add_argument("--parallel", default="ddp", choices=sharing.CHOICES, help=sharing.HELP)
     parser.add_argument("--replicas", type=int, default=2, metavar="N",
-                        help="of hsdp: the model is in shards over 1/N of the ranks (default: 2)")
+                        help="hsdp: 1/N of the ranks share one model (default: 2)")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"],
-                        help="in which zero2, zero3 and hsdp compute (default: float32)")
+                        help="type in which zero2, zero3 and hsdp compute (default: float32)")
     parser.add_argument("--batch", type=int, default=8, metavar="B",
                         help="examples of a rank in a pass (default: %(default)s)")
     parser.add_argument("--accumulate", type=int, default=1, metavar="N",
-                        help="passes of a step, whose gradients are sent once (default: 1)")
+                        help="passes in a step, which sends gradients once (default: 1)")
     parser.add_argument("--steps", type=int, default=200, help="(default: %(default)s)")
     parser.add_argument("--until-loss", type=float, metavar="LOSS",
                         help="end when the mean of ten steps is below it")
     parser.add_argument("--optimizer", default="adamw", choices=["adamw", "sgd"],
                         help="AdamW (default), or gradient descent with momentum 0.9")
-    parser.add_argument("--rate", type=float, default=1e-3, help="it learns at (default: "
-                        "%(default)s)")
+    parser.add_argument("--rate", type=float, default=1e-3,
+                        help="learning rate (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="(default: %(default)s)")
-    parser.add_argument("--bucket-mb", type=float, default=5, help="of DDP (default: %(default)s)")
+    parser.add_argument("--bucket-mb", type=float, default=5,
+                        help="size of DDP's buckets (default: %(default)s)")
     parser.add_argument("--plain", action="store_true",
-                        help="DDP and FSDP2 over Gyre as over others, without "
+                        help="use DDP and FSDP2 over Gyre as over other backends, without "
                         "gyre_torch.average_gradients and memory of the process group")
     parser.add_argument("--every", type=int, default=10, help="steps between lines (default: 10)")
     parser.add_argument("--json", metavar="FILE", help="losses and times of the steps, and scores")

@@ -1,8 +1,8 @@
-"""Data-parallel training in PyTorch over Gyre, of the perceptron that train.cc writes out:
+"""Data-parallel training in PyTorch over Gyre, of the perceptron that train.cc trains without it:
 
     torchrun --nproc-per-node 2 ddp.py
 """
-import gyre_torch  # also says "gyre" to PyTorch before 2.13
+import gyre_torch  # the backend "gyre"
 import torch
 import torch.distributed as dist
 

@@ -1,6 +1,6 @@
-// Rows on their way to the experts' ranks and back. Experts are spread along a communicator: rank r
-// has those from r * experts / ranks. Who sends how much is known to the sender alone, so counts go
-// first; then both directions are one gyreAlltoAllv each, with the tables exchanged.
+// Sends rows to the experts' ranks and back. Experts are spread along a communicator: rank r has
+// those from r * experts / ranks. Only the sender knows how much it sends, so counts go first. Then
+// each direction is one gyreAlltoAllv, with send and receive tables swapped.
 #pragma once
 
 #include "job.h"

@@ -3,8 +3,8 @@
 //   gyre run -n 6 ./experts 2 3     ranks along the axes data and expert
 //
 // x = W u, then the experts. W and the router are on all ranks; an expert is on one rank of each
-// line along "expert". So gradients of the former are averaged over both axes, those of experts
-// over "data". Each rank trains the whole model alone as well: they have to agree.
+// line along "expert". So gradients of W and the router are averaged over both axes, those of
+// experts over "data". Each rank also trains the whole model alone, and the results have to agree.
 #include "expert_layer.h"
 #include "job.h"
 

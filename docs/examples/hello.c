@@ -1,4 +1,4 @@
-/* The least program, as README.md has it: each rank gives a one, and all get their sum. */
+/* The smallest program, as in README.md: each rank contributes a one, and all get their sum. */
 #include <gyre/gyre.h>
 
 #include <stdio.h>

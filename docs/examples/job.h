@@ -1,5 +1,5 @@
-// How the examples in C++ begin, and what they do where a call fails: they say why, and end. Then
-// `gyre run` ends the other ranks.
+// The start of the examples in C++, and their reaction to a failed call: they print the reason and
+// exit. Then `gyre run` ends the other ranks.
 #pragma once
 
 #include <gyre/gradsync.h>

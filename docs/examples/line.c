@@ -1,5 +1,5 @@
-/* A line through points, by gradient descent, in strict C99: each rank has its own points, and goes
- * down the mean of all ranks' gradients.   gyre run -n 2 ./line */
+/* Fits a line to points by gradient descent, in strict C99: each rank has its own points, and
+ * descends along the mean of all ranks' gradients.   gyre run -n 2 ./line */
 #include <gyre/gradsync.h>
 
 #include <stdio.h>

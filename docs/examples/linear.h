@@ -1,4 +1,4 @@
-// What the layers of the parallel examples are made of: arrays of rows, one a sample or token, and
+// The building blocks of the parallel examples' layers: arrays of rows, one a sample or token, and
 // their products with weights.
 #pragma once
 

@@ -2,9 +2,10 @@
 //
 //   gyre run -n 8 ./mesh 2 2 2     ranks along the axes data, pipeline and tensor
 //
-// The model is a row of blocks, y = x + B relu(A x). Along the tensor axis rows of A and columns of
-// B are cut (Megatron's way: arXiv 1909.08053, section 3), along the pipeline axis a rank has a
-// block, or all of them. Each rank trains the whole model alone as well: they have to agree.
+// The model is a row of blocks, y = x + B relu(A x). The tensor axis cuts rows of A and columns of
+// B (as Megatron does: arXiv 1909.08053, section 3). Along the pipeline axis a rank has one block;
+// an axis of one rank has all. Each rank also trains the whole model alone, and the results have to
+// agree.
 #include "job.h"
 #include "linear.h"
 

@@ -1,12 +1,12 @@
-// The router of a mixture of experts: which experts a token goes to, and how much each one's answer
-// counts. A token's logits are R times the token, one an expert; it goes to the `choices` experts
-// of the largest softmax, which is their weight. Equal ones go to the lower number, so all is a
-// function of the numbers alone.
+// The router of a mixture of experts: which experts a token goes to, and the weight of each. A
+// token's logits are R times the token, one for each expert; it goes to the `choices` experts with
+// the largest softmax values, which are their weights. Ties go to the lower expert number. So the
+// routing is a function of the numbers alone.
 //
-//   group     so many tokens in a row: an expert takes at most `capacity` of each group, the
-//             tokens' first choices before their second ones, else lower tokens first (GShard:
-//             arXiv 2006.16668, algorithm 1). What does not depend on how many ranks there are,
-//             since a rank works on whole groups
+//   group     a number of consecutive tokens. An expert takes at most `capacity` of each group: the
+//             tokens' first choices before their second ones, then lower tokens first (GShard:
+//             arXiv 2006.16668, algorithm 1). A rank works on whole groups, so the routing does not
+//             depend on the number of ranks
 #pragma once
 
 #include "linear.h"

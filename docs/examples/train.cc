@@ -1,10 +1,10 @@
 // A training loop: a small perceptron learns z = x * y from made-up points. Each rank works on its
-// own samples, and all go down the mean of their gradients.
+// own samples, and all descend along the mean of their gradients.
 //
 //   gyre run -n 4 ./train
 //
-// Gradients leave while the backward pass goes on: those of the last layer are said to be ready
-// before the first one's are computed.
+// Gradients are sent while the backward pass runs: those of the last layer are announced as ready
+// before the first layer's are computed.
 #include "job.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws rooms.svg, from the table of rooms in ARCHITECTURE.md, and all_reduce.svg, the way of one
+"""Draws rooms.svg, from the table of rooms in ARCHITECTURE.md, and all_reduce.svg, the path of one
 all-reduce of two ranks."""
 import argparse
 import html
@@ -14,7 +14,8 @@ import rooms_test  # noqa: E402  pylint: disable=wrong-import-position
 WIDTH = 700
 # What a box says under its room's name: two or three words.
 PURPOSE = {"include/gyre/": "the C API", "lib/base/": "statuses, settings, log, Wait",
-           "lib/loaded/": "libraries by dlopen", "lib/trust/": "keys, sockets",
+           "lib/command_line/": "options, --help", "lib/loaded/": "libraries by dlopen",
+           "lib/topology/": "the machine", "lib/trust/": "keys, sockets",
            "lib/plan/": "algorithms, proof", "lib/tune/": "which algorithm",
            "lib/control/": "control plane", "lib/rendezvous/": "finding the id",
            "lib/transport/": "contract, slots", "kernels/cpu/": "arithmetic",

@@ -1,4 +1,4 @@
-// Elementwise passes block by block, through buffers of float32 that stay in the nearest cache; and
+// Elementwise passes, block by block, through float32 buffers that stay in the nearest cache; and
 // the scalar loops, for any processor of the family.
 #include "kernels/cpu/elementwise.h"
 

@@ -1,7 +1,7 @@
-// What gradient sync does to each element between two collectives: conversions, sums of squares,
-// optimizer steps. As for moves, every instruction set gives the same bits as the scalar reference,
-// whatever the calling thread's float settings are (of a NaN only that it is one). Nothing here
-// allocates, waits or fails. Any pointer may have any alignment.
+// Arithmetic of gradient sync on each element between two collectives: conversions, sums of
+// squares, optimizer steps. As for moves, every instruction set gives the same bits as the scalar
+// reference, whatever the calling thread's float settings are. A NaN is only guaranteed to be a
+// NaN. Nothing here allocates, waits or fails. Any pointer may have any alignment.
 #pragma once
 
 #include "kernels/cpu/move.h"

@@ -1,5 +1,5 @@
-// What an instruction set offers for elementwise.h: loops over float32, and from and to the narrow
-// types. Private to kernels/cpu.
+// ElementwiseTable: one instruction set's functions for elementwise.h: loops over float32, and
+// conversions from and to the narrow types. Private to kernels/cpu.
 #pragma once
 
 #include "lib/base/element.h"

@@ -1,6 +1,6 @@
-// The rounding and subnormal settings that a float reduction runs under: to nearest even, nothing
-// flushed, no traps. The calling thread may have others (a library linked with -ffast-math sets
-// flush-to-zero at load), and then its rank alone would get other bits.
+// The rounding and subnormal settings under which a float reduction runs: round to nearest even, no
+// flush to zero, no traps. The calling thread may have other settings (a library linked with
+// -ffast-math sets flush-to-zero at load). Then its rank alone would get other bits.
 #pragma once
 
 #if defined(__SSE__)

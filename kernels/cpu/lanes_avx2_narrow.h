@@ -1,4 +1,4 @@
-// AVX2 lanes of the 16- and 8-bit floats: float32 accumulators, so a line is four or eight
+// AVX2 lanes of the 16- and 8-bit floats. Accumulators are float32, so a line is four or eight
 // registers. Elements are dealt to the registers by their place in a 16- or 32-bit word, which
 // needs shifts and few permutations. The bits are those of narrow_float.h for every input.
 #pragma once

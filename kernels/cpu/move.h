@@ -1,5 +1,5 @@
 // The host's only arithmetic on payload: reduce these sources into these targets, in one pass.
-// A Move is one such act, a MoveFunction does it for one (element type, reduction) on one
+// MoveOperands is one such act. A MoveFunction does it for one (element type, reduction) on one
 // instruction set. Numerics are a contract: every instruction set gives the same bits as the scalar
 // reference. Nothing here allocates, waits, fails or knows about ranks, slots and plans.
 #pragma once

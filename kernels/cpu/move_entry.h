@@ -1,5 +1,5 @@
-// From the vector loops of an instruction set's Lanes (see move_loop.h) to its MoveTable: copies
-// are told from reductions, the loop is picked, the float settings are seen to.
+// Makes a MoveTable from the vector loops of an instruction set's Lanes (see move_loop.h). Its
+// entries separate copies from reductions, pick the loop, and set the float environment.
 #pragma once
 
 #include "kernels/cpu/float_environment.h"

@@ -1,5 +1,5 @@
-// What an instruction set offers: a function for each (type, reduction) that it wins, else null.
-// table.cc lays the tables over each other. Private to kernels/cpu.
+// MoveTable: one instruction set's functions, one for each (type, reduction) in which it is
+// fastest, else null. table.cc combines the tables. Private to kernels/cpu.
 #pragma once
 
 #include "kernels/cpu/move.h"

@@ -1,5 +1,5 @@
-// Integer division of a wrapped sum by the number of ranks, for whole cache lines: written so that
-// compilers turn the 8- and 32-bit forms into vector code, which has no integer division.
+// Integer division of a wrapped sum by the number of ranks, for whole cache lines. It is written so
+// that compilers turn the 8- and 32-bit forms into vector code, which has no integer division.
 #pragma once
 
 #include <cstddef>

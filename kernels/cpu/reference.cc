@@ -1,6 +1,6 @@
-// The scalar reference of every move: the definition that the vector tables are held against, and
-// what runs where no table overrides it. A block of accumulators stays in the first-level cache, so
-// that each source is read once and each target written once however many there are.
+// The scalar reference of every move. It defines the results of the vector tables, and runs where
+// no table overrides it. A block of accumulators stays in the first-level cache, so each source is
+// read once and each target written once, however many there are.
 #include "kernels/cpu/float_environment.h"
 #include "kernels/cpu/move_table.h"
 #include "kernels/cpu/narrow_float.h"

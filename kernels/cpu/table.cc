@@ -1,5 +1,5 @@
-// Which function does a move: the tables of the instruction sets this processor has, laid over the
-// scalar reference, each entry from the best set that overrides it.
+// Chooses the function of each move: the best function among the tables of the instruction sets
+// that this processor has, else the scalar reference.
 #include "kernels/cpu/move.h"
 #include "kernels/cpu/move_table.h"
 

@@ -1,9 +1,9 @@
 // The one seam between the kernels and the machine: every access to payload, flags and counters,
-// every barrier, ordering and clock goes through it. Compiled by nvcc it is PTX, in device_gpu.h;
-// compiled for the host these are declarations, and tests/support/host_device is the machine.
-// Words: weak accesses are payload, ordered by barriers, acquires and releases alone; relaxed ones
-// are single words that other blocks and GPUs see at some time; a line part is a thread's 16 bytes
-// of a 128-byte line that eight neighbouring threads of a warp read or write as a whole.
+// every barrier, ordering and clock goes through it. Compiled by nvcc it is PTX, below. Compiled
+// for the host these are declarations, and tests/support/host_device implements them. Words: weak
+// accesses are payload; only barriers, acquires and releases order them. Relaxed accesses are
+// single words that other blocks and GPUs see at some time. A line part is a thread's 16 bytes of a
+// 128-byte line that eight neighbouring threads of a warp read or write as a whole.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What a kernel is called in the images that nvcc makes, and an image itself: by protocol and by
-// its row in the table of kernels/cuda/meson.build. Host code.
+// The names of kernels in the images that nvcc makes, by protocol and by row in the table of
+// kernels/cuda/meson.build; and an image itself. Host code.
 #pragma once
 
 #include "kernels/cuda/table.h"

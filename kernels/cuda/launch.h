@@ -1,8 +1,9 @@
-// What an executor hands to a kernel: plans, buffers, geometry and the ends of links, by pointers
-// that the device can follow. Trivially copyable; it goes by value into the launch, and may be
-// replayed by a CUDA graph: all that changes from call to call is in memory that kernels advance.
-// A block walks a lane. Blocks wait for each other and for peers, so all lanes of all ranks run at
-// the same time: an executor launches no more of them than the device holds.
+// The parameters that an executor gives a kernel: plans, buffers, geometry and the ends of links,
+// by pointers that the device can follow. They are trivially copyable and go by value into the
+// launch. A CUDA graph may replay them, so everything that changes from call to call is in memory
+// that kernels advance. A block walks a lane. Blocks wait for each other and for peers, so all
+// lanes of all ranks run at the same time: an executor launches no more of them than the device
+// holds.
 #pragma once
 
 #include "kernels/cuda/device.h"

@@ -1,8 +1,8 @@
-// What ll and ll128 share: payload and flag arrive together in lines of a ring, so that nobody
-// waits for a counter but the sender for credit, which comes back by quarters of the ring. Lines
-// have running numbers and every line is written in every lap, so that a flag that is not of this
-// lap is of the one before. Each piece of a message begins a line of its own; a token is an empty
-// line.
+// The common part of ll and ll128: payload and flag arrive together in lines of a ring. So a
+// receiver needs no counter, except on a link to its own rank (is_self). The sender waits for a
+// counter of credit, which comes back by quarters of the ring. Lines have running numbers, and
+// every line is written in every lap. So a flag that is not of this lap is of the one before. Each
+// piece of a message begins a line of its own; a token is an empty line.
 #pragma once
 
 #include "kernels/cuda/bytes.h"

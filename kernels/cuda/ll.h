@@ -1,6 +1,6 @@
-// ll: lines of 32 bytes with 16 of payload, 4 B + 4 B of flag four times. Nothing wider than 8
-// bytes need arrive whole, so that any path will do. The flag is the lap's number and what
-// identifies the call; laps count from 1, so that memory of zeros is of no lap.
+// ll: lines of 32 bytes: four times 4 bytes of payload and 4 bytes of flag. Only 8 bytes must
+// arrive whole, so it works on any path. The flag holds the lap's number and an identification of
+// the call. Laps count from 1, so zeroed memory belongs to no lap.
 #pragma once
 
 #include "kernels/cuda/lines.h"

@@ -1,6 +1,6 @@
-// ll128: lines of 128 bytes with 120 of payload and a flag, for paths that keep such a line whole.
-// Eight threads have a line, 16 bytes each; the last one has 8 of payload and the flag, which is
-// the line's number + 1 and what identifies the call.
+// ll128: lines of 128 bytes with 120 of payload and a flag, for paths that deliver such a line
+// whole. Eight threads share a line, 16 bytes each. The last one has 8 of payload and the flag,
+// which is the line's number + 1 and an identification of the call.
 #pragma once
 
 #include "kernels/cuda/lines.h"

@@ -1,8 +1,8 @@
-// Where the buffers of all ranks are bound to one NVLink multicast group, the switch does a direct
-// move's work for all links at once: it sums what one load reads from every rank, and writes one
-// store to every rank. Two-shot all-reduce and reduce-scatter have such moves. That both may read
-// and write there and then is what plan::verify proves for direct delivery; only the order of the
-// sum is the switch's. Unproven on a machine that has one: none was at hand.
+// If the buffers of all ranks are bound to one NVLink multicast group, the switch does a direct
+// move's work for all links at once. It sums what one load reads from every rank, and writes one
+// store to every rank. Two-shot all-reduce and reduce-scatter have such moves. plan::verify proves
+// for direct delivery that these reads and writes are allowed at that time; only the order of the
+// sum is the switch's. Not yet run on a machine that has such a switch.
 #pragma once
 
 #include "kernels/cuda/bytes.h"

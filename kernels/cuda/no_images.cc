@@ -1,4 +1,4 @@
-// A library that was built without nvcc has no kernels for a GPU.
+// The empty list of kernels, for a library that was built without nvcc.
 #include "kernels/cuda/kernel_name.h"
 
 namespace gyre::cuda {

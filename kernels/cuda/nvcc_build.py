@@ -1,16 +1,16 @@
-"""Compiles one file of kernels with nvcc, gathers what all of them came to, or checks it.
+"""Compiles one file of kernels with nvcc, gathers the results of all of them, or checks them.
 
 nvcc_build.py compile FATBIN NOTES DEPFILE ROOT CCACHE NVCC FLAGS.. SOURCE
-  NOTES   gets the seconds of processor time it took, and what ptxas says of each kernel; what
-          CCACHE (a program, or "none") has kept of an earlier compilation comes from there
+  NOTES   gets the seconds of processor time that it took, and ptxas's report on each kernel; if
+          CCACHE (a program, or "none") has kept an earlier compilation, they come from that one
 nvcc_build.py gather ASSEMBLY REPORT (FATBIN NOTES)..
-  ASSEMBLY  gets what brings all images into a library, as symbols gyre_image_ROW
+  ASSEMBLY  gets the code that brings all images into a library, as symbols gyre_image_ROW
   REPORT    gets the kernels with their registers, spills, code and ptxas's time, each file's time
-            and size, and the sums, which are printed, and whatever breaks a limit
+            and size, and every broken limit; also the sums, which are printed
 nvcc_build.py check REPORT LIBRARY
   exit code 1 if a kernel spills that must not, or a limit is broken
 nvcc_build.py nvcc NVCC FLAGS.. [--assembler=PTXAS] -c SOURCE -o FATBIN
-  what ccache takes for a compiler: nvcc, and notes where a compiler has its warnings
+  the compiler that ccache calls: it runs nvcc, and puts the notes where a compiler has its warnings
   PTXAS   of an older CUDA assembles nvcc's PTX, so that drivers of that CUDA load the code
 nvcc_build.py assembler WHERE ROOT
   prints the ptxas of CUDA 12 and its release, or nothing; WHERE: a path, "auto" or "none", which

@@ -1,5 +1,5 @@
-// The bulk loops: sources in memory combined into targets in memory, 16 bytes of each thread at
-// once, several loads in flight. Every thread of the block takes part.
+// The bulk loops: they combine sources in memory into targets in memory. Each thread handles 16
+// bytes at once and keeps several loads in flight. Every thread of the block takes part.
 #pragma once
 
 #include "kernels/cuda/bytes.h"

@@ -1,7 +1,6 @@
-// Arithmetic on 16 bytes of elements. The bits are those of kernels/cpu, whose move.h says what
-// they are; nothing here knows where operands come from. Types that differ in their sign alone
-// share a class: wrapping sums and products are the same, an order is turned by flipping the sign
-// bit, and a quotient asks.
+// Arithmetic on 16 bytes of elements, with the bits of kernels/cpu/move.h. Nothing here knows where
+// operands come from. Types that differ only in their sign share a class: their wrapping sums and
+// products are the same. A comparison flips the sign bit, and a quotient checks the sign.
 #pragma once
 
 #include "kernels/cpu/narrow_float.h"

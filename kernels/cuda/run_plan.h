@@ -1,6 +1,6 @@
 // The interpreter: a block walks its lane with the shared cursor, move after move. Before a move,
-// threads wait for its links, each for its own; all of them move the bytes; then messages are told
-// and given back. The first thread finds the next move while the others move bytes.
+// threads wait for its links, each for its own. All of them move the bytes. Then messages are
+// announced and slots released. The first thread finds the next move while the others move bytes.
 #pragma once
 
 #include "kernels/cuda/walk.h"

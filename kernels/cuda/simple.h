@@ -1,6 +1,7 @@
-// simple: bulk bytes in a slot, a note beside it, then a counter. With direct on a link, the slot
-// is the peer's user buffer, and the note says so: what lies final in the sender's input is read
-// there (pull), what is final is written where it belongs (push). See plan::delivery.
+// simple: bulk bytes in a slot, a note beside it, then a counter. With direct delivery on a link,
+// the slot is the peer's user buffer, and the note says so. Final data in the sender's input is
+// read there (pull). Final data for the receiver is written to its place in the output (push). See
+// plan::delivery.
 #pragma once
 
 #include "kernels/cuda/packs.h"

@@ -1,5 +1,5 @@
-// Which kernel carries out a call: by protocol, type and operation. Host code; the same table holds
-// device kernels where nvcc built them, and plain functions for the host's machine.
+// Chooses the kernel that carries out a call, by protocol, type and operation. Host code. The same
+// table holds device kernels where nvcc built them, and plain functions for the host's machine.
 #pragma once
 
 #include "kernels/cuda/launch.h"

@@ -1,5 +1,5 @@
-// What the protocols share: the state of a block on its way through a lane, who serves which link,
-// and how a wait ends that has no end.
+// The common part of the protocols: the state of a block on its walk through a lane, which thread
+// serves which link, and how a wait that would never end is stopped.
 #pragma once
 
 #include "kernels/cuda/launch.h"

@@ -1,5 +1,5 @@
-// The C functions for memory that peers can reach: threads of one process reach any memory of each
-// other; other processes map what comes from here.
+// The C functions for memory that peers can reach. Threads of one process reach all of each other's
+// memory. Other processes map only memory that comes from here.
 #include "lib/api/arguments.h"
 #include "lib/api/c_api.h"
 #include "lib/comm/device_scope.h"

@@ -36,7 +36,7 @@ Status create(gyreStream_t* stream, unsigned int flags) {
   if (stream == nullptr) return invalid_argument("stream is NULL");
   if ((flags & ~static_cast<unsigned int>(GYRE_STREAM_BY_CALLER)) != 0)
     return invalid_argument(
-        fmt::format("flags are {:#x}: there is only GYRE_STREAM_BY_CALLER", flags));
+        fmt::format("flags {:#x} are not known: the only flag is GYRE_STREAM_BY_CALLER", flags));
   const std::uint64_t handle =
       process().streams.insert(std::make_unique<HostStream>((flags & GYRE_STREAM_BY_CALLER) != 0));
   if (handle == 0) return Status(Code::SystemError, "there are 2^20 host streams already");

@@ -27,8 +27,8 @@ Status check_without_tags(const TransferCall& call) {
   if (call.tag != 0 || call.peer == any_source || call.source != nullptr ||
       call.received_tag != nullptr)
     return invalid_usage(
-        "tags and GYRE_ANY_SOURCE are of communicators of host memory: on a device, sends to a "
-        "rank meet its receives in their order");
+        "tags and GYRE_ANY_SOURCE work on host communicators only: on a device, the sends to a "
+        "rank match its receives in order");
   return {};
 }
 

@@ -11,13 +11,13 @@ namespace {
 Status unknown(const char* what, std::uint64_t handle) {
   if (process().was_known_before_fork(handle))
     return invalid_usage(
-        fmt::format("the {} {:#x} is the parent's: this process was forked from the one that made "
-                    "it, and has to make its own",
+        fmt::format("the {} {:#x} belongs to the parent process: this process was forked from it, "
+                    "and must make its own",
                     what, handle));
-  return invalid_argument(fmt::format(
-      "{:#x} is no {} of this process: destroyed, or made up (CUDA streams go with CUDA "
-      "communicators)",
-      handle, what));
+  return invalid_argument(
+      fmt::format("{:#x} is no {} of this process: it was destroyed, or never was one (CUDA "
+                  "streams work on CUDA communicators only)",
+                  handle, what));
 }
 
 }  // namespace

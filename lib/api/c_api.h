@@ -1,4 +1,5 @@
-// What every C function shares: looking handles up, remembering errors, turning Status into a code.
+// The common parts of all C functions: they look handles up, remember errors, and turn a Status
+// into a code.
 #pragma once
 
 #include "lib/base/caught.h"

@@ -19,7 +19,9 @@ Result<gyreConfig_t> known_config(const gyreConfig_t* given) {
   if (given->magic != GYRE_CONFIG_MAGIC)
     return invalid_argument("the config was not made with GYRE_CONFIG_INITIALIZER (wrong magic)");
   if (given->size < offsetof(gyreConfig_t, blocking) || given->size > 4096)
-    return invalid_argument(fmt::format("the config's size {} is absurd", given->size));
+    return invalid_argument(
+        fmt::format("the config's size {} is not valid: initialize it with GYRE_CONFIG_INITIALIZER",
+                    given->size));
   std::memcpy(&config, given, std::min(given->size, sizeof config));
   return config;
 }

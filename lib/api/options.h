@@ -1,5 +1,5 @@
-// What a caller's config and the environment make of a communicator's options, and which device it
-// works on. The process's log begins with the first that are read.
+// Makes a communicator's options from the caller's config and the environment, and chooses its
+// device. The first call configures the process's log.
 #pragma once
 
 #include "lib/comm/communicator.h"

@@ -1,5 +1,5 @@
-// How exceptions become errors: `caught` where they end, at C functions and bodies of threads, and
-// `thrown_by` on the way there.
+// Turns exceptions into errors. `caught` is for the places where they must end: C functions and
+// bodies of threads. `thrown_by` is for the places before that.
 #pragma once
 
 #include "lib/base/forks.h"
@@ -44,7 +44,7 @@ Status caught(const Body& body) noexcept {
     return error_saying([&] { return internal_error(error.what()); });
   } catch (...) {
     return error_saying(
-        [] { return internal_error("something was thrown that is no std::exception"); });
+        [] { return internal_error("an exception was thrown that is not a std::exception"); });
   }
 }
 

@@ -1,5 +1,5 @@
-// Clock: where "now" comes from, so that tests can put a virtual one under production code.
-// Time is monotonic nanoseconds since an arbitrary start; wall-clock time is for log stamps only.
+// Clock: the source of "now", so that tests can put a virtual clock under production code. Time is
+// monotonic nanoseconds since an arbitrary start. Wall-clock time is for log stamps only.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
-// A mark among the process's descriptors: as long as it stands, their numbers are what they were. A
-// program that closes all descriptors which it does not know (closefrom) takes it down as well.
-// From then on what the library has are numbers that may be somebody else's files: nothing is
-// closed or written by them. Process-wide, as descriptors are.
+// A mark among the process's descriptors, which shows that the program has not closed them. A
+// program that closes all descriptors that it does not know (closefrom) also closes the mark. From
+// then on the library's descriptor numbers may be somebody else's files, so it neither closes nor
+// writes them. Process-wide, as descriptors are.
 #pragma once
 
 #include "lib/base/status.h"

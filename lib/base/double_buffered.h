@@ -1,6 +1,6 @@
-// Alternating<T>: a value that one thread writes and anybody reads, from another process too, and
-// even when the writer was stopped in the midst of writing: two copies, and an index that says
-// which one is whole. Words in shared memory are written and read through `SharedWords`.
+// DoubleBuffered<T>: a value that one thread writes and anybody reads, also from another process.
+// It has two copies, and an index of the one that is whole. So a reader gets a whole value even if
+// the writer was stopped in the middle of a write. `SharedWords` is one copy in shared memory.
 #pragma once
 
 #include <array>

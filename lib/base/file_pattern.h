@@ -1,5 +1,5 @@
-// Files that the library writes for people: names with %h (host), %p (process id) and %r (rank) in
-// them, and how such a file is opened.
+// Files that the library writes for people. Their names may contain %h (host), %p (process id) and
+// %r (rank). This file replaces those and opens the file.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,5 +1,5 @@
-// How a file of memory gets its size: not beyond the process's limit for files, where the kernel
-// would end the process by SIGXFSZ.
+// Sets the size of a memory file. It refuses a size beyond the process's limit for files, for which
+// the kernel would end the process by SIGXFSZ.
 #pragma once
 
 #include "lib/base/status.h"

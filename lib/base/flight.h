@@ -1,10 +1,10 @@
-// Flight: what is remembered of one operation, for tools: what was called, when, and how it ended.
-// The last 1,024 of each communicator lie in shared memory, a cache line each; see state_page.h.
+// FlightEntry: the record of one operation, for tools: the call, its times and its outcome. The
+// last 1,024 of each communicator lie in shared memory, a cache line each; see state_page.h.
 //
-// Small operations take less time than two readings of a clock. So what happens before an
-// operation's first message costs only stores; its start is stamped when it first has to wait for a
-// peer; and unless it is large or waited long, its end is told from its start. bench/micro/
-// flight_bench.cc has the figures.
+// A small operation takes less time than two readings of a clock. So an operation costs only stores
+// until its first message. Its start is stamped when it first has to wait for a peer. Its end is
+// stamped only if it is large or waited long; else it is estimated, see FlightEnd.
+// bench/micro/flight_bench.cc has the figures.
 #pragma once
 
 #include "lib/base/double_buffered.h"

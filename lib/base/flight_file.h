@@ -1,6 +1,6 @@
-// The flights of one rank as a text: a line of JSON that says whose they are and what state they
-// were found in, then a line for each flight, then one for each long wait that is over. Several
-// such texts may follow each other in one file.
+// The flights of one rank as text. The first line of JSON names the rank and its state. Then
+// follows a line for each flight, then one for each long wait that is over. A file may hold several
+// such texts.
 #pragma once
 
 #include "lib/base/state_page_reader.h"

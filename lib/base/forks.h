@@ -1,5 +1,5 @@
-// A child of fork() has its parent's memory and one thread. The parent's connections, and what its
-// threads were in the middle of, are not the child's to go on with.
+// Detects fork(). A child has its parent's memory but only one thread. It must not continue with
+// its parent's connections, nor with work that the parent's threads had begun.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class ForkInCallback final : public std::exception {
  public:
   const char* what() const noexcept override {
     return "fork() was called in a function that Gyre had called, and the child has returned from "
-           "it: a child is to end there, or to become another program";
+           "it: the child must end in that function, or call exec";
   }
 };
 

@@ -1,6 +1,5 @@
-// HandleTable: handles that are an index and a generation, never an address. Looking one up pins
-// the object, so that a destroy in another thread cannot pull it away; whoever lets go last deletes
-// it.
+// HandleTable: handles that are an index and a generation, never an address. A look-up pins the
+// object, so that another thread cannot destroy it meanwhile. The last unpin deletes it.
 #pragma once
 
 #include <array>

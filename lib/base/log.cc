@@ -66,7 +66,7 @@ bool put_losses(int descriptor) {
   if (lost == 0) return true;
   const std::string line =
       line_of(LogLevel::warn, {},
-              fmt::format("lines lost here: {}; whoever reads this log had no room", lost));
+              fmt::format("lines lost here: {}; the reader of this log had no room", lost));
   // Another thread tells, or the next line does.
   if (!lost_lines.compare_exchange_strong(lost, 0, std::memory_order_relaxed)) return true;
   if (put(descriptor, is_cut.load(std::memory_order_relaxed) ? "\n" + line : line)) return true;

@@ -1,8 +1,8 @@
-// Log lines for people: "host:pid:tid [rank] GYRE INFO NET text" on stderr or in GYRE_DEBUG_FILE;
-// with a rank where the process is one. The sink is process-wide, as stderr is.
-// Any thread may log; a line is written with one write(2), so lines never interleave. Nothing here
-// waits, throws or raises a signal: a line that the reader has no room for is lost, and the next
-// one that fits says how many were.
+// Log lines for people: "host:pid:tid [rank] GYRE INFO NET text" on stderr or in GYRE_DEBUG_FILE.
+// The rank is there if the process is exactly one rank. The sink is process-wide, as stderr is. Any
+// thread may log. Each line is one write(2), so lines never interleave. Nothing here waits, throws
+// or raises a signal. If the reader has no room, the line is lost, and the next one that fits says
+// how many were.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,5 +1,5 @@
-// Memory files: files without a name that live in memory and end with their last user. Processes of
-// a host reach each other's through /proc/PID/fd, or get one handed over.
+// Memory files: files without a name that live in memory and end with their last user. Another
+// process of the host opens one through /proc/PID/fd, or receives its descriptor.
 #pragma once
 
 #include "lib/base/owned.h"

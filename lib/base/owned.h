@@ -1,7 +1,7 @@
-// Owned<Traits>: the one RAII handle. Traits say what a handle is, when there is none, and how it
-// is given back, and may say what is kept in its place when it comes. No bare descriptor, mapping
-// or foreign object lives outside one of these, but the log's descriptor and the mark of
-// descriptors: those stay until the process ends.
+// Owned<Traits>: the one RAII handle. Traits say what a handle is, which value means none, and how
+// it is closed. They may also replace a handle when it is adopted. No bare descriptor, mapping or
+// foreign object lives outside an Owned. The log's descriptor and the mark of descriptors are
+// exceptions: they stay until the process ends.
 #pragma once
 
 #include <cstddef>

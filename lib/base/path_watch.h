@@ -1,10 +1,10 @@
 // PathWatch: whether the kernel at the other end of a TCP socket still answers, whatever its
-// program does. Looked at now and then by whoever waits for that end; costs a system call.
+// program does. A thread that waits for that end asks now and then; each time costs a system call.
 //
-// A path is cut when bytes or questions (keep-alive, probes of a full window) of this end have been
-// out for half of a limit, and nothing has come back for all of it; or when bytes were repeated for
-// all of the limit: packets of the other end may come while those of this one are lost. A peer that
-// does not read has a kernel that answers, and is not taken for a cut path.
+// A path is cut in two cases. Either this end's bytes or questions (keep-alive, probes of a full
+// window) have been out for half of the limit, and nothing has arrived for all of it. Or bytes were
+// repeated without an answer for all of the limit: the other end's packets may arrive while this
+// end's are lost. A peer that does not read has a kernel that answers, so its path is not cut.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Writes that neither wait nor end the process, for lines that are worth less than the job: to a
-// pipe that is full, a terminal that was stopped, a reader that has gone, a file at its limit.
+// Writes that neither wait nor end the process, for output that is worth less than the job. The
+// target may be a full pipe, a stopped terminal, a pipe without a reader, or a file at its limit.
 #pragma once
 
 #include <csignal>

@@ -1,5 +1,5 @@
-// Reach: whether one rank reaches another over one transport, and how, or why it does not. Links
-// take the first transport that reaches the peer.
+// Reachability: whether one rank reaches another over one transport, and how, or why it does not.
+// Links take the first transport that reaches the peer.
 #pragma once
 
 #include <string>

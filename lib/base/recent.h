@@ -1,4 +1,4 @@
-// Recent: the last values that were noted, the oldest of which go.
+// Recent: the last `count` values that were noted. A new one replaces the oldest.
 #pragma once
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 
 namespace gyre {
 
-Status process_ends() { return invalid_usage("the process is on its way out: exit() was called"); }
+Status process_ends() { return invalid_usage("the process is ending: exit() was called"); }
 
 Status ServiceThread::start(const char* name, std::function<void()> body) {
   return start_thread(thread_, name, [this, body = std::move(body)] {

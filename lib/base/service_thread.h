@@ -1,6 +1,6 @@
-// ServiceThread: a thread of the library that serves until it is asked to stop. Whoever owns it
-// says how it is asked. At the end of the process it may be busy elsewhere, or be the very thread
-// that called exit(): then nobody waits for it for long.
+// ServiceThread: a thread of the library that serves until its owner asks it to stop, in the
+// owner's way. At the end of the process it may be busy, or be the thread that called exit(). So
+// the owner then waits for it only for a limited time.
 #pragma once
 
 #include "lib/base/status.h"

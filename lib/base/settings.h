@@ -1,7 +1,7 @@
-// Settings: every GYRE_ variable, in one table with its type, range, default and meaning. Parsed
-// whole and strictly: a bad value is an error that names variable, value and what is accepted; an
-// unknown GYRE_ name warns with the nearest known one. A communicator reads them once, at its
-// birth.
+// Settings: every GYRE_ variable, in one table with its type, range, default and meaning. Parsing
+// is strict: a bad value is an error that names the variable, the value and what is accepted. An
+// unknown GYRE_ name warns with the nearest known one. A communicator reads them once, when it is
+// made.
 #pragma once
 
 #include "lib/base/status.h"
@@ -90,6 +90,15 @@ struct Setting {
 
 const std::vector<Setting>& settings_table();
 
+// The same as people read it.
+struct SettingGroup {
+  std::string_view title;
+  std::vector<Setting> settings;
+};
+const std::vector<SettingGroup>& settings_groups();
+std::string accepted_values(const Setting& setting);  // "a whole number from 0 to 9"
+std::string default_text(const Setting& setting);     // "unset": there is none
+
 // Values by name; `warnings` gets one line for each unknown GYRE_ name.
 Result<Settings> parse_settings(const std::map<std::string, std::string>& environment,
                                 std::vector<std::string>* warnings);
@@ -103,8 +112,5 @@ Result<std::int64_t> parse_integer(std::string_view text, std::int64_t least, st
 Result<std::int64_t> parse_size(std::string_view text, std::int64_t least, std::int64_t most);
 // The candidate with the least edit distance to `word`; empty if none is close.
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates);
-// Lines for --help: name, default, accepted values, meaning. `transports`: what GYRE_TRANSPORT may
-// name, which is known in a room above.
-std::string settings_help(std::string_view transports);
 
 }  // namespace gyre

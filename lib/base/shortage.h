@@ -1,4 +1,4 @@
-// Which failures of system calls are this process's own: what it wants to reach is not to blame.
+// Recognises failed system calls for which this process or its host is to blame, not the peer.
 #pragma once
 
 #include <cerrno>

@@ -1,6 +1,6 @@
-// StatePage: what a process shows of itself to tools, in a memfd that they find among its
-// descriptors. RankState: one rank's part of it. If the kernel gives no memfd, both lie in memory
-// of the process's own: its error files still have what they hold. Layout: state_page_memory.h;
+// StatePage: the state that a process shows to tools, in a memfd that they find among its
+// descriptors. RankState: one rank's part of it. If the kernel gives no memfd, both lie in the
+// process's own memory, and its error files still contain them. Layout: state_page_memory.h;
 // reading: state_page_reader.h.
 #pragma once
 

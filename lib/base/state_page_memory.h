@@ -1,9 +1,9 @@
-// What lies in the memory `gyre-wait` that a process shows to tools: the layout that the writer
-// (state_page.h) and readers (state_page_reader.h) share. Everything in it is written word by word
-// and read by whoever may open the process's descriptors; a reader believes nothing of it.
+// The layout of `gyre-wait`, the memory that a process shows to tools. The writer (state_page.h)
+// and readers (state_page_reader.h) share it. It is written word by word. Anybody who may open the
+// process's descriptors can read it. A reader trusts nothing in it.
 //
 //   page         a process: who it is, the names of its codes, where its rank states lie
-//   rank state   one rank of one communicator: what it waits for, its flights, its peers
+//   rank state   one rank of one communicator: its current wait, its flights, its peers
 #pragma once
 
 #include "lib/base/double_buffered.h"

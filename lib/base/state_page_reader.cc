@@ -188,7 +188,7 @@ Result<StatePageSnapshot> read_state_page(int descriptor) {
   if (memory.magic.load(std::memory_order_acquire) != state_page_magic)
     return invalid_argument("it is no state page, or not yet");
   auto head = memory.head.read();
-  if (!head) return internal_error("a state page's head changes all the time");
+  if (!head) return internal_error("the state page's head changed during every attempt to read it");
   if (head->layout != state_page_layout)
     return invalid_usage(fmt::format("its library ({}) writes layout {}, and this program reads {}",
                                      printable(head->version.view()), head->layout,

@@ -1,6 +1,6 @@
-// Reads a state page (state_page_memory.h) into values: another process's through its descriptor,
-// running, stopped or looping, or this one's own. What it finds is checked before use: no text,
-// index or length of it is believed.
+// Reads a state page (state_page_memory.h) into values: this process's own, or another one's
+// through its descriptor, whether that process runs, is stopped or loops. Every text, index and
+// length is checked before use.
 #pragma once
 
 #include "lib/base/state_page.h"

@@ -1,7 +1,7 @@
-// Status: what became of an operation. Result<T>: that, or a value. Success allocates nothing.
-// The function that finds a failure makes the Status, with its cause and values; callers add what
-// they know with `while_doing` and pass it up. Copies share what is said, so that a failure can be
-// kept and passed on where memory has run out.
+// Status: the outcome of an operation. Result<T>: a Status or a value. Success allocates nothing.
+// The function that finds a failure makes the Status, with its cause and values. Callers add what
+// they know with `while_doing` and pass it up. Copies share their text, so a failure can be kept
+// and passed on even when memory has run out.
 #pragma once
 
 #include <cassert>

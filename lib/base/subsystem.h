@@ -1,5 +1,5 @@
-// Subsystem: what a line of the log is about, in NCCL's words where it has one, and the grammar of
-// GYRE_DEBUG_SUBSYS: names in a comma list, ALL, or ^ and those to leave out.
+// Subsystem: the topic of a log line, with NCCL's name where it has one. Also the grammar of
+// GYRE_DEBUG_SUBSYS: a comma list of names, ALL, or ^ and the names to leave out.
 #pragma once
 
 #include "lib/base/status.h"

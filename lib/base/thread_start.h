@@ -1,4 +1,4 @@
-// How the library's threads start: or an error that names the limit which they ran into.
+// Starts the library's threads. On failure the error names the limit that the process reached.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,5 +1,5 @@
-// A value of each thread, which its last words may still use: handlers of atexit() run after the
-// end of their thread's variables. They get a new value, and nobody ends that one.
+// A value for each thread. Handlers of atexit() run after their thread's variables have been
+// destroyed. They may still use the value: they get a new one, which is never destroyed.
 #pragma once
 
 #include <utility>

@@ -1,6 +1,6 @@
-// Ticks: the processor's counter, for times of day-to-day events: half the price of a clock where
-// the counter is steady, and turned into nanoseconds by whoever reads the events. Counters of one
-// machine agree; TickScale is good for this machine alone.
+// Ticks: the processor's counter, for the times of frequent events. Where the counter is steady, a
+// reading costs half of a clock's. The reader of the events turns ticks into nanoseconds. Counters
+// of one machine agree; a TickScale is valid on this machine only.
 #pragma once
 
 #include "lib/base/clock.h"

@@ -1,4 +1,4 @@
-// Arithmetic on sizes: what could overflow is checked here once, and rounding is spelled out once.
+// Arithmetic on sizes: checks of overflow and rounding, each written once.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Wait: the one place where calls wait for peers. A thread advances everything it has; when a whole
-// turn brought nothing it calls `pause`, which spins, then yields, then sleeps at most 1 ms at a
-// time on what the transports armed. A lost wake-up therefore costs time and never a hang.
+// Wait: the one place where calls wait for peers. A thread advances everything it has. When a whole
+// turn moved nothing, it calls `pause`, which spins, then yields, then sleeps at most 1 ms at a
+// time on what the transports armed. So a lost wake-up costs time and never causes a hang.
 //
 //   Blocked   what one Launch waits for, and for whom: for errors and for tools
 //   WaitSet   the futex words and descriptors that end one sleep

@@ -1,6 +1,6 @@
-// CallHistory: what this rank called last on a communicator, for peers that wait for it or were
-// told something else by it. Calls are numbered alike on all ranks, so two that differ at one
-// number are a mismatch, and both are known to whoever compares.
+// CallHistory: this rank's last calls on a communicator. Peers compare them with their own, when
+// they wait too long or got a message of another call. Calls are numbered alike on all ranks. So
+// two calls that differ at one number are a mismatch, and the rank that compares can name both.
 #pragma once
 
 #include "lib/base/status.h"

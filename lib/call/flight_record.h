@@ -1,5 +1,5 @@
-// What a communicator leaves in its rank state (lib/base/state_page.h) for tools to read: who it
-// is, each operation as a flight, and the wait that an operation is in.
+// The data that a communicator writes into its rank state (lib/base/state_page.h) for tools: its
+// identity, each operation as a flight, and the wait of the current operation.
 #pragma once
 
 #include "lib/base/state_page.h"

@@ -1,6 +1,6 @@
 // PreMulSumOps: the ops that gyreRedOpCreatePreMulSum made on one communicator, by number. Numbers
-// count up and, after the last, begin again with those that are free: a job that makes an op for
-// each call, 10,000 a second, is through all of them in 2.5 days.
+// count up; after the last one, free numbers are used again. A job that makes 10,000 ops a second
+// reaches the last number after 2.5 days.
 #pragma once
 
 #include "lib/base/element.h"

@@ -1,6 +1,6 @@
-// Transfer: one send or receive of point-to-point traffic, as a value, and what precedes its
-// payload on a link. Messages of a pair of ranks arrive in the order they were sent; a receive
-// takes the first that it fits.
+// Transfer: one send or receive of point-to-point traffic, as a value, and the head before its
+// payload on a link. Messages between two ranks arrive in the order they were sent. A receive takes
+// the first message that fits it.
 #pragma once
 
 #include "lib/base/element.h"

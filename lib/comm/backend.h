@@ -1,13 +1,13 @@
-// Backend: how one communicator carries calls out on the memory that it works on, the host's or a
-// GPU's. Operations (collective_op.h, sendrecv_op.h) decide when, and what a failure means; they
-// call it in this order, one collective at a time:
+// Backend: how one communicator carries calls out on its memory, the host's or a GPU's. Operations
+// (collective_op.h, sendrecv_op.h) decide when, and what a failure means. They call it in this
+// order, one collective at a time:
 //
 //   choose    a plan for the call, unless the call is of the kind that is bound already
 //   open      the plan's links, until they are there
 //   bind      the plan, the links and all of the call but its buffers
-//   begin     the call itself: what it throws has lent nothing; then `advance` until it is done
-//   recall    only if it failed: until no peer uses the caller's buffers any more
-//   close     then: the caller may do with its buffers what it likes
+//   begin     the call itself; if it throws, it has lent nothing. Then `advance` until it is done
+//   recall    only after a failure: until no peer uses the caller's buffers any more
+//   close     after that, the caller may do anything with its buffers
 #pragma once
 
 #include "lib/call/call_history.h"

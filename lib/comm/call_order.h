@@ -1,5 +1,5 @@
-// CallOrder: in which order what threads ask of one communicator is carried out. Its calls take
-// places as they come; streams, the progress thread and callers look here whose turn it is.
+// CallOrder: the order in which the calls of all threads on one communicator run. Each call takes a
+// place when it is made. Streams, the progress thread and callers look here whose turn it is.
 #pragma once
 
 #include "lib/comm/driver_seat.h"

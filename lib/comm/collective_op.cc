@@ -172,7 +172,7 @@ void CollectiveOp::question_peer() {
 void CollectiveOp::expire() {
   if (stage_ == Stage::recalling || tracing_.is_under_way()) return;
   const Blocked blocked = backend_->blocked();
-  if (blocked.peer < 0) return time_out({"nothing says of which rank", {}});
+  if (blocked.peer < 0) return time_out({"it is not known for which rank", {}});
   tracing_.begin(*state_.membership, state_.rank, blocked.peer, call_.sequence, clock.now_ns());
 }
 

@@ -1,5 +1,5 @@
-// CollectiveOp: one collective of a communicator at a time, again and again: it opens links, then
-// has the backend carry the call out.
+// CollectiveOp: runs the collectives of one communicator, one at a time. It opens links, then has
+// the backend carry the call out.
 #pragma once
 
 #include "lib/comm/backend.h"

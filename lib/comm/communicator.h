@@ -1,7 +1,7 @@
-// Communicator: one rank's membership in a group of ranks. Its operations say when its calls go on
-// and what a failure means; its backend carries them out. One collective runs at a time, since
-// messages of a link are told apart by their order alone; the thread that runs it owns all that is
-// not atomic.
+// Communicator: one rank's membership in a group of ranks. Its operations say when a call advances
+// and what a failure means; its backend carries the calls out. One collective runs at a time,
+// because messages of a link are told apart by their order alone. The thread that runs it owns all
+// that is not atomic.
 #pragma once
 
 #include "lib/call/pre_mul_sum_ops.h"

@@ -1,4 +1,4 @@
-// CommunicatorOptions: what a caller's config and the settings made of a communicator.
+// CommunicatorOptions: the options of a communicator, from the caller's config and the settings.
 #pragma once
 
 #include "lib/base/log.h"

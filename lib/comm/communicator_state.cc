@@ -55,6 +55,7 @@ Status CommunicatorState::fail(Status why) {
   }
   const bool is_first = !is_broken_.exchange(true, std::memory_order_acq_rel);
   if (!membership->failed()) membership->abort(why);
+  // The peers know. This rank's caller waits for the file, as its process may end with the answer.
   if (is_first) note_failure(rank_state, why, options.settings.flight_file);
   return why;
 }

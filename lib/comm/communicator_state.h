@@ -1,6 +1,6 @@
-// CommunicatorState: what the parts of one communicator (its operations, its backend) share: who
-// this rank is, the control plane's view of the others, what tools and peers may see of its calls,
-// and the lasting error.
+// CommunicatorState: the state that the parts of one communicator (its operations, its backend)
+// share. It holds this rank's identity, the control plane's view of the others, the part of its
+// calls that tools and peers may see, and the lasting error.
 #pragma once
 
 #include "lib/base/clock.h"

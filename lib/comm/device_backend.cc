@@ -77,8 +77,9 @@ Result<bool> DeviceBackend::take_stream(const void* stream, exec::StreamState& a
 Status DeviceBackend::check_turn(loaded::CuStream stream) const {
   if (stream == loaded::cu::thread_stream && !state_.options.blocking)
     return invalid_argument(
-        "cudaStreamPerThread was given to a non-blocking communicator, whose kernels a thread of "
-        "Gyre's launches, where it is another stream: give it a stream that cudaStreamCreate made");
+        "cudaStreamPerThread was given to a non-blocking communicator: a thread of Gyre launches "
+        "its kernels, and there cudaStreamPerThread is another stream. Give it a stream that "
+        "cudaStreamCreate made");
   if (!shares_gpu_.load(std::memory_order_relaxed)) return {};
   GYRE_ASSIGN(DeviceStreamUse use, ask_stream(device_.driver(), stream));
   {

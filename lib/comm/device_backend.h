@@ -1,10 +1,11 @@
-// DeviceBackend: calls on a GPU's memory become kernels on the caller's streams (DeviceResources).
-// The watch (lib/device/device_watch.h) looks after those, and this makes errors of what it finds.
-// What goes through the host, a split for one, is the HostBackend's.
+// DeviceBackend: turns calls on a GPU's memory into kernels on the caller's streams
+// (DeviceResources). The watch (lib/device/device_watch.h) observes the kernels, and this class
+// turns its findings into errors. Calls that go through the host, such as a split, belong to the
+// HostBackend.
 //
 //   device_backend.cc    calls
-//   device_settling.cc   what ranks tell each other of their GPUs, and what follows from it
-//   device_looking.cc    what the watch sees
+//   device_settling.cc   the ranks' exchange of facts about their GPUs, and what follows from it
+//   device_looking.cc    the watch's findings
 #pragma once
 
 #include "lib/comm/communicator_state.h"

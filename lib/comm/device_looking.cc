@@ -1,4 +1,4 @@
-// What the watch sees of a communicator's kernels, and what becomes of it. On the watch's thread.
+// How DeviceBackend looks at its kernels and turns failures into errors. On the watch's thread.
 #include "lib/comm/device_backend.h"
 
 #include <fmt/format.h>
@@ -61,11 +61,11 @@ void DeviceBackend::watch_kernel(const DeviceResources::KernelStatus& seen, std:
       for_ns > state_.options.timeout_ns)
     (void)state_.fail(
         Status(Code::Timeout,
-               fmt::format("a kernel of rank {} has not begun for {} s: what is before it "
-                           "on its stream has not ended, or other kernels hold device {}{}",
+               fmt::format("a kernel of rank {} has not begun for {} s: earlier work on its stream "
+                           "has not ended, or other kernels occupy device {}{}",
                            state_.rank, state_.options.timeout_ns / ns_per_s, device_.ordinal(),
                            shares_gpu_.load(std::memory_order_relaxed)
-                               ? ", or its stream shares a queue of the hardware with one of "
+                               ? ", or its stream shares a hardware queue with the stream of "
                                  "another rank of this process, whose kernel waits for this one: "
                                  "set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA begins"
                                : ""))

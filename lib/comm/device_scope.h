@@ -1,5 +1,5 @@
-// DeviceScope: while it lives, the device of a communicator is the calling thread's: for all that
-// one call asks of the driver. Nothing on host memory.
+// DeviceScope: while it lives, the communicator's device is the calling thread's current one, for
+// all driver calls of one API call. It does nothing on host memory.
 #pragma once
 
 #include "lib/comm/communicator.h"

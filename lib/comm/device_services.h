@@ -1,4 +1,4 @@
-// DeviceServices: what a process lends to its communicators on GPUs.
+// DeviceServices: the process-wide objects that communicators on GPUs use.
 #pragma once
 
 #include "lib/cuda/cuda_device.h"

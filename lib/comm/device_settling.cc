@@ -1,4 +1,4 @@
-// How a communicator settles on its GPUs: what ranks tell each other of them, and what follows.
+// How a communicator settles on its GPUs: the ranks exchange facts about them and decide alike.
 #include "lib/base/log.h"
 #include "lib/comm/device_backend.h"
 #include "lib/comm/join_info.h"
@@ -36,7 +36,7 @@ void tell_of_sharing(const exec::CudaDevice& device, std::span<const GpuInfo> no
     return log_info(Subsystem::init, "{} processes share {} ({}) by MPS: kernels run side by side",
                     processes.size(), device.name(), device.uuid());
   log_warn(
-      "{} processes share {} ({}) without MPS: the GPU runs their kernels in turns, so that those "
+      "{} processes share {} ({}) without MPS: the GPU runs their kernels in turns, so kernels "
       "that wait for each other are slow. Start MPS before the processes (nvidia-cuda-mps-control "
       "-d), or make the ranks threads of one process",
       processes.size(), device.name(), device.uuid());
@@ -78,7 +78,7 @@ Result<control::MessageBytes> DeviceBackend::join_info() {
   const auto nvml = services_.nvml();
   if (!nvml.ok())
     log_info(Subsystem::graph,
-             "what lies between GPUs is read off the PCI bus, where NVLink does not show, and GPUs "
+             "paths between GPUs are read from the PCI bus, which does not show NVLink, and GPUs "
              "that CUDA_VISIBLE_DEVICES hides are not known: {}",
              nvml.status().message());
   const p2p::OwnGpu own{device_.ordinal(), device_.uuid(), device_.bus_id()};
@@ -104,7 +104,7 @@ Result<std::vector<GpuInfo>> DeviceBackend::device_notes() const {
     const int rank = static_cast<int>(notes.size());
     if (!note)
       return Status(Code::RemoteError,
-                    fmt::format("rank {} says nothing sensible of its device", rank))
+                    fmt::format("rank {} sent a malformed description of its device", rank))
           .blame({rank});
     notes.push_back(std::move(*note));
   }
@@ -150,8 +150,8 @@ Status DeviceBackend::hold_share(const std::vector<GpuInfo>& notes, const Device
   for (const DeviceHolding& one : claimed_.claim->all()) held += one.blocks;
   if (held > device_.max_blocks())
     return invalid_usage(fmt::format(
-        "communicators that were made at one time do not fit {}: with this one, {}; make them one "
-        "after another, or with fewer channels (GYRE_MAX_CTAS or config.maxCTAs)",
+        "communicators that were made at the same time do not fit on {}: with this one, {}; make "
+        "them one after another, or with fewer channels (GYRE_MAX_CTAS or config.maxCTAs)",
         device_.uuid(), shown(claimed_.claim->all(), device_.max_blocks())));
   const std::uint32_t connections = notes[static_cast<std::size_t>(state_.rank)].connections;
   const DeviceHoldings::LocalUse here = claimed_.claim->here();

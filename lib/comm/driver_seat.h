@@ -1,7 +1,7 @@
-// DriverSeat: whose turn it is to go on with a stream, or with what is queued on a communicator.
-// Several threads come to it again and again: the progress thread, and callers that wait. Whoever
-// had it last lets those who were refused meanwhile have it first; otherwise a thread that sleeps
-// with it and takes it again at once would keep it from a thread that sleeps between its looks.
+// DriverSeat: whose turn it is to advance a stream, or the queue of a communicator. Several threads
+// want it again and again: the progress thread, and callers that wait. The last holder first leaves
+// the seat to threads that were refused meanwhile. Otherwise a thread that sleeps with the seat and
+// takes it again at once would starve a thread that sleeps between its attempts.
 #pragma once
 
 #include "lib/base/clock.h"

@@ -1,6 +1,5 @@
-// Group: what a thread's calls between gyreGroupStart and gyreGroupEnd become, and how one call
-// alone is carried out. Calls on one communicator run in their order; communicators run side by
-// side.
+// Group: carries out a thread's calls between gyreGroupStart and gyreGroupEnd, or one call alone.
+// Calls on one communicator run in their order. Communicators run side by side.
 #pragma once
 
 #include "lib/comm/process.h"

@@ -35,8 +35,9 @@ void warn_of_clear_text(const Settings& settings) {
   if (settings.tcp_security == "tls" || settings.says("GYRE_TCP_SECURITY") || told.exchange(true))
     return;
   log_warn(
-      "data goes between hosts as it is: whoever is on the path can read and change it. "
-      "GYRE_TCP_SECURITY=tls encrypts it; GYRE_TCP_SECURITY=ticket says that you know");
+      "data between hosts is not encrypted: anybody on the network path can read and change it. "
+      "GYRE_TCP_SECURITY=tls encrypts it; GYRE_TCP_SECURITY=ticket keeps it so without this "
+      "warning");
 }
 
 }  // namespace
@@ -202,17 +203,18 @@ Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence
 // It may be stopped, or its machine paused, and go on at any time.
 bool HostBackend::withdraw(int by) {
   const std::string what =
-      fmt::format("rank {} stands still in the middle of writing into {} bytes at {}", by,
+      fmt::format("rank {} stopped in the middle of writing into {} bytes at {}", by,
                   call_.output_bytes, static_cast<const void*>(call_.output));
   const Status done = regions_.withdraw(call_.output);
   if (done.ok())
     log_warn(
-        "{}: they are kept from it. Peers do not reach them any more: calls with them are "
-        "slower until gyreMemFree gives them back",
+        "{}: this rank no longer shares these bytes with any peer. Calls on them are slower until "
+        "gyreMemFree frees them",
         what);
   else
-    log_warn("{}, and they cannot be kept from it ({}): the call ends when that rank goes on", what,
-             done.message());
+    log_warn(
+        "{}, and access to them cannot be withdrawn ({}): the call ends when that rank continues",
+        what, done.message());
   return done.ok();
 }
 

@@ -1,5 +1,5 @@
-// HostBackend: calls on host memory: links to the peers, and a Launch that moves messages over
-// them. A communicator on a GPU has one too, for its splits and for what goes through the host.
+// HostBackend: calls on host memory, with links to the peers and a Launch that moves messages over
+// them. A communicator on a GPU has one too, for its splits and for calls that go through the host.
 #pragma once
 
 #include "lib/call/binding.h"

@@ -1,7 +1,7 @@
-// JoinInfo: what a rank says of itself when it joins: the settings that all ranks must share,
-// the device whose memory it works on, and the processors that this one may use. It travels in the
-// roster; what a peer wrote is looked at, never trusted: settings are compared whole, and what is
-// no mask counts for nothing.
+// JoinInfo: a rank's message to all others when it joins: the settings that all ranks must share,
+// the device whose memory it works on, and the processors that it may use. It travels in the
+// roster. A peer's bytes are never trusted: settings are compared whole, and an invalid processor
+// mask is ignored.
 #pragma once
 
 #include "lib/control/control.h"

@@ -1,5 +1,5 @@
-// JoinOp: joining a communicator: it waits until all ranks have met, compares what they say of
-// themselves, and takes what calls will need.
+// JoinOp: joining a communicator. It waits until all ranks have met, compares their join infos, and
+// takes the resources that calls will need.
 #pragma once
 
 #include "lib/base/wait.h"

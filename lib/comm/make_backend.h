@@ -1,4 +1,4 @@
-// Which backend a communicator has.
+// Makes a communicator's backend.
 #pragma once
 
 #include "lib/comm/backend.h"

@@ -73,15 +73,14 @@ struct MetricFamilies {
   MetricFamily failed{"gyre_communicator_failed", "gauge",
                       "1 once the communicator is broken, with the code of the cause."};
   MetricFamily operations{"gyre_operations_total", "counter",
-                          "Calls that ended well; a group's sends and receives are one."};
+                          "Calls that succeeded; a group's sends and receives count as one."};
   MetricFamily bytes{"gyre_operation_bytes_total", "counter",
                      "Bytes of those calls: their count times the size of an element."};
-  MetricFamily long_waits{
-      "gyre_long_waits_total", "counter",
-      "Waits for peers that are over and were long enough to be shown to tools."};
+  MetricFamily long_waits{"gyre_long_waits_total", "counter",
+                          "Finished waits for peers that were long enough to be shown to tools."};
   MetricFamily waits{
       "gyre_wait_seconds", "gauge",
-      "How long the wait for a peer has lasted in which a rank is now; none: no sample."};
+      "How long a rank's current wait for a peer has lasted; no sample without a wait."};
 };
 
 void add_operations(MetricFamilies& families, const RankSummary& head, const Label& communicator,

@@ -1,5 +1,5 @@
-// What rank states say of a process, as text for Prometheus (exposition format 0.0.4): made of
-// values, so that it can be looked at without a process.
+// The rank states of a process as text for Prometheus (exposition format 0.0.4). It is made from
+// values, so that tests need no process.
 #pragma once
 
 #include "lib/base/state_page_reader.h"

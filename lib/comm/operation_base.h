@@ -1,5 +1,5 @@
-// OperationBase: what collectives and sends and receives have in common when they wait: a record
-// for tools, and what is done about a peer that does not come.
+// OperationBase: the common part of collectives and of sends and receives: a record for tools, and
+// the reaction to a peer that does not come.
 #pragma once
 
 #include "lib/comm/communicator_state.h"

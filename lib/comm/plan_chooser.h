@@ -1,5 +1,5 @@
-// PlanChooser: which plan carries a call out. The tuner chooses; each plan is built once and kept
-// for as long as the communicator lives.
+// PlanChooser: the plan that carries a call out. The tuner chooses it. Each plan is built once and
+// kept for the communicator's life.
 #pragma once
 
 #include "lib/call/request.h"

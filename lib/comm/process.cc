@@ -131,7 +131,8 @@ Status Process::open_plane(const Settings& settings) {
   // Only now: what is hooked later runs earlier, and OpenSSL, which starting the plane has begun
   // to use at the latest, tears itself down at exit as well.
   static const int hooked = std::atexit(close_at_exit);
-  if (hooked != 0) log_warn("atexit failed: the others will not hear of this process's end");
+  if (hooked != 0)
+    log_warn("atexit failed: the other ranks will not be told that this process ends");
   return {};
 }
 

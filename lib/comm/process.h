@@ -1,7 +1,7 @@
-// The process-wide state of communicators: the control plane, the tables of handles, the threads
-// that serve them, and each thread's open group and last error. Made at first use and never
-// destroyed, since threads may be inside when the process exits; a forked child starts with a fresh
-// one, in which the parent's handles are unknown.
+// The process-wide state of communicators: the control plane, the tables of handles, the service
+// threads, and each thread's open group and last error. It is made at first use and never
+// destroyed, because threads may be inside when the process exits. A forked child starts with a
+// fresh one, which does not know the parent's handles.
 #pragma once
 
 #include "lib/base/handle_table.h"

@@ -1,5 +1,5 @@
-// SendRecvOp: sends and receives of a communicator that were begun together. Several may be under
-// way side by side.
+// SendRecvOp: sends and receives of a communicator that were begun together. Several SendRecvOps
+// may be active at one time.
 #pragma once
 
 #include "lib/comm/backend.h"

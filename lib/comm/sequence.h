@@ -1,6 +1,7 @@
-// Sequence: one communicator's calls of a group: collectives one after the other, and beside them
-// all sends and receives at once; on a device, after them. It ends when all that was begun has. The
-// calling thread runs it, or a stream's entry is one.
+// Sequence: the calls of one group on one communicator. Collectives run one after the other. All
+// sends and receives run at once, beside the collectives; on a device, after them. The sequence
+// ends when all parts that were begun have ended. The calling thread runs it, or an entry of a
+// stream.
 #pragma once
 
 #include "lib/comm/communicator.h"

@@ -1,5 +1,5 @@
-// Services: what a process lends to its communicators as long as they live (process.h has them
-// all). A communicator on host memory uses no DeviceServices.
+// Services: the process-wide objects that communicators use as long as they live (process.h has
+// them all). A communicator on host memory uses no DeviceServices.
 #pragma once
 
 #include <atomic>

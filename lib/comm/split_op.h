@@ -1,6 +1,6 @@
-// Splitting: gyreCommSplit, as a Resumable. All ranks of the parent say color and key in an
-// all-gather; the first rank of each color makes an id and sends it to the others as messages, over
-// the control plane, since it is a secret; they join.
+// SplitOp: gyreCommSplit, as a Resumable. All ranks of the parent exchange color and key in an
+// all-gather. The first rank of each color makes an id and sends it to the others over the control
+// plane, because it is a secret. Then they join.
 #pragma once
 
 #include "lib/comm/communicator.h"

@@ -1,8 +1,8 @@
 // HostStream: a queue of operations, callbacks and waits, carried out in order. The process's one
-// progress thread (StreamWorker) advances the heads of all queues in turn; it starts with the first
-// queued entry. Streams that their callers drive have their turns in the calls that wait instead,
-// and one when something is queued. Whoever advances a stream or a communicator is its driver for
-// that long; others leave it alone.
+// progress thread (StreamWorker) advances the heads of all queues in turn. It starts with the first
+// queued entry. A stream that callers drive advances instead in calls that wait, and once when
+// something is queued. A thread that advances a stream or a communicator is its driver meanwhile;
+// other threads leave it alone.
 #pragma once
 
 #include "lib/base/handle_table.h"

@@ -1,7 +1,7 @@
-// Tracing: from a rank that has waited too long to the one at which its wait ends: it asks whom it
-// waits for, then whom that one waits for, and so on. Whoever waits for nobody is to blame; in a
-// ring of ranks that wait, all are. At one that takes from any rank, all the others
-// are asked.
+// Tracing: finds the cause of a wait that is too long. It asks the rank that this rank waits for
+// whom it waits for in turn, and so on. A rank that waits for nobody is to blame. If the ranks wait
+// for each other in a ring, all of them are to blame. If one waits for a message of any rank, all
+// others are asked.
 #pragma once
 
 #include "lib/comm/whereabouts.h"

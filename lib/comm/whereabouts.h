@@ -1,6 +1,6 @@
-// Whereabouts: where a rank is in its calls on one communicator, for ranks that have waited too
-// long and want to know for whom in the end. The rank's control thread answers, from what its
-// rank state shows; its program need not do anything.
+// Whereabouts: where a rank is in its calls on one communicator. Ranks that have waited too long
+// ask for it, to find the rank that they wait for in the end. The rank's control thread answers
+// from its rank state, so its program need not do anything.
 //
 //   Witness   answers for one rank as long as its communicator exists
 #pragma once

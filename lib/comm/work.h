@@ -1,5 +1,4 @@
-// Work: what a communicator is to do: join, carry a request out, or something that goes on by
-// itself (a split, a group's calls).
+// Work: one task of a communicator: a join, a request, or a Resumable (a split, a group's calls).
 #pragma once
 
 #include "lib/call/request.h"

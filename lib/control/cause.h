@@ -1,5 +1,5 @@
-// Cause: why a communicator failed, in words that name ranks, host and process, and as bytes on
-// their way to all the others.
+// Cause: why a communicator failed, as text that names ranks, host and process, and as bytes for
+// the other ranks.
 #pragma once
 
 #include "lib/base/status.h"

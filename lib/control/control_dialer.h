@@ -1,6 +1,6 @@
-// ControlDialer: keeps trying to get a link to one process: on the trunk that leads there, or by a
-// new one, each way in turn, with growing pauses. The other process may not be there yet, or be
-// flooded by unauthenticated clients.
+// ControlDialer: keeps trying to get a link to one process: on the trunk to it, or by a new
+// connection, each address in turn, with growing pauses. The other process may not have started
+// yet, or may be flooded by unauthenticated clients.
 #pragma once
 
 #include "lib/control/trunks.h"

@@ -1,6 +1,6 @@
-// ControlLink: what one communicator has with one other process, on the trunk that the two
-// processes share: its frames, the process's silence, its end. It does not know what the frames
-// mean.
+// ControlLink: the connection of one communicator with one other process, on the trunk that the two
+// processes share. It carries frames and reports the process's silence and end. It does not know
+// what the frames mean.
 #pragma once
 
 #include "lib/base/status.h"

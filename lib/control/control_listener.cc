@@ -149,7 +149,7 @@ bool ControlListener::make_room(std::string_view why) {
 
 void ControlListener::pause() {
   warning_.write(
-      "the listener accepts nobody for now: no descriptors or memory are left; raise the "
+      "the listener accepts no connections for now: no descriptors or memory are left; raise the "
       "limit (ulimit -n)");
   for (ListeningSocket& listener : sockets_) listener.watch.change(0);
   const std::int64_t now_ns = SystemClock::read();

@@ -1,10 +1,11 @@
 // ControlListener: where other processes connect: one abstract AF_UNIX name (same user only), and,
-// as long as somebody needs it, a TCP port of this host and one on an interface that other hosts
-// reach. The first bytes decide: a ticket goes to the TicketBook, a ClientHello that names a key
-// known here becomes a session, everything else is closed without an answer.
+// while it is needed, a TCP port of this host and one on an interface that other hosts reach. The
+// first bytes decide. A ticket goes to the TicketBook. A ClientHello that names a key known here
+// becomes a session. Everything else is closed without an answer.
 //
-//   client   whoever has not shown a ticket or proved a key yet: a descriptor for two seconds at
-//              most, nothing of its bytes kept but a running handshake, one log line for them all
+//   client   an end that has not shown a ticket or proved a key yet. It costs a descriptor for two
+//            seconds at most. None of its bytes are kept but a running handshake's, and all
+//            clients share one log line
 #pragma once
 
 #include "lib/base/log.h"

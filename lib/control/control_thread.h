@@ -1,9 +1,9 @@
 // ControlThread: the one thread per process that sleeps in epoll. Everything of lib/control that
-// has a descriptor or a deadline lives on it; other threads only hand it things to do. Where memory
-// runs out in the middle of something, it says so and goes on; where the program has closed its
-// descriptors, it says so and ends.
+// has a descriptor or a deadline lives on it. Other threads only hand it things to do. If memory
+// runs out during a task, it reports that and continues. If the program has closed its descriptors,
+// it reports that and ends.
 //
-//   Watch   a descriptor's place in epoll; it ends with the Watch
+//   Watch   a descriptor's entry in epoll; it ends with the Watch
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,12 +1,12 @@
 // Departures: which ranks of a communicator that has joined have left, which processes are gone
-// with them, and the tree that those who stay make without these.
+// with them, and the tree of the processes that stay.
 //
-//   gone   a process all of whose ranks have left; it may go on living, but needs nobody
+//   gone   a process all of whose ranks have left; it may still run, but needs nobody
 //   top    the process that stays and has the lowest number: the root, while that stays
 //
-// Whoever's parent is gone hangs on the next ancestor that stays; where all of them are gone, on
-// the top. A parent's number is lower than its child's, so those who stay make one tree, whoever
-// left, and all who know of the same departures know the same tree.
+// If a process's parent is gone, its nearest ancestor that stays replaces the parent. If all
+// ancestors are gone, the top does. A parent's number is lower than its child's, so the processes
+// that stay always form one tree. Processes that know of the same departures compute the same tree.
 #pragma once
 
 #include "lib/control/membership.h"

@@ -1,5 +1,5 @@
-// FirstWords: what an unauthenticated client at a listener wants, judged by its first bytes, which
-// stay in the kernel until it is known. It knows no sockets.
+// FirstWords: judges by its first bytes what an unauthenticated client at a listener wants. The
+// bytes stay in the kernel until that is clear. It knows no sockets.
 #pragma once
 
 #include <cstddef>

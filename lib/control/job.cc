@@ -93,7 +93,7 @@ Status Job::blame_process(std::uint32_t process, std::string_view what) const {
   std::vector<int> ranks = ranks_of(process);
   const std::string who = is_known(process)
                               ? process_text(ranks, identity_of(process))
-                              : "the process that made the unique id (as a rule rank 0's)";
+                              : "the process that made the unique id (usually rank 0's)";
   return Status(Code::RemoteError, fmt::format("{} {}", who, what)).blame(std::move(ranks));
 }
 

@@ -1,14 +1,14 @@
 // Job: one unique id as this process sees it: which of its ranks live here, which processes are its
-// neighbours, and what became of it. On the control thread only.
+// neighbours, and its state. On the control thread only.
 //
 // The ranks gather: every process opens a link to the root, the process that made the id, and says
-// who it is. When all have come they link up as a tree (tree.h). The root gives its children the
-// roster, and they keep their link. The others get their place and their parent's listener; they
-// open a link to the parent, close the one to the root, and get the roster from the parent. So
-// nobody sends it more than eight times. When all links stand the root says go, and everybody has
-// joined. Messages, failures and leaves travel over the tree. When all ranks of a process have
-// left, those who hung on it hang elsewhere (departures.h), and who has messages for a process that
-// it led to opens a link of its own.
+// who it is. When all have come, they link up as a tree (tree.h). The root's children keep their
+// link and get the roster on it. Every other process gets its place and its parent's listener from
+// the root. It opens a link to the parent, closes the one to the root, and gets the roster from the
+// parent. So no process sends the roster more than eight times. When all links stand, the root says
+// go, and everybody has joined. Messages, failures and leaves travel over the tree. When all ranks
+// of a process have left, its children get another parent (departures.h). A process that has
+// messages for a reader behind it opens its own link to that reader.
 #pragma once
 
 #include "lib/base/settings.h"

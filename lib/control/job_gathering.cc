@@ -1,4 +1,4 @@
-// How the ranks of a job come together: everybody tells the root, the root tells everybody.
+// How the ranks of a job come together: every process tells the root, the root tells every process.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/control/cause.h"
@@ -187,9 +187,10 @@ Status Job::take_roster(RosterMessage message) {
     group->here[rank] = member;
   }
   if (here != members_.size() || (index_ == 0) != is_root_)
-    return Status(Code::RemoteError, "the root's roster gives this process ranks it has not");
+    return Status(Code::RemoteError,
+                  "the root's roster gives this process ranks that it does not have");
   if (!is_at_its_place(roster))
-    return Status(Code::RemoteError, "the roster has another place for this process than the root");
+    return Status(Code::RemoteError, "the roster and the root give this process different places");
   group->left = std::vector<std::atomic<bool>>(static_cast<std::size_t>(size_));
   group_ = std::move(group);
   departures_ = Departures(group_->roster);
@@ -262,11 +263,9 @@ Status Job::lateness() const {
                                                  dialer_->target(), limit, dialer_->problem()))
         .blame(ranks_here());
   if (phase_ == Phase::gathering && dialer_ != nullptr && !place_)
-    return Status(
-        Code::Timeout,
-        fmt::format("the process that made the unique id (as a rule rank 0's) could not be "
-                    "reached at {} {}: {}",
-                    dialer_->target(), limit, dialer_->problem()));
+    return Status(Code::Timeout, fmt::format("the process that made the unique id (usually rank "
+                                             "0's) could not be reached at {} {}: {}",
+                                             dialer_->target(), limit, dialer_->problem()));
   std::vector<int> late;
   if (phase_ == Phase::gathering && dialer_ != nullptr) late = ranks_of(tree_parent(index_));
   for (const std::uint32_t process : phase_ == Phase::linking ? late_neighbours() : Processes()) {

@@ -1,4 +1,5 @@
-// What a job does with messages: passes those of others on, keeps its own until they were taken.
+// How a job handles messages: it forwards those of others, and keeps its own until they are
+// acknowledged.
 #include "lib/control/cause.h"
 #include "lib/control/job.h"
 #include "lib/control/tree.h"

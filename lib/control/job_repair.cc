@@ -1,5 +1,5 @@
-// What a job does when processes are gone: whoever hung on one of them looks for another parent,
-// and whoever has messages that one of them would have passed on opens a link to their reader.
+// How a job repairs the tree when processes are gone: their children look for another parent. A
+// process whose messages one of them would have forwarded opens a link to the reader.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/control/cause.h"

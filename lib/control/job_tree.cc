@@ -1,4 +1,4 @@
-// What a job does in the tree: links up, sees ranks leave.
+// How a job links up as a tree, and handles ranks that leave.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/control/cause.h"

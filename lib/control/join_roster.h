@@ -1,5 +1,5 @@
-// JoinRoster: the root's list of who has come. It says what does not fit (two sizes, one rank
-// twice), who is missing, and in the end it is the roster. It knows no sockets.
+// JoinRoster: the root's list of the ranks that have come. It reports contradictions (two sizes,
+// one rank twice) and missing ranks, and finally becomes the roster. It knows no sockets.
 //
 //   slot   a process, in the order of arrival; the root's is 0
 #pragma once

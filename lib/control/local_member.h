@@ -1,5 +1,5 @@
-// LocalMember: the Membership that comm/ holds: what the control thread found out, readable from
-// any thread, and wishes handed to the control thread.
+// LocalMember: the Membership that comm/ holds. Any thread can read what the control thread found
+// out. Requests are handed to the control thread.
 //
 //   JoinedGroup   all members of a communicator, once they are together
 #pragma once

@@ -1,5 +1,4 @@
-// Membership: one rank's place in one communicator, as the control plane keeps it, and the words
-// for what ranks tell each other there.
+// Membership: one rank's place in one communicator, as the control plane keeps it. Words:
 //
 //   Roster   who the ranks are and which process each lives in
 //   message   a small message from rank to rank, by key

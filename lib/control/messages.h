@@ -1,5 +1,5 @@
-// The messages of the control plane and their bytes. What a peer sent is checked here against what
-// it could mean at all; whether the peer may say it now is the job's or the trunk's to judge.
+// The messages of the control plane and their bytes. A peer's bytes are checked here for values
+// that are valid at all. The job or the trunk judges whether the peer may send them now.
 #pragma once
 
 #include "lib/base/status.h"

@@ -51,7 +51,7 @@ std::string answer_to(RequestKind asked, const MetricsListener::MakeText& text) 
       break;
     default:
       status = "400 Bad Request";
-      body = "this is no request of HTTP/1, or one of more than 2 KiB\n";
+      body = "this is not an HTTP/1 request, or it has more than 2 KiB\n";
   }
   return fmt::format(
       "HTTP/1.0 {}\r\n{}Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
@@ -97,7 +97,7 @@ Status clear_away(const MetricsPlace& place) {
   struct stat file {};
   if (lstat(place.path.c_str(), &file) != 0)
     return errno == ENOENT ? Status() : cannot_bind(place.path);
-  if (!S_ISSOCK(file.st_mode)) return taken(place.path, "what is there is no socket");
+  if (!S_ISSOCK(file.st_mode)) return taken(place.path, "the file there is not a socket");
   if (file.st_uid != geteuid())
     return taken(place.path,
                  fmt::format("a socket of another user (uid {}) is there", file.st_uid));
@@ -108,8 +108,8 @@ Status clear_away(const MetricsPlace& place) {
   if (!refused) return taken(place.path, "a process serves there");
   if (::unlink(place.path.c_str()) != 0 && errno != ENOENT)
     return Status::from_errno(
-        fmt::format("removing {}, which a process that was killed left", place.path), errno);
-  log_info(Subsystem::init, "GYRE_METRICS: replaced {}, which a process that was killed left",
+        fmt::format("removing {}, the socket of a process that was killed", place.path), errno);
+  log_info(Subsystem::init, "GYRE_METRICS: replaced {}, the socket of a process that was killed",
            place.path);
   return {};
 }
@@ -160,7 +160,7 @@ Status MetricsListener::listen_at_path(const MetricsPlace& place) {
     GYRE_TRY(clear_away(place));
     error = bind_error(listener_, place);
   }
-  if (error == EADDRINUSE) return taken(name_, "another process has just come");
+  if (error == EADDRINUSE) return taken(name_, "another process has just begun to serve there");
   errno = error;
   if (error != 0) return cannot_bind(name_);
   struct stat file {};

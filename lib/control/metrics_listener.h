@@ -1,6 +1,6 @@
 // MetricsListener: answers GET /metrics with a text that it is given, on the control thread.
-// Anybody who reaches it may ask, and nobody can make it hold up a job: a client has 2 s and 2 KiB,
-// and few are in at a time; the rest waits in the kernel, and the oldest makes room.
+// Anybody who reaches it may ask. A client gets 2 s and 2 KiB, and few are served at a time, so no
+// client can delay a job. The others wait in the kernel; the oldest client makes room.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,5 +1,5 @@
-// What a client of the metrics listener asks for: the head of an HTTP request, judged by what has
-// come of it so far. Not an HTTP server: one path, one method, no body, no second request.
+// Parses the request of a client of the metrics listener: the head of an HTTP request, as far as it
+// has arrived. Not an HTTP server: one path, one method, no body, no second request.
 #pragma once
 
 #include <cstddef>

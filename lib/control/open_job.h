@@ -1,6 +1,6 @@
-// OpenJob: a job, with how this process shows itself in it. Where processes of other hosts may take
-// part, that is with an address, at which it listens until all ranks have come and are of
-// this host.
+// OpenJob: a job with this process's identity in it. If processes of other hosts may take part, the
+// identity has an address, at which the process listens until all ranks have come and are of this
+// host.
 #pragma once
 
 #include "lib/control/job.h"

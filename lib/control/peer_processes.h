@@ -1,6 +1,6 @@
-// PeerProcesses: the processes of this host at the other ends of local sockets, and their ends,
-// which the kernel tells even where somebody else still holds the socket. One descriptor for each
-// process, whatever the number of communicators with it. On the control thread only.
+// PeerProcesses: the processes of this host at the other ends of local sockets. The kernel reports
+// their end even if another process still holds the socket. One descriptor for each process,
+// whatever the number of communicators with it. On the control thread only.
 #pragma once
 
 #include "lib/control/control_thread.h"

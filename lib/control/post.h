@@ -1,6 +1,6 @@
 // Post: the messages between this process and each other process of a communicator. It numbers them
-// and keeps them until they are acknowledged, so that none is lost, doubled or overtaken when the
-// way between the two processes changes. It knows no links.
+// and keeps them until they are acknowledged. So none is lost, doubled or overtaken when the path
+// between the two processes changes. It knows no links.
 #pragma once
 
 #include "lib/control/membership.h"

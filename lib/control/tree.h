@@ -1,6 +1,6 @@
-// The control tree: processes by their place in the roster, the root's is 0, each with at most
-// eight below it. Ten thousand processes are five levels deep and nobody holds more than nine
-// sessions.
+// The control tree: processes by their number in the roster, with the root as 0 and at most eight
+// children each. Ten thousand processes are five levels deep, and no process has more than nine
+// neighbours.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// Trunk: the secure connection with one other process, which carries the links of all communicators
-// that the two share. It is watched by the control thread: its frames, its silence, its end; on one
-// host the kernel tells of the process's death even where somebody else still holds its socket.
+// Trunk: the secure connection with one other process. It carries the links of all communicators
+// that the two processes share. The control thread watches its frames, its silence and its end. On
+// one host the kernel reports the process's death even if another process still holds its socket.
 //
-//   greeting   the first thing that each end says: which process it is. A claim.
+//   greeting   the first frame of each end: which process it is. A claim.
 //   opening    a link is asked for. Both ends prove, on this very connection, that they know the
-//              communicator's key; whose key the connection began with is of no matter.
+//              communicator's key. It need not be the key with which the connection began.
 #pragma once
 
 #include "lib/base/clock.h"

@@ -1,5 +1,5 @@
-// Trunks: the connections of this process with others, one for each other process however many
-// communicators they share; two if both dialed at once. On the control thread only.
+// Trunks: this process's connections with others. There is one for each other process, however many
+// communicators they share, or two if both dialed at once. On the control thread only.
 #pragma once
 
 #include "lib/control/control_thread.h"

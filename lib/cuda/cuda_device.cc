@@ -33,13 +33,13 @@ Status check_images(const loaded::CudaDriver& driver, std::span<const cuda::Kern
   int version = 0;
   if (origin == nullptr || driver.driver_version(&version) != cu::success) return {};
   if (version / 1000 >= origin->release / 1000) return {};
-  return invalid_usage(
-      fmt::format("the driver here is of CUDA {}, and the kernels of this build were compiled by "
-                  "CUDA {}, whose code only drivers of CUDA {}.0 and later load: update the NVIDIA "
-                  "driver, build Gyre with an older compiler (tools/dev setup --cuda brings one), "
-                  "or use GYRE_DEVICE_HOST and host memory",
-                  loaded::shown_as_cuda(version), loaded::shown_as_cuda(origin->release),
-                  origin->release / 1000));
+  return invalid_usage(fmt::format(
+      "the driver here is of CUDA {}, and the kernels of this build were compiled by CUDA {}, so "
+      "only "
+      "drivers of CUDA {}.0 and later load them: update the NVIDIA driver, build Gyre with an "
+      "older compiler (tools/dev setup --cuda brings one), or use GYRE_DEVICE_HOST and host memory",
+      loaded::shown_as_cuda(version), loaded::shown_as_cuda(origin->release),
+      origin->release / 1000));
 }
 
 namespace {
@@ -76,12 +76,11 @@ Status check_device(const loaded::CudaDriver& driver, loaded::CuDevice device,
                     name, capability, origin->code.empty() ? origin->ptx : origin->code.front()));
   int version = 0;
   if (driver.driver_version(&version) != cu::success || version >= origin->ptx_release) return {};
-  return invalid_usage(
-      fmt::format("{} is of sm_{}, for which this build has PTX alone, and that is of CUDA {}, "
-                  "the driver of CUDA {}: update the NVIDIA driver, or build Gyre with a compiler "
-                  "that knows sm_{}",
-                  name, capability, loaded::shown_as_cuda(origin->ptx_release),
-                  loaded::shown_as_cuda(version), capability));
+  return invalid_usage(fmt::format(
+      "{} is of sm_{}, for which this build has only PTX; the PTX is of CUDA {}, and the driver of "
+      "CUDA {}: update the NVIDIA driver, or build Gyre with a compiler that knows sm_{}",
+      name, capability, loaded::shown_as_cuda(origin->ptx_release), loaded::shown_as_cuda(version),
+      capability));
 }
 
 Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
@@ -90,8 +89,8 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
   GYRE_TRY(driver.check(driver.device_count(&devices), "cuDeviceGetCount"));
   if (ordinal < 0 || ordinal >= devices)
     return invalid_argument(
-        fmt::format("device {} is none of the {} CUDA devices that this process "
-                    "sees (CUDA_VISIBLE_DEVICES chooses them)",
+        fmt::format("device {} is not one of the {} CUDA devices that this process sees "
+                    "(CUDA_VISIBLE_DEVICES chooses them)",
                     ordinal, devices));
   GYRE_TRY(check_images(driver, images));
   std::shared_ptr<CudaDevice> made(new CudaDevice(driver, ordinal));
@@ -100,7 +99,7 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(
   const cuda::ImageOrigin* const origin = images.front().origin;
   if (origin != nullptr && !has_code(*origin, static_cast<int>(made->capability_)))
     log_warn(
-        "device {} ({}) is of sm_{}, for which this build has PTX alone: the driver compiles the "
+        "device {} ({}) is of sm_{}, for which this build has only PTX: the driver compiles the "
         "kernels now, which takes minutes, and keeps them (CUDA_CACHE_PATH)",
         ordinal, made->name_, made->capability_);
   const CurrentContext scope(driver, made->owner_);
@@ -309,11 +308,10 @@ Status CudaDevice::reach(const CudaDevice& other) const {
   GYRE_TRY(driver_.check(driver_.device_can_access_peer(&can, device_, other.device_),
                          "cuDeviceCanAccessPeer"));
   if (can == 0)
-    return Status(
-        Code::SystemError,
-        fmt::format("device {} ({}) cannot reach the memory of device {} ({}): the driver "
-                    "finds no way between them (see nvidia-smi topo -p2p rw)",
-                    ordinal_, name_, other.ordinal_, other.name_));
+    return Status(Code::SystemError,
+                  fmt::format("device {} ({}) cannot reach the memory of device {} ({}): the "
+                              "driver finds no path between them (see nvidia-smi topo -p2p rw)",
+                              ordinal_, name_, other.ordinal_, other.name_));
   const std::lock_guard lock(reach_mutex_);
   if (reached_.contains(other.ordinal_)) return {};
   const CurrentContext scope(driver_, owner_);

@@ -1,6 +1,6 @@
 // CudaDevice: one GPU of this process as communicators share it: its primary context, which CUDA's
-// runtime uses too, and all kernels. They are loaded here once: nothing inside a call may load or
-// synchronise, as that waits for kernels that wait for other ranks.
+// runtime uses too, and all kernels. They are loaded here once. Inside a call nothing may load or
+// synchronise, because that waits for kernels that wait for other ranks.
 #pragma once
 
 #include "kernels/cuda/kernel_name.h"

@@ -192,8 +192,8 @@ Status CudaExecutor::add_plan(DevicePlan& made) {
   const std::lock_guard lock(mutex_);
   if (plans_.size() == max_plans)
     return invalid_usage(
-        fmt::format("more than {} plans on one communicator: roots of broadcasts "
-                    "and the like count apart",
+        fmt::format("more than {} plans on one communicator: each root of a broadcast, reduce, "
+                    "gather or scatter has its own",
                     max_plans));
   plans_.push_back(&made);
   made.status = reinterpret_cast<DeviceStatus*>(words_->begin() + plans_.size() * status_spacing);

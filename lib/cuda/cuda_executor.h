@@ -1,7 +1,7 @@
 // CudaExecutor: one rank's side of a CUDA communicator: its memory on the device, plans as kernels
-// read them, and kernels on the caller's streams, each for a call or for several. They follow one
-// another, whatever their streams: links tell messages apart by their order alone. Launching waits
-// for nothing; whoever looks at `take_failed` and `running` learns what became of it
+// read them, and kernels on the caller's streams, each for one call or several. Kernels follow one
+// another, whatever their streams, because links tell messages apart by their order alone.
+// Launching waits for nothing. The outcome is read from `take_failed` and `running`
 // (lib/device/device_watch.h).
 #pragma once
 

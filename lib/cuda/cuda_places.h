@@ -1,5 +1,5 @@
-// Where a CudaExecutor keeps what its kernels read of the host: pinned memory, used again when the
-// kernel has ended.
+// The pinned memory from which a CudaExecutor's kernels read host data. A place is used again when
+// its kernel has ended.
 #pragma once
 
 #include "lib/cuda/cuda_device.h"

@@ -1,4 +1,4 @@
-// StreamState: what a caller's stream is while one call is made, asked of the driver once.
+// StreamState: the state of a caller's stream during one call, asked of the driver once.
 #pragma once
 
 #include "lib/loaded/cuda.h"

@@ -1,11 +1,12 @@
-// DeviceLink: the memory of both ways of a link between two ranks, each end's on its own device,
-// since what an end polls belongs there; and how the ends of a kernel (kernels/cuda/launch.h) lie
-// in it. Each end of a link brings one piece, for all channels and protocols:
+// DeviceLink: the memory for both directions of a link between two ranks. Each end's memory is on
+// its own device, because an end's polled words belong there. This file also lays the ends of a
+// kernel (kernels/cuda/launch.h) out in it. Each end of a link brings one piece, for all channels
+// and protocols:
 //
 //   for each channel, for each protocol:   head of 640 bytes | notes | ring
 //
-// The ring and the words beside it are for what the peer sends here; the sender's words for what
-// goes there lie here as well, as this end polls them.
+// The ring and the words beside it are for messages that the peer sends here. The sender's words
+// for messages to the peer lie here as well, because this end polls them.
 #pragma once
 
 #include "kernels/cuda/kernel_name.h"

@@ -103,9 +103,10 @@ Status DeviceRelay::land(bool& moved) {
 Status DeviceRelay::deliver(bool& moved) {
   const transport::SlotHeader note = reader_.note();
   if (!note_fits(note, reader_.view().shape) || note.delivery != transport::DeliveryMode::staged)
-    return Status(Code::RemoteError, fmt::format("its message of {} bytes with delivery {} is none",
-                                                 note.bytes, static_cast<int>(note.delivery)));
-  if (peer_left_) return Status(Code::RemoteError, "it speaks on after its goodbye");
+    return Status(Code::RemoteError,
+                  fmt::format("its message of {} bytes with delivery {} is malformed", note.bytes,
+                              static_cast<int>(note.delivery)));
+  if (peer_left_) return Status(Code::RemoteError, "it sends messages after its goodbye");
   // The header is copied there, and the peer may change the rest as it likes: it is payload.
   const std::byte* const place = reader_.place();
   GYRE_ASSIGN(const RelayMessage said, take_relay_message({place, note.bytes}, shape_, counts_));

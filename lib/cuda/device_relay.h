@@ -1,9 +1,9 @@
-// DeviceRelay: the way between two ranks' kernels where neither reaches the other's memory. Both
-// pieces of the link (device_link.h) that kernels here use are then pinned memory of this process:
-// the own one, and a mirror that stands for the peer's. The relay stands in for the peer's kernels
-// at both: what kernels here tell in the mirror it ships to the peer's relay over a transport, and
-// what that one ships it tells them in their own piece. Kernels send only what credits allow, and
-// credits are the far kernels': whatever comes finds room, so no channel holds up another.
+// DeviceRelay: connects two ranks' kernels where neither reaches the other's memory. The two pieces
+// of the link (device_link.h) are then pinned memory of this process: its own piece, and a mirror
+// in place of the peer's piece. The relay acts as the peer's kernels at both. It ships what kernels
+// here write into the mirror to the peer's relay over a transport. It writes what arrives from
+// there into their own piece. Kernels send only as much as credits allow, and the credits are the
+// far kernels'. So everything that arrives finds room, and no channel blocks another.
 //
 //   kernel ──> mirror ──> relay ══ transport ══> relay ──> own piece ──> kernel
 #pragma once

@@ -1,5 +1,5 @@
-// IdleMemory: memory of one kind that was had of the driver and that nobody uses now: whoever needs
-// as much takes it, and the driver is not asked.
+// IdleMemory: memory of one kind that came from the driver and is not in use now. It is reused for
+// requests of a similar size, without a call of the driver.
 #pragma once
 
 #include <algorithm>

@@ -15,8 +15,8 @@ Status check_tail(const RelayMessage& said, std::size_t payload, const DeviceSha
                     "{}",
                     said.number, said.channel, payload, said.bytes, shape.slot_bytes));
   if (said.number != counts.landed + 1)
-    return refuse(fmt::format("its message {} on channel {} comes where {} is next", said.number,
-                              said.channel, counts.landed + 1));
+    return refuse(fmt::format("its message {} on channel {} is out of order: {} is next",
+                              said.number, said.channel, counts.landed + 1));
   // It was told how far kernels here have come; what they have not read is not written over.
   const std::uint64_t slots = 1ULL << shape.slot_shift;
   if (counts.landed - counts.returned >= slots)
@@ -32,7 +32,7 @@ Status check_tail(const RelayMessage& said, std::size_t payload, const DeviceSha
 // Several releases may come as one.
 Status check_head(const RelayMessage& said, std::size_t payload, const RelayCounts& counts) {
   if (payload != 0 || said.flag != 0 || said.bytes != 0)
-    return refuse(fmt::format("it sends {} bytes with what it has released", payload));
+    return refuse(fmt::format("its release of messages carries {} bytes", payload));
   if (said.number == counts.freed || said.number - counts.freed > counts.sent - counts.freed)
     return refuse(fmt::format("on channel {} it has released {}, after {}; sent were {}",
                               said.channel, said.number, counts.freed, counts.sent));
@@ -48,14 +48,14 @@ Result<RelayMessage> take_relay_message(std::span<const std::byte> message,
     return refuse(fmt::format("it sends {} bytes, less than a header", message.size()));
   said = transport::copied<RelayMessage>(message.data());
   const std::size_t payload = message.size() - sizeof said;
-  if (said.reserved != 0) return refuse("its header has bits that mean nothing");
+  if (said.reserved != 0) return refuse("its header has unknown bits");
   if (said.word == RelayWord::goodbye) {
     if (said != RelayMessage{.word = RelayWord::goodbye} || payload != 0)
-      return refuse("its goodbye says more than that");
+      return refuse("its goodbye has other contents");
     return said;
   }
   if (said.channel >= counts.size())
-    return refuse(fmt::format("it speaks of channel {} of {}", said.channel, counts.size()));
+    return refuse(fmt::format("it names channel {} of {}", said.channel, counts.size()));
   RelayCounts& own = counts[said.channel];
   switch (said.word) {
     case RelayWord::tail:
@@ -68,7 +68,7 @@ Result<RelayMessage> take_relay_message(std::span<const std::byte> message,
       return said;
     default:
       return refuse(
-          fmt::format("it sends a word {}, which is none", static_cast<std::uint32_t>(said.word)));
+          fmt::format("it sends the unknown word {}", static_cast<std::uint32_t>(said.word)));
   }
 }
 

@@ -1,6 +1,6 @@
-// RelayMessage: what two relays (device_relay.h) tell each other of their kernels' links. A message
-// is a header of 32 bytes, and behind it, with a tail, the bytes of one slot. All of it is a peer's
-// word: what is read here lies within the link, and its number is the one that has to come next.
+// RelayMessage: a message between two relays (device_relay.h) about their kernels' links. It has a
+// header of 32 bytes; after that of a tail come the bytes of one slot. A message is a peer's word,
+// so it is checked: it must lie within the link, and have the next number.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,5 +1,6 @@
-// DeviceAllocations: what gyreMemAlloc gave of devices. Physical memory that other processes can
-// have too, where the driver has such; else the driver's ordinary memory, which is not lent.
+// DeviceAllocations: the device memory that gyreMemAlloc gave. It is physical memory that other
+// processes can map, if the driver offers that; else the driver's ordinary memory, which is not
+// lent.
 #pragma once
 
 #include "lib/cuda/cuda_device.h"

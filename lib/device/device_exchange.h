@@ -1,6 +1,6 @@
-// DeviceExchange: sends and receives of device memory, as kernels: a block for each way of a link,
-// which goes through its transfers in their order. Messages have neither tags nor a count, so both
-// ends say alike what they move. It is done when all are on their stream.
+// DeviceExchange: sends and receives of device memory, as kernels. Each direction of a link has a
+// block, which runs its transfers in order. Messages have neither tags nor a count, so both ends
+// must agree on what they move. A batch is done when all its transfers are on their stream.
 #pragma once
 
 #include "lib/control/control.h"

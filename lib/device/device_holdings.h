@@ -1,7 +1,7 @@
-// DeviceHoldings: what the communicators of this process hold of its GPUs: blocks that kernels of
-// theirs may have there at one time. They are said in joining notes, so that the next communicator
-// takes no more than is left (device_share.h). A communicator holds from the moment it begins to
-// join, by an estimate first, until nothing of it can launch any more: graphs count.
+// DeviceHoldings: how many blocks of its GPUs this process's communicators hold, that is, may run
+// there at one time. Join infos contain them, so that the next communicator takes no more than is
+// left (device_share.h). A communicator holds blocks from the moment it begins to join, first by an
+// estimate, until nothing of it can launch any more. Its graphs count.
 #pragma once
 
 #include "lib/device/device_streams.h"

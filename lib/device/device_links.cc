@@ -117,7 +117,7 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const JointLink& joint,
     end = std::static_pointer_cast<End>(tickets_.redeem_local(ticket));
   }
   if (end == nullptr || end->bytes != joint.own->bytes)
-    return Status(Code::RemoteError, "its memory is not there (any more)");
+    return Status(Code::RemoteError, "its memory does not exist (any more)");
   GYRE_TRY(executor_.device()->reach(*end->device));
   std::byte* const memory = end->memory.get();
   return PeersEnd{memory, std::move(end)};

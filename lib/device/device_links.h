@@ -1,9 +1,9 @@
 // DeviceLinks: the memory through which this rank's kernels and a peer's send to each other. Each
 // rank brings its end on its own GPU. Threads of one process hand theirs over by a one-time ticket,
-// so that both hold what both use; processes export theirs to each other (transports/p2p). Which of
-// it a peer gets was decided for all pairs at init. Opening a plan is resumable and ends when all
-// ranks have opened it: from then on nobody takes device memory for it, while others' kernels
-// already wait.
+// so that both hold the memory that both use. Processes export theirs to each other
+// (transports/p2p). The route to each peer was decided for all pairs at init. Opening a plan is
+// resumable and ends when all ranks have opened it. So no rank takes device memory for it while
+// others' kernels already wait.
 #pragma once
 
 #include "lib/base/wait.h"

@@ -1,6 +1,6 @@
-// Whose memory a caller's pointer is. A host communicator asks only where somebody in this process
-// uses CUDA; a CUDA communicator asks at each call, so that a mistake is an error and no fault of a
-// kernel.
+// Checks which device a caller's pointer belongs to. A host communicator checks only in a process
+// that uses CUDA. A CUDA communicator checks at each call, so that a mistake is an error and not a
+// fault of a kernel.
 #pragma once
 
 #include "lib/cuda/cuda_device.h"

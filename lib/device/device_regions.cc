@@ -46,7 +46,7 @@ void DeviceRegions::read_messages() {
     while (const auto bytes = membership_.receive(peer, region_key)) {
       const auto message = decode_region_message(*bytes);
       if (!message)
-        log_warn("rank {}: a message of rank {} speaks of no region", rank_, peer);
+        log_warn("rank {}: rank {} sent a malformed message about a region", rank_, peer);
       else if (message->kind == RegionMessage::Kind::offered ||
                message->kind == RegionMessage::Kind::exported ||
                message->kind == RegionMessage::Kind::withdrawn)

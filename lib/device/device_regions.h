@@ -1,6 +1,6 @@
-// DeviceRegions: user memory between ranks of a CUDA communicator in different processes: what this
-// one lends and what it has opened of others. Calls ask for places; all else is the watch's
-// (device_watch.h), so that no call waits for a peer, or for the driver.
+// DeviceRegions: user memory between ranks of a CUDA communicator in different processes: the
+// memory that this rank lends, and the memory of others that it has opened. Calls only ask for
+// places. The watch (device_watch.h) does all else, so no call waits for a peer or for the driver.
 #pragma once
 
 #include "lib/device/lent_regions.h"

@@ -155,7 +155,7 @@ bool DeviceRelays::have_left() const {
     return relay == nullptr || !relay->ready() || relay->has_left();
   });
   if (left || clock.now_ns() - gone_since_ns_ < max_leave_ns) return left;
-  log_warn("not all relays to other GPUs came to their end within 2 s");
+  log_warn("not all relays to other GPUs ended within 2 s");
   return true;
 }
 
@@ -203,10 +203,9 @@ Status DeviceRelays::find_missed() {
     const std::int64_t now_ns = clock.now_ns();
     if (relayed.missed_since_ns == 0) relayed.missed_since_ns = now_ns;
     if (now_ns - relayed.missed_since_ns < missed_ns) continue;
-    return Status(Code::Mismatch,
-                  fmt::format("rank {} has left: its communicator is destroyed, and so are its "
-                              "graphs; and a kernel here waits for it",
-                              key.first))
+    return Status(Code::Mismatch, fmt::format("rank {} has left (its communicator and graphs are "
+                                              "destroyed), and a kernel here waits for it",
+                                              key.first))
         .blame({key.first});
   }
   return {};

@@ -1,8 +1,8 @@
-// DeviceRelays: a communicator's links to GPUs that its own does not reach: memory of the host in
-// place of the peers', and the relays (lib/cuda/device_relay.h) that carry messages between these.
-// The communicator's thread opens them; the process's RelayProgress drives them. They belong to
-// the communicator and to its executor, which graphs keep: a replay finds them in service when the
-// communicator has ended, and they leave their peers when nobody can launch anything any more.
+// DeviceRelays: a communicator's links to GPUs that its own does not reach: host memory in place of
+// the peers', and the relays (lib/cuda/device_relay.h) that carry messages between these. The
+// communicator's thread opens them; the process's RelayProgress drives them. They belong to the
+// communicator and to its executor, which graphs keep alive. So a replay finds them in service when
+// the communicator has ended. They leave their peers when nothing can launch any more.
 #pragma once
 
 #include "lib/cuda/cuda_executor.h"

@@ -108,7 +108,8 @@ DeviceResources::~DeviceResources() {
   executor_->abort();
   if (settle(2 * ns_per_s)) return;
   log_warn(
-      "a kernel on device {} did not end within 2 s of the abort: its memory is taken until then",
+      "a kernel on device {} did not end within 2 s of the abort: its memory stays in use until it "
+      "ends",
       device().ordinal());
   device().driver().rest->later([held = executor_] {});
 }
@@ -228,8 +229,8 @@ Result<bool> DeviceResources::is_reached(const void* memory, std::uint64_t bytes
   if (!std::exchange(told_of_unreached_, true))
     log_info(Subsystem::alloc,
              "rank {}: {} bytes at {} are memory of {}, which kernels of the other GPUs of this "
-             "process do not reach: calls copy such buffers through slots; what cudaMalloc or "
-             "gyreMemAlloc gave is lent",
+             "process do not reach: calls copy such buffers through slots; memory from cudaMalloc "
+             "or gyreMemAlloc is lent",
              rank_, bytes, memory,
              found.of_pool ? "a pool (cudaMallocAsync)" : "the driver's virtual memory (cuMemMap)");
   return false;
@@ -326,9 +327,10 @@ Status DeviceResources::blame_peer(const exec::DevicePlan& failed, int& asks) co
   const std::string name(failed.plan == nullptr ? "sends and receives"
                                                 : plan::collective_name(failed.plan->collective()));
   if (said.outcome == cuda::Outcome::mismatch && failed.plan == nullptr)
-    return Status(Code::Mismatch, fmt::format("a send of rank {} has another length than the "
-                                              "receive of rank {} that it meets",
-                                              peer, rank_))
+    return Status(Code::Mismatch,
+                  fmt::format(
+                      "a send of rank {} has another length than the matching receive of rank {}",
+                      peer, rank_))
         .blame({peer, rank_});
   if (said.outcome == cuda::Outcome::mismatch) {
     asks = peer;
@@ -339,7 +341,7 @@ Status DeviceResources::blame_peer(const exec::DevicePlan& failed, int& asks) co
   }
   return Status(Code::Timeout,
                 fmt::format("a kernel of {} waited {} s for {} from rank {}: its kernel has not "
-                            "come, or not gone on",
+                            "begun, or makes no progress",
                             name, timeout_ns_ / ns_per_s,
                             blocked_on_name(waits[static_cast<int>(said.what)]), peer))
       .blame({peer});

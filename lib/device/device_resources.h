@@ -1,6 +1,6 @@
-// DeviceResources: what a communicator on a GPU has beyond a host one: an executor, links between
-// devices, how calls become kernels, and what the watch (device_watch.h) makes of kernels that give
-// up. The communicator's thread calls it, but for `look`.
+// DeviceResources: the parts that only a communicator on a GPU has: an executor, links between
+// devices, and the code that turns calls into kernels. It also shows kernels that give up to the
+// watch (device_watch.h). Only the communicator's thread calls it, except for `look`.
 #pragma once
 
 #include "lib/call/binding.h"

@@ -77,12 +77,11 @@ Status refuse(const std::string& uuid, const SharedGpu& gpu) {
         fmt::format("{}, {} for each rank, and a rank needs {}; put at most {} "
                     "ranks on it",
                     all, left / gpu.ranks, max_lanes, left / max_lanes));
-  return invalid_usage(fmt::format(
-      "{}, of which {} are left, and a rank needs {}: {}; destroy communicators that are done "
-      "with, make those before it with fewer channels (GYRE_MAX_CTAS or config.maxCTAs: four "
-      "blocks a "
-      "rank for each), or put fewer ranks on the GPU",
-      all, left, max_lanes, shown(held, gpu.total)));
+  return invalid_usage(
+      fmt::format("{}, of which {} are left, and a rank needs {}: {}; destroy communicators that "
+                  "are no longer used, make earlier ones with fewer channels (GYRE_MAX_CTAS or "
+                  "config.maxCTAs: four blocks a rank for each), or put fewer ranks on the GPU",
+                  all, left, max_lanes, shown(held, gpu.total)));
 }
 
 // With fewer channels, if need be.
@@ -158,7 +157,8 @@ Status check_launch_blocking(const char* variable, const Neighbours& beside) {
   if (beside.in_process > 1)
     log_warn(
         "CUDA_LAUNCH_BLOCKING=1 makes each launch wait for its kernel: give each of the {} ranks "
-        "of this process a thread of its own, and no group more than one, or they wait for ever",
+        "of this process its own thread, and put only one of them in a group, or they wait for "
+        "ever",
         beside.in_process);
   return {};
 }

@@ -1,12 +1,13 @@
-// DeviceShare: what each rank of a communicator may use of its GPU: blocks, channels and memory,
-// from the notes of all ranks alone (gpu_info.h), so that all come to the same. Blocks of ranks
-// wait for each other, so what is not on a GPU at one time would hang: it is refused, with the
-// numbers.
+// DeviceShare: what each rank of a communicator may use of its GPU: blocks, channels and memory. It
+// follows from the notes of all ranks alone (gpu_info.h), so all ranks compute the same. Blocks of
+// ranks wait for each other, so they must all run on the GPU at one time, or they would hang. If
+// they do not fit, the communicator is refused, with the numbers.
 //
-// Of the blocks that a GPU runs at one time, what other communicators hold is taken. Of what is
-// left, room for the least that eight communicators need is kept free, half of the GPU at most; and
-// of the rest a communicator takes a half, or what its minCTAs needs. The first that are made get
-// the most. Nobody can know which of them are busy at one time, so all are counted as if they were.
+// Of the blocks that a GPU runs at one time, those that other communicators hold are taken. Of the
+// rest, room for the minimum of eight communicators is kept free, but at most half of the GPU. A
+// communicator takes half of what then remains, or as much as its minCTAs needs. So the first
+// communicators get the most. Nobody can know which of them are busy at one time, so all are
+// counted as busy.
 #pragma once
 
 #include "lib/cuda/device_link.h"

@@ -1,6 +1,6 @@
-// The streams that ranks of one communicator are given in one process and on one GPU. Their kernels
-// wait for each other, so their streams must not: one stream for two of them, or the default one
-// beside one that waits for it, would hang.
+// Checks the streams that ranks of one communicator are given in one process and on one GPU. Their
+// kernels wait for each other, so their streams must not. One stream for two ranks would hang, and
+// so would the default stream beside a stream that waits for it.
 #pragma once
 
 #include "lib/loaded/cuda.h"

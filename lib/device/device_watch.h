@@ -1,7 +1,7 @@
-// DeviceWatch: the one thread per process that looks after kernels on their way: it passes aborts
-// on to them and makes errors of what they say when they give up. It sleeps while none runs. It
-// offers and opens what is lent between processes (device_regions.h). What communicators that have
-// ended lent to other processes stays with it until nobody uses it.
+// DeviceWatch: the one thread per process that observes running kernels. It passes aborts to them,
+// and turns their failures into errors. It sleeps while none runs. It offers and opens the memory
+// that is lent between processes (device_regions.h). It keeps memory that ended communicators have
+// lent until no other process uses it.
 #pragma once
 
 #include "lib/base/service_thread.h"

@@ -1,6 +1,6 @@
-// GpuInfo: what a rank of a CUDA communicator says of its GPU when it joins. From all notes all
-// ranks come to the same: what each may use of its GPU (device_share.h), and which way leads from
-// GPU to GPU (transports/p2p/gpu_route.h).
+// GpuInfo: a rank's description of its GPU when it joins a CUDA communicator. From the notes of all
+// ranks, every rank computes the same: how much each may use of its GPU (device_share.h), and the
+// route from GPU to GPU (transports/p2p/gpu_route.h).
 #pragma once
 
 #include "lib/base/status.h"

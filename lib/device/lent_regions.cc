@@ -115,7 +115,7 @@ Result<std::shared_ptr<RegisteredMemory>> LentRegions::enlist(const void* memory
   }
   const auto& registered = known->second.registered;
   if (registered == nullptr || registered->id != where.id)
-    return copied("other memory, which was lent, lay there until now");
+    return copied("other memory that was lent had this address until now");
   ++registered->handles;
   return registered;
 }
@@ -138,11 +138,10 @@ Status LentRegions::check(std::string_view name, const void* buffer,
   if (known == regions_.end() || known->second.is_over()) return {};
   const auto& registered = known->second.registered;
   if (registered == nullptr || registered->id == where.id) return {};
-  return invalid_usage(
-      fmt::format("{} = {} lies where {} bytes were registered that have been freed since, while "
-                  "other processes may have had them open: gyreCommDeregister comes before the "
-                  "free; deregister that handle now",
-                  name, buffer, registered->bytes));
+  return invalid_usage(fmt::format(
+      "{} = {} lies in {} registered bytes that were freed before gyreCommDeregister, so other "
+      "processes may have had them open: deregister that handle now, and before the free in future",
+      name, buffer, registered->bytes));
 }
 
 bool LentRegions::tend() {

@@ -1,7 +1,8 @@
-// LentRegions: memory of this rank's GPU that kernels of other processes may reach: what
-// gyreMemAlloc gave and calls have used, and whatever the caller registered. Each is offered to all
-// peers in other processes, and lent once all of them have opened it: until then, calls copy
-// through slots. Calls only look and note what they meet; the watch offers, hears and takes back.
+// LentRegions: memory of this rank's GPU that kernels of other processes may reach: allocations of
+// gyreMemAlloc that calls have used, and memory that the caller registered. Each is offered to all
+// peers in other processes. It is lent once all of them have opened it; until then, calls copy
+// through slots. Calls only look, and note new memory. The watch offers it, reads the answers and
+// withdraws it.
 #pragma once
 
 #include "kernels/cuda/launch.h"

@@ -1,9 +1,9 @@
-// OpenedRegions: what peers in other processes lend, as this rank has it mapped: a table for each
-// peer in device memory, by which kernels find what a grant names. What is offered is fetched at
-// the peer's listener, by its ticket; it is opened when no kernel of this process runs, as the
-// driver may wait for kernels then. What was withdrawn leaves the table at once, and is unmapped
-// when no kernel can be using it; a graph can bring one at any time, so whoever is in a graph keeps
-// it.
+// OpenedRegions: memory that peers in other processes lend, as this rank has it mapped. For each
+// peer there is a table in device memory, by which kernels find the region that a grant names. An
+// offered region is fetched at the peer's listener, by its ticket. It is opened when no kernel of
+// this process runs, because the driver may wait for kernels. A withdrawn region leaves the table
+// at once. It is unmapped when no kernel can be using it. A graph can use it at any time, so a
+// communicator that is in a graph keeps it.
 #pragma once
 
 #include "kernels/cuda/launch.h"

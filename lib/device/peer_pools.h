@@ -1,8 +1,8 @@
-// PeerPools: the memory of peers in other processes in which they have their links, opened as a
-// whole when a communicator begins, and when no kernel of this process runs: the driver waits for
-// kernels then. No rank's init is over before all ranks of its process, its siblings, have opened
-// theirs: the kernel that it launches next would keep the others from it, and may wait for theirs.
-// So no call opens anything, but where peers' pools are used up.
+// PeerPools: the memory pools of peers in other processes, which contain their links. A
+// communicator opens them whole when it begins, and only when no kernel of this process runs,
+// because the driver waits for kernels. A rank's init ends only when all ranks of its process, its
+// siblings, have opened theirs. Otherwise its next kernel would keep the siblings from opening, and
+// might wait for their kernels. So later calls open nothing, unless peers' pools are used up.
 #pragma once
 
 #include "lib/control/control.h"

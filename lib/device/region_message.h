@@ -1,14 +1,14 @@
-// What ranks of different processes tell each other of a region: memory of a GPU that one lends and
+// The messages between ranks of different processes about a region: GPU memory that one lends and
 // the others open.
 //
 //   offered     by the lender, with a ticket for its listener, which hands over the descriptor,
 //               once
-//   exported    the same of memory that gyreMemAlloc did not give, for CUDA IPC
-//   opened      by who has it mapped from now on
-//   refused     by who cannot have it
+//   exported    the same for memory that gyreMemAlloc did not give, for CUDA IPC
+//   opened      by a peer: it has the region mapped from now on
+//   refused     by a peer: it cannot map the region
 //   withdrawn   by the lender: it will lend nothing of it any more
-//   closed      by who has exported memory no longer mapped, after it was withdrawn
-//   kept        by who keeps it mapped all the same, since a graph may bring kernels at any time
+//   closed      by a peer: after the withdrawal it has unmapped exported memory
+//   kept        by a peer: it keeps the region mapped, since a graph may use it at any time
 #pragma once
 
 #include "lib/trust/tickets.h"

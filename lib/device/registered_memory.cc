@@ -27,15 +27,15 @@ Status why_not_free(std::uint64_t bytes, const Departure& departure, Status brok
   const std::set<int>& in_graphs = departure.keepers;
   if (!in_graphs.empty())
     return Status(Code::InProgress,
-                  fmt::format("{}: CUDA graphs hold calls of {}, which so may use them at any "
-                              "time: call gyreCommDeregister again when the communicators and "
-                              "graphs there have been destroyed",
+                  fmt::format("{}: CUDA graphs hold calls of {} and may use them at any time: call "
+                              "gyreCommDeregister again when the communicators and graphs there "
+                              "have been destroyed",
                               still, shown(in_graphs)))
         .blame({in_graphs.begin(), in_graphs.end()});
   const std::set<int>& who = departure.holders;
   return Status(Code::InProgress,
-                fmt::format("{}: {} had calls under way, maybe such that wait for rank {}: go on, "
-                            "and call gyreCommDeregister again",
+                fmt::format("{}: {} had unfinished calls, which may wait for rank {}: make the "
+                            "next calls, then call gyreCommDeregister again",
                             still, who.empty() ? "another process" : shown(who), rank))
       .blame({who.begin(), who.end()});
 }

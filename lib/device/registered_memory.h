@@ -1,7 +1,7 @@
-// RegisteredMemory: an allocation of the driver's of which the caller has registered something and
-// that gyreMemAlloc did not give. It is lent as a whole, by CUDA IPC, from its first handle to its
-// last. The caller frees it, so it counts who has it open: by a lease, which also sees the dead;
-// messages only say who that is.
+// RegisteredMemory: an allocation of the driver, not of gyreMemAlloc, of which the caller has
+// registered a part. All of it is lent, by CUDA IPC, from its first handle to its last. The caller
+// frees it, so the lender must know who has it open. A lease tells that, also when borrowers die.
+// Messages only tell which ranks they are.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,8 +1,8 @@
 // RelayProgress: the one thread per process that drives relays between GPUs (device_relays.h). It
-// calls no driver, which may make it wait for kernels that wait for it. What kernels tell wakes
-// nobody, so it looks at ever longer intervals: an eighth of what nothing has moved for, at most a
-// millisecond while kernels run. Replays of graphs wake it by host functions. No thread without
-// relays.
+// does not call the driver, which may make it wait for kernels that wait for it. Kernels cannot
+// wake it, so it looks at growing intervals: an eighth of the time for which nothing has moved, and
+// at most a millisecond while kernels run. Replays of graphs wake it by host functions. Without
+// relays there is no thread.
 #pragma once
 
 #include "lib/base/service_thread.h"

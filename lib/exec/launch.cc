@@ -212,9 +212,9 @@ bool Launch::open_incoming(LaneRun& run) {
         return fail_pull(port, control.sender_grant);
       incoming.in_input_layout = true;
     } else if (note.delivery != DeliveryMode::push) {
-      return fail_mismatch(port.peer, "a message says of no known way how it came");
+      return fail_mismatch(port.peer, "a message has an unknown delivery");
     } else if (!lends_ || move.step->store != plan::Buffer::output || move.step->reduces()) {
-      return fail_mismatch(port.peer, "it wrote where nothing was lent");
+      return fail_mismatch(port.peer, "it wrote into memory that was not lent");
     }
   }
   return true;
@@ -301,7 +301,7 @@ bool Launch::fail_pull(const ReceivePort& port, const transport::Grant& grant) {
 
 // The peer is not to blame.
 bool Launch::fail_shortage(int peer, Status why) {
-  error_ = std::move(why).while_doing(fmt::format("reaching what rank {} lends", peer));
+  error_ = std::move(why).while_doing(fmt::format("reaching the buffer that rank {} lends", peer));
   return false;
 }
 

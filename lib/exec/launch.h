@@ -1,6 +1,6 @@
 // Launch: one call of a collective on this rank: a plan bound to buffers, arithmetic and ports. It
-// is resumable: `advance` runs every lane as far as it goes and never waits. One Launch runs at a
-// time on a set of ports, since messages of a link carry no name but their order.
+// is resumable: `advance` runs every lane as far as possible and never waits. One Launch runs at a
+// time on a set of ports, because messages of a link are told apart by their order alone.
 #pragma once
 
 #include "kernels/cpu/move.h"

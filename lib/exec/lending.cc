@@ -1,4 +1,4 @@
-// The part of a Launch that lends user buffers to peers, and finds what they lend.
+// The part of a Launch that lends user buffers to peers, and finds buffers that peers lend.
 #include "lib/exec/launch.h"
 
 namespace gyre::exec {

@@ -1,4 +1,5 @@
-// The part of a Launch that reduces pieces out of turn, and agrees with peers who does which.
+// The part of a Launch that reduces pieces out of turn, and agrees with peers which rank does which
+// piece.
 #include "lib/exec/launch.h"
 
 namespace gyre::exec {

@@ -1,4 +1,5 @@
-// The part of a Launch that moves pieces: what a piece is reduced from and where to, and the act.
+// The part of a Launch that moves pieces: it finds a piece's sources and targets, and does the
+// move.
 #include "lib/exec/launch.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Port: this rank's end of one way of a link, with the positions that outlive a call. A plan's lane
-// uses a port by its link index; no two lanes share one.
+// Port: this rank's end of one direction of a link, with the positions that outlive a call. A
+// plan's lane uses a port by its link index; no two lanes share one.
 #pragma once
 
 #include "lib/transport/region.h"

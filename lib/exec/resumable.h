@@ -1,5 +1,5 @@
-// Resumable: something that goes on by being asked to, and says what it waits for. `run` is the one
-// loop that asks: it advances everything it was given in turn and sleeps only in Wait.
+// Resumable: a task that advances when asked, and says what it waits for. `run` is the one loop
+// that asks: it advances all its tasks in turn and sleeps only in Wait.
 #pragma once
 
 #include "lib/base/clock.h"

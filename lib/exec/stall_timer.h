@@ -1,4 +1,4 @@
-// StallTimer: how long an operation has waited for one and the same peer without anything moving.
+// StallTimer: how long an operation has waited for the same peer without any progress.
 #pragma once
 
 #include "lib/base/clock.h"

@@ -1,5 +1,6 @@
-// Suspicion: what this rank saw of a failure, until the control plane says who caused it. A broken
-// link is a symptom; only if nobody else speaks up is the peer at its other end blamed.
+// Suspicion: a symptom of a failure that this rank saw, kept until the control plane says which
+// rank caused it. A broken link is only a symptom. If no cause comes in time, the peer at the
+// link's other end is blamed.
 #pragma once
 
 #include "lib/base/clock.h"

@@ -1,14 +1,14 @@
-// Work stealing: what a rank that waits does for others. Where a lane reduces its own chunk from
-// the memory of all ranks into the memory of all ranks, any rank could do that act: the sources and
-// their order are the same. So whoever is blocked takes pieces, of its own chunk ahead of the
-// messages that announce them, and of chunks whose owners are late. Messages, their order and their
-// checks stay with the owner, who then finds the arithmetic done. That all ranks have entered the
-// call is all that an act needs, as nobody but the chunk's reducer reads or writes its places in
-// between; verify shows that of direct delivery.
+// Work stealing: a blocked rank does work of others. Where a lane reduces its own chunk from the
+// memory of all ranks into the memory of all ranks, any rank could do that: the sources and their
+// order are the same. So a blocked rank takes pieces of its own chunk before the messages that
+// announce them, and pieces of chunks whose owners are late. Messages, their order and their checks
+// stay with the owner, who finds the arithmetic done. The only condition is that all ranks have
+// entered the call: nobody but the chunk's reducer reads or writes its places in between. `verify`
+// proves that for direct delivery.
 //
-// The pieces of a chunk are dealt to the pairs of its owner with each other rank: piece r to the
-// link r mod links, so that two ranks agree by one word between them. The owner takes a pair's
-// pieces from the first one on, the other rank from the last one back.
+// The pieces of a chunk are dealt to the pairs of its owner and one other rank: piece r belongs to
+// link r mod links. So two ranks agree by one word between them. The owner takes a pair's pieces
+// from the first one on, the other rank from the last one back.
 #pragma once
 
 #include "lib/plan/step.h"

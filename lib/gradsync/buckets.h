@@ -1,4 +1,5 @@
-// Which gradients are reduced together. A bucket is a value: slices side by side, of one type.
+// Decides which gradients are reduced together. A bucket is a value: slices side by side, of one
+// type.
 #pragma once
 
 #include "lib/gradsync/tensors.h"

@@ -1,5 +1,5 @@
-// Memory for units whose parameters or gradients are whole only for a while. What was given back is
-// given out again; the rest of the system never gets it back before the end.
+// BufferPool: memory for units whose parameters or gradients are whole only for a while. Returned
+// memory is given out again. It goes back to the system only at the end.
 #pragma once
 
 #include "lib/gradsync/gyre_objects.h"

@@ -1,5 +1,5 @@
-// When the entries of a stream were done: told by the stream's callbacks, waited for by the thread
-// that ends a step.
+// Completions: when the entries of a stream were done. The stream's callbacks report them; the
+// thread that ends a step waits for them.
 #pragma once
 
 #include "lib/gradsync/gyre_objects.h"

@@ -1,5 +1,5 @@
-// The way into an object that callers' threads use: one at a time, and not out of a function of the
-// caller's that the object is calling.
+// Entrance: admits callers' threads to an object one at a time. It refuses a caller's function that
+// the object itself is calling.
 #pragma once
 
 #include "lib/base/forks.h"
@@ -16,7 +16,7 @@ class Entrance {
   Result<std::unique_lock<std::mutex>> enter() {
     // Relaxed: only this thread stores its own number.
     if (calling_out_.load(std::memory_order_relaxed) == std::this_thread::get_id())
-      return invalid_usage("a hook, or another function of the caller's, may not call this");
+      return invalid_usage("a hook, or another callback of this object, may not call this");
     return std::unique_lock(mutex_);
   }
   // Calls a function of the caller's, from within.

@@ -1,5 +1,5 @@
-// ExactSum: a sum of numbers that are not negative, without rounding, so that it does not depend on
-// their order, nor on who adds which. A fixed-point number, as in Kulisch's accumulators.
+// ExactSum: a sum of nonnegative numbers without rounding. So it does not depend on their order,
+// nor on which rank adds which. It is a fixed-point number, as in Kulisch's accumulators.
 #pragma once
 
 #include <array>

@@ -55,9 +55,11 @@ Status unknown(const char* what, const void* handle) {
     if (one->replicas.knows(number) || one->shards.knows(number) || one->meshes.knows(number) ||
         one->stale_replicas.knows(number) || one->parallels.knows(number))
       return invalid_usage(
-          fmt::format("{} {} is the parent's: this process was forked from the one that made it",
+          fmt::format("{} {} belongs to the parent process: this process was forked from it, and "
+                      "must make its own",
                       what, handle));
-  return invalid_argument(fmt::format("{} {} is none, or was destroyed", what, handle));
+  return invalid_argument(fmt::format(
+      "{} {} is no handle of this process: it was destroyed, or never was one", what, handle));
 }
 
 // A thread that has no memory for its state hears the code alone.

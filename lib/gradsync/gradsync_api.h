@@ -1,4 +1,4 @@
-// What every C function of this library shares: handles, and errors that threads remember.
+// The common parts of all C functions of this library: handles, and errors that threads remember.
 #pragma once
 
 #include "lib/base/caught.h"
@@ -87,7 +87,8 @@ Status check_communicator(gyreComm_t comm);
 inline constexpr std::size_t max_struct_bytes = 4096;
 inline Status check_size(const char* what, std::size_t size, std::size_t least) {
   if (size >= least && size <= max_struct_bytes) return {};
-  return invalid_argument(fmt::format("{} size {} is absurd", what, size));
+  return invalid_argument(
+      fmt::format("{} size {} is not valid: initialize it as gradsync.h says", what, size));
 }
 
 // Results to a caller's struct, as much as its version has: `told.size` bytes.

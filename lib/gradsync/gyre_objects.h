@@ -1,4 +1,4 @@
-// Owners of what gyre.h gives, and its results as Status.
+// Owners of the objects that gyre.h gives, and its results as Status.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,5 +1,5 @@
-// A bucket with its memory: where its gradients lie, what crosses the links, and the passes between
-// these two.
+// LiveBucket: a bucket with its memory: the place of its gradients, the data that crosses the
+// links, and the passes between the two.
 #pragma once
 
 #include "lib/gradsync/buckets.h"

@@ -1,5 +1,5 @@
-// A unit of a sharded model with its memory: what this rank holds of it for good, and what it holds
-// while the unit is gathered or its gradients are not reduced.
+// LiveUnit: a unit of a sharded model with its memory. This rank keeps a part of it always. Another
+// part exists only while the unit is gathered, or while its gradients are not reduced yet.
 #pragma once
 
 #include "kernels/cpu/elementwise.h"

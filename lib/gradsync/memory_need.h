@@ -1,5 +1,5 @@
-// What a model takes of each rank, in bytes, with AdamW: the formulas of ZeRO (arXiv 1910.02054,
-// section 3), and the units that are whole for a while. Activations are not in it.
+// The bytes that a model takes on each rank with AdamW, by the formulas of ZeRO (arXiv 1910.02054,
+// section 3), plus the units that are whole for a while. Activations are not included.
 #pragma once
 
 #include <algorithm>

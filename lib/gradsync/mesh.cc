@@ -28,8 +28,8 @@ Status complete(std::vector<MeshAxis>& axes, int ranks) {
   }
   if (open != nullptr && ranks % product == 0) open->size = ranks / product;
   if (open == nullptr ? product == ranks : ranks % product == 0) return {};
-  return invalid_argument(
-      fmt::format("axes of {} ranks in all do not make {} ranks", product, ranks));
+  return invalid_argument(fmt::format(
+      "the sizes of the axes multiply to {}, which does not fit {} ranks", product, ranks));
 }
 
 Status check_names(std::span<const MeshAxis> axes) {

@@ -1,4 +1,4 @@
-// Ranks in a grid with named axes: the communicators of its lines.
+// A mesh: ranks in a grid with named axes, and the communicators of its lines.
 #pragma once
 
 #include "lib/gradsync/gyre_objects.h"

@@ -1,5 +1,5 @@
-// Memory for the gradients of a whole model, in buckets: of one rank and step, where gradients are
-// handed over all at once.
+// ModelGradients: memory in buckets for the gradients of a whole model, of one rank and one step,
+// for gradients that are handed over all at once.
 #pragma once
 
 #include "lib/gradsync/live_bucket.h"

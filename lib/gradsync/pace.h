@@ -1,4 +1,5 @@
-// How long each rank computes for a step, from what ranks tell each other: who is the straggler.
+// Pace: how long each rank computes for a step, from the times that the ranks exchange. It finds
+// the slowest rank (the straggler).
 #pragma once
 
 #include <cstddef>

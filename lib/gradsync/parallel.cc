@@ -42,7 +42,8 @@ Parallel::~Parallel() {
 // A body that called it would wait for itself, and a second thread is a mistake anyhow.
 Status Parallel::step(std::size_t samples, const Body& body) {
   if (busy_.exchange(true, std::memory_order_acquire))
-    return invalid_usage("a step is under way: bodies, and other threads, may not begin one");
+    return invalid_usage(
+        "a step is running: its bodies, and other threads, may not begin another one");
   samples_ = samples;
   body_ = &body;
   Status done = all_do(ThreadCommand::computing);

@@ -1,5 +1,5 @@
-// One model of one process whose batches several threads work on: each has gradients of its own,
-// which are summed into the caller's. The threads wait for the next batch in between.
+// Parallel: several threads of one process work on batches of one model. Each thread has its own
+// gradients, which are summed into the caller's. The threads wait between two batches.
 #pragma once
 
 #include "lib/gradsync/model_gradients.h"

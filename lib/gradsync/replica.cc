@@ -182,7 +182,8 @@ Result<bool> Replica::was_used(std::size_t tensor) {
   GYRE_TRY(usable());
   GYRE_TRY(check_index(tensors_, tensor));
   if (!options_.finds_unused)
-    return invalid_usage("the ranks tell each other what they used with config.findUnused = 1");
+    return invalid_usage(
+        "the ranks exchange which gradients they used only with config.findUnused = 1");
   return used_[tensor] != 0;
 }
 

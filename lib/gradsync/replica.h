@@ -1,5 +1,5 @@
-// A replica of a model: its gradients go into buckets as they become ready, full buckets are
-// reduced beside the backward pass, and the end of a step waits for them.
+// Replica: one rank's copy of a model. Its gradients go into buckets as they become ready. Full
+// buckets are reduced beside the backward pass, and the end of a step waits for them.
 #pragma once
 
 #include "lib/gradsync/completions.h"

@@ -1,5 +1,5 @@
-// The end of a replica's step: what is missing is filled in, the ranks tell each other how it went,
-// and what was reduced goes back.
+// The end of a replica's step. Missing gradients are filled in, the ranks exchange how the step
+// went, and the reduced gradients are copied back.
 #include "lib/base/clock.h"
 #include "lib/gradsync/replica.h"
 

@@ -1,4 +1,5 @@
-// Which samples are whose: a permutation of the data set for each epoch, dealt out in turn.
+// The sampler's permutation: which rank gets which samples. Each epoch has a permutation of the
+// data set, which is dealt out in turn.
 #pragma once
 
 #include <cstdint>

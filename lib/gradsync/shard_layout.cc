@@ -37,9 +37,10 @@ Result<std::vector<UnitLayout>> lay_out_units(std::span<const Tensor> tensors,
     UnitLayout& layout = layouts[tensors[i].unit];
     if (layout.slots.empty()) layout.type = tensors[i].type;
     if (layout.type != tensors[i].type)
-      return invalid_argument(fmt::format("{} is {}, and others of unit {} are {}: a unit has one",
-                                          call_by_name(tensors, i), element_name(tensors[i].type),
-                                          tensors[i].unit, element_name(layout.type)));
+      return invalid_argument(
+          fmt::format("{} is {}, and others of unit {} are {}: all tensors of a unit have one type",
+                      call_by_name(tensors, i), element_name(tensors[i].type), tensors[i].unit,
+                      element_name(layout.type)));
     layout.slots.push_back({i, layout.share_count, tensors[i].count});
     if (tensors[i].count > max_elements || layout.share_count > max_elements)
       return invalid_argument(fmt::format("unit {} has more than 2^56 elements", tensors[i].unit));
@@ -47,7 +48,7 @@ Result<std::vector<UnitLayout>> lay_out_units(std::span<const Tensor> tensors,
   }
   for (std::size_t unit = 0; unit < units; ++unit) {
     UnitLayout& layout = layouts[unit];
-    if (layout.slots.empty()) return invalid_argument(fmt::format("no tensor is of unit {}", unit));
+    if (layout.slots.empty()) return invalid_argument(fmt::format("unit {} has no tensor", unit));
     layout.share_count = round_up(divide_up(layout.share_count, factor), shard_alignment);
     layout.shares = factor;
   }

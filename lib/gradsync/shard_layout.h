@@ -1,4 +1,4 @@
-// How a unit of a sharded model lies in memory: its tensors side by side, cut into equal shares.
+// The layout of a sharded model's unit in memory: its tensors side by side, cut into equal shares.
 // A value, the same on all ranks.
 #pragma once
 

@@ -1,6 +1,6 @@
-// A model that the ranks of a group share out. Units are gathered when their parameters are needed;
-// their gradients are reduced to each rank's share beside the backward pass; a step updates the
-// shares.
+// Shards: a model that the ranks of a group share. Units are gathered when their parameters are
+// needed. Their gradients are reduced to each rank's share beside the backward pass. A step updates
+// the shares.
 #pragma once
 
 #include "lib/gradsync/completions.h"

@@ -1,5 +1,5 @@
-// The step of a sharded model: the gradients' mean is waited for, each rank updates its share, and
-// what is gathered again begins to be.
+// The step of a sharded model. It waits for the gradients' mean, updates this rank's share, and
+// starts to gather again the units that stay whole.
 #include "lib/base/clock.h"
 #include "lib/gradsync/shards.h"
 
@@ -89,8 +89,8 @@ Status Shards::verdict(const StepConsensus& call) const {
   for (int rank = 1; rank < call.size(); ++rank)
     if (call.of(rank).trace != call.of(0).trace)
       return Status(Code::Mismatch,
-                    fmt::format("rank {} gathered other units than rank 0, or in another order: "
-                                "what it got may be another unit's parameters",
+                    fmt::format("rank {} gathered other units than rank 0, or in another order: it "
+                                "may have received another unit's parameters",
                                 rank))
           .blame({rank});
   return {};

@@ -173,7 +173,7 @@ Status StaleReplica::turn_by_turn() {
   while (true) {
     const StaleEntry mine = entry();
     GYRE_TRY(all_gather<StaleEntry>(control_.get(), {&mine, 1}, table)
-                 .while_doing("telling the other ranks how far this one is"));
+                 .while_doing("telling the other ranks this rank's progress"));
     const StaleTurn turn = decide(table, stats_.rounds, options_.bound);
     switch (turn.kind) {
       case StaleTurn::Kind::ended:
@@ -270,7 +270,7 @@ Status StaleReplica::why(std::span<const StaleEntry> table) const {
   }
   return Status(Code::Timeout,
                 fmt::format("round {} waits for rank {}: without its gradient the bound of {} "
-                            "would be passed, and it has given none within {} ms",
+                            "would be exceeded, and it has given none within {} ms",
                             stats_.rounds, names, options_.bound, timeout_ns_ / ns_per_ms))
       .blame(std::move(computing));
 }

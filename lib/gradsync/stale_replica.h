@@ -1,5 +1,6 @@
-// A replica under bounded staleness: its gradients are reduced by a thread of its own, in rounds
-// that go on without a rank that computes; what the rounds gave is applied when it comes back.
+// StaleReplica: a replica under bounded staleness. A thread of its own reduces its gradients, in
+// rounds. A round does not wait for a rank that is computing. That rank applies the results of the
+// missed rounds when it comes back.
 #pragma once
 
 #include "lib/gradsync/entrance.h"

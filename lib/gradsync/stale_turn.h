@@ -1,5 +1,5 @@
-// Bounded staleness: whose gradients the next round takes. All ranks decide it alike, from the same
-// table of what each said of itself, which they exchange over and over.
+// Bounded staleness: which gradients the next round takes. All ranks decide alike, from the same
+// table of the ranks' states, which they exchange over and over.
 //
 //   round   one reduction, of the gradients of those that are ready; the others give zeros
 //   base    how many rounds a rank had applied when it began to compute its next gradient

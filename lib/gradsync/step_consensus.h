@@ -1,5 +1,5 @@
-// StepConsensus: what ends each step: every rank tells all others how its step went, so that
-// what one lacks is an error of all, with its name, and nobody waits for it.
+// StepConsensus: the end of each step. Every rank tells all others how its step went. So if one
+// rank lacks something, all ranks get an error that names it, and none waits for it.
 #pragma once
 
 #include "lib/gradsync/gyre_objects.h"

@@ -57,7 +57,8 @@ std::string show(const TensorEntry& entry, const TensorEntry& other) {
 Result<std::vector<TensorEntry>> first_entries(gyreComm_t comm, std::span<const Tensor> tensors) {
   std::uint64_t count = tensors.size();
   GYRE_TRY(checked(gyreBcast(&count, 1, gyreUint64, 0, comm, nullptr), comm));
-  if (count > std::uint64_t{1} << 32) return internal_error("rank 0's list has no end");
+  if (count > std::uint64_t{1} << 32)
+    return internal_error("rank 0's list has more than 2^32 tensors");
   std::vector<TensorEntry> entries(count + 1);
   for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = entry_of(tensors, i);
   GYRE_TRY(checked(
@@ -124,7 +125,7 @@ Result<Tensor> read_tensor(std::size_t index, const char* name, std::size_t coun
   tensor.type = static_cast<ElementType>(type);
   if (count == 0) return refuse("count is 0");
   if (!checked_multiply(count, 2 * element_bytes(tensor.type)))
-    return refuse(fmt::format("{} elements are more bytes than a number holds", count));
+    return refuse(fmt::format("the bytes of {} elements do not fit in 64 bits", count));
   return tensor;
 }
 
@@ -225,9 +226,9 @@ Status compare(gyreComm_t comm, std::span<const Tensor> tensors) {
   for (std::size_t i = 0; i < mine.size(); ++i)
     for (int rank = 1; rank < size_of(comm); ++rank)
       if (all[static_cast<std::size_t>(rank) * mine.size() + i] != all[i])
-        return Status(Code::Mismatch, fmt::format("the parameter of {} is not on rank {} what it "
-                                                  "is on rank 0",
-                                                  call_by_name(tensors, i), rank))
+        return Status(Code::Mismatch,
+                      fmt::format("the parameter of {} on rank {} differs from that on rank 0",
+                                  call_by_name(tensors, i), rank))
             .blame({rank});
   return {};
 }

@@ -1,4 +1,4 @@
-// The tensors of a model: as a caller gave them, checked; and whether all ranks gave the same.
+// The tensors of a model: the caller's list, checked, and the check that all ranks gave the same.
 #pragma once
 
 #include "lib/base/element.h"

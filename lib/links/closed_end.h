@@ -1,6 +1,6 @@
 // ClosedEnd: the sending end of a link whose peer left before this rank could connect. It never has
-// room for a message, and is an error as soon as somebody waits for room: a call that has nothing
-// for that peer does not need it.
+// room for a message, and becomes an error when an operation waits for room. A call that has
+// nothing for that peer does not need it.
 #pragma once
 
 #include "lib/transport/transport.h"

@@ -1,5 +1,5 @@
-// ConnectMessage: what the receiving end of a link writes to the sending end: how to connect. The
-// endpoint in it is its transport's to judge.
+// ConnectMessage: how the receiving end of a link tells the sending end how to connect. Only the
+// transport checks the endpoint in it.
 #pragma once
 
 #include "lib/control/control.h"

@@ -1,5 +1,5 @@
-// The keys of all messages that ranks of a communicator send each other (see Membership::send):
-// what a message is about, and a number that tells messages of one kind apart.
+// The keys of all messages that ranks of a communicator send each other (see Membership::send). A
+// key has a topic, and a number that distinguishes messages of one topic.
 #pragma once
 
 #include <cstdint>

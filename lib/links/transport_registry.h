@@ -1,5 +1,5 @@
-// The transports that this build has, best first: one row each. What GYRE_TRANSPORT may name, the
-// help and the errors about it, and who makes connections all follow from the rows.
+// The transports of this build, best first, one row each. The values of GYRE_TRANSPORT, the help,
+// the errors about it, and the makers of connections all follow from the rows.
 // docs/contributing/add-a-transport.md says how to add one.
 #pragma once
 

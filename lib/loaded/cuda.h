@@ -1,7 +1,8 @@
-// The functions of the CUDA driver that Gyre calls, as a table: `load_cuda` fills it by dlopen, and
-// a fake of the tests by itself. Not the CUDA runtime, and none of CUDA's headers: types, values
-// and signatures below are those of cuda.h 13.0 (CUDA Driver API, docs.nvidia.com/cuda). The names
-// of members say what the functions do; the driver's own names stand beside them.
+// The functions of the CUDA driver that Gyre calls, as a table. `load_cuda` fills it by dlopen; a
+// fake in the tests fills it itself. Neither the CUDA runtime nor CUDA's headers are used: the
+// types, values and signatures below are those of cuda.h 13.0 (CUDA Driver API,
+// docs.nvidia.com/cuda). Members are named by what the functions do; the driver's own names stand
+// beside them.
 #pragma once
 
 #include "lib/base/status.h"

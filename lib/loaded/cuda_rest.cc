@@ -103,8 +103,8 @@ CudaRest::Stillness CudaRest::await_rest() {
 void CudaRest::note_vain_wait() {
   if (!in_vain_.exchange(true))
     log_warn(
-        "kernels of this process have not ended for {} s: the driver is asked for memory all the "
-        "same, and may wait for them",
+        "kernels of this process have not ended for {} s: the driver is asked for memory anyway, "
+        "and may wait for them",
         patience_ns / ns_per_s);
 }
 

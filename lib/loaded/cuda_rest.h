@@ -1,9 +1,9 @@
-// CudaRest: when this process may call the driver for what may wait for kernels. To give, free, map
-// or share memory, a driver waits until the kernels of a device have ended, and of its peers, and
-// keeps launches out meanwhile; a kernel of ours may wait for just such a launch. So frees wait
-// here for a moment when none of our kernels is on its way, on a thread of their own; and who needs
-// memory at once waits for that moment in peace, as long as that makes sense. No launch is made
-// while somebody is still.
+// CudaRest: finds moments in which this process may make driver calls that may wait for kernels. To
+// allocate, free, map or share memory, a driver may wait until the kernels of a device and of its
+// peers have ended. It blocks launches meanwhile, and a kernel of ours may wait for just such a
+// launch. So frees wait on a thread of their own for a moment in which no kernel of ours runs. A
+// caller that needs memory at once waits for such a moment, as long as that makes sense. No launch
+// is made while a Stillness is held.
 #pragma once
 
 #include "lib/base/service_thread.h"

@@ -1,7 +1,7 @@
-// The functions of NVIDIA's management library that Gyre calls, as a table: `load_nvml` fills it by
-// dlopen, and a fake of the tests by itself. It sees the GPUs of a host that CUDA_VISIBLE_DEVICES
-// hides, and knows what lies between them. None of its headers: types and values below are those of
-// nvml.h 13.0 (NVML API reference, docs.nvidia.com/deploy/nvml-api).
+// The functions of NVIDIA's management library that Gyre calls, as a table. `load_nvml` fills it by
+// dlopen; a fake in the tests fills it itself. NVML sees GPUs of the host that CUDA_VISIBLE_DEVICES
+// hides, and knows what connects GPUs. Its headers are not used: types and values below are those
+// of nvml.h 13.0 (NVML API reference, docs.nvidia.com/deploy/nvml-api).
 #pragma once
 
 #include "lib/base/status.h"

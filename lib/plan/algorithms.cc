@@ -53,12 +53,12 @@ constexpr Algorithm table[] = {
      "All ranks talk to the root alone: the parameter server, kept as a baseline.", Roundings::one,
      SumOrder::rank},
     {"halving", all_reduce_only, build_halving_doubling,
-     "Ranks at distance n/2, n/4, ... give each other half of what they still sum, then share it "
-     "the same way back.",
+     "Ranks at distance n/2, n/4, ... exchange halves of the part that they still sum, then share "
+     "the result in reverse order.",
      Roundings::each_level, SumOrder::own},
     {"window", scattered_does, build_window,
-     "In exchange after exchange with ranks ever nearer, half of a window of chunks is given away "
-     "to be summed; the same way back to be shared.",
+     "Each exchange is with a nearer rank and gives half of a window of chunks away to be summed; "
+     "the results are shared in reverse order.",
      Roundings::each_level, SumOrder::own},
     {"hierarchical", all_reduce_only, build_hierarchical,
      "Reduce-scatter in each host, all-reduce across hosts, all-gather in each host, by rings.",
@@ -67,7 +67,7 @@ constexpr Algorithm table[] = {
      "In exchange i, ranks meet whose numbers add up to i modulo n.", Roundings::none,
      SumOrder::rank},
     {"bruck", all_to_all_only, build_bruck,
-     "In exchange k, the blocks whose way has bit k set go 2^k ranks ahead, in one message.",
+     "In exchange k, the blocks whose distance has bit k set go 2^k ranks ahead, in one message.",
      Roundings::none, SumOrder::rank, true},
     {"linear", linear_does, build_linear, "The root serves one rank after the other.",
      Roundings::none, SumOrder::rank},

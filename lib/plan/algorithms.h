@@ -1,5 +1,5 @@
-// The algorithms: which there are, what each can do, and how a plan is asked for.
-// A new algorithm is one builder file and one line in algorithms.cc.
+// The algorithms: a table of what each can do, and the request for a plan. A new algorithm is one
+// builder file and one line in algorithms.cc.
 #pragma once
 
 #include "lib/base/status.h"

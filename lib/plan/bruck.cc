@@ -1,9 +1,9 @@
-// Bruck: all-to-all in ceil(log2 n) exchanges, for small blocks. A block's way is how far ahead its
-// target is; in exchange k, all blocks whose way has bit k set hop 2^k ranks on. At rank r, a block
-// with way w waits at place r + w of the scratch, and keeps w wherever it hops to. What ends at
-// place r + w came from rank r - w: messages to the own rank turn the order round.
-// (J. Bruck et al., "Efficient algorithms for all-to-all communications in multiport
-// message-passing systems", IEEE TPDS 8(11), 1997.)
+// Bruck: all-to-all in ceil(log2 n) exchanges, for small blocks. A block's distance w is how many
+// ranks ahead its target is. In exchange k, all blocks whose distance has bit k set move 2^k ranks
+// on. At rank r, a block with distance w lies at place r + w of the scratch; w stays the same at
+// every hop. At the end, the block at place r + w came from rank r - w. Messages from the rank to
+// itself then reverse the order. (J. Bruck et al., "Efficient algorithms for all-to-all
+// communications in multiport message-passing systems", IEEE TPDS 8(11), 1997.)
 #include "lib/plan/draft.h"
 
 #include <algorithm>

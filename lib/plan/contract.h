@@ -1,4 +1,5 @@
-// What a collective promises: who brings a chunk, who gets it, whose contributions are in it.
+// Contract: the promise of each collective: which ranks bring a chunk, which get it, and whose
+// contributions are in it.
 #pragma once
 
 #include "lib/plan/plan.h"

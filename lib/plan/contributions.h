@@ -1,5 +1,5 @@
-// Contributions: what a symbolic value is made of. A contribution is one rank's input, or
-// contributions in the order in which they were combined; equal ones have equal numbers, so two
+// Contributions: the parts of a symbolic value. A contribution is one rank's input, or several
+// contributions in the order in which they were combined. Equal ones have equal numbers. So two
 // ranks hold the same bits exactly if their contributions are equal.
 #pragma once
 

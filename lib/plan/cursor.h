@@ -1,9 +1,9 @@
 // Cursor: the only code that turns (step, repeat, round) into links, offsets and bytes, tails
-// included. Host engine, CUDA kernels, verify and the printer walk a lane with it.
-// Shared with device code: plain values, no allocation, no division while it walks.
-// Words: a piece is what one round moves of a chunk, at most Geometry::piece_bytes; a move is one
-// repeat of one step in one round, or all of them where they are packed: at most one message, one
-// slot, on each of its links.
+// included. The host engine, CUDA kernels, the verifier and the printer walk a lane with it. Shared
+// with device code: plain values, no allocation, no division while it walks. Words: a piece is the
+// part of a chunk that one round moves, at most Geometry::piece_bytes. A move is one repeat of one
+// step in one round, or all repeats if they are packed. It has at most one message, one slot, on
+// each of its links.
 #pragma once
 
 #include "lib/plan/step.h"

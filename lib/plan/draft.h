@@ -1,4 +1,4 @@
-// Parts that builders share. While a lane is drafted, steps name peers; make_lane turns names into
+// Parts that builders share. In a draft of a lane, steps name peers; make_lane turns the names into
 // link indices.
 #pragma once
 

@@ -1,4 +1,4 @@
-// An algorithm explained in figures, all of them counted from its plans.
+// Explains an algorithm in figures, all of them counted from its plans.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,5 +1,5 @@
 // Seats: a power of two of them for any number of ranks, for algorithms that pair ranks by bits.
-// Each odd rank too many has no seat and stands behind the even rank below it.
+// Each odd rank beyond that number has no seat and stands behind the even rank below it.
 #pragma once
 
 #include "lib/plan/draft.h"

@@ -1,6 +1,6 @@
-// Halving and doubling (Rabenseifner): ranks at distance n/2, n/4, ... give each other half of what
-// they still sum, then the same way back. With n not a power of two, each odd rank too many stands
-// behind the even rank below it.
+// Halving and doubling (Rabenseifner): ranks at distance n/2, n/4, ... exchange halves of the part
+// that they still sum, and then share the result in the reverse order. If n is not a power of two,
+// each odd rank beyond it stands behind the even rank below it.
 #include "lib/plan/folded.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Hierarchical: reduce-scatter in each host, all-reduce across hosts, all-gather in each host, by
-// rings. Each phase is a lane, so that they overlap; a token on a link of the rank to itself says
+// rings. Each phase is a lane, so that they overlap. A token on a link of the rank to itself says
 // that its block is in the output.
 #include "lib/plan/ring.h"
 

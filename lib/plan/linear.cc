@@ -1,4 +1,4 @@
-// Linear: gather and scatter, in which the root serves one rank after the other.
+// Linear: gather and scatter. The root serves one rank after the other.
 #include "lib/plan/draft.h"
 
 namespace gyre::plan {

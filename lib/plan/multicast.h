@@ -1,7 +1,7 @@
-// Which moves NVLink's switch can do, where the buffers of all ranks are bound to one multicast
-// group: it sums what one load reads from every rank, and writes one store to every rank. What the
-// kernels leave to it (kernels/cuda/multicast.h) is decided alike; it follows from the lane and
-// from how messages are delivered, so plans have no word for it.
+// Finds the moves that NVLink's switch can do, if the buffers of all ranks are bound to one
+// multicast group. The switch sums what one load reads from every rank, and writes one store to
+// every rank. The choice follows from the lane and from how messages are delivered, so plans have
+// no word for it. The kernels (kernels/cuda/multicast.h) decide alike.
 #pragma once
 
 #include "lib/plan/cursor.h"

@@ -1,5 +1,5 @@
-// One-shot: everything to everyone, summed everywhere in rank order. One message latency, n - 1
-// times the bytes: for the smallest sizes.
+// One-shot: every rank sends everything to every rank, and each sums in rank order. It has one
+// message latency and n - 1 times the bytes, so it is for the smallest sizes.
 #include "lib/plan/draft.h"
 
 namespace gyre::plan {

@@ -1,5 +1,5 @@
-// Pairwise: all-to-all in n exchanges, each with one partner. In repeat i ranks meet whose numbers
-// add up to i modulo n, so both partners mean each other, and each rank once means itself.
+// Pairwise: all-to-all in n exchanges, each with one partner. In repeat i, ranks meet whose numbers
+// add up to i modulo n. So partners are mutual, and each rank is once its own partner.
 #include "lib/plan/draft.h"
 
 namespace gyre::plan {

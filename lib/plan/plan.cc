@@ -14,13 +14,6 @@ std::string_view collective_name(Collective collective) {
   return collective_names[static_cast<int>(collective)];
 }
 
-std::optional<Collective> find_collective(std::string_view name) {
-  for (int i = 0; i < collective_count; ++i) {
-    if (collective_names[i] == name) return static_cast<Collective>(i);
-  }
-  return std::nullopt;
-}
-
 Lane Plan::lane(std::uint32_t index) const {
   const LaneSteps& lane = parts_.lanes[index];
   const auto below = std::count_if(lane.links.begin(), lane.links.end(),

@@ -1,13 +1,12 @@
-// Plan: what one rank does in one collective, as lanes of steps. A value that never changes; it
-// counts chunks, never bytes, and holds no pointers into anything else.
-// Words: the owner of a chunk is the rank that brings it (all-gather, gather) or gets it
-// (reduce-scatter, scatter); the depth of a FIFO is how many messages it holds unread.
+// Plan: what one rank does in one collective, as lanes of steps. A value that never changes. It
+// counts chunks, never bytes, and holds no pointers into anything else. Words: the owner of a chunk
+// is the rank that brings it (all-gather, gather) or gets it (reduce-scatter, scatter); the depth
+// of a FIFO is how many messages it holds unread.
 #pragma once
 
 #include "lib/plan/step.h"
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -26,7 +25,6 @@ enum class Collective : std::uint8_t {
 inline constexpr int collective_count = 8;
 
 std::string_view collective_name(Collective collective);  // "all_reduce"
-std::optional<Collective> find_collective(std::string_view name);
 
 // Whether contributions are summed, and whether a result is spread.
 constexpr bool sums(Collective collective) {

@@ -1,5 +1,5 @@
-// Protocol: where the bytes of a move cross a link and how arrival is told. The names in GYRE_PROTO
-// are NCCL's where there is one.
+// Protocol: where the bytes of a move cross a link, and how the receiver learns that they have
+// arrived. The names in GYRE_PROTO are NCCL's where there is one.
 #pragma once
 
 #include <cstdint>

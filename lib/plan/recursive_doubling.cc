@@ -1,5 +1,5 @@
-// Recursive doubling: in exchange k, ranks whose seats differ in bit k send each other what they
-// have summed so far. With n not a power of two, each odd rank too many stands behind the even rank
+// Recursive doubling: in exchange k, ranks whose seats differ in bit k send each other their
+// partial sums. If n is not a power of two, each odd rank beyond it stands behind the even rank
 // below it: it hands its data over before and takes the result after.
 #include "lib/plan/folded.h"
 

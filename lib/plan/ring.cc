@@ -1,5 +1,5 @@
-// Ring: n chunks, each goes round once to be summed and once to be shared. Five steps for an
-// all-reduce whatever n is, three for either half.
+// Ring: n chunks; each goes round once to be summed and once to be shared. An all-reduce has five
+// steps whatever n is, either half has three.
 #include "lib/plan/ring.h"
 
 #include <algorithm>

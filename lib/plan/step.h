@@ -1,8 +1,9 @@
-// Step: one act of a collective, "reduce these sources into these destinations", as data.
-// Shared with device code: plain values only, no allocation, no exceptions, nothing from base.
-// Words: a chunk is a share of the data, a plan counts chunks and never bytes; a link is a FIFO of
-// slots to and from one peer on one channel; a lane is what one worker runs in order, again in each
-// round; a verb (recv, reduce, store, send) follows from a step's fields and is stored nowhere.
+// Step: one act of a collective, "reduce these sources into these destinations", as data. Shared
+// with device code: plain values only, no allocation, no exceptions, nothing from base. Words: a
+// chunk is a share of the data; a plan counts chunks and never bytes. A link is a FIFO of slots to
+// and from one peer on one channel. A lane is the list of steps that one worker runs in order,
+// again in each round. A verb (recv, reduce, store, send) follows from a step's fields and is
+// stored nowhere.
 #pragma once
 
 #include <cstdint>

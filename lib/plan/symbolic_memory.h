@@ -1,6 +1,6 @@
-// SymbolicMemory: one rank's buffers in a symbolic run, a cell for each piece. It notices reads of
-// what is not there, and accesses that no message orders: those would be right or wrong by luck.
-// Words: a moment is a worker's count of its own moves; a clock holds, for each worker, the last
+// SymbolicMemory: one rank's buffers in a symbolic run, a cell for each piece. It reports reads of
+// data that is not there, and accesses that no message orders, which would be right only by luck.
+// Words: a moment is a worker's count of its own moves. A clock holds, for each worker, the last
 // moment that is known to have happened before now.
 #pragma once
 

@@ -1,4 +1,4 @@
-// One move of a symbolic run: what receiving, reducing, storing and sending mean.
+// One move of a symbolic run: the meaning of receiving, reducing, storing and sending.
 #include "lib/plan/multicast.h"
 #include "lib/plan/symbolic_run.h"
 

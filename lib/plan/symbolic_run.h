@@ -1,11 +1,11 @@
 // SymbolicRun: all ranks of one collective at once, walked with the production cursor on symbolic
 // values. It is the interpreter's rules without bytes, threads or time.
 //
-// One schedule of the workers tells about all of them. Each FIFO has one sender and one receiver,
-// and a move that could go ahead can still do so after any other, so the order of the workers
-// changes neither what arrives nor whether everything ends; a deeper FIFO only lets more moves go.
-// What could depend on the order is who touches a cell first. Memory shows that messages order each
-// pair of accesses; credits are not counted among them, so that holds at any depth.
+// One schedule of the workers stands for all schedules. Each FIFO has one sender and one receiver,
+// and a possible move stays possible after any other move. So the order of the workers changes
+// neither what arrives nor whether everything ends. A deeper FIFO only allows more moves. Only the
+// order of accesses to a cell could depend on the schedule. Memory shows that messages order each
+// pair of accesses. Credits are not counted among these messages, so the proof holds at any depth.
 #pragma once
 
 #include "lib/base/status.h"

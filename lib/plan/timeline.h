@@ -1,5 +1,5 @@
-// Timeline: which messages the plans of all ranks exchange, and when, if each one takes the same
-// time. It counts messages; it does not know what one costs on a real path.
+// Timeline: which messages the plans of all ranks exchange, and when, if each message takes the
+// same time. It counts messages; it does not know what one costs on a real path.
 #pragma once
 
 #include "lib/base/status.h"

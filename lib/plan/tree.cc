@@ -1,5 +1,6 @@
-// Trees: chain, binomial, star and the double binary tree. A tree is a shape (who is whose parent)
-// over an order of ranks; up and down are two lanes, so that pieces flow both ways at once.
+// Trees: chain, binomial, star and the double binary tree. A tree is a shape (each rank's parent)
+// over an order of ranks. Up and down are two lanes, so that pieces flow in both directions at
+// once.
 #include "lib/plan/draft.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// Two-shot: block j straight to rank j, summed there in rank order, straight back to all. Two
-// message latencies and the fewest bytes, but n - 1 links a rank. From one root it is a scatter and
-// an all-gather (van de Geijn's broadcast, with straight messages), to one a reduce-scatter and a
-// gather.
+// Two-shot: block j goes straight to rank j, is summed there in rank order, and goes straight back
+// to all. It has two message latencies and the fewest bytes, but n - 1 links a rank. From one root
+// it is a scatter and an all-gather (van de Geijn's broadcast, with straight messages). To one root
+// it is a reduce-scatter and a gather.
 #include "lib/plan/draft.h"
 
 #include <algorithm>

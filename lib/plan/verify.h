@@ -1,5 +1,5 @@
 // verify: the proof that plans do what their collective promises, before a byte moves. See
-// symbolic_run.h for what is shown and why one schedule is enough.
+// symbolic_run.h for the proof and why one schedule is enough.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,6 +1,6 @@
 // Window: all-gather as Bruck's, reduce-scatter as its mirror (PAT without a limit to its buffers),
 // all-reduce as both: ceil(log2 n) exchanges each, for any n. A rank sums over a window of chunks
-// that begins at its own; each exchange gives the upper half of it away.
+// that begins at its own. Each exchange gives the upper half of the window away.
 #include "lib/plan/draft.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// HostPort: the two halves of GYRE_RENDEZVOUS_ADDRESS, as a name server wants them.
+// HostPort: the host and the port of GYRE_RENDEZVOUS_ADDRESS, for a name server.
 #pragma once
 
 #include "lib/base/status.h"

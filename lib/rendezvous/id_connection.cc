@@ -39,11 +39,11 @@ Result<IdRequest> decode_id_request(const IdMessage& message) {
   std::array<char, 7> magic{};
   std::uint8_t spoken = 0;
   if (!reader.get(magic) || magic != question_magic || !reader.get(spoken))
-    return Status(Code::RemoteError, "it does not speak Gyre's language");
+    return Status(Code::RemoteError, "it does not speak Gyre's protocol");
   if (spoken != version)
     return Status(Code::Mismatch,
-                  fmt::format("this rank's Gyre meets by version {}, rank 0's by version {}: all "
-                              "ranks must run the same library",
+                  fmt::format("this rank's Gyre uses version {} of the protocol to meet, rank 0's "
+                              "uses version {}: all ranks must run the same library",
                               spoken, version));
   IdRequest request;
   if (!reader.get(request.rank) || !reader.get(request.size) || !reader.get(request.meeting) ||
@@ -133,7 +133,7 @@ Status IdConnection::hear_first_words() {
   if (words.intent == control::FirstWords::Intent::other)
     return Status(Code::RemoteError, std::string(words.fault));
   if (words.intent == control::FirstWords::Intent::show_ticket || words.identity.empty())
-    return Status(Code::RemoteError, "it asked for no meeting");
+    return Status(Code::RemoteError, "it did not name the key of a meeting");
   if (words.identity != proof_->key->identity)
     return Status(Code::RemoteError, "it has another secret, or is of another job");
   return start_session(trust::SessionRole::server);

@@ -1,6 +1,6 @@
-// IdConnection: what is said between rank 0, who has the id, and another rank, who wants it: one
-// question and one answer over a stream socket, in clear on one host, under TLS over a network.
-// Never blocks. An unauthenticated client costs 256 bytes until it has shown that it speaks the
+// IdConnection: the exchange between rank 0, which has the id, and another rank, which wants it:
+// one question and one answer over a stream socket, in clear on one host, under TLS over a network.
+// It never blocks. An unauthenticated client costs 256 bytes until it has shown that it speaks the
 // protocol.
 //
 //   message   u8 length, body (of at most 255 bytes)

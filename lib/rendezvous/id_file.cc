@@ -1,5 +1,6 @@
-// Locks are those of open file descriptions (fcntl(2), F_OFD_*), which die with their holder, kill
-// -9 included: byte 0 says that rank 0 lives, byte 1 who may remove what a dead one left.
+// Locks are those of open file descriptions (fcntl(2), F_OFD_*), which end with their holder, also
+// by kill -9. Byte 0 is locked while rank 0 lives. The holder of byte 1 may remove a dead one's
+// file.
 #include "lib/rendezvous/id_file.h"
 
 #include "lib/base/log.h"
@@ -127,8 +128,8 @@ Status clear_away(const std::string& path, const trust::Token& this_host) {
   if (!take(found->file.get(), removal_byte) || !is_same_file(found->file.get(), path))
     return Status();
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-    return Status::from_errno(fmt::format("removing {}, which a dead job left", path), errno);
-  log_info(Subsystem::bootstrap, "{}: replaced what a dead job left", path);
+    return Status::from_errno(fmt::format("removing {}, the file of a dead job", path), errno);
+  log_info(Subsystem::bootstrap, "{}: replaced the file of a dead job", path);
   return Status();
 }
 
@@ -190,8 +191,7 @@ Status link_in(const TemporaryFile& draft, const std::string& path, const trust:
     GYRE_TRY(clear_away(path, this_host));
     // Another may be about to remove it.
     if (!rest(wait))
-      return Status(Code::Timeout,
-                    fmt::format("{} is being replaced by others all the time", path));
+      return Status(Code::Timeout, fmt::format("other processes replace {} again and again", path));
   }
   return Status();
 }
@@ -220,10 +220,9 @@ Result<trust::UniqueId> read_id_file(const std::string& path, const trust::Token
     seen_dead = found.has_value();
   } while (rest(wait));
   if (seen_dead)
-    return Status(Code::Timeout,
-                  fmt::format("{} is what a dead job left, and rank 0 of this job has not replaced "
-                              "it within {} s",
-                              path, timeout_s))
+    return Status(Code::Timeout, fmt::format("{} is the file of a dead job, and rank 0 of this job "
+                                             "has not replaced it within {} s",
+                                             path, timeout_s))
         .blame({0});
   return Status(Code::Timeout, fmt::format("rank 0 has not written {} within {} s. Is it running, "
                                            "and does it see the same folder?",

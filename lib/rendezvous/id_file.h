@@ -1,7 +1,7 @@
-// A meeting through a file (GYRE_RENDEZVOUS_FILE): rank 0 puts the 128 bytes of the id there, the
-// others read them. The file appears whole or not at all, belongs to our user and nobody else can
-// read it. Rank 0 holds a lock on it as long as it lives, so what a dead job left on this host is
-// known for what it is: it is passed over by the others and replaced by rank 0.
+// IdFile: ranks meet through a file (GYRE_RENDEZVOUS_FILE). Rank 0 writes the 128 bytes of the id,
+// the others read them. The file appears whole or not at all, belongs to our user, and nobody else
+// can read it. Rank 0 holds a lock on it as long as it lives. So a file of a dead job on this host
+// is recognised: the others ignore it, and rank 0 replaces it.
 #pragma once
 
 #include "lib/base/owned.h"

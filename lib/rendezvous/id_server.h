@@ -1,8 +1,8 @@
-// IdServer: rank 0's side of a meeting. It answers each of the other ranks at a rendezvous address
-// with the id, on the control thread, and is gone when all have it or the deadline has passed. The
-// other side, ask_for_id, blocks its caller. Over a network anybody can connect: few are let in at
-// a time, an unauthenticated client is a descriptor for two seconds at most, and makes room before
-// those who named our key.
+// IdServer: rank 0's side of a meeting. It sends the id to each of the other ranks that asks at a
+// rendezvous address, on the control thread. It ends when all have the id or the deadline has
+// passed. The other side, ask_for_id, blocks its caller. Over a network anybody can connect. So
+// only a few clients are admitted at a time, and an unauthenticated one costs a descriptor for two
+// seconds at most. It is the first to make room, before clients that named our key.
 #pragma once
 
 #include "lib/base/log.h"

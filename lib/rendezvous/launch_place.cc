@@ -1,6 +1,6 @@
-// What launchers say of a process: one table row per launcher with the variables for rank, size,
-// local rank and local size, most specific launcher first. Values are parsed whole; sets that
-// contradict the one in use are reported. Nothing here opens, binds or waits.
+// Reads a process's place from launchers' variables: a table with one row per launcher, for rank,
+// size, local rank and local size. The most specific launcher comes first. Values are parsed whole.
+// Sets that contradict the one in use are reported. Nothing here opens, binds or waits.
 #include "lib/rendezvous/rendezvous.h"
 
 #include <fmt/format.h>
@@ -292,7 +292,8 @@ Status nothing_said(const Settings& settings, const Environment& environment) {
                          rank.empty() ? launcher.rank.front() : launcher.size.front());
   }
   if (find(environment, "SLURM_JOB_ID") != nullptr)
-    found += " This is a Slurm allocation, but no step of it: start the ranks with srun.";
+    found +=
+        " This process is in a Slurm allocation, but in no step of it: start the ranks with srun.";
   return invalid_usage(
       "no variable says which rank this process is." + found +
       " Start the job with `gyre run`, torchrun, mpirun or srun, or set GYRE_RANK and GYRE_SIZE on "

@@ -1,6 +1,6 @@
-// Rendezvous: how a process that was only started learns its rank and meets the others (InitEnv),
-// and how an id travels through a caller's store (InitStore). It reads launchers' variables and
-// passes a UniqueId; the meeting itself is the control plane's.
+// Rendezvous: how a process that was only started learns its rank and meets the others
+// (gyreCommInitEnv), and how an id travels through a caller's store (gyreCommInitStore). It reads
+// launchers' variables and passes a UniqueId. The ranks then join through the control plane.
 #pragma once
 
 #include "lib/base/settings.h"

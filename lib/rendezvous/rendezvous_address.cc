@@ -289,11 +289,10 @@ Status check_same_user(int socket) {
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
     return Status::from_errno("asking whose process is at the other end", errno);
   if (peer.uid == geteuid()) return Status();
-  return Status(
-      Code::RemoteError,
-      fmt::format("the process at the other end (pid {}) belongs to another user (uid {}, "
-                  "we are {}); nothing was told to it",
-                  peer.pid, peer.uid, geteuid()));
+  return Status(Code::RemoteError,
+                fmt::format("the process at the other end (pid {}) belongs to another user (uid "
+                            "{}, we are {}); nothing was sent to it",
+                            peer.pid, peer.uid, geteuid()));
 }
 
 }  // namespace gyre::rendezvous

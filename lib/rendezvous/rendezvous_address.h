@@ -1,6 +1,6 @@
-// RendezvousAddress: where rank 0 hands out the id and the others ask for it: an abstract socket of
-// this host, where the kernel vouches for the user, or a TCP address, where a shared secret does.
-// This file opens and reaches such places; what is said there is id_server's.
+// RendezvousAddress: where rank 0 hands out the id and the others ask for it. It is an abstract
+// socket of this host, where the kernel vouches for the user, or a TCP address, where a shared
+// secret does. This file opens and connects sockets; id_server.h has the exchange.
 #pragma once
 
 #include "lib/base/owned.h"

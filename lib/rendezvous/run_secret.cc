@@ -37,7 +37,7 @@ Result<trust::Secret> read_run_secret(int descriptor) {
   const ssize_t got = ::pread(descriptor, content.data(), content.size(), 0);
   if (got != static_cast<ssize_t>(run_bytes) ||
       std::memcmp(content.data(), run_magic.data(), run_magic.size()) != 0)
-    return refuse("holds something else than what this version's `gyre run` writes");
+    return refuse("does not hold what this version's `gyre run` writes");
   // It was let through to this program, not to the programs that this one starts.
   (void)::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   trust::Secret secret{};

@@ -1,5 +1,5 @@
-// What a caller's store holds of an id: the id itself, or, where the ranks share a file of secrets,
-// the id encrypted under it. Whoever can only read the store cannot join then.
+// The value of an id in a caller's store: the id itself, or, if the ranks share a file of secrets,
+// the id encrypted under that secret. Then read access to the store is not enough to join.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,4 +1,4 @@
-// Batch: sends and receives that were begun together and end together, and how far they are.
+// Batch: sends and receives that were begun together and end together, and their progress.
 #pragma once
 
 #include "lib/call/transfer.h"

@@ -1,6 +1,6 @@
-// Exchange: the sends and receives of one communicator that are under way. What was begun together
-// (a call's, or all of a group's) ends together; on the host, several such batches go on side by
-// side.
+// Exchange: all unfinished sends and receives of one communicator. Those that were begun together
+// (a call's, or all of a group's) are a batch and end together. On the host, several batches run
+// side by side.
 #pragma once
 
 #include "lib/base/status.h"

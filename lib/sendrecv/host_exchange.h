@@ -1,5 +1,5 @@
 // HostExchange: sends and receives of host memory. Sends to one peer leave in the order in which
-// they were begun, those to different peers side by side; receives are matched in their order.
+// they were begun. Sends to different peers run side by side. Receives are matched in their order.
 #pragma once
 
 #include "lib/call/transfer.h"

@@ -102,7 +102,8 @@ Status Mailbox::take_slot(const transport::SlotHeader& note) {
   Message& message = *arriving_;
   const std::uint64_t part = note.bytes - offset;
   if (part > message.head.bytes - message.here)
-    return Status(Code::RemoteError, fmt::format("rank {} sent more than it said", peer_))
+    return Status(Code::RemoteError,
+                  fmt::format("rank {} sent more bytes than it announced", peer_))
         .blame({peer_});
   // Memory for what nobody has asked for yet grows with what comes, not by the peer's word.
   if (!message.receive) message.kept.resize(message.here + part);

@@ -1,6 +1,6 @@
-// Mailbox: what one peer sends to this rank, message after message: straight into the buffer of the
-// receive that takes it, or kept until one does. It outlives the calls; a message that is half here
-// at the end of one goes on in the next.
+// Mailbox: the messages from one peer to this rank. Each goes straight into the buffer of the
+// receive that takes it, or is kept until a receive does. A Mailbox outlives the calls: a message
+// that has half arrived at the end of one call continues in the next.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,4 +1,4 @@
-// Outbox: what this rank sends to one peer: message after message, in the order they were begun.
+// Outbox: this rank's messages to one peer, sent in the order in which they were begun.
 #pragma once
 
 #include "lib/exec/port.h"

@@ -1,5 +1,5 @@
-// Receives: those of a communicator that are under way: in their order, those to which no message
-// has come yet; and which peers owe one.
+// Receives: a communicator's unfinished receives. It keeps in order those that no message has
+// reached yet, and knows which peers still owe a message.
 #pragma once
 
 #include "lib/sendrecv/batch.h"

@@ -89,9 +89,10 @@ Topology discover_places(const DiscoverySources& sources) {
 Topology discover(const DiscoverySources& sources) {
   Topology topology = discover_places(sources);
   add_ports(topology, sources.sysfs);
-  if (sources.nvml != nullptr) add_gpus(topology, *sources.nvml);
-  if (!sources.nvml_missing.empty())
-    topology.missed.push_back(fmt::format("NVLinks: {}", sources.nvml_missing));
+  if (sources.nvml != nullptr)
+    add_gpus(topology, *sources.nvml);
+  else if (!topology.all(NodeKind::gpu).empty())
+    topology.missed.emplace_back("NVLinks: NVML (libnvidia-ml.so.1) was not loaded");
   return topology;
 }
 

@@ -1,5 +1,5 @@
-// Discovery: what this host is made of, from hwloc, the kernel's files of devices and NVML. It
-// never fails: what it could not find out, it says in `missed`, and the rest holds.
+// Discovery: the parts of this host, from hwloc, the kernel's files of devices and NVML. It never
+// fails: `missed` names the facts that it could not find out, and the rest holds.
 #pragma once
 
 #include "lib/loaded/nvml.h"
@@ -13,8 +13,7 @@ namespace gyre::topology {
 struct DiscoverySources {
   bool use_hwloc = true;
   std::string sysfs = "/sys";
-  const loaded::Nvml* nvml = nullptr;  // null: there is none
-  std::string nvml_missing = {};       // why, for people; empty where no GPU is expected
+  const loaded::Nvml* nvml = nullptr;  // null: it could not be loaded
 };
 
 // Of the processors that this process may use. About 10 ms, more on a host of many devices.

@@ -1,5 +1,5 @@
-// What Gyre's <info> elements in hwloc's XML say: traits of GPUs and ports, and links, each as
-// words "key=value" with blanks between. A value has no blanks.
+// Gyre's <info> elements in hwloc's XML: traits of GPUs and ports, and links, each as words
+// "key=value" with blanks between. A value has no blanks.
 #pragma once
 
 #include "lib/topology/topology.h"

@@ -1,6 +1,6 @@
 // hwloc's XML, version 2 (lstopo --of xml): packages, NUMA nodes, shared caches, cores, the PCI
-// tree, and devices by their names. What hwloc does not know (NVLink, speeds of ports) stands in
-// <info> elements whose names begin with "Gyre"; hwloc keeps those and reads the file.
+// tree, and devices by their names. NVLinks and speeds of ports, which hwloc does not know, stand
+// in <info> elements whose names begin with "Gyre". hwloc keeps those and reads the file.
 #pragma once
 
 #include "lib/topology/topology.h"

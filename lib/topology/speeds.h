@@ -1,5 +1,5 @@
-// What links of each kind carry, where only the kind is known: bytes per second in one direction,
-// in units of 10^9.
+// The bandwidth of a link of which only the kind is known, in 10^9 bytes per second and one
+// direction.
 #pragma once
 
 #include "lib/topology/topology.h"

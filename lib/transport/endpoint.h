@@ -1,6 +1,6 @@
-// What an Endpoint says, in one format for all transports, and its one parser. A sender gets it
-// from the receiver's process over the control plane and still checks every field.
-// Also: IssuedTicket, a ticket that is withdrawn when its owner goes.
+// The contents of an Endpoint, in one format for all transports, and its one parser. A sender gets
+// it from the receiver's process over the control plane and still checks every field. Also:
+// IssuedTicket, a ticket that is withdrawn when its owner is destroyed.
 #pragma once
 
 #include "lib/base/owned.h"

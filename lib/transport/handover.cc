@@ -78,7 +78,7 @@ Result<std::optional<FileDescriptor>> take_over(const FileDescriptor& socket, st
   FileDescriptor memory = descriptor_in(message);
   if (got != sizeof handover || handover.magic != HandoverMessage().magic ||
       handover.bytes != bytes)
-    return Status(Code::RemoteError, "its listener answered with something else than our memory");
+    return Status(Code::RemoteError, "its listener did not answer with the link's memory");
   if (!memory.has_value())
     return Status(Code::SystemError,
                   "the kernel could not install the memory's descriptor (see ulimit -n)");

@@ -1,6 +1,6 @@
-// How memory travels from one process to another, as a descriptor of it (a fifo's from the
-// receiver's to the sender's): one message with one descriptor, over the socket that showed the
-// right ticket at the listener.
+// Passes a memory's descriptor from one process to another (a fifo's from the receiver to the
+// sender): one message with one descriptor, over the socket that showed the right ticket at the
+// listener.
 #pragma once
 
 #include "lib/base/owned.h"

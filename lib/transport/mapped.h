@@ -1,5 +1,5 @@
-// A connection whose two ends see the same memory, and that memory. Nothing ships bytes here: the
-// executor's stores are the transfer. Used by self, by shm and, as each end's private fifo, by tcp.
+// A connection whose two ends see the same memory, and that memory. The executor's stores are the
+// transfer. Used by self, by shm and, as each end's private fifo, by tcp.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,6 +1,6 @@
 // Region: user memory that other processes of this host can map: a sealed memfd. A peer opens it
-// through /proc/PID/fd, which the kernel allows where it would allow reading the memory anyway,
-// checks that it is the file that was meant, and keeps it mapped.
+// through /proc/PID/fd; the kernel allows that only to a process that could read the memory anyway.
+// The peer checks that it is the right file, and keeps it mapped.
 //
 //   RegionTable   what this process has allocated
 //   Probe         a page by which a peer finds out whether it can open this process's regions

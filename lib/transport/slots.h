@@ -1,4 +1,4 @@
-// Slots: the memory that two ends of a link share, laid out alike for threads, processes and the
+// Slots: the memory that two ends of a link share, with one layout for threads, processes and the
 // staging side of a network link. A Fifo carries messages one way, from one sender to one receiver.
 //
 //   line    64 bytes: 56 of payload and a flag, written payload first, then the flag (release)
@@ -7,9 +7,9 @@
 //   bell    futex word of a sleeping end
 //
 // Counters are 64-bit, only grow, have one writer each and lie 128 bytes apart (two lines: the
-// adjacent-line prefetcher moves pairs). What the other end wrote is input: FifoView is made from
-// this end's own shape, never from numbers found in the memory, and a counter out of its window is
-// not believed. A note's length is the reader's to check (see note_fits).
+// adjacent-line prefetcher moves pairs). The other end's writes are input. FifoView is made from
+// this end's own shape, never from numbers found in the memory, and a counter outside its window is
+// rejected. The reader must check a note's length (see note_fits).
 #pragma once
 
 #include <algorithm>

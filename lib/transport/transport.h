@@ -1,14 +1,15 @@
-// The contract of a transport. A Transport judges how well it reaches a peer (Reach) and makes
-// Connections; a Connection is one way of one link: a fifo of slots to or from one peer.
+// The contract of a transport. A Transport judges how well it reaches a peer (Reachability) and
+// makes Connections. A Connection is one direction of one link: a fifo of slots to or from one
+// peer.
 //
 //   receiving side   listen(key, shape, sender)     a Connection, and an Endpoint for the sender
 //   sending side     connect(key, shape, endpoint)  a Connection
 //
 // The executor moves messages on the fifo's memory alone (SlotWriter/SlotReader on `fifo()`). So a
 // message costs no virtual call; each turn of a Launch makes one or two for each connection
-// (`needs_progress`, `flushed`). Where memory does not reach the peer, `progress` ships what was
-// committed and lands what arrives. A Connection is used by one thread at a time; errors are sticky
-// and name their cause.
+// (`needs_progress`, `flushed`). If memory does not reach the peer, `progress` ships committed
+// messages and stores those that arrive. A Connection is used by one thread at a time. Errors are
+// sticky and name their cause.
 #pragma once
 
 #include "lib/base/reachability.h"

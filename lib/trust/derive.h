@@ -1,4 +1,4 @@
-// What secrets are derived from a secret, and how a hash is written for people.
+// Derives secrets from a secret, and writes a hash for people.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,5 +1,5 @@
-// Frame: one message on a secure session, and FrameIntake, which finds frames in the bytes of the
-// stream as they come. It knows no sockets and no keys.
+// Frame: one message on a secure session. FrameIntake finds frames in the bytes of the stream as
+// they arrive. It knows no sockets and no keys.
 //
 //   on the wire   u32 length of type and body, u8 type, body; at most 1 MiB
 #pragma once

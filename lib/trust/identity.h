@@ -1,5 +1,5 @@
-// ProcessIdentity: what one process tells the others of itself, so that they can judge how to reach
-// it. It is a claim: locality is believed only after a map or a connection succeeded.
+// ProcessIdentity: a process's description of itself, by which others judge how to reach it. It is
+// a claim: locality is believed only after a map or a connection succeeded.
 #pragma once
 
 #include "lib/base/status.h"

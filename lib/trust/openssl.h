@@ -1,4 +1,4 @@
-// How this library begins to use OpenSSL.
+// Initialises OpenSSL for this library.
 #pragma once
 
 #include <openssl/crypto.h>

@@ -1,8 +1,8 @@
-// Proof: that whoever is at the other end of a session knows a further key. One session can so
-// serve communicators that have nothing in common but the two processes.
+// Proof: the other end of a session proves that it knows a further key. So one session can serve
+// several communicators that have only the two processes in common.
 //
-//   Binding   what both ends of one session know and no other session has: TLS's exporter value
-//             for channel bindings (RFC 9266)
+//   ChannelBinding   a value that only the two ends of one session know, and no other session has:
+//                    TLS's exporter value for channel bindings (RFC 9266)
 #pragma once
 
 #include "lib/base/status.h"

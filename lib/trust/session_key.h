@@ -1,5 +1,5 @@
-// SessionKey: what two processes of one communicator prove to each other over TLS, derived from the
-// id's secret. The identity goes over the wire in clear and tells nothing of the secret.
+// SessionKey: the key that two processes of one communicator prove to each other over TLS, derived
+// from the id's secret. Its identity is sent in clear and reveals nothing of the secret.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,7 +1,7 @@
-// Tickets: a data connection shows a one-time ticket at the listener of the process it wants to
-// reach. The receiving side issues the ticket, says what happens when it is shown, and hands it to
-// the sender over the authenticated control plane. Shown twice, or after it was withdrawn, it is
-// nothing.
+// Tickets: a data connection shows a one-time ticket at the listener of the process that it wants
+// to reach. The receiving side issues the ticket, says what happens when it is shown, and hands it
+// to the sender over the authenticated control plane. A ticket is valid once, and not after it was
+// withdrawn.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,5 +1,6 @@
-// UniqueId: what the ranks of one communicator pass round, out of band, to find and to trust each
-// other. Opaque to callers, 128 bytes; it contains the secret, so it is as secret as that.
+// UniqueId: the id that the ranks of one communicator pass round, out of band, to find and to trust
+// each other. Opaque to callers, 128 bytes. It contains the communicator's secret, so keep it
+// secret.
 #pragma once
 
 #include "lib/base/status.h"

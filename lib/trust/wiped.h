@@ -1,5 +1,5 @@
-// Wiped: bytes of a secret, overwritten when they go out of use. What a caller or TLS keeps of them
-// is theirs, and so is what a core dump of a process that still joins shows.
+// Wiped: bytes of a secret, overwritten when they are destroyed. It does not wipe copies that a
+// caller or TLS keeps, and a core dump of a process that is still joining shows the bytes.
 #pragma once
 
 #include <openssl/crypto.h>

@@ -1,5 +1,6 @@
 // Writer and Reader: the bytes of one message between processes. Numbers are little endian. The
-// Reader takes nothing on trust: every length is held against a limit and against what is there.
+// Reader trusts nothing: it checks every length against a limit and against the bytes that are
+// there.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,6 @@
 #include "lib/tune/choice.h"
 
+#include "lib/plan/collective.h"
 #include "lib/tune/table.h"
 
 #include <fmt/format.h>
@@ -31,18 +32,6 @@ std::vector<std::string_view> split(std::string_view text, char at) {
     begin = end + 1;
   }
   return parts;
-}
-
-// Names as NCCL writes collectives in NCCL_ALGO: without underscores.
-std::optional<Collective> named_collective(std::string_view text) {
-  std::string name = lower(text);
-  std::erase(name, '_');
-  for (int i = 0; i < plan::collective_count; ++i) {
-    std::string known(plan::collective_name(static_cast<Collective>(i)));
-    std::erase(known, '_');
-    if (known == name) return static_cast<Collective>(i);
-  }
-  return std::nullopt;
 }
 
 // The bits of a token; nothing if it is unknown.
@@ -92,10 +81,10 @@ Status Allowed::parse_list(std::string_view setting, std::string_view text, bool
     std::size_t first = 0, last = plan::collective_count;
     bool general = !protocols;
     if (const std::size_t colon = section.find(':'); colon != section.npos) {
-      const auto collective = named_collective(section.substr(0, colon));
-      if (!collective)
-        return invalid_usage(fmt::format("{}=\"{}\": \"{}\" is not a collective", setting, text,
-                                         section.substr(0, colon)));
+      const Result<Collective> collective = plan::parse_collective(section.substr(0, colon));
+      if (!collective.ok())
+        return invalid_usage(
+            fmt::format("{}=\"{}\": {}", setting, text, collective.status().message()));
       first = static_cast<std::size_t>(*collective);
       last = first + 1;
       section.remove_prefix(colon + 1);

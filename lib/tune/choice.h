@@ -1,6 +1,6 @@
-// Choice: which algorithm, protocol and piece size carry out a call. It follows from what every
-// rank knows alike (TuningInputs and the call) and from a shipped table, so all ranks choose the
-// same.
+// Choice: which algorithm, protocol and piece size carry out a call. It follows from values that
+// are the same on every rank (TuningInputs and the call) and from a shipped table. So all ranks
+// choose the same.
 #pragma once
 
 #include "lib/base/settings.h"

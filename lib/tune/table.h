@@ -1,4 +1,5 @@
-// The shipped table: what is preferred for which call, by collective, reach, size and ranks.
+// The shipped table: the preferred algorithm and protocol of each call, by collective, reach, size
+// and ranks.
 #pragma once
 
 #include "lib/plan/plan.h"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Our libraries have nothing destroyed at exit(): other threads may be inside when a program calls
-it. Looks at who calls __cxa_atexit, by which a compiler registers the destructor of a static
-object. Only atexit itself may, for what tells peers of the end and frees nothing.
+"""Our libraries register no static destructors: exit() must not destroy objects that other threads
+still use. Looks at the callers of __cxa_atexit, by which a compiler registers such a destructor.
+The one allowed caller is atexit itself; the library registers a function there that tells peers of
+the end and frees nothing.
 
 usage: destroyed_at_exit_test.py LIBRARY...
 """

@@ -1,5 +1,5 @@
-"""The installed tree serves its users: README's program builds as strict C99 against it through
-pkg-config and through CMake, runs under the installed gyre, and the library exports the API alone.
+"""The installed tree works for its users. README's program builds against it as strict C99, through
+pkg-config and through CMake, and runs under the installed gyre. The library exports the API alone.
 install_test.py SOURCE_ROOT BUILD_FOLDER MESON"""
 import glob
 import os

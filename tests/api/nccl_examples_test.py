@@ -1,5 +1,5 @@
-"""Programs in NCCL's spelling, with host buffers in place of device ones, become Gyre's by renaming
-alone, build as strict C99 against gyre.h and do what they say.
+"""Programs written for NCCL, with host buffers instead of device ones, become Gyre programs by
+renaming alone. They build as strict C99 against gyre.h and give the right results.
 nccl_examples_test.py FOLDER_OF_GYRE_H FOLDER_OF_LIBGYRE"""
 import glob
 import os

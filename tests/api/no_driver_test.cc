@@ -1,8 +1,7 @@
-// libgyre.so as users load it, with images for GPUs or without, on a machine without a driver: it
-// loads, it works on host memory, and whoever asks for a device learns what is missing.
+// libgyre.so as users load it, with or without GPU images, on a machine without a CUDA driver: it
+// loads and works on host memory, and a call that asks for a device says what is missing.
+#include "tests/support/catch.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <dlfcn.h>
 #include <link.h>

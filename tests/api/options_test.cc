@@ -1,4 +1,5 @@
-// What a config and the environment make of a communicator's options, and which of them holds.
+// How a communicator's options follow from its config and the environment, and which of the two
+// wins.
 #include "lib/api/options.h"
 
 #include "kernels/cuda/launch.h"

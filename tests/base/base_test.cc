@@ -3,8 +3,7 @@
 #include "lib/base/settings.h"
 #include "lib/base/units.h"
 #include "lib/base/wait.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <new>
 #include <stdexcept>
@@ -80,6 +79,28 @@ TEST_CASE("a setting is parsed whole or refused with its name and value", "[base
   CHECK(good->timeout_s == 7);
   CHECK(good->slot_bytes == 65536);
   CHECK(good->debug == "INFO");
+}
+
+TEST_CASE("the nearest word is the one with the fewest slips of a typist", "[base]") {
+  CHECK(nearest("biuld", {"bench", "build", "test"}) == "build");
+  CHECK(nearest("buld", {"bench", "build", "test"}) == "build");
+  CHECK(nearest("builld", {"bench", "build", "test"}) == "build");
+  CHECK(nearest("zebra", {"bench", "build", "test"}).empty());
+}
+
+TEST_CASE("a setting says what it accepts, and where none holds", "[base]") {
+  for (const Setting& setting : settings_table()) {
+    CAPTURE(setting.name);
+    CHECK(default_text(setting).find("-1") ==
+          (setting.name == "GYRE_SPIN_COUNT" ? 0 : std::string::npos));
+    CHECK_FALSE(accepted_values(setting).empty());
+    if (setting.name == "GYRE_RANK") CHECK(default_text(setting) == "unset");
+    if (setting.name == "GYRE_DEBUG") CHECK(default_text(setting) == "WARN");
+  }
+  const Status refused = parse_settings({{"GYRE_DEBUG", "DEBUG"}}, nullptr).status();
+  CHECK(refused.message() ==
+        "GYRE_DEBUG=\"DEBUG\" is not accepted: give one of NONE, VERSION, WARN, INFO, TRACE; "
+        "see gyre settings GYRE_DEBUG");
 }
 
 TEST_CASE("an unknown GYRE_ name warns with the nearest known one", "[base]") {

@@ -1,10 +1,10 @@
-// lib/base/handle_table.h: stale, made-up and foreign handles find nothing; pins keep objects
-// alive. lib/call/pre_mul_sum_ops.h: ops by number. Both: what happens after the last number.
+// lib/base/handle_table.h: a stale, made-up or foreign handle finds nothing; a pin keeps its object
+// alive. lib/call/pre_mul_sum_ops.h: operations by number. Both: what happens after the last
+// number.
 #include "lib/base/handle_table.h"
 
 #include "lib/call/pre_mul_sum_ops.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <climits>
 #include <set>

@@ -1,10 +1,9 @@
-// The log and who reads it: slow, stopped, gone, or never there. No line waits for a reader, and
-// none ends the process.
+// The log and its reader: slow, stopped, gone, or never there. No log line waits for the reader,
+// and none ends the process.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/owned.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cerrno>
 #include <csignal>

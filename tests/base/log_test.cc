@@ -1,7 +1,7 @@
 // What is logged, by level and subsystem, and the grammar of GYRE_DEBUG_SUBSYS.
 #include "lib/base/log.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,11 +1,10 @@
-// Files that the library writes for people (GYRE_DEBUG_FILE, GYRE_FLIGHT_FILE): what it writes to,
-// and what it leaves alone, at once.
+// Files that the library writes for people (GYRE_DEBUG_FILE, GYRE_FLIGHT_FILE): which kinds of file
+// it writes to, and which it refuses at once and leaves unchanged.
 #include "lib/base/file_pattern.h"
 #include "lib/base/flight_file.h"
 #include "lib/base/log.h"
 #include "lib/base/state_page_reader.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <csignal>
 #include <cstdlib>

@@ -1,11 +1,11 @@
-// What tools read of a process: records that stay whole under their writer, rank states that come
-// and go, and state pages that are none.
+// State pages, the memory of a process that tools read: records stay consistent while they are
+// written, rank states come and go, and memory that is no state page is refused.
 #include "lib/base/state_page.h"
 
 #include "lib/base/flight_file.h"
 #include "lib/base/state_page_reader.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

@@ -1,11 +1,11 @@
 // The benchmarks' checks: right data passes, and every kind of wrong data is found, for each type
-// and operation. The right data comes from the move loops, which are not what is tested here: they
-// and the checks were written apart.
+// and operation. The move loops make the right data. They were written apart from the checks, and
+// are not tested here.
 #include "bench/runner/check.h"
 #include "bench/runner/statistics.h"
 #include "kernels/cpu/move.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <cmath>

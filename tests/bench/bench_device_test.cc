@@ -3,10 +3,10 @@
 #include "bench/runner/collective.h"
 #include "bench/runner/table.h"
 #include "lib/comm/process.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

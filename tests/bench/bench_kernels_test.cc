@@ -1,11 +1,12 @@
-// The kernels of bench/gpu on the host's machine: what is timed does what it is compared with.
+// The kernels of bench/gpu on the simulated device: the kernels that gpu_moves times give the same
+// results as the ones that it compares them with.
 #include "bench/gpu/bare_moves.h"
 #include "bench/gpu/straight_ring.h"
 #include "bench/gpu/timing.h"
+#include "tests/support/catch.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/kernels/device_job.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-"""Every perf program for real: all types, operations and roots, as processes and as threads; sizes,
-counts and factors as nccl-tests defines them; wrong results are found.
+"""Every perf program, run as users run it: all types, operations and roots, as processes and as
+threads; sizes, counts and factors as nccl-tests defines them; wrong results are found.
 bench_programs_test.py GYRE FOLDER FAULTY_PERF [unittest arguments]; the programs lie in FOLDER."""
 import collections
 import json

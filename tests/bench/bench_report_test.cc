@@ -5,8 +5,8 @@
 #include "bench/runner/options.h"
 #include "bench/runner/plot.h"
 #include "bench/runner/table.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-"""all_reduce_perf for real: threads, grouped ranks, processes and all of them together; exit codes
-and files. bench_run_test.py GYRE ALL_REDUCE_PERF [unittest arguments]."""
+"""all_reduce_perf, run as users run it: threads, grouped ranks, processes and all of them together;
+exit codes and files. bench_run_test.py GYRE ALL_REDUCE_PERF [unittest arguments]."""
 import json
 import os
 import subprocess

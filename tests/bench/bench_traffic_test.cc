@@ -1,8 +1,7 @@
-// The benchmarks' uneven traffic: nccl-tests' formula, matrices from files, and what is refused.
+// The benchmarks' uneven traffic: nccl-tests' formula, matrices from files, and refused input.
 #include "bench/runner/collective.h"
 #include "bench/runner/traffic.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cstdlib>
 #include <fstream>

@@ -1,5 +1,5 @@
-"""bench/compare: how sizes become runs, rounds become medians, and that no program outlives its
-time. compare_test.py FOLDER_OF_COMPARE [unittest arguments]."""
+"""bench/compare: how sizes become runs and rounds become medians, and that no program runs beyond
+its time limit. compare_test.py FOLDER_OF_COMPARE [unittest arguments]."""
 import argparse
 import importlib.util
 import json
@@ -24,6 +24,14 @@ def options(**values):
 
 
 class Compare(unittest.TestCase):
+    def test_a_collective_is_known_however_it_is_written(self):
+        named = rounds.collective_of(settings.COLLECTIVES)
+        for text in ("all_reduce", "allreduce", "AllReduce", "all-reduce"):
+            self.assertEqual(named(text), "all_reduce")
+        self.assertEqual(named("all_to_all"), "alltoall")
+        with self.assertRaisesRegex(argparse.ArgumentTypeError, "no collective is"):
+            named("all")
+
     def test_bands_cover_every_size_once_and_in_order(self):
         for given in (options(), options(minbytes=1000, stepfactor=3), options(maxbytes=8)):
             sizes, size = [], given.minbytes

@@ -1,5 +1,5 @@
-// faulty_perf FAULT [options of a perf program]: a collective that rank 1 spoils after the library
-// has done it right, so that a test can see the benchmarks find it.
+// faulty_perf FAULT [options of a perf program]: rank 1 spoils a collective's right result, so that
+// a test can see that the benchmarks find wrong data.
 #include "bench/runner/collective.h"
 
 #include <cstdio>

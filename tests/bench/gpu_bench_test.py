@@ -1,5 +1,5 @@
-"""bench/gpu.py where there is no GPU: what it would run, how it refuses, and the figures that it
-makes of given measurements. gpu_bench_test.py FOLDER_OF_BENCH [unittest arguments]."""
+"""bench/gpu.py where there is no GPU: which programs it would run, how it refuses, and the figures
+that it computes from given measurements. gpu_bench_test.py FOLDER_OF_BENCH [unittest arguments]."""
 import json
 import os
 import subprocess

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""A standing campaign of faults: each seed is a job of real processes, which something befalls.
+"""The fault campaign: each seed is a scenario, a job of real processes into which a fault is
+injected.
 
-What succeeds has to be right; who is told has to be told in time, and of the right culprit; memory
-is left alone after a call; nothing is left behind. The faults are the table of faults.py, where in
-a job's life they strike that of phases.py. With root, hosts are namespaces joined by a router; what
-cannot be had here is left out, and said.
+A call that succeeds has to give right results. A failure has to reach every rank in time and name
+the right culprit. After a call the library leaves its memory alone. Nothing is left behind.
+faults.py is the table of faults; phases.py is the table of moments in a job's life at which they
+strike. With root, hosts are namespaces joined by a router. The program skips what this machine
+cannot do, and says so.
 
-  campaign.py --seed 17              one scenario, shown, and what every rank wrote if it escapes
+  campaign.py --seed 17              one scenario, shown, and every rank's log if something escapes
   campaign.py --seeds 0..400         many, side by side, and a table
   campaign.py --seeds 0.. --minutes 10
-  campaign.py --syscalls             of each system call of a small job the k-th fails, or kills
+  campaign.py --syscalls             the k-th system call of each kind fails, or kills the process
 
 Exit code: 0 if nothing escaped, 1 if something did, 2 for a wrong option, 130 if interrupted.
 """
@@ -169,18 +171,18 @@ def seed_range(text):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, help="one scenario, in full")
+    parser.add_argument("--seed", type=int, help="one scenario, with all its output")
     parser.add_argument("--seeds", type=seed_range, help="FIRST..LAST, or FIRST.. with --minutes")
-    parser.add_argument("--syscalls", action="store_true", help="all of them, one after another")
+    parser.add_argument("--syscalls", action="store_true", help="the sweep over system calls")
     parser.add_argument("--call", type=sweep.parsed, metavar="WORLD:VICTIM:CALL:WHAT:WHEN",
-                        help="one of them, in full, as an escape of --syscalls names it")
-    parser.add_argument("--minutes", type=float, help="begin no more trials after so long")
+                        help="one case of the sweep, named as --syscalls prints it")
+    parser.add_argument("--minutes", type=float, help="start no more trials after this time")
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1),
                         help="trials side by side (default: two for each core)")
     parser.add_argument("--fault", choices=sorted(BY_NAME), metavar="NAME",
-                        help="of all seeds: " + ", ".join(BY_NAME))
-    parser.add_argument("--verbose", action="store_true", help="with --seed: the logs in any case")
-    parser.add_argument("--json", metavar="FILE", help="keep all rows and the table there")
+                        help="this fault for all seeds: " + ", ".join(BY_NAME))
+    parser.add_argument("--verbose", action="store_true", help="with --seed: print the logs always")
+    parser.add_argument("--json", metavar="FILE", help="write all rows and the table there")
     parser.add_argument("--program", default=PROGRAM, help=f"campaign_rank (default {PROGRAM})")
     arguments = parser.parse_args()
     chosen = [arguments.seed is not None, arguments.seeds is not None, arguments.syscalls,

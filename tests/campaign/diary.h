@@ -1,6 +1,6 @@
-// What ranks write for the driver, a line at a time: when (ns of the steady clock, which all
-// processes of a machine share), the rank, a word, and what it says. Nothing is allocated, so that
-// a process without memory or descriptors can still write.
+// The diary: what ranks write for the driver, one event a line. A line holds the time (ns of the
+// steady clock, which all processes of a machine share), the rank, a keyword, and a text. Nothing
+// is allocated, so a process without memory or descriptors can still write.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-"""A seed to a scenario: the ranks, their processes and hosts, what they call, and what befalls
-them. Everything follows from the seed, not from the machine."""
+"""Turns a seed into a scenario: the ranks, their processes and hosts, their calls, and the fault.
+Everything follows from the seed, not from the machine."""
 import dataclasses
 import random
 

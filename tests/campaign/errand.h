@@ -1,7 +1,7 @@
-// What the ranks of one trial of the campaign do, as the driver drew it: a text with a line for
-// each errand. An errand is a call that some ranks of a communicator make together, or a rest. A
-// sabotage is a fault that a process does to itself, at a time after the begin of an errand of its
-// rank. Ranks are those of the world, communicator 0; members, those of the communicator at hand.
+// The script of one trial of the campaign, as the driver drew it: a text with one errand a line. An
+// errand is a call that some ranks of a communicator make together, or a rest. A sabotage is a
+// fault that a process injects into itself, some time after the start of an errand of its rank.
+// Ranks are numbered in the world, communicator 0; members are ranks of the communicator at hand.
 #pragma once
 
 #include <cstddef>

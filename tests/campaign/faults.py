@@ -1,5 +1,5 @@
-"""The table of faults: what happens, how it has to end, and within which bound the others learn of
-it. A fault has a culprit, a rank or both ends of a link, unless it ends well."""
+"""The table of faults: what happens, how the job has to end, and how soon the other ranks have to
+get the error. A fault has a culprit, a rank or both ends of a link, unless it is harmless."""
 import dataclasses
 
 # How a trial has to end.

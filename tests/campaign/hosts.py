@@ -1,7 +1,7 @@
-"""Where the processes of a trial run: on this machine as it is, or on hosts of their own, each with
-a network, a name, a boot id, processes and shared memory, joined by a router that can drop what
-goes between them. Hosts are namespaces without names, held by one process each: when it ends, the
-kernel takes all back, stopped processes too. They need root."""
+"""Where the processes of a trial run: on this machine as it is, or on simulated hosts. Each of
+these has its own network, name, boot id, processes and shared memory. A router joins them and can
+drop packets between them. Hosts are unnamed namespaces, each held by one process: when it ends, the
+kernel removes everything, stopped processes too. They need root."""
 import os
 import re
 import shutil

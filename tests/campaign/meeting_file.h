@@ -1,4 +1,5 @@
-// A unique id in a file of the trial's folder, in which all its processes run.
+// The unique id in a file of the trial's folder, which is the working directory of all its
+// processes.
 #pragma once
 
 #include <gyre/gyre.h>

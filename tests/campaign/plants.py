@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Plants bugs in the library, one at a time, and counts how many the tests and the campaign catch.
 
-A plant is a patch in plants/: a cure taken back, or a fault of a kind that was made before. What
-stands before its first "diff" line says in words what is wrong then, and
+A plant is a patch in plants/: it reverts a fix, or introduces a bug of a kind that occurred before.
+The text before its first "diff" line describes the bug, and
 
   tests: NAME ...     tests of the default run that may catch it
   seeds: A..B NAME    scenarios of the campaign that may; the fault's name may be left out
 
   plants.py BUILD                  all of them, with the compiler settings of that build folder
   plants.py BUILD --only TEXT      those whose name contains it
-  plants.py --take COMMIT NAME     writes plants/NAME.patch, which takes that commit's cure back
+  plants.py --take COMMIT NAME     writes plants/NAME.patch, which reverts the fix of that commit
 
 The sources are a work tree of their own at HEAD, in BUILD/plants, so that nothing here changes.
-Exit code 1 if fewer than 95 % are caught, or if a patch does not apply or build any more. What
-catches has to pass without the plant.
+Exit code 1 if fewer than 95 % are caught, or if a patch does not apply or build any more. A test
+that catches a plant has to pass without it.
 """
 import argparse
 import glob
@@ -157,7 +157,8 @@ def take(commit, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", nargs="?", help="a build folder; the plants' own lies in it")
+    parser.add_argument("build", nargs="?",
+                        help="a build folder; the plants' own build goes into it")
     parser.add_argument("--only", default="", metavar="TEXT")
     parser.add_argument("--take", nargs=2, metavar=("COMMIT", "NAME"))
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Whether the machine itself stood still: then nobody is to blame for being late."""
+"""Detects pauses of the machine itself, so that a rank is not blamed for being late then."""
 import threading
 import time
 

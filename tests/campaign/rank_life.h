@@ -1,5 +1,5 @@
-// RankLife: one rank of a trial. It joins, runs its errands, and says in the diary what came of
-// each; told of a fault, it does what the script calls the aftermath.
+// RankLife: one rank of a trial. It joins, runs its errands, and writes the result of each to the
+// diary. After an error it does what the script calls the aftermath.
 #pragma once
 
 #include "tests/campaign/errand.h"

@@ -1,5 +1,5 @@
-// Saboteur: what carries out the sabotages of one process, each on a thread that was there before,
-// so that it needs nothing any more when its time comes.
+// Saboteur: injects the faults of one process. Each fault has a thread that was started before, so
+// that it needs no resources when its time comes.
 #pragma once
 
 #include "tests/campaign/errand.h"

@@ -1,5 +1,5 @@
-// Slate: memory of a rank that is wiped after each call. Whoever writes to it between two of its
-// own calls does so after the call has returned, which nobody may.
+// Slate: memory of a rank that is wiped after each call. A write between two of the rank's own
+// calls is an error: somebody wrote after the call had returned.
 #pragma once
 
 #include <cstddef>

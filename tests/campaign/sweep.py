@@ -1,5 +1,6 @@
-"""The sweep over system calls: one small job, of which a process is traced. First its calls are
-counted, then each of the first of each kind fails, with errors that are fitting, or kills."""
+"""The sweep over system calls, on one small job of which one process is traced. A first run counts
+its calls. Then, for each kind of call, each of the first few fails, with every plausible error, or
+kills the process."""
 from draw import Scenario
 from faults import BY_NAME, CALL_S, INIT_S, LIVENESS_S
 from phases import PHASES

@@ -1,4 +1,4 @@
-"""System calls that fail, or that a process does not survive: of each kind the k-th, for all k."""
+"""System calls that fail or kill the process: of each kind the k-th call, for k up to DEPTH."""
 import re
 
 # How calls of the library may fail in life. Not among them: futex, whose errors end a process in

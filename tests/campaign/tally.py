@@ -1,5 +1,5 @@
-"""What a run of the campaign amounts to: how often each fault was tried, how soon the others knew,
-whether they named the right one, and what escaped."""
+"""The summary of a campaign: how often each fault was tried, how soon the other ranks got the
+error, whether they named the right culprit, and what escaped."""
 import collections
 
 from faults import FAULTS, TOLD

@@ -1,5 +1,5 @@
-"""One scenario carried out: the processes are started, the faults that come from outside are made,
-and what every rank writes is gathered."""
+"""Runs one scenario: starts the processes, injects the external faults, and collects the output of
+every rank."""
 import collections
 import os
 import selectors

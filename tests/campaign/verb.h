@@ -1,5 +1,5 @@
-// The calls of the campaign: each with what it gives, how it is made, and what has to come of it.
-// Values follow from the errand, the member and the place, and wrap, so that any order of sums
+// The calls of the campaign: for each one its inputs, the call itself, and the expected result.
+// Values follow from the errand, the member and the position, and wrap, so any order of summation
 // gives the same bits.
 #pragma once
 

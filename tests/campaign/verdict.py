@@ -1,10 +1,10 @@
-"""What a trial proves: did it end as its fault has to? Each violation of a promise is an escape, a
-letter for the promise and one line."""
+"""Judges a trial: did it end as its fault requires? Each broken promise is an escape: a letter for
+the promise and one line."""
 import collections
 import re
 
-from faults import (ABORT_S, BOUNDS, EITHER, INIT_S, MISMATCH, REMOTE, SYSTEM, TIMEOUT, TOLD,
-                    WELL, bound_s)
+from faults import (ABORT_S, BOUNDS, CALL_S, EITHER, INIT_S, MISMATCH, REMOTE, SYSTEM, TIMEOUT,
+                    TOLD, WELL, bound_s)
 
 Escape = collections.namedtuple("Escape", "promise reason")
 Told = collections.namedtuple("Told", "rank errand code text seconds ns")
@@ -20,6 +20,7 @@ PROMISES = {
     "W": "what may not fail does not, and says nothing",
 }
 INTERNAL, INVALID_USAGE = 3, 5
+ALIKE_S = 0.1  # ranks that wait for each other began so close together
 CRASH_WORDS = re.compile(r"Sanitizer|runtime error|terminate called|Assertion|stack smashing|"
                          r"free\(\)|corrupted")
 KILLED = {"kill": -9, "fork-hold": -9, "coma": -9, "call-kills": -9, "farewell-kill": -9}
@@ -228,15 +229,29 @@ class Verdict:
         return [blamed(told.text, 0)]
 
     def waits_for_any(self, told):
-        """Who has left is not missed by who takes from any rank, while others may still send; those
-        others hear of it when that rank is told."""
-        verbs = {self.errand(number).get("verb") for number in range(told.errand + 1)}
-        if self.fault.name != "leave" or "anyone" not in verbs:
+        """Who has left is not missed by who takes from any rank, while others may still send. Such
+        a rank hears at its deadline, and others hear while it waits, or when it is told. Deadlines
+        of several ranks pass at about one time: whichever is first tells the rest."""
+        if self.fault.name != "leave":
             return False
-        return "any rank" in told.text or any(
-            event.word == "told" and "any rank" in event.rest and
-            0 <= told.ns - event.ns <= BOUNDS["death"][1] * 1e9
-            for events in self.by_rank.values() for event in events)
+        if told.code == TIMEOUT and self.errand(told.errand).get("verb") == "anyone":
+            return "any rank" in told.text  # it says so itself
+        return any(self.took_from_any(rank, told.ns) for rank in self.by_rank)
+
+    def took_from_any(self, rank, ns):
+        """Whether the rank had waited so for as long as calls may, then or shortly before."""
+        for number, begun_ns in self.begun(rank):
+            ended_ns = min((event.ns for event in self.by_rank[rank] if event.ns >= begun_ns and
+                            event.word in ("end", "told") and
+                            event.rest.split()[0] == str(number)), default=ns)
+            if (self.errand(number).get("verb") == "anyone" and
+                    ended_ns - begun_ns >= (CALL_S - ALIKE_S) * 1e9 and
+                    ns - ended_ns <= BOUNDS["death"][1] * 1e9):
+                return True
+        return False
+
+    def begun(self, rank):
+        return [(int(e.rest), e.ns) for e in self.by_rank[rank] if e.word == "begin"]
 
     def judge_code(self, told, cause_ns):
         known = set(self.fault.codes)

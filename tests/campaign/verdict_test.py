@@ -1,5 +1,5 @@
-"""The verdict can fail: each promise is broken once in what ranks write, and found. And who is
-named by an error is read as people read it."""
+"""The verdict can fail: each promise is broken once in the ranks' output, and found. Errors' texts
+are read as a person reads them, to find the named rank."""
 import types
 import unittest
 
@@ -119,6 +119,20 @@ class Promises(unittest.TestCase):
                                                                           aborted, errand=3)
                 self.assertEqual(self.promises(scenario, events, ends=(0, 0, 0)), promises)
 
+    def test_whose_deadline_is_first_tells_who_takes_from_any_rank(self):
+        scenario = scenario_of("leave")
+        scenario.comms[1] = [0, 1, 2]
+        scenario.errands[1:4] = [{"verb": "all-reduce", "comm": 0, "leaver": 2},
+                                 {"verb": "anyone", "comm": 0}, {"verb": "all-reduce", "comm": 1}]
+        left = lines_of(2, (0, "begin 0"), (1, "end 0 0"), (2, "begin 1"), (20, "left 1"))
+        waited = "gyreReduce number 4 waited 8 s for data from rank 0: rank 0 has not begun it"
+        aborted = "rank 1 aborted: rank 1 called gyreCommAbort (another rank failed)"
+        for after_ms, promises in ((8050, set()), (5000, {"L1", "W"})):
+            with self.subTest(after_ms=after_ms):
+                events = (left + told(0, after_ms, 6, aborted, errand=2) +
+                          told(1, after_ms, 8, waited, errand=3))
+                self.assertEqual(self.promises(scenario, events, ends=(0, 0, 0)), promises)
+
     def test_an_abort_that_takes_long_is_found(self):
         slow = lines_of(0, (60, f"aborted 0 {1500 * MS}"))
         self.assertEqual(self.killed(told(0) + told(1) + slow), {"L2"})
@@ -151,7 +165,7 @@ class Blame(unittest.TestCase):
                           ("waited 8 s for data from rank 3 (reported by rank 5)", {3}),
                           ("gyreReduce number 4 of 9 elements waited 2 s for data from rank 0: "
                            "rank 2 has not begun number 4; ranks 0, 1 wait for it", {2}),
-                          ("the process that made the unique id (as a rule rank 0's) ended", {0}),
+                          ("the process that made the unique id (usually rank 0's) ended", {0}),
                           ("the way from rank 1 to rank 2 went through the process that made the "
                            "unique id", {0}),
                           ("the first for data from any rank", set())):

@@ -1,12 +1,11 @@
 // All-reduce through the C API, ranks as threads: types, ops, algorithms, protocols, transports,
-// numbers of ranks, placement, counts and alignments. Pairs of all values in the default run, the
-// whole product under [.soak]. On every rank the same bits, and the right ones.
+// numbers of ranks, placement, counts and alignments. All ranks get the same, right bits. The
+// default run covers every pair of values; [.soak] runs the whole product.
 #include "tests/support/base/covering.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/elements.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <barrier>

@@ -1,8 +1,7 @@
 // Communicators through the C API: groups, streams, order, misuse, ends. Ranks are threads.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <chrono>

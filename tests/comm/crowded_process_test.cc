@@ -1,11 +1,10 @@
-// Processes with many ranks each, as threads, beside other processes: one call then uses more lent
-// buffers of one peer process than any bound on what is kept mapped. Every collective, in memory of
-// gyreMemAlloc. Processes are forked while this one has one thread.
+// Processes with many ranks each, as threads, next to other processes. One call then uses more lent
+// buffers of one peer process than it keeps mapped. Every collective, in memory of gyreMemAlloc.
+// The test process has one thread when it forks.
+#include "tests/support/catch.h"
 #include "tests/support/comm/collective_case.h"
 #include "tests/support/comm/forked_ranks.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <thread>

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Communicators of several processes that live at once: each costs little, and nothing stays.
+"""Many communicators of several processes at the same time: each costs little, and all is given
+back.
 
-usage: endurance_run_test.py GYRE THRONG LIVE
+usage: endurance_run_test.py GYRE MANY_COMMUNICATORS LIVE
 """
 import json
 import os

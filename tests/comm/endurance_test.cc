@@ -1,10 +1,10 @@
-// Communicators made and ended again and again, and very many at once: memory, descriptors and
-// threads stay flat. A short form by default, 10^5 and 10^3 under [.soak]; ranks are threads.
+// Communicators made and destroyed again and again, and very many at once: memory, descriptors and
+// threads stay flat. Ranks are threads. [.soak] takes 10^5 and 10^3 of them; the default run is
+// shorter.
 #include "tests/support/base/resource_use.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/many_communicators.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <chrono>

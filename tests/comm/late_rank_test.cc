@@ -1,8 +1,8 @@
-// A rank that has begun large all-reduces and computes on, as a process of its own: those that wait
-// do its part meanwhile. Processes are forked while this one has one thread.
+// A rank, in a process of its own, begins large all-reduces and computes on: the waiting ranks do
+// its part of the reduction meanwhile (work stealing). The test process has one thread when it
+// forks.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <vector>

@@ -1,8 +1,7 @@
-// Memory of gyreMemAlloc between processes, where one of them lacks what it takes to map it, and
-// where buffers come and go. Processes are forked while this one has one thread.
+// Memory of gyreMemAlloc between processes: a process that lacks the means to map it, and buffers
+// that come and go. The test process has one thread when it forks.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,8 +1,7 @@
-// Which rank the lines of the log show: that of the process, where it is one. Each rank is a
-// process with a log of its own.
+// Which rank the log lines show: the process's rank, if it has exactly one. Each rank is a process
+// with a log of its own.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <array>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""GYRE_METRICS of real jobs: what a scraper reads is right and well-formed, nobody who connects
-disturbs the job, and a place that is taken or absurd is refused by its name.
+"""GYRE_METRICS of real jobs: a scraper reads right, well-formed metrics; no client disturbs the
+job; an address that is in use or invalid is refused by name.
 
 usage: metrics_run_test.py STUCK_RANK
 """

@@ -1,4 +1,4 @@
-// Metrics: what requests ask for, where the listener may be, what the text says, and a listener
+// Metrics: how requests are read, where the listener may be, the text of the answer, and a listener
 // that unauthenticated clients cannot block.
 #include "lib/comm/metrics.h"
 
@@ -339,10 +339,10 @@ TEST_CASE("what is not a dead socket of ours is left where it is", "[metrics]") 
   CHECK(refusal(first.path).find("a process serves there") != std::string::npos);
   const std::string file = folder / "file", link = folder / "link", left = folder / "left";
   std::ofstream(file) << "mine";
-  CHECK(refusal(file).find("no socket") != std::string::npos);
+  CHECK(refusal(file).find("not a socket") != std::string::npos);
   leave_socket(left);
   std::filesystem::create_symlink(left, link);
-  CHECK(refusal(link).find("no socket") != std::string::npos);
+  CHECK(refusal(link).find("not a socket") != std::string::npos);
   if (geteuid() == 0) {
     REQUIRE(chown(left.c_str(), 65534, 65534) == 0);
     CHECK(refusal(left).find("another user (uid 65534)") != std::string::npos);

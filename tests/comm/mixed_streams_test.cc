@@ -1,9 +1,8 @@
-// Host streams of both kinds on one communicator: what the progress thread drives and what callers
-// drive go on side by side, whoever waits first. Ranks are threads.
+// Both kinds of host stream on one communicator: the progress thread drives one, callers drive the
+// other, and both advance whichever is waited for first. Ranks are threads.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <array>
 #include <chrono>

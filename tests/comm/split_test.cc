@@ -1,7 +1,6 @@
 // Splitting and non-blocking communicators, ranks as threads.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <filesystem>

@@ -1,9 +1,8 @@
 // Sends and receives through the C API, ranks as threads: order, tags, any source, groups, streams,
-// the own rank, and what happens when the two ends do not fit.
+// sends to the own rank, and ends that do not match.
+#include "tests/support/catch.h"
 #include "tests/support/comm/elements.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <chrono>

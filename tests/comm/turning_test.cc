@@ -1,11 +1,10 @@
-// Counters that turn, or lose their high bits, go on as if nothing had been: calls, messages, lines
-// and splits that begin shortly before 2^31, 2^32 and 2^40. (64-bit counters of messages turn in
+// Counters that wrap around, or lose their high bits, change nothing: calls, messages, lines and
+// splits that begin shortly before 2^31, 2^32 and 2^40. (64-bit message counters wrap in
 // slots_test.cc and transport_conformance_test.cc, numbers of handles and ops in
 // handle_table_test.cc.)
+#include "tests/support/catch.h"
 #include "tests/support/comm/many_communicators.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <numeric>
 #include <string>

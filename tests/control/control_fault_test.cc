@@ -1,5 +1,5 @@
-// The control plane among processes that die, stop, or end at the wrong moment. Each job is one of
-// real processes; the test process itself has one thread, so that it may fork.
+// The control plane when processes die, stop, or end at a bad moment. Each job consists of real
+// processes. The test process has one thread when it forks.
 #include "tests/support/control/meeting.h"
 #include "tests/support/control/process_job.h"
 

@@ -1,5 +1,6 @@
-// Processes that leave and end while the others go on: whoever was reached through them is still
-// reached, and what happens behind them is still told. Planes of this process, and real processes.
+// Processes that leave and end while the others continue: peers that were reached through them are
+// still reached, and later failures are still reported to all. Control planes of this process, and
+// real processes.
 #include "tests/support/control/meeting.h"
 #include "tests/support/control/process_job.h"
 

@@ -1,5 +1,6 @@
-// The control plane among processes that behave: joining, messages, aborts, leaving. Planes of this
-// one process stand for the processes; control_fault_test has real ones and kills them.
+// The control plane among processes without faults: joining, messages, aborts, leaving. Several
+// control planes in this process stand for processes; control_fault_test has real ones and kills
+// them.
 #include "tests/support/control/meeting.h"
 
 #include <filesystem>

@@ -1,10 +1,9 @@
-// The control thread by itself: what it is handed runs once or is known not to, whatever is thrown,
-// and it ends where its descriptors have gone.
+// The control thread alone: a function that is handed to it runs once or is known not to run,
+// whatever it throws; the thread ends where its descriptors have gone.
 #include "lib/control/control_thread.h"
 
 #include "lib/base/clock.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <atomic>
 #include <chrono>

@@ -1,11 +1,11 @@
-// Who has left a communicator, and the tree of those who stay; messages whose way changes.
+// Departures: which ranks have left a communicator, and the tree of the remaining ones. Post:
+// messages whose route changes.
 #include "lib/control/departures.h"
 
 #include "lib/control/messages.h"
 #include "lib/control/post.h"
 #include "lib/control/tree.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <random>

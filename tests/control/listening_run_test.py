@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Where processes listen by TCP: nowhere where all ranks are of one host, at its loopback interface
-where these connect by TCP, and else on the chosen interface alone.
+"""Where a job's processes listen by TCP: nowhere if all ranks are on one host, on the loopback
+interface if these connect by TCP, and otherwise on the chosen interface alone.
 
 usage: listening_run_test.py GYRE STUCK_RANK
 """

@@ -1,8 +1,7 @@
-// Where this process listens by TCP, by how communicators are made. Whole jobs of processes are
-// listening_run_test.py's.
+// Where this process listens by TCP, for each way to make communicators. listening_run_test.py
+// tests whole jobs of processes.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// The ends of the processes at the other ends of local sockets.
+// How the process notices that the process at the other end of a local socket has ended.
 #include "lib/control/peer_processes.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <chrono>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// What the root of a large job has to send: the roster to its children in the tree, and to nobody
+// How much the root of a large job sends: the roster to its children in the tree, and to no one
 // else. Bytes are counted where each control thread gives them to the kernel.
 #include "tests/support/control/meeting.h"
 

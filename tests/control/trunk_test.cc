@@ -1,5 +1,5 @@
-// Connections that several communicators of the same processes share: how many there are, that each
-// communicator lives and ends alone on them, and what an impostor at one gets.
+// Trunks, the connections that several communicators of the same processes share: their number,
+// that each communicator lives and ends alone on them, and how one refuses an impostor.
 #include "lib/control/messages.h"
 #include "lib/trust/address.h"
 #include "lib/trust/secure_session.h"

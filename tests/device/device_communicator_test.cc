@@ -1,5 +1,5 @@
-// Communicators of CUDA devices through the C API, over the fake driver: its kernels are the real
-// ones, on the host's machine.
+// Communicators of CUDA devices through the C API, over the fake driver. It runs the real kernels
+// on the simulated device (tests/support/host_device).
 #include "tests/support/device/cuda_cases.h"
 
 using namespace gyre;
@@ -31,7 +31,7 @@ TEST_CASE("ranks that are threads get the same from every algorithm and protocol
   sweep.ranks = {2, 4};
   sweep.counts = {0, 1, 7, 1009};
   sweep.stride = 3;
-  sweep.seed = Catch::rngSeed();
+  sweep.seed = rng_seed();
   check_schedules(on, sweep);
 }
 
@@ -42,7 +42,7 @@ TEST_CASE("random operations of threads are right on a device", "[device]") {
   soak.counts = {0, 1, 129, 1009, 5003};
   soak.operations = 30;
   soak.each_lasts = 10;
-  soak.seed = Catch::rngSeed();
+  soak.seed = rng_seed();
   check_random_operations(on, soak);
 }
 
@@ -322,7 +322,7 @@ TEST_CASE("without a driver, or without kernels, a device is refused and named",
   CHECK(mentions(last_error(), "this build of Gyre has no CUDA kernels"));
   config.device = 7;
   CHECK(gyreCommInitRankConfig(&comm, 1, id, 0, &config) == gyreInvalidArgument);
-  CHECK(mentions(last_error(), "device 7 is none of the 1 CUDA devices"));
+  CHECK(mentions(last_error(), "device 7 is not one of the 1 CUDA devices"));
 }
 
 TEST_CASE("gyreMemAlloc gives memory of the current device, which kernels take", "[device]") {
@@ -363,7 +363,7 @@ TEST_CASE("gyreMemAllocOn gives memory of the device that is named, or of the ho
   CHECK(gyreMemAllocOn(&host, 0, 1) == gyreSuccess);
   CHECK(host == nullptr);
   CHECK(gyreMemAllocOn(&host, 100, 2) == gyreInvalidArgument);
-  CHECK(mentions(last_error(), "device 2 is none of the 2"));
+  CHECK(mentions(last_error(), "device 2 is not one of the 2"));
   CHECK(gyreMemAllocOn(&host, 1ULL << 40, 0) == gyreUnhandledCudaError);
   CHECK(mentions(last_error(), "cuMemCreate of 1099511627776 bytes of device 0"));
   CHECK(gyreMemAllocOn(nullptr, 100, 0) == gyreInvalidArgument);

@@ -1,5 +1,5 @@
-// CUDA graphs of Gyre's calls over the fake driver, which sees that nothing is left of them; the
-// cases themselves run on a GPU as well (gpu_test.cc).
+// CUDA graphs of Gyre's calls over the fake driver, which checks that nothing is left behind. The
+// cases themselves also run on a GPU (gpu_test.cc).
 #include "tests/support/device/cuda_graph_cases.h"
 
 using namespace gyre;

@@ -1,4 +1,4 @@
-// Groups on CUDA devices over the fake driver: calls that go together in one kernel, and sends and
+// Groups on CUDA devices over the fake driver: calls that are merged into one kernel, and sends and
 // receives, alone and in groups.
 #include "tests/support/device/device_ranks.h"
 
@@ -120,7 +120,7 @@ TEST_CASE("sends and receives of a group arrive, whoever they are between", "[de
   OnFake on;
   Ranks ranks(on, n);
   REQUIRE(ranks.begun == gyreSuccess);
-  std::mt19937_64 random(Catch::rngSeed());
+  std::mt19937_64 random(rng_seed());
   for (int round = 0; round < 8; ++round) check_messages(on, ranks, random_messages(random, n, 12));
 }
 

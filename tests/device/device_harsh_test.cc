@@ -1,6 +1,6 @@
-// What NVIDIA's driver does to who is not careful, by the fake at its harshest: memory that other
-// devices' kernels do not reach, calls that wait for kernels and keep everybody out meanwhile,
-// streams that share a queue, and what the default stream waits for.
+// How careless use of NVIDIA's driver may fail, with the fake at its harshest: memory that kernels
+// of other devices cannot reach, calls that wait for kernels and block all threads meanwhile,
+// streams that share a queue, and the implicit waits of the default stream.
 #include "tests/support/device/cuda_cases.h"
 #include "tests/support/device/cuda_graph_cases.h"
 

@@ -3,9 +3,8 @@
 #include "tests/support/device/device_processes.h"
 
 #include "lib/comm/process.h"
+#include "tests/support/catch.h"
 #include "tests/support/device/cuda_process_cases.h"
-
-#include <catch2/catch.hpp>
 
 #include <cstdlib>
 #include <fstream>

@@ -1,7 +1,7 @@
-// Random programs over the fake driver at its harshest. Two teams of two threads, which are ranks:
-// each makes communicators, calls on them, aborts some and destroys them, while the other one does
-// so as well. Whatever one team asks of the driver, the other one's kernels must not keep it
-// waiting for ever. A seed gives a program.
+// Random programs over the fake driver at its harshest. There are two teams of two threads; each
+// thread is a rank. Both teams make communicators, call on them, abort some and destroy them, side
+// by side. The kernels of one team must never block the other team's driver calls for ever. A seed
+// gives a program.
 #include "tests/support/device/device_ranks.h"
 
 #include <fmt/format.h>
@@ -203,9 +203,9 @@ void run_program(std::uint64_t seed) {
 
 TEST_CASE("threads make, use, abort and destroy communicators beside each other's kernels",
           "[device]") {
-  for (std::uint64_t i = 0; i < 12; ++i) run_program(Catch::rngSeed() + i);
+  for (std::uint64_t i = 0; i < 12; ++i) run_program(rng_seed() + i);
 }
 
 TEST_CASE("a thousand such programs end", "[device][.soak]") {
-  for (std::uint64_t i = 0; i < 1000; ++i) run_program(10000ULL * Catch::rngSeed() + i);
+  for (std::uint64_t i = 0; i < 1000; ++i) run_program(10000ULL * rng_seed() + i);
 }

@@ -1,10 +1,9 @@
 // User buffers between processes of a CUDA communicator: memory of gyreMemAlloc is lent, all other
-// memory is copied through slots; over fake drivers, whose memory other processes map by
-// descriptors. What was lent is counted by the notes that kernels leave in the links.
+// memory is copied through slots. Other processes map the fake drivers' memory by descriptors. The
+// notes that kernels leave in the links show how much was lent.
+#include "tests/support/catch.h"
 #include "tests/support/device/device_ranks.h"
 #include "tests/support/device/lending.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <fstream>

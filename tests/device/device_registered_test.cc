@@ -1,12 +1,11 @@
-// Memory of the driver's, not of gyreMemAlloc, that processes of a CUDA communicator register: it
-// is lent by CUDA IPC, and the caller's again once gyreCommDeregister has succeeded. The fakes
-// complain when memory is freed that another process has open.
+// Memory of the driver, not of gyreMemAlloc, that processes of a CUDA communicator register. CUDA
+// IPC lends it, and the caller may free it once gyreCommDeregister has succeeded. The fake drivers
+// report memory that is freed while another process has it open.
 #include "lib/base/clock.h"
+#include "tests/support/catch.h"
 #include "tests/support/device/device_ranks.h"
 #include "tests/support/device/lending.h"
 #include "transports/p2p/virtual_memory.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <cstdlib>
@@ -223,9 +222,8 @@ TEST_CASE("memory stays open while a peer's calls wait for this rank, and can be
       if (gyreCommRegister(here.comms[0], other, 40, &handle) != gyreSuccess)
         failed = last_error(here.comms[0]);
       all.handles(0).push_back(handle);
-      failed +=
-          refusal(here.comms[0], gyreCommDeregister(here.comms[0], all.handles(0)[0]),
-                  gyreInProgress, "rank 1 had calls under way, maybe such that wait for rank 0");
+      failed += refusal(here.comms[0], gyreCommDeregister(here.comms[0], all.handles(0)[0]),
+                        gyreInProgress, "rank 1 had unfinished calls, which may wait for rank 0");
     }
     if (SystemClock::read() - from_ns > 3 * ns_per_s) failed += "it took too long";
     if (here.process() == 0) failed += begin();
@@ -318,10 +316,10 @@ TEST_CASE("memory that was freed while it was registered is refused", "[device]"
       std::int32_t* other = nullptr;
       for (int i = 0; i < 100 && other != in; ++i) other = here.allocate(0, count);
       if (other != in) return failed + "never at the same place";
-      failed += refusal(comm, sum(), gyreInvalidUsage, "freed since");
+      failed += refusal(comm, sum(), gyreInvalidUsage, "freed before gyreCommDeregister");
       void* second = nullptr;
       failed += refusal(comm, gyreCommRegister(comm, in + 5, 100, &second), gyreInvalidUsage,
-                        "freed since");
+                        "freed before gyreCommDeregister");
       if (gyreCommDeregister(comm, handle) != gyreSuccess) failed += last_error(comm);
     }
     if (!here.meet()) return failed + "no meeting";

@@ -1,11 +1,10 @@
-// Relays between two halves of a link in host memory, over real transports. What stands for kernels
-// here speaks by the words of a link as kernels/cuda/simple.h does; the real ones do in
-// device_test.cc.
+// Relays between two halves of a link in host memory, over real transports. The test plays the
+// kernels' part: it writes the link's words as kernels/cuda/simple.h does. device_test.cc has the
+// real kernels.
 #include "lib/cuda/device_relay.h"
 
+#include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <array>
@@ -179,7 +178,7 @@ TEST_CASE("messages of all channels arrive whole and in order, both ways", "[rel
   const unsigned slowness = GENERATE(1U, 12U);  // of receivers
   CAPTURE(kind_name(kind), first, slowness);
   Pair pair(kind, first);
-  std::mt19937_64 random(Catch::rngSeed() + slowness);
+  std::mt19937_64 random(rng_seed() + slowness);
   constexpr std::uint64_t messages = 150;
   const auto all_came = [&] {
     bool all = true;
@@ -278,20 +277,23 @@ TEST_CASE("what a relay says out of turn is refused, and its rank named", "[rela
   misnumbered.flag = transport::message_flag(2, 3);
   const Case one = GENERATE_COPY(values<Case>({
       {"a channel too many", tail(3, 1, 4), 4, "channel 3 of 3"},
-      {"the second before the first", tail(0, 2, 4), 4, "where 1 is next"},
+      {"the second before the first", tail(0, 2, 4), 4, "out of order: 1 is next"},
       {"more bytes than said", tail(0, 1, 4), 8, "has 8 bytes and says 4"},
       {"fewer bytes than said", tail(0, 1, 256), 8, "has 8 bytes and says 256"},
       {"more than a slot", tail(0, 1, 257), 257, "a slot has 256"},
-      {"bits that mean nothing", odd, 4, "bits that mean nothing"},
+      {"bits that mean nothing", odd, 4, "unknown bits"},
       {"another number in the note", misnumbered, 4, "numbered 2 in its note"},
-      {"no word", {.word = RelayWord{9}}, 0, "a word 9"},
+      {"no word", {.word = RelayWord{9}}, 0, "unknown word 9"},
       {"a release of what was not sent",
        {.channel = 1, .word = RelayWord::head, .number = 1},
        0,
        "sent were 0"},
       {"a release of nothing", {.word = RelayWord::head}, 0, "released 0, after 0"},
       {"a release with bytes", {.word = RelayWord::head, .number = 1}, 3, "3 bytes"},
-      {"a long goodbye", {.channel = 1, .word = RelayWord::goodbye}, 0, "goodbye says more"},
+      {"a long goodbye",
+       {.channel = 1, .word = RelayWord::goodbye},
+       0,
+       "goodbye has other contents"},
   }));
   INFO(one.name);
   Stranger stranger(Kind::tcp4);
@@ -319,7 +321,7 @@ TEST_CASE("whoever speaks on after a goodbye is refused", "[relay]") {
   Stranger stranger(Kind::tcp4);
   stranger.say({.word = RelayWord::goodbye}, 0);
   stranger.say({.word = RelayWord::goodbye}, 0);
-  CHECK(stranger.judged().message().find("speaks on after its goodbye") != std::string::npos);
+  CHECK(stranger.judged().message().find("sends messages after its goodbye") != std::string::npos);
 }
 
 TEST_CASE("a kernel that breaks its own link is told apart from a peer", "[relay]") {

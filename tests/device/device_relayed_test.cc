@@ -1,10 +1,9 @@
 // Communicators of CUDA devices that cannot reach each other, through the C API: ranks as threads
-// and as processes, each process over a fake driver of its own. Kernels use memory of the host, and
-// relays carry what they tell over shared memory or tcp.
+// and as processes, each process over a fake driver of its own. Kernels use host memory, and relays
+// carry their messages over shared memory or tcp.
 #include "lib/base/clock.h"
+#include "tests/support/catch.h"
 #include "tests/support/device/device_processes.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <cstdlib>
@@ -146,7 +145,7 @@ TEST_CASE("the log says which pairs are relayed, and why", "[device]") {
         return without(text, "driver of CUDA 13.0") +
                without(text, "reaches the GPU of rank " + std::to_string(other) +
                                  " through memory of the host") +
-               without(text, "GYRE_P2P_DISABLE or GYRE_TRANSPORT leaves p2p out");
+               without(text, "GYRE_P2P_DISABLE or GYRE_TRANSPORT excludes p2p");
       }));
   (void)unlink(file.c_str());
 }

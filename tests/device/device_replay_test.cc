@@ -1,10 +1,9 @@
 // CUDA graphs over relays: ranks as threads and as processes on devices that cannot reach each
-// other, each process over a fake driver of its own. A replay has no code of the host's but what
-// the graph holds, so that is what has to bring its messages through.
+// other, each process over a fake driver of its own. A replay runs no host code but the nodes of
+// the graph, so these nodes must bring its messages through.
 #include "lib/comm/process.h"
+#include "tests/support/catch.h"
 #include "tests/support/device/device_processes.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <fstream>

@@ -1,5 +1,5 @@
-// What communicators take of a GPU and give back: what is computed from notes, and communicators
-// over the fake driver, of threads and of processes.
+// The share of a GPU that communicators take and give back: its computation from ranks' messages,
+// and communicators of threads and of processes over the fake driver.
 #include "lib/device/device_share.h"
 
 #include "tests/support/device/device_processes.h"
@@ -271,7 +271,7 @@ TEST_CASE("communicators that are made at one time and do not fit together are r
   auto late = comm::process().device_holdings.claim(gpu, "late", 124, comm::estimate_holding);
   late.claim->settle(2, 120);
   CHECK(gyreGroupEnd() == gyreInvalidUsage);
-  CHECK(mentions(last_error(), "made at one time do not fit"));
+  CHECK(mentions(last_error(), "made at the same time do not fit"));
   CHECK(mentions(last_error(), "2 communicators hold 128 of 124 blocks"));
   if (comm != nullptr) CHECK(gyreCommDestroy(comm) == gyreSuccess);
 }

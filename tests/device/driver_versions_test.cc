@@ -1,5 +1,5 @@
-// What a CUDA device does under drivers of several versions, by the fake: which images are loaded,
-// and how kernels are launched.
+// A CUDA device under drivers of several versions, by the fake: which images are loaded, and how
+// kernels are launched.
 #include "tests/support/base/log_file.h"
 #include "tests/support/device/cuda_cases.h"
 
@@ -97,7 +97,7 @@ TEST_CASE("a GPU that no code is for has PTX compiled, or is refused", "[device]
       {103, 13000, "", false},
       {121, 13000, "", false},
       {110, 13000, "", true},
-      {110, 12020, "that is of CUDA 12.3, the driver of CUDA 12.2", false},
+      {110, 12020, "the PTX is of CUDA 12.3, and the driver of CUDA 12.2", false},
   };
   for (const Case& one : cases) {
     FakeCudaOptions options;

@@ -1,12 +1,11 @@
 // lib/exec: every plan on every protocol, all ranks in one thread under a seeded scheduler, with
-// real fifos in plain memory and real arithmetic. Integers, so that results are exact whatever the
-// order.
+// real fifos in plain memory and real arithmetic. Elements are integers, so results are exact in
+// any order.
 #include "lib/exec/launch.h"
 
 #include "lib/base/units.h"
+#include "tests/support/catch.h"
 #include "tests/support/exec/launch_job.h"
-
-#include <catch2/catch.hpp>
 
 #include <random>
 

@@ -1,26 +1,21 @@
-// lib/exec: what peers lend, when they lie about it.
+// lib/exec: memory lent by peers that lie about it.
 #include "lib/base/units.h"
 #include "lib/transport/region.h"
+#include "tests/support/base/page_trap.h"
+#include "tests/support/catch.h"
 #include "tests/support/exec/launch_job.h"
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
-#include <csignal>
-#include <cstdlib>
-#include <functional>
-#include <sys/mman.h>
 #include <thread>
-#include <utility>
 #include <vector>
 
 using namespace gyre;
 using tests::Job;
+using tests::PageTrap;
 
 namespace {
 
 constexpr transport::FifoShape shape = {.slot_count = 4, .line_count = 32, .slot_bytes = 4096};
-constexpr std::uint64_t page_bytes = 4096;
 constexpr std::uint64_t count = 2048;
 constexpr std::uint64_t bytes = count * sizeof(std::int32_t);
 
@@ -97,38 +92,6 @@ class Liar {
   std::thread thread_;
 };
 
-// A page whose first reader stands still there, in the middle of what it does, while `meanwhile`
-// happens.
-class Trap {
- public:
-  Trap(void* page, std::function<void()> meanwhile) {
-    set_ = {page, std::move(meanwhile)};
-    REQUIRE(mprotect(page, page_bytes, PROT_NONE) == 0);
-    struct sigaction action {};
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
-    action.sa_sigaction = [](int, siginfo_t* about, void*) {
-      if (set_.page == nullptr || about->si_addr < set_.page ||
-          about->si_addr >= static_cast<std::byte*>(set_.page) + page_bytes)
-        std::abort();
-      mprotect(std::exchange(set_.page, nullptr), page_bytes, PROT_READ | PROT_WRITE);
-      set_.meanwhile();
-    };
-    REQUIRE(sigaction(SIGSEGV, &action, &before_) == 0);
-  }
-  ~Trap() { (void)sigaction(SIGSEGV, &before_, nullptr); }
-  Trap(const Trap&) = delete;
-  Trap& operator=(const Trap&) = delete;
-  bool is_sprung() const { return set_.page == nullptr; }
-
- private:
-  struct Set {
-    void* page;
-    std::function<void()> meanwhile;
-  };
-  inline static Set set_{};
-  struct sigaction before_ {};
-};
-
 }  // namespace
 
 TEST_CASE("a loan that changes while it is read is refused, and never half believed", "[lending]") {
@@ -164,11 +127,12 @@ TEST_CASE("what was taken back while it was read is told to nobody", "[lending]"
     return std::vector<std::uint64_t>{told.tail.value, job.control(0, 1).pieces_done.value};
   };
   std::vector<std::uint64_t> before;
-  const Trap trap(reinterpret_cast<std::byte*>(ranks.input(1)) + page * page_bytes, [&] {
-    before = said();
-    (void)job.launch(0).recall();
-    std::fill_n(ranks.input(0), count, 77);
-  });
+  const PageTrap trap(reinterpret_cast<std::byte*>(ranks.input(1)) + page * PageTrap::page_bytes,
+                      [&] {
+                        before = said();
+                        (void)job.launch(0).recall();
+                        std::fill_n(ranks.input(0), count, 77);
+                      });
   exec::Launch::State state = exec::Launch::State::moved;
   while (state == exec::Launch::State::moved && !trap.is_sprung()) state = job.launch(1).advance();
   REQUIRE(trap.is_sprung());

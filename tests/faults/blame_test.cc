@@ -1,11 +1,10 @@
-// Who is blamed when a deadline passes: not whom a rank happens to wait for, but the rank at which
-// all waits end. Ranks as threads.
+// Which rank is blamed when a deadline passes: the rank at which the chain of waits ends, not the
+// one that a rank directly waits for. Ranks as threads.
 #include "lib/base/clock.h"
 #include "lib/base/path_watch.h"
 #include "lib/comm/whereabouts.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <functional>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Cuts the network between three hosts (namespaces and a router, as root) in the middle of a job
-and looks at what its ranks say: all of them are told within the liveness limit and a second,
-whatever pair of hosts was cut, one way or both, or a single connection; the text names the path,
-and those who are blamed are at its ends. A cut that heals in time goes unnoticed.
+"""Cuts the network between three hosts (namespaces and a router, as root) in the middle of a job.
+Every rank must report an error within the liveness limit and a second. This holds for any pair of
+hosts, for one direction or both, and for a single connection. The error names the path and blames
+ranks at its ends. A cut that heals in time has no effect.
 
 usage: cut_test.py PROGRAM [--only TEXT] [--jobs N]
 """

@@ -1,8 +1,7 @@
-// Ranks whose processes end without gyreCommDestroy: what they gave is not lost to the others, and
-// who is missed is named.
+// Ranks whose processes end without gyreCommDestroy: the data that they sent still arrives, and an
+// operation that needs more of them fails and names them.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <atomic>

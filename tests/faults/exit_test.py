@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Exits one of two ranks at seeded instants: in the middle of calls of another thread, with streams
-busy, in a callback, while communicators come and go. The exit code is the program's own, always;
-the other rank is told, or is done.
+"""Exits one of two ranks at seeded instants: during calls of another thread, with busy streams, in
+a callback, while communicators come and go. The exit code is always the program's own. The other
+rank gets an error or has finished.
 
 usage: exit_test.py PROGRAM [--instants N] [--first SEED] [--jobs N]
 """

@@ -1,8 +1,7 @@
-// fork() inside anything: the child may not touch what its parent has, and the parent goes on.
+// fork() during any call: the child may not use its parent's objects, and the parent continues.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
 #include <gyre/gradsync.h>
-
-#include <catch2/catch.hpp>
 
 #include <functional>
 #include <string>

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Kills one rank of a busy job at a seeded instant and looks at what the others say.
+"""Kills one rank of a busy job at a seeded instant and checks the errors of the others.
 
-Every survivor has to end within a bound, naming the rank that was killed (or to have finished its
-work), and nothing may stay behind: no process, no shared memory, no file.
+Every survivor has to end within a bound and name the killed rank. A survivor that waits for rank 0
+in the next rendezvous may name rank 0 instead, if rank 0 names the killed one. Nothing may stay
+behind: no process, no shared memory.
 
-usage: kill_test.py PROGRAM [--transport shm|tcp] [--rounds N] [--seed S] [--ranks N]
+usage: kill_test.py PROGRAM [--transport shm|tcp] [--rounds N] [--first N] [--seed S] [--ranks N]
 """
 import argparse
 import os

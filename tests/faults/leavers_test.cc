@@ -1,8 +1,7 @@
-// Ranks that leave early harm nobody: what another one does afterwards is told to all in time, or
-// works. One process a rank.
+// Ranks that leave early harm nobody: a later call of another rank works, or all get its error in
+// time. One process a rank.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <csignal>

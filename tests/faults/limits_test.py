@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the bench where the system gives little, and looks for a right result or a clear error.
+"""Runs the benchmark under tight system limits and expects a right result or a clear error.
 
 usage: limits_test.py GYRE ALL_REDUCE_PERF
 """

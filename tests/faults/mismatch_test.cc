@@ -1,8 +1,7 @@
-// Ranks that call different things get an error that shows both calls, in that call or the next
-// one, on every rank, within a second of the wait; none hangs.
+// Ranks that make different calls get an error that shows both calls, in that call or the next one,
+// on every rank, within a second of waiting. None hangs.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <functional>

@@ -1,8 +1,7 @@
-// A process that may open no more descriptors when links are opened: whoever waits for it is told
-// in time, and it is named, whether it should have dialed, accepted, or made shared memory.
+// A process that can open no more descriptors while links are opened: the ranks that wait for it
+// get an error in time that names it, whether it had to dial, to accept, or to make shared memory.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <cstdlib>

@@ -1,10 +1,9 @@
-// The k-th allocation of a rank's thread fails, for every k, in every kind of call: the rank gets
-// an error or succeeds, the other rank is told, and nobody waits for a deadline.
+// The k-th allocation of a rank's thread fails, for every k, in every kind of call. The rank gets
+// an error or succeeds, the other rank gets the error, and nobody waits for a deadline.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <array>
 #include <barrier>

@@ -1,7 +1,6 @@
-// Splits among processes of which one fails in the middle, or leaves for good.
+// Splits in which one process fails midway or has already left.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <cstdlib>

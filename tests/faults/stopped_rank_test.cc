@@ -1,11 +1,9 @@
-// A process that stands still in the middle of all-reduces of lent memory (a debugger, a frozen
-// container, a paused machine), and goes on when the others have given up and use their buffers for
-// something else: it writes nothing there, nobody takes a wrong sum for a right one, and what other
-// threads write beside the buffers, in the same pages, stays. Processes are forked while this one
-// has one thread.
+// A process stops in the middle of all-reduces of lent memory (a debugger, a frozen container, a
+// paused machine). It continues after the others have given up and reuse their buffers. It writes
+// nothing into those buffers, no rank returns a wrong sum as a right one, and data that other
+// threads write in the same pages stays. The test process has one thread when it forks.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -251,7 +249,7 @@ void run_trial(std::uint32_t seed) {
 }
 
 void run_many(std::uint32_t trials) {
-  for (std::uint32_t i = 0; i < trials; ++i) run_trial(Catch::rngSeed() * 100'000 + i);
+  for (std::uint32_t i = 0; i < trials; ++i) run_trial(rng_seed() * 100'000 + i);
 }
 
 }  // namespace
@@ -260,6 +258,6 @@ TEST_CASE("who was stopped writes nothing into buffers whose call has returned",
   run_many(32);
 }
 
-TEST_CASE("replay", "[.replay]") { run_trial(Catch::rngSeed()); }
+TEST_CASE("replay", "[.replay]") { run_trial(rng_seed()); }
 
 TEST_CASE("soak: stopped at a thousand instants", "[.soak]") { run_many(1000); }

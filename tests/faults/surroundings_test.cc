@@ -1,9 +1,7 @@
-// Ranks in a program that treats them badly, or whose host gives little: standard streams are
-// closed, full or without a reader, limits are low. What Gyre cannot do is an error in time, and
-// the others are told.
+// Ranks in a hostile environment: standard streams are closed, full or without a reader, limits are
+// low. If Gyre cannot do something, the call fails in time and the other ranks get the error.
+#include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <cerrno>
 #include <chrono>

@@ -1,11 +1,10 @@
-// A process at its limit of threads: what would take another one fails with the limit named,
-// nothing hangs, and what needs none goes on. pthread_create is this program's own, and refuses on
+// A process at its limit of threads: a call that needs another thread fails and names the limit,
+// nothing hangs, and all other calls work. The test has its own pthread_create, which fails on
 // demand.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <cerrno>
 #include <dlfcn.h>

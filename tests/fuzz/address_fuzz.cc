@@ -1,4 +1,4 @@
-// Addresses as text and as the kernel gives them, GYRE_SOCKET_IFNAME's grammar, and host:port.
+// Addresses as text and as the kernel returns them, GYRE_SOCKET_IFNAME's grammar, and host:port.
 // Input: u8 which, then blocks.
 #include "lib/rendezvous/host_port.h"
 #include "lib/trust/address.h"

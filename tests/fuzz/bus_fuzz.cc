@@ -1,4 +1,4 @@
-// Where two GPUs are in the tree of devices. Input: two paths, a line each.
+// The positions of two GPUs in the PCI tree. Input: two paths, a line each.
 #include "tests/fuzz/input.h"
 #include "transports/p2p/bus.h"
 

@@ -1,8 +1,8 @@
-// What peers say that they called, compared with what this rank called, against a second reading
-// that keeps every call in a map, with the number of its run of calls that are alike.
-// Input: u8 rank, then acts: u8 kind: 0 and 1: this rank's next call, as u8 function, u8 type, u8
-// op, u8 root, u16 count, u8 blocks; 2: a message, as u8 from and a block; 3: a message of records,
-// as u8 from, u8 how many, each as i8 distance from the newest call and the call.
+// Peers' reports of their calls, compared with the calls of this rank. A second implementation
+// keeps every call in a map, with the number of its run of equal calls, and must agree. Input: u8
+// rank, then acts: u8 kind: 0 and 1: this rank's next call, as u8 function, u8 type, u8 op, u8
+// root, u16 count, u8 blocks; 2: a message, as u8 from and a block; 3: a message of records, as u8
+// from, u8 how many, each as i8 distance from the newest call and the call.
 #include "lib/call/call_history.h"
 #include "tests/fuzz/input.h"
 

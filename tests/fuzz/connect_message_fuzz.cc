@@ -1,6 +1,6 @@
 // The message by which a rank lets a peer connect to it, from its first byte to the connection: the
-// message, the endpoint in it, and what each transport makes of it. Nothing is dialed.
-// Input: u8 flags (1: the endpoint shows a ticket that is good, 2: from this process), the message.
+// message, the endpoint in it, and each transport's use of it. Nothing is dialed. Input: u8 flags
+// (1: the endpoint shows a ticket that is good, 2: from this process), the message.
 #include "lib/links/connect_message.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"

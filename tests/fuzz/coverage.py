@@ -1,5 +1,6 @@
-"""Which lines of the parsers in README.md the replayed corpus reached: coverage.py BUILD, after
-every target there has left its profile in BUILD/profiles. Exit code 1 if a row is below 90 %."""
+"""Which lines of the parsers in README.md the replayed corpus reached: coverage.py BUILD. Before,
+every target there has to leave its profile in BUILD/profiles. Exit code 1 if a row is below 90 %.
+"""
 import collections
 import glob
 import json

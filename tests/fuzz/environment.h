@@ -1,5 +1,4 @@
-// An environment as lines NAME=VALUE, the way a fuzzer's dictionary and a reader of the corpus like
-// it best.
+// An environment as lines NAME=VALUE: readable in the corpus, and easy for a fuzzer's dictionary.
 #pragma once
 
 #include <algorithm>

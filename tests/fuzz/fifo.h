@@ -1,4 +1,4 @@
-// A fifo in memory of its own, of which a byte too many is a fault that a sanitizer sees.
+// A fifo in memory of its own, so that a sanitizer sees an access of one byte too many.
 #pragma once
 
 #include "lib/base/units.h"

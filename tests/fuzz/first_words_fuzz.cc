@@ -1,5 +1,5 @@
-// What an unauthenticated client says first at a listener. Whatever was judged of a beginning holds
-// for the whole.
+// The first bytes that an unauthenticated client sends to a listener. A judgement of a prefix must
+// hold for the whole.
 #include "lib/control/first_words.h"
 #include "lib/trust/session_key.h"
 #include "tests/fuzz/input.h"

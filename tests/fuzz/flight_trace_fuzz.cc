@@ -1,6 +1,5 @@
-// A file of flights that somebody hands to gyre why --trace: what is taken becomes a timeline in
-// which no slice ends before it begins, and nothing that a viewer could not open.
-// Input: the file.
+// A flight file that is given to gyre why --trace. An accepted file becomes a timeline that a
+// viewer can open, and no slice of it ends before it begins. Input: the file.
 #include "tests/fuzz/input.h"
 #include "tools/gyre/flight_trace.h"
 

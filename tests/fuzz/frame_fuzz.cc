@@ -1,4 +1,4 @@
-// The stream under a secure session, in any pieces: frames come out the same however it is cut.
+// The byte stream of a secure session, cut into any pieces: the frames are the same for every cut.
 // Input: u8 number of cuts, as many u8 lengths (used in turn), the stream.
 #include "lib/trust/frame.h"
 #include "tests/fuzz/input.h"

@@ -1,8 +1,8 @@
-// The letter that brings a fifo's memory over a socket: its bytes, its descriptors, and whether the
-// memory behind them is what it should be. No descriptor may be left over.
-// Input: u8 number of descriptors, then of each: u8 kind of file, u8 seals, u32 bytes; u8 flags
-// (1: the magic is right, 2: so is the length, 4: the socket closes, 8: unsealed memory is
-// expected); the letter's bytes.
+// The message that brings a fifo's memory over a socket: its bytes, its descriptors, and whether
+// the memory behind them is acceptable. No descriptor may be left over. Input: u8 number of
+// descriptors, then for each: u8 kind of file, u8 seals, u32 bytes; u8 flags (1: the magic is
+// right, 2: so is the length, 4: the socket closes, 8: unsealed memory is expected); the message's
+// bytes.
 #include "lib/transport/handover.h"
 #include "tests/fuzz/input.h"
 #include "transports/shm/memory.h"

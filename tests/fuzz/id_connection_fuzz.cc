@@ -1,8 +1,8 @@
-// Questions and answers about the id: the line in clear in any pieces, a line whose other end must
-// prove itself and cannot, and the server of the id with visitors that say anything.
-// Input: u8 which; then blocks. Of a line: what arrives at once. Of a server: what a visitor says.
-// Of a hello that was overheard: u8 number of changes, u16 place and u8 value of each, then the
-// lengths of its pieces.
+// Requests for the id and answers to them. Either the line in clear, in any pieces; or a line whose
+// other end must prove itself and cannot; or the server of the id, with clients that send anything.
+// Input: u8 which; then blocks. For a line: the pieces that arrive. For a server: a client's bytes.
+// For a recorded hello: u8 number of changes, u16 place and u8 value of each, then the lengths of
+// its pieces.
 #include "lib/base/log.h"
 #include "lib/control/first_words.h"
 #include "lib/rendezvous/id_connection.h"

@@ -1,4 +1,4 @@
-// What a process says of itself when it joins, and what the transports make of it.
+// The identity that a process sends when it joins, and the transports' use of it.
 #include "lib/control/cause.h"
 #include "lib/trust/identity.h"
 #include "tests/fuzz/input.h"

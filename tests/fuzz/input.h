@@ -1,5 +1,5 @@
-// Input: the bytes of one fuzz run, taken piece by piece. What is not there any more reads as zero,
-// so that every input means something. Seeds are written by trust::Writer, whose layout this reads.
+// Input: the bytes of one fuzz run, taken piece by piece. Bytes beyond the end read as zero, so
+// every input has a meaning. Seeds are written by trust::Writer, whose layout this reads.
 //
 //   block   u16 length and as many bytes, as Writer::put_text writes them
 #pragma once

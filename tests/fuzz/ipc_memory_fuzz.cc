@@ -1,5 +1,5 @@
-// The message by which a process of the host lends memory of a GPU, and the lease in it, which is
-// looked for among this process's own files: none of them may be taken for a lease, or harmed.
+// The message by which a process of the host lends memory of a GPU, and the lease in it. The lease
+// is looked up among this process's own files: none of them may be taken for a lease, or harmed.
 // Input: u8 flags (1: the lease is a true one of this process), the message.
 #include "tests/fuzz/input.h"
 #include "transports/p2p/memory.h"

@@ -1,7 +1,7 @@
-// A job and its trunks, whose peers know the secret and say anything in any order: as the root whom
-// ranks join, and as a process that joins. Real sessions and the real control thread; no deadline
-// is waited for, time jumps. Whatever is said, the job's ranks are joining, joined with a roster
-// that holds, or failed with a cause, and what the job itself sends can be read. Input: u8 role, u8
+// A job and its trunks. The peers know the secret and send anything in any order, to the root that
+// ranks join, or to a process that joins. Sessions and the control thread are real; deadlines pass
+// by moving the clock. For every input, the job's ranks are joining, joined with a consistent
+// roster, or failed with a cause, and the job's own messages can be decoded. Input: u8 role, u8
 // size, u8 ranks here, then acts: u8 kind, u8 link, and what it needs.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"

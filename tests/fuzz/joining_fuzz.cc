@@ -1,6 +1,6 @@
-// The notes that ranks join with: settings to compare, masks of processors to count together, GPUs
-// that the ranks find the same ways between from both ends.
-// Input: notes as blocks, one for each rank of a host.
+// The messages that ranks join with: settings to compare, masks of processors to count together,
+// and GPUs. Ranks find the same route between two GPUs from both ends. Input: one message for each
+// rank of a host, as blocks.
 #include "lib/base/wait.h"
 #include "lib/comm/join_info.h"
 #include "lib/device/device_share.h"

@@ -1,8 +1,7 @@
-// Launches whose peers lie: all ranks of a call run here, in the order that the input says, and
-// between their turns it scribbles over notes, counters, lines and grants. Whatever it writes, a
-// rank ends with an error or goes on; without a lie, all end with the right sums.
-// Input: u8 algorithm, u8 protocol, u8 ranks, u16 elements, then acts: u8 kind, u8 rank or fifo,
-// and what it needs.
+// Launches whose peers lie: all ranks of a call run here, in the order that the input says. Between
+// their turns the fuzzer overwrites notes, counters, lines and grants. A rank then ends with an
+// error or continues; without a lie, all end with the right sums. Input: u8 algorithm, u8 protocol,
+// u8 ranks, u16 elements, then acts: u8 kind, u8 rank or fifo, and what it needs.
 #include "lib/base/log.h"
 #include "lib/exec/launch.h"
 #include "lib/plan/algorithms.h"

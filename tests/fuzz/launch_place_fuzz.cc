@@ -1,4 +1,4 @@
-// What launchers say of a process. Input: lines NAME=VALUE.
+// The variables by which launchers tell a process its rank. Input: lines NAME=VALUE.
 #include "lib/rendezvous/rendezvous.h"
 #include "tests/fuzz/environment.h"
 #include "tests/fuzz/input.h"

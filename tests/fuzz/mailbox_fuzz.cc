@@ -1,6 +1,6 @@
-// What a peer sends to this rank as sends and receives see it: a receiver of messages in slots,
-// against an honest sender, and against one that writes what it likes.
-// Input: u8 flags (the shape; 8: counters near their end), then acts, see `Trial::act`.
+// A peer's messages as sends and receives see them: a receiver of messages in slots, against an
+// honest sender, and against one that writes anything. Input: u8 flags (the shape; 8: counters near
+// their end), then acts, see `Trial::act`.
 #include "lib/sendrecv/mailbox.h"
 #include "tests/fuzz/fifo.h"
 #include "tests/fuzz/input.h"

@@ -1,4 +1,4 @@
-// The messages of the control plane, one decoder after the other. What was accepted is encoded
+// The messages of the control plane, one decoder after the other. An accepted message is encoded
 // again and must read the same. Input: u8 which, then the message.
 #include "lib/control/cause.h"
 #include "lib/control/departures.h"

@@ -1,5 +1,5 @@
-// What a visitor says at the metrics listener, and where GYRE_METRICS says that the listener is.
-// First byte: which; of places the next two: the local rank.
+// A client's request at the metrics listener, and the listener's address from GYRE_METRICS. Input:
+// u8 which; for addresses then u16 local rank; then the text.
 #include "lib/control/metrics_place.h"
 #include "lib/control/metrics_request.h"
 #include "tests/fuzz/input.h"

@@ -1,5 +1,5 @@
-// The messages by which ranks of different processes tell each other of memory that they lend.
-// Input: the message.
+// The messages by which ranks of different processes announce memory that they lend. Input: the
+// message.
 #include "kernels/cuda/launch.h"
 #include "lib/device/region_message.h"
 #include "tests/fuzz/input.h"

@@ -1,8 +1,8 @@
-// A peer's relay that says what it likes. Whatever is believed stays within the link: never more
-// messages than there are free slots, never a release of what was not sent, never past a slot's
-// end; a refused message changes nothing, and an honest one is never refused.
-// Input: u64 first, then acts: u8 kind (0: kernels here send, 1: they release, 2: a message as it
-// comes, 3: one near an honest one) and what it needs.
+// A peer's relay that sends anything. Accepted messages stay within the link: never more messages
+// than free slots, never a release of a message that was not sent, never past a slot's end. A
+// refused message changes nothing, and an honest one is never refused. Input: u64 first, then acts:
+// u8 kind (0: kernels here send, 1: they release, 2: a message as it comes, 3: one near an honest
+// one) and what it needs.
 #include "lib/cuda/relay_message.h"
 #include "tests/fuzz/input.h"
 

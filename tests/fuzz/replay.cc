@@ -1,5 +1,5 @@
-// Runs a target on files, or on all files of folders, without a fuzzer: what the default tests and
-// the coverage do. An empty folder is an error, so that a lost corpus is noticed.
+// Runs a target on files, or on all files of folders, without a fuzzer, for the default tests and
+// the coverage. An empty folder is an error, so that a lost corpus is noticed.
 #include "tests/fuzz/input.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Where secrets and ids come from besides the API: the id's file, a secret file, the memory that
-// `gyre run` lets ranks inherit, and a caller's store, in clear and encrypted.
-// Input: u8 which, then what each says of itself below, then the bytes.
+// Sources of secrets and ids besides the API: the id's file, a secret file, the memory that `gyre
+// run` lets ranks inherit, and a caller's store, in clear and encrypted. Input: u8 which, then the
+// fields that its function below reads, then the bytes.
 #include "lib/base/log.h"
 #include "lib/rendezvous/id_file.h"
 #include "lib/rendezvous/rendezvous.h"

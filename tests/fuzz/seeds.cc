@@ -1,5 +1,5 @@
 // Writes the seeds into a corpus: fuzz_seeds FOLDER. With --check it compares instead: exit code 1
-// if one is missing or differs, because a format changed and nobody wrote them anew.
+// if a seed is missing or differs, because a format changed and the seeds were not written again.
 #include "tests/fuzz/seeds.h"
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Seeds: the inputs that a fuzzer starts from and the default tests replay, made by the encoders
-// themselves, so that a change of a format changes them. One function for each family of targets.
+// Seeds: the inputs that a fuzzer starts from and the default tests replay. The real encoders make
+// them, so a change of a format changes them. One function for each family of targets.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Seeds of the control plane's messages, of questions about the id, and of the files and memory
-// that secrets come from.
+// Seeds of the control plane's messages, of requests for the id, and of the files and memory that
+// hold secrets.
 #include "lib/control/cause.h"
 #include "lib/control/messages.h"
 #include "lib/rendezvous/id_connection.h"

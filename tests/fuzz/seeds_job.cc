@@ -1,5 +1,4 @@
-// Seeds of `job`: what peers of a job do, as acts. The order of what each act takes is the
-// target's.
+// Seeds of `job`: what peers of a job do, as acts. The target defines the order of an act's fields.
 #include "lib/control/messages.h"
 #include "tests/fuzz/seeds.h"
 

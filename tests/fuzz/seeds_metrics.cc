@@ -1,4 +1,4 @@
-// Seeds of requests at the metrics listener, and of places for it.
+// Seeds of requests at the metrics listener, and of its addresses.
 #include "lib/control/metrics_request.h"
 #include "tests/fuzz/seeds.h"
 

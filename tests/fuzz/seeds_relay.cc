@@ -1,4 +1,4 @@
-// Seeds of what a peer's relay says of kernels' links.
+// Seeds of the messages that a peer's relay sends about kernels' links.
 #include "lib/cuda/relay_message.h"
 #include "tests/fuzz/seeds.h"
 

@@ -1,4 +1,4 @@
-// Seeds of what tools read: state pages with lies in them, and files of flights.
+// Seeds of what tools read: false state pages, and flight files.
 #include "lib/base/flight_file.h"
 #include "tests/fuzz/seeds.h"
 

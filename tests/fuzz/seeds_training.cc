@@ -1,4 +1,4 @@
-// Seeds of files that bench/training/train is given: checkpoints and digits.
+// Seeds of the files that bench/training/train reads: checkpoints and digits.
 #include "bench/training/train/checkpoint_head.h"
 #include "tests/fuzz/seeds.h"
 

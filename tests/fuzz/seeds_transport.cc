@@ -1,4 +1,4 @@
-// Seeds of endpoints and link messages, of what comes over sockets and in shared memory.
+// Seeds of endpoints and connect messages, of bytes from sockets and in shared memory.
 #include "lib/comm/join_info.h"
 #include "lib/comm/whereabouts.h"
 #include "lib/device/region_message.h"

@@ -1,7 +1,7 @@
-// A peer that lies in shared memory: counters, notes and flags take any value at any time. This
-// end never reads or writes outside the slots, never has more on its way than there is room for,
-// and believes an honest peer.
-// Input: u8 which end, u8 shape, u64 first, then acts: u8 kind and what it needs.
+// A peer that lies in shared memory: counters, notes and flags take any value at any time. This end
+// never accesses memory outside the slots, never has more in flight than there is room for, and
+// accepts an honest peer's messages. Input: u8 which end, u8 shape, u64 first, then acts: u8 kind
+// and what it needs.
 #include "tests/fuzz/fifo.h"
 #include "tests/fuzz/input.h"
 

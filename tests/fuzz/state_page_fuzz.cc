@@ -1,5 +1,5 @@
-// A process that lies in its state page: gyre why reads it next to an honest one's. Whatever it
-// says, what was read is in range, what is printed is lines of plain text, and JSON is JSON. Input:
+// A process whose state page lies: gyre why reads it next to an honest one. The values that it
+// reads are in range, its text is lines of printable characters, and its JSON is valid. Input:
 // acts: u8 where, u32 index, u64 value; see `place` for where.
 #include "lib/base/flight_file.h"
 #include "lib/base/state_page.h"

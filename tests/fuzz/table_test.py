@@ -1,5 +1,6 @@
-"""README.md's list of parsers is whole: every target has a row and a corpus, every function that it
-names is defined where it says, and every source file that reads bytes from outside is in it."""
+"""README.md's list of parsers is complete: every target has a row and a corpus, every named
+function is defined in the named file, and every source file that reads bytes from outside is in the
+list."""
 import os
 import re
 import sys

@@ -1,6 +1,6 @@
-// A tcp stream as a peer that lies may send it: what arrives in the fifo is exactly the messages
-// before the first fault, however the bytes are cut, in clear or under TLS. Also the ticket on a
-// socket's other way. Input: u8 which (clear, ticket, TLS), then pieces: u8 kind and
+// A tcp stream from a peer that may lie. The fifo receives exactly the messages before the first
+// fault, for every cut of the bytes, in clear or under TLS. Also the ticket on a socket's other
+// direction. Input: u8 which (clear, ticket, TLS), then pieces: u8 kind and
 //   0: block, sent as it is     1: block, sent behind a good header for it
 //   2: u8 place, u8 value, block: the same with one byte of the header changed
 //   3: u8 messages that the receiving rank takes from the fifo

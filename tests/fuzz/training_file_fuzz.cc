@@ -1,4 +1,4 @@
-// Files that bench/training/train is given. Input: a byte that says which, and the file.
+// Files that bench/training/train reads. Input: u8 which, then the file.
 #include "bench/training/train/checkpoint_head.h"
 #include "bench/training/train/digits_data.h"
 #include "tests/fuzz/input.h"

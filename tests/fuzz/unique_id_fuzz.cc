@@ -1,5 +1,5 @@
-// The 128 bytes of a unique id, as a caller passes them. A flag repairs the checksum, which would
-// otherwise hide everything behind it.
+// The 128 bytes of a unique id, as a caller passes them. A flag repairs the checksum, so that the
+// fuzzer reaches the checks behind it.
 #include "lib/trust/address.h"
 #include "lib/trust/session_key.h"
 #include "lib/trust/unique_id.h"

@@ -1,5 +1,5 @@
-// What a rank answers to those who have waited too long: where it is in its calls.
-// Input: the message.
+// A rank's answer to peers that have waited too long: its position in its calls. Input: the
+// message.
 #include "lib/comm/whereabouts.h"
 #include "tests/fuzz/input.h"
 

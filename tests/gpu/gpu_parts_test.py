@@ -1,5 +1,5 @@
-"""tools/dev gpu, as far as a machine without a GPU can tell: what it says there, and how parts end.
-gpu_parts_test.py ROOT [unittest arguments]."""
+"""tools/dev gpu where there is no GPU: its messages there, and how its parts end. gpu_parts_test.py
+ROOT [unittest arguments]."""
 import contextlib
 import io
 import json
@@ -39,7 +39,7 @@ def write(path, text):
 
 
 def matches(pattern, name, tags):
-    """As Catch2 2 reads what selects tests: tags, tags that must not be, or a name's beginning."""
+    """As Catch2 reads what selects tests: tags, tags that must not be, or a name's beginning."""
     if not pattern.startswith("["):
         return name.startswith(pattern.rstrip("*"))
     return all((tag in tags) != bool(no) for no, tag in re.findall(r"(~?)(\[\w+\])", pattern))

@@ -1,6 +1,6 @@
-// Communicators of CUDA devices on a GPU, by the library as users link it: the cases that other
+// Communicators of CUDA devices on a GPU, with the library that users link: the cases that other
 // tests run over the fake driver. Ranks are threads of this process, or processes, all on device 0.
-// Exit code 77 without a GPU. gpu_on_fake_test is the same program over the fake.
+// Exit code 77 without a GPU. gpu_on_fake_test is the same program over the fake driver.
 #include "tests/support/device/cuda_cases.h"
 #include "tests/support/device/cuda_graph_cases.h"
 #include "tests/support/device/cuda_memory_cases.h"
@@ -33,10 +33,10 @@ void check_kernels(const std::vector<KernelForm>& forms) {
   REQUIRE(opened.ok());
   const exec::CudaDevice& device = **opened;
   KernelMemory memory(on, 64 << 20);
-  const std::vector<DeviceCase> cases = covering_cases(Catch::rngSeed());
+  const std::vector<DeviceCase> cases = covering_cases(rng_seed());
   const std::size_t stride = gpu_options().is_short ? 24 : 1;
   std::size_t tried = 0;
-  for (std::size_t i = Catch::rngSeed() % stride; i < cases.size(); i += stride) {
+  for (std::size_t i = rng_seed() % stride; i < cases.size(); i += stride) {
     if (i / stride % gpu_options().shares != gpu_options().share) continue;
     KernelJob job(on, device, memory, cases[i]);
     if (job.blocks() > device.max_blocks()) continue;
@@ -62,7 +62,7 @@ void check_threads(int ranks) {
   sweep.ranks = {ranks};
   sweep.counts = is_short ? few_counts : counts;
   sweep.cases_each = is_short ? 1 : 2;
-  sweep.seed = Catch::rngSeed();
+  sweep.seed = rng_seed();
   check_schedules(on, sweep);
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("random operations are right for as long as one likes", "[gpu][soak]")
   soak.ranks = {2, 4, 8};
   soak.counts = gpu_options().is_short ? few_counts : counts;
   soak.operations = gpu_options().is_short ? 20 : gpu_options().soak;
-  soak.seed = Catch::rngSeed();
+  soak.seed = rng_seed();
   check_random_operations(on, soak);
 }
 

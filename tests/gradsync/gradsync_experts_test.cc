@@ -1,8 +1,7 @@
-// The layer of docs/examples/experts.cc by itself: tokens that no expert has room for, and its
-// derivative. The example trains with it, as one rank does; tests/examples runs it.
+// The layer of docs/examples/experts.cc alone: tokens that no expert has room for, and its
+// derivative. tests/examples runs the whole example, which checks that it trains like one rank.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <string>

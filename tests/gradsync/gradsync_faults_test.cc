@@ -1,8 +1,7 @@
-// gradsync.h's replicas where something goes wrong: what one rank lacks or fails at is an error of
-// all that names it, and nobody waits for long.
+// gradsync.h's replicas when something goes wrong: if one rank lacks something or fails, all ranks
+// get an error that names it, and nobody waits long.
+#include "tests/support/catch.h"
 #include "tests/support/gradsync/grad_trainer.h"
-
-#include <catch2/catch.hpp>
 
 using namespace gyre::tests;
 

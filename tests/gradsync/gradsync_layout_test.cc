@@ -1,9 +1,8 @@
-// lib/gradsync's values: buckets, shares of units, and sums without rounding.
+// lib/gradsync's value types: buckets, shares of units, and sums without rounding.
 #include "lib/gradsync/buckets.h"
 #include "lib/gradsync/exact_sum.h"
 #include "lib/gradsync/shard_layout.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <cmath>

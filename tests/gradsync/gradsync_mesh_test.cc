@@ -1,9 +1,8 @@
-// gradsync.h's samplers and meshes. What trains over a mesh, as one rank does, are
-// docs/examples/mesh.cc and experts.cc; tests/examples runs them.
+// gradsync.h's samplers and meshes. tests/examples runs docs/examples/mesh.cc and experts.cc, which
+// train over a mesh and compare with one rank.
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <map>
@@ -128,7 +127,7 @@ TEST_CASE("meshes that fit nobody, or not each other, are refused", "[gradsync]"
                             mentions(gyreGradGetLastError(), says),
                         gyreGradGetLastError());
     };
-    refused({{"data", 3}}, gyreInvalidArgument, "3 ranks in all do not make 4");
+    refused({{"data", 3}}, gyreInvalidArgument, "multiply to 3, which does not fit 4 ranks");
     refused({{"data", 3}, {"tensor", -1}}, gyreInvalidArgument, "3 ranks");
     refused({{"data", -1}, {"tensor", -1}}, gyreInvalidArgument, "'tensor' of size -1");
     refused({{"data", 2}, {"data", 2}}, gyreInvalidArgument, "both called 'data'");

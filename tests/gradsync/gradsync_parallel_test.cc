@@ -1,8 +1,7 @@
-// gradsync.h's one model for several threads: the gradient is that of the whole batch, however many
-// threads share it, and a body that fails is named.
+// gradsync.h's one model for several threads: the gradient is that of the whole batch for any
+// number of threads, and a body that fails is named.
+#include "tests/support/catch.h"
 #include <gyre/gradsync.h>
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <cmath>

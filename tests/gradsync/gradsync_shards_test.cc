@@ -1,10 +1,9 @@
-// gradsync.h's shards, ranks as threads: whatever is shared out among whom, training is what it is
-// on one rank; and what goes wrong on one is an error of all.
+// gradsync.h's shards, ranks as threads: every way of sharding trains like one rank, and a failure
+// on one rank is an error on all.
 #include "kernels/cpu/elementwise.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -519,9 +518,9 @@ TEST_CASE("wrong calls on a sharded model are refused, and say why", "[gradsync]
     refused(create({x}, config_of(1, 3)), gyreInvalidArgument, "does not divide the 2 ranks");
     refused(create({x, {"y", 5, gyreFloat, 2}}, config_of(1)), gyreInvalidArgument, "up to 2");
     refused(create({x, {"y", 5, gyreFloat, 2}, {"z", 5, gyreFloat, 2}}, config_of(1)),
-            gyreInvalidArgument, "no tensor is of unit 1");
+            gyreInvalidArgument, "unit 1 has no tensor");
     refused(create({x, {"y", 5, gyreHalf, 0}}, config_of(1)), gyreInvalidArgument,
-            "a unit has one");
+            "all tensors of a unit have one type");
     refused(create({{"x", 5, gyreInt, 0}}, config_of(1)), gyreInvalidArgument, "is int32");
     gyreGradShardsConfig_t failing = config_of(3);
     failing.initialize = [](void*, std::size_t tensor, void*) { return tensor == 3 ? 1 : 0; };

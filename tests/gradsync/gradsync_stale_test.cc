@@ -1,9 +1,9 @@
 // gradsync.h's bounded staleness, ranks as threads of unequal speed: no gradient is lost, counted
-// twice or older than the bound, all ranks come to the same bits, and who holds up is named.
+// twice or older than the bound, all ranks end with the same bits, and the rank that delays the
+// others is named.
 #include "lib/gradsync/stale_turn.h"
+#include "tests/support/catch.h"
 #include "tests/support/gradsync/grad_trainer.h"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -1,7 +1,9 @@
-// The timeline made of flights: what is shown where, and what is no flight.
+// The timeline that is made of flights (recorded operations): what it shows, and input that is no
+// flight.
 #include "tools/gyre/flight_trace.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

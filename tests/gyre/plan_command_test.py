@@ -1,4 +1,5 @@
-"""gyre plan: what it prints, writes and refuses. plan_command_test.py GYRE."""
+"""gyre plan: what it prints and writes, and the arguments that it refuses. plan_command_test.py
+GYRE."""
 import json
 import os
 import subprocess
@@ -29,6 +30,20 @@ assert "lane 0 step 0.0  send                            [] > [1] > [3]" in text
 assert "rank 1\n" not in text, text
 assert "verified for 5 ranks" in succeeds("-n", "5", "-a", "tree", "--verify")
 assert "twoshot" in succeeds("--list")
+listed = succeeds("--list", "-c", "AllToAll")
+assert "pairwise" in listed and "bruck" in listed and "ring" not in listed, listed
+listed = json.loads(succeeds("--list", "--json", "-c", "scatter"))
+assert [(one["algorithm"], one["collectives"]) for one in listed] == \
+    [("linear", ["gather", "scatter"])], listed
+assert len(json.loads(succeeds("--list", "--json"))) > 10
+refused("not --verify", "--list", "--verify")
+refused("not --algorithm", "--list", "-a", "ring")
+
+# However a collective is written, it is printed in one way, and a default algorithm does it.
+for name in ("all_reduce", "allreduce", "AllReduce", "all-reduce"):
+    assert succeeds(name) == succeeds("-c", name) == succeeds("--collective", "all_reduce"), name
+for name, algorithm in (("all_reduce", "ring"), ("all_to_all", "pairwise"), ("gather", "linear")):
+    assert succeeds(name).startswith(f"{algorithm} {name}, 4 ranks"), succeeds(name)
 
 document = json.loads(succeeds("-n", "4", "--bytes", "1M", "--json"))
 assert [link["bytes"] for link in document["links"]] == [3 << 19] * 4, document["links"]
@@ -49,7 +64,11 @@ with tempfile.TemporaryDirectory() as folder:
 
 refused('"rnig"', "-a", "rnig")
 refused("oneshot does no gather", "-a", "oneshot", "-c", "gather")
-refused("collective", "-c", "all-reduce")
+refused("oneshot does no gather", "-a", "oneshot", "gather")
+refused("did you mean all_reduce?", "-c", "al_reduce")
+refused("did you mean broadcast?", "brodcast")
+refused("did you mean ring?", "-a", "rnig")
+refused('"gather" is one word too many', "scatter", "gather")
 refused("--rank 4", "-n", "4", "--rank", "4")
 refused("order", "-n", "3", "--order", "0,1,1")
 refused("--bytes", "--bytes", "many")
@@ -63,6 +82,7 @@ text = succeeds("memory", "--params", "1B", "-n", "8", "--memory", "12G")
 fits = [line.split()[-2] for line in text.splitlines()[2:]]
 assert fits == ["no", "yes", "yes", "yes"], text
 assert len(succeeds("memory", "--stage", "2").splitlines()) == 3
+refused("many is not a number", "memory", "--params", "many")
 refused("ends in K, M, B or T", "memory", "--params", "1X")
 refused("does not divide", "memory", "-n", "8", "--factor", "3")
 refused("--stage", "memory", "--stage", "4")

@@ -1,5 +1,5 @@
-"""gyre run: exit codes, output, signals, deaths and what a rank is told. Drives the built program:
-run_test.py PATH_OF_GYRE [unittest arguments]."""
+"""gyre run: exit codes, output, signals, deaths, and the variables that a rank gets. Runs the built
+program: run_test.py PATH_OF_GYRE [unittest arguments]."""
 import collections
 import json
 import os
@@ -125,19 +125,19 @@ class Usage(unittest.TestCase):
             self.assertIn(text, done.stderr)
 
     def test_a_misspelt_word_is_refused_with_the_nearest_one(self):
-        self.refused(["rum"], 'no subcommand "rum"', 'did you mean "run"?')
-        self.refused(["run", "--bnd", "core", "-n", "2", "true"], '"--bnd"', '"--bind"?')
-        self.refused(["run", "-n", "2", "--no-prefx", "true"], '"--no-prefix"?')
-        self.refused(["run", "-n", "2", "--zzzzzzzzzzzz", "true"], 'no option "--zzzzzzzzzzzz"')
+        self.refused(["rum"], 'no subcommand "rum"', "did you mean run?")
+        self.refused(["run", "--bnd", "core", "-n", "2", "true"], "--bnd", "did you mean --bind?")
+        self.refused(["run", "-n", "2", "--no-prefx", "true"], "did you mean --no-prefix?")
+        self.refused(["run", "-n", "2", "--zzzzzzzzzzzz", "true"], "no option --zzzzzzzzzzzz; see")
 
     def test_a_bad_value_is_refused_with_what_is_accepted(self):
         for value in ("0", "-1", "x", "4097", "1x"):
             self.refused(["run", "-n", value, "true"], value)
         self.refused(["run", "-n", "2", "--bind", "socket", "true"], "socket", "numa")
         self.refused(["run", "-n", "2", "--timeout", "0", "true"], "--timeout")
-        self.refused(["run", "-n", "2"], "which program?")
-        self.refused(["run", "true"], "--np is required")
-        self.refused([], "usage:")
+        self.refused(["run", "-n", "2"], "name the program to start")
+        self.refused(["run", "true"], "give -n N, how many ranks")
+        self.refused([], "Usage:")
 
     def test_an_entry_that_is_no_assignment_is_refused(self):
         outcome = gyre_run("-n", "1", "--env", "NOTHING", "true")
@@ -403,7 +403,9 @@ class Environment(unittest.TestCase):
     def test_openmp_gets_one_thread_unless_somebody_chose(self):
         ranks, err = self.told("-n", "2")
         self.assertEqual({r["OMP_NUM_THREADS"] for r in ranks}, {"1"})
-        self.assertEqual(err.count("OMP_NUM_THREADS=1"), 1)
+        self.assertEqual(err, "")
+        _, err = self.told("-n", "2", GYRE_DEBUG="INFO")
+        self.assertEqual(err.count("OMP_NUM_THREADS=1"), 1, err)
         ranks, err = self.told("-n", "2", OMP_NUM_THREADS="4")
         self.assertEqual({r["OMP_NUM_THREADS"] for r in ranks}, {"4"})
         self.assertEqual(err, "")

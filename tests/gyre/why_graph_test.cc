@@ -1,11 +1,11 @@
-// Who waits for whom, on sights that were made up: what cannot be arranged on one host in a test,
-// and what must not depend on when one looks.
+// The graph of waiting ranks behind gyre why, on made-up snapshots: cases that a test cannot
+// arrange on one host, and results that must not depend on the moment of the snapshot.
 #include "tools/gyre/why_graph.h"
 
+#include "tests/support/catch.h"
 #include "tools/gyre/why_json.h"
 #include "tools/gyre/why_text.h"
 
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 using namespace gyre;

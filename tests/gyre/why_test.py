@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gyre why names the rank for which a job waits, and the reason, in seeded cases; and what else it
-writes: flights, timelines, errors.
+"""gyre why names the rank for which a job waits, and the reason, in seeded cases. Also its flight
+files, timelines and errors.
 
 usage: why_test.py GYRE STUCK_RANK [--rounds N] [--seed S] [--case NAME]
 """

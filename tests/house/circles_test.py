@@ -1,8 +1,8 @@
-"""No files reach back to each other: not by headers, and not by what their .cc files include.
+"""Source files have no circular dependencies: not by headers, and not by the includes of .cc files.
 
 A unit is NAME.h with NAME.cc. A .cc without a header of its own belongs to the unit whose class it
-defines functions of, if there is one (job_tree.cc to job), or is a unit by itself. One unit leads
-to another if any of its files includes that one's header."""
+defines functions of, if there is one (job_tree.cc to job); otherwise it is a unit by itself. A unit
+depends on another one if any of its files includes that one's header."""
 import os
 import re
 

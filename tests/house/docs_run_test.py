@@ -1,6 +1,6 @@
-"""Shell blocks of the pages that stand behind a line <!-- runs --> run as they stand there: in an
-empty folder, with Gyre installed, README's program as hello.c and the build folder as `build`.
-docs_run_test.py ROOT BUILD_FOLDER MESON"""
+"""Shell blocks of the pages that follow a line <!-- runs --> are run unchanged: in an empty folder,
+with Gyre installed, README's program as hello.c and the build folder as `build`. docs_run_test.py
+ROOT BUILD_FOLDER MESON"""
 import glob
 import os
 import re

@@ -1,6 +1,6 @@
-"""Pages of the project: each relative link leads to a file, each #anchor to a heading, each picture
-exists and those that a script draws are as it draws them. README is short, and so are its
-sentences. docs_test.py ROOT"""
+"""Pages of the project: each relative link leads to a file, and each #anchor to a heading. Each
+picture exists, and generated pictures are up to date. README and its sentences are short.
+docs_test.py ROOT"""
 import os
 import re
 import subprocess

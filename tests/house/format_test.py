@@ -1,5 +1,5 @@
-"""The sources are as clang-format leaves them. Skipped (exit code 77) where no clang-format of the
-version that the project formats with is installed: others disagree on details."""
+"""The sources are formatted by clang-format. Skipped (exit code 77) unless the project's version of
+clang-format is installed: other versions differ in details."""
 import re
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
 """Every header compiles alone; public ones as strict C99 and as C++11. A header that is the first
-include of its own source file was compiled alone by the build; the others are compiled here.
+include of its own source file was already compiled by the build; this test compiles the others.
 headers_test.py [ROOT]; the compilers are CC and CXX, else cc and c++."""
 import concurrent.futures
 import os

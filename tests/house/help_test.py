@@ -1,4 +1,4 @@
-"""Each program says how it is called: --help exits 0, goes to stdout, and names every option that
+"""Each program explains its usage: --help exits 0, prints to stdout, and names every option that
 the program's sources declare. help_test.py ROOT PROGRAM=SOURCES...; SOURCES is a file or folder."""
 import os
 import re
@@ -7,7 +7,7 @@ import sys
 
 import tree
 
-# How CLI11 is told of options, and texts that can be nothing else.
+# How options are declared (lib/command_line, CLI11), and texts that can be nothing else.
 DECLARATION = re.compile(r'\badd_(?:option|flag)\w*\(\s*(?:\w+\s*,\s*)?"([^"]+)"|'
                          r'"(-\w,--[\w-]+)"')
 PATIENCE_S = 20

@@ -1,5 +1,5 @@
-"""The house checks find what they are there to find: each is run on a small tree that breaks one
-rule, and on one that breaks none."""
+"""The house checks can fail: each one runs on a small tree that breaks one rule, and on one that
+breaks none."""
 import os
 import subprocess
 import sys
@@ -9,27 +9,28 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import docs_run_test  # noqa: E402
+import english_test  # noqa: E402
 
 TABLE = """# Architecture
 
-| room | holds | may include |
-|---|---|---|
-| `include/gyre/` | the API | – |
-| `lib/base/` | the ground | – |
-| `lib/plan/` | plans | – |
-| `kernels/cpu/` | loops | `lib/plan/step.h` |
-| `transports/*/` | ways | `lib/plan/` |
-| `docs/examples/` | examples | `include/gyre/` alone |
-| `tests/` | tests | any |
+| room | namespace | holds | may include |
+|---|---|---|---|
+| `include/gyre/` | – | the API | – |
+| `lib/base/` | `gyre` | the ground | – |
+| `lib/plan/` | `gyre::plan` | plans | – |
+| `kernels/cpu/` | – | loops | `lib/plan/step.h` |
+| `transports/*/` | – | ways | `lib/plan/` |
+| `docs/examples/` | – | examples | `include/gyre/` alone |
+| `tests/` | any | tests | any |
 """
 GOOD = {
     "ARCHITECTURE.md": TABLE,
     "meson.build": "project('x')\n",
     "include/gyre/gyre.h": "/* api */\n#ifndef X\n#define X\nint gyre(void);\n#endif\n",
-    "lib/base/units.h": "// units\n#pragma once\n#include <vector>\n",
+    "lib/base/units.h": "// units\n#pragma once\n#include <vector>\nnamespace gyre {}\n",
     "lib/plan/step.h": '// steps\n#pragma once\n#include "lib/base/units.h"\n',
     "lib/plan/plan.h": "// plans\n#pragma once\n",
-    "lib/plan/plan.cc": '#include "lib/plan/plan.h"\n',
+    "lib/plan/plan.cc": '#include "lib/plan/plan.h"\nnamespace gyre::plan {}\n',
     "kernels/cpu/loop.cc": '// loops\n#include "lib/plan/step.h"\n',
     "transports/shm/shm.h": '// shm\n#pragma once\n#include "lib/plan/plan.h"\n',
     "docs/examples/job.h": "// job\n#pragma once\n#include <gyre/gyre.h>\n",
@@ -64,8 +65,9 @@ class House(unittest.TestCase):
             self.assertIn(text, said)
 
     def test_a_tree_in_order_passes(self):
-        for check in ("rooms_test.py", "circles_test.py", "seams_test.py", "shape_test.py",
-                      "names_test.py", "headers_test.py", "docs_test.py"):
+        for check in ("rooms_test.py", "namespaces_test.py", "circles_test.py", "seams_test.py",
+                      "shape_test.py", "names_test.py", "headers_test.py", "docs_test.py",
+                      "english_test.py"):
             self.accepted(check, {})
 
     def test_an_include_that_the_table_does_not_allow_is_found(self):
@@ -81,9 +83,37 @@ class House(unittest.TestCase):
         includes("docs/examples/x.h", "lib/base/units.h")
         self.refused("rooms_test.py", {"lib/plan/x.cc": "// x\n#include <gyre/gyre.h>\n"}, "x.cc")
         self.refused("rooms_test.py", {"lib/new/x.h": "// x\n#pragma once\n"}, "lies in no room")
-        self.refused("rooms_test.py", {"ARCHITECTURE.md": TABLE + "| `lib/sim/` | x | – |\n"},
+        self.refused("rooms_test.py", {"ARCHITECTURE.md": TABLE + "| `lib/sim/` | – | x | – |\n"},
                      "there is no file in lib/sim/")
         self.refused("rooms_test.py", {"ARCHITECTURE.md": "no table\n"}, "no rooms table")
+
+    def test_a_namespace_of_another_room_is_found(self):
+        def opens(path, text):
+            return {path: "// x\n#pragma once\n" + text}
+
+        def holding_x(name):
+            return f"namespace {name} {{\nint x;\n}}\n"
+
+        for good in ("namespace gyre::plan {\nnamespace flag {\nint x;\n}\n}\n",
+                     "namespace {\nint x;\n}\n", "namespace x = gyre;\nusing namespace gyre;\n",
+                     "// namespace other {\n", "namespace gyre {\nclass Clock;\n}\n",
+                     "namespace gyre::loops {\nstruct A;\nenum class B : int;\n}\n"):
+            self.accepted("namespaces_test.py", opens("lib/plan/x.h", good))
+        for bad, name in ((holding_x("gyre"), "gyre"),
+                          ("namespace gyre::loops {\nclass A;\nint x;\n}\n", "gyre::loops"),
+                          (holding_x("gyre::planned"), "gyre::planned"),
+                          ("namespace gyre::plan {}\n" + holding_x("std"), "std")):
+            self.refused("namespaces_test.py", opens("lib/plan/x.h", bad),
+                         f"namespace {name} is not for lib/plan/")
+        # The ground's namespace holds all others; each is its own row's.
+        self.accepted("namespaces_test.py", opens("lib/base/x.h", holding_x("gyre::log")))
+        self.refused("namespaces_test.py", opens("lib/base/x.h", holding_x("gyre::plan")),
+                     "lib/base/x.h:3: namespace gyre::plan")
+        self.accepted("namespaces_test.py", opens("tests/x.h", holding_x("any")))
+        self.refused("namespaces_test.py", {"lib/plan/plan.cc": "// x\n"},
+                     "no file of lib/plan/ opens gyre::plan")
+        self.refused("namespaces_test.py", {"ARCHITECTURE.md": TABLE.replace("namespace", "space")},
+                     "no column")
 
     def test_an_include_circle_is_found(self):
         self.refused("rooms_test.py",
@@ -126,6 +156,12 @@ class House(unittest.TestCase):
         self.refused("seams_test.py", asks, "in 4 places", "lib/comm/x0.cc:2")
         del asks["lib/comm/x0.cc"]
         self.accepted("seams_test.py", asks)
+        catch = "// x\n#include <catch2/catch.hpp>\n"
+        self.accepted("seams_test.py", {"tests/support/catch.h": catch})
+        self.refused("seams_test.py", {"tests/plan/x_test.cc": catch},
+                     "tests/plan/x_test.cc: tests include tests/support/catch.h")
+        self.refused("seams_test.py", {"tests/plan/x_test.cc": f_with("Catch::rngSeed()")},
+                     "tests/plan/x_test.cc: what the versions of Catch2 name differently")
         middle = "lib/comm/communicator.h"
         self.accepted("seams_test.py", {middle: "// x\n" * 200})
         self.refused("seams_test.py", {middle: "// x\n" * 201}, "201 lines")
@@ -220,6 +256,22 @@ class House(unittest.TestCase):
         for spared in ("    " + "word " * 40, "| " + "word " * 40 + "|", "`" + "word " * 40 + "`",
                        "- " + "word " * 30 + "\n- " + "word " * 30):
             self.accepted("docs_test.py", readme(spared))
+
+    def test_a_top_comment_that_is_hard_to_read_is_found(self):
+        def found(*lines, path="x.h"):
+            return "\n".join(english_test.hard_to_read(path, "\n".join(lines) + "\n"))
+
+        long = ["// " + "word " * 20, "// " + "word " * 15 + "end."]
+        self.assertIn("x.h:3: a sentence of 36 words", found("// A b.", "//", *long))
+        for clause in ("What waits is a lane.", "Whoever waits sleeps.", "Who waits sleeps."):
+            self.assertIn("x.h:1: a clause", found("// A b. " + clause))
+            self.assertIn("x.py:2: a clause", found("#!x", f'"""A b.\n{clause}"""', path="x.py"))
+        for spared in (["// A b.", "// " + "word " * 34 + "end."], ["// Who waits for whom?"],
+                       ["// A:", "//   what    " + "w " * 40], ["// A.", "", *long]):
+            self.assertEqual(found(*spared), "")
+        self.assertEqual(found('"""A b.', "", 'What waits is a lane."""', path="x.py"), "")
+        self.refused("english_test.py", {"lib/plan/x.h": "// What waits is a lane.\n"}, "x.h:1:")
+        self.accepted("english_test.py", {"tests/x.h": "// What waits is a lane.\n"})
 
     def test_a_shell_block_that_fails_is_found(self):
         def found(text):

@@ -1,7 +1,7 @@
 """A type's name stands in one room; names of limits begin with max_ and min_.
 
-The reader of declarations is a heuristic: it follows braces, and tells namespaces and classes from
-functions by what stands before the brace. Names inside functions are their own affair.
+The parser of declarations is a heuristic: it follows braces, and tells namespaces and classes from
+functions by the text before the brace. It ignores names inside functions.
 """
 import collections
 import re

@@ -1,4 +1,5 @@
-"""Lengths of files, functions and lines; names of files; how a file opens; what lies at the top."""
+"""Lengths of files, functions and lines; names of files; the opening comment of a file; the top
+level of the tree."""
 import ast
 import re
 
@@ -13,7 +14,7 @@ WORDS_NOT_USED = {"util", "utils", "misc", "common", "helper", "helpers", "manag
 TOP_LEVEL = {"meson.build", "meson_options.txt", "include", "lib", "kernels", "transports", "tools",
              "tests", "bench", "docs", "README.md", "LICENSE", "ARCHITECTURE.md", "CONTRIBUTING.md",
              "CHANGELOG.md"}
-TEXT_ENDINGS = tree.SOURCE_ENDINGS + (".py", ".build", ".md")
+TEXT_ENDINGS = tree.SOURCE_ENDINGS + (".py", ".build", ".md", ".sh")
 # Split, so that this file does not hold the words itself.
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) +
                         r")\b")
@@ -116,7 +117,7 @@ def violations(root):
     paths = tree.files(root)
     for path in paths:
         found += badly_named(path) + out_of_place(path)
-        script = path in ("tools/dev", ".ci/run")
+        script = path in ("tools/dev", ".ci/run") or path.endswith(".sh")
         if not script and not path.endswith(TEXT_ENDINGS):
             continue
         source = tree.read(root, path)

@@ -1,8 +1,8 @@
-// The host's machine behind kernels/cuda/device.h: it shows what a GPU may do to code that lacks a
-// barrier, a release, an acquire, or a partner. Each case also runs with nothing missing.
+// The simulated device behind kernels/cuda/device.h (tests/support/host_device): it shows what a
+// GPU may do to code that lacks a barrier, a release, an acquire, or a partner. Each case also runs
+// with nothing missing.
+#include "tests/support/catch.h"
 #include "tests/support/host_device/host_device.h"
-
-#include <catch2/catch.hpp>
 
 #include <array>
 

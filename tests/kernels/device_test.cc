@@ -1,12 +1,11 @@
-// kernels/cuda on the host's machine: every collective and algorithm, protocol, type and operation,
-// bit for bit what the host's interpreter gives, under a seeded scheduler and with delayed stores.
-// By default a covering array and some dozens of seeds; "[.soak]" takes the whole product of
-// collective, protocol, type, operation, ranks and channels, and a thousand seeds of a few
-// schedules.
+// kernels/cuda on the simulated device: every collective and algorithm, protocol, type and
+// operation gives the bits of the host's interpreter, under a seeded scheduler and with delayed
+// stores. The default run takes a covering array and some dozens of seeds. "[.soak]" takes the
+// whole product of collective, protocol, type, operation, ranks and channels, and a thousand seeds
+// of a few schedules.
+#include "tests/support/catch.h"
 #include "tests/support/kernels/device_cases.h"
 #include "tests/support/kernels/device_job.h"
-
-#include <catch2/catch.hpp>
 
 #include <functional>
 #include <random>
@@ -36,8 +35,8 @@ void check(const DeviceCase& one, std::uint64_t first_seed, std::uint64_t seeds)
 }
 
 void check_all(std::uint64_t seeds) {
-  std::uint64_t seed = Catch::rngSeed();
-  for (const DeviceCase& one : covering_cases(Catch::rngSeed())) {
+  std::uint64_t seed = rng_seed();
+  for (const DeviceCase& one : covering_cases(rng_seed())) {
     check(one, seed, seeds);
     seed += seeds;
   }
@@ -57,7 +56,7 @@ void check_seeds(std::uint64_t seeds) {
       one.direct = way.direct;
       one.processes = way.processes;
       one.count = schedule.collective == Collective::all_to_all ? 130 : 407;
-      check(one, Catch::rngSeed() * 1000, seeds);
+      check(one, rng_seed() * 1000, seeds);
     }
 }
 
@@ -67,7 +66,7 @@ void check_product() {
   const std::vector<Row> rows =
       whole_product({plan::collective_count, std::size(ways), std::size(rank_counts),
                      std::size(channel_counts), element_type_count, reduce_op_count});
-  std::uint64_t seed = std::uint64_t{Catch::rngSeed()} << 32;
+  std::uint64_t seed = std::uint64_t{rng_seed()} << 32;
   for (const Row& row : rows) {
     DeviceCase one;
     one.collective = static_cast<Collective>(row[0]);
@@ -119,7 +118,7 @@ TEST_CASE("kernels that reach no other's memory give the host's bits over relays
       one.channels = ranks == 3 ? 2 : 1;
       one.count = 701;
       one.root = ranks / 2;
-      check(one, Catch::rngSeed() * 1000, 4);
+      check(one, rng_seed() * 1000, 4);
     }
 }
 
@@ -161,7 +160,7 @@ TEST_CASE("a switch that sums and spreads gives the host's bits, wherever it may
         one.shift = shift;
         one.piece_bytes = 368;
         const bool spoils_alignment = expected.collective != Collective::all_reduce && in_place;
-        check(one, Catch::rngSeed(), 2);
+        check(one, rng_seed(), 2);
         INFO(one.shown());
         if (!spoils_alignment) CHECK((multicast_accesses() > 0) == expected.uses_switch);
       }
@@ -174,7 +173,7 @@ TEST_CASE("a switch sums, and what it may not spread goes out link by link") {
   one.direct = one.multicast = true;
   one.processes = 2;
   one.count = 610;
-  check(one, Catch::rngSeed(), 12);  // some of the outputs are not lent
+  check(one, rng_seed(), 12);  // some of the outputs are not lent
   CHECK(multicast_accesses() > 0);
 }
 
@@ -186,7 +185,7 @@ TEST_CASE("a switch is not asked for what is not lent, or does not lead to all")
     one.count = 1000;
     one.multicast = true;
     one.direct = algorithm == "ring";
-    check(one, Catch::rngSeed(), 3);
+    check(one, rng_seed(), 3);
     CHECK(multicast_accesses() == 0);
   }
 }

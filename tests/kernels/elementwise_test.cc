@@ -1,10 +1,9 @@
-// kernels/cpu/elementwise.h: every instruction set gives the scalar loops' bits, and these give
-// what the formulas say.
+// kernels/cpu/elementwise.h: every instruction set gives the same bits as the scalar loops, and
+// these follow the formulas.
 #include "kernels/cpu/elementwise.h"
 
 #include "kernels/cpu/narrow_float.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,6 @@
-"""How kernels are built where a ptxas of CUDA 12 stands in for that of an nvcc of CUDA 13: which
-one is taken, and what it is given; by programs that only write down what they were told.
-kernel_assembler_test.py ROOT [unittest arguments]."""
+"""How kernels are built when the ptxas of CUDA 12 replaces that of an nvcc of CUDA 13: which ptxas
+is taken, and its arguments. Fake programs record how they were called. kernel_assembler_test.py
+ROOT [unittest arguments]."""
 import contextlib
 import io
 import os

@@ -1,10 +1,9 @@
-// The images that nvcc made and this build brings along: one for each row of the table of kernels,
-// and in each the kernels under the names by which an executor looks them up. Images are read as
-// nvcc packs them: a head, and then entries with a cubin or PTX each, compressed by zstd or as a
-// block of LZ4. That drivers load what these say they do has not been tried on one.
+// The kernel images that nvcc made for this build: one for each row of the table of kernels, each
+// with the kernels under the names by which an executor looks them up. Images are read as nvcc
+// packs them: a header, and then entries with a cubin or PTX each, compressed by zstd or as a block
+// of LZ4. No driver has loaded an image in this test.
 #include "kernels/cuda/kernel_name.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cstdio>
 #include <cstdlib>

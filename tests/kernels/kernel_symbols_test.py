@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Code compiled for one processor must not be linked in for a lesser one: no vector library of
+"""Code compiled for one processor must not be linked in for a lesser one. No vector library of
 kernels/cpu may define a symbol that the linker could choose in place of another object's (weak, as
-inline functions and templates are), and nothing but its table. Arguments: nm, then the archives."""
+for inline functions and templates). It may define only its table. Arguments: nm, then the archives.
+"""
 
 import subprocess
 import sys

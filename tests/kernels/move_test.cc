@@ -2,9 +2,8 @@
 // "[.soak]" takes the whole product of shapes where the default run draws from it.
 #include "kernels/cpu/move.h"
 
+#include "tests/support/catch.h"
 #include "tests/support/kernels/move_trial.h"
-
-#include <catch2/catch.hpp>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -51,7 +50,7 @@ std::vector<Shape> all_shapes(std::uint32_t sources) {
 // Shapes `stride` apart, from a random start: with a stride prime to the product, each value of
 // each axis comes up.
 void check_table(std::uint64_t stride) {
-  Random random(Catch::rngSeed());
+  Random random(tests::rng_seed());
   for (ElementType type : all_types())
     for (ReduceOp op : ops_of(type))
       for (std::uint32_t sources : {1U, 2U, 3U, 4U, 5U, 8U, 9U, max_sources})
@@ -211,7 +210,7 @@ TEST_CASE("1024 ones sum to exactly 1024 in one move") {
 
 #if defined(__SSE__)
 TEST_CASE("the thread's rounding and flush-to-zero settings change no bit and are kept") {
-  Random random(Catch::rngSeed());
+  Random random(tests::rng_seed());
   constexpr unsigned flush_and_round_up = 0x1f80 | 0x8040 | 0x4000;  // FTZ, DAZ, towards +Inf
   for (ElementType type : all_types())
     for (ReduceOp op : ops_of(type)) {
@@ -290,7 +289,7 @@ TEST_CASE("a copy in place does not write its source") {
 }
 
 TEST_CASE("bytes are copied to every target but the source itself") {
-  Random random(Catch::rngSeed());
+  Random random(tests::rng_seed());
   std::vector<std::byte> content(70'000);
   for (std::byte& byte : content) byte = static_cast<std::byte>(random());
   for (InstructionSet set : sets_here())

@@ -1,9 +1,8 @@
-// What a broken kernel has to fail: sums of floats over every protocol that is linked, under as
-// many seeds as GYRE_TRIAL_SEEDS says. mutate_kernels.py links it with kernels that it has
-// broken; the seed that a failure names tells it how far the unbroken ones have to come.
+// The trial that a broken kernel has to fail: sums of floats over every protocol that is linked,
+// under as many seeds as GYRE_TRIAL_SEEDS says. mutate_kernels.py links it with broken kernels. A
+// failure names its seed, and the unbroken kernels have to pass all seeds up to that one.
+#include "tests/support/catch.h"
 #include "tests/support/kernels/device_job.h"
-
-#include <catch2/catch.hpp>
 
 #include <cstdlib>
 

@@ -1,17 +1,17 @@
-"""Breaks the CUDA kernels in every place where an ordering, a barrier, a credit or a modulo stands,
-one at a time, and counts how many of the broken ones the host's machine catches.
+"""Breaks the CUDA kernels at every ordering, barrier, credit and modulo, one at a time, and counts
+how many of these mutants the simulated device catches.
 
 mutate_kernels.py ROOT BUILD CXX [--sample N] [--only TEXT] [--seeds N] [--seconds N] [--jobs N]
   ROOT, BUILD   the project's folder and the build's, whose libraries are linked
   --sample N    N mutants, evenly spread over all; without it all of them
   --only TEXT   those whose line or description contains TEXT
-  --seeds N     seeds that a mutant may live through
-  --seconds N   of a processor, after which a mutant is stopped; that counts as caught
+  --seeds N     seeds to try; a mutant that passes all of them has survived
+  --seconds N   processor time, after which a mutant is stopped; that counts as caught
   --jobs N      mutants at a time
 
-Exit code 1 if fewer than 95 % are caught, if one survives that SURVIVORS does not explain, if an
-explanation has no mutant, or if no mutant touches a place that it should. The unbroken kernels have
-to pass the seeds that caught the mutants."""
+Exit code 1 if fewer than 95 % are caught, if a mutant survives that SURVIVORS does not explain, if
+an explanation has no mutant, or if no mutant touches a place that it should. The unbroken kernels
+have to pass the seeds that caught the mutants."""
 import argparse
 import concurrent.futures
 import glob
@@ -168,10 +168,10 @@ def left_out(root, every):
 
 
 def libraries(build):
-    names = ["tests/support/libtest_main.a", "tests/support/libtest_device_job.a",
-             "tests/support/libtest_host_device.a", "lib/exec/libexec.a", "lib/cuda/libcuda.a",
-             "lib/transport/libtransport.a", "lib/plan/libplan.a", "lib/trust/libtrust.a",
-             "lib/base/libbase.a"]
+    names = [f"tests/support/libtest_{name}.a" for name in (
+        "main", "session", "device_job", "kernel_cases", "ranks", "host_device")]
+    names += [f"lib/{room}/lib{room}.a" for room in (
+        "exec", "cuda", "transport", "plan", "trust", "base")]
     return [os.path.join(build, name) for name in names] + \
         sorted(glob.glob(os.path.join(build, "kernels/cpu/*.a")))
 
@@ -217,7 +217,8 @@ def trial(arguments, seeds, name=None, text=None):
              "-Wl,--start-group", "-Wl,--whole-archive",
              os.path.join(arguments.build, "tests/kernels/libtest_mutant_trial.a"),
              "-Wl,--no-whole-archive", *libraries(arguments.build), "-Wl,--end-group", "-lfmt",
-             "-lboost_context", "-lssl", "-lcrypto", "-pthread"], capture_output=True, text=True)
+             *shlex.split(arguments.catch), "-lboost_context", "-lssl", "-lcrypto", "-pthread"],
+            capture_output=True, text=True)
         if done.returncode != 0:
             print(done.stderr[:2000])
             return "does not compile", 0
@@ -256,6 +257,7 @@ def parsed():
     parser.add_argument("root")
     parser.add_argument("build")
     parser.add_argument("cxx")
+    parser.add_argument("--catch", default="", help="what links Catch2")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--only")
     parser.add_argument("--seeds", type=int, default=40)

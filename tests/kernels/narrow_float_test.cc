@@ -1,9 +1,8 @@
 // The 16- and 8-bit float conversions, exhaustively, against the formats' definitions.
 #include "kernels/cpu/narrow_float.h"
 
+#include "tests/support/catch.h"
 #include "tests/support/kernels/move_oracle.h"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

@@ -1,10 +1,9 @@
-// The table of the CUDA driver, without one and with the fake; and the fake itself: kernels that
-// wait for each other meet there though they are launched one after another.
+// The function table of the CUDA driver, without a driver and with the fake; and the fake itself:
+// its kernels can wait for each other although they are launched one after another.
 #include "lib/loaded/cuda.h"
+#include "tests/support/catch.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/kernels/device_job.h"
-
-#include <catch2/catch.hpp>
 
 #include <set>
 #include <thread>

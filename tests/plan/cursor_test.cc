@@ -1,9 +1,8 @@
-// lib/plan/cursor.h: against a walk that is written with divisions, straight from the definition.
+// lib/plan/cursor.h against a direct implementation of its definition, which uses divisions.
 #include "lib/plan/cursor.h"
 
 #include "lib/plan/algorithms.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <random>

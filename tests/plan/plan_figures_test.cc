@@ -1,9 +1,8 @@
-// lib/plan: what is counted from plans (timeline, link loads, explain) and drawn from them.
+// lib/plan: figures counted from plans (timeline, link loads, explain) and pictures of them.
 #include "lib/plan/draw.h"
 #include "lib/plan/explain.h"
 #include "lib/plan/timeline.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 

@@ -1,9 +1,10 @@
-// lib/plan: the form of plans and of their text. What plans do is in verify_test.cc.
+// lib/plan: the form of plans and of their text. verify_test.cc tests what plans do.
 // UPDATE_GOLDEN=1 in the environment writes tests/plan/golden/*.txt anew instead of comparing.
 #include "lib/plan/algorithms.h"
+#include "lib/plan/collective.h"
 #include "lib/plan/print.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -172,9 +173,24 @@ TEST_CASE("along a given order, each rank owns the chunk of its place", "[plan]"
 TEST_CASE("collectives are found by their names", "[plan]") {
   for (int i = 0; i < collective_count; ++i) {
     const Collective collective = static_cast<Collective>(i);
-    CHECK(find_collective(collective_name(collective)) == collective);
+    CHECK(*parse_collective(collective_name(collective)) == collective);
   }
-  CHECK_FALSE(find_collective("all-reduce"));
+}
+
+TEST_CASE("collectives are found however people write their names", "[plan]") {
+  for (const char* name : {"all_reduce", "allreduce", "AllReduce", "all-reduce", "ALL_REDUCE"}) {
+    CAPTURE(name);
+    const Result<Collective> found = parse_collective(name);
+    REQUIRE(found.ok());
+    CHECK(*found == Collective::all_reduce);
+  }
+  CHECK(*parse_collective("alltoall") == Collective::all_to_all);
+  CHECK(*parse_collective("ReduceScatter") == Collective::reduce_scatter);
+  CHECK(parse_collective("alreduce").status().message() ==
+        "there is no collective \"alreduce\"; did you mean all_reduce?");
+  CHECK(parse_collective("").status().message() ==
+        "there is no collective \"\", only all_reduce, reduce_scatter, all_gather, broadcast, "
+        "reduce, all_to_all, gather, scatter");
 }
 
 TEST_CASE("plans print as the golden files say", "[plan]") {

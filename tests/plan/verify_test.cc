@@ -1,9 +1,9 @@
-// lib/plan/verify.h: every plan is proven, and the proof finds what is wrong with a wrong plan.
+// lib/plan/verify.h: every plan is proven, and the proof finds the error in a wrong plan.
 #include "lib/plan/verify.h"
 
 #include "lib/plan/print.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

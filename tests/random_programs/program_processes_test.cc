@@ -1,10 +1,9 @@
-// Random programs whose ranks are processes, or threads of several: what programs_test does with
-// threads of one, and besides streams that callers drive beside others, ranks that leave before the
-// end, and aborts by another thread. A failure prints the program and the command that runs it
-// alone. This process has one thread and uses no communicator, as it forks.
+// Random programs whose ranks are processes, or threads of several. They do what programs_test does
+// with the threads of one process; in addition, callers drive some streams, ranks leave before the
+// end, and other threads abort. A failure prints the program and the command that runs it alone.
+// The test process forks, so it has one thread and no communicator.
+#include "tests/support/catch.h"
 #include "tests/support/random_programs/program.h"
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -30,7 +29,7 @@ void run_one(std::uint32_t seed, Temper temper) {
 void run_many(Temper temper, int programs) {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < programs; ++i)
-    run_one(Catch::rngSeed() * 100'000 + static_cast<std::uint32_t>(i), temper);
+    run_one(rng_seed() * 100'000 + static_cast<std::uint32_t>(i), temper);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("%s: %.1f programs a second\n", tempers[static_cast<int>(temper)],
@@ -39,7 +38,7 @@ void run_many(Temper temper, int programs) {
 }
 
 void shrink(Temper temper) {
-  const Program program = draw_program(Catch::rngSeed(), temper, Housing::processes);
+  const Program program = draw_program(rng_seed(), temper, Housing::processes);
   if (run_in_processes(program).empty()) return;
   const Program least = shrunk(program, 200, run_in_processes);
   FAIL(run_in_processes(least) << "\n" << shown(least));
@@ -71,10 +70,10 @@ TEST_CASE("10,000 random programs of processes end as their model says", "[.soak
   run_many(Temper::silent, 50);
 }
 
-TEST_CASE("replay: legal", "[.replay]") { run_one(Catch::rngSeed(), Temper::legal); }
-TEST_CASE("replay: refused", "[.replay]") { run_one(Catch::rngSeed(), Temper::refused); }
-TEST_CASE("replay: broken", "[.replay]") { run_one(Catch::rngSeed(), Temper::broken); }
-TEST_CASE("replay: silent", "[.replay]") { run_one(Catch::rngSeed(), Temper::silent); }
+TEST_CASE("replay: legal", "[.replay]") { run_one(rng_seed(), Temper::legal); }
+TEST_CASE("replay: refused", "[.replay]") { run_one(rng_seed(), Temper::refused); }
+TEST_CASE("replay: broken", "[.replay]") { run_one(rng_seed(), Temper::broken); }
+TEST_CASE("replay: silent", "[.replay]") { run_one(rng_seed(), Temper::silent); }
 TEST_CASE("shrink: legal", "[.replay]") { shrink(Temper::legal); }
 TEST_CASE("shrink: refused", "[.replay]") { shrink(Temper::refused); }
 TEST_CASE("shrink: broken", "[.replay]") { shrink(Temper::broken); }

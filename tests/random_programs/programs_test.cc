@@ -1,10 +1,9 @@
 // Random programs: seeds generate sequences over random communicator trees (splits, groups, several
-// threads, messages, streams), which have to end as a model says; and such with a fault, which have
-// to end in the right error on every rank. A failure prints the program and the command that runs
-// it alone.
+// threads, messages, streams). Their results have to match a model. A program with a fault has to
+// end in the right error on every rank. A failure prints the program and the command that runs it
+// alone.
+#include "tests/support/catch.h"
 #include "tests/support/random_programs/program.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -48,7 +47,7 @@ void run_many(Temper temper, int programs) {
   std::ptrdiff_t descriptors = 0, threads = 0;
   double resident = 0;
   for (int i = 0; i < programs; ++i) {
-    run_one(Catch::rngSeed() * 100'000 + static_cast<std::uint32_t>(i), temper);
+    run_one(rng_seed() * 100'000 + static_cast<std::uint32_t>(i), temper);
     if (i + 1 == warm_up || i + 1 == programs) {
       const std::ptrdiff_t fds = entries("/proc/self/fd"), tasks = entries("/proc/self/task");
       const double mib = resident_mib();
@@ -70,7 +69,7 @@ void run_many(Temper temper, int programs) {
 }
 
 void shrink(Temper temper) {
-  const Program program = draw_program(Catch::rngSeed(), temper);
+  const Program program = draw_program(rng_seed(), temper);
   const std::string wrong = run_program(program);
   if (wrong.empty()) return;
   const Program least = shrunk(program, 400);
@@ -101,10 +100,10 @@ TEST_CASE("10,000 random programs end as their model says", "[.soak]") {
   run_many(Temper::silent, 50);
 }
 
-TEST_CASE("replay: legal", "[.replay]") { run_one(Catch::rngSeed(), Temper::legal); }
-TEST_CASE("replay: refused", "[.replay]") { run_one(Catch::rngSeed(), Temper::refused); }
-TEST_CASE("replay: broken", "[.replay]") { run_one(Catch::rngSeed(), Temper::broken); }
-TEST_CASE("replay: silent", "[.replay]") { run_one(Catch::rngSeed(), Temper::silent); }
+TEST_CASE("replay: legal", "[.replay]") { run_one(rng_seed(), Temper::legal); }
+TEST_CASE("replay: refused", "[.replay]") { run_one(rng_seed(), Temper::refused); }
+TEST_CASE("replay: broken", "[.replay]") { run_one(rng_seed(), Temper::broken); }
+TEST_CASE("replay: silent", "[.replay]") { run_one(rng_seed(), Temper::silent); }
 TEST_CASE("shrink: legal", "[.replay]") { shrink(Temper::legal); }
 TEST_CASE("shrink: refused", "[.replay]") { shrink(Temper::refused); }
 TEST_CASE("shrink: broken", "[.replay]") { shrink(Temper::broken); }

@@ -1,5 +1,5 @@
 /* A rank that joins, reduces and leaves, again and again, until its time is up or something fails.
- * Started by the fault tests, which kill one of its kind. Prints what it saw:
+ * The fault tests start several and kill one. Prints how it ended:
  *   done CYCLES            its time was up
  *   error CODE TEXT        the first call that failed
  * Arguments: seconds, name of the job. */

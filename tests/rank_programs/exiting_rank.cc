@@ -1,12 +1,12 @@
-// Two ranks. Rank 0's process exits, with code 42, in the middle of what the mode says:
+// Two ranks. Rank 0's process exits, with code 42, during the activity that the mode names:
 //
 //   thread     another thread is in all-reduces of lent memory
 //   streams    entries and callbacks are queued on streams of both kinds, another thread exits
 //   callback   a stream's callback exits
 //   init       another thread joins, splits and destroys, again and again
-//   handler    as `thread`; then a handler of atexit, which runs after the library's, goes on
+//   handler    as `thread`; then a handler of atexit, which runs after the library's, continues
 //
-// Arguments: mode, microseconds. Rank 1 goes on until it is told, exit code 0, or is not, 1.
+// Arguments: mode, microseconds. Rank 1 continues until it gets an error, exit code 0; else 1.
 #include <gyre/gyre.h>
 
 #include <atomic>

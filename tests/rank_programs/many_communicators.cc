@@ -1,6 +1,6 @@
 // A rank that splits ARGUMENT communicators off its job's, all of which live at once and reduce;
-// then ends them. Rank 0 prints one line of JSON of what its process took of the machine. Started
-// by endurance_test.py through gyre run.
+// then it destroys them. Rank 0 prints one line of JSON with the resources that its process used.
+// endurance_run_test.py starts it through gyre run.
 #include "tests/support/comm/many_communicators.h"
 
 #include "tests/support/base/resource_use.h"

@@ -1,10 +1,10 @@
-/* A rank that joins and reduces until its time is up or a call fails. Prints what it saw:
+/* A rank that joins and reduces until its time is up or a call fails. Prints how far it came:
  *   begun                  after its first call
  *   done CALLS             its time was up
  *   error CODE TEXT        the first call that failed
- * Arguments: seconds, name of the job, and maybe a file: once it is there, after the first call,
- * rank 0 takes a note of any rank, which rank 2 sends it over a new connection; the others go on
- * meanwhile. */
+ * Arguments: seconds, name of the job, and optionally a file. Once the file exists, after the first
+ * call, rank 0 receives a message from any source, which rank 2 sends over a new connection. The
+ * other ranks continue meanwhile. */
 #include <gyre/gyre.h>
 
 #include <stdio.h>

@@ -1,16 +1,16 @@
-/* A rank of a job in which one rank, the victim, does not come. Started by why_test.py, which asks
- * `gyre why` for the reason and then ends all of them; they end by themselves after two minutes.
+/* A rank of a job in which one rank, the victim, does not come. why_test.py starts it, asks `gyre
+ * why` for the reason and then ends all ranks; they end by themselves after two minutes.
  *
  * All ranks make CALLS all-reduces on communicator A, with counts that follow from SEED. Then:
- *   runs       they go on for ever
+ *   runs       they continue for ever
  *   asleep     the victim sleeps in the program, the others call on A
  *   busy       the victim loops in the program, the others call on A
  *   left_out   all call on A and then on B, but the victim leaves A out
  *   crossed    all call on A and then on B, but the victim on B and then on A
  *   destroys   the victim destroys A and sleeps, the others call on A
  *   late       the victim does not even join: it sleeps before
- * A rank whose call fails says so and sleeps. Prints "here" when it comes to that point.
- * Arguments: MODE VICTIM CALLS SEED JOB. */
+ * A rank whose call fails says so and sleeps. Prints "here" when it comes to that point. Arguments:
+ * MODE VICTIM CALLS SEED JOB. */
 #include <gyre/gyre.h>
 
 #include <stdio.h>

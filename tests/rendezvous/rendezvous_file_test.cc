@@ -1,4 +1,4 @@
-// Meetings through a file, and what is wrong with files that are no meeting's.
+// Rendezvous through a file, and files that are refused.
 #include "lib/rendezvous/id_file.h"
 #include "tests/support/rendezvous/small_plane.h"
 
@@ -254,7 +254,7 @@ TEST_CASE("what a killed job left is passed over by the others and replaced by r
   REQUIRE(std::filesystem::exists(path));
   const Status late = meet(plane, by_file(path, 1), place_of(1, 2, "")).status();
   CHECK(late.code() == Code::Timeout);
-  CHECK(contains(late.message(), "is what a dead job left"));
+  CHECK(contains(late.message(), "is the file of a dead job"));
 
   Child other = start([&] { return meet_and_stay(by_file(path, 20), place_of(1, 2, "")); });
   const std::string new_id = report(meet(plane, by_file(path, 20), place_of(0, 2, "")));

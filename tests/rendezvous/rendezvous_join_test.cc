@@ -1,5 +1,5 @@
-// From a launcher's variables to a joined communicator, with the control plane itself: each way to
-// meet leads to one job, again and again in one process.
+// From a launcher's variables to a joined communicator, with the real control plane: each way of
+// rendezvous leads to one job, again and again in one process.
 #include "tests/support/rendezvous/small_plane.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// Meetings at an address: under TLS, with the bytes of a secret file as the proof.
+// Rendezvous at an address: under TLS, with the bytes of a secret file as the proof.
 #include "lib/rendezvous/id_server.h"
 #include "lib/trust/derive.h"
 #include "tests/support/base/descriptor_limit.h"

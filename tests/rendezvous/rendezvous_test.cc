@@ -1,4 +1,4 @@
-// Meetings at an abstract socket, by gyre run's memory and through a store.
+// Rendezvous at an abstract socket, through gyre run's memory and through a store.
 #include "lib/rendezvous/rendezvous.h"
 
 #include "tests/support/rendezvous/small_plane.h"
@@ -179,7 +179,7 @@ TEST_CASE("strangers, garbage and impostors at the socket get nothing, and the j
   refused(encode(IdRequest{1, 3, 1, token}), "no answer");  // another meeting
   IdMessage newer = encode(IdRequest{1, 3, 0, token});
   newer[7] = 2;
-  refused(newer, "by version 2, rank 0's by version 1");
+  refused(newer, "uses version 2 of the protocol to meet, rank 0's uses version 1");
 
   const auto others = run_job(
       2, [&](int rank) { return meet_and_stay(with_timeout(20), place_of(rank + 1, 3, job)); });
@@ -208,6 +208,7 @@ TEST_CASE("ranks of gyre run make the same id from the memory that they inherit"
       run_job(3, [&](int rank) { return meet_and_stay(settings, place_of(rank, 3, "run")); }));
   SmallPlane plane;
   LaunchPlace place = place_of(1, 3, "run");
+  REQUIRE(fcntl(file.get(), F_SETFD, 0) == 0);  // as `gyre run` leaves it to its ranks
   const std::string first = report(meet(plane, settings, place));
   CHECK((fcntl(file.get(), F_GETFD) & FD_CLOEXEC) != 0);  // what it starts does not inherit it
   place.earlier_exchanges = 1;
@@ -233,9 +234,12 @@ TEST_CASE("a descriptor that gyre run did not make is refused", "[rendezvous]") 
   refused(1000, "is not an open descriptor");
   refused(run_descriptor(good, 0).get(), "is not the sealed memory");
   refused(run_descriptor(good, F_SEAL_GROW | F_SEAL_SHRINK).get(), "is not the sealed memory");
-  refused(run_descriptor(good + "x", all_seals).get(), "holds something else");
-  refused(run_descriptor(good.substr(1), all_seals).get(), "holds something else");
-  refused(run_descriptor("GYRERUN2" + good.substr(8), all_seals).get(), "holds something else");
+  refused(run_descriptor(good + "x", all_seals).get(),
+          "does not hold what this version's `gyre run` writes");
+  refused(run_descriptor(good.substr(1), all_seals).get(),
+          "does not hold what this version's `gyre run` writes");
+  refused(run_descriptor("GYRERUN2" + good.substr(8), all_seals).get(),
+          "does not hold what this version's `gyre run` writes");
   const FileDescriptor plain(open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
   if (plain.has_value()) refused(plain.get(), "is not the sealed memory");
 }

@@ -1,6 +1,6 @@
-"""Two hosts on this machine, joined by a cable that can be cut: each with a network, a name, a
-boot id and processes of its own. They are namespaces without names, held by one process each: when
-it ends, the kernel takes all back. Needs root."""
+"""Two hosts on this machine, joined by a cable that can be cut. Each has a network, a name, a boot
+id and processes of its own. They are unnamed namespaces, each held by one process: when it ends,
+the kernel removes everything. Needs root."""
 import os
 import shutil
 import subprocess

@@ -2,9 +2,8 @@
 #include "lib/topology/discover.h"
 
 #include "lib/topology/hwloc_xml.h"
+#include "tests/support/catch.h"
 #include "tests/support/fake_cuda/fake_nvml.h"
-
-#include <catch2/catch.hpp>
 
 #include <filesystem>
 #include <fstream>

@@ -2,8 +2,8 @@
 #include "lib/topology/paths.h"
 
 #include "lib/topology/nccl_xml.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

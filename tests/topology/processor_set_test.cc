@@ -1,7 +1,7 @@
 // Sets of processors, and the masks that files have.
 #include "lib/topology/processor_set.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 using gyre::topology::ProcessorSet;
 

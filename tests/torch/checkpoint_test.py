@@ -1,4 +1,4 @@
-"""Distributed checkpoints: what four ranks save, two and three load, and go on with."""
+"""Distributed checkpoints: four ranks save one; two and three ranks load it and continue."""
 
 import tempfile
 

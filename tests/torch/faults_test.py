@@ -1,4 +1,4 @@
-"""What goes wrong: every rank gets an exception that names the culprit, and every process ends."""
+"""Failures: every rank gets an exception that names the culprit, and every process ends."""
 
 import datetime
 import os

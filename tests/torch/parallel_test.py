@@ -1,4 +1,4 @@
-"""A model that several ranks compute together gives what it gives on one: tensor parallelism by
+"""A model that several ranks compute together gives the results of one rank: tensor parallelism by
 DTensor, and pipelines."""
 
 import copy

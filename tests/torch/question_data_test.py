@@ -1,5 +1,5 @@
-"""bench/training/question_data.py reads SQuAD's format, refuses what is not in it, finds answers'
-words in every window, and grades as SQuAD does."""
+"""bench/training/question_data.py reads SQuAD's format and refuses other input, finds answers'
+words in every window, and grades like SQuAD."""
 
 import json
 import pathlib

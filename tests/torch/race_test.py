@@ -1,5 +1,5 @@
-"""bench/training/race.py: every way of the race learns the same in as many steps, what did not get
-to the loss is no result, and what was measured can be drawn."""
+"""bench/training/race.py: every contender learns the same in as many steps. A contender that does
+not reach the loss has no result. Results can be drawn."""
 
 import json
 import pathlib

@@ -1,7 +1,8 @@
-"""Ranks: processes of one group that carry out functions of the tests, all of them at a time.
+"""Ranks: processes of one group that all run a test's function at the same time.
 
 A test module has `@on_ranks(2)` functions: pytest calls such a function once, and it runs on every
-rank, in processes that go on from test to test. What a rank raises fails the test, with its rank.
+rank, in processes that live from test to test. An exception of a rank fails the test and names the
+rank.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""The ways by which ranks meet: PyTorch's stores, and what launchers leave in the environment."""
+"""The ways of rendezvous: PyTorch's stores, and launchers' environment variables."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""Training whose state is in shards, over Gyre, gives what one process with the whole batch gives:
+"""Training with sharded state, over Gyre, gives the results of one process with the whole batch:
 FSDP2, HSDP, FSDP2 with tensor parallelism, and ZeroRedundancyOptimizer."""
 
 import copy

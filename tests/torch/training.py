@@ -1,4 +1,4 @@
-"""What the tests of training share: a small model, its batch, and training it in one process."""
+"""Shared by the tests of training: a small model, its batch, and training it in one process."""
 
 import copy
 

@@ -1,5 +1,5 @@
-"""What goes wrong in training: every rank that is left gets an exception that names the culprit and
-the operation, soon and not at the deadline; processes end, and nothing stays behind."""
+"""Failures in training: every surviving rank soon gets an exception that names the culprit and the
+operation, without waiting for the deadline; processes end, and nothing stays behind."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
-"""The programs of bench/training learn the same, on one rank or many, however the ranks share the
-model, and whoever starts them. Most of it runs in ranks that are there already; starting takes
+"""The programs of bench/training learn the same on one rank or many, for every way of sharing the
+model and every launcher. Most tests use ranks that are already running, since starting them takes
 longer than training."""
 
 import functools

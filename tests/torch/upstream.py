@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs PyTorch's own DistributedTest, which every PyTorch brings along, with Gyre in gloo's place:
-whatever asks for "gloo" gets our backend. `tools/dev torch-upstream` calls it; --gloo runs the same
-on gloo. What is expected to fail stands in EXPECTED, with its reason.
+"""Runs PyTorch's own DistributedTest, which is part of every PyTorch, with Gyre in gloo's place:
+code that asks for "gloo" gets our backend. `tools/dev torch-upstream` calls it; --gloo runs the
+same on gloo. EXPECTED lists the expected failures, with reasons.
 
 Upstream starts Python anew for each rank of each test, 9 s a test. Here ranks are forked from this
 process, which has imported PyTorch and has no other threads; --spawn does as upstream does."""
@@ -33,21 +33,21 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0],
                                      prog="tools/dev torch-upstream")
     parser.add_argument("-k", metavar="PATTERN", default="", dest="pattern",
-                        help="only tests whose name has this regular expression in it")
+                        help="only tests whose name matches this regular expression")
     parser.add_argument("--world-size", type=int, default=2, metavar="N", help="default: 2")
     parser.add_argument("--gloo", dest="backends", action="store_const", const=["gloo"],
-                        default=["gyre"], help="on gloo: what to compare with")
+                        default=["gyre"], help="run on gloo, to compare with")
     parser.add_argument("--both", dest="backends", action="store_const", const=["gloo", "gyre"],
-                        help="on gloo, and then with Gyre in its place")
+                        help="run on gloo, and then on Gyre in its place")
     parser.add_argument("--resume", action="store_true",
-                        help="leave out what the results of an earlier run have")
+                        help="skip tests that have a result from an earlier run")
     parser.add_argument("--timeout", type=int, default=90, metavar="S",
-                        help="most that a test may take (default: %(default)s s)")
+                        help="time limit of a test (default: %(default)s s)")
     parser.add_argument("--spawn", action="store_true", help="a new Python for each rank")
     parser.add_argument("--list", action="store_true", help="name the tests, and run nothing")
     parser.add_argument("--results", type=pathlib.Path, metavar="FOLDER",
                         default=pathlib.Path("build-torch/upstream"),
-                        help="for a line of JSON for each test, and what each test printed")
+                        help="folder for a line of JSON and the output of each test")
     return parser.parse_args()
 
 

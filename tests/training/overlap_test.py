@@ -1,5 +1,5 @@
-"""bench/training/overlap: each way makes its steps and reduces what it should, over loopback and
-over the shaped cable of overlap.py, which leaves nothing behind. No word of how long things take.
+"""bench/training/overlap: each mode makes its steps and reduces its gradients, over loopback and
+over the shaped cable of overlap.py, which leaves nothing behind. Times are not tested.
 overlap_test.py GYRE PROGRAM SCRIPT [unittest arguments]"""
 import json
 import os

@@ -60,8 +60,8 @@ class Bubble(unittest.TestCase):
         self.assertGreater(rows[0]["bubble"], 0)
 
     def test_what_makes_no_pipeline_is_refused(self):
-        for arguments, says in ((["-t", "1"], "--threads"), (["-m", "0"], "--micro-batches"),
-                                (["-s", "naive"], "--schedules"), (["--bytes", "4"], "--bytes")):
+        for arguments, says in ((["-t", "1"], "-t: 1"), (["-m", "0"], "-m: 0"),
+                                (["-s", "naive"], "-s: naive"), (["--bytes", "4"], "--bytes")):
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(says, done.stderr)

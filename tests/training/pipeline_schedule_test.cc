@@ -1,4 +1,4 @@
-// The schedules of bench/training's pipelines: what a stage does in which order, and that every
+// The schedules of bench/training's pipelines: the order of a stage's actions, and that every
 // micro-batch passes all stages and comes back.
 #include "bench/training/pipeline_stage.h"
 #include "tests/support/comm/ranks.h"

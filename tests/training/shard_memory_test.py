@@ -1,6 +1,6 @@
-"""Sharded models take of each rank what gradsync.h says, as the operating system counts it: the
-formula of stage, factor and type, the units that are whole for a while, and the links' slots.
-shard_memory_test.py GYRE PROGRAM"""
+"""Sharded models need as much memory per rank as gradsync.h says, as the operating system counts
+it: the formula of stage, factor and type, the units that are temporarily whole, and the links'
+slots. shard_memory_test.py GYRE PROGRAM"""
 import json
 import os
 import subprocess

@@ -1,5 +1,5 @@
-"""Training with a slow rank: no way to train passes its bound of staleness, each learns, and the
-straggler is named. straggler_test.py PROGRAM"""
+"""Training with a slow rank: no mode exceeds its bound of staleness, each learns, and the straggler
+is named. straggler_test.py PROGRAM"""
 import json
 import os
 import subprocess

@@ -1,6 +1,6 @@
-"""bench/training/train: ranks learn what one rank with the whole batch does, in every way of
-sharing the work; what one number of ranks saved another goes on with; mistakes are refused.
-train_program_test.py GYRE PROGRAM"""
+"""bench/training/train: ranks learn the same as one rank with the whole batch, in every mode. A
+checkpoint loads on another number of ranks; wrong arguments are refused. train_program_test.py GYRE
+PROGRAM"""
 import glob
 import json
 import os

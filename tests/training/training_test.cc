@@ -1,12 +1,11 @@
-// The parts of bench/training/train: what models learn by, against finite differences and plain
-// loops; which examples are whose; and the data that it reads.
+// The parts of bench/training/train: gradients and optimizers against finite differences and plain
+// loops, the distribution of examples over ranks, and the readers of data.
 #include "bench/training/train/char_model.h"
 #include "bench/training/train/digits_model.h"
 #include "bench/training/train/examples.h"
 #include "bench/training/train/optimizer.h"
 #include "kernels/cpu/elementwise.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,13 +1,12 @@
-// The ways between GPUs: what is found out about them, and what all ranks make of it; leases on
-// memory that is lent; memory that is mapped by descriptors.
+// Routes between GPUs: how they are found, and that all ranks get the same ones. Leases on lent
+// memory. Memory that is mapped by descriptors.
+#include "tests/support/catch.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/fake_cuda/fake_nvml.h"
 #include "transports/p2p/bus.h"
 #include "transports/p2p/lease.h"
 #include "transports/p2p/survey.h"
 #include "transports/p2p/virtual_memory.h"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <filesystem>
@@ -82,7 +81,7 @@ TEST_CASE("the way between two GPUs is the same from both ends", "[p2p]") {
       {gpu(0, 1), elsewhere, GpuRoute::relay, Path::unknown, "another host"},
       // One of them is enough to refuse, or to know what lies between.
       {gpu(0, 1, {toward(1, PeerAccess::no_peer_access)}), gpu(1, 2, {toward(0)}), GpuRoute::relay,
-       Path::unknown, "the driver finds no way"},
+       Path::unknown, "the driver finds no path"},
       {gpu(0, 1, {toward(1, PeerAccess::reaches, Path::nvlink, 18)}),
        gpu(1, 2, {toward(0, PeerAccess::disabled)}), GpuRoute::relay, Path::nvlink,
        "GYRE_P2P_DISABLE"},
@@ -257,7 +256,7 @@ TEST_CASE("without NVML the survey reads the bus, and says what it cannot see th
                                            toward(3)});
   const PairRoute between = find_route(gpu(0, 1, found(Path::host_bridge)), gpu(1, 2));
   CHECK(between.way == GpuRoute::relay);
-  CHECK(mentions(between.reason, "NVLink would not show there"));
+  CHECK(mentions(between.reason, "the bus does not show NVLink"));
   // What NVML knows goes before.
   const FakeNvml fake({.between = [](int, int) { return FakeBetween{.lanes = 4}; }});
   CHECK(survey(*table, fake.table().get(), own, {}, sysfs)[0] ==

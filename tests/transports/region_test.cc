@@ -1,8 +1,8 @@
-// lib/transport: memory that other processes map: what a peer may say of it, what a shortage here
-// is, and what is given back when.
+// lib/transport: memory that other processes map: peers' messages about it, shortages in this
+// process, and when it is given back.
 #include "lib/transport/region.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <atomic>
 #include <csignal>

@@ -1,17 +1,16 @@
-// shm where the host gives less than it should, and where the one who hands over memory is not to
-// be trusted. Limits are set in a child process, so that they end with it.
+// shm on a host with too little memory or descriptors, and with a peer that cannot be trusted.
+// Limits are set in a child process, so that they end with it.
 #include "lib/base/state_page.h"
 #include "lib/base/units.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/handover.h"
 #include "lib/transport/region.h"
 #include "lib/transport/slots.h"
+#include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
 #include "transports/p2p/lease.h"
 #include "transports/shm/memory.h"
 #include "transports/shm/sender.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -154,7 +153,7 @@ TEST_CASE("memory that is unsealed, short or none at all is refused", "[shm]") {
     const Status status = join_impostor(side, listener_name, listener, memory, said);
     CHECK(status.code() == Code::RemoteError);
     CHECK(status.culprits() == std::vector<int>{0});
-    CHECK_THAT(std::string(status.message()), Catch::Contains(text));
+    CHECK_THAT(std::string(status.message()), has_text(text));
   };
   REQUIRE(ftruncate(memfd.get(), static_cast<off_t>(bytes)) == 0);
   expect(memfd, bytes, "not sealed");
@@ -175,7 +174,7 @@ TEST_CASE("a peer's word alone does not excuse memory from being sealed", "[shm]
   const Status status =
       join_impostor(side, listener_name, listener, memory, bytes, endpoint_unsealed);
   CHECK(status.code() == Code::RemoteError);
-  CHECK_THAT(std::string(status.message()), Catch::Contains("not sealed"));
+  CHECK_THAT(std::string(status.message()), has_text("not sealed"));
 }
 
 TEST_CASE("a listener of another user is not trusted", "[shm]") {
@@ -206,7 +205,7 @@ TEST_CASE("a listener of another user is not trusted", "[shm]") {
   }
   writer.reset();
   waitpid(child, nullptr, 0);
-  CHECK_THAT(std::string(status.message()), Catch::Contains("belongs to user 65534"));
+  CHECK_THAT(std::string(status.message()), has_text("belongs to user 65534"));
 }
 
 TEST_CASE("memory that others open can never be run, where the kernel knows of that", "[shm]") {

@@ -1,10 +1,9 @@
-// lib/transport/slots: both protocols between two threads, around the end of the numbers, and what
-// an end believes of words that the other could have written.
+// lib/transport/slots: both protocols between two threads, across the wrap-around of counters, and
+// with words that the other end could have written wrongly.
 #include "lib/transport/slots.h"
 
 #include "lib/transport/mapped.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <cstring>

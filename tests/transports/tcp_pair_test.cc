@@ -1,11 +1,10 @@
-// tcp: the two ways between two ranks on one channel share a socket, whoever dials, and neither
-// takes the other's word for whose socket it is.
+// tcp: both directions between two ranks on one channel share a socket, whoever dials. Each end
+// checks the other's ticket, so a socket cannot be claimed for another link.
 #include "lib/transport/endpoint.h"
 #include "lib/transport/slots.h"
 #include "lib/trust/address.h"
+#include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
-
-#include <catch2/catch.hpp>
 
 #include <filesystem>
 #include <poll.h>
@@ -120,7 +119,7 @@ TEST_CASE("one way of a pair may end before the other", "[tcp]") {
     status = waiting.progress();
     waiting.arm(set);
   }
-  CHECK_THAT(std::string(status.message()), Catch::Contains("closed the connection"));
+  CHECK_THAT(std::string(status.message()), has_text("closed the connection"));
 }
 
 namespace {
@@ -176,7 +175,7 @@ TEST_CASE("who shows another ticket on the way back is not this link's peer", "[
   const Status status = join({dialing.ways.listening.connection.get()});
   CHECK(status.code() == Code::RemoteError);
   CHECK(status.culprits() == std::vector<int>{1});
-  CHECK_THAT(std::string(status.message()), Catch::Contains("ticket"));
+  CHECK_THAT(std::string(status.message()), has_text("ticket"));
 }
 
 TEST_CASE("a listener that closes before it has answered is dialed again", "[tcp]") {
@@ -209,5 +208,5 @@ TEST_CASE("a listener that never answers is an error in the end", "[tcp]") {
       FileDescriptor(accept(dialing.listener.get(), nullptr, nullptr)).reset();
   }
   CHECK(dialing.status.code() == Code::RemoteError);
-  CHECK_THAT(std::string(dialing.status.message()), Catch::Contains("closed 8 connections"));
+  CHECK_THAT(std::string(dialing.status.message()), has_text("closed 8 connections"));
 }

@@ -1,13 +1,12 @@
-// tcp against peers that lie, fall silent or go: whatever the other end does with the socket, this
+// tcp against peers that lie, fall silent or go. For any use of the socket by the other end, this
 // one reports an error that names the rank, and neither hangs nor reads outside its slots.
 #include "lib/transport/endpoint.h"
 #include "lib/transport/slots.h"
 #include "lib/trust/address.h"
+#include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
 #include "transports/tcp/tcp.h"
 #include "transports/tcp/wire.h"
-
-#include <catch2/catch.hpp>
 
 #include <cstring>
 #include <netinet/in.h>
@@ -53,8 +52,8 @@ struct Prey {
     CHECK_FALSE(until([] { return false; }));
     CHECK(status.code() == Code::RemoteError);
     CHECK(status.culprits() == std::vector<int>{1});
-    CHECK_THAT(std::string(status.message()), Catch::Contains(text));
-    CHECK_THAT(std::string(status.message()), Catch::Contains("tcp from rank 1 (127.0.0.1:"));
+    CHECK_THAT(std::string(status.message()), has_text(text));
+    CHECK_THAT(std::string(status.message()), has_text("tcp from rank 1 (127.0.0.1:"));
     // Sticky, and the socket is gone.
     CHECK(connection->progress().message() == status.message());
   }
@@ -228,7 +227,7 @@ TEST_CASE("a sender whose peer is gone gets an error, not a signal and not silen
   }
   CHECK(status.code() == Code::RemoteError);
   CHECK(status.culprits() == std::vector<int>{7});
-  CHECK_THAT(std::string(status.message()), Catch::Contains("tcp to rank 7 (" + address + ")"));
+  CHECK_THAT(std::string(status.message()), has_text("tcp to rank 7 (" + address + ")"));
 }
 
 TEST_CASE("the second address is tried when the first refuses", "[tcp]") {
@@ -254,9 +253,9 @@ TEST_CASE("when no address takes us, the error names each and why", "[tcp]") {
     status = (*connection)->progress();
   CHECK(status.code() == Code::RemoteError);
   const std::string text(status.message());
-  CHECK_THAT(text, Catch::Contains(closed + ": ") && Catch::Contains("ECONNREFUSED"));
-  CHECK_THAT(text, Catch::Contains("'256.0.0.1:80' is no address"));
-  CHECK_THAT(text, Catch::Contains("'nonsense' is no address"));
+  CHECK_THAT(text, has_text(closed + ": ") && has_text("ECONNREFUSED"));
+  CHECK_THAT(text, has_text("'256.0.0.1:80' is no address"));
+  CHECK_THAT(text, has_text("'nonsense' is no address"));
 }
 
 TEST_CASE("the limit on unread bytes is the one that was asked for", "[tcp]") {
@@ -281,7 +280,7 @@ TEST_CASE("the limit on unread bytes is the one that was asked for", "[tcp]") {
     if ((*connection)->ready() && out.has_credit()) out.commit(1 << 20, 1, DeliveryMode::staged);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  CHECK_THAT(std::string(status.message()), Catch::Contains("ETIMEDOUT"));
+  CHECK_THAT(std::string(status.message()), has_text("ETIMEDOUT"));
 }
 
 TEST_CASE("under TLS an end without the secret gets nowhere", "[tcp]") {
@@ -305,7 +304,7 @@ TEST_CASE("ends that do not agree on encryption do not meet", "[tcp]") {
   Side secret(Kind::tcp_tls), open(Kind::tcp4);
   for (const auto& [receiving, sending] : {std::pair{&secret, &open}, std::pair{&open, &secret}}) {
     const Link link = open_link(*receiving, *sending, shape);
-    CHECK_THAT(std::string(link.status.message()), Catch::Contains("GYRE_TCP_SECURITY"));
+    CHECK_THAT(std::string(link.status.message()), has_text("GYRE_TCP_SECURITY"));
   }
 }
 

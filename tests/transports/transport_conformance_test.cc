@@ -1,10 +1,9 @@
-// One suite for every transport: what the executor relies on holds over self, shm between threads
-// and between processes, and tcp over IPv4 and IPv6. A transport enters the list of those that can
-// be selected once it passes.
+// One suite for every transport: the properties that the executor relies on hold over self, over
+// shm between threads and between processes, and over tcp with IPv4 and IPv6. A transport can be
+// selected only once it passes.
 #include "lib/transport/slots.h"
+#include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <chrono>

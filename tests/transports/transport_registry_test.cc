@@ -1,7 +1,7 @@
-// What GYRE_TRANSPORT and its like leave of the transports, and in which order.
+// Which transports GYRE_TRANSPORT and similar variables leave, and in which order.
 #include "lib/links/transport_registry.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <string>
 

@@ -1,9 +1,8 @@
-// What links of every transport leave behind and survive: links that were given up, endpoints that
-// are not as they were made, peers that are killed; memory and descriptors afterwards.
+// Resources and robustness of links of every transport: links that were given up, endpoints that
+// were changed, peers that are killed; memory and descriptors afterwards.
 #include "lib/transport/slots.h"
+#include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <chrono>

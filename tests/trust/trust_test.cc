@@ -1,4 +1,4 @@
-// Ids, keys, sessions, tickets and addresses: what they accept and, above all, what they refuse.
+// Ids, keys, sessions, tickets and addresses: which input they accept and, above all, refuse.
 #include "lib/trust/address.h"
 #include "lib/trust/derive.h"
 #include "lib/trust/interfaces.h"
@@ -7,8 +7,7 @@
 #include "lib/trust/tickets.h"
 #include "lib/trust/unique_id.h"
 #include "lib/trust/wire.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <algorithm>
 #include <atomic>

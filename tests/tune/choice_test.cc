@@ -1,7 +1,7 @@
-// lib/tune: what is chosen, and what GYRE_ALGO and GYRE_PROTO make of it.
+// lib/tune: which algorithm and protocol are chosen, and how GYRE_ALGO and GYRE_PROTO change that.
 #include "lib/tune/choice.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <string>
 
@@ -52,7 +52,10 @@ TEST_CASE("a setting wins over the table, also for one collective alone", "[tune
   CHECK(choose(mapped, 8, "ring")->algorithm->name == "ring");
   CHECK(choose(mapped, 8, "Ring,TREE")->algorithm->name != "oneshot");
   CHECK(choose(mapped, 8, "^oneshot")->algorithm->name != "oneshot");
-  CHECK(choose(mapped, 8, "allreduce:tree;broadcast:ring")->algorithm->name == "tree");
+  for (const char* name : {"allreduce", "all_reduce", "AllReduce", "all-reduce"}) {
+    const std::string setting = std::string(name) + ":tree;broadcast:ring";
+    CHECK(choose(mapped, 8, setting.c_str())->algorithm->name == "tree");
+  }
   CHECK(choose(mapped, 8, "broadcast:ring")->algorithm->name == "oneshot");
   CHECK(choose(mapped, 1 << 20, "", "LL")->protocol == Protocol::line);
   CHECK(choose(mapped, 8, "", "simple")->protocol == Protocol::simple);

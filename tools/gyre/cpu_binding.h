@@ -1,5 +1,5 @@
-// Which processors each local rank may use. Decided once, before any rank starts, from the
-// processors that this process itself may use.
+// The processors that each local rank may use. They are chosen once, before any rank starts, from
+// the processors that this process itself may use.
 #pragma once
 
 #include "lib/base/status.h"

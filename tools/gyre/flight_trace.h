@@ -1,8 +1,8 @@
-// A timeline of flights for chrome://tracing and ui.perfetto.dev: a process of the trace for each
-// process, and a thread of it for each rank of a communicator (a second one for its sends and
-// receives, which go on beside collectives). An operation is a slice; in it lie slices for its long
-// waits and for what it does between them; an arrow leads to the end of a wait from the operation
-// of the rank that it waited for.
+// A timeline of flights for chrome://tracing and ui.perfetto.dev. The trace has a process for each
+// process, and in it a thread for each rank of a communicator. A second thread shows its sends and
+// receives, which run beside collectives. An operation is a slice. In it lie slices for its long
+// waits and for its work between them. An arrow leads to the end of a wait from the operation of
+// the rank that it waited for.
 #pragma once
 
 #include "lib/base/status.h"

@@ -1,5 +1,6 @@
-// The guard: a small process that outlives the launcher for a moment. When the launcher dies
-// without a word (SIGKILL), the kernel kills the ranks, and the guard what the ranks had started.
+// JobGuard: a small process that lives a moment longer than the launcher. If the launcher is killed
+// (SIGKILL), the kernel kills the ranks, and the guard kills the processes that the ranks had
+// started.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -151,7 +151,6 @@ Status Launcher::start() {
   GYRE_ASSIGN(const JobEnvironment environment,
               job_environment(job_.ranks, rendezvous, job_.environment));
   log_info(Subsystem::init, "gyre run: job {}: {}", rendezvous.job_id, binding.reason);
-  if (environment.limits_openmp) pump_.say("OMP_NUM_THREADS=1 for every rank, as it was unset");
   if (!job_.log_directory.empty()) {
     std::error_code error;
     std::filesystem::create_directories(job_.log_directory, error);
@@ -162,6 +161,8 @@ Status Launcher::start() {
   for (int rank = 0; rank < job_.ranks && !verdict_; ++rank)
     GYRE_TRY(start_one(rank, environment, binding, rendezvous.descriptor.get())
                  .while_doing(fmt::format("starting rank {}", rank)));
+  if (environment.limits_openmp && !verdict_)
+    log_info(Subsystem::init, "gyre run: OMP_NUM_THREADS=1 for every rank, as it was unset");
   return {};
 }
 

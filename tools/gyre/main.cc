@@ -1,9 +1,11 @@
-// gyre: one program for what one does around a job; each subcommand has a file of its own.
-// This file only picks the subcommand.
+// gyre: one program for the tasks around a job. Each subcommand has its own file; this one only
+// picks the subcommand.
 #include "lib/base/settings.h"
-#include "lib/links/transport_registry.h"
+#include "lib/command_line/command_line.h"
 #include "tools/gyre/plan_command.h"
 #include "tools/gyre/run_command.h"
+#include "tools/gyre/settings_command.h"
+#include "tools/gyre/topo_command.h"
 #include "tools/gyre/why_command.h"
 
 #include <fmt/format.h>
@@ -20,39 +22,31 @@ struct Subcommand {
   std::string_view meaning;
 };
 
-int settings_command(int argc, char** argv) {
-  if (argc == 1) {
-    fmt::print("{}", gyre::settings_help(gyre::comm::transport_choices()));
-    return 0;
-  }
-  const std::string_view word = argv[1];
-  const bool help = word == "-h" || word == "--help";
-  fmt::print(help ? stdout : stderr, "usage: gyre settings\n\nPrints every GYRE_ variable.\n");
-  return help ? 0 : 2;
-}
-
 constexpr Subcommand subcommands[] = {
     {"run", gyre::tools::run_command, "start the ranks of a job on this machine"},
     {"plan", gyre::tools::plan_command, "show, prove and draw the plans of the collectives"},
     {"why", gyre::tools::why_command, "who waits for whom in a job, and for which rank in the end"},
-    {"settings", settings_command, "every GYRE_ variable, its default and its meaning"},
+    {"topo", gyre::tools::topo_command, "this host: its parts, links, ports and paths"},
+    {"settings", gyre::tools::settings_command,
+     "every GYRE_ variable, its default and its meaning"},
 };
 
 void print_help(std::FILE* stream) {
-  fmt::print(stream, "usage: gyre SUBCOMMAND [options]\n\n");
+  fmt::print(stream, "Usage: gyre SUBCOMMAND [OPTIONS]\n\n");
   for (const Subcommand& subcommand : subcommands)
     fmt::print(stream, "  {:<9} {}\n", subcommand.name, subcommand.meaning);
   fmt::print(stream, "\n  -h, --help   this text; gyre SUBCOMMAND --help says more\n");
   fmt::print(stream, "  --version    the version\n");
+  fmt::print(stream, "\nExamples:\n  gyre run -n 4 ./program\n  gyre plan all_reduce\n");
 }
 
 int refuse(std::string_view word) {
-  std::vector<std::string_view> known = {"--help", "--version"};
+  std::vector<std::string_view> known = {"--help", "--version", "help"};
   for (const Subcommand& subcommand : subcommands) known.push_back(subcommand.name);
   const std::string_view near = gyre::nearest(word, known);
-  fmt::print(stderr, "gyre: no subcommand \"{}\"{}; gyre --help lists them\n", word,
-             near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
-  return 2;
+  fmt::print(stderr, "gyre: there is no subcommand \"{}\"; {}\n", word,
+             near.empty() ? "gyre --help lists them" : fmt::format("did you mean {}?", near));
+  return gyre::command_line::exit_usage;
 }
 
 }  // namespace
@@ -60,7 +54,7 @@ int refuse(std::string_view word) {
 int main(int argc, char** argv) {
   if (argc < 2) {
     print_help(stderr);
-    return 2;
+    return gyre::command_line::exit_usage;
   }
   const std::string_view word = argv[1];
   for (const Subcommand& subcommand : subcommands)

@@ -1,9 +1,8 @@
 #include "tools/gyre/memory_command.h"
 
+#include "lib/command_line/command_line.h"
 #include "lib/gradsync/memory_need.h"
-#include "tools/gyre/command_line.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -12,9 +11,15 @@
 namespace gyre::tools {
 namespace {
 
+using namespace command_line;
+
 constexpr const char* description =
-    "What a model takes of each rank, by stage of sharding (0: replicas; 1: optimizer state is\n"
-    "shared out; 2: gradients too; 3: parameters too), with AdamW. Activations come on top.";
+    "Says how much memory a model takes of each rank, by stage of sharding, with AdamW. Stage 0 "
+    "keeps replicas; stage 1 shards the optimizer state; stage 2 also gradients; stage 3 also "
+    "parameters. Activations come on top.";
+
+constexpr std::int64_t max_ranks = std::int64_t{1} << 30;
+constexpr std::int64_t max_units = std::int64_t{1} << 30;
 
 struct Options {
   std::string parameters = "1B";
@@ -23,13 +28,13 @@ struct Options {
   std::uint64_t memory = 0;
 };
 
-// "350M", "1.5B": thousands, as models are named.
+// "350M", "1.5B": thousands, as models are named. Empty: `count` is set.
 std::string read_count(const std::string& text, double& count) {
   std::size_t read = 0;
   try {
     count = std::stod(text, &read);
   } catch (const std::exception&) {
-    return "no number: " + text;
+    return text + " is not a number";
   }
   const std::string unit = text.substr(read);
   const double factors[] = {1, 1e3, 1e6, 1e9, 1e12};
@@ -37,7 +42,7 @@ std::string read_count(const std::string& text, double& count) {
   for (int i = 0; i < 5; ++i)
     if (unit == names[i]) {
       count *= factors[i];
-      return count >= 1 && std::isfinite(count) ? "" : "no count of parameters: " + text;
+      return count >= 1 && std::isfinite(count) ? "" : text + " is not a number of parameters";
     }
   return "a number ends in K, M, B or T, not \"" + unit + "\"";
 }
@@ -49,26 +54,24 @@ std::string size_text(double bytes) {
   return fmt::format("{:.4g} {}", bytes, names[unit]);
 }
 
-void declare(CLI::App& app, Options& options) {
-  CLI::AsSizeValue size(false);
-  size.description("");
-  app.add_option("--params", options.parameters, "parameters, as in 350M or 1.5B; default 1B")
-      ->type_name("COUNT");
-  app.add_option("-n,--ranks", options.ranks, "how many ranks; default 8")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--factor", options.factor, "ranks that share a model; default: all")
-      ->check(CLI::PositiveNumber);
-  app.add_option("-s,--stage", options.stage, "this one alone; default: all of them")
-      ->check(CLI::Range(0, 3));
-  app.add_flag("--bf16", options.is_narrow,
-               "parameters and gradients of 16 bits, beside float32 copies");
-  app.add_option("--units", options.units, "layers that are gathered one by one; default 32")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--prefetch", options.prefetch, "units gathered ahead in stage 3; default 1")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--memory", options.memory, "of each rank: which stages fit, and how much would")
-      ->transform(size)
-      ->type_name("SIZE");
+void declare(CommandLine& line, Options& options) {
+  line.add_option("--params", options.parameters, any_text(), "COUNT",
+                  "number of parameters, as in 350M or 1.5B; default 1B");
+  line.add_option("-n,--ranks", options.ranks, whole(1, max_ranks), "N",
+                  "how many ranks; default 8");
+  line.add_option("--factor", options.factor, whole(1, max_ranks), "N",
+                  "how many ranks share one model; default: all");
+  line.add_option("-s,--stage", options.stage, whole(0, 3), "STAGE",
+                  "show this stage alone; default: all of them");
+  line.add_flag("--bf16", options.is_narrow,
+                "parameters and gradients have 16 bits, beside float32 copies");
+  line.add_option("--units", options.units, whole(1, max_units), "N",
+                  "number of layers, which are gathered one by one; default 32");
+  line.add_option("--prefetch", options.prefetch, whole(0, max_units), "N",
+                  "units gathered ahead in stage 3; default 1");
+  line.add_option("--memory", options.memory, size(), "SIZE",
+                  "memory of each rank: says which stages fit, and how much would");
+  line.add_example("gyre plan memory --params 7B -n 64 --bf16 --memory 80G");
 }
 
 void show_stage(const Options& options, gradsync::MemoryQuestion question, int stage) {
@@ -112,10 +115,10 @@ std::string show(const Options& options) {
 }  // namespace
 
 int memory_command(int argc, char** argv) {
-  CLI::App app(description, "gyre plan memory");
+  CommandLine line("gyre plan memory", description);
   Options options;
-  declare(app, options);
-  if (const auto code = parse(app, argc, argv)) return *code;
+  declare(line, options);
+  if (const std::optional<int> code = line.read(argc, argv)) return *code;
   const std::string wrong = show(options);
   if (wrong.empty()) return 0;
   fmt::print(stderr, "gyre plan memory: {}\n", wrong);

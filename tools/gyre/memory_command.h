@@ -1,4 +1,4 @@
-// gyre plan memory: what a model takes of each rank, by stage, and what fits.
+// gyre plan memory: the memory that a model takes on each rank, by stage, and which stages fit.
 #pragma once
 
 namespace gyre::tools {

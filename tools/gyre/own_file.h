@@ -1,5 +1,5 @@
-// Files that this program writes for its user. Others may have put something under the same name,
-// and root must not be led to write elsewhere.
+// Opens files that this program writes for its user. Others may have put something under the same
+// name, and root must not be led to write elsewhere.
 #pragma once
 
 #include "lib/base/owned.h"

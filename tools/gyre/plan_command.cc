@@ -1,15 +1,15 @@
 #include "tools/gyre/plan_command.h"
 
 #include "lib/base/settings.h"
+#include "lib/command_line/command_line.h"
 #include "lib/plan/algorithms.h"
+#include "lib/plan/collective.h"
 #include "lib/plan/draw.h"
 #include "lib/plan/explain.h"
 #include "lib/plan/print.h"
 #include "lib/plan/verify.h"
-#include "tools/gyre/command_line.h"
 #include "tools/gyre/memory_command.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -21,19 +21,20 @@
 namespace gyre::tools {
 namespace {
 
+using namespace command_line;
 using nlohmann::ordered_json;
 
 constexpr std::int32_t max_ranks = 512;  // a ring of 512 exchanges half a million messages
 constexpr std::int32_t shown_ranks = 8;  // more are shown one at a time
 
 constexpr const char* description =
-    "Shows what each rank does in a collective: the plan that the host engine and the CUDA\n"
-    "kernels walk. One line is one move: verbs [from] > [chunks] > [to].\n"
+    "Shows what each rank does in a collective: the plan that the host engine and the CUDA kernels "
+    "walk. One line is one move: verbs [from] > [chunks] > [to].\n"
     "gyre plan memory: what a model takes of each rank (gyre plan memory --help).";
 
 struct Options {
   std::string collective = "all_reduce";
-  std::string algorithm = "ring";
+  std::string algorithm;  // empty: the first that does the collective
   std::int32_t ranks = 4;
   std::int32_t rank = -1;
   std::int32_t root = 0;
@@ -48,44 +49,6 @@ struct Options {
   bool list = false;
 };
 
-void declare(CLI::App& app, Options& options) {
-  CLI::AsSizeValue size(false);
-  size.description("");
-  app.add_option("-c,--collective", options.collective,
-                 "all_reduce (default), reduce_scatter, all_gather, broadcast, reduce,\n"
-                 "all_to_all, gather or scatter")
-      ->type_name("NAME");
-  app.add_option("-a,--algorithm", options.algorithm, "ring (default); --list names them all")
-      ->type_name("NAME");
-  app.add_option("-n,--ranks", options.ranks, "how many ranks; default 4")
-      ->check(CLI::Range(1, max_ranks));
-  app.add_option("--rank", options.rank,
-                 fmt::format("show this one; default: all, or rank 0 of more than {}", shown_ranks))
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--root", options.root, "of broadcast, reduce, gather and scatter; default 0")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--order", options.order, "the ranks along the ring, as in 0,2,1,3")
-      ->delimiter(',')
-      ->type_name("RANKS");
-  app.add_option("--hosts", options.hosts, "of hierarchical: as many ranks on each; default 1")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--grain", options.grain,
-                 "of halving: most chunks in a message; default 0, no limit")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--bytes", options.bytes,
-                 "of the larger buffer of a rank, for the figures of the links; default 1M")
-      ->transform(size)
-      ->type_name("SIZE");
-  app.add_flag("--multicast", options.multicast,
-               "also what crosses each rank's wires where NVLink's switch sums and spreads (NVLS)");
-  app.add_flag("--verify", options.verify,
-               "prove the plans of all ranks: contributions, both ends, deadlock, overwriting");
-  app.add_option("--draw", options.drawing, "write a picture of all messages")
-      ->type_name("FILE.svg");
-  app.add_flag("--json", options.json, "print the plans for programs instead");
-  app.add_flag("--list", options.list, "list the algorithms and what each can do");
-}
-
 std::string name_list(std::span<const plan::Collective> collectives) {
   std::string names;
   for (const plan::Collective collective : collectives) {
@@ -94,37 +57,103 @@ std::string name_list(std::span<const plan::Collective> collectives) {
   return names;
 }
 
-void list_algorithms() {
-  for (const plan::Algorithm& algorithm : plan::algorithms()) {
-    fmt::print("{:<10} {}\n           {}\n           roundings of a sum: {}, made in {}\n\n",
-               algorithm.name, name_list(algorithm.collectives), algorithm.idea,
-               plan::roundings_text(algorithm.roundings),
-               algorithm.order == plan::SumOrder::rank ? "rank order" : "a fixed order");
-  }
+void declare(CommandLine& line, Options& options) {
+  line.add_option("-c,--collective,collective", options.collective, any_text(), "NAME",
+                  "all_reduce (default), reduce_scatter, all_gather, broadcast, reduce, "
+                  "all_to_all, gather or scatter");
+  line.add_option("-a,--algorithm", options.algorithm, any_text(), "NAME",
+                  "default: the first of --list that does the collective");
+  line.add_option("-n,--ranks", options.ranks, whole(1, max_ranks), "N",
+                  "how many ranks; default 4");
+  line.add_option(
+      "--rank", options.rank, whole(0, max_ranks - 1), "RANK",
+      fmt::format("show this rank; default: all ranks, or rank 0 of more than {}", shown_ranks));
+  line.add_option("--root", options.root, whole(0, max_ranks - 1), "RANK",
+                  "root of broadcast, reduce, gather and scatter; default 0");
+  line.add_option("--order", options.order, whole(0, max_ranks - 1), "RANKS",
+                  "the ranks along the ring, as in 0,2,1,3");
+  line.add_option("--hosts", options.hosts, whole(1, max_ranks), "N",
+                  "for hierarchical: number of hosts with as many ranks each; default 1");
+  line.add_option("--grain", options.grain, whole(0, max_ranks), "N",
+                  "for halving: most chunks in a message; default 0, no limit");
+  line.add_option("--bytes", options.bytes, size(), "SIZE",
+                  "size of the larger buffer of a rank, for the figures of the links; default 1M");
+  line.add_flag("--multicast", options.multicast,
+                "also show what crosses each rank's wires if NVLink's switch sums and spreads "
+                "(NVLS)");
+  line.add_flag("--verify", options.verify,
+                "prove the plans of all ranks: contributions, both ends, deadlock, overwriting");
+  line.add_option("--draw", options.drawing, any_text(), "FILE.svg",
+                  "write a picture of all messages");
+  line.add_flag("--json", options.json, "print for programs instead");
+  line.add_flag("--list", options.list,
+                "list the algorithms and what each can do; with -c those for the collective");
+  line.add_example("gyre plan all_reduce -a tree -n 8 --rank 0");
+  line.add_example("gyre plan all_to_all -n 6 --verify --draw all_to_all.svg");
+  line.add_example("gyre plan --list -c broadcast");
 }
 
-Result<const plan::Algorithm*> find_algorithm(const std::string& name) {
-  if (const plan::Algorithm* found = plan::find_algorithm(name)) return found;
+// ------------------------------------------------------------------------------- the list
+
+const char* order_name(plan::SumOrder order) {
+  return order == plan::SumOrder::rank ? "rank order" : "a fixed order";
+}
+
+Status list_algorithms(const CommandLine& line, const Options& options) {
+  bool is_filtered = false;
+  for (const Option& option : line.options()) {
+    if (option.count == 0) continue;
+    const std::string_view name = option.names.back();
+    if (name == "--collective")
+      is_filtered = true;
+    else if (name != "--list" && name != "--json")
+      return invalid_argument(
+          fmt::format("--list goes with --collective and --json, not {}", name));
+  }
+  GYRE_ASSIGN(const plan::Collective collective, plan::parse_collective(options.collective));
+  ordered_json listed = ordered_json::array();
+  for (const plan::Algorithm& algorithm : plan::algorithms()) {
+    if (is_filtered && !algorithm.does(collective)) continue;
+    const std::string_view roundings = plan::roundings_text(algorithm.roundings);
+    ordered_json names = ordered_json::array();
+    for (const plan::Collective one : algorithm.collectives)
+      names.push_back(plan::collective_name(one));
+    listed.push_back({{"algorithm", algorithm.name},
+                      {"collectives", names},
+                      {"idea", algorithm.idea},
+                      {"roundings", roundings},
+                      {"order", order_name(algorithm.order)}});
+    if (options.json) continue;
+    fmt::print("{:<10} {}\n           {}\n           roundings of a sum: {}, made in {}\n\n",
+               algorithm.name, name_list(algorithm.collectives), algorithm.idea, roundings,
+               order_name(algorithm.order));
+  }
+  if (options.json) fmt::print("{}\n", listed.dump(2));
+  return {};
+}
+
+// ------------------------------------------------------------------------------- the plans
+
+Result<const plan::Algorithm*> find_algorithm(const std::string& name,
+                                              plan::Collective collective) {
   std::vector<std::string_view> known;
-  for (const plan::Algorithm& algorithm : plan::algorithms()) known.push_back(algorithm.name);
+  for (const plan::Algorithm& algorithm : plan::algorithms()) {
+    if (name.empty() ? algorithm.does(collective) : algorithm.name == name) return &algorithm;
+    known.push_back(algorithm.name);
+  }
   const std::string_view near = nearest(name, known);
   return invalid_argument(
-      fmt::format("there is no algorithm \"{}\"{}; --list names them", name,
-                  near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near)));
+      fmt::format("there is no algorithm \"{}\"; {}", name,
+                  near.empty() ? "--list names them" : fmt::format("did you mean {}?", near)));
 }
 
 Result<plan::PlanRequest> make_request(const Options& options) {
   plan::PlanRequest request;
-  const std::optional<plan::Collective> collective = plan::find_collective(options.collective);
-  if (!collective) {
-    return invalid_argument(
-        fmt::format("there is no collective \"{}\"; --help names them", options.collective));
-  }
+  GYRE_ASSIGN(request.collective, plan::parse_collective(options.collective));
   if (options.rank >= options.ranks) {
     return invalid_argument(
         fmt::format("--rank {} is not one of {} ranks", options.rank, options.ranks));
   }
-  request.collective = *collective;
   request.rank_count = options.ranks;
   request.root = options.root;
   request.order = options.order;
@@ -238,8 +267,9 @@ Status write_drawing(const std::string& path, const std::vector<plan::Plan>& pla
 }
 
 Status show(const Options& options) {
-  GYRE_ASSIGN(const plan::Algorithm* algorithm, find_algorithm(options.algorithm));
   GYRE_ASSIGN(const plan::PlanRequest request, make_request(options));
+  GYRE_ASSIGN(const plan::Algorithm* algorithm,
+              find_algorithm(options.algorithm, request.collective));
   GYRE_ASSIGN(const std::vector<plan::Plan> plans, plan::build_plans(*algorithm, request));
   if (options.json) {
     GYRE_TRY(print_json(options, plans));
@@ -257,15 +287,11 @@ Status show(const Options& options) {
 
 int plan_command(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "memory") return memory_command(argc - 1, argv + 1);
-  CLI::App app(description, "gyre plan");
+  CommandLine line("gyre plan", description);
   Options options;
-  declare(app, options);
-  if (const auto code = parse(app, argc, argv)) return *code;
-  if (options.list) {
-    list_algorithms();
-    return 0;
-  }
-  const Status status = show(options);
+  declare(line, options);
+  if (const std::optional<int> code = line.read(argc, argv)) return *code;
+  const Status status = options.list ? list_algorithms(line, options) : show(options);
   if (status.ok()) return 0;
   fmt::print(stderr, "gyre plan: {}\n", status.message());
   return status.code() == Code::InvalidArgument ? exit_usage : 1;

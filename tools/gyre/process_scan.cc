@@ -107,8 +107,8 @@ void find_state_page(long pid, Scan& scan) {
     const ssize_t length = ::readlink(path.c_str(), link, sizeof link - 1);
     if (length <= 0 || !std::string_view(link).starts_with(wanted)) continue;
     if (!is_in_memory(path)) {
-      scan.notes.push_back(fmt::format(
-          "pid {}: what it has named as its state page is no memory of the kernel's", pid));
+      scan.notes.push_back(
+          fmt::format("pid {}: the file that it names as its state page is not in memory", pid));
       continue;
     }
     FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));

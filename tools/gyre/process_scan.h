@@ -1,6 +1,6 @@
-// Finds the processes of this host that show a state page (lib/base/state_page.h) and reads them;
-// and what the kernel tells of any process. Only processes that we may look into are seen: our own,
-// or all of them as root.
+// Finds the processes of this host that show a state page (lib/base/state_page.h) and reads the
+// pages. Also reads the kernel's facts of any process. It sees only processes that the user may
+// inspect: the user's own, or all of them as root.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,5 +1,5 @@
-// What a rank is told through its environment, for Gyre and as torchrun tells it, and the sealed
-// memory that carries the job's secret, which never stands in an environment, an argument or a log.
+// A rank's environment variables, for Gyre and in torchrun's names, and the sealed memory that
+// carries the job's secret. The secret is never in an environment, an argument or a log.
 //
 //   Rendezvous  memory of 8 bytes "GYRERUN1", 32 bytes secret, 16 bytes job token, inherited by
 //               every rank under one descriptor number; lib/rendezvous reads it

@@ -1,5 +1,5 @@
-// One rank as a process: how it is started. Each rank leads a session and a process group of its
-// own, so that a signal to the group reaches what the rank started in turn.
+// Starts one rank as a process. Each rank leads its own session and process group, so that a signal
+// to the group also reaches the processes that the rank started.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,4 +1,4 @@
-// gyre run: the options of the launcher. What it does with them is in launcher.h.
+// gyre run: the options of the launcher; launcher.h runs the job.
 #pragma once
 
 namespace gyre::tools {

@@ -2,14 +2,13 @@
 
 #include "lib/base/flight_file.h"
 #include "lib/base/settings.h"
-#include "tools/gyre/command_line.h"
+#include "lib/command_line/command_line.h"
 #include "tools/gyre/flight_trace.h"
 #include "tools/gyre/own_file.h"
 #include "tools/gyre/why_graph.h"
 #include "tools/gyre/why_json.h"
 #include "tools/gyre/why_text.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -29,15 +28,16 @@
 namespace gyre::tools {
 namespace {
 
+using namespace command_line;
+
 constexpr const char* description =
-    "Says who waits for whom in the jobs of this host, on what and since when, and names the rank\n"
-    "at which it all ends: stopped, dead, busy with code of the program, or in another call. It\n"
-    "reads what each process shows in memory; it stops and disturbs none, and a process may "
-    "itself\n"
-    "be stopped or loop. Only processes of the same user are seen, or all as root. Of ranks on\n"
-    "other hosts only the name of the host and the process id are known, and what this host's\n"
-    "ranks heard of their end; ask gyre why there for more. Exit code 0 whatever it found, 1 if\n"
-    "it could not look, 2 for a wrong option.";
+    "Says who waits for whom in the jobs of this host, on what and since when, and names the rank "
+    "at which it all ends: stopped, dead, busy with code of the program, or in another call. It "
+    "reads what each process shows in memory; it stops and disturbs none, and a process may itself "
+    "be stopped or loop. Only processes of the same user are seen, or all as root. Of ranks on "
+    "other hosts only the name of the host and the process id are known, and what this host's "
+    "ranks heard of their end; ask gyre why there for more. Exit code 0 whatever it found, 1 if it "
+    "could not look, 2 for a wrong option.";
 
 struct Options {
   std::string target;
@@ -50,34 +50,36 @@ struct Options {
   std::string code;
 };
 
-void declare(CLI::App& app, Options& options, CLI::Option*& dump) {
-  app.add_option(
-         "target", options.target,
-         "a process id (its whole job; of gyre run: what it started), or the name or label\n"
-         "of a communicator; default: all jobs of this host")
-      ->type_name("PID|JOB");
-  app.add_flag("--json", options.json, "print for programs instead; the schema is below");
-  app.add_option("--sample", options.sample_ms,
-                 "milliseconds between two looks: what does not change counts as waiting;\n"
-                 "default 100")
-      ->check(CLI::Range(1, 60000));
-  dump = app.add_option("--dump", options.dump,
-                        "write each rank's last operations to a file of this name, with %h, %p\n"
-                        "and %r for host, process id and rank; default gyre-flights-%h-%p-%r.jsonl")
-             ->expected(0, 1)
-             ->type_name("FILE");
-  app.add_option("--trace", options.trace,
-                 "write a timeline of the last operations, for ui.perfetto.dev; a link, a\n"
-                 "FIFO or another user's file of that name is refused")
-      ->type_name("FILE");
-  app.add_option("--from", options.from,
-                 "with --trace: take the operations from files that --dump or GYRE_FLIGHT_FILE\n"
-                 "wrote, not from processes")
-      ->type_name("FILES");
-  app.add_option("--explain", options.code,
-                 "say what a result code means and what to do: a number, or a name as gyreTimeout")
-      ->type_name("CODE");
-  app.footer(json_schema);
+// The option that asks for files of flights.
+const Option& declare(CommandLine& line, Options& options) {
+  line.add_option(
+      "target", options.target, any_text(), "PID|JOB",
+      "a process id (its whole job; of gyre run: what it started), or the name or label "
+      "of a communicator; default: all jobs of this host");
+  line.add_flag("--json", options.json, "print for programs instead; the schema is below");
+  line.add_option("--sample", options.sample_ms, whole(1, 60000), "MS",
+                  "milliseconds between two looks: what does not change counts as waiting; default "
+                  "100");
+  Option& dump = line.add_option(
+      "--dump", options.dump, any_text(), "FILE",
+      "write each rank's last operations to a file of this name, with %h, %p and %r for host, "
+      "process id and rank; default gyre-flights-%h-%p-%r.jsonl");
+  dump.value_is_optional = true;
+  line.add_option("--trace", options.trace, any_text(), "FILE",
+                  "write a timeline of the last operations, for ui.perfetto.dev; a link, a FIFO or "
+                  "another user's file of that name is refused");
+  line.add_option("--from", options.from, any_text(), "FILES",
+                  "with --trace: take the operations from files that --dump or GYRE_FLIGHT_FILE "
+                  "wrote, not from processes")
+      .takes_several = true;
+  line.add_option(
+      "--explain", options.code, any_text(), "CODE",
+      "say what a result code means and what to do: a number, or a name as gyreTimeout");
+  line.add_example("gyre why");
+  line.add_example("gyre why 4711 --trace job.json");
+  line.add_example("gyre why --explain gyreTimeout");
+  line.set_footer(json_schema);
+  return dump;
 }
 
 // ------------------------------------------------------------------------------- codes
@@ -274,12 +276,11 @@ Status explain(const Options& options) {
 }  // namespace
 
 int why_command(int argc, char** argv) {
-  CLI::App app(description, "gyre why");
+  CommandLine line("gyre why", description);
   Options options;
-  CLI::Option* dump_option = nullptr;
-  declare(app, options, dump_option);
-  if (const auto code = parse(app, argc, argv)) return *code;
-  options.dumps = dump_option->count() > 0;
+  const Option& dump_option = declare(line, options);
+  if (const std::optional<int> code = line.read(argc, argv)) return *code;
+  options.dumps = dump_option.count > 0;
   if (!options.code.empty()) return explain_code(options.code);
   const Status status = explain(options);
   if (status.ok()) return 0;

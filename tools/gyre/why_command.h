@@ -1,4 +1,4 @@
-// gyre why: who waits for whom, on what, since when, and at which rank it all ends.
+// gyre why: which rank waits for which, on what, since when, and at which rank it all ends.
 #pragma once
 
 namespace gyre::tools {

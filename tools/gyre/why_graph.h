@@ -1,5 +1,5 @@
-// Who waits for whom: from what was seen of processes to the ranks at which all waits end. It knows
-// no files and no clocks: tests give it sights of their own.
+// The graph of waiting ranks, from the observed processes to the ranks at which all waits end. It
+// knows no files and no clocks: tests give it Sights of their own.
 #pragma once
 
 #include "tools/gyre/why_job.h"

@@ -1,8 +1,8 @@
-// What is known of a job when its ranks were looked at, and what follows for each of them.
+// The facts about a job whose ranks were observed, and the conclusion for each rank. Words:
 //
-//   sight     all that was seen: processes, rank states, what the kernel says of threads
-//   standing  what a rank is doing; `RankStanding::waits` is the only one that leads on to others
-//   root      a rank, or a circle of ranks, for which others wait and which waits for nobody else
+//   Sight         all observations: processes, rank states, the kernel's facts of threads
+//   RankStanding  what a rank is doing; only `waits` leads on to other ranks
+//   root          a rank, or a circle of ranks, that others wait for and that waits for no other
 #pragma once
 
 #include "lib/base/state_page_reader.h"

@@ -1,4 +1,4 @@
-// What `gyre why` says of jobs, for programs.
+// The report of `gyre why` about jobs, for programs.
 #pragma once
 
 #include "tools/gyre/why_job.h"

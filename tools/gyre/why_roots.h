@@ -1,4 +1,5 @@
-// Where all waits end: of a job whose ranks are judged (why_job.h), the ranks to look at.
+// Finds the roots of a job whose ranks are judged (why_job.h): the ranks at which all waits end,
+// and which the user should look at.
 #pragma once
 
 #include "tools/gyre/why_job.h"

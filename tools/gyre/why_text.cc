@@ -150,7 +150,8 @@ std::string Teller::standing(const RankReport& rank) const {
                  ? "is dead: its process has ended, and its parent has not collected it"
                  : "is dead: its process is gone";
     case RankStanding::failed:
-      return fmt::format("has left off: {}", printable(rank.seen->rank_state.failure->text.view()));
+      return fmt::format("has a broken communicator: {}",
+                         printable(rank.seen->rank_state.failure->text.view()));
     case RankStanding::left:
       return "has destroyed this communicator: its process shows it no more";
     case RankStanding::other_host:
@@ -192,8 +193,8 @@ std::string circle_text(const Teller& teller, const Root& root) {
                        teller.who_and_where(root.place), teller.call(rank, *rank.open));
   if (root.kind == RootKind::apart)
     return fmt::format(
-        "{}, of {}, which wait for each other in one call on several hosts: nothing gets from one "
-        "to another; look at the network between them",
+        "{}, of {}, which wait for each other in one call on several hosts: no data passes between "
+        "them; check the network between those hosts",
         teller.who_and_where(root.place), teller.list(root.circle));
   return fmt::format("{} wait for each other in one call: that is a fault of Gyre's",
                      teller.list(root.circle));
@@ -230,9 +231,9 @@ std::string explain_root(const Sight& sight, const JobView& job, const Root& roo
   const Teller teller(sight, job);
   const RankReport& rank = teller.report(root.place);
   if (root.kind == RootKind::failure)
-    return fmt::format("{} {}. {} ago the communicator broke off: {}",
-                       teller.who_and_where(root.place), teller.standing(rank),
-                       teller.age(root.failure->at_ns), printable(root.failure->text.view()));
+    return fmt::format("{} {}. {} ago the communicator broke: {}", teller.who_and_where(root.place),
+                       teller.standing(rank), teller.age(root.failure->at_ns),
+                       printable(root.failure->text.view()));
   if (root.kind != RootKind::rank) return circle_text(teller, root);
   return fmt::format("{} {}{}", teller.who_and_where(root.place), teller.standing(rank),
                      teller.history(rank, root.wanted));

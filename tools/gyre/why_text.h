@@ -1,4 +1,4 @@
-// What `gyre why` says of a job, for people.
+// The report of `gyre why` about a job, for people.
 #pragma once
 
 #include "tools/gyre/why_job.h"

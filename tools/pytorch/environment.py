@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes a Python with PyTorch to build and test the backend with, and prints its bin folder.
 
-By default the newest that Debian has (its testing release), unpacked into a folder and made to run
-from there: nothing is installed on this machine, no root is needed, and no wheel of 2 GB. With
---wheel, PyTorch's own wheel from PyPI in a virtual environment of this machine's Python.
+By default it unpacks the newest PyTorch of Debian's testing release into a folder, where it runs.
+So nothing is installed on this machine, and neither root nor a wheel of 2 GB is needed. With
+--wheel, it installs PyTorch's own wheel from PyPI in a virtual environment of this machine's
+Python.
 """
 
 import argparse

@@ -1,10 +1,23 @@
-"""Prints the folders of PyTorch's headers and, on a second line, of its libraries."""
+"""Prints the folders of PyTorch's headers and, on a second line, of its libraries. Says so, and
+prints neither, if this Python has no PyTorch that the backend can be built for."""
 
 import pathlib
+import re
+import sys
 import sysconfig
 
-import torch  # loads them
-from torch.utils import cpp_extension
+OLDEST = (2, 14)  # its Work and Backend have the functions that the backend overrides
+
+try:
+    import torch  # loads the libraries
+except ModuleNotFoundError:
+    sys.exit(f"gyre_torch needs PyTorch {OLDEST[0]}.{OLDEST[1]} or newer, and {sys.executable} has "
+             "none (pip takes the Python at hand with --no-build-isolation)")
+if tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < OLDEST:
+    sys.exit(f"gyre_torch needs PyTorch {OLDEST[0]}.{OLDEST[1]} or newer, and {sys.executable} has "
+             f"{torch.__version__}")
+
+from torch.utils import cpp_extension  # noqa: E402
 
 with open("/proc/self/maps", encoding="utf-8") as maps:
     loaded = [line.split()[-1] for line in maps if "/libtorch_cpu.so" in line]

@@ -1,5 +1,5 @@
-// What lies between two GPUs on the PCI bus, as the kernel's files of devices (sysfs) show it. For
-// where NVML is missing: NVLink is no part of the bus and does not show there.
+// The path between two GPUs on the PCI bus, as the kernel's device files (sysfs) show it. Used
+// where NVML is missing. NVLink is no part of the bus and does not show there.
 #pragma once
 
 #include "transports/p2p/gpu_route.h"

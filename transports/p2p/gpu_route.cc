@@ -21,14 +21,14 @@ std::string_view why_not(PeerAccess access) {
     case PeerAccess::reaches:
       break;
     case PeerAccess::no_peer_access:
-      return "the driver finds no way between them (see nvidia-smi topo -p2p rw)";
+      return "the driver finds no path between them (see nvidia-smi topo -p2p rw)";
     case PeerAccess::too_far:
-      return "GYRE_P2P_LEVEL leaves out what lies between them";
+      return "GYRE_P2P_LEVEL excludes the path between them";
     case PeerAccess::disabled:
-      return "GYRE_P2P_DISABLE or GYRE_TRANSPORT leaves p2p out";
+      return "GYRE_P2P_DISABLE or GYRE_TRANSPORT excludes p2p";
     case PeerAccess::too_far_on_bus:
-      return "GYRE_P2P_LEVEL leaves out what the PCI bus shows between them; NVLink would not show "
-             "there, and NVML, which knows of it, is missing";
+      return "GYRE_P2P_LEVEL excludes the path that the PCI bus shows between them; the bus does "
+             "not show NVLink, and NVML, which does, is missing";
   }
   return "";
 }
@@ -72,7 +72,7 @@ PairRoute find_route(const Gpu& here, const Gpu& there) {
   }
   if (is_instance(here.uuid) || is_instance(there.uuid)) {
     found.reason = fmt::format(
-        "{} is a MIG instance, and {} is another device: CUDA gives them no way to each other's "
+        "{} is a MIG instance, and {} is another device: CUDA gives them no access to each other's "
         "memory",
         (is_instance(here.uuid) ? here : there).uuid, (is_instance(here.uuid) ? there : here).uuid);
     return found;

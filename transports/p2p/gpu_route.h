@@ -1,5 +1,5 @@
-// GpuRoute: the way between the GPUs of two ranks: which it is and why, from what all ranks know
-// alike. Each rank says in its join info what it found out about the other GPUs of its host
+// GpuRoute: the route between the GPUs of two ranks and the reason for it, from facts that all
+// ranks know alike. Each rank's join info says what it found out about the other GPUs of its host
 // (`RouteReport`).
 //
 //   pointer   one process: memory is where it is

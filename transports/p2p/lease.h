@@ -1,6 +1,6 @@
-// Lease: a lender's file of memory on which borrowers hold locks while they use what it lends. So
-// the lender knows when nobody does any more, whoever died meanwhile: the kernel lets go of the
-// locks of a process that ends. No messages are needed, and none can get lost.
+// Lease: a lender's memory file on which borrowers hold locks while they use the lent memory. So
+// the lender knows when nobody uses it any more. That includes borrowers that died, because the
+// kernel releases the locks of a process that ends. No messages are needed, and none can get lost.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -82,7 +82,7 @@ Result<std::shared_ptr<ImportedMemory>> ImportedMemory::open(const loaded::CudaD
   const std::uint64_t at = reinterpret_cast<std::uintptr_t>(made->begin()) - seen.range_begin;
   if (seen.range_bytes > 0 && !is_within(at, message.bytes, seen.range_bytes))
     return Status(Code::RemoteError,
-                  fmt::format("it has exported {} bytes of GPU memory, and speaks of {} at {}",
+                  fmt::format("it has exported {} bytes of GPU memory, and names {} at {}",
                               seen.range_bytes, message.bytes, message.offset));
   return std::shared_ptr<ImportedMemory>(std::move(made));
 }

@@ -1,6 +1,6 @@
-// Memory of a GPU between processes of one host: exported by a message, imported from it. It is
-// lent: the importer holds the exporter's lease while it has the memory open, and the exporter
-// frees nothing before that is over, as CUDA wants it.
+// GPU memory between processes of one host: exported by a message, imported from it. It is lent:
+// the importer holds the exporter's lease while it has the memory open, and the exporter does not
+// free it before that. CUDA requires this.
 #pragma once
 
 #include "lib/loaded/cuda.h"

@@ -1,7 +1,8 @@
-// Survey: what a process finds out about the way from one of its GPUs to the others of its host.
-// The driver knows of those that the process sees whether their memory can be reached; NVML knows
-// of all, and what lies between. Without NVML the PCI bus is looked at, where NVLink does not show:
-// whoever allows NVLink alone is not refused for what the bus shows.
+// Survey: what a process finds out about the path from one of its GPUs to the others of its host.
+// The driver knows, for the GPUs that the process sees, whether their memory can be reached. NVML
+// knows all GPUs, and what connects them. Without NVML the PCI bus is read, where NVLink does not
+// show. Then a limit to NVLink alone is not enforced, because the bus cannot show whether it is
+// met.
 #pragma once
 
 #include "lib/loaded/cuda.h"

@@ -1,7 +1,7 @@
-// VirtualMemory: memory of a GPU by the driver's virtual memory management: physical memory, mapped
-// at addresses of this process. A file descriptor carries it to other processes of the host, each
-// of which maps it as well; the driver counts them, so that it lasts until the last has let go,
-// whoever made it.
+// VirtualMemory: GPU memory by the driver's virtual memory management: physical memory, mapped at
+// addresses of this process. A file descriptor carries it to other processes of the host, which map
+// it as well. The driver counts the mappings, so the memory lasts until the last process has
+// released it, whichever made it.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,5 +1,6 @@
 // self: a rank's links with itself. A plan uses them to put its lanes in order; their messages are
-// mostly tokens of zero bytes. The smallest transport: read it first, the others have the same cut.
+// mostly tokens of zero bytes. It is the smallest transport: read it first, the others have the
+// same structure.
 #pragma once
 
 #include "lib/transport/transport.h"

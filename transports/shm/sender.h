@@ -1,5 +1,5 @@
-// The sending end of a fifo whose memory another process made: asks for it at that process's
-// listener, maps it, and is from then on as any mapped connection.
+// The sending end of a fifo whose memory another process made. It asks for the memory at that
+// process's listener and maps it. From then on it works like any mapped connection.
 #pragma once
 
 #include "lib/transport/endpoint.h"

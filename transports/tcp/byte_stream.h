@@ -1,5 +1,5 @@
-// ByteStream: bytes one way over a connected socket, without blocking; in clear or encrypted. Knows
-// nothing of messages.
+// ByteStream: bytes in one direction over a connected socket, without blocking, in clear or
+// encrypted. It knows nothing of messages.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -86,7 +86,7 @@ Status TcpDialer::again(std::string_view why) {
 Status TcpDialer::begin_next() {
   if (next_ == addresses_.size()) {
     if (!hopeful_)
-      return Status(Code::RemoteError, fmt::format("none of its addresses takes us: {}",
+      return Status(Code::RemoteError, fmt::format("none of its addresses accepts a connection: {}",
                                                    refusals_.empty() ? "it has none" : refusals_));
     next_ = 0;
     hopeful_ = false;

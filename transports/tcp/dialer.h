@@ -1,6 +1,6 @@
-// TcpDialer: from the addresses of a listener to a connected socket that has shown its ticket, one
-// address after the other, without blocking. Refused everywhere is an error, and so is no answer of
-// any for as long as another host may be silent.
+// TcpDialer: connects to one of a listener's addresses and shows its ticket there. It tries one
+// address after the other, without blocking. It fails if all addresses refuse, or if none answers
+// for as long as another host may be silent.
 #pragma once
 
 #include "lib/base/owned.h"

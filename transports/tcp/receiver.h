@@ -1,6 +1,6 @@
-// The receiving end of a tcp connection: waits for the sender to show its ticket at the listener,
-// then lands each message in the next free slot of a private fifo. Reads nothing while none is
-// free.
+// The receiving end of a tcp connection. It waits for the sender to show its ticket at the
+// listener, then reads each message into the next free slot of a private fifo. It reads nothing
+// while no slot is free.
 #pragma once
 
 #include "lib/transport/endpoint.h"

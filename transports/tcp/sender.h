@@ -1,5 +1,5 @@
-// The sending end of a tcp connection: a private fifo that the executor commits into, and the
-// shipping of what it committed, many messages with one system call.
+// The sending end of a tcp connection: a private fifo that the executor commits into, and the code
+// that ships committed messages, many with one system call.
 #pragma once
 
 #include "lib/base/path_watch.h"

@@ -1,12 +1,13 @@
-// SharedSocket: the two ways between this rank and a peer on one channel. They share a socket, so
-// that messages acknowledge each other, in place of packets that only acknowledge: 64 bytes there
-// and back at once took 4.7 us on one socket and 6.1 on two (loopback, two cores).
+// SharedSocket: the two directions between this rank and a peer on one channel. They share a
+// socket, so messages of one direction carry the acknowledgements of the other, in place of
+// separate packets. 64 bytes in each direction at once took 4.7 us on one socket and 6.1 on two
+// (loopback, two cores).
 //
-// Each end has issued a ticket for its receiving way; both know both. The issuer of the smaller
-// dials for its sending way and shows the other's ticket at the listener. The other end sends on
-// the socket that comes, and shows its ticket there first: then the listener has taken the first
-// one. A listener that closes before may have been flooded, or the ticket late: it is dialed again.
-// One thread uses both ends.
+// Each end has issued a ticket for its receiving direction; both know both. The issuer of the
+// smaller ticket dials for its sending direction and shows the other's ticket at the listener. The
+// other end sends on that socket, and first shows its own ticket there: that confirms that the
+// listener has taken the first one. If the listener closes before that, it may have been flooded,
+// or the ticket late: the dialer tries again. One thread uses both ends.
 #pragma once
 
 #include "lib/base/owned.h"

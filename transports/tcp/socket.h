@@ -1,4 +1,4 @@
-// What the tcp transport asks of a connected socket, whichever end opened it.
+// Operations on a connected socket that both ends of the tcp transport use.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,5 +1,5 @@
-// The header before each message on a tcp connection, little-endian, and what makes one acceptable.
-// Version 1. A change of layout or meaning is a new version.
+// The header before each message on a tcp connection, little-endian, and the conditions for
+// accepting one. Version 1. A change of layout or meaning is a new version.
 #pragma once
 
 #include "lib/transport/transport.h"

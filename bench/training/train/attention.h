@@ -1,5 +1,5 @@
-// Causal attention of several heads (arXiv 1706.03762): each place of a text takes a mean of the
-// places up to its own, weighted by how its query fits their keys.
+// Causal attention of several heads (arXiv 1706.03762): each position of a text takes a mean over
+// the positions up to its own, weighted by how well its query fits their keys.
 #pragma once
 
 #include "bench/training/train/multiplier.h"

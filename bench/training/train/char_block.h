@@ -1,5 +1,5 @@
 // A block of the character model: attention and a perceptron, each on normalised input and added to
-// what came in. It keeps what its backward pass needs.
+// its input. It keeps what its backward pass needs.
 #pragma once
 
 #include "bench/training/train/attention.h"

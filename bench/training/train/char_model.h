@@ -1,5 +1,5 @@
-// A decoder-only transformer that learns to say which character of a text comes next: embeddings of
-// characters and places, blocks, a last norm and a head.
+// A decoder-only transformer that learns to predict the next character of a text: embeddings of
+// characters and positions, blocks, a last norm and a head.
 #pragma once
 
 #include "bench/training/train/char_block.h"

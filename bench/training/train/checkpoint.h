@@ -1,7 +1,7 @@
-// A checkpoint: one file that all ranks write to, each what it keeps of the model at its place in
-// the whole; so any number of ranks, and any way, reads it. Beforehand a line of JSON, padded: what
-// the file is of, and how far training had come. Then, from a multiple of 4096 on, all parameters
-// in order, the optimizer's first state, and its second.
+// A checkpoint: one file. Each rank writes its part of the model at that part's place in the whole,
+// so any number of ranks, in any mode, can read it. It begins with a line of JSON, padded: a
+// description of the model, and the progress of training. From a multiple of 4096 on, all
+// parameters follow in order, then the optimizer's first state, and its second.
 #pragma once
 
 #include "bench/training/train/checkpoint_head.h"

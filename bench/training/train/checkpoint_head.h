@@ -1,5 +1,4 @@
-// What a checkpoint says of itself before its numbers: a line of JSON, padded to a multiple of
-// 4096.
+// The head of a checkpoint, before its numbers: a line of JSON, padded to a multiple of 4096.
 #pragma once
 
 #include "bench/training/train/model.h"

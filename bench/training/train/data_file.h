@@ -1,4 +1,4 @@
-// Files with what a model learns from, whole, unpacked where they are gzip's.
+// Files of training data, read whole, and unpacked if they are gzip's.
 #pragma once
 
 #include <string>

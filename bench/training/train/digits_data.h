@@ -1,5 +1,5 @@
-// Pictures of handwritten digits, 8 x 8 points of 0 to 16, as scikit-learn brings them along: lines
-// of 64 points and the digit.
+// Pictures of handwritten digits, 8 x 8 points of 0 to 16, in scikit-learn's file format: lines of
+// 64 points and the digit.
 #pragma once
 
 #include <cstddef>

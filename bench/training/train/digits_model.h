@@ -1,4 +1,4 @@
-// A perceptron that tells handwritten digits apart: hidden layers with GELU, and a layer of ten.
+// A perceptron that classifies handwritten digits: hidden layers with GELU, and a layer of ten.
 #pragma once
 
 #include "bench/training/train/digits_data.h"

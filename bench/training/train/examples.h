@@ -1,5 +1,5 @@
-// Which examples are whose: all ranks' batches of a step, taken together, are the next examples of
-// the epoch's order, however many ranks there are.
+// Which examples each rank takes: all ranks' batches of a step together are the next examples of
+// the epoch's order, for any number of ranks.
 #pragma once
 
 #include "bench/training/train/checkpoint_head.h"

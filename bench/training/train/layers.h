@@ -1,6 +1,6 @@
 // Layers of a network, forward and backward, on arrays of float32: `rows` rows of `width` numbers.
-// A backward function writes the gradients of parameters whole; that of its input it writes, or
-// adds where its name says so.
+// A backward function overwrites the gradients of parameters. It overwrites the gradient of its
+// input too, or adds to it if its name says so.
 #pragma once
 
 #include "bench/training/train/multiplier.h"

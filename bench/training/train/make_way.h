@@ -1,4 +1,4 @@
-// The way in which ranks train together that was asked for.
+// Makes the way of training together that the options ask for.
 #pragma once
 
 #include "bench/training/train/way.h"

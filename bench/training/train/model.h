@@ -1,6 +1,7 @@
-// What a model, a network with its data, and the storage of its parameters know of each other. A
-// model is a row of units, which it uses in order in the forward pass and backwards in the other
-// one; where parameters and gradients lie, and who else holds them, it leaves to the storage.
+// The interfaces between a model (a network with its data) and the storage of its parameters. A
+// model is a row of units, which it uses in order in the forward pass and in reverse in the
+// backward pass. The storage decides where parameters and gradients are, and which other ranks hold
+// them.
 #pragma once
 
 #include <cstddef>

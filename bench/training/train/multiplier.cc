@@ -1,6 +1,6 @@
 // Operands are packed into panels in the order in which the inner loop reads them; that loop keeps
-// a tile of the result in registers. Its vectors are GCC's and clang's extension, which both lower
-// to what the processor has, so that one text serves all.
+// a tile of the result in registers. Its vectors are the extension of GCC and clang, which both
+// compile to the processor's instructions, so one source serves all.
 #include "bench/training/train/multiplier.h"
 
 #include <algorithm>

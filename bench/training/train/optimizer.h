@@ -1,4 +1,4 @@
-// The optimizers of gyreGradShards, for those who keep whole replicas: the same roundings.
+// The optimizers of gyreGradShards, for ranks that keep whole replicas: the same roundings.
 #pragma once
 
 #include <gyre/gradsync.h>

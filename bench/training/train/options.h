@@ -1,4 +1,4 @@
-// What the training program is told.
+// The options of the training program.
 #pragma once
 
 #include "bench/training/train/way.h"

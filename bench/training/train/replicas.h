@@ -1,6 +1,6 @@
-// Each rank has the whole model: all get the mean of the gradients and update their own copy (ddp),
-// or one does and gives the parameters to all (server), or each goes its own way and they meet now
-// and then (local).
+// Each rank has the whole model. Either all get the mean of the gradients and update their own copy
+// (ddp); or one updates and sends the parameters to all (server); or each trains alone and they
+// average their parameters now and then (local).
 #pragma once
 
 #include "bench/training/train/model_copy.h"

@@ -1,5 +1,5 @@
-// Ranks share the model out: the optimizer's state (stage 1), gradients too (2), parameters too
-// (3); all ranks, or each group of consecutive ones a model of its own (hybrid).
+// Ranks share the model: the optimizer's state (stage 1), gradients too (2), parameters too (3).
+// All ranks share one model, or each group of consecutive ranks shares a model of its own (hybrid).
 #pragma once
 
 #include "bench/training/train/way.h"

@@ -1,6 +1,6 @@
-// Each rank has the whole model, and none waits for a slow one in every step: gradients are summed
-// up in rounds, and all ranks apply the same rounds in the same order (bounded staleness). So they
-// are alike when all have ended, and not before; and a rank may be steps ahead of another.
+// Each rank has the whole model, and none waits for a slow one in every step (bounded staleness).
+// Gradients are summed in rounds, and all ranks apply the same rounds in the same order. A rank may
+// be steps ahead of another, so their parameters are equal only after all have ended.
 #pragma once
 
 #include "bench/training/train/model_copy.h"

@@ -1,5 +1,5 @@
 // Trains a model on any number of ranks by gradient sync, without a framework: C++ on gyre.h and
-// gradsync.h. Ranks are processes that a launcher starts, threads, or a single one.
+// gradsync.h. Ranks are processes that a launcher starts, threads, or a single process.
 #include "bench/training/job.h"
 #include "bench/training/train/char_model.h"
 #include "bench/training/train/digits_model.h"

@@ -1,5 +1,5 @@
-// The ways in which ranks train one model together: each is where a rank's parameters and gradients
-// lie, and what a step of the optimizer does with those of all ranks.
+// A Way is one of the ways in which ranks train one model together: it decides where a rank's
+// parameters and gradients are, and how an optimizer step combines those of all ranks.
 #pragma once
 
 #include "bench/training/train/model.h"

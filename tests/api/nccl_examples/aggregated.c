@@ -1,5 +1,5 @@
-/* Several small operations of one communicator in one group, which may become one. In MPI's manner
- * the group holds collectives of different kinds. */
+/* Several small operations of one communicator in one group, which the library may merge. As with
+ * MPI, the group holds collectives of different kinds. */
 #include <nccl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Errors: a wrong argument is refused and changes nothing; when one rank gives up, the others learn
- * of it, abort what is left, and the job goes on with a new communicator. */
+/* Errors: a wrong argument is refused and changes nothing. When one rank gives up, the others get
+ * an error, abort what is left, and the job continues with a new communicator. */
 #include <nccl.h>
 #include <pthread.h>
 #include <stdio.h>

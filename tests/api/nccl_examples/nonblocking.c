@@ -1,5 +1,5 @@
-/* Non-blocking communicators: every call returns at once, and the communicator is asked until it is
- * done. Who has no patience left aborts it. */
+/* Non-blocking communicators: every call returns at once, and the program polls the communicator
+ * until it is done. A program that does not want to wait longer aborts it. */
 #include <nccl.h>
 #include <pthread.h>
 #include <stdio.h>

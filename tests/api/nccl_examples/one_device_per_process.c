@@ -1,5 +1,5 @@
-/* One process for each device. Rank 0 makes the id; where a job has MPI it would be broadcast, here
- * pipes bring it to the other processes. */
+/* One process for each device. Rank 0 makes the id. A job with MPI would broadcast it; here pipes
+ * bring it to the other processes. */
 #include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>

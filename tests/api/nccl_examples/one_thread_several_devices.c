@@ -1,5 +1,5 @@
 /* One process, one thread, several devices: the thread holds every communicator, so its calls for
- * all of them go into one group. The streams are waited for after the group. */
+ * all of them go into one group. It waits for the streams after the group. */
 #include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>

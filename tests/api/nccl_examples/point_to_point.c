@@ -1,5 +1,5 @@
 /* Patterns built of sends and receives: an exchange, a scatter, a gather, an all-to-all, and
- * neighbours on a grid. What depends on each other stands in one group. */
+ * neighbours on a grid. Calls that depend on each other are in one group. */
 #include <nccl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Communicators out of a communicator: rows and columns of a grid, and one that some ranks are not
- * in. All ranks are in one thread, so that every round of splits is a group. */
+/* Splits: rows and columns of a grid, and a communicator that leaves some ranks out. All ranks are
+ * in one thread, so every round of splits is a group. */
 #include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A reduction of the user's own: each rank's input times a scalar of its own, then the sum. The
- * memory comes from the library and is named to it. */
+/* A user-defined reduction: each rank's input times a scalar of its own, then the sum. The library
+ * allocates the memory, and the program registers it. */
 #include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>

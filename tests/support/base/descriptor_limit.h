@@ -2,8 +2,7 @@
 #pragma once
 
 #include "lib/base/owned.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,11 +1,10 @@
-// The log of one test: warnings go to a file while it lives, and nowhere after it. Processes that
-// are forked meanwhile write there too.
+// The log of one test: warnings go to a file during the object's life, and nowhere after it.
+// Processes that are forked meanwhile write there too.
 #pragma once
 
 #include "lib/base/log.h"
 #include "lib/base/owned.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cstdio>
 #include <cstdlib>

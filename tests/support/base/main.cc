@@ -1,3 +1,4 @@
-// The one main of all Catch2 tests.
-#define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
+// The main of all Catch2 tests that need no options of their own.
+#include "tests/support/session.h"
+
+int main(int count, char** arguments) { return gyre::tests::run_cases(count, arguments); }

@@ -1,5 +1,5 @@
-// ResourceUse: what this process takes of the machine: memory, descriptors, threads; and how fast a
-// series of such figures grows.
+// ResourceUse: the memory, descriptors and threads that this process uses; and how fast a series of
+// such figures grows.
 #pragma once
 
 #include <chrono>

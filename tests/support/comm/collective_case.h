@@ -1,5 +1,5 @@
-// One call of a collective on n ranks of this process, its buffers, and what has to be in them
-// afterwards, from a description of each collective that shares nothing with the library.
+// One call of a collective on n ranks of this process, its buffers, and their expected contents.
+// These come from a description of each collective that shares no code with the library.
 #pragma once
 
 #include "lib/base/element.h"

@@ -1,5 +1,5 @@
 // Elements of any type for tests: made from a hash, read as wide numbers, reduced by a reference
-// that shares nothing with the kernels but the definition of the narrow formats.
+// that shares no code with the kernels but the definition of the narrow formats.
 #pragma once
 
 #include "kernels/cpu/narrow_float.h"

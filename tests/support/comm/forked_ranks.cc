@@ -1,6 +1,6 @@
 #include "tests/support/comm/forked_ranks.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <chrono>
 #include <cstdio>

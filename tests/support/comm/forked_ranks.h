@@ -1,5 +1,5 @@
-// Ranks as processes of one test, forked while it has one thread, and what they say on a board that
-// all of them see.
+// Ranks as processes of one test, forked while it has one thread. They report on a board in shared
+// memory.
 #pragma once
 
 #include <gyre/gyre.h>

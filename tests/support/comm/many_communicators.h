@@ -1,4 +1,4 @@
-// ManyCommunicators: a rank's places in many communicators that live at the same time.
+// ManyCommunicators: a rank's handles of many communicators that live at the same time.
 #pragma once
 
 #include <gyre/gyre.h>

@@ -2,9 +2,8 @@
 // choice.
 #pragma once
 
+#include "tests/support/catch.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <cstdlib>

@@ -1,10 +1,9 @@
-// Meeting: for tests of the control plane: planes, ranks and the wait for what becomes of them.
+// Meeting: control planes and ranks for tests of the control plane, and waiting for their results.
 #pragma once
 
 #include "lib/base/clock.h"
 #include "lib/control/control.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <chrono>
 #include <memory>

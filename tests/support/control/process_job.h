@@ -1,5 +1,5 @@
-// ProcessJob: real processes that join one job and say on a shared board what becomes of them, so
-// that a test can kill them. Forked while the test process has one thread.
+// ProcessJob: real processes that join one job and report their state on a shared board, so that a
+// test can kill them. The test process has one thread when it forks.
 #pragma once
 
 #include "lib/control/control.h"

@@ -1,5 +1,5 @@
-// Cases of CUDA communicators that run alike over the fake driver and on a GPU: each checks by
-// Catch2's macros. A thread for each rank, all of them on one device.
+// Cases of CUDA communicators that run alike over the fake driver and on a GPU. They check by
+// Catch2's macros. One thread drives each rank, and all ranks are on one device.
 #pragma once
 
 #include "tests/support/device/device_ranks.h"

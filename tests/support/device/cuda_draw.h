@@ -1,4 +1,5 @@
-// What the cases of CUDA communicators draw: ways to carry calls out, collectives, messages.
+// Random choices for the cases of CUDA communicators: algorithms and protocols, collectives,
+// messages.
 #pragma once
 
 #include "lib/plan/algorithms.h"

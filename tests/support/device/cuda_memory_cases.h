@@ -1,5 +1,5 @@
-// Cases of user memory on CUDA devices that run alike over the fake driver and on a GPU: what
-// gyreMemAlloc gives, and the driver's virtual memory below it. Each checks by Catch2's macros.
+// Cases of user memory on CUDA devices that run alike over the fake driver and on a GPU: memory of
+// gyreMemAlloc, and the driver's virtual memory below it. They check by Catch2's macros.
 #pragma once
 
 #include "tests/support/device/device_ranks.h"

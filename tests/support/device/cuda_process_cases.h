@@ -1,5 +1,5 @@
 // Cases of ranks as processes that run alike over fake drivers and on a GPU. Each has a name, so
-// that a process that was started anew can be told which one it is part of.
+// that a newly started process can be told its case.
 #pragma once
 
 #include "tests/support/device/cuda_processes.h"

@@ -1,7 +1,7 @@
-// Ranks of a CUDA communicator as processes on one machine, whatever driver each has: the fake
-// (device_processes.h) or the GPU's (spawned_processes.h). What one does is a function that runs in
-// all of them; they say on a shared board what was wrong, and end together, unless one is to die.
-// No Catch2 here: a process need not be a test.
+// Ranks of a CUDA communicator as processes on one machine, over any driver: the fake
+// (device_processes.h) or the GPU's (spawned_processes.h). One function runs in all processes. They
+// report errors on a shared board and end together, unless one is to die. No Catch2 here: a process
+// need not be a test.
 #pragma once
 
 #include "lib/base/owned.h"

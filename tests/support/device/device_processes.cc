@@ -1,8 +1,7 @@
 #include "tests/support/device/device_processes.h"
 
 #include "lib/comm/process.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <unistd.h>
 

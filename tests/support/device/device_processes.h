@@ -1,5 +1,5 @@
 // Ranks as processes (cuda_processes.h), each over a fake driver of its own. They are forked while
-// the test has one thread and has not used Gyre.
+// the test has one thread and has not used Gyre yet.
 #pragma once
 
 #include "tests/support/device/cuda_processes.h"

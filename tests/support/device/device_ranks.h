@@ -1,15 +1,14 @@
 // Communicators of CUDA devices for tests, through the C API: ranks that one thread drives, in
-// groups, with a stream each; and collectives on them with what they must give.
+// groups, with a stream each; and collectives on them with their expected results.
 #pragma once
 
 #include "lib/comm/device_backend.h"
 #include "lib/comm/process.h"
+#include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include "tests/support/device/on_cuda.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <functional>

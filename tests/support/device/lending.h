@@ -1,5 +1,5 @@
-// What tests of memory that is lent between processes share: sums of all ranks on buffers of one
-// kind or another, and how many messages were not copied through slots.
+// Shared by the tests of memory that is lent between processes: sums over all ranks on several
+// kinds of buffers, and the number of messages that did not go through slots.
 #pragma once
 
 #include "lib/comm/communicator.h"

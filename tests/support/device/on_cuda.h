@@ -1,11 +1,10 @@
-// Where the cases of CUDA communicators run: a driver's table and its first device, current in the
-// thread that made this. The fake (device_ranks.h) or the machine's own (gpu_driver.h); memory is
-// filled and read by copies alone, so that cases need not know which.
+// A driver's table and its first device, for the cases of CUDA communicators. The device is current
+// in the constructing thread. The driver is the fake (device_ranks.h) or the machine's own
+// (gpu_driver.h). Memory is filled and read by copies alone, so that cases need not know which.
 #pragma once
 
 #include "lib/loaded/cuda.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cstddef>
 #include <memory>

@@ -5,8 +5,7 @@
 #include "lib/base/units.h"
 #include "lib/exec/launch.h"
 #include "lib/plan/algorithms.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <cstdlib>
 #include <cstring>

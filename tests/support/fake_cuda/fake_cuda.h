@@ -1,9 +1,9 @@
-// A CUDA driver without a GPU: it fills the table of lib/loaded/cuda.h. Devices, primary contexts
-// and memory that the driver knows by address; streams in order, carried out by a thread of its
-// own; kernels are those of kernels/cuda, on the host's machine (host_device.h), as many blocks at
-// a time as a device holds. Ranks of one process launch on their streams and meet there; processes
-// meet in memory that one exports and others import. One at a time in a process. A harsh one does
-// all that NVIDIA's may do to who is not careful (fake_cuda_harsh.cc).
+// A CUDA driver without a GPU: it fills the table of lib/loaded/cuda.h. It has devices, primary
+// contexts and memory that is known by address. A thread of its own carries out the streams in
+// order. Kernels are those of kernels/cuda on the simulated device (host_device.h), as many blocks
+// at a time as a device holds. Ranks of one process meet through their streams; processes meet in
+// memory that one exports and others import. Only one fake lives in a process at a time. A harsh
+// one does all that NVIDIA's driver may do to careless code (fake_cuda_harsh.cc).
 #pragma once
 
 #include "kernels/cuda/kernel_name.h"

@@ -1,5 +1,5 @@
-// The fake driver's graphs: what was queued on streams while they were captured, queued again on
-// one, in the order it came in. Streams join a capture by waiting for an event of it.
+// The fake driver's graphs: work that was queued on streams during a capture is queued again on one
+// stream, in its original order. A stream joins a capture by waiting for one of its events.
 #include "tests/support/fake_cuda/fake_cuda_state.h"
 
 #include <utility>

@@ -1,10 +1,14 @@
-// The fake driver at its harshest, as NVIDIA's may be where nothing is promised. Streams share a
-// few hardware queues, by the order they were made in, and a queue does one thing after another,
-// but for copies, which have engines. The default stream and those that block wait for each other.
-// Memory is given, freed, mapped and shared only when no kernel of the device and of its peers is
-// to end, and meanwhile nobody else launches or asks events. A queue takes so many launches and no
-// more. Kernels reach memory of other devices only as far as the driver was told. Who would wait
-// for ever is let go after a while, and that is the failure.
+// The fake driver at its harshest: all that NVIDIA's may do where it promises nothing.
+//
+//   queues     streams share a few hardware queues, by the order of their creation. A queue does
+//              one thing after another, except copies, which have engines. It holds a limited
+//              number of launches
+//   streams    the default stream and blocking streams wait for each other
+//   memory     allocating, freeing, mapping and sharing wait until no kernel of the device and its
+//              peers runs, and meanwhile block other threads' launches and event queries. Kernels
+//              reach memory of other devices only where access was enabled
+//
+// A thread that would wait for ever is released after a while, and the test fails.
 #include "tests/support/fake_cuda/fake_cuda_state.h"
 
 #include <fmt/format.h>
@@ -13,6 +17,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <pthread.h>
 
 namespace gyre::tests {
@@ -21,10 +26,45 @@ using namespace loaded;
 
 namespace {
 
-constexpr auto patience = std::chrono::seconds(5), stream_patience = std::chrono::seconds(15);
-constexpr auto lost_patience = std::chrono::milliseconds(10);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int slower = 4;  // than without a sanitizer
+#else
+constexpr int slower = 1;
+#endif
+constexpr auto call_patience = slower * std::chrono::seconds(5);
+constexpr auto stream_patience = slower * std::chrono::seconds(15);
+constexpr auto lost_patience = std::chrono::milliseconds(10),
+               glance = std::chrono::milliseconds(50);
 constexpr int connections_by_default = 8, connections_under_mps = 2, max_connections = 32;
 constexpr std::ptrdiff_t max_launches = 1024;  // of a queue
+
+// How long somebody waits for kernels before they count as hung: so much time, and as much of this
+// process's on two processors, which kernels that poll in vain use up. So a crowded machine is not
+// taken for a hang. Where the process does nothing at all, `max_crowding` times as long.
+class Patience {
+ public:
+  explicit Patience(std::chrono::nanoseconds time)
+      : time_(time), began_(std::chrono::steady_clock::now()), used_(processor_time()) {}
+
+  bool is_over() const {
+    const auto waited = std::chrono::steady_clock::now() - began_;
+    const bool has_worked = processor_time() - used_ >= processors * time_;
+    return waited >= (has_worked ? time_ : max_crowding * time_);
+  }
+
+ private:
+  static constexpr int processors = 2, max_crowding = 8;
+
+  static std::chrono::nanoseconds processor_time() {
+    timespec now = {};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+  }
+
+  std::chrono::nanoseconds time_;
+  std::chrono::steady_clock::time_point began_;
+  std::chrono::nanoseconds used_;
+};
 
 std::string thread_name() {
   char name[16] = "";
@@ -69,7 +109,10 @@ CuStreamBody& FakeCuda::State::stream_of_thread() {
 
 bool FakeCuda::State::wait_bounded(Lock& lock, const std::function<bool()>& over) {
   // When all is lost, nobody waits for long.
-  return changed.wait_for(lock, failure.empty() ? patience : lost_patience, over);
+  if (!failure.empty()) return changed.wait_for(lock, lost_patience, over);
+  for (const Patience patience(call_patience); !patience.is_over();)
+    if (changed.wait_for(lock, glance, over)) return true;
+  return over();
 }
 
 bool FakeCuda::State::has_kernels(int device) const {
@@ -122,7 +165,8 @@ void FakeCuda::State::await_stream(Lock& lock, const CuStreamBody& stream) {
   if (!options.harsh) return changed.wait(lock, over);
   for (std::uint64_t seen = items_done - 1; seen != items_done;) {
     seen = items_done;
-    if (changed.wait_for(lock, stream_patience, over)) return;
+    for (const Patience patience(stream_patience); seen == items_done && !patience.is_over();)
+      if (changed.wait_for(lock, glance, over)) return;
   }
   fail("no stream has gone on while " + thread_name() + " waited for one");
 }

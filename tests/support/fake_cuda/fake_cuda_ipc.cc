@@ -1,5 +1,6 @@
-// Memory of one process of the fake in another: a handle names the process and the file that the
-// memory is. Who has opened it holds a lock on the file, so that freeing it too early is found out.
+// Memory of one process of the fake in another. A handle names the process and the file that holds
+// the memory. A process that has it open holds a lock on the file, so that freeing it too early is
+// found.
 #include "tests/support/fake_cuda/fake_cuda_state.h"
 
 #include <cstring>

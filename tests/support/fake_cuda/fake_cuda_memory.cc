@@ -1,6 +1,6 @@
-// The fake's virtual memory: physical memory is a file of memory, whose name says of which device,
-// and a handle for other processes a descriptor of it. Addresses that are reserved and not mapped,
-// or mapped without access, fault.
+// The fake's virtual memory. Physical memory is a memory file, whose name says to which device it
+// belongs; the handle for other processes is a descriptor of it. Addresses that are reserved but
+// not mapped, or mapped without access, fault.
 #include "tests/support/fake_cuda/fake_cuda_state.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// What is behind tests/support/fake_cuda/fake_cuda.h: its objects, and the thread that carries
-// streams out.
+// The state behind tests/support/fake_cuda/fake_cuda.h: its objects, and the thread that carries
+// out streams.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,7 +1,7 @@
-// The fake CUDA driver of fake_cuda.h as a library offers it: a libgyre.so.0 that has it for its
-// driver (tests/meson.build) exports these beside gyre.h, for programs that bring their own view of
-// devices, streams and memory (tests/torch/fake_gpu). Names begin as all do that it exports. Calls
-// that the fake refuses end the process: they are mistakes of a test.
+// The fake CUDA driver of fake_cuda.h as library functions. A libgyre.so.0 that has it as its
+// driver (tests/meson.build) exports these next to gyre.h, for programs with their own view of
+// devices, streams and memory (tests/torch/fake_gpu). The names have the library's prefix. A call
+// that the fake refuses ends the process: it is a mistake of the test.
 #pragma once
 
 #include <gyre/gyre.h>

@@ -1,6 +1,5 @@
-// In place of the machine's driver: gpu_on_fake_test is gpu_test over the fake, so that its cases
-// are tried where there is no GPU. One fake for all of them; whoever ends asks what it was left
-// with.
+// Replaces the machine's driver: gpu_on_fake_test is gpu_test over the fake, so that its cases are
+// tried where there is no GPU. One fake serves all cases and is checked for leftovers at the end.
 #include "lib/comm/process.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/gpu/gpu_driver.h"

@@ -1,13 +1,11 @@
-// The main of gpu_test: Catch2's, and --soak and --short. Without a driver, a device or kernels it
-// says what is missing and exits with 77, which Meson takes for skipped.
-#define CATCH_CONFIG_RUNNER  // before anything includes Catch2
+// The main of gpu_test: Catch2's, with --soak and --short. Without a driver, a device or kernels it
+// says what is missing and exits with 77, which Meson reports as skipped.
 #include "tests/support/gpu/gpu_main.h"
 
 #include "tests/support/gpu/gpu_driver.h"
 #include "tests/support/gpu/spawned_processes.h"
+#include "tests/support/session.h"
 #include <gyre/gyre.h>
-
-#include <catch2/catch.hpp>
 
 #include <cstdio>
 #include <string>
@@ -32,6 +30,13 @@ std::string missing() {
   return error.find("has no CUDA kernels") == error.npos ? std::string() : error;
 }
 
+std::optional<int> skips() {
+  const std::string why = missing();
+  if (why.empty()) return std::nullopt;
+  std::printf("skipped: %s\n", why.c_str());
+  return skipped;
+}
+
 }  // namespace
 
 const GpuOptions& gpu_options() { return options; }
@@ -41,21 +46,19 @@ const GpuOptions& gpu_options() { return options; }
 int main(int count, char** arguments) {
   using namespace gyre::tests;
   if (const auto code = ran_as_process(count, arguments)) return *code;
-  Catch::Session session;
-  using Catch::clara::Opt;
-  session.cli(session.cli() |
-              Opt(options.soak, "operations")["--soak"]("random operations of the soak") |
-              Opt(options.shares, "count")["--shares"]("the kernels' cases are cut into so many") |
-              Opt(options.share, "number")["--share"]("which share of them is run, from 0 on") |
-              Opt(options.is_short)["--short"]("a few cases of each kind, for slow tools"));
-  const int code = session.applyCommandLine(count, arguments);
-  if (code != 0 || session.configData().showHelp || session.configData().listTests)
-    return code != 0 ? code : session.run();
-  if (const std::string why = missing(); !why.empty()) {
-    std::printf("skipped: %s\n", why.c_str());
-    return skipped;
-  }
-  const int failed = session.run();
+  const int failed = run_cases(
+      count, arguments,
+      {{.name = "--soak", .what = "random operations of the soak", .number = &options.soak},
+       {.name = "--shares",
+        .what = "the kernels' cases are cut into so many",
+        .number = &options.shares},
+       {.name = "--share",
+        .what = "which share of them is run, from 0 on",
+        .number = &options.share},
+       {.name = "--short",
+        .what = "a few cases of each kind, for slow tools",
+        .flag = &options.is_short}},
+      skips);
   const std::string left = end_gpu_driver();
   if (!left.empty()) std::printf("at the end: %s\n", left.c_str());
   return left.empty() ? failed : 1;

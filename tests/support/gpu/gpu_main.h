@@ -1,4 +1,4 @@
-// What gpu_test's command line says beside Catch2's options.
+// The options of gpu_test's command line besides Catch2's.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace gyre::tests {
 
 struct GpuOptions {
-  std::uint64_t soak = 1000;          // operations
-  std::size_t share = 0, shares = 1;  // of the cases of kernels
-  bool is_short = false;              // for tools that make everything a hundred times as slow
+  std::uint64_t soak = 1000;            // operations
+  std::uint64_t share = 0, shares = 1;  // of the cases of kernels
+  bool is_short = false;                // for tools that make everything a hundred times as slow
 };
 const GpuOptions& gpu_options();
 

@@ -1,5 +1,5 @@
 // The cases of cuda_process_cases.h, each process this program started anew: a CUDA driver that was
-// used before a fork is of no use after it.
+// used before a fork does not work after it.
 #pragma once
 
 #include "tests/support/device/cuda_process_cases.h"

@@ -1,5 +1,5 @@
-// Memory as a weakly ordered machine shows it: stores that have not arrived yet, and copies that
-// have grown old. Kept by granules of 8 bytes, the most that arrives whole.
+// Memory of a weakly ordered machine: stores that have not arrived yet, and copies that are stale.
+// It works in granules of 8 bytes, the largest unit that arrives whole.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
-// The second machine behind kernels/cuda/device.h: grids of all ranks in this process, each CUDA
-// thread a fiber. A seeded scheduler decides who goes next at every poll, barrier and fence, and
-// now and then at an access; whole blocks fall behind at random. Stores may be delayed: they reach
-// other threads of the block at a barrier, and other blocks at a release, or earlier one by one in
-// random order. Weak loads may give what a block saw before, until it acquires. A load of a line is
-// one of each of its parts, in any order. What is stored to a multicast group goes nowhere without
-// an alias fence, and what is loaded without one is garbage.
+// The simulated device, the second machine behind kernels/cuda/device.h. The grids of all ranks run
+// in this process; each CUDA thread is a fiber. A seeded scheduler picks the next fiber at every
+// poll, barrier and fence, and sometimes at an access; whole blocks fall behind at random. Stores
+// may be delayed: other threads of the block see them at a barrier, other blocks at a release, or
+// earlier one by one in random order. A weak load may return what the block saw before, until it
+// acquires. A load of a line loads its parts in any order. A store to a multicast group without an
+// alias fence is lost, and a load without one gives garbage.
 #pragma once
 
 #include "kernels/cuda/device.h"

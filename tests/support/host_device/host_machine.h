@@ -1,5 +1,5 @@
-// What runs behind tests/support/host_device/host_device.h: fibers, their scheduler, and what each
-// block has not yet told the others. One machine at a time, in one thread.
+// The machine behind tests/support/host_device/host_device.h: fibers, their scheduler, and the
+// stores of each block that others do not see yet. One machine at a time, in one thread.
 #pragma once
 
 #include "tests/support/host_device/delayed_memory.h"

@@ -1,6 +1,6 @@
-// Lines of 128 bytes as a GPU shows them: a store of one arrives whole, and a load of one is eight
-// of 16 bytes, each at a time of its own. So a load that finds the flag may have other parts of
-// before; one that comes after it has not.
+// Lines of 128 bytes as on a GPU: a store of a line arrives whole; a load is eight loads of 16
+// bytes at different times. So a load that finds the flag may still have old data in other parts; a
+// load that starts after it has not.
 #pragma once
 
 #include "tests/support/host_device/delayed_memory.h"

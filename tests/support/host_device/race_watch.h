@@ -1,8 +1,8 @@
-// Finds payload that blocks pass on without a release and an acquire between: vector clocks of
-// blocks, which releases and acquires carry on, and who last wrote and read each byte. What threads
-// of one block owe each other is not its subject: a missing barrier shows in what they read.
-// A value with a flag beside it says less than a release: what was read to make it has been read,
-// but nothing of what was written.
+// Finds payload that one block passes to another without a release and an acquire. Each block has a
+// vector clock, which releases and acquires pass on; each byte has its last writer and readers. It
+// does not check threads of one block: a missing barrier there shows in the data that they read. A
+// value with a flag beside it promises less than a release: the reads before it are done, but it
+// publishes no writes.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Which calls the kernels are tried with: ways to carry them out, schedules, and the rest as drawn.
+// The calls with which the kernels are tried: algorithms and protocols, schedules, and random
+// choices for the rest.
 #pragma once
 
 #include "tests/support/base/covering.h"

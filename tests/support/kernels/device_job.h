@@ -1,4 +1,4 @@
-// All ranks of one collective on the kernels of kernels/cuda, on the host's machine.
+// All ranks of one collective on the kernels of kernels/cuda, on the simulated device.
 #pragma once
 
 #include "tests/support/host_device/host_device.h"

@@ -1,6 +1,6 @@
-// One collective of all ranks as kernels are given it, without where the kernels run: its plans,
-// the stripes of its channels, what is in its buffers, and what the host's interpreter makes of
-// them, whose bits the kernels must give.
+// One collective of all ranks as kernels get it, independent of where the kernels run: its plans,
+// the stripes of its channels, its buffers, and the results of the host's interpreter, whose bits
+// the kernels must give.
 #pragma once
 
 #include "kernels/cuda/table.h"

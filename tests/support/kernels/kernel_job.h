@@ -1,7 +1,7 @@
-// The kernels of kernels/cuda launched by a driver's table, on links that this makes itself: no
-// executor and no communicator. All ranks in one grid, whose blocks have tasks of their own, for
-// tools that run kernels one after another; or a launch for each rank. Over the fake driver or on a
-// GPU, bit for bit what the host's interpreter gives.
+// The kernels of kernels/cuda, launched through a driver's table on links that this makes itself,
+// without an executor or a communicator. Either all ranks are in one grid, each block with tasks of
+// its own, for tools that run kernels one after another; or each rank has a launch. It runs over
+// the fake driver or on a GPU and expects the bits of the host's interpreter.
 #pragma once
 
 #include "lib/cuda/cuda_device.h"

@@ -1,6 +1,6 @@
-// What a move must give, computed one element at a time from the definition of each type in wider
-// numbers: integers modulo 2^128, narrow floats by looking up the nearest value of a table. Shares
-// no code with kernels/.
+// The expected result of a move, computed one element at a time from the definition of each type in
+// wider numbers: integers modulo 2^128, narrow floats by looking up the nearest value of a table.
+// Shares no code with kernels/.
 #pragma once
 
 #include "lib/base/element.h"

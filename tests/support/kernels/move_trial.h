@@ -1,11 +1,10 @@
-// A move tried against the oracle: some sources of a type, what they must give, and whether a
+// A move tried against the oracle: some sources of a type, their expected result, and whether a
 // function gives exactly that, and touches nothing else, in a given shape of memory.
 #pragma once
 
 #include "kernels/cpu/move.h"
+#include "tests/support/catch.h"
 #include "tests/support/kernels/move_oracle.h"
-
-#include <catch2/catch.hpp>
 
 #include <random>
 #include <string>

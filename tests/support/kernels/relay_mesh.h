@@ -1,5 +1,5 @@
-// RelayMesh: relays between all ranks of a DeviceJob, as if none of their GPUs reached another; one
-// thread of the host's machine drives them all beside the kernels.
+// RelayMesh: relays between all ranks of a DeviceJob, as if none of their GPUs reached another. One
+// thread of the simulated device drives them all beside the kernels.
 #pragma once
 
 #include "lib/cuda/device_relay.h"

@@ -1,5 +1,5 @@
-// Blocks of a v-collective: of any length, some of them empty, with gaps between. A side that has
-// the own block alone has it at its beginning. Channels take a stripe of each block.
+// Blocks of a v-collective: of any length, some of them empty, with gaps between. A side that holds
+// only the own block has it at its beginning. Channels take a stripe of each block.
 #pragma once
 
 #include "lib/base/units.h"

@@ -1,7 +1,7 @@
-// A Program: what several ranks do with Gyre, as data. It is drawn from a seed, printed, worked out
-// by a model that shares nothing with the library, and carried out on the C API.
-// A rank is a place in the whole program; a member, a place in one communicator. A queue of a rank
-// is 0, the NULL stream, or one of its host streams, counted from 1.
+// A Program: what several ranks do with Gyre, as data. It is drawn from a seed, printed, predicted
+// by a model that shares no code with the library, and carried out on the C API. A rank is a place
+// in the whole program; a member, a place in one communicator. A queue of a rank is 0, the NULL
+// stream, or one of its host streams, counted from 1.
 #pragma once
 
 #include "lib/base/element.h"

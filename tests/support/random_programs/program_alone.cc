@@ -1,4 +1,4 @@
-// What one rank of a program does alone.
+// Steps of a program that one rank makes alone.
 #include "tests/support/random_programs/program_refusals.h"
 #include "tests/support/random_programs/program_thread.h"
 

@@ -1,4 +1,4 @@
-// Faults that break a communicator, and what every member has to be told of them: in the call that
+// Faults that break a communicator, and the error that every member has to get: in the call that
 // meets the fault, or in the next one.
 #include "tests/support/random_programs/program_run.h"
 

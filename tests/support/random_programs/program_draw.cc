@@ -1,4 +1,4 @@
-// Calls, messages and splits, and the memory that they use.
+// Draws calls, messages and splits, and the memory that they use.
 #include "tests/support/comm/elements.h"
 #include "tests/support/random_programs/program_drawing.h"
 

@@ -1,4 +1,4 @@
-// What one rank does alone, faults, and the end.
+// Draws the steps of one rank alone, faults, and the end.
 #include "tests/support/random_programs/program_drawing.h"
 #include "tests/support/random_programs/program_refusals.h"
 

@@ -1,4 +1,4 @@
-// What programs have more whose ranks live in processes: streams that callers drive, and ranks that
+// Draws steps that only programs of processes have: streams that callers drive, and ranks that
 // leave before the others.
 #include "tests/support/random_programs/program_drawing.h"
 

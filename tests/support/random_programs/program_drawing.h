@@ -1,6 +1,5 @@
-// How a seed becomes a program; what is drawn step by step lives here. Whatever is drawn is legal:
-// a buffer is used only when what was done to it before is surely over, and every member makes a
-// communicator's calls in one order.
+// Draws a program from a seed, step by step. All programs are legal: a buffer is used only when its
+// earlier uses are surely over, and every member makes a communicator's calls in the same order.
 #pragma once
 
 #include "tests/support/random_programs/program.h"

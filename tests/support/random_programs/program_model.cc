@@ -1,5 +1,5 @@
-// What every buffer of a program has to hold: each collective as copies and reductions of elements,
-// the steps one after the other.
+// The expected contents of every buffer of a program: each collective as copies and reductions of
+// elements, one step after the other.
 #include "tests/support/comm/elements.h"
 #include "tests/support/random_programs/program.h"
 

@@ -1,5 +1,5 @@
-// Which accesses to buffers are surely over when another begins, from what a program's author may
-// rely on: the order of a stream, gyreStreamWait, and what the calling thread has waited for.
+// Which accesses to buffers are surely over when another begins, by the rules that a program may
+// rely on: the order of a stream, gyreStreamWait, and waits of the calling thread.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Programs as text, a line a step; and smaller programs that fail alike.
+// Programs as text, a line a step; and smaller programs that fail in the same way.
 #include "tests/support/random_programs/program.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Parts of a program that are drawn without regard to its other steps.
+// Parts of a program that are drawn independently of its other steps.
 #pragma once
 
 #include "tests/support/random_programs/program.h"

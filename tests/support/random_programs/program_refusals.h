@@ -1,5 +1,5 @@
 // Calls that have to be refused on one rank alone: wrong arguments, and right ones at the wrong
-// place. None may change anything: not the buffers, not the communicator.
+// place. A refused call changes neither the buffers nor the communicator.
 #pragma once
 
 #include <gyre/gyre.h>

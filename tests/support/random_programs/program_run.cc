@@ -1,4 +1,4 @@
-// A program carried out: by threads of this process, or by processes that are forked from it.
+// Runs a program: by threads of this process, or by processes that are forked from it.
 #include "tests/support/random_programs/program_run.h"
 
 #include "tests/support/random_programs/program_thread.h"

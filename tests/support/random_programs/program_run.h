@@ -1,4 +1,4 @@
-// What the threads of a program share while it is carried out, in one process or in several.
+// The state that the threads of a running program share, in one process or in several.
 #pragma once
 
 #include "tests/support/comm/ranks.h"

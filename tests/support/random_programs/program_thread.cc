@@ -1,4 +1,4 @@
-// Begin and end of a thread, and the calls that all make.
+// The start and end of a thread, and the calls that all threads make.
 #include "tests/support/random_programs/program_thread.h"
 
 #include "tests/support/comm/elements.h"

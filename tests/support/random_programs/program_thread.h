@@ -1,5 +1,5 @@
-// RankThread: a thread of a program's process, which acts for some ranks and walks the steps with
-// all the others.
+// RankThread: a thread of a program's process, which acts for some ranks and walks through the
+// steps together with all the others.
 #pragma once
 
 #include "tests/support/random_programs/program_run.h"

@@ -1,13 +1,13 @@
-// Meetings for tests: ranks are forked processes, each with a small control plane of its own, so
-// that every way of passing the id is walked through real sockets, files and deadlines.
+// Rendezvous for tests: ranks are forked processes, each with a small control plane of its own. So
+// every way of passing the id is tried with real sockets, files and deadlines.
 #pragma once
 
 #include "lib/rendezvous/id_connection.h"
 #include "lib/rendezvous/rendezvous.h"
 #include "lib/rendezvous/rendezvous_address.h"
 #include "lib/trust/derive.h"
+#include "tests/support/catch.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include <chrono>

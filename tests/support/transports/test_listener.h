@@ -1,6 +1,6 @@
-// A listener for transport tests: takes data connections of one process, locally and over loopback,
-// and hands those that show a good ticket to its book. It has none of a real listener's patience
-// limits.
+// A listener for transport tests. It accepts the data connections of one process, local ones and
+// over loopback, and passes those with a good ticket to its book. Unlike a real listener it has no
+// timeouts.
 #pragma once
 
 #include "lib/base/owned.h"

@@ -1,6 +1,6 @@
 // Two ends of one link over any transport, each run by a script: in two threads, or in two
-// processes where the transport joins processes. A script says in text what went wrong, since
-// Catch2's macros are for one thread of one process.
+// processes where the transport joins processes. A script returns its errors as text, since
+// Catch2's macros serve one thread of one process.
 #pragma once
 
 #include "lib/base/wait.h"

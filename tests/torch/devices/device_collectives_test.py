@@ -1,4 +1,5 @@
-"""Collectives and transfers of tensors on a device give what they give of tensors of the CPU."""
+"""Collectives and transfers of tensors on a device give the same results as those of CPU tensors.
+"""
 
 import pytest
 import torch
@@ -202,7 +203,7 @@ def test_tensors_of_two_places_are_refused(rank, size):
 @on_ranks(2)
 def test_tags_and_any_source_are_refused_on_a_device(rank, size):
     tensor = torch.zeros(3, device=DEVICE)
-    with pytest.raises(ValueError, match="in order alone"):
+    with pytest.raises(ValueError, match="by order alone"):
         dist.send(tensor, 1 - rank, tag=3)
-    with pytest.raises(ValueError, match="in order alone"):
+    with pytest.raises(ValueError, match="by order alone"):
         dist.recv(tensor)

@@ -1,4 +1,4 @@
-"""What goes wrong on a device: exceptions name the culprit, and nothing hangs."""
+"""Failures on a device: exceptions name the culprit, and nothing hangs."""
 
 import datetime
 import os

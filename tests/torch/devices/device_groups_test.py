@@ -1,4 +1,5 @@
-"""Process groups on devices: made late, at once, by splits; several devices; and DDP on one."""
+"""Process groups on devices: created late, concurrently, by splits; several devices; and DDP on
+one."""
 
 import copy
 

@@ -1,7 +1,8 @@
-"""Streams: what waits for a collective on a device, and what does not; and what keeps its memory.
+"""Streams: which work waits for a collective on a device and which does not, and what keeps its
+memory.
 
-A gate (fake_gpu) holds a stream up, and a rank that has not come holds up a collective: so that
-what is said to be waited for is told from what happened to be done.
+A gate (fake_gpu) holds a stream up, and an absent rank holds up a collective. So a test can tell
+work that waits from work that merely happens to be done.
 """
 
 import datetime

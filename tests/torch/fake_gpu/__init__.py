@@ -1,7 +1,7 @@
 """GPUs without a GPU, for a PyTorch without CUDA: "cuda:0" and so on over Gyre's fake driver.
 
-To be imported before torch, which asks once whether there is CUDA. start() makes the devices, once
-in a process, and not before a fork. LD_LIBRARY_PATH leads to the libgyre.so.0 that has the driver.
+Import it before torch, which asks once whether there is CUDA. start() makes the devices, once in a
+process, and not before a fork. LD_LIBRARY_PATH leads to the libgyre.so.0 that has the driver.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 // PyTorch's view of the fake driver's devices (tests/support/fake_cuda/fake_gpu.h), registered as
-// CUDA's in a PyTorch without CUDA: its devices, streams and events, as c10/cuda has them on a GPU.
-// A stream's number is its address; the default one's is 0.
+// CUDA's in a PyTorch without CUDA: devices, streams and events, like c10/cuda on a GPU. A stream's
+// number is its address; the default one's is 0.
 #pragma once
 
 #include "tests/support/fake_cuda/fake_gpu.h"

@@ -1,6 +1,6 @@
-// Memory of the fake's devices as PyTorch's: taken and given back in the order of the stream that
-// is current when it is taken, as c10/cuda's allocator does it. What is used after it was given
-// back, or before it was taken, is found overwritten.
+// Memory of the fake's devices for PyTorch. As in c10/cuda's allocator, allocation and release are
+// ordered on the stream that is current at the allocation. A use after the release, or before the
+// allocation, finds overwritten data.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// The Python module fake_gpu._C: the fake's devices, and what only a test may do with them.
+// The Python module fake_gpu._C: the fake's devices, and functions that only a test may use.
 #include "tests/torch/fake_gpu/guard.h"
 #include "tests/torch/fake_gpu/memory.h"
 

@@ -1,6 +1,6 @@
-// Operators on tensors of the fake's devices: those of the CPU, on the same memory, once all that
-// is before them on the current stream is done. So what was not put in order with it is not waited
-// for, and is seen as wrong values. Copies between devices alone are put on the stream.
+// Operators on tensors of the fake's devices. They are the CPU's, on the same memory, and run once
+// all earlier work of the current stream is done. They do not wait for unordered work, so a missing
+// dependency shows as wrong values. Only copies between devices are queued on the stream.
 #include "tests/torch/fake_gpu/guard.h"
 #include "tests/torch/fake_gpu/memory.h"
 

@@ -1,7 +1,7 @@
 """PyTorch's process groups over Gyre: torch.distributed.init_process_group("gyre").
 
-PyTorch finds the backend by the entry point `torch.distributed.backends`; one that knows no such
-entry points (before 2.13) has to `import gyre_torch` first. See gyre.h for what Gyre promises.
+PyTorch 2.13 and later find the backend by the entry point `torch.distributed.backends`. With an
+earlier one, `import gyre_torch` first. See gyre.h for what Gyre promises.
 """
 
 import atexit

@@ -1,5 +1,5 @@
-// What collectives check of their arguments, and how tensors that do not lie in one block of memory
-// are brought there and back.
+// Checks of the arguments of collectives, and copies of tensors that do not lie in one block of
+// memory.
 #pragma once
 
 #include "tools/pytorch/src/process_group_gyre.h"

@@ -1,5 +1,5 @@
-// AverageHook: what DistributedDataParallel calls with each bucket of gradients that its backward
-// pass has finished, to have their mean over the ranks.
+// AverageHook: DistributedDataParallel calls it with each bucket of gradients that its backward
+// pass has finished, to get their mean over the ranks.
 #pragma once
 
 #include "tools/pytorch/src/process_group_gyre.h"

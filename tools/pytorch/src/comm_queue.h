@@ -1,5 +1,5 @@
-// CommQueue: a communicator, its operations that are under way, and the two ways to carry one out.
-// The queue of host memory is HostCommQueue, that of a device DeviceCommQueue.
+// CommQueue: a communicator, its unfinished operations, and the two ways to carry one out. The
+// queue of host memory is HostCommQueue, that of a device DeviceCommQueue.
 #pragma once
 
 #include "tools/pytorch/src/store_communicator.h"

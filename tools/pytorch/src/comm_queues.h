@@ -1,6 +1,6 @@
-// CommQueues: those of a process group, two for each place where tensors are, so that collectives
-// and sends and receives do not wait for each other: in host memory from the beginning, on a device
-// from its first use on.
+// CommQueues: the queues of a process group. Each device that has tensors gets two, so that
+// collectives do not wait for sends and receives, nor the reverse. Those of host memory exist from
+// the beginning, those of a GPU from its first use.
 #pragma once
 
 #include "tools/pytorch/src/host_comm_queue.h"

@@ -1,7 +1,7 @@
-// CompletionThreads: the threads on which works end that have more to do than to say so: copy
-// results out, or mark a future, whose callbacks are the user's code and may wait for other works.
-// Gyre's progress thread must not run such code. There is always one that is free to end the next
-// work; of those that many works at a time have made, most leave again.
+// CompletionThreads: threads that finish works when more is to do than to report the end: to copy
+// results out, or to mark a future. A future's callbacks are the user's code and may wait for other
+// works, so Gyre's progress thread must not run them. One thread is always free to finish the next
+// work. Threads that a burst of works made end again, except for a few.
 #pragma once
 
 #include <atomic>

@@ -16,7 +16,7 @@ gyreStream_t handle_of(const Stream& stream) {
     return static_cast<gyreStream_t>(stream.native_handle());
   } else {
     TORCH_CHECK(false, "gyre: this PyTorch does not tell the handle of ", stream,
-                " (c10::Stream::native_handle): tensors of devices take a newer one");
+                " (c10::Stream::native_handle): tensors on devices need a newer PyTorch");
   }
 }
 

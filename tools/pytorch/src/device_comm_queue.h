@@ -1,6 +1,6 @@
-// DeviceCommQueue: the queue of a device. Nothing here waits for the device: what the caller waits
-// for anyhow goes on its current stream, the rest on a stream of the queue's, after what is on the
-// current one now. Copies go there too, so that no thread ends them.
+// DeviceCommQueue: the queue of a device. Nothing here waits for the device. An operation that the
+// caller waits for anyway goes on its current stream. Any other goes on a stream of the queue,
+// behind the current one's present work. Copies go there too, so that no thread has to finish them.
 #pragma once
 
 #include "tools/pytorch/src/comm_queue.h"

@@ -1,6 +1,6 @@
-// DeviceWork: one operation on a stream of a device, as PyTorch sees it; and Passage, what is kept
-// of it while it is on its way there. To wait for it is to make the current stream wait: the host
-// goes on, unless it says for how long it waits.
+// DeviceWork: one operation on a stream of a device, as PyTorch sees it. EnqueuedCall: the state
+// that is kept for an operation while it is on its stream. Waiting for a DeviceWork makes the
+// current stream wait. The host continues, unless the caller gives a time limit.
 #pragma once
 
 #include "tools/pytorch/src/comm_queue.h"

@@ -1,4 +1,4 @@
-// Elements: what of a tensor Gyre moves or sums, and under which of its types and operations.
+// Elements: the elements of a tensor as Gyre moves or sums them, with Gyre's type and operation.
 #pragma once
 
 #include <gyre/gyre.h>

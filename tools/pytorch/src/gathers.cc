@@ -1,4 +1,4 @@
-// Backend's collectives of blocks: a block for each rank, in one tensor or in a list of tensors.
+// Backend's collectives on blocks: a block for each rank, in one tensor or in a list of tensors.
 #include "tools/pytorch/src/arguments.h"
 #include "tools/pytorch/src/elements.h"
 

@@ -1,5 +1,5 @@
-// HostCommQueue: the queue of host memory. What the caller waits for anyhow is carried out by its
-// thread, the rest on host streams of Gyre's.
+// HostCommQueue: the queue of host memory. The caller's thread carries out operations that it waits
+// for anyway. The others go on host streams of Gyre.
 #pragma once
 
 #include "tools/pytorch/src/comm_queue.h"

@@ -1,4 +1,4 @@
-// The Python module gyre_torch._C: makes a Backend, and ends all when Python does.
+// The Python module gyre_torch._C: makes a Backend, and ends all operations before Python ends.
 #include "tools/pytorch/src/average_hook.h"
 #include "tools/pytorch/src/process_group_gyre.h"
 #include "tools/pytorch/src/shutdown_hook.h"

@@ -56,7 +56,7 @@ c10d::ErrorType ProcessGroupGyre::getError() {
 void ProcessGroupGyre::setTimeout(Milliseconds timeout) {
   if (timeout > queues_.membership().timeout)
     TORCH_WARN("gyre: the group was made with a deadline of ", queues_.membership().timeout.count(),
-               " ms for each operation, which stays; a longer one takes a new group");
+               " ms for each operation, which cannot be raised: for a longer one make a new group");
   const ReleaseGil released;
   const std::lock_guard lock(mutex_);
   options_->timeout = timeout;

@@ -1,6 +1,6 @@
-// Backend: a c10d process group over Gyre. Collectives go through one communicator of the place
-// where their tensors are, in the order of their calls; sends and receives through another one
-// (comm_queues.h). The CPU and CUDA devices are served alike: what differs is in the queues.
+// Backend: a c10d process group over Gyre. Collectives use one communicator for each device that
+// has tensors, in the order of their calls. Sends and receives use a second one (comm_queues.h).
+// CPU and CUDA devices are served alike; the differences are in the queues.
 #pragma once
 
 #include "tools/pytorch/src/comm_queues.h"

@@ -1,4 +1,4 @@
-// Backend's reductions and broadcasts: what works on whole tensors in place.
+// Backend's reductions and broadcasts: collectives that work on whole tensors in place.
 #include "tools/pytorch/src/arguments.h"
 #include "tools/pytorch/src/elements.h"
 #include "tools/pytorch/src/host_comm_queue.h"

@@ -1,5 +1,5 @@
-// ReleaseGil: for a wait on threads that may need Python's lock. PyTorch calls backends with it and
-// without.
+// ReleaseGil: releases Python's lock, if this thread holds it, for a wait on threads that may need
+// it. PyTorch calls backends both with and without the lock.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
-// Memory of tensors, of the CPU and of CUDA devices, that Gyre's peers on this host reach directly,
-// where other memory is copied through slots. Blocks that tensors let go of are kept for the next
-// ones of their size: sharded models ask for the same sizes in each step, and a new block has to be
-// mapped by every peer.
+// Memory of tensors, of the CPU and of CUDA devices, that Gyre's peers on this host reach directly.
+// Other memory is copied through slots. Blocks that tensors release are kept for the next tensor of
+// the same size. Sharded models ask for the same sizes in each step, and every peer has to map a
+// new block.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// ShutdownHook: what a process does before its interpreter ends. What is under way ends while
-// callbacks of futures, which are Python, can still run; after that none begins.
+// ShutdownHook: ends all operations before the Python interpreter ends. Until then callbacks of
+// futures, which are Python, can still run; after that none begins.
 #pragma once
 
 #include "tools/pytorch/src/comm_queue.h"

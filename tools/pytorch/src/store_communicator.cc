@@ -56,7 +56,7 @@ void forget_key(c10d::Store& store, const std::string& key) {
   try {
     (void)store.deleteKey(key);
   } catch (const std::exception& error) {
-    TORCH_WARN_ONCE("gyre: the store does not forget the key ", key, ": ", error.what());
+    TORCH_WARN_ONCE("gyre: the store did not delete the key ", key, ": ", error.what());
   }
 }
 

@@ -21,8 +21,8 @@ WorkPointer ProcessGroupGyre::transfer(const Kind& kind, Tensors& tensors, bool 
   const bool on_device = !tensor.device().is_cpu();
   TORCH_CHECK_VALUE(!on_device || (tag == 0 && !any_source), "gyre: ", kind.name,
                     " of a tensor on ", tensor.device(),
-                    " takes a rank and no tag: there, what goes from one rank to ",
-                    "another is matched in order alone");
+                    " takes a rank and no tag: there, messages from one rank to ",
+                    "another are matched by order alone");
   const Target target(tensor, sends);
   Operation operation;
   operation.outputs = tensors;

@@ -1,5 +1,5 @@
-// HostWork: one operation on host memory, as PyTorch sees it. It ends when its last byte is where
-// it belongs; whoever waits is then woken, and the future marked.
+// HostWork: one operation on host memory, as PyTorch sees it. It ends when its last byte has
+// arrived. Then threads that wait for it are woken, and the future is marked.
 #pragma once
 
 #include "tools/pytorch/src/completion_threads.h"

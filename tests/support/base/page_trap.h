@@ -1,0 +1,48 @@
+// A page whose first reader or writer stops there, in the middle of its work, while something else
+// happens. One at a time in a process.
+#pragma once
+
+#include "tests/support/catch.h"
+
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <sys/mman.h>
+#include <utility>
+
+namespace gyre::tests {
+
+class PageTrap {
+ public:
+  static constexpr std::size_t page_bytes = 4096;
+
+  // `meanwhile` runs on the thread that touches the page.
+  PageTrap(void* page, std::function<void()> meanwhile) {
+    meanwhile_ = std::move(meanwhile);
+    page_ = static_cast<std::byte*>(page);
+    REQUIRE(mprotect(page, page_bytes, PROT_NONE) == 0);
+    struct sigaction action {};
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    action.sa_sigaction = [](int, siginfo_t* about, void*) {
+      std::byte* const set = page_.exchange(nullptr);
+      if (set == nullptr || about->si_addr < set || about->si_addr >= set + page_bytes)
+        std::abort();
+      mprotect(set, page_bytes, PROT_READ | PROT_WRITE);
+      meanwhile_();
+    };
+    REQUIRE(sigaction(SIGSEGV, &action, &before_) == 0);
+  }
+  ~PageTrap() { (void)sigaction(SIGSEGV, &before_, nullptr); }
+  PageTrap(const PageTrap&) = delete;
+  PageTrap& operator=(const PageTrap&) = delete;
+  bool is_sprung() const { return page_ == nullptr; }
+
+ private:
+  inline static std::atomic<std::byte*> page_{nullptr};
+  inline static std::function<void()> meanwhile_;
+  struct sigaction before_ {};
+};
+
+}  // namespace gyre::tests

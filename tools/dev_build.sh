@@ -1,0 +1,88 @@
+# Build folders, for tools/dev: how they are configured, with or without CUDA's kernels, and built,
+# and how a suite of tests is run in one. Finding and installing what is needed is tools/dev's.
+
+# A compilation takes up to a gigabyte: as many at once as memory allows.
+jobs() {
+  local cores gigabytes
+  cores=$(nproc)
+  gigabytes=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)
+  [ "$gigabytes" -ge 1 ] || gigabytes=1
+  echo $((cores < gigabytes ? cores : gigabytes))
+}
+
+# configure FOLDER [meson options]
+configure() {
+  local folder=$1 nvcc compilers
+  shift
+  need_packages "${build_packages[@]}"
+  nvcc=$(find_nvcc)
+  [ -z "$nvcc" ] || export PATH="$PATH:${nvcc%/*}"
+  compilers="$nvcc $(find_assembler)"
+  # A compiler that came or went since the last set-up changes what is built.
+  if [ -f "$folder/build.ninja" ]; then
+    [ "$(cat "$folder/.nvcc" 2>/dev/null)" != "$compilers" ] || return 0
+    meson setup --reconfigure "$folder" "$@"
+  else
+    meson setup "$folder" "$@"
+  fi
+  echo "$compilers" >"$folder/.nvcc"
+}
+
+# The images of the CUDA kernels take nvcc minutes. What runs on the host has no use for them: where
+# no GPU is, a new build/ begins without, until `test`, `build` or `setup` adds them.
+configure_host() {
+  if [ -f build/.without_images ] && [ -z "$(gpu_names)" ]; then return 0; fi
+  if [ -f build/build.ninja ] || [ -z "$(find_nvcc)" ] || [ -n "$(gpu_names)" ]; then
+    configure_all
+  else
+    configure build -Dcuda=disabled
+    touch build/.without_images
+  fi
+}
+
+configure_all() {
+  local images=()
+  if [ -f build/.without_images ]; then
+    images=(-Dcuda=auto)
+    rm -f build/.nvcc  # so that it is configured anew
+  fi
+  configure build "${images[@]}"
+  rm -f build/.without_images
+}
+
+build_in() {
+  local folder=$1
+  shift
+  ninja -C "$folder" -j "$(jobs)" "$@"
+}
+
+# What the kernels are on this machine: the last line of `bench` and `test`.
+kernels_line() {
+  local nvcc gpu release
+  nvcc=$(find_nvcc)
+  gpu=$(gpu_names)
+  if [ -n "$nvcc" ] && [ -f build/kernels/cuda/images.S ]; then
+    release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+    echo "kernels: host and CUDA (compiled by nvcc $release; ${gpu:-no GPU here to run them})"
+  elif [ -f build/.without_images ]; then
+    echo "kernels: host only (those for CUDA take minutes: tools/dev build makes them; no GPU here)"
+  elif [ -n "$nvcc" ]; then
+    echo "kernels: host only (CUDA kernels are not built: -Dcuda=auto; ${gpu:-no GPU})"
+  else
+    echo "kernels: host only (no CUDA compiler, ${gpu:-no GPU})"
+  fi
+}
+
+# Is there a test in this suite? Says so plainly if not.
+suite_exists() {
+  local folder=$1 suite=$2
+  if meson test -C "$folder" --list --suite "$suite" 2>/dev/null | grep -q " / "; then return 0; fi
+  say "suite $suite: empty, nothing to run"
+  return 1
+}
+
+run_suite() {
+  local folder=$1 suite=$2
+  suite_exists "$folder" "$suite" || return 0
+  meson test -C "$folder" --no-rebuild --print-errorlogs --suite "$suite"
+}
