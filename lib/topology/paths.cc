@@ -9,13 +9,12 @@
 namespace gyre::topology {
 namespace {
 
-constexpr std::array<std::string_view, 9> class_names = {"LOC", "NVL",  "C2C", "PIX", "PXB",
-                                                         "PHB", "NODE", "SYS", "DIS"};
+constexpr std::array<std::string_view, 10> class_names = {"LOC", "CACHE", "NVL",  "C2C", "PIX",
+                                                          "PXB", "PHB",   "NODE", "SYS", "DIS"};
 
-// Whether bytes pass through it on their way elsewhere.
+// Whether bytes pass through it on their way elsewhere: through a NIC to its ports.
 bool passes_on(NodeKind kind) {
-  return kind != NodeKind::gpu && kind != NodeKind::nic && kind != NodeKind::port &&
-         kind != NodeKind::core;
+  return kind != NodeKind::gpu && kind != NodeKind::port && kind != NodeKind::core;
 }
 
 bool is_device(NodeKind kind) {
@@ -107,6 +106,7 @@ PathClass EdgeTable::classify(const std::vector<int>& nodes) const {
     return std::ranges::count_if(nodes, [&](int at) { return topology_.node(at).kind == kind; });
   };
   if (nodes.size() == 1) return PathClass::same;
+  if (count(NodeKind::core) + count(NodeKind::cache) == std::ssize(nodes)) return PathClass::cache;
   const auto numa_nodes = count(NodeKind::numa_node), packages = count(NodeKind::package);
   const bool at_root = count(NodeKind::host) > 0;
   if (packages > 1 || (at_root && numa_nodes + packages > 1)) return PathClass::interconnect;

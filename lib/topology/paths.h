@@ -1,5 +1,5 @@
 // Paths: how bytes get from one device or processor of a host to another, and how many per second.
-// Among the paths with the fewest links the widest is taken. GPUs, NICs and cores pass nothing on.
+// Among the paths with the fewest links the widest is taken. GPUs, ports and cores pass nothing on.
 //
 //   edge   one direction of the way between two nodes: up the tree, down it, or along a link. Paths
 //          that share an edge share its bandwidth; both directions together share nothing.
@@ -13,14 +13,15 @@
 
 namespace gyre::topology {
 
-// What lies between, nearest first; NCCL's names for the same.
+// The parts between two ends, nearest first, with NCCL's names (and CACHE, which it has not).
 enum class PathClass : std::uint8_t {
   same,          // LOC
+  cache,         // CACHE: two cores that share one
   nvlink,        // NVL: directly, or through switches
   c2c,           // C2C: a GPU and its processor
   one_switch,    // PIX
   switches,      // PXB: several PCIe switches, no processor
-  processor,     // PHB: the PCIe root of one NUMA node
+  processor,     // PHB: one NUMA node
   node,          // NODE: NUMA nodes of one package
   interconnect,  // SYS: between packages
   none,          // DIS

@@ -1,6 +1,7 @@
 // Paths between the parts of a host: what lies between, how wide it is, and which edges are shared.
 #include "lib/topology/paths.h"
 
+#include "lib/topology/hwloc_xml.h"
 #include "lib/topology/nccl_xml.h"
 #include "tests/support/catch.h"
 
@@ -82,6 +83,27 @@ TEST_CASE("a GPU reaches its own processor by the wider of two ways", "[topology
   const DevicePath path = table.paths_from(gpu)[static_cast<std::size_t>(numa)];
   CHECK(path_class_name(path.kind) == "C2C");
   CHECK(path.gigabytes_per_s == Approx(100));
+}
+
+TEST_CASE("cores that share a cache are near, and a core reaches a port through its NIC",
+          "[topology]") {
+  const auto root = parse_xml(R"(<topology version="2.0">
+    <object type="Machine" cpuset="0x3"><object type="Package" cpuset="0x3" os_index="0">
+      <object type="L3Cache" depth="3" cpuset="0x3"><object type="Core" os_index="0" cpuset="0x1"/>
+        <object type="Core" os_index="1" cpuset="0x2"/></object></object>
+      <object type="PCIDev" pci_busid="0000:01:00.0" pci_type="0200" pci_link_speed="4">
+        <object type="OSDev" osdev_type="2" name="eth0"/></object></object></topology>)");
+  REQUIRE(root.ok());
+  const Result<Topology> host = read_hwloc_xml(*root);
+  REQUIRE(host.ok());
+  const EdgeTable table(*host);
+  const std::vector<int> cores = host->all(NodeKind::core), ports = host->all(NodeKind::port);
+  REQUIRE(cores.size() == 2);
+  REQUIRE(ports.size() == 1);
+  const auto paths = table.paths_from(cores[0]);
+  CHECK(path_class_name(paths[static_cast<std::size_t>(cores[1])].kind) == "CACHE");
+  CHECK(path_class_name(paths[static_cast<std::size_t>(ports[0])].kind) == "PHB");
+  CHECK(paths[static_cast<std::size_t>(ports[0])].gigabytes_per_s == Approx(4));
 }
 
 TEST_CASE("paths through one switch share the edge above it, and directions share none",
