@@ -15,7 +15,7 @@ WIDTH = 700
 # What a box says under its room's name: two or three words.
 PURPOSE = {"include/gyre/": "the C API", "lib/base/": "statuses, settings, log, Wait",
            "lib/command_line/": "options, --help", "lib/loaded/": "libraries by dlopen",
-           "lib/trust/": "keys, sockets",
+           "lib/topology/": "the machine", "lib/trust/": "keys, sockets",
            "lib/plan/": "algorithms, proof", "lib/tune/": "which algorithm",
            "lib/control/": "control plane", "lib/rendezvous/": "finding the id",
            "lib/transport/": "contract, slots", "kernels/cpu/": "arithmetic",

@@ -49,6 +49,8 @@ inline constexpr unsigned enabled = 1;  // nvmlEnableState_t
   X(device_by_bus_id, "nvmlDeviceGetHandleByPciBusId_v2", (const char* id, NvmlDevice* device)) \
   X(device_uuid, "nvmlDeviceGetUUID", (NvmlDevice device, char* uuid, unsigned bytes))          \
   X(device_pci, "nvmlDeviceGetPciInfo_v3", (NvmlDevice device, NvmlPciInfo * info))             \
+  X(cuda_capability, "nvmlDeviceGetCudaComputeCapability",                                      \
+    (NvmlDevice device, int* major, int* minor))                                                \
   X(p2p_status, "nvmlDeviceGetP2PStatus",                                                       \
     (NvmlDevice device, NvmlDevice peer, int index, int* status))                               \
   X(topology_between, "nvmlDeviceGetTopologyCommonAncestor",                                    \

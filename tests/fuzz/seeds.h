@@ -80,5 +80,6 @@ void add_state_page_seeds(Seeds& seeds);
 void add_environment_seeds(Seeds& seeds);
 void add_metrics_seeds(Seeds& seeds);
 void add_training_seeds(Seeds& seeds);
+void add_topology_seeds(Seeds& seeds);
 
 }  // namespace gyre::fuzz

@@ -5,6 +5,7 @@
 #include "tools/gyre/plan_command.h"
 #include "tools/gyre/run_command.h"
 #include "tools/gyre/settings_command.h"
+#include "tools/gyre/topo_command.h"
 #include "tools/gyre/why_command.h"
 
 #include <fmt/format.h>
@@ -25,6 +26,7 @@ constexpr Subcommand subcommands[] = {
     {"run", gyre::tools::run_command, "start the ranks of a job on this machine"},
     {"plan", gyre::tools::plan_command, "show, prove and draw the plans of the collectives"},
     {"why", gyre::tools::why_command, "who waits for whom in a job, and for which rank in the end"},
+    {"topo", gyre::tools::topo_command, "this host: its parts, links, ports and paths"},
     {"settings", gyre::tools::settings_command,
      "every GYRE_ variable, its default and its meaning"},
 };

@@ -75,6 +75,11 @@ NvmlResult p2p_status(NvmlDevice device, NvmlDevice peer, int, int* status) {
 NvmlResult topology_between(NvmlDevice device, NvmlDevice peer, int* level) {
   return *level = nvml_fake->options.between(device->gpu, peer->gpu).level, nvml::success;
 }
+NvmlResult cuda_capability(NvmlDevice, int* major, int* minor) {
+  *major = 9;
+  *minor = 0;
+  return nvml::success;
+}
 NvmlResult nvlink_state(NvmlDevice device, unsigned link, unsigned* on) {
   return *on = end_of(*device, link) > -2 ? nvml::enabled : 0, nvml::success;
 }
@@ -106,6 +111,7 @@ std::unique_ptr<const Nvml> FakeNvml::table() const {
   table->device_by_bus_id = device_by_bus_id;
   table->device_uuid = device_uuid;
   table->device_pci = device_pci;
+  table->cuda_capability = cuda_capability;
   table->p2p_status = p2p_status;
   table->topology_between = topology_between;
   table->nvlink_state = nvlink_state;

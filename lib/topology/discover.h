@@ -1,0 +1,27 @@
+// Discovery: the parts of this host, from hwloc, the kernel's files of devices and NVML. It never
+// fails: `missed` names the facts that it could not find out, and the rest holds.
+#pragma once
+
+#include "lib/loaded/nvml.h"
+#include "lib/topology/topology.h"
+
+#include <string>
+
+namespace gyre::topology {
+
+// Where discovery looks; tests point it elsewhere.
+struct DiscoverySources {
+  bool use_hwloc = true;
+  std::string sysfs = "/sys";
+  const loaded::Nvml* nvml = nullptr;  // null: it could not be loaded
+};
+
+// Of the processors that this process may use. About 10 ms, more on a host of many devices.
+Topology discover(const DiscoverySources& sources);
+
+// Its parts, in the order in which `discover` calls them.
+Topology discover_places(const DiscoverySources& sources);  // processors, memory, the PCI tree
+void add_ports(Topology& topology, const std::string& sysfs);
+void add_gpus(Topology& topology, const loaded::Nvml& nvml);
+
+}  // namespace gyre::topology

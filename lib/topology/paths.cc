@@ -1,0 +1,129 @@
+#include "lib/topology/paths.h"
+
+#include "lib/topology/speeds.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+
+namespace gyre::topology {
+namespace {
+
+constexpr std::array<std::string_view, 10> class_names = {"LOC", "CACHE", "NVL",  "C2C", "PIX",
+                                                          "PXB", "PHB",   "NODE", "SYS", "DIS"};
+
+// Whether bytes pass through it on their way elsewhere: through a NIC to its ports.
+bool passes_on(NodeKind kind) {
+  return kind != NodeKind::gpu && kind != NodeKind::port && kind != NodeKind::core;
+}
+
+bool is_device(NodeKind kind) {
+  return kind == NodeKind::pci_switch || kind == NodeKind::gpu || kind == NodeKind::nic;
+}
+
+}  // namespace
+
+std::string_view path_class_name(PathClass path) {
+  return class_names[static_cast<std::size_t>(path)];
+}
+
+EdgeTable::EdgeTable(const Topology& topology)
+    : topology_(topology), leaving_(topology.nodes.size()) {
+  for (int i = 1; i < static_cast<int>(topology.nodes.size()); ++i) {
+    const TopologyNode& node = topology.node(i);
+    if (node.kind == NodeKind::nv_switch) continue;  // GPUs reach it by NVLink alone
+    const double guess = is_device(node.kind) ? unknown_pci
+                         : node.parent == 0   ? unknown_interconnect
+                                              : local_gigabytes_per_s;
+    add(i, node.parent, to_parent(node), guess);
+  }
+  for (const TopologyLink& link : topology.links)
+    add(link.from, link.to, link.gigabytes_per_s, unknown_nvlink * link.lanes);
+}
+
+// A port's wire lies behind it: to its NIC there is no limit of its own.
+double EdgeTable::to_parent(const TopologyNode& node) const {
+  if (is_device(node.kind)) return node.gigabytes_per_s;
+  const bool joins_packages = node.parent == 0 && node.processor.has_value();
+  return joins_packages ? interconnect_gigabytes_per_s(*node.processor) : 0;
+}
+
+void EdgeTable::add(int a, int b, double gigabytes_per_s, double guess) {
+  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+    leaving_[static_cast<std::size_t>(from)].push_back(static_cast<int>(edges_.size()));
+    edges_.push_back(
+        {from, to, gigabytes_per_s > 0 ? gigabytes_per_s : guess, gigabytes_per_s <= 0});
+  }
+}
+
+std::vector<DevicePath> EdgeTable::paths_from(int node) const {
+  struct Reached {
+    int hops = -1;
+    double width = 0;
+    int edge = -1;  // the last one
+  };
+  std::vector<Reached> reached(topology_.nodes.size());
+  reached[static_cast<std::size_t>(node)] = {0, 1e9, -1};
+  std::deque<int> next = {node};
+  while (!next.empty()) {
+    const int at = next.front();
+    next.pop_front();
+    const Reached here = reached[static_cast<std::size_t>(at)];
+    if (at != node && !passes_on(topology_.node(at).kind)) continue;
+    for (const int edge : leaving(at)) {
+      const Edge& way = edges_[static_cast<std::size_t>(edge)];
+      Reached& there = reached[static_cast<std::size_t>(way.to)];
+      const double width = std::min(here.width, way.gigabytes_per_s);
+      const bool is_new = there.hops < 0;
+      // All of one distance are taken out before any of the next, so a wider way of the same length
+      // is found before anybody goes on from there.
+      if (!is_new && (there.hops != here.hops + 1 || there.width >= width)) continue;
+      there = {here.hops + 1, width, edge};
+      if (is_new) next.push_back(way.to);
+    }
+  }
+  std::vector<DevicePath> paths(topology_.nodes.size());
+  for (std::size_t to = 0; to < paths.size(); ++to) {
+    if (reached[to].hops < 0) continue;
+    DevicePath& path = paths[to];
+    path.gigabytes_per_s = reached[to].hops == 0 ? local_gigabytes_per_s : reached[to].width;
+    for (int at = static_cast<int>(to);;) {
+      path.nodes.push_back(at);
+      const int edge = reached[static_cast<std::size_t>(at)].edge;
+      if (edge < 0) break;
+      path.edges.push_back(edge);
+      at = edges_[static_cast<std::size_t>(edge)].from;
+    }
+    std::ranges::reverse(path.nodes);
+    std::ranges::reverse(path.edges);
+    path.kind = classify(path.nodes);
+  }
+  return paths;
+}
+
+PathClass EdgeTable::classify(const std::vector<int>& nodes) const {
+  const auto count = [&](NodeKind kind) {
+    return std::ranges::count_if(nodes, [&](int at) { return topology_.node(at).kind == kind; });
+  };
+  if (nodes.size() == 1) return PathClass::same;
+  if (count(NodeKind::core) + count(NodeKind::cache) == std::ssize(nodes)) return PathClass::cache;
+  const auto numa_nodes = count(NodeKind::numa_node), packages = count(NodeKind::package);
+  const bool at_root = count(NodeKind::host) > 0;
+  if (packages > 1 || (at_root && numa_nodes + packages > 1)) return PathClass::interconnect;
+  if (numa_nodes > 1) return PathClass::node;
+  const bool by_nvlink =
+      count(NodeKind::nv_switch) > 0 || (nodes.size() == 2 && count(NodeKind::gpu) == 2);
+  if (by_nvlink) return PathClass::nvlink;
+  const bool is_joined = std::ranges::any_of(topology_.links, [&](const TopologyLink& link) {
+    return link.kind == JointKind::c2c &&
+           std::ranges::search(nodes, std::array{link.from, link.to}).size() +
+                   std::ranges::search(nodes, std::array{link.to, link.from}).size() >
+               0;
+  });
+  if (is_joined) return PathClass::c2c;
+  const bool by_processor = at_root || numa_nodes + packages > 0;
+  if (by_processor) return PathClass::processor;
+  return count(NodeKind::pci_switch) > 1 ? PathClass::switches : PathClass::one_switch;
+}
+
+}  // namespace gyre::topology

@@ -1,0 +1,48 @@
+// Topology files of hwloc and of NCCL. Input: the file. An accepted topology is sound, has paths,
+// and is written to both formats. The files are accepted again, and hwloc's says the same.
+#include "lib/topology/describe.h"
+#include "lib/topology/hwloc_xml.h"
+#include "lib/topology/nccl_xml.h"
+#include "lib/topology/paths.h"
+#include "tests/fuzz/input.h"
+
+using namespace gyre;
+using namespace gyre::topology;
+
+namespace {
+
+Result<Topology> read(std::string_view text) {
+  GYRE_ASSIGN(const XmlElement root, parse_xml(text));
+  return is_nccl_xml(root) ? read_nccl_xml(root) : read_hwloc_xml(root);
+}
+
+void look_at_paths(const Topology& topology) {
+  const EdgeTable table(topology);
+  for (const int node : {0, static_cast<int>(topology.nodes.size()) - 1})
+    for (const DevicePath& path : table.paths_from(node)) {
+      if (path.kind == PathClass::none) continue;
+      GYRE_DEMAND(path.gigabytes_per_s > 0 && path.nodes.front() == node);
+      GYRE_DEMAND(path.edges.size() + 1 == path.nodes.size());
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+  const Result<Topology> made = read({reinterpret_cast<const char*>(data), bytes});
+  if (!made.ok()) {
+    GYRE_DEMAND(!made.status().message().empty());
+    return 0;
+  }
+  GYRE_DEMAND(check(*made).ok());
+  GYRE_DEMAND(!describe(*made).empty());
+  look_at_paths(*made);
+  // Writing may lose what a format cannot say, but never makes a file that is refused.
+  const Result<Topology> by_hwloc = read(write_hwloc_xml(*made));
+  GYRE_DEMAND(by_hwloc.ok());
+  GYRE_DEMAND(read(write_nccl_xml(*made)).ok());
+  // What came back once comes back for ever.
+  const Result<Topology> again = read(write_hwloc_xml(*by_hwloc));
+  GYRE_DEMAND(again.ok() && *again == *by_hwloc);
+  return 0;
+}
