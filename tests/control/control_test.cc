@@ -2,7 +2,9 @@
 // one process stand for the processes; control_fault_test has real ones and kills them.
 #include "tests/support/control/meeting.h"
 
+#include <atomic>
 #include <filesystem>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -200,7 +202,22 @@ TEST_CASE("a root that cannot be reached is an error at the deadline") {
     id = *make_id(*gone);
   }
   const auto member = join(*plane, id, 2, 1, settings);
-  require_failed_with(*member, Code::Timeout, {}, "ECONNREFUSED");
+  require_failed_with(*member, Code::Timeout, {0}, "ECONNREFUSED");
+}
+
+TEST_CASE("a root that stands still while ranks come together is named, as rank 0's process") {
+  Settings settings = loopback_settings();
+  settings.init_timeout_s = 1;
+  const FileDescriptor event(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  std::atomic<bool> goes_on{false};
+  const auto root = start_plane(), other = start_plane();
+  const auto id = make_id(*root);
+  const auto first = join(*root, *id, 3, 0), second = join(*other, *id, 3, 1, settings);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it is linked, and rank 2 missing
+  REQUIRE(root->watch(event.get(), [&] { return !soon([&] { return goes_on.load(); }); }).ok());
+  require_failed_with(*second, Code::Timeout, {0}, "did not say who the ranks are within 1");
+  CHECK(second->failure().message().find("made the unique id") != std::string_view::npos);
+  goes_on = true;
 }
 
 TEST_CASE("an id that is over is refused by the process that made it") {
