@@ -357,3 +357,33 @@ TEST_CASE("peers and tags that cannot be are refused", "[p2p]") {
     refused(gyreRecv(nullptr, 1, gyreInt32, 0, comm, nullptr), "recvbuff is NULL");
   });
 }
+
+TEST_CASE("a message without a tag has tag 0", "[p2p]") {
+  for (const Variables& path : paths()) {
+    const WithVariables variables(path);
+    on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+      const Ints first = numbers(100, 0, 1, 0), second = numbers(100, 0, 1, 1);
+      if (rank == 0) {
+        complaints.expect(
+            gyreSend(first.data(), first.size(), gyreInt32, 1, comm, nullptr) == gyreSuccess,
+            gyreGetLastError(comm));
+        complaints.expect(send(second, 1, comm, 5) == gyreSuccess, gyreGetLastError(comm));
+        complaints.expect(send(first, 1, comm, 0) == gyreSuccess, gyreGetLastError(comm));
+        return;
+      }
+      Ints got(100);
+      int source = -7, tag = -7;
+      complaints.expect(gyreRecvTagged(got.data(), got.size(), gyreInt32, 0, 0, &source, &tag, comm,
+                                       nullptr) == gyreSuccess,
+                        gyreGetLastError(comm));
+      complaints.expect(got == first && source == 0 && tag == 0, "tag " + std::to_string(tag));
+      // Not the one of tag 5, which stands before it.
+      Ints untagged(100);
+      complaints.expect(
+          gyreRecv(untagged.data(), untagged.size(), gyreInt32, 0, comm, nullptr) == gyreSuccess,
+          gyreGetLastError(comm));
+      complaints.expect(untagged == first, "a receive without a tag takes another tag's message");
+      complaints.expect(receive(got, 0, comm, 5) == gyreSuccess && got == second, "tag 5 is lost");
+    });
+  }
+}
