@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -386,4 +387,34 @@ TEST_CASE("a message without a tag has tag 0", "[p2p]") {
       complaints.expect(receive(got, 0, comm, 5) == gyreSuccess && got == second, "tag 5 is lost");
     });
   }
+}
+
+TEST_CASE("a receive that ends with another one's is told why that one ended", "[p2p]") {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.timeoutMs = 1500;
+  on_ranks(
+      3,
+      [](int rank, gyreComm_t comm, Complaints& complaints) {
+        const auto later = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1000)); };
+        if (rank != 0) return later(), later();
+        std::array<gyreStream_t, 2> streams{};
+        std::array<Ints, 2> got = {Ints(10), Ints(10)};
+        std::array<std::string, 2> texts;
+        for (gyreStream_t& stream : streams)
+          (void)gyreStreamCreateWithFlags(&stream, GYRE_STREAM_BY_CALLER);
+        for (std::size_t i = 0; i < 2; ++i) {
+          (void)gyreRecv(got[i].data(), got[i].size(), gyreInt32, 1 + static_cast<int>(i), comm,
+                         streams[i]);
+          if (i == 0) later();  // so that the second one's deadline is far away
+        }
+        for (std::size_t i = 0; i < 2; ++i) {
+          complaints.expect(gyreStreamSynchronize(streams[i]) == gyreTimeout, "no timeout");
+          texts[i] = gyreGetLastError(comm);
+          complaints.expect(mentions(texts[i], "rank 1") && !mentions(texts[i], "rank 2"),
+                            texts[i]);
+          complaints.expect(mentions(texts[i], "sends and receives waited"), texts[i]);
+        }
+        for (const gyreStream_t stream : streams) (void)gyreStreamDestroy(stream);
+      },
+      &config);
 }
