@@ -50,10 +50,10 @@
  *
  * ORDER    All ranks must make the collectives of one communicator, and gyreCommSplit, in the same
  *          order. Function, count, datatype, op and root must agree (v-functions: see there).
- *          Buffers, streams and groups may differ. Ranks that differ get gyreMismatch.
- *          Collectives of one communicator run one after another, in the order of this rank's
- *          calls, on whatever streams they are. On a blocking host communicator, calls with a NULL
- *          stream come last in their group: they wait for all that is queued on the communicator.
+ *          Ranks that differ get gyreMismatch. Buffers, streams and groups may differ: collectives
+ *          of one communicator run one after another, in the order of this rank's calls, on
+ *          whatever streams they are. But on a blocking host communicator a group's splits and its
+ *          calls with a NULL stream come after its calls on streams: they wait for what is queued.
  *          Communicators do not wait for each other, except in the order of a stream.
  *
  * THREADS  Any thread may call any function. Only one thread at a time may be inside a call on one
@@ -338,8 +338,8 @@ GYRE_API gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreCom
 /* Waits for this rank's operations, and returns the communicator's lasting error if there is one.
  * With blocking = 0 it returns gyreInProgress while operations are under way. */
 GYRE_API gyreResult_t gyreCommFinalize(gyreComm_t comm);
-/* Waits for this rank's operations, then frees the communicator. Local. A process that ends without
- * this call counts as dead on the other ranks. Not within a group. */
+/* Waits for this rank's operations and splits, then frees the communicator. Local. A process that
+ * ends without this call counts as dead on the other ranks. Not within a group. */
 GYRE_API gyreResult_t gyreCommDestroy(gyreComm_t comm);
 /* Ends all operations of the communicator, and frees it. Other ranks get gyreRemoteError; calls of
  * this rank that are under way get gyreAborted. It returns within 1 s, whatever the peers do. Any

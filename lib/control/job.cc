@@ -89,8 +89,9 @@ bool Job::is_known(std::uint32_t process) const {
   return place_.has_value() && process == tree_parent(place_->process);
 }
 
+// Who made the id is rank 0's process in each split and nearly everywhere else.
 Status Job::blame_process(std::uint32_t process, std::string_view what) const {
-  std::vector<int> ranks = ranks_of(process);
+  std::vector<int> ranks = is_known(process) ? ranks_of(process) : std::vector<int>{0};
   const std::string who = is_known(process)
                               ? process_text(ranks, identity_of(process))
                               : "the process that made the unique id (usually rank 0's)";

@@ -214,10 +214,7 @@ std::int64_t Job::check_silence(std::int64_t now_ns) {
       "cannot be reached: no answer from {} for {:.1f} s: the network to it is cut, or "
       "the host is down",
       dialer_->target(), static_cast<double>(silent_ns) / ns_per_s);
-  const Status unreached = blame_process(place_ ? tree_parent(index_) : 0, what);
-  // The root is known to be up where its process was a rank of an earlier communicator: then a rank
-  // made the id, the first.
-  fail(Status(unreached).blame(place_ ? unreached.culprits() : std::vector<int>{0}));
+  fail(blame_process(place_ ? tree_parent(index_) : 0, what));
   return never_ns;
 }
 
@@ -262,10 +259,12 @@ Status Job::lateness() const {
                                                  process_text(ranks_here(), services_.self),
                                                  dialer_->target(), limit, dialer_->problem()))
         .blame(ranks_here());
-  if (phase_ == Phase::gathering && dialer_ != nullptr && !place_)
-    return Status(Code::Timeout, fmt::format("the process that made the unique id (usually rank "
-                                             "0's) could not be reached at {} {}: {}",
-                                             dialer_->target(), limit, dialer_->problem()));
+  if (phase_ == Phase::gathering && dialer_ != nullptr && !place_) {
+    const Status unreached =
+        blame_process(0, fmt::format("could not be reached at {} {}: {}", dialer_->target(), limit,
+                                     dialer_->problem()));
+    return Status(Code::Timeout, std::string(unreached.message())).blame(unreached.culprits());
+  }
   std::vector<int> late;
   if (phase_ == Phase::gathering && dialer_ != nullptr) late = ranks_of(tree_parent(index_));
   for (const std::uint32_t process : phase_ == Phase::linking ? late_neighbours() : Processes()) {

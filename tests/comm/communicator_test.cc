@@ -236,6 +236,18 @@ TEST_CASE("wrong arguments are refused with the reason, and do no harm", "[comm]
   refused(in, out, SIZE_MAX, gyreUint8, gyreSum, comms[0], "count");
   refused(in, out, std::size_t{1} << 45, gyreFloat, gyreSum, comms[0], "address space");
   refused(in, in + 1, 4, gyreFloat, gyreSum, comms[0], "overlap");
+  const std::size_t four = 4, at_once = 0, at_two = 2;
+  // A rank's own block may lie in its place of the whole; gyreAlltoAllv takes no overlap at all.
+  CHECK(gyreAllGatherv(in, 4, in, &four, &at_once, gyreFloat, comms[0], nullptr) == gyreSuccess);
+  CHECK(gyreAllGatherv(in, 4, in, &four, &at_two, gyreFloat, comms[0], nullptr) ==
+        gyreInvalidArgument);
+  CHECK(mentions(last_error(), "overlap"));
+  for (float* const got : {in, in + 1}) {
+    CHECK(gyreAlltoAllv(in, &four, &at_once, got, &four, &at_once, gyreFloat, comms[0], nullptr) ==
+          gyreInvalidArgument);
+    CHECK(mentions(last_error(), "overlap"));
+  }
+  CHECK(in[1] == 2);
   CHECK(out[0] == 0);
   CHECK(gyreAllReduce(in, out, 8, gyreFloat, gyreSum, comms[0], nullptr) == gyreSuccess);
   CHECK(out[7] == 8);

@@ -111,8 +111,9 @@ void take_part(RankBoard& board, int process, const World& world) {
 
 TEST_CASE("a process reaches all buffers that the ranks of another one lend for a call",
           "[crowded]") {
-  const auto ranks_each = GENERATE(std::vector<int>{9, 1}, std::vector<int>{12, 1},
-                                   std::vector<int>{16, 1}, std::vector<int>{9, 9});
+  const auto ranks_each =
+      GENERATE(std::vector<int>{9, 1}, std::vector<int>{12, 1}, std::vector<int>{16, 1},
+               std::vector<int>{17, 1}, std::vector<int>{9, 9});
   const auto settings = GENERATE(
       Variables{}, Variables{{"GYRE_ALGO", "twoshot,pairwise,linear"}, {"GYRE_PROTO", "Direct"}});
   const World world{ranks_each, settings};

@@ -6,6 +6,8 @@
 
 #include <array>
 #include <chrono>
+#include <string>
+#include <vector>
 
 using namespace gyre::tests;
 
@@ -100,4 +102,66 @@ TEST_CASE("whoever asks a non-blocking communicator how it is drives what waits 
         complaints.expect(value == 2, "a wrong sum");
       },
       &config);
+}
+
+namespace {
+
+// A call of a group, on one of the two streams or on none.
+enum class On { none, threaded, by_caller };
+struct Grouped {
+  char what;  // a sum, a barrier or a split
+  On on;
+};
+struct Groups {
+  std::vector<Grouped> of[2];  // by rank
+  gyreResult_t expected;
+};
+
+gyreResult_t carry_out(const std::vector<Grouped>& group, int rank, gyreComm_t comm, float& value) {
+  const Streams streams;
+  gyreComm_t child = nullptr;
+  (void)gyreGroupStart();
+  for (const auto& [what, on] : group) {
+    const gyreStream_t stream = on == On::none       ? nullptr
+                                : on == On::threaded ? streams.threaded
+                                                     : streams.by_caller;
+    if (what == 's') (void)gyreAllReduce(&value, &value, 1, gyreFloat, gyreSum, comm, stream);
+    if (what == 'b') (void)gyreBarrier(comm, stream);
+    if (what == 'c') (void)gyreCommSplit(comm, 0, rank, &child, nullptr);
+  }
+  gyreResult_t worst = gyreGroupEnd();
+  for (const gyreStream_t stream : {streams.threaded, streams.by_caller})
+    if (const gyreResult_t done = gyreStreamSynchronize(stream); worst == gyreSuccess) worst = done;
+  if (child != nullptr) (void)gyreCommDestroy(child);
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("a group's order is that of its calls on streams, and then of those without one") {
+  const WithVariables set(with_deadline(GENERATE("shm", "tcp")));
+  constexpr On none = On::none, one = On::threaded, other = On::by_caller;
+  const std::vector<Groups> all = {
+      {{{{'s', one}, {'b', other}}, {{'s', other}, {'b', one}}}, gyreSuccess},
+      {{{{'s', one}, {'b', other}}, {{'s', none}, {'b', none}}}, gyreSuccess},
+      {{{{'s', one}, {'b', none}}, {{'s', other}, {'b', other}}}, gyreSuccess},
+      {{{{'c', none}, {'s', one}}, {{'s', other}, {'c', none}}}, gyreSuccess},
+      {{{{'s', none}, {'b', one}}, {{'b', other}, {'s', other}}}, gyreSuccess},
+      {{{{'s', one}, {'b', other}}, {{'b', other}, {'s', one}}}, gyreMismatch},
+      {{{{'s', none}, {'b', one}}, {{'s', one}, {'b', one}}}, gyreMismatch},
+      {{{{'c', none}, {'s', one}}, {{'c', none}, {'s', none}}}, gyreMismatch},
+  };
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    INFO("groups " << i);
+    const Groups& groups = all[i];
+    on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+      float value = 1;
+      const gyreResult_t result = carry_out(groups.of[rank], rank, comm, value);
+      complaints.expect(result == groups.expected, "rank " + std::to_string(rank) + " got " +
+                                                       gyreGetErrorString(result) + ": " +
+                                                       gyreGetLastError(comm));
+      complaints.expect(result != gyreSuccess || value == 2, "a wrong sum");
+      if (result != gyreSuccess) (void)gyreCommAbort(comm);
+    });
+  }
 }

@@ -235,3 +235,62 @@ TEST_CASE("a non-blocking communicator whose ranks do not come can be aborted", 
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(3));
   CHECK(gyreCommGetAsyncError(comm, &state) == gyreInvalidArgument);
 }
+
+// Rank 2 does not split: the others wait for it in the background.
+TEST_CASE("a non-blocking communicator can be aborted in the middle of a split", "[nonblocking]") {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.timeoutMs = 15'000;
+  on_ranks(
+      3,
+      [](int rank, gyreComm_t comm, Complaints& complaints) {
+        if (settled(comm) != gyreSuccess) return complaints.add(gyreGetLastError(comm));
+        auto child = reinterpret_cast<gyreComm_t>(1);
+        if (rank != 2)
+          complaints.expect(gyreCommSplit(comm, 0, rank, &child, nullptr) == gyreInProgress,
+                            gyreGetLastError(comm));
+        if (rank == 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          const auto start = std::chrono::steady_clock::now();
+          complaints.expect(gyreCommAbort(comm) == gyreSuccess, gyreGetLastError(nullptr));
+          complaints.expect(std::chrono::steady_clock::now() - start < std::chrono::seconds(3),
+                            "the abort took long");
+          return complaints.expect(child == nullptr, "a handle after the abort");
+        }
+        gyreResult_t state = gyreSuccess;
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while ((state == gyreSuccess || state == gyreInProgress) &&
+               std::chrono::steady_clock::now() < until)
+          if (gyreCommGetAsyncError(comm, &state) != gyreSuccess) return complaints.add("no state");
+        complaints.expect(state == gyreRemoteError, gyreGetErrorString(state));
+        complaints.expect(mentions(gyreGetLastError(comm), "rank 0"), gyreGetLastError(comm));
+        complaints.expect(rank == 2 || child == nullptr, "a handle after the failure");
+      },
+      &config);
+}
+
+TEST_CASE("to destroy a non-blocking communicator waits for its split, until its deadline",
+          "[nonblocking]") {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.timeoutMs = 1500;
+  on_ranks(
+      3,
+      [](int rank, gyreComm_t comm, Complaints& complaints) {
+        if (settled(comm) != gyreSuccess) return complaints.add(gyreGetLastError(comm));
+        auto child = reinterpret_cast<gyreComm_t>(1);
+        const auto start = std::chrono::steady_clock::now();
+        if (rank == 2) {
+          std::this_thread::sleep_for(std::chrono::seconds(3));
+        } else if (gyreCommSplit(comm, 0, rank, &child, nullptr) != gyreInProgress) {
+          return complaints.add(gyreGetLastError(comm));
+        }
+        complaints.expect(gyreCommDestroy(comm) == gyreSuccess, gyreGetLastError(nullptr));
+        const auto took = std::chrono::steady_clock::now() - start;
+        if (rank == 2) return;
+        complaints.expect(child == nullptr, "a handle of a split that failed");
+        complaints.expect(took > std::chrono::seconds(1) && took < std::chrono::seconds(10),
+                          "it did not end with the split's deadline");
+      },
+      &config);
+}

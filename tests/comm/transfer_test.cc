@@ -5,6 +5,7 @@
 #include "tests/support/comm/ranks.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -355,4 +356,64 @@ TEST_CASE("peers and tags that cannot be are refused", "[p2p]") {
     refused(gyreSend(nullptr, 1, gyreInt32, 0, comm, nullptr), "sendbuff is NULL");
     refused(gyreRecv(nullptr, 1, gyreInt32, 0, comm, nullptr), "recvbuff is NULL");
   });
+}
+
+TEST_CASE("a message without a tag has tag 0", "[p2p]") {
+  for (const Variables& path : paths()) {
+    const WithVariables variables(path);
+    on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+      const Ints first = numbers(100, 0, 1, 0), second = numbers(100, 0, 1, 1);
+      if (rank == 0) {
+        complaints.expect(
+            gyreSend(first.data(), first.size(), gyreInt32, 1, comm, nullptr) == gyreSuccess,
+            gyreGetLastError(comm));
+        complaints.expect(send(second, 1, comm, 5) == gyreSuccess, gyreGetLastError(comm));
+        complaints.expect(send(first, 1, comm, 0) == gyreSuccess, gyreGetLastError(comm));
+        return;
+      }
+      Ints got(100);
+      int source = -7, tag = -7;
+      complaints.expect(gyreRecvTagged(got.data(), got.size(), gyreInt32, 0, 0, &source, &tag, comm,
+                                       nullptr) == gyreSuccess,
+                        gyreGetLastError(comm));
+      complaints.expect(got == first && source == 0 && tag == 0, "tag " + std::to_string(tag));
+      // Not the one of tag 5, which stands before it.
+      Ints untagged(100);
+      complaints.expect(
+          gyreRecv(untagged.data(), untagged.size(), gyreInt32, 0, comm, nullptr) == gyreSuccess,
+          gyreGetLastError(comm));
+      complaints.expect(untagged == first, "a receive without a tag takes another tag's message");
+      complaints.expect(receive(got, 0, comm, 5) == gyreSuccess && got == second, "tag 5 is lost");
+    });
+  }
+}
+
+TEST_CASE("a receive that ends with another one's is told why that one ended", "[p2p]") {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.timeoutMs = 1500;
+  on_ranks(
+      3,
+      [](int rank, gyreComm_t comm, Complaints& complaints) {
+        const auto later = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1000)); };
+        if (rank != 0) return later(), later();
+        std::array<gyreStream_t, 2> streams{};
+        std::array<Ints, 2> got = {Ints(10), Ints(10)};
+        std::array<std::string, 2> texts;
+        for (gyreStream_t& stream : streams)
+          (void)gyreStreamCreateWithFlags(&stream, GYRE_STREAM_BY_CALLER);
+        for (std::size_t i = 0; i < 2; ++i) {
+          (void)gyreRecv(got[i].data(), got[i].size(), gyreInt32, 1 + static_cast<int>(i), comm,
+                         streams[i]);
+          if (i == 0) later();  // so that the second one's deadline is far away
+        }
+        for (std::size_t i = 0; i < 2; ++i) {
+          complaints.expect(gyreStreamSynchronize(streams[i]) == gyreTimeout, "no timeout");
+          texts[i] = gyreGetLastError(comm);
+          complaints.expect(mentions(texts[i], "rank 1") && !mentions(texts[i], "rank 2"),
+                            texts[i]);
+          complaints.expect(mentions(texts[i], "sends and receives waited"), texts[i]);
+        }
+        for (const gyreStream_t stream : streams) (void)gyreStreamDestroy(stream);
+      },
+      &config);
 }

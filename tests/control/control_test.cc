@@ -3,7 +3,10 @@
 // them.
 #include "tests/support/control/meeting.h"
 
+#include <atomic>
 #include <filesystem>
+#include <new>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -201,7 +204,37 @@ TEST_CASE("a root that cannot be reached is an error at the deadline") {
     id = *make_id(*gone);
   }
   const auto member = join(*plane, id, 2, 1, settings);
-  require_failed_with(*member, Code::Timeout, {}, "ECONNREFUSED");
+  require_failed_with(*member, Code::Timeout, {0}, "ECONNREFUSED");
+}
+
+TEST_CASE("a root that stands still while ranks come together is named, as rank 0's process") {
+  Settings settings = loopback_settings();
+  settings.init_timeout_s = 1;
+  const FileDescriptor event(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  std::atomic<bool> goes_on{false};
+  const auto root = start_plane(), other = start_plane();
+  const auto id = make_id(*root);
+  const auto first = join(*root, *id, 3, 0), second = join(*other, *id, 3, 1, settings);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it is linked, and rank 2 missing
+  REQUIRE(root->watch(event.get(), [&] { return !soon([&] { return goes_on.load(); }); }).ok());
+  require_failed_with(*second, Code::Timeout, {0}, "did not say who the ranks are within 1");
+  CHECK(second->failure().message().find("made the unique id") != std::string_view::npos);
+  goes_on = true;
+}
+
+TEST_CASE("what a process's control thread throws ends its communicators, and all ranks hear") {
+  const FileDescriptor event(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  Meeting meeting(3, 3);
+  meeting.require_joined();
+  const auto throw_once = [&]() -> bool {
+    eventfd_t value = 0;
+    if (eventfd_read(event.get(), &value) != 0) return true;
+    throw std::bad_alloc();
+  };
+  REQUIRE(meeting.planes[1]->watch(event.get(), throw_once).ok());
+  require_failed_with(*meeting.members[1], Code::SystemError, {1}, "out of memory");
+  for (const std::size_t rank : {0U, 2U})
+    require_failed_with(*meeting.members[rank], Code::SystemError, {1}, "out of memory");
 }
 
 TEST_CASE("an id that is over is refused by the process that made it") {

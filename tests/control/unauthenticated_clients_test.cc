@@ -165,6 +165,22 @@ TEST_CASE("who comes when its communicator has ended, or goes without a word, is
   CHECK(log.lines() == std::vector<std::string>{});
 }
 
+TEST_CASE("who shows a ticket that was withdrawn comes too late, and is no intruder") {
+  LogFile log;
+  const auto plane = start_plane();
+  const auto listener = listener_of(*make_id(*plane), GENERATE(true, false));
+  std::atomic<int> arrivals{0};
+  trust::TicketHello hello;
+  hello.ticket = *plane->tickets().issue([&](FileDescriptor) { ++arrivals; });
+  plane->tickets().withdraw(hello.ticket);
+  const FileDescriptor late = connect_to(listener);
+  say(late, as_text(hello));
+  CHECK(closed_without_a_word(late));
+  CHECK(arrivals == 0);
+  usleep(100'000);  // lines are written after the closing
+  CHECK(log.lines() == std::vector<std::string>{});
+}
+
 TEST_CASE("a replayed hello gets a handshake that it cannot finish") {
   LogFile log;
   const auto root = start_plane(), other = start_plane();

@@ -1,20 +1,25 @@
 // The k-th allocation of a rank's thread fails, for every k, in every kind of call. The rank gets
 // an error or succeeds, the other rank gets the error, and nobody waits for a deadline.
+#include "tests/support/base/page_trap.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
 #include <gyre/gyre.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <new>
+#include <span>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
 #include <utility>
-#include <vector>
 
 using namespace gyre::tests;
 
@@ -23,16 +28,24 @@ namespace {
 // Of this thread: how many allocations are left until one fails; 0: none does.
 thread_local int until_failure = 0;
 thread_local bool all_fail = false;
+// Until it throws, others go on.
+std::chrono::milliseconds failure_takes{0};
+
+void fail_if_due() {
+  if (!all_fail && (until_failure == 0 || --until_failure > 0)) return;
+  if (failure_takes.count() > 0) std::this_thread::sleep_for(failure_takes);
+  throw std::bad_alloc();
+}
 
 void* allocate(std::size_t bytes) {
-  if (all_fail || (until_failure > 0 && --until_failure == 0)) throw std::bad_alloc();
+  fail_if_due();
   void* const memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (all_fail || (until_failure > 0 && --until_failure == 0)) throw std::bad_alloc();
+  fail_if_due();
   void* const memory =
       std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
@@ -66,8 +79,30 @@ namespace {
 constexpr int ranks = 2;
 
 // What a rank does with its communicator; memory of its own is there before.
-using Calls = std::function<gyreResult_t(int rank, gyreComm_t comm, std::vector<float>& given,
-                                         std::vector<float>& got)>;
+using Values = std::span<float>;
+using Calls = std::function<gyreResult_t(int rank, gyreComm_t comm, Values given, Values got)>;
+
+// Two buffers of a rank. Whoever touches them once they are closed ends the process.
+class CallMemory {
+ public:
+  explicit CallMemory(std::size_t count) : count_(count) {
+    REQUIRE(memory_ != MAP_FAILED);
+    std::ranges::fill(given(), 1);
+  }
+  ~CallMemory() { munmap(memory_, bytes()); }
+  CallMemory(const CallMemory&) = delete;
+  CallMemory& operator=(const CallMemory&) = delete;
+  Values given() const { return {static_cast<float*>(memory_), count_}; }
+  Values got() const { return {static_cast<float*>(memory_) + count_, count_}; }
+  void close() const { (void)mprotect(memory_, bytes(), PROT_NONE); }
+
+ private:
+  std::size_t bytes() const { return 2 * count_ * sizeof(float); }
+
+  const std::size_t count_;
+  void* const memory_ =
+      mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+};
 
 struct Kind {
   const char* name;
@@ -77,36 +112,36 @@ struct Kind {
 
 const Kind kinds[] = {
     {"a small all-reduce", 4,
-     [](int, gyreComm_t comm, std::vector<float>& given, std::vector<float>& got) {
+     [](int, gyreComm_t comm, Values given, Values got) {
        return gyreAllReduce(given.data(), got.data(), given.size(), gyreFloat, gyreSum, comm,
                             nullptr);
      }},
     {"a large all-reduce", 300'000,
-     [](int, gyreComm_t comm, std::vector<float>& given, std::vector<float>& got) {
+     [](int, gyreComm_t comm, Values given, Values got) {
        return gyreAllReduce(given.data(), got.data(), given.size(), gyreFloat, gyreSum, comm,
                             nullptr);
      }},
     {"an all-to-all", 5000,
-     [](int, gyreComm_t comm, std::vector<float>& given, std::vector<float>& got) {
+     [](int, gyreComm_t comm, Values given, Values got) {
        return gyreAlltoAll(given.data(), got.data(), given.size() / ranks, gyreFloat, comm,
                            nullptr);
      }},
     {"a send and a receive", 5000,
-     [](int rank, gyreComm_t comm, std::vector<float>& given, std::vector<float>& got) {
+     [](int rank, gyreComm_t comm, Values given, Values got) {
        (void)gyreGroupStart();
        (void)gyreSend(given.data(), given.size(), gyreFloat, 1 - rank, comm, nullptr);
        (void)gyreRecv(got.data(), got.size(), gyreFloat, 1 - rank, comm, nullptr);
        return gyreGroupEnd();
      }},
     {"a split", 1,
-     [](int rank, gyreComm_t comm, std::vector<float>&, std::vector<float>&) {
+     [](int rank, gyreComm_t comm, Values, Values) {
        gyreComm_t part = nullptr;
        const gyreResult_t split = gyreCommSplit(comm, 0, rank, &part, nullptr);
        if (split == gyreSuccess) (void)gyreCommDestroy(part);
        return split;
      }},
     {"an all-reduce on a stream", 5000,
-     [](int, gyreComm_t comm, std::vector<float>& given, std::vector<float>& got) {
+     [](int, gyreComm_t comm, Values given, Values got) {
        gyreStream_t stream = nullptr;
        if (const gyreResult_t made = gyreStreamCreateWithFlags(&stream, GYRE_STREAM_BY_CALLER);
            made != gyreSuccess)
@@ -118,18 +153,23 @@ const Kind kinds[] = {
      }},
 };
 
+using Memory = std::array<CallMemory, ranks>;
+
 // False when the call makes fewer allocations than that. A rank that fails gives up, as a program
-// does.
-bool fail_at(int k, const Kind& kind) {
+// does. `returned` is what holds when rank 0's call has returned.
+bool fail_at(
+    int k, const Kind& kind, const Memory& memory,
+    const std::function<bool()>& returned = [] { return true; }) {
   std::array<gyreResult_t, ranks> results{};
   bool has_failed = false;
   std::barrier all_have_joined(ranks);
   on_ranks(ranks, [&](int rank, gyreComm_t comm, Complaints& complaints) {
     const auto place = static_cast<std::size_t>(rank);
-    std::vector<float> given(kind.count, 1), got(kind.count, -1);
     all_have_joined.arrive_and_wait();
     if (rank == 0) until_failure = k;
-    results[place] = kind.calls(rank, comm, given, got);
+    results[place] = kind.calls(rank, comm, memory[place].given(), memory[place].got());
+    if (rank == 0) complaints.expect(returned(), "its buffer is still in use");
+    memory[place].close();
     const int left = std::exchange(until_failure, 0);
     if (rank == 0) has_failed = left == 0;
     complaints.expect(results[place] != gyreTimeout && results[place] != gyreInternalError,
@@ -153,9 +193,35 @@ TEST_CASE("an allocation that fails is an error, whichever it is", "[memory]") {
   for (const Kind& kind : kinds) {
     int k = 1;
     INFO(kind.name);
-    while (fail_at(k, kind)) ++k;
+    while (fail_at(k, kind, {CallMemory(kind.count), CallMemory(kind.count)})) ++k;
     CHECK(k > 1);
   }
+}
+
+TEST_CASE("a call whose allocation fails returns when the peer has let go of its buffer",
+          "[memory]") {
+  const Kind& kind = kinds[1];
+  const WithVariables set(
+      Variables{{"GYRE_TIMEOUT", "20"}, {"GYRE_ALGO", "twoshot"}, {"GYRE_PROTO", "Direct"}});
+  using std::chrono::milliseconds;
+  failure_takes = milliseconds(10);
+  int k = 1, held = 0;
+  for (bool has_failed = true; has_failed; ++k) {
+    const Memory memory = {CallMemory(kind.count), CallMemory(kind.count)};
+    std::atomic<bool> in_use{false};
+    // In the half that rank 1 sums.
+    constexpr std::size_t page = 200;
+    const PageTrap trap(memory[0].given().data() + page * PageTrap::page_bytes / sizeof(float),
+                        [&] {
+                          in_use = true;
+                          std::this_thread::sleep_for(milliseconds(40));
+                          in_use = false;
+                        });
+    has_failed = fail_at(k, kind, memory, [&] { return !in_use; });
+    held += has_failed && trap.is_sprung();
+  }
+  failure_takes = milliseconds(0);
+  CHECK(held > 0);
 }
 
 // A function of each library that fails, and the one that says why.

@@ -22,25 +22,25 @@ class PageTrap {
   PageTrap(void* page, std::function<void()> meanwhile) {
     meanwhile_ = std::move(meanwhile);
     page_ = static_cast<std::byte*>(page);
+    is_sprung_ = false;
     REQUIRE(mprotect(page, page_bytes, PROT_NONE) == 0);
     struct sigaction action {};
     action.sa_flags = SA_SIGINFO | SA_NODEFER;
     action.sa_sigaction = [](int, siginfo_t* about, void*) {
-      std::byte* const set = page_.exchange(nullptr);
-      if (set == nullptr || about->si_addr < set || about->si_addr >= set + page_bytes)
-        std::abort();
-      mprotect(set, page_bytes, PROT_READ | PROT_WRITE);
-      meanwhile_();
+      if (about->si_addr < page_ || about->si_addr >= page_ + page_bytes) std::abort();
+      mprotect(page_, page_bytes, PROT_READ | PROT_WRITE);
+      if (!is_sprung_.exchange(true)) meanwhile_();
     };
     REQUIRE(sigaction(SIGSEGV, &action, &before_) == 0);
   }
   ~PageTrap() { (void)sigaction(SIGSEGV, &before_, nullptr); }
   PageTrap(const PageTrap&) = delete;
   PageTrap& operator=(const PageTrap&) = delete;
-  bool is_sprung() const { return page_ == nullptr; }
+  bool is_sprung() const { return is_sprung_; }
 
  private:
-  inline static std::atomic<std::byte*> page_{nullptr};
+  inline static std::byte* page_ = nullptr;
+  inline static std::atomic<bool> is_sprung_{false};
   inline static std::function<void()> meanwhile_;
   struct sigaction before_ {};
 };

@@ -65,9 +65,13 @@ void ProgramDraw::grouped() {
 
 // ------------------------------------------------------------------------------ buffers
 
-int ProgramDraw::draw_queue(int comm, int rank) {
+// In a group, calls without a stream come after those on streams, whoever made them first: so that
+// a rank keeps its order, it has only one kind there. Its messages keep one stream, as they have no
+// other order.
+int ProgramDraw::draw_queue(int comm, int rank, bool is_message) {
   const auto known = queue_in_group_.find({comm, rank});
-  if (group_ != 0 && known != queue_in_group_.end()) return known->second;
+  if (group_ != 0 && known != queue_in_group_.end())
+    return is_message || known->second == 0 ? known->second : 1 + below(program_.streams_each);
   const int queue = program_.streams_each > 0 && one_in(2) ? 1 + below(program_.streams_each) : 0;
   if (group_ != 0) queue_in_group_[{comm, rank}] = queue;
   return queue;
@@ -124,7 +128,7 @@ Place ProgramDraw::draw_place(int rank, int queue, std::size_t bytes, Filling fi
 void ProgramDraw::part(Call& call, int member) {
   Part& part = call.parts[at(member)];
   const int rank = rank_of(call.comm, member);
-  part.queue = draw_queue(call.comm, rank);
+  part.queue = draw_queue(call.comm, rank, false);
   part.registered = one_in(10);
   const int queue = enter(call.comm, rank, part.queue);
   const std::size_t bytes = element_bytes(call.type);
@@ -185,10 +189,10 @@ void ProgramDraw::message(int comm, int from, int to) {
   const int sender = rank_of(comm, from), receiver = rank_of(comm, to);
   const std::size_t bytes = message.count * element_bytes(message.type);
   const bool alone = group_ == 0 && from == to;
-  message.send_queue = draw_queue(comm, sender);
+  message.send_queue = draw_queue(comm, sender, true);
   int queue = enter(comm, sender, message.send_queue);
   message.input = draw_place(sender, queue, bytes, Filling::bits, message.type, false);
-  message.receive_queue = alone ? message.send_queue : draw_queue(comm, receiver);
+  message.receive_queue = alone ? message.send_queue : draw_queue(comm, receiver, true);
   // The two calls of a rank to itself are one group: they may not share a buffer.
   if (alone && bytes > 0) touched_in_group_.insert(message.input.buffer);
   queue = enter(comm, receiver, message.receive_queue);

@@ -57,7 +57,7 @@ class ProgramDraw {
     if (queue != 0 || program_.comms[at(comm)].blocking) return queue;
     return program_.streams_each + 1 + comm;
   }
-  int draw_queue(int comm, int rank);
+  int draw_queue(int comm, int rank, bool is_message);
   int enter(int comm, int rank, int queue);
   Place draw_place(int rank, int queue, std::size_t bytes, Filling filling, ElementType type,
                    bool writes);
@@ -77,7 +77,7 @@ class ProgramDraw {
   std::vector<std::vector<ProgramOrder::Access>> accesses_;  // by buffer
   int group_ = 0, groups_ = 0;
   std::set<int> touched_in_group_;                     // buffers
-  std::map<std::pair<int, int>, int> queue_in_group_;  // (comm, rank): all its calls there
+  std::map<std::pair<int, int>, int> queue_in_group_;  // (comm, rank): its first call's
   // What is known at the end of the step or group: of (rank, queue), of (rank, comm).
   std::vector<std::pair<int, int>> settled_after_, waited_after_;
   std::size_t entered_at_ = 0;  // place of the entry being made
