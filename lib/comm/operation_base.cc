@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gyre::comm {
 namespace {
@@ -16,11 +17,16 @@ void OperationBase::begin() {
   suspicion_.clear();
   stall_timer_.moved();
   drain_until_ns_ = 0;
+  seen_to_have_left_ = -1;
   restart();
 }
 
+// A peer's messages precede its departure, but this rank may have looked for them before it was
+// told. So it looks once more between two sightings.
 void OperationBase::suspect_departure(int peer, bool nothing_under_way) {
-  if (stall_timer_.times() > 1 && nothing_under_way && state_.membership->has_left(peer))
+  const bool has_left = nothing_under_way && state_.membership->has_left(peer);
+  const int seen = std::exchange(seen_to_have_left_, has_left ? peer : -1);
+  if (has_left && seen == peer && stall_timer_.times() > 1)
     suspicion_.begin(Status(Code::RemoteError, "it has left").blame({peer}), clock.now_ns());
 }
 

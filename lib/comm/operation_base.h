@@ -62,6 +62,7 @@ class OperationBase : public Resumable {
   StallTimer stall_timer_;
   Tracing tracing_;                  // once it has waited too long
   std::int64_t drain_until_ns_ = 0;  // while nothing moves, after a rank has ended
+  int seen_to_have_left_ = -1;       // the peer it waits for, when it last stalled
 
  private:
   // Goes on holding the suspicion, or ends with an error.

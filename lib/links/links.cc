@@ -92,6 +92,11 @@ bool Links::pair_is_open(int peer) const {
                               [&](const PendingConnection& opening) { return opening.key == key; });
 }
 
+bool Links::can_receive(int peer) const {
+  const auto port = receive_ports_.find({peer, pair_channel});
+  return port != receive_ports_.end() && port->second->connection->ready();
+}
+
 Links::PortPair Links::pair(int peer) const {
   const Key key{peer, pair_channel};
   const auto send = send_ports_.find(key);
@@ -181,6 +186,8 @@ transport::PeerMemory* Links::memory_of(int peer, const transport::Probe& probe)
 }
 
 Status Links::advance_one(PendingConnection& opening, bool& moved, bool& open) {
+  exec::ReceivePort& receive = *receive_ports_[opening.key];
+  GYRE_TRY(receive.connection->progress());
   if (!opening.endpoint_came) {
     auto message = std::exchange(opening.message, std::nullopt);
     if (!message) message = membership_.receive(opening.key.first, channel_key(opening.key));
@@ -193,8 +200,6 @@ Status Links::advance_one(PendingConnection& opening, bool& moved, bool& open) {
                                   false};
     opening.endpoint_came = moved = true;
   }
-  exec::ReceivePort& receive = *receive_ports_[opening.key];
-  GYRE_TRY(receive.connection->progress());
   open = receive.connection->ready();
   const auto found = send_ports_.find(opening.key);
   if (found == send_ports_.end()) return {};

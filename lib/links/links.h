@@ -44,6 +44,9 @@ class Links {
   // The same for whoever of `size` ranks has begun.
   Status accept_pairs(int size);
   bool pair_is_open(int peer) const;
+  // Whether messages of the peer can be read. They may be there before its endpoint: a peer that
+  // only sends may have left, and its endpoint be lost with the processes that would forward it.
+  bool can_receive(int peer) const;
   struct PortPair {
     exec::SendPort* send;
     exec::ReceivePort* receive;

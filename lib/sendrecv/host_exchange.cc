@@ -9,7 +9,8 @@ Blocked HostExchange::blocked(const Batch& batch) {
   const Transfer* const first = batch.first_open();
   if (first == nullptr) return {};
   const int peer = first->peer;
-  const bool is_opening = peer != any_source && !links_.pair_is_open(peer);
+  const bool is_opening =
+      peer != any_source && !(first->sends ? links_.pair_is_open(peer) : links_.can_receive(peer));
   const BlockedOn what = first->sends ? BlockedOn::credit : BlockedOn::data;
   return {is_opening ? BlockedOn::connection : what, peer, 0, 0};
 }
@@ -75,7 +76,7 @@ Status HostExchange::advance_receives(bool& moved) {
   if (receives_.from_anyone()) GYRE_TRY(links_.accept_pairs(size_));
   find_awaited();
   for (const int peer : awaited_) {
-    if (!links_.pair_is_open(peer)) continue;
+    if (!links_.can_receive(peer)) continue;
     Mailbox& box = mailbox(peer);
     if (box.port().connection->needs_progress()) GYRE_TRY(box.port().connection->progress());
     GYRE_TRY(box.advance(moved));
@@ -106,7 +107,7 @@ Status HostExchange::advance(bool& moved) {
 Status HostExchange::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {
   GYRE_TRY(links_.look_at_peers(now_ns, limit_ns));
   for (const int peer : awaited_)
-    if (links_.pair_is_open(peer) && may_bring_what_is_awaited(peer))
+    if (links_.can_receive(peer) && may_bring_what_is_awaited(peer))
       GYRE_TRY(links_.pair(peer).receive->connection->look_at_peer(now_ns, limit_ns));
   return {};
 }
@@ -118,14 +119,14 @@ bool HostExchange::may_bring_what_is_awaited(int peer) {
 
 bool HostExchange::waits_on_memory(const Batch& batch) {
   const Transfer* const first = batch.first_open();
-  if (first == nullptr || first->peer == any_source || !links_.pair_is_open(first->peer))
+  if (first == nullptr || first->peer == any_source || !links_.can_receive(first->peer))
     return false;
   return !links_.pair(first->peer).receive->connection->needs_progress();
 }
 
 bool HostExchange::may_come_from_anyone() {
   for (int peer = 0; peer < size_; ++peer) {
-    if (!links_.pair_is_open(peer)) continue;
+    if (!links_.can_receive(peer)) continue;
     exec::ReceivePort& port = *links_.pair(peer).receive;
     const bool is_over = !port.connection->needs_progress() || port.connection->at_end();
     if (!is_over || port.slots.has_message()) return true;
@@ -145,10 +146,10 @@ bool HostExchange::arm(WaitSet& set) {
   }
   find_awaited();
   for (const int peer : awaited_) {
-    if (!links_.pair_is_open(peer)) continue;
+    if (!links_.can_receive(peer)) continue;
     exec::ReceivePort& port = *links_.pair(peer).receive;
     if (port.connection->at_end() && !receives_.depend_on(peer)) continue;
-    port.connection->arm(set);
+    if (links_.pair_is_open(peer)) port.connection->arm(set);  // else with the openings
     asleep &= !port.slots.has_message();
   }
   return asleep;

@@ -61,6 +61,8 @@ Status hand_over(const FileDescriptor& socket, const FileDescriptor& memory, std
   const int descriptor = memory.get();
   std::memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
   if (sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof handover) return {};
+  if (errno == EPIPE || errno == ECONNRESET)
+    return Status(Code::RemoteError, "the peer closed the connection before it took the memory");
   return Status::from_errno("sendmsg of shared memory", errno);
 }
 
