@@ -12,24 +12,24 @@ import docs_run_test  # noqa: E402
 
 TABLE = """# Architecture
 
-| room | holds | may include |
-|---|---|---|
-| `include/gyre/` | the API | – |
-| `lib/base/` | the ground | – |
-| `lib/plan/` | plans | – |
-| `kernels/cpu/` | loops | `lib/plan/step.h` |
-| `transports/*/` | ways | `lib/plan/` |
-| `docs/examples/` | examples | `include/gyre/` alone |
-| `tests/` | tests | any |
+| room | namespace | holds | may include |
+|---|---|---|---|
+| `include/gyre/` | – | the API | – |
+| `lib/base/` | `gyre` | the ground | – |
+| `lib/plan/` | `gyre::plan` | plans | – |
+| `kernels/cpu/` | – | loops | `lib/plan/step.h` |
+| `transports/*/` | – | ways | `lib/plan/` |
+| `docs/examples/` | – | examples | `include/gyre/` alone |
+| `tests/` | any | tests | any |
 """
 GOOD = {
     "ARCHITECTURE.md": TABLE,
     "meson.build": "project('x')\n",
     "include/gyre/gyre.h": "/* api */\n#ifndef X\n#define X\nint gyre(void);\n#endif\n",
-    "lib/base/units.h": "// units\n#pragma once\n#include <vector>\n",
+    "lib/base/units.h": "// units\n#pragma once\n#include <vector>\nnamespace gyre {}\n",
     "lib/plan/step.h": '// steps\n#pragma once\n#include "lib/base/units.h"\n',
     "lib/plan/plan.h": "// plans\n#pragma once\n",
-    "lib/plan/plan.cc": '#include "lib/plan/plan.h"\n',
+    "lib/plan/plan.cc": '#include "lib/plan/plan.h"\nnamespace gyre::plan {}\n',
     "kernels/cpu/loop.cc": '// loops\n#include "lib/plan/step.h"\n',
     "transports/shm/shm.h": '// shm\n#pragma once\n#include "lib/plan/plan.h"\n',
     "docs/examples/job.h": "// job\n#pragma once\n#include <gyre/gyre.h>\n",
@@ -64,8 +64,8 @@ class House(unittest.TestCase):
             self.assertIn(text, said)
 
     def test_a_tree_in_order_passes(self):
-        for check in ("rooms_test.py", "circles_test.py", "seams_test.py", "shape_test.py",
-                      "names_test.py", "headers_test.py", "docs_test.py"):
+        for check in ("rooms_test.py", "namespaces_test.py", "circles_test.py", "seams_test.py",
+                      "shape_test.py", "names_test.py", "headers_test.py", "docs_test.py"):
             self.accepted(check, {})
 
     def test_an_include_that_the_table_does_not_allow_is_found(self):
@@ -81,9 +81,37 @@ class House(unittest.TestCase):
         includes("docs/examples/x.h", "lib/base/units.h")
         self.refused("rooms_test.py", {"lib/plan/x.cc": "// x\n#include <gyre/gyre.h>\n"}, "x.cc")
         self.refused("rooms_test.py", {"lib/new/x.h": "// x\n#pragma once\n"}, "lies in no room")
-        self.refused("rooms_test.py", {"ARCHITECTURE.md": TABLE + "| `lib/sim/` | x | – |\n"},
+        self.refused("rooms_test.py", {"ARCHITECTURE.md": TABLE + "| `lib/sim/` | – | x | – |\n"},
                      "there is no file in lib/sim/")
         self.refused("rooms_test.py", {"ARCHITECTURE.md": "no table\n"}, "no rooms table")
+
+    def test_a_namespace_of_another_room_is_found(self):
+        def opens(path, text):
+            return {path: "// x\n#pragma once\n" + text}
+
+        def holding_x(name):
+            return f"namespace {name} {{\nint x;\n}}\n"
+
+        for good in ("namespace gyre::plan {\nnamespace flag {\nint x;\n}\n}\n",
+                     "namespace {\nint x;\n}\n", "namespace x = gyre;\nusing namespace gyre;\n",
+                     "// namespace other {\n", "namespace gyre {\nclass Clock;\n}\n",
+                     "namespace gyre::loops {\nstruct A;\nenum class B : int;\n}\n"):
+            self.accepted("namespaces_test.py", opens("lib/plan/x.h", good))
+        for bad, name in ((holding_x("gyre"), "gyre"),
+                          ("namespace gyre::loops {\nclass A;\nint x;\n}\n", "gyre::loops"),
+                          (holding_x("gyre::planned"), "gyre::planned"),
+                          ("namespace gyre::plan {}\n" + holding_x("std"), "std")):
+            self.refused("namespaces_test.py", opens("lib/plan/x.h", bad),
+                         f"namespace {name} is not for lib/plan/")
+        # The ground's namespace holds all others; each is its own row's.
+        self.accepted("namespaces_test.py", opens("lib/base/x.h", holding_x("gyre::log")))
+        self.refused("namespaces_test.py", opens("lib/base/x.h", holding_x("gyre::plan")),
+                     "lib/base/x.h:3: namespace gyre::plan")
+        self.accepted("namespaces_test.py", opens("tests/x.h", holding_x("any")))
+        self.refused("namespaces_test.py", {"lib/plan/plan.cc": "// x\n"},
+                     "no file of lib/plan/ opens gyre::plan")
+        self.refused("namespaces_test.py", {"ARCHITECTURE.md": TABLE.replace("namespace", "space")},
+                     "no column")
 
     def test_an_include_circle_is_found(self):
         self.refused("rooms_test.py",

@@ -10,23 +10,29 @@ COPIED_FROM = "docs/examples/"
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.M)
 
 
-def rooms_table(text):
-    """{room: what it may include}: first and last column of the table whose head starts "room".
-    A room is a folder ("lib/plan/", "transports/*/"); what it may include, folders and files, and
-    lib/base/ unless the cell ends in "alone"; None: any."""
-    table = {}
-    in_table = False
+def column(text, name):
+    """{room: its cell} of the column with that head in the table whose head starts "room". A room
+    is a folder ("lib/plan/", "transports/*/")."""
+    found, heads = {}, []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if not line.startswith("|"):
-            in_table = False
+            heads = []
         elif cells[0] == "room":
-            in_table = True
-        elif in_table and not set(cells[0]) <= set("-: "):
-            for room in re.findall(r"`([^`]+)`", cells[0]):
-                allowed = re.findall(r"`([^`]+)`", cells[-1])
-                allowed += [] if cells[-1].endswith("alone") else [ALWAYS_ALLOWED]
-                table[room] = None if cells[-1] == "any" else allowed
+            heads = cells
+        elif name in heads and not set(cells[0]) <= set("-: "):
+            found |= {room: cells[heads.index(name)] for room in re.findall(r"`([^`]+)`", cells[0])}
+    return found
+
+
+def rooms_table(text):
+    """{room: what it may include}: folders and files, and lib/base/ unless the cell ends in
+    "alone"; None: any."""
+    table = {}
+    for room, cell in column(text, "may include").items():
+        allowed = re.findall(r"`([^`]+)`", cell)
+        allowed += [] if cell.endswith("alone") else [ALWAYS_ALLOWED]
+        table[room] = None if cell == "any" else allowed
     return table
 
 
