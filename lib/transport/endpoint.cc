@@ -12,14 +12,13 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the encoding is little-endian");
 
 constexpr std::size_t max_places = 8;
-constexpr std::size_t max_place_bytes = 255;
+constexpr std::size_t max_text_bytes = 255;
 
 struct EndpointHead {
-  std::array<char, 4> magic = {'G', 'Y', 'E', '1'};
-  EndpointKind kind{};
+  std::array<char, 4> magic = {'G', 'Y', 'E', '2'};
   std::uint8_t flags = 0;
   std::uint8_t place_count = 0;
-  std::uint8_t reserved = 0;
+  std::uint16_t reserved = 0;
   trust::Token process{};
   trust::Ticket ticket{};
   std::array<std::uint8_t, 32> secret{};
@@ -30,14 +29,20 @@ struct EndpointHead {
 static_assert(sizeof(EndpointHead) == 104 &&
               std::has_unique_object_representations_v<EndpointHead>);
 
-// The places behind the head: each a length byte and as many bytes, to the very end.
-bool read_places(const Endpoint& bytes, std::size_t count, std::vector<std::string>& places) {
+void add_text(Endpoint& bytes, std::string_view text) {
+  bytes.push_back(static_cast<std::uint8_t>(text.size()));
+  bytes.insert(bytes.end(), text.begin(), text.end());
+}
+
+// Behind the head, the transport's name and the places: each a length byte and as many bytes, to
+// the very end.
+bool read_texts(const Endpoint& bytes, std::size_t count, std::vector<std::string>& texts) {
   std::size_t at = sizeof(EndpointHead);
   for (std::size_t i = 0; i < count; ++i) {
     if (at >= bytes.size()) return false;
     const std::size_t length = bytes[at++];
     if (length == 0 || bytes.size() - at < length) return false;
-    places.emplace_back(reinterpret_cast<const char*>(bytes.data()) + at, length);
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()) + at, length);
     at += length;
   }
   return at == bytes.size();
@@ -47,7 +52,6 @@ bool read_places(const Endpoint& bytes, std::size_t count, std::vector<std::stri
 
 Endpoint encode_endpoint(const EndpointContents& contents) {
   EndpointHead head;
-  head.kind = contents.kind;
   head.flags = contents.flags;
   head.process = contents.process;
   head.ticket = contents.ticket;
@@ -56,17 +60,17 @@ Endpoint encode_endpoint(const EndpointContents& contents) {
   head.line_count = contents.shape.line_count;
   head.slot_bytes = contents.shape.slot_bytes;
   Endpoint bytes(sizeof head);
+  add_text(bytes, contents.transport);
   for (const std::string& place : contents.places) {
-    if (place.empty() || place.size() > max_place_bytes || head.place_count == max_places) continue;
+    if (place.empty() || place.size() > max_text_bytes || head.place_count == max_places) continue;
     ++head.place_count;
-    bytes.push_back(static_cast<std::uint8_t>(place.size()));
-    bytes.insert(bytes.end(), place.begin(), place.end());
+    add_text(bytes, place);
   }
   std::memcpy(bytes.data(), &head, sizeof head);
   return bytes;
 }
 
-Result<EndpointContents> decode_endpoint(const Endpoint& bytes, EndpointKind kind,
+Result<EndpointContents> decode_endpoint(const Endpoint& bytes, std::string_view transport,
                                          const FifoShape& shape, std::int32_t peer) {
   const auto refuse = [peer](std::string_view why) {
     return Status(Code::RemoteError, fmt::format("rank {} sent an endpoint that {}", peer, why))
@@ -77,10 +81,13 @@ Result<EndpointContents> decode_endpoint(const Endpoint& bytes, EndpointKind kin
   std::memcpy(&head, bytes.data(), sizeof head);
   if (head.magic != EndpointHead().magic || head.reserved != 0)
     return refuse("has an unknown format");
-  if (head.kind != kind) return refuse("belongs to another transport");
   if (head.place_count > max_places) return refuse("names too many places");
+  std::vector<std::string> texts;
+  if (!read_texts(bytes, head.place_count + std::size_t{1}, texts)) return refuse("is malformed");
+  if (texts[0] != transport) return refuse("belongs to another transport");
   EndpointContents contents;
-  contents.kind = head.kind;
+  contents.transport = transport;
+  contents.places.assign(texts.begin() + 1, texts.end());
   contents.flags = head.flags;
   contents.process = head.process;
   contents.ticket = head.ticket;
@@ -91,7 +98,6 @@ Result<EndpointContents> decode_endpoint(const Endpoint& bytes, EndpointKind kin
         "describes a fifo of {} slots of {} bytes and {} lines; here it has {} of {} and {}",
         head.slot_count, head.slot_bytes, head.line_count, shape.slot_count, shape.slot_bytes,
         shape.line_count));
-  if (!read_places(bytes, head.place_count, contents.places)) return refuse("is malformed");
   return contents;
 }
 

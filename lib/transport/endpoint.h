@@ -10,16 +10,15 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gyre::transport {
 
-enum class EndpointKind : std::uint8_t { self = 1, shm = 2, tcp = 3 };
-
 struct EndpointContents {
-  EndpointKind kind = EndpointKind::self;
-  std::uint8_t flags = 0;  // the transport's own
-  trust::Token process{};  // the receiver's process
+  std::string_view transport;  // its name, as Transport::name says it
+  std::uint8_t flags = 0;      // the transport's own
+  trust::Token process{};      // the receiver's process
   trust::Ticket ticket{};
   // What both ends of an encrypted stream derive its key from; zero where none is. Unlike the
   // ticket it is shown to nobody: an endpoint travels over the encrypted control plane alone.
@@ -29,9 +28,9 @@ struct EndpointContents {
 };
 
 Endpoint encode_endpoint(const EndpointContents& contents);
-// The contents, if they are whole, of this kind and for a fifo of this shape. `peer` is who sent
-// them.
-Result<EndpointContents> decode_endpoint(const Endpoint& bytes, EndpointKind kind,
+// The contents, if they are whole, of this transport and for a fifo of this shape. `peer` is who
+// sent them.
+Result<EndpointContents> decode_endpoint(const Endpoint& bytes, std::string_view transport,
                                          const FifoShape& shape, std::int32_t peer);
 
 struct IssuedTicketTraits {

@@ -3,6 +3,7 @@
 // default run covers every pair of values; [.soak] runs the whole product.
 #include "tests/support/base/covering.h"
 #include "tests/support/catch.h"
+#include "tests/support/comm/call_paths.h"
 #include "tests/support/comm/elements.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
@@ -18,14 +19,7 @@ using namespace gyre::tests;
 
 namespace {
 
-constexpr const char* algorithms[] = {"ring",     "tree",   "oneshot",     "twoshot",
-                                      "doubling", "chain",  "binomial",    "star",
-                                      "halving",  "window", "hierarchical"};
-struct Path {
-  const char* transport;
-  const char* protocol;
-};
-constexpr Path paths[] = {{"shm", "LL"}, {"shm", "Simple"}, {"shm", "Direct"}, {"tcp", "Simple"}};
+const std::vector<std::string> algorithms = algorithms_for(plan::Collective::all_reduce);
 constexpr int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16};
 constexpr std::size_t counts[] = {0, 1, 7, 1009, 65536, 300007};
 constexpr std::size_t shifts[] = {0, 1, 3};  // elements by which buffers are misaligned
@@ -118,8 +112,8 @@ gyreResult_t call_all_reduce(const Call& call, Buffers& buffers, int rank, gyreC
 }
 
 std::string shown(const World& world, const Call& call) {
-  return std::string(algorithms[world.algorithm]) + " " + paths[world.path].transport + " " +
-         paths[world.path].protocol + " n=" + std::to_string(rank_counts[world.ranks]) + " " +
+  return algorithms[world.algorithm] + " " + call_paths[world.path].transport + " " +
+         call_paths[world.path].protocol + " n=" + std::to_string(rank_counts[world.ranks]) + " " +
          std::string(element_name(call.type)) + " " + std::string(op_name(call.op)) +
          (call.in_place ? " in place" : "") + " count=" + std::to_string(call.count) +
          " shift=" + std::to_string(call.shift);
@@ -128,8 +122,8 @@ std::string shown(const World& world, const Call& call) {
 void run_world(const World& world, const std::vector<Call>& calls) {
   const int n = rank_counts[world.ranks];
   const WithVariables variables({{"GYRE_ALGO", algorithms[world.algorithm]},
-                                 {"GYRE_PROTO", paths[world.path].protocol},
-                                 {"GYRE_TRANSPORT", paths[world.path].transport}});
+                                 {"GYRE_PROTO", call_paths[world.path].protocol},
+                                 {"GYRE_TRANSPORT", call_paths[world.path].transport}});
   std::unique_ptr<Buffers> buffers;
   std::barrier together(n);
   on_ranks(n, [&](int rank, gyreComm_t comm, Complaints& complaints) {
@@ -159,10 +153,14 @@ void run_rows(const std::vector<Row>& rows) {
   for (const auto& [world, calls] : worlds) run_world(world, calls);
 }
 
-const std::vector<std::size_t> axes = {
-    std::size(algorithms), std::size(paths), std::size(rank_counts),
-    element_type_count,    op_count,         2,
-    std::size(counts),     std::size(shifts)};
+const std::vector<std::size_t> axes = {std::size(algorithms),
+                                       std::size(call_paths),
+                                       std::size(rank_counts),
+                                       element_type_count,
+                                       op_count,
+                                       2,
+                                       std::size(counts),
+                                       std::size(shifts)};
 
 }  // namespace
 
@@ -175,7 +173,7 @@ TEST_CASE("all-reduce is right on each type with each op", "[collectives]") {
   std::vector<Row> rows;
   for (std::size_t type = 0; type < element_type_count; ++type)
     for (std::size_t op = 0; op < op_count; ++op)
-      for (std::size_t path = 0; path < std::size(paths); ++path)
+      for (std::size_t path = 0; path < std::size(call_paths); ++path)
         rows.push_back({path == 3 ? 0UL : 3UL, path, 2, type, op, type % 2, 3, op % 3});
   run_rows(rows);
 }
@@ -191,7 +189,8 @@ TEST_CASE("all-reduce is right on the whole product", "[collectives][.soak]") {
   }
   for (std::size_t algorithm = 0; algorithm < rows_of.size(); ++algorithm) {
     run_rows(rows_of[algorithm]);
-    std::printf("all-reduce %s: %zu calls\n", algorithms[algorithm], rows_of[algorithm].size());
+    std::printf("all-reduce %s: %zu calls\n", algorithms[algorithm].c_str(),
+                rows_of[algorithm].size());
     std::fflush(stdout);
   }
 }
@@ -217,7 +216,7 @@ TEST_CASE("fifty named calls give the same bits a hundred times", "[collectives]
             return complaints.add(gyreGetLastError(comm));
           const std::lock_guard lock(mutex);
           const auto* bytes = reinterpret_cast<const std::byte*>(output.data());
-          auto& known = first[std::string(algorithms[algorithm]) + std::to_string(one)];
+          auto& known = first[algorithms[algorithm] + std::to_string(one)];
           if (known.empty()) known.assign(bytes, bytes + count * 4);
           complaints.expect(std::memcmp(known.data(), bytes, count * 4) == 0, "other bits");
         }

@@ -3,9 +3,11 @@
 // roots. The default run covers every pair of values; [.soak] runs the whole product.
 #include "tests/support/base/covering.h"
 #include "tests/support/catch.h"
+#include "tests/support/comm/call_paths.h"
 #include "tests/support/comm/collective_case.h"
 #include "tests/support/comm/ranks.h"
 
+#include <algorithm>
 #include <barrier>
 #include <cstdio>
 #include <memory>
@@ -15,28 +17,25 @@ using namespace gyre::tests;
 
 namespace {
 
-const std::vector<const char*> scattered = {"ring", "twoshot", "window"};
-const std::vector<const char*> rooted = {"ring", "tree", "chain", "binomial", "star", "twoshot"};
+using plan::Collective;
+
 struct Subject {
   Function function;
-  std::vector<const char*> algorithms;
+  std::vector<std::string> algorithms;
 };
-const Subject subjects[] = {{Function::reduce_scatter, scattered},
-                            {Function::all_gather, scattered},
-                            {Function::broadcast, rooted},
-                            {Function::reduce, rooted},
-                            {Function::all_to_all, {"pairwise", "bruck"}},
-                            {Function::gather, {"linear"}},
-                            {Function::scatter, {"linear"}},
-                            {Function::all_to_all_v, {"pairwise"}},
-                            {Function::all_gather_v, scattered},
-                            {Function::reduce_scatter_v, scattered}};
-constexpr std::size_t max_algorithms = 6;
-struct Path {
-  const char* transport;
-  const char* protocol;
-};
-constexpr Path paths[] = {{"shm", "LL"}, {"shm", "Simple"}, {"shm", "Direct"}, {"tcp", "Simple"}};
+const Subject subjects[] = {
+    {Function::reduce_scatter, algorithms_for(Collective::reduce_scatter)},
+    {Function::all_gather, algorithms_for(Collective::all_gather)},
+    {Function::broadcast, algorithms_for(Collective::broadcast)},
+    {Function::reduce, algorithms_for(Collective::reduce)},
+    {Function::all_to_all, algorithms_for(Collective::all_to_all)},
+    {Function::gather, algorithms_for(Collective::gather)},
+    {Function::scatter, algorithms_for(Collective::scatter)},
+    {Function::all_to_all_v, algorithms_for(Collective::all_to_all, Counts::uneven)},
+    {Function::all_gather_v, algorithms_for(Collective::all_gather, Counts::uneven)},
+    {Function::reduce_scatter_v, algorithms_for(Collective::reduce_scatter, Counts::uneven)}};
+std::size_t algorithm_count(const Subject& subject) { return subject.algorithms.size(); }
+const std::size_t max_algorithms = algorithm_count(std::ranges::max(subjects, {}, algorithm_count));
 constexpr int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16};
 constexpr std::size_t counts[] = {0, 1, 7, 1009, 20011};
 constexpr std::size_t shifts[] = {0, 1, 3};
@@ -50,14 +49,14 @@ struct World {
 
 std::string shown(const World& world, const CollectiveCase& one) {
   const Subject& subject = subjects[world.subject];
-  return std::string(subject.algorithms[world.algorithm]) + " " + paths[world.path].transport +
-         " " + paths[world.path].protocol + " " + one.shown();
+  return subject.algorithms[world.algorithm] + " " + call_paths[world.path].transport + " " +
+         call_paths[world.path].protocol + " " + one.shown();
 }
 
 void run_world(const World& world, const std::vector<CollectiveCase>& cases) {
   const WithVariables variables({{"GYRE_ALGO", subjects[world.subject].algorithms[world.algorithm]},
-                                 {"GYRE_PROTO", paths[world.path].protocol},
-                                 {"GYRE_TRANSPORT", paths[world.path].transport}});
+                                 {"GYRE_PROTO", call_paths[world.path].protocol},
+                                 {"GYRE_TRANSPORT", call_paths[world.path].transport}});
   const int n = rank_counts[world.ranks];
   std::unique_ptr<CaseBuffers> buffers;
   std::barrier together(n);
@@ -96,7 +95,7 @@ void run_rows(const std::vector<Row>& rows) {
 
 const std::vector<std::size_t> axes = {std::size(subjects),
                                        max_algorithms,
-                                       std::size(paths),
+                                       std::size(call_paths),
                                        std::size(rank_counts),
                                        element_type_count,
                                        op_count,
@@ -115,7 +114,7 @@ TEST_CASE("every collective is right with every algorithm on every path", "[coll
   std::vector<Row> rows;
   for (std::size_t subject = 0; subject < std::size(subjects); ++subject)
     for (std::size_t algorithm = 0; algorithm < subjects[subject].algorithms.size(); ++algorithm)
-      for (std::size_t path = 0; path < std::size(paths); ++path)
+      for (std::size_t path = 0; path < std::size(call_paths); ++path)
         for (std::size_t ranks : {1UL, 2UL, 4UL})
           for (std::size_t count : {0UL, 2UL, 3UL, 4UL})
             rows.push_back({subject, algorithm, path, ranks, 7, 0, count % 2, count, count % 3,
@@ -158,7 +157,7 @@ TEST_CASE("collectives are right on the whole product", "[collectives][.soak]") 
   for (std::size_t subject = 0; subject < std::size(subjects); ++subject)
     for (std::size_t algorithm = 0; algorithm < subjects[subject].algorithms.size(); ++algorithm) {
       std::size_t done = 0;
-      for (std::size_t path = 0; path < std::size(paths); ++path)
+      for (std::size_t path = 0; path < std::size(call_paths); ++path)
         for (std::size_t ranks = 0; ranks < std::size(rank_counts); ++ranks) {
           const auto cases = all_cases(subjects[subject], rank_counts[ranks]);
           run_world({subject, algorithm, path, ranks}, cases);
@@ -166,8 +165,8 @@ TEST_CASE("collectives are right on the whole product", "[collectives][.soak]") 
         }
       CollectiveCase named;
       named.function = subjects[subject].function;
-      std::printf("%s %s: %zu cases\n", named.name(), subjects[subject].algorithms[algorithm],
-                  done);
+      std::printf("%s %s: %zu cases\n", named.name(),
+                  subjects[subject].algorithms[algorithm].c_str(), done);
       std::fflush(stdout);
     }
 }

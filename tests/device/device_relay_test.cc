@@ -85,8 +85,6 @@ bool try_receive(const cuda::DeviceEnd& end) {
   return true;
 }
 
-bool is_one_process(Kind kind) { return kind == Kind::self || kind == Kind::shm_threads; }
-
 // Both halves, rank 0's and rank 1's, each with a relay.
 struct Pair {
   explicit Pair(Kind kind, std::uint64_t first = 0)

@@ -2,11 +2,10 @@
 // message, the endpoint in it, and each transport's use of it. Nothing is dialed. Input: u8 flags
 // (1: the endpoint shows a ticket that is good, 2: from this process), the message.
 #include "lib/links/connect_message.h"
+#include "lib/links/transport_registry.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
 #include "tests/fuzz/input.h"
-#include "transports/self/self.h"
-#include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
 
 using namespace gyre;
@@ -20,18 +19,16 @@ constexpr std::size_t process_at = 8, ticket_at = 24;  // in an endpoint
 struct Process {
   trust::ProcessIdentity self;
   trust::TicketBook tickets;
-  std::vector<std::unique_ptr<Transport>> transports;
+  comm::TransportList transports;  // all that there are, and tcp once more
 
   Process() {
     self.process.fill(0x11);
     self.listener_name = "gyre-fuzz-none";
     self.addresses = {"127.0.0.1:1"};
-    const TransportEnvironment plain{.self = self, .tickets = tickets};
-    const TransportEnvironment secret{.self = self, .tickets = tickets, .tcp_encrypted = true};
-    transports.push_back(make_self_transport(plain));
-    transports.push_back(make_shm_transport(plain));
-    transports.push_back(make_tcp_transport(plain));
-    transports.push_back(make_tcp_transport(secret));
+    auto made = comm::make_transports({}, {.self = self, .tickets = tickets});
+    transports = std::move(*made);
+    transports.push_back(
+        make_tcp_transport({.self = self, .tickets = tickets, .tcp_encrypted = true}));
   }
 };
 
@@ -41,10 +38,11 @@ void write_over(Endpoint& endpoint, std::size_t at, const Bytes& bytes) {
     std::memcpy(endpoint.data() + at, bytes.data(), bytes.size());
 }
 
-void check_contents(const Endpoint& endpoint, EndpointKind kind) {
-  const auto contents = decode_endpoint(endpoint, kind, shape, 1);
+void check_contents(const Endpoint& endpoint, std::string_view transport) {
+  const auto contents = decode_endpoint(endpoint, transport, shape, 1);
   if (!contents.ok()) return;
-  GYRE_DEMAND(contents->kind == kind && contents->shape == shape && contents->places.size() <= 8);
+  GYRE_DEMAND(contents->transport == transport && contents->shape == shape);
+  GYRE_DEMAND(contents->places.size() <= 8);
   for (const std::string& place : contents->places) GYRE_DEMAND(!place.empty());
   GYRE_DEMAND(encode_endpoint(*contents) == endpoint);
 }
@@ -67,8 +65,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Endpoint endpoint = message->endpoint;
   if ((flags & 1) != 0) write_over(endpoint, ticket_at, *ticket);
   if ((flags & 2) != 0) write_over(endpoint, process_at, process.self.process);
-  for (const EndpointKind kind : {EndpointKind::self, EndpointKind::shm, EndpointKind::tcp})
-    check_contents(endpoint, kind);
+  for (const auto& transport : process.transports) check_contents(endpoint, transport->name());
   const LinkKey key{.peer = 1, .direction = Direction::send};
   auto connection = process.transports[message->transport]->connect(key, shape, endpoint);
   if (!connection.ok()) return 0;

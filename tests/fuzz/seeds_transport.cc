@@ -23,9 +23,9 @@ Bytes message_bytes(std::uint32_t place, const EndpointContents& contents) {
       .transport = place, .probe = {1, 2, 3}, .endpoint = encode_endpoint(contents)});
 }
 
-EndpointContents contents_of(EndpointKind kind, std::vector<std::string> places) {
+EndpointContents contents_of(std::string_view transport, std::vector<std::string> places) {
   EndpointContents contents;
-  contents.kind = kind;
+  contents.transport = transport;
   contents.process.fill(0x77);
   contents.ticket.fill(0x42);
   contents.shape = shape;
@@ -39,18 +39,17 @@ void add_messages(Seeds& seeds) {
   const auto add = [&](const char* name, std::uint8_t flags, const Bytes& message) {
     seeds.add("connect_message", name, Script(flags).rest(message));
   };
-  const Bytes to_self = message_bytes(self, contents_of(EndpointKind::self, {}));
-  const Bytes to_shm = message_bytes(shm, contents_of(EndpointKind::shm, {"gyre-door"}));
-  EndpointContents over_tcp =
-      contents_of(EndpointKind::tcp, {"192.0.2.7:4711", "[fd00::2]:4711", "nonsense"});
+  const Bytes to_self = message_bytes(self, contents_of("self", {}));
+  const Bytes to_shm = message_bytes(shm, contents_of("shm", {"gyre-door"}));
+  EndpointContents over_tcp = contents_of("tcp", {"192.0.2.7:4711", "[fd00::2]:4711", "nonsense"});
   const Bytes to_tcp = message_bytes(tcp, over_tcp);
   add("self", 3, to_self);
   add("self_other_process", 1, to_self);
   add("self_used_ticket", 2, to_self);
   add("shm_process", 0, to_shm);
   add("shm_thread", 3, to_shm);
-  add("shm_no_door", 0, message_bytes(shm, contents_of(EndpointKind::shm, {})));
-  EndpointContents unsealed = contents_of(EndpointKind::shm, {"gyre-door"});
+  add("shm_no_door", 0, message_bytes(shm, contents_of("shm", {})));
+  EndpointContents unsealed = contents_of("shm", {"gyre-door"});
   unsealed.flags = 1;
   add("shm_unsealed", 0, message_bytes(shm, unsealed));
   add("tcp", 0, to_tcp);
@@ -66,9 +65,10 @@ void add_messages(Seeds& seeds) {
   add("other_magic", 0, changed(to_tcp, endpoint_at + 3, '2'));
   add("reserved_used", 0, changed(to_tcp, endpoint_at + 7, 1));
   add("other_transport", 0, changed(to_tcp, 0, shm));
-  add("nine_places", 0, changed(to_tcp, endpoint_at + 6, 9));
-  add("fewer_places", 0, changed(to_tcp, endpoint_at + 6, 1));
-  add("place_of_no_length", 0, changed(to_tcp, endpoint_at + 104, 0));
+  add("nine_places", 0, changed(to_tcp, endpoint_at + 5, 9));
+  add("fewer_places", 0, changed(to_tcp, endpoint_at + 5, 1));
+  add("no_name", 0, changed(to_tcp, endpoint_at + 104, 0));
+  add("place_of_no_length", 0, changed(to_tcp, endpoint_at + 108, 0));
   add("other_shape", 0, changed(to_tcp, endpoint_at + 88, 4));
   over_tcp.places.assign(12, "192.0.2.7:4711");
   over_tcp.places[0] = std::string(300, 'p');

@@ -120,7 +120,7 @@ Status join_impostor(Side& side, const std::string& listener_name, const FileDes
                      const FileDescriptor& memory, std::uint64_t bytes, std::uint8_t flags = 0) {
   std::thread thread = serve_memory(listener, memory, bytes);
   const EndpointContents contents{
-      .kind = EndpointKind::shm, .flags = flags, .shape = shape, .places = {listener_name}};
+      .transport = "shm", .flags = flags, .shape = shape, .places = {listener_name}};
   auto connection = side.transport->connect(sending_key, shape, encode_endpoint(contents));
   REQUIRE(connection.ok());
   Status status;
@@ -193,8 +193,7 @@ TEST_CASE("a listener of another user is not trusted", "[shm]") {
     _exit(read(reader.get(), &none, 1) == 0 ? 0 : 1);  // until the parent closes its end
   }
   Side side(Kind::shm_processes);
-  const EndpointContents contents{
-      .kind = EndpointKind::shm, .shape = shape, .places = {listener_name}};
+  const EndpointContents contents{.transport = "shm", .shape = shape, .places = {listener_name}};
   Status status;
   for (int i = 0; i < 500; ++i, usleep(10'000)) {
     auto connection = side.transport->connect(sending_key, shape, encode_endpoint(contents));

@@ -158,7 +158,7 @@ struct Dialing {
   const Side peer{Kind::tcp4};
   std::string address;
   FileDescriptor listener;
-  EndpointContents contents{.kind = EndpointKind::tcp, .shape = shape, .places = {}};
+  EndpointContents contents{.transport = "tcp", .shape = shape, .places = {}};
   Ways ways;
   trust::TicketHello hello;
   Status status;
@@ -190,8 +190,7 @@ TEST_CASE("a listener that closes before it has answered is dialed again", "[tcp
       REQUIRE(setsockopt(guest.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
   }
   const FileDescriptor guest = dialing.next_guest();
-  const EndpointContents own =
-      *decode_endpoint(dialing.ways.listening.endpoint, EndpointKind::tcp, shape, 0);
+  const EndpointContents own = *decode_endpoint(dialing.ways.listening.endpoint, "tcp", shape, 0);
   dialing.hello.ticket = own.ticket;
   REQUIRE(send(guest.get(), &dialing.hello, sizeof dialing.hello, MSG_NOSIGNAL) ==
           static_cast<ssize_t>(sizeof dialing.hello));

@@ -64,7 +64,7 @@ void meet(Prey& prey) {
                                                prey.side.identity);
   REQUIRE(listening.ok());
   prey.connection = std::move(listening->connection);
-  const auto contents = decode_endpoint(listening->endpoint, EndpointKind::tcp, shape, 0);
+  const auto contents = decode_endpoint(listening->endpoint, "tcp", shape, 0);
   REQUIRE(contents.ok());
   bool pending = false;
   auto socket = trust::begin_connect(*trust::parse_address(contents->places.at(0)), &pending);
@@ -208,7 +208,7 @@ TEST_CASE("a sender whose peer is gone gets an error, not a signal and not silen
   std::string address;
   const auto listener = listen_loopback(AF_INET, address);
   REQUIRE(listener.has_value());
-  EndpointContents contents{.kind = EndpointKind::tcp, .shape = shape, .places = {address}};
+  EndpointContents contents{.transport = "tcp", .shape = shape, .places = {address}};
   auto connection = side.transport->connect({.peer = 7, .direction = Direction::send}, shape,
                                             encode_endpoint(contents));
   REQUIRE(connection.ok());
@@ -244,7 +244,7 @@ TEST_CASE("when no address takes us, the error names each and why", "[tcp]") {
   std::string closed;
   listen_loopback(AF_INET, closed).reset();
   const EndpointContents contents{
-      .kind = EndpointKind::tcp, .shape = shape, .places = {closed, "256.0.0.1:80", "nonsense"}};
+      .transport = "tcp", .shape = shape, .places = {closed, "256.0.0.1:80", "nonsense"}};
   auto connection = side.transport->connect({.peer = 7, .direction = Direction::send}, shape,
                                             encode_endpoint(contents));
   REQUIRE(connection.ok());
@@ -288,7 +288,7 @@ TEST_CASE("under TLS an end without the secret gets nowhere", "[tcp]") {
   auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive}, shape,
                                                sending.identity);
   REQUIRE(listening.ok());
-  auto contents = decode_endpoint(listening->endpoint, EndpointKind::tcp, shape, 1);
+  auto contents = decode_endpoint(listening->endpoint, "tcp", shape, 1);
   REQUIRE(contents.ok());
   CHECK(contents->secret != EndpointContents().secret);
   contents->secret[5] ^= 1;

@@ -3,7 +3,10 @@
 
 #include "tests/support/catch.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 using namespace gyre;
 using namespace gyre::comm;
@@ -17,6 +20,16 @@ Settings settings_with(const std::string& transport, bool shm_disable = false) {
   return settings;
 }
 
+// All that have slots, in the registry's order, but those.
+std::string all_but(std::initializer_list<std::string_view> names) {
+  std::string text;
+  for (const TransportRow& row : transport_registry()) {
+    if (row.make == nullptr || std::ranges::count(names, row.name) > 0) continue;
+    text += (text.empty() ? "" : ",") + std::string(row.name);
+  }
+  return text;
+}
+
 std::string made(const Settings& settings) {
   const trust::ProcessIdentity self;
   trust::TicketBook tickets;
@@ -27,14 +40,14 @@ std::string made(const Settings& settings) {
 }  // namespace
 
 TEST_CASE("transports are taken in the order in which they are named", "[transports]") {
-  CHECK(made(settings_with("")) == "self,shm,tcp");
+  CHECK(made(settings_with("")) == all_but({}));
   CHECK(made(settings_with("tcp,shm")) == "self,tcp,shm");
   CHECK(made(settings_with("tcp")) == "self,tcp");
   CHECK(made(settings_with("shm,self")) == "shm,self");
   CHECK(made(settings_with("tcp,tcp")) == "self,tcp");
-  CHECK(made(settings_with("^tcp")) == "self,shm");
-  CHECK(made(settings_with("^shm,self")) == "self,tcp");
-  CHECK(made(settings_with("", true)) == "self,tcp");
+  CHECK(made(settings_with("^tcp")) == all_but({"tcp"}));
+  CHECK(made(settings_with("^shm,self")) == all_but({"shm"}));
+  CHECK(made(settings_with("", true)) == all_but({"shm"}));
   CHECK(made(settings_with("shm,tcp", true)) == "self,tcp");
 }
 

@@ -49,7 +49,7 @@ TEST_CASE("a link that was given up cannot be joined", "[transport]") {
   const Kind kind = GENERATE(from_range(all_kinds()));
   CAPTURE(kind_name(kind));
   Side receiving(kind), other(kind);
-  Side& sending = kind == Kind::self || kind == Kind::shm_threads ? receiving : other;
+  Side& sending = is_one_process(kind) ? receiving : other;
   const FifoShape shape{2, 2, 128};
   auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive}, shape,
                                                sending.identity);
@@ -75,7 +75,7 @@ TEST_CASE("an endpoint that is not as it was made is refused or harmless", "[tra
   const Kind kind = GENERATE(from_range(all_kinds()));
   CAPTURE(kind_name(kind));
   Side receiving(kind), other(kind);
-  Side& sending = kind == Kind::self || kind == Kind::shm_threads ? receiving : other;
+  Side& sending = is_one_process(kind) ? receiving : other;
   const FifoShape shape{2, 2, 128};
   const LinkKey key{.peer = 0, .direction = Direction::send};
   auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive}, shape,
@@ -107,7 +107,7 @@ TEST_CASE("memory and descriptors come back when links go", "[transport]") {
   const Kind kind = GENERATE(from_range(all_kinds()));
   CAPTURE(kind_name(kind));
   Side receiving(kind), other(kind);
-  Side& sending = kind == Kind::self || kind == Kind::shm_threads ? receiving : other;
+  Side& sending = is_one_process(kind) ? receiving : other;
   const FifoShape shape{4, 128, 4 << 20};
   const auto open_some = [&] {
     std::vector<Link> links;
@@ -133,7 +133,7 @@ TEST_CASE("a slot costs memory only once it carries something", "[transport]") {
   const Kind kind = GENERATE(from_range(all_kinds()));
   CAPTURE(kind_name(kind));
   Side receiving(kind), other(kind);
-  Side& sending = kind == Kind::self || kind == Kind::shm_threads ? receiving : other;
+  Side& sending = is_one_process(kind) ? receiving : other;
   const FifoShape shape{16, 128, 256 << 10};
   Link link = open_link(receiving, sending, shape);
   REQUIRE(link.status.ok());

@@ -28,7 +28,7 @@ class SelfTransport final : public Transport {
     return Listening{std::make_unique<MappedConnection>(
                          memory, Direction::receive, MappedConnection::Scope::one_process,
                          IssuedTicket({&environment_.tickets, ticket})),
-                     encode_endpoint({.kind = EndpointKind::self,
+                     encode_endpoint({.transport = name(),
                                       .process = environment_.self.process,
                                       .ticket = ticket,
                                       .secret = {},
@@ -39,7 +39,7 @@ class SelfTransport final : public Transport {
   Result<std::unique_ptr<Connection>> connect(const LinkKey& key, const FifoShape& shape,
                                               const Endpoint& endpoint) override {
     GYRE_ASSIGN(const EndpointContents contents,
-                decode_endpoint(endpoint, EndpointKind::self, shape, key.peer));
+                decode_endpoint(endpoint, name(), shape, key.peer));
     if (contents.process != environment_.self.process)
       return Status(Code::RemoteError, "a link with oneself leads to another process")
           .blame({key.peer});

@@ -59,7 +59,7 @@ Result<Listening> ShmTransport::listen_to_thread(const FifoShape& shape) {
   return Listening{std::make_unique<MappedConnection>(
                        memory, Direction::receive, MappedConnection::Scope::one_process,
                        IssuedTicket({&environment_.tickets, ticket})),
-                   encode_endpoint({.kind = EndpointKind::shm,
+                   encode_endpoint({.transport = name(),
                                     .process = environment_.self.process,
                                     .ticket = ticket,
                                     .secret = {},
@@ -86,7 +86,7 @@ Result<Listening> ShmTransport::listen_to_process(const LinkKey& key, const Fifo
   return Listening{std::make_unique<MappedConnection>(
                        fifo.memory, Direction::receive, MappedConnection::Scope::two_processes,
                        IssuedTicket({&environment_.tickets, ticket})),
-                   encode_endpoint({.kind = EndpointKind::shm,
+                   encode_endpoint({.transport = name(),
                                     .flags = flags,
                                     .process = environment_.self.process,
                                     .ticket = ticket,
@@ -98,8 +98,7 @@ Result<Listening> ShmTransport::listen_to_process(const LinkKey& key, const Fifo
 Result<std::unique_ptr<Connection>> ShmTransport::connect(const LinkKey& key,
                                                           const FifoShape& shape,
                                                           const Endpoint& endpoint) {
-  GYRE_ASSIGN(const EndpointContents contents,
-              decode_endpoint(endpoint, EndpointKind::shm, shape, key.peer));
+  GYRE_ASSIGN(const EndpointContents contents, decode_endpoint(endpoint, name(), shape, key.peer));
   return is_ours(contents.process) ? connect_to_thread(key, contents)
                                    : ShmSender::create(key, contents);
 }

@@ -45,7 +45,7 @@ class TcpTransport final : public Transport {
     const std::shared_ptr<SharedSocket> pair = make_pair(key, ticket);
     return Listening{std::make_unique<TcpReceiver>(key, environment_, memory, arrival,
                                                    std::move(issued), security, pair),
-                     encode_endpoint({.kind = EndpointKind::tcp,
+                     encode_endpoint({.transport = name(),
                                       .flags = own_flags(),
                                       .process = environment_.self.process,
                                       .ticket = ticket,
@@ -57,7 +57,7 @@ class TcpTransport final : public Transport {
   Result<std::unique_ptr<Connection>> connect(const LinkKey& key, const FifoShape& shape,
                                               const Endpoint& endpoint) override {
     GYRE_ASSIGN(const EndpointContents contents,
-                decode_endpoint(endpoint, EndpointKind::tcp, shape, key.peer));
+                decode_endpoint(endpoint, name(), shape, key.peer));
     if (contents.flags != own_flags())
       return Status(Code::RemoteError,
                     fmt::format("rank {} and this one do not agree on GYRE_TCP_SECURITY", key.peer))

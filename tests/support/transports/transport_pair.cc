@@ -4,6 +4,7 @@
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -29,20 +30,42 @@ trust::ProcessIdentity make_identity() {
   return identity;
 }
 
-TestListener::Ways ways(Kind kind) {
-  if (kind == Kind::tcp6) return TestListener::Ways::with_tcp6;
-  return is_tcp(kind) ? TestListener::Ways::with_tcp4 : TestListener::Ways::local_only;
-}
+using Ways = TestListener::Ways;
+
+// Between the threads of one process; between two, which threads of one may stand for; or between
+// two alone.
+enum class Ends { one_process, two_sides, two_processes };
+
+struct KindRow {
+  Kind kind;
+  const char* name;
+  std::unique_ptr<transport::Transport> (*make)(const transport::TransportEnvironment&);
+  Ends ends = Ends::one_process;
+  bool maps_slots = false;
+  Ways listens = Ways::local_only;
+};
+constexpr KindRow rows[] = {
+    {Kind::self, "self", transport::make_self_transport, Ends::one_process, true},
+    {Kind::shm_threads, "shm between threads", transport::make_shm_transport, Ends::one_process,
+     true},
+    {Kind::shm_processes, "shm between processes", transport::make_shm_transport,
+     Ends::two_processes, true},
+    {Kind::tcp4, "tcp over IPv4", transport::make_tcp_transport, Ends::two_sides, false,
+     Ways::with_tcp4},
+    {Kind::tcp6, "tcp over IPv6", transport::make_tcp_transport, Ends::two_sides, false,
+     Ways::with_tcp6},
+    {Kind::tcp_tls, "tcp under TLS", transport::make_tcp_transport, Ends::two_sides, false,
+     Ways::with_tcp4},
+};
+
+const KindRow& row_of(Kind kind) { return *std::ranges::find(rows, kind, &KindRow::kind); }
 
 std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
-  const transport::TransportEnvironment environment{.self = side.identity,
-                                                    .tickets = side.tickets,
-                                                    .tcp_encrypted = kind == Kind::tcp_tls,
-                                                    .communicator_hash = 77,
-                                                    .epoch = 3};
-  if (kind == Kind::self) return make_self_transport(environment);
-  if (is_tcp(kind)) return make_tcp_transport(environment);
-  return make_shm_transport(environment);
+  return row_of(kind).make({.self = side.identity,
+                            .tickets = side.tickets,
+                            .tcp_encrypted = kind == Kind::tcp_tls,
+                            .communicator_hash = 77,
+                            .epoch = 3});
 }
 
 std::string run_receiver(Side& side, Letters& messages, const PairOptions& options,
@@ -86,7 +109,7 @@ LetterPair make_messages() {
 PairResult run_threads(Kind kind, const PairOptions& options, const Script& sender,
                        const Script& receiver) {
   Side receiving(kind);
-  std::unique_ptr<Side> other = is_tcp(kind) ? std::make_unique<Side>(kind) : nullptr;
+  std::unique_ptr<Side> other = is_one_process(kind) ? nullptr : std::make_unique<Side>(kind);
   Side& sending = other != nullptr ? *other : receiving;
   LetterPair messages = make_messages();
   PairResult result;
@@ -144,25 +167,32 @@ PairResult run_processes(Kind kind, const PairOptions& options, const Script& se
 
 }  // namespace
 
-std::string kind_name(Kind kind) {
-  constexpr const char* names[] = {"self",          "shm between threads", "shm between processes",
-                                   "tcp over IPv4", "tcp over IPv6",       "tcp under TLS"};
-  return names[static_cast<int>(kind)];
-}
-
-std::vector<Kind> mapped_kinds() { return {Kind::self, Kind::shm_threads, Kind::shm_processes}; }
+std::string kind_name(Kind kind) { return row_of(kind).name; }
 
 std::vector<Kind> all_kinds() {
-  std::vector<Kind> kinds = mapped_kinds();
-  kinds.push_back(Kind::tcp4);
-  kinds.push_back(Kind::tcp_tls);
-  if (has_family(AF_INET6)) kinds.push_back(Kind::tcp6);
+  std::vector<Kind> kinds;
+  for (const KindRow& row : rows)
+    if (row.listens != Ways::with_tcp6 || has_family(AF_INET6)) kinds.push_back(row.kind);
   return kinds;
 }
 
+std::vector<Kind> mapped_kinds() {
+  std::vector<Kind> kinds = all_kinds();
+  std::erase_if(kinds, [](Kind kind) { return !row_of(kind).maps_slots; });
+  return kinds;
+}
+
+std::vector<Kind> process_kinds() {
+  std::vector<Kind> kinds = all_kinds();
+  std::erase_if(kinds, is_one_process);
+  return kinds;
+}
+
+bool is_one_process(Kind kind) { return row_of(kind).ends == Ends::one_process; }
+
 Side::Side(Kind kind)
     : identity(make_identity()),
-      listener(std::make_unique<TestListener>(tickets, identity, ways(kind))),
+      listener(std::make_unique<TestListener>(tickets, identity, row_of(kind).listens)),
       transport(make_transport(kind, *this)) {}
 
 void Letters::post(const std::vector<std::uint8_t>& rank_message) const {
@@ -228,7 +258,7 @@ bool is_filled(const std::byte* place, std::size_t bytes, std::uint64_t number) 
 
 PairResult run_pair(Kind kind, const PairOptions& options, const Script& sender,
                     const Script& receiver) {
-  return kind == Kind::shm_processes || options.processes
+  return row_of(kind).ends == Ends::two_processes || options.processes
              ? run_processes(kind, options, sender, receiver)
              : run_threads(kind, options, sender, receiver);
 }

@@ -19,12 +19,16 @@
 
 namespace gyre::tests {
 
+// A transport, and between which ends; transport_pair.cc has a row for each.
 enum class Kind { self, shm_threads, shm_processes, tcp4, tcp6, tcp_tls };
 std::string kind_name(Kind kind);
 // Those that this machine has (all, but for tcp6 where IPv6 is off).
 std::vector<Kind> all_kinds();
+// Of those: both ends see the slots; the ends can be two processes.
 std::vector<Kind> mapped_kinds();
-constexpr bool is_tcp(Kind kind) { return kind >= Kind::tcp4; }
+std::vector<Kind> process_kinds();
+// Both ends belong to one Side.
+bool is_one_process(Kind kind);
 
 // One process, or what stands for one: identity, tickets, listener and transport.
 class Side {
