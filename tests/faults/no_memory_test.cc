@@ -11,6 +11,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -28,12 +29,12 @@ namespace {
 // Of this thread: how many allocations are left until one fails; 0: none does.
 thread_local int until_failure = 0;
 thread_local bool all_fail = false;
-// Until it throws, others go on.
-std::chrono::milliseconds failure_takes{0};
+// What goes on before it throws.
+std::function<void()> before_failure = [] {};
 
 void fail_if_due() {
   if (!all_fail && (until_failure == 0 || --until_failure > 0)) return;
-  if (failure_takes.count() > 0) std::this_thread::sleep_for(failure_takes);
+  before_failure();
   throw std::bad_alloc();
 }
 
@@ -153,13 +154,10 @@ const Kind kinds[] = {
      }},
 };
 
-using Memory = std::array<CallMemory, ranks>;
-
 // False when the call makes fewer allocations than that. A rank that fails gives up, as a program
-// does. `returned` is what holds when rank 0's call has returned.
-bool fail_at(
-    int k, const Kind& kind, const Memory& memory,
-    const std::function<bool()>& returned = [] { return true; }) {
+// does.
+bool fail_at(int k, const Kind& kind) {
+  const std::array<CallMemory, ranks> memory = {CallMemory(kind.count), CallMemory(kind.count)};
   std::array<gyreResult_t, ranks> results{};
   bool has_failed = false;
   std::barrier all_have_joined(ranks);
@@ -168,7 +166,6 @@ bool fail_at(
     all_have_joined.arrive_and_wait();
     if (rank == 0) until_failure = k;
     results[place] = kind.calls(rank, comm, memory[place].given(), memory[place].got());
-    if (rank == 0) complaints.expect(returned(), "its buffer is still in use");
     memory[place].close();
     const int left = std::exchange(until_failure, 0);
     if (rank == 0) has_failed = left == 0;
@@ -193,34 +190,71 @@ TEST_CASE("an allocation that fails is an error, whichever it is", "[memory]") {
   for (const Kind& kind : kinds) {
     int k = 1;
     INFO(kind.name);
-    while (fail_at(k, kind, {CallMemory(kind.count), CallMemory(kind.count)})) ++k;
+    while (fail_at(k, kind)) ++k;
     CHECK(k > 1);
   }
 }
 
+namespace {
+
+void wait_for(const std::atomic<bool>& word, int most_ms) {
+  for (int i = 0; i < most_ms && !word; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// An all-reduce whose move allocates: of 16-bit products, which peers get rounded.
+gyreResult_t reduce_products(const CallMemory& memory, std::size_t pages, gyreComm_t comm,
+                             gyreRedOp_t op) {
+  return gyreAllReduce(memory.given().data(), memory.got().data(), pages * PageTrap::page_bytes / 2,
+                       gyreFloat16, op, comm, nullptr);
+}
+
+// False when the call makes fewer allocations than k. While that one fails, rank 1 stands still in
+// rank 0's output, until rank 0's call has returned or has had time to.
+bool fail_while_in_use(int k, int& held) {
+  constexpr std::size_t pages = 150;
+  const CallMemory memory[ranks] = {CallMemory(pages * 1024), CallMemory(pages * 1024)};
+  std::atomic<bool> in_use{false}, has_returned{false}, has_failed{false};
+  const Values got = memory[0].got();  // its second half has what rank 1 sums, from the begin on
+  const PageTrap trap(&got[got.size() / 2], [&] {
+    in_use = true;
+    wait_for(has_returned, 300);
+    in_use = false;
+  });
+  on_ranks(ranks, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    std::uint16_t two = 0x4000;
+    gyreRedOp_t op = gyreSum;
+    complaints.expect(gyreRedOpCreatePreMulSum(&op, &two, gyreFloat16, gyreScalarHostImmediate,
+                                               comm) == gyreSuccess,
+                      gyreGetLastError(comm));
+    // So that all is open for a call of more, which begins to move at once.
+    complaints.expect(reduce_products(memory[rank], 2, comm, op) == gyreSuccess,
+                      gyreGetLastError(comm));
+    if (rank == 0) {  // rank 1 is in the call then
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      before_failure = [&] { wait_for(in_use, 300); };
+      until_failure = k;
+    }
+    const gyreResult_t result = reduce_products(memory[rank], pages, comm, op);
+    if (rank != 0) return;
+    has_failed = std::exchange(until_failure, 0) == 0;
+    held += has_failed && trap.is_sprung();
+    complaints.expect(!in_use, "its buffer is still in use");
+    has_returned = true;
+    if (result != gyreSuccess) (void)gyreCommAbort(comm);
+  });
+  before_failure = [] {};
+  return has_failed;
+}
+
+}  // namespace
+
 TEST_CASE("a call whose allocation fails returns when the peer has let go of its buffer",
           "[memory]") {
-  const Kind& kind = kinds[1];
   const WithVariables set(
       Variables{{"GYRE_TIMEOUT", "20"}, {"GYRE_ALGO", "twoshot"}, {"GYRE_PROTO", "Direct"}});
-  using std::chrono::milliseconds;
-  failure_takes = milliseconds(10);
   int k = 1, held = 0;
-  for (bool has_failed = true; has_failed; ++k) {
-    const Memory memory = {CallMemory(kind.count), CallMemory(kind.count)};
-    std::atomic<bool> in_use{false};
-    // In the half that rank 1 sums.
-    constexpr std::size_t page = 200;
-    const PageTrap trap(memory[0].given().data() + page * PageTrap::page_bytes / sizeof(float),
-                        [&] {
-                          in_use = true;
-                          std::this_thread::sleep_for(milliseconds(40));
-                          in_use = false;
-                        });
-    has_failed = fail_at(k, kind, memory, [&] { return !in_use; });
-    held += has_failed && trap.is_sprung();
-  }
-  failure_takes = milliseconds(0);
+  while (fail_while_in_use(k, held)) ++k;
   CHECK(held > 0);
 }
 
