@@ -13,7 +13,7 @@ import two_hosts  # noqa: E402
 
 RUN_S = 120
 SKIPPED = 77
-WARNING = "data goes between hosts as it is"
+WARNING = "data between hosts is not encrypted"
 
 
 def warnings(hosts, program, port, **settings):
