@@ -4,17 +4,13 @@
 #include "lib/topology/hwloc_xml.h"
 #include "lib/topology/nccl_xml.h"
 #include "lib/topology/paths.h"
+#include "lib/topology/topology_file.h"
 #include "tests/fuzz/input.h"
 
 using namespace gyre;
 using namespace gyre::topology;
 
 namespace {
-
-Result<Topology> read(std::string_view text) {
-  GYRE_ASSIGN(const XmlElement root, parse_xml(text));
-  return is_nccl_xml(root) ? read_nccl_xml(root) : read_hwloc_xml(root);
-}
 
 void look_at_paths(const Topology& topology) {
   const EdgeTable table(topology);
@@ -29,7 +25,7 @@ void look_at_paths(const Topology& topology) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
-  const Result<Topology> made = read({reinterpret_cast<const char*>(data), bytes});
+  const Result<Topology> made = read_topology({reinterpret_cast<const char*>(data), bytes});
   if (!made.ok()) {
     GYRE_DEMAND(!made.status().message().empty());
     return 0;
@@ -38,11 +34,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   GYRE_DEMAND(!describe(*made).empty());
   look_at_paths(*made);
   // Writing may lose what a format cannot say, but never makes a file that is refused.
-  const Result<Topology> by_hwloc = read(write_hwloc_xml(*made));
+  const Result<Topology> by_hwloc = read_topology(write_hwloc_xml(*made));
   GYRE_DEMAND(by_hwloc.ok());
-  GYRE_DEMAND(read(write_nccl_xml(*made)).ok());
+  GYRE_DEMAND(read_topology(write_nccl_xml(*made)).ok());
   // What came back once comes back for ever.
-  const Result<Topology> again = read(write_hwloc_xml(*by_hwloc));
+  const Result<Topology> again = read_topology(write_hwloc_xml(*by_hwloc));
   GYRE_DEMAND(again.ok() && *again == *by_hwloc);
   return 0;
 }

@@ -2,6 +2,7 @@
 #include "lib/topology/hwloc_xml.h"
 #include "lib/topology/nccl_xml.h"
 #include "lib/topology/speeds.h"
+#include "lib/topology/topology_file.h"
 #include "tests/support/catch.h"
 
 #include <fmt/format.h>
@@ -14,20 +15,15 @@ using namespace gyre::topology;
 
 namespace {
 
-Result<Topology> read(std::string_view text) {
-  GYRE_ASSIGN(const XmlElement root, parse_xml(text));
-  return is_nccl_xml(root) ? read_nccl_xml(root) : read_hwloc_xml(root);
-}
-
 Topology expect(std::string_view text) {
-  Result<Topology> made = read(text);
+  Result<Topology> made = read_topology(text);
   INFO(made.status().message());
   REQUIRE(made.ok());
   return std::move(made).value();
 }
 
 std::string refusal(std::string_view text) {
-  const Result<Topology> made = read(text);
+  const Result<Topology> made = read_topology(text);
   REQUIRE_FALSE(made.ok());
   return std::string(made.status().message());
 }
@@ -187,7 +183,7 @@ TEST_CASE("contradictory files are refused with the line and the reason", "[topo
   const Case one = GENERATE_REF(
       Case{"nothing", "", "no XML"}, Case{"no XML", "{}", "line 1: this is no XML"},
       Case{"cut short", "<system version=\"1\"><cpu>", "no XML"},
-      Case{"another format", "<graphs/>", "<graphs>: hwloc's topology files begin with <topology>"},
+      Case{"another format", "<graphs/>", "line 1, <graphs>: this is neither hwloc's XML"},
       Case{"another version", "<system version=\"2\"/>", "line 1, <system>: version 2"},
       Case{"a number that is none",
            nccl("<pci busid=\"1:0\" class=\"0x02\"><nic>"

@@ -6,6 +6,7 @@
 #include "lib/topology/hwloc_xml.h"
 #include "lib/topology/nccl_xml.h"
 #include "lib/topology/paths.h"
+#include "lib/topology/topology_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -46,13 +47,6 @@ Result<std::string> read_file(const std::string& name) {
   text << stream.rdbuf();
   if (!stream) return Status::from_errno(fmt::format("reading {}", name), EIO);
   return std::move(text).str();
-}
-
-Result<Topology> parse(const std::string& text) {
-  GYRE_ASSIGN(const topology::XmlElement root, topology::parse_xml(text));
-  if (topology::is_nccl_xml(root)) return topology::read_nccl_xml(root);
-  if (topology::is_hwloc_xml(root)) return topology::read_hwloc_xml(root);
-  return root.wrong("this is neither hwloc's XML (<topology>) nor NCCL's (<system>)");
 }
 
 // hwloc writes to stderr where a container hides files of the kernel; `missed` says what it lacked.
@@ -105,7 +99,7 @@ Result<std::string> run(const Options& options) {
     machine = this_host();
   } else {
     GYRE_ASSIGN(const std::string text, read_file(options.file));
-    Result<Topology> parsed = parse(text);
+    Result<Topology> parsed = topology::read_topology(text);
     if (!parsed.ok()) return std::move(parsed).status().while_doing(options.file);
     machine = std::move(parsed).value();
   }
