@@ -108,7 +108,7 @@ void Process::say_farewell() {
   for (std::int64_t waited_ms = 0; !lock.owns_lock() && waited_ms < patience_ns / ns_per_ms;
        ++waited_ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    lock.try_lock();
+    (void)lock.try_lock();  // owns_lock() says
   }
   if (lock.owns_lock() && cuda_ != nullptr) cuda_->rest->end(patience_ns);
   if (lock.owns_lock() && plane_ != nullptr) plane_->close();
