@@ -245,9 +245,8 @@ Status LentRegions::offer_file(LentRegion& region, const DeviceAllocation& memor
   RegionMessage rank_message{.number = region.number, .bytes = memory.bytes()};
   for (const int peer : peers_) {
     const auto answer = [file, bytes = rank_message.bytes, peer](const FileDescriptor& socket) {
-      const Status sent = transport::hand_over(socket, *file, bytes);
-      // The peer sees the socket close, and refuses.
-      if (!sent.ok()) log_warn("GPU memory for rank {}: {}", peer, sent.message());
+      transport::answer_with_memory(socket, *file, bytes,
+                                    fmt::format("GPU memory for rank {}", peer));
     };
     GYRE_ASSIGN(rank_message.ticket, tickets_.issue(answer));
     region.tickets.push_back(transport::IssuedTicket({&tickets_, rank_message.ticket}));

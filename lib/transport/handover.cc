@@ -1,5 +1,6 @@
 #include "lib/transport/handover.h"
 
+#include "lib/base/log.h"
 #include "lib/transport/transport.h"
 
 #include <fmt/format.h>
@@ -64,6 +65,15 @@ Status hand_over(const FileDescriptor& socket, const FileDescriptor& memory, std
   if (errno == EPIPE || errno == ECONNRESET)
     return Status(Code::RemoteError, "the peer closed the connection before it took the memory");
   return Status::from_errno("sendmsg of shared memory", errno);
+}
+
+void answer_with_memory(const FileDescriptor& socket, const FileDescriptor& memory,
+                        std::uint64_t bytes, std::string_view what) {
+  const Status sent = hand_over(socket, memory, bytes);
+  if (sent.code() == Code::RemoteError)
+    log_info(Subsystem::shm, "{}: {}", what, sent.message());
+  else if (!sent.ok())
+    log_warn("{}: {}", what, sent.message());
 }
 
 Result<std::optional<FileDescriptor>> take_over(const FileDescriptor& socket, std::uint64_t bytes) {

@@ -10,11 +10,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace gyre::transport {
 
 // Hands `memory` over. The socket is fresh, so the message never waits.
 Status hand_over(const FileDescriptor& socket, const FileDescriptor& memory, std::uint64_t bytes);
+// The same, as the answer to a ticket. The peer sees the socket close and reports a failure; here
+// it is only worth a line, which begins with `what`. A peer that needs the memory no longer may
+// close before it has taken it: that is no warning.
+void answer_with_memory(const FileDescriptor& socket, const FileDescriptor& memory,
+                        std::uint64_t bytes, std::string_view what);
 // The descriptor; nothing while the message has not come.
 Result<std::optional<FileDescriptor>> take_over(const FileDescriptor& socket, std::uint64_t bytes);
 

@@ -1,6 +1,5 @@
 #include "transports/shm/shm.h"
 
-#include "lib/base/log.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/handover.h"
 #include "lib/transport/mapped.h"
@@ -74,13 +73,7 @@ Result<Listening> ShmTransport::listen_to_process(const LinkKey& key, const Fifo
   // Closed with the callback: after the sender came, or when the connection goes.
   const auto descriptor = std::make_shared<FileDescriptor>(std::move(fifo.descriptor));
   const auto answer = [descriptor, bytes, peer = key.peer](const FileDescriptor& socket) {
-    const Status sent = hand_over(socket, *descriptor, bytes);
-    // The sender sees the socket close and reports it; here it is only worth a line. A peer that
-    // needs the memory no longer may close before it has taken it.
-    if (sent.code() == Code::RemoteError)
-      log_info(Subsystem::shm, "shared memory for rank {}: {}", peer, sent.message());
-    else if (!sent.ok())
-      log_warn("shared memory for rank {}: {}", peer, sent.message());
+    answer_with_memory(socket, *descriptor, bytes, fmt::format("shared memory for rank {}", peer));
   };
   GYRE_ASSIGN(const trust::Ticket ticket, environment_.tickets.issue(answer));
   return Listening{std::make_unique<MappedConnection>(
