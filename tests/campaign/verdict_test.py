@@ -39,6 +39,15 @@ def told(rank, after_ms=10, code=6, text=DIED, errand=1):
                     (20 + after_ms, f"told {errand} {code} {text}"), (40 + after_ms, "idle"))
 
 
+def one_takes_from_any_rank():
+    """Rank 2 leaves in errand 1; in errand 2 ranks may take from any rank."""
+    scenario = scenario_of("leave")
+    scenario.errands[1:3] = [{"verb": "all-reduce", "comm": 0, "leaver": 2},
+                             {"verb": "anyone", "comm": 0}]
+    return scenario
+
+
+LEFT = lines_of(2, (0, "begin 0"), (1, "end 0 0"), (2, "begin 1"), (20, "left 1"))
 VICTIM = lines_of(2, (0, "begin 0"), (1, "end 0 0"), (2, "begin 1"), (20, "fault kill"))
 
 
@@ -94,42 +103,35 @@ class Promises(unittest.TestCase):
         self.assertEqual(self.killed(told(0) + well(1)), {"L1"})
 
     def test_who_takes_from_any_rank_misses_who_left_at_its_deadline(self):
-        scenario = scenario_of("leave")
-        scenario.errands[1:3] = [{"verb": "all-reduce", "comm": 0, "leaver": 2},
-                                 {"verb": "anyone", "comm": 0}]
-        left = lines_of(2, (0, "begin 0"), (1, "end 0 0"), (2, "begin 1"), (20, "left 1"))
+        scenario = one_takes_from_any_rank()
         text = "rank 2 left the communicator; rank 0 waits for a message of any rank"
         for words, promises in ((text, set()), (text.replace("any rank", "rank 2"), {"L1", "W"})):
             with self.subTest(words=words):
-                events = left + [event for rank in (0, 1)
+                events = LEFT + [event for rank in (0, 1)
                                  for event in told(rank, 8000, 8, words, errand=2)]
                 self.assertEqual(self.promises(scenario, events, ends=(0, 0, 0)), promises)
 
     def test_who_waits_for_such_a_rank_elsewhere_hears_of_it_with_that_rank(self):
-        scenario = scenario_of("leave")
+        scenario = one_takes_from_any_rank()
         scenario.comms[1] = [0, 1, 2]
-        scenario.errands[1:4] = [{"verb": "all-reduce", "comm": 0, "leaver": 2},
-                                 {"verb": "anyone", "comm": 0}, {"verb": "all-reduce", "comm": 1}]
-        left = lines_of(2, (0, "begin 0"), (1, "end 0 0"), (2, "begin 1"), (20, "left 1"))
+        scenario.errands[3] = {"verb": "all-reduce", "comm": 1}
         missed = "rank 2 left the communicator; rank 0 waits for a message of any rank"
         aborted = "rank 0 aborted: rank 0 called gyreCommAbort (another rank failed)"
         for after_ms, promises in ((1, set()), (1500, {"L1"})):
             with self.subTest(after_ms=after_ms):
-                events = left + told(0, 8000, 8, missed, errand=2) + told(1, 8000 + after_ms, 6,
+                events = LEFT + told(0, 8000, 8, missed, errand=2) + told(1, 8000 + after_ms, 6,
                                                                           aborted, errand=3)
                 self.assertEqual(self.promises(scenario, events, ends=(0, 0, 0)), promises)
 
     def test_whose_deadline_is_first_tells_who_takes_from_any_rank(self):
-        scenario = scenario_of("leave")
+        scenario = one_takes_from_any_rank()
         scenario.comms[1] = [0, 1, 2]
-        scenario.errands[1:4] = [{"verb": "all-reduce", "comm": 0, "leaver": 2},
-                                 {"verb": "anyone", "comm": 0}, {"verb": "all-reduce", "comm": 1}]
-        left = lines_of(2, (0, "begin 0"), (1, "end 0 0"), (2, "begin 1"), (20, "left 1"))
+        scenario.errands[3] = {"verb": "all-reduce", "comm": 1}
         waited = "gyreReduce number 4 waited 8 s for data from rank 0: rank 0 has not begun it"
         aborted = "rank 1 aborted: rank 1 called gyreCommAbort (another rank failed)"
         for after_ms, promises in ((8050, set()), (5000, {"L1", "W"})):
             with self.subTest(after_ms=after_ms):
-                events = (left + told(0, after_ms, 6, aborted, errand=2) +
+                events = (LEFT + told(0, after_ms, 6, aborted, errand=2) +
                           told(1, after_ms, 8, waited, errand=3))
                 self.assertEqual(self.promises(scenario, events, ends=(0, 0, 0)), promises)
 
