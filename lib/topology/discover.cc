@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <climits>
 #include <filesystem>
-#include <sched.h>
 #include <unistd.h>
 
 namespace gyre::topology {
@@ -20,17 +19,6 @@ namespace {
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = "";
   return gethostname(name, HOST_NAME_MAX) == 0 ? std::string(name) : std::string();
-}
-
-Result<ProcessorSet> allowed_processors() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-    return Status::from_errno("sched_getaffinity", errno);
-  ProcessorSet set;
-  for (int i = 0; i < CPU_SETSIZE; ++i)
-    if (CPU_ISSET(i, &allowed)) set.insert(i);
-  return set;
 }
 
 #ifdef GYRE_HAS_HWLOC
@@ -42,11 +30,11 @@ struct HwlocTraits {
 };
 
 // What hwloc finds, by way of its XML: so a host and its file are read alike.
-Result<Topology> ask_hwloc() {
+Result<Topology> ask_hwloc(bool with_devices) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Status::from_errno("hwloc_topology_init", errno);
   const Owned<HwlocTraits> topology(raw);
-  (void)hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (with_devices) (void)hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   (void)hwloc_topology_set_icache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   if (hwloc_topology_load(raw) != 0) return Status::from_errno("hwloc_topology_load", errno);
   char* buffer = nullptr;
@@ -62,17 +50,20 @@ Result<Topology> ask_hwloc() {
 
 #else
 
-Result<Topology> ask_hwloc() { return invalid_usage("this build has no hwloc (-Dhwloc=enabled)"); }
+Result<Topology> ask_hwloc(bool) {
+  return invalid_usage("this build has no hwloc (-Dhwloc=enabled)");
+}
 
 #endif
 
 }  // namespace
 
 Topology discover_places(const DiscoverySources& sources) {
-  Result<Topology> found =
-      sources.use_hwloc ? ask_hwloc() : invalid_usage("discovery was asked to do without hwloc");
+  Result<Topology> found = sources.use_hwloc
+                               ? ask_hwloc(sources.with_devices)
+                               : invalid_usage("discovery was asked to do without hwloc");
   if (found.ok()) {
-    if (!std::filesystem::exists(sources.sysfs + "/bus/pci/devices"))
+    if (sources.with_devices && !std::filesystem::exists(sources.sysfs + "/bus/pci/devices"))
       found->missed.push_back(fmt::format(
           "no PCI devices: {}/bus/pci is not there, as in some containers", sources.sysfs));
     return std::move(found).value();

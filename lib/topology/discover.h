@@ -12,6 +12,7 @@ namespace gyre::topology {
 // Where discovery looks; tests point it elsewhere.
 struct DiscoverySources {
   bool use_hwloc = true;
+  bool with_devices = true;  // false: processors and memory alone, which takes less time
   std::string sysfs = "/sys";
   const loaded::Nvml* nvml = nullptr;  // null: it could not be loaded
 };

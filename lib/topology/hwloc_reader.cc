@@ -61,7 +61,8 @@ class HwlocReader {
     if (type == "Machine") return read_place(element, NodeKind::host, parent);
     if (type == "Package") return read_place(element, NodeKind::package, parent);
     if (type == "NUMANode" || type == "MemCache") return {};  // with its parent: read_children
-    if (type == "Core") return read_place(element, NodeKind::core, parent);
+    // Where nobody knows the cores, each processor (PU) counts as one.
+    if (type == "Core" || type == "PU") return read_place(element, NodeKind::core, parent);
     if (is_shared_cache(element)) return read_place(element, NodeKind::cache, parent);
     if (type == "Bridge") return read_bridge(element, parent);
     if (type == "PCIDev") return read_pci(element, parent);
@@ -78,7 +79,8 @@ class HwlocReader {
   }
 
   static int count_cores(const XmlElement& element) {
-    int count = is_object(element, "Core") ? 1 : 0;
+    if (is_object(element, "Core") || is_object(element, "PU")) return 1;
+    int count = 0;
     for (const XmlElement& child : element.children) count += count_cores(child);
     return count;
   }

@@ -16,10 +16,9 @@ constexpr std::string_view heading =
 class HwlocWriter {
  public:
   explicit HwlocWriter(const Topology& topology)
-      : topology_(topology), children_(topology.children()) {
-    for (const int numa : topology.all(NodeKind::numa_node))
-      if (topology.node(numa).number >= 0) nodes_.insert(topology.node(numa).number);
-  }
+      : topology_(topology),
+        children_(topology.children()),
+        numa_nodes_(topology.all(NodeKind::numa_node)) {}
 
   XmlElement write() {
     XmlElement root;
@@ -62,7 +61,7 @@ class HwlocWriter {
 
   ProcessorSet nodes_near(const ProcessorSet& processors) const {
     ProcessorSet near;
-    for (const int numa : topology_.all(NodeKind::numa_node)) {
+    for (const int numa : numa_nodes_) {
       const TopologyNode& node = topology_.node(numa);
       if (node.number >= 0 && node.processors.intersects(processors)) near.insert(node.number);
     }
@@ -245,7 +244,7 @@ class HwlocWriter {
 
   const Topology& topology_;
   const std::vector<std::vector<int>> children_;
-  ProcessorSet nodes_;
+  const std::vector<int> numa_nodes_;
   int objects_ = 0;
 };
 

@@ -15,7 +15,6 @@ namespace {
 
 // Classes of PCI devices, as far as they matter (PCI Code and ID Assignment 1.11).
 constexpr std::string_view bridge_class = "0x0604", gpu_class = "0x03", nv_switch_class = "0x0680";
-constexpr double megabits_per_gigabyte = 8000;
 
 // A bus id with four digits of the domain, in small letters.
 std::string bus_id_of(std::string_view text) {

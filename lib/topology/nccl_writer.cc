@@ -10,8 +10,6 @@
 namespace gyre::topology {
 namespace {
 
-constexpr double megabits_per_gigabyte = 8000;
-
 class NcclWriter {
  public:
   explicit NcclWriter(const Topology& topology)
@@ -26,7 +24,7 @@ class NcclWriter {
     if (root.children.empty())
       root.children.push_back(cpu(0));
     else
-      add_devices_outside(root.children.front(), 0);
+      add_devices(root.children.front(), 0);
     return root;
   }
 
@@ -54,6 +52,7 @@ class NcclWriter {
     return made;
   }
 
+  // Those below `parent`, except for what lies in its NUMA nodes.
   void add_devices(XmlElement& into, int parent) {
     for (const int child : children_[static_cast<std::size_t>(parent)]) {
       const NodeKind kind = topology_.node(child).kind;
@@ -64,9 +63,6 @@ class NcclWriter {
       if (kind == NodeKind::package || kind == NodeKind::cache) add_devices(into, child);
     }
   }
-
-  // Below `node`, but for its NUMA nodes.
-  void add_devices_outside(XmlElement& into, int node) { add_devices(into, node); }
 
   XmlElement pci(int index, std::string pci_class) {
     const TopologyNode& node = topology_.node(index);

@@ -1,6 +1,7 @@
 // Network ports, as the kernel's files show them: interfaces (/sys/class/net) and ports of verbs
 // devices (/sys/class/infiniband). Nothing is opened, so a user without rights sees as much.
 #include "lib/topology/discover.h"
+#include "lib/topology/speeds.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +20,6 @@ namespace fs = std::filesystem;
 
 // ARPHRD_ETHER, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK of if_arp.h.
 constexpr int ethernet_type = 1, infiniband_type = 32, loopback_type = 772;
-constexpr double megabits_per_gigabyte = 8000, gigabits_per_gigabyte = 8;
 
 // The first line; empty where the file is not there, or says nothing, as `speed` of a port that is
 // down.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <charconv>
 
 namespace gyre::topology {
@@ -45,8 +46,12 @@ Result<ProcessorSet> ProcessorSet::parse_mask(std::string_view text) {
     if (comma == rest.npos) break;
     rest = rest.substr(0, comma);
   }
-  while (!set.words_.empty() && set.words_.back() == 0) set.words_.pop_back();
+  set.trim();
   return set;
+}
+
+void ProcessorSet::trim() {
+  while (!words_.empty() && words_.back() == 0) words_.pop_back();
 }
 
 void ProcessorSet::insert(int processor) {
@@ -58,6 +63,12 @@ void ProcessorSet::insert(int processor) {
 void ProcessorSet::insert_all(const ProcessorSet& others) {
   if (others.words_.size() > words_.size()) words_.resize(others.words_.size());
   for (std::size_t i = 0; i < others.words_.size(); ++i) words_[i] |= others.words_[i];
+}
+
+void ProcessorSet::keep_only(const ProcessorSet& others) {
+  words_.resize(std::min(words_.size(), others.words_.size()));
+  for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= others.words_[i];
+  trim();
 }
 
 bool ProcessorSet::contains(int processor) const {
@@ -92,6 +103,14 @@ std::vector<int> ProcessorSet::numbers() const {
   return found;
 }
 
+cpu_set_t ProcessorSet::cpu_set() const {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int processor : numbers())
+    if (processor < CPU_SETSIZE) CPU_SET(processor, &set);
+  return set;
+}
+
 std::string ProcessorSet::mask(std::string_view before_each) const {
   if (words_.empty()) return fmt::format("{}00000000", before_each);
   std::string text;
@@ -115,6 +134,17 @@ std::string ProcessorSet::list() const {
     first = last;
   }
   return text;
+}
+
+Result<ProcessorSet> allowed_processors() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    return Status::from_errno("sched_getaffinity", errno);
+  ProcessorSet set;
+  for (int i = 0; i < CPU_SETSIZE; ++i)
+    if (CPU_ISSET(i, &allowed)) set.insert(i);
+  return set;
 }
 
 }  // namespace gyre::topology

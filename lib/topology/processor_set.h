@@ -5,6 +5,7 @@
 #include "lib/base/status.h"
 
 #include <cstdint>
+#include <sched.h>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,7 @@ class ProcessorSet {
 
   void insert(int processor);  // below max_processors
   void insert_all(const ProcessorSet& others);
+  void keep_only(const ProcessorSet& others);
   bool contains(int processor) const;
   bool contains_all(const ProcessorSet& others) const;
   bool intersects(const ProcessorSet& others) const;
@@ -28,6 +30,8 @@ class ProcessorSet {
   int count() const;
   std::vector<int> numbers() const;  // ascending
 
+  // For sched_setaffinity; those beyond CPU_SETSIZE are left out.
+  cpu_set_t cpu_set() const;
   std::string hwloc_mask() const;
   std::string nccl_mask() const;
   std::string list() const;  // "0-3,8"; "" if empty
@@ -35,9 +39,13 @@ class ProcessorSet {
   friend bool operator==(const ProcessorSet&, const ProcessorSet&) = default;
 
  private:
+  void trim();
   std::string mask(std::string_view before_each) const;
 
   std::vector<std::uint32_t> words_;  // the lowest first; the last one is not 0
 };
+
+// Those that this thread may use.
+Result<ProcessorSet> allowed_processors();
 
 }  // namespace gyre::topology

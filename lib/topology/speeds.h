@@ -6,6 +6,9 @@
 
 namespace gyre::topology {
 
+// The kernel and NCCL give the rate of a port in bits, verbs devices in 10^9 bits.
+inline constexpr double megabits_per_gigabyte = 8000, gigabits_per_gigabyte = 8;
+
 // PCIe by its rate and width: 8b/10b code up to 5 GT/s, 128b/130b from 8 GT/s on, and 242 of 256
 // bytes of a flit from 64 GT/s on (PCI Express Base Specification 6.0). Headers of packets are not
 // counted. 0 if either is unknown.

@@ -54,6 +54,14 @@ TEST_CASE("sets know what they hold", "[topology]") {
   CHECK(high.contains(40));
   CHECK_FALSE(high.contains(8));
   CHECK(low.count() == 4);
+  ProcessorSet kept = low;
+  kept.keep_only(set_of({1, 3, 40}));
+  CHECK(kept == some);
+  kept.keep_only(high);
+  CHECK(kept == ProcessorSet());
+  const cpu_set_t set = some.cpu_set();
+  CHECK(CPU_COUNT(&set) == 2);
+  CHECK((CPU_ISSET(1, &set) && CPU_ISSET(3, &set)));
   CHECK(set_of({0, 1, 2, 8}).list() == "0-2,8");
   CHECK(set_of({}).list().empty());
   CHECK(set_of({}).contains_all(set_of({})));

@@ -7,9 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <sstream>
-
 using namespace gyre;
 using namespace gyre::topology;
 
@@ -165,6 +162,15 @@ TEST_CASE("what is read from a file is read again from what is written", "[topol
   CHECK(texts(expect(again)) == texts(made));
   CHECK(expect(again) == made);
   if (file == nccl_file) CHECK(expect(write_nccl_xml(made)) == made);
+}
+
+TEST_CASE("processors without a core count as cores, and share caches", "[topology]") {
+  const Topology made = expect(
+      "<topology version=\"2.0\"><object type=\"Machine\" cpuset=\"0x3\"><object type=\"L2Cache\" "
+      "depth=\"2\" cpuset=\"0x3\"><object type=\"PU\" os_index=\"0\" cpuset=\"0x1\"/>"
+      "<object type=\"PU\" os_index=\"1\" cpuset=\"0x2\"/></object></object></topology>");
+  CHECK(texts(made) == std::vector<std::string>{"host", "L2 cache in host", "core 0 in L2 cache",
+                                                "core 1 in L2 cache"});
 }
 
 TEST_CASE("contradictory files are refused with the line and the reason", "[topology]") {

@@ -3,10 +3,9 @@
 #pragma once
 
 #include "lib/base/status.h"
+#include "lib/topology/processor_set.h"
 
-#include <sched.h>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace gyre::tools {
@@ -14,13 +13,11 @@ namespace gyre::tools {
 enum class BindingChoice { automatic, core, numa, none };
 
 struct CpuBinding {
-  std::vector<cpu_set_t> sets;  // one for each rank; empty: not bound
-  std::string reason;           // what was chosen and why, for people
+  std::vector<topology::ProcessorSet> sets;  // one for each rank; empty: not bound
+  std::string reason;                        // what was chosen and why, for people
 };
 
 // automatic: one core each while there are as many cores as ranks, else none.
 Result<CpuBinding> choose_binding(BindingChoice choice, int ranks);
-// As taskset(1) prints it: "0-3,8".
-std::string processor_list(const cpu_set_t& set);
 
 }  // namespace gyre::tools

@@ -169,22 +169,23 @@ Status Launcher::start() {
 Status Launcher::start_one(int rank, const JobEnvironment& environment, const CpuBinding& binding,
                            int rendezvous_descriptor) {
   const auto index = static_cast<std::size_t>(rank);
-  const cpu_set_t* processors = binding.sets.empty() ? nullptr : &binding.sets[index];
+  const bool is_bound = !binding.sets.empty();
+  const cpu_set_t processors = is_bound ? binding.sets[index].cpu_set() : cpu_set_t{};
   GYRE_ASSIGN(FileDescriptor out_log, open_log(rank, "out"));
   GYRE_ASSIGN(FileDescriptor err_log, open_log(rank, "err"));
   const std::vector<std::string> variables = rank_environment(environment, rank, job_.ranks);
   GYRE_ASSIGN(RankProcess process,
-              start_rank({job_.command, variables, processors, rendezvous_descriptor,
-                          signals_.mask_before, descriptor_limit_}));
+              start_rank({job_.command, variables, is_bound ? &processors : nullptr,
+                          rendezvous_descriptor, signals_.mask_before, descriptor_limit_}));
   ranks_.push_back({process.pid, false, 0, false});
   guard_.watch(process.pid);
   if (process.start_error != 0) {
     cannot_start(process);
     return {};
   }
-  if (processors != nullptr)
+  if (is_bound)
     log_info(Subsystem::init, "gyre run: rank {} is process {} on processors {}", rank, process.pid,
-             processor_list(*processors));
+             binding.sets[index].list());
   GYRE_TRY(pump_.add(rank, false, std::move(process.out), std::move(out_log)));
   return pump_.add(rank, true, std::move(process.err), std::move(err_log));
 }
