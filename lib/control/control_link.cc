@@ -9,6 +9,9 @@
 namespace gyre::control {
 namespace {
 
+// A rank that leaves says few words.
+constexpr std::size_t max_waiting = 1024;
+
 // A sign of life a second, or three in the limit if that is shorter.
 std::int64_t ping_period_ns(std::int64_t limit_ns) { return std::min(ns_per_s, limit_ns / 3); }
 
@@ -26,16 +29,39 @@ void ControlLink::send(Kind kind, std::span<const std::uint8_t> body) {
 bool ControlLink::flushed() const { return trunk_ == nullptr || trunk_->flushed(); }
 
 void ControlLink::close() {
+  waiting_.clear();
+  end_.reset();
   if (trunk_ != nullptr) std::exchange(trunk_, nullptr)->forget(number_);
 }
 
-void ControlLink::hear(const trust::Frame& frame) {
-  if (owner_ != nullptr) owner_->on_frame(*this, frame);
+void ControlLink::hear(trust::Frame& frame) {
+  if (!held_) {
+    if (owner_ != nullptr) owner_->on_frame(*this, frame);
+    return;
+  }
+  if (waiting_.size() < max_waiting) return waiting_.push_back(std::move(frame));
+  std::exchange(trunk_, nullptr)->forget(number_);
+  end_ = LinkEnd{Status(Code::RemoteError, "it said too much before it was let in"), false};
 }
 
 void ControlLink::end(const Status& how, bool closed) {
   cut();
-  if (owner_ != nullptr) owner_->on_end(*this, how, closed);
+  if (held_)
+    end_ = LinkEnd{how, closed};
+  else if (owner_ != nullptr)
+    owner_->on_end(*this, how, closed);
+}
+
+// The owner may close it at any of these.
+void ControlLink::release() {
+  held_ = false;
+  while (!waiting_.empty()) {
+    const trust::Frame frame = std::move(waiting_.front());
+    waiting_.pop_front();
+    owner_->on_frame(*this, frame);
+  }
+  if (const auto end = std::exchange(end_, std::nullopt))
+    owner_->on_end(*this, end->how, end->closed);
 }
 
 void ControlLink::set_liveness(std::int64_t limit_ns) {

@@ -1,6 +1,8 @@
 // ControlLink: the connection of one communicator with one other process, on the trunk that the two
 // processes share. It carries frames and reports the process's silence and end. It does not know
 // what the frames mean.
+//
+//   held   the owner cannot judge yet what this link says: its frames and its end wait
 #pragma once
 
 #include "lib/base/status.h"
@@ -8,6 +10,7 @@
 #include "lib/trust/frame.h"
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -87,24 +90,34 @@ class ControlLink {
 
   // Pings if it is time, reports a silence that is too long, and says when to look again.
   std::int64_t tick(std::int64_t now_ns);
+  // From now on frames and the end wait for `release`, which hands them to the owner in order.
+  void hold() { held_ = true; }
+  void release();
   // 0: pings no more and judges no silence.
   void set_liveness(std::int64_t limit_ns);
 
   Role role = Role::guest;
   std::uint32_t process = unknown;  // at first the root's slot, then the place in the roster
   bool welcome = true;              // of one that this process opened: the other end has taken it
-  std::optional<HelloMessage> early_hello;  // it came before the roster did
+  std::optional<HelloMessage> early_hello;  // it came before this process could place it
 
  private:
   friend class Trunk;
-  void hear(const trust::Frame& frame);
+  void hear(trust::Frame& frame);
   void end(const Status& how, bool closed);
   void cut() { trunk_ = nullptr; }
+  struct LinkEnd {
+    Status how;
+    bool closed = false;
+  };
 
   LinkCarrier* trunk_;  // null: it has ended
   const std::uint64_t number_;
   ControlLinkOwner* owner_ = nullptr;
   std::int64_t limit_ns_ = 0;  // 0: silence is not judged
+  bool held_ = false;
+  std::deque<trust::Frame> waiting_;
+  std::optional<LinkEnd> end_;  // that waits
 };
 
 }  // namespace gyre::control

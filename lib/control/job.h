@@ -125,6 +125,7 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   bool is_child(const HelloMessage& hello) const;
   void place_child(ControlLink& link, const HelloMessage& hello);
   void on_hello(ControlLink& link, const trust::Frame& frame);
+  void let_in(ControlLink& early_guest);
   void on_welcome(ControlLink& link, const trust::Frame& frame);
   void on_ready(ControlLink& link);
   void check_ready();

@@ -28,8 +28,7 @@ void Job::begin_linking() {
       if (link->role == ControlLink::Role::root) link->role = ControlLink::Role::parent;
   }
   for (ControlLink* link : early_guests())
-    if (!failed() && is_child(*link->early_hello))
-      place_child(*link, *std::exchange(link->early_hello, std::nullopt));
+    if (!failed() && is_child(*link->early_hello)) let_in(*link);
   check_ready();
 }
 
@@ -80,11 +79,23 @@ void Job::on_hello(ControlLink& link, const trust::Frame& frame) {
     return protocol_error(link, Kind::hello);
   if (phase_ == Phase::joined) return meet_peer(link, *hello);
   if (failed()) return tell_state(link);
-  if (phase_ == Phase::gathering || !is_child(*hello))
+  if (phase_ == Phase::gathering || !is_child(*hello)) {
     link.early_hello = *hello;
-  else
+    link.hold();
+  } else {
     place_child(link, *hello);
+  }
   check_ready();
+}
+
+// It may have said more since, even that it leaves, and have ended.
+void Job::let_in(ControlLink& early_guest) {
+  const HelloMessage hello = *std::exchange(early_guest.early_hello, std::nullopt);
+  if (phase_ == Phase::joined)
+    meet_peer(early_guest, hello);
+  else
+    place_child(early_guest, hello);
+  early_guest.release();
 }
 
 bool Job::is_child(const HelloMessage& hello) const {
@@ -161,8 +172,7 @@ void Job::go() {
   for (const auto& link : links_)
     if (is_neighbour(*link)) met_.insert(link->process);
   for (const auto& [rank, member] : members_) member->become_joined(group_);
-  for (ControlLink* link : early_guests())
-    meet_peer(*link, *std::exchange(link->early_hello, std::nullopt));
+  for (ControlLink* link : early_guests()) let_in(*link);
 }
 
 // Neighbours in the tree to whom no link leads yet.

@@ -1,9 +1,6 @@
 // Trunks, the connections that several communicators of the same processes share: their number,
 // that each communicator lives and ends alone on them, and how one refuses an impostor.
-#include "lib/control/messages.h"
-#include "lib/trust/address.h"
-#include "lib/trust/secure_session.h"
-#include "tests/support/control/meeting.h"
+#include "tests/support/control/scripted_peer.h"
 
 #include <filesystem>
 #include <poll.h>
@@ -47,47 +44,6 @@ struct Pair {
     second->leave();
   }
   std::shared_ptr<Membership> first, second;
-};
-
-// A process that has a communicator's secret, and lies about the rest: it greets as `claimed`.
-class Impostor {
- public:
-  Impostor(const ControlPlane& victim, const trust::UniqueId& id,
-           const trust::ProcessIdentity& claimed)
-      : tls_(std::move(trust::Tls::create()).value()) {
-    bool pending = false;
-    auto socket =
-        trust::begin_connect(*trust::abstract_address(victim.identity().listener_name), &pending);
-    REQUIRE(socket.ok());
-    session_ =
-        std::move(trust::SecureSession::start(*tls_, std::move(*socket), trust::SessionRole::client,
-                                              *trust::derive_control_key(id)))
-            .value();
-    REQUIRE(soon([&] { return session_->advance().ok() && session_->established(); }));
-    say(Kind::greeting, encode_greeting(claimed));
-  }
-  void say(Kind kind, const std::vector<std::uint8_t>& body) {
-    REQUIRE(session_->send(static_cast<std::uint8_t>(kind), body).ok());
-    REQUIRE(session_->transmit().ok());
-  }
-  // The next frame but for greetings and pings; none when the session has ended.
-  std::optional<trust::Frame> next() {
-    std::optional<trust::Frame> frame;
-    soon([&] {
-      const bool stands = session_->advance().ok();
-      while ((frame = session_->receive())) {
-        const auto kind = static_cast<Kind>(frame->type);
-        if (kind != Kind::ping && kind != Kind::greeting) return true;
-      }
-      return !stands;
-    });
-    return frame;
-  }
-  trust::ChannelBinding binding() const { return *session_->binding(); }
-
- private:
-  std::unique_ptr<trust::Tls> tls_;
-  std::unique_ptr<trust::SecureSession> session_;
 };
 
 // The other rank comes, and is let in.
@@ -177,7 +133,7 @@ TEST_CASE("whoever claims to be another process gets no link, and holds nobody u
   REQUIRE(id.ok());
   const auto waits = join(*victim, *id, 2, 0);
   // No connection leads to the honest one, and the impostor's seems to.
-  Impostor impostor(*victim, *id, honest->identity());
+  ScriptedPeer impostor(*victim, *id, honest->identity());
   const std::string_view answer = GENERATE("the victim's own proof", "no", "nothing");
   const Pair wanted(*honest, *victim);
   const auto asked = impostor.next();
@@ -199,7 +155,7 @@ TEST_CASE("a link is opened to those who prove its key on this very connection")
   REQUIRE(known.ok());
   REQUIRE(secret.ok());
   const auto one = join(*plane, *known, 2, 0), two = join(*plane, *secret, 2, 0);
-  Impostor impostor(*plane, *known, other->identity()),
+  ScriptedPeer impostor(*plane, *known, other->identity()),
       elsewhere(*plane, *known, plane->identity());
   const auto key = *trust::derive_control_key(*secret);
   const auto binding = GENERATE(0, 1, 2);
@@ -224,7 +180,7 @@ TEST_CASE("whoever breaks the trunk's protocol loses it") {
   const auto key = *trust::derive_control_key(*id);
   const int fault = GENERATE(0, 1, 2, 3, 4);
   CAPTURE(fault);
-  Impostor impostor(*plane, *id, other->identity());
+  ScriptedPeer impostor(*plane, *id, other->identity());
   if (fault == 0) impostor.say(Kind::greeting, encode_greeting(other->identity()));
   if (fault == 1) impostor.say(Kind::open, encode(OpenMessage{3, key->identity, {}}));
   if (fault == 2) impostor.say(Kind::opened, encode(OpenedMessage{1, {}}));
