@@ -77,8 +77,9 @@ void StreamWorker::announce(const std::vector<PreparedEntry>& queued) {
     wake_futex(&queued_);
   }
   // What callers drive begins at once, so that peers can go on with their part. A thread that waits
-  // sees what is new when its sleep of a millisecond is over.
-  for (const PreparedEntry& one : queued) give_turn(**one.stream);
+  // sees what is new when its sleep of a millisecond is over. Where there is no memory for this
+  // turn, the next one goes on: all is queued.
+  for (const PreparedEntry& one : queued) (void)thrown_by([&] { give_turn(**one.stream); });
 }
 
 Status StreamWorker::queue(HandleTable<HostStream>::Pin stream, HostStream::QueuedWork entry) {
@@ -389,9 +390,7 @@ void StreamWorker::run(std::span<Resumable* const> all, const WaitPolicy& policy
   if (for_callers_.load(std::memory_order_relaxed) == 0) [[likely]]
     return comm::run(all, clock, policy);
   CallersTurns turns(*this, all);
-  std::vector<Resumable*> both(all.begin(), all.end());
-  both.push_back(&turns);
-  comm::run(both, clock, policy);
+  comm::run(all, clock, policy, &turns);
 }
 
 Status StreamWorker::run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,

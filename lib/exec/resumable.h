@@ -71,7 +71,9 @@ class ConditionWait final : public Resumable {
   std::function<bool()> holds_;
 };
 
-// Returns when all are finished. The outcomes are theirs.
-void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& policy);
+// Returns when all are finished, and `beside` as well, if there is one. The outcomes are theirs.
+// Allocates nothing itself: what has begun is not left alone for want of memory.
+void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& policy,
+         Resumable* beside = nullptr);
 
 }  // namespace gyre::comm

@@ -1,20 +1,26 @@
 // The k-th allocation of a rank's thread fails, for every k, in every kind of call. The rank gets
 // an error or succeeds, the other rank gets the error, and nobody waits for a deadline.
+#include "tests/support/base/page_trap.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
 #include <gyre/gyre.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <new>
+#include <span>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
 #include <utility>
-#include <vector>
 
 using namespace gyre::tests;
 
@@ -23,16 +29,24 @@ namespace {
 // Of this thread: how many allocations are left until one fails; 0: none does.
 thread_local int until_failure = 0;
 thread_local bool all_fail = false;
+// What goes on before it throws.
+std::function<void()> before_failure = [] {};
+
+void fail_if_due() {
+  if (!all_fail && (until_failure == 0 || --until_failure > 0)) return;
+  before_failure();
+  throw std::bad_alloc();
+}
 
 void* allocate(std::size_t bytes) {
-  if (all_fail || (until_failure > 0 && --until_failure == 0)) throw std::bad_alloc();
+  fail_if_due();
   void* const memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (all_fail || (until_failure > 0 && --until_failure == 0)) throw std::bad_alloc();
+  fail_if_due();
   void* const memory =
       std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
@@ -66,8 +80,30 @@ namespace {
 constexpr int ranks = 2;
 
 // What a rank does with its communicator; memory of its own is there before.
-using Calls = std::function<gyreResult_t(int rank, gyreComm_t comm, std::vector<float>& given,
-                                         std::vector<float>& got)>;
+using Values = std::span<float>;
+using Calls = std::function<gyreResult_t(int rank, gyreComm_t comm, Values given, Values got)>;
+
+// Two buffers of a rank. Whoever touches them once they are closed ends the process.
+class CallMemory {
+ public:
+  explicit CallMemory(std::size_t count) : count_(count) {
+    REQUIRE(memory_ != MAP_FAILED);
+    std::ranges::fill(given(), 1);
+  }
+  ~CallMemory() { munmap(memory_, bytes()); }
+  CallMemory(const CallMemory&) = delete;
+  CallMemory& operator=(const CallMemory&) = delete;
+  Values given() const { return {static_cast<float*>(memory_), count_}; }
+  Values got() const { return {static_cast<float*>(memory_) + count_, count_}; }
+  void close() const { (void)mprotect(memory_, bytes(), PROT_NONE); }
+
+ private:
+  std::size_t bytes() const { return 2 * count_ * sizeof(float); }
+
+  const std::size_t count_;
+  void* const memory_ =
+      mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+};
 
 struct Kind {
   const char* name;
@@ -77,36 +113,36 @@ struct Kind {
 
 const Kind kinds[] = {
     {"a small all-reduce", 4,
-     [](int, gyreComm_t comm, std::vector<float>& given, std::vector<float>& got) {
+     [](int, gyreComm_t comm, Values given, Values got) {
        return gyreAllReduce(given.data(), got.data(), given.size(), gyreFloat, gyreSum, comm,
                             nullptr);
      }},
     {"a large all-reduce", 300'000,
-     [](int, gyreComm_t comm, std::vector<float>& given, std::vector<float>& got) {
+     [](int, gyreComm_t comm, Values given, Values got) {
        return gyreAllReduce(given.data(), got.data(), given.size(), gyreFloat, gyreSum, comm,
                             nullptr);
      }},
     {"an all-to-all", 5000,
-     [](int, gyreComm_t comm, std::vector<float>& given, std::vector<float>& got) {
+     [](int, gyreComm_t comm, Values given, Values got) {
        return gyreAlltoAll(given.data(), got.data(), given.size() / ranks, gyreFloat, comm,
                            nullptr);
      }},
     {"a send and a receive", 5000,
-     [](int rank, gyreComm_t comm, std::vector<float>& given, std::vector<float>& got) {
+     [](int rank, gyreComm_t comm, Values given, Values got) {
        (void)gyreGroupStart();
        (void)gyreSend(given.data(), given.size(), gyreFloat, 1 - rank, comm, nullptr);
        (void)gyreRecv(got.data(), got.size(), gyreFloat, 1 - rank, comm, nullptr);
        return gyreGroupEnd();
      }},
     {"a split", 1,
-     [](int rank, gyreComm_t comm, std::vector<float>&, std::vector<float>&) {
+     [](int rank, gyreComm_t comm, Values, Values) {
        gyreComm_t part = nullptr;
        const gyreResult_t split = gyreCommSplit(comm, 0, rank, &part, nullptr);
        if (split == gyreSuccess) (void)gyreCommDestroy(part);
        return split;
      }},
     {"an all-reduce on a stream", 5000,
-     [](int, gyreComm_t comm, std::vector<float>& given, std::vector<float>& got) {
+     [](int, gyreComm_t comm, Values given, Values got) {
        gyreStream_t stream = nullptr;
        if (const gyreResult_t made = gyreStreamCreateWithFlags(&stream, GYRE_STREAM_BY_CALLER);
            made != gyreSuccess)
@@ -121,15 +157,16 @@ const Kind kinds[] = {
 // False when the call makes fewer allocations than that. A rank that fails gives up, as a program
 // does.
 bool fail_at(int k, const Kind& kind) {
+  const std::array<CallMemory, ranks> memory = {CallMemory(kind.count), CallMemory(kind.count)};
   std::array<gyreResult_t, ranks> results{};
   bool has_failed = false;
   std::barrier all_have_joined(ranks);
   on_ranks(ranks, [&](int rank, gyreComm_t comm, Complaints& complaints) {
     const auto place = static_cast<std::size_t>(rank);
-    std::vector<float> given(kind.count, 1), got(kind.count, -1);
     all_have_joined.arrive_and_wait();
     if (rank == 0) until_failure = k;
-    results[place] = kind.calls(rank, comm, given, got);
+    results[place] = kind.calls(rank, comm, memory[place].given(), memory[place].got());
+    memory[place].close();
     const int left = std::exchange(until_failure, 0);
     if (rank == 0) has_failed = left == 0;
     complaints.expect(results[place] != gyreTimeout && results[place] != gyreInternalError,
@@ -156,6 +193,69 @@ TEST_CASE("an allocation that fails is an error, whichever it is", "[memory]") {
     while (fail_at(k, kind)) ++k;
     CHECK(k > 1);
   }
+}
+
+namespace {
+
+void wait_for(const std::atomic<bool>& word, int most_ms) {
+  for (int i = 0; i < most_ms && !word; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// An all-reduce whose move allocates: of 16-bit products, which peers get rounded.
+gyreResult_t reduce_products(const CallMemory& memory, std::size_t pages, gyreComm_t comm,
+                             gyreRedOp_t op) {
+  return gyreAllReduce(memory.given().data(), memory.got().data(), pages * PageTrap::page_bytes / 2,
+                       gyreFloat16, op, comm, nullptr);
+}
+
+// False when the call makes fewer allocations than k. While that one fails, rank 1 stands still in
+// rank 0's output, until rank 0's call has returned or has had time to.
+bool fail_while_in_use(int k, int& held) {
+  constexpr std::size_t pages = 150;
+  const CallMemory memory[ranks] = {CallMemory(pages * 1024), CallMemory(pages * 1024)};
+  std::atomic<bool> in_use{false}, has_returned{false}, has_failed{false};
+  const Values got = memory[0].got();  // its second half has what rank 1 sums, from the begin on
+  const PageTrap trap(&got[got.size() / 2], [&] {
+    in_use = true;
+    wait_for(has_returned, 300);
+    in_use = false;
+  });
+  on_ranks(ranks, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    std::uint16_t two = 0x4000;
+    gyreRedOp_t op = gyreSum;
+    complaints.expect(gyreRedOpCreatePreMulSum(&op, &two, gyreFloat16, gyreScalarHostImmediate,
+                                               comm) == gyreSuccess,
+                      gyreGetLastError(comm));
+    // So that all is open for a call of more, which begins to move at once.
+    complaints.expect(reduce_products(memory[rank], 2, comm, op) == gyreSuccess,
+                      gyreGetLastError(comm));
+    if (rank == 0) {  // rank 1 is in the call then
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      before_failure = [&] { wait_for(in_use, 300); };
+      until_failure = k;
+    }
+    const gyreResult_t result = reduce_products(memory[rank], pages, comm, op);
+    if (rank != 0) return;
+    has_failed = std::exchange(until_failure, 0) == 0;
+    held += has_failed && trap.is_sprung();
+    complaints.expect(!in_use, "its buffer is still in use");
+    has_returned = true;
+    if (result != gyreSuccess) (void)gyreCommAbort(comm);
+  });
+  before_failure = [] {};
+  return has_failed;
+}
+
+}  // namespace
+
+TEST_CASE("a call whose allocation fails returns when the peer has let go of its buffer",
+          "[memory]") {
+  const WithVariables set(
+      Variables{{"GYRE_TIMEOUT", "20"}, {"GYRE_ALGO", "twoshot"}, {"GYRE_PROTO", "Direct"}});
+  int k = 1, held = 0;
+  while (fail_while_in_use(k, held)) ++k;
+  CHECK(held > 0);
 }
 
 // A function of each library that fails, and the one that says why.
