@@ -498,8 +498,9 @@ GYRE_API gyreResult_t gyreStreamCreate(gyreStream_t* stream);
  * that began a large all-reduce and left it. Deadlines count from an operation's begin. */
 #define GYRE_STREAM_BY_CALLER 1
 GYRE_API gyreResult_t gyreStreamCreateWithFlags(gyreStream_t* stream, unsigned int flags);
-/* Waits for what is queued, then frees the stream. Returns errors as gyreStreamSynchronize. If there
- * is not even memory to wait, it returns gyreSystemError, and the stream goes on: call it again. */
+/* Waits for what is queued, then frees the stream. Returns errors as gyreStreamSynchronize. If
+ * there is not even memory to wait, it returns gyreSystemError, and the stream goes on: call it
+ * again. */
 GYRE_API gyreResult_t gyreStreamDestroy(gyreStream_t stream);
 /* Waits for what is queued. Returns the first error of an operation since the last Synchronize. */
 GYRE_API gyreResult_t gyreStreamSynchronize(gyreStream_t stream);
