@@ -3,8 +3,6 @@
 #include "lib/comm/backend.h"
 #include "lib/links/message_keys.h"
 
-#include <fmt/format.h>
-
 namespace gyre::comm {
 
 std::uint64_t communicator_hash(const trust::UniqueId& id) {
@@ -39,33 +37,6 @@ const trust::ProcessIdentity& CommunicatorState::identity_of(int of_rank) const 
   return roster.processes[roster.process_of_rank[static_cast<std::size_t>(of_rank)]];
 }
 
-Status CommunicatorState::broken() const {
-  if (!is_broken_.load(std::memory_order_acquire)) return {};
-  const std::lock_guard lock(mutex_);
-  return broken_;
-}
-
-Status CommunicatorState::fail(Status why) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (broken_.ok()) broken_ = why;
-    why = broken_;
-    // At once: the driver may keep the watch waiting for the very kernels that are to leave.
-    if (backend != nullptr) backend->abort();
-  }
-  const bool is_first = !is_broken_.exchange(true, std::memory_order_acq_rel);
-  if (!membership->failed()) membership->abort(why);
-  // The peers know. This rank's caller waits for the file, as its process may end with the answer.
-  if (is_first) note_failure(rank_state, why, options.settings.flight_file);
-  return why;
-}
-
-void CommunicatorState::abort() {
-  is_aborted_ = true;
-  (void)fail(
-      Status(Code::Aborted, fmt::format("rank {} called gyreCommAbort", rank)).blame({rank}));
-}
-
 // What the answer will be is for the peer's side to say: it ends the communicator on all ranks.
 void CommunicatorState::ask(int peer) {
   if (peer != rank && call_history != nullptr)
@@ -76,20 +47,6 @@ bool CommunicatorState::others_have_left() const {
   for (int other = 0; other < size; ++other)
     if (other != rank && !membership->has_left(other)) return false;
   return true;
-}
-
-void CommunicatorState::remember(const Status& status) noexcept {
-  const std::lock_guard lock(mutex_);
-  try {
-    last_error_ = status.full_text();
-  } catch (const std::bad_alloc&) {
-    last_error_ = "out of memory";  // short enough to need none
-  }
-}
-
-std::string CommunicatorState::last_error() const {
-  const std::lock_guard lock(mutex_);
-  return last_error_.empty() ? "no error" : last_error_;
 }
 
 }  // namespace gyre::comm

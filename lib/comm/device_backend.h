@@ -11,6 +11,7 @@
 #include "lib/comm/communicator_state.h"
 #include "lib/comm/device_services.h"
 #include "lib/comm/host_backend.h"
+#include "lib/comm/suspicion.h"
 #include "lib/device/device_resources.h"
 
 namespace gyre::comm {

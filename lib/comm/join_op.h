@@ -4,7 +4,7 @@
 
 #include "lib/base/wait.h"
 #include "lib/comm/backend.h"
-#include "lib/exec/resumable.h"
+#include "lib/comm/resumable.h"
 
 namespace gyre::comm {
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "lib/comm/communicator_state.h"
+#include "lib/comm/resumable.h"
+#include "lib/comm/stall_timer.h"
+#include "lib/comm/suspicion.h"
 #include "lib/comm/tracing.h"
-#include "lib/exec/resumable.h"
-#include "lib/exec/stall_timer.h"
-#include "lib/exec/suspicion.h"
 
 #include <optional>
 #include <string>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lib/call/request.h"
-#include "lib/exec/resumable.h"
+#include "lib/comm/resumable.h"
 
 #include <memory>
 

@@ -9,7 +9,6 @@
 #include "lib/device/device_regions.h"
 #include "lib/device/device_share.h"
 #include "lib/device/gpu_info.h"
-#include "lib/exec/suspicion.h"
 #include "lib/tune/choice.h"
 
 #include <deque>

@@ -1,4 +1,4 @@
-#include "lib/exec/resumable.h"
+#include "lib/comm/resumable.h"
 
 #include "lib/base/caught.h"
 
