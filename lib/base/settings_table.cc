@@ -67,8 +67,9 @@ std::vector<Setting> settings_of_ways() {
       {"GYRE_TRANSPORT", S::Text{&Settings::transport},
        "transports allowed, best first, or ^ and those to leave out"},
       {"GYRE_SOCKET_IFNAME", S::Text{&Settings::socket_interface},
-       "network interfaces for other hosts, and for tcp between ranks of this host (loopback if "
-       "unset): prefixes, =exact names, or ^ and those to leave out"},
+       "network interfaces for other hosts (the fastest with a carrier if unset, never loopback or "
+       "a bridge of containers), and for tcp between ranks of this host (loopback if unset): "
+       "prefixes, =exact names, or ^ and those to leave out"},
       {"GYRE_SOCKET_FAMILY", S::Keyword{&Settings::socket_family, {"ANY", "AF_INET", "AF_INET6"}},
        "address family of sockets"},
       {"GYRE_TCP_SECURITY", S::Keyword{&Settings::tcp_security, {"ticket", "tls"}},

@@ -50,10 +50,10 @@ bool has_wish(const Settings& settings) {
 
 // A wish holds for both; without one, processes of this host meet at its loopback interface.
 Result<trust::Interface> choose_for(Audience audience, const Settings& settings) {
-  GYRE_ASSIGN(auto interfaces, trust::list_interfaces());
-  if (audience == Audience::this_host && settings.socket_interface.empty())
-    std::erase_if(interfaces, [](const trust::Interface& one) { return !one.loopback; });
-  return trust::choose_interface(interfaces, settings.socket_interface, settings.socket_family);
+  GYRE_ASSIGN(const auto interfaces, trust::list_interfaces());
+  std::string_view wanted = settings.socket_interface;
+  if (audience == Audience::this_host && wanted.empty()) wanted = "=lo";
+  return trust::choose_interface(interfaces, wanted, settings.socket_family);
 }
 
 }  // namespace

@@ -22,21 +22,23 @@ struct FileTraits {
   static void close(Handle file) { (void)std::fclose(file); }
 };
 
-bool is_bridge(std::string_view name) {
-  return name.starts_with("docker") || name.starts_with("virbr") || name.starts_with("br-");
-}
-
 bool family_matches(const Interface& interface, std::string_view family) {
   if (family == "AF_INET") return interface.address.family() == AF_INET;
   if (family == "AF_INET6") return interface.address.family() == AF_INET6;
   return true;
 }
 
+std::string_view hindrance(const Interface& interface) {
+  if (!interface.has_carrier) return ", no carrier";
+  if (interface.loopback) return ", loopback";
+  return is_container_bridge(interface.name) ? ", a bridge of containers" : "";
+}
+
 std::string names_of(std::span<const Interface> interfaces) {
   std::string names;
   for (const Interface& interface : interfaces)
-    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", interface.name,
-                         format_address(interface.address));
+    names += fmt::format("{}{} ({}{})", names.empty() ? "" : ", ", interface.name,
+                         format_address(interface.address), hindrance(interface));
   return names.empty() ? "none" : names;
 }
 
@@ -104,6 +106,15 @@ Result<short> flags_of(const FileDescriptor& socket, const std::string& name) {
   return Status::from_errno(fmt::format("asking for the flags of interface {}", name), errno);
 }
 
+// 0 where the kernel does not tell: -1 in the file, or no file.
+int speed_of(const std::string& name) {
+  const Owned<FileTraits> file(
+      std::fopen(fmt::format("/sys/class/net/{}/speed", name).c_str(), "re"));
+  int megabits = 0;
+  const bool is_read = file.has_value() && std::fscanf(file.get(), "%d", &megabits) == 1;
+  return is_read ? std::max(0, megabits) : 0;
+}
+
 }  // namespace
 
 // Not getifaddrs: it ends the process (glibc's "Unexpected error 9 on netlink descriptor") when
@@ -117,6 +128,8 @@ Result<std::vector<Interface>> list_interfaces() {
   for (Interface& interface : listed) {
     GYRE_ASSIGN(const short flags, flags_of(socket, interface.name));
     interface.loopback = (flags & IFF_LOOPBACK) != 0;
+    interface.has_carrier = (flags & IFF_RUNNING) != 0;
+    interface.megabits_per_s = speed_of(interface.name);
     if ((flags & IFF_UP) != 0) up.push_back(std::move(interface));
   }
   return up;
@@ -137,29 +150,30 @@ bool interface_matches(std::string_view wanted, std::string_view name) {
   return listed != exclude;
 }
 
+bool is_container_bridge(std::string_view name) {
+  constexpr std::string_view usual[] = {"docker", "br-",   "virbr", "cni",     "podman",
+                                        "lxcbr",  "lxdbr", "cali",  "flannel", "kube-bridge"};
+  return std::ranges::any_of(usual,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
 Result<Interface> choose_interface(std::span<const Interface> interfaces, std::string_view wanted,
                                    std::string_view family) {
-  const auto first = [&](auto&& fits) -> const Interface* {
-    for (const Interface& interface : interfaces)
-      if (family_matches(interface, family) && fits(interface)) return &interface;
-    return nullptr;
-  };
-  const auto allowed = [&](const Interface& i) {
-    return wanted.empty() || interface_matches(wanted, i.name);
-  };
-  const Interface* chosen = nullptr;
-  // A name that was asked for is taken in the machine's order, loopback or not.
-  if (!wanted.empty() && wanted.front() != '^') chosen = first(allowed);
-  if (!chosen)
-    chosen =
-        first([&](const Interface& i) { return allowed(i) && !i.loopback && !is_bridge(i.name); });
-  if (!chosen) chosen = first([&](const Interface& i) { return allowed(i) && !i.loopback; });
-  if (!chosen) chosen = first(allowed);
-  if (chosen) return *chosen;
-  return invalid_argument(
-      fmt::format("no interface fits GYRE_SOCKET_IFNAME='{}' and GYRE_SOCKET_FAMILY={}; there are: "
-                  "{}",
-                  wanted, family, names_of(interfaces)));
+  const bool is_named = !wanted.empty() && wanted.front() != '^';
+  std::vector<const Interface*> fit;
+  for (const Interface& each : interfaces)
+    if (family_matches(each, family) && (wanted.empty() || interface_matches(wanted, each.name)) &&
+        each.has_carrier && (is_named || hindrance(each).empty()))
+      fit.push_back(&each);
+  if (fit.empty())
+    return invalid_argument(
+        fmt::format("no interface fits GYRE_SOCKET_IFNAME='{}' and "
+                    "GYRE_SOCKET_FAMILY={}; there are: {}",
+                    wanted, family, names_of(interfaces)));
+  const bool all_known =
+      std::ranges::all_of(fit, [](const Interface* each) { return each->megabits_per_s > 0; });
+  if (is_named || !all_known) return *fit.front();
+  return **std::ranges::max_element(fit, {}, &Interface::megabits_per_s);  // the first of equals
 }
 
 }  // namespace gyre::trust

@@ -15,6 +15,8 @@ struct Interface {
   std::string name;
   SocketAddress address;  // port 0
   bool loopback = false;
+  bool has_carrier = true;  // IFF_RUNNING: bytes can leave
+  int megabits_per_s = 0;   // 0: not known
 };
 // Interfaces that are up, one entry for each address: the IPv4 ones, then the IPv6 ones. IPv6
 // link-local addresses are left out, since they mean nothing without the listener's own interface
@@ -24,9 +26,12 @@ Result<std::vector<Interface>> list_interfaces();
 // GYRE_SOCKET_IFNAME's grammar: comma list of prefixes, after = of whole names, after ^ of those to
 // leave out (^= whole names).
 bool interface_matches(std::string_view wanted, std::string_view name);
-// The first that fits; without a wish the first that is neither loopback nor a container bridge,
-// then any that is not loopback, then loopback. An error names what was there.
+// Where other hosts are to reach this process. Of those that have a carrier: the first that is
+// wanted by its name; else the fastest that is neither loopback nor a bridge of containers on this
+// host, or the first of these if the speed of one is not known. An error names what was there.
 Result<Interface> choose_interface(std::span<const Interface> interfaces, std::string_view wanted,
                                    std::string_view family);
+// docker0, virbr0 and the like, by their usual names: other hosts may have the same addresses.
+bool is_container_bridge(std::string_view name);
 
 }  // namespace gyre::trust

@@ -73,7 +73,9 @@ void choose(fuzz::Input& input) {
   while (!input.empty() && interfaces.size() < 8) {
     Interface each;
     each.name = input.take_text();
-    each.loopback = input.take_flag();
+    const auto flags = input.take<std::uint8_t>();
+    each.loopback = (flags & 1) != 0;
+    each.has_carrier = (flags & 2) == 0;
     const auto address = parse_address(input.take_text());
     if (!address.ok()) continue;
     each.address = *address;
@@ -88,7 +90,9 @@ void choose(fuzz::Input& input) {
     const bool good_name = wanted.empty() || listed(words, each.name, exact) != exclude;
     const bool good_family =
         family == "ANY" || (each.address.family() == AF_INET6) == (family == families[2]);
-    return good_name && good_family;
+    const bool is_named = !wanted.empty() && !exclude;
+    return good_name && good_family && each.has_carrier &&
+           (is_named || (!each.loopback && !is_container_bridge(each.name)));
   };
   for (const Interface& each : interfaces)
     if (!wanted.empty())

@@ -402,11 +402,38 @@ TEST_CASE("the interface is chosen by the settings' grammar") {
   CHECK(chosen("^=eth0") == "eth1 192.0.3.2:0");
   CHECK(chosen("lo") == "lo 127.0.0.1:0");
   CHECK(chosen("docker") == "docker0 172.17.0.1:0");
-  CHECK(chosen("^eth,ib,docker") == "lo 127.0.0.1:0");
+  CHECK(chosen("^eth,ib,docker") == "none");
+  CHECK(chosen("^eth,ib") == "none");
   CHECK(chosen("wlan") == "none");
   CHECK(chosen("ib", "AF_INET6") == "none");
   const auto missing = choose_interface(machine, "wlan", "ANY");
   CHECK(missing.status().message().find("eth1 (192.0.3.2:0)") != std::string_view::npos);
+}
+
+TEST_CASE("other hosts are offered the fastest interface that has a carrier") {
+  std::vector<Interface> machine = {
+      interface_of("lo", "127.0.0.1:0", true), interface_of("eno1", "192.0.2.2:0"),
+      interface_of("ens1", "192.0.3.2:0"), interface_of("ens2", "192.0.4.2:0"),
+      interface_of("br-4f1d", "172.18.0.1:0")};
+  machine[4].megabits_per_s = 400'000;
+  const auto chosen = [&](std::string_view wanted = "") {
+    const auto result = choose_interface(machine, wanted, "ANY");
+    return result.ok() ? result->name : std::string(result.status().message());
+  };
+  machine[1].megabits_per_s = 1000;
+  machine[2].megabits_per_s = machine[3].megabits_per_s = 100'000;
+  CHECK(chosen() == "ens1");
+  machine[2].has_carrier = false;
+  CHECK(chosen() == "ens2");
+  CHECK(chosen("eno") == "eno1");
+  machine[3].megabits_per_s = 0;  // not known: the machine's order holds
+  CHECK(chosen() == "eno1");
+  machine[1].has_carrier = machine[3].has_carrier = false;
+  const std::string none = chosen();
+  CHECK(none.starts_with("no interface fits GYRE_SOCKET_IFNAME=''"));
+  CHECK(none.find("lo (127.0.0.1:0, loopback), eno1 (192.0.2.2:0, no carrier)") != none.npos);
+  CHECK(none.find("br-4f1d (172.18.0.1:0, a bridge of containers)") != none.npos);
+  CHECK(chosen("ens2").find("ens2 (192.0.4.2:0, no carrier)") != none.npos);
 }
 
 TEST_CASE("the interfaces are those that the C library finds") {
