@@ -1,6 +1,7 @@
 // The C functions that make, ask and end communicators.
 #include "lib/api/c_api.h"
 #include "lib/api/options.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/comm/group.h"
 #include "lib/comm/split_op.h"
@@ -8,7 +9,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace gyre::comm {
 namespace {
@@ -170,7 +173,7 @@ Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* sto
 }
 
 // Waits for what is queued on streams; the last pin deletes it.
-Status end(gyreComm_t comm, bool abort) {
+Status end_while_pinned(gyreComm_t comm, bool abort) {
   GYRE_ASSIGN(auto pin, find_communicator(comm));
   if (caller().group_depth > 0)
     return invalid_usage("a communicator cannot be ended inside a group: call gyreGroupEnd first");
@@ -194,6 +197,22 @@ Status end(gyreComm_t comm, bool abort) {
     if (auto stream = process().streams.pin(background)) process().worker.forget(*stream);
     process().streams.remove(background);
   }
+  return {};
+}
+
+// A progress thread that has just finished a call, or one that asks for errors, may hold the
+// communicator for a moment more. The program may end at once after this, even by _exit(): so it
+// returns when the communicator is gone, and the others have been told that this rank left. After
+// an abort they have been told already, and another thread may be inside for longer.
+Status end(gyreComm_t comm, bool abort) {
+  GYRE_TRY(end_while_pinned(comm, abort));
+  constexpr std::int64_t max_ns = ns_per_s;
+  const auto is_gone = [&] {
+    return !process().communicators.knows(reinterpret_cast<std::uintptr_t>(comm));
+  };
+  const std::int64_t until_ns = abort ? 0 : SystemClock::read() + max_ns;
+  while (!is_gone() && SystemClock::read() < until_ns)
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
   return {};
 }
 

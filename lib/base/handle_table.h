@@ -92,7 +92,8 @@ class HandleTable {
     return {};
   }
 
-  // Whether it is one of an object here. The table may be a forked parent's, as it was at the fork.
+  // Whether it is one of an object that has not been deleted. The table may be a forked parent's, as
+  // it was at the fork.
   bool knows(std::uint64_t handle) {
     const Slot* slot = checked(handle);
     return slot != nullptr &&
@@ -139,9 +140,8 @@ class HandleTable {
     Slot& slot = *find(index);
     if (((slot.state.fetch_sub(1, std::memory_order_acq_rel) - 1) & (closing | pins)) != closing)
       return;
-    T* object = std::exchange(slot.object, nullptr);
-    slot.state.store(0, std::memory_order_release);
-    delete object;
+    delete std::exchange(slot.object, nullptr);
+    slot.state.store(0, std::memory_order_release);  // pairs with the acquire in knows()
     const std::lock_guard lock(mutex_);
     free_.push_back(index);
   }

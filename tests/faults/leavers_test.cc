@@ -121,3 +121,30 @@ TEST_CASE("after any inner rank has left, any other one does anything", "[.soak]
         for (const Deed deed : deeds)
           if (actor != leaver) play({size, leaver, actor, deed});
 }
+
+TEST_CASE("a program may end at once when gyreCommDestroy has returned") {
+  for (int i = 0; i < 40; ++i) {
+    const auto ends = run_forked(2, [](RankBoard& board, int rank) {
+      const gyreComm_t comm = meet(board, rank, 2);
+      if (rank == 1) {
+        // They hold the communicator for moments, and may be the last that do.
+        for (int thread = 0; thread < 3; ++thread)
+          std::thread([comm] {
+            gyreResult_t state = gyreSuccess;
+            while (gyreCommGetAsyncError(comm, &state) == gyreSuccess) continue;
+          }).detach();
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        board.expect(gyreCommDestroy(comm));
+        board.signed_by = 1;
+        _exit(0);
+      }
+      REQUIRE(comes([&] { return board.signed_by.load() == 1; }));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // its death would be told
+      gyreResult_t state = gyreSuccess;
+      board.expect(gyreCommGetAsyncError(comm, &state));
+      board.expect(state, comm);
+      board.expect(gyreCommDestroy(comm));
+    });
+    CHECK(ends == std::vector<int>{0, 0});
+  }
+}
