@@ -92,8 +92,8 @@ class HandleTable {
     return {};
   }
 
-  // Whether it is one of an object that has not been deleted. The table may be a forked parent's, as
-  // it was at the fork.
+  // Whether it is one of an object that has not been deleted. The table may be a forked parent's,
+  // as it was at the fork.
   bool knows(std::uint64_t handle) {
     const Slot* slot = checked(handle);
     return slot != nullptr &&
