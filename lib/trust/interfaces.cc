@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
@@ -106,13 +109,27 @@ Result<short> flags_of(const FileDescriptor& socket, const std::string& name) {
   return Status::from_errno(fmt::format("asking for the flags of interface {}", name), errno);
 }
 
-// 0 where the kernel does not tell: -1 in the file, or no file.
-int speed_of(const std::string& name) {
-  const Owned<FileTraits> file(
-      std::fopen(fmt::format("/sys/class/net/{}/speed", name).c_str(), "re"));
-  int megabits = 0;
-  const bool is_read = file.has_value() && std::fscanf(file.get(), "%d", &megabits) == 1;
-  return is_read ? std::max(0, megabits) : 0;
+// False where the device does not know such a question.
+template <class Answer>
+bool ask_device(const FileDescriptor& socket, const std::string& name, Answer* answer) {
+  ifreq asked{};
+  name.copy(asked.ifr_name, sizeof asked.ifr_name - 1);
+  asked.ifr_data = reinterpret_cast<char*>(answer);
+  return ::ioctl(socket.get(), SIOCETHTOOL, &asked) == 0;
+}
+
+// IFF_RUNNING follows the carrier a second later.
+bool has_carrier(const FileDescriptor& socket, const std::string& name, short flags) {
+  ethtool_value link{.cmd = ETHTOOL_GLINK, .data = 0};
+  return ask_device(socket, name, &link) ? link.data != 0 : (flags & IFF_RUNNING) != 0;
+}
+
+int megabits_per_s(const FileDescriptor& socket, const std::string& name) {
+  ethtool_cmd settings{};
+  settings.cmd = ETHTOOL_GSET;
+  if (!ask_device(socket, name, &settings)) return 0;
+  const std::uint32_t megabits = ethtool_cmd_speed(&settings);
+  return megabits <= INT_MAX ? static_cast<int>(megabits) : 0;  // SPEED_UNKNOWN is -1
 }
 
 }  // namespace
@@ -128,8 +145,8 @@ Result<std::vector<Interface>> list_interfaces() {
   for (Interface& interface : listed) {
     GYRE_ASSIGN(const short flags, flags_of(socket, interface.name));
     interface.loopback = (flags & IFF_LOOPBACK) != 0;
-    interface.has_carrier = (flags & IFF_RUNNING) != 0;
-    interface.megabits_per_s = speed_of(interface.name);
+    interface.has_carrier = has_carrier(socket, interface.name, flags);
+    interface.megabits_per_s = megabits_per_s(socket, interface.name);
     if ((flags & IFF_UP) != 0) up.push_back(std::move(interface));
   }
   return up;

@@ -15,7 +15,7 @@ struct Interface {
   std::string name;
   SocketAddress address;  // port 0
   bool loopback = false;
-  bool has_carrier = true;  // IFF_RUNNING: bytes can leave
+  bool has_carrier = true;  // bytes can leave
   int megabits_per_s = 0;   // 0: not known
 };
 // Interfaces that are up, one entry for each address: the IPv4 ones, then the IPv6 ones. IPv6
