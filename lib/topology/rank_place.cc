@@ -1,0 +1,141 @@
+#include "lib/topology/rank_place.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <system_error>
+#include <tuple>
+
+namespace gyre::topology {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first number in the file, as lists and single numbers begin with it; -1: there is none.
+int first_number(const fs::path& file) {
+  std::ifstream stream(file);
+  int number = -1;
+  stream >> number;
+  return stream.fail() || number < 0 ? -1 : number;
+}
+
+int numa_node_of(const fs::path& processor) {
+  std::error_code error;
+  for (fs::directory_iterator at(processor, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename();
+    int number = -1;
+    if (!name.starts_with("node")) continue;
+    if (std::from_chars(name.data() + 4, name.data() + name.size(), number).ec == std::errc())
+      return number;
+  }
+  return -1;
+}
+
+// The last level that there is.
+int cache_of(const fs::path& processor) {
+  int found = -1, highest = 1;  // those of the first level are a core's own
+  for (int index = 0; index < 8; ++index) {
+    const fs::path folder = processor / "cache" / fmt::format("index{}", index);
+    const int level = first_number(folder / "level");
+    if (level > highest) {
+      highest = level;
+      found = first_number(folder / "shared_cpu_list");
+    }
+  }
+  return found;
+}
+
+RankPlace place_of_processor(int processor, const std::string& sysfs) {
+  const fs::path folder = fmt::format("{}/devices/system/cpu/cpu{}", sysfs, processor);
+  return {.package = first_number(folder / "topology/physical_package_id"),
+          .numa_node = numa_node_of(folder),
+          .cache = cache_of(folder),
+          .core = first_number(folder / "topology/thread_siblings_list")};
+}
+
+// Numbers that differ are no longer known.
+void join(int& one, int other) {
+  if (one != other) one = -1;
+}
+
+auto key_of(const RankPlace& place) {
+  return std::tuple(place.package, place.numa_node, place.cache, place.core);
+}
+
+std::optional<int> take_number(std::string_view& text) {
+  const std::size_t end = std::min(text.find(','), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(end);
+  if (word == "-") return -1;
+  int number = 0;
+  const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc() || rest != word.data() + word.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+RankPlace read_rank_place(const ProcessorSet& processors, const std::string& sysfs) {
+  const std::vector<int> numbers = processors.numbers();
+  if (numbers.empty()) return {};
+  RankPlace place = place_of_processor(numbers.front(), sysfs);
+  for (const int processor : numbers) {
+    if (place == RankPlace()) break;
+    const RankPlace other = place_of_processor(processor, sysfs);
+    join(place.package, other.package);
+    join(place.numa_node, other.numa_node);
+    join(place.cache, other.cache);
+    join(place.core, other.core);
+  }
+  return place;
+}
+
+std::string encode(const RankPlace& place) {
+  std::string text;
+  for (const int number : {place.package, place.numa_node, place.cache, place.core})
+    text += (text.empty() ? "" : ",") + (number < 0 ? std::string("-") : std::to_string(number));
+  return text;
+}
+
+RankPlace decode_rank_place(std::string_view text) {
+  RankPlace place;
+  for (int* const number : {&place.package, &place.numa_node, &place.cache, &place.core}) {
+    if (number != &place.package && text.starts_with(',')) text.remove_prefix(1);
+    const std::optional<int> taken = take_number(text);
+    if (!taken) return {};
+    *number = *taken;
+  }
+  return text.empty() ? place : RankPlace();
+}
+
+PathClass path_class(const RankPlace& one, const RankPlace& other) {
+  const auto same = [&](int RankPlace::*part) {
+    return one.*part >= 0 && one.*part == other.*part;
+  };
+  if (same(&RankPlace::core)) return PathClass::same;
+  if (same(&RankPlace::cache)) return PathClass::cache;
+  if (same(&RankPlace::numa_node)) return PathClass::processor;
+  if (same(&RankPlace::package)) return PathClass::node;
+  return one.package >= 0 && other.package >= 0 ? PathClass::interconnect : PathClass::none;
+}
+
+std::vector<int> near_order(std::span<const HostedPlace> ranks) {
+  std::map<int, int> first_of_host;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    first_of_host.try_emplace(ranks[rank].host, static_cast<int>(rank));
+  std::vector<int> order(ranks.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](int rank) {
+    const HostedPlace& one = ranks[static_cast<std::size_t>(rank)];
+    return std::tuple(first_of_host[one.host], key_of(one.place));
+  });
+  return order;
+}
+
+}  // namespace gyre::topology
