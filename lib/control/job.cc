@@ -200,6 +200,7 @@ void Job::on_frame(ControlLink& link, const trust::Frame& frame) {
   const auto kind = static_cast<Kind>(frame.type);
   if (kind == Kind::ping) return;
   if (kind == Kind::ack) return on_ack(link, frame);
+  if (kind == Kind::farewell_heard) return on_farewell_heard(link);
   if (ended_) return;
   if (kind == Kind::join) return on_join(link, frame);
   // Who links up anew may not know yet.
@@ -267,6 +268,7 @@ std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   if (dialer_ != nullptr) next = dialer_->tick(now_ns);
   next = std::min(next, check_silence(now_ns));
   next = std::min(next, check_deadline(now_ns));
+  next = std::min(next, check_farewell(now_ns));
   next = std::min(next, repair_tree(now_ns, overslept_ns));
   // A link that ends takes itself out of the list.
   std::vector<ControlLink*> links;
@@ -276,7 +278,8 @@ std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
 }
 
 bool Job::flushed() const {
-  if (failed() ? must_pass_failure_on() : !post_.addressees().empty()) return false;
+  if (failed() ? must_pass_failure_on() : says_farewell() || !post_.addressees().empty())
+    return false;
   return std::all_of(links_.begin(), links_.end(),
                      [](const auto& link) { return link->flushed(); });
 }

@@ -8,7 +8,8 @@
 // parent. So no process sends the roster more than eight times. When all links stand, the root says
 // go, and everybody has joined. Messages, failures and leaves travel over the tree. When all ranks
 // of a process have left, its children get another parent (departures.h). A process that has
-// messages for a reader behind it opens its own link to that reader.
+// messages for a reader behind it opens its own link to that reader. A process that has left may
+// end when another one has said that it heard of it (job_leaving.cc).
 #pragma once
 
 #include "lib/base/settings.h"
@@ -60,7 +61,7 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   void send_rank_message(int from, int to, std::uint64_t key,
                          const MessageBytes& rank_message) override;
   void abort(int rank, Status why) override;
-  void leave(const LocalMember& member) override;
+  void leave(const LocalMember& member, std::function<void()> on_heard) override;
 
   // Something happened to this process, or ran out in it.
   void give_up(const Status& why);
@@ -85,7 +86,6 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   void fail(const Status& cause, const ControlLink* told_by = nullptr);
   void fail_and_tell(const Status& cause, const Status& told, const ControlLink* told_by);
   void end_as_root();
-  void leave_as_root();
   void fail_process(std::uint32_t process, std::string_view what);
   bool is_known(std::uint32_t process) const;
   Status blame_process(std::uint32_t process, std::string_view what) const;
@@ -131,12 +131,20 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   void check_ready();
   void go();
   void on_go(ControlLink& link);
-  void on_leave(ControlLink& link, const trust::Frame& frame);
-  bool may_be_told(std::uint32_t rank) const;
-  void note_left(std::uint32_t rank, const ControlLink* told_by);
   void on_moved(ControlLink& link);
   ControlLink* neighbour(std::uint32_t process) const;
   bool is_neighbour(const ControlLink& link) const;
+
+  // Leaving, job_leaving.cc.
+  void leave_as_root();
+  void on_leave(ControlLink& link, const trust::Frame& frame);
+  bool may_be_told(std::uint32_t rank) const;
+  void note_left(std::uint32_t rank, const ControlLink* told_by);
+  void acknowledge_farewell(ControlLink& link);
+  void on_farewell_heard(const ControlLink& link);
+  bool says_farewell() const;
+  std::int64_t check_farewell(std::int64_t now_ns);
+  std::int64_t seek_listener(std::int64_t now_ns);
 
   // Messages, job_messages.cc.
   void on_rank_message(ControlLink& link, const trust::Frame& frame);
@@ -222,6 +230,10 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   std::map<std::uint32_t, std::int64_t> successors_;  // that have to link up here, and since when
   std::int64_t gone_ns_ = 0;                          // when somebody was found gone last; 0: never
   std::int64_t failed_ns_ = 0;
+  bool farewell_heard_ = false;  // somebody knows that this process is gone, or nobody is there
+  std::int64_t farewell_ns_ = 0, listener_ns_ = 0;  // when it was said, when the last was dialed
+  std::set<std::uint32_t> unreachable_;             // that this process cannot tell
+  std::vector<std::function<void()>> wait_for_farewell_;
 };
 
 }  // namespace gyre::control

@@ -122,6 +122,7 @@ void Job::on_departed(ControlLink& link, const trust::Frame& frame) {
   const auto is_told = [this](std::uint32_t rank) { return may_be_told(rank); };
   if (!ranks || !std::ranges::all_of(*ranks, is_told)) return protocol_error(link, Kind::departed);
   for (const std::uint32_t rank : *ranks) note_left(rank, &link);
+  acknowledge_farewell(link);
 }
 
 // ---------------------------------------------------------------------------------------- the tree
@@ -186,7 +187,7 @@ std::int64_t Job::check_wanted_links(std::int64_t now_ns) {
     const auto& [process, reach] = *wanted;
     const bool has_rank_messages = !failed() && !post_.unacknowledged(process).empty();
     const bool is_needed = has_rank_messages || (process == parent && !has_parent());
-    const bool is_tried = !has_parent() && process < index_;
+    const bool is_tried = (!has_parent() && process < index_) || says_farewell();
     if ((is_needed || is_tried) && now_ns - reach.since_ns < liveness_ns_) {
       next = std::min({next, reach.dial->tick(now_ns), reach.since_ns + liveness_ns_});
       ++wanted;

@@ -1,4 +1,4 @@
-// How a job links up as a tree, and handles ranks that leave.
+// How a job links up as a tree.
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/control/cause.h"
@@ -198,51 +198,6 @@ Job::Processes Job::children() const {
   Processes below(tree_children(index_, processes));
   std::iota(below.begin(), below.end(), tree_first_child(index_));
   return below;
-}
-
-// ---------------------------------------------------------------------------------------- leaving
-
-void Job::leave(const LocalMember& member) {
-  const int rank = member.rank();
-  const auto found = members_.find(rank);
-  if (found == members_.end() || found->second.get() != &member) return;
-  found->second->set_job(nullptr);
-  members_.erase(found);
-  if (failed()) return services_.thread.due_at(0);
-  if (phase_ != Phase::joined)
-    return fail(Status(Code::RemoteError,
-                       process_text({rank}, services_.self) + " left before all ranks had joined")
-                    .blame({rank}));
-  note_left(static_cast<std::uint32_t>(rank), nullptr);
-}
-
-void Job::leave_as_root() { note_left(no_rank, nullptr); }
-
-void Job::on_leave(ControlLink& link, const trust::Frame& frame) {
-  const std::optional<std::uint32_t> rank = decode_leave(frame.body);
-  if (!rank || !is_neighbour(link) || phase_ != Phase::joined)
-    return protocol_error(link, Kind::leave);
-  const bool known = *rank < static_cast<std::uint32_t>(size_);
-  if (!known && *rank != no_rank) return protocol_error(link, Kind::leave);
-  if (!may_be_told(*rank)) return protocol_error(link, Kind::leave);
-  note_left(*rank, &link);
-}
-
-// Only this process knows first that a rank of its own has left; others may say it back.
-bool Job::may_be_told(std::uint32_t rank) const {
-  const std::uint32_t source = rank == no_rank ? 0 : group_->roster.process_of_rank[rank];
-  return source != index_ ||
-         (rank == no_rank ? departures_.is_gone(0) : departures_.has_left(rank));
-}
-
-void Job::note_left(std::uint32_t rank, const ControlLink* told_by) {
-  if (!departures_.note(rank)) return;
-  const std::uint32_t process = rank == no_rank ? 0 : group_->roster.process_of_rank[rank];
-  if (rank != no_rank)
-    group_->left[rank].store(true, std::memory_order_release);  // pairs with has_left
-  send_neighbours(Kind::leave, encode_leave(rank), told_by);
-  if (departures_.is_gone(process)) on_gone(process);
-  services_.thread.due_at(0);
 }
 
 }  // namespace gyre::control

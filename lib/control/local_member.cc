@@ -15,10 +15,12 @@ namespace {
 
 constexpr std::size_t max_unread_bytes = 64u << 20;
 constexpr std::size_t rank_message_cost_bytes = 64;  // of keeping even an empty one
-// A process that ended before its last word is with the kernel would be taken for dead, or for the
-// cause of what it reports. As a rule that takes microseconds.
-void wait_until_said(const std::future<void>& word) {
-  constexpr std::chrono::milliseconds most{100};
+// A process that ended before its last word is with the kernel, or before somebody has heard that
+// it leaves, would be taken for dead, or for the cause of what it reports. As a rule that takes
+// microseconds.
+constexpr std::chrono::milliseconds max_abort{100}, max_leave{1000};
+
+void wait_until_said(const std::future<void>& word, std::chrono::milliseconds most) {
   if (word.valid()) word.wait_for(most);
 }
 
@@ -107,14 +109,15 @@ std::optional<MessageBytes> LocalMember::receive(int from_rank, std::uint64_t ke
   return rank_message;
 }
 
-std::future<void> LocalMember::say_last(std::function<void(MemberOwner&)> word) {
+std::future<void> LocalMember::say_last(LastWord word) {
   const auto said = std::make_shared<std::promise<void>>();
-  std::future<void> done = said->get_future();
+  std::future<void> over = said->get_future();
   const bool posted = thread_->post([self = shared_from_this(), word = std::move(word), said] {
-    if (self->job_ != nullptr) word(*self->job_);
-    said->set_value();
+    const std::function<void()> done = [said] { said->set_value(); };
+    if (self->job_ == nullptr) return done();
+    word(*self->job_, done);
   });
-  return posted && !thread_->is_current() ? std::move(done) : std::future<void>();
+  return posted && !thread_->is_current() ? std::move(over) : std::future<void>();
 }
 
 // The failure is on its way before this rank's own thread can see it, and leave because of it: the
@@ -124,22 +127,30 @@ void LocalMember::abort(Status why) {
   if (why.ok()) why = Status(Code::Aborted, fmt::format("rank {} aborted", rank_));
   if (why.culprits().empty()) why = std::move(why).blame({rank_});
   const bool first = keep_failure(why);
-  const auto flooded = insist(
-      [&] { return say_last([rank = rank_, why](MemberOwner& job) { job.abort(rank, why); }); });
+  const auto flooded = insist([&] {
+    return say_last([rank = rank_, why](MemberOwner& job, const std::function<void()>& done) {
+      job.abort(rank, why);
+      done();
+    });
+  });
   if (first) {
     show_failure();
     announce();
   }
-  wait_until_said(flooded);
+  wait_until_said(flooded, max_abort);
 }
 
 void LocalMember::leave() {
   if (getpid() != process_) return;
   if (state_.exchange(State::left, std::memory_order_acq_rel) == State::left) return;
   announce();
-  wait_until_said(insist([this] {
-    return say_last([self = shared_from_this()](MemberOwner& job) { job.leave(*self); });
-  }));
+  const auto heard = insist([this] {
+    return say_last(
+        [self = shared_from_this()](MemberOwner& job, const std::function<void()>& done) {
+          job.leave(*self, done);
+        });
+  });
+  wait_until_said(heard, max_leave);
 }
 
 void LocalMember::become_joined(std::shared_ptr<const JoinedGroup> group) {

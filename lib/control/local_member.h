@@ -28,7 +28,8 @@ class MemberOwner {
                                  const MessageBytes& rank_message) = 0;
   // That rank aborts.
   virtual void abort(int rank, Status why) = 0;
-  virtual void leave(const LocalMember& member) = 0;
+  // `on_heard` is called once, when the process may end without being missed.
+  virtual void leave(const LocalMember& member, std::function<void()> on_heard) = 0;
 
  protected:
   ~MemberOwner() = default;
@@ -72,9 +73,10 @@ class LocalMember final : public Membership, public std::enable_shared_from_this
   bool keep_failure(const Status& why);  // the first one
   void show_failure();
   void announce();
-  // The control thread passes it on. What it returns is over once it is said; not valid: no wait
-  // would bring that about.
-  std::future<void> say_last(std::function<void(MemberOwner&)> word);
+  // The control thread passes it on, and `done` is called once it is said. What it returns is over
+  // then; not valid: no wait would bring that about.
+  using LastWord = std::function<void(MemberOwner&, const std::function<void()>& done)>;
+  std::future<void> say_last(LastWord word);
 
   const std::shared_ptr<ControlThread> thread_;
   const std::shared_ptr<const trust::ProcessIdentity> self_;

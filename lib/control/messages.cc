@@ -54,10 +54,10 @@ bool get_ranks(Reader& reader, std::uint32_t size, Roster& roster) {
 }  // namespace
 
 std::string_view kind_name(Kind kind) {
-  constexpr std::string_view names[] = {"message",  "join",  "place",    "roster",       "hello",
-                                        "welcome",  "ready", "go",       "rank message", "ack",
-                                        "failure",  "leave", "departed", "moved",        "ping",
-                                        "greeting", "open",  "opened",   "refused",      "closed"};
+  constexpr std::string_view names[] = {
+      "message",      "join", "place",   "roster",  "hello",    "welcome", "ready",          "go",
+      "rank message", "ack",  "failure", "leave",   "departed", "moved",   "farewell heard", "ping",
+      "greeting",     "open", "opened",  "refused", "closed"};
   const auto index = static_cast<std::size_t>(kind);
   return index < std::size(names) ? names[index] : names[0];
 }

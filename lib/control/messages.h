@@ -28,8 +28,9 @@ enum class Kind : std::uint8_t {
   ack,  // messages were taken
   failure,
   leave,
-  departed,  // all that have left, on a new link
-  moved,     // to the root: the parent has taken over this link's duty
+  departed,        // all that have left, on a new link
+  moved,           // to the root: the parent has taken over this link's duty
+  farewell_heard,  // to a process whose last rank has left: this one knows it
   // Of a trunk.
   ping,
   greeting,  // the first: which process this is
@@ -40,7 +41,7 @@ enum class Kind : std::uint8_t {
 };
 std::string_view kind_name(Kind kind);
 
-inline constexpr std::uint16_t protocol_version = 3;
+inline constexpr std::uint16_t protocol_version = 4;
 inline constexpr std::size_t max_rank_message_bytes = 64 << 10;
 inline constexpr int max_size = 1 << 24;
 
