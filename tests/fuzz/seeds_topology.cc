@@ -7,6 +7,8 @@ void add_topology_seeds(Seeds& seeds) {
   const auto add = [&](const char* name, std::string_view text) {
     seeds.add_text("topology", name, text);
   };
+  add("locality", "0,1,8,-");
+  add("locality_cut", "0,1,");
   add("nccl",
       R"(<system version="1" name="small"><cpu numaid="0" affinity="f" vendor="AuthenticAMD" )"
       R"(familyid="25" modelid="1"><pci busid="0000:01:00.0" class="0x060400" )"

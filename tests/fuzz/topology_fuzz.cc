@@ -1,7 +1,9 @@
 // Topology files of hwloc and of NCCL. Input: the file. An accepted topology is sound, has paths,
-// and is written to both formats. The files are accepted again, and hwloc's says the same.
+// and is written to both formats. The files are accepted again, and hwloc's says the same. The
+// input is read as a peer's locality, too.
 #include "lib/topology/describe.h"
 #include "lib/topology/hwloc_xml.h"
+#include "lib/topology/locality.h"
 #include "lib/topology/nccl_xml.h"
 #include "lib/topology/paths.h"
 #include "lib/topology/topology_file.h"
@@ -22,10 +24,19 @@ void look_at_paths(const Topology& topology) {
     }
 }
 
+void look_at_locality(std::string_view text) {
+  const Locality read = decode_locality(text);
+  GYRE_DEMAND(decode_locality(encode(read)) == read);
+  if (read != Locality())
+    GYRE_DEMAND(path_class(read, read) != PathClass::none || read.package < 0);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
-  const Result<Topology> made = read_topology({reinterpret_cast<const char*>(data), bytes});
+  const std::string_view text(reinterpret_cast<const char*>(data), bytes);
+  look_at_locality(text);
+  const Result<Topology> made = read_topology(text);
   if (!made.ok()) {
     GYRE_DEMAND(!made.status().message().empty());
     return 0;

@@ -1,5 +1,5 @@
 // Where ranks run: read from trees of files that stand for hosts, and put in order.
-#include "lib/topology/rank_place.h"
+#include "lib/topology/locality.h"
 
 #include "tests/support/catch.h"
 
@@ -28,10 +28,10 @@ class FakeServer {
   FakeServer(const FakeServer&) = delete;
   FakeServer& operator=(const FakeServer&) = delete;
 
-  RankPlace place(std::initializer_list<int> processors) const {
+  Locality place(std::initializer_list<int> processors) const {
     ProcessorSet set;
     for (const int processor : processors) set.insert(processor);
-    return read_rank_place(set, root_);
+    return read_locality(set, root_);
   }
   const fs::path& root() const { return root_; }
 
@@ -60,14 +60,14 @@ class FakeServer {
 
 TEST_CASE("a rank's place is the smallest part that has all its processors") {
   const FakeServer server;
-  CHECK(server.place({5}) == RankPlace{0, 1, 4, 5});
-  CHECK(server.place({5, 21}) == RankPlace{0, 1, 4, 5});
-  CHECK(server.place({4, 5}) == RankPlace{0, 1, 4, -1});
-  CHECK(server.place({4, 6}) == RankPlace{0, 1, -1, -1});
-  CHECK(server.place({0, 5}) == RankPlace{0, -1, -1, -1});
-  CHECK(server.place({0, 15}) == RankPlace{});
-  CHECK(server.place({}) == RankPlace{});
-  CHECK(server.place({99}) == RankPlace{});
+  CHECK(server.place({5}) == Locality{0, 1, 4, 5});
+  CHECK(server.place({5, 21}) == Locality{0, 1, 4, 5});
+  CHECK(server.place({4, 5}) == Locality{0, 1, 4, -1});
+  CHECK(server.place({4, 6}) == Locality{0, 1, -1, -1});
+  CHECK(server.place({0, 5}) == Locality{0, -1, -1, -1});
+  CHECK(server.place({0, 15}) == Locality{});
+  CHECK(server.place({}) == Locality{});
+  CHECK(server.place({99}) == Locality{});
 }
 
 TEST_CASE("a host that tells little is known as far as it tells") {
@@ -75,23 +75,23 @@ TEST_CASE("a host that tells little is known as far as it tells") {
   fs::remove_all(server.root() / "devices/system/cpu/cpu5/cache");
   fs::remove_all(server.root() / "devices/system/cpu/cpu5/node1");
   std::ofstream(server.root() / "devices/system/cpu/cpu5/topology/physical_package_id") << "-1\n";
-  CHECK(server.place({5}) == RankPlace{-1, -1, -1, 5});
-  CHECK(read_rank_place({}, "/nonexistent") == RankPlace{});
+  CHECK(server.place({5}) == Locality{-1, -1, -1, 5});
+  CHECK(read_locality({}, "/nonexistent") == Locality{});
 }
 
 TEST_CASE("a place survives its text, and other text is no place") {
-  for (const RankPlace& place :
-       {RankPlace{}, RankPlace{0, 1, 4, 5}, RankPlace{1, -1, -1, -1}, RankPlace{0, 0, 0, 0}})
-    CHECK(decode_rank_place(encode(place)) == place);
+  for (const Locality& place :
+       {Locality{}, Locality{0, 1, 4, 5}, Locality{1, -1, -1, -1}, Locality{0, 0, 0, 0}})
+    CHECK(decode_locality(encode(place)) == place);
   CHECK(encode({0, 1, 8, -1}) == "0,1,8,-");
   for (const char* bad : {"", "0", "0,1,2", "0,1,2,3,4", "0,1,2,3,", "a,1,2,3", "0,-1,2,3",
                           "0, 1,2,3", "0,1,2,99999999999"})
-    CHECK(decode_rank_place(bad) == RankPlace{});
+    CHECK(decode_locality(bad) == Locality{});
 }
 
 TEST_CASE("two ranks are as near as the smallest part that they share") {
   const FakeServer server;
-  const RankPlace first = server.place({0});
+  const Locality first = server.place({0});
   CHECK(path_class(first, server.place({16})) == PathClass::same);
   CHECK(path_class(first, server.place({1})) == PathClass::cache);
   CHECK(path_class(first, server.place({2})) == PathClass::processor);
@@ -102,13 +102,13 @@ TEST_CASE("two ranks are as near as the smallest part that they share") {
 
 TEST_CASE("ranks that are near follow each other") {
   const FakeServer server;
-  std::vector<HostedPlace> ranks;
+  std::vector<HostedLocality> ranks;
   for (const int core : {0, 8, 2, 10, 1, 9}) ranks.push_back({7, server.place({core})});
   CHECK(near_order(ranks) == std::vector<int>{0, 4, 2, 1, 5, 3});
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     ranks[rank].host = rank % 2 == 0 ? 9 : 4;  // rank 0's host comes first
   CHECK(near_order(ranks) == std::vector<int>{0, 4, 2, 1, 5, 3});
-  const std::vector<HostedPlace> unknown(5);
+  const std::vector<HostedLocality> unknown(5);
   CHECK(near_order(unknown) == std::vector<int>{0, 1, 2, 3, 4});
   CHECK(near_order({}).empty());
 }

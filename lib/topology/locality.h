@@ -1,4 +1,4 @@
-// RankPlace: the parts of its host in which a rank runs, by the kernel's own numbers. It is small:
+// Locality: the parts of its host in which a rank runs, by the kernel's own numbers. It is small:
 // ranks tell it to each other when they join. near_order puts ranks that are near side by side.
 #pragma once
 
@@ -13,29 +13,29 @@
 namespace gyre::topology {
 
 // Each is -1 if the rank may run on several of that kind, or nobody knows.
-struct RankPlace {
+struct Locality {
   int package = -1, numa_node = -1;
   int cache = -1;  // of the last level: the lowest processor that shares it
   int core = -1;   // the lowest processor of it
-  friend bool operator==(const RankPlace&, const RankPlace&) = default;
+  friend bool operator==(const Locality&, const Locality&) = default;
 };
 
 // Reads the kernel's files about those processors, and asks no library: it takes some 100 us.
-RankPlace read_rank_place(const ProcessorSet& processors, const std::string& sysfs = "/sys");
+Locality read_locality(const ProcessorSet& processors, const std::string& sysfs = "/sys");
 
-std::string encode(const RankPlace& place);  // "0,1,8,-"
+std::string encode(const Locality& place);  // "0,1,8,-"
 // Peers' text: all unknown if it is not one.
-RankPlace decode_rank_place(std::string_view text);
+Locality decode_locality(std::string_view text);
 
 // Of two ranks of one host; `none` where nobody knows.
-PathClass path_class(const RankPlace& one, const RankPlace& other);
+PathClass path_class(const Locality& one, const Locality& other);
 
-struct HostedPlace {
+struct HostedLocality {
   int host = 0;  // equal for ranks of one host
-  RankPlace place;
+  Locality place;
 };
 // The ranks in an order in which neighbours are near: host by host, as their first ranks are
 // numbered; on a host by package, NUMA node, cache and core; else by rank.
-std::vector<int> near_order(std::span<const HostedPlace> ranks);
+std::vector<int> near_order(std::span<const HostedLocality> ranks);
 
 }  // namespace gyre::topology

@@ -1,4 +1,4 @@
-#include "lib/topology/rank_place.h"
+#include "lib/topology/locality.h"
 
 #include <fmt/format.h>
 
@@ -51,7 +51,7 @@ int cache_of(const fs::path& processor) {
   return found;
 }
 
-RankPlace place_of_processor(int processor, const std::string& sysfs) {
+Locality place_of_processor(int processor, const std::string& sysfs) {
   const fs::path folder = fmt::format("{}/devices/system/cpu/cpu{}", sysfs, processor);
   return {.package = first_number(folder / "topology/physical_package_id"),
           .numa_node = numa_node_of(folder),
@@ -64,7 +64,7 @@ void join(int& one, int other) {
   if (one != other) one = -1;
 }
 
-auto key_of(const RankPlace& place) {
+auto key_of(const Locality& place) {
   return std::tuple(place.package, place.numa_node, place.cache, place.core);
 }
 
@@ -81,13 +81,13 @@ std::optional<int> take_number(std::string_view& text) {
 
 }  // namespace
 
-RankPlace read_rank_place(const ProcessorSet& processors, const std::string& sysfs) {
+Locality read_locality(const ProcessorSet& processors, const std::string& sysfs) {
   const std::vector<int> numbers = processors.numbers();
   if (numbers.empty()) return {};
-  RankPlace place = place_of_processor(numbers.front(), sysfs);
+  Locality place = place_of_processor(numbers.front(), sysfs);
   for (const int processor : numbers) {
-    if (place == RankPlace()) break;
-    const RankPlace other = place_of_processor(processor, sysfs);
+    if (place == Locality()) break;
+    const Locality other = place_of_processor(processor, sysfs);
     join(place.package, other.package);
     join(place.numa_node, other.numa_node);
     join(place.cache, other.cache);
@@ -96,43 +96,41 @@ RankPlace read_rank_place(const ProcessorSet& processors, const std::string& sys
   return place;
 }
 
-std::string encode(const RankPlace& place) {
+std::string encode(const Locality& place) {
   std::string text;
   for (const int number : {place.package, place.numa_node, place.cache, place.core})
     text += (text.empty() ? "" : ",") + (number < 0 ? std::string("-") : std::to_string(number));
   return text;
 }
 
-RankPlace decode_rank_place(std::string_view text) {
-  RankPlace place;
+Locality decode_locality(std::string_view text) {
+  Locality place;
   for (int* const number : {&place.package, &place.numa_node, &place.cache, &place.core}) {
     if (number != &place.package && text.starts_with(',')) text.remove_prefix(1);
     const std::optional<int> taken = take_number(text);
     if (!taken) return {};
     *number = *taken;
   }
-  return text.empty() ? place : RankPlace();
+  return text.empty() ? place : Locality();
 }
 
-PathClass path_class(const RankPlace& one, const RankPlace& other) {
-  const auto same = [&](int RankPlace::*part) {
-    return one.*part >= 0 && one.*part == other.*part;
-  };
-  if (same(&RankPlace::core)) return PathClass::same;
-  if (same(&RankPlace::cache)) return PathClass::cache;
-  if (same(&RankPlace::numa_node)) return PathClass::processor;
-  if (same(&RankPlace::package)) return PathClass::node;
+PathClass path_class(const Locality& one, const Locality& other) {
+  const auto same = [&](int Locality::*part) { return one.*part >= 0 && one.*part == other.*part; };
+  if (same(&Locality::core)) return PathClass::same;
+  if (same(&Locality::cache)) return PathClass::cache;
+  if (same(&Locality::numa_node)) return PathClass::processor;
+  if (same(&Locality::package)) return PathClass::node;
   return one.package >= 0 && other.package >= 0 ? PathClass::interconnect : PathClass::none;
 }
 
-std::vector<int> near_order(std::span<const HostedPlace> ranks) {
+std::vector<int> near_order(std::span<const HostedLocality> ranks) {
   std::map<int, int> first_of_host;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     first_of_host.try_emplace(ranks[rank].host, static_cast<int>(rank));
   std::vector<int> order(ranks.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](int rank) {
-    const HostedPlace& one = ranks[static_cast<std::size_t>(rank)];
+    const HostedLocality& one = ranks[static_cast<std::size_t>(rank)];
     return std::tuple(first_of_host[one.host], key_of(one.place));
   });
   return order;
