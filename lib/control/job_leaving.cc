@@ -1,6 +1,7 @@
 // How ranks leave a job. A process whose last rank has left may end at once, and so may those who
 // would pass its word on. So its leave is over when a process has heard it that stays, or passes it
-// on. Without that the others would wait for it, and take it for dead.
+// on. Without that the others would wait for it, and take it for dead. Its last messages have to be
+// taken as well: a reader may need one to find out that it needs no more of this process.
 #include "lib/base/clock.h"
 #include "lib/control/cause.h"
 #include "lib/control/job.h"
@@ -97,7 +98,8 @@ bool Job::says_farewell() const {
 std::int64_t Job::check_farewell(std::int64_t now_ns) {
   std::int64_t next = never_ns;
   if (says_farewell()) next = seek_listener(now_ns);
-  if (!says_farewell())
+  const bool is_last = phase_ == Phase::joined && !failed() && departures_.is_gone(index_);
+  if (!says_farewell() && !(is_last && !post_.addressees().empty()))
     for (const auto& on_heard : std::exchange(wait_for_farewell_, {})) on_heard();
   return next;
 }

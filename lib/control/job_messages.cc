@@ -85,7 +85,10 @@ void Job::on_ack(ControlLink& link, const trust::Frame& frame) {
                      std::max(message->from, message->to) < group_->roster.processes.size();
   if (!known || !is_neighbour(link) || !speaks_for(link, message->from))
     return protocol_error(link, Kind::ack);
-  if (message->to == index_) return post_.acknowledge(message->from, message->number);
+  if (message->to == index_) {
+    post_.acknowledge(message->from, message->number);
+    return services_.thread.due_at(0);
+  }
   if (ControlLink* next = neighbour(tree_next(index_, message->to)))
     next->send(Kind::ack, frame.body);
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <future>
+#include <thread>
 
 using namespace gyre;
 using namespace gyre::control;
@@ -43,6 +44,20 @@ TEST_CASE("a leave is over when a neighbour has heard it") {
   REQUIRE(tells_leave(job, job.root->next(Kind::leave)));
   CHECK_FALSE(leaving.is_over());
   job.root->say_on(job.root_link, Kind::farewell_heard, {});
+  CHECK(leaving.ends());
+}
+
+TEST_CASE("a leave is over when its last messages have been taken") {
+  ScriptedJob job;
+  job.require_joined();
+  REQUIRE(job.member->send(guest_rank, 7, {1, 2, 3}).ok());
+  const Leaving leaving(*job.member);
+  job.root->next(Kind::rank_message);
+  REQUIRE(tells_leave(job, job.root->next(Kind::leave)));
+  job.root->say_on(job.root_link, Kind::farewell_heard, {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(leaving.is_over());
+  job.root->say_on(job.root_link, Kind::ack, encode(AckMessage{1, 2, 1}));
   CHECK(leaving.ends());
 }
 
