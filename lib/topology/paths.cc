@@ -6,6 +6,8 @@
 #include <array>
 #include <deque>
 #include <numeric>
+#include <ranges>
+#include <utility>
 
 namespace gyre::topology {
 namespace {
@@ -58,6 +60,14 @@ void EdgeTable::add(int a, int b, double gigabytes_per_s, double guess, bool is_
   }
 }
 
+// `add` makes both directions one after the other.
+std::vector<int> EdgeTable::backwards(const std::vector<int>& edges) {
+  std::vector<int> found;
+  found.reserve(edges.size() + 1);
+  for (const int edge : std::views::reverse(edges)) found.push_back(edge ^ 1);
+  return found;
+}
+
 std::vector<EdgeTable::Reached> EdgeTable::reach(int node) const {
   std::vector<Reached> reached(topology_.nodes.size());
   reached[static_cast<std::size_t>(node)] = {0, 1e9, -1};
@@ -73,8 +83,14 @@ std::vector<EdgeTable::Reached> EdgeTable::reach(int node) const {
       const double width = std::min(here.width, way.gigabytes_per_s);
       const bool is_new = there.hops < 0;
       // All of one distance are taken out before any of the next, so a wider way of the same length
-      // is found before anybody goes on from there.
-      if (!is_new && (there.hops != here.hops + 1 || there.width >= width)) continue;
+      // is found before anybody goes on from there. Of two that are as wide, the one with the wider
+      // last edge leaves more to others.
+      const auto is_better = [&] {
+        if (there.hops != here.hops + 1) return false;
+        const double last = edges_[static_cast<std::size_t>(there.edge)].gigabytes_per_s;
+        return std::pair(width, way.gigabytes_per_s) > std::pair(there.width, last);
+      };
+      if (!is_new && !is_better()) continue;
       there = {here.hops + 1, width, edge};
       if (is_new) next.push_back(way.to);
     }

@@ -57,6 +57,9 @@ class EdgeTable {
     return leaving_[static_cast<std::size_t>(node)];
   }
 
+  // The edges of a path, for the same path in the other direction.
+  static std::vector<int> backwards(const std::vector<int>& edges);
+
   // From one node to each of the others, by their index; kind `none` where there is no path.
   std::vector<DevicePath> paths_from(int node) const;
   // The same to some nodes, in their order.
