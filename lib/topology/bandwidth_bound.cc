@@ -13,7 +13,7 @@ namespace {
 // Arcs that max-flow looks at. A described rack of 72 GPUs needs a hundredth of it.
 constexpr std::int64_t max_flow_steps = 200'000'000;
 
-constexpr auto no_limit = static_cast<std::int64_t>(local_gigabytes_per_s * 1000);
+const std::int64_t no_limit = whole_megabytes(local_gigabytes_per_s);
 
 // Edges that some route between members takes, or one between a member and the network.
 std::set<int> edges_between(const HostRoutes& routes) {

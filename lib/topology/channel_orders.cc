@@ -214,7 +214,7 @@ int narrowest_edge(const HostRoutes& routes, const std::vector<int>& loads) {
 std::int64_t channel_megabytes_per_s(const HostRoutes& routes, const std::vector<int>& loads) {
   const int edge = narrowest_edge(routes, loads);
   const auto index = static_cast<std::size_t>(edge);
-  if (edge < 0) return static_cast<std::int64_t>(local_gigabytes_per_s * 1000);
+  if (edge < 0) return whole_megabytes(local_gigabytes_per_s);
   return routes.edges()[index].megabytes_per_s / loads[index];
 }
 

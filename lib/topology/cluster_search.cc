@@ -107,9 +107,11 @@ std::int64_t ClusterSearch::max_channel_megabytes_per_s() const {
 }
 
 std::vector<int> ClusterSearch::channel_counts(int group, int passes) const {
-  const std::int64_t most = max_channel_megabytes_per_s();
+  // Where no edge is a limit, more channels carry no more.
+  const bool is_limited = bound_.megabytes_per_s < whole_megabytes(local_gigabytes_per_s);
+  const std::int64_t most = is_limited ? max_channel_megabytes_per_s() : LLONG_MAX;
   const std::int64_t fewest =
-      std::clamp<std::int64_t>((bound_.megabytes_per_s + most - 1) / most, 1, max_channels_);
+      std::clamp<std::int64_t>((bound_.megabytes_per_s - 1) / most + 1, 1, max_channels_);
   std::vector<int> counts;
   for (int count = group; count <= max_channels_; count += group)
     if (count >= fewest || count + group > max_channels_) counts.push_back(count);

@@ -12,11 +12,6 @@ namespace {
 // Of a port whose speed nobody knows, in 10^9 bytes per second: 10 Gb/s.
 constexpr double unknown_port = 1.25;
 
-std::int64_t whole_megabytes(double gigabytes_per_s) {
-  constexpr double most = 1e6;  // 10^9 bytes per second: beyond any machine
-  return std::max<std::int64_t>(1, std::llround(std::min(gigabytes_per_s, most) * 1000));
-}
-
 double port_speed(const TopologyNode& port) {
   return port.gigabytes_per_s > 0 ? port.gigabytes_per_s : unknown_port;
 }
@@ -41,6 +36,11 @@ bool connects_hosts(const TopologyNode& node) {
 }
 
 }  // namespace
+
+std::int64_t whole_megabytes(double gigabytes_per_s) {
+  constexpr double most = 1e6;  // 10^9 bytes per second: beyond any machine
+  return std::max<std::int64_t>(1, std::llround(std::min(gigabytes_per_s, most) * 1000));
+}
 
 std::vector<int> usable_ports(const Topology& topology) {
   std::vector<int> ports = topology.all(NodeKind::port);

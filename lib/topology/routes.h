@@ -19,6 +19,8 @@ namespace gyre::topology {
 // The node of whatever lies beyond a port.
 inline constexpr int network_node = -1;
 
+std::int64_t whole_megabytes(double gigabytes_per_s);
+
 struct RouteEdge {
   int from = 0, to = 0;  // nodes, or network_node
   std::int64_t megabytes_per_s = 0;

@@ -274,6 +274,13 @@ TEST_CASE("several ranks may be on one GPU or core", "[topology]") {
   check_found(equal_hosts(machine, 1, {gpus[0], gpus[1], gpus[0], gpus[1], gpus[0]}), 0.95);
   check_found(equal_hosts(machine, 2, {gpus[0], gpus[0], gpus[0]}), 0.95);
   check_found(equal_hosts(machine, 1, {0, 0}), 0.95);
+  // Where no edge is a limit, there is one channel.
+  for (const std::vector<int>& nodes : {std::vector<int>{gpus[0]}, {gpus[1], gpus[1]}})
+    for (const ChannelPattern pattern : {ChannelPattern::ring, ChannelPattern::tree}) {
+      const FoundChannels found = find(equal_hosts(machine, 1, nodes), pattern);
+      CHECK(found.channels.size() == 1);
+      CHECK(found.gigabytes_per_s == found.bound_gigabytes_per_s);
+    }
 }
 
 TEST_CASE("clusters that cannot be are refused", "[topology]") {
