@@ -76,6 +76,11 @@ class NcclFile:
                            gdr=str(direct))
             self.ports += 1
 
+    def skip_nic(self):
+        """The next devices are named as if there were one."""
+        self.buses += 1
+        self.ports += 1
+
     def text(self):
         xml.indent(self.root)
         return xml.tostring(self.root, encoding="unicode") + "\n"
@@ -246,6 +251,8 @@ def broken_nic():
             file.nic(switch, 5, 200_000, lanes=8)
         elif number != 2:
             file.nic(switch, 5, 400_000)
+        else:
+            file.skip_nic()
     return file
 
 
