@@ -15,30 +15,31 @@ constexpr std::int64_t max_flow_steps = 200'000'000;
 
 const std::int64_t no_limit = whole_megabytes(local_gigabytes_per_s);
 
-// Edges that some route between members takes, or one between a member and the network.
-std::set<int> edges_between(const HostRoutes& routes) {
-  std::set<int> edges;
+// Which edges some route between members takes, or one between a member and the network.
+using EdgeMarks = std::vector<bool>;
+
+EdgeMarks edges_between(const HostRoutes& routes) {
+  EdgeMarks marks(routes.edges().size());
   for (int from = 0; from < routes.member_count(); ++from)
     for (int to = 0; to < routes.member_count(); ++to)
-      edges.insert(routes.between(from, to).begin(), routes.between(from, to).end());
-  return edges;
+      for (const int edge : routes.between(from, to)) marks[static_cast<std::size_t>(edge)] = true;
+  return marks;
 }
 
-std::set<int> edges_to_network(const HostRoutes& routes) {
-  std::set<int> edges;
+void mark_network(const HostRoutes& routes, EdgeMarks& marks) {
   for (int member = 0; member < routes.member_count(); ++member)
     for (int rail = 0; rail < routes.rail_count(); ++rail)
       for (const auto* path : {&routes.leaving(member, rail), &routes.entering(member, rail)})
-        edges.insert(path->begin(), path->end());
-  return edges;
+        for (const int edge : *path) marks[static_cast<std::size_t>(edge)] = true;
 }
 
 // Max-flow by Dinic's algorithm.
 class FlowNetwork {
  public:
-  FlowNetwork(const HostRoutes& routes, const std::set<int>& edges, std::int64_t max_steps)
+  FlowNetwork(const HostRoutes& routes, const EdgeMarks& edges, std::int64_t max_steps)
       : steps_(max_steps) {
-    for (const int index : edges) add(routes.edges()[static_cast<std::size_t>(index)]);
+    for (std::size_t i = 0; i < edges.size(); ++i)
+      if (edges[i]) add(routes.edges()[i]);
   }
 
   void add(const RouteEdge& edge) {
@@ -140,17 +141,15 @@ class FlowNetwork {
 };
 
 // What the edges carry in sum that leave (or enter) members on their way to other members.
-std::int64_t volume(const HostRoutes& routes, const std::set<int>& nodes, bool leaving) {
-  std::set<int> edges;
+std::int64_t volume(const HostRoutes& routes, bool leaving) {
+  EdgeMarks marks(routes.edges().size());
   for (int from = 0; from < routes.member_count(); ++from)
     for (int to = 0; to < routes.member_count(); ++to)
       if (const auto& path = routes.between(from, to); !path.empty())
-        edges.insert(leaving ? path.front() : path.back());
+        marks[static_cast<std::size_t>(leaving ? path.front() : path.back())] = true;
   std::int64_t sum = 0;
-  for (const int index : edges) {
-    const RouteEdge& edge = routes.edges()[static_cast<std::size_t>(index)];
-    if (nodes.contains(leaving ? edge.from : edge.to)) sum += edge.megabytes_per_s;
-  }
+  for (std::size_t edge = 0; edge < marks.size(); ++edge)
+    if (marks[edge]) sum += routes.edges()[edge].megabytes_per_s;
   return sum;
 }
 
@@ -166,7 +165,7 @@ BandwidthBound host_bound(const Topology& topology, const HostRoutes& routes,
   std::set<int> nodes;
   for (int member = 0; member < routes.member_count(); ++member) nodes.insert(routes.node(member));
   // Of a ring in one host the network counts as nothing, and of one that leaves as another member.
-  const std::set<int> inside = edges_between(routes);
+  const EdgeMarks inside = edges_between(routes);
   FlowNetwork host(routes, inside, max_flow_steps);
   const bool once = pattern == ChannelPattern::ring && leaves_host;
   const int first = *nodes.begin();
@@ -179,8 +178,8 @@ BandwidthBound host_bound(const Topology& topology, const HostRoutes& routes,
                       node_text(topology.node(node))));
   }
   if (leaves_host) {
-    std::set<int> edges = edges_to_network(routes);
-    edges.insert(inside.begin(), inside.end());
+    EdgeMarks edges = inside;
+    mark_network(routes, edges);
     FlowNetwork all(routes, edges, max_flow_steps);
     for (const int node : nodes)
       for (const auto& [from, to] : {std::pair(network_node, node), std::pair(node, network_node)})
@@ -195,15 +194,16 @@ BandwidthBound host_bound(const Topology& topology, const HostRoutes& routes,
                                                             : different;
   if (different > 1)
     for (const bool leaving : {true, false})
-      limit(volume(routes, nodes, leaving) / arcs,
-            fmt::format("all that {} members {} each other", different,
-                        leaving ? "send" : "take from"));
+      limit(volume(routes, leaving) / arcs, fmt::format("all that {} members {} each other",
+                                                        different, leaving ? "send" : "take from"));
   return bound;
 }
 
 std::int64_t network_megabytes_per_s(const HostRoutes& routes) {
   constexpr int all_members = network_node - 1;
-  FlowNetwork network(routes, edges_to_network(routes), max_flow_steps);
+  EdgeMarks edges(routes.edges().size());
+  mark_network(routes, edges);
+  FlowNetwork network(routes, edges, max_flow_steps);
   for (int member = 0; member < routes.member_count(); ++member)
     network.add({all_members, routes.node(member), no_limit});
   return network.flow(all_members, network_node, no_limit);

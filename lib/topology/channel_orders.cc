@@ -40,7 +40,7 @@ class OrderSearch {
     for (std::size_t i = 0; i < channels_.size(); ++i) {
       // Like the last channel, if that is as good.
       found_.orders[i] = i > 0 ? found_.orders[i - 1] : numbered();
-      found_.orders[i] = reordered(i, &OrderSearch::strained_price);
+      if (steps_ > 0) found_.orders[i] = reordered(i, &OrderSearch::strained_price);
       add(i, +1);
     }
     constexpr int max_rounds = 4;
@@ -169,7 +169,7 @@ class OrderSearch {
     if (outside > 0) tour.push_back(0);
     for (const int member : found_.orders[channel]) tour.push_back(member + outside);
     // A tour begins with place 0.
-    std::ranges::rotate(tour, std::ranges::find(tour, 0));
+    std::rotate(tour.begin(), std::ranges::find(tour, 0), tour.end());
     tour = cheapest_tour(costs, std::move(tour), steps_);
     tour.erase(tour.begin(), tour.begin() + outside);
     for (int& place : tour) place -= outside;
@@ -192,7 +192,7 @@ HostOrders find_orders(const HostRoutes& routes, std::span<const HostChannel> ch
   HostOrders near = OrderSearch(routes, channels, target_megabytes_per_s, true, steps).find();
   const auto rate = channel_megabytes_per_s(routes, near.loads);
   const bool is_enough = rate * std::ssize(channels) >= target_megabytes_per_s / 100 * 98;
-  if (is_enough || channels.empty() || channels.front().entry < 0) return near;
+  if (is_enough || channels.front().entry < 0 || steps <= 0) return near;
   HostOrders any = OrderSearch(routes, channels, target_megabytes_per_s, false, steps).find();
   // Near rails are worth a fiftieth of the rate.
   return channel_megabytes_per_s(routes, any.loads) * 49 > rate * 50 ? any : near;

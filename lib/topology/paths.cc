@@ -6,7 +6,6 @@
 #include <array>
 #include <deque>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 namespace gyre::topology {
@@ -62,9 +61,8 @@ void EdgeTable::add(int a, int b, double gigabytes_per_s, double guess, bool is_
 
 // `add` makes both directions one after the other.
 std::vector<int> EdgeTable::backwards(const std::vector<int>& edges) {
-  std::vector<int> found;
-  found.reserve(edges.size() + 1);
-  for (const int edge : std::views::reverse(edges)) found.push_back(edge ^ 1);
+  std::vector<int> found(edges.rbegin(), edges.rend());
+  for (int& edge : found) edge ^= 1;
   return found;
 }
 

@@ -268,6 +268,29 @@ TEST_CASE("without steps the orders are those of the machine's parts", "[topolog
   }
 }
 
+TEST_CASE("a search over the largest host takes few more steps than it may", "[topology]") {
+  ProcessorSet processors;
+  for (int i = 0; i < max_members; ++i) processors.insert(i);
+  Topology machine = flat_topology("wide", processors);
+  for (int i = 0; i < 1000; ++i) {
+    TopologyNode port;
+    port.kind = NodeKind::port;
+    port.parent = 0;
+    port.name = fmt::format("eth{}", i);
+    port.port.emplace();
+    machine.add(port);
+  }
+  const SearchLimits limits{.max_steps = 500'000, .max_channels = 4};
+  for (const int hosts : {1, 2})
+    for (const ChannelPattern pattern : {ChannelPattern::ring, ChannelPattern::tree}) {
+      const Cluster cluster = equal_hosts(machine, hosts, usual_members(machine));
+      const FoundChannels found = find(cluster, pattern, limits);
+      // What was begun is ended: a look at all arcs for each channel.
+      CHECK(found.steps <= limits.max_steps + 16 * max_members * max_members);
+      CHECK(tests::fault_of(cluster, found) == "");
+    }
+}
+
 TEST_CASE("several ranks may be on one GPU or core", "[topology]") {
   const Topology machine = tests::described_machine("workstation_2");
   const std::vector<int> gpus = usual_members(machine);

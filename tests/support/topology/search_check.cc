@@ -227,7 +227,7 @@ double best_gigabytes_per_s(const Cluster& cluster, ChannelPattern pattern) {
     accountant.forget();
     add_channel(accountant, channel, 1);
     different.insert(accountant.loads());
-  } while (std::ranges::next_permutation(channel.order).found);
+  } while (std::next_permutation(channel.order.begin(), channel.order.end()));
   std::vector<double> capacities;
   std::vector<std::vector<double>> columns;
   for (const auto& loads : different)
