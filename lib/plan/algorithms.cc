@@ -10,6 +10,8 @@ namespace gyre::plan {
 
 namespace {
 
+constexpr std::size_t max_trees = 64;  // each has a channel
+
 constexpr Collective ring_does[] = {Collective::all_reduce, Collective::reduce_scatter,
                                     Collective::all_gather, Collective::broadcast,
                                     Collective::reduce};
@@ -86,6 +88,31 @@ Status check_order(const PlanRequest& request) {
                                       fmt::join(request.order, ", "), request.rank_count));
 }
 
+// Whether each rank comes to a root by its parents.
+Status check_tree(const std::vector<std::int32_t>& parents, std::int32_t rank_count) {
+  const auto wrong = [&](std::string_view what) {
+    return invalid_argument(fmt::format("parents [{}] {}", fmt::join(parents, ", "), what));
+  };
+  if (parents.size() != static_cast<std::size_t>(rank_count))
+    return wrong(fmt::format("are not those of {} ranks", rank_count));
+  if (std::count(parents.begin(), parents.end(), -1) != 1)
+    return wrong("have not exactly one root");
+  std::vector<bool> hangs(parents.size());
+  for (std::size_t rank = 0; rank < parents.size(); ++rank) {
+    std::vector<std::size_t> way;
+    for (std::size_t at = rank; !hangs[at];) {
+      way.push_back(at);
+      const std::int32_t parent = parents[at];
+      if (parent < -1 || parent >= rank_count) return wrong("name a rank that does not exist");
+      if (way.size() > parents.size()) return wrong("go in a circle");
+      if (parent < 0) break;
+      at = static_cast<std::size_t>(parent);
+    }
+    for (const std::size_t at : way) hangs[at] = true;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view roundings_text(Roundings roundings) {
@@ -135,6 +162,10 @@ Result<Plan> build_plan(const Algorithm& algorithm, const PlanRequest& request) 
         fmt::format("{} does no {}", algorithm.name, collective_name(request.collective)));
   }
   GYRE_TRY(check_order(request));
+  if (request.trees.size() > max_trees)
+    return invalid_argument(
+        fmt::format("{} trees; the most are {}", request.trees.size(), max_trees));
+  for (const std::vector<std::int32_t>& parents : request.trees) GYRE_TRY(check_tree(parents, n));
   if (request.hosts < 1 || n % request.hosts != 0 || request.grain < 0) {
     return invalid_argument(fmt::format("{} ranks on {} hosts, in messages of {} chunks", n,
                                         request.hosts, request.grain));

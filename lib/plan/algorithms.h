@@ -18,8 +18,12 @@ struct PlanRequest {
   std::int32_t rank = 0;
   std::int32_t root = 0;            // of broadcast, reduce, gather, scatter
   std::vector<std::int32_t> order;  // ranks along the ring, the same on all; empty: 0, 1, ...
-  std::int32_t hosts = 1;           // of hierarchical: as many ranks on each, numbered host by host
-  std::int32_t grain = 0;           // of halving: most chunks in a message; 0: no limit
+  // Of an all-reduce by trees: each tree as the parents of the ranks, -1 for the root's, and the
+  // same on all. The trees share the data equally; a sum is rounded as often as a tree has levels.
+  // Empty: the double binary tree over 0, 1, ...
+  std::vector<std::vector<std::int32_t>> trees;
+  std::int32_t hosts = 1;  // of hierarchical: as many ranks on each, numbered host by host
+  std::int32_t grain = 0;  // of halving: most chunks in a message; 0: no limit
 };
 
 // In which order operands meet. All ranks hold the same bits in any case.

@@ -121,6 +121,16 @@ class Describer {
 
 }  // namespace
 
+std::string short_name(const TopologyNode& node) {
+  if (node.kind == NodeKind::port) return node.name;
+  if (node.kind == NodeKind::gpu && node.gpu && node.gpu->ordinal >= 0)
+    return fmt::format("gpu{}", node.gpu->ordinal);
+  if (node.number >= 0 && node.kind == NodeKind::numa_node)
+    return fmt::format("numa{}", node.number);
+  if (node.number >= 0 && node.kind == NodeKind::core) return fmt::format("core{}", node.number);
+  return node.bus_id;
+}
+
 std::string describe(const Topology& topology) { return Describer(topology).text(); }
 
 }  // namespace gyre::topology

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <numeric>
+#include <utility>
 
 namespace gyre::topology {
 namespace {
@@ -35,10 +37,11 @@ EdgeTable::EdgeTable(const Topology& topology)
     const double guess = is_device(node.kind) ? unknown_pci
                          : node.parent == 0   ? unknown_interconnect
                                               : local_gigabytes_per_s;
-    add(i, node.parent, to_parent(node), guess);
+    add(i, node.parent, to_parent(node), guess, false);
   }
   for (const TopologyLink& link : topology.links)
-    add(link.from, link.to, link.gigabytes_per_s, unknown_nvlink * link.lanes);
+    add(link.from, link.to, link.gigabytes_per_s, unknown_nvlink * link.lanes,
+        link.kind == JointKind::c2c);
 }
 
 // A port's wire lies behind it: to its NIC there is no limit of its own.
@@ -48,20 +51,22 @@ double EdgeTable::to_parent(const TopologyNode& node) const {
   return joins_packages ? interconnect_gigabytes_per_s(*node.processor) : 0;
 }
 
-void EdgeTable::add(int a, int b, double gigabytes_per_s, double guess) {
+void EdgeTable::add(int a, int b, double gigabytes_per_s, double guess, bool is_c2c) {
   for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
     leaving_[static_cast<std::size_t>(from)].push_back(static_cast<int>(edges_.size()));
     edges_.push_back(
-        {from, to, gigabytes_per_s > 0 ? gigabytes_per_s : guess, gigabytes_per_s <= 0});
+        {from, to, gigabytes_per_s > 0 ? gigabytes_per_s : guess, gigabytes_per_s <= 0, is_c2c});
   }
 }
 
-std::vector<DevicePath> EdgeTable::paths_from(int node) const {
-  struct Reached {
-    int hops = -1;
-    double width = 0;
-    int edge = -1;  // the last one
-  };
+// `add` makes both directions one after the other.
+std::vector<int> EdgeTable::backwards(const std::vector<int>& edges) {
+  std::vector<int> found(edges.rbegin(), edges.rend());
+  for (int& edge : found) edge ^= 1;
+  return found;
+}
+
+std::vector<EdgeTable::Reached> EdgeTable::reach(int node) const {
   std::vector<Reached> reached(topology_.nodes.size());
   reached[static_cast<std::size_t>(node)] = {0, 1e9, -1};
   std::deque<int> next = {node};
@@ -76,18 +81,36 @@ std::vector<DevicePath> EdgeTable::paths_from(int node) const {
       const double width = std::min(here.width, way.gigabytes_per_s);
       const bool is_new = there.hops < 0;
       // All of one distance are taken out before any of the next, so a wider way of the same length
-      // is found before anybody goes on from there.
-      if (!is_new && (there.hops != here.hops + 1 || there.width >= width)) continue;
+      // is found before anybody goes on from there. Of two that are as wide, the one with the wider
+      // last edge leaves more to others.
+      const auto is_better = [&] {
+        if (there.hops != here.hops + 1) return false;
+        const double last = edges_[static_cast<std::size_t>(there.edge)].gigabytes_per_s;
+        return std::pair(width, way.gigabytes_per_s) > std::pair(there.width, last);
+      };
+      if (!is_new && !is_better()) continue;
       there = {here.hops + 1, width, edge};
       if (is_new) next.push_back(way.to);
     }
   }
-  std::vector<DevicePath> paths(topology_.nodes.size());
-  for (std::size_t to = 0; to < paths.size(); ++to) {
-    if (reached[to].hops < 0) continue;
-    DevicePath& path = paths[to];
-    path.gigabytes_per_s = reached[to].hops == 0 ? local_gigabytes_per_s : reached[to].width;
-    for (int at = static_cast<int>(to);;) {
+  return reached;
+}
+
+std::vector<DevicePath> EdgeTable::paths_from(int node) const {
+  std::vector<int> all(topology_.nodes.size());
+  std::iota(all.begin(), all.end(), 0);
+  return paths_from(node, all);
+}
+
+std::vector<DevicePath> EdgeTable::paths_from(int node, std::span<const int> targets) const {
+  const std::vector<Reached> reached = reach(node);
+  std::vector<DevicePath> paths(targets.size());
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const Reached& last = reached[static_cast<std::size_t>(targets[i])];
+    if (last.hops < 0) continue;
+    DevicePath& path = paths[i];
+    path.gigabytes_per_s = last.hops == 0 ? local_gigabytes_per_s : last.width;
+    for (int at = targets[i];;) {
       path.nodes.push_back(at);
       const int edge = reached[static_cast<std::size_t>(at)].edge;
       if (edge < 0) break;
@@ -96,12 +119,13 @@ std::vector<DevicePath> EdgeTable::paths_from(int node) const {
     }
     std::ranges::reverse(path.nodes);
     std::ranges::reverse(path.edges);
-    path.kind = classify(path.nodes);
+    path.kind = classify(path);
   }
   return paths;
 }
 
-PathClass EdgeTable::classify(const std::vector<int>& nodes) const {
+PathClass EdgeTable::classify(const DevicePath& path) const {
+  const std::vector<int>& nodes = path.nodes;
   const auto count = [&](NodeKind kind) {
     return std::ranges::count_if(nodes, [&](int at) { return topology_.node(at).kind == kind; });
   };
@@ -114,12 +138,8 @@ PathClass EdgeTable::classify(const std::vector<int>& nodes) const {
   const bool by_nvlink =
       count(NodeKind::nv_switch) > 0 || (nodes.size() == 2 && count(NodeKind::gpu) == 2);
   if (by_nvlink) return PathClass::nvlink;
-  const bool is_joined = std::ranges::any_of(topology_.links, [&](const TopologyLink& link) {
-    return link.kind == JointKind::c2c &&
-           std::ranges::search(nodes, std::array{link.from, link.to}).size() +
-                   std::ranges::search(nodes, std::array{link.to, link.from}).size() >
-               0;
-  });
+  const bool is_joined = std::ranges::any_of(
+      path.edges, [&](int edge) { return edges_[static_cast<std::size_t>(edge)].is_c2c; });
   if (is_joined) return PathClass::c2c;
   const bool by_processor = at_root || numa_nodes + packages > 0;
   if (by_processor) return PathClass::processor;

@@ -8,6 +8,7 @@
 #include "lib/topology/topology.h"
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -49,19 +50,33 @@ class EdgeTable {
     int from = 0, to = 0;
     double gigabytes_per_s = 0;
     bool is_guessed = false;
+    bool is_c2c = false;  // joins a GPU and its processor
   };
   const std::vector<Edge>& edges() const { return edges_; }
   const std::vector<int>& leaving(int node) const {
     return leaving_[static_cast<std::size_t>(node)];
   }
 
+  // The edges of a path, for the same path in the other direction.
+  static std::vector<int> backwards(const std::vector<int>& edges);
+
   // From one node to each of the others, by their index; kind `none` where there is no path.
   std::vector<DevicePath> paths_from(int node) const;
+  // The same to some nodes, in their order.
+  std::vector<DevicePath> paths_from(int node, std::span<const int> targets) const;
 
  private:
-  void add(int a, int b, double gigabytes_per_s, double guess);
+  // How a search from one node came to another.
+  struct Reached {
+    int hops = -1;
+    double width = 0;
+    int edge = -1;  // the last one
+  };
+
+  void add(int a, int b, double gigabytes_per_s, double guess, bool is_c2c);
+  std::vector<Reached> reach(int node) const;
   double to_parent(const TopologyNode& node) const;
-  PathClass classify(const std::vector<int>& nodes) const;
+  PathClass classify(const DevicePath& path) const;
 
   const Topology& topology_;
   std::vector<Edge> edges_;

@@ -71,6 +71,9 @@ class Checker {
                    fmt::format("has processors {}, of which {} has only {}", node.processors.list(),
                                node_text(parent), parent.processors.list()));
     if (!is_figure(node.gigabytes_per_s)) return wrong(node, "has a bandwidth that is no figure");
+    // Words about links name nodes by it.
+    if (std::ranges::any_of(node.bus_id, [](char c) { return c >= 0 && c <= ' '; }))
+      return wrong(node, "has a bus id with a blank");
     if (!node.bus_id.empty() && !bus_ids_.insert(node.bus_id).second)
       return wrong(node, "has the bus id of another node");
     if (node.kind == NodeKind::port && !ports_.insert({node.name, port_number(node)}).second)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """gyre topo: this host and described ones, as text and as files, and what it refuses."""
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree as xml
 
 GYRE = sys.argv.pop(1)
 
@@ -38,10 +40,10 @@ class Topo(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def file(self, text):
-        path = os.path.join(self.folder.name, "machine.xml")
-        with open(path, "w", encoding="utf-8") as file:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".xml", delete=False,
+                                         dir=self.folder.name) as file:
             file.write(text)
-        return path
+        return file.name
 
     def test_this_host_has_processors_and_a_loopback(self):
         code, text, error = gyre()
@@ -75,6 +77,63 @@ class Topo(unittest.TestCase):
             code, text, error = gyre("--file", path, "--path", *ends)
             self.assertEqual((code, error, text.split("\n")[0]), (0, "", first))
 
+    def test_rings_and_trees_are_shown_with_their_reason(self):
+        path = self.file(SMALL)
+        code, text, error = gyre("--file", path, "--rings", "--trees")
+        self.assertEqual((code, error), (0, ""))
+        lines = text.split("\n")
+        self.assertEqual(lines[0], "ranks 0 to 1: gpu0 gpu1")
+        self.assertRegex(lines[1], r"^7 rings of 52\.97 GB/s, 370\.8 GB/s in all; "
+                                   r"GPU 0000:02:00\.0 to GPU 0000:03:00\.0 is passed 7 times")
+        self.assertEqual(lines[2], "  ring 0: 0 1")
+        self.assertIn("  tree 0: 0 1", lines)
+        two = gyre("--file", path, "--rings", "--trees", "--hosts", "2")[1]
+        self.assertIn("2 hosts, ranks 0 to 1 on the first: gpu0 gpu1\n", two)
+        self.assertRegex(two, r"  ring 0: \d \d \(mlx5_0 to mlx5_0\) \d \d \(mlx5_0 to mlx5_0\)\n")
+        self.assertRegex(two, r"  tree 0: \d \d; under \d \(mlx5_0 to mlx5_0\): \d \d\n")
+
+    def test_json_has_the_machine_and_the_searches(self):
+        path = self.file(SMALL)
+        made = json.loads(gyre("--file", path, "--json", "--rings", "--trees", "--hosts", "2")[1])
+        self.assertEqual(made["schema"], "gyre-topo-1")
+        kinds = [node["kind"] for node in made["nodes"]]
+        self.assertEqual(kinds, ["host", "NUMA node", "PCIe switch", "GPU", "GPU", "NIC", "port"])
+        self.assertEqual([node["parent"] for node in made["nodes"]], [-1, 0, 1, 2, 2, 2, 5])
+        self.assertEqual(made["links"][0]["lanes"], 18)
+        self.assertEqual([one["rank"] for one in made["hosts"][1]["ranks"]], [2, 3])
+        for pattern in ("rings", "trees"):
+            found = made[pattern]
+            self.assertLessEqual(found["gigabytes_per_s"], found["bound_gigabytes_per_s"])
+            for channel in found["channels"]:
+                self.assertEqual(sorted(channel["order"]), [0, 1, 2, 3])
+                self.assertEqual(channel["crossings"][0]["from_port"], 6)
+        self.assertEqual(made["trees"]["channels"][0]["parents"].count(-1), 1)
+        alone = json.loads(gyre("--file", path, "--json")[1])
+        self.assertNotIn("rings", alone)
+        self.assertNotIn("hosts", alone)
+
+    def test_a_picture_is_written(self):
+        picture = os.path.join(self.folder.name, "machine.svg")
+        done = gyre("--file", self.file(SMALL), "--rings", "--svg", picture)
+        self.assertEqual(done, (0, "", ""))
+        root = xml.parse(picture).getroot()
+        self.assertTrue(root.tag.endswith("svg"))
+        classes = [part.get("class") for part in root]
+        self.assertEqual((classes.count("GPU"), classes.count("ring")), (2, 1))
+        self.assertEqual(gyre("--svg", picture), (0, "", ""))
+
+    def test_the_difference_of_two_files_is_shown(self):
+        path = self.file(SMALL)
+        self.assertEqual(gyre("--diff", path, path), (0, "", ""))
+        other = os.path.join(self.folder.name, "other.xml")
+        with open(other, "w", encoding="utf-8") as file:
+            file.write(SMALL.replace("400000", "200000"))
+        code, text, error = gyre("--diff", path, other)
+        self.assertEqual((code, error), (0, ""))
+        self.assertEqual([line for line in text.split("\n") if line[:1] in "+-" and line],
+                         ["-         port mlx5_0: protocol not known, up, verbs, 50 GB/s",
+                          "+         port mlx5_0: protocol not known, up, verbs, 25 GB/s"])
+
     def test_wrong_words_and_files_are_refused(self):
         path = self.file(SMALL)
         broken = os.path.join(self.folder.name, "broken.xml")
@@ -85,6 +144,12 @@ class Topo(unittest.TestCase):
                 (("--file", broken), 2, "line 2, <cpu>: \"xyz\" is no mask"),
                 (("--file", path, "--path", "gpu0", "gpu9"), 2, "there is no \"gpu9\" here"),
                 (("--file", path, "--path", "gpu0"), 2, "--path takes two ends"),
+                (("--diff", path), 2, "--diff takes two files"),
+                (("--diff", path, "/nowhere"), 1, "/nowhere"),
+                (("--file", path, "--hosts", "0"), 2, "--hosts"),
+                (("--file", path, "--svg", "/nowhere/a.svg"), 2, "cannot write /nowhere/a.svg"),
+                (("--file", self.file(SMALL.replace("<net ", "<nut ")), "--rings", "--hosts", "2"),
+                 2, "has no port that is up"),
                 (("--export", "json"), 2, "json"), (("--flie", path), 2, "did you mean --file?")):
             with self.subTest(words=words):
                 found, text, error = gyre(*words)

@@ -160,6 +160,24 @@ TEST_CASE("a request that no plan can serve is refused with its values", "[plan]
   CHECK(refusal("hierarchical", asked) == "3 ranks on 2 hosts, in messages of 0 chunks");
 }
 
+TEST_CASE("parents that make no tree are refused", "[plan]") {
+  struct Case {
+    std::vector<std::int32_t> parents;
+    const char* reason;
+  };
+  const Case one = GENERATE(Case{{-1, 0}, "parents [-1, 0] are not those of 3 ranks"},
+                            Case{{1, 2, 0}, "parents [1, 2, 0] have not exactly one root"},
+                            Case{{-1, -1, 0}, "parents [-1, -1, 0] have not exactly one root"},
+                            Case{{-1, 2, 1}, "parents [-1, 2, 1] go in a circle"},
+                            Case{{-1, 3, 0}, "parents [-1, 3, 0] name a rank that does not exist"},
+                            Case{{-1, 0, 1}, ""});
+  PlanRequest asked = request(Collective::all_reduce, 3);
+  asked.trees = {one.parents};
+  CHECK(refusal("tree", asked) == one.reason);
+  asked.trees.assign(65, {-1, 0, 1});
+  CHECK(refusal("tree", asked) == "65 trees; the most are 64");
+}
+
 TEST_CASE("along a given order, each rank owns the chunk of its place", "[plan]") {
   PlanRequest asked = request(Collective::reduce_scatter, 4);
   asked.order = {2, 0, 3, 1};

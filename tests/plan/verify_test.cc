@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <numeric>
 #include <random>
 
 using namespace gyre;
@@ -214,6 +215,28 @@ TEST_CASE("a ring is right along any order", "[plan][verify]") {
       std::shuffle(request.order.begin(), request.order.end(), random);
       check_proof(*find_algorithm("ring"), request);
     }
+  }
+}
+
+TEST_CASE("trees of any shape are right", "[plan][verify]") {
+  std::mt19937_64 random(7);
+  for (std::int32_t n = 1; n <= 17; ++n) {
+    CAPTURE(n);
+    PlanRequest request;
+    request.rank_count = n;
+    for (int tree = 0; tree < 3; ++tree) {
+      std::vector<std::int32_t> seats(static_cast<std::size_t>(n)), parents(seats.size(), -1);
+      std::iota(seats.begin(), seats.end(), 0);
+      std::shuffle(seats.begin(), seats.end(), random);
+      for (std::size_t seat = 1; seat < seats.size(); ++seat)
+        parents[static_cast<std::size_t>(seats[seat])] = seats[random() % seat];
+      request.trees.push_back(std::move(parents));
+    }
+    const std::vector<Plan> plans = plans_of(*find_algorithm("tree"), request);
+    CHECK(plans.front().chunk_count() == 3);
+    const Result<Proof> proof = prove(plans);
+    if (!proof.ok()) FAIL(proof.status().full_text());
+    CHECK(proof->direct_in_place == plans.front().direct_in_place());
   }
 }
 

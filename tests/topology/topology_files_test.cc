@@ -199,6 +199,8 @@ TEST_CASE("contradictory files are refused with the line and the reason", "[topo
            "line 1, <cpu>: \"0xg\" is no mask"},
       Case{"a bus id twice", nccl(gpu("0000:01:00.0", "") + gpu("0000:01:00.0", "")),
            "line 4, <pci>: busid 0000:01:00.0 is there twice"},
+      Case{"a bus id with a blank", nccl(gpu("0000:01:0 .0", "")),
+           "GPU 0000:01:0 .0 has a bus id with a blank"},
       Case{"ends that differ",
            nccl(gpu("0000:01:00.0", "<nvlink target=\"0000:02:00.0\" count=\"4\"/>") +
                 gpu("0000:02:00.0", "<nvlink target=\"0000:01:00.0\" count=\"2\"/>")),

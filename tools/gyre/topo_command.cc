@@ -3,10 +3,12 @@
 #include "lib/command_line/command_line.h"
 #include "lib/topology/describe.h"
 #include "lib/topology/discover.h"
+#include "lib/topology/draw.h"
 #include "lib/topology/hwloc_xml.h"
 #include "lib/topology/nccl_xml.h"
 #include "lib/topology/paths.h"
 #include "lib/topology/topology_file.h"
+#include "tools/gyre/topo_search.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -33,7 +35,14 @@ struct Options {
   std::string file;
   std::string format;             // empty: text for people
   std::vector<std::string> ends;  // of the path that is asked for
+  std::vector<std::string> pair;  // files that are compared
+  std::string picture;            // where it goes
+  bool rings = false, trees = false, json = false;
+  int hosts = 1;
 };
+
+// More would be slow to print; searches of communicators have no such limit.
+constexpr int max_hosts = 1024;
 
 Result<std::string> read_file(const std::string& name) {
   std::error_code error;
@@ -62,13 +71,7 @@ Topology this_host() {
 Result<int> find_node(const Topology& machine, const std::string& word) {
   for (int i = 0; i < static_cast<int>(machine.nodes.size()); ++i) {
     const TopologyNode& node = machine.node(i);
-    const int ordinal = node.gpu ? node.gpu->ordinal : -1;
-    const bool is_it =
-        node.bus_id == word || (node.kind == NodeKind::port && node.name == word) ||
-        (node.kind == NodeKind::gpu && ordinal >= 0 && word == fmt::format("gpu{}", ordinal)) ||
-        (node.kind == NodeKind::numa_node && word == fmt::format("numa{}", node.number)) ||
-        (node.kind == NodeKind::core && word == fmt::format("core{}", node.number));
-    if (is_it && !word.empty()) return i;
+    if (!word.empty() && (node.bus_id == word || short_name(node) == word)) return i;
   }
   return invalid_argument(
       fmt::format("there is no \"{}\" here; name a bus id (0000:3b:00.0), a port (eth0), or a "
@@ -93,20 +96,47 @@ Result<std::string> path_text(const Topology& machine, const std::vector<std::st
   return text;
 }
 
+Result<Topology> read_machine(const std::string& file) {
+  GYRE_ASSIGN(const std::string text, read_file(file));
+  Result<Topology> parsed = topology::read_topology(text);
+  if (!parsed.ok()) return std::move(parsed).status().while_doing(file);
+  return parsed;
+}
+
+Result<std::string> difference_text(const std::vector<std::string>& files) {
+  if (files.size() != 2)
+    return invalid_argument("--diff takes two files, as in --diff a.xml b.xml");
+  GYRE_ASSIGN(const Topology first, read_machine(files[0]));
+  GYRE_ASSIGN(const Topology second, read_machine(files[1]));
+  return difference(first, second);
+}
+
+Status write_picture(const std::string& path, const TopoSearch& search) {
+  GYRE_ASSIGN(const std::string text, draw(search.cluster, search.found));
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (file.fail()) return invalid_argument(fmt::format("cannot write {}", path));
+  return {};
+}
+
 Result<std::string> run(const Options& options) {
+  if (!options.pair.empty()) return difference_text(options.pair);
   Topology machine;
   if (options.file.empty()) {
     machine = this_host();
   } else {
-    GYRE_ASSIGN(const std::string text, read_file(options.file));
-    Result<Topology> parsed = topology::read_topology(text);
-    if (!parsed.ok()) return std::move(parsed).status().while_doing(options.file);
-    machine = std::move(parsed).value();
+    GYRE_ASSIGN(machine, read_machine(options.file));
   }
   if (!options.ends.empty()) return path_text(machine, options.ends);
   if (options.format == "hwloc") return write_hwloc_xml(machine);
   if (options.format == "nccl") return write_nccl_xml(machine);
-  return describe(machine);
+  GYRE_ASSIGN(const TopoSearch search,
+              search_machine(std::move(machine), options.hosts, options.rings, options.trees));
+  if (!options.picture.empty()) GYRE_TRY(write_picture(options.picture, search));
+  if (options.json) return search_json(search);
+  if (!options.picture.empty()) return std::string();
+  return search.found.empty() ? describe(search.cluster.machines.front()) : search_text(search);
 }
 
 }  // namespace
@@ -115,7 +145,8 @@ int topo_command(int argc, char** argv) {
   Options options;
   CommandLine line("gyre topo",
                    "Shows this host as Gyre sees it: processors, memory, the PCI tree, GPUs with "
-                   "their NVLinks, network ports, and what could not be found out.");
+                   "their NVLinks, network ports, and what could not be found out. Finds rings and "
+                   "trees over the GPUs, or over the cores where there are none.");
   line.add_option("-f,--file", options.file, any_text(), "FILE",
                   "show this file instead: hwloc's XML (lstopo --of xml), or NCCL's "
                   "(NCCL_TOPO_DUMP_FILE)");
@@ -125,8 +156,20 @@ int topo_command(int argc, char** argv) {
                   "show the path between two parts instead: bus ids, names of ports, or gpu0, "
                   "numa1, core3")
       .takes_several = true;
+  line.add_flag("--rings", options.rings, "find rings over all ranks, and say why these");
+  line.add_flag("--trees", options.trees, "the same of double binary trees");
+  line.add_option("--hosts", options.hosts, whole(1, max_hosts), "N",
+                  "rings and trees over N such hosts (default 1)");
+  line.add_option("--svg", options.picture, any_text(), "FILE",
+                  "write a picture of the machine, with the rings and trees if they are asked for");
+  line.add_flag("--json", options.json, "print the machine for programs, with the rings and trees");
+  line.add_option("--diff", options.pair, any_text(), "A B",
+                  "show instead the parts that one of two files has alone")
+      .takes_several = true;
+  line.set_footer(topo_json_schema);
   line.add_example("gyre topo");
   line.add_example("gyre topo --path gpu0 mlx5_0");
+  line.add_example("gyre topo --file dgx.xml --hosts 4 --rings --svg rings.svg");
   line.add_example("gyre topo --export hwloc > this_host.xml");
   if (const std::optional<int> code = line.read(argc, argv)) return *code;
   const Result<std::string> text = run(options);
