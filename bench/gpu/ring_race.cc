@@ -75,8 +75,9 @@ Result<std::unique_ptr<Ring>> Ring::make(const loaded::CudaDriver& driver,
   exec::DeviceShape shape;
   shape.channels = channels;
   for (int number = 0; number < ranks; ++number) {
-    GYRE_ASSIGN(plan::Plan plan,
-                plan::build_plan("ring", {.rank_count = ranks, .rank = number, .order = {}}));
+    GYRE_ASSIGN(
+        plan::Plan plan,
+        plan::build_plan("ring", {.rank_count = ranks, .rank = number, .order = {}, .trees = {}}));
     ring->ranks_.push_back({nullptr, std::move(plan), nullptr, nullptr, nullptr, nullptr, nullptr});
     GYRE_TRY(ring->prepare(ring->ranks_.back(), number, shape, options.max_bytes));
   }

@@ -81,7 +81,10 @@ control::MessageBytes HostBackend::join_info(const std::string& device) const {
       "version=1 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.first_sequence);
-  return encode(JoinInfo{common, device, processor_mask()});
+  const auto processors = topology::allowed_processors();
+  const std::string locality = topology::encode(
+      processors.ok() ? topology::read_locality(*processors) : topology::Locality());
+  return encode(JoinInfo{common, device, processor_mask(), locality});
 }
 
 Result<bool> HostBackend::settle() {
@@ -90,6 +93,10 @@ Result<bool> HostBackend::settle() {
   links_ = std::make_unique<Links>(state_.rank, *state_.membership, transports_, fifo_shape(),
                                    regions_.probe());
   exchange_ = std::make_unique<HostExchange>(*links_, state_.size);
+  layout_ = RankLayout(roster);
+  plans_.follow(layout_);
+  tuning_.hosts = layout_.equal_hosts();
+  if (state_.rank == 0) log_info(Subsystem::graph, "{}", layout_.text());
   int local_ranks = 0;
   for (int rank = 0; rank < state_.size; ++rank)
     local_ranks += state_.identity_of(rank).host == own_host;

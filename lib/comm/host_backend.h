@@ -5,6 +5,7 @@
 #include "lib/call/binding.h"
 #include "lib/comm/backend.h"
 #include "lib/comm/plan_chooser.h"
+#include "lib/comm/rank_layout.h"
 #include "lib/links/links.h"
 #include <gyre/gyre.h>
 
@@ -94,6 +95,7 @@ class HostBackend final : public Backend {
   CommunicatorState& state_;
   transport::RegionTable& regions_;
   TransportList transports_;
+  RankLayout layout_;  // once all have joined
   PlanChooser plans_;
   tune::TuningInputs tuning_;
   std::unique_ptr<Links> links_;  // with the next, once all have joined

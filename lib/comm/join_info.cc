@@ -5,14 +5,14 @@
 namespace gyre::comm {
 namespace {
 
-// The last two count: a mask and a device have none, a setting may.
+// The last three count: a locality, a mask and a device have none, a setting may.
 constexpr char mark = '|';
 
 }  // namespace
 
 control::MessageBytes encode(const JoinInfo& note) {
   control::MessageBytes message(note.settings.begin(), note.settings.end());
-  for (const std::string_view part : {note.device, note.processors}) {
+  for (const std::string_view part : {note.device, note.processors, note.locality}) {
     message.push_back(static_cast<std::uint8_t>(mark));
     message.insert(message.end(), part.begin(), part.end());
   }
@@ -28,6 +28,7 @@ JoinInfo read_join_info(const control::MessageBytes& message) {
     return part;
   };
   JoinInfo note;
+  note.locality = take_last();
   note.processors = take_last();
   note.device = take_last();
   note.settings = text;

@@ -44,6 +44,10 @@ Result<const plan::Plan*> PlanChooser::find(const plan::Algorithm& algorithm,
   wanted.rank_count = size_;
   wanted.rank = rank_;
   wanted.root = request.root;
+  if (layout_ != nullptr) {
+    wanted.order = layout_->order();
+    wanted.hosts = layout_->equal_hosts();
+  }
   GYRE_ASSIGN(plan::Plan made, plan::build_plan(algorithm, wanted));
   // The least piece of each chunk of a message, a cache line, has to fit the slot.
   if (64ULL * made.message_chunks() > slot_bytes_)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/call/request.h"
+#include "lib/comm/rank_layout.h"
 #include "lib/plan/plan.h"
 #include "lib/tune/choice.h"
 
@@ -24,6 +25,8 @@ class PlanChooser {
     tune::Choice choice;
     std::uint64_t bytes = 0;  // that it was made on
   };
+  // Before the first call: plans follow it from then on.
+  void follow(const RankLayout& layout) { layout_ = &layout; }
   Result<PlanChoice> choose(const Request& request, const tune::TuningInputs& inputs);
 
  private:
@@ -32,6 +35,7 @@ class PlanChooser {
   const int rank_, size_;
   const tune::Allowed allowed_;
   const std::uint64_t slot_bytes_;
+  const RankLayout* layout_ = nullptr;  // null: ranks as they are numbered
   using Key = std::tuple<const plan::Algorithm*, plan::Collective, int>;  // int: the root
   std::map<Key, std::unique_ptr<const plan::Plan>> plans_;
 };

@@ -22,7 +22,7 @@ struct PlanRequest {
   // same on all. The trees share the data equally; a sum is rounded as often as a tree has levels.
   // Empty: the double binary tree over 0, 1, ...
   std::vector<std::vector<std::int32_t>> trees;
-  std::int32_t hosts = 1;  // of hierarchical: as many ranks on each, numbered host by host
+  std::int32_t hosts = 1;  // of hierarchical: as many ranks on each, host by host in `order`
   std::int32_t grain = 0;  // of halving: most chunks in a message; 0: no limit
 };
 

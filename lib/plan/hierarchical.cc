@@ -3,6 +3,8 @@
 // that its block is in the output.
 #include "lib/plan/ring.h"
 
+#include <algorithm>
+
 namespace gyre::plan {
 
 namespace {
@@ -22,17 +24,23 @@ Draft token(const Peers& from, const Peers& to) {
 
 }  // namespace
 
-// Ranks are numbered host by host. The block of a rank's place in its host is what the rank sums
-// with the ranks of the same place elsewhere.
+// The order is host by host. The block of a rank's place in its host is what the rank sums with the
+// ranks of the same place elsewhere.
 PlanParts build_hierarchical(const PlanRequest& request) {
+  const std::vector<std::int32_t> order =
+      request.order.empty() ? all_ranks(request.rank_count) : request.order;
+  const auto at = static_cast<std::int32_t>(std::ranges::find(order, request.rank) - order.begin());
   const std::int32_t per_host = request.rank_count / request.hosts;
-  const std::int32_t host = request.rank / per_host;
-  const std::int32_t place = request.rank % per_host;
+  const std::int32_t host = at / per_host;
+  const std::int32_t place = at % per_host;
+  const auto rank_at = [&](std::int32_t of_host, std::int32_t in_it) {
+    return order[static_cast<std::size_t>(of_host * per_host + in_it)];
+  };
   Group near{{}, place, 0, request.hosts, reduce_channel};
-  for (std::int32_t i = 0; i < per_host; ++i) near.ranks.push_back(host * per_host + i);
+  for (std::int32_t i = 0; i < per_host; ++i) near.ranks.push_back(rank_at(host, i));
   const std::uint32_t block = static_cast<std::uint32_t>(place * request.hosts);
   Group far{{}, host, block, 1, across_channel};
-  for (std::int32_t i = 0; i < request.hosts; ++i) far.ranks.push_back(i * per_host + place);
+  for (std::int32_t i = 0; i < request.hosts; ++i) far.ranks.push_back(rank_at(i, place));
 
   const Peers summed = one(request.rank, summed_channel);
   const Peers shared = one(request.rank, shared_channel);

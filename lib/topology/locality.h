@@ -32,7 +32,7 @@ PathClass path_class(const Locality& one, const Locality& other);
 
 struct HostedLocality {
   int host = 0;  // equal for ranks of one host
-  Locality place;
+  Locality locality;
 };
 // The ranks in an order in which neighbours are near: host by host, as their first ranks are
 // numbered; on a host by package, NUMA node, cache and core; else by rank.

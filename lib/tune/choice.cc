@@ -154,6 +154,7 @@ class Filter {
   }
   bool takes(const Row& row) const {
     if (row.mapped != scene_.mapped) return false;
+    if (row.needs_levels && (scene_.hosts == 1 || scene_.hosts == scene_.ranks)) return false;
     if (question_.bytes > row.max_bytes || scene_.ranks > row.max_ranks) return false;
     return takes(*plan::find_algorithm(row.algorithm));
   }

@@ -18,6 +18,7 @@ namespace gyre::tune {
 // What all ranks of a communicator know.
 struct TuningInputs {
   int ranks = 1;
+  int hosts = 1;             // as many ranks on each; 1 as well where they are not
   bool mapped = false;       // memory reaches between any two ranks
   bool one_process = false;  // and they share one address space
   bool device = false;       // the memory of GPUs

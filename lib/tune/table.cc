@@ -22,6 +22,7 @@ constexpr Row all_reduce_rows[] = {
     {false, 32 << 10, any_ranks, "doubling", Protocol::simple},
     {false, 512 << 10, 16, "twoshot", Protocol::simple},
     {false, 512 << 10, any_ranks, "tree", Protocol::simple},
+    {false, any_bytes, any_ranks, "hierarchical", Protocol::simple, true},
     {false, any_bytes, any_ranks, "ring", Protocol::simple},
 };
 

@@ -21,6 +21,7 @@ struct Row {
   int max_ranks;
   std::string_view algorithm;
   plan::Protocol protocol;
+  bool needs_levels = false;  // several hosts, several ranks on each, as many on all
 };
 
 struct Table {

@@ -179,7 +179,7 @@ void add_streams(Seeds& seeds) {
 
 void add_notes(Seeds& seeds) {
   const auto note = [](std::string_view settings, std::string_view mask) {
-    return comm::encode(comm::JoinInfo{settings, "GPU-00 124 8 16 0000:1B:00.0", mask});
+    return comm::encode(comm::JoinInfo{settings, "GPU-00 124 8 16 0000:1B:00.0", mask, "0,0,8,-"});
   };
   const std::string_view settings = "version=1 transports=self,shm,tcp";
   const auto add = [&](const char* name, std::initializer_list<control::MessageBytes> notes) {
@@ -193,7 +193,7 @@ void add_notes(Seeds& seeds) {
   add("half_a_word", {note(settings, "00000000000000ff00000000")});
   add("no_digits", {note(settings, "-00000000000000f"), note(settings, "0x000000000000ff")});
   const auto device = [&](std::string_view text) {
-    return comm::encode(comm::JoinInfo{settings, text, "0000000000000001"});
+    return comm::encode(comm::JoinInfo{settings, text, "0000000000000001", "-,-,-,-"});
   };
   add("device_without_numbers", {device("GPU-00"), device("GPU-00 "), device(" 1 1 1")});
   add("device_out_of_bounds", {device("GPU-00 0 1 1"), device("GPU-00 1 1 1048577")});

@@ -202,8 +202,19 @@ TEST_CASE("every algorithm is right for 1 to 64 ranks", "[plan][verify]") {
   }
 }
 
+namespace {
+
+std::vector<std::int32_t> shuffled_ranks(std::int32_t n) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937_64 random(static_cast<std::uint64_t>(n));
+  std::shuffle(order.begin(), order.end(), random);
+  return order;
+}
+
+}  // namespace
+
 TEST_CASE("a ring is right along any order", "[plan][verify]") {
-  std::mt19937_64 random(7);
   for (const Collective collective :
        {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
     for (std::int32_t n = 1; n <= 17; ++n) {
@@ -211,8 +222,7 @@ TEST_CASE("a ring is right along any order", "[plan][verify]") {
       PlanRequest request;
       request.collective = collective;
       request.rank_count = n;
-      for (std::int32_t rank = 0; rank < n; ++rank) request.order.push_back(rank);
-      std::shuffle(request.order.begin(), request.order.end(), random);
+      request.order = shuffled_ranks(n);
       check_proof(*find_algorithm("ring"), request);
     }
   }
@@ -248,6 +258,10 @@ TEST_CASE("hosts and grains of any size are right", "[plan][verify]") {
       CAPTURE(n, request.hosts);
       if (n % request.hosts == 0) check_proof(*find_algorithm("hierarchical"), request);
     }
+    request.hosts = n % 2 == 0 ? 2 : 1;
+    request.order = shuffled_ranks(n);
+    check_proof(*find_algorithm("hierarchical"), request);
+    request.order.clear();
     request.hosts = 1;
     for (request.grain = 1; request.grain <= 9; request.grain += 2) {
       CAPTURE(n, request.grain);

@@ -1,0 +1,42 @@
+// RankLayout: how the ranks of a communicator lie on their hosts, as all of them know it from what
+// each said when it joined. Rings follow its order, and hierarchical plans its hosts.
+#pragma once
+
+#include "lib/control/membership.h"
+#include "lib/topology/locality.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gyre::comm {
+
+class RankLayout {
+ public:
+  RankLayout() = default;
+  explicit RankLayout(const control::Roster& roster);
+
+  // Neighbours are near: host by host, then by what they share. Empty: as the ranks are numbered.
+  const std::vector<std::int32_t>& order() const { return order_; }
+  // How many hosts there are, if as many ranks are on each; else 1.
+  std::int32_t equal_hosts() const { return equal_hosts_; }
+  bool is_one_host(int rank, int other) const { return of(rank).host == of(other).host; }
+  // How near two ranks of one host are; `none` where nobody knows.
+  topology::PathClass path_class(int rank, int other) const {
+    return topology::path_class(of(rank).locality, of(other).locality);
+  }
+  std::string text() const;  // for the log: "4 hosts of 2 ranks, order 0 4 1 5 ..."
+
+ private:
+  const topology::HostedLocality& of(int rank) const {
+    return ranks_[static_cast<std::size_t>(rank)];
+  }
+  void count_hosts();
+
+  std::vector<topology::HostedLocality> ranks_;
+  std::vector<std::int32_t> order_;
+  std::vector<int> ranks_on_host_;  // by the host's number
+  std::int32_t equal_hosts_ = 1;
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,81 @@
+// RankLayout: the order of rings and the hosts of hierarchical plans, from what ranks say when they
+// join; and the plans that follow it.
+#include "lib/comm/rank_layout.h"
+
+#include "lib/comm/join_info.h"
+#include "lib/comm/plan_chooser.h"
+#include "tests/support/catch.h"
+
+#include <vector>
+
+using namespace gyre;
+using namespace gyre::comm;
+
+namespace {
+
+// A process a rank, on the host of that number.
+control::Roster roster_of(const std::vector<int>& hosts,
+                          const std::vector<topology::Locality>& localities = {}) {
+  control::Roster roster;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    trust::ProcessIdentity process;
+    process.host.fill(static_cast<std::uint8_t>(hosts[rank]));
+    roster.processes.push_back(process);
+    roster.process_of_rank.push_back(static_cast<std::uint32_t>(rank));
+    const std::string locality = rank < localities.size() ? encode(localities[rank]) : "";
+    roster.notes.push_back(encode(JoinInfo{"settings", "", "0000000000000001", locality}));
+  }
+  return roster;
+}
+
+using Order = std::vector<std::int32_t>;
+
+std::string_view algorithm_for(const RankLayout& layout, int ranks) {
+  tune::TuningInputs inputs;
+  inputs.ranks = ranks;
+  inputs.hosts = layout.equal_hosts();
+  inputs.slot_bytes = 64 << 10;
+  inputs.line_count = 128;
+  PlanChooser plans(0, ranks, {}, inputs.slot_bytes);
+  plans.follow(layout);
+  Request request;
+  request.collective = plan::Collective::all_reduce;
+  request.count = 8 << 20;
+  const auto chosen = plans.choose(request, inputs);
+  REQUIRE(chosen.ok());
+  return chosen->choice.algorithm->name;
+}
+
+}  // namespace
+
+TEST_CASE("ranks dealt out to hosts are put together host by host") {
+  const RankLayout layout(roster_of({7, 9, 7, 9}));
+  CHECK(layout.order() == Order{0, 2, 1, 3});
+  CHECK(layout.equal_hosts() == 2);
+  CHECK(layout.is_one_host(0, 2));
+  CHECK_FALSE(layout.is_one_host(0, 1));
+  CHECK(layout.text() == "2 hosts of 2, 2 ranks, rings in the order 0 2 1 3");
+  CHECK(algorithm_for(layout, 4) == "hierarchical");
+}
+
+TEST_CASE("ranks in order keep it, and unequal hosts have no levels") {
+  const RankLayout one(roster_of({7, 7, 7}));
+  CHECK(one.order().empty());
+  CHECK(one.equal_hosts() == 1);
+  CHECK(one.text() == "one host of 3 ranks, rings in rank order");
+  const RankLayout unequal(roster_of({7, 9, 7}));
+  CHECK(unequal.order() == Order{0, 2, 1});
+  CHECK(unequal.equal_hosts() == 1);
+  CHECK(algorithm_for(unequal, 3) == "ring");
+  const RankLayout spread(roster_of({7, 9, 5}));
+  CHECK(spread.equal_hosts() == 3);
+  CHECK(algorithm_for(spread, 3) == "ring");
+}
+
+TEST_CASE("on a host the order follows its caches") {
+  const RankLayout layout(
+      roster_of({7, 7, 7, 7}, {{0, 0, 0, 0}, {1, 1, 8, 8}, {0, 0, 0, 1}, {1, 1, 8, 9}}));
+  CHECK(layout.order() == Order{0, 2, 1, 3});
+  CHECK(layout.path_class(0, 2) == topology::PathClass::cache);
+  CHECK(layout.path_class(0, 1) == topology::PathClass::interconnect);
+}
