@@ -3,7 +3,7 @@
 #include "lib/comm/backend.h"
 #include "lib/links/message_keys.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::comm {
 

@@ -5,7 +5,7 @@
 #include "tests/support/device/device_processes.h"
 #include "tests/support/device/device_ranks.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <fstream>
 #include <iterator>

@@ -2,7 +2,7 @@
 
 #include "tests/support/device/cuda_draw.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <deque>
 #include <optional>
