@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <unistd.h>

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <deque>
 #include <optional>
 
