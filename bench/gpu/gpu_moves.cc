@@ -6,7 +6,7 @@
 #include "lib/command_line/command_line.h"
 #include "lib/cuda/device_link.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cstdio>

@@ -4,7 +4,7 @@
 #include "lib/cuda/cuda_executor.h"
 #include "lib/plan/algorithms.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 

@@ -1,7 +1,7 @@
 // Check: the references and the bound, see check.h.
 #include "bench/runner/check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 // too. The host accesses it through a pinned tile that is copied on a stream of its own.
 #include "bench/runner/memory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include "bench/runner/gyre_calls.h"
 #include "lib/base/settings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Gyre's results as statuses, and the tests' variables: see gyre_calls.h.
 #include "bench/runner/gyre_calls.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 

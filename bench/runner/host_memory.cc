@@ -3,7 +3,7 @@
 #include "bench/runner/memory.h"
 #include "bench/runner/ranks.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 

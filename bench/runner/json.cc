@@ -2,7 +2,7 @@
 // that read them.
 #include "bench/runner/json.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

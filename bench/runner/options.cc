@@ -3,7 +3,7 @@
 
 #include "lib/command_line/command_line.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>

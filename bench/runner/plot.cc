@@ -1,7 +1,7 @@
 // Plot: see plot.h. Coordinates are SVG's: x to the right, y downward, in pixels of the view box.
 #include "bench/runner/plot.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -5,7 +5,7 @@
 #include "bench/runner/machine.h"
 #include "lib/base/settings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include "bench/runner/plot.h"
 #include "lib/base/clock.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include "bench/runner/report.h"
 #include "bench/runner/sweep.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 #include <cmath>

@@ -4,7 +4,7 @@
 
 #include "lib/base/clock.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

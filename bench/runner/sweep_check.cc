@@ -2,7 +2,7 @@
 // around the output, the input, which must be unchanged, and the other ranks' outputs are checked.
 #include "bench/runner/sweep.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

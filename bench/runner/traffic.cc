@@ -6,7 +6,7 @@
 #include "bench/runner/shape.h"
 #include "lib/base/settings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

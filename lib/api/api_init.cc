@@ -7,7 +7,7 @@
 #include "lib/comm/split_op.h"
 #include "lib/rendezvous/rendezvous.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <cstring>

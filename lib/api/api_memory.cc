@@ -4,7 +4,7 @@
 #include "lib/api/c_api.h"
 #include "lib/comm/device_scope.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 using namespace gyre;
 using namespace gyre::comm;

@@ -1,7 +1,7 @@
 // The C functions of host streams.
 #include "lib/api/c_api.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::comm {
 namespace {

@@ -3,7 +3,7 @@
 #include "lib/api/c_api.h"
 #include "lib/comm/device_scope.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

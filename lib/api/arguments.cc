@@ -4,7 +4,7 @@
 #include "lib/base/units.h"
 #include <gyre/gyre.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::comm {
 namespace {

@@ -3,7 +3,7 @@
 #include "lib/base/log.h"
 #include "lib/comm/process.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <climits>
 #include <cstring>

@@ -2,8 +2,8 @@
 // monotonic nanoseconds since an arbitrary start. Wall-clock time is for log stamps only.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
+#include <ctime>
 
 namespace gyre {
 
@@ -15,18 +15,19 @@ class Clock {
   ~Clock() = default;  // not virtual: nothing is to be done for one at the end of the process
 };
 
+inline constexpr std::int64_t ns_per_us = 1'000;
+inline constexpr std::int64_t ns_per_ms = 1'000'000;
+inline constexpr std::int64_t ns_per_s = 1'000'000'000;
+
+// Not by <chrono>: every second source includes this, and <chrono> brings streams and locales.
 class SystemClock final : public Clock {
  public:
   std::int64_t now_ns() const override { return read(); }
   static std::int64_t read() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);  // fails for no clock that there is
+    return now.tv_sec * ns_per_s + now.tv_nsec;
   }
 };
-
-inline constexpr std::int64_t ns_per_us = 1'000;
-inline constexpr std::int64_t ns_per_ms = 1'000'000;
-inline constexpr std::int64_t ns_per_s = 1'000'000'000;
 
 }  // namespace gyre

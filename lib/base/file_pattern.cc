@@ -1,6 +1,6 @@
 #include "lib/base/file_pattern.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <fcntl.h>

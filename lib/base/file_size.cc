@@ -1,6 +1,6 @@
 #include "lib/base/file_size.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #include "lib/base/status.h"
 #include "lib/base/subsystem.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <string>

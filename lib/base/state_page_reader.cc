@@ -1,6 +1,6 @@
 #include "lib/base/state_page_reader.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,6 @@
 #include "lib/base/status.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <cstring>

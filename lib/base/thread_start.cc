@@ -1,6 +1,6 @@
 #include "lib/base/thread_start.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <pthread.h>
 #include <system_error>

@@ -1,6 +1,6 @@
 #include "lib/base/wait.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 #include "lib/call/call_history.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

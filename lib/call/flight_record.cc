@@ -6,7 +6,7 @@
 #include "lib/plan/algorithms.h"
 #include "lib/plan/protocol.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <functional>

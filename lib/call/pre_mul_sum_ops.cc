@@ -1,6 +1,6 @@
 #include "lib/call/pre_mul_sum_ops.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::comm {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gyre/gyre.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 

@@ -1,6 +1,6 @@
 #include "lib/comm/backend.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::comm {
 

@@ -2,7 +2,7 @@
 #include "lib/comm/backend.h"
 #include "lib/comm/communicator_state.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::comm {
 

@@ -1,7 +1,7 @@
 // How DeviceBackend looks at its kernels and turns failures into errors. On the watch's thread.
 #include "lib/comm/device_backend.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::comm {
 namespace {

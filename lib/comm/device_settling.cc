@@ -7,7 +7,7 @@
 #include "lib/loaded/cuda_rest.h"
 #include "transports/p2p/survey.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

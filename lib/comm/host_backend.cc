@@ -7,7 +7,7 @@
 #include "lib/links/transport_registry.h"
 #include "lib/sendrecv/host_exchange.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

@@ -3,7 +3,7 @@
 #include "lib/comm/communicator_state.h"
 #include "lib/comm/join_info.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 #include <vector>

@@ -2,7 +2,7 @@
 
 #include "lib/call/flight_record.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <initializer_list>

@@ -1,6 +1,6 @@
 #include "lib/comm/operation_base.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -2,7 +2,7 @@
 
 #include "lib/base/log.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include "lib/base/log.h"
 #include "lib/control/cause.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <numeric>
 

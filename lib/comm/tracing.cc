@@ -3,7 +3,7 @@
 #include "lib/control/cause.h"
 #include "lib/links/message_keys.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

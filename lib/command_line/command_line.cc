@@ -4,7 +4,7 @@
 #include "lib/command_line/parse.h"
 #include "lib/command_line/wrap.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

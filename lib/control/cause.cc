@@ -2,7 +2,7 @@
 
 #include "lib/trust/wire.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -10,7 +10,7 @@
 #include "lib/control/open_job.h"
 #include "lib/trust/address.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

@@ -8,7 +8,7 @@
 #include "lib/trust/interfaces.h"
 #include "lib/trust/session_key.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

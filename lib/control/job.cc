@@ -5,7 +5,7 @@
 #include "lib/control/cause.h"
 #include "lib/control/tree.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include "lib/control/job.h"
 #include "lib/control/tree.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include "lib/control/job.h"
 #include "lib/control/tree.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 
 #include "lib/control/cause.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 
 #include "lib/control/messages.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <future>

@@ -4,7 +4,7 @@
 #include "lib/base/log.h"
 #include "lib/trust/address.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

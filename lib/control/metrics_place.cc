@@ -3,7 +3,7 @@
 #include "lib/base/file_pattern.h"
 #include "lib/base/settings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstddef>
 #include <cstring>

@@ -4,7 +4,7 @@
 #include "lib/base/path_watch.h"
 #include "lib/trust/address.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <sys/epoll.h>

@@ -4,7 +4,7 @@
 #include "lib/base/units.h"
 #include "lib/cuda/cuda_places.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

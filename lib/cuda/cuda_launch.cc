@@ -2,7 +2,7 @@
 #include "lib/cuda/cuda_executor.h"
 #include "lib/cuda/cuda_places.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

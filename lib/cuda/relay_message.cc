@@ -1,6 +1,6 @@
 #include "lib/cuda/relay_message.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::exec {
 namespace {

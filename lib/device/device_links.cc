@@ -5,7 +5,7 @@
 #include "lib/links/message_keys.h"
 #include "lib/loaded/cuda_rest.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

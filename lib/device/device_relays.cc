@@ -3,7 +3,7 @@
 #include "lib/base/log.h"
 #include "lib/device/relay_progress.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <poll.h>

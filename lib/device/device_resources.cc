@@ -4,7 +4,7 @@
 #include "lib/base/wait.h"
 #include "lib/loaded/cuda_rest.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include "lib/base/units.h"
 #include "lib/device/device_exchange.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 #include "lib/device/device_streams.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::comm {
 

@@ -3,7 +3,7 @@
 #include "lib/base/log.h"
 #include "lib/transport/handover.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

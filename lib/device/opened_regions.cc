@@ -4,7 +4,7 @@
 #include "lib/loaded/cuda_rest.h"
 #include "lib/transport/handover.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>

@@ -1,6 +1,6 @@
 #include "lib/exec/launch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::exec {
 

@@ -9,7 +9,7 @@
 #include "lib/gradsync/shards.h"
 #include "lib/gradsync/stale_replica.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstddef>
 #include <cstring>

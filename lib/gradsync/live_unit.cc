@@ -1,6 +1,6 @@
 #include "lib/gradsync/live_unit.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

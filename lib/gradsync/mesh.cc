@@ -2,7 +2,7 @@
 
 #include "lib/gradsync/tensors.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

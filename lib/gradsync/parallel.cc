@@ -4,7 +4,7 @@
 #include "lib/base/caught.h"
 #include "lib/base/thread_start.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::gradsync {
 Parallel::Parallel(int threads, std::vector<Tensor> tensors)

@@ -3,7 +3,7 @@
 #include "lib/base/clock.h"
 #include "lib/gradsync/replica.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include "kernels/cpu/elementwise.h"
 #include "lib/base/units.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

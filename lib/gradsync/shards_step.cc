@@ -3,7 +3,7 @@
 #include "lib/base/clock.h"
 #include "lib/gradsync/shards.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

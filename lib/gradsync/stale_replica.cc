@@ -5,7 +5,7 @@
 #include "lib/base/settings.h"
 #include "lib/base/thread_start.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

@@ -5,7 +5,7 @@
 #include "lib/links/connect_message.h"
 #include "lib/links/message_keys.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <sys/syscall.h>

@@ -4,7 +4,7 @@
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

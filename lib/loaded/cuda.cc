@@ -1,6 +1,6 @@
 #include "lib/loaded/cuda.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <dlfcn.h>

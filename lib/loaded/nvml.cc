@@ -1,6 +1,6 @@
 #include "lib/loaded/nvml.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <dlfcn.h>
 

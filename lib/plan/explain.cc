@@ -2,7 +2,7 @@
 
 #include "lib/plan/print.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 #include "lib/plan/symbolic_run.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <tuple>

@@ -2,7 +2,7 @@
 
 #include "lib/plan/symbolic_run.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

@@ -2,7 +2,7 @@
 
 #include "lib/base/settings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::rendezvous {
 

@@ -3,7 +3,7 @@
 #include "lib/control/first_words.h"
 #include "lib/trust/wire.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -6,7 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/rendezvous/rendezvous_address.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

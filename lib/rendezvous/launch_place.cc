@@ -3,7 +3,7 @@
 // Sets that contradict the one in use are reported. Nothing here opens, binds or waits.
 #include "lib/rendezvous/rendezvous.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <climits>

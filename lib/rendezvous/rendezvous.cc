@@ -11,7 +11,7 @@
 #include "lib/rendezvous/store_value.h"
 #include "lib/trust/derive.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

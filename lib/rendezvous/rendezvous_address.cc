@@ -5,7 +5,7 @@
 #include "lib/trust/derive.h"
 #include "lib/trust/interfaces.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <cerrno>

@@ -1,6 +1,6 @@
 #include "lib/rendezvous/run_secret.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

@@ -3,7 +3,7 @@
 #include "lib/trust/derive.h"
 #include "lib/trust/session_key.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <functional>

@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/move.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "lib/topology/describe.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 

@@ -3,7 +3,7 @@
 #include "lib/base/owned.h"
 #include "lib/topology/hwloc_xml.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #ifdef GYRE_HAS_HWLOC
 #include <hwloc.h>
 #endif

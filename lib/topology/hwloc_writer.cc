@@ -2,7 +2,7 @@
 #include "lib/topology/gyre_info.h"
 #include "lib/topology/hwloc_xml.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

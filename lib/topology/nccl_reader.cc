@@ -2,7 +2,7 @@
 #include "lib/topology/nccl_xml.h"
 #include "lib/topology/speeds.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

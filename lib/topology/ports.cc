@@ -3,7 +3,7 @@
 #include "lib/topology/discover.h"
 #include "lib/topology/speeds.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

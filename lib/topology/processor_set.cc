@@ -1,6 +1,6 @@
 #include "lib/topology/processor_set.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 #include "lib/topology/topology.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

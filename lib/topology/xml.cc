@@ -1,6 +1,6 @@
 #include "lib/topology/xml.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

@@ -1,6 +1,6 @@
 #include "lib/transport/endpoint.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 #include <cstring>

@@ -3,7 +3,7 @@
 #include "lib/base/log.h"
 #include "lib/transport/transport.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cerrno>

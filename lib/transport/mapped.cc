@@ -2,7 +2,7 @@
 
 #include "lib/base/units.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 #include <cerrno>

@@ -7,7 +7,7 @@
 #include "lib/base/shortage.h"
 #include "lib/base/units.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

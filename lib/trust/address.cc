@@ -3,7 +3,7 @@
 #include "lib/base/settings.h"
 #include "lib/base/shortage.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <arpa/inet.h>
 #include <cerrno>

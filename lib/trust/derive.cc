@@ -3,7 +3,7 @@
 #include "lib/base/owned.h"
 #include "lib/trust/openssl.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <openssl/core_names.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>

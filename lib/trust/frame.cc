@@ -1,6 +1,6 @@
 #include "lib/trust/frame.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

@@ -2,7 +2,7 @@
 
 #include "lib/trust/derive.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <openssl/crypto.h>
 
 namespace gyre::trust {

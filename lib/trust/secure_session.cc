@@ -1,6 +1,6 @@
 #include "lib/trust/secure_session.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 

@@ -14,7 +14,7 @@
 #include "lib/trust/derive.h"
 #include "lib/trust/openssl.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <openssl/evp.h>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "lib/plan/collective.h"
 #include "lib/tune/table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>

@@ -5,7 +5,7 @@
 #include "kernels/cuda/launch.h"
 #include "tests/support/comm/ranks.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <functional>
 

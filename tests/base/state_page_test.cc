@@ -6,7 +6,7 @@
 #include "lib/base/state_page_reader.h"
 #include "tests/support/catch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <csignal>

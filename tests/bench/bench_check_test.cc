@@ -6,7 +6,7 @@
 #include "kernels/cpu/move.h"
 #include "tests/support/catch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <cstring>

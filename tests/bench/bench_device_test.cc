@@ -7,7 +7,7 @@
 #include "tests/support/comm/ranks.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdio>

@@ -7,7 +7,7 @@
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/kernels/device_job.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <fstream>

@@ -4,6 +4,7 @@
 #include "tests/campaign/meeting_file.h"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 namespace gyre::campaign {

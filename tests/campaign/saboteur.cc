@@ -3,6 +3,7 @@
 #include "tests/campaign/diary.h"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>

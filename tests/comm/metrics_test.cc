@@ -6,7 +6,7 @@
 #include "lib/control/metrics_request.h"
 #include "tests/support/control/meeting.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <filesystem>

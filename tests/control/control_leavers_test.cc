@@ -4,6 +4,7 @@
 #include "tests/support/control/meeting.h"
 #include "tests/support/control/process_job.h"
 
+#include <chrono>
 #include <csignal>
 
 using namespace gyre;

@@ -4,6 +4,7 @@
 #include "tests/support/control/meeting.h"
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <new>
 #include <sys/eventfd.h>

@@ -8,6 +8,7 @@
 #include "tests/support/control/meeting.h"
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

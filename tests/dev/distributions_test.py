@@ -62,6 +62,12 @@ class Distributions(unittest.TestCase):
         self.assertEqual(distributions.mirror_of_apt("http://c.example/ubuntu/\n"),
                          distributions.USUAL_MIRROR)
 
+    def test_lists_of_packages_may_be_as_old_as_this_machine_allows(self):
+        dates = 'Acquire::Check-Valid-Until "false";\n'
+        dump = 'APT "";\nAcquire "";\n' + dates + 'Acquire::AllowInsecureRepositories "1";\n'
+        self.assertEqual(distributions.dates_of_apt(dump), dates)
+        self.assertEqual(distributions.dates_of_apt('APT "";\n'), "")
+
     def test_arguments_behind_two_dashes_are_for_the_tests(self):
         said = distributions.read_arguments(["debian-13", "--build-only", "--", "--suite", "unit"])
         self.assertEqual((said.names, said.test_arguments), (["debian-13"], ["--suite", "unit"]))

@@ -4,7 +4,7 @@
 // gives a program.
 #include "tests/support/device/device_ranks.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -5,8 +5,9 @@
 #include "tests/support/device/device_processes.h"
 #include "tests/support/device/device_ranks.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include "tests/fuzz/input.h"
 #include "transports/shm/memory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <fcntl.h>

@@ -10,7 +10,7 @@
 #include "lib/trust/address.h"
 #include "tests/fuzz/input.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <sys/epoll.h>
 #include <sys/socket.h>

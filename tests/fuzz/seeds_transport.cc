@@ -7,7 +7,7 @@
 #include "tests/fuzz/seeds.h"
 #include "transports/p2p/memory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <fcntl.h>
 

@@ -6,6 +6,7 @@
 #include <gyre/gradsync.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>

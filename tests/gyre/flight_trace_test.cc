@@ -4,7 +4,7 @@
 
 #include "tests/support/catch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 using namespace gyre;

@@ -5,6 +5,7 @@
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/kernels/device_job.h"
 
+#include <chrono>
 #include <set>
 #include <thread>
 

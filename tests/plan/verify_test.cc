@@ -4,7 +4,7 @@
 #include "lib/plan/print.h"
 #include "tests/support/catch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

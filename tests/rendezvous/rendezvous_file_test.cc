@@ -2,6 +2,7 @@
 #include "lib/rendezvous/id_file.h"
 #include "tests/support/rendezvous/small_plane.h"
 
+#include <chrono>
 #include <cstddef>
 #include <fcntl.h>
 #include <filesystem>

@@ -5,7 +5,7 @@
 #include "lib/topology/nccl_xml.h"
 #include "tests/support/catch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <set>

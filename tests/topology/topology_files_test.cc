@@ -5,7 +5,7 @@
 #include "lib/topology/topology_file.h"
 #include "tests/support/catch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 using namespace gyre;
 using namespace gyre::topology;

@@ -8,6 +8,7 @@
 #include "transports/tcp/tcp.h"
 #include "transports/tcp/wire.h"
 
+#include <chrono>
 #include <cstring>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -2,7 +2,7 @@
 
 #include "lib/topology/discover.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "tools/gyre/flight_trace.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "tools/gyre/job_report.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 #include <map>

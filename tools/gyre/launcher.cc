@@ -10,7 +10,7 @@
 #include "tools/gyre/rank_environment.h"
 #include "tools/gyre/rank_process.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -8,7 +8,7 @@
 #include "tools/gyre/topo_command.h"
 #include "tools/gyre/why_command.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <string_view>

@@ -3,7 +3,7 @@
 #include "lib/command_line/command_line.h"
 #include "lib/gradsync/memory_need.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <string>

@@ -1,6 +1,6 @@
 #include "tools/gyre/output_pump.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,6 @@
 #include "tools/gyre/own_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <fcntl.h>

@@ -10,7 +10,7 @@
 #include "lib/plan/verify.h"
 #include "tools/gyre/memory_command.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdio>

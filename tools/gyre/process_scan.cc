@@ -2,7 +2,7 @@
 
 #include "lib/base/memory_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

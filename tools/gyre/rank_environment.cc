@@ -3,7 +3,7 @@
 #include "lib/base/file_size.h"
 #include "lib/base/memory_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cerrno>

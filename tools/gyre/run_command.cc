@@ -5,7 +5,7 @@
 #include "lib/command_line/command_line.h"
 #include "tools/gyre/launcher.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <map>

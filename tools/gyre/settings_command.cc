@@ -5,7 +5,7 @@
 #include "lib/command_line/wrap.h"
 #include "lib/links/transport_registry.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>

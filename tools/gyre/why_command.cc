@@ -9,7 +9,7 @@
 #include "tools/gyre/why_json.h"
 #include "tools/gyre/why_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "lib/base/clock.h"
 #include "tools/gyre/why_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "tools/gyre/why_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

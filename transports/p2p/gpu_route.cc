@@ -1,6 +1,6 @@
 #include "transports/p2p/gpu_route.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

@@ -3,7 +3,7 @@
 #include "lib/loaded/cuda_rest.h"
 #include "lib/trust/wire.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::p2p {
 

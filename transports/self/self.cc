@@ -3,7 +3,7 @@
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::transport {
 namespace {

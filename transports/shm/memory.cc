@@ -5,7 +5,7 @@
 #include "lib/base/memory_file.h"
 #include "lib/base/units.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

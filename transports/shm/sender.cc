@@ -3,7 +3,7 @@
 #include "lib/transport/handover.h"
 #include "transports/shm/memory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <poll.h>
 

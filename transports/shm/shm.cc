@@ -6,7 +6,7 @@
 #include "transports/shm/memory.h"
 #include "transports/shm/sender.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::transport {
 namespace {

@@ -4,7 +4,7 @@
 #include "lib/trust/address.h"
 #include "transports/tcp/socket.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <poll.h>

@@ -3,7 +3,7 @@
 #include "lib/base/log.h"
 #include "transports/tcp/socket.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

@@ -3,7 +3,7 @@
 #include "lib/base/clock.h"
 #include "lib/trust/address.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <openssl/crypto.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include "transports/tcp/receiver.h"
 #include "transports/tcp/sender.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <map>
 #include <tuple>

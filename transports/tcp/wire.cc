@@ -1,6 +1,6 @@
 #include "transports/tcp/wire.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::transport {
 

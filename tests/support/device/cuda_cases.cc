@@ -2,8 +2,9 @@
 
 #include "tests/support/device/cuda_draw.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include <chrono>
 #include <deque>
 #include <optional>
 

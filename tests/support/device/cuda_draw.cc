@@ -1,6 +1,6 @@
 #include "tests/support/device/cuda_draw.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::tests {
 namespace {

@@ -3,7 +3,7 @@
 #include "lib/base/clock.h"
 #include "tests/support/device/cuda_draw.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <csignal>
 #include <unistd.h>

@@ -11,7 +11,7 @@
 // A thread that would wait for ever is released after a while, and the test fails.
 #include "tests/support/fake_cuda/fake_cuda_state.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

@@ -2,7 +2,7 @@
 
 #include "lib/loaded/cuda.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

@@ -1,6 +1,6 @@
 #include "tests/support/kernels/device_job.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace gyre::tests {
 

@@ -4,7 +4,7 @@
 #include "tests/support/comm/elements.h"
 #include "tests/support/exec/launch_job.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 

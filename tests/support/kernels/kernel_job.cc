@@ -1,6 +1,6 @@
 #include "tests/support/kernels/kernel_job.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

@@ -4,6 +4,7 @@
 #include "tests/support/random_programs/program_thread.h"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <new>
 #include <set>

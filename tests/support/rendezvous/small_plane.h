@@ -8,7 +8,7 @@
 #include "lib/trust/derive.h"
 #include "tests/support/catch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <fcntl.h>

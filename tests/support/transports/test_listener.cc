@@ -3,7 +3,7 @@
 #include "lib/base/log.h"
 #include "lib/trust/address.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <cstdlib>

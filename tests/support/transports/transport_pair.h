@@ -7,7 +7,7 @@
 #include "lib/transport/transport.h"
 #include "tests/support/transports/test_listener.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <functional>
