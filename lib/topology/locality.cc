@@ -1,21 +1,29 @@
 #include "lib/topology/locality.h"
 
+#include "lib/base/owned.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <dirent.h>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
 #include <optional>
-#include <system_error>
 #include <tuple>
 
 namespace gyre::topology {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct ProcessorFolderTraits {
+  using Handle = DIR*;
+  static DIR* none() { return nullptr; }
+  static void close(DIR* folder) { (void)::closedir(folder); }
+};
 
 // The first number in the file, as lists and single numbers begin with it; -1: there is none.
 int first_number(const fs::path& file) {
@@ -26,9 +34,11 @@ int first_number(const fs::path& file) {
 }
 
 int numa_node_of(const fs::path& processor) {
-  std::error_code error;
-  for (fs::directory_iterator at(processor, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename();
+  // Not std::filesystem's iterator: where memory runs out it ends the process.
+  const Owned<ProcessorFolderTraits> folder(::opendir(processor.c_str()));
+  if (!folder.has_value()) return -1;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    const std::string_view name = entry->d_name;
     int number = -1;
     if (!name.starts_with("node")) continue;
     if (std::from_chars(name.data() + 4, name.data() + name.size(), number).ec == std::errc())
