@@ -2,7 +2,7 @@
 
 #include "lib/base/owned.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
