@@ -106,8 +106,8 @@ def proxies():
 
 
 def dates_of_apt(settings):
-    """What `apt-config dump` says of how old lists of packages may be: a mirror that stands still,
-    which this machine takes its packages from, serves the roots as well. Signatures count anyway."""
+    """What `apt-config dump` says of how old lists of packages may be. If this machine takes them
+    from a mirror that stands still, so do the roots. Signatures count anyway."""
     return "".join(re.findall(r"^Acquire::(?:Check-Valid-Until|Check-Date) .*\n", settings, re.M))
 
 
