@@ -30,7 +30,7 @@ class OperationBase : public Resumable {
     record_.moved();
     stall_timer_.moved();
   }
-  // After half a second for one peer: it may have left. What a socket still carries may be the
+  // At each look of the stall timer: the peer may have left. What a socket still carries may be the
   // last words of one who has; its end tells then, so nothing may be under way.
   void suspect_departure(int peer, bool nothing_under_way);
   // What comes before the operation itself at each look: a failure, or what is done about a peer
