@@ -34,6 +34,7 @@ struct Settings {
   std::string socket_family = "ANY";
   std::string tcp_security = "ticket";
   bool shm_disable = false;
+  std::string topology_file;  // says what this host is made of
   // Between GPUs; see transports/p2p.
   bool p2p_disable = false;
   std::string p2p_level = "SYS";

@@ -74,6 +74,9 @@ std::vector<Setting> settings_of_ways() {
        "address family of sockets"},
       {"GYRE_TCP_SECURITY", S::Keyword{&Settings::tcp_security, {"ticket", "tls"}},
        "ticket: a data connection begins with a one-time ticket; tls: it is also encrypted"},
+      {"GYRE_TOPO_FILE", S::Text{&Settings::topology_file},
+       "file that says what this host is made of, where the kernel's files do not: XML of hwloc or "
+       "of NCCL (gyre topo --file shows it)"},
       {"GYRE_SHM_DISABLE", S::Switch{&Settings::shm_disable}, "1: shared memory is not used"},
       {"GYRE_P2P_DISABLE", S::Switch{&Settings::p2p_disable},
        "1: kernels do not access the memory of another GPU"},

@@ -2,7 +2,9 @@
 
 #include "lib/base/log.h"
 #include "lib/comm/communicator_state.h"
+#include "lib/comm/host_machine.h"
 #include "lib/comm/join_info.h"
+#include "lib/comm/pair_log.h"
 #include "lib/device/device_memory.h"
 #include "lib/links/transport_registry.h"
 #include "lib/sendrecv/host_exchange.h"
@@ -42,22 +44,22 @@ void warn_of_clear_text(const Settings& settings) {
 
 }  // namespace
 
-HostBackend::HostBackend(CommunicatorState& state, transport::RegionTable& regions,
-                         tune::Allowed allowed)
+HostBackend::HostBackend(CommunicatorState& state, const Services& services, tune::Allowed allowed)
     : state_(state),
-      regions_(regions),
+      regions_(services.regions),
+      machine_(services.machine),
       plans_(state.rank, state.size, std::move(allowed),
              shape_of(state.options.settings).slot_bytes) {}
 
 transport::FifoShape HostBackend::fifo_shape() const { return shape_of(state_.options.settings); }
 
 Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
-                                                       transport::RegionTable& regions,
+                                                       const Services& services,
                                                        control::ControlPlane& plane,
                                                        const trust::UniqueId& id) {
   const Settings& settings = state.options.settings;
   GYRE_ASSIGN(tune::Allowed allowed, tune::Allowed::parse(settings));
-  std::unique_ptr<HostBackend> made(new HostBackend(state, regions, std::move(allowed)));
+  std::unique_ptr<HostBackend> made(new HostBackend(state, services, std::move(allowed)));
   // The operation's own deadline speaks first: it knows more than the kernel.
   const std::int64_t tcp_user_timeout_ms = state.options.timeout_ns / ns_per_ms + 10'000;
   GYRE_ASSIGN(made->transports_,
@@ -75,16 +77,23 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
 }
 
 // Settings that every rank must share, since all choose for themselves and must choose alike.
-control::MessageBytes HostBackend::join_info(const std::string& device) const {
+Result<control::MessageBytes> HostBackend::join_info(const std::string& device) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
       "version=1 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.first_sequence);
+  GYRE_ASSIGN(const topology::Locality place, own_locality());
+  return encode(JoinInfo{common, device, processor_mask(), topology::encode(place)});
+}
+
+Result<topology::Locality> HostBackend::own_locality() const {
+  const std::string& file = state_.options.settings.topology_file;
   const auto processors = topology::allowed_processors();
-  const std::string locality = topology::encode(
-      processors.ok() ? topology::read_locality(*processors) : topology::Locality());
-  return encode(JoinInfo{common, device, processor_mask(), locality});
+  if (file.empty())
+    return processors.ok() ? topology::read_locality(*processors) : topology::Locality();
+  GYRE_ASSIGN(const topology::Topology* const machine, machine_.find(file));
+  return processors.ok() ? topology::find_locality(*machine, *processors) : topology::Locality();
 }
 
 Result<bool> HostBackend::settle() {
@@ -97,6 +106,7 @@ Result<bool> HostBackend::settle() {
   plans_.follow(layout_);
   tuning_.hosts = layout_.equal_hosts();
   if (state_.rank == 0) log_info(Subsystem::graph, "{}", layout_.text());
+  if (logs_info(Subsystem::graph)) log_candidates();
   int local_ranks = 0;
   for (int rank = 0; rank < state_.size; ++rank)
     local_ranks += state_.identity_of(rank).host == own_host;
@@ -116,6 +126,13 @@ Result<bool> HostBackend::settle() {
            state_.options.name, state_.rank, state_.size, roster.processes.size(), local_ranks,
            tuning_.mapped ? "memory reaches all ranks" : "not all ranks share memory");
   return true;
+}
+
+void HostBackend::log_candidates() const {
+  const auto machine = machine_.find(state_.options.settings.topology_file);
+  const PairLog log(*links_, layout_, machine.ok() ? *machine : nullptr);
+  for (const std::string& line : log.lines(state_.rank, state_.size))
+    log_info(Subsystem::graph, "{}", line);
 }
 
 Status HostBackend::check_memory(std::string_view name, const void* buffer,

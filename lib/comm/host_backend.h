@@ -21,12 +21,12 @@ namespace gyre::comm {
 class HostBackend final : public Backend {
  public:
   static Result<std::unique_ptr<HostBackend>> make(CommunicatorState& state,
-                                                   transport::RegionTable& regions,
+                                                   const Services& services,
                                                    control::ControlPlane& plane,
                                                    const trust::UniqueId& id);
 
-  // The same with what a backend on a GPU says of its device.
-  control::MessageBytes join_info(const std::string& device) const;
+  // The same with what a backend on a GPU says of its device. An error: GYRE_TOPO_FILE.
+  Result<control::MessageBytes> join_info(const std::string& device) const;
   PlanChooser& plans() { return plans_; }
   Links& links() { return *links_; }
 
@@ -81,8 +81,10 @@ class HostBackend final : public Backend {
   void await_kernels() override {}
 
  private:
-  HostBackend(CommunicatorState& state, transport::RegionTable& regions, tune::Allowed allowed);
+  HostBackend(CommunicatorState& state, const Services& services, tune::Allowed allowed);
   transport::FifoShape fifo_shape() const;
+  Result<topology::Locality> own_locality() const;
+  void log_candidates() const;
   void end_loan();
 
   // A plan with its links, kept for good.
@@ -94,6 +96,7 @@ class HostBackend final : public Backend {
 
   CommunicatorState& state_;
   transport::RegionTable& regions_;
+  HostMachine& machine_;
   TransportList transports_;
   RankLayout layout_;  // once all have joined
   PlanChooser plans_;

@@ -8,6 +8,7 @@
 #include "lib/base/state_page.h"
 #include "lib/comm/communicator.h"
 #include "lib/comm/device_services.h"
+#include "lib/comm/host_machine.h"
 #include "lib/comm/stream.h"
 
 #include <atomic>
@@ -78,6 +79,7 @@ class Process {
   HandleTable<HostStream> streams;
   transport::RegionTable regions;  // what gyreMemAlloc gave
   DeviceHoldings device_holdings;  // of the GPUs
+  HostMachine machine;
   // Calls of gyreCommInitEnv that succeeded. It turns after 2^31 of 100 us, 2.5 days, on all ranks
   // alike, and does no harm: names and secrets of meetings differ by it, no more.
   std::atomic<int> meetings = 0;

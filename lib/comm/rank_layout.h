@@ -25,12 +25,12 @@ class RankLayout {
   topology::PathClass path_class(int rank, int other) const {
     return topology::path_class(of(rank).locality, of(other).locality);
   }
-  std::string text() const;  // for the log: "4 hosts of 2 ranks, order 0 4 1 5 ..."
-
- private:
   const topology::HostedLocality& of(int rank) const {
     return ranks_[static_cast<std::size_t>(rank)];
   }
+  std::string text() const;  // for the log: "4 hosts of 2 ranks, order 0 4 1 5 ..."
+
+ private:
   void count_hosts();
 
   std::vector<topology::HostedLocality> ranks_;

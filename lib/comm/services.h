@@ -10,11 +10,13 @@ class RegionTable;
 
 namespace gyre::comm {
 
+class HostMachine;
 struct DeviceServices;
 
 struct Services {
   transport::RegionTable& regions;   // what gyreMemAlloc gave
   const std::atomic<bool>& is_over;  // exit() was called: who goes now does not leave in peace
+  HostMachine& machine;              // the topology of this host
   const DeviceServices& devices;
 };
 

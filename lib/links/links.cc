@@ -1,6 +1,7 @@
 #include "lib/links/links.h"
 
 #include "lib/base/log.h"
+#include "lib/links/candidates.h"
 #include "lib/links/closed_end.h"
 #include "lib/links/connect_message.h"
 #include "lib/links/message_keys.h"
@@ -37,6 +38,11 @@ const trust::ProcessIdentity& Links::identity_of(int peer) const {
   return roster.processes[roster.process_of_rank[static_cast<std::size_t>(peer)]];
 }
 
+std::vector<TransportCandidate> Links::candidates(
+    int peer, const std::function<topology::TransportPath(topology::Medium)>& find_path) const {
+  return find_candidates(transports_, identity_of(peer), peer == rank_, find_path);
+}
+
 Result<transport::Transport*> Links::select(int peer) const {
   for (const auto& candidate : transports_) {
     // A rank with itself has a transport of its own, and only that.
@@ -50,12 +56,10 @@ Result<transport::Transport*> Links::select(int peer) const {
 
 std::string Links::reasons(int peer) const {
   std::string text;
-  for (const auto& candidate : transports_) {
-    if ((candidate->name() == "self") != (peer == rank_)) continue;
-    const Reachability reach = candidate->reach(identity_of(peer));
-    text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ", candidate->name(),
-                        reach.reachable ? "reaches" : "does not reach", reach.reason);
-  }
+  for (const TransportCandidate& one :
+       candidates(peer, [](topology::Medium) { return topology::TransportPath(); }))
+    text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ", one.transport,
+                        one.reaches ? "reaches" : "does not reach", one.reason);
   return text.empty() ? "every transport is left out by the settings" : text;
 }
 

@@ -8,7 +8,9 @@
 #include "lib/exec/launch.h"
 #include "lib/links/connect_message.h"
 #include "lib/plan/plan.h"
+#include "lib/topology/transport_path.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,7 +20,9 @@
 
 namespace gyre::comm {
 
-using TransportList = std::vector<std::unique_ptr<transport::Transport>>;
+using transport::TransportList;
+
+struct TransportCandidate;
 
 class Links {
  public:
@@ -85,6 +89,9 @@ class Links {
   FileDescriptor process_of(int peer) const;
   // One line on each candidate: why it is taken or not.
   std::string reasons(int peer) const;
+  // The transports to a rank, best first; `find_path` tells what a medium is worth.
+  std::vector<TransportCandidate> candidates(
+      int peer, const std::function<topology::TransportPath(topology::Medium)>& find_path) const;
 
  private:
   struct PendingConnection {

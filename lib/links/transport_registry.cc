@@ -17,16 +17,24 @@ constexpr TransportRow rows[] = {
     {.name = "self",
      .reaches = "a rank itself",
      .make = transport::make_self_transport,
-     .needs_no_naming = true},
-    {.name = "shm",
-     .reaches = "ranks of one host, by shared memory",
-     .make = transport::make_shm_transport,
-     .disabled = &Settings::shm_disable},
-    {.name = "tcp", .reaches = "any host", .make = transport::make_tcp_transport},
+     .needs_no_naming = true,
+     .medium = topology::Medium::own_memory},
     {.name = "p2p",
      .reaches = "GPUs of one host, by their own memory",
      .needs_no_naming = true,
-     .disabled = &Settings::p2p_disable},
+     .disabled = &Settings::p2p_disable,
+     .disabled_by = "GYRE_P2P_DISABLE",
+     .medium = topology::Medium::gpu_memory},
+    {.name = "shm",
+     .reaches = "ranks of one host, by shared memory",
+     .make = transport::make_shm_transport,
+     .disabled = &Settings::shm_disable,
+     .disabled_by = "GYRE_SHM_DISABLE",
+     .medium = topology::Medium::host_memory},
+    {.name = "tcp",
+     .reaches = "any host",
+     .make = transport::make_tcp_transport,
+     .medium = topology::Medium::sockets},
 };
 
 // What GYRE_TRANSPORT says.
@@ -78,20 +86,26 @@ Result<bool> is_transport_allowed(std::string_view name, const Settings& setting
   return allows(wanted, *std::ranges::find(rows, name, &TransportRow::name), settings);
 }
 
-Result<TransportList> make_transports(const Settings& settings,
-                                      const transport::TransportEnvironment& environment) {
+Result<std::vector<const TransportRow*>> allowed_transports(const Settings& settings) {
   GYRE_ASSIGN(const TransportFilter wanted, read_wanted(settings));
   std::vector<const TransportRow*> allowed;
   for (const TransportRow& row : rows)
-    if (row.make != nullptr && allows(wanted, row, settings)) allowed.push_back(&row);
+    if (allows(wanted, row, settings)) allowed.push_back(&row);
   // As they are named; what is not named comes first, by its row.
   const auto place = [&](const TransportRow* row) {
     const auto named = std::ranges::find(wanted.names, row->name);
     return std::pair(named == wanted.names.end() ? -1 : named - wanted.names.begin(), row);
   };
   if (!wanted.are_left_out) std::ranges::sort(allowed, {}, place);
+  return allowed;
+}
+
+Result<TransportList> make_transports(const Settings& settings,
+                                      const transport::TransportEnvironment& environment) {
+  GYRE_ASSIGN(const std::vector<const TransportRow*> allowed, allowed_transports(settings));
   TransportList list;
-  for (const TransportRow* row : allowed) list.push_back(row->make(environment));
+  for (const TransportRow* row : allowed)
+    if (row->make != nullptr) list.push_back(row->make(environment));
   return list;
 }
 

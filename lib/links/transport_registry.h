@@ -4,14 +4,18 @@
 #pragma once
 
 #include "lib/base/settings.h"
-#include "lib/links/links.h"
+#include "lib/topology/transport_path.h"
+#include "lib/transport/transport.h"
 
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gyre::comm {
+
+using transport::TransportList;
 
 struct TransportRow {
   std::string_view name;
@@ -20,17 +24,22 @@ struct TransportRow {
   // pair of ranks, and say why (transports/p2p/gpu_route.h).
   std::unique_ptr<transport::Transport> (*make)(const transport::TransportEnvironment&) = nullptr;
   bool needs_no_naming = false;  // a list of others does not leave it out; ^ with its name may
-  bool Settings::*disabled = nullptr;  // another variable that leaves it out
+  bool Settings::*disabled = nullptr;                   // another variable that leaves it out
+  std::string_view disabled_by = {};                    // its name
+  topology::Medium medium = topology::Medium::sockets;  // what its bytes go through
 };
 std::span<const TransportRow> transport_registry();
-// "self, shm, tcp, p2p"
+// "self, p2p, shm, tcp"
 std::string transport_choices();
 
 // Whether the settings allow that transport, which is there. An error where GYRE_TRANSPORT names
 // one that is not.
 Result<bool> is_transport_allowed(std::string_view name, const Settings& settings);
 
-// Those with slots that the settings allow, in the order of GYRE_TRANSPORT. It travels in
+// Those that the settings allow, in the order of GYRE_TRANSPORT; what it does not name comes first.
+Result<std::vector<const TransportRow*>> allowed_transports(const Settings& settings);
+
+// Those of them with slots, in the order of GYRE_TRANSPORT. It travels in
 // endpoints, so it has to be the same on all ranks; init compares it.
 Result<TransportList> make_transports(const Settings& settings,
                                       const transport::TransportEnvironment& environment);

@@ -74,6 +74,48 @@ void join(int& one, int other) {
   if (one != other) one = -1;
 }
 
+void join(Locality& one, const Locality& other) {
+  join(one.package, other.package);
+  join(one.numa_node, other.numa_node);
+  join(one.cache, other.cache);
+  join(one.core, other.core);
+}
+
+// Of all processors what they have in common.
+template <typename PlaceOf>
+Locality common_locality(const ProcessorSet& processors, PlaceOf place_of) {
+  std::optional<Locality> place;
+  for (const int processor : processors.numbers()) {
+    if (place)
+      join(*place, place_of(processor));
+    else
+      place = place_of(processor);
+    if (*place == Locality()) break;
+  }
+  return place.value_or(Locality());
+}
+
+// The number of a Locality that is for parts of this kind; null for other kinds.
+int* field_of(Locality& place, const TopologyNode& node) {
+  switch (node.kind) {
+    case NodeKind::package:
+      return &place.package;
+    case NodeKind::numa_node:
+      return &place.numa_node;
+    case NodeKind::cache:
+      return &place.cache;
+    case NodeKind::core:
+      return &place.core;
+    default:
+      return nullptr;
+  }
+}
+
+int number_of(const TopologyNode& node) {
+  const bool by_processor = node.kind == NodeKind::cache || node.kind == NodeKind::core;
+  return by_processor ? node.processors.numbers().front() : node.number;
+}
+
 auto key_of(const Locality& place) {
   return std::tuple(place.package, place.numa_node, place.cache, place.core);
 }
@@ -92,18 +134,32 @@ std::optional<int> take_number(std::string_view& text) {
 }  // namespace
 
 Locality read_locality(const ProcessorSet& processors, const std::string& sysfs) {
-  const std::vector<int> numbers = processors.numbers();
-  if (numbers.empty()) return {};
-  Locality place = place_of_processor(numbers.front(), sysfs);
-  for (const int processor : numbers) {
-    if (place == Locality()) break;
-    const Locality other = place_of_processor(processor, sysfs);
-    join(place.package, other.package);
-    join(place.numa_node, other.numa_node);
-    join(place.cache, other.cache);
-    join(place.core, other.core);
+  return common_locality(processors,
+                         [&](int processor) { return place_of_processor(processor, sysfs); });
+}
+
+// A cache lies in those of higher levels, which come before it.
+Locality find_locality(const Topology& machine, const ProcessorSet& processors) {
+  return common_locality(processors, [&](int processor) {
+    Locality place;
+    for (const TopologyNode& node : machine.nodes)
+      if (int* const number = field_of(place, node);
+          number != nullptr && *number < 0 && node.processors.contains(processor))
+        *number = number_of(node);
+    return place;
+  });
+}
+
+int find_place(const Topology& machine, const Locality& locality) {
+  Locality wanted = locality;
+  int found = 0;
+  for (int i = 0; i < static_cast<int>(machine.nodes.size()); ++i) {
+    const TopologyNode& node = machine.node(i);
+    const int* const number = field_of(wanted, node);
+    if (number != nullptr && *number >= 0 && !node.processors.empty() && *number == number_of(node))
+      found = i;
   }
-  return place;
+  return found;
 }
 
 std::string encode(const Locality& place) {

@@ -23,6 +23,11 @@ struct Locality {
 // Reads the kernel's files about those processors, and asks no library: it takes some 100 us.
 Locality read_locality(const ProcessorSet& processors, const std::string& sysfs = "/sys");
 
+// The same of a machine that is known already.
+Locality find_locality(const Topology& machine, const ProcessorSet& processors);
+// The smallest part of the machine that a locality names; its host if it names none.
+int find_place(const Topology& machine, const Locality& locality);
+
 std::string encode(const Locality& place);  // "0,1,8,-"
 // Peers' text: all unknown if it is not one.
 Locality decode_locality(std::string_view text);

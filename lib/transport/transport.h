@@ -104,6 +104,8 @@ class Transport {
                                                       const Endpoint& endpoint) = 0;
 };
 
+using TransportList = std::vector<std::unique_ptr<Transport>>;  // best first
+
 // What a transport is made from. Both references outlive the transport and its connections.
 struct TransportEnvironment {
   const trust::ProcessIdentity& self;

@@ -69,6 +69,27 @@ class Topo(unittest.TestCase):
         again = self.file(gyre("--file", path, "--export", "nccl")[1])
         self.assertEqual(gyre("--file", again)[1], text)
 
+    def test_why_says_which_transport_is_taken(self):
+        path = self.file(SMALL)
+        code, text, error = gyre("--file", path, "--why", "gpu0", "gpu1")
+        self.assertEqual((code, error), (0, ""))
+        self.assertEqual(text.split("\n")[0], "gpu0 to gpu1: p2p")
+        self.assertRegex(text, r"(?m)^  p2p +taken +NVL, 371 GB/s$")
+        self.assertRegex(text, r"(?m)^  shm +possible by the memory of NUMA node 0, 31.5 GB/s$")
+        code, text, error = gyre("--file", path, "--hosts", "2", "--why", "gpu0", "1/gpu1")
+        self.assertEqual((code, error), (0, ""))
+        self.assertRegex(text, r"(?m)^  p2p +no +another host$")
+        self.assertRegex(text, r"(?m)^  tcp +taken +by mlx5_0 to mlx5_0, 31.5 GB/s$")
+
+    def test_the_file_of_the_variable_stands_for_this_host(self):
+        os.environ["GYRE_TOPO_FILE"] = self.file(SMALL)
+        self.addCleanup(os.environ.pop, "GYRE_TOPO_FILE")
+        self.assertTrue(gyre()[1].startswith("host small"))
+        os.environ["GYRE_P2P_DISABLE"] = "1"
+        self.addCleanup(os.environ.pop, "GYRE_P2P_DISABLE")
+        self.assertRegex(gyre("--why", "gpu0", "gpu1")[1],
+                         r"(?m)^  p2p +no +GYRE_P2P_DISABLE leaves it out$")
+
     def test_paths_say_what_lies_between(self):
         path = self.file(SMALL)
         for ends, first in ((("gpu0", "gpu1"), "NVL, 371 GB/s"),
@@ -143,6 +164,9 @@ class Topo(unittest.TestCase):
                 (("--file", "/nowhere"), 1, "/nowhere"),
                 (("--file", broken), 2, "line 2, <cpu>: \"xyz\" is no mask"),
                 (("--file", path, "--path", "gpu0", "gpu9"), 2, "there is no \"gpu9\" here"),
+                (("--file", path, "--why", "gpu0"), 2, "--why takes the places of two ranks"),
+                (("--file", path, "--why", "gpu0", "1/gpu1"), 2, "hosts are 0 to 0"),
+                (("--file", path, "--why", "gpu0", "mlx5_0"), 2, "computes nothing"),
                 (("--file", path, "--path", "gpu0"), 2, "--path takes two ends"),
                 (("--diff", path), 2, "--diff takes two files"),
                 (("--diff", path, "/nowhere"), 1, "/nowhere"),

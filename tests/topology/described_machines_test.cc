@@ -151,7 +151,9 @@ TEST_CASE("searches find on described machines what their files expect", "[topol
       now[key]["trees"] = facts(cluster, find(cluster, ChannelPattern::tree));
     }
     INFO(name << " has now:\n" << now.dump(2));
-    CHECK(nlohmann::ordered_json::parse(tests::expectation_text(name)) == now);
+    auto expected = nlohmann::ordered_json::parse(tests::expectation_text(name));
+    expected.erase("transports");  // candidates_test looks at them
+    CHECK(expected == now);
   }
 }
 

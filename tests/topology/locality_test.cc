@@ -2,6 +2,7 @@
 #include "lib/topology/locality.h"
 
 #include "tests/support/catch.h"
+#include "tests/topologies/described_machines.h"
 
 #include <fmt/format.h>
 
@@ -77,6 +78,24 @@ TEST_CASE("a host that tells little is known as far as it tells") {
   std::ofstream(server.root() / "devices/system/cpu/cpu5/topology/physical_package_id") << "-1\n";
   CHECK(server.place({5}) == Locality{-1, -1, -1, 5});
   CHECK(read_locality({}, "/nonexistent") == Locality{});
+}
+
+TEST_CASE("a machine that is described knows the places that the kernel's files would tell") {
+  for (const char* name : {"xeon_8480_snc4", "epyc_9654", "virtual_machine"}) {
+    CAPTURE(name);
+    const Topology machine = tests::described_machine(name);
+    for (const int core : machine.all(NodeKind::core)) {
+      const Locality place = find_locality(machine, machine.node(core).processors);
+      CHECK(place.core == machine.node(core).processors.numbers().front());
+      CHECK(find_place(machine, place) == core);
+    }
+    const Locality whole = find_locality(machine, machine.node(0).processors);
+    CHECK(whole.core == -1);
+    CHECK(machine.node(find_place(machine, whole))
+              .processors.contains_all(machine.node(0).processors));
+    CHECK(find_place(machine, Locality{}) == 0);
+    CHECK(find_locality(machine, {}) == Locality{});
+  }
 }
 
 TEST_CASE("a place survives its text, and other text is no place") {

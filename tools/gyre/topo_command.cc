@@ -1,6 +1,8 @@
 #include "tools/gyre/topo_command.h"
 
+#include "lib/base/settings.h"
 #include "lib/command_line/command_line.h"
+#include "lib/links/candidates.h"
 #include "lib/topology/describe.h"
 #include "lib/topology/discover.h"
 #include "lib/topology/draw.h"
@@ -13,14 +15,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
-#include <system_error>
 #include <vector>
 
 namespace gyre::tools {
@@ -33,30 +32,17 @@ using topology::TopologyNode;
 
 struct Options {
   std::string file;
-  std::string format;             // empty: text for people
-  std::vector<std::string> ends;  // of the path that is asked for
-  std::vector<std::string> pair;  // files that are compared
-  std::string picture;            // where it goes
+  std::string format;              // empty: text for people
+  std::vector<std::string> ends;   // of the path that is asked for
+  std::vector<std::string> ranks;  // whose transports are asked for
+  std::vector<std::string> pair;   // files that are compared
+  std::string picture;             // where it goes
   bool rings = false, trees = false, json = false;
   int hosts = 1;
 };
 
 // More would be slow to print; searches of communicators have no such limit.
 constexpr int max_hosts = 1024;
-
-Result<std::string> read_file(const std::string& name) {
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(name, error);
-  if (error) return Status::from_errno(fmt::format("reading {}", name), error.value());
-  if (bytes > topology::max_xml_bytes)
-    return invalid_argument(fmt::format("{} has {} bytes; topology files have at most {}", name,
-                                        bytes, topology::max_xml_bytes));
-  std::ifstream stream(name, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream) return Status::from_errno(fmt::format("reading {}", name), EIO);
-  return std::move(text).str();
-}
 
 // hwloc writes to stderr where a container hides files of the kernel; `missed` says what it lacked.
 Topology this_host() {
@@ -79,7 +65,8 @@ Result<int> find_node(const Topology& machine, const std::string& word) {
                   word));
 }
 
-Result<std::string> path_text(const Topology& machine, const std::vector<std::string>& ends) {
+Result<std::string> device_path_text(const Topology& machine,
+                                     const std::vector<std::string>& ends) {
   if (ends.size() != 2) return invalid_argument("--path takes two ends, as in --path gpu0 eth0");
   GYRE_ASSIGN(const int from, find_node(machine, ends[0]));
   GYRE_ASSIGN(const int to, find_node(machine, ends[1]));
@@ -96,19 +83,50 @@ Result<std::string> path_text(const Topology& machine, const std::vector<std::st
   return text;
 }
 
-Result<Topology> read_machine(const std::string& file) {
-  GYRE_ASSIGN(const std::string text, read_file(file));
-  Result<Topology> parsed = topology::read_topology(text);
-  if (!parsed.ok()) return std::move(parsed).status().while_doing(file);
-  return parsed;
-}
-
 Result<std::string> difference_text(const std::vector<std::string>& files) {
   if (files.size() != 2)
     return invalid_argument("--diff takes two files, as in --diff a.xml b.xml");
-  GYRE_ASSIGN(const Topology first, read_machine(files[0]));
-  GYRE_ASSIGN(const Topology second, read_machine(files[1]));
+  GYRE_ASSIGN(const Topology first, topology::read_topology_file(files[0]));
+  GYRE_ASSIGN(const Topology second, topology::read_topology_file(files[1]));
   return difference(first, second);
+}
+
+// A rank at a part of one of the hosts: "gpu0", or "1/gpu0" on the second host.
+Result<topology::RankLocation> find_rank(const Topology& machine, int hosts,
+                                         std::string_view word) {
+  int host = 0;
+  if (const std::size_t slash = word.find('/'); slash != std::string_view::npos) {
+    const std::string_view number = word.substr(0, slash);
+    const auto [rest, error] = std::from_chars(number.data(), number.data() + slash, host);
+    if (error != std::errc() || rest != number.data() + slash || host < 0 || host >= hosts)
+      return invalid_argument(
+          fmt::format("\"{}\": hosts are 0 to {}; --hosts says how many", word, hosts - 1));
+    word.remove_prefix(slash + 1);
+  }
+  GYRE_ASSIGN(const int node, find_node(machine, std::string(word)));
+  GYRE_TRY(topology::check({{machine}, {{0, {{0, node}}}}}));  // a part that computes
+  return topology::RankLocation{host, &machine, node};
+}
+
+Result<std::string> why_text(const Topology& machine, const Options& options,
+                             const Settings& settings) {
+  if (options.ranks.size() != 2)
+    return invalid_argument("--why takes the places of two ranks, as in --why gpu0 gpu1");
+  GYRE_ASSIGN(const topology::RankLocation from,
+              find_rank(machine, options.hosts, options.ranks[0]));
+  GYRE_ASSIGN(const topology::RankLocation to, find_rank(machine, options.hosts, options.ranks[1]));
+  GYRE_ASSIGN(const std::vector<comm::TransportCandidate> candidates,
+              comm::find_candidates(from, to, settings));
+  const comm::TransportCandidate* const first = comm::taken(candidates);
+  std::string text = fmt::format("{} to {}: {}\n", options.ranks[0], options.ranks[1],
+                                 first == nullptr ? "no transport" : first->transport);
+  for (const comm::TransportCandidate& one : candidates)
+    text += fmt::format("  {:5} {:8} {}\n", one.transport,
+                        &one == first ? "taken"
+                        : one.reaches ? "possible"
+                                      : "no",
+                        one.reaches ? path_text(one.path) : one.reason);
+  return text;
 }
 
 Status write_picture(const std::string& path, const TopoSearch& search) {
@@ -122,13 +140,17 @@ Status write_picture(const std::string& path, const TopoSearch& search) {
 
 Result<std::string> run(const Options& options) {
   if (!options.pair.empty()) return difference_text(options.pair);
+  std::vector<std::string> warnings;  // of other names than are asked for here
+  GYRE_ASSIGN(const Settings settings, read_settings(&warnings));
+  const std::string& file = options.file.empty() ? settings.topology_file : options.file;
   Topology machine;
-  if (options.file.empty()) {
+  if (file.empty()) {
     machine = this_host();
   } else {
-    GYRE_ASSIGN(machine, read_machine(options.file));
+    GYRE_ASSIGN(machine, topology::read_topology_file(file));
   }
-  if (!options.ends.empty()) return path_text(machine, options.ends);
+  if (!options.ranks.empty()) return why_text(machine, options, settings);
+  if (!options.ends.empty()) return device_path_text(machine, options.ends);
   if (options.format == "hwloc") return write_hwloc_xml(machine);
   if (options.format == "nccl") return write_nccl_xml(machine);
   GYRE_ASSIGN(const TopoSearch search,
@@ -149,12 +171,16 @@ int topo_command(int argc, char** argv) {
                    "trees over the GPUs, or over the cores where there are none.");
   line.add_option("-f,--file", options.file, any_text(), "FILE",
                   "show this file instead: hwloc's XML (lstopo --of xml), or NCCL's "
-                  "(NCCL_TOPO_DUMP_FILE)");
+                  "(NCCL_TOPO_DUMP_FILE); else what GYRE_TOPO_FILE names, else this host");
   line.add_option("--export", options.format, one_of({"hwloc", "nccl"}), "FORMAT",
                   "print XML for hwloc or nccl instead");
   line.add_option("--path", options.ends, any_text(), "FROM TO",
                   "show the path between two parts instead: bus ids, names of ports, or gpu0, "
                   "numa1, core3")
+      .takes_several = true;
+  line.add_option("--why", options.ranks, any_text(), "A B",
+                  "show instead the transports between two ranks, which one is taken, and why; a "
+                  "rank is where it runs: gpu0, core3, or with --hosts 1/gpu0")
       .takes_several = true;
   line.add_flag("--rings", options.rings, "find rings over all ranks, and say why these");
   line.add_flag("--trees", options.trees, "the same of double binary trees");
@@ -169,6 +195,7 @@ int topo_command(int argc, char** argv) {
   line.set_footer(topo_json_schema);
   line.add_example("gyre topo");
   line.add_example("gyre topo --path gpu0 mlx5_0");
+  line.add_example("gyre topo --why gpu0 1/gpu0 --hosts 2");
   line.add_example("gyre topo --file dgx.xml --hosts 4 --rings --svg rings.svg");
   line.add_example("gyre topo --export hwloc > this_host.xml");
   if (const std::optional<int> code = line.read(argc, argv)) return *code;

@@ -1,0 +1,140 @@
+#include "lib/topology/transport_path.h"
+
+#include "lib/topology/routes.h"
+
+#include <fmt/core.h>
+
+#include <optional>
+#include <utility>
+
+namespace gyre::topology {
+namespace {
+
+// The narrowest part so far.
+class Narrowest {
+ public:
+  void pass(double gigabytes_per_s, bool is_assumed) {
+    if (gigabytes_per_s >= width_) return;
+    width_ = gigabytes_per_s;
+    is_assumed_ = is_assumed;
+  }
+  void pass(const EdgeTable& table, const DevicePath& path) {
+    for (const int edge : path.edges) {
+      const EdgeTable::Edge& part = table.edges()[static_cast<std::size_t>(edge)];
+      pass(part.gigabytes_per_s, part.is_guessed);
+    }
+  }
+  double width() const { return width_; }
+  TransportPath to_path(std::string text) const {
+    if (width_ >= local_gigabytes_per_s) return {.exists = true, .text = std::move(text)};
+    return {true, width_, is_assumed_, std::move(text)};
+  }
+
+ private:
+  double width_ = local_gigabytes_per_s;
+  bool is_assumed_ = false;
+};
+
+TransportPath no_path(std::string why) { return {.text = std::move(why)}; }
+
+// Where the memory of a rank's host is that its bytes pass.
+int memory_near(const Topology& machine, int node) {
+  for (const NodeKind kind : {NodeKind::numa_node, NodeKind::package})
+    if (const int found = machine.above(node, kind); found >= 0) return found;
+  return 0;
+}
+
+DevicePath path_between(const EdgeTable& table, int from, int to) {
+  return table.paths_from(from, std::span(&to, 1)).front();
+}
+
+TransportPath path_by_gpus(const RankLocation& from, const RankLocation& to) {
+  for (const RankLocation* end : {&from, &to})
+    if (const TopologyNode& node = end->machine->node(end->node); node.kind != NodeKind::gpu)
+      return no_path(node_text(node) + " is not a GPU");
+  const EdgeTable table(*from.machine);
+  const DevicePath path = path_between(table, from.node, to.node);
+  if (path.kind == PathClass::none) return no_path("no path between the GPUs is known");
+  Narrowest narrowest;
+  narrowest.pass(table, path);
+  return narrowest.to_path(std::string(path_class_name(path.kind)));
+}
+
+// What cores share as a cache does not go through memory; what GPUs store does.
+TransportPath path_by_host_memory(const RankLocation& from, const RankLocation& to) {
+  const EdgeTable table(*from.machine);
+  const TopologyNode& here = from.machine->node(from.node);
+  Narrowest narrowest;
+  if (here.kind == NodeKind::gpu) {
+    const int memory = memory_near(*from.machine, from.node);
+    narrowest.pass(table, path_between(table, from.node, memory));
+    narrowest.pass(table, path_between(table, memory, to.node));
+    return narrowest.to_path("by the memory of " + node_text(from.machine->node(memory)));
+  }
+  if (from.node == to.node && here.kind != NodeKind::core)
+    return narrowest.to_path("within " + node_text(here));
+  const DevicePath path = path_between(table, from.node, to.node);
+  narrowest.pass(table, path);
+  return narrowest.to_path(std::string(path_class_name(path.kind)));
+}
+
+// The port that carries most from a rank's memory to other hosts.
+struct BestPort {
+  int port = -1;
+  Narrowest narrowest;
+};
+BestPort best_port(const RankLocation& place) {
+  BestPort best;
+  const EdgeTable table(*place.machine);
+  const int memory = memory_near(*place.machine, place.node);
+  for (const int port : usable_ports(*place.machine)) {
+    const TopologyNode& node = place.machine->node(port);
+    Narrowest narrowest;
+    narrowest.pass(port_gigabytes_per_s(node), node.gigabytes_per_s <= 0);
+    narrowest.pass(table, path_between(table, place.node, memory));
+    narrowest.pass(table, path_between(table, memory, port));
+    if (best.port < 0 || narrowest.width() > best.narrowest.width()) best = {port, narrowest};
+  }
+  return best;
+}
+
+TransportPath path_by_network(const RankLocation& from, const RankLocation& to) {
+  std::string text;
+  std::optional<Narrowest> narrowest;
+  for (const RankLocation* end : {&from, &to}) {
+    if (end->machine == nullptr) continue;
+    const BestPort best = best_port(*end);
+    if (best.port < 0)
+      return no_path("no port of " + node_text(end->machine->node(0)) + " leads to other hosts");
+    text += (text.empty() ? "" : " to ") + end->machine->node(best.port).name;
+    if (!narrowest || best.narrowest.width() < narrowest->width()) narrowest = best.narrowest;
+  }
+  return narrowest ? narrowest->to_path("by " + text)
+                   : TransportPath{.exists = true, .text = "by the network"};
+}
+
+}  // namespace
+
+TransportPath find_path(const RankLocation& from, const RankLocation& to, Medium medium) {
+  const bool is_one_host = from.host == to.host;
+  if (medium == Medium::sockets)
+    return is_one_host ? TransportPath{.exists = true, .text = "over loopback"}
+                       : path_by_network(from, to);
+  if (medium == Medium::own_memory)
+    return is_one_host && from.node == to.node ? TransportPath{.exists = true, .text = "own memory"}
+                                               : no_path("another rank");
+  if (!is_one_host) return no_path("another host");
+  if (from.machine == nullptr) return {.exists = true, .text = "on one host"};
+  return medium == Medium::gpu_memory ? path_by_gpus(from, to) : path_by_host_memory(from, to);
+}
+
+std::string path_text(const TransportPath& path) {
+  return path.exists ? path.text + ", " + figure_text(path) : path.text;
+}
+
+std::string figure_text(const TransportPath& path) {
+  if (path.gigabytes_per_s <= 0) return "no figure";
+  return fmt::format("{:.3g} GB/s{}", path.gigabytes_per_s, path.is_assumed ? " (assumed)" : "");
+}
+
+}  // namespace gyre::topology
