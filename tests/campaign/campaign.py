@@ -69,7 +69,7 @@ class Campaign:
             if self.stopping.is_set():
                 return None
             verdict = Verdict(trial)
-            verdict.stalled_s = self.pulse.stalled_s(since)
+            verdict.stalled_s = self.pulse.stalled_s(since) + trial.healed_late_s
             if not verdict.escapes or verdict.stalled_s < STALL_S:
                 break
             self.tally.disturbed += 1

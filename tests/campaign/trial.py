@@ -67,6 +67,7 @@ class Trial:
         self.left_behind, self.tracer_log = [], ""
         self.struck_ns = None        # when the fault came to be
         self.hung = self.is_ending = False
+        self.healed_late_s = 0.0     # after it was due
         self.timers = []             # (when, what)
         self.selector = selectors.DefaultSelector()
 
@@ -228,8 +229,13 @@ class Trial:
             return None
         self.world.cut(first, second)
         if scenario.heal_s is not None:
-            self.later(scenario.heal_s, self.world.heal)
+            cut_at = time.monotonic()
+            self.later(scenario.heal_s, lambda: self.heal(cut_at))
         return None
+
+    def heal(self, cut_at):
+        self.world.heal()
+        self.healed_late_s = time.monotonic() - cut_at - self.scenario.heal_s
 
     # ------------------------------------------------------------------ the end
 
