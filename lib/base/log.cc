@@ -20,7 +20,8 @@ std::atomic<std::int64_t> lost_lines{0};
 std::atomic<bool> is_cut{false};  // the last line of the log has no end
 
 // What LoggedRanks say, in one word, as each line looks at it.
-struct LoggedRanks {
+// Aligned as a whole: else Clang asks a library to load it at once.
+struct alignas(8) LoggedRanks {
   std::uint32_t count = 0;  // that live
   std::int32_t rank = -1;   // of all of them; -1: they differ
 };
