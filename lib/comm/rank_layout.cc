@@ -1,12 +1,14 @@
 #include "lib/comm/rank_layout.h"
 
 #include "lib/comm/join_info.h"
+#include "lib/device/gpu_info.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 
 namespace gyre::comm {
@@ -16,8 +18,10 @@ RankLayout::RankLayout(const control::Roster& roster) {
   for (std::size_t rank = 0; rank < roster.process_of_rank.size(); ++rank) {
     const trust::ProcessIdentity& process = roster.processes[roster.process_of_rank[rank]];
     const int host = hosts.try_emplace(process.host, static_cast<int>(hosts.size())).first->second;
+    const JoinInfo note = read_join_info(roster.notes[rank]);
+    const std::optional<GpuInfo> gpu = read_gpu_info(note.device);
     ranks_.push_back(
-        {host, topology::decode_locality(read_join_info(roster.notes[rank]).locality)});
+        {host, topology::decode_locality(note.locality), gpu ? gpu->bus_id : std::string()});
   }
   order_ = topology::near_order(ranks_);
   if (std::ranges::is_sorted(order_)) order_.clear();

@@ -16,7 +16,8 @@ class RankLayout {
   RankLayout() = default;
   explicit RankLayout(const control::Roster& roster);
 
-  // Neighbours are near: host by host, then by what they share. Empty: as the ranks are numbered.
+  // Neighbours are near: host by host, then by their GPUs' places on the PCI bus or by what they
+  // share. Empty: as the ranks are numbered.
   const std::vector<std::int32_t>& order() const { return order_; }
   // How many hosts there are, if as many ranks are on each; else 1.
   std::int32_t equal_hosts() const { return equal_hosts_; }

@@ -197,7 +197,7 @@ std::vector<int> near_order(std::span<const HostedLocality> ranks) {
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](int rank) {
     const HostedLocality& one = ranks[static_cast<std::size_t>(rank)];
-    return std::tuple(first_of_host[one.host], key_of(one.locality));
+    return std::tuple(first_of_host[one.host], one.bus_id, key_of(one.locality));
   });
   return order;
 }

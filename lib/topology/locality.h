@@ -38,9 +38,11 @@ PathClass path_class(const Locality& one, const Locality& other);
 struct HostedLocality {
   int host = 0;  // equal for ranks of one host
   Locality locality;
+  std::string bus_id = {};  // of its GPU; empty: it uses host memory
 };
 // The ranks in an order in which neighbours are near: host by host, as their first ranks are
-// numbered; on a host by package, NUMA node, cache and core; else by rank.
+// numbered; on a host by the GPUs' bus ids, as the kernel and firmware number the PCI tree branch
+// by branch and package by package; then by package, NUMA node, cache and core; else by rank.
 std::vector<int> near_order(std::span<const HostedLocality> ranks);
 
 }  // namespace gyre::topology

@@ -4,6 +4,7 @@
 
 #include "lib/comm/join_info.h"
 #include "lib/comm/plan_chooser.h"
+#include "lib/device/gpu_info.h"
 #include "tests/support/catch.h"
 
 #include <vector>
@@ -70,6 +71,21 @@ TEST_CASE("ranks in order keep it, and unequal hosts have no levels") {
   const RankLayout spread(roster_of({7, 9, 5}));
   CHECK(spread.equal_hosts() == 3);
   CHECK(algorithm_for(spread, 3) == "ring");
+}
+
+TEST_CASE("ranks on GPUs follow each other along the PCI tree") {
+  control::Roster roster = roster_of({7, 7, 7, 7, 7});
+  const std::vector<std::string> bus_ids = {"0000:C1:00.0", "0000:1B:00.0", "0000:9A:00.0",
+                                            "0000:1B:00.0", "0000:43:00.0"};
+  for (std::size_t rank = 0; rank < bus_ids.size(); ++rank) {
+    GpuInfo gpu;
+    gpu.uuid = "gpu";
+    gpu.blocks = gpu.connections = gpu.channels = 1;
+    gpu.bus_id = bus_ids[rank];
+    roster.notes[rank] = encode(JoinInfo{"settings", encode(gpu), "0000000000000001", "-,-,-,-"});
+  }
+  const RankLayout layout(roster);
+  CHECK(layout.order() == Order{1, 3, 4, 2, 0});
 }
 
 TEST_CASE("on a host the order follows its caches") {
