@@ -8,7 +8,6 @@ import argparse
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -19,36 +18,17 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "bench/compare"), str(ROOT / "tests/support")]
 import picture  # noqa: E402  pylint: disable=wrong-import-position
 import rounds as provenance_of  # noqa: E402  pylint: disable=wrong-import-position
+import shaping  # noqa: E402  pylint: disable=wrong-import-position
 import two_hosts  # noqa: E402  pylint: disable=wrong-import-position
 
-UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}
-# Of tbf: at least one packet as TCP hands it over, so that it is not cut up; and how long one may
-# wait for the link before it is dropped.
-BURST, LATENCY = "128kb", "50ms"
 # Of the rate: below, it is not the link that is measured. Ethernet's and TCP's headers leave 0.956.
 LIMIT_SHARE = 0.9
-
-
-def bits_per_s(text):
-    """Of a rate as tc writes it in bits."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)bit", text.lower())
-    if not match or float(match[1]) <= 0:
-        raise ValueError(text)
-    return float(match[1]) * UNITS[match[2]]
-
-
-def rate(text):
-    try:
-        bits_per_s(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no rate, as 500mbit or 1gbit") from None
-    return text
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--build", default=str(ROOT / "build"), help="build folder")
-    parser.add_argument("--rate", type=rate, nargs="+", default=["1gbit"],
+    parser.add_argument("--rate", type=shaping.rate, nargs="+", default=["1gbit"],
                         help="rate of the link in each direction, as for tc (default: 1gbit)")
     parser.add_argument("--delay-ms", type=float, default=0,
                         help="delay of the link in each direction, by netem (default: none)")
@@ -86,7 +66,7 @@ def shape(hosts, options, link_rate):
             tc("replace", *place, "handle", "1:", "netem", "delay", f"{options.delay_ms}ms",
                "limit", "100000")
             place = ["dev", two_hosts.INTERFACE, "parent", "1:1", "handle", "10:"]
-        tc("replace", *place, "tbf", "rate", link_rate, "burst", BURST, "latency", LATENCY)
+        tc("replace", *place, *shaping.bucket(link_rate))
 
 
 def sent_bytes(hosts, host):
@@ -127,7 +107,7 @@ def measure(hosts, ranks, options, compute, link_rate, deadline):
     found = json.loads(pathlib.Path(found_file).read_text(encoding="utf-8"))
     found |= {"rate": link_rate, "delay_ms": options.delay_ms,
               "congestion": congestion(hosts), "link_bytes": sent_bytes(hosts, 0) - before,
-              "link_share": found["sent_gbit_per_s"] * 1e9 / bits_per_s(link_rate)}
+              "link_share": found["sent_gbit_per_s"] * 1e9 / shaping.bits_per_s(link_rate)}
     print(f"# that is {100 * found['link_share']:.1f} % of the link's rate, headers not counted; "
           f"the link carried {found['link_bytes'] / 1e6:.1f} MB from rank 0 for "
           f"{found['reduced_bytes'] / 1e6:.1f} MB that it reduced; {found['congestion']}")

@@ -250,6 +250,23 @@ TEST_CASE("trees of any shape are right", "[plan][verify]") {
   }
 }
 
+TEST_CASE("a message in a host holds one chunk, or few on many hosts", "[plan][verify]") {
+  struct Case {
+    std::int32_t hosts, per_host;
+    std::uint32_t message_chunks;
+  };
+  // 16 parts of a block at most, so that the steps fit a lane.
+  for (const Case& one : {Case{4, 2, 1}, Case{16, 3, 1}, Case{17, 3, 2}, Case{34, 2, 3}}) {
+    CAPTURE(one.hosts, one.per_host);
+    PlanRequest request;
+    request.rank_count = one.hosts * one.per_host;
+    request.hosts = one.hosts;
+    check_proof(*find_algorithm("hierarchical"), request);
+    CHECK(plans_of(*find_algorithm("hierarchical"), request)[0].message_chunks() ==
+          one.message_chunks);
+  }
+}
+
 TEST_CASE("hosts and grains of any size are right", "[plan][verify]") {
   for (std::int32_t n = 1; n <= std::min(24, max_ranks); ++n) {
     PlanRequest request;

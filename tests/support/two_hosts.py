@@ -1,6 +1,6 @@
-"""Two hosts on this machine, joined by a cable that can be cut. Each has a network, a name, a boot
-id and processes of its own. They are unnamed namespaces, each held by one process: when it ends,
-the kernel removes everything. Needs root."""
+"""Hosts on this machine: two, joined by a cable that can be cut, or several around a switch. Each
+has a network, a name, a boot id and processes of its own. They are unnamed namespaces, each held by
+one process: when it ends, the kernel removes everything. Needs root."""
 import os
 import shutil
 import subprocess
@@ -24,20 +24,19 @@ def why_not():
     return tried.stderr.strip() if tried.returncode != 0 else None
 
 
-class TwoHosts:
-    def __init__(self, tag, lifetime_s=300):
+class Hosts:
+    def __init__(self, names, lifetime_s):
         self.lifetime_s = lifetime_s  # even if nobody ends them
         self.folder = tempfile.mkdtemp()
         self.secret = os.path.join(self.folder, "secret")
         with open(os.open(self.secret, os.O_WRONLY | os.O_CREAT, 0o600), "w",
                   encoding="ascii") as file:
             file.write(os.urandom(32).hex())
-        self.names = [f"{tag}a", f"{tag}b"]
         self.holders = []
         try:
-            for name in self.names:
+            for name in names:
                 self.holders.append(self.make(name))
-            self.lay_cable()
+            self.lay_cables()
         except BaseException:
             self.end()
             raise
@@ -67,16 +66,8 @@ class TwoHosts:
         enter = ["nsenter", "-t", self.first_process(host), *NAMESPACES, "--"]
         return [*enter, *command]
 
-    def lay_cable(self):
-        first, second = self.first_process(0), self.first_process(1)
-        self.call(["ip", "link", "add", INTERFACE, "netns", first, "type", "veth", "peer", "name",
-                   INTERFACE, "netns", second])
-        for host, address in enumerate(ADDRESSES):
-            self.call(self.on(host, ["ip", "addr", "add", f"{address}/24", "dev", INTERFACE]))
-            self.call(self.on(host, ["ip", "link", "set", INTERFACE, "up"]))
-
-    def cut(self, host):
-        self.call(self.on(host, ["ip", "link", "set", INTERFACE, "down"]))
+    def lay_cables(self):
+        raise NotImplementedError
 
     @staticmethod
     def call(command):
@@ -90,3 +81,49 @@ class TwoHosts:
             holder.kill()
             holder.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class TwoHosts(Hosts):
+    def __init__(self, tag, lifetime_s=300):
+        self.names = [f"{tag}a", f"{tag}b"]
+        super().__init__(self.names, lifetime_s)
+
+    def lay_cables(self):
+        first, second = self.first_process(0), self.first_process(1)
+        self.call(["ip", "link", "add", INTERFACE, "netns", first, "type", "veth", "peer", "name",
+                   INTERFACE, "netns", second])
+        for host, address in enumerate(ADDRESSES):
+            self.call(self.on(host, ["ip", "addr", "add", f"{address}/24", "dev", INTERFACE]))
+            self.call(self.on(host, ["ip", "link", "set", INTERFACE, "up"]))
+
+    def cut(self, host):
+        self.call(self.on(host, ["ip", "link", "set", INTERFACE, "down"]))
+
+
+class SwitchedHosts(Hosts):
+    """Each has a cable to a switch, which is one host more."""
+
+    def __init__(self, tag, hosts, lifetime_s=300):
+        self.hosts = hosts
+        self.addresses = [f"10.77.0.{host + 1}" for host in range(hosts)]
+        super().__init__([f"{tag}h{host}" for host in range(hosts)] + [f"{tag}s"], lifetime_s)
+
+    def lay_cables(self):
+        switch = self.hosts
+        self.ip(switch, "link", "add", "switch", "type", "bridge")
+        self.ip(switch, "link", "set", "switch", "up")
+        for host, address in enumerate(self.addresses):
+            self.call(["ip", "link", "add", INTERFACE, "netns", self.first_process(host), "type",
+                       "veth", "peer", "name", self.port(host), "netns",
+                       self.first_process(switch)])
+            self.ip(switch, "link", "set", self.port(host), "master", "switch", "up")
+            self.ip(host, "addr", "add", f"{address}/24", "dev", INTERFACE)
+            self.ip(host, "link", "set", INTERFACE, "up")
+
+    @staticmethod
+    def port(host):
+        """The switch's end of a host's cable."""
+        return f"port{host}"
+
+    def ip(self, host, *words):
+        self.call(self.on(host, ["ip", *words]))
