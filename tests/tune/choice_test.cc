@@ -48,6 +48,21 @@ TEST_CASE("small calls go by lines, large ones by slots, and networks never by l
   }
 }
 
+TEST_CASE("several hosts of several ranks take hierarchical above 1 MiB, many ranks before",
+          "[tune]") {
+  const auto name = [](int ranks, int hosts, std::uint64_t bytes) {
+    tune::TuningInputs inputs = network;
+    inputs.ranks = ranks;
+    inputs.hosts = hosts;
+    return std::string(choose(inputs, bytes)->algorithm->name);
+  };
+  CHECK(name(8, 4, 512 << 10) == "twoshot");
+  CHECK(name(8, 4, 1 << 20) == "ring");
+  CHECK(name(8, 4, (1 << 20) + 4) == "hierarchical");
+  CHECK(name(32, 4, 1 << 20) == "hierarchical");
+  for (int hosts : {1, 8}) CHECK(name(8, hosts, 64 << 20) == "ring");
+}
+
 TEST_CASE("a setting wins over the table, also for one collective alone", "[tune]") {
   CHECK(choose(mapped, 8, "ring")->algorithm->name == "ring");
   CHECK(choose(mapped, 8, "Ring,TREE")->algorithm->name != "oneshot");
