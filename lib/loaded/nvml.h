@@ -19,6 +19,17 @@ struct NvmlPciInfo {                 // nvmlPciInfo_t
   char bus_id[32];
 };
 static_assert(sizeof(NvmlPciInfo) == 68);
+struct NvmlFieldValue {  // nvmlFieldValue_t
+  unsigned field, scope;
+  long long timestamp, latency_us;
+  int type;           // of the value
+  NvmlResult result;  // of this field alone
+  union {
+    unsigned as_unsigned;
+    unsigned long long bits;
+  } value;
+};
+static_assert(sizeof(NvmlFieldValue) == 40);
 
 namespace nvml {
 
@@ -38,6 +49,8 @@ inline constexpr int topology_system = 50;
 // nvmlIntNvLinkDeviceType_t
 inline constexpr int nvlink_to_gpu = 0, nvlink_to_switch = 2;
 inline constexpr unsigned enabled = 1;  // nvmlEnableState_t
+// NVML_FI_DEV_C2C_LINK_...: how many links; of one, whether it is active, and its megabytes per s
+inline constexpr unsigned c2c_count = 170, c2c_status = 171, c2c_max_bandwidth = 172;
 
 }  // namespace nvml
 
@@ -59,7 +72,9 @@ inline constexpr unsigned enabled = 1;  // nvmlEnableState_t
   X(nvlink_remote_type, "nvmlDeviceGetNvLinkRemoteDeviceType",                                  \
     (NvmlDevice device, unsigned link, int* type))                                              \
   X(nvlink_remote_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2",                                   \
-    (NvmlDevice device, unsigned link, NvmlPciInfo* info))
+    (NvmlDevice device, unsigned link, NvmlPciInfo* info))                                      \
+  X(field_values, "nvmlDeviceGetFieldValues",                                                   \
+    (NvmlDevice device, int count, NvmlFieldValue* values))
 
 struct Nvml {
 #define GYRE_NVML_MEMBER(member, symbol, parameters) NvmlResult(*member) parameters = nullptr;

@@ -1,5 +1,5 @@
-// GPUs and their NVLinks, as NVML counts them: all of the host, whatever CUDA_VISIBLE_DEVICES
-// hides.
+// GPUs, their NVLinks and their links to processors (C2C), as NVML counts them: all of the host,
+// whatever CUDA_VISIBLE_DEVICES hides.
 #include "lib/topology/discover.h"
 #include "lib/topology/speeds.h"
 
@@ -16,6 +16,8 @@ using loaded::Nvml;
 using loaded::NvmlDevice;
 using loaded::NvmlPciInfo;
 namespace nvml = loaded::nvml;
+
+constexpr unsigned max_c2c_links = 64;  // far more than any board has
 
 // As the kernel writes it: "0000:3b:00.0". Function 0 is the GPU.
 std::string bus_id_of(const NvmlPciInfo& info) {
@@ -45,6 +47,7 @@ class GpuFinder {
     }
     for (const auto& [gpu, device] : gpus) count_lanes(gpu, device);
     join();
+    for (const auto& [gpu, device] : gpus) join_processor(gpu, device);
   }
 
  private:
@@ -96,6 +99,32 @@ class GpuFinder {
     node.kind = NodeKind::nv_switch;
     node.parent = 0;
     return topology_.add(std::move(node));
+  }
+
+  // To the GPU's own processor: on boards of Grace.
+  void join_processor(int gpu, NvmlDevice device) {
+    const unsigned count = field(device, nvml::c2c_count, 0);
+    int lanes = 0;
+    double megabytes_per_s = 0;
+    for (unsigned link = 0; link < std::min(count, max_c2c_links); ++link) {
+      if (field(device, nvml::c2c_status, link) != nvml::enabled) continue;
+      ++lanes;
+      megabytes_per_s += field(device, nvml::c2c_max_bandwidth, link);
+    }
+    if (lanes == 0) return;
+    int processor = topology_.above(gpu, NodeKind::numa_node);
+    if (processor < 0) processor = std::max(0, topology_.above(gpu, NodeKind::package));
+    topology_.links.push_back({processor, gpu, JointKind::c2c, lanes, megabytes_per_s / 1000});
+  }
+
+  // 0 where the driver does not know the field, as before 525.
+  unsigned field(NvmlDevice device, unsigned which, unsigned link) const {
+    loaded::NvmlFieldValue value{};
+    value.field = which;
+    value.scope = link;
+    const bool is_known =
+        nvml_.field_values(device, 1, &value) == nvml::success && value.result == nvml::success;
+    return is_known ? value.value.as_unsigned : 0;
   }
 
   void join() {

@@ -158,6 +158,7 @@ TEST_CASE("NVML's GPUs have their NVLinks, between them and to switches", "[topo
     return between;
   };
   options.switch_lanes = [](int gpu) { return gpu == 2 ? 12U : 0U; };
+  options.processor_lanes = [](int gpu) { return gpu == 1 ? 11U : 0U; };
   const tests::FakeNvml fake(options);
   const auto table = fake.table();
   Topology found = flat_topology("host", {});
@@ -167,12 +168,13 @@ TEST_CASE("NVML's GPUs have their NVLinks, between them and to switches", "[topo
   REQUIRE(gpus.size() == 3);
   CHECK(found.node(gpus[0]).gpu->capability == 90);
   CHECK_FALSE(found.node(gpus[0]).gpu->uuid.empty());
-  REQUIRE(found.links.size() == 2);
+  REQUIRE(found.links.size() == 3);
   CHECK(found.links[0].from == gpus[0]);
   CHECK(found.links[0].to == gpus[1]);
   CHECK(found.links[0].lanes == 4);
   CHECK(found.links[0].gigabytes_per_s == Approx(4 * 20.6));
   CHECK(found.node(found.links[1].to).kind == NodeKind::nv_switch);
   CHECK(found.links[1].lanes == 12);
+  CHECK(found.links[2] == TopologyLink{0, gpus[1], JointKind::c2c, 10, 450});
   CHECK(has_missed(found, "what GPU 0 is near"));
 }

@@ -93,6 +93,24 @@ NvmlResult nvlink_remote_pci(NvmlDevice device, unsigned link, NvmlPciInfo* info
   return nvml::success;
 }
 
+// Fields of C2C alone; each link carries 45,000 MB/s, and the last one is off.
+NvmlResult field_values(NvmlDevice device, int count, loaded::NvmlFieldValue* values) {
+  const unsigned links = nvml_fake->options.processor_lanes(device->gpu);
+  for (int i = 0; i < count; ++i) {
+    loaded::NvmlFieldValue& one = values[i];
+    one.result = nvml::success;
+    if (one.field == nvml::c2c_count)
+      one.value.as_unsigned = links;
+    else if (one.field == nvml::c2c_status && one.scope < links)
+      one.value.as_unsigned = one.scope + 1 < links ? nvml::enabled : 0;
+    else if (one.field == nvml::c2c_max_bandwidth && one.scope < links)
+      one.value.as_unsigned = 45'000;
+    else
+      one.result = invalid_argument_code;
+  }
+  return nvml::success;
+}
+
 }  // namespace
 
 FakeNvml::FakeNvml(FakeNvmlOptions options) : state_(std::make_unique<State>()) {
@@ -117,6 +135,7 @@ std::unique_ptr<const Nvml> FakeNvml::table() const {
   table->nvlink_state = nvlink_state;
   table->nvlink_remote_type = nvlink_remote_type;
   table->nvlink_remote_pci = nvlink_remote_pci;
+  table->field_values = field_values;
   return table;
 }
 

@@ -20,7 +20,8 @@ struct FakeBetween {
 struct FakeNvmlOptions {
   std::vector<int> gpus = {0, 1};  // their numbers on the machine
   std::function<FakeBetween(int, int)> between = [](int, int) { return FakeBetween{}; };
-  std::function<unsigned(int)> switch_lanes = [](int) { return 0U; };  // of NVLink, to a switch
+  std::function<unsigned(int)> switch_lanes = [](int) { return 0U; };     // of NVLink, to a switch
+  std::function<unsigned(int)> processor_lanes = [](int) { return 0U; };  // of C2C, the last is off
 };
 
 class FakeNvml {
