@@ -79,6 +79,9 @@ class PortFinder {
                                                   : PortProtocol::unknown;
       traits.mtu = number_in(read_line(folder / "mtu"), 0);
       const std::string state = read_line(folder / "operstate");
+      if (state.empty())
+        topology_.missed.push_back(
+            fmt::format("whether port {} is up: the kernel's files of it are hidden", name));
       traits.is_up = state == "up" || (state == "unknown" && read_line(folder / "carrier") == "1");
       port.gigabytes_per_s =
           std::max(0.0, number_in(read_line(folder / "speed"), -1.0) / megabits_per_gigabyte);

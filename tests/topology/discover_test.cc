@@ -121,6 +121,16 @@ TEST_CASE("interfaces have the kernel's speed, state and kind", "[topology]") {
   CHECK(port(found, "loop7").port->is_loopback);
 }
 
+TEST_CASE("an interface whose device is hidden is said not to be known", "[topology]") {
+  const FakeSysfs files;
+  fs::create_directories(fs::path(files.path()) / "class/net");
+  fs::create_directory_symlink("/nowhere", fs::path(files.path()) / "class/net/eth9");
+  Topology found = flat_topology("host", {});
+  add_ports(found, files.path());
+  CHECK_FALSE(port(found, "eth9").port->is_up);
+  CHECK(has_missed(found, "whether port eth9 is up"));
+}
+
 TEST_CASE("verbs devices have their ports, with rate, state and layer", "[topology]") {
   const FakeSysfs files;
   const auto add = [&](const std::string& number, std::string_view state, std::string_view layer) {
