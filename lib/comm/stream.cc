@@ -201,7 +201,11 @@ bool StreamWorker::finish_part(HostStream& stream, HostStream::StreamPart& part,
     const std::lock_guard lock(stream.mutex);
     if (stream.first_error.ok()) stream.first_error = std::move(outcome);
   }
-  const HandleTable<Communicator>::Pin communicator = std::move(part.communicator);
+  // Other threads look at a stream's first communicator under its lock (policy_of).
+  const HandleTable<Communicator>::Pin communicator = [&] {
+    const std::lock_guard lock(stream.mutex);
+    return std::move(part.communicator);
+  }();
   if (!part.work.is_exchange())
     communicator->order.running_ticket.fetch_add(1, std::memory_order_release);
   if (!turn.blocks(*communicator)) communicator->order.driver.leave();
