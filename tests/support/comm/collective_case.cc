@@ -180,8 +180,10 @@ std::span<std::byte> CaseBuffers::block(std::size_t index) {
 std::byte* CaseBuffers::placed(std::byte* pointer) {
   for (std::size_t i = 0; i < blocks(); ++i) {
     const std::span<std::byte> here = block(i);
-    if (places_[i] != nullptr && pointer >= here.data() && pointer < here.data() + here.size())
-      return places_[i] + (pointer - here.data());
+    if (pointer < here.data() || pointer >= here.data() + here.size()) continue;
+    // Ranks that are threads place their own blocks meanwhile.
+    std::byte* const place = std::atomic_ref(places_[i]).load(std::memory_order_relaxed);
+    if (place != nullptr) return place + (pointer - here.data());
   }
   return pointer;
 }

@@ -5,6 +5,7 @@
 #include "lib/base/element.h"
 #include <gyre/gyre.h>
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -51,7 +52,9 @@ class CaseBuffers {
   // after them, and where it lies there.
   std::size_t blocks() const { return 2 * memory_.size(); }
   std::span<std::byte> block(std::size_t index);
-  void place(std::size_t index, std::byte* elsewhere) { places_[index] = elsewhere; }
+  void place(std::size_t index, std::byte* elsewhere) {
+    std::atomic_ref(places_[index]).store(elsewhere, std::memory_order_relaxed);
+  }
   // After all ranks have called: what is wrong with that rank's memory; empty if nothing is.
   std::string wrong(int rank) const;
 
