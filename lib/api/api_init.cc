@@ -3,15 +3,14 @@
 #include "lib/api/options.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/wait.h"
 #include "lib/comm/group.h"
 #include "lib/comm/split_op.h"
 #include "lib/rendezvous/rendezvous.h"
 
 #include <fmt/core.h>
 
-#include <chrono>
 #include <cstring>
-#include <thread>
 
 namespace gyre::comm {
 namespace {
@@ -210,9 +209,7 @@ Status end(gyreComm_t comm, bool abort) {
   const auto is_gone = [&] {
     return !process().communicators.knows(reinterpret_cast<std::uintptr_t>(comm));
   };
-  const std::int64_t until_ns = abort ? 0 : SystemClock::read() + max_ns;
-  while (!is_gone() && SystemClock::read() < until_ns)
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  if (!abort) (void)look_until(SystemClock(), without_bell, max_ns, is_gone);
   return {};
 }
 
