@@ -68,8 +68,7 @@ void Job::note_left(std::uint32_t rank, const ControlLink* told_by) {
   services_.thread.due_at(0);
 }
 
-// ------------------------------------------------------------------------------------- the
-// farewell
+// ---------------------------------------------------------------------------------- the farewell
 
 // To a process that is gone, by one that knows it now, and stays or has told one that does.
 void Job::acknowledge_farewell(ControlLink& link) {

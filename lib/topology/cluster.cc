@@ -7,11 +7,6 @@
 namespace gyre::topology {
 namespace {
 
-bool may_hold_rank(NodeKind kind) {
-  return kind == NodeKind::gpu || kind == NodeKind::core || kind == NodeKind::cache ||
-         kind == NodeKind::numa_node || kind == NodeKind::package || kind == NodeKind::host;
-}
-
 Status check_member(const Topology& topology, const ClusterMember& member,
                     std::vector<bool>& seen) {
   if (member.node < 0 || member.node >= static_cast<int>(topology.nodes.size()))
@@ -30,6 +25,11 @@ Status check_member(const Topology& topology, const ClusterMember& member,
 }
 
 }  // namespace
+
+bool may_hold_rank(NodeKind kind) {
+  return kind == NodeKind::gpu || kind == NodeKind::core || kind == NodeKind::cache ||
+         kind == NodeKind::numa_node || kind == NodeKind::package || kind == NodeKind::host;
+}
 
 int Cluster::rank_count() const {
   std::size_t count = 0;

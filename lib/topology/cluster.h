@@ -30,6 +30,9 @@ struct Cluster {
   int rank_count() const;
 };
 
+// Whether a rank can run there: a GPU, or a place of processors.
+bool may_hold_rank(NodeKind kind);
+
 // More in one host would take a search too long; hosts may be as many as there are ranks.
 inline constexpr int max_members = 512;
 inline constexpr int max_cluster_ranks = 1 << 20;

@@ -102,6 +102,10 @@ std::vector<DevicePath> EdgeTable::paths_from(int node) const {
   return paths_from(node, all);
 }
 
+DevicePath EdgeTable::path_between(int from, int to) const {
+  return std::move(paths_from(from, std::span(&to, 1)).front());
+}
+
 std::vector<DevicePath> EdgeTable::paths_from(int node, std::span<const int> targets) const {
   const std::vector<Reached> reached = reach(node);
   std::vector<DevicePath> paths(targets.size());

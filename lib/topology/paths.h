@@ -62,7 +62,9 @@ class EdgeTable {
 
   // From one node to each of the others, by their index; kind `none` where there is no path.
   std::vector<DevicePath> paths_from(int node) const;
-  // The same to some nodes, in their order.
+  // To one node.
+  DevicePath path_between(int from, int to) const;
+  // To some nodes, in their order.
   std::vector<DevicePath> paths_from(int node, std::span<const int> targets) const;
 
  private:

@@ -150,7 +150,7 @@ class RouteFinder {
     EdgeList to_numa;
     std::vector<DevicePath> from_numa;
     if (numa >= 0) {
-      to_numa = table_.paths_from(port, std::span(&numa, 1)).front().edges;
+      to_numa = table_.path_between(port, numa).edges;
       from_numa = table_.paths_from(numa, routes_.nodes_);
     }
     if (std::ranges::any_of(direct, [](const auto& one) { return one.kind == PathClass::none; }))

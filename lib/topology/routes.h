@@ -1,9 +1,8 @@
 // Routes: the edges that bytes take between the members of a search on one host, and between them
 // and the network. All figures are whole numbers, so that every rank calculates the same.
 //
-//   member   a GPU or a place of processors that a rank uses. Members are numbered along the tree
-//   of
-//            the host's parts, so that near ones have near numbers.
+//   member   a GPU or a place of processors that a rank uses. Members are numbered along the
+//            tree of the host's parts, so that near ones have near numbers.
 //   rail     a port that a search may use, by its number. Equal hosts number their ports alike, so
 //            port i of one host and port i of another are on one rail of the network.
 #pragma once

@@ -44,16 +44,12 @@ int memory_near(const Topology& machine, int node) {
   return 0;
 }
 
-DevicePath path_between(const EdgeTable& table, int from, int to) {
-  return table.paths_from(from, std::span(&to, 1)).front();
-}
-
 TransportPath path_by_gpus(const RankLocation& from, const RankLocation& to) {
   for (const RankLocation* end : {&from, &to})
     if (const TopologyNode& node = end->machine->node(end->node); node.kind != NodeKind::gpu)
       return no_path(node_text(node) + " is not a GPU");
   const EdgeTable table(*from.machine);
-  const DevicePath path = path_between(table, from.node, to.node);
+  const DevicePath path = table.path_between(from.node, to.node);
   if (path.kind == PathClass::none) return no_path("no path between the GPUs is known");
   Narrowest narrowest;
   narrowest.pass(table, path);
@@ -67,13 +63,13 @@ TransportPath path_by_host_memory(const RankLocation& from, const RankLocation& 
   Narrowest narrowest;
   if (here.kind == NodeKind::gpu) {
     const int memory = memory_near(*from.machine, from.node);
-    narrowest.pass(table, path_between(table, from.node, memory));
-    narrowest.pass(table, path_between(table, memory, to.node));
+    narrowest.pass(table, table.path_between(from.node, memory));
+    narrowest.pass(table, table.path_between(memory, to.node));
     return narrowest.to_path("by the memory of " + node_text(from.machine->node(memory)));
   }
   if (from.node == to.node && here.kind != NodeKind::core)
     return narrowest.to_path("within " + node_text(here));
-  const DevicePath path = path_between(table, from.node, to.node);
+  const DevicePath path = table.path_between(from.node, to.node);
   narrowest.pass(table, path);
   return narrowest.to_path(std::string(path_class_name(path.kind)));
 }
@@ -91,8 +87,8 @@ BestPort best_port(const RankLocation& place) {
     const TopologyNode& node = place.machine->node(port);
     Narrowest narrowest;
     narrowest.pass(port_gigabytes_per_s(node), node.gigabytes_per_s <= 0);
-    narrowest.pass(table, path_between(table, place.node, memory));
-    narrowest.pass(table, path_between(table, memory, port));
+    narrowest.pass(table, table.path_between(place.node, memory));
+    narrowest.pass(table, table.path_between(memory, port));
     if (best.port < 0 || narrowest.width() > best.narrowest.width()) best = {port, narrowest};
   }
   return best;

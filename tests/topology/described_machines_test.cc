@@ -43,7 +43,7 @@ int package_crossings(const Cluster& cluster, const FoundChannel& channel) {
     const auto& [host, from] = places.at(channel.order[i]);
     const auto& [next_host, to] = places.at(channel.order[(i + 1) % channel.order.size()]);
     if (host != next_host) continue;
-    const DevicePath path = table.paths_from(from, std::span(&to, 1)).front();
+    const DevicePath path = table.path_between(from, to);
     count += path.kind == PathClass::interconnect ? 1 : 0;
   }
   return count;
@@ -62,7 +62,7 @@ std::string farthest_rail(const Cluster& cluster, const FoundChannels& found) {
       const auto head = std::ranges::find_if(channel.order, is_here);
       const int node = std::ranges::find(members, *head, &ClusterMember::rank)->node;
       const int port = crossing.to_port;
-      farthest = std::max(farthest, table.paths_from(port, std::span(&node, 1)).front().kind);
+      farthest = std::max(farthest, table.path_between(port, node).kind);
     }
   return std::string(path_class_name(farthest));
 }

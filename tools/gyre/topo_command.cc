@@ -71,7 +71,7 @@ Result<std::string> device_path_text(const Topology& machine,
   GYRE_ASSIGN(const int from, find_node(machine, ends[0]));
   GYRE_ASSIGN(const int to, find_node(machine, ends[1]));
   const topology::EdgeTable table(machine);
-  const topology::DevicePath path = table.paths_from(from)[static_cast<std::size_t>(to)];
+  const topology::DevicePath path = table.path_between(from, to);
   std::string text =
       fmt::format("{}, {:.3g} GB/s\n", path_class_name(path.kind), path.gigabytes_per_s);
   text += "  " + node_text(machine.node(from)) + "\n";
@@ -104,7 +104,9 @@ Result<topology::RankLocation> find_rank(const Topology& machine, int hosts,
     word.remove_prefix(slash + 1);
   }
   GYRE_ASSIGN(const int node, find_node(machine, std::string(word)));
-  GYRE_TRY(topology::check({{machine}, {{0, {{0, node}}}}}));  // a part that computes
+  if (!topology::may_hold_rank(machine.node(node).kind))
+    return invalid_argument(
+        fmt::format("no rank is on {}, which computes nothing", node_text(machine.node(node))));
   return topology::RankLocation{host, &machine, node};
 }
 
