@@ -130,8 +130,8 @@ Result<bool> HostBackend::settle() {
 
 void HostBackend::log_candidates() const {
   const auto machine = machine_.find(state_.options.settings.topology_file);
-  const PairLog log(*links_, layout_, machine.ok() ? *machine : nullptr);
-  for (const std::string& line : log.lines(state_.rank, state_.size))
+  for (const std::string& line :
+       pair_lines(*links_, layout_, machine.ok() ? *machine : nullptr, state_.rank, state_.size))
     log_info(Subsystem::graph, "{}", line);
 }
 

@@ -15,25 +15,24 @@ namespace {
 // Beyond it nobody reads on.
 constexpr std::size_t max_lines = 64;
 
-}  // namespace
-
-std::string PairLog::text(int rank, int peer) const {
-  const auto place_of = [&](int one) {
-    const topology::HostedLocality& where = layout_.of(one);
-    const bool is_here = machine_ != nullptr && where.host == layout_.of(rank).host;
-    return topology::RankLocation{where.host, is_here ? machine_ : nullptr,
-                                  is_here ? topology::find_place(*machine_, where.locality) : 0};
-  };
-  const topology::RankLocation from = place_of(rank), to = place_of(peer);
-  return candidates_text(links_.candidates(
-      peer, [&](topology::Medium medium) { return topology::find_path(from, to, medium); }));
+topology::RankLocation location(const topology::HostedLocality& rank,
+                                const topology::Topology* machine) {
+  const int place = machine == nullptr ? 0 : topology::find_place(*machine, rank.locality);
+  return {rank.host, machine, place};
 }
 
-std::vector<std::string> PairLog::lines(int rank, int size) const {
+}  // namespace
+
+std::vector<std::string> pair_lines(const Links& links, const RankLayout& layout,
+                                    const topology::Topology* machine, int rank, int size) {
+  const topology::RankLocation from = location(layout.of(rank), machine);
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // peers by their text
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
-    std::string said = text(rank, peer);
+    const topology::HostedLocality& there = layout.of(peer);
+    const topology::RankLocation to = location(there, there.host == from.host ? machine : nullptr);
+    std::string said = candidates_text(links.candidates(
+        peer, [&](topology::Medium medium) { return topology::find_path(from, to, medium); }));
     const auto known = std::ranges::find(groups, said, [](const auto& one) { return one.first; });
     if (known != groups.end())
       known->second.push_back(peer);

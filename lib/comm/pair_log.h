@@ -1,5 +1,4 @@
-// PairLog: for each peer of a rank, which transports there are, which one is taken, and why; a line
-// for peers of whom the same holds.
+// For each peer of a rank: which transports there are, which one is taken, and why.
 #pragma once
 
 #include "lib/comm/rank_layout.h"
@@ -11,21 +10,9 @@
 
 namespace gyre::comm {
 
-class PairLog {
- public:
-  // `machine`: this host; null: not known.
-  PairLog(const Links& links, const RankLayout& layout, const topology::Topology* machine)
-      : links_(links), layout_(layout), machine_(machine) {}
-
-  // "rank 0 to ranks 1-3: shm: same host and user, CACHE, no figure; then tcp: over loopback".
-  std::vector<std::string> lines(int rank, int size) const;
-
- private:
-  std::string text(int rank, int peer) const;
-
-  const Links& links_;
-  const RankLayout& layout_;
-  const topology::Topology* machine_;
-};
+// "rank 0 to ranks 1-3: shm: same host and user, CACHE, no figure; then tcp: over loopback", a line
+// for peers of whom the same holds. `machine`: this host; null: not known.
+std::vector<std::string> pair_lines(const Links& links, const RankLayout& layout,
+                                    const topology::Topology* machine, int rank, int size);
 
 }  // namespace gyre::comm

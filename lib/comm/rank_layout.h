@@ -21,11 +21,6 @@ class RankLayout {
   const std::vector<std::int32_t>& order() const { return order_; }
   // How many hosts there are, if as many ranks are on each; else 1.
   std::int32_t equal_hosts() const { return equal_hosts_; }
-  bool is_one_host(int rank, int other) const { return of(rank).host == of(other).host; }
-  // How near two ranks of one host are; `none` where nobody knows.
-  topology::PathClass path_class(int rank, int other) const {
-    return topology::path_class(of(rank).locality, of(other).locality);
-  }
   const topology::HostedLocality& of(int rank) const {
     return ranks_[static_cast<std::size_t>(rank)];
   }

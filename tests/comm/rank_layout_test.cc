@@ -53,8 +53,8 @@ TEST_CASE("ranks dealt out to hosts are put together host by host") {
   const RankLayout layout(roster_of({7, 9, 7, 9}));
   CHECK(layout.order() == Order{0, 2, 1, 3});
   CHECK(layout.equal_hosts() == 2);
-  CHECK(layout.is_one_host(0, 2));
-  CHECK_FALSE(layout.is_one_host(0, 1));
+  CHECK(layout.of(0).host == layout.of(2).host);
+  CHECK_FALSE(layout.of(0).host == layout.of(1).host);
   CHECK(layout.text() == "2 hosts of 2, 2 ranks, rings in the order 0 2 1 3");
   CHECK(algorithm_for(layout, 4) == "hierarchical");
 }
@@ -92,6 +92,7 @@ TEST_CASE("on a host the order follows its caches") {
   const RankLayout layout(
       roster_of({7, 7, 7, 7}, {{0, 0, 0, 0}, {1, 1, 8, 8}, {0, 0, 0, 1}, {1, 1, 8, 9}}));
   CHECK(layout.order() == Order{0, 2, 1, 3});
-  CHECK(layout.path_class(0, 2) == topology::PathClass::cache);
-  CHECK(layout.path_class(0, 1) == topology::PathClass::interconnect);
+  CHECK(path_class(layout.of(0).locality, layout.of(2).locality) == topology::PathClass::cache);
+  CHECK(path_class(layout.of(0).locality, layout.of(1).locality) ==
+        topology::PathClass::interconnect);
 }
