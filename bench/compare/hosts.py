@@ -25,7 +25,7 @@ import sys
 import time
 
 from peers import Gyre
-from rounds import ROOT, Series, append_results, parse_size, ratio_interval
+from rounds import ROOT, Series, add_sizes, append_results, ratio_interval, sizes_of
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 import shaping  # noqa: E402  pylint: disable=wrong-import-position
@@ -63,9 +63,7 @@ def arguments():
     parser.add_argument("--congestion", metavar="NAME",
                         help="TCP's congestion control; default: this machine's")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each way and size")
-    parser.add_argument("-b", "--minbytes", type=parse_size, default="4M", metavar="SIZE")
-    parser.add_argument("-e", "--maxbytes", type=parse_size, default="64M", metavar="SIZE")
-    parser.add_argument("-f", "--stepfactor", type=int, default=4)
+    add_sizes(parser, "4M", 4)
     parser.add_argument("--timeout", type=int, default=120, help="seconds for one run")
     parser.add_argument("--record", action="store_true", help="append to bench/results/hosts.jsonl")
     options = parser.parse_args()
@@ -87,13 +85,6 @@ def why_not(options):
         if not os.access(path, os.X_OK):
             return f"there is no {path}"
     return two_hosts.why_not() or (None if shutil.which("tc") else "there is no tc")
-
-
-def sizes_of(options):
-    size = options.minbytes
-    while size <= options.maxbytes:
-        yield size
-        size *= options.stepfactor
 
 
 def iterations(size):

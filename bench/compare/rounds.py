@@ -38,6 +38,19 @@ def collective_of(known):
     return named
 
 
+def add_sizes(parser, least, factor):
+    parser.add_argument("-b", "--minbytes", type=parse_size, default=least, metavar="SIZE")
+    parser.add_argument("-e", "--maxbytes", type=parse_size, default="64M", metavar="SIZE")
+    parser.add_argument("-f", "--stepfactor", type=int, default=factor)
+
+
+def sizes_of(options):
+    size = options.minbytes
+    while size <= options.maxbytes:
+        yield size
+        size *= options.stepfactor
+
+
 def add_arguments(parser, memory="malloc"):
     """Those of every comparison; `memory` is the default of --memory."""
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder")
@@ -47,9 +60,7 @@ def add_arguments(parser, memory="malloc"):
                         help="Gyre's buffers: malloc, as in an MPI program, or registered: "
                         "gyreMemAlloc, which peers of the host reach directly")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each program and size")
-    parser.add_argument("-b", "--minbytes", type=parse_size, default="8", metavar="SIZE")
-    parser.add_argument("-e", "--maxbytes", type=parse_size, default="64M", metavar="SIZE")
-    parser.add_argument("-f", "--stepfactor", type=int, default=2)
+    add_sizes(parser, "8", 2)
     parser.add_argument("--timeout", type=int, default=300, help="seconds for one run")
     parser.add_argument("--record", action="store_true", help="append to bench/results/")
 

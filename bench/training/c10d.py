@@ -25,20 +25,11 @@ def arguments():
     parser.add_argument("--collectives", nargs="+", default=COLLECTIVES,
                         type=provenance_of.collective_of(COLLECTIVES),
                         help=", ".join(COLLECTIVES))
-    parser.add_argument("-b", "--minbytes", type=provenance_of.parse_size, default="1K")
-    parser.add_argument("-e", "--maxbytes", type=provenance_of.parse_size, default="64M")
-    parser.add_argument("-f", "--stepfactor", type=int, default=4)
+    provenance_of.add_sizes(parser, "1K", 4)
     parser.add_argument("--rounds", type=int, default=7, help="(default: %(default)s)")
     parser.add_argument("--record", action="store_true",
                         help="append the medians to bench/results/c10d.jsonl")
     return parser.parse_args()
-
-
-def sizes(options):
-    size = options.minbytes
-    while size <= options.maxbytes:
-        yield size
-        size *= options.stepfactor
 
 
 def calls_of(size):
@@ -61,7 +52,7 @@ def measure(options):
     rank, groups = pair.join()
     found = {}
     for name in options.collectives:
-        for size in sizes(options):
+        for size in provenance_of.sizes_of(options):
             times = found.setdefault(name, {}).setdefault(size, {one: [] for one in groups})
             for number in range(options.rounds + 1):  # the first one warms up
                 for backend, group in groups.items():

@@ -12,6 +12,7 @@ SCRIPT, BUILD = sys.argv.pop(1), sys.argv.pop(1)
 sys.path.insert(0, os.path.dirname(SCRIPT))
 import hosts  # noqa: E402
 import two_hosts  # noqa: E402  hosts.py has put its folder there
+from processes import below, is_alive  # noqa: E402
 
 PATIENCE_S = 120
 NEAR = "4 hosts of 2, 2, 2, 2 ranks, rings in the order 0 4 1 5 2 6 3 7\n"
@@ -25,24 +26,6 @@ def command(*options):
 def run(*options, **environment):
     return subprocess.run(command(*options), capture_output=True, text=True, timeout=PATIENCE_S,
                           stdin=subprocess.DEVNULL, env={**os.environ, **environment})
-
-
-def below(pid):
-    """All processes that it and its own have started."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            children = [int(word) for word in file.read().split()]
-    except OSError:
-        return []
-    return children + [one for child in children for one in below(child)]
-
-
-def is_alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 class Model(unittest.TestCase):

@@ -13,6 +13,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import two_hosts  # noqa: E402
+from processes import below, is_alive  # noqa: E402
 
 GYRE = PROGRAM = SCRIPT = ""
 PATIENCE_S = 60
@@ -37,24 +38,6 @@ def find(*options, ranks=2):
             raise AssertionError(f"{done.args}\n{done.stdout}\n{done.stderr}")
         with open(file, encoding="utf-8") as found:
             return done.stdout, json.load(found)
-
-
-def below(pid):
-    """All processes that it and its own have started."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            children = [int(word) for word in file.read().split()]
-    except OSError:
-        return []
-    return children + [one for child in children for one in below(child)]
-
-
-def is_alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 class Ways(unittest.TestCase):
