@@ -12,8 +12,8 @@
 namespace gyre::control {
 namespace {
 
-std::string reported_text(const Status& why, int rank) {
-  return fmt::format("{} (reported by rank {})", why.message(), rank);
+std::string reported_text(const Status& why, std::string_view who) {
+  return fmt::format("{} (reported by {})", why.message(), who);
 }
 
 }  // namespace
@@ -45,10 +45,10 @@ std::size_t Job::expected_guests() const {
 void Job::fail_and_tell(const Status& cause, const Status& told, const ControlLink* told_by) {
   if (failed()) return;
   failure_ = cause;
+  told_ = encode_cause(told);
   failed_ns_ = SystemClock::read();
-  const std::vector<std::uint8_t> bytes = encode_cause(told);
   for (const auto& link : links_)
-    if (link.get() != told_by) link->send(Kind::failure, bytes);
+    if (link.get() != told_by) link->send(Kind::failure, told_);
   for (const auto& link : links_) link->set_liveness(0);
   services_.thread.retire(std::move(dialer_));
   init_until_ns_ = never_ns;
@@ -101,9 +101,11 @@ Status Job::blame_process(std::uint32_t process, std::string_view what) const {
 // The others learn whose word it is, as what this process saw may be its own fault.
 void Job::fail_process(std::uint32_t process, std::string_view what) {
   const Status cause = blame_process(process, what);
-  if (members_.empty()) return fail(cause);
-  const std::string told = reported_text(cause, members_.begin()->first);
-  fail_and_tell(cause, Status(cause.code(), told).blame(cause.culprits()), nullptr);
+  if (members_.empty() && !is_root_) return fail(cause);
+  const std::string who = members_.empty() ? "the process that made the unique id"
+                                           : rank_text({members_.begin()->first});
+  const Status told = Status(cause.code(), reported_text(cause, who)).blame(cause.culprits());
+  fail_and_tell(cause, told, nullptr);
 }
 
 void Job::abort(int rank, Status why) {
@@ -113,7 +115,7 @@ void Job::abort(int rank, Status why) {
   const bool self_only = why.culprits() == std::vector<int>{rank};
   const std::string text =
       self_only ? fmt::format("{} aborted: {}", process_text({rank}, services_.self), why.message())
-                : reported_text(why, rank);
+                : reported_text(why, rank_text({rank}));
   fail(Status(code, text).blame(why.culprits()));
 }
 

@@ -192,7 +192,8 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   std::shared_ptr<const trust::SessionKey> key_;
   const bool is_root_;
   Phase phase_ = Phase::gathering;
-  Status failure_;
+  Status failure_;                  // as the ranks of this process learn it
+  std::vector<std::uint8_t> told_;  // the same as the others learn it
   bool ended_ = false;
 
   std::map<int, std::shared_ptr<LocalMember>> members_;  // of this process, until they leave

@@ -89,7 +89,7 @@ void Job::on_join(ControlLink& link, const trust::Frame& frame) {
 void Job::tell_late_rank(ControlLink& link, const trust::Frame& frame) {
   const Result<JoinMessage> message = decode_join(frame.body);
   if (message.ok()) told_late_.insert(static_cast<int>(message->rank));
-  link.send(Kind::failure, encode_cause(failure_));
+  link.send(Kind::failure, told_);
 }
 
 bool Job::has_unreported_failure() const {

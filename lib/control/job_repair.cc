@@ -83,7 +83,7 @@ void Job::reached(std::uint32_t process, std::unique_ptr<ControlLink> reached) {
 void Job::tell_state(ControlLink& link) {
   const std::vector<std::uint8_t> departed = departures_.encode();
   if (!departed.empty()) link.send(Kind::departed, departed);
-  if (failed()) link.send(Kind::failure, encode_cause(failure_));
+  if (failed()) link.send(Kind::failure, told_);
 }
 
 void Job::meet_peer(ControlLink& link, const HelloMessage& hello) {

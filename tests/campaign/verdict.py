@@ -26,8 +26,10 @@ CRASH_WORDS = re.compile(r"Sanitizer|runtime error|terminate called|Assertion|st
 KILLED = {"kill": -9, "fork-hold": -9, "coma": -9, "call-kills": -9, "farewell-kill": -9}
 
 
-def reporter(text):
+def reporter(text, maker):
     """The member whose error it was, if it was another one's."""
+    if "(reported by the process that made the unique id)" in text:
+        return {maker}
     found = re.search(r"\(reported by rank (\d+)\)", text)
     return {int(found.group(1))} if found else set()
 
@@ -225,7 +227,7 @@ class Verdict:
     def readings(self, told):
         """Who lacks something, or whose call failed, says so himself."""
         if told.code == SYSTEM or self.scenario.tracer:
-            return [blamed(told.text, 0), reporter(told.text)]
+            return [blamed(told.text, 0), reporter(told.text, 0)]
         return [blamed(told.text, 0)]
 
     def waits_for_any(self, told):

@@ -7,7 +7,7 @@ from draw import Scenario, draw_scenario
 from faults import BY_NAME
 from phases import PHASES
 from trial import Event
-from verdict import Verdict, blamed
+from verdict import Verdict, blamed, reporter
 
 MS = 1_000_000
 DIED = "rank 2 (host a, pid 7) died: its control connection closed"
@@ -172,6 +172,11 @@ class Blame(unittest.TestCase):
                            "unique id", {0}),
                           ("the first for data from any rank", set())):
             self.assertEqual(blamed(text, 0), due, text)
+
+    def test_whose_word_it_is_is_told(self):
+        for who, due in (("rank 5", {5}), ("the process that made the unique id", {0})):
+            self.assertEqual(reporter(f"rank 3 died (reported by {who}) (what to do)", 0), due)
+        self.assertEqual(reporter("rank 3 died", 0), set())
 
 
 class Drawing(unittest.TestCase):

@@ -1,7 +1,7 @@
 // The control plane among processes without faults: joining, messages, aborts, leaving. Several
 // control planes in this process stand for processes; control_fault_test has real ones and kills
 // them.
-#include "tests/support/control/meeting.h"
+#include "tests/support/control/scripted_job.h"
 
 #include <atomic>
 #include <chrono>
@@ -164,6 +164,30 @@ TEST_CASE("a rank that comes late to a failed job learns why at once") {
   join(*root, *id, 3, 0)->abort(Status(Code::Aborted, "not today"));
   const auto late = join(*other, *id, 3, 1);
   require_failed_with(*late, Code::RemoteError, {0}, "not today");
+}
+
+TEST_CASE("who hears of a death also hears whose word it is") {
+  // The process that made the id has no rank of its own yet, and sees a guest's connection break:
+  // the fault may as well be its own.
+  const auto maker = start_plane(), other = start_plane(), third = start_plane();
+  const auto id = make_id(*maker);
+  const auto waits = join(*other, *id, 4, 1);
+  const trust::ProcessIdentity dying = new_process("gyre-dying");
+  auto peer = std::make_unique<ScriptedPeer>(*maker, *id, dying);
+  peer->open_link(2);
+  control::JoinMessage message;
+  message.size = 4;
+  message.rank = 2;
+  message.init_timeout_ms = 20'000;
+  message.liveness_ms = 10'000;
+  message.process = dying;
+  peer->say_on(2, control::Kind::join, encode(message));
+  peer->open_link(4);  // what was said before has been read
+  peer.reset();
+  const std::string_view word = "reported by the process that made the unique id";
+  require_failed_with(*waits, Code::RemoteError, {2}, word);
+  const auto late = join(*third, *id, 4, 3);
+  require_failed_with(*late, Code::RemoteError, {2}, word);
 }
 
 TEST_CASE("two ranks with one number are both told, wherever they live") {
