@@ -40,6 +40,8 @@ class ControlDialer {
   const std::string& problem() const { return problem_; }
   // The last attempt failed in this process, as it lacks something.
   bool failed_here() const { return failed_here_; }
+  // Each way was tried in vain.
+  bool has_tried_all() const { return attempts_ > 0 && attempts_ >= destination_.ways.size(); }
   // How long nothing has come back from a process that is up; 0 if something has.
   std::int64_t silent_ns(std::int64_t now_ns) const {
     return silent_since_ns_ == 0 ? 0 : now_ns - silent_since_ns_;

@@ -23,12 +23,9 @@ Job::Job(const JobServices& services, std::shared_ptr<const trust::SessionKey> k
     : services_(services),
       key_(std::move(key)),
       is_root_(!root.has_value()),
+      root_(std::move(root)),
       join_roster_(services.self) {
-  if (is_root_) return;
-  dialer_ = std::make_unique<ControlDialer>(
-      services_.trunks, key_, std::move(*root),
-      [this](std::unique_ptr<ControlLink> link) { root_reached(std::move(link)); });
-  services_.thread.due_at(0);
+  if (!is_root_) dial_root();
 }
 
 Job::~Job() {
@@ -249,7 +246,7 @@ bool Job::is_needed(const ControlLink& link) const {
 void Job::on_end(ControlLink& link, const Status& how, bool closed) {
   const bool may_close = phase_ == Phase::joined &&
                          (link.role == ControlLink::Role::peer || departures_.is_gone(index_));
-  if (is_needed(link) && !(closed && may_close))
+  if (is_needed(link) && !(closed && may_close) && !dials_root_again(link, how, closed))
     fail_process(link.process, fmt::format("died: {}", how.message()));
   if (!link.welcome) redial(link.process);
   if (closed && !failed()) met_.erase(link.process);
@@ -268,6 +265,7 @@ std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   std::int64_t next = never_ns;
   if (dialer_ != nullptr) dialer_->forgive(overslept_ns);
   if (dialer_ != nullptr) next = dialer_->tick(now_ns);
+  check_root();
   next = std::min(next, check_silence(now_ns));
   next = std::min(next, check_deadline(now_ns));
   next = std::min(next, check_farewell(now_ns));

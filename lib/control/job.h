@@ -103,7 +103,10 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   bool brings_roster(const ControlLink& link) const;
   void on_roster(ControlLink& link, const trust::Frame& frame);
   Status take_roster(RosterMessage message);
+  void dial_root();
   void root_reached(std::unique_ptr<ControlLink> link);
+  bool dials_root_again(const ControlLink& link, const Status& how, bool closed);
+  void check_root();
   void set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns);
   std::int64_t check_silence(std::int64_t now_ns);
   std::int64_t check_deadline(std::int64_t now_ns);
@@ -200,6 +203,8 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   std::vector<std::shared_ptr<LocalMember>> doubles_;    // joined as a rank that is here already
   std::vector<std::unique_ptr<ControlLink>> links_;
   std::unique_ptr<ControlDialer> dialer_;  // to the root, later to the parent
+  std::optional<Destination> root_;        // none at the root
+  Status root_broke_;                      // how the first connection to it ended, if it did
 
   int size_ = 0;  // 0: not known yet
   std::int64_t init_limit_ns_ = 0;

@@ -63,6 +63,30 @@ void Job::set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns) {
   for (const auto& link : links_) link->set_liveness(liveness_ns_);
 }
 
+void Job::dial_root() {
+  dialer_ = std::make_unique<ControlDialer>(
+      services_.trunks, key_, *root_,
+      [this](std::unique_ptr<ControlLink> link) { root_reached(std::move(link)); });
+  services_.thread.due_at(0);
+}
+
+// What breaks while ranks gather may be the connection alone. A dead process does not answer.
+bool Job::dials_root_again(const ControlLink& link, const Status& how, bool closed) {
+  if (phase_ != Phase::gathering || place_ || link.role != ControlLink::Role::root || closed ||
+      !root_broke_.ok())
+    return false;
+  root_broke_ = how;
+  root_->is_up = true;
+  dial_root();
+  return true;
+}
+
+void Job::check_root() {
+  if (failed() || root_broke_.ok() || place_ || dialer_ == nullptr) return;
+  if (!dialer_->has_tried_all()) return;
+  fail_process(0, fmt::format("died: {}", root_broke_.message()));
+}
+
 void Job::root_reached(std::unique_ptr<ControlLink> reached) {
   services_.thread.retire(std::move(dialer_));
   ControlLink& link = add_link(std::move(reached), ControlLink::Role::root);

@@ -41,7 +41,8 @@ inline FileDescriptor accept_soon(const FileDescriptor& listener) {
 struct ScriptedJob {
   using Kind = control::Kind;
 
-  ScriptedJob() {
+  // The first connection to the root may break when the rank has joined over it.
+  explicit ScriptedJob(bool breaks_once = false) {
     Settings settings = loopback_settings();
     settings.liveness_timeout_s = 1;
     plane = start_plane(settings);
@@ -53,6 +54,12 @@ struct ScriptedJob {
     const auto root_process = new_process(id.root_listener);
     root = std::make_unique<ScriptedPeer>(accept_soon(listener), id, root_process);
     root_link = root->take_link();
+    if (breaks_once) {
+      root->next(Kind::join);
+      root.reset();
+      root = std::make_unique<ScriptedPeer>(accept_soon(listener), id, root_process);
+      root_link = root->take_link();
+    }
     make_roster(root_process);
   }
   // It links up as a tree, and waits to hear that all others have as well.
