@@ -144,6 +144,9 @@ struct LaneCall {
   // Who makes 1 of it writes the status. In device memory: additions in the host's are whole among
   // threads of a kernel alone, and nothing that the host could wait for.
   std::uint32_t* claim = nullptr;
+  // Not zero once a kernel of this rank has given up: later ones leave at once. Their counters are
+  // not to be relied on, and relays may still read what it has sent. In device memory.
+  std::uint32_t* gave_up = nullptr;
   DeviceStatus* status = nullptr;
   DeviceProgress* progress = nullptr;
   std::uint32_t polls_between_looks = 4096;  // at the abort word and the clock; a power of two

@@ -117,6 +117,7 @@ GYRE_DEVICE void begin_task(BlockState& state, std::uint64_t sequence) {
   const DeviceTask& task = state.task;
   if (task.lane == nullptr) return;
   state.sequence = sequence + task.call.ordinal;
+  state.gave_up = device::load_relaxed(task.call.gave_up) != 0;
   begin_lane(state);
   show_move<Protocol>(state, 0, false);
 }
@@ -124,6 +125,7 @@ GYRE_DEVICE void begin_task(BlockState& state, std::uint64_t sequence) {
 // Walks the task's lane. False if the block has to leave.
 template <typename Protocol, typename Reducer>
 GYRE_DEVICE bool walk_task(BlockState& state) {
+  if (state.gave_up) return false;
   const bool first_thread = device::thread_index() == 0;
   Walk walk{state.task.call, *state.task.lane, state, false, 0};
   open_ends<Protocol>(walk);

@@ -37,6 +37,7 @@ struct BlockState {
   plan::Move moves[2];  // by turns: the next one is found while the block works on this one
   std::uint32_t lines[2];
   bool more[2];
+  bool gave_up;            // an earlier kernel, before the task
   DeviceTask task;         // here, as where it comes from is far away
   std::uint64_t sequence;  // of the task's call
   EndState send[max_links];
@@ -66,6 +67,7 @@ struct Walk {
 
   GYRE_DEVICE void stop(Outcome outcome, WaitingFor what, std::uint32_t link) {
     stopped = true;
+    device::store_relaxed(call.gave_up, std::uint32_t{1});
     if (device::add_acquire_release(call.claim, 1) != 0) return;
     device::store_relaxed(reinterpret_cast<std::uint32_t*>(&call.status->outcome),
                           static_cast<std::uint32_t>(outcome));

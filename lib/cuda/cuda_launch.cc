@@ -59,6 +59,7 @@ DeviceLaunch CudaExecutor::filled(const DevicePlan& plan, const DeviceCall& call
   launch.signature = call.signature;
   launch.abort = reinterpret_cast<const std::uint32_t*>(words_->seen(words_->begin()));
   launch.claim = plan.claim;
+  launch.gave_up = reinterpret_cast<std::uint32_t*>(counters_.get() + gave_up_offset);
   launch.status = reinterpret_cast<DeviceStatus*>(words_->seen(plan.status));
   launch.progress = seen_progress();
   launch.patience_ns = static_cast<std::uint64_t>(patience_ns_);

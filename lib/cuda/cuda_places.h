@@ -17,8 +17,9 @@ class CudaExecutor;
 inline constexpr std::size_t places_count = 8;  // kernels on their way that need one
 inline constexpr std::uint64_t min_place_bytes = 128 << 10;
 inline constexpr std::uint64_t max_plans = 511;
-// The device's own words: the sequence of calls, the blocks that have ended, the launches, and who
-// claims the status of each plan.
+// The device's own words: the sequence of calls, whether a kernel has given up, the blocks that
+// have ended, the launches, and who claims the status of each plan.
+inline constexpr std::uint64_t gave_up_offset = 8;
 inline constexpr std::uint64_t ended_offset = 128, starts_offset = 192, claims_offset = 256;
 inline constexpr std::uint64_t counters_bytes = claims_offset + 4 * (max_plans + 1);
 // An executor's pinned memory: the abort word, what kernels show of themselves, a status for each

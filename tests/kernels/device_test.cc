@@ -221,6 +221,24 @@ TEST_CASE("an abort ends every kernel, and the status names what it waited for")
     }
 }
 
+// What it has sent may be on its way: a relay reads it there.
+TEST_CASE("when a kernel has given up, a later one writes over nothing that it sent") {
+  for (const Way& way : ways) {
+    DeviceJob job(pair_of_ranks(way));
+    job.begin();
+    REQUIRE(run_grids({job.grids()[0], job.aborter(1, 2000)}, {}) == "");
+    REQUIRE(job.status(0).outcome == Outcome::aborted);
+    const cuda::LaneCall& call = job.launches()[0];
+    const std::byte* const ring = job.launches()[0].lanes[0].send[0].ring;
+    const std::vector<std::byte> sent(ring, ring + job.ring_bytes());
+    std::fill_n(const_cast<std::byte*>(call.input), call.input_bytes, std::byte{0xee});
+    const std::vector<std::byte> output(call.output, call.output + call.output_bytes);
+    CHECK(run_grids({job.grids()[0]}, {}) == "");
+    CHECK(std::equal(sent.begin(), sent.end(), ring));
+    CHECK(std::equal(output.begin(), output.end(), call.output));
+  }
+}
+
 TEST_CASE("what a kernel says that gives up is whole when it is told") {
   for (const Way& way : ways)
     for (std::uint64_t seed = 1; seed < 40; ++seed) {

@@ -69,6 +69,7 @@ void DeviceJob::wire() {
   }
   statuses_.resize(ranks);
   claims_.assign(ranks, 0);
+  gave_up_.assign(ranks, 0);
   sequences_.assign(ranks, 0);
   starts_.assign(ranks, 0);
   progress_.resize(ranks);
@@ -120,6 +121,7 @@ cuda::DeviceLaunch DeviceJob::launch_of(std::size_t rank, const RankMemory& memo
   launch.progress = &progress_[rank];
   launch.abort = &abort_;
   launch.claim = &claims_[rank];
+  launch.gave_up = &gave_up_[rank];
   launch.status = &statuses_[rank];
   launch.polls_between_looks = 8;
   for (std::uint32_t c = 0; c < case_.channels; ++c) launch.geometries[c] = data_.geometry(rank, c);
@@ -158,7 +160,7 @@ void DeviceJob::begin() {
     memory_.push_back(data_.make_memory(rank, calls_));
     place_in_regions(rank, memory_.back());
     statuses_[rank] = {};
-    claims_[rank] = 0;
+    claims_[rank] = gave_up_[rank] = 0;
     launches_.push_back(launch_of(rank, memory_[rank]));
     if (case_.chained) chain(rank);
   }

@@ -35,6 +35,7 @@ class DeviceJob {
   Grid aborter(int rank, int turns);
   // The same: waits until rank `of` tells how it went, and reads that at once.
   Grid listener(int rank, int of);
+  std::uint64_t ring_bytes() const { return data_.ring_bytes(); }
   const cuda::DeviceStatus& heard() const { return heard_; }
 
  private:
@@ -70,6 +71,7 @@ class DeviceJob {
   std::vector<cuda::DeviceLaunch> launches_;
   std::vector<cuda::DeviceStatus> statuses_;
   std::vector<std::uint32_t> claims_;  // of those
+  std::vector<std::uint32_t> gave_up_;
   cuda::DeviceStatus heard_;
   std::vector<std::uint64_t> sequences_;
   std::vector<std::uint32_t> starts_;

@@ -166,6 +166,7 @@ KernelJob::RankCall KernelJob::rank_call(std::size_t rank, std::uint32_t ordinal
   call.ordinal = ordinal;
   call.abort = abort_.there;
   call.claim = claims_[rank].there;
+  call.gave_up = gave_up_[rank].there;
   call.status = statuses_[rank].there;
   call.progress = memory_.take<cuda::DeviceProgress>().there;
   call.patience_ns = patience_ns;
@@ -276,9 +277,11 @@ std::string KernelJob::run(KernelForm form, std::uint32_t threads) {
   statuses_.clear();
   going_.clear();
   claims_.clear();
+  gave_up_.clear();
   for (std::size_t rank = 0; rank < data_.ranks(); ++rank) {
     statuses_.push_back(memory_.take<cuda::DeviceStatus>());
     claims_.push_back(memory_.take<std::uint32_t>());
+    gave_up_.push_back(memory_.take<std::uint32_t>());
   }
   for (std::uint32_t ordinal = 0; ordinal < (case_.chained ? 2U : 1U); ++ordinal) {
     auto& call = going_.emplace_back();

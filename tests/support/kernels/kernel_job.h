@@ -126,6 +126,7 @@ class KernelJob {
   std::vector<std::vector<RankCall>> going_;  // of this call, by ordinal and rank
   std::vector<Placed<cuda::DeviceStatus>> statuses_;
   std::vector<Placed<std::uint32_t>> claims_;  // of those
+  std::vector<Placed<std::uint32_t>> gave_up_;
   std::vector<loaded::CuStream> streams_;
 };
 
