@@ -13,7 +13,7 @@ namespace gyre::control {
 namespace {
 
 // Some know who is missing; the others give them this long to say so.
-constexpr std::int64_t grace_ns = ns_per_s;
+constexpr std::int64_t grace_ns = 3 * ns_per_s / 4;
 
 }  // namespace
 
