@@ -3,8 +3,8 @@ the promise and one line."""
 import collections
 import re
 
-from faults import (ABORT_S, BOUNDS, CALL_S, EITHER, INIT_S, MISMATCH, REMOTE, SYSTEM, TIMEOUT,
-                    TOLD, WELL, bound_s)
+from faults import (ABORT_S, BOUNDS, CALL_S, EITHER, INIT_S, LIVENESS_S, MISMATCH, REMOTE,
+                    SYSTEM, TIMEOUT, TOLD, WELL, bound_s)
 
 Escape = collections.namedtuple("Escape", "promise reason")
 Told = collections.namedtuple("Told", "rank errand code text seconds ns")
@@ -78,7 +78,7 @@ class Verdict:
     def when_it_struck(self):
         scenario, trial = self.scenario, self.trial
         if trial.struck_ns is not None:
-            return trial.struck_ns
+            return max([trial.struck_ns, *self.went_on_ns()])
         if self.fault.name in ("leave", "farewell"):
             leaver = next(errand["leaver"] for errand in scenario.errands if "leaver" in errand)
             return next((e.ns for e in self.by_rank[leaver] if e.word == "begin" and
@@ -87,6 +87,14 @@ class Verdict:
             victim = trial.processes[trial.victim_process()]
             return victim.ended_ns if victim.popen.returncode == -9 else None
         return None
+
+    def went_on_ns(self):
+        """Who stops itself says so first. On a busy machine its threads go on for a while."""
+        if self.fault.sabotage != "stop":
+            return []
+        until_ns = self.trial.struck_ns + 0.9e9 * LIVENESS_S  # a longer one is not taken for life
+        return [e.ns for victim in self.scenario.victims for e in self.by_rank[victim]
+                if e.ns < until_ns]
 
     def due_ending(self):
         """A fault that came late may not be noticed; one that did not come must not be."""

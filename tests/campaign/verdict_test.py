@@ -93,6 +93,16 @@ class Promises(unittest.TestCase):
                 self.assertEqual(self.promises(scenario_of("one-way"), events, ends=(0, 0, 0)),
                                  promises)
 
+    def test_who_stops_itself_may_go_on_for_a_while(self):
+        stop = [event._replace(rest="stop") if event.word == "fault" else event
+                for event in VICTIM]
+        others = well(0) + well(1)
+        for more, promises in (((), {"L1"}), (((25, "begin 4"),), set())):
+            with self.subTest(more=more):
+                events = stop + lines_of(2, *more) + others
+                self.assertEqual(self.promises(scenario_of("freeze"), events, ends=(0, 0, 0)),
+                                 promises)
+
     def test_wrong_data_and_late_writes_are_found(self):
         all_well = well(0) + well(1) + well(2)
         self.assertEqual(self.peaceful(all_well + lines_of(0, (3, "wrong 1 element 0"))), {"S1"})
