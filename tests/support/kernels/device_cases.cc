@@ -50,13 +50,20 @@ bool exists(Collective collective, ElementType type, ReduceOp op) {
   return !is_bitwise(op) || !is_float(type);
 }
 
+// The thread sanitizer takes 8,128 threads at most, of all blocks together.
+#if defined(__SANITIZE_THREAD__)
+constexpr std::uint32_t few_threads = 32, many_threads = 64;
+#else
+constexpr std::uint32_t few_threads = 64, many_threads = 96;
+#endif
+
 DeviceCase drawn(DeviceCase one, const Draw& draw) {
   one.root = one.ranks / 2;
   one.count = counts[draw.count];
   if (one.ranks == 8 && one.count > 1000) one.count /= 4;
   one.shift = shifts[draw.shift];
   one.in_place = draw.in_place == 1 && may_be_in_place(one.collective);
-  one.threads = draw.in_place == 1 ? 96 : 64;
+  one.threads = draw.in_place == 1 ? many_threads : few_threads;
   one.piece_bytes = pieces[draw.piece];
   one.uneven = draw.uneven == 1 && UnevenBlocks::can_be(one.collective) &&
                !plan::find_algorithm(one.algorithm)->equal_counts;
