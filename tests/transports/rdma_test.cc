@@ -346,9 +346,10 @@ TEST_CASE("an answer that is not to this endpoint is refused", "[rdma]") {
 TEST_CASE("processes on different networks do not reach each other, and say why", "[rdma]") {
   Network network;
   Side own(Kind::rdma);
-  const auto reach = [&](const std::string& announced) {
+  const auto reach = [&](const std::string& announced, bool is_encrypted = false) {
     const auto transport = make_rdma_transport({.self = own.identity,
                                                 .tickets = own.tickets,
+                                                .tcp_encrypted = is_encrypted,
                                                 .letters = post_office(),
                                                 .announced = [&](const auto&) { return announced; },
                                                 .verbs = &network.fake.table()});
@@ -360,6 +361,8 @@ TEST_CASE("processes on different networks do not reach each other, and say why"
   CHECK(reach("rdma=ib/fe80000000000000") ==
         "no: it is on other networks: rdma=ib/fe80000000000000; here: "
         "rdma=roce4,roce6,roce6-local");
+  CHECK(reach("rdma=roce4", true) ==
+        "no: GYRE_TCP_SECURITY=tls asks for encryption, and RDMA has none");
   network.fake.set_port("fake0", 1, IBV_PORT_DOWN);
   CHECK(reach("rdma=roce4") == "no: no RDMA port is usable (fake0:1: down)");
 }

@@ -34,7 +34,7 @@ Status RdmaLink::join(const RdmaAddress& peer) {
   GYRE_TRY(queues_->join(peer));
   there_ = peer;
   is_joined_ = true;
-  log_info(Subsystem::net, "{} {}: {}, {} queue pairs", toward_, peer_, ends_text(),
+  log_info(Subsystem::net, "{} {}: {}, queue pairs: {}", toward_, peer_, ends_text(),
            queues_->size());
   return {};
 }

@@ -68,6 +68,10 @@ class RdmaTransport final : public Transport {
 
 RdmaTransport::RdmaTransport(const TransportEnvironment& environment)
     : environment_(environment), verbs_(environment.verbs) {
+  if (environment.tcp_encrypted) {
+    absence_ = "GYRE_TCP_SECURITY=tls asks for encryption, and RDMA has none";
+    return;
+  }
   if (verbs_ == nullptr) {
     auto loaded = loaded::load_verbs();
     if (!loaded.ok()) {

@@ -31,7 +31,8 @@
 //             process there. No answer within the liveness limit is an error. A process that ends
 //             takes its queue pairs along; the control plane tells of that earlier.
 //
-// Payload is not encrypted: the fabric is trusted, as docs/security.md says.
+// Payload is not encrypted: the fabric is trusted, as docs/security.md says. Where the user asks
+// for encryption (GYRE_TCP_SECURITY=tls), rdma reaches nobody.
 #pragma once
 
 #include "lib/transport/transport.h"
