@@ -63,19 +63,18 @@ std::int64_t ControlDialer::tick(std::int64_t now_ns) {
 
 void ControlDialer::attempt(std::int64_t now_ns) {
   next_ns_ = now_ns + max_attempt_ns;
+  if (destination_.is_up && silent_since_ns_ == 0) silent_since_ns_ = now_ns;
   Trunk* trunk = distrusts_ ? nullptr : trunks_.find(destination_.host, destination_.listener_name);
   if (trunk != nullptr) return ask(*trunk);
   const Status begun = connect();
   failed_here_ = !begun.ok() && begun.code() != Code::RemoteError;
-  if (!begun.ok()) give_up(begun, now_ns);
+  if (!begun.ok()) take_refusal(begun);
 }
 
 Status ControlDialer::connect() {
   bool pending = false;
   GYRE_ASSIGN(FileDescriptor socket, trust::begin_connect(way(), &pending));
   connecting_ = pending;
-  if (pending && destination_.is_up && silent_since_ns_ == 0)
-    silent_since_ns_ = SystemClock::read();
   GYRE_ASSIGN(session_, trust::SecureSession::start(trunks_.tls(), std::move(socket),
                                                     trust::SessionRole::client, key_));
   // Writable at once, or as soon as it is connected.
@@ -85,16 +84,16 @@ Status ControlDialer::connect() {
 }
 
 void ControlDialer::on_socket() {
-  hear();
+  if (silent_since_ns_ != 0) silent_since_ns_ = SystemClock::read();
   if (connecting_) {
     int error = 0;
     socklen_t length = sizeof error;
     getsockopt(session_->descriptor(), SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error != 0) return give_up(Status::from_errno("connecting", error), SystemClock::read());
+    if (error != 0) return take_refusal(Status::from_errno("connecting", error));
     connecting_ = false;
   }
   const Status status = session_->advance();
-  if (!status.ok()) return give_up(status, SystemClock::read());
+  if (!status.ok()) return take_refusal(status);
   if (!session_->established())
     return watch_.change(session_->wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);
   watch_.reset();
@@ -113,10 +112,17 @@ void ControlDialer::ask(Trunk& trunk) {
 }
 
 void ControlDialer::answered(Result<std::unique_ptr<ControlLink>> link) {
+  silent_since_ns_ = 0;
   if (!link.ok()) return give_up(link.status(), SystemClock::read());
   asked_.reset();
   next_ns_ = never_ns;
   on_link_(std::move(*link));
+}
+
+// An answer, if not the wished one.
+void ControlDialer::take_refusal(const Status& why) {
+  silent_since_ns_ = 0;
+  give_up(why, SystemClock::read());
 }
 
 void ControlDialer::give_up(const Status& why, std::int64_t now_ns) {

@@ -61,7 +61,7 @@ class ControlDialer {
   void on_socket();
   void ask(Trunk& trunk);
   void answered(Result<std::unique_ptr<ControlLink>> link);
-  void hear() { silent_since_ns_ = 0; }
+  void take_refusal(const Status& why);
   void give_up(const Status& why, std::int64_t now_ns);
 
   Trunks& trunks_;
@@ -78,7 +78,7 @@ class ControlDialer {
   std::size_t attempts_ = 0;
   std::int64_t next_ns_ = 0;  // the next attempt, or the end of this one
   std::int64_t pause_ns_;
-  std::int64_t silent_since_ns_ = 0;  // the first of the attempts that nobody answered
+  std::int64_t silent_since_ns_ = 0;  // during attempts: the last sign of life
   std::string problem_;
   bool failed_here_ = false;
 };

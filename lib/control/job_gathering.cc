@@ -235,8 +235,8 @@ std::int64_t Job::check_silence(std::int64_t now_ns) {
   const std::int64_t max_ns = liveness_ns_ + ns_per_s / 2;
   if (silent_ns < max_ns) return now_ns + max_ns - silent_ns;
   const std::string what = fmt::format(
-      "cannot be reached: no answer from {} for {:.1f} s: the network to it is cut, or "
-      "the host is down",
+      "cannot be reached: no answer from {} for {:.1f} s: the network to it is cut, its host is "
+      "down, or it stands still",
       dialer_->target(), static_cast<double>(silent_ns) / ns_per_s);
   fail(blame_process(place_ ? tree_parent(index_) : 0, what));
   return never_ns;

@@ -14,7 +14,8 @@
 
 #if defined(__SANITIZE_THREAD__)
 // The trap is sprung by this thread's own access, not in the middle of malloc.
-extern "C" inline __attribute__((used)) const char* __tsan_default_options() {
+extern "C" inline __attribute__((used, visibility("default"))) const char*
+__tsan_default_options() {
   return "report_signal_unsafe=0";
 }
 #endif
