@@ -1,6 +1,7 @@
 // How careless use of NVIDIA's driver may fail, with the fake at its harshest: memory that kernels
 // of other devices cannot reach, calls that wait for kernels and block all threads meanwhile,
 // streams that share a queue, and the implicit waits of the default stream.
+#include "tests/support/base/slowness.h"
 #include "tests/support/device/cuda_cases.h"
 #include "tests/support/device/cuda_graph_cases.h"
 
@@ -85,9 +86,14 @@ std::vector<DeviceInts> take_buffers(Pair& pair) {
 }
 
 bool soon(const std::function<bool()>& condition) {
-  for (int i = 0; i < 3000 && !condition(); ++i)
+  for (int i = 0; i < slowness * 3000 && !condition(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return condition();
+}
+
+bool shows_replay(gyreComm_t comm) {
+  const auto pin = comm::process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm));
+  return device_resources(*pin).executor().shows_replay();
 }
 
 }  // namespace
@@ -161,7 +167,7 @@ TEST_CASE("a communicator begins while a kernel waits that a graph has brought",
   }) == gyreSuccess);
   buffers.fill(1);
   graphs.launch(0);  // and waits for rank 1
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  REQUIRE(soon([&] { return shows_replay(running.comms[0]); }));
   std::unique_ptr<Ranks> made;
   auto beginning = std::async(std::launch::async, [&] {
     const loaded::CurrentContext scope(*on.driver, on.owner);

@@ -1,5 +1,6 @@
 #include "tests/support/device/cuda_processes.h"
 
+#include "tests/support/base/slowness.h"
 #include "tests/support/comm/collective_case.h"
 #include "tests/support/device/device_ranks.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 template <typename Condition>
 bool soon(int patience_s, const Condition& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(patience_s);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(slowness * patience_s);
   while (!holds()) {
     if (std::chrono::steady_clock::now() > end) return holds();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

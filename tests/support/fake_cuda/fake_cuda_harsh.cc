@@ -9,6 +9,7 @@
 //              reach memory of other devices only where access was enabled
 //
 // A thread that would wait for ever is released after a while, and the test fails.
+#include "tests/support/base/slowness.h"
 #include "tests/support/fake_cuda/fake_cuda_state.h"
 
 #include <fmt/core.h>
@@ -26,13 +27,8 @@ using namespace loaded;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int slower = 4;  // than without a sanitizer
-#else
-constexpr int slower = 1;
-#endif
-constexpr auto call_patience = slower * std::chrono::seconds(5);
-constexpr auto stream_patience = slower * std::chrono::seconds(15);
+constexpr auto call_patience = slowness * std::chrono::seconds(5);
+constexpr auto stream_patience = slowness * std::chrono::seconds(15);
 constexpr auto lost_patience = std::chrono::milliseconds(10),
                glance = std::chrono::milliseconds(50);
 constexpr int connections_by_default = 8, connections_under_mps = 2, max_connections = 32;
