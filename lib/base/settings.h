@@ -38,6 +38,15 @@ struct Settings {
   // Between GPUs; see transports/p2p.
   bool p2p_disable = false;
   std::string p2p_level = "SYS";
+  // RDMA; see transports/rdma.
+  bool ib_disable = false;
+  std::string ib_hca;
+  std::int64_t ib_gid_index = -1;  // -1: by type and address
+  std::int64_t ib_traffic_class = 0;
+  std::int64_t ib_service_level = 0;
+  std::int64_t ib_timeout = 20;
+  std::int64_t ib_retry_count = 7;
+  std::int64_t ib_qps_per_connection = 1;
   // How long to wait.
   std::int64_t timeout_s = 1800;
   std::int64_t init_timeout_s = 120;

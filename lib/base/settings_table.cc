@@ -87,6 +87,27 @@ std::vector<Setting> settings_of_ways() {
   };
 }
 
+std::vector<Setting> settings_of_rdma() {
+  using S = Setting;
+  return {
+      {"GYRE_IB_DISABLE", S::Switch{&Settings::ib_disable}, "1: RDMA is not used"},
+      {"GYRE_IB_HCA", S::Text{&Settings::ib_hca},
+       "RDMA devices that may be used, as in \"mlx5_0:1,mlx5_2\": prefixes of names, =exact names, "
+       "or ^ and those to leave out; a name may end in :port"},
+      {"GYRE_IB_GID_INDEX", S::Integer{&Settings::ib_gid_index, 0, 255},
+       "index of the port's GID; if unset, the GID is chosen by its type (RoCE v2) and address"},
+      {"GYRE_IB_TC", S::Integer{&Settings::ib_traffic_class, 0, 255},
+       "traffic class of packets, as switches are set up for it: with DSCP d it is 4 * d"},
+      {"GYRE_IB_SL", S::Integer{&Settings::ib_service_level, 0, 15}, "service level of packets"},
+      {"GYRE_IB_TIMEOUT", S::Integer{&Settings::ib_timeout, 1, 31},
+       "n: a packet without an answer is sent again after 4.096 us * 2^n"},
+      {"GYRE_IB_RETRY_CNT", S::Integer{&Settings::ib_retry_count, 0, 7},
+       "how often a packet is sent again before its connection fails"},
+      {"GYRE_IB_QPS_PER_CONNECTION", S::Integer{&Settings::ib_qps_per_connection, 1, 16},
+       "queue pairs of a connection, over which long messages are spread"},
+  };
+}
+
 std::vector<Setting> settings_of_waits() {
   using S = Setting;
   return {
@@ -125,6 +146,7 @@ const std::vector<SettingGroup>& settings_groups() {
       {"What to log and to show", settings_of_output()},
       {"How calls are carried out", settings_of_choices()},
       {"How ranks reach each other", settings_of_ways()},
+      {"How RDMA is used", settings_of_rdma()},
       {"How long to wait", settings_of_waits()},
       {"How ranks find each other, as a launcher or its caller says", settings_of_launch()}};
   return groups;

@@ -6,6 +6,7 @@
 #include "lib/comm/join_info.h"
 #include "lib/comm/pair_log.h"
 #include "lib/device/device_memory.h"
+#include "lib/links/message_keys.h"
 #include "lib/links/transport_registry.h"
 #include "lib/sendrecv/host_exchange.h"
 
@@ -42,6 +43,37 @@ void warn_of_clear_text(const Settings& settings) {
       "warning");
 }
 
+transport::RdmaOptions rdma_options(const Settings& settings) {
+  return {.hca = settings.ib_hca,
+          .gid_index = static_cast<int>(settings.ib_gid_index),
+          .traffic_class = static_cast<int>(settings.ib_traffic_class),
+          .service_level = static_cast<int>(settings.ib_service_level),
+          .timeout = static_cast<int>(settings.ib_timeout),
+          .retry_count = static_cast<int>(settings.ib_retry_count),
+          .qps_per_connection = static_cast<int>(settings.ib_qps_per_connection)};
+}
+
+transport::TransportLetters letters_of(CommunicatorState& state) {
+  const auto key_of = [](std::uint64_t key) { return message_key(MessageTopic::transport, key); };
+  return {.send =
+              [&state, key_of](std::int32_t to, std::uint64_t key, control::MessageBytes bytes) {
+                return state.membership->send(to, key_of(key), std::move(bytes));
+              },
+          .receive =
+              [&state, key_of](std::int32_t from, std::uint64_t key) {
+                return state.membership->receive(from, key_of(key));
+              }};
+}
+
+std::string announced_by(const CommunicatorState& state, const trust::ProcessIdentity& process) {
+  if (state.membership == nullptr) return {};
+  const control::Roster& roster = state.membership->roster();
+  for (std::size_t rank = 0; rank < roster.process_of_rank.size(); ++rank)
+    if (roster.processes[roster.process_of_rank[rank]].process == process.process)
+      return std::string(read_join_info(roster.notes[rank]).announcement);
+  return {};
+}
+
 }  // namespace
 
 HostBackend::HostBackend(CommunicatorState& state, const Services& services, tune::Allowed allowed)
@@ -72,7 +104,13 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
                              .communicator_hash = communicator_hash(id),
                              .epoch = id.epoch,
                              .tcp_user_timeout_ms = tcp_user_timeout_ms,
-                             .liveness_ns = state.liveness_ns()}));
+                             .liveness_ns = state.liveness_ns(),
+                             .letters = letters_of(state),
+                             .announced =
+                                 [&state](const trust::ProcessIdentity& process) {
+                                   return announced_by(state, process);
+                                 },
+                             .rdma = rdma_options(settings)}));
   return made;
 }
 
@@ -84,7 +122,12 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device) 
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.first_sequence);
   GYRE_ASSIGN(const topology::Locality place, own_locality());
-  return encode(JoinInfo{common, device, processor_mask(), topology::encode(place)});
+  std::string announcement;
+  for (const auto& transport : transports_) {
+    GYRE_ASSIGN(const std::string said, transport->announcement());
+    announcement += said;
+  }
+  return encode(JoinInfo{common, device, processor_mask(), topology::encode(place), announcement});
 }
 
 Result<topology::Locality> HostBackend::own_locality() const {

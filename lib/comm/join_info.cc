@@ -5,14 +5,15 @@
 namespace gyre::comm {
 namespace {
 
-// The last three count: a locality, a mask and a device have none, a setting may.
+// The last four count: an announcement, a locality, a mask and a device have none, a setting may.
 constexpr char mark = '|';
 
 }  // namespace
 
 control::MessageBytes encode(const JoinInfo& note) {
   control::MessageBytes message(note.settings.begin(), note.settings.end());
-  for (const std::string_view part : {note.device, note.processors, note.locality}) {
+  for (const std::string_view part :
+       {note.device, note.processors, note.locality, note.announcement}) {
     message.push_back(static_cast<std::uint8_t>(mark));
     message.insert(message.end(), part.begin(), part.end());
   }
@@ -28,6 +29,7 @@ JoinInfo read_join_info(const control::MessageBytes& message) {
     return part;
   };
   JoinInfo note;
+  note.announcement = take_last();
   note.locality = take_last();
   note.processors = take_last();
   note.device = take_last();

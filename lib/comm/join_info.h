@@ -1,7 +1,8 @@
 // JoinInfo: a rank's message to all others when it joins: the settings that all ranks must share,
 // the device whose memory it works on, and the processors that it may use. It says where in its
-// host those are, too. It travels in the roster. A peer's bytes are never trusted: settings are
-// compared whole, and an invalid processor mask or locality is ignored.
+// host those are, too, and what its transports announce. It travels in the roster. A peer's bytes
+// are never trusted: settings are compared whole, and an invalid processor mask or locality is
+// ignored.
 #pragma once
 
 #include "lib/control/control.h"
@@ -12,9 +13,10 @@ namespace gyre::comm {
 
 struct JoinInfo {
   std::string_view settings;
-  std::string_view device;      // see GpuInfo; empty: host memory
-  std::string_view processors;  // a mask, see processor_mask
-  std::string_view locality;    // see topology::Locality
+  std::string_view device;             // see GpuInfo; empty: host memory
+  std::string_view processors;         // a mask, see processor_mask
+  std::string_view locality;           // see topology::Locality
+  std::string_view announcement = {};  // see transport::Transport
 };
 
 control::MessageBytes encode(const JoinInfo& note);

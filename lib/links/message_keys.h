@@ -15,6 +15,7 @@ enum class MessageTopic : std::uint8_t {
   region,       // memory of a device that is lent
   question,     // where the reader is in its calls
   answer,       // to that; by question
+  transport,    // of a transport's own, see transport::TransportLetters; by its key
 };
 
 // The number keeps 56 bits.

@@ -1,5 +1,6 @@
 #include "lib/links/transport_registry.h"
 
+#include "transports/rdma/rdma.h"
 #include "transports/self/self.h"
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
@@ -31,6 +32,12 @@ constexpr TransportRow rows[] = {
      .disabled = &Settings::shm_disable,
      .disabled_by = "GYRE_SHM_DISABLE",
      .medium = topology::Medium::host_memory},
+    {.name = "rdma",
+     .reaches = "hosts on one InfiniBand or RoCE network",
+     .make = transport::make_rdma_transport,
+     .disabled = &Settings::ib_disable,
+     .disabled_by = "GYRE_IB_DISABLE",
+     .medium = topology::Medium::verbs},
     {.name = "tcp",
      .reaches = "any host",
      .make = transport::make_tcp_transport,

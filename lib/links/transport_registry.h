@@ -29,7 +29,7 @@ struct TransportRow {
   topology::Medium medium = topology::Medium::sockets;  // what its bytes go through
 };
 std::span<const TransportRow> transport_registry();
-// "self, p2p, shm, tcp"
+// "self, p2p, shm, rdma, tcp"
 std::string transport_choices();
 
 // Whether the settings allow that transport, which is there. An error where GYRE_TRANSPORT names

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace gyre::topology {
 namespace {
@@ -79,11 +80,11 @@ struct BestPort {
   int port = -1;
   Narrowest narrowest;
 };
-BestPort best_port(const RankLocation& place) {
+BestPort best_port(const RankLocation& place, const std::vector<int>& ports) {
   BestPort best;
   const EdgeTable table(*place.machine);
   const int memory = memory_near(*place.machine, place.node);
-  for (const int port : usable_ports(*place.machine)) {
+  for (const int port : ports) {
     const TopologyNode& node = place.machine->node(port);
     Narrowest narrowest;
     narrowest.pass(port_gigabytes_per_s(node), node.gigabytes_per_s <= 0);
@@ -94,14 +95,41 @@ BestPort best_port(const RankLocation& place) {
   return best;
 }
 
-TransportPath path_by_network(const RankLocation& from, const RankLocation& to) {
+// Of one machine, to other hosts; or why there are none.
+struct LeavingPorts {
+  std::vector<int> ports;
+  std::string absence;
+};
+
+LeavingPorts socket_ports(const Topology& machine) {
+  return {usable_ports(machine),
+          "no port of " + node_text(machine.node(0)) + " leads to other hosts"};
+}
+
+// Software RoCE has no device behind it, and counts.
+LeavingPorts verbs_ports(const Topology& machine) {
+  LeavingPorts found{{}, node_text(machine.node(0)) + " has no RDMA port"};
+  for (const int port : machine.all(NodeKind::port)) {
+    const TopologyNode& node = machine.node(port);
+    if (!node.port->has_verbs) continue;
+    if (node.port->is_up)
+      found.ports.push_back(port);
+    else
+      found.absence = fmt::format("RDMA port {}:{} of {} is down", node.name, node.port->number,
+                                  node_text(machine.node(0)));
+  }
+  return found;
+}
+
+TransportPath path_by_ports(const RankLocation& from, const RankLocation& to,
+                            LeavingPorts (*ports_of)(const Topology&)) {
   std::string text;
   std::optional<Narrowest> narrowest;
   for (const RankLocation* end : {&from, &to}) {
     if (end->machine == nullptr) continue;
-    const BestPort best = best_port(*end);
-    if (best.port < 0)
-      return no_path("no port of " + node_text(end->machine->node(0)) + " leads to other hosts");
+    const LeavingPorts leaving = ports_of(*end->machine);
+    const BestPort best = best_port(*end, leaving.ports);
+    if (best.port < 0) return no_path(leaving.absence);
     text += (text.empty() ? "" : " to ") + end->machine->node(best.port).name;
     if (!narrowest || best.narrowest.width() < narrowest->width()) narrowest = best.narrowest;
   }
@@ -115,7 +143,8 @@ TransportPath find_path(const RankLocation& from, const RankLocation& to, Medium
   const bool is_one_host = from.host == to.host;
   if (medium == Medium::sockets)
     return is_one_host ? TransportPath{.exists = true, .text = "over loopback"}
-                       : path_by_network(from, to);
+                       : path_by_ports(from, to, socket_ports);
+  if (medium == Medium::verbs) return path_by_ports(from, to, verbs_ports);
   if (medium == Medium::own_memory)
     return is_one_host && from.node == to.node ? TransportPath{.exists = true, .text = "own memory"}
                                                : no_path("another rank");

@@ -13,6 +13,7 @@ enum class Medium : std::uint8_t {
   own_memory,   // of one rank
   gpu_memory,   // the kernels of one GPU use the memory of another
   host_memory,  // two processes map it
+  verbs,        // RDMA between ports of NICs, from host memory to host memory
   sockets,      // of the kernel, from host memory to host memory
 };
 

@@ -22,9 +22,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace gyre::loaded {
+struct Verbs;
+}
 
 namespace gyre::transport {
 
@@ -96,6 +101,10 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
+  // What peers have to know of this end to judge how to reach it, beside its identity; of one line
+  // without '|'. It travels in the message with which a rank joins. Empty: nothing. An error where
+  // settings ask for what is not there.
+  virtual Result<std::string> announcement() const { return std::string(); }
   virtual Reachability reach(const trust::ProcessIdentity& peer) const = 0;
   // `sender` is the process that will connect: it decides what kind of memory it takes.
   virtual Result<Listening> listen(const LinkKey& key, const FifoShape& shape,
@@ -105,6 +114,25 @@ class Transport {
 };
 
 using TransportList = std::vector<std::unique_ptr<Transport>>;  // best first
+
+// Small messages of two transports, over the encrypted control plane: for what a sender has to tell
+// a receiver before bytes can pass. A message with a key of its own comes once. Nothing blocks.
+struct TransportLetters {
+  using Bytes = std::vector<std::uint8_t>;
+  std::function<Status(std::int32_t to_rank, std::uint64_t key, Bytes)> send;
+  std::function<std::optional<Bytes>(std::int32_t from_rank, std::uint64_t key)> receive;
+};
+
+// How RDMA is used: the settings of these names, GYRE_IB_...
+struct RdmaOptions {
+  std::string hca = {};
+  int gid_index = -1;  // -1: by type and address
+  int traffic_class = 0;
+  int service_level = 0;
+  int timeout = 20;
+  int retry_count = 7;
+  int qps_per_connection = 1;
+};
 
 // What a transport is made from. Both references outlive the transport and its connections.
 struct TransportEnvironment {
@@ -122,6 +150,11 @@ struct TransportEnvironment {
   std::int64_t tcp_user_timeout_ms = 1'800'000;
   // How long another host may be silent (GYRE_LIVENESS_TIMEOUT).
   std::int64_t liveness_ns = 10 * ns_per_s;
+  TransportLetters letters = {};
+  // What a peer's transports announced; empty before it has joined.
+  std::function<std::string(const trust::ProcessIdentity& peer)> announced = {};
+  RdmaOptions rdma = {};
+  const loaded::Verbs* verbs = nullptr;  // null: this machine's
 };
 
 }  // namespace gyre::transport

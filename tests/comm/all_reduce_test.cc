@@ -112,9 +112,9 @@ gyreResult_t call_all_reduce(const Call& call, Buffers& buffers, int rank, gyreC
 }
 
 std::string shown(const World& world, const Call& call) {
-  return algorithms[world.algorithm] + " " + call_paths[world.path].transport + " " +
-         call_paths[world.path].protocol + " n=" + std::to_string(rank_counts[world.ranks]) + " " +
-         std::string(element_name(call.type)) + " " + std::string(op_name(call.op)) +
+  return algorithms[world.algorithm] + " " + call_paths()[world.path].transport + " " +
+         call_paths()[world.path].protocol + " n=" + std::to_string(rank_counts[world.ranks]) +
+         " " + std::string(element_name(call.type)) + " " + std::string(op_name(call.op)) +
          (call.in_place ? " in place" : "") + " count=" + std::to_string(call.count) +
          " shift=" + std::to_string(call.shift);
 }
@@ -122,8 +122,8 @@ std::string shown(const World& world, const Call& call) {
 void run_world(const World& world, const std::vector<Call>& calls) {
   const int n = rank_counts[world.ranks];
   const WithVariables variables({{"GYRE_ALGO", algorithms[world.algorithm]},
-                                 {"GYRE_PROTO", call_paths[world.path].protocol},
-                                 {"GYRE_TRANSPORT", call_paths[world.path].transport}});
+                                 {"GYRE_PROTO", call_paths()[world.path].protocol},
+                                 {"GYRE_TRANSPORT", call_paths()[world.path].transport}});
   std::unique_ptr<Buffers> buffers;
   std::barrier together(n);
   on_ranks(n, [&](int rank, gyreComm_t comm, Complaints& complaints) {
@@ -154,7 +154,7 @@ void run_rows(const std::vector<Row>& rows) {
 }
 
 const std::vector<std::size_t> axes = {std::size(algorithms),
-                                       std::size(call_paths),
+                                       call_paths().size(),
                                        std::size(rank_counts),
                                        element_type_count,
                                        op_count,
@@ -173,7 +173,7 @@ TEST_CASE("all-reduce is right on each type with each op", "[collectives]") {
   std::vector<Row> rows;
   for (std::size_t type = 0; type < element_type_count; ++type)
     for (std::size_t op = 0; op < op_count; ++op)
-      for (std::size_t path = 0; path < std::size(call_paths); ++path)
+      for (std::size_t path = 0; path < call_paths().size(); ++path)
         rows.push_back({path == 3 ? 0UL : 3UL, path, 2, type, op, type % 2, 3, op % 3});
   run_rows(rows);
 }

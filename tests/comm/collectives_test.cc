@@ -50,14 +50,14 @@ struct World {
 
 std::string shown(const World& world, const CollectiveCase& one) {
   const Subject& subject = subjects[world.subject];
-  return subject.algorithms[world.algorithm] + " " + call_paths[world.path].transport + " " +
-         call_paths[world.path].protocol + " " + one.shown();
+  return subject.algorithms[world.algorithm] + " " + call_paths()[world.path].transport + " " +
+         call_paths()[world.path].protocol + " " + one.shown();
 }
 
 void run_world(const World& world, const std::vector<CollectiveCase>& cases) {
   const WithVariables variables({{"GYRE_ALGO", subjects[world.subject].algorithms[world.algorithm]},
-                                 {"GYRE_PROTO", call_paths[world.path].protocol},
-                                 {"GYRE_TRANSPORT", call_paths[world.path].transport}});
+                                 {"GYRE_PROTO", call_paths()[world.path].protocol},
+                                 {"GYRE_TRANSPORT", call_paths()[world.path].transport}});
   const int n = rank_counts[world.ranks];
   std::unique_ptr<CaseBuffers> buffers;
   std::barrier together(n);
@@ -96,7 +96,7 @@ void run_rows(const std::vector<Row>& rows) {
 
 const std::vector<std::size_t> axes = {std::size(subjects),
                                        max_algorithms,
-                                       std::size(call_paths),
+                                       call_paths().size(),
                                        std::size(rank_counts),
                                        element_type_count,
                                        op_count,
@@ -115,7 +115,7 @@ TEST_CASE("every collective is right with every algorithm on every path", "[coll
   std::vector<Row> rows;
   for (std::size_t subject = 0; subject < std::size(subjects); ++subject)
     for (std::size_t algorithm = 0; algorithm < subjects[subject].algorithms.size(); ++algorithm)
-      for (std::size_t path = 0; path < std::size(call_paths); ++path)
+      for (std::size_t path = 0; path < call_paths().size(); ++path)
         for (std::size_t ranks : {1UL, 2UL, 4UL})
           for (std::size_t count : {0UL, 2UL, 3UL, 4UL})
             rows.push_back({subject, algorithm, path, ranks, 7, 0, count % 2, count, count % 3,
@@ -158,7 +158,7 @@ TEST_CASE("collectives are right on the whole product", "[collectives][.soak]") 
   for (std::size_t subject = 0; subject < std::size(subjects); ++subject)
     for (std::size_t algorithm = 0; algorithm < subjects[subject].algorithms.size(); ++algorithm) {
       std::size_t done = 0;
-      for (std::size_t path = 0; path < std::size(call_paths); ++path)
+      for (std::size_t path = 0; path < call_paths().size(); ++path)
         for (std::size_t ranks = 0; ranks < std::size(rank_counts); ++ranks) {
           const auto cases = all_cases(subjects[subject], rank_counts[ranks]);
           run_world({subject, algorithm, path, ranks}, cases);

@@ -1,6 +1,7 @@
 // Sends and receives through the C API, ranks as threads: order, tags, any source, groups, streams,
 // sends to the own rank, and ends that do not match.
 #include "tests/support/catch.h"
+#include "tests/support/comm/call_paths.h"
 #include "tests/support/comm/elements.h"
 #include "tests/support/comm/ranks.h"
 
@@ -45,9 +46,11 @@ bool is_settled(gyreComm_t comm) {
 }
 
 std::vector<Variables> paths() {
-  return {{{"GYRE_TRANSPORT", "shm"}},
-          {{"GYRE_TRANSPORT", "tcp"}},
-          {{"GYRE_TRANSPORT", "tcp"}, {"GYRE_TCP_SECURITY", "tls"}}};
+  std::vector<Variables> all = {{{"GYRE_TRANSPORT", "shm"}},
+                                {{"GYRE_TRANSPORT", "tcp"}},
+                                {{"GYRE_TRANSPORT", "tcp"}, {"GYRE_TCP_SECURITY", "tls"}}};
+  if (has_active_rdma_port()) all.push_back({{"GYRE_TRANSPORT", "rdma"}});
+  return all;
 }
 
 }  // namespace

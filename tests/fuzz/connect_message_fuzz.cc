@@ -6,7 +6,11 @@
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
 #include "tests/fuzz/input.h"
+#include "tests/support/fake_verbs/pair_verbs.h"
+#include "transports/rdma/rdma.h"
 #include "transports/tcp/tcp.h"
+
+#include <optional>
 
 using namespace gyre;
 using namespace gyre::transport;
@@ -16,10 +20,17 @@ namespace {
 constexpr FifoShape shape = {.slot_count = 2, .line_count = 4, .slot_bytes = 256};
 constexpr std::size_t process_at = 8, ticket_at = 24;  // in an endpoint
 
+TransportLetters silent_letters() {
+  return {.send = [](std::int32_t, std::uint64_t, TransportLetters::Bytes) { return Status(); },
+          .receive = [](std::int32_t,
+                        std::uint64_t) { return std::optional<TransportLetters::Bytes>(); }};
+}
+
 struct Process {
   trust::ProcessIdentity self;
   trust::TicketBook tickets;
-  comm::TransportList transports;  // all that there are, and tcp once more
+  // All that there are, tcp once more, and rdma over fake devices.
+  comm::TransportList transports;
 
   Process() {
     self.process.fill(0x11);
@@ -29,6 +40,10 @@ struct Process {
     transports = std::move(*made);
     transports.push_back(
         make_tcp_transport({.self = self, .tickets = tickets, .tcp_encrypted = true}));
+    transports.push_back(make_rdma_transport({.self = self,
+                                              .tickets = tickets,
+                                              .letters = silent_letters(),
+                                              .verbs = tests::pair_verbs()}));
   }
 };
 

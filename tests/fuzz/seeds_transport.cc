@@ -34,7 +34,7 @@ EndpointContents contents_of(std::string_view transport, std::vector<std::string
 }
 
 void add_messages(Seeds& seeds) {
-  enum : std::uint32_t { self, shm, tcp, tcp_secret };
+  enum : std::uint32_t { self, shm, rdma, tcp, tcp_secret, end = tcp_secret + 2 };
   constexpr std::size_t endpoint_at = 20;
   const auto add = [&](const char* name, std::uint8_t flags, const Bytes& message) {
     seeds.add("connect_message", name, Script(flags).rest(message));
@@ -57,7 +57,8 @@ void add_messages(Seeds& seeds) {
   over_tcp.flags = 1;
   over_tcp.secret.fill(9);
   add("tcp_tls", 0, message_bytes(tcp_secret, over_tcp));
-  add("place_beyond", 0, changed(to_tcp, 0, 4));
+  add("rdma_without_device", 0, message_bytes(rdma, contents_of("rdma", {"nonsense"})));
+  add("place_beyond", 0, changed(to_tcp, 0, end));
   add("cut", 0, cut(to_tcp, 19));
   add("empty_endpoint", 0, cut(to_tcp, endpoint_at));
   add("endpoint_cut", 0, cut(to_tcp, to_tcp.size() - 1));
@@ -179,7 +180,8 @@ void add_streams(Seeds& seeds) {
 
 void add_notes(Seeds& seeds) {
   const auto note = [](std::string_view settings, std::string_view mask) {
-    return comm::encode(comm::JoinInfo{settings, "GPU-00 124 8 16 0000:1B:00.0", mask, "0,0,8,-"});
+    return comm::encode(comm::JoinInfo{settings, "GPU-00 124 8 16 0000:1B:00.0", mask, "0,0,8,-",
+                                       "rdma=roce4,roce6"});
   };
   const std::string_view settings = "version=1 transports=self,shm,tcp";
   const auto add = [&](const char* name, std::initializer_list<control::MessageBytes> notes) {

@@ -79,7 +79,8 @@ class Topo(unittest.TestCase):
         code, text, error = gyre("--file", path, "--hosts", "2", "--why", "gpu0", "1/gpu1")
         self.assertEqual((code, error), (0, ""))
         self.assertRegex(text, r"(?m)^  p2p +no +another host$")
-        self.assertRegex(text, r"(?m)^  tcp +taken +by mlx5_0 to mlx5_0, 31.5 GB/s$")
+        self.assertRegex(text, r"(?m)^  rdma +taken +by mlx5_0 to mlx5_0, 31.5 GB/s$")
+        self.assertRegex(text, r"(?m)^  tcp +possible +by mlx5_0 to mlx5_0, 31.5 GB/s$")
 
     def test_the_file_of_the_variable_stands_for_this_host(self):
         os.environ["GYRE_TOPO_FILE"] = self.file(SMALL)

@@ -53,6 +53,10 @@ TEST_CASE("a path has the width of its narrowest part, or says why it is none", 
            {"hgx_h100", "gpu0", "gpu7", false, Medium::sockets, "by mlx5_0 to mlx5_4, 50 GB/s"},
            {"virtual_machine", "core0", "core1", false, Medium::sockets,
             "by eth0 to eth0, 1.25 GB/s (assumed)"},
+           {"hgx_h100", "gpu0", "gpu7", false, Medium::verbs, "by mlx5_0 to mlx5_4, 50 GB/s"},
+           {"hgx_h100", "gpu0", "gpu7", true, Medium::verbs, "by mlx5_0 to mlx5_4, 50 GB/s"},
+           {"virtual_machine", "core0", "core1", false, Medium::verbs,
+            "no: host vm has no RDMA port"},
            {"hgx_h100", "gpu3", "gpu3", true, Medium::own_memory, "own memory, no figure"},
            {"hgx_h100", "gpu3", "gpu3", false, Medium::own_memory, "no: another rank"}}) {
     CAPTURE(one.machine, one.from, one.to, one.is_one_host);
@@ -74,6 +78,23 @@ TEST_CASE("a host without a port that leads on is said to have none", "[topology
   const TransportPath path = find_path({0, &machine, 0}, {1, &machine, 0}, Medium::sockets);
   CHECK_FALSE(path.exists);
   CHECK(path.text == "no port of host lonely leads to other hosts");
+}
+
+TEST_CASE("a host whose RDMA ports are down is said to have none that is up", "[topology]") {
+  Topology machine = flat_topology("lonely", {});
+  TopologyNode nic;
+  nic.kind = NodeKind::nic;
+  nic.parent = 0;
+  TopologyNode port;
+  port.kind = NodeKind::port;
+  port.name = "mlx5_0";
+  port.port.emplace().has_verbs = true;
+  port.port->is_up = false;
+  port.parent = machine.add(nic);
+  machine.add(port);
+  const TransportPath path = find_path({0, &machine, 0}, {1, &machine, 0}, Medium::verbs);
+  CHECK_FALSE(path.exists);
+  CHECK(path.text == "RDMA port mlx5_0:1 of host lonely is down");
 }
 
 TEST_CASE("of a host that is not known only the own side counts", "[topology]") {

@@ -58,8 +58,9 @@ trust::ProcessIdentity process_on(int host, int number) {
   return process;
 }
 
-// What a process on host 1 says of a peer.
-std::string text_of(const trust::ProcessIdentity& peer, const Settings& settings = {}) {
+// What a process on host 1 says of a peer. This machine may have RDMA.
+std::string text_of(const trust::ProcessIdentity& peer,
+                    const Settings& settings = settings_with("^rdma")) {
   const trust::ProcessIdentity self = process_on(1, 1);
   trust::TicketBook tickets;
   const auto transports = make_transports(settings, {.self = self, .tickets = tickets});
@@ -77,27 +78,28 @@ std::string text_of(const trust::ProcessIdentity& peer, const Settings& settings
 TEST_CASE("the first candidate that reaches a rank is taken", "[transports]") {
   const Topology machine = tests::described_machine("hgx_h100");
   CHECK(text_of(machine, true) ==
-        "p2p: NVL, 371 GB/s; then shm: by the memory of NUMA node 0, 22 GB/s; then tcp: over "
-        "loopback, no figure; not self: another rank");
+        "p2p: NVL, 371 GB/s; then shm: by the memory of NUMA node 0, 22 GB/s; then rdma: by mlx5_0 "
+        "to mlx5_4, 50 GB/s; then tcp: over loopback, no figure; not self: another rank");
   CHECK(text_of(machine, false) ==
-        "tcp: by mlx5_0 to mlx5_4, 50 GB/s; not self: another rank; not p2p: another host; not "
-        "shm: another host");
+        "rdma: by mlx5_0 to mlx5_4, 50 GB/s; then tcp: by mlx5_0 to mlx5_4, 50 GB/s; not self: "
+        "another rank; not p2p: another host; not shm: another host");
 }
 
 TEST_CASE("settings order the candidates, and leave some out", "[transports]") {
   const Topology machine = tests::described_machine("xeon_8480_pair");
   CHECK(text_of(machine, true, settings_with("tcp,shm")) ==
         "tcp: over loopback, no figure; then shm: SYS, 22 GB/s; not self: another rank; not p2p: "
-        "core 0 is not a GPU");
-  CHECK(text_of(machine, false, settings_with("^tcp")) ==
-        "none; not self: another rank; not p2p: another host; not shm: another host; not tcp: "
-        "GYRE_TRANSPORT leaves it out");
+        "core 0 is not a GPU; not rdma: GYRE_TRANSPORT leaves it out");
+  CHECK(
+      text_of(machine, false, settings_with("^tcp")) ==
+      "none; not self: another rank; not p2p: another host; not shm: another host; not rdma: host "
+      "xeon_8480_pair has no RDMA port; not tcp: GYRE_TRANSPORT leaves it out");
   Settings disabled;
-  disabled.shm_disable = disabled.p2p_disable = true;
+  disabled.shm_disable = disabled.p2p_disable = disabled.ib_disable = true;
   CHECK(
       text_of(machine, true, disabled) ==
       "tcp: over loopback, no figure; not self: another rank; not p2p: GYRE_P2P_DISABLE leaves it "
-      "out; not shm: GYRE_SHM_DISABLE leaves it out");
+      "out; not shm: GYRE_SHM_DISABLE leaves it out; not rdma: GYRE_IB_DISABLE leaves it out");
   CHECK(text_of(machine, true, settings_with("ib")).find("\"ib\" is not a transport") !=
         std::string::npos);
 }
@@ -110,6 +112,8 @@ TEST_CASE("a process says of each peer what its transports know", "[transports]"
         "tcp: at 10.0.0.2:4711, over loopback, no figure; not shm: another host");
   CHECK(text_of(process_on(2, 2), settings_with("shm")) == "none; not shm: another host");
   CHECK(text_of(process_on(1, 1)) == "self: own memory, SYS, 12.5 GB/s");
+  // Nobody has announced a network here.
+  CHECK(text_of(process_on(2, 2), {}).find("; not rdma: ") != std::string::npos);
 }
 
 TEST_CASE("described machines expect their transports", "[transports]") {

@@ -132,6 +132,7 @@ TEST_CASE("memory and descriptors come back when links go", "[transport]") {
 TEST_CASE("a slot costs memory only once it carries something", "[transport]") {
   const Kind kind = GENERATE(from_range(all_kinds()));
   CAPTURE(kind_name(kind));
+  if (kind == Kind::rdma_device) return;  // what a NIC writes is locked in memory
   Side receiving(kind), other(kind);
   Side& sending = is_one_process(kind) ? receiving : other;
   const FifoShape shape{16, 128, 256 << 10};

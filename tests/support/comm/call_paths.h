@@ -4,7 +4,10 @@
 
 #include "lib/plan/algorithms.h"
 
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace gyre::tests {
@@ -13,9 +16,29 @@ struct CallPath {
   const char* transport;
   const char* protocol;
 };
+// Whether this machine has a port for RDMA, by the kernel's files.
+inline bool has_active_rdma_port() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (const fs::directory_entry& device : fs::directory_iterator("/sys/class/infiniband", error))
+    for (const fs::directory_entry& port : fs::directory_iterator(device.path() / "ports", error)) {
+      std::string state;
+      std::getline(std::ifstream(port.path() / "state"), state);
+      if (state.starts_with("4:")) return true;  // "4: ACTIVE"
+    }
+  return false;
+}
+
 // A transport whose slots the peer does not map has simple alone.
-inline constexpr CallPath call_paths[] = {
-    {"shm", "LL"}, {"shm", "Simple"}, {"shm", "Direct"}, {"tcp", "Simple"}};
+inline const std::vector<CallPath>& call_paths() {
+  static const std::vector<CallPath> paths = [] {
+    std::vector<CallPath> all = {
+        {"shm", "LL"}, {"shm", "Simple"}, {"shm", "Direct"}, {"tcp", "Simple"}};
+    if (has_active_rdma_port()) all.push_back({"rdma", "Simple"});
+    return all;
+  }();
+  return paths;
+}
 
 enum class Counts { equal, uneven };
 

@@ -1,5 +1,8 @@
 #include "tests/support/transports/transport_pair.h"
 
+#include "tests/support/fake_verbs/pair_verbs.h"
+#include "tests/support/transports/post_office.h"
+#include "transports/rdma/rdma.h"
 #include "transports/self/self.h"
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
@@ -32,9 +35,9 @@ trust::ProcessIdentity make_identity() {
 
 using Ways = TestListener::Ways;
 
-// Between the threads of one process; between two, which threads of one may stand for; or between
-// two alone.
-enum class Ends { one_process, two_sides, two_processes };
+// Between the threads of one process; between two, which threads of one may stand for; between two
+// that only threads of one stand for; or between two processes alone.
+enum class Ends { one_process, two_sides, two_sides_of_one_process, two_processes };
 
 struct KindRow {
   Kind kind;
@@ -50,6 +53,9 @@ constexpr KindRow rows[] = {
      true},
     {Kind::shm_processes, "shm between processes", transport::make_shm_transport,
      Ends::two_processes, true},
+    {Kind::rdma, "rdma over a fake", transport::make_rdma_transport,
+     Ends::two_sides_of_one_process},
+    {Kind::rdma_device, "rdma over a device", transport::make_rdma_transport, Ends::two_sides},
     {Kind::tcp4, "tcp over IPv4", transport::make_tcp_transport, Ends::two_sides, false,
      Ways::with_tcp4},
     {Kind::tcp6, "tcp over IPv6", transport::make_tcp_transport, Ends::two_sides, false,
@@ -65,7 +71,24 @@ std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
                             .tickets = side.tickets,
                             .tcp_encrypted = kind == Kind::tcp_tls,
                             .communicator_hash = 77,
-                            .epoch = 3});
+                            .epoch = 3,
+                            .letters = post_office(),
+                            .announced =
+                                [&side](const trust::ProcessIdentity&) {
+                                  auto said = side.transport->announcement();
+                                  return said.ok() ? std::move(*said) : std::string();
+                                },
+                            .rdma = pair_rdma_options(),
+                            .verbs = kind == Kind::rdma ? pair_verbs() : nullptr});
+}
+
+// An InfiniBand or RoCE port that can be used.
+bool has_rdma_device() {
+  static const bool there = [] {
+    const auto announced = Side(Kind::rdma_device).transport->announcement();
+    return announced.ok() && !announced->empty();
+  }();
+  return there;
 }
 
 std::string run_receiver(Side& side, Letters& messages, const PairOptions& options,
@@ -171,8 +194,12 @@ std::string kind_name(Kind kind) { return row_of(kind).name; }
 
 std::vector<Kind> all_kinds() {
   std::vector<Kind> kinds;
-  for (const KindRow& row : rows)
-    if (row.listens != Ways::with_tcp6 || has_family(AF_INET6)) kinds.push_back(row.kind);
+  for (const KindRow& row : rows) kinds.push_back(row.kind);
+  std::erase_if(kinds, [](Kind kind) {
+    return (kind == Kind::tcp6 && !has_family(AF_INET6)) ||
+           (kind == Kind::rdma && pair_verbs() == nullptr) ||
+           (kind == Kind::rdma_device && !has_rdma_device());
+  });
   return kinds;
 }
 
@@ -184,8 +211,15 @@ std::vector<Kind> mapped_kinds() {
 
 std::vector<Kind> process_kinds() {
   std::vector<Kind> kinds = all_kinds();
-  std::erase_if(kinds, is_one_process);
+  std::erase_if(kinds, [](Kind kind) {
+    return is_one_process(kind) || row_of(kind).ends == Ends::two_sides_of_one_process;
+  });
   return kinds;
+}
+
+transport::RdmaOptions& pair_rdma_options() {
+  static transport::RdmaOptions options;
+  return options;
 }
 
 bool is_one_process(Kind kind) { return row_of(kind).ends == Ends::one_process; }

@@ -20,15 +20,18 @@
 namespace gyre::tests {
 
 // A transport, and between which ends; transport_pair.cc has a row for each.
-enum class Kind { self, shm_threads, shm_processes, tcp4, tcp6, tcp_tls };
+// `rdma` is over the fake of pair_verbs.h, `rdma_device` over this machine's devices.
+enum class Kind { self, shm_threads, shm_processes, rdma, rdma_device, tcp4, tcp6, tcp_tls };
 std::string kind_name(Kind kind);
-// Those that this machine has (all, but for tcp6 where IPv6 is off).
+// Those that this machine has (all, but for tcp6 where IPv6 is off, and for what lacks a device).
 std::vector<Kind> all_kinds();
 // Of those: both ends see the slots; the ends can be two processes.
 std::vector<Kind> mapped_kinds();
 std::vector<Kind> process_kinds();
 // Both ends belong to one Side.
 bool is_one_process(Kind kind);
+// How rdma is used by the Sides that are made from now on.
+transport::RdmaOptions& pair_rdma_options();
 
 // One process, or what stands for one: identity, tickets, listener and transport.
 class Side {

@@ -1,0 +1,157 @@
+// An RDMA peer that may lie: its answer, its notices, and what it writes into the receiver's notes.
+// Input: u8 queue pairs, block: an answer in place of the good one, if it is not empty; then steps:
+// u8 kind and
+//   0: u8 pair, u32 immediate number, a notice
+//   1: u8 place, u8 value, block: a message beside its note, one byte of the note changed
+//   2: u8 messages that the receiving rank takes from the fifo
+//   3: u16 offset, block: bytes into the ring of notes
+#include "tests/fuzz/input.h"
+#include "tests/support/fake_verbs/fake_verbs.h"
+#include "transports/rdma/receiver.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+
+using namespace gyre;
+using namespace gyre::transport;
+
+namespace {
+
+constexpr FifoShape shape = {.slot_count = 4, .line_count = 4, .slot_bytes = 512};
+
+template <typename T>
+T must(Result<T> made) {
+  GYRE_DEMAND(made.ok());
+  return std::move(made).value();
+}
+
+class Peer {
+ public:
+  Peer(std::size_t pairs, std::span<const std::uint8_t> answer);
+  void notify(std::size_t pair, std::uint32_t immediate);
+  void send_message(std::span<const std::uint8_t> payload, std::uint8_t place, std::uint8_t change);
+  void write(std::uint64_t offset, std::span<const std::uint8_t> bytes);
+  void take(unsigned count);
+
+ private:
+  void post(std::size_t pair, ibv_send_wr& request) {
+    if (receiver_->ready()) (void)ours_->post(pair, request);
+    settle();
+  }
+  void settle();
+
+  const tests::FakeVerbs fake_;
+  const std::shared_ptr<RdmaFarewell> farewell_ = std::make_shared<RdmaFarewell>();
+  std::shared_ptr<RdmaDevice> device_;
+  std::unique_ptr<RdmaQueues> ours_;
+  std::vector<std::uint8_t> answer_;
+  std::unique_ptr<RdmaReceiver> receiver_;
+  RdmaAddress there_;
+  SlotReader reader_;
+  std::uint64_t sequence_ = 0;
+  std::array<std::byte, 4096> memory_{};
+  loaded::VerbsMemory registered_;
+};
+
+Peer::Peer(std::size_t pairs, std::span<const std::uint8_t> answer) {
+  const RdmaPorts ports = must(find_rdma_ports(fake_.table(), {}));
+  device_ = must(RdmaDevice::open(fake_.table(), ports.usable.front(), {}));
+  const RdmaGid gid = ports.usable.front().gids.front();
+  const RdmaWindow window = fit_window(shape, *device_, pairs);
+  ours_ = must(RdmaQueues::make(device_, gid, pairs, {64, 64}));
+  const RdmaAnswer good{{}, ours_->address("a liar")};
+  answer_ = answer.empty() ? encode(good) : std::vector(answer.begin(), answer.end());
+  receiver_ = must(RdmaReceiver::make(
+      {.peer = 1, .direction = Direction::receive}, must(private_fifo(shape)),
+      must(RdmaQueues::make(device_, gid, pairs, window.depth())), farewell_, window, {},
+      {.take_answer = [this] { return std::optional(answer_); }, .refuse = [] {}}));
+  there_ = receiver_->address("here");
+  GYRE_DEMAND(ours_->join(there_).ok());
+  reader_ = SlotReader(receiver_->fifo());
+  registered_ = must(device_->register_memory(memory_, 0));
+  settle();
+}
+
+void Peer::settle() {
+  const Status before = receiver_->progress();
+  const Status after = receiver_->progress();
+  GYRE_DEMAND(before.ok() || before.message() == after.message());
+  const FifoControl& control = *receiver_->fifo().control;
+  GYRE_DEMAND(control.tail.value - control.head.value <= shape.slot_count);
+  (void)ours_->poll();
+}
+
+void Peer::notify(std::size_t pair, std::uint32_t immediate) {
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_SEND_WITH_IMM;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.imm_data = immediate;
+  post(pair % ours_->size(), request);
+}
+
+void Peer::write(std::uint64_t offset, std::span<const std::uint8_t> bytes) {
+  const std::size_t count = std::min(bytes.size(), memory_.size());
+  if (count > 0) std::memcpy(memory_.data(), bytes.data(), count);
+  ibv_sge part{reinterpret_cast<std::uintptr_t>(memory_.data()), static_cast<std::uint32_t>(count),
+               registered_.get()->lkey};
+  ibv_send_wr request{};
+  request.sg_list = &part;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.rdma.remote_addr = there_.notes.address + offset;
+  request.wr.rdma.rkey = there_.notes.key;
+  post(0, request);
+}
+
+void Peer::send_message(std::span<const std::uint8_t> payload, std::uint8_t place,
+                        std::uint8_t change) {
+  NotePlace out{};
+  const std::size_t bytes = std::min(payload.size(), out.payload.size());
+  out.note = {.sequence = sequence_,
+              .signature = 0x77,
+              .bytes = static_cast<std::uint32_t>(bytes),
+              .is_packed = 1};
+  if (bytes > 0) std::memcpy(out.payload.data(), payload.data(), bytes);
+  reinterpret_cast<std::uint8_t*>(&out)[place % sizeof out.note] ^= change;
+  const auto* const from = reinterpret_cast<const std::uint8_t*>(&out);
+  write((sequence_ % there_.window) * sizeof out, {from, sizeof out.note + bytes});
+  const Notice notice{NoticeKind::message, static_cast<std::uint32_t>(sequence_)};
+  ++sequence_;
+  notify(0, notice.to_immediate());
+}
+
+void Peer::take(unsigned count) {
+  for (; count > 0 && reader_.has_message(); --count) {
+    GYRE_DEMAND(note_fits(reader_.note(), shape));
+    reader_.release();
+  }
+  settle();
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  const std::size_t pairs = 1 + input.take<std::uint8_t>() % 4;
+  Peer peer(pairs, input.take_block());
+  for (int step = 0; step < 64 && !input.empty(); ++step) {
+    const std::uint8_t kind = input.take<std::uint8_t>() % 4;
+    if (kind == 0) {
+      const auto pair = input.take<std::uint8_t>();
+      peer.notify(pair, input.take<std::uint32_t>());
+    } else if (kind == 1) {
+      const auto place = input.take<std::uint8_t>();
+      const auto change = input.take<std::uint8_t>();
+      peer.send_message(input.take_block(), place, change);
+    } else if (kind == 2) {
+      peer.take(input.take<std::uint8_t>());
+    } else {
+      const auto offset = input.take<std::uint16_t>();
+      peer.write(offset, input.take_block());
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,147 @@
+// Seeds of what RDMA peers say and write.
+#include "lib/links/connect_message.h"
+#include "lib/transport/endpoint.h"
+#include "tests/fuzz/seeds.h"
+#include "transports/rdma/address.h"
+#include "transports/rdma/queues.h"
+
+#include <cstddef>
+
+namespace gyre::fuzz {
+namespace {
+
+using namespace transport;
+
+RdmaAddress some_address(std::uint32_t pairs) {
+  RdmaAddress address{.network = RdmaNetwork::roce_ipv4, .mtu = IBV_MTU_4096, .lid = 1};
+  address.gid.raw[10] = address.gid.raw[11] = 0xff;
+  address.gid.raw[15] = 1;
+  address.window = 2;
+  address.slots = {0x10000, 7};
+  address.notes = {0x20000, 8};
+  address.probed = {0x30000, 9};
+  for (std::uint32_t i = 0; i < pairs; ++i) address.pairs.push_back({0x11 + i, 0x100 + i});
+  address.place = "mlx5_0:1 of host a";
+  return address;
+}
+
+void add_addresses(Seeds& seeds) {
+  enum : std::uint8_t { address, answer, announced, hca };
+  const auto add = [&](const char* name, std::uint8_t which, const Bytes& bytes) {
+    seeds.add("rdma_address", name, Script(which).rest(bytes));
+  };
+  const Bytes good = encode(some_address(2));
+  add("address", address, good);
+  add("address_most_pairs", address, encode(some_address(max_queue_pairs)));
+  add("address_no_pairs", address, encode(some_address(0)));
+  add("address_cut", address, cut(good, good.size() - 1));
+  add("address_too_long", address, cut(good, good.size() + 1));
+  add("address_version", address, changed(good, 0, 9));
+  add("address_network", address, changed(good, 1, 4));
+  add("address_mtu", address, changed(good, 2, 6));
+  add("answer", answer, encode(RdmaAnswer{{}, some_address(1)}));
+  add("answer_cut", answer, Bytes(20, 1));
+  for (const auto& [name, text] :
+       {std::pair("none", ""), std::pair("roce", "rdma=roce6,roce4"),
+        std::pair("infiniband", "rdma=ib/0000000000000000"), std::pair("foreign", "tcp=roce4"),
+        std::pair("commas", "rdma=,,roce4,")})
+    add((std::string("announced_") + name).c_str(), announced, bytes_of(text));
+  for (const auto& [name, text] :
+       {std::pair("none", ""), std::pair("prefix", "mlx5"), std::pair("exact", "=mlx5_0,mlx5_1"),
+        std::pair("left_out", "^mlx5_0:1"), std::pair("port", "mlx5_0:2"),
+        std::pair("no_port", "mlx5_0:"), std::pair("port_beyond", "mlx5_0:256"),
+        std::pair("empty_name", "mlx5_0,")})
+    add((std::string("hca_") + name).c_str(), hca, bytes_of(text));
+}
+
+void add_endpoints(Seeds& seeds) {
+  constexpr std::uint32_t over_fake = 5;
+  EndpointContents contents;
+  contents.transport = "rdma";
+  contents.shape = {.slot_count = 2, .line_count = 4, .slot_bytes = 256};
+  const auto add = [&](const char* name, const RdmaAddress& address) {
+    const Bytes bytes = encode(address);
+    contents.places = {std::string(bytes.begin(), bytes.end())};
+    seeds.add("connect_message", name,
+              Script(std::uint8_t{0})
+                  .rest(comm::encode(comm::ConnectMessage{.transport = over_fake,
+                                                          .probe = {1, 2, 3},
+                                                          .endpoint = encode_endpoint(contents)})));
+  };
+  add("rdma", some_address(1));
+  add("rdma_pairs", some_address(4));
+  RdmaAddress other = some_address(1);
+  other.window = 4;
+  add("rdma_window_beyond", other);
+  other.window = 0;
+  add("rdma_no_window", other);
+  other = some_address(1);
+  other.network = RdmaNetwork::infiniband;
+  add("rdma_other_network", other);
+}
+
+class Steps {
+ public:
+  explicit Steps(std::uint8_t pairs_but_one, const Bytes& answer = {}) : script_(pairs_but_one) {
+    script_.block(answer);
+  }
+  Steps& notice(std::uint8_t pair, Notice notice) {
+    return raw_notice(pair, notice.to_immediate());
+  }
+  Steps& raw_notice(std::uint8_t pair, std::uint32_t immediate) {
+    script_.number(std::uint8_t{0}).number(pair).number(immediate);
+    return *this;
+  }
+  Steps& message(std::size_t bytes, std::uint8_t place = 0, std::uint8_t change = 0) {
+    script_.number(std::uint8_t{1}).number(place).number(change).block(Bytes(bytes, 0x5a));
+    return *this;
+  }
+  Steps& take(std::uint8_t count) {
+    script_.number(std::uint8_t{2}).number(count);
+    return *this;
+  }
+  Steps& write(std::uint16_t offset, const Bytes& bytes) {
+    script_.number(std::uint8_t{3}).number(offset).block(bytes);
+    return *this;
+  }
+  operator Bytes() { return script_; }
+
+ private:
+  Script script_;
+};
+
+void add_notices(Seeds& seeds) {
+  const auto add = [&](const char* name, Bytes bytes) {
+    seeds.add("rdma_receiver", name, std::move(bytes));
+  };
+  add("messages", Steps(0).message(0).message(8).message(232).take(2).message(5).take(9));
+  add("more_than_slots", Steps(0).message(1).message(1).message(1).message(1).message(1));
+  add("closed", Steps(0).message(1).notice(0, {NoticeKind::close, 1}).take(1).message(1));
+  add("credit", Steps(0).notice(0, {NoticeKind::credit, 0}));
+  add("unknown_kind", Steps(0).raw_notice(0, 0xffffffff));
+  add("number_beyond", Steps(0).notice(0, {NoticeKind::message, 4}));
+  add("number_behind", Steps(0).notice(0, {NoticeKind::message, Notice::mask}));
+  add("piece_without_note", Steps(3).notice(1, {NoticeKind::message, 0}).message(8));
+  add("note_with_piece", Steps(3).message(8, 20, 1).notice(2, {NoticeKind::message, 0}));
+  add("piece_early", Steps(3).notice(1, {NoticeKind::message, 1}).message(8).take(1));
+  add("in_the_slot", Steps(0).message(8, 22, 1).take(1));
+  add("lie_sequence", Steps(0).message(8, 0, 1));
+  add("lie_signature", Steps(0).message(8, 8, 1).take(1));
+  add("lie_bytes", Steps(0).message(8, 17, 1));
+  add("lie_bytes_beyond_slot", Steps(0).message(8, 18, 1));
+  add("lie_packing", Steps(0).message(8, 22, 2));
+  add("over_the_notes", Steps(0).write(0, Bytes(24, 0xff)).notice(0, {}).take(1));
+  add("beyond_the_notes", Steps(0).write(1024, Bytes(8, 1)).message(1));
+  add("other_answer", Steps(0, encode(RdmaAnswer{{}, some_address(2)})).message(1));
+  add("other_ticket", Steps(0, Bytes(100, 1)).message(1));
+}
+
+}  // namespace
+
+void add_rdma_seeds(Seeds& seeds) {
+  add_addresses(seeds);
+  add_endpoints(seeds);
+  add_notices(seeds);
+}
+
+}  // namespace gyre::fuzz

@@ -1,0 +1,80 @@
+// FakeVerbs: a table of libibverbs with devices of its own, whose queue pairs reach each other in
+// this process. It models what the transport relies on: states of queue pairs and their packet
+// numbers, keys and bounds of memory, receive requests, depths of queues, completion events, and
+// failures. It is stricter than a NIC: what a NIC would wait out is an error at once. One at a
+// time; any thread.
+#pragma once
+
+#include "lib/loaded/verbs.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gyre::tests {
+
+struct FakePortOptions {
+  ibv_port_state state = IBV_PORT_ACTIVE;
+  std::uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
+  std::uint8_t speed = 32, width = 2;  // 25 Gb/s, 4 lanes
+  std::uint32_t max_message = 1U << 30;
+  // "10.0.0.1", "fd00::1"; with v1: in front, of RoCE version 1.
+  std::vector<std::string> gids = {"fe80::1", "v1:10.0.0.1", "10.0.0.1", "fd00::1"};
+};
+
+struct FakeNicOptions {
+  std::string name = "fake0";
+  std::vector<FakePortOptions> ports = {{}};
+  int max_requests = 1024;     // of one queue of a pair
+  int max_completions = 4096;  // of one completion queue
+  std::uint32_t inline_bytes = 256;
+};
+
+struct FakeVerbsOptions {
+  std::vector<FakeNicOptions> devices = {{}};
+  // 0: a request is carried out when it is posted. Else a thread does so later, those of different
+  // queue pairs in an order that this seed draws.
+  std::uint64_t seed = 0;
+};
+
+class FakeVerbs {
+ public:
+  explicit FakeVerbs(const FakeVerbsOptions& options = {});
+  ~FakeVerbs();
+  FakeVerbs(const FakeVerbs&) = delete;
+  FakeVerbs& operator=(const FakeVerbs&) = delete;
+
+  const loaded::Verbs& table() const;
+
+  // What was made and not destroyed: "2 queue pairs, 1 region"; empty if nothing is.
+  std::string live() const;
+  // How often a function of that name was called; the k-th call from now on (1: the next) fails.
+  int calls(std::string_view member) const;
+  void fail_call(std::string_view member, int k);
+  // The k-th completion from now on tells of that failure, and its queue pair is in error.
+  void fail_completion(ibv_wc_status status, int k);
+  // How many completions were made, and how often a sender found no receive request.
+  int completions() const;
+  int unexpected() const;
+
+  // A port's state; its packets are lost while it is not active.
+  void set_port(std::string_view device, int number, ibv_port_state state);
+  // Requests that wait because of lost packets fail, as after the last retry.
+  void give_up();
+  // Every queue pair that is there is put into the error state.
+  void break_pairs();
+  // No key of memory that is registered now lets a peer write any more.
+  void revoke_keys();
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// The functions of the table, but those that free lists and acknowledge: they cannot fail.
+const std::vector<std::string_view>& fallible_verbs();
+
+}  // namespace gyre::tests

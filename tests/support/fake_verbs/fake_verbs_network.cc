@@ -1,0 +1,196 @@
+// The network of the fake: how a posted request becomes bytes in the peer's memory and completions
+// at both ends.
+#include "tests/support/fake_verbs/fake_verbs_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace gyre::tests {
+namespace {
+
+bool has_immediate(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+bool is_write(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+std::uint64_t bytes_of(const FakeRequest& request) {
+  std::uint64_t bytes = request.inline_bytes.size();
+  for (const ibv_sge& part : request.parts) bytes += part.length;
+  return bytes;
+}
+
+}  // namespace
+
+bool FakeVerbs::State::is_active(const FakePair& pair) const {
+  const auto& context = static_cast<const FakeContext&>(*pair.context);
+  const auto port = static_cast<std::size_t>(pair.attributes.port_num - 1);
+  return context.nic->options.ports[port].state == IBV_PORT_ACTIVE;
+}
+
+// The queue pair that a pair is joined with, if that is joined with it as well, by its numbers.
+FakePair* FakeVerbs::State::find_peer(const FakePair& pair) {
+  const auto found = pairs.find(pair.attributes.dest_qp_num);
+  if (found == pairs.end()) return nullptr;
+  FakePair& peer = *found->second;
+  const bool receives = peer.state == IBV_QPS_RTR || peer.state == IBV_QPS_RTS;
+  const bool is_ours = receives && peer.attributes.dest_qp_num == pair.qp_num &&
+                       peer.expected_packet == pair.next_packet;
+  return is_ours ? &peer : nullptr;
+}
+
+bool FakeVerbs::State::check_local(const FakePair& pair, const FakeRequest& request) const {
+  return std::ranges::all_of(request.parts, [&](const ibv_sge& part) {
+    const auto found = regions.find(part.lkey);
+    if (found == regions.end() || found->second->pd != pair.pd) return false;
+    const auto start = reinterpret_cast<std::uintptr_t>(found->second->addr);
+    return part.addr >= start && part.addr + part.length <= start + found->second->length;
+  });
+}
+
+bool FakeVerbs::State::check_remote(const FakePair& peer, std::uint64_t address,
+                                    std::uint64_t bytes, std::uint32_t key) const {
+  if (bytes == 0) return true;
+  const auto found = regions.find(key);
+  if (found == regions.end() || found->second->pd != peer.pd || found->second->is_revoked)
+    return false;
+  const bool may_write = (found->second->access & IBV_ACCESS_REMOTE_WRITE) != 0 &&
+                         (peer.attributes.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0;
+  const auto start = reinterpret_cast<std::uintptr_t>(found->second->addr);
+  return may_write && address >= start && address + bytes <= start + found->second->length;
+}
+
+void FakeVerbs::State::post_event(ibv_context* context, ibv_async_event event) {
+  static_cast<FakeContext*>(context)->events.push_back(event);
+  (void)eventfd_write(context->async_fd, 1);
+}
+
+void FakeVerbs::State::complete(FakePair& pair, ibv_wc completion, std::uint32_t requests) {
+  auto& queue = static_cast<FakeCompletions&>(*pair.send_cq);
+  if (queue.is_overrun) return;
+  if (queue.entries.size() == static_cast<std::size_t>(queue.cqe)) {
+    queue.is_overrun = true;
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_CQ_ERR;
+    event.element.cq = &queue;
+    return post_event(pair.context, event);
+  }
+  completion.qp_num = pair.qp_num;
+  queue.entries.push_back({completion, requests});
+  if (queue.is_armed) {
+    queue.is_armed = false;
+    (void)eventfd_write(queue.channel->fd, 1);
+  }
+}
+
+void FakeVerbs::State::finish(FakePair& pair, const FakeRequest& request, ibv_wc_status status) {
+  ++pair.unsignaled;
+  const bool is_told =
+      status != IBV_WC_SUCCESS || (request.request.send_flags & IBV_SEND_SIGNALED) != 0;
+  if (!is_told) return;
+  ++completions;
+  if (status == IBV_WC_SUCCESS && completions == failing_completion) status = failing_status;
+  ibv_wc completion{};
+  completion.wr_id = request.request.wr_id;
+  completion.status = status;
+  completion.opcode = is_write(request.request.opcode) ? IBV_WC_RDMA_WRITE : IBV_WC_SEND;
+  complete(pair, completion, std::exchange(pair.unsignaled, 0));
+  if (status != IBV_WC_SUCCESS && pair.state != IBV_QPS_ERR)
+    put_into_error(pair, IBV_WC_WR_FLUSH_ERR);
+}
+
+void FakeVerbs::State::put_into_error(FakePair& pair, ibv_wc_status first) {
+  pair.state = IBV_QPS_ERR;
+  std::deque<FakeRequest> sends = std::exchange(pair.sends, {});
+  for (const FakeRequest& request : sends)
+    finish(pair, request, std::exchange(first, IBV_WC_WR_FLUSH_ERR));
+  for (const std::uint64_t id : std::exchange(pair.receives, {})) {
+    ibv_wc completion{};
+    completion.wr_id = id;
+    completion.status = IBV_WC_WR_FLUSH_ERR;
+    completion.opcode = IBV_WC_RECV;
+    complete(pair, completion, 1);
+  }
+}
+
+// False if the first request has to wait.
+bool FakeVerbs::State::carry_out_first(FakePair& pair) {
+  FakeRequest& first = pair.sends.front();
+  const ibv_send_wr& request = first.request;
+  if (!check_local(pair, first)) return put_into_error(pair, IBV_WC_LOC_PROT_ERR), false;
+  FakePair* const peer = find_peer(pair);
+  pair.has_lost = !is_active(pair) || (peer != nullptr && !is_active(*peer));
+  if (pair.has_lost) return false;
+  if (peer == nullptr) return put_into_error(pair, IBV_WC_RETRY_EXC_ERR), false;
+  const bool takes_receive = has_immediate(request.opcode);
+  if (takes_receive && peer->receives.empty()) return ++unexpected, false;
+  const std::uint64_t bytes = bytes_of(first);
+  if (is_write(request.opcode) &&
+      !check_remote(*peer, request.wr.rdma.remote_addr, bytes, request.wr.rdma.rkey)) {
+    put_into_error(pair, IBV_WC_REM_ACCESS_ERR);
+    put_into_error(*peer, IBV_WC_WR_FLUSH_ERR);
+    return false;
+  }
+  auto* to = reinterpret_cast<std::byte*>(request.wr.rdma.remote_addr);
+  if (!first.inline_bytes.empty()) to = std::ranges::copy(first.inline_bytes, to).out;
+  for (const ibv_sge& part : first.parts)
+    to = std::copy_n(reinterpret_cast<const std::byte*>(part.addr), part.length, to);
+  ++pair.next_packet;
+  ++peer->expected_packet;
+  const FakeRequest done = std::move(pair.sends.front());
+  pair.sends.pop_front();
+  if (takes_receive) {
+    ++completions;
+    const bool breaks = completions == failing_completion;
+    ibv_wc completion{};
+    completion.wr_id = peer->receives.front();
+    completion.status = breaks ? failing_status : IBV_WC_SUCCESS;
+    completion.opcode = is_write(request.opcode) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+    completion.byte_len = static_cast<std::uint32_t>(bytes);
+    completion.imm_data = done.request.imm_data;
+    completion.wc_flags = IBV_WC_WITH_IMM;
+    peer->receives.pop_front();
+    complete(*peer, completion, 1);
+    if (breaks) put_into_error(*peer, IBV_WC_WR_FLUSH_ERR);
+  }
+  finish(pair, done, IBV_WC_SUCCESS);
+  return true;
+}
+
+void FakeVerbs::State::carry_out(FakePair& pair) {
+  while (pair.state == IBV_QPS_RTS && !pair.sends.empty() && carry_out_first(pair)) {
+  }
+}
+
+void FakeVerbs::State::kick(FakePair& pair) {
+  if (is_late)
+    changed.notify_all();
+  else
+    carry_out(pair);
+}
+
+void FakeVerbs::State::run() {
+  std::unique_lock lock(mutex);
+  while (!ends) {
+    std::vector<FakePair*> ready;
+    for (const auto& [number, pair] : pairs)
+      if (pair->state == IBV_QPS_RTS && !pair->sends.empty() && !pair->has_lost)
+        ready.push_back(pair);
+    if (ready.empty()) {
+      changed.wait(lock);
+      continue;
+    }
+    FakePair& drawn = *ready[random() % ready.size()];
+    if (!carry_out_first(drawn) && drawn.state == IBV_QPS_RTS)
+      changed.wait_for(lock, std::chrono::milliseconds(1));
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+}
+
+}  // namespace gyre::tests

@@ -1,0 +1,98 @@
+// What the fake's functions share: its objects, under one mutex, and the network between its queue
+// pairs.
+#pragma once
+
+#include "tests/support/fake_verbs/fake_verbs.h"
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+namespace gyre::tests {
+
+struct FakeNic : ibv_device {
+  FakeNicOptions options;
+};
+struct FakeContext : ibv_context {
+  FakeNic* nic = nullptr;
+  std::deque<ibv_async_event> events;
+};
+struct FakeRegion : ibv_mr {
+  int access = 0;
+  bool is_revoked = false;
+};
+struct FakeCompletions : ibv_cq {
+  struct Entry {
+    ibv_wc completion;
+    std::uint32_t requests = 0;  // of its queue that it gives back
+  };
+  std::deque<Entry> entries;
+  bool is_armed = false;
+  bool is_overrun = false;
+};
+struct FakeRequest {
+  ibv_send_wr request;
+  std::vector<ibv_sge> parts;
+  std::vector<std::byte> inline_bytes;
+};
+struct FakePair : ibv_qp {
+  ibv_qp_attr attributes{};  // as they were set
+  ibv_qp_cap limits{};
+  std::deque<FakeRequest> sends;
+  std::deque<std::uint64_t> receives;
+  std::uint32_t sends_used = 0, receives_used = 0;  // until their completions are polled
+  std::uint32_t unsignaled = 0;                     // since the last signaled one
+  std::uint32_t next_packet = 0, expected_packet = 0;
+  bool has_lost = false;  // the request at the front waits for packets that were lost
+};
+
+struct FakeVerbs::State {
+  explicit State(const FakeVerbsOptions& options);
+
+  // Whether this call is to fail; it is counted.
+  bool fails(std::string_view member);
+  // All under the mutex.
+  void kick(FakePair& pair);  // carries out what it can, or lets the thread do so
+  void carry_out(FakePair& pair);
+  bool carry_out_first(FakePair& pair);
+  FakePair* find_peer(const FakePair& pair);
+  bool is_active(const FakePair& pair) const;
+  bool check_local(const FakePair& pair, const FakeRequest& request) const;
+  bool check_remote(const FakePair& peer, std::uint64_t address, std::uint64_t bytes,
+                    std::uint32_t key) const;
+  void finish(FakePair& pair, const FakeRequest& request, ibv_wc_status status);
+  void complete(FakePair& pair, ibv_wc completion, std::uint32_t requests);
+  void put_into_error(FakePair& pair, ibv_wc_status first);
+  void post_event(ibv_context* context, ibv_async_event event);
+  void run();
+
+  mutable std::mutex mutex;
+  loaded::Verbs table;
+  std::vector<std::unique_ptr<FakeNic>> nics;
+  std::set<FakeContext*> contexts;
+  std::set<ibv_pd*> domains;
+  std::set<ibv_comp_channel*> channels;
+  std::map<std::uint32_t, FakeRegion*> regions;  // by key
+  std::set<FakeCompletions*> queues;
+  std::map<std::uint32_t, FakePair*> pairs;  // by number
+  std::uint32_t next_key = 0x1000, next_number = 0x11;
+  std::map<std::string, int, std::less<>> calls;
+  std::map<std::string, int, std::less<>> failing;  // at that count of calls
+  int completions = 0, failing_completion = 0, unexpected = 0;
+  ibv_wc_status failing_status = IBV_WC_SUCCESS;
+  bool is_late = false;  // a thread carries requests out
+  std::mt19937_64 random;
+  bool ends = false;
+  std::condition_variable changed;
+  std::thread thread;
+};
+
+// The one that is there; its functions find it here.
+extern FakeVerbs::State* fake_verbs;
+void fill_table(loaded::Verbs& table);
+
+}  // namespace gyre::tests

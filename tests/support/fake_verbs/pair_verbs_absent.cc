@@ -1,0 +1,9 @@
+// In a build without RDMA.
+#include "tests/support/fake_verbs/pair_verbs.h"
+
+namespace gyre::tests {
+
+const loaded::Verbs* pair_verbs() { return nullptr; }
+void use_pair_verbs(const loaded::Verbs*) {}
+
+}  // namespace gyre::tests

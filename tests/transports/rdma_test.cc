@@ -1,0 +1,387 @@
+// rdma over fake devices: order and bytes with late and split messages, each failure of a call or a
+// completion, ports that go down, keys that are withdrawn, answers that are not the peer's.
+#include "transports/rdma/rdma.h"
+
+#include "lib/transport/endpoint.h"
+#include "lib/transport/slots.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_verbs/fake_verbs.h"
+#include "tests/support/fake_verbs/pair_verbs.h"
+#include "tests/support/transports/post_office.h"
+#include "tests/support/transports/transport_pair.h"
+#include "transports/rdma/address.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+using namespace gyre;
+using namespace gyre::tests;
+using namespace gyre::transport;
+
+namespace {
+
+constexpr FifoShape small_shape{4, 2, 4096};
+
+// A fake that the Sides made meanwhile use.
+struct Network {
+  explicit Network(const FakeVerbsOptions& machine = {}, const RdmaOptions& options = {})
+      : fake(machine) {
+    use_pair_verbs(&fake.table());
+    pair_rdma_options() = options;
+  }
+  ~Network() {
+    use_pair_verbs(nullptr);
+    pair_rdma_options() = {};
+  }
+  FakeVerbs fake;
+};
+
+struct JoinedPair {
+  explicit JoinedPair(const FifoShape& shape = small_shape)
+      : link(open_link(receiving, sending, shape)) {
+    if (!link.status.ok()) return;
+    out = SlotWriter(link.sender->fifo());
+    in = SlotReader(link.receiver->fifo());
+  }
+  Side receiving{Kind::rdma}, sending{Kind::rdma};
+  Link link;
+  SlotWriter out;
+  SlotReader in;
+
+  void send(std::uint32_t bytes, std::uint64_t number) {
+    fill(out.place(), bytes, number);
+    out.commit(bytes, message_flag(number + 1, 1), DeliveryMode::staged);
+  }
+  // Both ends, once.
+  Status turn() {
+    GYRE_TRY(link.sender->progress());
+    return link.receiver->progress();
+  }
+  bool arrives(std::uint32_t bytes, std::uint64_t number) {
+    if (!pump(link, [&] { return in.has_message(); })) return false;
+    const bool good = in.note().bytes == bytes && is_filled(in.place(), bytes, number);
+    in.release();
+    return good;
+  }
+};
+
+std::string text_of(const Status& status) { return std::string(status.message()); }
+
+bool contains(const Status& status, std::string_view part) {
+  return status.message().find(part) != std::string_view::npos;
+}
+
+// Opens a link, moves messages of all kinds over it, looks and sleeps, and closes it.
+Status live_through() {
+  JoinedPair pair({4, 2, 128 << 10});
+  GYRE_TRY(pair.link.status);
+  std::uint64_t number = 0;
+  for (const std::uint32_t bytes : {0U, 8U, 232U, 233U, 70'000U, 128U << 10, 5U, 40'000U}) {
+    pair.send(bytes, number);
+    if (!pair.arrives(bytes, number)) {
+      GYRE_TRY(pair.link.status);
+      return internal_error("a message came wrong");
+    }
+    ++number;
+    WaitSet set;
+    for (const auto& end : {pair.link.sender.get(), pair.link.receiver.get()}) {
+      end->arm(set);
+      end->disarm();
+      GYRE_TRY(end->look_at_peer(static_cast<std::int64_t>(number) * ns_per_s, ns_per_s));
+    }
+  }
+  return pump(pair.link, [&] { return pair.link.sender->flushed(); }) ? Status() : pair.link.status;
+}
+
+}  // namespace
+
+TEST_CASE("messages arrive in order over several queue pairs that are late", "[rdma]") {
+  const std::uint64_t seed = GENERATE(1, 2, 3, 4);
+  const int pairs = GENERATE(1, 2, 4, 16);
+  const std::uint32_t max_message = GENERATE(1U << 30, 4096U);
+  CAPTURE(seed, pairs, max_message);
+  FakeVerbsOptions machine{.seed = seed};
+  machine.devices[0].ports[0].max_message = max_message;
+  const Network network(machine, {.qps_per_connection = pairs});
+  const auto sender = [](End& end) -> std::string {
+    GYRE_EXPECT(end.join());
+    SlotWriter out(end.connection->fifo());
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      const auto bytes = static_cast<std::uint32_t>(end.random() % (256 << 10));
+      GYRE_EXPECT(end.until([&] { return out.has_credit(); }));
+      fill(out.place(), bytes, i);
+      out.commit(bytes, message_flag(i + 1, 1), DeliveryMode::staged);
+    }
+    GYRE_EXPECT(end.flush());
+    return "";
+  };
+  const auto receiver = [](End& end) -> std::string {
+    SlotReader in(end.connection->fifo());
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      const auto bytes = static_cast<std::uint32_t>(end.random() % (256 << 10));
+      GYRE_EXPECT(end.until([&] { return in.has_message(); }));
+      GYRE_EXPECT(in.note().bytes == bytes);
+      GYRE_EXPECT(is_filled(in.place(), bytes, i));
+      in.release();
+    }
+    return "";
+  };
+  const PairResult result =
+      run_pair(Kind::rdma, {.shape = {4, 2, 256 << 10}, .seed = seed}, sender, receiver);
+  CHECK(result.sender == "");
+  CHECK(result.receiver == "");
+  CHECK(network.fake.unexpected() == 0);
+  CHECK(network.fake.live() == "");
+}
+
+TEST_CASE("a device with short queues has fewer messages on their way", "[rdma]") {
+  FakeVerbsOptions machine;
+  machine.devices[0].max_requests = 13;
+  machine.devices[0].inline_bytes = 0;
+  const Network network(machine);
+  CHECK(text_of(live_through()) == "");
+  machine.devices[0].max_requests = 5;
+  const Network shorter(machine);
+  CHECK(contains(live_through(), "queues of RDMA device fake0 are too short"));
+}
+
+TEST_CASE("every call's failure is an error or harmless, and leaves nothing behind", "[rdma]") {
+  const int pairs = GENERATE(1, 4);
+  const RdmaOptions options{.qps_per_connection = pairs};
+  for (const std::string_view call : fallible_verbs()) {
+    int failures = 0;
+    for (int k = 1;; ++k) {
+      CAPTURE(call, k, pairs);
+      Network network({}, options);
+      network.fake.fail_call(call, k);
+      const Status status = live_through();
+      CHECK(network.fake.live() == "");
+      CHECK(status.code() != Code::InternalError);
+      failures += !status.ok();
+      if (network.fake.calls(call) < k) break;
+    }
+    CAPTURE(call);
+    // Events are hints: without one the thread looks again by itself.
+    const bool may_fail = call == "get_cq_event" || call == "get_async_event";
+    CHECK((failures > 0) != may_fail);
+  }
+}
+
+TEST_CASE("every completion's failure names its status and what to do", "[rdma]") {
+  const int pairs = GENERATE(1, 4);
+  struct Case {
+    ibv_wc_status status;
+    Code code;
+    const char *name, *remedy;
+  };
+  for (const Case& one : std::initializer_list<Case>{
+           {IBV_WC_RETRY_EXC_ERR, Code::RemoteError, "IBV_WC_RETRY_EXC_ERR", "PFC"},
+           {IBV_WC_REM_ACCESS_ERR, Code::RemoteError, "IBV_WC_REM_ACCESS_ERR", "withdrawn"},
+           {IBV_WC_LOC_LEN_ERR, Code::SystemError, "IBV_WC_LOC_LEN_ERR", "MTU"},
+           {IBV_WC_WR_FLUSH_ERR, Code::RemoteError, "IBV_WC_WR_FLUSH_ERR", "error state"}}) {
+    int named = 0;
+    for (int k = 1;; ++k) {
+      CAPTURE(one.name, k, pairs);
+      Network network({}, {.qps_per_connection = pairs});
+      network.fake.fail_completion(one.status, k);
+      const Status status = live_through();
+      CHECK(network.fake.live() == "");
+      if (network.fake.completions() < k) break;
+      // Those of the closing come after the last look.
+      if (status.ok()) continue;
+      CHECK(contains(status, "queue pair 0x"));
+      CHECK(contains(status, "10.0.0.1"));
+      // The other end may notice first that this one's queue pair does not answer.
+      if (!contains(status, one.name)) {
+        CHECK(contains(status, "IBV_WC_RETRY_EXC_ERR"));
+        continue;
+      }
+      ++named;
+      CHECK(status.code() == one.code);
+      CHECK(contains(status, one.remedy));
+    }
+    CHECK(named > 10);
+  }
+}
+
+TEST_CASE("a port that goes down ends a wait within the limit, and is named", "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  network.fake.set_port("fake0", 1, IBV_PORT_DOWN);
+  pair.send(100, 0);
+  REQUIRE(pair.turn().ok());
+  CHECK_FALSE(pair.link.sender->flushed());
+  for (const auto& end : {pair.link.sender.get(), pair.link.receiver.get()}) {
+    CHECK(end->look_at_peer(50 * ns_per_s, ns_per_s).ok());
+    CHECK(end->look_at_peer(51 * ns_per_s, ns_per_s).ok());
+    const Status silent = end->look_at_peer(51 * ns_per_s + 1, ns_per_s);
+    CHECK(silent.code() == Code::RemoteError);
+    CHECK(contains(silent, "port fake0:1 is down"));
+    CHECK(silent.culprits().size() == 1);
+  }
+}
+
+TEST_CASE("a port that comes back in time loses nothing", "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  network.fake.set_port("fake0", 1, IBV_PORT_DOWN);
+  pair.send(3000, 0);
+  REQUIRE(pair.turn().ok());
+  CHECK(pair.link.sender->look_at_peer(50 * ns_per_s, ns_per_s).ok());
+  network.fake.set_port("fake0", 1, IBV_PORT_ACTIVE);
+  CHECK(pair.arrives(3000, 0));
+  CHECK(pair.link.sender->look_at_peer(52 * ns_per_s, ns_per_s).ok());
+}
+
+TEST_CASE("a peer that is asked after long silence is not taken for dead", "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  for (const std::int64_t at : {1, 100, 101, 500})
+    for (const auto& end : {pair.link.sender.get(), pair.link.receiver.get()})
+      CHECK(end->look_at_peer(at * ns_per_s, ns_per_s).ok());
+}
+
+TEST_CASE("the last retry is an error that names the port's state", "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  network.fake.set_port("fake0", 1, IBV_PORT_DOWN);
+  pair.send(100, 0);
+  REQUIRE(pair.turn().ok());
+  network.fake.give_up();
+  const Status failed = pair.link.sender->progress();
+  CHECK(failed.code() == Code::RemoteError);
+  CHECK(failed.culprits() == std::vector<int>{0});
+  CHECK(contains(failed, "IBV_WC_RETRY_EXC_ERR"));
+  CHECK(contains(failed, "port fake0:1 is down"));
+}
+
+TEST_CASE("a queue pair in error, a key withdrawn and a full completion queue are errors",
+          "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  SECTION("pairs") {
+    network.fake.break_pairs();
+    CHECK(contains(pair.link.sender->progress(), "IBV_WC_WR_FLUSH_ERR"));
+    CHECK(contains(pair.link.receiver->progress(), "IBV_WC_WR_FLUSH_ERR"));
+  }
+  SECTION("key") {
+    network.fake.revoke_keys();
+    pair.send(100, 0);
+    (void)pair.link.sender->progress();
+    CHECK(contains(pair.link.sender->progress(), "IBV_WC_REM_ACCESS_ERR"));
+    CHECK(contains(pair.link.receiver->progress(), "IBV_WC_WR_FLUSH_ERR"));
+  }
+  SECTION("completions") {
+    network.fake.fail_call("poll_cq", 1);
+    const Status failed = pair.link.sender->progress();
+    CHECK(failed.code() == Code::SystemError);
+    CHECK(contains(failed, "completion queue"));
+  }
+}
+
+TEST_CASE("a receiver that ends tells its sender what it had", "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  pair.send(100, 0);
+  REQUIRE(pair.arrives(100, 0));
+  pair.link.receiver.reset();
+  CHECK(pair.link.sender->progress().ok());
+  CHECK(pair.link.sender->flushed());
+  pair.send(100, 1);
+  const Status failed = pair.link.sender->progress();
+  CHECK(failed.code() == Code::RemoteError);
+  CHECK(contains(failed, "the peer closed the connection"));
+}
+
+TEST_CASE("an answer that is not to this endpoint is refused", "[rdma]") {
+  Network network;
+  Side receiving(Kind::rdma), sending(Kind::rdma);
+  const auto listen = [&] {
+    auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive},
+                                                 small_shape, sending.identity);
+    REQUIRE(listening.ok());
+    return std::move(*listening);
+  };
+  // The answer with which a sender would join, changed.
+  const auto refused = [&](const std::function<void(std::vector<std::uint8_t>&)>& change) {
+    Listening listening = listen();
+    auto sender = sending.transport->connect({.peer = 0, .direction = Direction::send}, small_shape,
+                                             listening.endpoint);
+    REQUIRE(sender.ok());
+    const auto contents = decode_endpoint(listening.endpoint, "rdma", small_shape, 0);
+    REQUIRE(contents.ok());
+    std::uint64_t key = 0;
+    std::memcpy(&key, contents->ticket.data(), 7);
+    auto answer = post_office().receive(1, key);
+    REQUIRE(answer.has_value());
+    change(*answer);
+    REQUIRE(post_office().send(0, key, *answer).ok());
+    return listening.connection->progress();
+  };
+  CHECK(refused([](auto&) {}).ok());
+  CHECK(contains(refused([](auto& bytes) { bytes[0] ^= 1; }), "shows another ticket"));
+  CHECK(contains(refused([](auto& bytes) { bytes.pop_back(); }), "malformed"));
+  CHECK(contains(refused([](auto& bytes) { bytes.clear(); }), "malformed"));
+  CHECK(contains(refused([](auto& bytes) {
+                   auto answer = decode_rdma_answer(bytes);
+                   answer->address.pairs.push_back({1, 1});
+                   bytes = encode(*answer);
+                 }),
+                 "2 queue pairs"));
+  CHECK(contains(refused([](auto& bytes) {
+                   auto answer = decode_rdma_answer(bytes);
+                   answer->address.network = RdmaNetwork::infiniband;
+                   bytes = encode(*answer);
+                 }),
+                 "on InfiniBand"));
+}
+
+TEST_CASE("processes on different networks do not reach each other, and say why", "[rdma]") {
+  Network network;
+  Side own(Kind::rdma);
+  const auto reach = [&](const std::string& announced, bool is_encrypted = false) {
+    const auto transport = make_rdma_transport({.self = own.identity,
+                                                .tickets = own.tickets,
+                                                .tcp_encrypted = is_encrypted,
+                                                .letters = post_office(),
+                                                .announced = [&](const auto&) { return announced; },
+                                                .verbs = &network.fake.table()});
+    const Reachability found = transport->reach(own.identity);
+    return (found.reachable ? "" : "no: ") + found.reason;
+  };
+  CHECK(reach("rdma=roce4") == "by fake0:1 (RoCE v2, IPv4, 100 Gb/s)");
+  CHECK(reach("") == "no: its process has no usable RDMA port");
+  CHECK(reach("rdma=ib/fe80000000000000") ==
+        "no: it is on other networks: rdma=ib/fe80000000000000; here: "
+        "rdma=roce4,roce6,roce6-local");
+  CHECK(reach("rdma=roce4", true) ==
+        "no: GYRE_TCP_SECURITY=tls asks for encryption, and RDMA has none");
+  network.fake.set_port("fake0", 1, IBV_PORT_DOWN);
+  CHECK(reach("rdma=roce4") == "no: no RDMA port is usable (fake0:1: down)");
+}
+
+TEST_CASE("addresses and answers read as they were written, and no other way", "[rdma]") {
+  RdmaAddress address{.network = RdmaNetwork::roce_ipv6, .mtu = IBV_MTU_4096, .lid = 7};
+  address.window = 4;
+  address.slots = {1, 2};
+  address.notes = {3, 4};
+  address.probed = {5, 6};
+  for (std::uint32_t i = 0; i < max_queue_pairs; ++i) address.pairs.push_back({i, 0xffffff - i});
+  address.place = std::string(100, 'h');
+  const std::vector<std::uint8_t> bytes = encode(address);
+  CHECK(bytes.size() <= 255);
+  const auto copy = decode_rdma_address(bytes);
+  REQUIRE(copy.has_value());
+  CHECK(encode(*copy) == bytes);
+  CHECK(copy->pairs == address.pairs);
+  CHECK(copy->slots == address.slots);
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    CHECK_FALSE(decode_rdma_address({bytes.data(), length}).has_value());
+}

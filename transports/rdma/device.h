@@ -1,0 +1,55 @@
+// RdmaDevice: an opened port with its protection domain. All connections of a transport over that
+// port share it.
+#pragma once
+
+#include "transports/rdma/address.h"
+#include "transports/rdma/ports.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+namespace gyre::transport {
+
+class RdmaDevice {
+ public:
+  static Result<std::shared_ptr<RdmaDevice>> open(const loaded::Verbs& verbs, const RdmaPort& port,
+                                                  const RdmaOptions& options);
+  RdmaDevice(const RdmaDevice&) = delete;
+  RdmaDevice& operator=(const RdmaDevice&) = delete;
+
+  const loaded::Verbs& verbs() const { return verbs_; }
+  const RdmaPort& port() const { return port_; }
+  const RdmaOptions& options() const { return options_; }
+  ibv_context* context() const { return port_.context->get().object; }
+  ibv_pd* domain() const { return domain_.get().object; }
+  const ibv_device_attr& limits() const { return limits_; }
+  // Memory for the NIC: which it reads, or which peers write.
+  Result<loaded::VerbsMemory> register_memory(std::span<std::byte> memory, int access) const;
+  // Where peers may write nothing, to see whether this NIC answers.
+  RemoteMemory probed() const;
+  // What is wrong with the port now, for the text of an error; empty if nothing is. It takes the
+  // device's asynchronous events, and logs them.
+  std::string trouble();
+
+ private:
+  RdmaDevice(const loaded::Verbs& verbs, const RdmaPort& port, const RdmaOptions& options)
+      : verbs_(verbs), port_(port), options_(options) {}
+  Status prepare();
+  void take_events();
+
+  const loaded::Verbs& verbs_;
+  const RdmaPort port_;
+  const RdmaOptions options_;
+  ibv_device_attr limits_{};
+  loaded::VerbsDomain domain_;
+  alignas(64) std::array<std::byte, 64> probed_{};
+  loaded::VerbsMemory probed_memory_;
+  std::mutex mutex_;  // of the asynchronous events
+};
+
+}  // namespace gyre::transport

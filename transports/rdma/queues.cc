@@ -1,0 +1,248 @@
+#include "transports/rdma/queues.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <endian.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/random.h>
+
+namespace gyre::transport {
+namespace {
+
+// Packets may be lost for as long as timeout and retries say; a receiver that has posted too little
+// is a bug of ours, and waits for it without end (7).
+constexpr std::uint8_t wait_for_receiver = 7;
+constexpr std::uint8_t receiver_timer = 12;  // 0.64 ms (IBTA volume 1, table 45)
+constexpr std::uint8_t hop_limit = 64;
+// Of the packets that a small message takes; devices that can do less say so.
+constexpr std::uint32_t wanted_inline_bytes = 256;
+
+Result<std::uint32_t> random_packet_number() {
+  std::uint32_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
+    return Status::from_errno("getrandom for a packet number", errno);
+  return number & 0xffffff;
+}
+
+int last_error(int otherwise) { return errno != 0 ? errno : otherwise; }
+
+template <typename Handle, typename Object>
+Status adopt(Handle& handle, const loaded::Verbs& verbs, Object* made, const char* what) {
+  if (made == nullptr) return Status::from_errno(what, last_error(ENOMEM));
+  handle = Handle({&verbs, made});
+  return {};
+}
+
+}  // namespace
+
+std::uint32_t Notice::to_immediate() const {
+  return htobe32(std::uint32_t{static_cast<std::uint8_t>(kind)} << 30 | (number & mask));
+}
+
+std::optional<Notice> Notice::of(std::uint32_t immediate) {
+  const std::uint32_t word = be32toh(immediate);
+  if (word >> 30 > static_cast<std::uint32_t>(NoticeKind::close)) return std::nullopt;
+  return Notice{static_cast<NoticeKind>(word >> 30), word & mask};
+}
+
+Result<std::unique_ptr<RdmaQueues>> RdmaQueues::make(std::shared_ptr<RdmaDevice> device,
+                                                     const RdmaGid& gid, std::size_t pairs,
+                                                     QueueDepth depth) {
+  std::unique_ptr<RdmaQueues> made(new RdmaQueues(std::move(device), gid));
+  const auto entries = static_cast<std::uint32_t>(pairs) * (depth.send + depth.receive);
+  GYRE_TRY(made->make_completions(entries));
+  for (std::size_t i = 0; i < pairs; ++i) {
+    GYRE_TRY(made->make_pair(depth));
+    GYRE_TRY(made->post_receives(i, depth.receive));
+  }
+  return made;
+}
+
+Status RdmaQueues::make_completions(std::uint32_t entries) {
+  const loaded::Verbs& verbs = device_->verbs();
+  errno = 0;
+  GYRE_TRY(adopt(channel_, verbs, verbs.create_comp_channel(device_->context()),
+                 "making a channel of RDMA events"));
+  const int descriptor = channel_.get()->fd;
+  const int flags = fcntl(descriptor, F_GETFL);
+  if (flags < 0 || fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) != 0)
+    return Status::from_errno("fcntl of a channel of RDMA events", errno);
+  errno = 0;
+  return adopt(completions_, verbs,
+               verbs.create_cq(device_->context(), static_cast<int>(entries), nullptr,
+                               channel_.get().object, 0),
+               "making a completion queue");
+}
+
+// Devices round up what they are asked for, or refuse: then nothing is inline.
+Status RdmaQueues::make_pair(QueueDepth depth) {
+  const loaded::Verbs& verbs = device_->verbs();
+  ibv_qp_init_attr wanted{};
+  ibv_qp* made = nullptr;
+  for (const std::uint32_t inline_bytes : {wanted_inline_bytes, 0U}) {
+    wanted = {};
+    wanted.send_cq = wanted.recv_cq = completions_.get().object;
+    wanted.cap = {depth.send, depth.receive, 1, 1, inline_bytes};
+    wanted.qp_type = IBV_QPT_RC;
+    wanted.sq_sig_all = 0;
+    errno = 0;
+    made = verbs.create_qp(device_->domain(), &wanted);
+    if (made != nullptr || errno != EINVAL) break;
+  }
+  loaded::VerbsPair pair;
+  GYRE_TRY(adopt(pair, verbs, made, "making a queue pair"));
+  inline_bytes_ = pairs_.empty() ? wanted.cap.max_inline_data
+                                 : std::min(inline_bytes_, wanted.cap.max_inline_data);
+  ibv_qp_attr fresh{};
+  fresh.qp_state = IBV_QPS_INIT;
+  fresh.pkey_index = 0;
+  fresh.port_num = device_->port().number;
+  fresh.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  if (const int failed =
+          verbs.modify_qp(pair.get().object, &fresh,
+                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+      failed != 0)
+    return Status::from_errno("preparing a queue pair", failed);
+  GYRE_ASSIGN(const std::uint32_t number, random_packet_number());
+  first_packets_.push_back(number);
+  pairs_.push_back(std::move(pair));
+  return {};
+}
+
+RdmaAddress RdmaQueues::address(std::string place) const {
+  RdmaAddress own;
+  own.network = gid_.network;
+  own.mtu = static_cast<std::uint8_t>(device_->port().attributes.active_mtu);
+  own.lid = device_->port().attributes.lid;
+  own.gid = gid_.gid;
+  own.probed = device_->probed();
+  for (std::size_t i = 0; i < pairs_.size(); ++i)
+    own.pairs.push_back({number_of(i), first_packets_[i]});
+  own.place = std::move(place);
+  return own;
+}
+
+ibv_qp_attr RdmaQueues::receiving(const RdmaAddress& peer, std::size_t pair) const {
+  const RdmaOptions& options = device_->options();
+  const ibv_port_attr& port = device_->port().attributes;
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu =
+      std::min(static_cast<ibv_mtu>(peer.mtu), static_cast<ibv_mtu>(port.active_mtu));
+  attributes.dest_qp_num = peer.pairs[pair].pair;
+  attributes.rq_psn = peer.pairs[pair].first_packet;
+  attributes.max_dest_rd_atomic = 1;
+  attributes.min_rnr_timer = receiver_timer;
+  ibv_ah_attr& way = attributes.ah_attr;
+  way.sl = static_cast<std::uint8_t>(options.service_level);
+  way.port_num = device_->port().number;
+  way.dlid = peer.lid;
+  const bool needs_route =
+      gid_.network != RdmaNetwork::infiniband || (port.flags & IBV_QPF_GRH_REQUIRED) != 0;
+  if (!needs_route) return attributes;
+  way.is_global = 1;
+  way.grh.dgid = peer.gid;
+  way.grh.sgid_index = gid_.index;
+  way.grh.hop_limit = hop_limit;
+  way.grh.traffic_class = static_cast<std::uint8_t>(options.traffic_class);
+  return attributes;
+}
+
+Status RdmaQueues::join(const RdmaAddress& peer) {
+  const loaded::Verbs& verbs = device_->verbs();
+  const RdmaOptions& options = device_->options();
+  const auto doing = [&] {
+    return fmt::format("joining port {} with {} ({})", device_->port().name(), gid_text(peer.gid),
+                       peer.place);
+  };
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    ibv_qp_attr to_receive = receiving(peer, i);
+    constexpr int receive_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    if (const int failed = verbs.modify_qp(pairs_[i].get().object, &to_receive, receive_mask);
+        failed != 0)
+      return failure_on_the_way("finding the way to the peer's GID", failed).while_doing(doing());
+    ibv_qp_attr to_send{};
+    to_send.qp_state = IBV_QPS_RTS;
+    to_send.timeout = static_cast<std::uint8_t>(options.timeout);
+    to_send.retry_cnt = static_cast<std::uint8_t>(options.retry_count);
+    to_send.rnr_retry = wait_for_receiver;
+    to_send.sq_psn = first_packets_[i];
+    to_send.max_rd_atomic = 1;
+    constexpr int send_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+    if (const int failed = verbs.modify_qp(pairs_[i].get().object, &to_send, send_mask);
+        failed != 0)
+      return Status::from_errno("allowing a queue pair to send", failed).while_doing(doing());
+  }
+  return {};
+}
+
+Status RdmaQueues::post_receives(std::size_t pair, std::uint32_t count) {
+  // A notice brings no bytes of its own, so a request without memory takes it.
+  ibv_recv_wr request{};
+  request.wr_id = WorkTag{WorkKind::receive, static_cast<std::uint8_t>(pair)}.to_id();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    ibv_recv_wr* bad = nullptr;
+    if (const int failed = device_->verbs().post_recv(pairs_[pair].get().object, &request, &bad);
+        failed != 0)
+      return Status::from_errno("posting a receive request", failed);
+  }
+  return {};
+}
+
+Status RdmaQueues::post(std::size_t pair, ibv_send_wr& first) {
+  ibv_send_wr* bad = nullptr;
+  const int failed = device_->verbs().post_send(pairs_[pair].get().object, &first, &bad);
+  return failed == 0 ? Status() : Status::from_errno("posting a send request", failed);
+}
+
+Status RdmaQueues::post_notice(WorkKind kind, Notice notice) {
+  ibv_send_wr request{};
+  request.wr_id = WorkTag{kind, 0, notice.number}.to_id();
+  request.opcode = IBV_WR_SEND_WITH_IMM;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.imm_data = notice.to_immediate();
+  return post(0, request);
+}
+
+Result<std::span<const ibv_wc>> RdmaQueues::poll() {
+  const int count = device_->verbs().poll_cq(completions_.get().object,
+                                             static_cast<int>(polled_.size()), polled_.data());
+  if (count < 0) {
+    const std::string trouble = device_->trouble();
+    return Status(Code::SystemError, fmt::format("polling the completion queue failed{}{}",
+                                                 trouble.empty() ? "" : ": ", trouble));
+  }
+  return std::span<const ibv_wc>(polled_.data(), static_cast<std::size_t>(count));
+}
+
+Status RdmaQueues::arm(WaitSet& set) {
+  const loaded::Verbs& verbs = device_->verbs();
+  ibv_cq* queue = nullptr;
+  void* user = nullptr;
+  unsigned events = 0;
+  while (verbs.get_cq_event(channel_.get().object, &queue, &user) == 0) ++events;
+  if (events > 0) verbs.ack_cq_events(completions_.get().object, events);
+  if (const int failed = verbs.req_notify_cq(completions_.get().object, 0); failed != 0)
+    return Status::from_errno("asking for RDMA events", failed);
+  set.add_descriptor(channel_.get()->fd, POLLIN);
+  return {};
+}
+
+bool RdmaQueues::has_closed() {
+  for (;;) {
+    const auto found = poll();
+    if (!found.ok()) return true;
+    for (const ibv_wc& completion : *found)
+      if (completion.status != IBV_WC_SUCCESS ||
+          WorkTag::of(completion.wr_id).kind == WorkKind::close)
+        return true;
+    if (found->size() < polled_.size()) return false;
+  }
+}
+
+}  // namespace gyre::transport

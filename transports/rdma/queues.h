@@ -1,0 +1,101 @@
+// RdmaQueues: the queue pairs of one end of a connection, with one completion queue for all of
+// them. Moves no messages: it makes, joins, posts and polls.
+#pragma once
+
+#include "lib/base/wait.h"
+#include "transports/rdma/address.h"
+#include "transports/rdma/device.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gyre::transport {
+
+// The use of a work request, told back by its completion.
+enum class WorkKind : std::uint8_t { receive, message, credit, close, probe };
+struct WorkTag {
+  WorkKind kind = WorkKind::receive;
+  std::uint8_t pair = 0;     // index of the queue pair
+  std::uint64_t number = 0;  // of the message; 48 bits
+
+  std::uint64_t to_id() const {
+    return std::uint64_t{static_cast<std::uint8_t>(kind)} << 56 | std::uint64_t{pair} << 48 |
+           (number & ((std::uint64_t{1} << 48) - 1));
+  }
+  static WorkTag of(std::uint64_t id) {
+    return {static_cast<WorkKind>(id >> 56), static_cast<std::uint8_t>(id >> 48 & 0xff),
+            id & ((std::uint64_t{1} << 48) - 1)};
+  }
+};
+
+// The 32 bits that a peer's message brings with it.
+enum class NoticeKind : std::uint8_t { message, credit, close };
+struct Notice {
+  static constexpr std::uint32_t mask = (1U << 30) - 1;
+  NoticeKind kind = NoticeKind::message;
+  std::uint32_t number = 0;  // of a message, or of the next one: its low 30 bits
+
+  std::uint32_t to_immediate() const;
+  // Nothing if it is none of ours.
+  static std::optional<Notice> of(std::uint32_t immediate);
+};
+// The number near `reference` (within 2^29) whose low 30 bits are those.
+constexpr std::uint64_t whole_number(std::uint32_t low, std::uint64_t reference) {
+  const std::uint32_t distance = (low - static_cast<std::uint32_t>(reference)) & Notice::mask;
+  const bool is_behind = distance > Notice::mask / 2;
+  return reference + distance - (is_behind ? std::uint64_t{Notice::mask} + 1 : 0);
+}
+
+struct QueueDepth {
+  std::uint32_t send = 0, receive = 0;  // of each queue pair
+};
+
+class RdmaQueues {
+ public:
+  static Result<std::unique_ptr<RdmaQueues>> make(std::shared_ptr<RdmaDevice> device,
+                                                  const RdmaGid& gid, std::size_t pairs,
+                                                  QueueDepth depth);
+
+  RdmaDevice& device() const { return *device_; }
+  std::size_t size() const { return pairs_.size(); }
+  std::uint32_t inline_bytes() const { return inline_bytes_; }
+  std::uint32_t number_of(std::size_t pair) const { return pairs_[pair].get()->qp_num; }
+  // What a peer needs to join; memory is the caller's to add.
+  RdmaAddress address(std::string place) const;
+  // Joins with a peer's, which has as many pairs.
+  Status join(const RdmaAddress& peer);
+
+  Status post_receives(std::size_t pair, std::uint32_t count);
+  Status post(std::size_t pair, ibv_send_wr& first);
+  // A message without bytes on the first pair.
+  Status post_notice(WorkKind kind, Notice notice);
+  // Completions, at most 16 of them; until the next call.
+  Result<std::span<const ibv_wc>> poll();
+  // The set wakes on the next completion. The caller polls once more afterwards.
+  Status arm(WaitSet& set);
+  // After the closing notice was posted: whether it has left, or never will.
+  bool has_closed();
+
+ private:
+  explicit RdmaQueues(std::shared_ptr<RdmaDevice> device, const RdmaGid& gid)
+      : device_(std::move(device)), gid_(gid) {}
+  Status make_completions(std::uint32_t entries);
+  Status make_pair(QueueDepth depth);
+  ibv_qp_attr receiving(const RdmaAddress& peer, std::size_t pair) const;
+
+  // The device last of all, as it outlives the queues.
+  const std::shared_ptr<RdmaDevice> device_;
+  const RdmaGid gid_;
+  loaded::VerbsChannel channel_;
+  loaded::VerbsQueue completions_;
+  std::vector<loaded::VerbsPair> pairs_;
+  std::vector<std::uint32_t> first_packets_;
+  std::uint32_t inline_bytes_ = 0;
+  std::array<ibv_wc, 16> polled_{};
+};
+
+}  // namespace gyre::transport

@@ -1,0 +1,82 @@
+// The receiving end: a private fifo whose slots the sender's NIC writes, and the code that makes
+// messages of what has come and tells the sender which slots are free.
+#pragma once
+
+#include "lib/transport/endpoint.h"
+#include "lib/transport/mapped.h"
+#include "transports/rdma/link.h"
+#include "transports/rdma/note.h"
+#include "transports/rdma/sender.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace gyre::transport {
+
+class RdmaReceiver final : public Connection {
+ public:
+  struct Letters {
+    // The sender's answer, once it is there.
+    std::function<std::optional<TransportLetters::Bytes>()> take_answer;
+    // Tells the sender that nobody will join.
+    std::function<void()> refuse;
+  };
+
+  static Result<std::unique_ptr<RdmaReceiver>> make(const LinkKey& key,
+                                                    std::shared_ptr<FifoMemory> memory,
+                                                    std::unique_ptr<RdmaQueues> queues,
+                                                    std::shared_ptr<RdmaFarewell> farewell,
+                                                    RdmaWindow window, IssuedTicket ticket,
+                                                    Letters letters);
+  ~RdmaReceiver() override;
+  // With the memory that the sender is to write.
+  RdmaAddress address(std::string place) const;
+
+  bool ready() const override { return link_.is_joined(); }
+  const FifoView& fifo() const override { return memory_->view; }
+  Status progress() override;
+  bool flushed() const override { return true; }
+  bool needs_progress() const override { return true; }
+  void arm(WaitSet& set) override;
+  Status look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) override;
+  bool at_end() const override { return link_.is_closed() && head() == arriving_.tail(); }
+  void disarm() override {}
+  bool same_address_space() const override { return false; }
+
+ private:
+  // What has come of a message that is not whole yet.
+  struct MessageArrival {
+    bool is_noted = false;
+    std::uint16_t pieces = 0;  // on other queue pairs than the first
+  };
+
+  RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory,
+               std::unique_ptr<RdmaQueues> queues, std::shared_ptr<RdmaFarewell> farewell,
+               RdmaWindow window, IssuedTicket ticket, Letters letters);
+  Status prepare();
+  Status join();
+  Status on_completion(const ibv_wc& completion, WorkTag tag);
+  Status on_notice(const ibv_wc& completion, std::size_t pair);
+  Status land_whole();
+  Status return_credit();
+  std::uint64_t head() const;
+  void fail(Status status);
+
+  const LinkKey key_;
+  const RdmaWindow window_;
+  const std::shared_ptr<FifoMemory> memory_;
+  const IssuedTicket ticket_;
+  const Letters letters_;
+  SlotWriter arriving_;
+  Mapping notes_;                         // NotePlaces, which the sender writes
+  std::vector<MessageArrival> arrivals_;  // by message in the ring
+  std::uint64_t credited_;                // the head that the sender was told last
+  std::uint32_t credits_out_ = 0;         // notices that have not completed
+  loaded::VerbsMemory slots_memory_, notes_memory_;
+  RdmaLink link_;
+  Status error_;
+};
+
+}  // namespace gyre::transport
