@@ -3,6 +3,7 @@ what it makes of guests that end well, die or hang, which stand-ins play.
 virtual_machine_test.py ROOT [unittest arguments]."""
 import contextlib
 import io
+import itertools
 import os
 import re
 import subprocess
@@ -18,6 +19,7 @@ SCRIPT = os.path.join(FOLDER, "vm_test.py")
 sys.path.insert(0, FOLDER)
 import archive  # noqa: E402
 import case as cases  # noqa: E402
+import covering  # noqa: E402
 import image  # noqa: E402
 import machine  # noqa: E402
 import run  # noqa: E402
@@ -85,6 +87,17 @@ class Kvm(unittest.TestCase):
                 cpuinfo.flush()
                 self.assertEqual(machine.has_kvm(cpuinfo.name, cpuinfo.name), found, flags)
                 self.assertFalse(machine.has_kvm(cpuinfo.name, "/nowhere"))
+
+
+class CoveringArrays(unittest.TestCase):
+    def test_each_pair_of_values_is_in_a_row_and_rows_are_few(self):
+        factors = covering.TABLES["rdma"]
+        rows = covering.rows(factors)
+        for one, other in itertools.combinations(factors, 2):
+            seen = {(row[one], row[other]) for row in rows}
+            self.assertEqual(seen, set(itertools.product(factors[one], factors[other])))
+        self.assertEqual(len(rows), len(factors["program"]) * len(factors["bytes"]))
+        self.assertEqual(rows, covering.rows(factors))
 
 
 class Archives(unittest.TestCase):

@@ -4,22 +4,25 @@ import os
 import re
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases")
-WORDS = {"seconds", "hosts", "short", "programs"}
+WORDS = {"seconds", "hosts", "short", "programs", "rows"}
 
 
 class Case:
     """seconds: its limit. hosts: 2 if it runs on each of two machines at once. is_short: it is of
-    the set for every change. programs: of the build folder."""
+    the set for every change. programs: of the build folder. rows: a table of covering.py."""
 
     def __init__(self, name, text):
         self.name, self.text = name, text
-        said = dict(re.findall(r"^#: (\w+) *(.*)$", text, re.M))
+        lines = re.findall(r"^#: (\w+) *(.*)$", text, re.M)
+        said = dict(lines)
         if unknown := set(said) - WORDS:
             raise ValueError(f"case {name}: there is no {', '.join(sorted(unknown))}")
         self.seconds = int(said["seconds"])
         self.hosts = int(said.get("hosts", "1"))
         self.is_short = "short" in said
-        self.programs = said.get("programs", "").split()
+        self.programs = [path for word, value in lines if word == "programs"
+                         for path in value.split()]
+        self.rows = said.get("rows")
 
     def about(self):
         """Its first sentence."""

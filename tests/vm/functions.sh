@@ -129,3 +129,50 @@ machine_ranks() {
   done
   return "$code"
 }
+
+# Ranks with even numbers take the device ra of rxe_pair, those with odd ones rb: all between such
+# goes over the cable. As in: gyre run -n 2 "${own_device[@]}" PROGRAM...
+# shellcheck disable=SC2016,SC2034  # the rank's shell; cases
+own_device=(bash -c
+  'if [ $((GYRE_RANK % 2)) = 0 ]; then one=ra; else one=rb; fi; GYRE_IB_HCA=$one exec "$@"' rank)
+
+# start_ranks COUNT PROGRAM...: ranks that nobody ends when one fails. Their output is in
+# /tmp/rank.N; they have begun when rank 0 prints its table.
+start_ranks() {
+  local count=$1 rank
+  shift
+  rank_pids=()
+  export GYRE_SIZE=$count GYRE_LOCAL_SIZE=$count GYRE_RENDEZVOUS_FILE=/tmp/meeting
+  for ((rank = 0; rank < count; ++rank)); do
+    GYRE_RANK=$rank GYRE_LOCAL_RANK=$rank "$@" >"/tmp/rank.$rank" 2>&1 &
+    rank_pids+=($!)
+  done
+  for rank in $(seq 600); do
+    ! grep -q 'in-place' /tmp/rank.0 || { sleep 1 && return 0; }
+    kill -0 "${rank_pids[0]}" 2>/dev/null || break
+    sleep 0.1
+  done
+  tail -n 20 /tmp/rank.*
+  fail "the ranks did not begin"
+}
+
+# fails_within RANK SECONDS WORDS...: the rank ends in that time with an error that has these words.
+fails_within() {
+  local rank=$1 seconds=$2 pid=${rank_pids[$1]} began word code=0
+  shift 2
+  began=${EPOCHREALTIME/./}
+  while kill -0 "$pid" 2>/dev/null; do
+    [ $((${EPOCHREALTIME/./} - began)) -lt $((seconds * 1000000)) ] || {
+      tail -n 20 "/tmp/rank.$rank"
+      fail "rank $rank has not ended in $seconds s"
+    }
+    sleep 0.05
+  done
+  wait "$pid" || code=$?
+  echo "rank $rank ended after $(((${EPOCHREALTIME/./} - began) / 1000)) ms with exit code $code"
+  tail -n 3 "/tmp/rank.$rank"
+  [ "$code" != 0 ] || fail "rank $rank ended without an error"
+  for word in "$@"; do
+    grep -qE -- "$word" "/tmp/rank.$rank" || fail "rank $rank does not say $word"
+  done
+}

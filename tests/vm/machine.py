@@ -8,6 +8,8 @@ import subprocess
 
 PROGRAM = "qemu-system-x86_64"
 MEMORY = "3G"
+# It ends with the process that has started it, however that ends.
+WITH_PARENT = ["setpriv", "--pdeathsig", "KILL"]
 KERNEL_WORDS = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable"
 
 
@@ -57,8 +59,9 @@ class Machine:
                     shutil.copyfileobj(part, whole)
         with open(self.console, "wb") as console:
             self.process = subprocess.Popen(
-                [PROGRAM, "-M", "q35", *accelerator(), "-smp", "2" if ports is None else "1",
-                 "-m", MEMORY, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+                [*WITH_PARENT, PROGRAM, "-M", "q35", *accelerator(), "-m", MEMORY,
+                 "-smp", "2" if ports is None else "1", "-nodefaults",
+                 "-no-user-config", "-display", "none", "-no-reboot",
                  "-kernel", kernel, "-initrd", first_root, "-append", KERNEL_WORDS,
                  "-serial", "stdio", "-device", "isa-debug-exit,iobase=0xf4,iosize=1",
                  *shared_folder("job", job), *shared_folder("shared", shared),

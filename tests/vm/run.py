@@ -5,6 +5,7 @@ import shutil
 import socket
 import time
 
+import covering
 import image
 from machine import Machine
 
@@ -70,6 +71,8 @@ class Guests:
         self.write(job, "order", "".join(f"{one.name} {one.seconds}\n" for one in self.cases))
         for one in self.cases:
             self.write(job, f"cases/{one.name}", one.text)
+            if one.rows:
+                self.write(job, f"rows.{one.rows}", covering.text(one.rows))
 
     @staticmethod
     def write(job, name, text):

@@ -2,10 +2,11 @@
 // there is nothing to go on with.
 #pragma once
 
+#include <infiniband/verbs.h>
+
 #include <arpa/inet.h>
 #include <cstddef>
 #include <cstdint>
-#include <infiniband/verbs.h>
 #include <string>
 #include <vector>
 

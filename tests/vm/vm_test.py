@@ -3,6 +3,7 @@ software (rxe), netem, a kernel of its own."""
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -165,4 +166,5 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("vm-test: ended by a signal"))
     sys.exit(main(sys.argv[1:]))
