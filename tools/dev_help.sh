@@ -20,6 +20,7 @@ usage: tools/dev COMMAND [arguments]
   gpu              everything that needs a GPU, and a page of results (build-gpu/)
   torch            PyTorch's backend: its build (build-torch/) and its tests
   torch-upstream   PyTorch's own DistributedTest with Gyre in gloo's place
+  vm-test          tests in a virtual machine: RDMA without a NIC, networks that lose and delay
   distributions    build and test on Debian 12, 13 and testing, each in a root of its own
   nightly          everything: default tests, sanitizers, the suites left out by default, other
                    releases of Debian
@@ -234,12 +235,14 @@ made here.
 HELP
 }
 
+help_vm_test() { python3 tests/vm/vm_test.py --help; }
+
 help_nightly() {
   cat <<'HELP'
 usage: tools/dev nightly
 
-Runs everything, which takes hours: the default tests, the suites gpu, vm and soak, torch,
-torch-upstream with 2, 3 and 4 ranks, fuzz, asan, tsan, and distributions.
+Runs everything, which takes hours: the default tests, the suites gpu and soak, torch,
+torch-upstream with 2, 3 and 4 ranks, fuzz, asan, tsan, vm-test, and distributions.
 HELP
 }
 

@@ -26,7 +26,9 @@ void check_answer(std::span<const std::uint8_t> bytes) {
   const auto answer = decode_rdma_answer(bytes);
   if (!answer) return;
   const auto copy = decode_rdma_answer(encode(*answer));
+  GYRE_DEMAND(answer->rails.size() <= max_rails);
   GYRE_DEMAND(copy.has_value() && copy->ticket == answer->ticket);
+  GYRE_DEMAND(copy->rails.size() == answer->rails.size());
 }
 
 // Ports of each network.
@@ -44,10 +46,10 @@ const std::vector<RdmaPort>& some_ports() {
 }
 
 void check_announced(std::string_view text) {
-  const auto way = find_way(some_ports(), text);
-  if (!way) return;
-  GYRE_DEMAND(way->port->on(way->network) != nullptr);
-  GYRE_DEMAND(text.find(network_word(way->network)) != text.npos);
+  for (const RdmaWay& way : find_ways(some_ports(), text)) {
+    GYRE_DEMAND(way.port->on(way.network) != nullptr);
+    GYRE_DEMAND(text.find(network_word(way.network)) != text.npos);
+  }
 }
 
 void check_hca(std::string_view text) {

@@ -36,8 +36,11 @@ class Peer {
   void take(unsigned count);
 
  private:
+  // The pairs of the second rail follow those of the first.
   void post(std::size_t pair, ibv_send_wr& request) {
-    if (receiver_->ready()) (void)ours_->post(pair, request);
+    const std::size_t pairs = ours_[0]->size();
+    pair %= 2 * pairs;
+    if (receiver_->ready()) (void)ours_[pair / pairs]->post(pair % pairs, request);
     settle();
   }
   void settle();
@@ -45,7 +48,7 @@ class Peer {
   const tests::FakeVerbs fake_;
   const std::shared_ptr<RdmaFarewell> farewell_ = std::make_shared<RdmaFarewell>();
   std::shared_ptr<RdmaDevice> device_;
-  std::unique_ptr<RdmaQueues> ours_;
+  std::array<std::unique_ptr<RdmaQueues>, 2> ours_;  // of each rail
   std::vector<std::uint8_t> answer_;
   std::unique_ptr<RdmaReceiver> receiver_;
   RdmaAddress there_;
@@ -59,16 +62,23 @@ Peer::Peer(std::size_t pairs, std::span<const std::uint8_t> answer) {
   const RdmaPorts ports = must(find_rdma_ports(fake_.table(), {}));
   device_ = must(RdmaDevice::open(fake_.table(), ports.usable.front(), {}));
   const RdmaGid gid = ports.usable.front().gids.front();
-  const RdmaWindow window = fit_window(shape, *device_, pairs);
-  ours_ = must(RdmaQueues::make(device_, gid, pairs, {64, 64}));
-  const RdmaAnswer good{{}, ours_->address("a liar")};
+  const RdmaWindow window = fit_window(shape, {device_, device_}, pairs);
+  RdmaAnswer good{};
+  std::vector<RdmaRail> rails(ours_.size());
+  for (std::size_t rail = 0; rail < ours_.size(); ++rail) {
+    ours_[rail] = must(RdmaQueues::make(device_, gid, pairs, {64, 64}));
+    good.rails.emplace_back(ours_[rail]->address("a liar"));
+    rails[rail].queues = must(RdmaQueues::make(device_, gid, pairs, window.depth()));
+  }
   answer_ = answer.empty() ? encode(good) : std::vector(answer.begin(), answer.end());
   receiver_ = must(RdmaReceiver::make(
-      {.peer = 1, .direction = Direction::receive}, must(private_fifo(shape)),
-      must(RdmaQueues::make(device_, gid, pairs, window.depth())), farewell_, window, {},
+      {.peer = 1, .direction = Direction::receive}, must(private_fifo(shape)), std::move(rails),
+      farewell_, window, {},
       {.take_answer = [this] { return std::optional(answer_); }, .refuse = [] {}}));
-  there_ = receiver_->address("here");
-  GYRE_DEMAND(ours_->join(there_).ok());
+  const std::vector<RdmaAddress> there = receiver_->addresses("here");
+  there_ = there[0];
+  for (std::size_t rail = 0; rail < ours_.size(); ++rail)
+    GYRE_DEMAND(ours_[rail]->join(there[rail]).ok());
   reader_ = SlotReader(receiver_->fifo());
   registered_ = must(device_->register_memory(memory_, 0));
   settle();
@@ -80,7 +90,7 @@ void Peer::settle() {
   GYRE_DEMAND(before.ok() || before.message() == after.message());
   const FifoControl& control = *receiver_->fifo().control;
   GYRE_DEMAND(control.tail.value - control.head.value <= shape.slot_count);
-  (void)ours_->poll();
+  for (const auto& rail : ours_) (void)rail->poll();
 }
 
 void Peer::notify(std::size_t pair, std::uint32_t immediate) {
@@ -88,7 +98,7 @@ void Peer::notify(std::size_t pair, std::uint32_t immediate) {
   request.opcode = IBV_WR_SEND_WITH_IMM;
   request.send_flags = IBV_SEND_SIGNALED;
   request.imm_data = immediate;
-  post(pair % ours_->size(), request);
+  post(pair, request);
 }
 
 void Peer::write(std::uint64_t offset, std::span<const std::uint8_t> bytes) {

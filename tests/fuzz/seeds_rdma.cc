@@ -39,7 +39,7 @@ void add_addresses(Seeds& seeds) {
   add("address_version", address, changed(good, 0, 9));
   add("address_network", address, changed(good, 1, 4));
   add("address_mtu", address, changed(good, 2, 6));
-  add("answer", answer, encode(RdmaAnswer{{}, some_address(1)}));
+  add("answer", answer, encode(RdmaAnswer{{}, {some_address(1), std::nullopt}}));
   add("answer_cut", answer, Bytes(20, 1));
   for (const auto& [name, text] :
        {std::pair("none", ""), std::pair("roce", "rdma=roce6,roce4"),
@@ -121,6 +121,13 @@ void add_notices(Seeds& seeds) {
   add("unknown_kind", Steps(0).raw_notice(0, 0xffffffff));
   add("number_beyond", Steps(0).notice(0, {NoticeKind::message, 4}));
   add("number_behind", Steps(0).notice(0, {NoticeKind::message, Notice::mask}));
+  add("lost_rail", Steps(0).message(8).notice(0, {NoticeKind::lost, 1, 7}).message(8).take(2));
+  add("lost_note_rail", Steps(0).notice(1, {NoticeKind::lost, 0, 1}).message(8).take(2));
+  add("lost_own_rail", Steps(0).notice(0, {NoticeKind::lost, 0, 1}));
+  add("lost_all", Steps(0).notice(0, {NoticeKind::lost, 1}).notice(0, {NoticeKind::lost, 1}));
+  add("lost_beyond", Steps(0).notice(0, {NoticeKind::lost, 2}));
+  add("resume", Steps(0).notice(0, {NoticeKind::resume, 0}));
+  add("one_rail", Steps(0, encode(RdmaAnswer{{}, {std::nullopt, std::nullopt}})).message(1));
   add("piece_without_note", Steps(3).notice(1, {NoticeKind::message, 0}).message(8));
   add("note_with_piece", Steps(3).message(8, 20, 1).notice(2, {NoticeKind::message, 0}));
   add("piece_early", Steps(3).notice(1, {NoticeKind::message, 1}).message(8).take(1));
@@ -132,7 +139,7 @@ void add_notices(Seeds& seeds) {
   add("lie_packing", Steps(0).message(8, 22, 2));
   add("over_the_notes", Steps(0).write(0, Bytes(24, 0xff)).notice(0, {}).take(1));
   add("beyond_the_notes", Steps(0).write(1024, Bytes(8, 1)).message(1));
-  add("other_answer", Steps(0, encode(RdmaAnswer{{}, some_address(2)})).message(1));
+  add("other_answer", Steps(0, encode(RdmaAnswer{{}, {some_address(2)}})).message(1));
   add("other_ticket", Steps(0, Bytes(100, 1)).message(1));
 }
 

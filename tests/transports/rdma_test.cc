@@ -72,6 +72,11 @@ bool contains(const Status& status, std::string_view part) {
   return status.message().find(part) != std::string_view::npos;
 }
 
+FakeVerbsOptions two_nics() {
+  return {.devices = {{.name = "fake0", .ports = {{.gids = {"10.0.0.1"}}}},
+                      {.name = "fake1", .ports = {{.gids = {"10.0.0.2"}}}}}};
+}
+
 // Opens a link, moves messages of all kinds over it, looks and sleeps, and closes it.
 Status live_through() {
   JoinedPair pair({4, 2, 128 << 10});
@@ -137,13 +142,13 @@ TEST_CASE("messages arrive in order over several queue pairs that are late", "[r
 
 TEST_CASE("a device with short queues has fewer messages on their way", "[rdma]") {
   FakeVerbsOptions machine;
-  machine.devices[0].max_requests = 13;
+  machine.devices[0].max_requests = 17;
   machine.devices[0].inline_bytes = 0;
   const Network network(machine);
   CHECK(text_of(live_through()) == "");
-  machine.devices[0].max_requests = 5;
+  machine.devices[0].max_requests = 13;
   const Network shorter(machine);
-  CHECK(contains(live_through(), "queues of RDMA device fake0 are too short"));
+  CHECK(contains(live_through(), "the queues of RDMA device fake0 are too short"));
 }
 
 TEST_CASE("every call's failure is an error or harmless, and leaves nothing behind", "[rdma]") {
@@ -194,7 +199,7 @@ TEST_CASE("every completion's failure names its status and what to do", "[rdma]"
       CHECK(contains(status, "10.0.0.1"));
       // The other end may notice first that this one's queue pair does not answer.
       if (!contains(status, one.name)) {
-        CHECK(contains(status, "IBV_WC_RETRY_EXC_ERR"));
+        CHECK((contains(status, "IBV_WC_RETRY_EXC_ERR") || contains(status, "IBV_WC_REM_OP_ERR")));
         continue;
       }
       ++named;
@@ -203,6 +208,119 @@ TEST_CASE("every completion's failure names its status and what to do", "[rdma]"
     }
     CHECK(named > 10);
   }
+}
+
+TEST_CASE("long messages are spread over ports by their rates", "[rdma]") {
+  FakeVerbsOptions machine = two_nics();
+  machine.devices[1].ports[0].width = 16;  // 2 lanes of 4
+  Network network(machine);
+  JoinedPair pair({4, 2, 768 << 10});
+  REQUIRE(text_of(pair.link.status) == "");
+  pair.send(768 << 10, 0);
+  CHECK(pair.arrives(768 << 10, 0));
+  CHECK(network.fake.bytes_by("fake0") / 1024 == 512);
+  CHECK(network.fake.bytes_by("fake1") / 1024 == 255);
+}
+
+TEST_CASE("with two ports every failure of a completion or a post is made good", "[rdma]") {
+  const int pairs = GENERATE(1, 3);
+  for (const std::string_view call : {"", "post_send"})
+    for (int k = 1;; ++k) {
+      CAPTURE(call, k, pairs);
+      Network network(two_nics(), {.qps_per_connection = pairs});
+      if (call.empty())
+        network.fake.fail_completion(IBV_WC_RETRY_EXC_ERR, k);
+      else
+        network.fake.fail_call(call, k);
+      CHECK(text_of(live_through()) == "");
+      CHECK(network.fake.live() == "");
+      CHECK(network.fake.unexpected() == 0);
+      if ((call.empty() ? network.fake.completions() : network.fake.calls(call)) < k) break;
+    }
+}
+
+TEST_CASE("with two ports every call's failure is an error or harmless", "[rdma]") {
+  for (const std::string_view call : fallible_verbs())
+    for (int k = 1;; ++k) {
+      CAPTURE(call, k);
+      Network network(two_nics());
+      network.fake.fail_call(call, k);
+      const Status status = live_through();
+      CHECK(network.fake.live() == "");
+      CHECK(status.code() != Code::InternalError);
+      if (network.fake.calls(call) < k) break;
+    }
+}
+
+TEST_CASE("a connection that loses a port goes on over another, and loses no message", "[rdma]") {
+  const std::uint64_t seed = GENERATE(1, 2, 3, 4, 5, 6);
+  const int pairs = GENERATE(1, 4);
+  const char* const lost = GENERATE("fake0", "fake1");
+  CAPTURE(seed, pairs, lost);
+  FakeVerbsOptions machine = two_nics();
+  machine.seed = seed;
+  Network network(machine, {.qps_per_connection = pairs});
+  constexpr std::uint64_t messages = 80;
+  const auto sender = [&](End& end) -> std::string {
+    GYRE_EXPECT(end.join());
+    SlotWriter out(end.connection->fifo());
+    for (std::uint64_t i = 0; i < messages; ++i) {
+      const auto bytes = static_cast<std::uint32_t>(end.random() % (128 << 10));
+      // Packets on their way are lost, and so are those that follow.
+      if (i == 10 + 5 * seed) network.fake.set_port(lost, 1, IBV_PORT_DOWN);
+      GYRE_EXPECT(end.until([&] {
+        network.fake.give_up();
+        return out.has_credit();
+      }));
+      fill(out.place(), bytes, i);
+      out.commit(bytes, message_flag(i + 1, 1), DeliveryMode::staged);
+    }
+    GYRE_EXPECT(end.until([&] {
+      network.fake.give_up();
+      return end.connection->flushed();
+    }));
+    return "";
+  };
+  const auto receiver = [](End& end) -> std::string {
+    SlotReader in(end.connection->fifo());
+    for (std::uint64_t i = 0; i < messages; ++i) {
+      const auto bytes = static_cast<std::uint32_t>(end.random() % (128 << 10));
+      GYRE_EXPECT(end.until([&] { return in.has_message(); }));
+      GYRE_EXPECT(in.note().bytes == bytes);
+      GYRE_EXPECT(in.note().flag == message_flag(i + 1, 1));
+      GYRE_EXPECT(is_filled(in.place(), bytes, i));
+      in.release();
+    }
+    return "";
+  };
+  const PairResult result =
+      run_pair(Kind::rdma, {.shape = {4, 2, 128 << 10}, .seed = seed}, sender, receiver);
+  CHECK(result.sender == "");
+  CHECK(result.receiver == "");
+  CHECK(network.fake.unexpected() == 0);
+  CHECK(network.fake.live() == "");
+}
+
+TEST_CASE("with another port one that goes down is given up by its state", "[rdma]") {
+  Network network(two_nics());
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  network.fake.set_port("fake0", 1, IBV_PORT_DOWN);
+  pair.send(3000, 0);
+  REQUIRE(pair.turn().ok());
+  CHECK_FALSE(pair.link.sender->flushed());
+  CHECK(pair.link.sender->look_at_peer(50 * ns_per_s, ns_per_s).ok());
+  CHECK(pair.link.receiver->look_at_peer(50 * ns_per_s, ns_per_s).ok());
+  CHECK(pair.arrives(3000, 0));
+  for (std::uint64_t number = 1; number < 10; ++number) {
+    pair.send(100, number);
+    CHECK(pair.arrives(100, number));
+  }
+  // The last one's loss is an error.
+  network.fake.break_pairs();
+  const Status failed = pair.link.sender->progress();
+  CHECK(failed.code() == Code::RemoteError);
+  CHECK(contains(failed, "port fake1:1 to 10.0.0.2"));
 }
 
 TEST_CASE("a port that goes down ends a wait within the limit, and is named", "[rdma]") {
@@ -331,13 +449,13 @@ TEST_CASE("an answer that is not to this endpoint is refused", "[rdma]") {
   CHECK(contains(refused([](auto& bytes) { bytes.clear(); }), "malformed"));
   CHECK(contains(refused([](auto& bytes) {
                    auto answer = decode_rdma_answer(bytes);
-                   answer->address.pairs.push_back({1, 1});
+                   answer->rails[0]->pairs.push_back({1, 1});
                    bytes = encode(*answer);
                  }),
                  "2 queue pairs"));
   CHECK(contains(refused([](auto& bytes) {
                    auto answer = decode_rdma_answer(bytes);
-                   answer->address.network = RdmaNetwork::infiniband;
+                   answer->rails[0]->network = RdmaNetwork::infiniband;
                    bytes = encode(*answer);
                  }),
                  "on InfiniBand"));

@@ -13,7 +13,6 @@ namespace {
 constexpr std::uint8_t address_version = 1;
 constexpr std::size_t max_place = 60;
 constexpr std::uint32_t numbers_end = 1 << 24;
-constexpr std::uint32_t max_window = 1 << 20;
 
 void put(trust::Writer& writer, const RemoteMemory& memory) {
   writer.put(memory.address);
@@ -79,18 +78,24 @@ std::optional<RdmaAddress> decode_rdma_address(std::span<const std::uint8_t> byt
 std::vector<std::uint8_t> encode(const RdmaAnswer& answer) {
   trust::Writer writer;
   writer.put(answer.ticket);
-  writer.put_rest(encode(answer.address));
+  writer.put(static_cast<std::uint8_t>(std::min(answer.rails.size(), max_rails)));
+  for (std::size_t i = 0; i < std::min(answer.rails.size(), max_rails); ++i)
+    writer.put_block(answer.rails[i] ? encode(*answer.rails[i]) : std::vector<std::uint8_t>());
   return writer.take();
 }
 
 std::optional<RdmaAnswer> decode_rdma_answer(std::span<const std::uint8_t> bytes) {
   RdmaAnswer answer;
   trust::Reader reader(bytes);
-  if (!reader.get(answer.ticket)) return std::nullopt;
-  std::optional<RdmaAddress> address = decode_rdma_address(reader.rest());
-  if (!address) return std::nullopt;
-  answer.address = std::move(*address);
-  return answer;
+  std::uint8_t count = 0;
+  if (!reader.get(answer.ticket) || !reader.get(count) || count > max_rails) return std::nullopt;
+  for (int i = 0; i < count; ++i) {
+    std::vector<std::uint8_t> block;
+    if (!reader.get_block(block, UINT8_MAX)) return std::nullopt;
+    answer.rails.push_back(block.empty() ? std::nullopt : decode_rdma_address(block));
+    if (!block.empty() && !answer.rails.back()) return std::nullopt;
+  }
+  return reader.at_end() ? std::optional(std::move(answer)) : std::nullopt;
 }
 
 }  // namespace gyre::transport

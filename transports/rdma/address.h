@@ -14,7 +14,9 @@
 
 namespace gyre::transport {
 
-inline constexpr std::size_t max_queue_pairs = 16;  // of a connection
+inline constexpr std::size_t max_queue_pairs = 16;  // of a rail
+inline constexpr std::size_t max_rails = 4;         // ports side by side
+inline constexpr std::uint32_t max_window = 1 << 19;
 
 struct QueuePairNumbers {
   std::uint32_t pair = 0;          // 24 bits
@@ -43,10 +45,11 @@ struct RdmaAddress {
 std::vector<std::uint8_t> encode(const RdmaAddress& address);  // at most 255 bytes
 std::optional<RdmaAddress> decode_rdma_address(std::span<const std::uint8_t> bytes);
 
-// What a sender tells the receiver, with the ticket of the endpoint that it has connected to.
+// What a sender tells the receiver, with the ticket of the endpoint that it has connected to: where
+// each rail of the endpoint leads; nothing for those that it does not use.
 struct RdmaAnswer {
   trust::Ticket ticket{};
-  RdmaAddress address;
+  std::vector<std::optional<RdmaAddress>> rails;
 };
 std::vector<std::uint8_t> encode(const RdmaAnswer& answer);
 std::optional<RdmaAnswer> decode_rdma_answer(std::span<const std::uint8_t> bytes);

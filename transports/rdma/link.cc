@@ -17,7 +17,9 @@ std::string_view kind_text(WorkKind kind) {
     case WorkKind::receive:
       return "receive request";
     case WorkKind::message:
-      return "write of a message";
+      return "write of message";
+    case WorkKind::notice:
+      return "notice of a lost rail";
     case WorkKind::credit:
       return "notice of free slots";
     case WorkKind::close:
@@ -30,67 +32,121 @@ std::string_view kind_text(WorkKind kind) {
 
 }  // namespace
 
-Status RdmaLink::join(const RdmaAddress& peer) {
-  GYRE_TRY(queues_->join(peer));
-  there_ = peer;
+std::size_t RdmaLink::main() const {
+  const auto first =
+      std::ranges::find_if(rails_, [](const RdmaRail& rail) { return rail.queues != nullptr; });
+  return static_cast<std::size_t>(first - rails_.begin());
+}
+
+std::size_t RdmaLink::count_used() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(rails_, [](const RdmaRail& rail) { return rail.queues != nullptr; }));
+}
+
+Status RdmaLink::join(const std::vector<std::optional<RdmaAddress>>& there) {
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    RdmaRail& rail = rails_[i];
+    if (rail.queues == nullptr) continue;
+    if (i >= there.size() || !there[i]) {
+      rail.queues.reset();
+      continue;
+    }
+    rail.there = *there[i];
+    last_ends_ = ends_text(i);
+    GYRE_TRY(rail.queues->join(rail.there));
+    log_info(Subsystem::net, "{} {}: {}, queue pairs: {}", toward_, peer_, last_ends_,
+             rail.queues->size());
+  }
+  if (count_used() == 0) return Status(Code::RemoteError, "the peer uses none of the ports");
   is_joined_ = true;
-  log_info(Subsystem::net, "{} {}: {}, queue pairs: {}", toward_, peer_, ends_text(),
-           queues_->size());
   return {};
 }
 
-std::string RdmaLink::ends_text() const {
-  const RdmaPort& port = queues_->device().port();
-  return fmt::format("port {} to {} ({})", port.name(), gid_text(there_.gid), there_.place);
+std::string RdmaLink::ends_text(std::size_t rail) const {
+  const RdmaAddress& there = rails_[rail].there;
+  return fmt::format("port {} to {} ({})", rails_[rail].queues->device().port().name(),
+                     gid_text(there.gid), there.place);
 }
 
-Status RdmaLink::failure(const ibv_wc& completion) const {
+Status RdmaLink::failure(std::size_t rail, const ibv_wc& completion) const {
   const WorkTag tag = WorkTag::of(completion.wr_id);
-  RdmaDevice& device = queues_->device();
-  const std::size_t pair = std::min<std::size_t>(tag.pair, queues_->size() - 1);
-  std::string trouble = device.trouble();
+  RdmaQueues& queues = *rails_[rail].queues;
+  const std::size_t pair = std::min<std::size_t>(tag.pair, queues.size() - 1);
+  std::string trouble = queues.device().trouble();
   if (!trouble.empty()) trouble = "; " + trouble;
   return Status(is_own_failure(completion.status) ? Code::SystemError : Code::RemoteError,
                 fmt::format("{} {} failed on queue pair {:#x}: {}, vendor error {:#x}{}; {}",
-                            kind_text(tag.kind), tag.number, queues_->number_of(pair),
-                            completion_text(device.verbs(), completion.status),
+                            kind_text(tag.kind), tag.number, queues.number_of(pair),
+                            completion_text(queues.device().verbs(), completion.status),
                             completion.vendor_err, trouble, completion_remedy(completion.status)));
 }
 
-Status RdmaLink::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
-  if (!is_joined_ || is_closed_) return {};
-  if (is_probing_ && is_heard_) asked_ns_ = now_ns;
-  is_heard_ = false;
-  if (is_probing_ && now_ns - asked_ns_ > limit_ns) {
-    std::string trouble = queues_->device().trouble();
+Status RdmaLink::give_up(std::size_t rail, Status why) {
+  last_ends_ = ends_text(rail);
+  rails_[rail].queues.reset();
+  rails_[rail].unfinished = 0;
+  lost_.push_back(rail);
+  const std::size_t next = main();
+  if (next == rails_.size()) return why;
+  log_warn("{} {}: {} is lost, and the connection goes on over {}: {}", toward_, peer_, last_ends_,
+           ends_text(next), why.message());
+  return {};
+}
+
+std::optional<std::size_t> RdmaLink::next_lost() {
+  if (lost_.empty()) return std::nullopt;
+  const std::size_t rail = lost_.back();
+  lost_.pop_back();
+  return rail;
+}
+
+Status RdmaLink::look_at(std::size_t index, std::int64_t now_ns, std::int64_t limit_ns) {
+  RdmaRail& rail = rails_[index];
+  // Where another rail can take over there is no need to wait as long as a host may be silent.
+  const bool has_other = count_used() > 1;
+  const std::int64_t patience_ns = has_other ? limit_ns / 2 : limit_ns;
+  if (rail.is_probing && rail.is_heard) rail.asked_ns = now_ns;
+  rail.is_heard = false;
+  const bool is_silent = rail.is_probing && now_ns - rail.asked_ns > patience_ns;
+  if (is_silent || has_other) {
+    std::string trouble = rail.queues->device().trouble();
+    if (!is_silent && !trouble.empty()) return Status(Code::RemoteError, std::move(trouble));
     if (trouble.empty()) trouble = "its host is down, or the network to it is cut";
-    return Status(Code::RemoteError,
-                  fmt::format("the peer's NIC has not answered for {:.1f} s: {}",
-                              static_cast<double>(now_ns - asked_ns_) / ns_per_s, trouble));
+    if (is_silent)
+      return Status(Code::RemoteError,
+                    fmt::format("the peer's NIC has not answered for {:.1f} s: {}",
+                                static_cast<double>(now_ns - rail.asked_ns) / ns_per_s, trouble));
   }
-  if (is_probing_ || now_ns - asked_ns_ < limit_ns / questions_within_limit) return {};
-  asked_ns_ = now_ns;
+  if (rail.is_probing || now_ns - rail.asked_ns < limit_ns / questions_within_limit) return {};
+  rail.asked_ns = now_ns;
   ibv_send_wr question{};
   question.wr_id = WorkTag{WorkKind::probe}.to_id();
   question.opcode = IBV_WR_RDMA_WRITE;
   question.send_flags = IBV_SEND_SIGNALED;
-  question.wr.rdma.remote_addr = there_.probed.address;
-  question.wr.rdma.rkey = there_.probed.key;
-  GYRE_TRY(queues_->post(0, question));
-  is_probing_ = true;
+  question.wr.rdma.remote_addr = rail.there.probed.address;
+  question.wr.rdma.rkey = rail.there.probed.key;
+  GYRE_TRY(rail.queues->post(0, question));
+  rail.is_probing = true;
+  return {};
+}
+
+Status RdmaLink::arm(WaitSet& set) {
+  for (const RdmaRail& rail : rails_)
+    if (rail.queues != nullptr) GYRE_TRY(rail.queues->arm(set));
   return {};
 }
 
 Status RdmaLink::broken(Status why) {
-  const std::string ends = is_joined_ ? ends_text() : "not joined";
-  queues_.reset();
-  return link_failure(std::move(why), fmt::format("{} {} ({})", toward_, peer_, ends), peer_);
+  if (is_joined_ && count_used() > 0) last_ends_ = ends_text(main());
+  for (RdmaRail& rail : rails_) rail.queues.reset();
+  return link_failure(std::move(why), fmt::format("{} {} ({})", toward_, peer_, last_ends_), peer_);
 }
 
 void RdmaLink::close(std::uint64_t next) {
-  if (queues_ == nullptr || !is_joined_ || is_closed_) return;
+  if (!is_joined_ || is_closed_ || count_used() == 0) return;
+  std::unique_ptr<RdmaQueues>& queues = rails_[main()].queues;
   const Notice last{NoticeKind::close, static_cast<std::uint32_t>(next)};
-  if (queues_->post_notice(WorkKind::close, last).ok()) farewell_->see_off(std::move(queues_));
+  if (queues->post_notice(WorkKind::close, last).ok()) farewell_->see_off(std::move(queues));
 }
 
 }  // namespace gyre::transport

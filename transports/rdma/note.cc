@@ -5,7 +5,7 @@
 namespace gyre::transport {
 
 std::string note_fault(const RdmaNote& note, std::uint64_t expected_sequence,
-                       std::uint64_t slot_bytes, std::size_t pairs) {
+                       std::uint64_t slot_bytes) {
   if (note.sequence != expected_sequence)
     return fmt::format("message number {}; expected {}", note.sequence, expected_sequence);
   if (note.bytes > slot_bytes)
@@ -14,8 +14,8 @@ std::string note_fault(const RdmaNote& note, std::uint64_t expected_sequence,
   if (note.is_packed == 1 && note.bytes > sizeof NotePlace::payload)
     return fmt::format("{} bytes beside its note; at most {} fit", note.bytes,
                        sizeof NotePlace::payload);
-  if (note.pieces >= pairs || (note.is_packed == 1 && note.pieces > 0))
-    return fmt::format("{} pieces on other queue pairs; the connection has {}", note.pieces, pairs);
+  if (note.is_packed == 1 && note.pieces > 0)
+    return fmt::format("{} pieces of a message beside its note", note.pieces);
   return {};
 }
 

@@ -28,9 +28,8 @@ struct NotePlace {
 };
 static_assert(sizeof(NotePlace) == 256);
 
-// What is wrong with a note, for the message of that number on as many queue pairs; empty if
-// nothing is.
+// What is wrong with a note for the message of that number; empty if nothing is.
 std::string note_fault(const RdmaNote& note, std::uint64_t expected_sequence,
-                       std::uint64_t slot_bytes, std::size_t pairs);
+                       std::uint64_t slot_bytes);
 
 }  // namespace gyre::transport

@@ -294,8 +294,9 @@ std::string announce_networks(const std::vector<RdmaPort>& ports) {
   return fmt::format("{}{}", announcement_begin, fmt::join(words, ","));
 }
 
-std::optional<RdmaWay> find_way(const std::vector<RdmaPort>& ports, std::string_view announced) {
-  if (!announced.starts_with(announcement_begin)) return std::nullopt;
+std::vector<RdmaWay> find_ways(const std::vector<RdmaPort>& ports, std::string_view announced) {
+  std::vector<RdmaWay> ways;
+  if (!announced.starts_with(announcement_begin)) return ways;
   announced.remove_prefix(announcement_begin.size());
   const auto is_announced = [&](const std::string& word) {
     std::string_view rest = announced;
@@ -306,10 +307,15 @@ std::optional<RdmaWay> find_way(const std::vector<RdmaPort>& ports, std::string_
     }
     return false;
   };
-  for (const RdmaPort& port : ports)
-    for (const RdmaGid& gid : port.gids)
-      if (is_announced(announced_word(gid))) return RdmaWay{&port, gid.network};
-  return std::nullopt;
+  for (const RdmaPort& port : ports) {
+    const auto gid = std::ranges::find_if(
+        port.gids, [&](const RdmaGid& one) { return is_announced(announced_word(one)); });
+    if (gid == port.gids.end()) continue;
+    const bool is_slow =
+        !ways.empty() && port.gigabits_per_s() < ways.front().port->gigabits_per_s() / 4;
+    if (!is_slow) ways.push_back({&port, gid->network});
+  }
+  return ways;
 }
 
 }  // namespace gyre::transport

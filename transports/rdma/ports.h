@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,11 +53,12 @@ Result<bool> hca_matches(std::string_view setting, std::string_view device, int 
 // The networks of the usable ports, as peers are told: "rdma=roce4,roce6". InfiniBand's has the
 // subnet: "ib/fe80000000000000".
 std::string announce_networks(const std::vector<RdmaPort>& ports);
-// The best port with a network that a peer has announced as well.
+// The ports with a network that a peer has announced as well, best first: each at its best network,
+// and none that is slower than a quarter of the first.
 struct RdmaWay {
   const RdmaPort* port = nullptr;
   RdmaNetwork network = RdmaNetwork::infiniband;
 };
-std::optional<RdmaWay> find_way(const std::vector<RdmaPort>& ports, std::string_view announced);
+std::vector<RdmaWay> find_ways(const std::vector<RdmaPort>& ports, std::string_view announced);
 
 }  // namespace gyre::transport

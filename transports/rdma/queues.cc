@@ -39,13 +39,15 @@ Status adopt(Handle& handle, const loaded::Verbs& verbs, Object* made, const cha
 }  // namespace
 
 std::uint32_t Notice::to_immediate() const {
-  return htobe32(std::uint32_t{static_cast<std::uint8_t>(kind)} << 30 | (number & mask));
+  return htobe32(std::uint32_t{static_cast<std::uint8_t>(kind)} << 29 |
+                 std::uint32_t{question} << number_bits | (number & mask));
 }
 
 std::optional<Notice> Notice::of(std::uint32_t immediate) {
   const std::uint32_t word = be32toh(immediate);
-  if (word >> 30 > static_cast<std::uint32_t>(NoticeKind::close)) return std::nullopt;
-  return Notice{static_cast<NoticeKind>(word >> 30), word & mask};
+  if (word >> 29 > static_cast<std::uint32_t>(NoticeKind::resume)) return std::nullopt;
+  return Notice{static_cast<NoticeKind>(word >> 29), word & mask,
+                static_cast<std::uint8_t>(word >> number_bits)};
 }
 
 Result<std::unique_ptr<RdmaQueues>> RdmaQueues::make(std::shared_ptr<RdmaDevice> device,
@@ -112,7 +114,7 @@ Status RdmaQueues::make_pair(QueueDepth depth) {
   return {};
 }
 
-RdmaAddress RdmaQueues::address(std::string place) const {
+RdmaAddress RdmaQueues::address(const std::string& host_name) const {
   RdmaAddress own;
   own.network = gid_.network;
   own.mtu = static_cast<std::uint8_t>(device_->port().attributes.active_mtu);
@@ -121,7 +123,7 @@ RdmaAddress RdmaQueues::address(std::string place) const {
   own.probed = device_->probed();
   for (std::size_t i = 0; i < pairs_.size(); ++i)
     own.pairs.push_back({number_of(i), first_packets_[i]});
-  own.place = std::move(place);
+  own.place = fmt::format("{} of host {}", device_->port().name(), host_name);
   return own;
 }
 
@@ -231,6 +233,13 @@ Status RdmaQueues::arm(WaitSet& set) {
     return Status::from_errno("asking for RDMA events", failed);
   set.add_descriptor(channel_.get()->fd, POLLIN);
   return {};
+}
+
+void RdmaQueues::stop() {
+  ibv_qp_attr failed{};
+  failed.qp_state = IBV_QPS_ERR;
+  for (const loaded::VerbsPair& pair : pairs_)
+    (void)device_->verbs().modify_qp(pair.get().object, &failed, IBV_QP_STATE);
 }
 
 bool RdmaQueues::has_closed() {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@
 namespace gyre::transport {
 
 // The use of a work request, told back by its completion.
-enum class WorkKind : std::uint8_t { receive, message, credit, close, probe };
+enum class WorkKind : std::uint8_t { receive, message, notice, credit, close, probe };
 struct WorkTag {
   WorkKind kind = WorkKind::receive;
   std::uint8_t pair = 0;     // index of the queue pair
@@ -33,17 +34,19 @@ struct WorkTag {
 };
 
 // The 32 bits that a peer's message brings with it.
-enum class NoticeKind : std::uint8_t { message, credit, close };
+enum class NoticeKind : std::uint8_t { message, credit, close, lost, resume };
 struct Notice {
-  static constexpr std::uint32_t mask = (1U << 30) - 1;
+  static constexpr int number_bits = 21;
+  static constexpr std::uint32_t mask = (1U << number_bits) - 1;
   NoticeKind kind = NoticeKind::message;
-  std::uint32_t number = 0;  // of a message, or of the next one: its low 30 bits
+  std::uint32_t number = 0;   // of a message, or of the next one: its low bits; or of a rail
+  std::uint8_t question = 0;  // of `lost` and its answer
 
   std::uint32_t to_immediate() const;
   // Nothing if it is none of ours.
   static std::optional<Notice> of(std::uint32_t immediate);
 };
-// The number near `reference` (within 2^29) whose low 30 bits are those.
+// The number near `reference` (within 2^20) whose low bits are those.
 constexpr std::uint64_t whole_number(std::uint32_t low, std::uint64_t reference) {
   const std::uint32_t distance = (low - static_cast<std::uint32_t>(reference)) & Notice::mask;
   const bool is_behind = distance > Notice::mask / 2;
@@ -65,7 +68,7 @@ class RdmaQueues {
   std::uint32_t inline_bytes() const { return inline_bytes_; }
   std::uint32_t number_of(std::size_t pair) const { return pairs_[pair].get()->qp_num; }
   // What a peer needs to join; memory is the caller's to add.
-  RdmaAddress address(std::string place) const;
+  RdmaAddress address(const std::string& host_name) const;
   // Joins with a peer's, which has as many pairs.
   Status join(const RdmaAddress& peer);
 
@@ -77,6 +80,8 @@ class RdmaQueues {
   Result<std::span<const ibv_wc>> poll();
   // The set wakes on the next completion. The caller polls once more afterwards.
   Status arm(WaitSet& set);
+  // From here on nothing of the peer arrives. What has is still told by `poll`.
+  void stop();
   // After the closing notice was posted: whether it has left, or never will.
   bool has_closed();
 

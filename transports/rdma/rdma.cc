@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 
@@ -29,6 +30,15 @@ std::uint64_t refusal_key(const trust::Ticket& ticket) {
   return key;
 }
 
+Status queues_too_short(const std::vector<std::shared_ptr<RdmaDevice>>& devices,
+                        std::size_t pairs) {
+  return Status(Code::SystemError,
+                fmt::format("the queues of {} are too short for {} queue pairs",
+                            devices.size() == 1 ? "RDMA device " + devices[0]->port().device
+                                                : std::string("the RDMA devices"),
+                            pairs));
+}
+
 class RdmaTransport final : public Transport {
  public:
   explicit RdmaTransport(const TransportEnvironment& environment);
@@ -45,16 +55,16 @@ class RdmaTransport final : public Transport {
                                               const Endpoint& endpoint) override;
 
  private:
+  using AddressList = std::vector<RdmaAddress>;
+
   Status find_ports();
-  Result<RdmaAddress> read_address(const EndpointContents& contents, const LinkKey& key) const;
+  Result<AddressList> read_addresses(const EndpointContents& contents, const LinkKey& key) const;
   Result<std::shared_ptr<RdmaDevice>> open(const RdmaPort& port);
+  // The port for a rail that leads to that network; others for other rails, if there are.
+  const RdmaPort* port_for(const RdmaAddress& there, std::size_t rail) const;
   std::string announced_by(const trust::ProcessIdentity& peer) const {
     return environment_.announced == nullptr ? std::string() : environment_.announced(peer);
   }
-  std::string place(const RdmaPort& port) const {
-    return fmt::format("{} of host {}", port.name(), environment_.self.host_name);
-  }
-
   const TransportEnvironment environment_;
   std::unique_ptr<const loaded::Verbs> loaded_;
   const loaded::Verbs* verbs_ = nullptr;
@@ -99,13 +109,15 @@ Reachability RdmaTransport::reach(const trust::ProcessIdentity& peer) const {
   if (!absence_.empty()) return {.reason = absence_};
   const std::string announced = announced_by(peer);
   if (announced.empty()) return {.reason = "its process has no usable RDMA port"};
-  const std::optional<RdmaWay> way = find_way(ports_.usable, announced);
-  if (!way)
+  const std::vector<RdmaWay> ways = find_ways(ports_.usable, announced);
+  if (ways.empty())
     return {.reason = fmt::format("it is on other networks: {}; here: {}", announced,
                                   announce_networks(ports_.usable))};
-  return {.reachable = true,
-          .reason = fmt::format("by {} ({}, {:.3g} Gb/s)", way->port->name(),
-                                network_text(way->network), way->port->gigabits_per_s())};
+  std::string ports;
+  for (const RdmaWay& way : ways)
+    ports += fmt::format("{}{} ({}, {:.3g} Gb/s)", ports.empty() ? "by " : ", ", way.port->name(),
+                         network_text(way.network), way.port->gigabits_per_s());
+  return {.reachable = true, .reason = std::move(ports)};
 }
 
 Result<std::shared_ptr<RdmaDevice>> RdmaTransport::open(const RdmaPort& port) {
@@ -119,18 +131,23 @@ Result<std::shared_ptr<RdmaDevice>> RdmaTransport::open(const RdmaPort& port) {
 
 Result<Listening> RdmaTransport::listen(const LinkKey& key, const FifoShape& shape,
                                         const trust::ProcessIdentity& sender) {
-  const std::optional<RdmaWay> way = find_way(ports_.usable, announced_by(sender));
-  if (!way) return invalid_usage(fmt::format("rdma does not reach rank {}", key.peer));
+  std::vector<RdmaWay> ways = find_ways(ports_.usable, announced_by(sender));
+  if (ways.empty()) return invalid_usage(fmt::format("rdma does not reach rank {}", key.peer));
+  ways.resize(std::min(ways.size(), max_rails));
   GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
-  GYRE_ASSIGN(const std::shared_ptr<RdmaDevice> device, open(*way->port));
   const auto pairs = static_cast<std::size_t>(environment_.rdma.qps_per_connection);
-  const RdmaWindow window = fit_window(shape, *device, pairs);
-  if (window.messages == 0)
-    return Status(Code::SystemError,
-                  fmt::format("queues of RDMA device {} are too short for {} queue pairs",
-                              way->port->device, pairs));
-  GYRE_ASSIGN(std::unique_ptr<RdmaQueues> queues,
-              RdmaQueues::make(device, *way->port->on(way->network), pairs, window.depth()));
+  std::vector<std::shared_ptr<RdmaDevice>> devices;
+  for (const RdmaWay& way : ways) {
+    GYRE_ASSIGN(std::shared_ptr<RdmaDevice> device, open(*way.port));
+    devices.push_back(std::move(device));
+  }
+  const RdmaWindow window = fit_window(shape, devices, pairs);
+  if (window.messages == 0) return queues_too_short(devices, pairs);
+  std::vector<RdmaRail> rails(ways.size());
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    GYRE_ASSIGN(rails[i].queues, RdmaQueues::make(devices[i], *ways[i].port->on(ways[i].network),
+                                                  pairs, window.depth()));
+  }
   GYRE_ASSIGN(const trust::Ticket ticket, environment_.tickets.issue([](FileDescriptor) {}));
   IssuedTicket issued({&environment_.tickets, ticket});
   RdmaReceiver::Letters letters{
@@ -139,67 +156,94 @@ Result<Listening> RdmaTransport::listen(const LinkKey& key, const FifoShape& sha
       .refuse = [post = environment_.letters, peer = key.peer,
                  ticket] { (void)post.send(peer, refusal_key(ticket), {}); }};
   GYRE_ASSIGN(std::unique_ptr<RdmaReceiver> receiver,
-              RdmaReceiver::make(key, std::move(memory), std::move(queues), farewell_, window,
+              RdmaReceiver::make(key, std::move(memory), std::move(rails), farewell_, window,
                                  std::move(issued), std::move(letters)));
-  const std::vector<std::uint8_t> address = encode(receiver->address(place(*way->port)));
+  std::vector<std::string> places;
+  for (const RdmaAddress& address : receiver->addresses(environment_.self.host_name)) {
+    const std::vector<std::uint8_t> bytes = encode(address);
+    places.emplace_back(bytes.begin(), bytes.end());
+  }
   Endpoint endpoint = encode_endpoint({.transport = name(),
                                        .process = environment_.self.process,
                                        .ticket = ticket,
                                        .secret = {},
                                        .shape = shape,
-                                       .places = {std::string(address.begin(), address.end())}});
+                                       .places = std::move(places)});
   return Listening{std::move(receiver), std::move(endpoint)};
 }
 
-Result<RdmaAddress> RdmaTransport::read_address(const EndpointContents& contents,
-                                                const LinkKey& key) const {
+Result<RdmaTransport::AddressList> RdmaTransport::read_addresses(const EndpointContents& contents,
+                                                                 const LinkKey& key) const {
   const auto refuse = [&](std::string_view why) {
     return Status(Code::RemoteError, fmt::format("rank {}'s endpoint {}", key.peer, why))
         .blame({key.peer});
   };
-  if (contents.places.size() != 1) return refuse("names no RDMA port, or several");
-  const std::string& text = contents.places.front();
-  std::optional<RdmaAddress> address =
-      decode_rdma_address({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
-  if (!address) return refuse("is malformed");
-  if (address->window == 0 || address->window > contents.shape.slot_count ||
-      (address->window & (address->window - 1)) != 0)
-    return refuse(fmt::format("has a window of {} messages for {} slots", address->window,
-                              contents.shape.slot_count));
+  AddressList addresses;
+  for (const std::string& place : contents.places) {
+    auto address =
+        decode_rdma_address({reinterpret_cast<const std::uint8_t*>(place.data()), place.size()});
+    if (!address) return refuse("is malformed");
+    addresses.push_back(std::move(*address));
+  }
+  if (addresses.empty() || addresses.size() > max_rails) return refuse("names no port, or many");
+  const std::uint32_t window = addresses[0].window;
+  if (window > contents.shape.slot_count || !std::has_single_bit(window))
+    return refuse(
+        fmt::format("has a window of {} messages for {} slots", window, contents.shape.slot_count));
+  for (const RdmaAddress& address : addresses)
+    if (address.window != window || address.pairs.size() != addresses[0].pairs.size())
+      return refuse("has unequal ports");
   if (answered_.contains(contents.ticket)) return refuse("was connected to before");
-  return std::move(*address);
+  return addresses;
+}
+
+const RdmaPort* RdmaTransport::port_for(const RdmaAddress& there, std::size_t rail) const {
+  std::vector<const RdmaPort*> fitting;
+  for (const RdmaPort& port : ports_.usable)
+    if (port.on(there.network) != nullptr) fitting.push_back(&port);
+  return fitting.empty() ? nullptr : fitting[rail % fitting.size()];
 }
 
 Result<std::unique_ptr<Connection>> RdmaTransport::connect(const LinkKey& key,
                                                            const FifoShape& shape,
                                                            const Endpoint& endpoint) {
   GYRE_ASSIGN(const EndpointContents contents, decode_endpoint(endpoint, name(), shape, key.peer));
-  GYRE_ASSIGN(const RdmaAddress there, read_address(contents, key));
-  const auto port = std::ranges::find_if(
-      ports_.usable, [&](const RdmaPort& one) { return one.on(there.network) != nullptr; });
-  if (port == ports_.usable.end())
+  GYRE_ASSIGN(const AddressList there, read_addresses(contents, key));
+  std::vector<std::shared_ptr<RdmaDevice>> devices;  // of the rails that are used
+  std::vector<std::size_t> used;
+  for (std::size_t i = 0; i < there.size(); ++i) {
+    const RdmaPort* const port = port_for(there[i], i);
+    if (port == nullptr) continue;
+    GYRE_ASSIGN(std::shared_ptr<RdmaDevice> device, open(*port));
+    devices.push_back(std::move(device));
+    used.push_back(i);
+  }
+  if (used.empty())
     return Status(Code::RemoteError,
                   fmt::format("rank {}'s endpoint is on {}, where this process has no port",
-                              key.peer, network_text(there.network)))
+                              key.peer, network_text(there[0].network)))
         .blame({key.peer});
+  const std::size_t pairs = there[0].pairs.size();
+  RdmaWindow window = fit_window(shape, devices, pairs);
+  if (window.messages == 0) return queues_too_short(devices, pairs);
+  window.messages = std::min(window.messages, there[0].window);
   GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
-  GYRE_ASSIGN(const std::shared_ptr<RdmaDevice> device, open(*port));
-  RdmaWindow window = fit_window(shape, *device, there.pairs.size());
-  window.messages = std::min(window.messages, there.window);
-  if (window.messages == 0)
-    return Status(Code::SystemError,
-                  fmt::format("queues of RDMA device {} are too short for {} queue pairs",
-                              port->device, there.pairs.size()));
-  GYRE_ASSIGN(
-      std::unique_ptr<RdmaQueues> queues,
-      RdmaQueues::make(device, *port->on(there.network), there.pairs.size(), window.depth()));
-  const RdmaAnswer answer{contents.ticket, queues->address(place(*port))};
+  std::vector<RdmaRail> rails(there.size());
+  RdmaAnswer answer{contents.ticket, {}};
+  answer.rails.resize(there.size());
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    RdmaRail& rail = rails[used[i]];
+    rail.there = there[used[i]];
+    const RdmaGid& gid = *devices[i]->port().on(rail.there.network);
+    GYRE_ASSIGN(rail.queues, RdmaQueues::make(devices[i], gid, pairs, window.depth()));
+    answer.rails[used[i]] = rail.queues->address(environment_.self.host_name);
+  }
   auto is_refused = [post = environment_.letters, peer = key.peer, ticket = contents.ticket] {
     return post.receive(peer, refusal_key(ticket)).has_value();
   };
   GYRE_ASSIGN(std::unique_ptr<RdmaSender> sender,
-              RdmaSender::make(key, std::move(memory), std::move(queues), farewell_, there, window,
-                               std::move(is_refused)));
+              RdmaSender::make(key, std::move(memory), std::move(rails), farewell_, window,
+                               there[0].window, std::move(is_refused)));
   answered_.note(contents.ticket);
   GYRE_TRY(environment_.letters.send(key.peer, answer_key(contents.ticket), encode(answer)));
   return std::unique_ptr<Connection>(std::move(sender));

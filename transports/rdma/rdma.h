@@ -1,28 +1,39 @@
 // rdma: between hosts with InfiniBand or RoCE, by libibverbs, which is loaded when there is one.
 //
-// A connection carries messages one way, over one or more reliable queue pairs. Each end has a
-// private fifo of the same shape. The wire:
+// A connection carries messages one way, over one to four rails. A rail joins a port here with a
+// port there, by one or more reliable queue pairs. Each end has a private fifo of the same shape.
+// The wire:
 //
-//   joining   The receiver makes its queue pairs, lets the NIC write its slots and a ring of notes,
-//             and posts receive requests. Its endpoint tells the sender where all that is, with
-//             keys and a one-time ticket. The sender makes its own queue pairs, joins them with the
-//             receiver's, and answers with their numbers and the ticket. Endpoint and answer travel
-//             over the encrypted control plane; nothing else is believed. The receiver joins in
-//             turn and sends its first credit. From then on the sender may send. A receiver that
-//             ends before it has joined sends a letter without bytes, and the sender fails.
+//   joining   The receiver makes its queue pairs, lets the NICs write its slots and a ring of
+//   notes,
+//             and posts receive requests. Its endpoint tells the sender where all that is, for each
+//             rail with its keys, and has a one-time ticket. The sender makes its own queue pairs,
+//             joins them with the receiver's, and answers with their numbers and the ticket.
+//             Endpoint and answer travel over the encrypted control plane; nothing else is
+//             believed. The receiver joins in turn and sends its first credit. From then on the
+//             sender may send. A receiver that ends before it has joined sends a letter without
+//             bytes, and the sender fails.
 //   message   The sender's NIC writes the payload from the sender's slot straight into the
 //             receiver's slot of the same index (RDMA WRITE), then a note of 24 bytes into the ring
-//             (RDMA WRITE WITH IMMEDIATE, on the first queue pair). Up to 232 bytes travel behind
-//             the note instead, inline: one packet. A long message is cut into pieces, one for each
-//             queue pair; on all but the first the piece itself brings the immediate number. A
-//             message is whole when its note and as many pieces as the note says have come.
-//             Messages are committed to the receiver's fifo in order.
-//   notice    Immediate numbers have two bits of kind and the low 30 bits of a message's number.
+//             (RDMA WRITE WITH IMMEDIATE, on the first queue pair of the first rail). Up to 232
+//             bytes travel behind the note instead, inline: one packet. A long message is cut into
+//             pieces by the rates of the ports, one for each queue pair; on all but the first the
+//             piece itself brings the immediate number. A message is whole when its note and as
+//             many pieces as the note says have come. Messages are committed to the receiver's fifo
+//             in order.
+//   notice    Immediate numbers have three bits of kind and the low 21 bits of a message's number.
 //             Notices without bytes are SENDs: a credit (the receiver's head: slots below it are
-//             free), and a closing notice of either end.
+//             free), a closing notice of either end, and those about a lost rail.
 //   credit    At most `window` messages are on their way that the receiver has not released. For
 //             each it has posted a receive request, and the sender one for each credit, so nobody
 //             finds the other's queue empty.
+//   a loss    A rail whose request fails, or whose port is down or silent, is lost, and its queue
+//             pairs are put into the error state, so that nothing late arrives there. The sender
+//             waits until nothing is on its way over the other rails, and tells the receiver which
+//             rail it has lost. The receiver takes what has come over that rail, closes it as well,
+//             forgets messages that are not whole, and answers with the number of the first one.
+//             The sender sends again from there, over the rails that are left. A receiver that
+//             loses a rail tells the sender, which does the same. Both log it.
 //   the end   An end that is destroyed posts a closing notice, with the number of the next message;
 //             RdmaFarewell keeps its queue pairs until that has left. After a receiver's notice the
 //             sender may not have the NIC's last acknowledgements, but knows what has come. An end

@@ -10,9 +10,8 @@
 namespace gyre::transport {
 
 RdmaReceiver::RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory,
-                           std::unique_ptr<RdmaQueues> queues,
-                           std::shared_ptr<RdmaFarewell> farewell, RdmaWindow window,
-                           IssuedTicket ticket, Letters letters)
+                           std::vector<RdmaRail> rails, std::shared_ptr<RdmaFarewell> farewell,
+                           RdmaWindow window, IssuedTicket ticket, Letters letters)
     : key_(key),
       window_(window),
       memory_(std::move(memory)),
@@ -21,7 +20,7 @@ RdmaReceiver::RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memor
       arriving_(memory_->view),
       arrivals_(window.messages),
       credited_(memory_->view.shape.first),
-      link_(std::move(queues), std::move(farewell), "rdma from rank", key.peer) {}
+      link_(std::move(rails), std::move(farewell), "rdma from rank", key.peer) {}
 
 RdmaReceiver::~RdmaReceiver() {
   if (!link_.is_joined()) letters_.refuse();
@@ -30,11 +29,11 @@ RdmaReceiver::~RdmaReceiver() {
 
 Result<std::unique_ptr<RdmaReceiver>> RdmaReceiver::make(const LinkKey& key,
                                                          std::shared_ptr<FifoMemory> memory,
-                                                         std::unique_ptr<RdmaQueues> queues,
+                                                         std::vector<RdmaRail> rails,
                                                          std::shared_ptr<RdmaFarewell> farewell,
                                                          RdmaWindow window, IssuedTicket ticket,
                                                          Letters letters) {
-  std::unique_ptr<RdmaReceiver> made(new RdmaReceiver(key, std::move(memory), std::move(queues),
+  std::unique_ptr<RdmaReceiver> made(new RdmaReceiver(key, std::move(memory), std::move(rails),
                                                       std::move(farewell), window,
                                                       std::move(ticket), std::move(letters)));
   GYRE_TRY(made->prepare());
@@ -42,34 +41,35 @@ Result<std::unique_ptr<RdmaReceiver>> RdmaReceiver::make(const LinkKey& key,
 }
 
 Status RdmaReceiver::prepare() {
-  const RdmaDevice& device = link_.queues().device();
   const FifoView& fifo = memory_->view;
   constexpr int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   GYRE_ASSIGN(notes_, private_pages(window_.messages * sizeof(NotePlace)));
-  GYRE_ASSIGN(
-      slots_memory_,
-      device.register_memory({fifo.slots, fifo.shape.slot_count * fifo.shape.slot_bytes}, access));
-  GYRE_ASSIGN(notes_memory_,
-              device.register_memory({notes_.get().data, notes_.get().bytes}, access));
+  for (RdmaRail& rail : link_.rails()) {
+    const RdmaDevice& device = rail.queues->device();
+    GYRE_ASSIGN(rail.slots,
+                device.register_memory({fifo.slots, fifo.shape.slot_count * fifo.shape.slot_bytes},
+                                       access));
+    GYRE_ASSIGN(rail.notes,
+                device.register_memory({notes_.get().data, notes_.get().bytes}, access));
+  }
   return {};
 }
 
-RdmaAddress RdmaReceiver::address(std::string place) const {
-  RdmaAddress own = link_.queues().address(std::move(place));
-  own.window = window_.messages;
-  own.slots = {reinterpret_cast<std::uintptr_t>(memory_->view.slots), slots_memory_.get()->rkey};
-  own.notes = {reinterpret_cast<std::uintptr_t>(notes_.get().data), notes_memory_.get()->rkey};
-  return own;
+std::vector<RdmaAddress> RdmaReceiver::addresses(const std::string& host_name) const {
+  std::vector<RdmaAddress> all;
+  for (const RdmaRail& rail : link_.rails()) {
+    RdmaAddress& own = all.emplace_back(rail.queues->address(host_name));
+    own.window = window_.messages;
+    own.slots = {reinterpret_cast<std::uintptr_t>(memory_->view.slots), rail.slots.get()->rkey};
+    own.notes = {reinterpret_cast<std::uintptr_t>(notes_.get().data), rail.notes.get()->rkey};
+  }
+  return all;
 }
 
 Status RdmaReceiver::progress() {
   if (!error_.ok()) return error_;
   Status status = ready() ? Status() : join();
-  if (status.ok() && ready()) {
-    status = link_.take_completions(
-        [this](const ibv_wc& completion, WorkTag tag) { return on_completion(completion, tag); });
-    if (status.ok()) status = return_credit();
-  }
+  if (status.ok() && ready()) status = turn();
   if (!status.ok()) fail(std::move(status));
   return error_;
 }
@@ -84,33 +84,57 @@ Status RdmaReceiver::join() {
   if (!answer) return Status(Code::RemoteError, "the sender's answer is malformed");
   if (answer->ticket != ticket_.get().ticket)
     return Status(Code::RemoteError, "the sender's answer shows another ticket");
-  const RdmaAddress own = link_.queues().address({});
-  if (answer->address.network != own.network || answer->address.pairs.size() != own.pairs.size())
-    return Status(Code::RemoteError,
-                  fmt::format("the sender's answer is for {} queue pairs on {}; here are {} on {}",
-                              answer->address.pairs.size(), network_text(answer->address.network),
-                              own.pairs.size(), network_text(own.network)));
-  GYRE_TRY(link_.join(answer->address));
-  ++credits_out_;
-  return link_.queues().post_notice(WorkKind::credit,
-                                    {NoticeKind::credit, static_cast<std::uint32_t>(credited_)});
+  const std::vector<RdmaRail>& rails = link_.rails();
+  for (std::size_t i = 0; i < std::min(rails.size(), answer->rails.size()); ++i) {
+    if (!answer->rails[i]) continue;
+    const RdmaAddress& there = *answer->rails[i];
+    const RdmaAddress own = rails[i].queues->address({});
+    if (there.network != own.network || there.pairs.size() != own.pairs.size())
+      return Status(
+          Code::RemoteError,
+          fmt::format("the sender's answer is for {} queue pairs on {}; here are {} on {}",
+                      there.pairs.size(), network_text(there.network), own.pairs.size(),
+                      network_text(own.network)));
+  }
+  owes_credit_ = true;
+  GYRE_TRY(link_.join(answer->rails));
+  for (const RdmaRail& rail : link_.rails()) asked_about_.push_back(rail.queues == nullptr);
+  note_rail_ = link_.main();
+  return {};
 }
 
-Status RdmaReceiver::on_completion(const ibv_wc& completion, WorkTag tag) {
-  if (tag.kind == WorkKind::credit) --credits_out_;
+Status RdmaReceiver::turn() {
+  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
+    return this->take(completion, tag, rail);
+  };
+  GYRE_TRY(link_.take_completions(take));
+  if (!questions_.empty()) GYRE_TRY(answer_questions());
+  GYRE_TRY(tell_losses());
+  return return_credit();
+}
+
+Status RdmaReceiver::take(const ibv_wc& completion, WorkTag tag, std::size_t rail) {
+  if (tag.kind == WorkKind::credit && credits_out_ > 0) --credits_out_;
   if (tag.kind != WorkKind::receive) return {};
-  GYRE_TRY(on_notice(completion, tag.pair));
-  GYRE_TRY(link_.queues().post_receives(tag.pair, 1));
+  GYRE_TRY(on_notice(completion, rail, tag.pair));
+  GYRE_TRY(link_.rails()[rail].queues->post_receives(tag.pair, 1));
   return land_whole();
 }
 
-Status RdmaReceiver::on_notice(const ibv_wc& completion, std::size_t pair) {
+Status RdmaReceiver::on_notice(const ibv_wc& completion, std::size_t rail, std::size_t pair) {
   const std::optional<Notice> notice =
       (completion.wc_flags & IBV_WC_WITH_IMM) != 0 ? Notice::of(completion.imm_data) : std::nullopt;
-  if (!notice || notice->kind == NoticeKind::credit)
+  if (!notice || notice->kind == NoticeKind::credit || notice->kind == NoticeKind::resume)
     return Status(Code::RemoteError, "the sender sent a notice that is not ours");
   if (notice->kind == NoticeKind::close) {
     link_.note_closing();
+    return {};
+  }
+  if (notice->kind == NoticeKind::lost) {
+    if (notice->number >= link_.rails().size() || notice->number == rail ||
+        questions_.size() == max_rails)
+      return Status(Code::RemoteError, "the sender asks about a rail that it cannot have lost");
+    questions_.push_back(*notice);
     return {};
   }
   const std::uint64_t number = whole_number(notice->number, arriving_.tail());
@@ -118,10 +142,10 @@ Status RdmaReceiver::on_notice(const ibv_wc& completion, std::size_t pair) {
     return Status(Code::RemoteError,
                   fmt::format("message {} came in place of {}", number, arriving_.tail()));
   MessageArrival& arrival = arrivals_[number & (window_.messages - 1)];
-  if (pair > 0)
-    ++arrival.pieces;
-  else
+  if (rail == note_rail_ && pair == 0)
     arrival.is_noted = true;
+  else
+    ++arrival.pieces;
   return {};
 }
 
@@ -133,8 +157,7 @@ Status RdmaReceiver::land_whole() {
     const std::byte* const place =
         notes_.get().data + (arriving_.tail() & (window_.messages - 1)) * sizeof(NotePlace);
     const auto note = copied<RdmaNote>(place);
-    const std::string fault =
-        note_fault(note, arriving_.tail(), memory_->view.shape.slot_bytes, link_.queues().size());
+    const std::string fault = note_fault(note, arriving_.tail(), memory_->view.shape.slot_bytes);
     if (!fault.empty())
       return Status(Code::RemoteError, "a message with a note that is not ours: " + fault);
     if (arrival.pieces < note.pieces) return {};
@@ -147,12 +170,51 @@ Status RdmaReceiver::land_whole() {
   }
 }
 
+// The sender has nothing on its way, and the peer's NIC knew of all that arrived: so everything
+// that it counts as arrived is found here. The rest it sends again.
+Status RdmaReceiver::answer_questions() {
+  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
+    return this->take(completion, tag, rail);
+  };
+  const std::vector<Notice> asked = std::exchange(questions_, {});
+  for (const Notice& question : asked)
+    GYRE_TRY(link_.lose(question.number, Status(Code::RemoteError, "the peer has lost it"), take));
+  GYRE_TRY(link_.take_completions(take));
+  for (const Notice& question : asked) asked_about_[question.number] = true;
+  note_rail_ =
+      static_cast<std::size_t>(std::ranges::find(asked_about_, false) - asked_about_.begin());
+  std::ranges::fill(arrivals_, MessageArrival{});
+  for (const Notice& question : asked)
+    GYRE_TRY(tell(
+        WorkKind::notice,
+        {NoticeKind::resume, static_cast<std::uint32_t>(arriving_.tail()), question.question}));
+  return {};
+}
+
+// The sender asks in turn, or has asked before. Credits went over the first rail.
+Status RdmaReceiver::tell_losses() {
+  while (const auto rail = link_.next_lost()) {
+    owes_credit_ = true;
+    credits_out_ = 0;
+    GYRE_TRY(tell(WorkKind::notice, {NoticeKind::lost, static_cast<std::uint32_t>(*rail)}));
+  }
+  return {};
+}
+
 Status RdmaReceiver::return_credit() {
-  if (head() == credited_ || link_.is_closed() || credits_out_ >= window_.messages) return {};
+  const bool is_due = owes_credit_ || head() != credited_;
+  if (!is_due || link_.is_closed() || credits_out_ >= window_.messages) return {};
   credited_ = head();
+  owes_credit_ = false;
   ++credits_out_;
-  return link_.queues().post_notice(WorkKind::credit,
-                                    {NoticeKind::credit, static_cast<std::uint32_t>(credited_)});
+  return tell(WorkKind::credit, {NoticeKind::credit, static_cast<std::uint32_t>(credited_)});
+}
+
+Status RdmaReceiver::tell(WorkKind kind, const Notice& notice) {
+  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
+    return this->take(completion, tag, rail);
+  };
+  return link_.is_closed() ? Status() : link_.tell(kind, notice, take);
 }
 
 std::uint64_t RdmaReceiver::head() const {
@@ -162,14 +224,17 @@ std::uint64_t RdmaReceiver::head() const {
 
 Status RdmaReceiver::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
   GYRE_TRY(progress());
-  Status looked = link_.look_at_peer(now_ns, limit_ns);
+  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
+    return this->take(completion, tag, rail);
+  };
+  Status looked = link_.look_at_peer(now_ns, limit_ns, take);
   if (!looked.ok()) fail(std::move(looked));
   return error_;
 }
 
 void RdmaReceiver::arm(WaitSet& set) {
   if (!error_.ok()) return;
-  Status armed = link_.queues().arm(set);
+  Status armed = link_.arm(set);
   if (!armed.ok()) return fail(std::move(armed));
   (void)progress();  // the error stays, and the next call tells of it
   // This end waits for a message that will not come.

@@ -24,15 +24,16 @@ class RdmaReceiver final : public Connection {
     std::function<void()> refuse;
   };
 
+  // Each rail has its queues.
   static Result<std::unique_ptr<RdmaReceiver>> make(const LinkKey& key,
                                                     std::shared_ptr<FifoMemory> memory,
-                                                    std::unique_ptr<RdmaQueues> queues,
+                                                    std::vector<RdmaRail> rails,
                                                     std::shared_ptr<RdmaFarewell> farewell,
                                                     RdmaWindow window, IssuedTicket ticket,
                                                     Letters letters);
   ~RdmaReceiver() override;
-  // With the memory that the sender is to write.
-  RdmaAddress address(std::string place) const;
+  // Of each rail, with the memory that the sender is to write.
+  std::vector<RdmaAddress> addresses(const std::string& host_name) const;
 
   bool ready() const override { return link_.is_joined(); }
   const FifoView& fifo() const override { return memory_->view; }
@@ -49,18 +50,22 @@ class RdmaReceiver final : public Connection {
   // What has come of a message that is not whole yet.
   struct MessageArrival {
     bool is_noted = false;
-    std::uint16_t pieces = 0;  // on other queue pairs than the first
+    std::uint16_t pieces = 0;  // on other queue pairs than the note's
   };
 
-  RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory,
-               std::unique_ptr<RdmaQueues> queues, std::shared_ptr<RdmaFarewell> farewell,
-               RdmaWindow window, IssuedTicket ticket, Letters letters);
+  RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory, std::vector<RdmaRail> rails,
+               std::shared_ptr<RdmaFarewell> farewell, RdmaWindow window, IssuedTicket ticket,
+               Letters letters);
   Status prepare();
+  Status turn();
   Status join();
-  Status on_completion(const ibv_wc& completion, WorkTag tag);
-  Status on_notice(const ibv_wc& completion, std::size_t pair);
+  Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail);
+  Status on_notice(const ibv_wc& completion, std::size_t rail, std::size_t pair);
   Status land_whole();
+  Status answer_questions();
+  Status tell_losses();
   Status return_credit();
+  Status tell(WorkKind kind, const Notice& notice);
   std::uint64_t head() const;
   void fail(Status status);
 
@@ -73,8 +78,11 @@ class RdmaReceiver final : public Connection {
   Mapping notes_;                         // NotePlaces, which the sender writes
   std::vector<MessageArrival> arrivals_;  // by message in the ring
   std::uint64_t credited_;                // the head that the sender was told last
+  bool owes_credit_ = false;              // whatever it was told: that may be lost
   std::uint32_t credits_out_ = 0;         // notices that have not completed
-  loaded::VerbsMemory slots_memory_, notes_memory_;
+  std::vector<Notice> questions_;         // of the sender, about lost rails
+  std::vector<bool> asked_about_;         // rails that the sender has lost
+  std::size_t note_rail_ = 0;             // the first that it has not: notes come there
   RdmaLink link_;
   Status error_;
 };

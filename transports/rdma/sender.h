@@ -1,6 +1,7 @@
 // The sending end: a private fifo that the executor commits into, and the code that writes its
 // messages into the receiver's memory. A slot is free again when the peer's NIC has acknowledged
-// all of its message.
+// all of its message. If a rail is lost, the sender waits until nothing is on its way over the
+// others, asks the receiver where it stands, and sends again from there.
 #pragma once
 
 #include "lib/transport/endpoint.h"
@@ -18,22 +19,24 @@ namespace gyre::transport {
 
 // How many messages may be on their way, and how many requests that takes on one queue pair.
 struct RdmaWindow {
-  std::uint32_t messages = 0;  // a power of two; 0: the device can do too little
+  std::uint32_t messages = 0;  // a power of two; 0: the devices can do too little
   std::uint32_t writes = 0;    // of one message
   QueueDepth depth() const;
 };
-RdmaWindow fit_window(const FifoShape& shape, const RdmaDevice& device, std::size_t pairs);
+RdmaWindow fit_window(const FifoShape& shape,
+                      const std::vector<std::shared_ptr<RdmaDevice>>& devices, std::size_t pairs);
 
 class RdmaSender final : public Connection {
  public:
   // Whether the receiver has said that it will not join.
   using IsRefused = std::function<bool()>;
 
+  // Each rail has its queues and where it leads.
   static Result<std::unique_ptr<RdmaSender>> make(const LinkKey& key,
                                                   std::shared_ptr<FifoMemory> memory,
-                                                  std::unique_ptr<RdmaQueues> queues,
+                                                  std::vector<RdmaRail> rails,
                                                   std::shared_ptr<RdmaFarewell> farewell,
-                                                  const RdmaAddress& there, RdmaWindow window,
+                                                  RdmaWindow window, std::uint32_t ring,
                                                   IsRefused is_refused);
   ~RdmaSender() override;
 
@@ -51,28 +54,42 @@ class RdmaSender final : public Connection {
  private:
   // A part of a message that one queue pair writes.
   struct RdmaPiece {
-    std::size_t pair = 0;
+    std::size_t rail = 0, pair = 0;
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
   };
+  // Where pieces may go, and how much of a message that takes beside the others.
+  struct RdmaPath {
+    std::size_t rail = 0, pair = 0;
+    double weight = 1;
+  };
 
-  RdmaSender(const LinkKey& key, std::shared_ptr<FifoMemory> memory,
-             std::unique_ptr<RdmaQueues> queues, std::shared_ptr<RdmaFarewell> farewell,
-             const RdmaAddress& there, RdmaWindow window, IsRefused is_refused);
-  Status prepare(const RdmaAddress& there);
+  RdmaSender(const LinkKey& key, std::shared_ptr<FifoMemory> memory, std::vector<RdmaRail> rails,
+             std::shared_ptr<RdmaFarewell> farewell, RdmaWindow window, std::uint32_t ring,
+             IsRefused is_refused);
+  Status prepare();
+  Status turn();
   void fail(Status status);
-  Status on_completion(const ibv_wc& completion, WorkTag tag);
+  Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail);
   Status on_notice(const ibv_wc& completion);
+  Status on_resume(const Notice& notice);
   void release_finished();
+  Status note_losses();
+  Status ask();
+  void find_paths();
   Status ship();
   Status ship_message(std::uint64_t index);
+  void cut(std::uint64_t bytes);
+  Status write_note(std::uint64_t index, std::size_t note_bytes);
   // Posts the writes of one piece, and behind them `last`, if it is there.
   Status write_piece(std::uint64_t index, const RdmaPiece& piece, ibv_send_wr* last);
+  ibv_send_wr note_request(std::uint64_t index, ibv_sge& part) const;
+  Status post(std::size_t rail, std::size_t pair, ibv_send_wr& first);
   std::uint64_t committed() const;
 
   const LinkKey key_;
-  const RdmaAddress there_;
   const RdmaWindow window_;
+  const std::uint32_t ring_;  // places for notes
   const IsRefused is_refused_;
   const std::shared_ptr<FifoMemory> memory_;
   SlotReader leaving_;                     // the messages that the peer's NIC has not acknowledged
@@ -80,11 +97,19 @@ class RdmaSender final : public Connection {
   std::uint64_t posted_;                   // messages below it are on their way
   std::uint64_t credited_;                 // messages below it have left the receiver's slots
   std::vector<std::uint32_t> unfinished_;  // requests, by message in the ring
+  std::vector<RdmaPath> paths_;            // the note's first
+  std::vector<RdmaPiece> pieces_;          // of the message at hand
   std::vector<ibv_send_wr> requests_;      // of one piece
   std::vector<ibv_sge> parts_;
   bool is_ready_ = false;
-  loaded::VerbsMemory slots_memory_, notes_memory_;
-  RdmaLink link_;  // before the memory that it uses is withdrawn
+  // After a loss: rails that the receiver is to be asked about, and how many answers are due.
+  bool is_switching_ = false;
+  bool has_asked_ = false;
+  std::uint8_t question_ = 0;
+  std::vector<std::size_t> lost_;
+  std::vector<std::size_t> told_lost_;  // by the receiver
+  std::size_t answers_due_ = 0;
+  RdmaLink link_;
   Status error_;
 };
 

@@ -89,6 +89,14 @@ int FakeVerbs::unexpected() const {
   return state_->unexpected;
 }
 
+std::uint64_t FakeVerbs::bytes_by(std::string_view device) const {
+  const std::lock_guard lock(state_->mutex);
+  std::uint64_t bytes = 0;
+  for (const auto& nic : state_->nics)
+    if (nic->options.name == device) bytes += nic->bytes;
+  return bytes;
+}
+
 void FakeVerbs::set_port(std::string_view device, int number, ibv_port_state state) {
   const std::lock_guard lock(state_->mutex);
   for (const auto& nic : state_->nics)

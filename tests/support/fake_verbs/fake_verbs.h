@@ -58,6 +58,8 @@ class FakeVerbs {
   // How many completions were made, and how often a sender found no receive request.
   int completions() const;
   int unexpected() const;
+  // Payload that left by a device.
+  std::uint64_t bytes_by(std::string_view device) const;
 
   // A port's state; its packets are lost while it is not active.
   void set_port(std::string_view device, int number, ibv_port_state state);

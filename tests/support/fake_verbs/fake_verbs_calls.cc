@@ -246,6 +246,10 @@ int modify_qp(ibv_qp* modified, ibv_qp_attr* wanted, int mask) {
   if (fake_verbs->fails("modify_qp")) return EIO;
   auto& pair = static_cast<FakePair&>(*modified);
   ibv_qp_attr& now = pair.attributes;
+  if (wanted->qp_state == IBV_QPS_ERR) {
+    fake_verbs->put_into_error(pair, IBV_WC_WR_FLUSH_ERR);
+    return 0;
+  }
   if (pair.state == IBV_QPS_RESET && wanted->qp_state == IBV_QPS_INIT) {
     now.port_num = wanted->port_num;
     now.qp_access_flags = wanted->qp_access_flags;

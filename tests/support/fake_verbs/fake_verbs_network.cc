@@ -24,6 +24,19 @@ std::uint64_t bytes_of(const FakeRequest& request) {
   return bytes;
 }
 
+// The completion of the receive request that a message takes.
+ibv_wc received(FakePair& peer, const FakeRequest& by, ibv_wc_status status) {
+  ibv_wc completion{};
+  completion.wr_id = peer.receives.front();
+  completion.status = status;
+  completion.opcode = is_write(by.request.opcode) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+  completion.byte_len = static_cast<std::uint32_t>(bytes_of(by));
+  completion.imm_data = by.request.imm_data;
+  completion.wc_flags = IBV_WC_WITH_IMM;
+  peer.receives.pop_front();
+  return completion;
+}
+
 }  // namespace
 
 bool FakeVerbs::State::is_active(const FakePair& pair) const {
@@ -139,24 +152,18 @@ bool FakeVerbs::State::carry_out_first(FakePair& pair) {
   if (!first.inline_bytes.empty()) to = std::ranges::copy(first.inline_bytes, to).out;
   for (const ibv_sge& part : first.parts)
     to = std::copy_n(reinterpret_cast<const std::byte*>(part.addr), part.length, to);
+  static_cast<FakeContext*>(pair.context)->nic->bytes += bytes;
   ++pair.next_packet;
   ++peer->expected_packet;
+  if (takes_receive && ++completions == failing_completion) {
+    // The receiver's NIC fails, and says so.
+    complete(*peer, received(*peer, first, failing_status), 1);
+    put_into_error(*peer, IBV_WC_WR_FLUSH_ERR);
+    return put_into_error(pair, IBV_WC_REM_OP_ERR), false;
+  }
   const FakeRequest done = std::move(pair.sends.front());
   pair.sends.pop_front();
-  if (takes_receive) {
-    ++completions;
-    const bool breaks = completions == failing_completion;
-    ibv_wc completion{};
-    completion.wr_id = peer->receives.front();
-    completion.status = breaks ? failing_status : IBV_WC_SUCCESS;
-    completion.opcode = is_write(request.opcode) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
-    completion.byte_len = static_cast<std::uint32_t>(bytes);
-    completion.imm_data = done.request.imm_data;
-    completion.wc_flags = IBV_WC_WITH_IMM;
-    peer->receives.pop_front();
-    complete(*peer, completion, 1);
-    if (breaks) put_into_error(*peer, IBV_WC_WR_FLUSH_ERR);
-  }
+  if (takes_receive) complete(*peer, received(*peer, done, IBV_WC_SUCCESS), 1);
   finish(pair, done, IBV_WC_SUCCESS);
   return true;
 }

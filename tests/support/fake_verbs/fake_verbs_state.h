@@ -16,6 +16,7 @@ namespace gyre::tests {
 
 struct FakeNic : ibv_device {
   FakeNicOptions options;
+  std::uint64_t bytes = 0;  // that have left
 };
 struct FakeContext : ibv_context {
   FakeNic* nic = nullptr;

@@ -1,0 +1,178 @@
+# The functions of cases. `gyre_build` is the folder of the programs under test, as on the host;
+# `host` is 1, or 1 and 2 on machines of two.
+. /job/settings
+export gyre_build host PATH="$gyre_build/tools:$gyre_build/bench:$gyre_build/tests:$PATH"
+export GYRE_SOCKET_IFNAME=lo
+cd "$gyre_build" || exit
+
+# A case that cannot run here says why.
+skip() {
+  echo "skipped: $*"
+  exit 77
+}
+
+fail() {
+  echo "failed: $*"
+  exit 1
+}
+
+# --- devices ---
+
+load_rxe() {
+  modprobe dummy numdummies=0
+  modprobe -a crc32_generic rdma_rxe rdma_ucm veth
+}
+
+# One device rxe0. Its GIDs are of a link's own address, of 10.0.0.1 and of fd00::1.
+rxe_one() {
+  load_rxe
+  ip link add dummy0 type dummy
+  ip addr add 10.0.0.1/24 dev dummy0
+  ip addr add fd00::1/64 dev dummy0 nodad
+  ip link set dummy0 mtu 4200 up
+  rdma link add rxe0 type rxe netdev dummy0
+  sleep 1
+}
+
+# Two interfaces va and vb, joined by a cable, in one network namespace: rxe knows only the first.
+# The rules send what goes from one to the other over the cable, where netem and tbf see it.
+cable_pair() {
+  local one
+  load_rxe
+  ip link add va type veth peer name vb
+  for one in va vb; do
+    ip link set $one mtu 4200 up
+    sysctl -qw net.ipv4.conf.$one.accept_local=1 net.ipv4.conf.$one.rp_filter=0
+  done
+  sysctl -qw net.ipv4.conf.all.rp_filter=0
+  ip addr add 10.1.0.1/32 dev va
+  ip addr add 10.1.0.2/32 dev vb
+  ip route add 10.1.0.2 dev va src 10.1.0.1 table 101
+  ip route add 10.1.0.1 dev vb src 10.1.0.2 table 102
+  ip rule add pref 10 iif va lookup local
+  ip rule add pref 11 iif vb lookup local
+  ip rule add pref 20 to 10.1.0.2 lookup 101
+  ip rule add pref 21 to 10.1.0.1 lookup 102
+  ip rule add pref 30 lookup local
+  ip rule del pref 0
+}
+
+# Devices ra and rb at its ends.
+rxe_pair() {
+  cable_pair
+  rdma link add ra type rxe netdev va
+  rdma link add rb type rxe netdev vb
+}
+
+# The card of a machine of two: eth0, at 10.5.0.$host and fd05::$host.
+card_up() {
+  modprobe virtio_net
+  ip addr add "10.5.0.$host/24" dev eth0
+  ip addr add "fd05::$host/64" dev eth0 nodad
+  ip link set eth0 mtu 4200 up
+}
+
+# The same, and its device rxe0.
+rxe_card() {
+  load_rxe
+  card_up
+  rdma link add rxe0 type rxe netdev eth0
+  sleep 1
+}
+
+# netem INTERFACE WORDS...: its own limit of 1000 packets would lose some.
+netem() {
+  local one=$1
+  shift
+  modprobe sch_netem
+  tc qdisc add dev "$one" root netem limit 100000 "$@"
+}
+
+# A case of loss in which nothing was lost shows nothing.
+has_dropped() {
+  local count
+  count=$(tc -s qdisc show dev "$1" | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p' | head -n 1)
+  echo "$1 has dropped $count packets"
+  [ "$count" -gt 0 ]
+}
+
+# Waits until every machine of the run has come to the place of that name.
+meet() {
+  local tries
+  touch "/shared/$1.$host"
+  for tries in $(seq 600); do
+    [ ! -e "/shared/$1.1" ] || [ ! -e "/shared/$1.2" ] || return 0
+    sleep 0.2
+  done
+  fail "the other machine did not come to $1"
+}
+
+as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+
+# machine_ranks COUNT PROGRAM...: so many ranks on each machine of a run of two.
+machine_ranks() {
+  local count=$1 rank pids=() code=0
+  shift
+  if [ "$host" = 1 ]; then
+    (umask 077 && head -c 32 /dev/urandom >/tmp/secret && cp -p /tmp/secret /shared/secret)
+  fi
+  meet ranks
+  export GYRE_SOCKET_IFNAME=eth0 GYRE_SIZE=$((2 * count)) GYRE_LOCAL_SIZE=$count
+  export GYRE_RENDEZVOUS_ADDRESS=10.5.0.1:29777 GYRE_RENDEZVOUS_SECRET_FILE=/shared/secret
+  for ((rank = 0; rank < count; ++rank)); do
+    GYRE_RANK=$(((host - 1) * count + rank)) GYRE_LOCAL_RANK=$rank "$@" >"/tmp/rank.$rank" 2>&1 &
+    pids+=($!)
+  done
+  for rank in "${!pids[@]}"; do
+    wait "${pids[rank]}" || code=$?
+    sed "s/^/[$(((host - 1) * count + rank))] /" "/tmp/rank.$rank"
+  done
+  return "$code"
+}
+
+# Ranks with even numbers take the device ra of rxe_pair, those with odd ones rb: all between such
+# goes over the cable. As in: gyre run -n 2 "${own_device[@]}" PROGRAM...
+# shellcheck disable=SC2016,SC2034  # the rank's shell; cases
+own_device=(bash -c
+  'if [ $((GYRE_RANK % 2)) = 0 ]; then one=ra; else one=rb; fi; GYRE_IB_HCA=$one exec "$@"' rank)
+
+# start_ranks COUNT PROGRAM...: ranks that nobody ends when one fails. Their output is in
+# /tmp/rank.N; they have begun when rank 0 prints its table.
+start_ranks() {
+  local count=$1 rank
+  shift
+  rank_pids=()
+  export GYRE_SIZE=$count GYRE_LOCAL_SIZE=$count GYRE_RENDEZVOUS_FILE=/tmp/meeting
+  for ((rank = 0; rank < count; ++rank)); do
+    GYRE_RANK=$rank GYRE_LOCAL_RANK=$rank "$@" >"/tmp/rank.$rank" 2>&1 &
+    rank_pids+=($!)
+  done
+  for rank in $(seq 600); do
+    ! grep -q 'in-place' /tmp/rank.0 || { sleep 1 && return 0; }
+    kill -0 "${rank_pids[0]}" 2>/dev/null || break
+    sleep 0.1
+  done
+  tail -n 20 /tmp/rank.*
+  fail "the ranks did not begin"
+}
+
+# fails_within RANK SECONDS WORDS...: the rank ends in that time with an error that has these words.
+fails_within() {
+  local rank=$1 seconds=$2 pid=${rank_pids[$1]} began word code=0
+  shift 2
+  began=${EPOCHREALTIME/./}
+  while kill -0 "$pid" 2>/dev/null; do
+    [ $((${EPOCHREALTIME/./} - began)) -lt $((seconds * 1000000)) ] || {
+      tail -n 20 "/tmp/rank.$rank"
+      fail "rank $rank has not ended in $seconds s"
+    }
+    sleep 0.05
+  done
+  wait "$pid" || code=$?
+  echo "rank $rank ended after $(((${EPOCHREALTIME/./} - began) / 1000)) ms with exit code $code"
+  tail -n 3 "/tmp/rank.$rank"
+  [ "$code" != 0 ] || fail "rank $rank ended without an error"
+  for word in "$@"; do
+    grep -qE -- "$word" "/tmp/rank.$rank" || fail "rank $rank does not say $word"
+  done
+}
