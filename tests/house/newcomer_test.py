@@ -19,7 +19,9 @@ STUBS = ("apt-get", "sudo", "meson", "ninja", "pip", "g++", "cmake", "clang-tidy
 # What tools/dev reads of the tree before it knows what to do.
 READ_BY_DEV = ("tools/dev", "tools/dev_build.sh", "tools/dev_help.sh", "tools/gpu_parts.py",
                "tools/gpu_pieces.py", "bench/gpu/figures.py", "bench/compare/rounds.py",
-               "tests/torch/upstream.py")
+               "tests/torch/upstream.py",
+               *(f"tests/vm/{name}.py" for name in ("archive", "case", "covering", "image",
+                                                    "machine", "run", "vm_test")))
 
 # typed, exit code, texts that are there, texts that are not
 DEV = [
