@@ -34,34 +34,35 @@ rxe_one() {
   sleep 1
 }
 
-# Two interfaces va and vb, joined by a cable, in one network namespace: rxe knows only the first.
-# The rules send what goes from one to the other over the cable, where netem and tbf see it.
-cable_pair() {
-  local one
-  load_rxe
-  ip link add va type veth peer name vb
-  for one in va vb; do
-    ip link set $one mtu 4200 up
-    sysctl -qw net.ipv4.conf.$one.accept_local=1 net.ipv4.conf.$one.rp_filter=0
+# rxe_cable NUMBER: two interfaces that a cable joins, with a device each, in one network namespace,
+# as rxe knows only the first: va and vb with ra and rb at 10.1.0.1 and 10.1.0.2, or vc and vd with
+# rc and rd at 10.1.0.3 and 10.1.0.4. The rules send what goes from one to the other over the cable,
+# where netem and tbf see it.
+rxe_cable() {
+  local letters=(a b c d) first=$((2 * $1 - 2)) i one own other
+  ip link add "v${letters[first]}" type veth peer name "v${letters[first + 1]}"
+  for i in $first $((first + 1)); do
+    one=v${letters[i]} own=10.1.0.$((i + 1)) other=10.1.0.$(((i ^ 1) + 1))
+    ip link set "$one" mtu 4200 up
+    sysctl -qw "net.ipv4.conf.$one.accept_local=1" "net.ipv4.conf.$one.rp_filter=0"
+    ip addr add "$own/32" dev "$one"
+    ip route add "$other" dev "$one" src "$own" table $((101 + i))
+    ip rule add pref $((10 + i)) iif "$one" lookup local
+    ip rule add pref $((20 + i)) to "$other" lookup $((101 + i))
   done
-  sysctl -qw net.ipv4.conf.all.rp_filter=0
-  ip addr add 10.1.0.1/32 dev va
-  ip addr add 10.1.0.2/32 dev vb
-  ip route add 10.1.0.2 dev va src 10.1.0.1 table 101
-  ip route add 10.1.0.1 dev vb src 10.1.0.2 table 102
-  ip rule add pref 10 iif va lookup local
-  ip rule add pref 11 iif vb lookup local
-  ip rule add pref 20 to 10.1.0.2 lookup 101
-  ip rule add pref 21 to 10.1.0.1 lookup 102
-  ip rule add pref 30 lookup local
-  ip rule del pref 0
+  for i in $first $((first + 1)); do
+    rdma link add "r${letters[i]}" type rxe netdev "v${letters[i]}"
+  done
 }
 
-# Devices ra and rb at its ends.
+# rxe_pair [2]: one such cable, or two.
 rxe_pair() {
-  cable_pair
-  rdma link add ra type rxe netdev va
-  rdma link add rb type rxe netdev vb
+  local i
+  load_rxe
+  sysctl -qw net.ipv4.conf.all.rp_filter=0
+  for i in $(seq "${1-1}"); do rxe_cable "$i"; done
+  ip rule add pref 30 lookup local
+  ip rule del pref 0
 }
 
 # The card of a machine of two: eth0, at 10.5.0.$host and fd05::$host.
@@ -130,11 +131,12 @@ machine_ranks() {
   return "$code"
 }
 
-# Ranks with even numbers take the device ra of rxe_pair, those with odd ones rb: all between such
-# goes over the cable. As in: gyre run -n 2 "${own_device[@]}" PROGRAM...
+# Ranks with even numbers take the devices at one end of rxe_pair's cables, those with odd ones the
+# others: all between such goes over the cables. As in: gyre run -n 2 "${own_end[@]}" PROGRAM...
 # shellcheck disable=SC2016,SC2034  # the rank's shell; cases
-own_device=(bash -c
-  'if [ $((GYRE_RANK % 2)) = 0 ]; then one=ra; else one=rb; fi; GYRE_IB_HCA=$one exec "$@"' rank)
+own_end=(bash -c
+  'if [ $((GYRE_RANK % 2)) = 0 ]; then one=ra,rc; else one=rb,rd; fi; GYRE_IB_HCA=$one exec "$@"'
+  rank)
 
 # start_ranks COUNT PROGRAM...: ranks that nobody ends when one fails. Their output is in
 # /tmp/rank.N; they have begun when rank 0 prints its table.
@@ -156,11 +158,10 @@ start_ranks() {
   fail "the ranks did not begin"
 }
 
-# fails_within RANK SECONDS WORDS...: the rank ends in that time with an error that has these words.
-fails_within() {
-  local rank=$1 seconds=$2 pid=${rank_pids[$1]} began word code=0
-  shift 2
-  began=${EPOCHREALTIME/./}
+# Leaves in `code` how the rank has ended. Not in the time: a failure.
+await_end() { # await_end RANK SECONDS
+  local rank=$1 seconds=$2 pid=${rank_pids[$1]} began=${EPOCHREALTIME/./}
+  code=0
   while kill -0 "$pid" 2>/dev/null; do
     [ $((${EPOCHREALTIME/./} - began)) -lt $((seconds * 1000000)) ] || {
       tail -n 20 "/tmp/rank.$rank"
@@ -170,9 +171,26 @@ fails_within() {
   done
   wait "$pid" || code=$?
   echo "rank $rank ended after $(((${EPOCHREALTIME/./} - began) / 1000)) ms with exit code $code"
-  tail -n 3 "/tmp/rank.$rank"
-  [ "$code" != 0 ] || fail "rank $rank ended without an error"
+  tail -n 5 "/tmp/rank.$rank"
+}
+
+says() { # says RANK WORDS...
+  local rank=$1 word
+  shift
   for word in "$@"; do
     grep -qE -- "$word" "/tmp/rank.$rank" || fail "rank $rank does not say $word"
   done
+}
+
+# fails_within RANK SECONDS WORDS...: the rank ends in that time with an error that has these words.
+fails_within() {
+  await_end "$1" "$2"
+  [ "$code" != 0 ] || fail "rank $1 ended without an error"
+  says "$1" "${@:3}"
+}
+
+succeeds_within() { # succeeds_within RANK SECONDS WORDS...
+  await_end "$1" "$2"
+  [ "$code" = 0 ] || fail "rank $1 ended with an error"
+  says "$1" "${@:3}"
 }

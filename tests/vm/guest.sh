@@ -20,10 +20,10 @@ clean_up() {
   for one in $(rdma link 2>/dev/null | sed -nE 's/^link ([^/ ]+)\/.*/\1/p'); do
     rdma link delete "$one"
   done
-  for one in dummy0 va; do ip link del "$one" 2>/dev/null; done
+  for one in dummy0 va vc; do ip link del "$one" 2>/dev/null; done
   [ ! -e /sys/class/net/eth0 ] || { ip addr flush dev eth0 && ip link set eth0 down; }
   [ -n "$(ip rule list pref 0)" ] || ip rule add pref 0 lookup local
-  for one in 10 11 20 21 30; do ip rule del pref $one 2>/dev/null; done
+  for one in 10 11 12 13 20 21 22 23 30; do ip rule del pref $one 2>/dev/null; done
   tc qdisc del dev lo root 2>/dev/null
   ip link set lo mtu 65536 up
   dmesg -c >/dev/null

@@ -61,7 +61,7 @@ class Guests:
         except BaseException:
             self.end()
             raise
-        self.booted = time.monotonic()
+        self.booted = self.idle_since = time.monotonic()
 
     def fill(self, job, build, host):
         os.makedirs(os.path.join(job, "cases"))
@@ -129,7 +129,7 @@ class Guests:
         if now > deadline:
             return TIMED_OUT, "the time limit of the run"
         if not self.has_begun(case):
-            late = now > max(self.begun.values(), default=self.booted) + BOOT_S
+            late = now > self.idle_since + BOOT_S
             return (DIED, f"the guest did not begin it in {BOOT_S} s") if late else None
         if now > self.begun[case.name] + case.seconds + SPARE_S:
             return TIMED_OUT, f"the guest hangs; the case had {case.seconds} s"
@@ -168,6 +168,7 @@ class Runner:
         try:
             for one in cases:
                 results.append(self.note(self.follow(guests, one), guests))
+                guests.idle_since = time.monotonic()
                 if results[-1].why and results[-1].state == "FAILED" and guests.was_lost:
                     break
         finally:

@@ -6,16 +6,14 @@
 #: programs bench/reduce_scatter_perf bench/broadcast_perf bench/reduce_perf
 #: programs bench/gather_perf bench/scatter_perf bench/alltoall_perf
 #: programs bench/alltoallv_perf bench/sendrecv_perf
-rxe_pair
+rxe_pair 2
 export GYRE_TRANSPORT=rdma
 failed=0
 while read -r row; do
   eval "$row"
+  way=("${own_end[@]}")
   # shellcheck disable=SC2154  # of the row
-  case $devices in
-    1) way=(env GYRE_IB_HCA=ra) ;;
-    2) way=("${own_device[@]}") ;;
-  esac
+  [ "$devices" = 2 ] || way=(env GYRE_IB_HCA=ra)
   # shellcheck disable=SC2154
   gyre run -n "$ranks" --timeout 240 --env "GYRE_IB_QPS_PER_CONNECTION=$pairs" "${way[@]}" \
     "$program" -b "$bytes" -e "$bytes" -i 1 -d "$type" "$memory" -n 1 -w 0 >/tmp/output 2>&1
