@@ -23,7 +23,9 @@ constexpr const char* ours = "report it with the output of GYRE_DEBUG=INFO";
 constexpr StatusRow rows[] = {
     {IBV_WC_LOC_LEN_ERR, "IBV_WC_LOC_LEN_ERR", true,
      "a message is longer than the port allows: look at the MTU of both ends"},
-    {IBV_WC_LOC_QP_OP_ERR, "IBV_WC_LOC_QP_OP_ERR", true, ours},
+    {IBV_WC_LOC_QP_OP_ERR, "IBV_WC_LOC_QP_OP_ERR", true,
+     "the device could not send it, as where the route to the peer is gone: look at this host's "
+     "kernel log"},
     {IBV_WC_LOC_EEC_OP_ERR, "IBV_WC_LOC_EEC_OP_ERR", true, ours},
     {IBV_WC_LOC_PROT_ERR, "IBV_WC_LOC_PROT_ERR", true, ours},
     {IBV_WC_WR_FLUSH_ERR, "IBV_WC_WR_FLUSH_ERR", false,

@@ -68,17 +68,19 @@ std::string RdmaLink::ends_text(std::size_t rail) const {
                      gid_text(there.gid), there.place);
 }
 
+// What is wrong with the port explains more than the status does.
 Status RdmaLink::failure(std::size_t rail, const ibv_wc& completion) const {
   const WorkTag tag = WorkTag::of(completion.wr_id);
   RdmaQueues& queues = *rails_[rail].queues;
   const std::size_t pair = std::min<std::size_t>(tag.pair, queues.size() - 1);
-  std::string trouble = queues.device().trouble();
-  if (!trouble.empty()) trouble = "; " + trouble;
+  const std::string trouble = queues.device().trouble();
+  const std::string_view explanation =
+      trouble.empty() ? completion_remedy(completion.status) : std::string_view(trouble);
   return Status(is_own_failure(completion.status) ? Code::SystemError : Code::RemoteError,
-                fmt::format("{} {} failed on queue pair {:#x}: {}, vendor error {:#x}{}; {}",
+                fmt::format("{} {} failed on queue pair {:#x}: {}, vendor error {:#x}; {}",
                             kind_text(tag.kind), tag.number, queues.number_of(pair),
                             completion_text(queues.device().verbs(), completion.status),
-                            completion.vendor_err, trouble, completion_remedy(completion.status)));
+                            completion.vendor_err, explanation));
 }
 
 Status RdmaLink::give_up(std::size_t rail, Status why) {

@@ -132,7 +132,8 @@ Result<std::shared_ptr<RdmaDevice>> RdmaTransport::open(const RdmaPort& port) {
 Result<Listening> RdmaTransport::listen(const LinkKey& key, const FifoShape& shape,
                                         const trust::ProcessIdentity& sender) {
   std::vector<RdmaWay> ways = find_ways(ports_.usable, announced_by(sender));
-  if (ways.empty()) return invalid_usage(fmt::format("rdma does not reach rank {}", key.peer));
+  if (ways.empty() || environment_.letters.send == nullptr)
+    return invalid_usage(fmt::format("rdma does not reach rank {}", key.peer));
   ways.resize(std::min(ways.size(), max_rails));
   GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
   const auto pairs = static_cast<std::size_t>(environment_.rdma.qps_per_connection);
@@ -218,7 +219,7 @@ Result<std::unique_ptr<Connection>> RdmaTransport::connect(const LinkKey& key,
     devices.push_back(std::move(device));
     used.push_back(i);
   }
-  if (used.empty())
+  if (used.empty() || environment_.letters.send == nullptr)
     return Status(Code::RemoteError,
                   fmt::format("rank {}'s endpoint is on {}, where this process has no port",
                               key.peer, network_text(there[0].network)))
