@@ -2,6 +2,7 @@
 threads; sizes, counts and factors as nccl-tests defines them; wrong results are found.
 bench_programs_test.py GYRE FOLDER FAULTY_PERF [unittest arguments]; the programs lie in FOLDER."""
 import collections
+import itertools
 import json
 import os
 import subprocess
@@ -140,9 +141,9 @@ class Programs(unittest.TestCase):
                     self.assertEqual(len(self.right(name, "-b 1K -e 64K -f 64 -n 3 " + how)), 2)
 
     def test_an_empty_size_is_a_call_without_data(self):
-        for name in PROGRAMS:
-            with self.subTest(name=name):
-                found = self.right(name, "-b 0 -e 0 -n 2 -t 4")
+        for name, how in itertools.product(PROGRAMS, ("", " -R 1")):
+            with self.subTest(name=name, how=how):
+                found = self.right(name, "-b 0 -e 0 -n 2 -t 4" + how)
                 self.assertEqual([(row["size"], row["count"]) for row in found], [("0", "0")])
 
     def test_bandwidths_are_those_of_nccl_tests(self):

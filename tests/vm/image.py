@@ -18,9 +18,6 @@ CACHE = os.path.join(os.path.expanduser("~"), ".cache", "gyre", "vm")
 MODULES = ["virtio_pci", "virtio_net", "9p", "9pnet_virtio", "crc32_generic", "rdma_rxe",
            "rdma_ucm", "dummy", "veth", "sch_netem", "sch_tbf"]
 TOOLS = ["bash", "ip", "tc", "rdma", "kmod", "timeout", "setpriv"]
-BUSYBOX = ("sh cat ls mount umount ping sleep grep tail head sort uniq sysctl mkdir rm env kill dd "
-           "dmesg seq awk sed cut tr wc date touch ps hostname id mv cp basename dirname "
-           "chmod").split()
 MINUTES_FOR_PACKAGES = 15
 DAYS_UNUSED = 30
 FOLDERS = ["bin", "proc", "sys", "dev", "tmp", "job", "shared", "root", "run", "etc"]
@@ -28,6 +25,7 @@ INIT = """\
 #!/bin/bash
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 mount -t proc p /proc; mount -t sysfs s /sys; mount -t devtmpfs d /dev
+ln -s /proc/self/fd /dev/fd
 mkdir -p /dev/shm; mount -t tmpfs s /dev/shm; chmod 1777 /tmp /dev/shm
 modprobe -a virtio_pci 9p 9pnet_virtio
 for tag in job shared; do
@@ -174,10 +172,9 @@ def fill(archive, folder):
     if os.path.exists("/etc/libibverbs.d/rxe.driver"):
         archive.add_copy("/etc/libibverbs.d/rxe.driver")
     archive.add_copy(busybox(), "bin/busybox")
-    for applet in BUSYBOX:
+    archive.add("bin/modprobe", "link", b"kmod")
+    for applet in asked(busybox(), "--list").stdout.split():
         archive.add(f"bin/{applet}", "link", b"busybox")
-    for name in ("modprobe", "rmmod", "lsmod"):
-        archive.add(f"sbin/{name}", "link", b"/bin/kmod")
     root = os.path.join(folder, "root")
     for place, _, names in sorted(os.walk(root)):
         for name in sorted(names):
