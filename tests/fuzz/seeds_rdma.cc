@@ -143,12 +143,69 @@ void add_notices(Seeds& seeds) {
   add("other_ticket", Steps(0, Bytes(100, 1)).message(1));
 }
 
+// Notices of a receiver, and messages between them, see the target.
+class Replies {
+ public:
+  Replies& notice(std::uint8_t rail, Notice notice) {
+    script_.number(std::uint8_t{0}).number(rail).number(notice.to_immediate());
+    return *this;
+  }
+  Replies& message(std::uint16_t bytes) {
+    script_.number(std::uint8_t{1}).number(bytes);
+    return *this;
+  }
+  operator Bytes() { return script_; }
+
+ private:
+  Script script_{std::uint8_t{1}};
+};
+
+void add_replies(Seeds& seeds) {
+  constexpr Notice ready{NoticeKind::credit, 0};
+  const auto add = [&](const char* name, Bytes bytes) {
+    seeds.add("rdma_sender", name, std::move(bytes));
+  };
+  add("messages",
+      Replies().message(8).notice(0, ready).message(500).notice(0, {NoticeKind::credit, 2}));
+  Replies full;
+  full.notice(0, ready);
+  for (std::uint16_t i = 0; i < 6; ++i) full.message(i);
+  add("full", full.notice(0, {NoticeKind::credit, 4}).message(9));
+  add("credit_beyond", Replies().notice(0, ready).message(8).notice(0, {NoticeKind::credit, 2}));
+  add("credit_behind", Replies().notice(0, {NoticeKind::credit, Notice::mask}));
+  add("message", Replies().notice(0, {NoticeKind::message, 0}));
+  add("unknown_kind", Replies().notice(0, {static_cast<NoticeKind>(7), 0}));
+  add("closed", Replies().notice(0, ready).message(8).notice(0, {NoticeKind::close, 1}));
+  add("closed_before", Replies().notice(0, ready).message(8).notice(0, {NoticeKind::close, 0}));
+  add("closed_and_more", Replies().notice(0, {NoticeKind::close, 0}).message(8));
+  add("lost", Replies()
+                  .notice(0, ready)
+                  .message(8)
+                  .notice(1, {NoticeKind::lost, 0})
+                  .notice(1, {NoticeKind::resume, 1, 1})
+                  .message(8));
+  add("lost_beyond", Replies().notice(0, ready).notice(0, {NoticeKind::lost, 2}));
+  add("lost_both", Replies().notice(0, {NoticeKind::lost, 1}).notice(0, {NoticeKind::lost, 0}));
+  add("resume_unasked", Replies().notice(0, ready).notice(0, {NoticeKind::resume, 0}));
+  add("resume_beyond", Replies()
+                           .notice(0, ready)
+                           .message(8)
+                           .notice(1, {NoticeKind::lost, 0})
+                           .notice(1, {NoticeKind::resume, 9, 1}));
+  add("resume_late", Replies()
+                         .notice(0, ready)
+                         .notice(1, {NoticeKind::lost, 0})
+                         .notice(1, {NoticeKind::resume, 0, 9})
+                         .message(8));
+}
+
 }  // namespace
 
 void add_rdma_seeds(Seeds& seeds) {
   add_addresses(seeds);
   add_endpoints(seeds);
   add_notices(seeds);
+  add_replies(seeds);
 }
 
 }  // namespace gyre::fuzz

@@ -102,8 +102,8 @@ Status live_through() {
 }  // namespace
 
 TEST_CASE("messages arrive in order over several queue pairs that are late", "[rdma]") {
-  const std::uint64_t seed = GENERATE(1, 2, 3, 4);
-  const int pairs = GENERATE(1, 2, 4, 16);
+  const std::uint64_t seed = GENERATE(1, 2);
+  const int pairs = GENERATE(1, 4, 16);
   const std::uint32_t max_message = GENERATE(1U << 30, 4096U);
   CAPTURE(seed, pairs, max_message);
   FakeVerbsOptions machine{.seed = seed};
@@ -112,7 +112,7 @@ TEST_CASE("messages arrive in order over several queue pairs that are late", "[r
   const auto sender = [](End& end) -> std::string {
     GYRE_EXPECT(end.join());
     SlotWriter out(end.connection->fifo());
-    for (std::uint64_t i = 0; i < 60; ++i) {
+    for (std::uint64_t i = 0; i < 40; ++i) {
       const auto bytes = static_cast<std::uint32_t>(end.random() % (256 << 10));
       GYRE_EXPECT(end.until([&] { return out.has_credit(); }));
       fill(out.place(), bytes, i);
@@ -123,7 +123,7 @@ TEST_CASE("messages arrive in order over several queue pairs that are late", "[r
   };
   const auto receiver = [](End& end) -> std::string {
     SlotReader in(end.connection->fifo());
-    for (std::uint64_t i = 0; i < 60; ++i) {
+    for (std::uint64_t i = 0; i < 40; ++i) {
       const auto bytes = static_cast<std::uint32_t>(end.random() % (256 << 10));
       GYRE_EXPECT(end.until([&] { return in.has_message(); }));
       GYRE_EXPECT(in.note().bytes == bytes);
@@ -253,7 +253,7 @@ TEST_CASE("with two ports every call's failure is an error or harmless", "[rdma]
 }
 
 TEST_CASE("a connection that loses a port goes on over another, and loses no message", "[rdma]") {
-  const std::uint64_t seed = GENERATE(1, 2, 3, 4, 5, 6);
+  const std::uint64_t seed = GENERATE(1, 2, 3);
   const int pairs = GENERATE(1, 4);
   const char* const lost = GENERATE("fake0", "fake1");
   CAPTURE(seed, pairs, lost);
@@ -416,6 +416,19 @@ TEST_CASE("a receiver that ends tells its sender what it had", "[rdma]") {
   const Status failed = pair.link.sender->progress();
   CHECK(failed.code() == Code::RemoteError);
   CHECK(contains(failed, "the peer closed the connection"));
+}
+
+TEST_CASE("a receiver that ends before it has looked takes nothing back", "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  pair.send(100, 0);
+  REQUIRE(pair.link.sender->progress().ok());
+  REQUIRE(pair.link.sender->progress().ok());
+  REQUIRE(pair.link.sender->flushed());  // the NIC has it, the receiver does not know of it
+  pair.link.receiver.reset();
+  CHECK(pair.link.sender->progress().ok());
+  CHECK(pair.link.sender->flushed());
 }
 
 TEST_CASE("an answer that is not to this endpoint is refused", "[rdma]") {

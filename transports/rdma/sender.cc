@@ -165,9 +165,11 @@ Status RdmaSender::on_notice(const ibv_wc& completion) {
   credited_ = number;
   is_ready_ = true;
   if (notice->kind == NoticeKind::credit) return {};
-  // It has all before that number, whether or not its NIC's last acknowledgements come.
+  // It has all before that number, whether or not its NIC's last acknowledgements come. Its NIC may
+  // have acknowledged more.
   link_.note_closing();
-  while (leaving_.head() != number && leaving_.has_message()) leaving_.release();
+  const bool has_more = number - leaving_.head() <= posted_ - leaving_.head();
+  while (has_more && leaving_.head() != number) leaving_.release();
   return {};
 }
 
@@ -212,7 +214,7 @@ Status RdmaSender::on_resume(const Notice& notice) {
     return Status(Code::RemoteError,
                   fmt::format("the receiver waits for message {}; {} were sent", next, posted_));
   std::ranges::fill(unfinished_, 0);
-  while (leaving_.head() != next && leaving_.has_message()) leaving_.release();
+  while (leaving_.head() != next) leaving_.release();
   posted_ = next;
   lost_.clear();
   is_switching_ = false;
