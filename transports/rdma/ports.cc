@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <unistd.h>
 
 namespace gyre::transport {
 namespace {
@@ -254,12 +255,12 @@ Result<bool> hca_matches(std::string_view setting, std::string_view device, int 
   return is_named != are_left_out;
 }
 
+bool kernel_has_rdma() { return access("/sys/class/infiniband_verbs", F_OK) == 0; }
+
 Result<RdmaPorts> find_rdma_ports(const loaded::Verbs& verbs, const RdmaOptions& options) {
   int count = 0;
   errno = 0;
   const std::unique_ptr<ibv_device*, DeviceListDeleter> list(verbs.device_list(&count), {&verbs});
-  if (list == nullptr && errno == ENOSYS)
-    return Status(Code::SystemError, "the kernel of this machine has no RDMA");
   if (list == nullptr)
     return Status::from_errno("listing the RDMA devices", errno != 0 ? errno : ENODEV);
   DeviceSurvey survey{verbs, options};

@@ -44,6 +44,9 @@ struct RdmaPorts {
   std::vector<std::string> skipped;  // why not the others, one text each
 };
 
+// Without it there is no device, and libibverbs need not be loaded: it looks at the same place.
+bool kernel_has_rdma();
+
 // An error if the settings name what is not there, or a device cannot be opened.
 Result<RdmaPorts> find_rdma_ports(const loaded::Verbs& verbs, const RdmaOptions& options);
 

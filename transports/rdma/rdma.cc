@@ -83,6 +83,10 @@ RdmaTransport::RdmaTransport(const TransportEnvironment& environment)
     return;
   }
   if (verbs_ == nullptr) {
+    if (!kernel_has_rdma()) {
+      absence_ = "the kernel of this machine has no RDMA";
+      return;
+    }
     auto loaded = loaded::load_verbs();
     if (!loaded.ok()) {
       absence_ = loaded.status().message();
