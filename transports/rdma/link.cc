@@ -62,6 +62,63 @@ Status RdmaLink::join(const std::vector<std::optional<RdmaAddress>>& there) {
   return {};
 }
 
+Status RdmaLink::drain(std::size_t rail, Status& failed) {
+  for (;;) {
+    GYRE_ASSIGN(const std::span<const ibv_wc> found, rails_[rail].queues->poll());
+    for (const ibv_wc& completion : found) {
+      if (completion.status != IBV_WC_SUCCESS) {
+        if (failed.ok()) failed = failure(rail, completion);
+        continue;
+      }
+      const WorkTag tag = WorkTag::of(completion.wr_id);
+      note_answer(rail, tag);
+      GYRE_TRY(taker_.take(completion, tag, rail));
+    }
+    if (found.empty()) return {};
+  }
+}
+
+void RdmaLink::note_answer(std::size_t rail, WorkTag tag) {
+  rails_[rail].is_heard = true;
+  if (tag.kind == WorkKind::probe) rails_[rail].is_probing = false;
+}
+
+Status RdmaLink::take_completions() {
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
+    if (rails_[rail].queues == nullptr) continue;
+    Status failed;
+    GYRE_TRY(drain(rail, failed));
+    if (!failed.ok() && !is_closed_) GYRE_TRY(lose(rail, std::move(failed)));
+  }
+  return {};
+}
+
+Status RdmaLink::lose(std::size_t rail, Status why) {
+  if (rails_[rail].queues == nullptr) return {};
+  rails_[rail].queues->stop();
+  Status flushed;
+  GYRE_TRY(drain(rail, flushed));
+  return give_up(rail, std::move(why));
+}
+
+Status RdmaLink::tell(WorkKind kind, const Notice& notice) {
+  for (;;) {
+    const std::size_t rail = main();
+    Status posted = rails_[rail].queues->post_notice(kind, notice);
+    if (posted.ok()) return posted;
+    GYRE_TRY(lose(rail, std::move(posted)));
+  }
+}
+
+Status RdmaLink::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
+  for (std::size_t rail = 0; rail < rails_.size() && is_joined_ && !is_closed_; ++rail) {
+    if (rails_[rail].queues == nullptr) continue;
+    Status silent = look_at(rail, now_ns, limit_ns);
+    if (!silent.ok()) GYRE_TRY(lose(rail, std::move(silent)));
+  }
+  return {};
+}
+
 std::string RdmaLink::ends_text(std::size_t rail) const {
   const RdmaAddress& there = rails_[rail].there;
   return fmt::format("port {} to {} ({})", rails_[rail].queues->device().port().name(),

@@ -64,6 +64,7 @@ class RdmaQueues {
                                                   QueueDepth depth);
 
   RdmaDevice& device() const { return *device_; }
+  RdmaNetwork network() const { return gid_.network; }
   std::size_t size() const { return pairs_.size(); }
   std::uint32_t inline_bytes() const { return inline_bytes_; }
   std::uint32_t number_of(std::size_t pair) const { return pairs_[pair].get()->qp_num; }

@@ -1,7 +1,5 @@
 #include "transports/rdma/receiver.h"
 
-#include "transports/rdma/private_pages.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,15 +10,13 @@ namespace gyre::transport {
 RdmaReceiver::RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory,
                            std::vector<RdmaRail> rails, std::shared_ptr<RdmaFarewell> farewell,
                            RdmaWindow window, IssuedTicket ticket, Letters letters)
-    : key_(key),
+    : RdmaEnd(std::move(memory), std::move(rails), std::move(farewell), "rdma from rank", key.peer),
       window_(window),
-      memory_(std::move(memory)),
       ticket_(std::move(ticket)),
       letters_(std::move(letters)),
       arriving_(memory_->view),
       arrivals_(window.messages),
-      credited_(memory_->view.shape.first),
-      link_(std::move(rails), std::move(farewell), "rdma from rank", key.peer) {}
+      credited_(memory_->view.shape.first) {}
 
 RdmaReceiver::~RdmaReceiver() {
   if (!link_.is_joined()) letters_.refuse();
@@ -36,23 +32,9 @@ Result<std::unique_ptr<RdmaReceiver>> RdmaReceiver::make(const LinkKey& key,
   std::unique_ptr<RdmaReceiver> made(new RdmaReceiver(key, std::move(memory), std::move(rails),
                                                       std::move(farewell), window,
                                                       std::move(ticket), std::move(letters)));
-  GYRE_TRY(made->prepare());
+  GYRE_TRY(
+      made->register_memory(window.messages, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
   return made;
-}
-
-Status RdmaReceiver::prepare() {
-  const FifoView& fifo = memory_->view;
-  constexpr int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  GYRE_ASSIGN(notes_, private_pages(window_.messages * sizeof(NotePlace)));
-  for (RdmaRail& rail : link_.rails()) {
-    const RdmaDevice& device = rail.queues->device();
-    GYRE_ASSIGN(rail.slots,
-                device.register_memory({fifo.slots, fifo.shape.slot_count * fifo.shape.slot_bytes},
-                                       access));
-    GYRE_ASSIGN(rail.notes,
-                device.register_memory({notes_.get().data, notes_.get().bytes}, access));
-  }
-  return {};
 }
 
 std::vector<RdmaAddress> RdmaReceiver::addresses(const std::string& host_name) const {
@@ -66,16 +48,6 @@ std::vector<RdmaAddress> RdmaReceiver::addresses(const std::string& host_name) c
   return all;
 }
 
-Status RdmaReceiver::progress() {
-  if (!error_.ok()) return error_;
-  Status status = ready() ? Status() : join();
-  if (status.ok() && ready()) status = turn();
-  if (!status.ok()) fail(std::move(status));
-  return error_;
-}
-
-void RdmaReceiver::fail(Status status) { error_ = link_.broken(std::move(status)); }
-
 // The first credit says that this end is ready.
 Status RdmaReceiver::join() {
   const auto bytes = letters_.take_answer();
@@ -88,13 +60,13 @@ Status RdmaReceiver::join() {
   for (std::size_t i = 0; i < std::min(rails.size(), answer->rails.size()); ++i) {
     if (!answer->rails[i]) continue;
     const RdmaAddress& there = *answer->rails[i];
-    const RdmaAddress own = rails[i].queues->address({});
-    if (there.network != own.network || there.pairs.size() != own.pairs.size())
+    const RdmaQueues& here = *rails[i].queues;
+    if (there.network != here.network() || there.pairs.size() != here.size())
       return Status(
           Code::RemoteError,
           fmt::format("the sender's answer is for {} queue pairs on {}; here are {} on {}",
-                      there.pairs.size(), network_text(there.network), own.pairs.size(),
-                      network_text(own.network)));
+                      there.pairs.size(), network_text(there.network), here.size(),
+                      network_text(here.network())));
   }
   owes_credit_ = true;
   GYRE_TRY(link_.join(answer->rails));
@@ -104,10 +76,9 @@ Status RdmaReceiver::join() {
 }
 
 Status RdmaReceiver::turn() {
-  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
-    return this->take(completion, tag, rail);
-  };
-  GYRE_TRY(link_.take_completions(take));
+  if (!ready()) GYRE_TRY(join());
+  if (!ready()) return {};
+  GYRE_TRY(link_.take_completions());
   if (!questions_.empty()) GYRE_TRY(answer_questions());
   GYRE_TRY(tell_losses());
   return return_credit();
@@ -173,13 +144,10 @@ Status RdmaReceiver::land_whole() {
 // The sender has nothing on its way, and the peer's NIC knew of all that arrived: so everything
 // that it counts as arrived is found here. The rest it sends again.
 Status RdmaReceiver::answer_questions() {
-  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
-    return this->take(completion, tag, rail);
-  };
   const std::vector<Notice> asked = std::exchange(questions_, {});
   for (const Notice& question : asked)
-    GYRE_TRY(link_.lose(question.number, Status(Code::RemoteError, "the peer has lost it"), take));
-  GYRE_TRY(link_.take_completions(take));
+    GYRE_TRY(link_.lose(question.number, Status(Code::RemoteError, "the peer has lost it")));
+  GYRE_TRY(link_.take_completions());
   for (const Notice& question : asked) asked_about_[question.number] = true;
   note_rail_ =
       static_cast<std::size_t>(std::ranges::find(asked_about_, false) - asked_about_.begin());
@@ -211,10 +179,7 @@ Status RdmaReceiver::return_credit() {
 }
 
 Status RdmaReceiver::tell(WorkKind kind, const Notice& notice) {
-  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
-    return this->take(completion, tag, rail);
-  };
-  return link_.is_closed() ? Status() : link_.tell(kind, notice, take);
+  return link_.is_closed() ? Status() : link_.tell(kind, notice);
 }
 
 std::uint64_t RdmaReceiver::head() const {
@@ -222,21 +187,8 @@ std::uint64_t RdmaReceiver::head() const {
   return memory_->view.control->head.value.load(std::memory_order_relaxed);
 }
 
-Status RdmaReceiver::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
-  GYRE_TRY(progress());
-  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
-    return this->take(completion, tag, rail);
-  };
-  Status looked = link_.look_at_peer(now_ns, limit_ns, take);
-  if (!looked.ok()) fail(std::move(looked));
-  return error_;
-}
-
 void RdmaReceiver::arm(WaitSet& set) {
-  if (!error_.ok()) return;
-  Status armed = link_.arm(set);
-  if (!armed.ok()) return fail(std::move(armed));
-  (void)progress();  // the error stays, and the next call tells of it
+  RdmaEnd::arm(set);
   // This end waits for a message that will not come.
   if (error_.ok() && at_end()) fail(Status(Code::RemoteError, "the peer closed the connection"));
 }

@@ -3,8 +3,7 @@
 #pragma once
 
 #include "lib/transport/endpoint.h"
-#include "lib/transport/mapped.h"
-#include "transports/rdma/link.h"
+#include "transports/rdma/end.h"
 #include "transports/rdma/note.h"
 #include "transports/rdma/sender.h"
 
@@ -15,7 +14,7 @@
 
 namespace gyre::transport {
 
-class RdmaReceiver final : public Connection {
+class RdmaReceiver final : public RdmaEnd {
  public:
   struct Letters {
     // The sender's answer, once it is there.
@@ -36,15 +35,9 @@ class RdmaReceiver final : public Connection {
   std::vector<RdmaAddress> addresses(const std::string& host_name) const;
 
   bool ready() const override { return link_.is_joined(); }
-  const FifoView& fifo() const override { return memory_->view; }
-  Status progress() override;
   bool flushed() const override { return true; }
-  bool needs_progress() const override { return true; }
   void arm(WaitSet& set) override;
-  Status look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) override;
   bool at_end() const override { return link_.is_closed() && head() == arriving_.tail(); }
-  void disarm() override {}
-  bool same_address_space() const override { return false; }
 
  private:
   // What has come of a message that is not whole yet.
@@ -56,10 +49,9 @@ class RdmaReceiver final : public Connection {
   RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory, std::vector<RdmaRail> rails,
                std::shared_ptr<RdmaFarewell> farewell, RdmaWindow window, IssuedTicket ticket,
                Letters letters);
-  Status prepare();
-  Status turn();
+  Status turn() override;
   Status join();
-  Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail);
+  Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail) override;
   Status on_notice(const ibv_wc& completion, std::size_t rail, std::size_t pair);
   Status land_whole();
   Status answer_questions();
@@ -67,15 +59,11 @@ class RdmaReceiver final : public Connection {
   Status return_credit();
   Status tell(WorkKind kind, const Notice& notice);
   std::uint64_t head() const;
-  void fail(Status status);
 
-  const LinkKey key_;
   const RdmaWindow window_;
-  const std::shared_ptr<FifoMemory> memory_;
   const IssuedTicket ticket_;
   const Letters letters_;
   SlotWriter arriving_;
-  Mapping notes_;                         // NotePlaces, which the sender writes
   std::vector<MessageArrival> arrivals_;  // by message in the ring
   std::uint64_t credited_;                // the head that the sender was told last
   bool owes_credit_ = false;              // whatever it was told: that may be lost
@@ -83,8 +71,6 @@ class RdmaReceiver final : public Connection {
   std::vector<Notice> questions_;         // of the sender, about lost rails
   std::vector<bool> asked_about_;         // rails that the sender has lost
   std::size_t note_rail_ = 0;             // the first that it has not: notes come there
-  RdmaLink link_;
-  Status error_;
 };
 
 }  // namespace gyre::transport

@@ -1,7 +1,6 @@
 #include "transports/rdma/sender.h"
 
 #include "lib/base/units.h"
-#include "transports/rdma/private_pages.h"
 
 #include <fmt/core.h>
 
@@ -49,18 +48,16 @@ RdmaWindow fit_window(const FifoShape& shape,
 RdmaSender::RdmaSender(const LinkKey& key, std::shared_ptr<FifoMemory> memory,
                        std::vector<RdmaRail> rails, std::shared_ptr<RdmaFarewell> farewell,
                        RdmaWindow window, std::uint32_t ring, IsRefused is_refused)
-    : key_(key),
+    : RdmaEnd(std::move(memory), std::move(rails), std::move(farewell), "rdma to rank", key.peer),
       window_(window),
       ring_(ring),
       is_refused_(std::move(is_refused)),
-      memory_(std::move(memory)),
       leaving_(memory_->view),
       posted_(memory_->view.shape.first),
       credited_(posted_),
       unfinished_(ring, 0),
       requests_(window.writes),
-      parts_(window.writes),
-      link_(std::move(rails), std::move(farewell), "rdma to rank", key.peer) {}
+      parts_(window.writes) {}
 
 RdmaSender::~RdmaSender() {
   if (error_.ok() && flushed()) link_.close(posted_);
@@ -80,18 +77,10 @@ Result<std::unique_ptr<RdmaSender>> RdmaSender::make(const LinkKey& key,
 }
 
 Status RdmaSender::prepare() {
-  const FifoView& fifo = memory_->view;
-  GYRE_ASSIGN(notes_, private_pages(ring_ * sizeof(NotePlace)));
+  GYRE_TRY(register_memory(ring_, 0));
   std::vector<std::optional<RdmaAddress>> there;
-  for (RdmaRail& rail : link_.rails()) {
-    there.emplace_back();
-    if (rail.queues == nullptr) continue;
-    there.back() = rail.there;
-    const RdmaDevice& device = rail.queues->device();
-    GYRE_ASSIGN(rail.slots, device.register_memory(
-                                {fifo.slots, fifo.shape.slot_count * fifo.shape.slot_bytes}, 0));
-    GYRE_ASSIGN(rail.notes, device.register_memory({notes_.get().data, notes_.get().bytes}, 0));
-  }
+  for (const RdmaRail& rail : link_.rails())
+    there.push_back(rail.queues != nullptr ? std::optional(rail.there) : std::nullopt);
   GYRE_TRY(link_.join(there));
   find_paths();
   return {};
@@ -107,22 +96,10 @@ void RdmaSender::find_paths() {
         paths_.push_back({rail, pair, rails[rail].queues->device().port().gigabits_per_s()});
 }
 
-Status RdmaSender::progress() {
-  if (!error_.ok()) return error_;
-  Status status = turn();
-  if (!status.ok()) fail(std::move(status));
-  return error_;
-}
-
-void RdmaSender::fail(Status status) { error_ = link_.broken(std::move(status)); }
-
 Status RdmaSender::turn() {
-  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
-    return this->take(completion, tag, rail);
-  };
-  GYRE_TRY(link_.take_completions(take));
+  GYRE_TRY(link_.take_completions());
   for (const std::size_t rail : std::exchange(told_lost_, {}))
-    GYRE_TRY(link_.lose(rail, Status(Code::RemoteError, "the peer has lost it"), take));
+    GYRE_TRY(link_.lose(rail, Status(Code::RemoteError, "the peer has lost it")));
   GYRE_TRY(note_losses());
   if (!is_ready_)
     return is_refused_() ? Status(Code::RemoteError, "the receiver has given the connection up")
@@ -198,12 +175,9 @@ Status RdmaSender::ask() {
   if (has_asked_ || !is_quiet || link_.is_closed()) return {};
   has_asked_ = true;
   answers_due_ = lost_.size();
-  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
-    return this->take(completion, tag, rail);
-  };
   for (const std::size_t rail : lost_)
     GYRE_TRY(link_.tell(WorkKind::notice,
-                        {NoticeKind::lost, static_cast<std::uint32_t>(rail), question_}, take));
+                        {NoticeKind::lost, static_cast<std::uint32_t>(rail), question_}));
   return {};
 }
 
@@ -343,32 +317,12 @@ Status RdmaSender::post(std::size_t rail, std::size_t pair, ibv_send_wr& first) 
     ++over.unfinished;
     return posted;
   }
-  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t from) {
-    return this->take(completion, tag, from);
-  };
-  return link_.lose(rail, std::move(posted), take);
+  return link_.lose(rail, std::move(posted));
 }
 
 std::uint64_t RdmaSender::committed() const {
   // This end's own memory, and its one thread.
   return memory_->view.control->tail.value.load(std::memory_order_relaxed);
-}
-
-Status RdmaSender::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
-  GYRE_TRY(progress());
-  auto take = [this](const ibv_wc& completion, WorkTag tag, std::size_t rail) {
-    return this->take(completion, tag, rail);
-  };
-  Status looked = link_.look_at_peer(now_ns, limit_ns, take);
-  if (!looked.ok()) fail(std::move(looked));
-  return error_;
-}
-
-void RdmaSender::arm(WaitSet& set) {
-  if (!error_.ok()) return;
-  Status armed = link_.arm(set);
-  if (!armed.ok()) return fail(std::move(armed));
-  (void)progress();  // the error stays, and the next call tells of it
 }
 
 }  // namespace gyre::transport

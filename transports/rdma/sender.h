@@ -5,8 +5,7 @@
 #pragma once
 
 #include "lib/transport/endpoint.h"
-#include "lib/transport/mapped.h"
-#include "transports/rdma/link.h"
+#include "transports/rdma/end.h"
 #include "transports/rdma/note.h"
 
 #include <cstdint>
@@ -26,7 +25,7 @@ struct RdmaWindow {
 RdmaWindow fit_window(const FifoShape& shape,
                       const std::vector<std::shared_ptr<RdmaDevice>>& devices, std::size_t pairs);
 
-class RdmaSender final : public Connection {
+class RdmaSender final : public RdmaEnd {
  public:
   // Whether the receiver has said that it will not join.
   using IsRefused = std::function<bool()>;
@@ -41,15 +40,8 @@ class RdmaSender final : public Connection {
   ~RdmaSender() override;
 
   bool ready() const override { return is_ready_; }
-  const FifoView& fifo() const override { return memory_->view; }
-  Status progress() override;
   bool flushed() const override { return leaving_.head() == committed(); }
   bool flushed_to(std::uint64_t tail) const override { return leaving_.head() >= tail; }
-  bool needs_progress() const override { return true; }
-  Status look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) override;
-  void arm(WaitSet& set) override;
-  void disarm() override {}
-  bool same_address_space() const override { return false; }
 
  private:
   // A part of a message that one queue pair writes.
@@ -68,9 +60,8 @@ class RdmaSender final : public Connection {
              std::shared_ptr<RdmaFarewell> farewell, RdmaWindow window, std::uint32_t ring,
              IsRefused is_refused);
   Status prepare();
-  Status turn();
-  void fail(Status status);
-  Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail);
+  Status turn() override;
+  Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail) override;
   Status on_notice(const ibv_wc& completion);
   Status on_resume(const Notice& notice);
   void release_finished();
@@ -87,13 +78,10 @@ class RdmaSender final : public Connection {
   Status post(std::size_t rail, std::size_t pair, ibv_send_wr& first);
   std::uint64_t committed() const;
 
-  const LinkKey key_;
   const RdmaWindow window_;
   const std::uint32_t ring_;  // places for notes
   const IsRefused is_refused_;
-  const std::shared_ptr<FifoMemory> memory_;
   SlotReader leaving_;                     // the messages that the peer's NIC has not acknowledged
-  Mapping notes_;                          // NotePlaces, a ring like the receiver's
   std::uint64_t posted_;                   // messages below it are on their way
   std::uint64_t credited_;                 // messages below it have left the receiver's slots
   std::vector<std::uint32_t> unfinished_;  // requests, by message in the ring
@@ -109,8 +97,6 @@ class RdmaSender final : public Connection {
   std::vector<std::size_t> lost_;
   std::vector<std::size_t> told_lost_;  // by the receiver
   std::size_t answers_due_ = 0;
-  RdmaLink link_;
-  Status error_;
 };
 
 }  // namespace gyre::transport

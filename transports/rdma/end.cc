@@ -1,0 +1,44 @@
+#include "transports/rdma/end.h"
+
+#include "transports/rdma/note.h"
+#include "transports/rdma/private_pages.h"
+
+namespace gyre::transport {
+
+Status RdmaEnd::register_memory(std::size_t notes, int access) {
+  const FifoView& fifo = memory_->view;
+  GYRE_ASSIGN(notes_, private_pages(notes * sizeof(NotePlace)));
+  for (RdmaRail& rail : link_.rails()) {
+    if (rail.queues == nullptr) continue;
+    const RdmaDevice& device = rail.queues->device();
+    GYRE_ASSIGN(rail.slots,
+                device.register_memory({fifo.slots, fifo.shape.slot_count * fifo.shape.slot_bytes},
+                                       access));
+    GYRE_ASSIGN(rail.notes,
+                device.register_memory({notes_.get().data, notes_.get().bytes}, access));
+  }
+  return {};
+}
+
+Status RdmaEnd::progress() {
+  if (!error_.ok()) return error_;
+  Status status = turn();
+  if (!status.ok()) fail(std::move(status));
+  return error_;
+}
+
+Status RdmaEnd::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
+  GYRE_TRY(progress());
+  Status looked = link_.look_at_peer(now_ns, limit_ns);
+  if (!looked.ok()) fail(std::move(looked));
+  return error_;
+}
+
+void RdmaEnd::arm(WaitSet& set) {
+  if (!error_.ok()) return;
+  Status armed = link_.arm(set);
+  if (!armed.ok()) return fail(std::move(armed));
+  (void)progress();  // the error stays, and the next call tells of it
+}
+
+}  // namespace gyre::transport
