@@ -5,8 +5,7 @@
 //   1: u8 place, u8 value, block: a message beside its note, one byte of the note changed
 //   2: u8 messages that the receiving rank takes from the fifo
 //   3: u16 offset, block: bytes into the ring of notes
-#include "tests/fuzz/input.h"
-#include "tests/support/fake_verbs/fake_verbs.h"
+#include "tests/fuzz/liar_rails.h"
 #include "transports/rdma/receiver.h"
 
 #include <algorithm>
@@ -19,14 +18,6 @@ using namespace gyre::transport;
 
 namespace {
 
-constexpr FifoShape shape = {.slot_count = 4, .line_count = 4, .slot_bytes = 512};
-
-template <typename T>
-T must(Result<T> made) {
-  GYRE_DEMAND(made.ok());
-  return std::move(made).value();
-}
-
 class Peer {
  public:
   Peer(std::size_t pairs, std::span<const std::uint8_t> answer);
@@ -38,17 +29,13 @@ class Peer {
  private:
   // The pairs of the second rail follow those of the first.
   void post(std::size_t pair, ibv_send_wr& request) {
-    const std::size_t pairs = ours_[0]->size();
-    pair %= 2 * pairs;
-    if (receiver_->ready()) (void)ours_[pair / pairs]->post(pair % pairs, request);
-    settle();
+    const std::size_t pairs = rails_.pairs();
+    pair %= fuzz::LiarRails::rails * pairs;
+    if (receiver_->ready()) rails_.post(pair / pairs, pair % pairs, request);
+    (void)rails_.settle(*receiver_);
   }
-  void settle();
 
-  const tests::FakeVerbs fake_;
-  const std::shared_ptr<RdmaFarewell> farewell_ = std::make_shared<RdmaFarewell>();
-  std::shared_ptr<RdmaDevice> device_;
-  std::array<std::unique_ptr<RdmaQueues>, 2> ours_;  // of each rail
+  fuzz::LiarRails rails_;
   std::vector<std::uint8_t> answer_;
   std::unique_ptr<RdmaReceiver> receiver_;
   RdmaAddress there_;
@@ -58,46 +45,25 @@ class Peer {
   loaded::VerbsMemory registered_;
 };
 
-Peer::Peer(std::size_t pairs, std::span<const std::uint8_t> answer) {
-  const RdmaPorts ports = must(find_rdma_ports(fake_.table(), {}));
-  device_ = must(RdmaDevice::open(fake_.table(), ports.usable.front(), {}));
-  const RdmaGid gid = ports.usable.front().gids.front();
-  const RdmaWindow window = fit_window(shape, {device_, device_}, pairs);
+Peer::Peer(std::size_t pairs, std::span<const std::uint8_t> answer) : rails_(pairs) {
   RdmaAnswer good{};
-  std::vector<RdmaRail> rails(ours_.size());
-  for (std::size_t rail = 0; rail < ours_.size(); ++rail) {
-    ours_[rail] = must(RdmaQueues::make(device_, gid, pairs, {64, 64}));
-    good.rails.emplace_back(ours_[rail]->address("a liar"));
-    rails[rail].queues = must(RdmaQueues::make(device_, gid, pairs, window.depth()));
-  }
+  for (std::size_t rail = 0; rail < fuzz::LiarRails::rails; ++rail)
+    good.rails.emplace_back(rails_.address(rail));
   answer_ = answer.empty() ? encode(good) : std::vector(answer.begin(), answer.end());
-  receiver_ = must(RdmaReceiver::make(
-      {.peer = 1, .direction = Direction::receive}, must(private_fifo(shape)), std::move(rails),
-      farewell_, window, {},
+  receiver_ = fuzz::must(RdmaReceiver::make(
+      {.peer = 1, .direction = Direction::receive}, fuzz::must(private_fifo(fuzz::liar_shape)),
+      rails_.make_rails(), rails_.farewell(), rails_.window(), {},
       {.take_answer = [this] { return std::optional(answer_); }, .refuse = [] {}}));
   const std::vector<RdmaAddress> there = receiver_->addresses("here");
   there_ = there[0];
-  for (std::size_t rail = 0; rail < ours_.size(); ++rail)
-    GYRE_DEMAND(ours_[rail]->join(there[rail]).ok());
+  rails_.join(there);
   reader_ = SlotReader(receiver_->fifo());
-  registered_ = must(device_->register_memory(memory_, 0));
-  settle();
-}
-
-void Peer::settle() {
-  const Status before = receiver_->progress();
-  const Status after = receiver_->progress();
-  GYRE_DEMAND(before.ok() || before.message() == after.message());
-  const FifoControl& control = *receiver_->fifo().control;
-  GYRE_DEMAND(control.tail.value - control.head.value <= shape.slot_count);
-  for (const auto& rail : ours_) (void)rail->poll();
+  registered_ = fuzz::must(rails_.device().register_memory(memory_, 0));
+  (void)rails_.settle(*receiver_);
 }
 
 void Peer::notify(std::size_t pair, std::uint32_t immediate) {
-  ibv_send_wr request{};
-  request.opcode = IBV_WR_SEND_WITH_IMM;
-  request.send_flags = IBV_SEND_SIGNALED;
-  request.imm_data = immediate;
+  ibv_send_wr request = fuzz::LiarRails::notice(immediate);
   post(pair, request);
 }
 
@@ -135,10 +101,10 @@ void Peer::send_message(std::span<const std::uint8_t> payload, std::uint8_t plac
 
 void Peer::take(unsigned count) {
   for (; count > 0 && reader_.has_message(); --count) {
-    GYRE_DEMAND(note_fits(reader_.note(), shape));
+    GYRE_DEMAND(note_fits(reader_.note(), fuzz::liar_shape));
     reader_.release();
   }
-  settle();
+  (void)rails_.settle(*receiver_);
 }
 
 }  // namespace

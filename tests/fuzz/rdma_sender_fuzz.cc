@@ -2,11 +2,8 @@
 // steps: u8 kind and
 //   0: u8 rail, u32 immediate number, a notice
 //   1: u16 bytes, a message that the sending rank commits
-#include "tests/fuzz/input.h"
-#include "tests/support/fake_verbs/fake_verbs.h"
-#include "transports/rdma/sender.h"
+#include "tests/fuzz/liar_rails.h"
 
-#include <array>
 #include <memory>
 #include <vector>
 
@@ -15,14 +12,6 @@ using namespace gyre::transport;
 
 namespace {
 
-constexpr FifoShape shape = {.slot_count = 4, .line_count = 4, .slot_bytes = 512};
-
-template <typename T>
-T must(Result<T> made) {
-  GYRE_DEMAND(made.ok());
-  return std::move(made).value();
-}
-
 class Receiver {
  public:
   explicit Receiver(std::size_t pairs);
@@ -30,65 +19,48 @@ class Receiver {
   void commit(std::uint32_t bytes);
 
  private:
-  void settle();
+  void settle() {
+    const Status status = rails_.settle(*sender_);
+    GYRE_DEMAND(status.ok() || status.code() != Code::InternalError);
+  }
 
-  const tests::FakeVerbs fake_;
-  const std::shared_ptr<RdmaFarewell> farewell_ = std::make_shared<RdmaFarewell>();
-  std::shared_ptr<RdmaDevice> device_;
+  fuzz::LiarRails rails_;
   std::vector<std::byte> memory_ = std::vector<std::byte>(8192);
   loaded::VerbsMemory registered_;
-  std::array<std::unique_ptr<RdmaQueues>, 2> ours_;  // of each rail
   std::unique_ptr<RdmaSender> sender_;
   SlotWriter writer_;
 };
 
-Receiver::Receiver(std::size_t pairs) {
-  const RdmaPorts ports = must(find_rdma_ports(fake_.table(), {}));
-  device_ = must(RdmaDevice::open(fake_.table(), ports.usable.front(), {}));
-  registered_ =
-      must(device_->register_memory(memory_, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
-  const RdmaGid gid = ports.usable.front().gids.front();
-  const RdmaWindow window = fit_window(shape, {device_, device_}, pairs);
+Receiver::Receiver(std::size_t pairs) : rails_(pairs) {
+  registered_ = fuzz::must(
+      rails_.device().register_memory(memory_, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
   const auto start = reinterpret_cast<std::uintptr_t>(memory_.data());
-  std::vector<RdmaRail> rails(ours_.size());
+  const std::uint32_t window = rails_.window().messages;
+  std::vector<RdmaRail> rails = rails_.make_rails();
   std::vector<RdmaAddress> theirs;
-  for (std::size_t rail = 0; rail < ours_.size(); ++rail) {
-    ours_[rail] = must(RdmaQueues::make(device_, gid, pairs, {64, 64}));
-    rails[rail].queues = must(RdmaQueues::make(device_, gid, pairs, window.depth()));
-    rails[rail].there = ours_[rail]->address("a liar");
-    rails[rail].there.window = window.messages;
+  for (std::size_t rail = 0; rail < rails.size(); ++rail) {
+    rails[rail].there = rails_.address(rail);
+    rails[rail].there.window = window;
     rails[rail].there.slots = {start, registered_.get()->rkey};
     rails[rail].there.notes = {start + 4096, registered_.get()->rkey};
     theirs.push_back(rails[rail].queues->address("here"));
   }
-  sender_ = must(RdmaSender::make({.peer = 1}, must(private_fifo(shape)), std::move(rails),
-                                  farewell_, window, window.messages, [] { return false; }));
-  for (std::size_t rail = 0; rail < ours_.size(); ++rail)
-    GYRE_DEMAND(ours_[rail]->join(theirs[rail]).ok());
+  sender_ = fuzz::must(RdmaSender::make({.peer = 1}, fuzz::must(private_fifo(fuzz::liar_shape)),
+                                        std::move(rails), rails_.farewell(), rails_.window(),
+                                        window, [] { return false; }));
+  rails_.join(theirs);
   writer_ = SlotWriter(sender_->fifo());
 }
 
-void Receiver::settle() {
-  const Status before = sender_->progress();
-  const Status after = sender_->progress();
-  GYRE_DEMAND(before.ok() || before.message() == after.message());
-  const FifoControl& control = *sender_->fifo().control;
-  GYRE_DEMAND(control.tail.value - control.head.value <= shape.slot_count);
-  GYRE_DEMAND(after.ok() || after.code() != Code::InternalError);
-  for (const auto& rail : ours_) (void)rail->poll();
-}
-
 void Receiver::notify(std::size_t rail, std::uint32_t immediate) {
-  ibv_send_wr request{};
-  request.opcode = IBV_WR_SEND_WITH_IMM;
-  request.send_flags = IBV_SEND_SIGNALED;
-  request.imm_data = immediate;
-  (void)ours_[rail % ours_.size()]->post(0, request);
+  ibv_send_wr request = fuzz::LiarRails::notice(immediate);
+  rails_.post(rail % fuzz::LiarRails::rails, 0, request);
   settle();
 }
 
 void Receiver::commit(std::uint32_t bytes) {
-  if (writer_.has_credit()) writer_.commit(bytes % (shape.slot_bytes + 1), 7, DeliveryMode::staged);
+  if (writer_.has_credit())
+    writer_.commit(bytes % (fuzz::liar_shape.slot_bytes + 1), 7, DeliveryMode::staged);
   settle();
 }
 

@@ -1,14 +1,11 @@
 // rdma over fake devices: order and bytes with late and split messages, each failure of a call or a
-// completion, ports that go down, keys that are withdrawn, answers that are not the peer's.
+// completion, a port that goes down, keys that are withdrawn, answers that are not the peer's.
 #include "transports/rdma/rdma.h"
 
 #include "lib/transport/endpoint.h"
-#include "lib/transport/slots.h"
 #include "tests/support/catch.h"
-#include "tests/support/fake_verbs/fake_verbs.h"
-#include "tests/support/fake_verbs/pair_verbs.h"
 #include "tests/support/transports/post_office.h"
-#include "tests/support/transports/transport_pair.h"
+#include "tests/support/transports/rdma_pair.h"
 #include "transports/rdma/address.h"
 
 #include <cstring>
@@ -19,88 +16,6 @@ using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
 
-namespace {
-
-constexpr FifoShape small_shape{4, 2, 4096};
-
-// A fake that the Sides made meanwhile use.
-struct Network {
-  explicit Network(const FakeVerbsOptions& machine = {}, const RdmaOptions& options = {})
-      : fake(machine) {
-    use_pair_verbs(&fake.table());
-    pair_rdma_options() = options;
-  }
-  ~Network() {
-    use_pair_verbs(nullptr);
-    pair_rdma_options() = {};
-  }
-  FakeVerbs fake;
-};
-
-struct JoinedPair {
-  explicit JoinedPair(const FifoShape& shape = small_shape)
-      : link(open_link(receiving, sending, shape)) {
-    if (!link.status.ok()) return;
-    out = SlotWriter(link.sender->fifo());
-    in = SlotReader(link.receiver->fifo());
-  }
-  Side receiving{Kind::rdma}, sending{Kind::rdma};
-  Link link;
-  SlotWriter out;
-  SlotReader in;
-
-  void send(std::uint32_t bytes, std::uint64_t number) {
-    fill(out.place(), bytes, number);
-    out.commit(bytes, message_flag(number + 1, 1), DeliveryMode::staged);
-  }
-  // Both ends, once.
-  Status turn() {
-    GYRE_TRY(link.sender->progress());
-    return link.receiver->progress();
-  }
-  bool arrives(std::uint32_t bytes, std::uint64_t number) {
-    if (!pump(link, [&] { return in.has_message(); })) return false;
-    const bool good = in.note().bytes == bytes && is_filled(in.place(), bytes, number);
-    in.release();
-    return good;
-  }
-};
-
-std::string text_of(const Status& status) { return std::string(status.message()); }
-
-bool contains(const Status& status, std::string_view part) {
-  return status.message().find(part) != std::string_view::npos;
-}
-
-FakeVerbsOptions two_nics() {
-  return {.devices = {{.name = "fake0", .ports = {{.gids = {"10.0.0.1"}}}},
-                      {.name = "fake1", .ports = {{.gids = {"10.0.0.2"}}}}}};
-}
-
-// Opens a link, moves messages of all kinds over it, looks and sleeps, and closes it.
-Status live_through() {
-  JoinedPair pair({4, 2, 128 << 10});
-  GYRE_TRY(pair.link.status);
-  std::uint64_t number = 0;
-  for (const std::uint32_t bytes : {0U, 8U, 232U, 233U, 70'000U, 128U << 10, 5U, 40'000U}) {
-    pair.send(bytes, number);
-    if (!pair.arrives(bytes, number)) {
-      GYRE_TRY(pair.link.status);
-      return internal_error("a message came wrong");
-    }
-    ++number;
-    WaitSet set;
-    for (const auto& end : {pair.link.sender.get(), pair.link.receiver.get()}) {
-      end->arm(set);
-      end->disarm();
-      GYRE_TRY(end->look_at_peer(static_cast<std::int64_t>(number) * ns_per_s, ns_per_s));
-    }
-  }
-  return pump(pair.link, [&] { return pair.link.sender->flushed(); }) ? Status() : pair.link.status;
-}
-
-}  // namespace
-
 TEST_CASE("messages arrive in order over several queue pairs that are late", "[rdma]") {
   const std::uint64_t seed = GENERATE(1, 2);
   const int pairs = GENERATE(1, 4, 16);
@@ -109,29 +24,8 @@ TEST_CASE("messages arrive in order over several queue pairs that are late", "[r
   FakeVerbsOptions machine{.seed = seed};
   machine.devices[0].ports[0].max_message = max_message;
   const Network network(machine, {.qps_per_connection = pairs});
-  const auto sender = [](End& end) -> std::string {
-    GYRE_EXPECT(end.join());
-    SlotWriter out(end.connection->fifo());
-    for (std::uint64_t i = 0; i < 40; ++i) {
-      const auto bytes = static_cast<std::uint32_t>(end.random() % (256 << 10));
-      GYRE_EXPECT(end.until([&] { return out.has_credit(); }));
-      fill(out.place(), bytes, i);
-      out.commit(bytes, message_flag(i + 1, 1), DeliveryMode::staged);
-    }
-    GYRE_EXPECT(end.flush());
-    return "";
-  };
-  const auto receiver = [](End& end) -> std::string {
-    SlotReader in(end.connection->fifo());
-    for (std::uint64_t i = 0; i < 40; ++i) {
-      const auto bytes = static_cast<std::uint32_t>(end.random() % (256 << 10));
-      GYRE_EXPECT(end.until([&] { return in.has_message(); }));
-      GYRE_EXPECT(in.note().bytes == bytes);
-      GYRE_EXPECT(is_filled(in.place(), bytes, i));
-      in.release();
-    }
-    return "";
-  };
+  const auto sender = [](End& end) { return send_stream(end, 40, 256 << 10); };
+  const auto receiver = [](End& end) { return receive_stream(end, 40, 256 << 10); };
   const PairResult result =
       run_pair(Kind::rdma, {.shape = {4, 2, 256 << 10}, .seed = seed}, sender, receiver);
   CHECK(result.sender == "");
@@ -208,119 +102,6 @@ TEST_CASE("every completion's failure names its status and what to do", "[rdma]"
     }
     CHECK(named > 10);
   }
-}
-
-TEST_CASE("long messages are spread over ports by their rates", "[rdma]") {
-  FakeVerbsOptions machine = two_nics();
-  machine.devices[1].ports[0].width = 16;  // 2 lanes of 4
-  Network network(machine);
-  JoinedPair pair({4, 2, 768 << 10});
-  REQUIRE(text_of(pair.link.status) == "");
-  pair.send(768 << 10, 0);
-  CHECK(pair.arrives(768 << 10, 0));
-  CHECK(network.fake.bytes_by("fake0") / 1024 == 512);
-  CHECK(network.fake.bytes_by("fake1") / 1024 == 255);
-}
-
-TEST_CASE("with two ports every failure of a completion or a post is made good", "[rdma]") {
-  const int pairs = GENERATE(1, 3);
-  for (const std::string_view call : {"", "post_send"})
-    for (int k = 1;; ++k) {
-      CAPTURE(call, k, pairs);
-      Network network(two_nics(), {.qps_per_connection = pairs});
-      if (call.empty())
-        network.fake.fail_completion(IBV_WC_RETRY_EXC_ERR, k);
-      else
-        network.fake.fail_call(call, k);
-      CHECK(text_of(live_through()) == "");
-      CHECK(network.fake.live() == "");
-      CHECK(network.fake.unexpected() == 0);
-      if ((call.empty() ? network.fake.completions() : network.fake.calls(call)) < k) break;
-    }
-}
-
-TEST_CASE("with two ports every call's failure is an error or harmless", "[rdma]") {
-  for (const std::string_view call : fallible_verbs())
-    for (int k = 1;; ++k) {
-      CAPTURE(call, k);
-      Network network(two_nics());
-      network.fake.fail_call(call, k);
-      const Status status = live_through();
-      CHECK(network.fake.live() == "");
-      CHECK(status.code() != Code::InternalError);
-      if (network.fake.calls(call) < k) break;
-    }
-}
-
-TEST_CASE("a connection that loses a port goes on over another, and loses no message", "[rdma]") {
-  const std::uint64_t seed = GENERATE(1, 2, 3);
-  const int pairs = GENERATE(1, 4);
-  const char* const lost = GENERATE("fake0", "fake1");
-  CAPTURE(seed, pairs, lost);
-  FakeVerbsOptions machine = two_nics();
-  machine.seed = seed;
-  Network network(machine, {.qps_per_connection = pairs});
-  constexpr std::uint64_t messages = 80;
-  const auto sender = [&](End& end) -> std::string {
-    GYRE_EXPECT(end.join());
-    SlotWriter out(end.connection->fifo());
-    for (std::uint64_t i = 0; i < messages; ++i) {
-      const auto bytes = static_cast<std::uint32_t>(end.random() % (128 << 10));
-      // Packets on their way are lost, and so are those that follow.
-      if (i == 10 + 5 * seed) network.fake.set_port(lost, 1, IBV_PORT_DOWN);
-      GYRE_EXPECT(end.until([&] {
-        network.fake.give_up();
-        return out.has_credit();
-      }));
-      fill(out.place(), bytes, i);
-      out.commit(bytes, message_flag(i + 1, 1), DeliveryMode::staged);
-    }
-    GYRE_EXPECT(end.until([&] {
-      network.fake.give_up();
-      return end.connection->flushed();
-    }));
-    return "";
-  };
-  const auto receiver = [](End& end) -> std::string {
-    SlotReader in(end.connection->fifo());
-    for (std::uint64_t i = 0; i < messages; ++i) {
-      const auto bytes = static_cast<std::uint32_t>(end.random() % (128 << 10));
-      GYRE_EXPECT(end.until([&] { return in.has_message(); }));
-      GYRE_EXPECT(in.note().bytes == bytes);
-      GYRE_EXPECT(in.note().flag == message_flag(i + 1, 1));
-      GYRE_EXPECT(is_filled(in.place(), bytes, i));
-      in.release();
-    }
-    return "";
-  };
-  const PairResult result =
-      run_pair(Kind::rdma, {.shape = {4, 2, 128 << 10}, .seed = seed}, sender, receiver);
-  CHECK(result.sender == "");
-  CHECK(result.receiver == "");
-  CHECK(network.fake.unexpected() == 0);
-  CHECK(network.fake.live() == "");
-}
-
-TEST_CASE("with another port one that goes down is given up by its state", "[rdma]") {
-  Network network(two_nics());
-  JoinedPair pair;
-  REQUIRE(text_of(pair.link.status) == "");
-  network.fake.set_port("fake0", 1, IBV_PORT_DOWN);
-  pair.send(3000, 0);
-  REQUIRE(pair.turn().ok());
-  CHECK_FALSE(pair.link.sender->flushed());
-  CHECK(pair.link.sender->look_at_peer(50 * ns_per_s, ns_per_s).ok());
-  CHECK(pair.link.receiver->look_at_peer(50 * ns_per_s, ns_per_s).ok());
-  CHECK(pair.arrives(3000, 0));
-  for (std::uint64_t number = 1; number < 10; ++number) {
-    pair.send(100, number);
-    CHECK(pair.arrives(100, number));
-  }
-  // The last one's loss is an error.
-  network.fake.break_pairs();
-  const Status failed = pair.link.sender->progress();
-  CHECK(failed.code() == Code::RemoteError);
-  CHECK(contains(failed, "port fake1:1 to 10.0.0.2"));
 }
 
 TEST_CASE("a port that goes down ends a wait within the limit, and is named", "[rdma]") {

@@ -1,0 +1,102 @@
+// rdma over several ports: long messages are spread over them, and the loss of one loses nothing.
+#include "tests/support/catch.h"
+#include "tests/support/transports/rdma_pair.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+using namespace gyre;
+using namespace gyre::tests;
+using namespace gyre::transport;
+
+TEST_CASE("long messages are spread over ports by their rates", "[rdma]") {
+  FakeVerbsOptions machine = two_nics();
+  machine.devices[1].ports[0].width = 16;  // 2 lanes of 4
+  Network network(machine);
+  JoinedPair pair({4, 2, 768 << 10});
+  REQUIRE(text_of(pair.link.status) == "");
+  pair.send(768 << 10, 0);
+  CHECK(pair.arrives(768 << 10, 0));
+  CHECK(network.fake.bytes_by("fake0") / 1024 == 512);
+  CHECK(network.fake.bytes_by("fake1") / 1024 == 255);
+}
+
+TEST_CASE("with two ports every failure of a completion or a post is made good", "[rdma]") {
+  const int pairs = GENERATE(1, 3);
+  for (const std::string_view call : {"", "post_send"})
+    for (int k = 1;; ++k) {
+      CAPTURE(call, k, pairs);
+      Network network(two_nics(), {.qps_per_connection = pairs});
+      if (call.empty())
+        network.fake.fail_completion(IBV_WC_RETRY_EXC_ERR, k);
+      else
+        network.fake.fail_call(call, k);
+      CHECK(text_of(live_through()) == "");
+      CHECK(network.fake.live() == "");
+      CHECK(network.fake.unexpected() == 0);
+      if ((call.empty() ? network.fake.completions() : network.fake.calls(call)) < k) break;
+    }
+}
+
+TEST_CASE("with two ports every call's failure is an error or harmless", "[rdma]") {
+  for (const std::string_view call : fallible_verbs())
+    for (int k = 1;; ++k) {
+      CAPTURE(call, k);
+      Network network(two_nics());
+      network.fake.fail_call(call, k);
+      const Status status = live_through();
+      CHECK(network.fake.live() == "");
+      CHECK(status.code() != Code::InternalError);
+      if (network.fake.calls(call) < k) break;
+    }
+}
+
+TEST_CASE("a connection that loses a port goes on over another, and loses no message", "[rdma]") {
+  const std::uint64_t seed = GENERATE(1, 2, 3);
+  const int pairs = GENERATE(1, 4);
+  const char* const lost = GENERATE("fake0", "fake1");
+  CAPTURE(seed, pairs, lost);
+  FakeVerbsOptions machine = two_nics();
+  machine.seed = seed;
+  Network network(machine, {.qps_per_connection = pairs});
+  constexpr std::uint64_t messages = 80;
+  bool is_down = false;
+  const auto sender = [&](End& end) {
+    return send_stream(end, messages, 128 << 10, [&](std::uint64_t begun) {
+      // Packets on their way are lost, and so are those that follow.
+      if (begun >= 10 + 5 * seed && !std::exchange(is_down, true))
+        network.fake.set_port(lost, 1, IBV_PORT_DOWN);
+      network.fake.give_up();
+    });
+  };
+  const auto receiver = [](End& end) { return receive_stream(end, messages, 128 << 10); };
+  const PairResult result =
+      run_pair(Kind::rdma, {.shape = {4, 2, 128 << 10}, .seed = seed}, sender, receiver);
+  CHECK(result.sender == "");
+  CHECK(result.receiver == "");
+  CHECK(network.fake.unexpected() == 0);
+  CHECK(network.fake.live() == "");
+}
+
+TEST_CASE("with another port one that goes down is given up by its state", "[rdma]") {
+  Network network(two_nics());
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  network.fake.set_port("fake0", 1, IBV_PORT_DOWN);
+  pair.send(3000, 0);
+  REQUIRE(pair.turn().ok());
+  CHECK_FALSE(pair.link.sender->flushed());
+  CHECK(pair.link.sender->look_at_peer(50 * ns_per_s, ns_per_s).ok());
+  CHECK(pair.link.receiver->look_at_peer(50 * ns_per_s, ns_per_s).ok());
+  CHECK(pair.arrives(3000, 0));
+  for (std::uint64_t number = 1; number < 10; ++number) {
+    pair.send(100, number);
+    CHECK(pair.arrives(100, number));
+  }
+  // The last one's loss is an error.
+  network.fake.break_pairs();
+  const Status failed = pair.link.sender->progress();
+  CHECK(failed.code() == Code::RemoteError);
+  CHECK(contains(failed, "port fake1:1 to 10.0.0.2"));
+}
