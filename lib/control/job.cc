@@ -25,7 +25,7 @@ Job::Job(const JobServices& services, std::shared_ptr<const trust::SessionKey> k
       is_root_(!root.has_value()),
       root_(std::move(root)),
       join_roster_(services.self) {
-  if (!is_root_) dial_root();
+  if (!is_root_) dial(*root_, &Job::root_reached);
 }
 
 Job::~Job() {

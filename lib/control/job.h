@@ -103,7 +103,8 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   bool brings_roster(const ControlLink& link) const;
   void on_roster(ControlLink& link, const trust::Frame& frame);
   Status take_roster(RosterMessage message);
-  void dial_root();
+  // Dials the root, later the parent; `take` takes the link.
+  void dial(const Destination& destination, void (Job::*take)(std::unique_ptr<ControlLink> link));
   void root_reached(std::unique_ptr<ControlLink> link);
   bool dials_root_again(const ControlLink& link, const Status& how, bool closed);
   void check_root();

@@ -63,10 +63,11 @@ void Job::set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns) {
   for (const auto& link : links_) link->set_liveness(liveness_ns_);
 }
 
-void Job::dial_root() {
+void Job::dial(const Destination& destination,
+               void (Job::*take)(std::unique_ptr<ControlLink> link)) {
   dialer_ = std::make_unique<ControlDialer>(
-      services_.trunks, key_, *root_,
-      [this](std::unique_ptr<ControlLink> link) { root_reached(std::move(link)); });
+      services_.trunks, key_, destination,
+      [this, take](std::unique_ptr<ControlLink> link) { (this->*take)(std::move(link)); });
   services_.thread.due_at(0);
 }
 
@@ -77,7 +78,7 @@ bool Job::dials_root_again(const ControlLink& link, const Status& how, bool clos
     return false;
   root_broke_ = how;
   root_->is_up = true;
-  dial_root();
+  dial(*root_, &Job::root_reached);
   return true;
 }
 

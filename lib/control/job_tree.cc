@@ -60,10 +60,7 @@ bool Job::is_at_its_place(const Roster& roster) const {
 void Job::dial_parent() {
   Destination parent = Destination::of(place_->parent, services_.self);
   parent.is_up = true;
-  dialer_ = std::make_unique<ControlDialer>(
-      services_.trunks, key_, std::move(parent),
-      [this](std::unique_ptr<ControlLink> link) { parent_reached(std::move(link)); });
-  services_.thread.due_at(0);
+  dial(parent, &Job::parent_reached);
 }
 
 void Job::parent_reached(std::unique_ptr<ControlLink> reached) {

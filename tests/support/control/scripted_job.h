@@ -38,32 +38,49 @@ inline FileDescriptor accept_soon(const FileDescriptor& listener) {
   return socket;
 }
 
-struct ScriptedJob {
+// A process whose rank joins a job, and the root of it, every word of which the test says.
+struct ScriptedRoot {
   using Kind = control::Kind;
 
-  // The first connection to the root may break when the rank has joined over it.
-  explicit ScriptedJob(bool breaks_once = false) {
+  ScriptedRoot(int size, int rank) {
     Settings settings = loopback_settings();
     settings.liveness_timeout_s = 1;
     plane = start_plane(settings);
     id.secret = *trust::random_secret();
     id.root_host = plane->identity().host;
     id.root_listener = fmt::format("gyre-root-{}", getpid());
-    const FileDescriptor listener = listen_as(id.root_listener);
-    member = join(*plane, id, 3, rank_here, settings);
-    const auto root_process = new_process(id.root_listener);
+    root_process = new_process(id.root_listener);
+    listener = listen_as(id.root_listener);
+    member = join(*plane, id, size, rank, settings);
+    accept_root();
+  }
+  void accept_root() {
     root = std::make_unique<ScriptedPeer>(accept_soon(listener), id, root_process);
     root_link = root->take_link();
+  }
+
+  std::unique_ptr<ControlPlane> plane;
+  trust::UniqueId id;
+  trust::ProcessIdentity root_process;
+  FileDescriptor listener;
+  std::shared_ptr<Membership> member;
+  std::unique_ptr<ScriptedPeer> root;
+  std::uint64_t root_link = 0;
+};
+
+struct ScriptedJob : ScriptedRoot {
+  // The first connection to the root may break when the rank has joined over it.
+  explicit ScriptedJob(bool breaks_once = false) : ScriptedRoot(3, rank_here) {
     if (breaks_once) {
       root->next(Kind::join);
       root.reset();
-      root = std::make_unique<ScriptedPeer>(accept_soon(listener), id, root_process);
-      root_link = root->take_link();
+      accept_root();
     }
-    make_roster(root_process);
+    make_roster();
+    listener.reset();  // nobody else is to come
   }
   // It links up as a tree, and waits to hear that all others have as well.
-  void make_roster(const trust::ProcessIdentity& root_process) {
+  void make_roster() {
     std::span<const std::uint8_t> body;
     const trust::Frame joins = root->next(Kind::join);
     REQUIRE(control::decode_on_link(joins.body, &body));
@@ -91,12 +108,7 @@ struct ScriptedJob {
     root.reset();
   }
 
-  std::unique_ptr<ControlPlane> plane;
-  trust::UniqueId id;
   const trust::ProcessIdentity guest = new_process(fmt::format("gyre-guest-{}", getpid()));
-  std::shared_ptr<Membership> member;
-  std::unique_ptr<ScriptedPeer> root;
-  std::uint64_t root_link = 0;
   control::Departures departures;
 };
 
