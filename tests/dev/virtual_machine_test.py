@@ -125,7 +125,8 @@ class Archives(unittest.TestCase):
 
 
 class Guest:
-    """In Machine's place. `fates` says what becomes of cases: a code, "dies" or "hangs"."""
+    """In Machine's place. `fates` says what becomes of cases: a code, "dies", "hangs", or "late":
+    the second machine is done long after the first."""
     fates, boots = {}, 0
 
     def __init__(self, kernel, archives, job, shared, host=1, ports=None):
@@ -137,9 +138,12 @@ class Guest:
                 self.leave(f"begun.{name}", "")
                 self.leave(f"output.{name}", f"{name} speaks\n")
                 fate = Guest.fates.get(name, 0)
-                if fate in ("dies", "hangs"):
+                if fate in ("dies", "hangs") or (fate == "late" and host == 2):
                     self.ended = fate == "dies"
+                    self.done_at = time.monotonic() + 0.1 if fate == "late" else None
+                    self.last = name
                     return
+                fate = 0 if fate == "late" else fate
                 self.leave(f"result.{name}", f"{fate} 1.0 3.5\n")
         self.ended = True
 
@@ -148,6 +152,9 @@ class Guest:
             file.write(text)
 
     def has_ended(self):
+        if not self.ended and self.done_at and time.monotonic() > self.done_at:
+            self.leave(f"result.{self.last}", "0 1.0 4.5\n")
+            self.ended = True
         return self.ended
 
     def end(self):
@@ -203,6 +210,9 @@ class Runs(unittest.TestCase):
                          [("b", "ok", 0), ("a", "FAILED", 5)])
         self.assertEqual(Guest.boots, 2)
         self.assertIn("--- host 2\na speaks", self.log.getvalue())
+
+    def test_one_of_two_machines_may_be_done_long_before_the_other(self):
+        self.assertEqual(self.run_cases([a_case("a", 2)], {"a": "late"}), [("a", "ok", 0)])
 
     def test_the_summary_counts(self):
         results = [run.Result(a_case("a"), "ok", 1), run.Result(a_case("b"), "FAILED", 2, "<why>")]

@@ -1,5 +1,5 @@
-# The functions of cases. `gyre_build` is the folder of the programs under test, as on the host;
-# `host` is 1, or 1 and 2 on machines of two.
+# The functions of cases. `case_name` is the case's. `gyre_build` is the folder of the programs
+# under test, as on the host. `host` is 1, or 1 and 2 on machines of two.
 . /job/settings
 export gyre_build host PATH="$gyre_build/tools:$gyre_build/bench:$gyre_build/tests:$PATH"
 export GYRE_SOCKET_IFNAME=lo
@@ -97,12 +97,12 @@ has_dropped() {
   [ "$count" -gt 0 ]
 }
 
-# Waits until every machine of the run has come to the place of that name.
+# Waits until both machines have come to the place of that name in the case.
 meet() {
-  local tries
-  touch "/shared/$1.$host"
-  for tries in $(seq 600); do
-    [ ! -e "/shared/$1.1" ] || [ ! -e "/shared/$1.2" ] || return 0
+  local place=/shared/$case_name.$1
+  touch "$place.$host"
+  for _ in $(seq 600); do
+    [ ! -e "$place.1" ] || [ ! -e "$place.2" ] || return 0
     sleep 0.2
   done
   fail "the other machine did not come to $1"
@@ -114,12 +114,12 @@ as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 machine_ranks() {
   local count=$1 rank pids=() code=0
   shift
-  if [ "$host" = 1 ]; then
-    (umask 077 && head -c 32 /dev/urandom >/tmp/secret && cp -p /tmp/secret /shared/secret)
-  fi
+  [ "$host" != 1 ] || head -c 32 /dev/urandom >"/shared/$case_name.secret"
   meet ranks
+  # Files of /shared belong to whoever runs the machines.
+  (umask 077 && cat "/shared/$case_name.secret" >/tmp/secret)
   export GYRE_SOCKET_IFNAME=eth0 GYRE_SIZE=$((2 * count)) GYRE_LOCAL_SIZE=$count
-  export GYRE_RENDEZVOUS_ADDRESS=10.5.0.1:29777 GYRE_RENDEZVOUS_SECRET_FILE=/shared/secret
+  export GYRE_RENDEZVOUS_ADDRESS=10.5.0.1:29777 GYRE_RENDEZVOUS_SECRET_FILE=/tmp/secret
   for ((rank = 0; rank < count; ++rank)); do
     GYRE_RANK=$(((host - 1) * count + rank)) GYRE_LOCAL_RANK=$rank "$@" >"/tmp/rank.$rank" 2>&1 &
     pids+=($!)

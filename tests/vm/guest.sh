@@ -34,13 +34,10 @@ run_case() {
   touch "/job/begun.$name"
   began=$(cut -d ' ' -f 1 /proc/uptime)
   # shellcheck disable=SC2016  # the case's shell
-  timeout -k 5 "$seconds" bash -c '. /job/functions.sh; . "/job/cases/$1"' case "$name" \
-    >"/job/output.$name" 2>&1 </dev/null
+  timeout -k 5 "$seconds" bash -c 'case_name=$1; . /job/functions.sh; . "/job/cases/$1"' \
+    case "$name" >"/job/output.$name" 2>&1 </dev/null
   code=$?
-  [ $code = 0 ] || [ $code = 77 ] || {
-    echo "--- the kernel's log"
-    dmesg | tail -n 40
-  } >>"/job/output.$name"
+  dmesg >"/job/kernel.$name"
   kill_left
   clean_up
   echo "$code $began $(cut -d ' ' -f 1 /proc/uptime)" >/job/result.new

@@ -115,8 +115,8 @@ class Guests:
         lines = [line for text in self.read(f"output.{case.name}") for line in text.splitlines()]
         return lines[-1] if lines else ""
 
-    def output(self, case):
-        texts = self.read(f"output.{case.name}")
+    def output(self, case, what="output"):
+        texts = self.read(f"{what}.{case.name}")
         if len(texts) == 1:
             return texts[0] or ""
         return "".join(f"--- host {host}\n{text or ''}" for host, text in enumerate(texts, 1))
@@ -124,7 +124,10 @@ class Guests:
     def are_lost(self, case, deadline):
         """(code, why) if the case will not end."""
         now = time.monotonic()
-        if any(one.has_ended() for one in self.machines) and self.result(case) is None:
+        # One of two may be done, and gone, before the other one.
+        ended = [one.has_ended() for one in self.machines]
+        if any(gone and text is None
+               for gone, text in zip(ended, self.read(f"result.{case.name}"))):
             return DIED, "the guest died"
         if now > deadline:
             return TIMED_OUT, "the time limit of the run"
@@ -194,7 +197,9 @@ class Runner:
             text += "".join(f"--- console of host {one.host}\n{one.said()}\n"
                             for one in guests.machines)
         self.texts[result.case.name] = text
-        self.log.write(f"=== {result.case.name}: {result.state} {result.why}\n{text}\n")
+        kernel = guests.output(result.case, "kernel") if guests else ""
+        self.log.write(f"=== {result.case.name}: {result.state} {result.why}\n{text}\n"
+                       f"--- the kernel's log\n{kernel}\n")
         self.log.flush()
         if result.case.name != "command":
             show(result)
