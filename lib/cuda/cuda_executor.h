@@ -156,6 +156,9 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   KernelProgress waiting() const;
   // Whether any did, from when it ended on at the latest.
   bool has_given_up() const;
+  // Whether a kernel has begun and not ended, by what kernels of graphs show themselves: no event
+  // tells of them.
+  bool shows_replay() const;
   // Once, the plan whose kernel gave up.
   const DevicePlan* take_failed();
 
@@ -164,9 +167,6 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
                std::int64_t patience_ns, Reclaim reclaim, std::uint64_t tables_bytes);
   bool are_left() const override { return is_running() || shows_replay(); }
   bool may_come() const override { return was_captured(); }
-  // Whether a kernel has begun and not ended, by what kernels of graphs show themselves: no event
-  // tells of them.
-  bool shows_replay() const;
   cuda::DeviceProgress* seen_progress() const;
   Result<bool> has_ended(loaded::CuEvent event) const;
   Result<bool> may_run_ahead();
