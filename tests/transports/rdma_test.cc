@@ -184,6 +184,20 @@ TEST_CASE("a queue pair in error, a key withdrawn and a full completion queue ar
   }
 }
 
+TEST_CASE("a completion queue that overflows is this process's failure", "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  pair.send(3000, 0);
+  network.fake.overrun_queues();
+  for (const auto& end : {pair.link.sender.get(), pair.link.receiver.get()}) {
+    const Status lost = end->look_at_peer(50 * ns_per_s, ns_per_s);
+    CHECK(lost.code() == Code::SystemError);
+    CHECK(lost.culprits().empty());
+    CHECK(contains(lost, "the completion queue of port fake0:1 has overflowed"));
+  }
+}
+
 TEST_CASE("a receiver that ends tells its sender what it had", "[rdma]") {
   Network network;
   JoinedPair pair;

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <atomic>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -90,17 +91,20 @@ RemoteMemory RdmaDevice::probed() const {
 }
 
 void RdmaDevice::take_events() {
+  const std::lock_guard lock(mutex_);
   ibv_async_event event{};
   // The descriptor does not block: EAGAIN ends it.
   while (verbs_.get_async_event(context(), &event) == 0) {
     if (const std::string_view text = event_text(event.event_type); !text.empty())
       log_warn("RDMA device {}: {}", port_.device, text);
+    // The queue and its user live until the event is acknowledged: ibv_destroy_cq waits for that.
+    if (event.event_type == IBV_EVENT_CQ_ERR)
+      static_cast<std::atomic<bool>*>(event.element.cq->cq_context)->store(true);
     verbs_.ack_async_event(&event);
   }
 }
 
 std::string RdmaDevice::trouble() {
-  const std::lock_guard lock(mutex_);
   take_events();
   ibv_port_attr now{};
   if (verbs_.query_port(context(), port_.number, &now) != 0)

@@ -32,15 +32,17 @@ class RdmaDevice {
   Result<loaded::VerbsMemory> register_memory(std::span<std::byte> memory, int access) const;
   // Where peers may write nothing, to see whether this NIC answers.
   RemoteMemory probed() const;
+  // Takes the device's asynchronous events, logs them, and sets the flag to which the user pointer
+  // of an overflowed completion queue leads, a std::atomic<bool>.
+  void take_events();
   // What is wrong with the port now, for the text of an error; empty if nothing is. It takes the
-  // device's asynchronous events, and logs them.
+  // device's events.
   std::string trouble();
 
  private:
   RdmaDevice(const loaded::Verbs& verbs, const RdmaPort& port, const RdmaOptions& options)
       : verbs_(verbs), port_(port), options_(options) {}
   Status prepare();
-  void take_events();
 
   const loaded::Verbs& verbs_;
   const RdmaPort port_;

@@ -95,6 +95,7 @@ Status RdmaLink::take_completions() {
 
 Status RdmaLink::lose(std::size_t rail, Status why) {
   if (rails_[rail].queues == nullptr) return {};
+  if (Status own = rails_[rail].queues->overflow(); !own.ok()) why = std::move(own);
   rails_[rail].queues->stop();
   Status flushed;
   GYRE_TRY(drain(rail, flushed));
@@ -161,6 +162,7 @@ std::optional<std::size_t> RdmaLink::next_lost() {
 
 Status RdmaLink::look_at(std::size_t index, std::int64_t now_ns, std::int64_t limit_ns) {
   RdmaRail& rail = rails_[index];
+  GYRE_TRY(rail.queues->overflow());
   // Where another rail can take over there is no need to wait as long as a host may be silent.
   const bool has_other = count_used() > 1;
   const std::int64_t patience_ns = has_other ? limit_ns / 2 : limit_ns;
@@ -197,7 +199,12 @@ Status RdmaLink::arm(WaitSet& set) {
 
 Status RdmaLink::broken(Status why) {
   if (is_joined_ && count_used() > 0) last_ends_ = ends_text(main());
-  for (RdmaRail& rail : rails_) rail.queues.reset();
+  // Messages whose completions were lost look like the peer's nonsense.
+  for (RdmaRail& rail : rails_) {
+    if (rail.queues == nullptr) continue;
+    if (Status own = rail.queues->overflow(); !own.ok()) why = std::move(own);
+    rail.queues.reset();
+  }
   return link_failure(std::move(why), fmt::format("{} {} ({})", toward_, peer_, last_ends_), peer_);
 }
 

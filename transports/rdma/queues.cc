@@ -74,7 +74,7 @@ Status RdmaQueues::make_completions(std::uint32_t entries) {
     return Status::from_errno("fcntl of a channel of RDMA events", errno);
   errno = 0;
   return adopt(completions_, verbs,
-               verbs.create_cq(device_->context(), static_cast<int>(entries), nullptr,
+               verbs.create_cq(device_->context(), static_cast<int>(entries), &is_overflowed_,
                                channel_.get().object, 0),
                "making a completion queue");
 }
@@ -233,6 +233,16 @@ Status RdmaQueues::arm(WaitSet& set) {
     return Status::from_errno("asking for RDMA events", failed);
   set.add_descriptor(channel_.get()->fd, POLLIN);
   return {};
+}
+
+Status RdmaQueues::overflow() {
+  device_->take_events();
+  if (!is_overflowed_.load(std::memory_order_relaxed)) return {};
+  return Status(Code::SystemError,
+                fmt::format("the completion queue of port {} has overflowed (IBV_EVENT_CQ_ERR), so "
+                            "this process does not know what has arrived: report it with the "
+                            "output of GYRE_DEBUG=INFO",
+                            device_->port().name()));
 }
 
 void RdmaQueues::stop() {

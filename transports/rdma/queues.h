@@ -7,6 +7,7 @@
 #include "transports/rdma/device.h"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -85,6 +86,9 @@ class RdmaQueues {
   void stop();
   // After the closing notice was posted: whether it has left, or never will.
   bool has_closed();
+  // An error, of this process, once completions were lost because their queue was full: from then
+  // on nobody knows what has arrived. Costs a system call.
+  Status overflow();
 
  private:
   explicit RdmaQueues(std::shared_ptr<RdmaDevice> device, const RdmaGid& gid)
@@ -96,6 +100,7 @@ class RdmaQueues {
   // The device last of all, as it outlives the queues.
   const std::shared_ptr<RdmaDevice> device_;
   const RdmaGid gid_;
+  std::atomic<bool> is_overflowed_{false};  // set by RdmaDevice::take_events
   loaded::VerbsChannel channel_;
   loaded::VerbsQueue completions_;
   std::vector<loaded::VerbsPair> pairs_;

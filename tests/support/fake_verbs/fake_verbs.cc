@@ -125,6 +125,11 @@ void FakeVerbs::break_pairs() {
     state_->put_into_error(*pair, IBV_WC_WR_FLUSH_ERR);
 }
 
+void FakeVerbs::overrun_queues() {
+  const std::lock_guard lock(state_->mutex);
+  for (FakeCompletions* const queue : state_->queues) state_->overrun(*queue);
+}
+
 void FakeVerbs::revoke_keys() {
   const std::lock_guard lock(state_->mutex);
   for (const auto& [key, region] : state_->regions) region->is_revoked = true;

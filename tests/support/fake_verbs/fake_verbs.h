@@ -67,6 +67,8 @@ class FakeVerbs {
   void give_up();
   // Every queue pair that is there is put into the error state.
   void break_pairs();
+  // Every completion queue that is there overflows.
+  void overrun_queues();
   // No key of memory that is registered now lets a peer write any more.
   void revoke_keys();
 

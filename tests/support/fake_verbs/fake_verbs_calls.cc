@@ -163,7 +163,7 @@ int destroy_comp_channel(ibv_comp_channel* channel) {
   return 0;
 }
 
-ibv_cq* create_cq(ibv_context* context, int entries, void*, ibv_comp_channel* channel, int) {
+ibv_cq* create_cq(ibv_context* context, int entries, void* user, ibv_comp_channel* channel, int) {
   const Lock lock(fake_verbs->mutex);
   if (fake_verbs->fails("create_cq")) return fail_with<ibv_cq>(ENOMEM);
   if (entries > static_cast<FakeContext*>(context)->nic->options.max_completions)
@@ -171,6 +171,7 @@ ibv_cq* create_cq(ibv_context* context, int entries, void*, ibv_comp_channel* ch
   auto* const queue = new FakeCompletions();
   queue->context = context;
   queue->channel = channel;
+  queue->cq_context = user;
   queue->cqe = entries;
   fake_verbs->queues.insert(queue);
   return queue;
@@ -179,6 +180,9 @@ ibv_cq* create_cq(ibv_context* context, int entries, void*, ibv_comp_channel* ch
 int destroy_cq(ibv_cq* queue) {
   const Lock lock(fake_verbs->mutex);
   fake_verbs->queues.erase(static_cast<FakeCompletions*>(queue));
+  std::erase_if(static_cast<FakeContext*>(queue->context)->events, [&](const auto& event) {
+    return event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == queue;
+  });
   delete static_cast<FakeCompletions*>(queue);
   return 0;
 }
@@ -201,6 +205,7 @@ int get_async_event(ibv_context* context, ibv_async_event* event) {
   auto& events = static_cast<FakeContext*>(context)->events;
   if (fake_verbs->fails("get_async_event") || eventfd_read(context->async_fd, &count) != 0)
     return -1;
+  if (events.empty()) return -1;  // it was about a queue that is gone
   *event = events.front();
   events.pop_front();
   return 0;

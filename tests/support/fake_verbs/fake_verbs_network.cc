@@ -82,16 +82,19 @@ void FakeVerbs::State::post_event(ibv_context* context, ibv_async_event event) {
   (void)eventfd_write(context->async_fd, 1);
 }
 
+void FakeVerbs::State::overrun(FakeCompletions& queue) {
+  queue.is_overrun = true;
+  queue.entries.clear();
+  ibv_async_event event{};
+  event.event_type = IBV_EVENT_CQ_ERR;
+  event.element.cq = &queue;
+  post_event(queue.context, event);
+}
+
 void FakeVerbs::State::complete(FakePair& pair, ibv_wc completion, std::uint32_t requests) {
   auto& queue = static_cast<FakeCompletions&>(*pair.send_cq);
   if (queue.is_overrun) return;
-  if (queue.entries.size() == static_cast<std::size_t>(queue.cqe)) {
-    queue.is_overrun = true;
-    ibv_async_event event{};
-    event.event_type = IBV_EVENT_CQ_ERR;
-    event.element.cq = &queue;
-    return post_event(pair.context, event);
-  }
+  if (queue.entries.size() == static_cast<std::size_t>(queue.cqe)) return overrun(queue);
   completion.qp_num = pair.qp_num;
   queue.entries.push_back({completion, requests});
   if (queue.is_armed) {

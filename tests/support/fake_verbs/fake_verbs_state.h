@@ -67,6 +67,8 @@ struct FakeVerbs::State {
                     std::uint32_t key) const;
   void finish(FakePair& pair, const FakeRequest& request, ibv_wc_status status);
   void complete(FakePair& pair, ibv_wc completion, std::uint32_t requests);
+  // The queue loses what it has and what comes.
+  void overrun(FakeCompletions& queue);
   void put_into_error(FakePair& pair, ibv_wc_status first);
   void post_event(ibv_context* context, ibv_async_event event);
   void run();
