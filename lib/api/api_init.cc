@@ -209,7 +209,7 @@ Status end(gyreComm_t comm, bool abort) {
   const auto is_gone = [&] {
     return !process().communicators.knows(reinterpret_cast<std::uintptr_t>(comm));
   };
-  if (!abort) (void)look_until(SystemClock(), without_bell, max_ns, is_gone);
+  if (!abort) (void)look_until(system_clock, without_bell, max_ns, is_gone);
   return {};
 }
 

@@ -29,5 +29,6 @@ class SystemClock final : public Clock {
     return now.tv_sec * ns_per_s + now.tv_nsec;
   }
 };
+inline constexpr SystemClock system_clock;
 
 }  // namespace gyre

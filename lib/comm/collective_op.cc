@@ -9,8 +9,6 @@
 namespace gyre::comm {
 namespace {
 
-const SystemClock clock;
-
 // Of a peer in the middle of one move with a buffer of this call: far longer than a move takes, and
 // short enough for an abort.
 constexpr std::int64_t max_recall_ns = 500 * ns_per_ms;
@@ -93,7 +91,7 @@ void CollectiveOp::end(Status outcome) {
   if (stage_ == Stage::recalling) return;  // its verdict stands
   if (stage_ != Stage::running) return close(std::move(outcome));
   verdict_ = std::move(outcome);
-  recall_until_ns_ = clock.now_ns() + max_recall_ns;
+  recall_until_ns_ = system_clock.now_ns() + max_recall_ns;
   tried_to_withdraw_ = false;
   stage_ = Stage::recalling;
   (void)recall();
@@ -104,7 +102,7 @@ bool CollectiveOp::recall() {
   using InUse = exec::Launch::InUse;
   const auto [in_use, by] = backend_->recall();
   if (in_use != InUse::no) {
-    if (clock.now_ns() < recall_until_ns_) return false;
+    if (system_clock.now_ns() < recall_until_ns_) return false;
     // A thread of this process lives, and comes to the end of its move.
     if (in_use == InUse::shared || std::exchange(tried_to_withdraw_, true)) return false;
     if (!backend_->withdraw(by)) return false;
@@ -148,7 +146,7 @@ void CollectiveOp::break_down(Status why) {
   const bool mismatch = why.code() == Code::Mismatch && state_.call_history != nullptr;
   if (!mismatch && why.code() != Code::RemoteError) return end(state_.fail(std::move(why)));
   if (mismatch) state_.ask(why.culprits()[0]);
-  suspicion_.begin(std::move(why), clock.now_ns());
+  suspicion_.begin(std::move(why), system_clock.now_ns());
 }
 
 void CollectiveOp::tell_wait() {
@@ -159,7 +157,7 @@ void CollectiveOp::tell_wait() {
 // Before a sleep: who keeps this rank waiting may have called something else, or have gone.
 void CollectiveOp::question_peer() {
   const Blocked blocked = backend_->blocked();
-  const std::int64_t now_ns = clock.now_ns();
+  const std::int64_t now_ns = system_clock.now_ns();
   if (blocked.peer < 0 || !stall_timer_.due(blocked.peer, now_ns)) return;
   if (stall_timer_.times() == 1) state_.ask(blocked.peer);
   suspect_departure(blocked.peer, backend_->waits_on_memory());
@@ -173,7 +171,8 @@ void CollectiveOp::expire() {
   if (stage_ == Stage::recalling || tracing_.is_under_way()) return;
   const Blocked blocked = backend_->blocked();
   if (blocked.peer < 0) return time_out({"it is not known for which rank", {}});
-  tracing_.begin(*state_.membership, state_.rank, blocked.peer, call_.sequence, clock.now_ns());
+  tracing_.begin(*state_.membership, state_.rank, blocked.peer, call_.sequence,
+                 system_clock.now_ns());
 }
 
 void CollectiveOp::time_out(const Tracing::TraceVerdict& verdict) {

@@ -10,8 +10,6 @@
 namespace gyre::comm {
 namespace {
 
-const SystemClock clock;
-
 // Watches that sleep look within 100 ms.
 constexpr std::int64_t max_departure_ns = ns_per_s;
 
@@ -144,7 +142,7 @@ Status DeviceBackend::await_departure(DeviceRegions& regions, RegisteredMemory& 
     seen = regions.departure(memory);
     return seen.over || !seen.keepers.empty() || !state_.broken().ok();
   };
-  (void)look_until(clock, without_bell, max_departure_ns, is_settled);
+  (void)look_until(system_clock, without_bell, max_departure_ns, is_settled);
   if (seen.over) return {};
   return why_not_free(memory.bytes, seen, state_.broken(), state_.rank);
 }

@@ -4,16 +4,10 @@
 #include <fmt/core.h>
 
 namespace gyre::comm {
-namespace {
-
-const SystemClock clock;
-
-}  // namespace
-
 bool DeviceBackend::look() {
   if (state_.membership->failed()) (void)state_.fail(state_.membership->failure());
   DeviceResources::KernelStatus seen = resources_->look();
-  const std::int64_t now_ns = clock.now_ns();
+  const std::int64_t now_ns = system_clock.now_ns();
   const bool asks = seen.asks >= 0 && state_.call_history != nullptr;
   if (!seen.why.ok() && (asks || seen.is_symptom)) {
     if (asks) state_.ask(seen.asks);

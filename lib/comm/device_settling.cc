@@ -16,8 +16,6 @@
 namespace gyre::comm {
 namespace {
 
-const SystemClock clock;
-
 bool shares_by_mps(const exec::CudaDevice& device) {
   return p2p::runs_mps(device.driver(), device.ordinal(), std::getenv("CUDA_MPS_PIPE_DIRECTORY"));
 }
@@ -197,7 +195,7 @@ DeviceEnvironment DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus,
 Result<bool> DeviceBackend::settle() {
   if (is_settled_) return resources_->links().are_pools_open();
   loaded::CudaRest& rest = *device_.driver().rest;
-  const std::int64_t now_ns = clock.now_ns();
+  const std::int64_t now_ns = system_clock.now_ns();
   if (rest_until_ns_ == 0) rest_until_ns_ = now_ns + loaded::CudaRest::patience_ns;
   const loaded::CudaRest::Stillness still = rest.try_rest();
   if (!still.is_held()) rest.ask_for_rest();

@@ -6,12 +6,6 @@
 #include <utility>
 
 namespace gyre::comm {
-namespace {
-
-const SystemClock clock;
-
-}  // namespace
-
 void OperationBase::begin() {
   tracing_.clear();
   suspicion_.clear();
@@ -27,11 +21,11 @@ void OperationBase::suspect_departure(int peer, bool nothing_under_way) {
   const bool has_left = nothing_under_way && state_.membership->has_left(peer);
   const int seen = std::exchange(seen_to_have_left_, has_left ? peer : -1);
   if (has_left && seen == peer && stall_timer_.times() > 1)
-    suspicion_.begin(Status(Code::RemoteError, "it has left").blame({peer}), clock.now_ns());
+    suspicion_.begin(Status(Code::RemoteError, "it has left").blame({peer}), system_clock.now_ns());
 }
 
 std::optional<bool> OperationBase::settle_tracing() {
-  const auto verdict = tracing_.advance(*state_.membership, clock.now_ns());
+  const auto verdict = tracing_.advance(*state_.membership, system_clock.now_ns());
   if (!verdict) return std::nullopt;
   time_out(*verdict);
   return true;
@@ -49,7 +43,7 @@ bool OperationBase::settle_suspicion() {
     end(state_.fail(std::move(absent).blame({culprits[0], state_.rank})));
     return true;
   }
-  if (!suspicion_.ripe(clock.now_ns())) return false;
+  if (!suspicion_.ripe(system_clock.now_ns())) return false;
   end(state_.fail(suspicion_.take()));
   return true;
 }
@@ -60,7 +54,7 @@ bool OperationBase::settle_suspicion() {
 bool OperationBase::may_still_wait_after(const Status& failure, int peer) {
   constexpr std::int64_t max_ns = 50 * ns_per_ms;
   if (std::ranges::find(failure.culprits(), peer) != failure.culprits().end()) return false;
-  const std::int64_t now_ns = clock.now_ns();
+  const std::int64_t now_ns = system_clock.now_ns();
   if (drain_until_ns_ == 0) drain_until_ns_ = now_ns + max_ns;
   return now_ns < drain_until_ns_;
 }

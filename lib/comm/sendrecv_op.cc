@@ -8,12 +8,6 @@
 #include <numeric>
 
 namespace gyre::comm {
-namespace {
-
-const SystemClock clock;
-
-}  // namespace
-
 void SendRecvOp::begin(const Request& request) {
   transfers_ = request.transfers;
   if (logs_trace(Subsystem::p2p)) [[unlikely]]
@@ -47,7 +41,7 @@ bool SendRecvOp::advance() {
   Status status = leads() ? exchange().advance(moved) : Status();
   if (moved) this->moved();
   if (!status.ok() && status.code() == Code::RemoteError) {
-    suspicion_.begin(std::move(status), clock.now_ns());
+    suspicion_.begin(std::move(status), system_clock.now_ns());
   } else if (!status.ok()) {
     end(state_.fail(std::move(status)));
   } else if (batch_.is_done()) {
@@ -83,8 +77,8 @@ void SendRecvOp::expire() {
   if (tracing_.is_under_way()) return;
   const Blocked blocked = this->blocked();
   if (blocked.peer < 0)
-    return tracing_.begin_with_all(*state_.membership, state_.rank, clock.now_ns());
-  tracing_.begin(*state_.membership, state_.rank, blocked.peer, 0, clock.now_ns());
+    return tracing_.begin_with_all(*state_.membership, state_.rank, system_clock.now_ns());
+  tracing_.begin(*state_.membership, state_.rank, blocked.peer, 0, system_clock.now_ns());
 }
 
 void SendRecvOp::time_out(const Tracing::TraceVerdict& verdict) {
@@ -113,7 +107,8 @@ Status SendRecvOp::abandoned() const {
 // As for a collective; and whoever may send to one who takes from any may have left.
 void SendRecvOp::question_peer() {
   const Blocked blocked = this->blocked();
-  if (blocked.what == BlockedOn::nothing || !stall_timer_.due(blocked.peer, clock.now_ns())) return;
+  if (blocked.what == BlockedOn::nothing || !stall_timer_.due(blocked.peer, system_clock.now_ns()))
+    return;
   if (blocked.peer >= 0)
     suspect_departure(blocked.peer,
                       blocked.what == BlockedOn::connection || exchange().waits_on_memory(batch_));
@@ -121,7 +116,7 @@ void SendRecvOp::question_peer() {
            !exchange().may_come_from_anyone())
     return end(state_.fail(abandoned()));
   if (suspicion_.held() || !leads()) return;
-  Status seen = exchange().look_at_peers(clock.now_ns(), state_.liveness_ns());
+  Status seen = exchange().look_at_peers(system_clock.now_ns(), state_.liveness_ns());
   if (!seen.ok()) end(state_.fail(std::move(seen)));
 }
 

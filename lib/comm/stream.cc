@@ -8,8 +8,6 @@
 namespace gyre::comm {
 namespace {
 
-const SystemClock clock;
-
 // Counted before it is asked whether the process ends, so that one of both is seen.
 class AdvanceGuard {
  public:
@@ -179,7 +177,7 @@ void StreamWorker::Turn::tell_wait() const {
 
 void StreamWorker::Turn::expire() const {
   for (const BlockedOperation& one : blocked)
-    if (clock.now_ns() - one.since_ns >= one.operation->limit_ns()) one.operation->expire();
+    if (system_clock.now_ns() - one.since_ns >= one.operation->limit_ns()) one.operation->expire();
 }
 
 void StreamWorker::Turn::make_room() {
@@ -253,7 +251,7 @@ bool StreamWorker::serve_part(HostStream& stream, HostStream::StreamPart& part, 
       return finish_part(stream, part, std::move(broken), turn);
     Status thrown = thrown_by([&] { part.begun = &communicator.begin(part.work); });
     if (!thrown.ok()) return finish_part(stream, part, std::move(thrown), turn);
-    part.begun_ns = clock.now_ns();
+    part.begun_ns = system_clock.now_ns();
   }
   Resumable& operation = *part.begun;
   bool moved = operation.finished();
@@ -334,7 +332,7 @@ void StreamWorker::serve_unless_forked() {
 
 void StreamWorker::serve() {
   // It shares processors with the threads that compute: few spins before it lets go.
-  Wait wait(clock, {.spins = 200, .yields = 16, .max_sleep_ns = ns_per_ms}, INT64_MAX);
+  Wait wait(system_clock, {.spins = 200, .yields = 16, .max_sleep_ns = ns_per_ms}, INT64_MAX);
   WaitSet idle;
   while (!stop_.load(std::memory_order_relaxed)) {
     const std::uint32_t seen = queued_.load(std::memory_order_acquire);
@@ -392,9 +390,9 @@ class StreamWorker::CallersTurns final : public Resumable {
 
 void StreamWorker::run(std::span<Resumable* const> all, const WaitPolicy& policy) {
   if (for_callers_.load(std::memory_order_relaxed) == 0) [[likely]]
-    return comm::run(all, clock, policy);
+    return comm::run(all, system_clock, policy);
   CallersTurns turns(*this, all);
-  comm::run(all, clock, policy, &turns);
+  comm::run(all, system_clock, policy, &turns);
 }
 
 Status StreamWorker::run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,

@@ -23,11 +23,11 @@ namespace {
 
 constexpr std::size_t max_clients = 8;
 constexpr int backlog = 256;
-constexpr std::int64_t patience_ns = 2 * ns_per_s;
+constexpr std::int64_t client_patience_ns = 2 * ns_per_s;
 // So long is nobody pushed out: a request is on its way when its connection is accepted.
 constexpr std::int64_t min_stay_ns = 100 * ns_per_ms;
 // Without descriptors or memory nobody is accepted for so long.
-constexpr std::int64_t deaf_ns = 100 * ns_per_ms;
+constexpr std::int64_t metrics_deaf_ns = 100 * ns_per_ms;
 constexpr std::int64_t max_turn_ns = ns_per_s;
 // Read and dropped behind a request, so that closing does not take the answer back.
 constexpr std::size_t max_ignored = 64 << 10;
@@ -195,7 +195,7 @@ void MetricsListener::accept_some() {
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    if (errno != EAGAIN) rest_until(SystemClock::read() + deaf_ns);
+    if (errno != EAGAIN) rest_until(SystemClock::read() + metrics_deaf_ns);
     return;  // a connection that still waits wakes us again
   }
 }
@@ -221,7 +221,7 @@ void MetricsListener::let_in(FileDescriptor socket) {
   const ClientIterator client = clients_.emplace(clients_.end());
   client->socket = std::move(socket);
   client->since_ns = SystemClock::read();
-  thread_.due_at(client->since_ns + patience_ns);
+  thread_.due_at(client->since_ns + client_patience_ns);
   auto watch =
       thread_.watch(descriptor, EPOLLIN, [this, client](std::uint32_t) { on_event(client); });
   if (!watch.ok()) return leave(client);
@@ -279,13 +279,14 @@ void MetricsListener::leave(ClientIterator client) {
 }
 
 std::int64_t MetricsListener::tick(std::int64_t now_ns) {
-  while (!clients_.empty() && clients_.front().since_ns + patience_ns <= now_ns)
+  while (!clients_.empty() && clients_.front().since_ns + client_patience_ns <= now_ns)
     leave(clients_.begin());
   if (deaf_until_ns_ != 0 && deaf_until_ns_ <= now_ns) {
     deaf_until_ns_ = 0;
     watch_.change(EPOLLIN);
   }
-  const std::int64_t next = clients_.empty() ? never_ns : clients_.front().since_ns + patience_ns;
+  const std::int64_t next =
+      clients_.empty() ? never_ns : clients_.front().since_ns + client_patience_ns;
   return deaf_until_ns_ == 0 ? next : std::min(next, deaf_until_ns_);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 // Of a link: more than one channel pays for bulk alone.
 constexpr std::uint32_t max_channels = 4;
-constexpr std::uint64_t min_channel_bytes = 256 << 10;  // not measured yet
+constexpr std::uint64_t min_transfer_channel_bytes = 256 << 10;  // not measured yet
 constexpr std::uint64_t part_alignment = 128;
 
 }  // namespace
@@ -40,7 +40,7 @@ int DeviceExchange::distance(const Transfer& transfer) const {
 }
 
 std::uint32_t DeviceExchange::channels_of(const Transfer& transfer) const {
-  const std::uint64_t wanted = divide_up(transfer.bytes, min_channel_bytes);
+  const std::uint64_t wanted = divide_up(transfer.bytes, min_transfer_channel_bytes);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, channels_));
 }
 

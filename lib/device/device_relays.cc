@@ -11,8 +11,6 @@
 namespace gyre::comm {
 namespace {
 
-const SystemClock clock;
-
 // Beyond the links of plans on the host, and those of sends and receives.
 constexpr int first_channel = 1 << 17;
 
@@ -137,7 +135,7 @@ void DeviceRelays::retire() {
   {
     const std::lock_guard lock(mutex_);
     executor_ = nullptr;
-    gone_since_ns_ = clock.now_ns();
+    gone_since_ns_ = system_clock.now_ns();
     for (auto& [key, relayed] : relayed_) {
       if (relayed.relay == nullptr) continue;
       relayed.relay->leave();
@@ -154,7 +152,7 @@ bool DeviceRelays::have_left() const {
     const auto& relay = entry.second.relay;
     return relay == nullptr || !relay->ready() || relay->has_left();
   });
-  if (left || clock.now_ns() - gone_since_ns_ < max_leave_ns) return left;
+  if (left || system_clock.now_ns() - gone_since_ns_ < max_leave_ns) return left;
   log_warn("not all relays to other GPUs ended within 2 s");
   return true;
 }
@@ -178,7 +176,7 @@ void DeviceRelays::advance(bool& moved) {
 
 // Sockets tell of their other ends; shared memory does not.
 Status DeviceRelays::find_ended() {
-  const std::int64_t now_ns = clock.now_ns();
+  const std::int64_t now_ns = system_clock.now_ns();
   if (now_ns - looked_ns_ < looks_ns) return {};
   looked_ns_ = now_ns;
   for (auto& [key, relayed] : relayed_) {
@@ -200,7 +198,7 @@ Status DeviceRelays::find_missed() {
     const exec::CudaExecutor::KernelProgress now = executor_->waiting();
     if (now.waiting == 0 || now.peer != key.first || now.waiting == relayed.missed) continue;
     relayed.missed = now.waiting;
-    const std::int64_t now_ns = clock.now_ns();
+    const std::int64_t now_ns = system_clock.now_ns();
     if (relayed.missed_since_ns == 0) relayed.missed_since_ns = now_ns;
     if (now_ns - relayed.missed_since_ns < missed_ns) continue;
     return Status(Code::Mismatch, fmt::format("rank {} has left (its communicator and graphs are "

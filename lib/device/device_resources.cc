@@ -14,8 +14,6 @@ using cuda::DeviceProtocol;
 
 namespace {
 
-const SystemClock clock;
-
 // Below this a second channel costs more in flags than it gains. Not measured yet.
 constexpr std::uint64_t min_channel_bytes = 64 << 10;
 constexpr std::size_t max_kept = 64;  // calls in one kernel
@@ -119,7 +117,7 @@ void DeviceResources::leave(bool in_peace) {
 }
 
 bool DeviceResources::settle(std::int64_t max_ns) {
-  return look_until(clock, without_bell, max_ns, [this] {
+  return look_until(system_clock, without_bell, max_ns, [this] {
     const auto running = executor_->running();
     return !running.ok() || !*running;
   });
@@ -309,7 +307,7 @@ constexpr BlockedOn waits[] = {BlockedOn::nothing, BlockedOn::credit, BlockedOn:
 // A thread that waits tells so again and again; what is old was told by one that goes on.
 Blocked DeviceResources::waits_of(const exec::CudaExecutor::KernelProgress& progress) {
   constexpr std::int64_t old_ns = 100 * ns_per_ms;
-  const std::int64_t now_ns = clock.now_ns();
+  const std::int64_t now_ns = system_clock.now_ns();
   if (progress.waiting != waiting_) {
     waiting_ = progress.waiting;
     waiting_since_ns_ = now_ns;

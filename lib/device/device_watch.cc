@@ -17,8 +17,6 @@ namespace {
 constexpr std::int64_t busy_ns = ns_per_ms, idle_ns = 100 * ns_per_ms;
 // Peers end communicators at about the same time; at the end of a process nobody waits for long.
 constexpr std::int64_t last_wait_ns = 2 * ns_per_s;
-const SystemClock clock;
-
 }  // namespace
 
 DeviceWatch::~DeviceWatch() {
@@ -79,7 +77,7 @@ void DeviceWatch::let_go(std::int64_t max_ns) {
     const std::lock_guard lock(mutex_);
     return kept_.empty() && !progress_.is_any_retired();
   };
-  if (look_until(clock, without_bell, max_ns, nothing_is_left)) return;
+  if (look_until(system_clock, without_bell, max_ns, nothing_is_left)) return;
   const std::lock_guard lock(mutex_);
   if (kept_.empty()) return;
   log_warn("other processes still use GPU memory of {} communicators that have ended here",

@@ -9,7 +9,8 @@
 namespace gyre::comm {
 namespace {
 
-constexpr std::uint32_t connections_default = 8, connections_under_mps = 2, max_connections = 32;
+constexpr std::uint32_t connections_default = 8, connections_under_mps = 2,
+                        max_device_connections = 32;
 constexpr std::size_t max_name = 64;    // of a UUID, or a place on a bus
 constexpr std::size_t max_toward = 64;  // more GPUs than any host has
 constexpr std::size_t max_held = 1024;  // communicators, of a block each
@@ -113,7 +114,7 @@ std::optional<GpuInfo> read_gpu_info(std::string_view text) {
 
 std::uint32_t device_connections(const char* variable, bool by_mps) {
   const std::uint32_t by_default = by_mps ? connections_under_mps : connections_default;
-  const auto value = variable != nullptr ? parse_integer(variable, 1, max_connections)
+  const auto value = variable != nullptr ? parse_integer(variable, 1, max_device_connections)
                                          : Result<std::int64_t>(by_default);
   return value.ok() ? static_cast<std::uint32_t>(*value) : by_default;
 }

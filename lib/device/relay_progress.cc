@@ -7,8 +7,6 @@
 namespace gyre::comm {
 namespace {
 
-const SystemClock clock;
-
 // As long as the answer to a message may take that a kernel has just been told of.
 constexpr std::int64_t yields_ns = 50'000;
 // Below this a sleep costs more than it spares.
@@ -116,14 +114,14 @@ void RelayProgress::sleep(std::uint32_t seen, std::int64_t idle_ns) {
 }
 
 void RelayProgress::drive() {
-  std::int64_t moved_ns = clock.now_ns();
+  std::int64_t moved_ns = system_clock.now_ns();
   std::uint32_t heard = 0;
   while (true) {
     const std::uint32_t seen = called_.load(std::memory_order_acquire);
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return;
-      const std::int64_t now_ns = clock.now_ns();
+      const std::int64_t now_ns = system_clock.now_ns();
       // Who was called has something to do soon, if not now.
       if (advance_all() || std::exchange(heard, seen) != seen)
         moved_ns = now_ns;

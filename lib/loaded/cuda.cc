@@ -9,7 +9,7 @@
 namespace gyre::loaded {
 namespace {
 
-constexpr const char* library = "libcuda.so.1";
+constexpr const char* driver_library = "libcuda.so.1";
 // cuGetProcAddress, through which each function comes in the form that its signature here has.
 constexpr int min_version = 11030;
 constexpr unsigned long long legacy_default_stream = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM
@@ -36,7 +36,7 @@ Status missing(std::string what) { return invalid_usage(std::move(what)); }
 Status too_old(const CudaDriver& driver, std::string_view symbol, int version) {
   return missing(fmt::format(
       "{} is the driver of {} and has no {}, which comes with CUDA {}: update the NVIDIA driver",
-      library, cuda_version_shown(driver), symbol, shown_as_cuda(version)));
+      driver_library, cuda_version_shown(driver), symbol, shown_as_cuda(version)));
 }
 
 // Streams are given to queues of the hardware in turn, so that with few of them two ranks of a
@@ -45,7 +45,7 @@ Status too_old(const CudaDriver& driver, std::string_view symbol, int version) {
 // queues, and what there are is for its user to deal out.
 void ask_for_connections() {
   constexpr const char* variable = "CUDA_DEVICE_MAX_CONNECTIONS";
-  if (void* const known = dlopen(library, RTLD_NOW | RTLD_NOLOAD); known != nullptr) {
+  if (void* const known = dlopen(driver_library, RTLD_NOW | RTLD_NOLOAD); known != nullptr) {
     dlclose(known);
     return;
   }
@@ -57,11 +57,11 @@ void ask_for_connections() {
 Result<Symbols> open_library(CudaPresence presence) {
   if (presence == CudaPresence::wanted) ask_for_connections();
   const int only = presence == CudaPresence::only_if_loaded ? RTLD_NOLOAD : 0;
-  void* const opened = dlopen(library, RTLD_NOW | RTLD_GLOBAL | only);
+  void* const opened = dlopen(driver_library, RTLD_NOW | RTLD_GLOBAL | only);
   if (opened == nullptr) {
     const char* const why = dlerror();
     return missing(fmt::format("{} was not found: no NVIDIA driver here, so no CUDA device ({})",
-                               library, why != nullptr ? why : "it is not loaded"));
+                               driver_library, why != nullptr ? why : "it is not loaded"));
   }
   Symbols symbols;
   symbols.find = reinterpret_cast<FindSymbol>(dlsym(opened, "cuGetProcAddress_v2"));
@@ -70,7 +70,7 @@ Result<Symbols> open_library(CudaPresence presence) {
     return missing(
         fmt::format("{} has no cuGetProcAddress: the NVIDIA driver is older than CUDA {}; update "
                     "it",
-                    library, shown_as_cuda(min_version)));
+                    driver_library, shown_as_cuda(min_version)));
   return symbols;
 }
 
@@ -118,8 +118,8 @@ Result<std::unique_ptr<const CudaDriver>> load_cuda(CudaPresence presence) {
       find_cuda(*driver, [&](const char* name, int version) { return symbols.at(name, version); }));
   const CuResult begun = driver->init(0);
   if (begun == cu::no_device)
-    return missing(
-        fmt::format("{} finds no device: no GPU here, or CUDA_VISIBLE_DEVICES hides all", library));
+    return missing(fmt::format("{} finds no device: no GPU here, or CUDA_VISIBLE_DEVICES hides all",
+                               driver_library));
   GYRE_TRY(driver->check(begun, "cuInit"));
   return std::unique_ptr<const CudaDriver>(std::move(driver));
 }

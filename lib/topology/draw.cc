@@ -1,6 +1,7 @@
 #include "lib/topology/draw.h"
 
 #include "lib/topology/machine_layout.h"
+#include "lib/topology/xml.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,24 +22,6 @@ constexpr std::size_t names_in_line = 12;
 constexpr std::array<const char*, node_kind_count> fills = {
     "#ffffff", "#fbfaf3", "#f0f5fb", "#fdf3e2", "#eeeeee",
     "#eef6ee", "#d8efd2", "#e7e1f4", "#f5f0fc", "#bfe3b6"};
-
-// Names come from files, and so may hold anything.
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char letter : text) {
-    if (letter == '&')
-      safe += "&amp;";
-    else if (letter == '<')
-      safe += "&lt;";
-    else if (letter == '>')
-      safe += "&gt;";
-    else if (letter == '"')
-      safe += "&quot;";
-    else if (static_cast<unsigned char>(letter) >= ' ')
-      safe += letter;
-  }
-  return safe;
-}
 
 // A line of the picture has room for one.
 std::vector<std::string> sentences(std::string_view text) {
@@ -90,11 +73,11 @@ class MachinePicture {
     text_ += fmt::format(
         "<g class=\"{}\"><title>{}</title><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" "
         "height=\"{:.1f}\" rx=\"3\" fill=\"{}\" stroke=\"#999\"/>",
-        class_name(node.kind), escaped(node_text(node)), box.x + margin, box.y + margin, box.width,
+        class_name(node.kind), xml_text(node_text(node)), box.x + margin, box.y + margin, box.width,
         box.height, fills[static_cast<std::size_t>(node.kind)]);
     text_ += "</g>\n";
     labels_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", box.x + margin + 6,
-                           box.y + margin + 14, escaped(box.title));
+                           box.y + margin + 14, xml_text(box.title));
     bottom_ = std::max(bottom_, box.y + margin + box.height);
   }
 
@@ -137,7 +120,7 @@ class MachinePicture {
   }
 
   void add_text(std::string_view line, const char* colour) {
-    add_line_of_text(escaped(line), colour);
+    add_line_of_text(xml_text(line), colour);
   }
 
   void add_line_of_text(const std::string& markup, const char* colour) {

@@ -14,7 +14,7 @@ namespace gyre::topology {
 namespace {
 
 // Classes of PCI devices, as far as they matter (PCI Code and ID Assignment 1.11).
-constexpr std::string_view bridge_class = "0x0604", gpu_class = "0x03", nv_switch_class = "0x0680";
+constexpr std::string_view bridge_class = "0x0604", gpu_class = "0x03", switch_class = "0x0680";
 
 // A bus id with four digits of the domain, in small letters.
 std::string bus_id_of(std::string_view text) {
@@ -205,7 +205,7 @@ class NcclReader {
     };
     std::map<std::pair<int, int>, int> lanes_from;  // one end, the other
     for (const PendingNvLink& one : pending_) {
-      const bool to_switch = one.target_class.starts_with(nv_switch_class);
+      const bool to_switch = one.target_class.starts_with(switch_class);
       const int target = to_switch ? the_nv_switch() : find(by_bus, one.target);
       if (target < 0) continue;
       if (target == one.gpu) return one.element->wrong("a GPU with an NVLink to itself");

@@ -25,34 +25,11 @@ Status copy(const tinyxml2::XMLElement& from, XmlElement& to, std::size_t& count
   return {};
 }
 
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
-}
-
 void print(const XmlElement& element, int depth, std::string& text) {
   text.append(static_cast<std::size_t>(2 * depth), ' ');
   text += "<" + element.name;
   for (const auto& [key, value] : element.attributes)
-    text += fmt::format(" {}=\"{}\"", key, escaped(value));
+    text += fmt::format(" {}=\"{}\"", key, xml_text(value));
   if (element.children.empty()) {
     text += "/>\n";
     return;
@@ -74,6 +51,23 @@ std::string reason_of(const tinyxml2::XMLDocument& document) {
 }
 
 }  // namespace
+
+std::string xml_text(std::string_view text) {
+  std::string safe;
+  for (const char letter : text) {
+    if (letter == '&')
+      safe += "&amp;";
+    else if (letter == '<')
+      safe += "&lt;";
+    else if (letter == '>')
+      safe += "&gt;";
+    else if (letter == '"')
+      safe += "&quot;";
+    else if (static_cast<unsigned char>(letter) >= ' ')
+      safe += letter;
+  }
+  return safe;
+}
 
 std::string_view XmlElement::attribute(std::string_view key) const {
   const auto found =

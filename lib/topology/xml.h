@@ -37,6 +37,9 @@ inline constexpr std::size_t max_xml_bytes = 64 << 20;
 
 // The outermost element.
 Result<XmlElement> parse_xml(std::string_view text);
+// For an attribute or between elements: what XML does not allow as it is, as an entity; control
+// characters are left out.
+std::string xml_text(std::string_view text);
 std::string print_xml(const XmlElement& root, std::string_view heading = {});
 
 }  // namespace gyre::topology

@@ -10,7 +10,7 @@ using plan::Protocol;
 // step less is worth bytes for far longer than on a host. NVIDIA measured one-shot ahead of
 // everything to 128 KiB with 4 GPUs and 32 KiB with 8 (contrib/custom_algos/allreduce of NCCL
 // 2.30); its model gives LL half of the bandwidth and LL128 nine tenths (src/graph/tuning.cc).
-constexpr Row all_reduce_rows[] = {
+constexpr Row device_all_reduce_rows[] = {
     {true, 64 << 10, 4, "oneshot", Protocol::line},
     {true, 32 << 10, 16, "oneshot", Protocol::line},
     {true, 1 << 20, 16, "twoshot", Protocol::line128},
@@ -20,7 +20,7 @@ constexpr Row all_reduce_rows[] = {
     {true, any_bytes, any_ranks, "ring", Protocol::simple},
 };
 
-constexpr Row scattered_rows[] = {
+constexpr Row device_scattered_rows[] = {
     {true, 64 << 10, 16, "twoshot", Protocol::line},
     {true, 1 << 20, 16, "twoshot", Protocol::line128},
     {true, any_bytes, 16, "twoshot", Protocol::direct},
@@ -28,7 +28,7 @@ constexpr Row scattered_rows[] = {
     {true, any_bytes, any_ranks, "ring", Protocol::simple},
 };
 
-constexpr Row broadcast_rows[] = {
+constexpr Row device_broadcast_rows[] = {
     {true, 64 << 10, any_ranks, "binomial", Protocol::line},
     {true, 512 << 10, any_ranks, "binomial", Protocol::line128},
     {true, any_bytes, 2, "twoshot", Protocol::direct},
@@ -36,20 +36,20 @@ constexpr Row broadcast_rows[] = {
     {true, any_bytes, any_ranks, "chain", Protocol::simple},
 };
 
-constexpr Row reduce_rows[] = {
+constexpr Row device_reduce_rows[] = {
     {true, 64 << 10, any_ranks, "binomial", Protocol::line},
     {true, 512 << 10, any_ranks, "binomial", Protocol::line128},
     {true, any_bytes, 16, "twoshot", Protocol::direct},
     {true, any_bytes, any_ranks, "chain", Protocol::simple},
 };
 
-constexpr Row all_to_all_rows[] = {
+constexpr Row device_all_to_all_rows[] = {
     {true, 64 << 10, any_ranks, "pairwise", Protocol::line},
     {true, 512 << 10, any_ranks, "pairwise", Protocol::line128},
     {true, any_bytes, any_ranks, "pairwise", Protocol::direct},
 };
 
-constexpr Row linear_rows[] = {
+constexpr Row device_linear_rows[] = {
     {true, 64 << 10, any_ranks, "linear", Protocol::line},
     {true, 512 << 10, any_ranks, "linear", Protocol::line128},
     {true, any_bytes, any_ranks, "linear", Protocol::direct},
@@ -57,7 +57,8 @@ constexpr Row linear_rows[] = {
 
 }  // namespace
 
-constinit const Table device_table = {all_reduce_rows, scattered_rows,  broadcast_rows,
-                                      reduce_rows,     all_to_all_rows, linear_rows};
+constinit const Table device_table = {device_all_reduce_rows, device_scattered_rows,
+                                      device_broadcast_rows,  device_reduce_rows,
+                                      device_all_to_all_rows, device_linear_rows};
 
 }  // namespace gyre::tune

@@ -32,11 +32,6 @@ const char* const json_schema =
 
 namespace {
 
-double seconds(std::int64_t from_ns, std::int64_t to_ns) {
-  return static_cast<double>(std::max<std::int64_t>(0, to_ns - from_ns)) /
-         static_cast<double>(ns_per_s);
-}
-
 ordered_json to_json(const JobView& job, const RankPlace& place) {
   return {{"communicator", job.communicator(place.communicator).name}, {"rank", place.rank}};
 }
@@ -48,7 +43,7 @@ ordered_json to_json(const JobView& job, const std::vector<RankPlace>& places) {
 }
 
 ordered_json ago(const std::optional<std::int64_t>& ns, std::int64_t now_ns) {
-  return ns ? ordered_json(seconds(*ns, now_ns)) : ordered_json(nullptr);
+  return ns ? ordered_json(seconds_between(*ns, now_ns)) : ordered_json(nullptr);
 }
 
 ordered_json to_json(const CodeNames& names, const TimedFlightEntry* flight, std::int64_t now_ns) {
@@ -75,7 +70,7 @@ ordered_json to_json(const WaitRecord* wait, std::int64_t now_ns) {
           {"peer", wait->peer},
           {"channel", wait->channel},
           {"chunk", wait->chunk},
-          {"for", seconds(wait->since_ns, now_ns)}};
+          {"for", seconds_between(wait->since_ns, now_ns)}};
 }
 
 ordered_json to_json(const FailureRecord* failure, std::int64_t now_ns) {
@@ -86,7 +81,7 @@ ordered_json to_json(const FailureRecord* failure, std::int64_t now_ns) {
   return {{"code", failure->code},
           {"text", printable(failure->text.view())},
           {"culprits", culprits},
-          {"ago", seconds(failure->at_ns, now_ns)}};
+          {"ago", seconds_between(failure->at_ns, now_ns)}};
 }
 
 void add_calls(const Sight& sight, const RankReport& rank, ordered_json& object) {

@@ -9,11 +9,6 @@ namespace {
 
 constexpr std::size_t max_lines = 64;  // of a list in the text; --json has all
 
-double seconds(std::int64_t from_ns, std::int64_t to_ns) {
-  return static_cast<double>(std::max<std::int64_t>(0, to_ns - from_ns)) /
-         static_cast<double>(ns_per_s);
-}
-
 std::string span(double s) {
   if (s < 1e-3) return fmt::format("{:.0f} us", s * 1e6);
   return s < 1 ? fmt::format("{:.0f} ms", s * 1e3) : fmt::format("{:.1f} s", s);
@@ -61,7 +56,9 @@ class Teller {
                        name_of(known.types, made.type));
   }
 
-  std::string age(std::int64_t since_ns) const { return span(seconds(since_ns, sight_.now_ns)); }
+  std::string age(std::int64_t since_ns) const {
+    return span(seconds_between(since_ns, sight_.now_ns));
+  }
 
   // What it did last, and what it has not done yet.
   std::string history(const RankReport& rank, std::uint64_t wanted) const {
@@ -226,6 +223,11 @@ std::string job_title(const Teller& teller, const JobView& job) {
 }
 
 }  // namespace
+
+double seconds_between(std::int64_t from_ns, std::int64_t to_ns) {
+  return static_cast<double>(std::max<std::int64_t>(0, to_ns - from_ns)) /
+         static_cast<double>(ns_per_s);
+}
 
 std::string explain_root(const Sight& sight, const JobView& job, const Root& root) {
   const Teller teller(sight, job);

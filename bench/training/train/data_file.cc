@@ -12,7 +12,7 @@ namespace gyre::training {
 namespace {
 
 // Of all files together: a mistaken --data should not fill the memory.
-constexpr std::size_t max_bytes = std::size_t{1} << 30;
+constexpr std::size_t max_data_bytes = std::size_t{1} << 30;
 
 #if defined(GYRE_WITH_ZLIB)
 // What is not gzip's is read as it is.
@@ -21,7 +21,7 @@ std::string read_whole(const std::string& path, std::string* text) {
   if (file == nullptr) return std::strerror(errno);
   char buffer[1 << 16];
   int count = 0;
-  while ((count = gzread(file, buffer, sizeof buffer)) > 0 && text->size() < max_bytes)
+  while ((count = gzread(file, buffer, sizeof buffer)) > 0 && text->size() < max_data_bytes)
     text->append(buffer, static_cast<std::size_t>(count));
   int error = Z_OK;
   const char* const why = gzerror(file, &error);
@@ -47,7 +47,7 @@ std::string read_data_file(const std::string& path, std::string* text) {
   const std::size_t before = text->size();
   std::string why = read_whole(path, text);
   if (why.empty() && text->size() == before) why = "it is empty";
-  if (why.empty() && text->size() >= max_bytes) why = "there is more than 1 GiB of data";
+  if (why.empty() && text->size() >= max_data_bytes) why = "there is more than 1 GiB of data";
   return why.empty() ? "" : path + ": " + why;
 }
 
