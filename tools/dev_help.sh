@@ -172,8 +172,8 @@ help_lint() {
   cat <<'HELP'
 usage: tools/dev lint [--all]
 
-Builds, then runs clang-tidy on the C++ files that differ from the main branch, and the house
-suite.
+Compiles each source alone in build-lint/ (build/ compiles a room's sources eight at a time), then
+runs clang-tidy on the C++ files that differ from the main branch, and the house suite.
 
   --all   clang-tidy on every C++ file
 
@@ -241,8 +241,8 @@ help_nightly() {
   cat <<'HELP'
 usage: tools/dev nightly
 
-Runs everything, which takes hours: the default tests, the suites gpu and soak, torch,
-torch-upstream with 2, 3 and 4 ranks, fuzz, asan, tsan, vm-test, and distributions.
+Runs everything, which takes hours: the default tests, the suites gpu and soak, lint,
+torch, torch-upstream with 2, 3 and 4 ranks, fuzz, asan, tsan, vm-test, and distributions.
 HELP
 }
 
@@ -250,8 +250,8 @@ help_clean() {
   cat <<'HELP'
 usage: tools/dev clean
 
-Removes what this script has built: build/, build-asan/, build-tsan/, build-fuzz/,
-build-fuzz-coverage/, build-gpu/ and build-torch/.
+Removes what this script has built: build/, build-lint/, build-asan/, build-tsan/,
+build-fuzz/, build-fuzz-coverage/, build-gpu/ and build-torch/.
 HELP
 }
 
