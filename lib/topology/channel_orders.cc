@@ -21,6 +21,24 @@ std::int64_t strain(std::int64_t x) {
   return (full + exponent % full) << (exponent / full);
 }
 
+// A ring in one host has no outside; all others begin and end there.
+bool has_outside(const HostChannel& channel) { return channel.is_tree || channel.entry >= 0; }
+
+void add_loads(const HostRoutes& routes, const HostChannel& channel, const std::vector<int>& order,
+               int sign, std::vector<int>& loads) {
+  const auto take = [&](int edge, int times) {
+    loads[static_cast<std::size_t>(edge)] += sign * times;
+  };
+  for (std::size_t i = 0; i + 1 < order.size(); ++i)
+    for_each_edge(routes, channel, order[i], order[i + 1], take);
+  if (has_outside(channel)) {
+    for_each_edge(routes, channel, -1, order.front(), take);
+    for_each_edge(routes, channel, order.back(), -1, take);
+  } else if (order.size() > 1) {
+    for_each_edge(routes, channel, order.back(), order.front(), take);
+  }
+}
+
 class OrderSearch {
  public:
   // `only_near`: rails are used by the members nearest to them alone.
@@ -55,11 +73,6 @@ class OrderSearch {
     std::vector<int> order(static_cast<std::size_t>(routes_.member_count()));
     std::iota(order.begin(), order.end(), 0);
     return order;
-  }
-
-  // A ring in one host has no outside; all others begin and end there.
-  bool has_outside(std::size_t channel) const {
-    return channels_[channel].is_tree || channels_[channel].entry >= 0;
   }
 
   // Whether a channel got a better order.
@@ -130,25 +143,13 @@ class OrderSearch {
   }
 
   void add(std::size_t channel, int sign) {
-    const std::vector<int>& order = found_.orders[channel];
-    const auto take = [&](int edge, int times) {
-      found_.loads[static_cast<std::size_t>(edge)] += sign * times;
-    };
-    const HostChannel& shape = channels_[channel];
-    for (std::size_t i = 0; i + 1 < order.size(); ++i)
-      for_each_edge(routes_, shape, order[i], order[i + 1], take);
-    if (has_outside(channel)) {
-      for_each_edge(routes_, shape, -1, order.front(), take);
-      for_each_edge(routes_, shape, order.back(), -1, take);
-    } else if (order.size() > 1) {
-      for_each_edge(routes_, shape, order.back(), order.front(), take);
-    }
+    add_loads(routes_, channels_[channel], found_.orders[channel], sign, found_.loads);
   }
 
   // The cheapest order for a channel that is in no load yet.
   std::vector<int> reordered(std::size_t channel,
                              std::int64_t (OrderSearch::*price)(std::size_t) const) {
-    const int outside = has_outside(channel) ? 1 : 0, members = routes_.member_count();
+    const int outside = has_outside(channels_[channel]) ? 1 : 0, members = routes_.member_count();
     std::vector<std::int64_t> prices(found_.loads.size());
     for (std::size_t edge = 0; edge < prices.size(); ++edge) prices[edge] = (this->*price)(edge);
     ArcCosts costs(members + outside);
@@ -196,6 +197,14 @@ HostOrders find_orders(const HostRoutes& routes, std::span<const HostChannel> ch
   HostOrders any = OrderSearch(routes, channels, target_megabytes_per_s, false, steps).find();
   // Near rails are worth a fiftieth of the rate.
   return channel_megabytes_per_s(routes, any.loads) * 49 > rate * 50 ? any : near;
+}
+
+HostOrders with_loads(const HostRoutes& routes, std::span<const HostChannel> channels,
+                      std::vector<std::vector<int>> orders) {
+  HostOrders made{std::move(orders), std::vector<int>(routes.edges().size())};
+  for (std::size_t i = 0; i < channels.size(); ++i)
+    add_loads(routes, channels[i], made.orders[i], +1, made.loads);
+  return made;
 }
 
 int narrowest_edge(const HostRoutes& routes, const std::vector<int>& loads) {

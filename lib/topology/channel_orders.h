@@ -53,6 +53,10 @@ void for_each_edge(const HostRoutes& routes, const HostChannel& channel, int fro
 HostOrders find_orders(const HostRoutes& routes, std::span<const HostChannel> channels,
                        std::int64_t target_megabytes_per_s, std::int64_t& steps);
 
+// Given orders, one for each channel, with what they load.
+HostOrders with_loads(const HostRoutes& routes, std::span<const HostChannel> channels,
+                      std::vector<std::vector<int>> orders);
+
 // How much each channel carries if edges are loaded so.
 std::int64_t channel_megabytes_per_s(const HostRoutes& routes, const std::vector<int>& loads);
 // The edge that sets it; -1 if none is loaded.

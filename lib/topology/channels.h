@@ -2,7 +2,8 @@
 // cluster alone, in whole numbers and a counted number of steps, so that all ranks find the same.
 //
 //   ring   goes through each host once, from the rail that it comes in by to the rail that it
-//          leaves by, and on to the same rail of the next host.
+//          leaves by, and on to the same rail of the next host. If the number of hosts is odd,
+//          one border may join two rails.
 //   tree   a double binary tree between hosts, and a chain through the members of each host. Trees
 //          come in pairs, so that a host is a leaf in one of them.
 #pragma once

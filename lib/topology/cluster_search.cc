@@ -75,10 +75,27 @@ int ClusterSearch::rank(int host, int member) const {
 
 const HostOrders& ClusterSearch::orders(int host, const std::vector<HostChannel>& channels) {
   const int kind_index = kind_of_[static_cast<std::size_t>(host)];
-  const auto [place, is_new] = memory_.try_emplace({kind_index, channels});
-  if (is_new)
-    place->second = find_orders(kind(host).routes, channels, bound_.megabytes_per_s, steps_);
-  return place->second;
+  const auto known = memory_.find({kind_index, channels});
+  if (known != memory_.end()) return known->second;
+  const HostRoutes& routes = kind(host).routes;
+  HostOrders found = find_orders(routes, channels, bound_.megabytes_per_s, steps_);
+  if (const HostOrders* const like = orders_like(kind_index, channels); !has_steps() && like) {
+    HostOrders other = with_loads(routes, channels, like->orders);
+    if (channel_megabytes_per_s(routes, other.loads) > channel_megabytes_per_s(routes, found.loads))
+      found = std::move(other);
+  }
+  return memory_.emplace(std::pair(kind_index, channels), std::move(found)).first->second;
+}
+
+const HostOrders* ClusterSearch::orders_like(int kind_index,
+                                             const std::vector<HostChannel>& channels) const {
+  const auto is_alike = [](const HostChannel& one, const HostChannel& other) {
+    return one.entry == other.entry && one.exit == other.exit;
+  };
+  for (const auto& [key, orders] : memory_)
+    if (key.first == kind_index && std::ranges::equal(key.second, channels, is_alike))
+      return &orders;
+  return nullptr;
 }
 
 std::vector<int> rails_for(const HostRoutes& routes, int channels) {

@@ -38,7 +38,8 @@ class ClusterSearch {
   const BandwidthBound& bound() const { return bound_; }
   void limit_bound(std::int64_t megabytes_per_s, const std::string& reason);
 
-  // One host's orders, from memory if an equal host asked for the same.
+  // One host's orders, from memory if an equal host asked for the same. If the steps are used up,
+  // those of a like host may be better.
   const HostOrders& orders(int host, const std::vector<HostChannel>& channels);
 
   // How many channels to try, in order. They come in groups, and a group passes a rail so often.
@@ -57,6 +58,9 @@ class ClusterSearch {
  private:
   explicit ClusterSearch(const Cluster& cluster) : cluster_(&cluster) {}
   Status find_kinds(ChannelPattern pattern);
+  // Of the same kind and by the same rails, whatever the trees' neighbours are; null if there are
+  // none.
+  const HostOrders* orders_like(int kind_index, const std::vector<HostChannel>& channels) const;
   std::int64_t max_channel_megabytes_per_s() const;
   // What each of so many groups has of its rail where that is least.
   std::int64_t rail_share(int groups) const;

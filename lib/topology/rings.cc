@@ -8,15 +8,18 @@ namespace gyre::topology {
 namespace {
 
 // How far the rails are shifted at each border between hosts, so that a ring leaves a host by
-// another rail than it came by: even borders by nothing, odd ones by `odd`; if the number of hosts
-// is odd, the last one by `last`. The same rail is at both ends of a border.
+// another rail than it came by: even borders by nothing, odd ones by `odd`. If the number of hosts
+// is odd, the last border is shifted by `last_out` where rings leave for it, and by `last_in` where
+// they come in. At all other borders the same rail is at both ends.
 struct RailShifts {
-  int odd = 0, last = 0;
+  int odd = 0, last_out = 0, last_in = 0;
 
-  int at(int border, int hosts) const {
-    if (hosts % 2 == 1 && border == hosts - 1) return last;
-    return border % 2 == 1 ? odd : 0;
-  }
+  int out(int border, int hosts) const { return is_last(border, hosts) ? last_out : at(border); }
+  int in(int border, int hosts) const { return is_last(border, hosts) ? last_in : at(border); }
+
+ private:
+  static bool is_last(int border, int hosts) { return hosts % 2 == 1 && border == hosts - 1; }
+  int at(int border) const { return border % 2 == 1 ? odd : 0; }
 };
 
 class RingSearch {
@@ -53,11 +56,12 @@ class RingSearch {
     return rails;
   }
 
-  // To the other half of the rails, to the neighbour, or none at all.
+  // To the other half of the rails, to the neighbour, or none at all; last of all between two rails
+  // at one border: an odd number of hosts can have no ring that changes its half in each.
   std::vector<RailShifts> shifts_for(int channels) const {
     if (!search_.has_network()) return {RailShifts{}};
-    const int half = std::max(1, channels / 2);
-    return {{half, std::max(1, half / 2)}, {1, 2}, {0, 0}};
+    const int half = std::max(1, channels / 2), quarter = std::max(1, half / 2);
+    return {{half, quarter, quarter}, {1, 2, 2}, {0, 0, 0}, {half, 0, half}};
   }
 
   void try_out(int channels, const std::vector<std::vector<int>>& rails, const RailShifts& shifts) {
@@ -78,8 +82,8 @@ class RingSearch {
     const int hosts = search_.host_count();
     const std::vector<int>& own = rails[static_cast<std::size_t>(host)];
     for (int i = 0; i < channels; ++i) {
-      const int in = i + shifts.at((host + hosts - 1) % hosts, hosts);
-      const int out = i + shifts.at(host, hosts);
+      const int in = i + shifts.in((host + hosts - 1) % hosts, hosts);
+      const int out = i + shifts.out(host, hosts);
       HostChannel& channel = found[static_cast<std::size_t>(i)];
       channel.entry = own[static_cast<std::size_t>(in % channels)];
       channel.exit = own[static_cast<std::size_t>(out % channels)];

@@ -114,7 +114,7 @@ struct Look {
 std::vector<Look> looks() {
   std::vector<Look> all;
   for (const std::string& machine : tests::machine_names())
-    for (const int hosts : {1, 2, 4})
+    for (const int hosts : {1, 2, 3, 4, 5})
       for (const ChannelPattern pattern : {ChannelPattern::ring, ChannelPattern::tree})
         all.push_back({machine, hosts, pattern});
   return all;
