@@ -67,8 +67,16 @@ class House(unittest.TestCase):
     def test_a_tree_in_order_passes(self):
         for check in ("rooms_test.py", "namespaces_test.py", "circles_test.py", "seams_test.py",
                       "shape_test.py", "names_test.py", "headers_test.py", "docs_test.py",
-                      "english_test.py"):
+                      "english_test.py", "plants_test.py"):
             self.accepted(check, {})
+
+    def test_a_planted_bug_that_does_not_apply_is_found(self):
+        path = "tests/campaign/plants/wrong.patch"
+        plant = ("A bug.\ntests: plan_test\n\ndiff --git a/lib/plan/step.h b/lib/plan/step.h\n"
+                 "--- a/lib/plan/step.h\n+++ b/lib/plan/step.h\n@@ -1,2 +1,2 @@\n-// {}\n"
+                 "+// bugs\n #pragma once\n")
+        self.accepted("plants_test.py", {path: plant.format("steps")})
+        self.refused("plants_test.py", {path: plant.format("stairs")}, f"{path}:", "does not apply")
 
     def test_an_include_that_the_table_does_not_allow_is_found(self):
         def includes(path, target):
