@@ -95,7 +95,7 @@ std::string check_sends(CudaProcess& here, std::size_t count) {
     }
     return gyreSuccess;
   });
-  wrong += here.synchronize();
+  wrong += here.finish();
   for (std::size_t place = 0; place < here.comms.size() && wrong.empty(); ++place) {
     const std::vector<std::int32_t> got = here.values(in[place], n * count);
     for (std::size_t i = 0; i < n * count && wrong.empty(); ++i)
@@ -190,7 +190,7 @@ std::string check_registered(CudaProcess& here, std::size_t count) {
     wrong = here.call([&](std::size_t place, gyreComm_t comm, gyreStream_t stream) {
       return gyreAllReduce(data[place], data[place], count, gyreInt32, gyreSum, comm, stream);
     });
-    wrong += here.synchronize();
+    wrong += here.finish();
     const int n = here.ranks();
     for (std::size_t place = 0; place < data.size() && wrong.empty(); ++place) {
       const std::vector<std::int32_t> got = here.values(data[place], count);

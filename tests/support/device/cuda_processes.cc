@@ -123,6 +123,16 @@ std::string CudaProcess::synchronize() {
   return "";
 }
 
+std::string CudaProcess::finish() {
+  std::string failed = synchronize();
+  for (gyreComm_t comm : comms) {
+    gyreResult_t error = gyreSuccess;
+    if (gyreCommGetAsyncError(comm, &error) != gyreSuccess || error != gyreSuccess)
+      failed += gyreGetLastError(comm);
+  }
+  return failed;
+}
+
 std::int32_t* CudaProcess::allocate(std::size_t place, std::size_t count) {
   loaded::CuDevicePointer memory = 0;
   (void)driver->set_current(owners_[place]);
@@ -189,7 +199,7 @@ std::string CudaProcess::check_collectives(std::size_t count) {
       return one.call(in[place], out[place], count, comm, stream);
     });
     if (!refused.empty()) return name + refused;
-    if (const std::string failed = synchronize(); !failed.empty()) return name + failed;
+    if (const std::string failed = finish(); !failed.empty()) return name + failed;
     for (std::size_t place = 0; place < comms.size(); ++place) {
       if (one.root_only && rank(place) > 0) continue;
       const std::vector<std::int32_t> got = values(out[place], elements(one.gets));
@@ -221,7 +231,7 @@ std::string CudaProcess::check(const CollectiveCase& one) {
   std::string wrong = call([&](std::size_t place, gyreComm_t comm, gyreStream_t stream) {
     return buffers.call(rank(place), comm, stream);
   });
-  if (wrong.empty()) wrong = synchronize();
+  if (wrong.empty()) wrong = finish();
   for (std::size_t k = 0; k < own.size(); ++k)
     read(buffers.block(own[k]).data(), placed[k], buffers.block(own[k]).size());
   for (std::size_t place = 0; place < comms.size() && wrong.empty(); ++place)

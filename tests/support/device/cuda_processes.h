@@ -6,6 +6,7 @@
 
 #include "lib/base/owned.h"
 #include "lib/loaded/cuda.h"
+#include "tests/support/base/slowness.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include <gyre/gyre.h>
 
@@ -28,7 +29,7 @@ struct DeviceProcesses {
   std::function<FakeCudaOptions(int process)> fake = [](int) { return FakeCudaOptions{}; };
   std::function<int(int rank)> device = [](int) { return 0; };
   std::map<std::string, std::string> variables = {};
-  int timeout_ms = 20'000;
+  int timeout_ms = slowness * 20'000;
   int patience_s = 20;  // of meetings, and until all have ended
 };
 
@@ -76,7 +77,10 @@ class CudaProcess {
   std::string init();
   std::string call(
       const std::function<gyreResult_t(std::size_t place, gyreComm_t, gyreStream_t)>& one);
+  // Until the streams are done.
   std::string synchronize();
+  // The same, and the errors of the communicators: the data is wrong where a call has failed.
+  std::string finish();
   // Of int32: all collectives are right for this count.
   std::string check_collectives(std::size_t count);
   std::string check(const CollectiveCase& one);

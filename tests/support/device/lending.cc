@@ -143,7 +143,7 @@ std::string Summing::sum() {
   std::string failed = here_.call([this](std::size_t place, gyreComm_t comm, gyreStream_t stream) {
     return call(place, comm, stream);
   });
-  failed += here_.synchronize();
+  failed += here_.finish();
   return failed.empty() ? wrong() : failed;
 }
 
