@@ -3,8 +3,8 @@
 // there and call the device's provider: the table has them as well, so that a fake replaces all.
 #pragma once
 
-#include "lib/base/owned.h"
 #include "lib/base/status.h"
+#include "lib/loaded/table_object.h"
 
 #include <infiniband/verbs.h>
 
@@ -60,23 +60,13 @@ struct Verbs {
 // Filled in; the library stays loaded. The error says what is missing and what to install.
 Result<std::unique_ptr<const Verbs>> load_verbs();
 
-// An object of a table, destroyed by that table.
 template <typename Object, int (*Verbs::*destroy)(Object*)>
-struct VerbsObjectTraits {
-  struct Handle {
-    const Verbs* verbs = nullptr;
-    Object* object = nullptr;
-    Object* operator->() const { return object; }
-    friend bool operator==(const Handle&, const Handle&) = default;
-  };
-  static Handle none() { return {}; }
-  static void close(const Handle& handle) { (handle.verbs->*destroy)(handle.object); }
-};
-using VerbsContext = Owned<VerbsObjectTraits<ibv_context, &Verbs::close_device>>;
-using VerbsDomain = Owned<VerbsObjectTraits<ibv_pd, &Verbs::dealloc_pd>>;
-using VerbsMemory = Owned<VerbsObjectTraits<ibv_mr, &Verbs::dereg_mr>>;
-using VerbsChannel = Owned<VerbsObjectTraits<ibv_comp_channel, &Verbs::destroy_comp_channel>>;
-using VerbsQueue = Owned<VerbsObjectTraits<ibv_cq, &Verbs::destroy_cq>>;
-using VerbsPair = Owned<VerbsObjectTraits<ibv_qp, &Verbs::destroy_qp>>;
+using VerbsObject = Owned<TableObjectTraits<Verbs, Object, destroy>>;
+using VerbsContext = VerbsObject<ibv_context, &Verbs::close_device>;
+using VerbsDomain = VerbsObject<ibv_pd, &Verbs::dealloc_pd>;
+using VerbsMemory = VerbsObject<ibv_mr, &Verbs::dereg_mr>;
+using VerbsChannel = VerbsObject<ibv_comp_channel, &Verbs::destroy_comp_channel>;
+using VerbsQueue = VerbsObject<ibv_cq, &Verbs::destroy_cq>;
+using VerbsPair = VerbsObject<ibv_qp, &Verbs::destroy_qp>;
 
 }  // namespace gyre::loaded
