@@ -1,5 +1,7 @@
 #include "lib/topology/describe.h"
 
+#include "lib/topology/speeds.h"
+
 #include <fmt/core.h>
 
 #include <array>
@@ -37,6 +39,7 @@ class Describer {
  private:
   void add(int index, int depth) {
     add_line(depth, node_line(topology_.node(index)));
+    for (const UcxTransport& one : topology_.node(index).ucx) add_line(depth + 1, ucx_line(one));
     ProcessorSet numbers, processors;
     for (const int child : children_[static_cast<std::size_t>(index)]) {
       const TopologyNode& node = topology_.node(child);
@@ -102,8 +105,22 @@ class Describer {
     if (port.number != 1) text = fmt::format(", number {}", port.number) + text;
     if (port.has_verbs) text += ", verbs";
     if (port.is_virtual) text += ", virtual";
-    text += ", " + speed_text(node.gigabytes_per_s);
+    const PortSpeed speed = port_speed(node);
+    const bool is_known = speed.source != FigureSource::assumed;
+    text += ", " + speed_text(is_known ? speed.gigabytes_per_s : 0);
+    text += is_known ? source_suffix(speed.source) : "";
     if (port.mtu > 0) text += fmt::format(", MTU {}", port.mtu);
+    return text;
+  }
+
+  static std::string ucx_line(const UcxTransport& one) {
+    std::string text = fmt::format("UCX {} on {}: ", one.transport, one.device);
+    text += speed_text(one.gigabytes_per_s());
+    if (one.dedicated_gigabytes_per_s > 0) text += " for each process";
+    if (one.latency_us > 0) text += fmt::format(", latency {:.3g} us", one.latency_us);
+    if (one.latency_per_endpoint_us > 0)
+      text += fmt::format(" and {:.3g} for each connection", one.latency_per_endpoint_us);
+    if (one.overhead_us > 0) text += fmt::format(", overhead {:.3g} us", one.overhead_us);
     return text;
   }
 

@@ -84,6 +84,7 @@ Topology discover(const DiscoverySources& sources) {
     add_gpus(topology, *sources.nvml);
   else if (!topology.all(NodeKind::gpu).empty())
     topology.missed.emplace_back("NVLinks: NVML (libnvidia-ml.so.1) was not loaded");
+  if (sources.ucx != nullptr) add_ucx(topology, *sources.ucx);
   return topology;
 }
 

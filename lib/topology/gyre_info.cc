@@ -81,6 +81,15 @@ std::string port_words(const TopologyNode& node) {
       fmt::join(port.addresses, ","));
 }
 
+std::string ucx_words(const UcxTransport& transport) {
+  return fmt::format(
+      "transport={} device={} dedicated_gigabytes_per_s={} shared_gigabytes_per_s={} "
+      "latency_us={} latency_per_endpoint_us={} overhead_us={}",
+      without_blanks(transport.transport), without_blanks(transport.device),
+      transport.dedicated_gigabytes_per_s, transport.shared_gigabytes_per_s, transport.latency_us,
+      transport.latency_per_endpoint_us, transport.overhead_us);
+}
+
 LinkEnds link_ends(const Topology& topology) {
   LinkEnds ends;
   int switches = 0;
@@ -136,6 +145,19 @@ Status read_port_words(std::string_view text, const XmlElement& element, Topolog
   port.addresses = split(words.attribute("addresses"));
   node.port = std::move(port);
   return {};
+}
+
+Result<UcxTransport> read_ucx_words(std::string_view text, const XmlElement& element) {
+  const XmlElement words = as_attributes(text, element);
+  UcxTransport transport;
+  transport.transport = words.attribute("transport");
+  transport.device = words.attribute("device");
+  GYRE_ASSIGN(transport.dedicated_gigabytes_per_s, words.figure("dedicated_gigabytes_per_s", 0));
+  GYRE_ASSIGN(transport.shared_gigabytes_per_s, words.figure("shared_gigabytes_per_s", 0));
+  GYRE_ASSIGN(transport.latency_us, words.figure("latency_us", 0));
+  GYRE_ASSIGN(transport.latency_per_endpoint_us, words.figure("latency_per_endpoint_us", 0));
+  GYRE_ASSIGN(transport.overhead_us, words.figure("overhead_us", 0));
+  return transport;
 }
 
 Result<TopologyLink> read_link_words(std::string_view text, const XmlElement& element,

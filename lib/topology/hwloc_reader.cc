@@ -94,7 +94,10 @@ class HwlocReader {
     Result<ProcessorSet> processors = ProcessorSet::parse_mask(element.attribute("cpuset"));
     if (!processors.ok()) return element.wrong(processors.status().message());
     node.processors = std::move(processors).value();
-    if (kind == NodeKind::host) node.name = info(element, "HostName");
+    if (kind == NodeKind::host) {
+      node.name = info(element, "HostName");
+      GYRE_TRY(read_ucx(element, node));
+    }
     if (kind == NodeKind::package) GYRE_TRY(read_processor(element, node));
     if (kind == NodeKind::cache) {
       GYRE_ASSIGN(const std::int64_t level, element.integer("depth", 0, 2, 5));
@@ -104,6 +107,15 @@ class HwlocReader {
     }
     const int index = topology_.add(std::move(node));
     return kind == NodeKind::core ? Status() : read_children(element, index);
+  }
+
+  static Status read_ucx(const XmlElement& element, TopologyNode& node) {
+    for (const XmlElement& child : element.children) {
+      if (child.name != "info" || child.attribute("name") != ucx_info) continue;
+      GYRE_ASSIGN(UcxTransport transport, read_ucx_words(child.attribute("value"), child));
+      node.ucx.push_back(std::move(transport));
+    }
+    return {};
   }
 
   // hwloc has it with packages; of NUMA nodes it is Gyre's, where nobody knows the packages.
@@ -225,6 +237,7 @@ class HwlocReader {
       if (type == network_device) port.port->protocol = PortProtocol::ethernet;
       if (port.port->has_verbs) read_verbs_infos(element, *port.port);
     }
+    GYRE_TRY(read_ucx(element, port));
     port.parent = port.port->is_virtual ? 0 : parent;
     if (topology_.node(port.parent).kind != NodeKind::nic && !port.port->is_virtual) {
       TopologyNode nic;

@@ -101,6 +101,7 @@ class HwlocWriter {
     made.set("allowed_cpuset", node.processors.hwloc_mask());
     made.set("allowed_nodeset", nodes_near(node.processors).hwloc_mask());
     if (!node.name.empty()) made.children.push_back(info("HostName", node.name));
+    add_ucx(made, node);
     add_children(made, index);
     return made;
   }
@@ -227,7 +228,13 @@ class HwlocWriter {
     made.set("name", node.name);
     made.set("osdev_type", node.port && node.port->has_verbs ? "3" : "2");
     made.children.push_back(info(port_info, port_words(node)));
+    add_ucx(made, node);
     return made;
+  }
+
+  static void add_ucx(XmlElement& into, const TopologyNode& node) {
+    for (const UcxTransport& one : node.ucx)
+      into.children.push_back(info(ucx_info, ucx_words(one)));
   }
 
   XmlElement nv_switch(const TopologyNode& node) {

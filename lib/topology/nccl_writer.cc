@@ -128,7 +128,9 @@ class NcclWriter {
     XmlElement made = element("net");
     made.set("name", node.name);
     made.set("dev", fmt::format("{}", ports_++));
-    made.set("speed", fmt::format("{:.0f}", node.gigabytes_per_s * megabits_per_gigabyte));
+    const PortSpeed speed = port_speed(node);
+    const double known = speed.source == FigureSource::assumed ? 0 : speed.gigabytes_per_s;
+    made.set("speed", fmt::format("{:.0f}", known * megabits_per_gigabyte));
     made.set("port", fmt::format("{}", traits.number));
     made.set("guid", traits.guid.empty() ? "0x0" : traits.guid);
     made.set("gdr", traits.nic_reaches_gpus ? "1" : "0");

@@ -1,5 +1,7 @@
 #include "lib/topology/routes.h"
 
+#include "lib/topology/speeds.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +10,6 @@
 
 namespace gyre::topology {
 namespace {
-
-// Of a port whose speed nobody knows, in 10^9 bytes per second: 10 Gb/s.
-constexpr double unknown_port = 1.25;
 
 // Where each node comes in a walk through the tree.
 std::vector<int> tree_places(const Topology& topology) {
@@ -38,10 +37,6 @@ std::int64_t whole_megabytes(double gigabytes_per_s) {
   return std::max<std::int64_t>(1, std::llround(std::min(gigabytes_per_s, most) * 1000));
 }
 
-double port_gigabytes_per_s(const TopologyNode& port) {
-  return port.gigabytes_per_s > 0 ? port.gigabytes_per_s : unknown_port;
-}
-
 std::vector<int> usable_ports(const Topology& topology) {
   std::vector<int> ports = topology.all(NodeKind::port);
   std::erase_if(ports, [&](int port) { return !connects_hosts(topology.node(port)); });
@@ -57,10 +52,11 @@ std::vector<int> usable_ports(const Topology& topology) {
   for (const int port : ports) {
     if (has_better(port)) continue;
     found.push_back(port);
-    fastest = std::max(fastest, port_gigabytes_per_s(topology.node(port)));
+    fastest = std::max(fastest, port_speed(topology.node(port)).gigabytes_per_s);
   }
-  std::erase_if(found,
-                [&](int port) { return port_gigabytes_per_s(topology.node(port)) < fastest / 4; });
+  std::erase_if(found, [&](int port) {
+    return port_speed(topology.node(port)).gigabytes_per_s < fastest / 4;
+  });
   const std::vector<int> places = tree_places(topology);
   std::ranges::stable_sort(found, {},
                            [&](int port) { return places[static_cast<std::size_t>(port)]; });
@@ -155,7 +151,7 @@ class RouteFinder {
     }
     if (std::ranges::any_of(direct, [](const auto& one) { return one.kind == PathClass::none; }))
       return;
-    const double speed = port_gigabytes_per_s(topology_.node(port));
+    const double speed = port_speed(topology_.node(port)).gigabytes_per_s;
     const int wire_out = add_edge(port, network_node, speed);
     const int wire_in = add_edge(network_node, port, speed);
     std::vector<EdgeList>& leaving = leaving_.emplace_back();

@@ -70,7 +70,5 @@ class HostRoutes {
 // verbs; none that is slower than a quarter of the fastest. At most `max_rails`.
 inline constexpr std::size_t max_rails = 128;
 std::vector<int> usable_ports(const Topology& topology);
-// Of the wire; a careful figure where nobody knows.
-double port_gigabytes_per_s(const TopologyNode& port);
 
 }  // namespace gyre::topology

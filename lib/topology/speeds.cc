@@ -1,6 +1,15 @@
 #include "lib/topology/speeds.h"
 
+#include <algorithm>
+#include <array>
+
 namespace gyre::topology {
+namespace {
+
+// Of a port whose speed nobody knows, in 10^9 bytes per second: 10 Gb/s.
+constexpr double unknown_port = 1.25;
+
+}  // namespace
 
 double pci_gigabytes_per_s(double gigatransfers_per_s, int lanes) {
   const double share = gigatransfers_per_s < 8    ? 8.0 / 10
@@ -39,6 +48,19 @@ double interconnect_gigabytes_per_s(const ProcessorModel& processor) {
          (processor.family == one.family && processor.model >= one.model)))
       return one.gigabytes_per_s;
   return 0;
+}
+
+std::string_view source_suffix(FigureSource source) {
+  constexpr std::array<std::string_view, 3> suffixes = {"", " (by UCX)", " (assumed)"};
+  return suffixes[static_cast<std::size_t>(source)];
+}
+
+PortSpeed port_speed(const TopologyNode& port) {
+  if (port.gigabytes_per_s > 0) return {port.gigabytes_per_s, FigureSource::known};
+  double best = 0;
+  for (const UcxTransport& one : port.ucx) best = std::max(best, one.gigabytes_per_s());
+  return best > 0 ? PortSpeed{best, FigureSource::ucx}
+                  : PortSpeed{unknown_port, FigureSource::assumed};
 }
 
 }  // namespace gyre::topology

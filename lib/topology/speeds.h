@@ -1,8 +1,11 @@
-// The bandwidth of a link of which only the kind is known, in 10^9 bytes per second and one
-// direction.
+// The bandwidth of a link of which only the kind is known, and of a port from what is known of it,
+// in 10^9 bytes per second and one direction.
 #pragma once
 
 #include "lib/topology/topology.h"
+
+#include <cstdint>
+#include <string_view>
 
 namespace gyre::topology {
 
@@ -21,5 +24,17 @@ double nvlink_gigabytes_per_s(int capability);
 // Between the packages of a host: the link that NCCL assumes for that processor (the same file); 0
 // if it is unknown.
 double interconnect_gigabytes_per_s(const ProcessorModel& processor);
+
+// Who says how wide something is.
+enum class FigureSource : std::uint8_t { known, ucx, assumed };
+std::string_view source_suffix(FigureSource source);  // "", " (by UCX)", " (assumed)"
+
+struct PortSpeed {
+  double gigabytes_per_s = 0;
+  FigureSource source = FigureSource::assumed;
+};
+// Of the wire, as the kernel or a file says; else of UCX's best transport, without the headers of
+// packets; else a careful figure.
+PortSpeed port_speed(const TopologyNode& port);
 
 }  // namespace gyre::topology

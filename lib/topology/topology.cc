@@ -61,7 +61,7 @@ class Checker {
  private:
   Status check_node(int index) {
     const TopologyNode& node = topology_.node(index);
-    if (index == 0) return node.parent == -1 ? Status() : wrong(node, "has a parent");
+    if (index == 0) return node.parent == -1 ? check_ucx(node) : wrong(node, "has a parent");
     if (node.parent < 0 || node.parent >= index) return wrong(node, "lies in no node before it");
     const TopologyNode& parent = topology_.node(node.parent);
     if (!may_lie_in(node.kind, parent.kind))
@@ -78,7 +78,26 @@ class Checker {
       return wrong(node, "has the bus id of another node");
     if (node.kind == NodeKind::port && !ports_.insert({node.name, port_number(node)}).second)
       return wrong(node, "has the name of another port");
+    GYRE_TRY(check_ucx(node));
     if (node.kind == NodeKind::core) return check_core(node);
+    return {};
+  }
+
+  static Status check_ucx(const TopologyNode& node) {
+    if (!node.ucx.empty() && node.kind != NodeKind::port && node.kind != NodeKind::host)
+      return wrong(node, "has a transport of UCX, which is neither a port nor the host");
+    std::set<std::pair<std::string_view, std::string_view>> known;
+    for (const UcxTransport& one : node.ucx) {
+      if (one.transport.empty() || one.device.empty())
+        return wrong(node, "has a transport of UCX without a name or without a device");
+      if (!known.insert({one.transport, one.device}).second)
+        return wrong(node, fmt::format("has UCX's {} on {} twice", one.transport, one.device));
+      for (const double figure :
+           {one.dedicated_gigabytes_per_s, one.shared_gigabytes_per_s, one.gigabytes_per_s(),
+            one.latency_us, one.latency_per_endpoint_us, one.overhead_us})
+        if (!is_figure(figure))
+          return wrong(node, fmt::format("has UCX's {} with what is no figure", one.transport));
+    }
     return {};
   }
 

@@ -66,6 +66,20 @@ struct PortTraits {
   friend bool operator==(const PortTraits&, const PortTraits&) = default;
 };
 
+// What UCX says of one of its transports on one device. It assumes 100 Mb/s for interfaces whose
+// speed it does not know; such bandwidths count as not known, and latencies that follow from them.
+struct UcxTransport {
+  std::string transport;                 // "tcp", "rc_mlx5"
+  std::string device;                    // "eth0", "mlx5_0:1", "memory"
+  double dedicated_gigabytes_per_s = 0;  // of each process
+  double shared_gigabytes_per_s = 0;     // of all processes together
+  double latency_us = 0;
+  double latency_per_endpoint_us = 0;  // more for each connection
+  double overhead_us = 0;              // of a message, on the processor
+  double gigabytes_per_s() const { return dedicated_gigabytes_per_s + shared_gigabytes_per_s; }
+  friend bool operator==(const UcxTransport&, const UcxTransport&) = default;
+};
+
 struct TopologyNode {
   NodeKind kind = NodeKind::host;
   int parent = -1;             // its index, below this node's own; -1 of the host alone
@@ -79,6 +93,7 @@ struct TopologyNode {
   std::optional<ProcessorModel> processor;  // of packages; of NUMA nodes if those are unknown
   std::optional<GpuTraits> gpu;
   std::optional<PortTraits> port;
+  std::vector<UcxTransport> ucx;  // of ports; of the host those on devices that are no port
   friend bool operator==(const TopologyNode&, const TopologyNode&) = default;
 };
 

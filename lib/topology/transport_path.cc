@@ -14,26 +14,26 @@ namespace {
 // The narrowest part so far.
 class Narrowest {
  public:
-  void pass(double gigabytes_per_s, bool is_assumed) {
+  void pass(double gigabytes_per_s, FigureSource source) {
     if (gigabytes_per_s >= width_) return;
     width_ = gigabytes_per_s;
-    is_assumed_ = is_assumed;
+    source_ = source;
   }
   void pass(const EdgeTable& table, const DevicePath& path) {
     for (const int edge : path.edges) {
       const EdgeTable::Edge& part = table.edges()[static_cast<std::size_t>(edge)];
-      pass(part.gigabytes_per_s, part.is_guessed);
+      pass(part.gigabytes_per_s, part.is_guessed ? FigureSource::assumed : FigureSource::known);
     }
   }
   double width() const { return width_; }
   TransportPath to_path(std::string text) const {
     if (width_ >= local_gigabytes_per_s) return {.exists = true, .text = std::move(text)};
-    return {true, width_, is_assumed_, std::move(text)};
+    return {true, width_, source_, std::move(text)};
   }
 
  private:
   double width_ = local_gigabytes_per_s;
-  bool is_assumed_ = false;
+  FigureSource source_ = FigureSource::known;
 };
 
 TransportPath no_path(std::string why) { return {.text = std::move(why)}; }
@@ -85,9 +85,9 @@ BestPort best_port(const RankLocation& place, const std::vector<int>& ports) {
   const EdgeTable table(*place.machine);
   const int memory = memory_near(*place.machine, place.node);
   for (const int port : ports) {
-    const TopologyNode& node = place.machine->node(port);
+    const PortSpeed speed = port_speed(place.machine->node(port));
     Narrowest narrowest;
-    narrowest.pass(port_gigabytes_per_s(node), node.gigabytes_per_s <= 0);
+    narrowest.pass(speed.gigabytes_per_s, speed.source);
     narrowest.pass(table, table.path_between(place.node, memory));
     narrowest.pass(table, table.path_between(memory, port));
     if (best.port < 0 || narrowest.width() > best.narrowest.width()) best = {port, narrowest};
@@ -159,7 +159,7 @@ std::string path_text(const TransportPath& path) {
 
 std::string figure_text(const TransportPath& path) {
   if (path.gigabytes_per_s <= 0) return "no figure";
-  return fmt::format("{:.3g} GB/s{}", path.gigabytes_per_s, path.is_assumed ? " (assumed)" : "");
+  return fmt::format("{:.3g} GB/s{}", path.gigabytes_per_s, source_suffix(path.source));
 }
 
 }  // namespace gyre::topology

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/topology/paths.h"
+#include "lib/topology/speeds.h"
 
 #include <cstdint>
 #include <string>
@@ -27,8 +28,8 @@ struct RankLocation {
 struct TransportPath {
   bool exists = false;
   double gigabytes_per_s = 0;  // of its narrowest part, one direction; 0: nobody knows
-  bool is_assumed = false;  // nobody knows the narrowest part, and a careful figure stands for it
-  std::string text;         // "SYS", "eth0 to eth1"; if it does not exist: why not
+  FigureSource source = FigureSource::known;  // assumed: nobody knows the narrowest part
+  std::string text;  // "SYS", "eth0 to eth1"; if it does not exist: why not
 };
 
 TransportPath find_path(const RankLocation& from, const RankLocation& to, Medium medium);

@@ -35,6 +35,17 @@ void add_topology_seeds(Seeds& seeds) {
       R"(name="eth0" osdev_type="2"><info name="GyrePort" value="protocol=ethernet up=1 mtu=9000 )"
       R"(gigabytes_per_s=12.5 addresses=10.0.0.1,fe80::1"/></object></object></object></object>)"
       R"(<object type="Misc"><info name="GyreNvSwitch" value="1"/></object></object></topology>)");
+  add("hwloc_ucx",
+      R"(<topology version="2.0"><object type="Machine" cpuset="0x1"><info name="GyreUcx" )"
+      R"(value="transport=self device=memory dedicated_gigabytes_per_s=19 overhead_us=0.01"/>)"
+      R"(<object type="Core" os_index="0" cpuset="0x1"/><object type="OSDev" name="eth0" )"
+      R"(osdev_type="2"><info name="GyrePort" value="protocol=ethernet up=1"/><info )"
+      R"(name="GyreUcx" value="transport=tcp device=eth0 shared_gigabytes_per_s=1.2 )"
+      R"(latency_us=5.2 latency_per_endpoint_us=0.001"/></object></object></topology>)");
+  add("hwloc_ucx_twice",
+      R"(<topology version="2.0"><object type="Machine" cpuset="0x1"><info name="GyreUcx" )"
+      R"(value="transport=self device=memory"/><info name="GyreUcx" )"
+      R"(value="transport=self device=memory"/></object></topology>)");
   add("not_xml", "<system version=\"1\"><cpu>");
   add("other_version", "<system version=\"2\"/>");
   add("mask", "<system version=\"1\"><cpu affinity=\"0xg,1\"/></system>");

@@ -68,8 +68,8 @@ std::string text_of(const trust::ProcessIdentity& peer,
   return candidates_text(
       find_candidates(*transports, peer, peer.process == self.process, [](Medium medium) {
         if (medium == Medium::sockets)
-          return topology::TransportPath{true, 0, false, "over loopback"};
-        return topology::TransportPath{true, 12.5, false, "SYS"};
+          return topology::TransportPath{.exists = true, .text = "over loopback"};
+        return topology::TransportPath{.exists = true, .gigabytes_per_s = 12.5, .text = "SYS"};
       }));
 }
 
