@@ -12,6 +12,7 @@ Result<const topology::Topology*> HostMachine::find(const std::string& file) {
   if (const auto known = found_.find(file); known != found_.end()) return &known->second;
   topology::Topology machine;
   if (file.empty()) {
+    // Without UCX, which would change this process (docs/decisions/36).
     machine = topology::discover({});
   } else {
     Result<topology::Topology> read = topology::read_topology_file(file);

@@ -27,6 +27,21 @@ SMALL = """<system version="1" name="small">
 </system>
 """
 
+# The kernel knows no speed of eth0, UCX does.
+UCX = """<topology version="2.0">
+  <object type="Machine" cpuset="0x1">
+    <info name="HostName" value="one"/>
+    <info name="GyreUcx" value="transport=self device=memory dedicated_gigabytes_per_s=19"/>
+    <object type="Core" os_index="0" cpuset="0x1"/>
+    <object type="OSDev" name="eth0" osdev_type="2">
+      <info name="GyrePort" value="protocol=ethernet up=1"/>
+      <info name="GyreUcx"
+    value="transport=tcp device=eth0 shared_gigabytes_per_s=2.9 latency_us=5.3 overhead_us=50"/>
+    </object>
+  </object>
+</topology>
+"""
+
 
 def gyre(*words):
     done = subprocess.run([GYRE, "topo", *words], capture_output=True, text=True, timeout=60,
@@ -90,6 +105,35 @@ class Topo(unittest.TestCase):
         self.addCleanup(os.environ.pop, "GYRE_P2P_DISABLE")
         self.assertRegex(gyre("--why", "gpu0", "gpu1")[1],
                          r"(?m)^  p2p +no +GYRE_P2P_DISABLE leaves it out$")
+
+    def test_this_host_has_ucxs_transports_or_says_why_not(self):
+        code, text, error = gyre("--json")
+        self.assertEqual((code, error), (0, ""))
+        made = json.loads(text)
+        known = [one["transport"] for node in made["nodes"] for one in node.get("ucx", [])]
+        if "self" not in known:
+            why = [one for one in made["missed"] if one.startswith("UCX's transports: ")]
+            self.assertEqual(len(why), 1, made["missed"])
+            self.assertRegex(why[0], r"was not found|is installed, and its layout is not known")
+
+    def test_ucxs_transports_are_shown_and_their_speed_counts(self):
+        path = self.file(UCX)
+        code, text, error = gyre("--file", path)
+        self.assertEqual((code, error), (0, ""))
+        self.assertIn("\n  UCX self on memory: 19 GB/s for each process\n", text)
+        self.assertIn("port eth0: Ethernet, up, 2.9 GB/s (by UCX)\n", text)
+        self.assertIn("UCX tcp on eth0: 2.9 GB/s, latency 5.3 us, overhead 50 us\n", text)
+        why = gyre("--file", path, "--hosts", "2", "--why", "core0", "1/core0")[1]
+        self.assertRegex(why, r"(?m)^  tcp +taken +by eth0 to eth0, 2.9 GB/s \(by UCX\)$")
+        nodes = json.loads(gyre("--file", path, "--json")[1])["nodes"]
+        tcp = [one for node in nodes for one in node.get("ucx", []) if node["kind"] == "port"]
+        self.assertEqual(tcp, [{"transport": "tcp", "device": "eth0",
+                                "dedicated_gigabytes_per_s": 0.0, "shared_gigabytes_per_s": 2.9,
+                                "latency_us": 5.3, "latency_per_endpoint_us": None,
+                                "overhead_us": 50.0}])
+        again = self.file(gyre("--file", path, "--export", "hwloc")[1])
+        self.assertEqual(gyre("--diff", path, again), (0, "", ""))
+        self.assertEqual(gyre("--file", again)[1], text)
 
     def test_paths_say_what_lies_between(self):
         path = self.file(SMALL)

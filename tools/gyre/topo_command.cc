@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gyre::tools {
@@ -44,13 +45,22 @@ struct Options {
 // More would be slow to print; searches of communicators have no such limit.
 constexpr int max_hosts = 1024;
 
-// hwloc writes to stderr where a container hides files of the kernel; `missed` says what it lacked.
+// hwloc writes to stderr where a container hides files of the kernel, UCX to stdout where a
+// transport cannot be opened, and it handles signals. `missed` says what they lacked.
 Topology this_host() {
-  (void)setenv("HWLOC_HIDE_ERRORS", "2", 0);
+  for (const auto& [name, value] :
+       {std::pair("HWLOC_HIDE_ERRORS", "2"), std::pair("UCX_LOG_LEVEL", "fatal"),
+        std::pair("UCX_LOG_FILE", "stderr"), std::pair("UCX_HANDLE_ERRORS", "none")})
+    (void)setenv(name, value, 0);
   const auto nvml = loaded::load_nvml();
+  const auto ucx = loaded::load_ucx();
   topology::DiscoverySources sources;
   if (nvml.ok()) sources.nvml = nvml->get();
-  return topology::discover(sources);
+  if (ucx.ok()) sources.ucx = ucx->get();
+  Topology machine = topology::discover(sources);
+  if (!ucx.ok())
+    machine.missed.push_back(fmt::format("UCX's transports: {}", ucx.status().message()));
+  return machine;
 }
 
 // By bus id, by a port's name, or by kind and number: "gpu0", "numa1", "core3".
@@ -169,7 +179,8 @@ int topo_command(int argc, char** argv) {
   Options options;
   CommandLine line("gyre topo",
                    "Shows this host as Gyre sees it: processors, memory, the PCI tree, GPUs with "
-                   "their NVLinks, network ports, and what could not be found out. Finds rings and "
+                   "their NVLinks, network ports, UCX's transports, and what could not be found "
+                   "out. The sources are hwloc, the kernel's files, NVML and UCX. Finds rings and "
                    "trees over the GPUs, or over the cores where there are none.");
   line.add_option("-f,--file", options.file, any_text(), "FILE",
                   "show this file instead: hwloc's XML (lstopo --of xml), or NCCL's "

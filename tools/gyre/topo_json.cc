@@ -20,6 +20,9 @@ const char* const topo_json_schema =
     "    gpu {ordinal, capability, nic_reaches, uuid},\n"
     "    port {protocol, verbs, up, loopback, virtual, number, mtu, reaches_gpus, guid,\n"
     "      addresses[]}\n"
+    "    ucx[] (of ports; of the host those on other devices): transport, device,\n"
+    "      dedicated_gigabytes_per_s (of each process), shared_gigabytes_per_s (of all),\n"
+    "      latency_us, latency_per_endpoint_us, overhead_us\n"
     "  links[]: from, to (indexes), kind (nvlink, c2c), lanes, gigabytes_per_s\n"
     "  with --rings or --trees:\n"
     "  hosts[]: ranks[] of {rank, node}\n"
@@ -46,6 +49,19 @@ ordered_json to_json(const PortTraits& port) {
           {"addresses", port.addresses}};
 }
 
+// A bandwidth is known in both its parts, or in none.
+ordered_json to_json(const UcxTransport& one) {
+  const bool is_known = one.gigabytes_per_s() > 0;
+  const auto part = [&](double figure) { return is_known ? ordered_json(figure) : ordered_json(); };
+  return {{"transport", one.transport},
+          {"device", one.device},
+          {"dedicated_gigabytes_per_s", part(one.dedicated_gigabytes_per_s)},
+          {"shared_gigabytes_per_s", part(one.shared_gigabytes_per_s)},
+          {"latency_us", known(one.latency_us)},
+          {"latency_per_endpoint_us", known(one.latency_per_endpoint_us)},
+          {"overhead_us", known(one.overhead_us)}};
+}
+
 ordered_json to_json(const TopologyNode& node, int index) {
   ordered_json made = {{"index", index}, {"kind", kind_name(node.kind)}, {"parent", node.parent}};
   if (node.number >= 0) made["number"] = node.number;
@@ -66,6 +82,7 @@ ordered_json to_json(const TopologyNode& node, int index) {
                    {"nic_reaches", node.gpu->nic_reaches},
                    {"uuid", node.gpu->uuid}};
   if (node.port) made["port"] = to_json(*node.port);
+  for (const UcxTransport& one : node.ucx) made["ucx"].push_back(to_json(one));
   return made;
 }
 
