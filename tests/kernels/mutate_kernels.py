@@ -171,7 +171,8 @@ def libraries(build):
     names = [f"tests/support/libtest_{name}.a" for name in (
         "main", "session", "device_job", "kernel_cases", "ranks", "host_device")]
     names += [f"lib/{room}/lib{room}.a" for room in (
-        "exec", "cuda", "transport", "plan", "trust", "base")]
+        "exec", "cuda", "loaded", "transport", "plan", "trust", "base")]
+    names += ["kernels/cuda/libkernels_cuda_names.a"]
     return [os.path.join(build, name) for name in names] + \
         sorted(glob.glob(os.path.join(build, "kernels/cpu/*.a")))
 
