@@ -79,6 +79,7 @@ std::string announced_by(const CommunicatorState& state, const trust::ProcessIde
 HostBackend::HostBackend(CommunicatorState& state, const Services& services, tune::Allowed allowed)
     : state_(state),
       regions_(services.regions),
+      lasting_(services.regions),
       machine_(services.machine),
       plans_(state.rank, state.size, std::move(allowed),
              shape_of(state.options.settings).slot_bytes) {}
@@ -110,7 +111,8 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
                                  [&state](const trust::ProcessIdentity& process) {
                                    return announced_by(state, process);
                                  },
-                             .rdma = rdma_options(settings)}));
+                             .rdma = rdma_options(settings),
+                             .lasting = &made->lasting_}));
   return made;
 }
 
@@ -188,17 +190,14 @@ Status HostBackend::fetch(void* value, const void* from, std::uint64_t bytes) co
   return {};
 }
 
-// Peers find memory of gyreMemAlloc by themselves; other memory is not lent.
-Result<std::uint64_t> HostBackend::register_buffer(const void*, std::uint64_t) {
-  const std::lock_guard lock(mutex_);
-  registered_.insert(++registrations_);
-  return registrations_;
+// NICs may keep keys of it. Peers of this host reach memory of gyreMemAlloc alone.
+Result<std::uint64_t> HostBackend::register_buffer(const void* buffer, std::uint64_t bytes) {
+  auto* const start = static_cast<std::byte*>(const_cast<void*>(buffer));
+  return lasting_.add({start, static_cast<std::size_t>(bytes)});
 }
 
 Status HostBackend::deregister_buffer(std::uint64_t handle) {
-  const std::lock_guard lock(mutex_);
-  if (registered_.erase(handle) > 0) return {};
-  return not_registered(handle);
+  return lasting_.remove(handle) ? Status() : not_registered(handle);
 }
 
 // ------------------------------------------------------------------------------ a collective

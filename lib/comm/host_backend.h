@@ -11,8 +11,6 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -96,6 +94,7 @@ class HostBackend final : public Backend {
 
   CommunicatorState& state_;
   transport::RegionTable& regions_;
+  transport::LastingMemory lasting_;  // transports watch it
   HostMachine& machine_;
   TransportList transports_;
   RankLayout layout_;  // once all have joined
@@ -112,10 +111,6 @@ class HostBackend final : public Backend {
   exec::Launch launch_;
   bool is_running_ = false;  // the launch; else links open
   std::byte barrier_byte_{};
-
-  std::mutex mutex_;  // of what follows
-  std::set<std::uint64_t> registered_;
-  std::uint64_t registrations_ = 0;
 };
 
 }  // namespace gyre::comm

@@ -130,6 +130,7 @@ Status RegionTable::release(void* memory) {
     region = std::move(found->second);
     regions_.erase(found);
   }
+  watchers_.tell(region.mapping.get());
   // Peers keep it mapped for a time, as nobody tells them: what they map then is a hole.
   if (holds_its_file(region))
     give_back_pages(region.file.get(), 0, region.mapping.get().bytes);
@@ -211,6 +212,7 @@ Status RegionTable::withdraw(const void* memory) {
   const int file = region->file.get();
   std::byte* const begin = region->mapping.get().data + pages.begin;
   lock.unlock();  // it may take a while; its owner, who is in a call with it, does not free it
+  watchers_.tell({begin, pages.end - pages.begin});
   return take_pages(file, begin, pages.begin, pages.end - pages.begin);
 }
 

@@ -9,6 +9,7 @@
 
 #include "lib/base/owned.h"
 #include "lib/base/status.h"
+#include "lib/transport/memory_watchers.h"
 #include "lib/transport/slots.h"
 
 #include <cstddef>
@@ -54,6 +55,8 @@ class RegionTable {
   // more until it is released. On an error they still do.
   Status withdraw(const void* memory);
   Probe probe();
+  // They are told before a region is unmapped, and before pages of it are withdrawn.
+  MemoryWatchers& watchers() { return watchers_; }
 
  private:
   // Whole pages, by their offsets in a region.
@@ -83,6 +86,7 @@ class RegionTable {
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, Region> regions_;  // by their end, so that upper_bound finds the owner
   FileDescriptor probe_;
+  MemoryWatchers watchers_;
 };
 
 // What a peer lends stays mapped for the calls that come, up to a bound, as the peer does not tell

@@ -15,6 +15,7 @@
 #include "lib/base/reachability.h"
 #include "lib/base/status.h"
 #include "lib/base/wait.h"
+#include "lib/transport/lasting_memory.h"
 #include "lib/transport/slots.h"
 #include "lib/trust/identity.h"
 #include "lib/trust/tickets.h"
@@ -155,6 +156,8 @@ struct TransportEnvironment {
   std::function<std::string(const trust::ProcessIdentity& peer)> announced = {};
   RdmaOptions rdma = {};
   const loaded::Verbs* verbs = nullptr;  // null: this machine's
+  // The memory of callers that NICs may read and write; null: none.
+  LastingMemory* lasting = nullptr;
 };
 
 }  // namespace gyre::transport

@@ -1,0 +1,52 @@
+#include "lib/transport/lasting_memory.h"
+
+#include <algorithm>
+
+namespace gyre::transport {
+namespace {
+
+bool holds(const MemoryRange& range, const void* memory, std::uint64_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(range.data);
+  const auto from = reinterpret_cast<std::uintptr_t>(memory);
+  return from >= begin && from - begin <= range.bytes && bytes <= range.bytes - (from - begin);
+}
+
+}  // namespace
+
+bool LastingMemory::covers(const void* memory, std::uint64_t bytes) const {
+  if (regions_.find(memory, bytes).region != region_staged) return true;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(
+      buffers_, [&](const auto& buffer) { return holds(buffer.second, memory, bytes); });
+}
+
+std::uint64_t LastingMemory::add(const MemoryRange& buffer) {
+  const std::lock_guard lock(mutex_);
+  buffers_[++added_] = buffer;
+  return added_;
+}
+
+bool LastingMemory::remove(std::uint64_t number) {
+  MemoryRange buffer;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = buffers_.find(number);
+    if (found == buffers_.end()) return false;
+    buffer = found->second;
+    buffers_.erase(found);
+  }
+  watchers_.tell(buffer);
+  return true;
+}
+
+void LastingMemory::watch(MemoryWatcher& watcher) {
+  watchers_.add(watcher);
+  regions_.watchers().add(watcher);
+}
+
+void LastingMemory::unwatch(MemoryWatcher& watcher) {
+  watchers_.remove(watcher);
+  regions_.watchers().remove(watcher);
+}
+
+}  // namespace gyre::transport

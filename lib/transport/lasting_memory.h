@@ -1,0 +1,40 @@
+// LastingMemory: the memory of this process that stays where it is until its owner says otherwise:
+// regions of gyreMemAlloc, until gyreMemFree; and what one communicator was told of by
+// gyreCommRegister, until gyreCommDeregister. Only of such memory may a NIC's key be kept. Memory
+// of malloc may be unmapped and mapped anew at any time, and nobody tells: the key would lead to
+// pages that are no longer the program's, and calls would give wrong results.
+#pragma once
+
+#include "lib/transport/memory_watchers.h"
+#include "lib/transport/region.h"
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace gyre::transport {
+
+// Any thread.
+class LastingMemory {
+ public:
+  // Outlives it.
+  explicit LastingMemory(RegionTable& regions) : regions_(regions) {}
+
+  bool covers(const void* memory, std::uint64_t bytes) const;
+  // A buffer that its owner keeps until `remove` of the number, which is never 0.
+  std::uint64_t add(const MemoryRange& buffer);
+  // False if there is no such number.
+  bool remove(std::uint64_t number);
+
+  void watch(MemoryWatcher& watcher);
+  void unwatch(MemoryWatcher& watcher);
+
+ private:
+  RegionTable& regions_;
+  MemoryWatchers watchers_;  // of the buffers
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, MemoryRange> buffers_;  // by number
+  std::uint64_t added_ = 0;
+};
+
+}  // namespace gyre::transport

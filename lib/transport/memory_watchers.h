@@ -1,0 +1,42 @@
+// MemoryWatchers: those who keep something about memory of this process, such as a NIC's key, and
+// have to let go of it before that memory is another's. Any thread.
+#pragma once
+
+#include "lib/base/owned.h"
+
+#include <mutex>
+#include <vector>
+
+namespace gyre::transport {
+
+class MemoryWatcher {
+ public:
+  // The range is about to be unmapped, or to get other pages. On return nothing is kept of it.
+  virtual void forget(const MemoryRange& range) = 0;
+
+ protected:
+  ~MemoryWatcher() = default;
+};
+
+class MemoryWatchers {
+ public:
+  void add(MemoryWatcher& watcher) {
+    const std::lock_guard lock(mutex_);
+    watchers_.push_back(&watcher);
+  }
+  // On return it is not told of anything any more.
+  void remove(MemoryWatcher& watcher) {
+    const std::lock_guard lock(mutex_);
+    std::erase(watchers_, &watcher);
+  }
+  void tell(const MemoryRange& range) const {
+    const std::lock_guard lock(mutex_);
+    for (MemoryWatcher* const watcher : watchers_) watcher->forget(range);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<MemoryWatcher*> watchers_;
+};
+
+}  // namespace gyre::transport
