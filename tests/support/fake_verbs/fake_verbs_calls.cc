@@ -140,6 +140,7 @@ ibv_mr* reg_mr(ibv_pd* domain, void* start, std::size_t bytes, int access) {
 
 int dereg_mr(ibv_mr* region) {
   const Lock lock(fake_verbs->mutex);
+  ++fake_verbs->calls["dereg_mr"];
   fake_verbs->regions.erase(region->lkey);
   delete static_cast<FakeRegion*>(region);
   return 0;

@@ -1,0 +1,123 @@
+#include "transports/rdma/registration_cache.h"
+
+#include "lib/base/log.h"
+
+#include <algorithm>
+
+namespace gyre::transport {
+namespace {
+
+constexpr std::size_t max_refused = 64;
+
+std::uintptr_t begin_of(const MemoryRange& range) {
+  return reinterpret_cast<std::uintptr_t>(range.data);
+}
+
+}  // namespace
+
+bool Registration::holds(const void* memory, std::uint64_t bytes) const {
+  const auto from = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t begin = begin_of(range_);
+  return from >= begin && from - begin <= range_.bytes && bytes <= range_.bytes - (from - begin);
+}
+
+bool Registration::meets(const MemoryRange& other) const {
+  return begin_of(range_) < begin_of(other) + other.bytes &&
+         begin_of(other) < begin_of(range_) + range_.bytes;
+}
+
+const ibv_mr* Registration::on(const RdmaDevice& device) const {
+  for (const DeviceKey& key : keys_)
+    if (key.device.get() == &device) return key.memory.get().object;
+  return nullptr;
+}
+
+// Both ends of a link lend: the NIC reads it here, and peers write it.
+Status Registration::add(const std::shared_ptr<RdmaDevice>& device) {
+  if (on(*device) != nullptr) return {};
+  GYRE_ASSIGN(loaded::VerbsMemory memory,
+              device->register_memory({range_.data, range_.bytes},
+                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+  keys_.push_back({device, std::move(memory)});
+  return {};
+}
+
+RegistrationCache::RegistrationCache(LastingMemory& lasting, const CacheLimits& limits)
+    : lasting_(lasting), limits_(limits) {
+  lasting_.watch(*this);
+}
+
+RegistrationCache::~RegistrationCache() { lasting_.unwatch(*this); }
+
+std::shared_ptr<const Registration> RegistrationCache::hold(const void* memory, std::uint64_t bytes,
+                                                            const NicList& devices) {
+  if (memory == nullptr || bytes == 0 || devices.empty()) return nullptr;
+  const MemoryRange range{static_cast<std::byte*>(const_cast<void*>(memory)),
+                          static_cast<std::size_t>(bytes)};
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::find(refused_, range) != refused_.end()) return nullptr;
+  const auto known = std::ranges::find_if(
+      ranges_, [&](const CachedRange& one) { return one.registration->holds(memory, bytes); });
+  if (known != ranges_.end()) {
+    const std::shared_ptr<Registration> held = known->registration;
+    known->used = ++uses_;
+    return add_devices(*held, devices) ? held : refuse(range);
+  }
+  if (!lasting_.covers(memory, bytes) || !make_room(bytes)) return nullptr;
+  const auto made = std::make_shared<Registration>(range);
+  if (!add_devices(*made, devices)) return refuse(range);
+  ranges_.push_back({made, ++uses_});
+  bytes_ += bytes;
+  log_info(Subsystem::net, "NICs reach {} bytes at {} without copies from here on", bytes, memory);
+  return made;
+}
+
+bool RegistrationCache::make_room(std::uint64_t bytes) {
+  if (bytes > limits_.bytes) return false;
+  while (ranges_.size() >= limits_.count || bytes_ > limits_.bytes - bytes)
+    if (!drop_oldest()) return false;
+  return true;
+}
+
+// False if all are held.
+bool RegistrationCache::drop_oldest() {
+  auto oldest = ranges_.end();
+  for (auto one = ranges_.begin(); one != ranges_.end(); ++one)
+    if (!one->is_held() && (oldest == ranges_.end() || one->used < oldest->used)) oldest = one;
+  if (oldest == ranges_.end()) return false;
+  bytes_ -= oldest->registration->bytes();
+  ranges_.erase(oldest);
+  return true;
+}
+
+// A limit on locked memory may be met by what nobody uses now.
+bool RegistrationCache::add_devices(Registration& registration, const NicList& devices) {
+  for (const std::shared_ptr<RdmaDevice>& device : devices) {
+    Status added = registration.add(device);
+    while (!added.ok() && drop_oldest()) added = registration.add(device);
+    if (added.ok()) continue;
+    if (!std::exchange(has_told_, true))
+      log_warn("calls copy memory that the NIC could reach: {}", added.message());
+    return false;
+  }
+  return true;
+}
+
+// Null.
+std::shared_ptr<const Registration> RegistrationCache::refuse(const MemoryRange& range) {
+  if (refused_.size() == max_refused) refused_.erase(refused_.begin());
+  refused_.push_back(range);
+  return nullptr;
+}
+
+void RegistrationCache::forget(const MemoryRange& range) {
+  const std::lock_guard lock(mutex_);
+  refused_.clear();
+  std::erase_if(ranges_, [&](const CachedRange& one) {
+    if (!one.registration->meets(range)) return false;
+    bytes_ -= one.registration->bytes();
+    return true;
+  });
+}
+
+}  // namespace gyre::transport
