@@ -30,11 +30,15 @@ Lane Plan::lane(std::uint32_t index) const {
           to.size() == others && lane.links.size() == others};
 }
 
-std::vector<bool> used_links(const Lane& lane, bool sends) {
+namespace {
+
+template <typename Takes>
+std::vector<bool> links_where(const Lane& lane, bool sends, Takes&& takes) {
   std::vector<bool> used(lane.link_count, false);
   for (std::uint32_t index = 0; index < lane.step_count; ++index) {
     const Step& step = lane.steps[index];
     const LinkRange range = sends ? step.send() : step.recv();
+    if (!takes(step)) continue;
     for (std::uint32_t repeat = 0; repeat < step.chunks.repeat && range.count > 0; ++repeat) {
       const std::int64_t shift = static_cast<std::int64_t>(repeat) * range.stride;
       const std::int64_t links = lane.link_count;
@@ -44,6 +48,27 @@ std::vector<bool> used_links(const Lane& lane, bool sends) {
     }
   }
   return used;
+}
+
+bool only_stores(const Step& step) {
+  return step.recv_count == 1 && step.local == Buffer::none && step.store == Buffer::output &&
+         !step.finishes();
+}
+
+}  // namespace
+
+std::vector<bool> used_links(const Lane& lane, bool sends) {
+  return links_where(lane, sends, [](const Step&) { return true; });
+}
+
+std::vector<Stored> stored_links(const Lane& lane) {
+  const std::vector<bool> some = links_where(lane, false, only_stores);
+  const std::vector<bool> other =
+      links_where(lane, false, [](const Step& step) { return !only_stores(step); });
+  std::vector<Stored> stored(lane.link_count, Stored::none);
+  for (std::size_t link = 0; link < stored.size(); ++link)
+    if (some[link]) stored[link] = other[link] ? Stored::some : Stored::all;
+  return stored;
 }
 
 }  // namespace gyre::plan

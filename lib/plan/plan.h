@@ -93,5 +93,8 @@ class Plan {
 
 // Which of a lane's links its steps send on, or receive on.
 std::vector<bool> used_links(const Lane& lane, bool sends);
+// How much of what comes on each link is stored in the output as it is.
+enum class Stored : std::uint8_t { none, some, all };
+std::vector<Stored> stored_links(const Lane& lane);
 
 }  // namespace gyre::plan

@@ -14,6 +14,12 @@ CellAddress cell(const Geometry& geometry, Buffer buffer, std::uint64_t offset) 
   return {buffer, offset / geometry.piece_bytes};
 }
 
+// What is in a cell while a wire may be writing there: nobody can use it.
+SymbolicValue in_flight(SymbolicValue value) {
+  value.label = ~std::uint64_t{0};
+  return value;
+}
+
 }  // namespace
 
 Status SymbolicRun::perform(Worker& worker, const Move& move) {
@@ -62,13 +68,14 @@ Status SymbolicRun::receive(Act& act) {
                                         message->values.size(), act.pieces.size()));
     }
     if (message->delivery == Delivery::pull) {
-      GYRE_TRY(read_where_it_lies(act, *message));
+      GYRE_TRY(read_where_it_lies(act, *message, message->cells));
       act.pulled += message->cells.empty() || message->cells[0].buffer == Buffer::input;
     }
     if (message->delivery == Delivery::push) {
       GYRE_TRY(check_landing(act, *message));
       act.was_pushed = true;
     }
+    GYRE_TRY(read_where_it_lies(act, *message, message->origin));
     act.operands.push_back(message->values);
   }
   switch_sums_ +=
@@ -76,10 +83,11 @@ Status SymbolicRun::receive(Act& act) {
   return {};
 }
 
-Status SymbolicRun::read_where_it_lies(const Act& act, const SymbolicMessage& message) {
-  for (std::size_t k = 0; k < act.pieces.size(); ++k) {
+Status SymbolicRun::read_where_it_lies(const Act& act, const SymbolicMessage& message,
+                                       const std::vector<CellAddress>& cells) {
+  for (std::size_t k = 0; k < cells.size(); ++k) {
     Result<SymbolicValue> value =
-        memory(message.source).read(message.cells[k], {act.worker.index, act.worker.clock});
+        memory(message.source).read(cells[k], {act.worker.index, act.worker.clock});
     if (!value.ok()) {
       return std::move(value).status().while_doing(
           fmt::format("pulling chunk {} from rank {}", act.pieces[k].chunk, message.source));
@@ -98,11 +106,14 @@ Status SymbolicRun::check_landing(const Act& act, const SymbolicMessage& message
     return internal_error(
         fmt::format("rank {} pushes into a step that does more than store", message.source));
   }
+  const bool lands_now = is_carried(message.source, act.worker.rank);
+  const Accessor access{act.worker.index, act.worker.clock};
   for (std::size_t k = 0; k < act.pieces.size(); ++k) {
     const CellAddress here = cell(*act.move.geometry, Buffer::output, act.pieces[k].store_offset);
-    const Result<SymbolicValue> value =
-        memory(act.worker.rank).read(here, {act.worker.index, act.worker.clock});
-    if (value.ok() && *value == message.values[k] && here.index == message.cells[k].index) {
+    const Result<SymbolicValue> value = memory(act.worker.rank).read(here, access);
+    const SymbolicValue expected = lands_now ? in_flight(message.values[k]) : message.values[k];
+    if (value.ok() && *value == expected && here.index == message.cells[k].index) {
+      if (lands_now) GYRE_TRY(memory(act.worker.rank).write(here, message.values[k], access));
       continue;
     }
     return internal_error(fmt::format("chunk {} is not where rank {} pushed it",
@@ -181,6 +192,10 @@ Status SymbolicRun::store(const Act& act) {
 // A link is direct or staged as a whole; its two ends agree on that.
 Delivery SymbolicRun::delivery_on(const Move& move, std::uint32_t fifo) const {
   if (machine_.delivering == DeliveryPolicy::staged) return Delivery::staged;
+  const Fifo& link = fifos_[fifo];
+  if (is_carried(link.from, link.to) && link.is_stored && delivery(*move.step) == Delivery::pull) {
+    return Delivery::push;
+  }
   const bool by_lot = ((fifo + 1) * 0x9e3779b97f4a7c15U ^ machine_.seed) >> 40 & 1;
   const bool is_staged = machine_.delivering == DeliveryPolicy::mixed && by_lot;
   return is_staged ? Delivery::staged : delivery(*move.step);
@@ -192,15 +207,14 @@ Status SymbolicRun::send(const Act& act) {
     const std::uint32_t number = act.worker.out[act.move.send[i]];
     Fifo& fifo = fifos_[number];
     SymbolicMessage message{
-        act.values, act.worker.clock, delivery_on(act.move, number), act.worker.rank, {}};
+        act.values, act.worker.clock, delivery_on(act.move, number), act.worker.rank, {}, {}};
     if (message.delivery == Delivery::push) {
       GYRE_TRY(push(act, fifo.to, message));
       ++pushed;
     }
-    if (message.delivery == Delivery::pull) {
-      for (const Piece& piece : act.pieces) {
-        message.cells.push_back(cell(*act.move.geometry, act.move.step->local, piece.local_offset));
-      }
+    if (message.delivery == Delivery::pull) message.cells = own_cells(act, Delivery::pull);
+    if (is_carried(fifo.from, fifo.to)) {
+      message.origin = own_cells(act, delivery(*act.move.step));
     }
     fifo.messages.push_back(std::make_shared<const SymbolicMessage>(std::move(message)));
   }
@@ -209,14 +223,32 @@ Status SymbolicRun::send(const Act& act) {
   return {};
 }
 
+// Where a message lies at its sender's once the move is done; empty if it is in a slot alone.
+std::vector<CellAddress> SymbolicRun::own_cells(const Act& act, Delivery by) const {
+  std::vector<CellAddress> cells;
+  const Step& step = *act.move.step;
+  for (const Piece& piece : act.pieces) {
+    if (by == Delivery::pull) {
+      cells.push_back(cell(*act.move.geometry, step.local, piece.local_offset));
+    } else if (by == Delivery::push && step.store == Buffer::output) {
+      cells.push_back(cell(*act.move.geometry, step.store, piece.store_offset));
+    }
+  }
+  return cells;
+}
+
 Status SymbolicRun::push(const Act& act, std::int32_t peer, SymbolicMessage& message) {
   const Geometry& there = geometries_[static_cast<std::size_t>(peer)];
   for (std::size_t k = 0; k < act.pieces.size(); ++k) {
-    const std::uint32_t chunk = act.pieces[k].chunk;
+    // In an all-to-all the receiver numbers it by this rank.
+    const std::uint32_t chunk =
+        contract_.pairs() ? static_cast<std::uint32_t>(act.worker.rank) : act.pieces[k].chunk;
     const std::uint64_t offset = there.place(Buffer::output, chunk, act.move.round_offset);
     message.cells.push_back(cell(there, Buffer::output, offset));
-    Status written = memory(peer).write(message.cells.back(), act.values[k],
-                                        {act.worker.index, act.worker.clock});
+    const bool takes_time = is_carried(act.worker.rank, peer);
+    const SymbolicValue value = takes_time ? in_flight(act.values[k]) : act.values[k];
+    Status written =
+        memory(peer).write(message.cells.back(), value, {act.worker.index, act.worker.clock});
     if (written.ok()) continue;
     return std::move(written).while_doing(fmt::format("pushing chunk {} to rank {}", chunk, peer));
   }

@@ -32,7 +32,7 @@ SymbolicRun::SymbolicRun(std::span<const Plan> plans)
   const auto number = [&](std::int32_t from, std::int32_t to, std::int32_t channel) {
     const auto [place, is_new] =
         numbers.try_emplace({from, to, channel}, static_cast<std::uint32_t>(fifos_.size()));
-    if (is_new) fifos_.push_back({from, to, channel, -1, -1, {}});
+    if (is_new) fifos_.push_back({from, to, channel, -1, -1, true, {}});
     return place->second;
   };
   for (std::size_t rank = 0; rank < plans.size(); ++rank) {
@@ -47,6 +47,10 @@ SymbolicRun::SymbolicRun(std::span<const Plan> plans)
         worker.in.push_back(number(link.peer, worker.rank, link.channel));
         worker.out.push_back(number(worker.rank, link.peer, link.channel));
       }
+      const std::vector<bool> used = used_links(worker.lane, false);
+      const std::vector<Stored> stored = stored_links(worker.lane);
+      for (std::size_t i = 0; i < used.size(); ++i)
+        if (used[i] && stored[i] != Stored::all) fifos_[worker.in[i]].is_stored = false;
       workers_.push_back(std::move(worker));
     }
   }

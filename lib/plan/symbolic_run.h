@@ -28,6 +28,10 @@ enum class DeliveryPolicy : std::uint8_t {
   staged,  // each message crosses a slot
   direct,  // each as plan::delivery says
   mixed,   // each link one way or the other, by the seed
+  // Directly, by wires that take their time: they may still read where a message lay, and write
+  // where it belongs, until it is received. What could be pulled is pushed where the receiver does
+  // nothing on that link but store what comes.
+  carried,
 };
 
 struct SymbolicMachine {
@@ -60,7 +64,8 @@ class SymbolicRun {
     VectorClock clock;  // of its sender
     Delivery delivery = Delivery::staged;
     std::int32_t source = 0;
-    std::vector<CellAddress> cells;  // pull: where it lies; push: where it was written
+    std::vector<CellAddress> cells;   // pull: where it lies; push: where it was written
+    std::vector<CellAddress> origin;  // carried: where it lay, in the memory of its source
   };
   struct Fifo {
     std::int32_t from = 0;
@@ -68,6 +73,7 @@ class SymbolicRun {
     std::int32_t channel = 0;
     std::int64_t sender = -1;  // workers, once they are known
     std::int64_t receiver = -1;
+    bool is_stored = true;  // the receiver stores all of it as it comes
     std::vector<std::shared_ptr<const SymbolicMessage>> messages;
   };
   struct Worker {
@@ -99,14 +105,20 @@ class SymbolicRun {
   Status perform(Worker& worker, const Move& move);
   Status claim_ends(const Act& act);
   Status receive(Act& act);
-  Status read_where_it_lies(const Act& act, const SymbolicMessage& message);
+  Status read_where_it_lies(const Act& act, const SymbolicMessage& message,
+                            const std::vector<CellAddress>& cells);
   Status check_landing(const Act& act, const SymbolicMessage& message);
   Status read_own(Act& act);
   Status reduce(Act& act);
   Status store(const Act& act);
   Status send(const Act& act);
   Status push(const Act& act, std::int32_t peer, SymbolicMessage& message);
+  std::vector<CellAddress> own_cells(const Act& act, Delivery by) const;
   Delivery delivery_on(const Move& move, std::uint32_t fifo) const;
+  // No wire leads from a rank to itself.
+  bool is_carried(std::int32_t from, std::int32_t to) const {
+    return machine_.delivering == DeliveryPolicy::carried && from != to;
+  }
   SymbolicMemory& memory(std::int32_t rank) { return memories_[static_cast<std::size_t>(rank)]; }
   Status check_results();
   Status check_result(std::int32_t rank, std::uint32_t chunk);

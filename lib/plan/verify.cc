@@ -110,7 +110,7 @@ Status check_family(std::span<const Plan> plans) {
 }
 
 std::string describe(const SymbolicMachine& machine) {
-  constexpr const char* delivering[] = {"staged", "direct", "mixed"};
+  constexpr const char* delivering[] = {"staged", "direct", "mixed", "carried"};
   return fmt::format("{}, {}, {}, depth {}", machine.in_place ? "in place" : "out of place",
                      machine.even ? "even" : "uneven",
                      delivering[static_cast<int>(machine.delivering)],
@@ -145,6 +145,7 @@ Status run_direct(SymbolicRun& symbolic_run, const Plan& plan, bool in_place, st
     GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::direct, true, seed}));
     GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::mixed, true, ++seed}));
     GYRE_TRY(run(symbolic_run, {min_depth, in_place, even, DeliveryPolicy::direct, false, ++seed}));
+    GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::carried, true, ++seed}));
   }
   return {};
 }

@@ -458,6 +458,22 @@ TEST_CASE("no mutation of a plan goes unnoticed", "[plan][verify]") {
   CHECK(count.survivors == std::vector<std::string>());
 }
 
+TEST_CASE("a message that its sender may change while a wire reads it is found", "[plan][verify]") {
+  // The second rank of a chain passes on what it has stored, and then stores it once more. In
+  // shared memory nobody reads there any more; a wire may.
+  const std::vector<Plan> plans = plans_of("chain", Collective::broadcast, 3);
+  CHECK(complaint(plans) == "");
+  const std::string text = complaint_after(plans, 1, [](PlanParts& parts) {
+    Step again;
+    again.local = again.store = Buffer::output;
+    again.chunks = parts.lanes[0].steps[0].chunks;
+    parts.lanes[0].steps.push_back(again);
+  });
+  CAPTURE(text);
+  CHECK(text.find("carried") != text.npos);
+  CHECK(text.find("pulling chunk 0 from rank 1") != text.npos);
+}
+
 TEST_CASE("the proof counts the moves that a switch can do, which deliver directly", "[verify]") {
   struct Case {
     const char* algorithm;
