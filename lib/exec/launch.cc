@@ -70,8 +70,9 @@ Launch::State Launch::advance() {
   }
   const bool finished = finish_up();
   if (!error_.ok()) return State::failed;
-  if (finished) return State::done;
-  return moved ? State::moved : State::blocked;
+  if (!finished) return moved ? State::moved : State::blocked;
+  if (call_->protocol == Protocol::direct) end_wire_loans();
+  return State::done;
 }
 
 // Nothing pending may need this rank again: bytes have left, lent buffers are given back.
@@ -141,7 +142,8 @@ bool Launch::may_send(LaneRun& run, SendPort& port) {
     block(run, BlockedOn::credit, &port, nullptr);
     return false;
   }
-  const bool reachable = port.same_address_space || port.peer_memory != nullptr;
+  const bool reachable =
+      port.same_address_space || port.peer_memory != nullptr || port.carrier != nullptr;
   if (call_->protocol != Protocol::direct || !reachable ||
       plan::delivery(*run.move.step) != plan::Delivery::push)
     return true;
@@ -230,7 +232,7 @@ bool Launch::open_outgoing(LaneRun& run) {
   }
   if (run.stealing.own == StealState::OwnPiece::done) {
     for (std::uint32_t i = 0; i < move.send.count; ++i)
-      run.outgoing[i] = {nullptr, DeliveryMode::push, nullptr};
+      run.outgoing[i] = {.delivery = DeliveryMode::push};
     return true;
   }
   const plan::Delivery wish =
@@ -238,10 +240,12 @@ bool Launch::open_outgoing(LaneRun& run) {
   for (std::uint32_t i = 0; i < move.send.count; ++i) {
     SendPort& port = *run.ends->send[move.send[i]];
     Outgoing& outgoing = run.outgoing[i];
-    outgoing = {port.slots.place(), DeliveryMode::staged, nullptr};
-    if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&
-        pulls_from_us(port)) {
-      outgoing = {nullptr, DeliveryMode::pull, nullptr};
+    outgoing = {.base = port.slots.place()};
+    if (port.carrier != nullptr) {
+      if (wish != plan::Delivery::staged) open_by_wire(run, port, outgoing);
+    } else if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&
+               pulls_from_us(port)) {
+      outgoing = {.delivery = DeliveryMode::pull};
       port.pulled = true;
     } else if (wish == plan::Delivery::push) {
       transport::FifoControl& control = *port.slots.view().control;

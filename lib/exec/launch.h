@@ -9,6 +9,7 @@
 #include "lib/exec/port.h"
 #include "lib/exec/work_stealing.h"
 #include "lib/plan/cursor.h"
+#include "lib/plan/plan.h"
 #include "lib/plan/protocol.h"
 
 #include <atomic>
@@ -31,8 +32,9 @@ struct BoundPlan {
   // Each port once: all that a Launch must progress, flush and grant.
   std::vector<SendPort*> send_ports;
   std::vector<ReceivePort*> receive_ports;
-  bool direct = false;           // messages may stay in user buffers
-  bool direct_in_place = false;  // even if input and output are one buffer
+  std::vector<plan::Stored> stored;  // by receive port: how much of what comes there
+  bool direct = false;               // messages may stay in user buffers
+  bool direct_in_place = false;      // even if input and output are one buffer
 };
 
 struct Call {
@@ -106,6 +108,7 @@ class Launch {
   struct Outgoing {
     std::byte* base = nullptr;  // null: nothing to write (pull, or lines)
     transport::DeliveryMode delivery = transport::DeliveryMode::staged;
+    bool by_wire = false;  // pushed by the wire: at `base` is the message, not the peer's buffer
     std::atomic<std::uint64_t>* mark = nullptr;  // set while the receiver's buffer is in use
   };
   struct LaneRun {
@@ -153,6 +156,12 @@ class Launch {
   bool stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input) const;
   std::uint64_t lent_place(const LaneRun& run, const plan::Piece& piece, bool in_input) const;
   bool pulls_from_us(SendPort& port) const;
+  void hold_for(SendPort& port) const;
+  void lend_by_wire(ReceivePort& port, plan::Stored stored) const;
+  bool lands(const LaneRun& run, const SendPort& port) const;
+  void open_by_wire(const LaneRun& run, SendPort& port, Outgoing& outgoing) const;
+  void end_wire_loans();
+  void cut_wires();
   template <typename Port>
   bool progress(const std::vector<Port*>& ports);
   bool finish_up();

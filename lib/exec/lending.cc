@@ -21,10 +21,19 @@ void Launch::lend(transport::Grant& grant, bool same_address_space, bool maps_pe
 }
 
 void Launch::lend_buffers() {
-  for (SendPort* port : bound_->send_ports)
-    lend(port->slots.view().control->sender_grant, port->same_address_space,
-         port->peer_memory != nullptr, call_->input, call_->input_bytes, call_->input_place);
-  for (ReceivePort* port : bound_->receive_ports) {
+  for (SendPort* port : bound_->send_ports) {
+    if (port->carrier != nullptr)
+      hold_for(*port);
+    else
+      lend(port->slots.view().control->sender_grant, port->same_address_space,
+           port->peer_memory != nullptr, call_->input, call_->input_bytes, call_->input_place);
+  }
+  for (std::size_t i = 0; i < bound_->receive_ports.size(); ++i) {
+    ReceivePort* const port = bound_->receive_ports[i];
+    if (port->carrier != nullptr) {
+      lend_by_wire(*port, bound_->stored[i]);
+      continue;
+    }
     transport::FifoControl& control = *port->slots.view().control;
     lend(control.receiver_grant, port->same_address_space, port->peer_memory != nullptr,
          call_->output, call_->output_bytes, call_->output_place);
@@ -68,6 +77,7 @@ void Launch::give_back(LaneRun& run) {
 Launch::RecallResult Launch::recall() {
   RecallResult worst;
   if (!lends_) return worst;
+  cut_wires();
   for (SendPort* port : bound_->send_ports)
     port->slots.view().control->sender_grant.sequence.store(0, std::memory_order_seq_cst);
   for (ReceivePort* port : bound_->receive_ports)
@@ -125,6 +135,92 @@ bool Launch::pulls_from_us(SendPort& port) const {
   if (!port.peer_maps_us && grant.sequence.load(std::memory_order_acquire) != 0)
     port.peer_maps_us = grant.read().maps_peer != 0;
   return port.peer_maps_us && call_->input_place.region != transport::region_staged;
+}
+
+// ------------------------------------------------------------------------------ by a wire
+
+// A pre-op changes the input on its way out. What peers that entered before have lent may be here.
+void Launch::hold_for(SendPort& port) const {
+  (void)port.connection->progress();  // an error stays, and the next look tells of it
+  if (!lends_) return;
+  if (call_->pre_scalar == nullptr)
+    port.input_hold = port.carrier->hold(call_->input, call_->input_bytes);
+  port.output_hold = port.carrier->hold(call_->output, call_->output_bytes);
+}
+
+// Senders push only what is stored as it comes, and ask only where that may be.
+void Launch::lend_by_wire(ReceivePort& port, plan::Stored stored) const {
+  if (stored == plan::Stored::none) return;
+  transport::Loan loan{.bytes = call_->output_bytes,
+                       .signature = call_->signature,
+                       .stores_all = stored == plan::Stored::all};
+  if (lends_ && call_->output != nullptr) {
+    loan.region = transport::region_same_process;
+    loan.offset = reinterpret_cast<std::uintptr_t>(call_->output);
+  }
+  port.carrier->lend(loan, call_->sequence + 1);
+}
+
+// Whether the wire can put the move's message into the receiver's output: what is final, and what
+// others would pull, where the receiver has said in time that it stores it as it comes.
+bool Launch::lands(const LaneRun& run, const SendPort& port) const {
+  const transport::Grant& grant = port.slots.view().control->receiver_grant;
+  if (!is_open(grant)) return false;
+  const transport::Loan loan = grant.read();
+  const bool is_stored =
+      plan::delivery(*run.move.step) == plan::Delivery::push || loan.stores_all != 0;
+  return is_stored && loan.region != transport::region_staged && loan.bytes > 0 &&
+         stays_within(run, loan.bytes, false);
+}
+
+// Once the move is done, a message that others pull lies in the step's own operand, and one that is
+// pushed lies in this rank's output as well, if that is stored: the wire takes it from there. What
+// the caller does not lend at either end, the wire finds in the slot, or leaves there.
+void Launch::open_by_wire(const LaneRun& run, SendPort& port, Outgoing& outgoing) const {
+  const plan::Step& step = *run.move.step;
+  if (run.move.bytes < transport::min_lent_bytes) return;
+  const bool is_final = plan::delivery(step) == plan::Delivery::push;
+  const bool lands_there = lands(run, port);
+  const plan::Buffer buffer = is_final ? step.store : step.local;
+  const std::byte* from = nullptr;
+  if (buffer == plan::Buffer::input && port.input_hold != nullptr) from = call_->input;
+  if (buffer == plan::Buffer::output && port.output_hold != nullptr) from = call_->output;
+  if (from == nullptr && !lands_there) return;
+  transport::LentParts& parts = lent_parts(port.slots.view(), port.slots.tail());
+  parts.count = 0;
+  plan::PieceWalk walk(run.move);
+  for (plan::Piece piece; walk.next(piece);) {
+    const std::uint64_t own = is_final ? piece.store_offset : piece.local_offset;
+    const std::byte* const source =
+        from != nullptr ? from + own : outgoing.base + piece.message_offset;
+    const std::uint64_t target = lands_there ? lent_place(run, piece, false) : piece.message_offset;
+    if (!parts.add({source, target, piece.bytes})) return;
+  }
+  outgoing.by_wire = true;
+  outgoing.delivery = lands_there ? transport::DeliveryMode::push : transport::DeliveryMode::pull;
+  if (from != nullptr) outgoing.base = nullptr;
+}
+
+// The call ended well: all was read, and all has come.
+void Launch::end_wire_loans() {
+  for (SendPort* port : bound_->send_ports) {
+    port->input_hold.reset();
+    port->output_hold.reset();
+  }
+  for (ReceivePort* port : bound_->receive_ports)
+    if (port->carrier != nullptr) port->carrier->end_loan();
+}
+
+// It did not: what is under way must come to nothing, at both ends.
+void Launch::cut_wires() {
+  for (SendPort* port : bound_->send_ports)
+    if (port->carrier != nullptr) port->carrier->cut_off();
+  for (ReceivePort* port : bound_->receive_ports)
+    if (port->carrier != nullptr) port->carrier->cut_off();
+  for (SendPort* port : bound_->send_ports) {
+    port->input_hold.reset();
+    port->output_hold.reset();
+  }
 }
 
 }  // namespace gyre::exec

@@ -231,8 +231,9 @@ bool Launch::open_aside(const LaneRun& run, std::uint32_t chunk, std::uint64_t r
     transport::FifoControl& ours = *run.ends->send[link]->slots.view().control;
     aside_.incoming[link] = {place.input, true, &theirs.receiver_borrows.value,
                              &theirs.sender_grant};
-    aside_.outgoing[link] = {place.output, transport::DeliveryMode::push,
-                             &ours.sender_borrows.value};
+    aside_.outgoing[link] = {.base = place.output,
+                             .delivery = transport::DeliveryMode::push,
+                             .mark = &ours.sender_borrows.value};
     if (!borrow(theirs.sender_grant, theirs.receiver_borrows.value) ||
         !borrow(ours.receiver_grant, ours.sender_borrows.value))
       return false;

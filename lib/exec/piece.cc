@@ -38,7 +38,7 @@ class Launch::PieceAct {
     for (std::uint32_t i = 0; i < move_.send.count; ++i) {
       const Outgoing& outgoing = run_.outgoing[i];
       if (outgoing.base == nullptr) continue;
-      if (outgoing.delivery == DeliveryMode::push)
+      if (outgoing.delivery == DeliveryMode::push && !outgoing.by_wire)
         add_output(outgoing.base + launch_.lent_place(run_, piece_, false));
       else
         add_target(outgoing.base + piece_.message_offset);

@@ -148,6 +148,7 @@ Status Links::open_one(const Key& key, std::optional<control::MessageBytes> earl
   port->channel = key.second;
   port->slots = transport::SlotReader(listening.connection->fifo());
   port->lines = transport::LineReader(listening.connection->fifo());
+  port->carrier = listening.connection->carrier();
   port->connection = std::move(listening.connection);
   receive_ports_[key] = std::move(port);
   GYRE_TRY(membership_.send(key.first, channel_key(key), encode(message)));
@@ -175,6 +176,7 @@ Status Links::connect(PendingConnection& opening, const control::MessageBytes& m
   port->same_address_space = back.same_address_space = connection->same_address_space();
   if (!port->same_address_space && transport.reach(identity_of(peer)).maps_slots)
     port->peer_memory = back.peer_memory = memory_of(peer, said->probe);
+  port->carrier = connection->carrier();
   port->connection = std::move(connection);
   send_ports_[opening.key] = std::move(port);
   return {};
@@ -303,7 +305,9 @@ exec::BoundPlan Links::bind(const plan::Plan& plan) {
   bound.direct = plan.direct();
   bound.direct_in_place = plan.direct_in_place();
   const auto add_once = [](auto& list, auto* port) {
-    if (std::ranges::find(list, port) == list.end()) list.push_back(port);
+    const bool is_new = std::ranges::find(list, port) == list.end();
+    if (is_new) list.push_back(port);
+    return is_new;
   };
   for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
     exec::BoundPlan::LaneEnds ends;
@@ -311,12 +315,14 @@ exec::BoundPlan Links::bind(const plan::Plan& plan) {
     ends.shared = exec::StealableStep::of(ends.lane);
     const std::vector<bool> sends = plan::used_links(ends.lane, true);
     const std::vector<bool> receives = plan::used_links(ends.lane, false);
+    const std::vector<plan::Stored> stored = plan::stored_links(ends.lane);
     for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {
       const Key key{ends.lane.links[i].peer, ends.lane.links[i].channel};
       ends.send.push_back(sends[i] ? send_port(key) : nullptr);
       ends.recv.push_back(receives[i] ? receive_ports_[key].get() : nullptr);
       if (sends[i]) add_once(bound.send_ports, ends.send.back());
-      if (receives[i]) add_once(bound.receive_ports, ends.recv.back());
+      if (receives[i] && add_once(bound.receive_ports, ends.recv.back()))
+        bound.stored.push_back(stored[i]);
     }
     bound.lanes.push_back(std::move(ends));
   }

@@ -4,6 +4,7 @@
 //   line    64 bytes: 56 of payload and a flag, written payload first, then the flag (release)
 //   slot    bulk bytes; the tail counter says how many were committed, the head how many released
 //   grant   where a user buffer lies that the other end may read (sender's) or write (receiver's)
+//   part    where a message lies in memory that its sender lends to the wire (carrier.h)
 //   bell    futex word of a sleeping end
 //
 // Counters are 64-bit, only grow, have one writer each and lie 128 bytes apart (two lines: the
@@ -76,6 +77,8 @@ struct Loan {
   std::uint64_t signature = 0;
   std::uint32_t descriptor = 0;  // of a region, in the lender's process
   std::uint32_t maps_peer = 0;   // the lender can map the other end's regions
+  // By a wire: all that comes on this link is stored as it comes, whatever its step says.
+  std::uint64_t stores_all = 0;
 };
 
 // A loan for one call, in memory that both ends write. `sequence` is stored last (release) and read
@@ -91,8 +94,8 @@ struct alignas(counter_spacing) Grant {
       using Word = std::remove_cvref_t<decltype(value)>;
       return std::atomic_ref(const_cast<Word&>(value)).load(std::memory_order_relaxed);
     };
-    return {word(loan.region),    word(loan.offset),     word(loan.bytes),
-            word(loan.signature), word(loan.descriptor), word(loan.maps_peer)};
+    return {word(loan.region),     word(loan.offset),    word(loan.bytes),     word(loan.signature),
+            word(loan.descriptor), word(loan.maps_peer), word(loan.stores_all)};
   }
 };
 inline constexpr std::uint64_t region_staged = 0;
@@ -145,6 +148,8 @@ constexpr bool note_fits(const SlotHeader& note, const FifoShape& shape) {
   return note.bytes <= shape.slot_bytes;
 }
 
+struct LentParts;  // carrier.h
+
 // Pointers into one fifo's memory, which must be zeroed, 4096-aligned and fifo_bytes(shape) long.
 struct FifoView {
   FifoControl* control = nullptr;
@@ -152,12 +157,15 @@ struct FifoView {
   Line* lines = nullptr;
   std::byte* slots = nullptr;
   FifoShape shape;
+  LentParts* lent = nullptr;  // where a wire moves lent memory: of each slot's message; one process
 
   static FifoView at(std::byte* memory, const FifoShape& shape) {
     return {reinterpret_cast<FifoControl*>(memory),
             reinterpret_cast<SlotHeader*>(memory + fifo_notes_offset()),
             reinterpret_cast<Line*>(memory + fifo_lines_offset(shape)),
-            memory + fifo_slots_offset(shape), shape};
+            memory + fifo_slots_offset(shape),
+            shape,
+            nullptr};
   }
   SlotHeader& note(std::uint64_t index) const { return notes[index & (shape.slot_count - 1)]; }
   std::byte* slot(std::uint64_t index) const {

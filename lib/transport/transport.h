@@ -34,6 +34,8 @@ struct Verbs;
 
 namespace gyre::transport {
 
+class Carrier;
+
 enum class Direction : std::uint8_t { send, receive };
 enum class TrafficClass : std::uint8_t { collective, point_to_point };
 
@@ -91,6 +93,8 @@ class Connection {
   virtual void disarm() = 0;
   // Grants over this connection can lend plain addresses: both ends share one address space.
   virtual bool same_address_space() const = 0;
+  // Null: the wire moves slots alone, or there is none. Stays as long as the connection.
+  virtual Carrier* carrier() { return nullptr; }
 };
 
 struct Listening {

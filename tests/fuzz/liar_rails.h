@@ -40,7 +40,11 @@ class LiarRails {
 
   transport::RdmaDevice& device() { return *device_; }
   transport::RdmaWindow window() const { return window_; }
-  std::shared_ptr<transport::RdmaFarewell> farewell() const { return farewell_; }
+  transport::RdmaShared shared() const { return {farewell_, registrations_}; }
+  // What the end under test may lend.
+  std::byte* allocate(std::size_t bytes) {
+    return static_cast<std::byte*>(must(regions_.allocate(bytes)));
+  }
   std::size_t pairs() const { return pairs_; }
   // Of the end under test.
   std::vector<transport::RdmaRail> make_rails() const {
@@ -80,6 +84,10 @@ class LiarRails {
   const tests::FakeVerbs fake_;
   const std::shared_ptr<transport::RdmaFarewell> farewell_ =
       std::make_shared<transport::RdmaFarewell>();
+  transport::RegionTable regions_;
+  transport::LastingMemory lasting_{regions_};
+  const std::shared_ptr<transport::RegistrationCache> registrations_ =
+      std::make_shared<transport::RegistrationCache>(lasting_);
   std::shared_ptr<transport::RdmaDevice> device_;
   transport::RdmaGid gid_;
   transport::RdmaWindow window_;

@@ -5,6 +5,7 @@
 //   1: u8 place, u8 value, block: a message beside its note, one byte of the note changed
 //   2: u8 messages that the receiving rank takes from the fifo
 //   3: u16 offset, block: bytes into the ring of notes
+//   4: the receiving rank lends memory for its next call
 #include "tests/fuzz/liar_rails.h"
 #include "transports/rdma/receiver.h"
 
@@ -25,6 +26,7 @@ class Peer {
   void send_message(std::span<const std::uint8_t> payload, std::uint8_t place, std::uint8_t change);
   void write(std::uint64_t offset, std::span<const std::uint8_t> bytes);
   void take(unsigned count);
+  void lend();
 
  private:
   // The pairs of the second rail follow those of the first.
@@ -43,22 +45,26 @@ class Peer {
   std::uint64_t sequence_ = 0;
   std::array<std::byte, 4096> memory_{};
   loaded::VerbsMemory registered_;
+  std::byte* const lent_ = rails_.allocate(4096);
+  std::uint64_t calls_ = 0;
 };
 
 Peer::Peer(std::size_t pairs, std::span<const std::uint8_t> answer) : rails_(pairs) {
+  registered_ = fuzz::must(
+      rails_.device().register_memory(memory_, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
   RdmaAnswer good{};
   for (std::size_t rail = 0; rail < fuzz::LiarRails::rails; ++rail)
-    good.rails.emplace_back(rails_.address(rail));
+    good.rails.emplace_back(rails_.address(rail)).value().notes = {
+        reinterpret_cast<std::uintptr_t>(memory_.data()), registered_.get()->rkey};
   answer_ = answer.empty() ? encode(good) : std::vector(answer.begin(), answer.end());
   receiver_ = fuzz::must(RdmaReceiver::make(
       {.peer = 1, .direction = Direction::receive}, fuzz::must(private_fifo(fuzz::liar_shape)),
-      rails_.make_rails(), rails_.farewell(), rails_.window(), {},
+      rails_.make_rails(), rails_.shared(), rails_.window(), {},
       {.take_answer = [this] { return std::optional(answer_); }, .refuse = [] {}}));
   const std::vector<RdmaAddress> there = receiver_->addresses("here");
   there_ = there[0];
   rails_.join(there);
   reader_ = SlotReader(receiver_->fifo());
-  registered_ = fuzz::must(rails_.device().register_memory(memory_, 0));
   (void)rails_.settle(*receiver_);
 }
 
@@ -89,7 +95,7 @@ void Peer::send_message(std::span<const std::uint8_t> payload, std::uint8_t plac
   out.note = {.sequence = sequence_,
               .signature = 0x77,
               .bytes = static_cast<std::uint32_t>(bytes),
-              .is_packed = 1};
+              .place = PayloadPlace::note};
   if (bytes > 0) std::memcpy(out.payload.data(), payload.data(), bytes);
   reinterpret_cast<std::uint8_t*>(&out)[place % sizeof out.note] ^= change;
   const auto* const from = reinterpret_cast<const std::uint8_t*>(&out);
@@ -107,6 +113,16 @@ void Peer::take(unsigned count) {
   (void)rails_.settle(*receiver_);
 }
 
+void Peer::lend() {
+  Connection& end = *receiver_;
+  const Loan loan{.region = region_same_process,
+                  .offset = reinterpret_cast<std::uintptr_t>(lent_),
+                  .bytes = 4096,
+                  .stores_all = 1};
+  end.carrier()->lend(loan, ++calls_);
+  (void)rails_.settle(end);
+}
+
 }  // namespace
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -114,7 +130,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::size_t pairs = 1 + input.take<std::uint8_t>() % 4;
   Peer peer(pairs, input.take_block());
   for (int step = 0; step < 64 && !input.empty(); ++step) {
-    const std::uint8_t kind = input.take<std::uint8_t>() % 4;
+    const std::uint8_t kind = input.take<std::uint8_t>() % 5;
     if (kind == 0) {
       const auto pair = input.take<std::uint8_t>();
       peer.notify(pair, input.take<std::uint32_t>());
@@ -124,6 +140,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       peer.send_message(input.take_block(), place, change);
     } else if (kind == 2) {
       peer.take(input.take<std::uint8_t>());
+    } else if (kind == 4) {
+      peer.lend();
     } else {
       const auto offset = input.take<std::uint16_t>();
       peer.write(offset, input.take_block());

@@ -100,6 +100,10 @@ class Steps {
     script_.number(std::uint8_t{2}).number(count);
     return *this;
   }
+  Steps& lend() {
+    script_.number(std::uint8_t{4});
+    return *this;
+  }
   Steps& write(std::uint16_t offset, const Bytes& bytes) {
     script_.number(std::uint8_t{3}).number(offset).block(bytes);
     return *this;
@@ -139,6 +143,12 @@ void add_notices(Seeds& seeds) {
   add("lie_packing", Steps(0).message(8, 22, 2));
   add("over_the_notes", Steps(0).write(0, Bytes(24, 0xff)).notice(0, {}).take(1));
   add("beyond_the_notes", Steps(0).write(1024, Bytes(8, 1)).message(1));
+  add("lent", Steps(0).lend().message(8, 22, 3).take(1).lend().message(200, 22, 3));
+  add("not_lent", Steps(0).message(8, 22, 3));
+  add("lent_and_taken", Steps(0).lend().notice(0, {NoticeKind::taken, 1, 1}).lend().lend());
+  add("lent_and_lost", Steps(0).lend().notice(0, {NoticeKind::lost, 1, 1}).message(8, 22, 3));
+  add("taken_unasked", Steps(0).notice(0, {NoticeKind::taken, 0, 0}).lend());
+  add("grant", Steps(0).notice(0, {NoticeKind::grant, 0, 0}));
   add("other_answer", Steps(0, encode(RdmaAnswer{{}, {some_address(2)}})).message(1));
   add("other_ticket", Steps(0, Bytes(100, 1)).message(1));
 }
@@ -152,6 +162,10 @@ class Replies {
   }
   Replies& message(std::uint16_t bytes) {
     script_.number(std::uint8_t{1}).number(bytes);
+    return *this;
+  }
+  Replies& grant(std::uint8_t attempt, std::uint8_t place = 0, std::uint8_t change = 0) {
+    script_.number(std::uint8_t{2}).number(attempt).number(place).number(change);
     return *this;
   }
   operator Bytes() { return script_; }
@@ -186,6 +200,16 @@ void add_replies(Seeds& seeds) {
                   .message(8));
   add("lost_beyond", Replies().notice(0, ready).notice(0, {NoticeKind::lost, 2}));
   add("lost_both", Replies().notice(0, {NoticeKind::lost, 1}).notice(0, {NoticeKind::lost, 0}));
+  add("grant", Replies().notice(0, ready).grant(1).message(300).grant(2).message(8));
+  add("grant_before_credit", Replies().grant(1).notice(0, ready).message(300));
+  add("grant_lie_sequence", Replies().notice(0, ready).grant(1, 0, 1));
+  add("grant_lie_address", Replies().notice(0, ready).grant(1, 20, 1).message(300));
+  add("grant_lie_bytes", Replies().notice(0, ready).grant(1, 31, 0xff));
+  add("grant_lie_room", Replies().notice(0, ready).grant(1, 26, 1).message(300));
+  add("grant_lie_promise", Replies().notice(0, ready).grant(1, 32, 2));
+  add("grant_lie_key", Replies().notice(0, ready).grant(1, 40, 1).message(300));
+  add("grant_nothing", Replies().notice(0, ready).grant(1, 25, 0x10).message(300));
+  add("taken", Replies().notice(0, {NoticeKind::taken, 0}));
   add("resume_unasked", Replies().notice(0, ready).notice(0, {NoticeKind::resume, 0}));
   add("resume_beyond", Replies()
                            .notice(0, ready)

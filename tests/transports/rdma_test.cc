@@ -36,11 +36,11 @@ TEST_CASE("messages arrive in order over several queue pairs that are late", "[r
 
 TEST_CASE("a device with short queues has fewer messages on their way", "[rdma]") {
   FakeVerbsOptions machine;
-  machine.devices[0].max_requests = 17;
+  machine.devices[0].max_requests = 28;
   machine.devices[0].inline_bytes = 0;
   const Network network(machine);
   CHECK(text_of(live_through()) == "");
-  machine.devices[0].max_requests = 13;
+  machine.devices[0].max_requests = 21;
   const Network shorter(machine);
   CHECK(contains(live_through(), "the queues of RDMA device fake0 are too short"));
 }

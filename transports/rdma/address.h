@@ -36,8 +36,9 @@ struct RdmaAddress {
   std::uint16_t lid = 0;            // of InfiniBand
   ibv_gid gid{};
   std::uint32_t window = 0;  // of a receiver: messages that may be on their way, a power of two
-  RemoteMemory slots{}, notes{};  // of a receiver
-  RemoteMemory probed{};          // where empty writes show whether this end's NIC answers
+  RemoteMemory slots{};      // of a receiver
+  RemoteMemory notes{};      // of a receiver: their ring; of a sender: where grants go
+  RemoteMemory probed{};     // where empty writes show whether this end's NIC answers
   std::vector<QueuePairNumbers> pairs{};
   std::string place{};  // "mlx5_0:1 of host a", for people; at most 60 bytes
 };

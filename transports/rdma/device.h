@@ -5,6 +5,7 @@
 #include "transports/rdma/address.h"
 #include "transports/rdma/ports.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,10 @@ class RdmaDevice {
   ibv_context* context() const { return port_.context->get().object; }
   ibv_pd* domain() const { return domain_.get().object; }
   const ibv_device_attr& limits() const { return limits_; }
+  // Of one request.
+  std::uint64_t max_write_bytes() const {
+    return std::max<std::uint64_t>(port_.attributes.max_msg_sz, 128);
+  }
   // Memory for the NIC: which it reads, or which peers write.
   Result<loaded::VerbsMemory> register_memory(std::span<std::byte> memory, int access) const;
   // Where peers may write nothing, to see whether this NIC answers.

@@ -26,6 +26,8 @@ std::string_view kind_text(WorkKind kind) {
       return "closing notice";
     case WorkKind::probe:
       return "empty write";
+    case WorkKind::grant:
+      return "grant of memory";
   }
   return "request";
 }

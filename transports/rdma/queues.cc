@@ -45,7 +45,7 @@ std::uint32_t Notice::to_immediate() const {
 
 std::optional<Notice> Notice::of(std::uint32_t immediate) {
   const std::uint32_t word = be32toh(immediate);
-  if (word >> 29 > static_cast<std::uint32_t>(NoticeKind::resume)) return std::nullopt;
+  if (word >> 29 > static_cast<std::uint32_t>(NoticeKind::taken)) return std::nullopt;
   return Notice{static_cast<NoticeKind>(word >> 29), word & mask,
                 static_cast<std::uint8_t>(word >> number_bits)};
 }

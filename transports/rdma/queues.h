@@ -18,7 +18,7 @@
 namespace gyre::transport {
 
 // The use of a work request, told back by its completion.
-enum class WorkKind : std::uint8_t { receive, message, notice, credit, close, probe };
+enum class WorkKind : std::uint8_t { receive, message, notice, credit, close, probe, grant };
 struct WorkTag {
   WorkKind kind = WorkKind::receive;
   std::uint8_t pair = 0;     // index of the queue pair
@@ -35,13 +35,14 @@ struct WorkTag {
 };
 
 // The 32 bits that a peer's message brings with it.
-enum class NoticeKind : std::uint8_t { message, credit, close, lost, resume };
+enum class NoticeKind : std::uint8_t { message, credit, close, lost, resume, grant, taken };
 struct Notice {
   static constexpr int number_bits = 21;
   static constexpr std::uint32_t mask = (1U << number_bits) - 1;
   NoticeKind kind = NoticeKind::message;
-  std::uint32_t number = 0;   // of a message, or of the next one: its low bits; or of a rail
-  std::uint8_t question = 0;  // of `lost` and its answer
+  // Of a message, or of the next one, or of a call: its low bits; or of a rail.
+  std::uint32_t number = 0;
+  std::uint8_t question = 0;  // of `lost` and its answer; of `grant` and its receipt: the attempt
 
   std::uint32_t to_immediate() const;
   // Nothing if it is none of ours.
@@ -65,6 +66,7 @@ class RdmaQueues {
                                                   QueueDepth depth);
 
   RdmaDevice& device() const { return *device_; }
+  const std::shared_ptr<RdmaDevice>& shared_device() const { return device_; }
   RdmaNetwork network() const { return gid_.network; }
   std::size_t size() const { return pairs_.size(); }
   std::uint32_t inline_bytes() const { return inline_bytes_; }

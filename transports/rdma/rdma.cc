@@ -73,11 +73,14 @@ class RdmaTransport final : public Transport {
   Status fault_;         // the settings ask for what is not there
   std::map<std::string, std::weak_ptr<RdmaDevice>> devices_;  // by the port's name
   Recent<trust::Ticket, 256> answered_;                       // endpoints that were connected to
-  const std::shared_ptr<RdmaFarewell> farewell_ = std::make_shared<RdmaFarewell>();
+  RdmaShared shared_;
 };
 
 RdmaTransport::RdmaTransport(const TransportEnvironment& environment)
     : environment_(environment), verbs_(environment.verbs) {
+  shared_.farewell = std::make_shared<RdmaFarewell>();
+  if (environment.lasting != nullptr)
+    shared_.registrations = std::make_shared<RegistrationCache>(*environment.lasting);
   if (environment.tcp_encrypted) {
     absence_ = "GYRE_TCP_SECURITY=tls asks for encryption, and RDMA has none";
     return;
@@ -161,7 +164,7 @@ Result<Listening> RdmaTransport::listen(const LinkKey& key, const FifoShape& sha
       .refuse = [post = environment_.letters, peer = key.peer,
                  ticket] { (void)post.send(peer, refusal_key(ticket), {}); }};
   GYRE_ASSIGN(std::unique_ptr<RdmaReceiver> receiver,
-              RdmaReceiver::make(key, std::move(memory), std::move(rails), farewell_, window,
+              RdmaReceiver::make(key, std::move(memory), std::move(rails), shared_, window,
                                  std::move(issued), std::move(letters)));
   std::vector<std::string> places;
   for (const RdmaAddress& address : receiver->addresses(environment_.self.host_name)) {
@@ -234,22 +237,20 @@ Result<std::unique_ptr<Connection>> RdmaTransport::connect(const LinkKey& key,
   window.messages = std::min(window.messages, there[0].window);
   GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
   std::vector<RdmaRail> rails(there.size());
-  RdmaAnswer answer{contents.ticket, {}};
-  answer.rails.resize(there.size());
   for (std::size_t i = 0; i < used.size(); ++i) {
     RdmaRail& rail = rails[used[i]];
     rail.there = there[used[i]];
     const RdmaGid& gid = *devices[i]->port().on(rail.there.network);
     GYRE_ASSIGN(rail.queues, RdmaQueues::make(devices[i], gid, pairs, window.depth()));
-    answer.rails[used[i]] = rail.queues->address(environment_.self.host_name);
   }
   auto is_refused = [post = environment_.letters, peer = key.peer, ticket = contents.ticket] {
     return post.receive(peer, refusal_key(ticket)).has_value();
   };
   GYRE_ASSIGN(std::unique_ptr<RdmaSender> sender,
-              RdmaSender::make(key, std::move(memory), std::move(rails), farewell_, window,
+              RdmaSender::make(key, std::move(memory), std::move(rails), shared_, window,
                                there[0].window, std::move(is_refused)));
   answered_.note(contents.ticket);
+  const RdmaAnswer answer{contents.ticket, sender->addresses(environment_.self.host_name)};
   GYRE_TRY(environment_.letters.send(key.peer, answer_key(contents.ticket), encode(answer)));
   return std::unique_ptr<Connection>(std::move(sender));
 }

@@ -34,6 +34,12 @@
 //             forgets messages that are not whole, and answers with the number of the first one.
 //             The sender sends again from there, over the rails that are left. A receiver that
 //             loses a rail tells the sender, which does the same. Both log it.
+//   lending   Callers may lend memory that lasts (lib/transport/lasting_memory.h). Then a message
+//             does not go through the slot at that end: the sender's NIC reads it where it lies,
+//             and writes it where it belongs. For each call a receiver tells the sender what it
+//             lends: it writes a grant (call, address, length, keys by rail) into the sender's
+//             memory, with a notice. The sender answers with a receipt, and only then comes the
+//             next grant. The note of such a message says that it is in lent memory. See below.
 //   the end   An end that is destroyed posts a closing notice, with the number of the next message;
 //             RdmaFarewell keeps its queue pairs until that has left. After a receiver's notice the
 //             sender may not have the NIC's last acknowledgements, but knows what has come. An end
@@ -41,6 +47,28 @@
 //   silence   A thread that waits for long asks the peer's NIC by an empty write, which needs no
 //             process there. No answer within the liveness limit is an error. A process that ends
 //             takes its queue pairs along; the control plane tells of that earlier.
+//
+// Why lending is right:
+//
+//   in time   A wire takes longer than a store: it reads where a message lay, and writes where it
+//             belongs, until the message is received. The proof of plans covers just that
+//             (DeliveryPolicy::carried): between a message's sending and its receipt nobody else
+//             writes where it lay or touches where it lands.
+//   a loss    Until a message is whole its receiver does not consume it, so nothing that depends on
+//             it has happened, and by the same proof it still lies where it lay. What is sent again
+//             is the same bytes to the same place. A message that was whole is not sent again, and
+//             of packets that a NIC repeats the peer's NIC takes none twice.
+//   success   A sender's call ends when the peer's NIC has acknowledged all, so that the NIC here
+//   has
+//             read it. A receiver's call ends when all its messages are whole, so that nothing is
+//             on its way to its memory.
+//   failure   Before a failed call returns, both ends destroy their queue pairs (Carrier::cut_off).
+//             From then on the NIC reads and writes nothing of the caller's. The communicator is
+//             broken anyway.
+//   keys      They are kept between calls (RegistrationCache), and go before the memory does. While
+//             a key is there, a peer of this communicator that ignores the grants could write with
+//             it; peers are trusted as far as that, as in shared memory. A key that is gone, or was
+//             never given, the NIC refuses (IBV_WC_REM_ACCESS_ERR), and the connection fails.
 //
 // Payload is not encrypted: the fabric is trusted, as docs/security.md says. Where the user asks
 // for encryption (GYRE_TCP_SECURITY=tls), rdma reaches nobody.

@@ -8,9 +8,9 @@
 namespace gyre::transport {
 
 RdmaReceiver::RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory,
-                           std::vector<RdmaRail> rails, std::shared_ptr<RdmaFarewell> farewell,
-                           RdmaWindow window, IssuedTicket ticket, Letters letters)
-    : RdmaEnd(std::move(memory), std::move(rails), std::move(farewell), "rdma from rank", key.peer),
+                           std::vector<RdmaRail> rails, RdmaShared shared, RdmaWindow window,
+                           IssuedTicket ticket, Letters letters)
+    : RdmaEnd(std::move(memory), std::move(rails), std::move(shared), "rdma from rank", key.peer),
       window_(window),
       ticket_(std::move(ticket)),
       letters_(std::move(letters)),
@@ -26,12 +26,11 @@ RdmaReceiver::~RdmaReceiver() {
 Result<std::unique_ptr<RdmaReceiver>> RdmaReceiver::make(const LinkKey& key,
                                                          std::shared_ptr<FifoMemory> memory,
                                                          std::vector<RdmaRail> rails,
-                                                         std::shared_ptr<RdmaFarewell> farewell,
-                                                         RdmaWindow window, IssuedTicket ticket,
-                                                         Letters letters) {
+                                                         RdmaShared shared, RdmaWindow window,
+                                                         IssuedTicket ticket, Letters letters) {
   std::unique_ptr<RdmaReceiver> made(new RdmaReceiver(key, std::move(memory), std::move(rails),
-                                                      std::move(farewell), window,
-                                                      std::move(ticket), std::move(letters)));
+                                                      std::move(shared), window, std::move(ticket),
+                                                      std::move(letters)));
   GYRE_TRY(
       made->register_memory(window.messages, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
   return made;
@@ -81,6 +80,7 @@ Status RdmaReceiver::turn() {
   GYRE_TRY(link_.take_completions());
   if (!questions_.empty()) GYRE_TRY(answer_questions());
   GYRE_TRY(tell_losses());
+  GYRE_TRY(give_grant());
   return return_credit();
 }
 
@@ -95,10 +95,15 @@ Status RdmaReceiver::take(const ibv_wc& completion, WorkTag tag, std::size_t rai
 Status RdmaReceiver::on_notice(const ibv_wc& completion, std::size_t rail, std::size_t pair) {
   const std::optional<Notice> notice =
       (completion.wc_flags & IBV_WC_WITH_IMM) != 0 ? Notice::of(completion.imm_data) : std::nullopt;
-  if (!notice || notice->kind == NoticeKind::credit || notice->kind == NoticeKind::resume)
+  if (!notice || notice->kind == NoticeKind::credit || notice->kind == NoticeKind::resume ||
+      notice->kind == NoticeKind::grant)
     return Status(Code::RemoteError, "the sender sent a notice that is not ours");
   if (notice->kind == NoticeKind::close) {
     link_.note_closing();
+    return {};
+  }
+  if (notice->kind == NoticeKind::taken) {
+    if (notice->question == attempt_) awaits_receipt_ = false;
     return {};
   }
   if (notice->kind == NoticeKind::lost) {
@@ -135,9 +140,15 @@ Status RdmaReceiver::land_whole() {
     if (arrival.pieces > note.pieces || !arriving_.has_credit())
       return Status(Code::RemoteError,
                     fmt::format("more has come of message {} than it has", note.sequence));
-    if (note.is_packed == 1) std::memcpy(arriving_.place(), place + sizeof note, note.bytes);
+    const bool is_lent = note.place == PayloadPlace::lent;
+    if (is_lent && lent_.memory == nullptr)
+      return Status(Code::RemoteError,
+                    fmt::format("message {} is in memory that was not lent", note.sequence));
+    if (note.place == PayloadPlace::note)
+      std::memcpy(arriving_.place(), place + sizeof note, note.bytes);
     arrival = {};
-    arriving_.commit(note.bytes, note.signature, DeliveryMode::staged);
+    arriving_.commit(note.bytes, note.signature,
+                     is_lent ? DeliveryMode::push : DeliveryMode::staged);
   }
 }
 
@@ -159,10 +170,11 @@ Status RdmaReceiver::answer_questions() {
   return {};
 }
 
-// The sender asks in turn, or has asked before. Credits went over the first rail.
+// The sender asks in turn, or has asked before. Credits and the grant went over the first rail.
 Status RdmaReceiver::tell_losses() {
   while (const auto rail = link_.next_lost()) {
     owes_credit_ = true;
+    owes_grant_ = owes_grant_ || std::exchange(awaits_receipt_, false);
     credits_out_ = 0;
     GYRE_TRY(tell(WorkKind::notice, {NoticeKind::lost, static_cast<std::uint32_t>(*rail)}));
   }
@@ -176,6 +188,62 @@ Status RdmaReceiver::return_credit() {
   owes_credit_ = false;
   ++credits_out_;
   return tell(WorkKind::credit, {NoticeKind::credit, static_cast<std::uint32_t>(credited_)});
+}
+
+void RdmaReceiver::lend(const Loan& loan, std::uint64_t sequence) {
+  if (!error_.ok()) return;
+  lent_ = {sequence, loan, nullptr};
+  if (loan.region != region_staged)
+    lent_.memory = register_lent(reinterpret_cast<const void*>(loan.offset), loan.bytes);
+  owes_grant_ = true;
+  if (!ready()) return;
+  Status given = give_grant();
+  if (!given.ok()) fail(std::move(given));
+}
+
+// One at a time, as the sender reads it where it was written.
+Status RdmaReceiver::give_grant() {
+  if (!owes_grant_ || awaits_receipt_ || link_.is_closed()) return {};
+  RdmaGrant grant{.sequence = lent_.sequence,
+                  .signature = lent_.loan.signature,
+                  .stores_all = lent_.loan.stores_all};
+  if (lent_.memory != nullptr) {
+    grant.address = lent_.loan.offset;
+    grant.bytes = lent_.loan.bytes;
+    for (std::size_t i = 0; i < link_.rails().size(); ++i)
+      if (const auto& queues = link_.rails()[i].queues; queues != nullptr)
+        grant.keys[i] = lent_.memory->on(queues->device())->rkey;
+  }
+  std::memcpy(grant_place(++attempt_), &grant, sizeof grant);
+  owes_grant_ = false;
+  awaits_receipt_ = true;
+  for (;;) {
+    const std::size_t rail = link_.main();
+    ibv_sge part{};
+    ibv_send_wr request = grant_request(part);
+    Status posted = link_.rails()[rail].queues->post(0, request);
+    if (posted.ok()) return posted;
+    GYRE_TRY(link_.lose(rail, std::move(posted)));
+  }
+}
+
+ibv_send_wr RdmaReceiver::grant_request(ibv_sge& part) const {
+  const RdmaRail& rail = link_.rails()[link_.main()];
+  part = {reinterpret_cast<std::uintptr_t>(grant_place(attempt_)), sizeof(RdmaGrant),
+          rail.notes.get()->lkey};
+  const auto number = static_cast<std::uint32_t>(lent_.sequence & Notice::mask);
+  const Notice notice{NoticeKind::grant, number, attempt_};
+  ibv_send_wr request{};
+  request.wr_id = WorkTag{WorkKind::grant, 0, notice.number}.to_id();
+  request.sg_list = &part;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.imm_data = notice.to_immediate();
+  request.wr.rdma.remote_addr =
+      rail.there.notes.address + attempt_ % grant_places * sizeof(NotePlace);
+  request.wr.rdma.rkey = rail.there.notes.key;
+  return request;
 }
 
 Status RdmaReceiver::tell(WorkKind kind, const Notice& notice) {

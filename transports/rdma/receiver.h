@@ -26,8 +26,7 @@ class RdmaReceiver final : public RdmaEnd {
   // Each rail has its queues.
   static Result<std::unique_ptr<RdmaReceiver>> make(const LinkKey& key,
                                                     std::shared_ptr<FifoMemory> memory,
-                                                    std::vector<RdmaRail> rails,
-                                                    std::shared_ptr<RdmaFarewell> farewell,
+                                                    std::vector<RdmaRail> rails, RdmaShared shared,
                                                     RdmaWindow window, IssuedTicket ticket,
                                                     Letters letters);
   ~RdmaReceiver() override;
@@ -47,8 +46,9 @@ class RdmaReceiver final : public RdmaEnd {
   };
 
   RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory, std::vector<RdmaRail> rails,
-               std::shared_ptr<RdmaFarewell> farewell, RdmaWindow window, IssuedTicket ticket,
-               Letters letters);
+               RdmaShared shared, RdmaWindow window, IssuedTicket ticket, Letters letters);
+  void lend(const Loan& loan, std::uint64_t sequence) override;
+  void end_loan() override { lent_.memory.reset(); }
   Status turn() override;
   Status join();
   Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail) override;
@@ -57,6 +57,8 @@ class RdmaReceiver final : public RdmaEnd {
   Status answer_questions();
   Status tell_losses();
   Status return_credit();
+  Status give_grant();
+  ibv_send_wr grant_request(ibv_sge& part) const;
   Status tell(WorkKind kind, const Notice& notice);
   std::uint64_t head() const;
 
@@ -68,9 +70,19 @@ class RdmaReceiver final : public RdmaEnd {
   std::uint64_t credited_;                // the head that the sender was told last
   bool owes_credit_ = false;              // whatever it was told: that may be lost
   std::uint32_t credits_out_ = 0;         // notices that have not completed
-  std::vector<Notice> questions_;         // of the sender, about lost rails
-  std::vector<bool> asked_about_;         // rails that the sender has lost
-  std::size_t note_rail_ = 0;             // the first that it has not: notes come there
+  // What is lent for the call of this sequence, if the memory is there.
+  struct WireLoan {
+    std::uint64_t sequence = 0;
+    Loan loan;
+    std::shared_ptr<const Registration> memory;
+  };
+  WireLoan lent_;
+  bool owes_grant_ = false;        // the sender is to be told of it
+  bool awaits_receipt_ = false;    // of what it was told last
+  std::uint8_t attempt_ = 0;       // to tell it of a grant
+  std::vector<Notice> questions_;  // of the sender, about lost rails
+  std::vector<bool> asked_about_;  // rails that the sender has lost
+  std::size_t note_rail_ = 0;      // the first that it has not: notes come there
 };
 
 }  // namespace gyre::transport

@@ -1,7 +1,8 @@
 // The sending end: a private fifo that the executor commits into, and the code that writes its
 // messages into the receiver's memory. A slot is free again when the peer's NIC has acknowledged
 // all of its message. If a rail is lost, the sender waits until nothing is on its way over the
-// others, asks the receiver where it stands, and sends again from there.
+// others, asks the receiver where it stands, and sends again from there. Messages may lie in memory
+// that callers lend, here, there or at both ends.
 #pragma once
 
 #include "lib/transport/endpoint.h"
@@ -33,11 +34,12 @@ class RdmaSender final : public RdmaEnd {
   // Each rail has its queues and where it leads.
   static Result<std::unique_ptr<RdmaSender>> make(const LinkKey& key,
                                                   std::shared_ptr<FifoMemory> memory,
-                                                  std::vector<RdmaRail> rails,
-                                                  std::shared_ptr<RdmaFarewell> farewell,
+                                                  std::vector<RdmaRail> rails, RdmaShared shared,
                                                   RdmaWindow window, std::uint32_t ring,
                                                   IsRefused is_refused);
   ~RdmaSender() override;
+  // Of each rail in use, with the memory that the receiver is to write.
+  std::vector<std::optional<RdmaAddress>> addresses(const std::string& host_name) const;
 
   bool ready() const override { return is_ready_; }
   bool flushed() const override { return leaving_.head() == committed(); }
@@ -57,23 +59,28 @@ class RdmaSender final : public RdmaEnd {
   };
 
   RdmaSender(const LinkKey& key, std::shared_ptr<FifoMemory> memory, std::vector<RdmaRail> rails,
-             std::shared_ptr<RdmaFarewell> farewell, RdmaWindow window, std::uint32_t ring,
-             IsRefused is_refused);
+             RdmaShared shared, RdmaWindow window, std::uint32_t ring, IsRefused is_refused);
+  std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) override;
   Status prepare();
   Status turn() override;
   Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail) override;
   Status on_notice(const ibv_wc& completion);
   Status on_resume(const Notice& notice);
+  Status take_grant();
   void release_finished();
   Status note_losses();
   Status ask();
   void find_paths();
   Status ship();
   Status ship_message(std::uint64_t index);
+  Status find_parts(std::uint64_t index, const SlotHeader& said);
   void cut(std::uint64_t bytes);
   Status write_note(std::uint64_t index, std::size_t note_bytes);
   // Posts the writes of one piece, and behind them `last`, if it is there.
   Status write_piece(std::uint64_t index, const RdmaPiece& piece, ibv_send_wr* last);
+  Status add_write(std::uint64_t index, const RdmaPiece& piece, const LentPart& part,
+                   std::uint64_t skipped, std::uint64_t bytes);
+  Result<std::uint32_t> local_key(std::size_t rail, const LentPart& part) const;
   ibv_send_wr note_request(std::uint64_t index, ibv_sge& part) const;
   Status post(std::size_t rail, std::size_t pair, ibv_send_wr& first);
   std::uint64_t committed() const;
@@ -86,10 +93,19 @@ class RdmaSender final : public RdmaEnd {
   std::uint64_t credited_;                 // messages below it have left the receiver's slots
   std::vector<std::uint32_t> unfinished_;  // requests, by message in the ring
   std::vector<RdmaPath> paths_;            // the note's first
-  std::vector<RdmaPiece> pieces_;          // of the message at hand
-  std::vector<ibv_send_wr> requests_;      // of one piece
-  std::vector<ibv_sge> parts_;
+  // Of the message at hand: its pieces; where it lies; the start of what that is told from at the
+  // other end, with the keys of each rail.
+  std::vector<RdmaPiece> pieces_;
+  LentParts parts_;
+  std::array<RemoteMemory, max_rails> targets_{};
+  std::vector<ibv_send_wr> requests_;  // of one piece
+  std::vector<ibv_sge> spans_;
+  std::size_t request_count_ = 0;
   bool is_ready_ = false;
+  std::vector<LentParts> lent_;                          // by slot; the executor writes it
+  std::vector<std::weak_ptr<const Registration>> held_;  // by callers
+  std::optional<Notice> told_grant_;                     // that was not taken yet
+  RdmaGrant grant_;                                      // the last one taken
   // After a loss: rails that the receiver is to be asked about, and how many answers are due.
   bool is_switching_ = false;
   bool has_asked_ = false;

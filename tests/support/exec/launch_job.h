@@ -7,11 +7,15 @@
 #include "lib/plan/algorithms.h"
 #include "tests/support/catch.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
+#include <thread>
 
 namespace gyre::tests {
 
@@ -28,6 +32,10 @@ struct FifoMemory {
   std::byte* memory;
   transport::FifoView view;
 };
+
+// Makes one end of the connection from one rank to another.
+using Connector = std::function<std::unique_ptr<transport::Connection>(
+    int from, int to, int channel, transport::Direction direction)>;
 
 class PlainConnection final : public transport::Connection {
  public:
@@ -51,9 +59,10 @@ class Job {
  public:
   Job(std::string_view algorithm, int ranks, const transport::FifoShape& shape, bool shared)
       : Job(algorithm, all_reduce_of(ranks), shape, shared) {}
+  // Over connections in plain memory, unless there is a connector.
   Job(std::string_view algorithm, const plan::PlanRequest& request,
-      const transport::FifoShape& shape, bool shared)
-      : shape_(shape), shared_(shared) {
+      const transport::FifoShape& shape, bool shared, Connector connector = {})
+      : shape_(shape), shared_(shared), connector_(std::move(connector)) {
     auto plans = plan::build_plans(*plan::find_algorithm(algorithm), request);
     REQUIRE(plans.ok());
     plans_ = std::move(*plans);
@@ -78,6 +87,12 @@ class Job {
     launch(rank).begin(bound_[static_cast<std::size_t>(rank)], call);
   }
 
+  // Takes what has come for a rank, and moves nothing.
+  void settle(int rank) {
+    for (exec::SendPort* port : bound_[static_cast<std::size_t>(rank)].send_ports)
+      REQUIRE(port->connection->progress().ok());
+  }
+
   // Runs one call on each rank; which rank goes next, and so enters, is the seed's choice.
   void run(const std::vector<exec::Call>& calls, std::mt19937_64& random) {
     std::vector<std::size_t> running;
@@ -94,6 +109,7 @@ class Job {
       REQUIRE(state != exec::Launch::State::failed);
       idle = state == exec::Launch::State::blocked ? idle + 1 : 0;
       REQUIRE(idle < 20000);  // nobody moved for a long time: a deadlock
+      if (connector_ && idle > 100) std::this_thread::sleep_for(std::chrono::microseconds(100));
       if (state == exec::Launch::State::done)
         running.erase(running.begin() + static_cast<long>(pick));
     }
@@ -150,6 +166,7 @@ class Job {
       exec::BoundPlan::LaneEnds ends;
       ends.lane = plan.lane(index);
       ends.shared = exec::StealableStep::of(ends.lane);
+      const std::vector<plan::Stored> stored = plan::stored_links(ends.lane);
       for (std::uint32_t i = 0; i < ends.lane.link_count; ++i) {
         const plan::Link link = ends.lane.links[i];
         auto& ports = known[{link.peer, link.channel}];
@@ -157,7 +174,13 @@ class Job {
           ports = make_ports(rank, link);
           bound.send_ports.push_back(ports.first);
           bound.receive_ports.push_back(ports.second);
+          bound.stored.push_back(plan::Stored::none);
         }
+        // Two lanes may have the link, and one of them receives on it.
+        const auto place = std::ranges::find(bound.receive_ports, ports.second);
+        plan::Stored& known_stored =
+            bound.stored[static_cast<std::size_t>(place - bound.receive_ports.begin())];
+        known_stored = std::max(known_stored, stored[i]);
         ends.send.push_back(ports.first);
         ends.recv.push_back(ports.second);
       }
@@ -166,19 +189,25 @@ class Job {
     return bound;
   }
 
+  std::unique_ptr<transport::Connection> connect(int from, int to, int channel,
+                                                 transport::Direction direction) {
+    if (connector_) return connector_(from, to, channel, direction);
+    return std::make_unique<PlainConnection>(fifo(from, to, channel), shared_);
+  }
+
   std::pair<exec::SendPort*, exec::ReceivePort*> make_ports(int rank, plan::Link link) {
     auto send = std::make_unique<exec::SendPort>();
     send->peer = link.peer;
     send->same_address_space = shared_;
-    send->connection =
-        std::make_unique<PlainConnection>(fifo(rank, link.peer, link.channel), shared_);
+    send->connection = connect(rank, link.peer, link.channel, transport::Direction::send);
+    send->carrier = send->connection->carrier();
     send->slots = transport::SlotWriter(send->connection->fifo());
     send->lines = transport::LineWriter(send->connection->fifo());
     auto receive = std::make_unique<exec::ReceivePort>();
     receive->peer = link.peer;
     receive->same_address_space = shared_;
-    receive->connection =
-        std::make_unique<PlainConnection>(fifo(link.peer, rank, link.channel), shared_);
+    receive->connection = connect(link.peer, rank, link.channel, transport::Direction::receive);
+    receive->carrier = receive->connection->carrier();
     receive->slots = transport::SlotReader(receive->connection->fifo());
     receive->lines = transport::LineReader(receive->connection->fifo());
     sends_.push_back(std::move(send));
@@ -188,6 +217,7 @@ class Job {
 
   transport::FifoShape shape_;
   bool shared_;
+  Connector connector_;
   std::vector<plan::Plan> plans_;
   std::map<std::tuple<int, int, int>, std::unique_ptr<FifoMemory>> fifos_;
   std::vector<std::unique_ptr<exec::SendPort>> sends_;

@@ -97,6 +97,16 @@ std::uint64_t FakeVerbs::bytes_by(std::string_view device) const {
   return bytes;
 }
 
+std::uint64_t FakeVerbs::bytes_from(const void* registered) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->read[registered];
+}
+
+std::uint64_t FakeVerbs::bytes_into(const void* registered) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->written[registered];
+}
+
 void FakeVerbs::set_port(std::string_view device, int number, ibv_port_state state) {
   const std::lock_guard lock(state_->mutex);
   for (const auto& nic : state_->nics)

@@ -60,6 +60,9 @@ class FakeVerbs {
   int unexpected() const;
   // Payload that left by a device.
   std::uint64_t bytes_by(std::string_view device) const;
+  // Of it, what NICs read from registered memory that begins there, and what they wrote there.
+  std::uint64_t bytes_from(const void* registered) const;
+  std::uint64_t bytes_into(const void* registered) const;
 
   // A port's state; its packets are lost while it is not active.
   void set_port(std::string_view device, int number, ibv_port_state state);

@@ -153,8 +153,12 @@ bool FakeVerbs::State::carry_out_first(FakePair& pair) {
   }
   auto* to = reinterpret_cast<std::byte*>(request.wr.rdma.remote_addr);
   if (!first.inline_bytes.empty()) to = std::ranges::copy(first.inline_bytes, to).out;
-  for (const ibv_sge& part : first.parts)
+  for (const ibv_sge& part : first.parts) {
     to = std::copy_n(reinterpret_cast<const std::byte*>(part.addr), part.length, to);
+    read[regions.at(part.lkey)->addr] += part.length;
+  }
+  if (is_write(request.opcode) && bytes > 0)
+    written[regions.at(request.wr.rdma.rkey)->addr] += bytes;
   static_cast<FakeContext*>(pair.context)->nic->bytes += bytes;
   ++pair.next_packet;
   ++peer->expected_packet;

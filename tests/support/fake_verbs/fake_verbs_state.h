@@ -83,6 +83,7 @@ struct FakeVerbs::State {
   std::set<FakeCompletions*> queues;
   std::map<std::uint32_t, FakePair*> pairs;  // by number
   std::uint32_t next_key = 0x1000, next_number = 0x11;
+  std::map<const void*, std::uint64_t> read, written;  // bytes, by the start of registered memory
   std::map<std::string, int, std::less<>> calls;
   std::map<std::string, int, std::less<>> failing;  // at that count of calls
   int completions = 0, failing_completion = 0, unexpected = 0;

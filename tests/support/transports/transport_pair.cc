@@ -79,7 +79,8 @@ std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
                                   return said.ok() ? std::move(*said) : std::string();
                                 },
                             .rdma = pair_rdma_options(),
-                            .verbs = kind == Kind::rdma ? pair_verbs() : nullptr});
+                            .verbs = kind == Kind::rdma ? pair_verbs() : nullptr,
+                            .lasting = &side.lasting});
 }
 
 // An InfiniBand or RoCE port that can be used.

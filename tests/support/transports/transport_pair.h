@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lib/base/wait.h"
+#include "lib/transport/lasting_memory.h"
 #include "lib/transport/transport.h"
 #include "tests/support/transports/test_listener.h"
 
@@ -39,6 +40,8 @@ class Side {
   explicit Side(Kind kind);
   trust::ProcessIdentity identity;
   trust::TicketBook tickets;
+  transport::RegionTable regions;
+  transport::LastingMemory lasting{regions};
   std::unique_ptr<TestListener> listener;
   std::unique_ptr<transport::Transport> transport;
 };

@@ -1,0 +1,73 @@
+// Carrier: what a connection has whose wire moves bytes between memory that callers lend, at one
+// end or at both. Another process's memory may be out of reach and still be lent, by way of the
+// wire:
+//
+//   the sender's     A message with delivery `pull` stays where it lies. Its parts (LentParts) say
+//                    where that is. The wire reads them until the connection is flushed.
+//   the receiver's   `lend` tells the sender of memory for one call, as receiver_grant of its end's
+//                    fifo. The wire then writes messages with delivery `push` there.
+//
+// A part of a pushed message may also lie in the message's slot. The receiver finds staged messages
+// or pushed ones: from where the wire took them is nothing to it.
+#pragma once
+
+#include "lib/transport/slots.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace gyre::transport {
+
+// Less is copied in less time than another request takes.
+inline constexpr std::uint64_t min_lent_bytes = 4096;
+
+struct LentPart {
+  const std::byte* source = nullptr;
+  std::uint64_t target = 0;  // push: offset in what the receiver lends; pull: in the slot
+  std::uint64_t bytes = 0;
+};
+
+// Of one message, in order. Each takes a request of its own.
+struct LentParts {
+  static constexpr std::size_t most = 4;
+  std::size_t count = 0;
+  std::array<LentPart, most> parts{};
+
+  // Grows the last one if this goes on from it. False: there would be too many.
+  bool add(const LentPart& next) {
+    if (count > 0) {
+      LentPart& last = parts[count - 1];
+      if (last.source + last.bytes == next.source && last.target + last.bytes == next.target) {
+        last.bytes += next.bytes;
+        return true;
+      }
+    }
+    if (count == most) return false;
+    parts[count++] = next;
+    return true;
+  }
+};
+
+// Of the message in the slot of that number.
+inline LentParts& lent_parts(const FifoView& view, std::uint64_t index) {
+  return view.lent[index & (view.shape.slot_count - 1)];
+}
+
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+  // Lets the wire reach the memory as long as the caller keeps this. Null: its bytes are copied.
+  virtual std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) = 0;
+  // The receiving end: tells the sender what it may write in the call of this sequence, which it
+  // waits for. `loan.offset` is a plain address, if anything is lent.
+  virtual void lend(const Loan& loan, std::uint64_t sequence) = 0;
+  // The call has got all its messages.
+  virtual void end_loan() = 0;
+  // After a failure: from its return on the wire reads and writes nothing of what was lent. The
+  // connection is of no use any more.
+  virtual void cut_off() = 0;
+};
+
+}  // namespace gyre::transport
