@@ -54,7 +54,8 @@ void HostExchange::end(Batch& batch, const Status& why) {
   if (failed_.ok())
     failed_ = Status(why).while_doing("sends and receives of this communicator were given up");
   receives_.forget(batch);
-  for (auto& [peer, outbox] : outboxes_) outbox.forget(batch);
+  for (auto& [peer, outbox] : outboxes_)
+    if (outbox.forget(batch)) links_.pair(peer).send->carrier->cut_off();
 }
 
 Mailbox& HostExchange::mailbox(int peer) {

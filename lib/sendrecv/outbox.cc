@@ -7,6 +7,12 @@
 #include <utility>
 
 namespace gyre::comm {
+namespace {
+
+// A shorter message is copied sooner than its memory is looked up. Reasoned, not measured.
+constexpr std::uint64_t min_held_bytes = 64 << 10;
+
+}  // namespace
 
 // One slot after the other, the head in the first.
 void Outbox::ship(exec::SendPort& port, bool& moved) {
@@ -20,21 +26,38 @@ void Outbox::ship(exec::SendPort& port, bool& moved) {
           transfer->bytes, transfer->tag, static_cast<std::uint8_t>(transfer->type), {}};
       std::memcpy(place, &head, sizeof head);
       used = sizeof head;
+      if (port.carrier != nullptr && transfer->bytes >= min_held_bytes)
+        held_ = port.carrier->hold(transfer->input, transfer->bytes);
     }
     const std::uint64_t part = std::min(slot_bytes - used, transfer->bytes - sent_);
-    kernels::copy_move(transfer->input + sent_, place + used, part);
+    const transport::DeliveryMode delivery = fill(port, *transfer, used, part);
     sent_ += part;
     port.slots.commit(static_cast<std::uint32_t>(used + part),
-                      transport::message_flag(port.slots.tail() + 1, transfer_signature),
-                      transport::DeliveryMode::staged);
+                      transport::message_flag(port.slots.tail() + 1, transfer_signature), delivery);
     moved = true;
     if (sent_ < transfer->bytes) continue;
     open_.pop_front();
     is_begun_ = false;
     sent_ = 0;
-    leaving_.push_back({port.slots.tail(), batch});
+    leaving_.push_back({port.slots.tail(), batch, std::exchange(held_, nullptr)});
     batch->settle(*transfer);
   }
+}
+
+// The next bytes, behind those of the slot that are used.
+transport::DeliveryMode Outbox::fill(exec::SendPort& port, const Transfer& transfer,
+                                     std::uint64_t used, std::uint64_t part) {
+  std::byte* const place = port.slots.place();
+  const std::byte* const from = transfer.input + sent_;
+  if (held_ == nullptr || part < transport::min_lent_bytes) {
+    kernels::copy_move(from, place + used, part);
+    return transport::DeliveryMode::staged;
+  }
+  transport::LentParts& parts = lent_parts(port.slots.view(), port.slots.tail());
+  parts = {};
+  if (used > 0) (void)parts.add({place, 0, used});
+  (void)parts.add({from, used, part});
+  return transport::DeliveryMode::pull;
 }
 
 Status Outbox::advance(exec::SendPort& port, bool& moved) {
@@ -47,9 +70,13 @@ Status Outbox::advance(exec::SendPort& port, bool& moved) {
   return {};
 }
 
-void Outbox::forget(const Batch& batch) {
+bool Outbox::forget(const Batch& batch) {
+  bool lends = !open_.empty() && open_.front().batch == &batch && held_ != nullptr;
+  for (const TransferInFlight& one : leaving_)
+    lends = lends || (one.batch == &batch && one.held != nullptr);
   std::erase_if(open_, [&](const PendingTransfer& one) { return one.batch == &batch; });
   std::erase_if(leaving_, [&](const TransferInFlight& one) { return one.batch == &batch; });
+  return lends;
 }
 
 }  // namespace gyre::comm

@@ -1,4 +1,5 @@
-// Outbox: this rank's messages to one peer, sent in the order in which they were begun.
+// Outbox: this rank's messages to one peer, sent in the order in which they were begun. A wire that
+// reaches the caller's memory takes long ones from there; the rest is copied into slots.
 #pragma once
 
 #include "lib/exec/port.h"
@@ -6,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 
 namespace gyre::comm {
 
@@ -18,19 +20,23 @@ class Outbox {
   bool is_shipped() const { return open_.empty(); }
   // Puts into slots what finds room there, and lets go of what has left.
   Status advance(exec::SendPort& port, bool& moved);
-  // An error has ended its batch.
-  void forget(const Batch& batch);
+  // An error has ended its batch. Whether the wire may still read what a caller of it lends.
+  [[nodiscard]] bool forget(const Batch& batch);
 
  private:
   struct TransferInFlight {
     std::uint64_t tail;  // of its last slot
     Batch* batch;
+    std::shared_ptr<const void> held;  // what the wire reads
   };
   void ship(exec::SendPort& port, bool& moved);
+  transport::DeliveryMode fill(exec::SendPort& port, const Transfer& transfer, std::uint64_t used,
+                               std::uint64_t part);
 
   std::deque<PendingTransfer> open_;
-  bool is_begun_ = false;   // the first of them: its head is in a slot
-  std::uint64_t sent_ = 0;  // bytes of it
+  bool is_begun_ = false;             // the first of them: its head is in a slot
+  std::uint64_t sent_ = 0;            // bytes of it
+  std::shared_ptr<const void> held_;  // all its bytes, for the wire; null: they are copied
   std::deque<TransferInFlight> leaving_;
 };
 
