@@ -369,8 +369,9 @@ GYRE_API gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device);
  * this function does not wait for kernels. Device memory is free when other processes have unmapped
  * it, which they do when their kernels rest (docs/cuda.md). */
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
-/* Tells the communicator of a buffer that will be used often. On a host communicator this changes
- * nothing. Other processes map device memory from gyreMemAlloc before its first call then.
+/* Tells the communicator of a buffer that will be used often. On a host communicator NICs then
+ * reach it by RDMA, as they reach memory of gyreMemAlloc without it; nothing else changes. Other
+ * processes map device memory from gyreMemAlloc before its first call then.
  * Processes of this host reach other device memory (cudaMalloc, cuMemAlloc) directly only if it is
  * registered: they map its whole allocation by CUDA IPC, or else calls copy (GYRE_DEBUG=INFO says
  * why). Deregister memory before you free it: a call on memory that was freed and allocated anew

@@ -163,6 +163,10 @@ Result<bool> HostBackend::settle() {
     GYRE_ASSIGN(transport::Transport * transport, links_->select(peer));
     tuning_.mapped = transport->reach(links_->identity_of(peer)).maps_slots;
   }
+  tuning_.carried =
+      !tuning_.mapped && std::ranges::all_of(roster.notes, [](const control::MessageBytes& note) {
+        return may_carry_loans(read_join_info(note).announcement);
+      });
   tuning_.reproducible = state_.options.reproducible;
   tuning_.slot_bytes = fifo_shape().slot_bytes;
   tuning_.line_count = fifo_shape().line_count;

@@ -125,4 +125,8 @@ std::string transport_names(const TransportList& transports) {
   return names;
 }
 
+bool may_carry_loans(std::string_view announcement) {
+  return announcement.find("rdma=") != announcement.npos;
+}
+
 }  // namespace gyre::comm

@@ -45,4 +45,8 @@ Result<TransportList> make_transports(const Settings& settings,
                                       const transport::TransportEnvironment& environment);
 std::string transport_names(const TransportList& transports);
 
+// Whether a process that announces this (Transport::announcement) has wires that may reach memory
+// which callers lend (transport::Carrier). All ranks know all announcements, and agree on it.
+bool may_carry_loans(std::string_view announcement);
+
 }  // namespace gyre::comm

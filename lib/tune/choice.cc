@@ -149,6 +149,8 @@ class Filter {
     // Among private counts each pair is on its own: there is nothing to choose.
     if (has_private_counts()) return protocol == Protocol::simple;
     if (protocol == Protocol::line128 && !(scene_.device && scene_.whole_lines)) return false;
+    if (protocol == Protocol::direct && scene_.carried)
+      return allowed_.protocol(question_.collective, protocol);
     if (protocol != Protocol::simple && !scene_.mapped) return false;
     return allowed_.protocol(question_.collective, protocol);
   }
@@ -200,6 +202,18 @@ Choice make_choice(const TuningInputs& inputs, const CallSize& size,
   return {&algorithm, protocol, piece_bytes_for(inputs, protocol, bytes, chunks)};
 }
 
+// A receiver's word of what it lends takes a message's time, and the sender waits for it. Beside
+// more bytes than these that is little. Reasoned, not measured.
+constexpr std::uint64_t max_staged_bytes = 512 << 10;
+
+// What the row says, or lent memory where the row knows of none.
+Protocol preferred_protocol(const Row& row, const TuningInputs& inputs, const CallSize& size,
+                            const Filter& filter) {
+  const bool may_lend = inputs.carried && !row.mapped && size.bytes > max_staged_bytes &&
+                        row.protocol == Protocol::simple && filter.takes(Protocol::direct);
+  return may_lend ? Protocol::direct : row.protocol;
+}
+
 Status no_algorithm(const CallSize& size) {
   return invalid_usage(
       fmt::format("GYRE_ALGO (or reproducible) allows no algorithm for {}",
@@ -208,7 +222,9 @@ Status no_algorithm(const CallSize& size) {
 
 Status no_protocol(const TuningInputs& inputs) {
   std::string_view there_are = "the host has LL (line), Simple and Direct";
-  if (!inputs.mapped)
+  if (inputs.carried)
+    there_are = "some ranks do not share memory, and between those there are Simple and Direct";
+  else if (!inputs.mapped)
     there_are = "some ranks do not share memory, and between those there is only Simple";
   else if (inputs.device && !inputs.whole_lines)
     there_are =
@@ -223,8 +239,9 @@ Result<Choice> choose(const TuningInputs& inputs, const Allowed& allowed, const 
   const Filter filter(inputs, allowed, size);
   const std::vector<const Row*> rows = rows_for(inputs, size, filter);
   for (const Row* row : rows)
-    if (filter.takes(row->protocol))
-      return make_choice(inputs, size, *plan::find_algorithm(row->algorithm), row->protocol);
+    if (const Protocol protocol = preferred_protocol(*row, inputs, size, filter);
+        filter.takes(protocol))
+      return make_choice(inputs, size, *plan::find_algorithm(row->algorithm), protocol);
   // The settings leave out what the table prefers: the nearest that they allow.
   const plan::Algorithm* algorithm =
       rows.empty() ? first_algorithm(filter) : plan::find_algorithm(rows.front()->algorithm);

@@ -20,6 +20,7 @@ struct TuningInputs {
   int ranks = 1;
   int hosts = 1;             // as many ranks on each; 1 as well where they are not
   bool mapped = false;       // memory reaches between any two ranks
+  bool carried = false;      // it does not, but wires may reach it between any two (Carrier)
   bool one_process = false;  // and they share one address space
   bool device = false;       // the memory of GPUs
   bool whole_lines = false;  // and what goes between any two of them keeps 128-byte stores whole

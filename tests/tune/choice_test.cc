@@ -141,3 +141,30 @@ TEST_CASE("GPUs that memory does not reach have slots alone", "[tune]") {
   for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2)
     CHECK(choose(relayed, bytes)->protocol == Protocol::simple);
 }
+
+TEST_CASE("where wires reach lent memory, large calls lend it, unless the settings forbid it",
+          "[tune]") {
+  tune::TuningInputs carried = network;
+  carried.carried = true;
+  for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2) {
+    CAPTURE(bytes);
+    const auto choice = choose(carried, bytes);
+    REQUIRE(choice.ok());
+    const Protocol expected = bytes > 512 << 10 ? Protocol::direct : Protocol::simple;
+    CHECK(choice->protocol == expected);
+    CHECK(choice->algorithm == choose(network, bytes)->algorithm);
+    CHECK(choice->piece_bytes == choose(network, bytes)->piece_bytes);
+    CHECK(choose(carried, bytes, "", "^Direct")->protocol == Protocol::simple);
+    CHECK(choose(carried, bytes, "", "Direct")->protocol == Protocol::direct);
+  }
+  CHECK_FALSE(choose(network, 8 << 20, "", "Direct").ok());
+  const auto refused = choose(carried, 8 << 20, "", "LL");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.status().full_text().find("there are Simple and Direct") != std::string::npos);
+  // Each rank knows its own counts alone, and chooses by itself.
+  Settings settings;
+  const auto allowed = tune::Allowed::parse(settings);
+  REQUIRE(allowed.ok());
+  CHECK(tune::choose(carried, *allowed, {Collective::all_to_all, tune::CallSize::private_bytes})
+            ->protocol == Protocol::simple);
+}
