@@ -4,15 +4,14 @@
 // port there, by one or more reliable queue pairs. Each end has a private fifo of the same shape.
 // The wire:
 //
-//   joining   The receiver makes its queue pairs, lets the NICs write its slots and a ring of
-//   notes,
-//             and posts receive requests. Its endpoint tells the sender where all that is, for each
-//             rail with its keys, and has a one-time ticket. The sender makes its own queue pairs,
-//             joins them with the receiver's, and answers with their numbers and the ticket.
-//             Endpoint and answer travel over the encrypted control plane; nothing else is
-//             believed. The receiver joins in turn and sends its first credit. From then on the
-//             sender may send. A receiver that ends before it has joined sends a letter without
-//             bytes, and the sender fails.
+//   joining   The receiver makes its queue pairs, lets the NICs write its slots and a ring
+//             of notes, and posts receive requests. Its endpoint tells the sender where all
+//             that is, for each rail with its keys, and has a one-time ticket. The sender
+//             makes its own queue pairs, joins them with the receiver's, and answers with
+//             their numbers and the ticket. Endpoint and answer travel over the encrypted
+//             control plane; nothing else is believed. The receiver joins in turn and sends
+//             its first credit. From then on the sender may send. A receiver that ends before
+//             it has joined sends a letter without bytes, and the sender fails.
 //   message   The sender's NIC writes the payload from the sender's slot straight into the
 //             receiver's slot of the same index (RDMA WRITE), then a note of 24 bytes into the ring
 //             (RDMA WRITE WITH IMMEDIATE, on the first queue pair of the first rail). Up to 232
@@ -58,10 +57,9 @@
 //             it has happened, and by the same proof it still lies where it lay. What is sent again
 //             is the same bytes to the same place. A message that was whole is not sent again, and
 //             of packets that a NIC repeats the peer's NIC takes none twice.
-//   success   A sender's call ends when the peer's NIC has acknowledged all, so that the NIC here
-//   has
-//             read it. A receiver's call ends when all its messages are whole, so that nothing is
-//             on its way to its memory.
+//   success   A sender's call ends when the peer's NIC has acknowledged all, so that the NIC
+//             here has read it. A receiver's call ends when all its messages are whole, so
+//             that nothing is on its way to its memory.
 //   failure   Before a failed call returns, both ends destroy their queue pairs (Carrier::cut_off).
 //             From then on the NIC reads and writes nothing of the caller's. The communicator is
 //             broken anyway.
