@@ -3,6 +3,7 @@
 // stores. The default run takes a covering array and some dozens of seeds. "[.soak]" takes the
 // whole product of collective, protocol, type, operation, ranks and channels, and a thousand seeds
 // of a few schedules.
+#include "tests/support/base/slowness.h"
 #include "tests/support/catch.h"
 #include "tests/support/kernels/device_cases.h"
 #include "tests/support/kernels/device_job.h"
@@ -100,8 +101,12 @@ DeviceCase pair_of_ranks(const Way& way) {
 
 }  // namespace
 
-TEST_CASE("every schedule, protocol, type and operation gives the host's bits") { check_all(3); }
-TEST_CASE("a few schedules give the host's bits under dozens of seeds") { check_seeds(24); }
+TEST_CASE("every schedule, protocol, type and operation gives the host's bits") {
+  check_all(slowness == 1 ? 3 : 1);
+}
+TEST_CASE("a few schedules give the host's bits under dozens of seeds") {
+  check_seeds(24 / slowness);
+}
 TEST_CASE("every case of the product gives the host's bits", "[.soak]") { check_product(); }
 TEST_CASE("a few schedules give the host's bits under a thousand seeds", "[.soak]") {
   check_seeds(1000);
