@@ -1,5 +1,6 @@
 #include "lib/links/transport_registry.h"
 
+#include "transports/rdma/announcement.h"
 #include "transports/rdma/rdma.h"
 #include "transports/self/self.h"
 #include "transports/shm/shm.h"
@@ -126,7 +127,7 @@ std::string transport_names(const TransportList& transports) {
 }
 
 bool may_carry_loans(std::string_view announcement) {
-  return announcement.find("rdma=") != announcement.npos;
+  return announcement.find(transport::rdma_announcement) != announcement.npos;
 }
 
 }  // namespace gyre::comm

@@ -1,5 +1,7 @@
 #include "transports/rdma/ports.h"
 
+#include "transports/rdma/announcement.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,8 +15,6 @@
 
 namespace gyre::transport {
 namespace {
-
-constexpr std::string_view announcement_begin = "rdma=";
 
 // IBTA volume 1, PortInfo: LinkSpeedActive and LinkWidthActive, one bit each.
 double gigabits_of_lane(unsigned code) {
@@ -292,13 +292,13 @@ std::string announce_networks(const std::vector<RdmaPort>& ports) {
       if (std::string word = announced_word(gid); std::ranges::count(words, word) == 0)
         words.push_back(std::move(word));
   if (words.empty()) return {};
-  return fmt::format("{}{}", announcement_begin, fmt::join(words, ","));
+  return fmt::format("{}{}", rdma_announcement, fmt::join(words, ","));
 }
 
 std::vector<RdmaWay> find_ways(const std::vector<RdmaPort>& ports, std::string_view announced) {
   std::vector<RdmaWay> ways;
-  if (!announced.starts_with(announcement_begin)) return ways;
-  announced.remove_prefix(announcement_begin.size());
+  if (!announced.starts_with(rdma_announcement)) return ways;
+  announced.remove_prefix(rdma_announcement.size());
   const auto is_announced = [&](const std::string& word) {
     std::string_view rest = announced;
     while (!rest.empty()) {
