@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 namespace gyre::comm {
+
 bool DeviceBackend::look() {
   if (state_.membership->failed()) (void)state_.fail(state_.membership->failure());
   DeviceResources::KernelStatus seen = resources_->look();

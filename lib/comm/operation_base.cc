@@ -6,6 +6,7 @@
 #include <utility>
 
 namespace gyre::comm {
+
 void OperationBase::begin() {
   tracing_.clear();
   suspicion_.clear();

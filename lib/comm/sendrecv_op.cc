@@ -8,6 +8,7 @@
 #include <numeric>
 
 namespace gyre::comm {
+
 void SendRecvOp::begin(const Request& request) {
   transfers_ = request.transfers;
   if (logs_trace(Subsystem::p2p)) [[unlikely]]

@@ -2,6 +2,16 @@
 #include "lib/exec/launch.h"
 
 namespace gyre::exec {
+namespace {
+
+void drop_holds(const BoundPlan& bound) {
+  for (SendPort* port : bound.send_ports) {
+    port->input_hold.reset();
+    port->output_hold.reset();
+  }
+}
+
+}  // namespace
 
 void Launch::lend(transport::Grant& grant, bool same_address_space, bool maps_peer,
                   const void* buffer, std::uint64_t bytes,
@@ -203,10 +213,7 @@ void Launch::open_by_wire(const LaneRun& run, SendPort& port, Outgoing& outgoing
 
 // The call ended well: all was read, and all has come.
 void Launch::end_wire_loans() {
-  for (SendPort* port : bound_->send_ports) {
-    port->input_hold.reset();
-    port->output_hold.reset();
-  }
+  drop_holds(*bound_);
   for (ReceivePort* port : bound_->receive_ports)
     if (port->carrier != nullptr) port->carrier->end_loan();
 }
@@ -217,10 +224,7 @@ void Launch::cut_wires() {
     if (port->carrier != nullptr) port->carrier->cut_off();
   for (ReceivePort* port : bound_->receive_ports)
     if (port->carrier != nullptr) port->carrier->cut_off();
-  for (SendPort* port : bound_->send_ports) {
-    port->input_hold.reset();
-    port->output_hold.reset();
-  }
+  drop_holds(*bound_);
 }
 
 }  // namespace gyre::exec
