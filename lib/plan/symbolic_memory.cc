@@ -2,11 +2,21 @@
 
 namespace gyre::plan {
 
-SymbolicMemory::SymbolicMemory(std::uint64_t user_cells, std::uint64_t scratch_cells, bool in_place)
-    : in_place_(in_place),
-      input_(user_cells),
-      output_(in_place ? 0 : user_cells),
-      scratch_(scratch_cells) {}
+void SymbolicMemory::Cell::clear() {
+  value = {};
+  is_input = is_stored = false;
+  written = {};
+  reads.clear();
+}
+
+void SymbolicMemory::begin(std::uint64_t user_cells, std::uint64_t scratch_cells, bool in_place) {
+  in_place_ = in_place;
+  input_.resize(user_cells);
+  output_.resize(in_place ? 0 : user_cells);
+  scratch_.resize(scratch_cells);
+  for (std::vector<Cell>* cells : {&input_, &output_, &scratch_})
+    for (Cell& cell : *cells) cell.clear();
+}
 
 void SymbolicMemory::bring(std::uint64_t index, const SymbolicValue& value) {
   input_[index].value = value;

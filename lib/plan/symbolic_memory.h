@@ -39,7 +39,8 @@ struct CellAddress {
 
 class SymbolicMemory {
  public:
-  SymbolicMemory(std::uint64_t user_cells, std::uint64_t scratch_cells, bool in_place);
+  // Empty. What an earlier run allocated is kept.
+  void begin(std::uint64_t user_cells, std::uint64_t scratch_cells, bool in_place);
 
   // What the caller put into the input.
   void bring(std::uint64_t index, const SymbolicValue& value);
@@ -59,11 +60,13 @@ class SymbolicMemory {
     bool is_stored = false;
     Moment written;
     std::vector<Moment> reads;  // since then, the last one of each worker
+
+    void clear();
   };
 
   Result<Cell*> find(CellAddress at);
 
-  bool in_place_;
+  bool in_place_ = false;
   std::vector<Cell> input_;
   std::vector<Cell> output_;  // empty in place: then the output is input_
   std::vector<Cell> scratch_;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 namespace gyre::plan {
@@ -92,11 +93,11 @@ void SymbolicRun::lay_out(const SymbolicMachine& machine) {
 }
 
 void SymbolicRun::bring_inputs() {
-  memories_.clear();
+  memories_.resize(plans_.size());
   for (std::size_t i = 0; i < plans_.size(); ++i) {
     const std::int32_t rank = static_cast<std::int32_t>(i);
     const std::uint32_t count = plans_[i].chunk_count();
-    memories_.emplace_back(count * max_pieces, plans_[i].scratch_chunks(), machine_.in_place);
+    memories_[i].begin(count * max_pieces, plans_[i].scratch_chunks(), machine_.in_place);
     for (std::uint32_t chunk = 0; chunk < count; ++chunk) {
       if (!contract_.brings(rank, chunk)) continue;
       const std::uint64_t bytes = geometries_[i].input.bytes(chunk);
@@ -116,6 +117,8 @@ Status SymbolicRun::run(const SymbolicMachine& machine) {
   bring_inputs();
   switch_sums_ = switch_stores_ = 0;
   for (Fifo& fifo : fifos_) fifo.messages.clear();
+  spare_.resize(messages_.size());
+  std::iota(spare_.begin(), spare_.end(), 0U);
   for (Worker& worker : workers_) {
     const Geometry& geometry = geometries_[static_cast<std::size_t>(worker.rank)];
     worker.cursor = Cursor(worker.lane, geometry, rounds(geometry));

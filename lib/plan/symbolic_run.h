@@ -16,8 +16,8 @@
 #include "lib/plan/symbolic_memory.h"
 
 #include <cstdint>
+#include <deque>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -73,8 +73,8 @@ class SymbolicRun {
     std::int32_t channel = 0;
     std::int64_t sender = -1;  // workers, once they are known
     std::int64_t receiver = -1;
-    bool is_stored = true;  // the receiver stores all of it as it comes
-    std::vector<std::shared_ptr<const SymbolicMessage>> messages;
+    bool is_stored = true;                // the receiver stores all of it as it comes
+    std::vector<std::uint32_t> messages;  // among messages_, the oldest first
   };
   struct Worker {
     std::int32_t rank = 0;
@@ -86,15 +86,20 @@ class SymbolicRun {
     Cursor cursor;
     VectorClock clock;
   };
-  // A move while it is performed.
+  // A move while it is performed. What a move allocates, the next one uses.
   struct Act {
-    Worker& worker;
-    const Move& move;
+    Worker* worker = nullptr;
+    const Move* move = nullptr;
     std::vector<Piece> pieces;
-    std::vector<std::vector<SymbolicValue>> operands;  // in rank order
-    bool was_pushed = false;                           // what was received is in the output already
-    std::uint32_t pulled = 0;                          // messages
+    std::vector<std::uint32_t> received;                      // among messages_
+    std::vector<SymbolicValue> own;                           // the own operand
+    std::vector<const std::vector<SymbolicValue>*> operands;  // in rank order
+    std::vector<Contribution> parts;                          // of one value
     std::vector<SymbolicValue> values;
+    bool was_pushed = false;   // what was received is in the output already
+    std::uint32_t pulled = 0;  // messages
+
+    void begin(Worker& by, const Move& what);
   };
 
   void lay_out(const SymbolicMachine& machine);
@@ -113,7 +118,8 @@ class SymbolicRun {
   Status store(const Act& act);
   Status send(const Act& act);
   Status push(const Act& act, std::int32_t peer, SymbolicMessage& message);
-  std::vector<CellAddress> own_cells(const Act& act, Delivery by) const;
+  void add_own_cells(const Act& act, Delivery by, std::vector<CellAddress>& cells) const;
+  std::uint32_t new_message();
   Delivery delivery_on(const Move& move, std::uint32_t fifo) const;
   // No wire leads from a rank to itself.
   bool is_carried(std::int32_t from, std::int32_t to) const {
@@ -134,6 +140,9 @@ class SymbolicRun {
 
   // Of the present run.
   SymbolicMachine machine_;
+  Act act_;
+  std::deque<SymbolicMessage> messages_;  // in FIFOs, and spare ones
+  std::vector<std::uint32_t> spare_;
   std::vector<std::vector<Extent>> tables_;
   std::vector<Geometry> geometries_;  // by rank
   std::vector<SymbolicMemory> memories_;
