@@ -289,14 +289,16 @@ CuResult blocks_per_multiprocessor(int* blocks, CuFunction, int, std::size_t) {
   return *blocks = 1, cu::success;
 }
 // A poll in vain takes a GPU a microsecond, and the host's machine up to milliseconds: an abort
-// would not be seen for seconds.
+// would not be seen for seconds. An earlier launch of the same tasks may be reading them: what is
+// right is not written again.
 void look_often(cuda::DeviceLaunch& launch, unsigned blocks) {
   constexpr std::uint32_t polls = 16;
   launch.polls_between_looks = polls;
   if (launch.tasks == nullptr) return;
   for (unsigned block = 0; block < blocks; ++block)
     for (const cuda::DeviceTask* one = &launch.tasks[block]; one != nullptr; one = one->then)
-      const_cast<cuda::DeviceTask*>(one)->call.polls_between_looks = polls;
+      if (one->call.polls_between_looks != polls)
+        const_cast<cuda::DeviceTask*>(one)->call.polls_between_looks = polls;
 }
 
 CuResult launch(CuFunction function, unsigned grid_x, unsigned, unsigned, unsigned block_x,

@@ -12,9 +12,6 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
 
 namespace gyre::tests {
 
@@ -41,16 +38,6 @@ void enter(fibers::transfer_t from) { machine->run_fiber(from.fctx); }
 Machine::Machine(const std::vector<Grid>& grids, const MachineOptions& options)
     : options_(options), random_(options.seed), watch_(count_blocks(grids)) {
   for (const Grid& grid : grids) add(grid);
-#if defined(__SANITIZE_THREAD__)
-  scheduler_tsan_ = __tsan_get_current_fiber();
-#endif
-}
-
-Machine::~Machine() {
-#if defined(__SANITIZE_THREAD__)
-  for (auto& block : blocks_)
-    for (auto& fiber : block->threads) __tsan_destroy_fiber(fiber->tsan);
-#endif
 }
 
 void Machine::add(const Grid& grid) {
@@ -88,9 +75,6 @@ std::uint64_t Machine::now() const {
 
 void Machine::start(Fiber& fiber) {
   fiber.resume = fibers::make_fcontext(fiber.stack.get() + stack_bytes, stack_bytes, enter);
-#if defined(__SANITIZE_THREAD__)
-  fiber.tsan = __tsan_create_fiber(0);
-#endif
   make_ready(fiber);
   ++live_;
 }
@@ -115,9 +99,6 @@ void Machine::resume(Fiber& fiber) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&scheduler_fake_stack_, fiber.stack.get(), stack_bytes);
 #endif
-#if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(fiber.tsan, 0);
-#endif
   fiber.resume = fibers::jump_fcontext(fiber.resume, &fiber).fctx;
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(scheduler_fake_stack_, nullptr, nullptr);
@@ -129,9 +110,6 @@ void Machine::back_to_scheduler([[maybe_unused]] bool for_ever) {
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(for_ever ? nullptr : &fake_stack, scheduler_stack_,
                                  scheduler_stack_bytes_);
-#endif
-#if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(scheduler_tsan_, 0);
 #endif
   scheduler_ = fibers::jump_fcontext(scheduler_, nullptr).fctx;
 #if defined(__SANITIZE_ADDRESS__)

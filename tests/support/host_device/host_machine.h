@@ -37,7 +37,6 @@ struct Fiber {
   cuda::Bytes16 part{};
   void* resume = nullptr;
   std::unique_ptr<std::byte[]> stack;
-  void* tsan = nullptr;
 };
 
 // Threads that meet: of a block, or of a warp.
@@ -68,7 +67,6 @@ struct Block {
 class Machine {
  public:
   Machine(const std::vector<Grid>& grids, const MachineOptions& options);
-  ~Machine();
   std::string run();
 
   Fiber& self() { return *running_; }
@@ -136,7 +134,6 @@ class Machine {
   const void* scheduler_stack_ = nullptr;
   std::size_t scheduler_stack_bytes_ = 0;
   void* scheduler_fake_stack_ = nullptr;
-  void* scheduler_tsan_ = nullptr;
 };
 
 extern Machine* machine;  // the one that runs

@@ -14,6 +14,7 @@ bool may_be_in_place(Collective collective) {
 const std::uint64_t counts[] = {0, 1, 7, 129, 1001, 2048};
 const std::uint64_t shifts[] = {0, 1, 2, 4, 8, 24};
 const std::uint64_t pieces[] = {128, 368, 1440};
+constexpr std::uint32_t few_threads = 64, many_threads = 96;
 
 static_assert(std::size(counts) == Draw::sizes[0] && std::size(shifts) == Draw::sizes[1] &&
               std::size(pieces) == Draw::sizes[3]);
@@ -49,13 +50,6 @@ bool exists(Collective collective, ElementType type, ReduceOp op) {
   if (!plan::sums(collective)) return op == ReduceOp::sum;
   return !is_bitwise(op) || !is_float(type);
 }
-
-// The thread sanitizer takes 8,128 threads at most, of all blocks together.
-#if defined(__SANITIZE_THREAD__)
-constexpr std::uint32_t few_threads = 32, many_threads = 64;
-#else
-constexpr std::uint32_t few_threads = 64, many_threads = 96;
-#endif
 
 DeviceCase drawn(DeviceCase one, const Draw& draw) {
   one.root = one.ranks / 2;
