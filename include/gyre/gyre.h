@@ -30,17 +30,18 @@
  * BUFFERS  A host communicator works on host memory, a CUDA communicator on one device's. The
  *          caller may change or free its buffers
  *            host communicator, NULL stream: when the call has returned.
- *            host communicator, host stream: when the stream has passed the call.
- *              gyreStreamSynchronize has returned then, or gyreStreamQuery says gyreSuccess.
- *            CUDA communicator: when the stream has passed the call. NULL is CUDA's default stream.
+ *            host communicator, host stream: when the stream has passed the call:
+ *              gyreStreamSynchronize has returned, or gyreStreamQuery has said gyreSuccess.
+ *            CUDA communicator: when the stream has passed the call, as cudaStreamSynchronize and
+ *              cudaStreamQuery tell. NULL is CUDA's default stream.
  *            blocking = 0: as above, and gyreCommGetAsyncError no longer says gyreInProgress.
  *            in a group: as above for the call's stream, and gyreGroupEnd has returned.
  *          A refused call leaves buffers untouched. After any other error the contents of outputs
  *          are undefined, and the rules above hold: no peer writes into the buffers later. A failed
- *          call therefore waits until no thread of its own process uses them. A process that stands
- *          still while it writes into output from gyreMemAlloc is waited for 500 ms. The library
- *          then gives the output private pages, contents kept, and logs WARN. Calls copy it from
- *          then on, until it is freed.
+ *          call therefore waits until no thread of its own process uses them. A peer may stop while
+ *          it writes into output from gyreMemAlloc. The failed call then waits 500 ms, gives
+ *          the output private pages with the same contents, and logs WARN. The output stays usable.
+ *          Later calls copy it, which is slower, until it is freed.
  *
  * STREAMS  On a host communicator a NULL stream means: the calling thread does the work, and the
  *          call blocks until it is done. With a host stream (gyreStreamCreate) the call returns at
@@ -71,9 +72,9 @@
  *          descriptors or threads is gyreSystemError, which names the limit; nothing is lost.
  *          If a peer
  *            ends, is killed or calls gyreCommAbort: this rank's current or next call returns
- *              gyreRemoteError, which names the peer. A dead process is noticed at once. On the
- *              host a call under way still succeeds if memory reaches all ranks and it needs no
- *              more of that peer: what the peer gave stays.
+ *              gyreRemoteError, which names the peer. A dead process is noticed at once. Where all
+ *              ranks share memory, a call under way still succeeds if the peer had already given
+ *              everything that the call needs of it.
  *            stands still, or its host or path is silent in one or both directions: gyreRemoteError
  *              within GYRE_LIVENESS_TIMEOUT (default 10 s) + 1 s. A silent path names both ends.
  *            lives, but does not make the call: gyreTimeout after GYRE_TIMEOUT (default 30
@@ -126,7 +127,7 @@
  *  gyreInProgress         not finished yet: call gyreCommGetAsyncError again
  *  gyreTimeout            a deadline passed: check the named rank; raise GYRE_TIMEOUT if it is slow
  *  gyreMismatch           ranks made different calls: make the same calls in one order on all ranks
- *  gyreAborted            the communicator was aborted: destroy it
+ *  gyreAborted            the communicator was aborted: make a new one; gyreCommAbort frees it
  *
  * RESULTS  All ranks get the same bits. The same job (number of ranks, counts, types, settings)
  *          gives the same bits each time. Operands are combined lower rank first. NaN and infinity
@@ -253,7 +254,8 @@ typedef struct {
   size_t size;          /* sizeof(gyreConfig_t) of the caller */
   unsigned int magic;   /* GYRE_CONFIG_MAGIC */
   unsigned int version; /* GYRE_VERSION_CODE of the caller's header */
-  int blocking; /* 1 (default): calls return when they are done; 0: gyreInProgress, see NCCL */
+  int blocking; /* 1 (default): calls return when they are done. 0: a call that is not done returns
+                   gyreInProgress; gyreCommGetAsyncError says when all calls are */
   int cgaClusterSize;   /* NCCL's; no effect */
   int minCTAs;          /* channels to take of a GPU, as far as there is room (GPUS above) */
   int maxCTAs;          /* channels to take of a GPU, at most */
@@ -361,7 +363,8 @@ GYRE_API gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device);
 /* Allocates zeroed memory on the thread's current CUDA device if there is a driver and this build
  * has kernels, else host memory. Peers on this host reach it directly; calls with other memory
  * copy. Host memory is page-aligned. Device memory takes whole granules of the driver's, 2 MiB on
- * most; calls copy it until peers have mapped it (docs/cuda.md). With `size` 0, *ptr is NULL. */
+ * most; calls copy it until peers have mapped it (docs/cuda.md). With `size` 0, *ptr is NULL. The
+ * caller frees it, with gyreMemFree alone, and does not unmap or remap parts of it. */
 GYRE_API gyreResult_t gyreMemAlloc(void** ptr, size_t size);
 /* [gyre] The same on GYRE_DEVICE_HOST or on a CUDA device, whatever device is current. */
 GYRE_API gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device);
@@ -370,8 +373,8 @@ GYRE_API gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device);
  * it, which they do when their kernels rest (docs/cuda.md). */
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
 /* Tells the communicator of a buffer that will be used often. On a host communicator NICs then
- * reach it by RDMA, as they reach memory of gyreMemAlloc without it; nothing else changes. Other
- * processes map device memory from gyreMemAlloc before its first call then.
+ * reach it by RDMA, as they reach memory of gyreMemAlloc without it; nothing else changes.
+ * Registered device memory from gyreMemAlloc is mapped by other processes before its first call.
  * Processes of this host reach other device memory (cudaMalloc, cuMemAlloc) directly only if it is
  * registered: they map its whole allocation by CUDA IPC, or else calls copy (GYRE_DEBUG=INFO says
  * why). Deregister memory before you free it: a call on memory that was freed and allocated anew
@@ -495,8 +498,9 @@ GYRE_API gyreResult_t gyreStreamCreate(gyreStream_t* stream);
  * for work on such streams continues it: Synchronize, Destroy, or a call with a NULL stream. Query
  * and gyreCommGetAsyncError continue it a little. No thread is woken, so a rank that computes on
  * all its cores loses none. Operations on different streams and communicators run side by side. On
- * one host whose memory reaches all ranks, a rank that waits early does the reduction work of ranks
- * that began a large all-reduce and left it. Deadlines count from an operation's begin. */
+ * one host whose memory reaches all ranks, a rank that waits also does the reduction work of ranks
+ * that have begun a large all-reduce and compute again. An operation's deadline counts from its
+ * begin. */
 #define GYRE_STREAM_BY_CALLER 1
 GYRE_API gyreResult_t gyreStreamCreateWithFlags(gyreStream_t* stream, unsigned int flags);
 /* Waits for what is queued, then frees the stream. Returns errors as gyreStreamSynchronize. If
