@@ -55,19 +55,21 @@ inline LentParts& lent_parts(const FifoView& view, std::uint64_t index) {
   return view.lent[index & (view.shape.slot_count - 1)];
 }
 
+// Nothing here throws: a call has lent all or nothing when it begins, and its buffers are its
+// caller's when it has failed.
 class Carrier {
  public:
   virtual ~Carrier() = default;
   // Lets the wire reach the memory as long as the caller keeps this. Null: its bytes are copied.
-  virtual std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) = 0;
+  virtual std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) noexcept = 0;
   // The receiving end: tells the sender what it may write in the call of this sequence, which it
   // waits for. `loan.offset` is a plain address, if anything is lent.
-  virtual void lend(const Loan& loan, std::uint64_t sequence) = 0;
+  virtual void lend(const Loan& loan, std::uint64_t sequence) noexcept = 0;
   // The call has got all its messages.
-  virtual void end_loan() = 0;
+  virtual void end_loan() noexcept = 0;
   // After a failure: from its return on the wire reads and writes nothing of what was lent. The
   // connection is of no use any more.
-  virtual void cut_off() = 0;
+  virtual void cut_off() noexcept = 0;
 };
 
 }  // namespace gyre::transport

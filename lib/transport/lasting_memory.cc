@@ -15,6 +15,8 @@ bool holds(const MemoryRange& range, const void* memory, std::uint64_t bytes) {
 
 bool LastingMemory::covers(const void* memory, std::uint64_t bytes) const {
   if (regions_.find(memory, bytes).region != region_staged) return true;
+  // It may be getting other pages at this moment.
+  if (regions_.is_withdrawn(memory, bytes)) return false;
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(
       buffers_, [&](const auto& buffer) { return holds(buffer.second, memory, bytes); });
@@ -35,7 +37,7 @@ bool LastingMemory::remove(std::uint64_t number) {
     buffer = found->second;
     buffers_.erase(found);
   }
-  watchers_.tell(buffer);
+  (void)watchers_.tell(buffer);
   return true;
 }
 

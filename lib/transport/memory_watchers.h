@@ -11,8 +11,9 @@ namespace gyre::transport {
 
 class MemoryWatcher {
  public:
-  // The range is about to be unmapped, or to get other pages. On return nothing is kept of it.
-  virtual void forget(const MemoryRange& range) = 0;
+  // The range is about to be unmapped, or to get other pages. On return nothing is kept of it, but
+  // what a call uses at this moment. Whether there is such a call.
+  virtual bool forget(const MemoryRange& range) = 0;
 
  protected:
   ~MemoryWatcher() = default;
@@ -29,9 +30,12 @@ class MemoryWatchers {
     const std::lock_guard lock(mutex_);
     std::erase(watchers_, &watcher);
   }
-  void tell(const MemoryRange& range) const {
+  // Whether a call uses what is kept of it.
+  bool tell(const MemoryRange& range) const {
     const std::lock_guard lock(mutex_);
-    for (MemoryWatcher* const watcher : watchers_) watcher->forget(range);
+    bool is_used = false;
+    for (MemoryWatcher* const watcher : watchers_) is_used |= watcher->forget(range);
+    return is_used;
   }
 
  private:

@@ -130,7 +130,7 @@ Status RegionTable::release(void* memory) {
     region = std::move(found->second);
     regions_.erase(found);
   }
-  watchers_.tell(region.mapping.get());
+  (void)watchers_.tell(region.mapping.get());
   // Peers keep it mapped for a time, as nobody tells them: what they map then is a hole.
   if (holds_its_file(region))
     give_back_pages(region.file.get(), 0, region.mapping.get().bytes);
@@ -175,6 +175,17 @@ RegionPlace RegionTable::find(const void* memory, std::uint64_t bytes) const {
   return region != nullptr ? place_in(*region, memory, bytes) : RegionPlace{};
 }
 
+bool RegionTable::is_withdrawn(const void* memory, std::uint64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const Region* region = holder(memory);
+  if (region == nullptr) return false;
+  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(memory) -
+                                                 region->mapping.get().data);
+  const Pages pages = Pages::around(offset, bytes);
+  return std::ranges::any_of(region->withdrawn,
+                             [&](const Pages& gone) { return gone.meets(pages); });
+}
+
 RegionPlace RegionTable::lend(const void* memory, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   Region* region = holder(memory);
@@ -212,7 +223,8 @@ Status RegionTable::withdraw(const void* memory) {
   const int file = region->file.get();
   std::byte* const begin = region->mapping.get().data + pages.begin;
   lock.unlock();  // it may take a while; its owner, who is in a call with it, does not free it
-  watchers_.tell({begin, pages.end - pages.begin});
+  if (watchers_.tell({begin, pages.end - pages.begin}))
+    return Status(Code::SystemError, "a NIC reaches them for another call");
   return take_pages(file, begin, pages.begin, pages.end - pages.begin);
 }
 

@@ -45,8 +45,10 @@ class RegionTable {
   Status release(void* memory);
   // Where peers can read a buffer; nowhere if it is in no region, or was withdrawn.
   RegionPlace find(const void* memory, std::uint64_t bytes) const;
-  // The same of a buffer that peers write, until end_loan. No two of these share a page, so that
-  // each can be withdrawn alone: the second one is nowhere.
+  // Whether a part of it was withdrawn, or is being.
+  bool is_withdrawn(const void* memory, std::uint64_t bytes) const;
+  // The same as `find` of a buffer that peers write, until end_loan. No two of these share a page,
+  // so that each can be withdrawn alone: the second one is nowhere.
   RegionPlace lend(const void* memory, std::uint64_t bytes);
   void end_loan(const void* memory);
   // Of a lent buffer that a peer may still write, who does not say when it will be done: what it

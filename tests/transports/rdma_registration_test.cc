@@ -118,6 +118,29 @@ TEST_CASE("what is freed or withdrawn has no key any more, and its address gets 
   CHECK(machine.cache->hold(other, page, machine.devices).use_count() == 2);
 }
 
+TEST_CASE("pages that a NIC reaches for another call keep their place", "[rdma]") {
+  Machine machine;
+  std::byte* const memory = machine.allocate(page);
+  REQUIRE(machine.regions.lend(memory, page / 2).region != region_staged);
+  auto held = machine.cache->hold(memory + page / 2, page / 2, machine.devices);
+  REQUIRE(held != nullptr);
+  const Status withdrawn = machine.regions.withdraw(memory);
+  CHECK(withdrawn.message() == "a NIC reaches them for another call");
+  held.reset();
+  CHECK(machine.regions.withdraw(memory).ok());
+}
+
+TEST_CASE("a buffer that was withdrawn is not registered, whoever else names it", "[rdma]") {
+  Machine machine;
+  std::byte* const memory = machine.allocate(2 * page);
+  (void)machine.lasting.add({memory, 2 * page});
+  REQUIRE(machine.regions.lend(memory, page).region != region_staged);
+  REQUIRE(machine.regions.withdraw(memory).ok());
+  CHECK_FALSE(machine.holds(memory, page));
+  CHECK_FALSE(machine.holds(memory, 2 * page));
+  CHECK(machine.holds(memory + page, page));
+}
+
 TEST_CASE("beyond its limits the cache gives up what was not used for longest", "[rdma]") {
   const bool by_count = GENERATE(true, false);
   CAPTURE(by_count);

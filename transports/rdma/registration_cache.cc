@@ -110,14 +110,17 @@ std::shared_ptr<const Registration> RegistrationCache::refuse(const MemoryRange&
   return nullptr;
 }
 
-void RegistrationCache::forget(const MemoryRange& range) {
+bool RegistrationCache::forget(const MemoryRange& range) {
   const std::lock_guard lock(mutex_);
   refused_.clear();
+  bool is_used = false;
   std::erase_if(ranges_, [&](const CachedRange& one) {
     if (!one.registration->meets(range)) return false;
     bytes_ -= one.registration->bytes();
+    is_used |= one.is_held();
     return true;
   });
+  return is_used;
 }
 
 }  // namespace gyre::transport

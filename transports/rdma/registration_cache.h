@@ -66,7 +66,7 @@ class RegistrationCache final : private MemoryWatcher {
     std::uint64_t used = 0;
     bool is_held() const { return registration.use_count() > 1; }
   };
-  void forget(const MemoryRange& range) override;
+  bool forget(const MemoryRange& range) override;
   bool make_room(std::uint64_t bytes);
   bool drop_oldest();
   bool add_devices(Registration& registration, const NicList& devices);
