@@ -18,7 +18,10 @@ class Sequence final : public Resumable {
 
   bool advance() override;
   void expire() override;
-  void break_off(const Status& why) override { (void)communicator_.fail(why); }
+  void break_off(const Status& why) override {
+    const Status lasting = communicator_.fail(why);
+    if (failure_.ok()) failure_ = lasting;
+  }
   bool arm(WaitSet& set) override;
   void disarm() override;
   void tell_wait() override;

@@ -30,7 +30,11 @@ void Launch::lend(transport::Grant& grant, bool same_address_space, bool maps_pe
   grant.sequence.store(call_->sequence + 1, std::memory_order_release);
 }
 
+// What may throw comes before anything is lent.
 void Launch::lend_buffers() {
+  // What peers that entered before have lent may be here. An error stays, and the next look tells.
+  for (SendPort* port : bound_->send_ports)
+    if (port->carrier != nullptr) (void)port->connection->progress();
   for (SendPort* port : bound_->send_ports) {
     if (port->carrier != nullptr)
       hold_for(*port);
@@ -149,9 +153,8 @@ bool Launch::pulls_from_us(SendPort& port) const {
 
 // ------------------------------------------------------------------------------ by a wire
 
-// A pre-op changes the input on its way out. What peers that entered before have lent may be here.
+// A pre-op changes the input on its way out.
 void Launch::hold_for(SendPort& port) const {
-  (void)port.connection->progress();  // an error stays, and the next look tells of it
   if (!lends_) return;
   if (call_->pre_scalar == nullptr)
     port.input_hold = port.carrier->hold(call_->input, call_->input_bytes);

@@ -74,6 +74,7 @@ bool Outbox::forget(const Batch& batch) {
   bool lends = !open_.empty() && open_.front().batch == &batch && held_ != nullptr;
   for (const TransferInFlight& one : leaving_)
     lends = lends || (one.batch == &batch && one.held != nullptr);
+  if (!open_.empty() && open_.front().batch == &batch) held_.reset();
   std::erase_if(open_, [&](const PendingTransfer& one) { return one.batch == &batch; });
   std::erase_if(leaving_, [&](const TransferInFlight& one) { return one.batch == &batch; });
   return lends;

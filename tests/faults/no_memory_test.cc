@@ -1,5 +1,6 @@
 // The k-th allocation of a rank's thread fails, for every k, in every kind of call. The rank gets
 // an error or succeeds, the other rank gets the error, and nobody waits for a deadline.
+#include "tests/support/base/failing_allocations.h"
 #include "tests/support/base/page_trap.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
@@ -12,10 +13,8 @@
 #include <barrier>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <new>
 #include <span>
 #include <string>
 #include <sys/mman.h>
@@ -23,57 +22,6 @@
 #include <utility>
 
 using namespace gyre::tests;
-
-namespace {
-
-// Of this thread: how many allocations are left until one fails; 0: none does.
-thread_local int until_failure = 0;
-thread_local bool all_fail = false;
-// What goes on before it throws.
-std::function<void()> before_failure = [] {};
-
-void fail_if_due() {
-  if (!all_fail && (until_failure == 0 || --until_failure > 0)) return;
-  before_failure();
-  throw std::bad_alloc();
-}
-
-void* allocate(std::size_t bytes) {
-  fail_if_due();
-  void* const memory = std::malloc(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  fail_if_due();
-  void* const memory =
-      std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return allocate(bytes); }
-void* operator new[](std::size_t bytes) { return allocate(bytes); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
-}
-// std::stable_sort's, which goes on without a buffer.
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  try {
-    return allocate(bytes);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -133,6 +81,16 @@ const Kind kinds[] = {
        (void)gyreSend(given.data(), given.size(), gyreFloat, 1 - rank, comm, nullptr);
        (void)gyreRecv(got.data(), got.size(), gyreFloat, 1 - rank, comm, nullptr);
        return gyreGroupEnd();
+     }},
+    {"a group of two all-reduces", 4000,
+     [](int, gyreComm_t comm, Values given, Values got) {
+       const std::size_t half = given.size() / 2;
+       (void)gyreGroupStart();
+       for (const std::size_t first : {std::size_t{0}, half})
+         (void)gyreAllReduce(&given[first], &got[first], half, gyreFloat, gyreSum, comm, nullptr);
+       const gyreResult_t done = gyreGroupEnd();
+       const bool is_right = got.front() == ranks && got.back() == ranks;
+       return done == gyreSuccess && !is_right ? gyreInternalError : done;
      }},
     {"a split", 1,
      [](int rank, gyreComm_t comm, Values, Values) {

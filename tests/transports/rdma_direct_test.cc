@@ -174,6 +174,23 @@ TEST_CASE("with two ports every failure of a completion or a post leaves the sam
     }
 }
 
+TEST_CASE("memory of a call that has failed has no key once it is freed", "[rdma]") {
+  const Network network;
+  Scene scene("ring", Collective::all_gather, 2);
+  const int before = network.fake.calls("dereg_mr");
+  {
+    RdmaCalls calls(scene.ranks, scene.job,
+                    {Collective::all_gather, 40'000, false, plan::Protocol::direct, 16 << 10});
+    for (int rank = 0; rank < 2; ++rank) scene.job.begin(rank, calls.call(rank));
+    for (int rank = 0; rank < 2; ++rank) {
+      REQUIRE(scene.job.launch(rank).advance() != Launch::State::failed);
+      CHECK(scene.job.launch(rank).recall().in_use == Launch::InUse::no);
+    }
+    CHECK(network.fake.calls("dereg_mr") == before);
+  }
+  CHECK(network.fake.calls("dereg_mr") >= before + 4);
+}
+
 TEST_CASE("nothing lands in memory of a call that has failed", "[rdma]") {
   const std::uint64_t seed = GENERATE(1, 2, 3, 4, 5, 6);
   CAPTURE(seed);

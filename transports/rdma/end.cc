@@ -3,6 +3,8 @@
 #include "transports/rdma/note.h"
 #include "transports/rdma/private_pages.h"
 
+#include <new>
+
 namespace gyre::transport {
 
 Status RdmaEnd::register_memory(std::size_t notes, int slots_access) {
@@ -11,33 +13,34 @@ Status RdmaEnd::register_memory(std::size_t notes, int slots_access) {
   GYRE_ASSIGN(notes_, private_pages(grant_offset_ + grant_places * sizeof(NotePlace)));
   for (RdmaRail& rail : link_.rails()) {
     if (rail.queues == nullptr) continue;
-    const RdmaDevice& device = rail.queues->device();
+    rail.device = rail.queues->shared_device();
     GYRE_ASSIGN(rail.slots,
-                device.register_memory({fifo.slots, fifo.shape.slot_count * fifo.shape.slot_bytes},
-                                       slots_access));
+                rail.device->register_memory(
+                    {fifo.slots, fifo.shape.slot_count * fifo.shape.slot_bytes}, slots_access));
     GYRE_ASSIGN(rail.notes,
-                device.register_memory({notes_.get().data, notes_.get().bytes},
-                                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+                rail.device->register_memory({notes_.get().data, notes_.get().bytes},
+                                             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
   }
   return {};
 }
 
 std::shared_ptr<const Registration> RdmaEnd::register_lent(const void* memory,
-                                                           std::uint64_t bytes) {
-  RegistrationCache::NicList devices;
-  for (const RdmaRail& rail : link_.rails())
-    if (rail.queues != nullptr) devices.push_back(rail.queues->shared_device());
-  return registrations_->hold(memory, bytes, devices);
-}
-
-// Without queue pairs the NIC neither sends what it has not read yet nor takes what comes.
-void RdmaEnd::cut_off() {
-  if (error_.ok()) fail(Status(Code::Aborted, "the call that lent memory to it has failed"));
+                                                           std::uint64_t bytes) noexcept {
+  try {
+    RegistrationCache::NicList devices;
+    for (const RdmaRail& rail : link_.rails())
+      if (rail.queues != nullptr) devices.push_back(rail.queues->shared_device());
+    return registrations_->hold(memory, bytes, devices);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 Status RdmaEnd::progress() {
   if (!error_.ok()) return error_;
-  Status status = turn();
+  Status status = link_.is_dropped()
+                      ? Status(Code::Aborted, "the call that lent memory to it has failed")
+                      : turn();
   if (!status.ok()) fail(std::move(status));
   return error_;
 }

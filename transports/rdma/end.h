@@ -50,16 +50,18 @@ class RdmaEnd : public Connection, protected Carrier, protected CompletionTaker 
     return notes_.get().data + grant_offset_ + attempt % grant_places * sizeof(NotePlace);
   }
   // With keys for all rails in use; null: it has to be copied.
-  std::shared_ptr<const Registration> register_lent(const void* memory, std::uint64_t bytes);
+  std::shared_ptr<const Registration> register_lent(const void* memory,
+                                                    std::uint64_t bytes) noexcept;
   // What can be done now. It does not block.
   virtual Status turn() = 0;
   void fail(Status status) { error_ = link_.broken(std::move(status)); }
 
   // Carrier; each end does its own part.
-  std::shared_ptr<const void> hold(const void*, std::uint64_t) override { return nullptr; }
-  void lend(const Loan&, std::uint64_t) override {}
-  void end_loan() override {}
-  void cut_off() final;
+  std::shared_ptr<const void> hold(const void*, std::uint64_t) noexcept override { return nullptr; }
+  void lend(const Loan&, std::uint64_t) noexcept override {}
+  void end_loan() noexcept override {}
+  // The next `progress` says that it was.
+  void cut_off() noexcept override { link_.drop(); }
 
   const std::shared_ptr<FifoMemory> memory_;
   Mapping notes_;  // NotePlaces, a ring

@@ -199,14 +199,18 @@ Status RdmaLink::arm(WaitSet& set) {
   return {};
 }
 
+void RdmaLink::drop() noexcept {
+  for (RdmaRail& rail : rails_) rail.queues.reset();
+}
+
 Status RdmaLink::broken(Status why) {
   if (is_joined_ && count_used() > 0) last_ends_ = ends_text(main());
   // Messages whose completions were lost look like the peer's nonsense.
-  for (RdmaRail& rail : rails_) {
+  for (const RdmaRail& rail : rails_) {
     if (rail.queues == nullptr) continue;
     if (Status own = rail.queues->overflow(); !own.ok()) why = std::move(own);
-    rail.queues.reset();
   }
+  drop();
   return link_failure(std::move(why), fmt::format("{} {} ({})", toward_, peer_, last_ends_), peer_);
 }
 

@@ -19,6 +19,7 @@
 namespace gyre::transport {
 
 struct RdmaRail {
+  std::shared_ptr<RdmaDevice> device;  // of the keys: it outlives them
   loaded::VerbsMemory slots, notes;    // this end's
   std::unique_ptr<RdmaQueues> queues;  // null: not used, or lost
   RdmaAddress there{};
@@ -72,7 +73,10 @@ class RdmaLink {
 
   void note_closing() { is_closed_ = true; }
   bool is_closed() const { return is_closed_; }
-  // The error with what it concerns; no rail is of use afterwards.
+  // Without queue pairs the NIC neither sends what it has not read yet nor takes what comes.
+  void drop() noexcept;
+  bool is_dropped() const { return main() == rails_.size(); }
+  // The error with what it concerns; the link is dropped.
   Status broken(Status why);
   // The last word, with the number of the next message.
   void close(std::uint64_t next);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace gyre::transport {
 
@@ -190,15 +191,19 @@ Status RdmaReceiver::return_credit() {
   return tell(WorkKind::credit, {NoticeKind::credit, static_cast<std::uint32_t>(credited_)});
 }
 
-void RdmaReceiver::lend(const Loan& loan, std::uint64_t sequence) {
-  if (!error_.ok()) return;
+void RdmaReceiver::lend(const Loan& loan, std::uint64_t sequence) noexcept {
+  if (!error_.ok() || link_.is_dropped()) return;
   lent_ = {sequence, loan, nullptr};
   if (loan.region != region_staged)
     lent_.memory = register_lent(reinterpret_cast<const void*>(loan.offset), loan.bytes);
   owes_grant_ = true;
   if (!ready()) return;
-  Status given = give_grant();
-  if (!given.ok()) fail(std::move(given));
+  try {
+    Status given = give_grant();
+    if (!given.ok()) fail(std::move(given));
+  } catch (const std::bad_alloc&) {
+    // Only an error takes memory, and the next `progress` meets it again.
+  }
 }
 
 // One at a time, as the sender reads it where it was written.

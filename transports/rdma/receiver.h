@@ -47,8 +47,12 @@ class RdmaReceiver final : public RdmaEnd {
 
   RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory, std::vector<RdmaRail> rails,
                RdmaShared shared, RdmaWindow window, IssuedTicket ticket, Letters letters);
-  void lend(const Loan& loan, std::uint64_t sequence) override;
-  void end_loan() override { lent_.memory.reset(); }
+  void lend(const Loan& loan, std::uint64_t sequence) noexcept override;
+  void end_loan() noexcept override { lent_.memory.reset(); }
+  void cut_off() noexcept override {
+    RdmaEnd::cut_off();
+    lent_.memory.reset();
+  }
   Status turn() override;
   Status join();
   Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail) override;

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <new>
 
 namespace gyre::transport {
 namespace {
@@ -136,6 +137,9 @@ Status RdmaSender::on_notice(const ibv_wc& completion) {
     return Status(Code::RemoteError, "the receiver sent a notice that is not ours");
   if (notice->kind == NoticeKind::resume) return on_resume(*notice);
   if (notice->kind == NoticeKind::grant) {
+    // A rail that is lost may bring an older one last.
+    if (static_cast<std::int8_t>(notice->question - newest_grant_) <= 0) return {};
+    newest_grant_ = notice->question;
     told_grant_ = notice;
     return {};
   }
@@ -145,6 +149,10 @@ Status RdmaSender::on_notice(const ibv_wc& completion) {
     told_lost_.push_back(notice->number);
     return {};
   }
+  // It may bring an older credit, too.
+  const std::uint32_t behind =
+      static_cast<std::uint32_t>(credited_ - notice->number) & Notice::mask;
+  if (notice->kind == NoticeKind::credit && behind > 0 && behind <= window_.messages) return {};
   const std::uint64_t number = whole_number(notice->number, credited_);
   if (number - credited_ > posted_ - credited_)
     return Status(Code::RemoteError,
@@ -180,10 +188,14 @@ Status RdmaSender::take_grant() {
              : link_.tell(WorkKind::grant, {NoticeKind::taken, told.number, told.question});
 }
 
-std::shared_ptr<const void> RdmaSender::hold(const void* memory, std::uint64_t bytes) {
+std::shared_ptr<const void> RdmaSender::hold(const void* memory, std::uint64_t bytes) noexcept {
   std::shared_ptr<const Registration> held = register_lent(memory, bytes);
   std::erase_if(held_, [](const auto& one) { return one.expired(); });
-  if (held != nullptr) held_.push_back(held);
+  try {
+    if (held != nullptr) held_.push_back(held);
+  } catch (const std::bad_alloc&) {
+    held.reset();
+  }
   return held;
 }
 

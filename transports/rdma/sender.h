@@ -60,7 +60,7 @@ class RdmaSender final : public RdmaEnd {
 
   RdmaSender(const LinkKey& key, std::shared_ptr<FifoMemory> memory, std::vector<RdmaRail> rails,
              RdmaShared shared, RdmaWindow window, std::uint32_t ring, IsRefused is_refused);
-  std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) override;
+  std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) noexcept override;
   Status prepare();
   Status turn() override;
   Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail) override;
@@ -105,6 +105,7 @@ class RdmaSender final : public RdmaEnd {
   std::vector<LentParts> lent_;                          // by slot; the executor writes it
   std::vector<std::weak_ptr<const Registration>> held_;  // by callers
   std::optional<Notice> told_grant_;                     // that was not taken yet
+  std::uint8_t newest_grant_ = 0;                        // attempt, told or taken
   RdmaGrant grant_;                                      // the last one taken
   // After a loss: rails that the receiver is to be asked about, and how many answers are due.
   bool is_switching_ = false;

@@ -163,8 +163,9 @@ Result<std::uint32_t> RdmaSender::local_key(std::size_t index, const LentPart& p
   const FifoView& fifo = memory_->view;
   const std::byte* const end = fifo.slots + fifo.shape.slot_count * fifo.shape.slot_bytes;
   if (part.source >= fifo.slots && part.source < end) return rail.slots.get()->lkey;
-  for (const std::weak_ptr<const Registration>& one : held_) {
-    const auto held = one.lock();
+  // The newest one is held longest: messages leave in order.
+  for (auto one = held_.rbegin(); one != held_.rend(); ++one) {
+    const auto held = one->lock();
     if (held == nullptr || !held->holds(part.source, part.bytes)) continue;
     if (const ibv_mr* const memory = held->on(rail.queues->device())) return memory->lkey;
   }

@@ -10,7 +10,7 @@ namespace gyre::tests {
 namespace {
 
 constexpr std::byte untouched{0xA5};
-constexpr double scale = 0.75;
+constexpr double pre_scale = 0.75;
 constexpr std::uint64_t integer_scale = 2;
 constexpr std::size_t gap = 2;  // elements between the blocks of gyreAllGatherv
 
@@ -18,7 +18,7 @@ constexpr const char* names[] = {"reduce-scatter", "all-gather",       "broadcas
                                  "all-to-all",     "gather",           "scatter",   "all-to-all-v",
                                  "all-gather-v",   "reduce-scatter-v", "all-reduce"};
 
-double scale_of(ElementType type) { return is_float(type) ? scale : double{integer_scale}; }
+double scale_of(ElementType type) { return is_float(type) ? pre_scale : double{integer_scale}; }
 
 }  // namespace
 

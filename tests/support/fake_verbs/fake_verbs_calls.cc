@@ -119,6 +119,8 @@ ibv_pd* alloc_pd(ibv_context* context) {
 
 int dealloc_pd(ibv_pd* domain) {
   const Lock lock(fake_verbs->mutex);
+  const auto is_in_it = [domain](const auto& one) { return one.second->pd == domain; };
+  if (std::ranges::any_of(fake_verbs->regions, is_in_it)) return EBUSY;
   fake_verbs->domains.erase(domain);
   delete domain;
   return 0;

@@ -1,0 +1,53 @@
+// A call over rdma that begins while there is no memory: it has lent all or nothing.
+#include "tests/support/base/failing_allocations.h"
+#include "tests/support/catch.h"
+#include "tests/support/exec/rdma_job.h"
+
+#include <new>
+#include <random>
+#include <utility>
+#include <vector>
+
+using namespace gyre;
+using namespace gyre::tests;
+using namespace gyre::transport;
+using plan::Collective;
+
+TEST_CASE("where an allocation fails as a call begins, its bytes are copied", "[rdma]") {
+  constexpr FifoShape shape = {.slot_count = 4, .line_count = 4, .slot_bytes = 16 << 10};
+  plan::PlanRequest request;
+  request.collective = Collective::all_gather;
+  request.rank_count = 2;
+  std::vector<std::byte> expected;
+  int left = 0, k = 0;
+  for (; left == 0; ++k) {
+    CAPTURE(k);
+    const Network network;
+    RdmaRanks ranks(2, shape);
+    Job job("ring", request, shape, false, ranks.connector());
+    RdmaCalls calls(ranks, job,
+                    {Collective::all_gather, 40'000, false, plan::Protocol::direct, 16 << 10});
+    std::mt19937_64 random(1);
+    job.run(calls.calls(), random);  // what is made once is there
+    calls.next();
+    for (int rank = 0; rank < 2; ++rank) {
+      bool has_thrown = false;
+      until_failure = rank == 0 ? k : 0;
+      try {
+        job.begin(rank, calls.call(rank));
+      } catch (const std::bad_alloc&) {
+        has_thrown = true;
+      }
+      const int rest = std::exchange(until_failure, 0);
+      left = rank == 0 && k > 0 ? rest : left;
+      CHECK_FALSE(has_thrown);
+    }
+    for (int turn = 0, done = 0; done < 3 && turn < 10'000; ++turn)
+      for (int rank = 0; rank < 2; ++rank)
+        if ((done >> rank & 1) == 0 && job.launch(rank).advance() == exec::Launch::State::done)
+          done |= 1 << rank;
+    if (expected.empty()) expected = calls.results();
+    CHECK(calls.results() == expected);
+  }
+  CHECK(k > 2);
+}
