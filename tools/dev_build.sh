@@ -10,6 +10,10 @@ jobs() {
   echo $((cores < gigabytes ? cores : gigabytes))
 }
 
+# Tests wait about half of their time, for time limits above all: two more at once than there are
+# processors.
+test_jobs() { echo $(($(jobs) + 2)); }
+
 # configure FOLDER [meson options]
 configure() {
   local folder=$1 nvcc compilers

@@ -70,7 +70,8 @@ after -- go to `meson test` unread.
   --repeat N            run each test N times
   --maxfail N           stop after N failures
   -t, --timeout-multiplier N   allow each test N times its time; 0: no limit
-  -j, --num-processes N        so many tests at once
+  -j, --num-processes N        so many tests at once; else two more than there are processors,
+                        since tests wait for half of their time
   -v, --verbose         show what the tests print
   -q, --quiet           show less
   --gdb                 run the tests in gdb
