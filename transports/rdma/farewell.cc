@@ -3,7 +3,7 @@
 #include "lib/base/clock.h"
 
 #include <time.h>
-#include <vector>
+#include <utility>
 
 namespace gyre::transport {
 namespace {
@@ -27,10 +27,13 @@ RdmaFarewell::~RdmaFarewell() {
   }
 }
 
-void RdmaFarewell::see_off(std::unique_ptr<RdmaQueues> queues) {
+void RdmaFarewell::see_off(std::unique_ptr<RdmaQueues> queues, loaded::VerbsMemory key,
+                           Mapping notes) {
   const std::lock_guard lock(mutex_);
   reap();
-  departing_.push_back({std::move(queues), SystemClock::read() + farewell_ns});
+  std::shared_ptr<RdmaDevice> device = queues->shared_device();
+  departing_.push_back({std::move(device), std::move(notes), std::move(key), std::move(queues),
+                        SystemClock::read() + farewell_ns});
 }
 
 void RdmaFarewell::reap() {

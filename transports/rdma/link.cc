@@ -214,11 +214,12 @@ Status RdmaLink::broken(Status why) {
   return link_failure(std::move(why), fmt::format("{} {} ({})", toward_, peer_, last_ends_), peer_);
 }
 
-void RdmaLink::close(std::uint64_t next) {
+void RdmaLink::close(std::uint64_t next, Mapping notes) {
   if (!is_joined_ || is_closed_ || count_used() == 0) return;
-  std::unique_ptr<RdmaQueues>& queues = rails_[main()].queues;
+  RdmaRail& rail = rails_[main()];
   const Notice last{NoticeKind::close, static_cast<std::uint32_t>(next)};
-  if (queues->post_notice(WorkKind::close, last).ok()) farewell_->see_off(std::move(queues));
+  if (rail.queues->post_notice(WorkKind::close, last).ok())
+    farewell_->see_off(std::move(rail.queues), std::move(rail.notes), std::move(notes));
 }
 
 }  // namespace gyre::transport

@@ -21,7 +21,7 @@ RdmaReceiver::RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memor
 
 RdmaReceiver::~RdmaReceiver() {
   if (!link_.is_joined()) letters_.refuse();
-  if (error_.ok()) link_.close(arriving_.tail());
+  if (error_.ok()) link_.close(arriving_.tail(), std::move(notes_));
 }
 
 Result<std::unique_ptr<RdmaReceiver>> RdmaReceiver::make(const LinkKey& key,
@@ -244,6 +244,8 @@ ibv_send_wr RdmaReceiver::grant_request(ibv_sge& part) const {
   request.num_sge = 1;
   request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   request.send_flags = IBV_SEND_SIGNALED;
+  // A grant that is repeated when this end has gone needs no memory here.
+  if (part.length <= rail.queues->inline_bytes()) request.send_flags |= IBV_SEND_INLINE;
   request.imm_data = notice.to_immediate();
   request.wr.rdma.remote_addr =
       rail.there.notes.address + attempt_ % grant_places * sizeof(NotePlace);

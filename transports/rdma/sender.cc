@@ -54,7 +54,7 @@ RdmaSender::RdmaSender(const LinkKey& key, std::shared_ptr<FifoMemory> memory,
       spans_(window.writes) {}
 
 RdmaSender::~RdmaSender() {
-  if (error_.ok() && flushed()) link_.close(posted_);
+  if (error_.ok() && flushed()) link_.close(posted_, std::move(notes_));
 }
 
 Result<std::unique_ptr<RdmaSender>> RdmaSender::make(const LinkKey& key,
