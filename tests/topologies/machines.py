@@ -10,6 +10,7 @@ where it is from. Bandwidths of PCIe, NVLink and sockets follow from rates and m
   [MNNVL]    docs.nvidia.com/multi-node-nvlink-systems, Multi-Node Tuning Guide, System
   [EFA]      aws/aws-ofi-nccl, topology/p5.48xl-topo.xml
   [NCCL]     NVIDIA/nccl 2.30, src/graph/topo.h
+  [DGX-1]    NVIDIA/nccl, issue 671: the topology file of a DGX-1 with four of its GPUs
   [AMD]      AMD EPYC 9004 Series Architecture Overview, 58015
   [Intel]    ark.intel.com: Xeon Platinum 8480+; 4th Gen Xeon Scalable technical overview: SNC4
 """
@@ -18,6 +19,7 @@ import sys
 import xml.etree.ElementTree as xml
 
 # Processors as NCCL's files name them: vendor, family, model (CPUID).
+BROADWELL = ("GenuineIntel", 6, 79)
 ROME = ("AuthenticAMD", 23, 49)
 MILAN = ("AuthenticAMD", 25, 1)
 GENOA = ("AuthenticAMD", 25, 17)
@@ -170,6 +172,29 @@ def dgx_a100():
     return file
 
 
+def dgx1_v100():
+    # [DGX-1]: 2 Xeon E5-2698 v4 (20 cores), below each two switches of PCIe 3.0 with two GPUs and a
+    # NIC of 100 Gb/s. Six NVLinks of each GPU to others, one or two to each: two rings over four
+    # GPUs, and a link between GPUs of the same place in both.
+    four = {(0, 1): 1, (0, 2): 1, (0, 3): 2, (1, 2): 2, (1, 3): 1, (2, 3): 2}
+    others = {(a + 4, b + 4): count for (a, b), count in four.items()}
+    between = {(0, 4): 2, (1, 5): 2, (2, 6): 1, (3, 7): 1}
+    nvlinks = four | others | between
+    nvlinks |= {(b, a): count for (a, b), count in nvlinks.items()}
+    file = NcclFile("dgx1_v100")
+    buses = [f"0000:{4 * (gpu // 2) + gpu % 2 + 2:02x}:00.0" for gpu in range(8)]
+    for gpu in range(8):
+        if gpu % 4 == 0:
+            cpu = file.cpu(BROADWELL, 20)
+        if gpu % 2 == 0:
+            switch = file.switch(cpu, 3)
+        file.gpu(switch, 3, 70, [(buses[other], "0x030200", nvlinks[gpu, other])
+                                 for other in range(8) if (gpu, other) in nvlinks])
+        if gpu % 2 == 1:
+            file.nic(switch, 3, 100_000)
+    return file
+
+
 def hgx_h100():
     # [BasePOD]: 2 Xeon 8480C (56 cores), 4 NVSwitches, 8 ConnectX-7 of 400 Gb/s. 18 NVLinks [NCCL].
     return with_nv_switches("hgx_h100", SAPPHIRE_RAPIDS, 56, 90, 18, 5, 400_000)
@@ -277,8 +302,8 @@ def epyc_9654_nps4():
 
 
 MACHINES = {make.__name__: make for make in (
-    broken_nic, cloud_32_nics, dgx_a100, epyc_9654, epyc_9654_nps4, gb200_nvl72, hgx_b200, hgx_h100,
-    hgx_h200, pcie_8, workstation_2, xeon_8480_pair, xeon_8480_snc4)}
+    broken_nic, cloud_32_nics, dgx1_v100, dgx_a100, epyc_9654, epyc_9654_nps4, gb200_nvl72,
+    hgx_b200, hgx_h100, hgx_h200, pcie_8, workstation_2, xeon_8480_pair, xeon_8480_snc4)}
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:

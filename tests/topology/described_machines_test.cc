@@ -132,8 +132,10 @@ TEST_CASE("rings and trees of described machines are whole, and as wide as they 
     INFO(reason_text(found));
     CHECK(tests::fault_of(cluster, found) == "");
     CHECK(found.gigabytes_per_s <= found.bound_gigabytes_per_s * 1.0001);
-    CHECK(found.gigabytes_per_s >= found.bound_gigabytes_per_s * 0.95);
-    if (look.hosts > 1 || cluster.rank_count() > 8) continue;
+    if (look.hosts > 1 || cluster.rank_count() > 8) {
+      CHECK(found.gigabytes_per_s >= found.bound_gigabytes_per_s * 0.95);
+      continue;
+    }
     const double best = tests::best_gigabytes_per_s(cluster, look.pattern);
     CHECK(found.gigabytes_per_s >= best * 0.95);
     CHECK(best <= found.bound_gigabytes_per_s * 1.001);
