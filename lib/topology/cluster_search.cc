@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <ranges>
 
 namespace gyre::topology {
 namespace {
@@ -123,7 +124,7 @@ std::int64_t ClusterSearch::max_channel_megabytes_per_s() const {
   return least;
 }
 
-std::vector<int> ClusterSearch::channel_counts(int group, int passes) const {
+std::vector<int> ClusterSearch::channel_counts(int group, int passes) {
   // Where no edge is a limit, more channels carry no more.
   const bool is_limited = bound_.megabytes_per_s < whole_megabytes(local_gigabytes_per_s);
   const std::int64_t most = is_limited ? max_channel_megabytes_per_s() : LLONG_MAX;
@@ -140,6 +141,9 @@ std::vector<int> ClusterSearch::channel_counts(int group, int passes) const {
   std::ranges::stable_sort(counts, std::greater<>(), [&](int count) {
     return std::min(rails_carry[count], bound_.megabytes_per_s / 100 * 98);
   });
+  limit_bound(std::ranges::max(rails_carry | std::views::values),
+              fmt::format("at most {} {}, each on one rail", max_channels_,
+                          group == 1 ? "rings" : "trees"));
   return counts;
 }
 

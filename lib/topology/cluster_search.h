@@ -43,7 +43,8 @@ class ClusterSearch {
   const HostOrders& orders(int host, const std::vector<HostChannel>& channels);
 
   // How many channels to try, in order. They come in groups, and a group passes a rail so often.
-  std::vector<int> channel_counts(int group, int passes) const;
+  // Limits the bound to what so many channels can carry.
+  std::vector<int> channel_counts(int group, int passes);
   bool is_good(std::int64_t all_megabytes_per_s) const;
   bool has_steps() const { return steps_ > 0; }
   std::int64_t steps_used() const { return max_steps_ - steps_; }

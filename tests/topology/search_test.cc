@@ -328,3 +328,16 @@ TEST_CASE("clusters that cannot be are refused", "[topology]") {
         Case{missing, "rank 1 is on node 1000"}, Case{crowded, "a host with 513 ranks"}})
     CHECK_THAT(refusal(cluster), tests::has_text(reason));
 }
+
+TEST_CASE("fewer rings than rails carry less, and the search does not look for more",
+          "[topology]") {
+  const Topology machine = tests::described_machine("cloud_32_nics");
+  const Cluster cluster = equal_hosts(machine, 2, usual_members(machine));
+  const auto found = find_rings(cluster, {.max_channels = 16});
+  REQUIRE(found.ok());
+  CHECK(found->channels.size() == 16);
+  CHECK(found->gigabytes_per_s == Approx(200));
+  CHECK(found->bound_gigabytes_per_s == Approx(200));
+  CHECK(found->bound_reason == "at most 16 rings, each on one rail");
+  CHECK(found->steps < 2'000'000);
+}
