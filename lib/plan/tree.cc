@@ -93,17 +93,26 @@ void add_lanes(PlanParts& parts, const Family& family, std::int32_t index) {
   }
 }
 
-PlanParts rooted(const PlanRequest& request, TreeShape shape) {
+// `ranks`: from the root on.
+PlanParts rooted(const PlanRequest& request, const RankList& ranks, TreeShape shape) {
   PlanParts parts = parts_for(request, 1);
   parts.direct_in_place = true;
-  const RankList ranks = ranks_from(request.root, request.rank_count);
   add_lanes(parts, family_of(request.rank, ranks, shape), 0);
   return parts;
 }
 
+PlanParts rooted(const PlanRequest& request, TreeShape shape) {
+  return rooted(request, ranks_from(request.root, request.rank_count), shape);
+}
+
 }  // namespace
 
-PlanParts build_chain(const PlanRequest& request) { return rooted(request, chain); }
+PlanParts build_chain(const PlanRequest& request) {
+  if (request.order.empty()) return rooted(request, chain);
+  RankList ranks = request.order;
+  std::rotate(ranks.begin(), std::find(ranks.begin(), ranks.end(), request.root), ranks.end());
+  return rooted(request, ranks, chain);
+}
 PlanParts build_binomial(const PlanRequest& request) { return rooted(request, binomial); }
 PlanParts build_star(const PlanRequest& request) { return rooted(request, star); }
 

@@ -178,6 +178,20 @@ TEST_CASE("parents that make no tree are refused", "[plan]") {
   CHECK(refusal("tree", asked) == "65 trees; the most are 64");
 }
 
+TEST_CASE("a chain follows its order from the root on", "[plan]") {
+  PlanRequest asked = request(Collective::broadcast, 4);
+  asked.order = {2, 0, 3, 1};
+  asked.root = 3;
+  const std::vector<std::vector<std::int32_t>> neighbours = {{2}, {2, 3}, {0, 1}, {1}};
+  for (asked.rank = 0; asked.rank < 4; ++asked.rank) {
+    const Plan plan = plan_of("chain", asked);
+    std::vector<std::int32_t> peers;
+    for (std::uint32_t i = 0; i < plan.lane(0).link_count; ++i)
+      peers.push_back(plan.lane(0).links[i].peer);
+    CHECK(peers == neighbours[static_cast<std::size_t>(asked.rank)]);
+  }
+}
+
 TEST_CASE("along a given order, each rank owns the chunk of its place", "[plan]") {
   PlanRequest asked = request(Collective::reduce_scatter, 4);
   asked.order = {2, 0, 3, 1};

@@ -214,6 +214,20 @@ std::vector<std::int32_t> shuffled_ranks(std::int32_t n) {
 
 }  // namespace
 
+TEST_CASE("a chain is right along any order, from any root", "[plan][verify]") {
+  for (const char* const name : {"chain", "ring"})
+    for (const Collective collective : {Collective::broadcast, Collective::reduce})
+      for (std::int32_t n = 1; n <= 17; ++n) {
+        CAPTURE(name, collective_name(collective), n);
+        PlanRequest request;
+        request.collective = collective;
+        request.rank_count = n;
+        request.order = shuffled_ranks(n);
+        request.root = n / 2;
+        check_proof(*find_algorithm(name), request);
+      }
+}
+
 TEST_CASE("a ring is right along any order", "[plan][verify]") {
   for (const Collective collective :
        {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
