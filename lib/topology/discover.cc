@@ -36,6 +36,9 @@ Result<Topology> ask_hwloc(bool with_devices) {
   const Owned<HwlocTraits> topology(raw);
   if (with_devices) (void)hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   (void)hwloc_topology_set_icache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
+  // Plugins that initialise a GPU's library or open a display. Of what they say, nothing is read.
+  for (const char* const plugin : {"cuda", "gl", "levelzero", "nvml", "opencl", "rsmi"})
+    (void)hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
   if (hwloc_topology_load(raw) != 0) return Status::from_errno("hwloc_topology_load", errno);
   char* buffer = nullptr;
   int bytes = 0;
