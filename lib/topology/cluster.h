@@ -18,6 +18,7 @@ struct ClusterMember {
 struct ClusterHost {
   int machine = 0;  // index into Cluster::machines
   std::vector<ClusterMember> members;
+  friend bool operator==(const ClusterHost&, const ClusterHost&) = default;
 };
 
 struct Cluster {
@@ -28,6 +29,7 @@ struct Cluster {
     return machines[static_cast<std::size_t>(host.machine)];
   }
   int rank_count() const;
+  friend bool operator==(const Cluster&, const Cluster&) = default;
 };
 
 // Whether a rank can run there: a GPU, or a place of processors.

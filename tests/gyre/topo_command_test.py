@@ -153,6 +153,8 @@ class Topo(unittest.TestCase):
                                    r"GPU 0000:02:00\.0 to GPU 0000:03:00\.0 is passed 7 times")
         self.assertEqual(lines[2], "  ring 0: 0 1")
         self.assertIn("  tree 0: 0 1", lines)
+        few = gyre("--file", path, "--rings", "--channels", "3")[1].split("\n")
+        self.assertEqual(sum(line.startswith("  ring ") for line in few), 3)
         two = gyre("--file", path, "--rings", "--trees", "--hosts", "2")[1]
         self.assertIn("2 hosts, ranks 0 to 1 on the first: gpu0 gpu1\n", two)
         self.assertRegex(two, r"  ring 0: \d \d \(mlx5_0 to mlx5_0\) \d \d \(mlx5_0 to mlx5_0\)\n")
@@ -216,6 +218,7 @@ class Topo(unittest.TestCase):
                 (("--diff", path), 2, "--diff takes two files"),
                 (("--diff", path, "/nowhere"), 1, "/nowhere"),
                 (("--file", path, "--hosts", "0"), 2, "--hosts"),
+                (("--file", path, "--rings", "--channels", "65"), 2, "--channels"),
                 (("--file", path, "--svg", "/nowhere/a.svg"), 2, "cannot write /nowhere/a.svg"),
                 (("--file", self.file(SMALL.replace("<net ", "<nut ")), "--rings", "--hosts", "2"),
                  2, "has no port that is up"),

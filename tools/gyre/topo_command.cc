@@ -38,12 +38,12 @@ struct Options {
   std::vector<std::string> ranks;  // whose transports are asked for
   std::vector<std::string> pair;   // files that are compared
   std::string picture;             // where it goes
-  bool rings = false, trees = false, json = false;
-  int hosts = 1;
+  bool json = false;
+  TopoQuestion search;
 };
 
 // More would be slow to print; searches of communicators have no such limit.
-constexpr int max_hosts = 1024;
+constexpr int max_hosts = 1024, max_channels = 64;
 
 // hwloc writes to stderr where a container hides files of the kernel, UCX to stdout where a
 // transport cannot be opened, and it handles signals. `missed` says what they lacked.
@@ -125,8 +125,9 @@ Result<std::string> why_text(const Topology& machine, const Options& options,
   if (options.ranks.size() != 2)
     return invalid_argument("--why takes the places of two ranks, as in --why gpu0 gpu1");
   GYRE_ASSIGN(const topology::RankLocation from,
-              find_rank(machine, options.hosts, options.ranks[0]));
-  GYRE_ASSIGN(const topology::RankLocation to, find_rank(machine, options.hosts, options.ranks[1]));
+              find_rank(machine, options.search.hosts, options.ranks[0]));
+  GYRE_ASSIGN(const topology::RankLocation to,
+              find_rank(machine, options.search.hosts, options.ranks[1]));
   GYRE_ASSIGN(const std::vector<comm::TransportCandidate> candidates,
               comm::find_candidates(from, to, settings));
   const comm::TransportCandidate* const first = comm::taken(candidates);
@@ -165,8 +166,7 @@ Result<std::string> run(const Options& options) {
   if (!options.ends.empty()) return device_path_text(machine, options.ends);
   if (options.format == "hwloc") return write_hwloc_xml(machine);
   if (options.format == "nccl") return write_nccl_xml(machine);
-  GYRE_ASSIGN(const TopoSearch search,
-              search_machine(std::move(machine), options.hosts, options.rings, options.trees));
+  GYRE_ASSIGN(const TopoSearch search, search_machine(std::move(machine), options.search));
   if (!options.picture.empty()) GYRE_TRY(write_picture(options.picture, search));
   if (options.json) return search_json(search);
   if (!options.picture.empty()) return std::string();
@@ -195,10 +195,13 @@ int topo_command(int argc, char** argv) {
                   "show instead the transports between two ranks, which one is taken, and why; a "
                   "rank is where it runs: gpu0, core3, or with --hosts 1/gpu0")
       .takes_several = true;
-  line.add_flag("--rings", options.rings, "find rings over all ranks, and say why these");
-  line.add_flag("--trees", options.trees, "the same of double binary trees");
-  line.add_option("--hosts", options.hosts, whole(1, max_hosts), "N",
+  line.add_flag("--rings", options.search.rings, "find rings over all ranks, and say why these");
+  line.add_flag("--trees", options.search.trees, "the same of double binary trees");
+  line.add_option("--hosts", options.search.hosts, whole(1, max_hosts), "N",
                   "rings and trees over N such hosts (default 1)");
+  line.add_option("--channels", options.search.max_channels, whole(1, max_channels), "N",
+                  "at most N rings or trees (default 64); a communicator on GPUs says in its log "
+                  "how many it may have");
   line.add_option("--svg", options.picture, any_text(), "FILE",
                   "write a picture of the machine, with the rings and trees if they are asked for");
   line.add_flag("--json", options.json, "print the machine for programs, with the rings and trees");

@@ -14,8 +14,14 @@ struct TopoSearch {
   std::vector<topology::FoundChannels> found;
 };
 
-// With a rank on each GPU, or if there are none on each core, of each of `hosts` equal hosts.
-Result<TopoSearch> search_machine(topology::Topology machine, int hosts, bool rings, bool trees);
+struct TopoQuestion {
+  int hosts = 1;  // alike
+  bool rings = false, trees = false;
+  int max_channels = topology::SearchLimits().max_channels;
+};
+
+// With a rank on each GPU, or if there are none on each core, of each host.
+Result<TopoSearch> search_machine(topology::Topology machine, const TopoQuestion& asked);
 
 // Where the ranks are, and of each search the reason and a line for each channel.
 std::string search_text(const TopoSearch& search);
