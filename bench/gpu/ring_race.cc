@@ -85,7 +85,8 @@ Result<std::unique_ptr<Ring>> Ring::make(const loaded::CudaDriver& driver,
     RingRank& own = ring->ranks_[static_cast<std::size_t>(number)];
     const RingRank& other = ring->ranks_[static_cast<std::size_t>(1 - number)];
     const exec::DeviceLink link = {own.link.get(), other.link.get()};
-    GYRE_ASSIGN(own.bound, own.executor->bind(own.plan, [link](plan::Link) { return link; }));
+    GYRE_ASSIGN(own.bound,
+                own.executor->bind(std::span(&own.plan, 1), [link](plan::Link) { return link; }));
   }
   return ring;
 }

@@ -168,11 +168,12 @@ Status DeviceBackend::choose(const Request& request) {
 
 Status DeviceBackend::bind(const Request& request, const CallRecord& record) {
   if (current_ == nullptr) {
-    GYRE_ASSIGN(auto bound, resources_->bind_plan(*chosen_.plan));
+    GYRE_ASSIGN(auto bound, resources_->bind_plan(chosen_.by_channel));
     current_ = (prepared_[chosen_.plan] = std::move(bound)).get();
   }
   bound_history_ = history();
-  GYRE_TRY(resources_->bind(request, *chosen_.plan, chosen_.choice, chosen_.bytes, bound_history_));
+  GYRE_TRY(
+      resources_->bind(request, chosen_.by_channel, chosen_.choice, chosen_.bytes, bound_history_));
   bound_for_ = record;
   if (request.tables != nullptr) bound_for_.sequence = 0;
   return {};

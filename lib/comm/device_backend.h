@@ -5,12 +5,14 @@
 //
 //   device_backend.cc    calls
 //   device_settling.cc   the ranks' exchange of facts about their GPUs, and what follows from it
+//   device_rings.cc      the rings that its channels take
 //   device_looking.cc    the watch's findings
 #pragma once
 
 #include "lib/comm/communicator_state.h"
 #include "lib/comm/device_services.h"
 #include "lib/comm/host_backend.h"
+#include "lib/comm/machine_exchange.h"
 #include "lib/comm/suspicion.h"
 #include "lib/device/device_resources.h"
 
@@ -47,7 +49,7 @@ class DeviceBackend final : public Backend, public Watched {
   Status choose(const Request& request) override;
   const tune::Choice& choice() const override { return chosen_.choice; }
   bool is_open() const override { return current_ != nullptr; }
-  Status begin_opening() override { return resources_->links().open(*chosen_.plan); }
+  Status begin_opening() override { return resources_->links().open(chosen_.by_channel); }
   Result<bool> open(bool& moved) override { return resources_->links().advance(moved); }
   Status bind(const Request& request, const CallRecord& record) override;
   State begin(const Request& request, std::uint64_t sequence, bool more) override;
@@ -78,6 +80,9 @@ class DeviceBackend final : public Backend, public Watched {
   void watch_kernel(const DeviceResources::KernelStatus& seen, std::int64_t now_ns);
 
   Status settle_now();
+  Result<std::string> note_machine(const loaded::Nvml* nvml);
+  Status ask_for_machines();
+  Result<bool> follow_rings();
   Result<std::vector<GpuInfo>> device_notes() const;
   std::vector<p2p::Gpu> find_gpus(const std::vector<GpuInfo>& notes) const;
   std::vector<p2p::PairRoute> find_ways(const std::vector<p2p::Gpu>& gpus) const;
@@ -110,6 +115,8 @@ class DeviceBackend final : public Backend, public Watched {
   const DeviceHoldings::ClaimResult claimed_;
   std::unique_ptr<DeviceResources> resources_;
   std::unique_ptr<Exchange> exchange_;
+  std::optional<OutlinedMachine> machine_;     // this host's, if it is known
+  std::unique_ptr<MachineExchange> machines_;  // until rings are found, or not
   bool is_settled_ = false;
   std::int64_t rest_until_ns_ = 0;  // so long it waits for kernels of this process to end
 

@@ -92,7 +92,8 @@ Result<control::MessageBytes> DeviceBackend::join_info() {
                      .bus_id = device_.bus_id(),
                      .held = claimed_.others,
                      .toward = survey(device_.driver(), nvml.ok() ? *nvml : nullptr, own, limits)};
-  return host_->join_info(encode(note));
+  GYRE_ASSIGN(const std::string machine, note_machine(nvml.ok() ? *nvml : nullptr));
+  return host_->join_info(encode(note), machine);
 }
 
 Result<std::vector<GpuInfo>> DeviceBackend::device_notes() const {
@@ -193,7 +194,10 @@ DeviceEnvironment DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus,
 // have what they ask the driver for: from the next kernel on, which may be of any communicator,
 // that would have to wait.
 Result<bool> DeviceBackend::settle() {
-  if (is_settled_) return resources_->links().are_pools_open();
+  if (is_settled_) {
+    GYRE_ASSIGN(const bool knows_rings, follow_rings());
+    return knows_rings && resources_->links().are_pools_open();
+  }
   loaded::CudaRest& rest = *device_.driver().rest;
   const std::int64_t now_ns = system_clock.now_ns();
   if (rest_until_ns_ == 0) rest_until_ns_ = now_ns + loaded::CudaRest::patience_ns;
@@ -203,8 +207,10 @@ Result<bool> DeviceBackend::settle() {
   if (!still.is_held()) rest.note_vain_wait();
   is_settled_ = true;
   GYRE_TRY(host_->settle().status());
+  GYRE_TRY(ask_for_machines());
   GYRE_TRY(settle_now());
-  return resources_->links().are_pools_open();
+  // A search takes its time, and others wait for the end of this rest.
+  return machines_ == nullptr && resources_->links().are_pools_open();
 }
 
 Status DeviceBackend::settle_now() {

@@ -117,10 +117,11 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
 }
 
 // Settings that every rank must share, since all choose for themselves and must choose alike.
-Result<control::MessageBytes> HostBackend::join_info(const std::string& device) const {
+Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
+                                                     const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=1 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
+      "version=2 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.first_sequence);
   GYRE_ASSIGN(const topology::Locality place, own_locality());
@@ -129,7 +130,8 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device) 
     GYRE_ASSIGN(const std::string said, transport->announcement());
     announcement += said;
   }
-  return encode(JoinInfo{common, device, processor_mask(), topology::encode(place), announcement});
+  return encode(
+      JoinInfo{common, device, processor_mask(), topology::encode(place), announcement, machine});
 }
 
 Result<topology::Locality> HostBackend::own_locality() const {

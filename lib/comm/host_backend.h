@@ -23,12 +23,15 @@ class HostBackend final : public Backend {
                                                    control::ControlPlane& plane,
                                                    const trust::UniqueId& id);
 
-  // The same with what a backend on a GPU says of its device. An error: GYRE_TOPO_FILE.
-  Result<control::MessageBytes> join_info(const std::string& device) const;
+  // The same with what a backend on a GPU says of its device and its machine. An error:
+  // GYRE_TOPO_FILE.
+  Result<control::MessageBytes> join_info(const std::string& device,
+                                          const std::string& machine) const;
+  const RankLayout& layout() const { return layout_; }  // once it has settled
   PlanChooser& plans() { return plans_; }
   Links& links() { return *links_; }
 
-  Result<control::MessageBytes> join_info() override { return join_info({}); }
+  Result<control::MessageBytes> join_info() override { return join_info({}, {}); }
   Result<bool> settle() override;
   void leave() override {}
   void abort() override {}

@@ -1,8 +1,8 @@
 // JoinInfo: a rank's message to all others when it joins: the settings that all ranks must share,
 // the device whose memory it works on, and the processors that it may use. It says where in its
 // host those are, too, and what its transports announce. It travels in the roster. A peer's bytes
-// are never trusted: settings are compared whole, and an invalid processor mask or locality is
-// ignored.
+// are never trusted: settings are compared whole, and an invalid processor mask, locality or note
+// of a machine is ignored.
 #pragma once
 
 #include "lib/control/control.h"
@@ -17,6 +17,7 @@ struct JoinInfo {
   std::string_view processors;         // a mask, see processor_mask
   std::string_view locality;           // see topology::Locality
   std::string_view announcement = {};  // see transport::Transport
+  std::string_view machine = {};       // see MachineNote; empty: it knows nothing of its host
 };
 
 control::MessageBytes encode(const JoinInfo& note);

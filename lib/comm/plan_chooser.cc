@@ -27,7 +27,8 @@ Result<PlanChooser::PlanChoice> PlanChooser::choose(const Request& request,
   const tune::CallSize question{request.collective, chosen.bytes, function_name(request.function)};
   GYRE_ASSIGN(chosen.choice, tune::choose(inputs, allowed_, question));
   const bool is_new = !plans_.contains({chosen.choice.algorithm, request.collective, request.root});
-  GYRE_ASSIGN(chosen.plan, find(*chosen.choice.algorithm, request));
+  GYRE_ASSIGN(chosen.by_channel, find(*chosen.choice.algorithm, request));
+  chosen.plan = &chosen.by_channel.front();
   if (is_new)
     log_info(Subsystem::tuning, "all ranks choose {} with {} for {} of {} bytes and the like",
              chosen.choice.algorithm->name, plan::protocol_name(chosen.choice.protocol),
@@ -35,10 +36,7 @@ Result<PlanChooser::PlanChoice> PlanChooser::choose(const Request& request,
   return chosen;
 }
 
-Result<const plan::Plan*> PlanChooser::find(const plan::Algorithm& algorithm,
-                                            const Request& request) {
-  const Key key{&algorithm, request.collective, request.root};
-  if (const auto known = plans_.find(key); known != plans_.end()) return known->second.get();
+plan::PlanRequest PlanChooser::wish(const Request& request) const {
   plan::PlanRequest wanted;
   wanted.collective = request.collective;
   wanted.rank_count = size_;
@@ -48,13 +46,30 @@ Result<const plan::Plan*> PlanChooser::find(const plan::Algorithm& algorithm,
     wanted.order = layout_->order();
     wanted.hosts = layout_->equal_hosts();
   }
-  GYRE_ASSIGN(plan::Plan made, plan::build_plan(algorithm, wanted));
+  return wanted;
+}
+
+Result<std::span<const plan::Plan>> PlanChooser::find(const plan::Algorithm& algorithm,
+                                                      const Request& request) {
+  const Key key{&algorithm, request.collective, request.root};
+  if (const auto known = plans_.find(key); known != plans_.end()) return std::span(known->second);
+  plan::PlanRequest wanted = wish(request);
+  std::vector<plan::Plan> made;
+  if (algorithm.follows_ring && !rings_.empty()) {
+    for (const std::vector<std::int32_t>& ring : rings_) {
+      wanted.order = std::ranges::is_sorted(ring) ? std::vector<std::int32_t>() : ring;
+      GYRE_ASSIGN(plan::Plan one, plan::build_plan(algorithm, wanted));
+      made.push_back(std::move(one));
+    }
+  } else {
+    GYRE_ASSIGN(plan::Plan one, plan::build_plan(algorithm, wanted));
+    made.push_back(std::move(one));
+  }
   // The least piece of each chunk of a message, a cache line, has to fit the slot.
-  if (64ULL * made.message_chunks() > slot_bytes_)
+  if (const std::uint64_t least = 64ULL * made.front().message_chunks(); least > slot_bytes_)
     return invalid_usage(fmt::format("{} for {} ranks needs slots of {} bytes: raise GYRE_BUFFSIZE",
-                                     made.algorithm(), size_, 64ULL * made.message_chunks()));
-  return plans_.emplace(key, std::make_unique<const plan::Plan>(std::move(made)))
-      .first->second.get();
+                                     algorithm.name, size_, least));
+  return std::span(plans_.emplace(key, std::move(made)).first->second);
 }
 
 }  // namespace gyre::comm

@@ -84,6 +84,8 @@ Process::Process(Process* before_fork)
           device_memory,
           device_progress,
           device_watch,
+          machine,
+          ring_searches,
           [this] { return nvml(); },
           [this](int ordinal) { return cuda_device(ordinal); },
           [this](const void* stream) {
@@ -213,6 +215,15 @@ void Process::use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
   cuda_devices_.clear();
   cuda_ = driver != nullptr ? counting(std::move(driver)) : nullptr;
   images_ = cuda_ != nullptr ? images : cuda::built_in_images();
+}
+
+void Process::use_nvml(std::unique_ptr<const loaded::Nvml> nvml) {
+  machine.forget();
+  const std::lock_guard lock(mutex_);
+  if (nvml != nullptr)
+    nvml_ = std::move(nvml);
+  else
+    nvml_ = invalid_usage("there is none");
 }
 
 Result<GroupedCall> Process::adopt(std::unique_ptr<Communicator> made) {

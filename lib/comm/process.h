@@ -9,6 +9,7 @@
 #include "lib/comm/communicator.h"
 #include "lib/comm/device_services.h"
 #include "lib/comm/host_machine.h"
+#include "lib/comm/ring_searches.h"
 #include "lib/comm/stream.h"
 
 #include <atomic>
@@ -73,6 +74,8 @@ class Process {
   // communicator of a device is left.
   void use_cuda(std::unique_ptr<const loaded::CudaDriver> driver,
                 std::span<const cuda::KernelImage> images);
+  // Another NVML: the tests'. Null: there is none. No communicator of a device is left.
+  void use_nvml(std::unique_ptr<const loaded::Nvml> nvml);
 
   StatePage state_page;  // what tools may see of this process; communicators hold parts of it
   HandleTable<Communicator> communicators;
@@ -80,6 +83,7 @@ class Process {
   transport::RegionTable regions;  // what gyreMemAlloc gave
   DeviceHoldings device_holdings;  // of the GPUs
   HostMachine machine;
+  RingSearches ring_searches;
   // Calls of gyreCommInitEnv that succeeded. It turns after 2^31 of 100 us, 2.5 days, on all ranks
   // alike, and does no harm: names and secrets of meetings differ by it, no more.
   std::atomic<int> meetings = 0;

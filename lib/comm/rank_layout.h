@@ -1,5 +1,6 @@
 // RankLayout: how the ranks of a communicator lie on their hosts, as all of them know it from what
-// each said when it joined. Rings follow its order, and hierarchical plans its hosts.
+// each said when it joined. Rings follow its order, unless a search has found some (RingSearches).
+// Hierarchical plans follow its hosts.
 #pragma once
 
 #include "lib/control/membership.h"
@@ -21,6 +22,7 @@ class RankLayout {
   const std::vector<std::int32_t>& order() const { return order_; }
   // How many hosts there are, if as many ranks are on each; else 1.
   std::int32_t equal_hosts() const { return equal_hosts_; }
+  int host_count() const { return static_cast<int>(ranks_on_host_.size()); }
   const topology::HostedLocality& of(int rank) const {
     return ranks_[static_cast<std::size_t>(rank)];
   }

@@ -64,15 +64,18 @@ void write_lane(TableWriter& writing, const plan::Lane& lane, const DeviceShape&
 }
 
 // Into memory that begins at `begin`: the lanes of all protocols.
-TableWriter write_plan(std::byte* begin, const plan::Plan& plan, const DeviceShape& shape,
-                       const CudaExecutor::FindLink& find, DevicePlan& made) {
+TableWriter write_plan(std::byte* begin, std::span<const plan::Plan> by_channel,
+                       const DeviceShape& shape, const CudaExecutor::FindLink& find,
+                       DevicePlan& made) {
   TableWriter writing(begin);
   for (int i = 0; i < cuda::device_protocol_count; ++i) {
     std::vector<DeviceLane> lanes;
-    for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
+    for (std::uint32_t channel = 0; channel < shape.channels; ++channel) {
+      const plan::Plan& plan = by_channel[channel % by_channel.size()];
       for (std::uint32_t lane = 0; lane < plan.lane_count(); ++lane)
         write_lane(writing, plan.lane(lane), shape, channel, static_cast<DeviceProtocol>(i), find,
                    lanes);
+    }
     made.lanes[i] = writing.add(lanes.data(), lanes.size());
   }
   return writing;
@@ -201,14 +204,15 @@ Status CudaExecutor::add_plan(DevicePlan& made) {
   return {};
 }
 
-Result<std::unique_ptr<DevicePlan>> CudaExecutor::bind(const plan::Plan& plan,
+Result<std::unique_ptr<DevicePlan>> CudaExecutor::bind(std::span<const plan::Plan> by_channel,
                                                        const FindLink& find) {
   auto made = std::make_unique<DevicePlan>();
+  const plan::Plan& plan = by_channel.front();
   made->plan = &plan;
-  const std::uint64_t bytes = write_plan(nullptr, plan, shape_, find, *made).bytes().size();
+  const std::uint64_t bytes = write_plan(nullptr, by_channel, shape_, find, *made).bytes().size();
   GYRE_ASSIGN(auto memory, allocate(bytes, "a plan"));
-  GYRE_TRY(
-      device_->upload(memory.get(), write_plan(memory.get(), plan, shape_, find, *made).bytes()));
+  GYRE_TRY(device_->upload(memory.get(),
+                           write_plan(memory.get(), by_channel, shape_, find, *made).bytes()));
   kept_.push_back(std::move(memory));
   if (plan.scratch_chunks() > 0) {
     made->scratch_stride = plan.scratch_chunks() * shape_.slot_bytes;

@@ -30,7 +30,7 @@ struct RetainedLaunch;
 
 // A plan in device memory, for all protocols and channels.
 struct DevicePlan {
-  const plan::Plan* plan = nullptr;                                 // null: sends and receives
+  const plan::Plan* plan = nullptr;  // of the first channel; null: sends and receives
   const cuda::DeviceLane* lanes[cuda::device_protocol_count] = {};  // channel after channel
   std::byte* scratch = nullptr;                                     // of channel 0
   std::uint64_t scratch_stride = 0;
@@ -104,9 +104,11 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   const std::shared_ptr<DeviceBlock>& pool() const { return pool_; }
   // Zeroed memory of the device, from what is reserved or new; lives as long as who holds it.
   Result<std::shared_ptr<std::byte>> allocate(std::uint64_t bytes, std::string_view purpose);
-  // `find` gives the link to a peer on a channel of the plan.
+  // `find` gives the link to a peer on a channel of the plan. `by_channel`: plans that are alike
+  // but for the order of ranks; channel i takes the one of number i, modulo how many there are.
   using FindLink = std::function<DeviceLink(plan::Link)>;
-  Result<std::unique_ptr<DevicePlan>> bind(const plan::Plan& plan, const FindLink& find);
+  Result<std::unique_ptr<DevicePlan>> bind(std::span<const plan::Plan> by_channel,
+                                           const FindLink& find);
 
   // For as long as the executor, which graphs keep alive: what its kernels reach beyond its own.
   void keep(std::shared_ptr<void> memory) { kept_.push_back(std::move(memory)); }

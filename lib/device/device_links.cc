@@ -33,16 +33,21 @@ Status DeviceLinks::open_pools(PeerPools::Siblings siblings) {
   return pools_->offer(lent_);
 }
 
-Status DeviceLinks::open(const plan::Plan& plan) {
+Status DeviceLinks::open(std::span<const plan::Plan> by_channel) {
+  for (const plan::Plan& plan : by_channel) GYRE_TRY(open_links(plan));
+  ++plans_opened_;
+  next_to_meet_ = 1;
+  told_ = false;
+  return {};
+}
+
+Status DeviceLinks::open_links(const plan::Plan& plan) {
   for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
     const plan::Lane lane = plan.lane(index);
     for (std::uint32_t i = 0; i < lane.link_count; ++i)
       GYRE_TRY(
           open_one({lane.links[i].peer, lane.links[i].channel}, executor_.shape().link_bytes()));
   }
-  ++plans_opened_;
-  next_to_meet_ = 1;
-  told_ = false;
   return {};
 }
 

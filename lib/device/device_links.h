@@ -17,6 +17,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -35,8 +36,8 @@ class DeviceLinks {
         executor_(executor),
         relays_(std::move(relays)) {}
 
-  // Begins to open what `plan` needs and is not there.
-  Status open(const plan::Plan& plan);
+  // Begins to open what the plans of a call's channels need and is not there.
+  Status open(std::span<const plan::Plan> by_channel);
   // Goes on; true once all ranks have opened it.
   Result<bool> advance(bool& moved);
   // Of which nothing is lent between processes, unless who asks knows of regions.
@@ -85,6 +86,7 @@ class DeviceLinks {
   const p2p::PairRoute& way(int peer) const { return ways_[static_cast<std::size_t>(peer)]; }
   bool is_relayed(int peer) const { return way(peer).way == p2p::GpuRoute::relay; }
   std::uint32_t process_id_of(int peer) const;
+  Status open_links(const plan::Plan& plan);
   Status open_one(const Key& key, std::uint64_t bytes);
   // By the way to the peer: the message that offers it this rank's end, and what its message
   // brings.

@@ -128,8 +128,9 @@ bool DeviceResources::fits(const plan::Plan& plan, plan::Protocol protocol) cons
                                       plan.min_depth()) >= 64;
 }
 
-Result<std::unique_ptr<exec::DevicePlan>> DeviceResources::bind_plan(const plan::Plan& plan) {
-  return executor_->bind(plan, [this](plan::Link link) { return link_with_regions(link); });
+Result<std::unique_ptr<exec::DevicePlan>> DeviceResources::bind_plan(
+    std::span<const plan::Plan> by_channel) {
+  return executor_->bind(by_channel, [this](plan::Link link) { return link_with_regions(link); });
 }
 
 exec::DeviceLink DeviceResources::link_with_regions(plan::Link link) const {
@@ -139,19 +140,25 @@ exec::DeviceLink DeviceResources::link_with_regions(plan::Link link) const {
   return found;
 }
 
-std::uint32_t DeviceResources::channels_for(const plan::Plan& plan, std::uint64_t bytes) const {
+std::uint32_t DeviceResources::channels_for(std::span<const plan::Plan> by_channel,
+                                            std::uint64_t bytes) const {
   const std::uint32_t most =
-      std::min(executor_->shape().channels, share_.blocks / plan.lane_count());
+      std::min(executor_->shape().channels, share_.blocks / by_channel.front().lane_count());
   // Counts that ranks know alone are no ground to choose on.
-  if (bytes == tune::CallSize::private_bytes) return most;
-  const std::uint64_t wanted = std::max<std::uint64_t>(1, bytes / min_channel_bytes);
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, most));
+  const std::uint64_t wanted = bytes == tune::CallSize::private_bytes
+                                   ? most
+                                   : std::max<std::uint64_t>(1, bytes / min_channel_bytes);
+  const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, most));
+  // Each ring carries as much, if there are enough for all.
+  const auto rings = static_cast<std::uint32_t>(by_channel.size());
+  return count > rings ? count - count % rings : count;
 }
 
-Status DeviceResources::bind(const Request& request, const plan::Plan& plan,
+Status DeviceResources::bind(const Request& request, std::span<const plan::Plan> by_channel,
                              const tune::Choice& choice, std::uint64_t bytes,
                              std::uint64_t history) {
-  const std::uint32_t channels = channels_for(plan, bytes);
+  const plan::Plan& plan = by_channel.front();
+  const std::uint32_t channels = channels_for(by_channel, bytes);
   if (channels == 0)
     return invalid_usage(fmt::format(
         "{} has {} lanes, and this rank has {} blocks of device {}: "
@@ -163,7 +170,8 @@ Status DeviceResources::bind(const Request& request, const plan::Plan& plan,
   if (protocol == DeviceProtocol::simple) piece = std::min(piece, choice.piece_bytes);
   has_tables_ = false;
   for (std::uint32_t channel = 0; channel < channels; ++channel) {
-    bindings_[channel].bind(request, plan, piece * plan.message_chunks(), {channel, channels});
+    bindings_[channel].bind(request, by_channel[channel % by_channel.size()],
+                            piece * plan.message_chunks(), {channel, channels});
     stripes_[channel] = bindings_[channel].geometry();
     has_tables_ |= stripes_[channel].input.table != nullptr;
     has_tables_ |= stripes_[channel].output.table != nullptr;

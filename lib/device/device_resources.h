@@ -13,6 +13,7 @@
 
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,11 +59,12 @@ class DeviceResources {
 
   // Whether the protocol has room for the least messages of the plan.
   bool fits(const plan::Plan& plan, plan::Protocol protocol) const;
-  Result<std::unique_ptr<exec::DevicePlan>> bind_plan(const plan::Plan& plan);
+  std::uint32_t channels() const { return executor_->shape().channels; }  // at most
+  Result<std::unique_ptr<exec::DevicePlan>> bind_plan(std::span<const plan::Plan> by_channel);
   // All of a call but its buffers, kept until another kind of call comes.
   // `history`: of all calls before, as messages tell it (lib/call/call_history.h).
-  Status bind(const Request& request, const plan::Plan& plan, const tune::Choice& choice,
-              std::uint64_t bytes, std::uint64_t history);
+  Status bind(const Request& request, std::span<const plan::Plan> by_channel,
+              const tune::Choice& choice, std::uint64_t bytes, std::uint64_t history);
   // Puts the call on its stream; false if it has to wait for room. With `more` calls of a group to
   // come, it may be kept, to go with them in one kernel.
   Result<bool> launch(const Request& request, const exec::DevicePlan& plan, bool more);
@@ -91,7 +93,7 @@ class DeviceResources {
  private:
   DeviceResources(const DeviceShare& share, DeviceEnvironment around,
                   std::shared_ptr<exec::CudaExecutor> executor);
-  std::uint32_t channels_for(const plan::Plan& plan, std::uint64_t bytes) const;
+  std::uint32_t channels_for(std::span<const plan::Plan> by_channel, std::uint64_t bytes) const;
   exec::DeviceLink link_with_regions(plan::Link link) const;
   // Where a buffer lies, as the last call found it.
   struct CachedPlace {

@@ -16,6 +16,7 @@ enum class MessageTopic : std::uint8_t {
   question,     // where the reader is in its calls
   answer,       // to that; by question
   transport,    // of a transport's own, see transport::TransportLetters; by its key
+  machine,      // the outline of a host
 };
 
 // The number keeps 56 bits.

@@ -30,7 +30,7 @@ constexpr Algorithm table[] = {
     {"ring", ring_does, build_ring,
      "Each chunk goes round the ring once to be summed and once to be shared; broadcast and reduce "
      "pass pieces along a chain.",
-     Roundings::each_rank, SumOrder::own},
+     Roundings::each_rank, SumOrder::own, false, true},
     {"tree", rooted_does, build_tree,
      "Two binary trees, each with half of the data, so that a leaf of one is an inner rank of the "
      "other; broadcast and reduce use one binomial tree.",
@@ -47,7 +47,7 @@ constexpr Algorithm table[] = {
      "another.",
      Roundings::each_level, SumOrder::rank},
     {"chain", rooted_does, build_chain, "Pieces pass along a line of ranks from or to the root.",
-     Roundings::each_rank, SumOrder::own},
+     Roundings::each_rank, SumOrder::own, false, true},
     {"binomial", rooted_does, build_binomial,
      "A tree in which rank r hangs under r with its lowest bit cleared.", Roundings::each_level,
      SumOrder::own},

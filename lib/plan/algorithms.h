@@ -17,7 +17,7 @@ struct PlanRequest {
   std::int32_t rank_count = 1;
   std::int32_t rank = 0;
   std::int32_t root = 0;            // of broadcast, reduce, gather, scatter
-  std::vector<std::int32_t> order;  // ranks along the ring, the same on all; empty: 0, 1, ...
+  std::vector<std::int32_t> order;  // ranks along a ring, the same on all; empty: 0, 1, ...
   // Of an all-reduce by trees: each tree as the parents of the ranks, -1 for the root's, and the
   // same on all. The trees share the data equally; a sum is rounded as often as a tree has levels.
   // Empty: the double binary tree over 0, 1, ...
@@ -45,6 +45,9 @@ struct Algorithm {
   Roundings roundings;    // at most
   SumOrder order;
   bool equal_counts = false;  // it needs blocks of one size
+  // Its plans follow `order` round a ring, or from the root on along one. So channels that share
+  // the data may each have another order.
+  bool follows_ring = false;
 
   bool does(Collective collective) const;
 };

@@ -3,6 +3,7 @@
 // carry their messages over shared memory or tcp.
 #include "lib/base/clock.h"
 #include "tests/support/catch.h"
+#include "tests/support/device/described_devices.h"
 #include "tests/support/device/device_processes.h"
 
 #include <csignal>
@@ -50,6 +51,19 @@ TEST_CASE("every collective is right between devices apart, ranks as threads", "
   const int ranks = GENERATE(2, 3);
   const Variables over = GENERATE(over_shm, over_tcp);
   check_all(run_processes(apart(1, ranks, over), check_counts));
+}
+
+TEST_CASE("channels with other rings are relayed as well", "[device]") {
+  const TopologyFile file(with_fake_devices(described_machine("dgx1_v100")));
+  Variables over = over_shm;
+  over.emplace("GYRE_TOPO_FILE", file.path());
+  over.emplace("GYRE_ALGO", "ring,pairwise,linear");
+  check_all(run_processes(apart(2, 2, over), [](DeviceProcess& here) {
+    const std::string wrong = check_counts(here);
+    if (!wrong.empty()) return wrong;
+    const auto plans = all_reduce_plans(here.comms[0]);
+    return plans.size() > 1 ? std::string() : "one ring for all channels";
+  }));
 }
 
 TEST_CASE("every collective is right between devices apart, ranks as processes", "[device]") {

@@ -75,7 +75,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     GYRE_DEMAND(note.device.find('|') == note.device.npos);
     GYRE_DEMAND(note.locality.find('|') == note.locality.npos);
     GYRE_DEMAND(note.announcement.find('|') == note.announcement.npos);
-    const bool is_whole = std::ranges::count(message, '|') >= 4;
+    GYRE_DEMAND(note.machine.find('|') == note.machine.npos);
+    const bool is_whole = std::ranges::count(message, '|') >= 5;
     GYRE_DEMAND(!is_whole || comm::encode(note) == message);
     if (const auto device = comm::read_gpu_info(note.device)) {
       GYRE_DEMAND(comm::encode(*device) == note.device);

@@ -1,9 +1,47 @@
 // Seeds of topology files: small hosts in both formats, and files with a mistake each.
+#include "lib/comm/machine_message.h"
+#include "lib/topology/topology_file.h"
 #include "tests/fuzz/seeds.h"
 
 namespace gyre::fuzz {
+namespace {
+
+void add_outlines(Seeds& seeds) {
+  const Result<topology::Topology> machine = topology::read_topology(
+      R"(<system version="1" name="small"><cpu numaid="0" affinity="f" vendor="AuthenticAMD" )"
+      R"(familyid="25" modelid="1"><pci busid="0000:01:00.0" class="0x060400" )"
+      R"(link_speed="16.0 GT/s PCIe" link_width="16"><pci busid="0000:02:00.0" class="0x030200">)"
+      R"(<gpu dev="0" sm="90" gdr="1"><nvlink target="0000:03:00.0" count="4"/></gpu></pci>)"
+      R"(<pci busid="0000:03:00.0" class="0x030200"><gpu dev="1" sm="90">)"
+      R"(<nvlink target="0000:02:00.0" count="4"/></gpu></pci><pci busid="0000:04:00.0" )"
+      R"(class="0x020700"><nic><net name="mlx5_0" speed="200000" port="1" gdr="1"/></nic></pci>)"
+      R"(</pci></cpu></system>)");
+  const Result<comm::OutlinedMachine> outlined = comm::outline_machine(machine.value());
+  const Bytes good = outlined->message;
+  const auto add = [&](const char* name, const Bytes& bytes) { seeds.add("outline", name, bytes); };
+  add("small", good);
+  add("cut", cut(good, good.size() - 3));
+  add("too_long", cut(good, good.size() + 1));
+  add("nothing", {});
+  add("other_version", changed(good, 0, 2));
+  add("no_nodes", changed(good, 4, 0));
+  add("many_nodes", changed(good, 6, 1));
+  add("many_links", changed(good, good.size() - 18, 1));
+  add("own_link", changed(good, good.size() - 17, good[good.size() - 13]));
+  add("other_joint", changed(good, good.size() - 9, 2));
+  add("no_lanes", changed(good, good.size() - 8, 0));
+  add("host_in_itself", changed(good, 9, 0));
+  add("host_of_a_core", changed(good, 8, 4));
+  add("host_of_another_kind", changed(good, 8, 200));
+  seeds.add_text("outline", "note", encode(outlined->note));
+  seeds.add_text("outline", "note_of_nothing", std::string(33, '0'));
+  seeds.add_text("outline", "note_in_capitals", std::string(32, 'A') + "-");
+}
+
+}  // namespace
 
 void add_topology_seeds(Seeds& seeds) {
+  add_outlines(seeds);
   const auto add = [&](const char* name, std::string_view text) {
     seeds.add_text("topology", name, text);
   };

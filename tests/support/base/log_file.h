@@ -26,6 +26,7 @@ class LogFile {
     (void)configure_log(LogLevel::warn, "/dev/null");
     std::remove(path_.c_str());
   }
+  const std::string& path() const { return path_; }
   std::vector<std::string> lines() const {
     std::ifstream file(path_);
     std::vector<std::string> lines;
