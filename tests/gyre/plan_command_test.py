@@ -1,12 +1,12 @@
 """gyre plan: what it prints and writes, and the arguments that it refuses. plan_command_test.py
-GYRE."""
+GYRE MACHINES, where MACHINES writes described machines."""
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
-GYRE = sys.argv[1]
+GYRE, MACHINES = sys.argv[1:]
 
 
 def gyre_plan(*arguments):
@@ -61,6 +61,31 @@ with tempfile.TemporaryDirectory() as folder:
     with open(path, encoding="utf-8") as file:
         assert file.read().startswith("<svg "), path
     refused("cannot write", "--draw", os.path.join(folder, "none", "ring.svg"))
+
+# The rings over a machine, each of which has channels of its own.
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "mesh.xml")
+    with open(path, "w", encoding="utf-8") as file:
+        subprocess.run([sys.executable, MACHINES, "dgx1_v100"], check=True, stdout=file)
+    rings = []
+    searched = subprocess.run([GYRE, "topo", "--file", path, "--rings"], capture_output=True,
+                              text=True, check=True, timeout=60).stdout
+    for line in searched.splitlines():
+        if line.startswith("  ring "):
+            rings.append([int(word) for word in line.split(": ")[1].split()])
+    assert len(rings) > 1, searched
+    for number, ring in enumerate(rings):
+        shown = json.loads(succeeds("-a", "ring", "--file", path, "--ring", str(number), "--json"))
+        hops = sorted((ring[i - 1], rank) for i, rank in enumerate(ring))
+        assert sorted((link["from"], link["to"]) for link in shown["links"]) == hops, number
+    proven = succeeds("-a", "ring", "--file", path, "--hosts", "2", "--verify")
+    assert "verified for 16 ranks, along " in proven, proven
+    chain = succeeds("broadcast", "-a", "chain", "--file", path, "--root", "5", "--verify")
+    assert f"verified for 8 ranks, along {len(rings)} rings" in chain, chain
+    refused("ring and chain", "-a", "twoshot", "--file", path)
+    refused("not with --order", "-a", "ring", "--file", path, "--order", "0,1")
+    refused("is not one of", "-a", "ring", "--file", path, "--ring", "99")
+    refused("--rank 8 is not one of 8 ranks", "-a", "ring", "--file", path, "--rank", "8")
 
 refused('"rnig"', "-a", "rnig")
 refused("oneshot does no gather", "-a", "oneshot", "-c", "gather")

@@ -8,7 +8,9 @@
 #include "lib/plan/explain.h"
 #include "lib/plan/print.h"
 #include "lib/plan/verify.h"
+#include "lib/topology/topology_file.h"
 #include "tools/gyre/memory_command.h"
+#include "tools/gyre/topo_search.h"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gyre::tools {
@@ -39,6 +42,8 @@ struct Options {
   std::int32_t rank = -1;
   std::int32_t root = 0;
   std::vector<std::int32_t> order;
+  std::string file;  // of a machine, whose rings are taken
+  std::int32_t ring = 0;
   std::int32_t hosts = 1;
   std::int32_t grain = 0;
   std::uint64_t bytes = 1U << 20;
@@ -72,8 +77,15 @@ void declare(CommandLine& line, Options& options) {
                   "root of broadcast, reduce, gather and scatter; default 0");
   line.add_option("--order", options.order, whole(0, max_ranks - 1), "RANKS",
                   "the ranks along the ring, as in 0,2,1,3");
+  line.add_option("--file", options.file, any_text(), "FILE",
+                  "for ring and chain, instead of -n and --order: the rings over the GPUs of "
+                  "this machine (gyre topo --rings), of which each has channels of its own; "
+                  "--verify proves all");
+  line.add_option("--ring", options.ring, whole(0, max_ranks - 1), "NUMBER",
+                  "with --file: show this ring; default 0");
   line.add_option("--hosts", options.hosts, whole(1, max_ranks), "N",
-                  "for hierarchical: number of hosts with as many ranks each; default 1");
+                  "for hierarchical and --file: number of hosts with as many ranks each; "
+                  "default 1");
   line.add_option("--grain", options.grain, whole(0, max_ranks), "N",
                   "for halving: most chunks in a message; default 0, no limit");
   line.add_option("--bytes", options.bytes, size(), "SIZE",
@@ -90,6 +102,7 @@ void declare(CommandLine& line, Options& options) {
                 "list the algorithms and what each can do; with -c those for the collective");
   line.add_example("gyre plan all_reduce -a tree -n 8 --rank 0");
   line.add_example("gyre plan all_to_all -n 6 --verify --draw all_to_all.svg");
+  line.add_example("gyre plan -a ring --file dgx.xml --hosts 2 --verify");
   line.add_example("gyre plan --list -c broadcast");
 }
 
@@ -147,13 +160,43 @@ Result<const plan::Algorithm*> find_algorithm(const std::string& name,
                   near.empty() ? "--list names them" : fmt::format("did you mean {}?", near)));
 }
 
+// The plans that are asked for, and the orders of all rings that share the data.
+struct RequestedPlans {
+  plan::PlanRequest request;
+  std::vector<std::vector<std::int32_t>> rings;
+};
+
+Result<std::vector<std::vector<std::int32_t>>> find_orders(const Options& options) {
+  GYRE_ASSIGN(topology::Topology machine, topology::read_topology_file(options.file));
+  GYRE_ASSIGN(const TopoSearch search,
+              search_machine(std::move(machine), {.hosts = options.hosts, .rings = true}));
+  std::vector<std::vector<std::int32_t>> orders;
+  for (const topology::FoundChannel& ring : search.found.front().channels)
+    orders.emplace_back(ring.order.begin(), ring.order.end());
+  if (orders.front().size() > static_cast<std::size_t>(max_ranks))
+    return invalid_argument(
+        fmt::format("{} ranks; the most are {}", orders.front().size(), max_ranks));
+  if (static_cast<std::size_t>(options.ring) >= orders.size())
+    return invalid_argument(
+        fmt::format("--ring {} is not one of {} rings", options.ring, orders.size()));
+  return orders;
+}
+
+Status ask_for_rings(const Options& options, const plan::Algorithm& algorithm,
+                     RequestedPlans& asked) {
+  if (options.file.empty()) return {};
+  if (!algorithm.follows_ring || !options.order.empty())
+    return invalid_argument("--file goes with the algorithms ring and chain, and not with --order");
+  GYRE_ASSIGN(asked.rings, find_orders(options));
+  asked.request.order = asked.rings[static_cast<std::size_t>(options.ring)];
+  asked.request.rank_count = static_cast<std::int32_t>(asked.request.order.size());
+  asked.request.hosts = 1;
+  return {};
+}
+
 Result<plan::PlanRequest> make_request(const Options& options) {
   plan::PlanRequest request;
   GYRE_ASSIGN(request.collective, plan::parse_collective(options.collective));
-  if (options.rank >= options.ranks) {
-    return invalid_argument(
-        fmt::format("--rank {} is not one of {} ranks", options.rank, options.ranks));
-  }
   request.rank_count = options.ranks;
   request.root = options.root;
   request.order = options.order;
@@ -162,9 +205,9 @@ Result<plan::PlanRequest> make_request(const Options& options) {
   return request;
 }
 
-bool is_shown(const Options& options, std::int32_t rank) {
-  if (options.rank >= 0) return rank == options.rank;
-  return rank == 0 || options.ranks <= shown_ranks;
+bool is_shown(const Options& options, const plan::Plan& plan) {
+  if (options.rank >= 0) return plan.rank() == options.rank;
+  return plan.rank() == 0 || plan.rank_count() <= shown_ranks;
 }
 
 const char* buffer_name(plan::Buffer buffer) {
@@ -225,7 +268,7 @@ Status print_json(const Options& options, const std::vector<plan::Plan>& plans) 
   }
   ordered_json shown = ordered_json::array();
   for (const plan::Plan& one : plans) {
-    if (is_shown(options, one.rank())) shown.push_back(to_json(one));
+    if (is_shown(options, one)) shown.push_back(to_json(one));
   }
   const ordered_json document = {{"algorithm", first.algorithm()},
                                  {"collective", plan::collective_name(first.collective())},
@@ -251,7 +294,7 @@ Status print_text(const Options& options, const plan::Algorithm& algorithm,
               plan::explain(algorithm, request, options.bytes, options.multicast));
   fmt::print("{}", text);
   for (const plan::Plan& shown : plans) {
-    if (!is_shown(options, shown.rank())) continue;
+    if (!is_shown(options, shown)) continue;
     fmt::print("\nrank {}\n{}", shown.rank(), plan::to_text(shown));
   }
   return {};
@@ -266,10 +309,29 @@ Status write_drawing(const std::string& path, const std::vector<plan::Plan>& pla
   return {};
 }
 
+Status prove(const Options& options, const plan::Algorithm& algorithm, RequestedPlans asked) {
+  if (asked.rings.empty()) asked.rings.push_back(asked.request.order);
+  for (const std::vector<std::int32_t>& ring : asked.rings) {
+    asked.request.order = ring;
+    GYRE_TRY(plan::verify(algorithm, asked.request));
+  }
+  const std::string rings =
+      options.file.empty() ? "" : fmt::format(", along {} rings", asked.rings.size());
+  fmt::print(options.json ? stderr : stdout, "\nverified for {} ranks{}\n",
+             asked.request.rank_count, rings);
+  return {};
+}
+
 Status show(const Options& options) {
-  GYRE_ASSIGN(const plan::PlanRequest request, make_request(options));
+  RequestedPlans asked;
+  GYRE_ASSIGN(asked.request, make_request(options));
+  const plan::PlanRequest& request = asked.request;
   GYRE_ASSIGN(const plan::Algorithm* algorithm,
               find_algorithm(options.algorithm, request.collective));
+  GYRE_TRY(ask_for_rings(options, *algorithm, asked));
+  if (options.rank >= request.rank_count)
+    return invalid_argument(
+        fmt::format("--rank {} is not one of {} ranks", options.rank, request.rank_count));
   GYRE_ASSIGN(const std::vector<plan::Plan> plans, plan::build_plans(*algorithm, request));
   if (options.json) {
     GYRE_TRY(print_json(options, plans));
@@ -277,10 +339,7 @@ Status show(const Options& options) {
     GYRE_TRY(print_text(options, *algorithm, request, plans));
   }
   if (!options.drawing.empty()) GYRE_TRY(write_drawing(options.drawing, plans));
-  if (!options.verify) return {};
-  GYRE_TRY(plan::verify(*algorithm, request));
-  fmt::print(options.json ? stderr : stdout, "\nverified for {} ranks\n", request.rank_count);
-  return {};
+  return options.verify ? prove(options, *algorithm, std::move(asked)) : Status();
 }
 
 }  // namespace
