@@ -143,7 +143,7 @@ exec::DeviceLink DeviceResources::link_with_regions(plan::Link link) const {
 std::uint32_t DeviceResources::channels_for(std::span<const plan::Plan> by_channel,
                                             std::uint64_t bytes) const {
   const std::uint32_t most =
-      std::min(executor_->shape().channels, share_.blocks / by_channel.front().lane_count());
+      std::min(executor_->shape().channels, share_.blocks / by_channel.front().max_lanes());
   // Counts that ranks know alone are no ground to choose on.
   const std::uint64_t wanted = bytes == tune::CallSize::private_bytes
                                    ? most
@@ -163,7 +163,7 @@ Status DeviceResources::bind(const Request& request, std::span<const plan::Plan>
     return invalid_usage(fmt::format(
         "{} has {} lanes, and this rank has {} blocks of device {}: "
         "leave it out with GYRE_ALGO=^{}",
-        plan.algorithm(), plan.lane_count(), share_.blocks, device().ordinal(), plan.algorithm()));
+        plan.algorithm(), plan.max_lanes(), share_.blocks, device().ordinal(), plan.algorithm()));
   const DeviceProtocol protocol = device_protocol(choice.protocol);
   std::uint64_t piece =
       executor_->shape().max_piece(protocol, plan.message_chunks(), plan.min_depth());

@@ -59,6 +59,7 @@ struct PlanParts {
   bool direct_in_place = false;
   std::vector<std::int32_t> owners;  // by chunk; empty if chunk c belongs to rank c
   std::vector<LaneSteps> lanes;
+  std::uint32_t max_lanes = 0;  // of any rank's plan; 0: all have as many as this one
 };
 
 class Plan {
@@ -84,6 +85,8 @@ class Plan {
   }
 
   std::uint32_t lane_count() const { return static_cast<std::uint32_t>(parts_.lanes.size()); }
+  // Of any rank, so that ranks may decide on it alone.
+  std::uint32_t max_lanes() const { return parts_.max_lanes > 0 ? parts_.max_lanes : lane_count(); }
   // Valid as long as the Plan.
   Lane lane(std::uint32_t index) const;
 

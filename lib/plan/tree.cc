@@ -70,6 +70,7 @@ Family family_of(std::int32_t rank, const RankList& parents) {
 void add_lanes(PlanParts& parts, const Family& family, std::int32_t index) {
   const bool sum = sums(parts.collective);
   const bool share = shares(parts.collective);
+  parts.max_lanes += (sum ? 1 : 0) + (share ? 1 : 0);
   const RankList& children = family.children;
   const Peers up = one(family.parent, index);
   const Peers down = below(children, up.first.peer, parts.rank_count, index);

@@ -102,7 +102,8 @@ Status check_family(std::span<const Plan> plans) {
                         parts.chunk_count == first.chunk_count &&
                         parts.min_depth == first.min_depth && parts.owners == first.owners &&
                         parts.equal_chunks == first.equal_chunks && parts.direct == first.direct &&
-                        parts.direct_in_place == first.direct_in_place;
+                        parts.direct_in_place == first.direct_in_place &&
+                        plans[rank].max_lanes() == plans.front().max_lanes();
     if (!agrees) return internal_error(fmt::format("rank {} has a plan of another family", rank));
     GYRE_TRY(check_form(plans[rank]).while_doing(fmt::format("rank {}", rank)));
   }
@@ -161,6 +162,7 @@ Status check_form(const Plan& plan) {
   if (!parts.owners.empty() && parts.owners.size() != parts.chunk_count) {
     return internal_error("not one owner for each chunk");
   }
+  if (parts.lanes.size() > plan.max_lanes()) return internal_error("more lanes than any rank has");
   for (std::size_t lane = 0; lane < parts.lanes.size(); ++lane) {
     GYRE_TRY(check_lane(plan, parts.lanes[lane]).while_doing(fmt::format("lane {}", lane)));
   }

@@ -231,6 +231,13 @@ TEST_CASE("calls are right along the different rings of a mesh of NVLinks", "[de
   }
 }
 
+TEST_CASE("all ranks give a tree as many channels, though its roots have fewer lanes", "[device]") {
+  OnFake on({.devices = 3, .memory_bytes = 4ULL << 30},
+            {{"GYRE_ALGO", "tree"}, {"GYRE_BUFFSIZE", "32768"}});
+  RankPerDevice ranks(on, 3, 16);
+  CHECK(ranks.complaint_about(collectives().front(), 200'003) == "");
+}
+
 TEST_CASE("the log says which rings a communicator takes, as gyre topo does", "[device]") {
   const Topology mesh = with_fake_devices(described_machine("dgx1_v100"));
   const TopologyFile file(mesh);

@@ -371,7 +371,9 @@ TEST_CASE("a plan that is direct in place by declaration only is found out", "[p
 }
 
 TEST_CASE("a broken plan is reported with its place and its fault", "[plan][verify]") {
-  const std::vector<Plan> ring = plans_of("ring", Collective::all_reduce, 4);
+  // With room for a second lane.
+  const std::vector<Plan> ring = changed_everywhere(plans_of("ring", Collective::all_reduce, 4),
+                                                    [](PlanParts& parts) { parts.max_lanes = 2; });
   struct Broken {
     std::function<void(PlanParts&)> change;
     const char* where;
@@ -411,6 +413,8 @@ TEST_CASE("a broken plan is reported with its place and its fault", "[plan][veri
       {[](PlanParts& p) { p.lanes[0].steps.resize(65, p.lanes[0].steps[4]); }, "rank 2: lane 0",
        "65 steps, more than 64"},
       {[](PlanParts& p) { p.lanes.push_back(p.lanes[0]); }, "rank 2 lane", "another lane has"},
+      {[](PlanParts& p) { p.lanes.resize(3, p.lanes[0]); }, "rank 2", "more lanes than any rank"},
+      {[](PlanParts& p) { p.max_lanes = 1; }, "rank 2", "another family"},
       {[](PlanParts& p) { p.root = 1; }, "rank 2", "another family"},
       {extra_message, "from rank 2 to 3 on channel 5", "nobody received"},
       {[](PlanParts& p) { p.lanes[0].steps.clear(); }, "waits for data from rank", "deadlock of"},
