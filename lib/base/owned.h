@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
@@ -63,6 +64,17 @@ struct MemoryRange {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   friend bool operator==(const MemoryRange&, const MemoryRange&) = default;
+
+  std::uintptr_t begin() const { return reinterpret_cast<std::uintptr_t>(data); }
+  // All of those bytes; their address may be anything.
+  bool holds(const void* memory, std::uint64_t count) const {
+    const auto from = reinterpret_cast<std::uintptr_t>(memory);
+    return from >= begin() && from - begin() <= bytes && count <= bytes - (from - begin());
+  }
+  // Any byte of both.
+  bool meets(const MemoryRange& other) const {
+    return begin() < other.begin() + other.bytes && other.begin() < begin() + bytes;
+  }
 };
 
 struct MappingTraits {

@@ -3,15 +3,6 @@
 #include <algorithm>
 
 namespace gyre::transport {
-namespace {
-
-bool holds(const MemoryRange& range, const void* memory, std::uint64_t bytes) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(range.data);
-  const auto from = reinterpret_cast<std::uintptr_t>(memory);
-  return from >= begin && from - begin <= range.bytes && bytes <= range.bytes - (from - begin);
-}
-
-}  // namespace
 
 bool LastingMemory::covers(const void* memory, std::uint64_t bytes) const {
   if (regions_.find(memory, bytes).region != region_staged) return true;
@@ -19,7 +10,7 @@ bool LastingMemory::covers(const void* memory, std::uint64_t bytes) const {
   if (regions_.is_withdrawn(memory, bytes)) return false;
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(
-      buffers_, [&](const auto& buffer) { return holds(buffer.second, memory, bytes); });
+      buffers_, [&](const auto& buffer) { return buffer.second.holds(memory, bytes); });
 }
 
 std::uint64_t LastingMemory::add(const MemoryRange& buffer) {

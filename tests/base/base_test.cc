@@ -1,5 +1,6 @@
 // lib/base: statuses, exceptions, settings, sizes, waits.
 #include "lib/base/caught.h"
+#include "lib/base/owned.h"
 #include "lib/base/settings.h"
 #include "lib/base/units.h"
 #include "lib/base/wait.h"
@@ -211,4 +212,26 @@ TEST_CASE("ranks that share processors do not spin", "[base]") {
   CHECK(wait_policy(2, 2, -1).spins > 0);
   CHECK(wait_policy(3, 2, -1).spins == 0);
   CHECK(wait_policy(3, 2, 77).spins == 77);
+}
+
+TEST_CASE("a range of memory holds its own bytes, and meets what shares one with it", "[base]") {
+  std::byte memory[16];
+  const MemoryRange range{memory + 4, 8};
+  const auto holds = [&](std::uintptr_t from, std::uint64_t count) {
+    return range.holds(reinterpret_cast<const void*>(range.begin() + from), count);
+  };
+  CHECK((holds(0, 8) && holds(3, 5) && holds(8, 0)));
+  CHECK_FALSE(range.holds(memory + 3, 1));
+  CHECK_FALSE(holds(0, 9));
+  CHECK_FALSE(holds(9, 0));
+  CHECK_FALSE(holds(4, UINT64_MAX));
+  CHECK_FALSE(range.holds(nullptr, 1));
+  const auto meets = [&](std::ptrdiff_t from, std::size_t bytes) {
+    const MemoryRange other{memory + from, bytes};
+    CHECK(range.meets(other) == other.meets(range));
+    return range.meets(other);
+  };
+  CHECK((meets(0, 5) && meets(11, 5) && meets(6, 2) && meets(0, 16)));
+  CHECK_FALSE(meets(0, 4));
+  CHECK_FALSE(meets(12, 4));
 }

@@ -9,22 +9,7 @@ namespace {
 
 constexpr std::size_t max_refused = 64;
 
-std::uintptr_t begin_of(const MemoryRange& range) {
-  return reinterpret_cast<std::uintptr_t>(range.data);
-}
-
 }  // namespace
-
-bool Registration::holds(const void* memory, std::uint64_t bytes) const {
-  const auto from = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t begin = begin_of(range_);
-  return from >= begin && from - begin <= range_.bytes && bytes <= range_.bytes - (from - begin);
-}
-
-bool Registration::meets(const MemoryRange& other) const {
-  return begin_of(range_) < begin_of(other) + other.bytes &&
-         begin_of(other) < begin_of(range_) + range_.bytes;
-}
 
 const ibv_mr* Registration::on(const RdmaDevice& device) const {
   for (const DeviceKey& key : keys_)
@@ -56,8 +41,9 @@ std::shared_ptr<const Registration> RegistrationCache::hold(const void* memory, 
                           static_cast<std::size_t>(bytes)};
   const std::lock_guard lock(mutex_);
   if (std::ranges::find(refused_, range) != refused_.end()) return nullptr;
-  const auto known = std::ranges::find_if(
-      ranges_, [&](const CachedRange& one) { return one.registration->holds(memory, bytes); });
+  const auto known = std::ranges::find_if(ranges_, [&](const CachedRange& one) {
+    return one.registration->range().holds(memory, bytes);
+  });
   if (known != ranges_.end()) {
     const std::shared_ptr<Registration> held = known->registration;
     known->used = ++uses_;
@@ -85,7 +71,7 @@ bool RegistrationCache::drop_oldest() {
   for (auto one = ranges_.begin(); one != ranges_.end(); ++one)
     if (!one->is_held() && (oldest == ranges_.end() || one->used < oldest->used)) oldest = one;
   if (oldest == ranges_.end()) return false;
-  bytes_ -= oldest->registration->bytes();
+  bytes_ -= oldest->registration->range().bytes;
   ranges_.erase(oldest);
   return true;
 }
@@ -115,8 +101,8 @@ bool RegistrationCache::forget(const MemoryRange& range) {
   refused_.clear();
   bool is_used = false;
   std::erase_if(ranges_, [&](const CachedRange& one) {
-    if (!one.registration->meets(range)) return false;
-    bytes_ -= one.registration->bytes();
+    if (!one.registration->range().meets(range)) return false;
+    bytes_ -= one.registration->range().bytes;
     is_used |= one.is_held();
     return true;
   });

@@ -24,9 +24,7 @@ class Registration {
  public:
   explicit Registration(const MemoryRange& range) : range_(range) {}
 
-  bool holds(const void* memory, std::uint64_t bytes) const;
-  bool meets(const MemoryRange& other) const;
-  std::uint64_t bytes() const { return range_.bytes; }
+  const MemoryRange& range() const { return range_; }
   // Null: the device does not know the range.
   const ibv_mr* on(const RdmaDevice& device) const;
   Status add(const std::shared_ptr<RdmaDevice>& device);

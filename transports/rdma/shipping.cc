@@ -166,7 +166,7 @@ Result<std::uint32_t> RdmaSender::local_key(std::size_t index, const LentPart& p
   // The newest one is held longest: messages leave in order.
   for (auto one = held_.rbegin(); one != held_.rend(); ++one) {
     const auto held = one->lock();
-    if (held == nullptr || !held->holds(part.source, part.bytes)) continue;
+    if (held == nullptr || !held->range().holds(part.source, part.bytes)) continue;
     if (const ibv_mr* const memory = held->on(rail.queues->device())) return memory->lkey;
   }
   return internal_error(fmt::format("{} bytes at {} are sent over rdma, and nobody holds them",
