@@ -42,6 +42,40 @@ std::vector<std::byte> run(Scene& scene, RdmaCalls& calls, std::uint64_t seed) {
   return calls.results();
 }
 
+// All ranks, until they are done or one fails: the control plane would tell the others of it. A
+// rank that is blocked does what a thread does that waits for long.
+Status run_or_fail(Scene& scene, RdmaCalls& calls) {
+  const auto all = [&](auto&& act) {
+    for (int rank = 0; rank < scene.job.size(); ++rank) act(scene.job.launch(rank), rank);
+  };
+  all([&](Launch&, int rank) { scene.job.begin(rank, calls.call(rank)); });
+  Status failed(Code::Timeout, "all ranks are blocked");
+  bool is_over = false;
+  for (std::int64_t turn = 0; turn < 2000 && !is_over; ++turn) {
+    bool are_done = true;
+    all([&](Launch& launch, int) {
+      const Launch::State state = launch.advance();
+      are_done &= state == Launch::State::done;
+      Status found = state == Launch::State::failed ? launch.error() : Status();
+      if (state == Launch::State::blocked) {
+        WaitSet set;
+        (void)launch.arm(set);
+        launch.disarm();
+        found = launch.look_at_peers(turn * ns_per_s, 2 * ns_per_s);
+      }
+      if (found.ok() || is_over) return;
+      failed = found;
+      is_over = true;
+    });
+    if (!are_done) continue;
+    failed = {};
+    is_over = true;
+  }
+  if (!failed.ok())
+    all([](Launch& launch, int) { CHECK(launch.recall().in_use == Launch::InUse::no); });
+  return failed;
+}
+
 constexpr Collective all_collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
                                           Collective::all_gather, Collective::broadcast,
                                           Collective::reduce,     Collective::all_to_all,
@@ -189,6 +223,49 @@ TEST_CASE("memory of a call that has failed has no key once it is freed", "[rdma
     CHECK(network.fake.calls("dereg_mr") == before);
   }
   CHECK(network.fake.calls("dereg_mr") >= before + 4);
+}
+
+TEST_CASE("every failure of a call is an error, or leaves the same bits, and nothing behind",
+          "[rdma]") {
+  struct Machine {
+    FakeVerbsOptions nics;
+    int lost;  // the completion whose failure costs a port; 0: none
+  };
+  const Collective collective =
+      GENERATE(Collective::all_gather, Collective::all_reduce, Collective::all_to_all);
+  const Machine machine = GENERATE(Machine{{}, 0}, Machine{two_nics(), 0}, Machine{two_nics(), 4});
+  const RdmaCall what{collective, 8'000, false, plan::Protocol::direct, 16 << 10};
+  const char* const algorithm = collective == Collective::all_to_all ? "pairwise" : "ring";
+  std::vector<std::byte> expected;
+  int failures = 0;
+  for (const std::string_view call : fallible_verbs())
+    for (int k = 1;; k += 1 + k / 4) {
+      CAPTURE(plan::collective_name(collective), machine.nics.devices.size(), machine.lost, call,
+              k);
+      Network network(machine.nics);
+      int uses = 0;
+      {
+        Scene scene(algorithm, collective, 3);
+        RdmaCalls calls(scene.ranks, scene.job, what);
+        if (expected.empty()) {
+          REQUIRE(text_of(run_or_fail(scene, calls)) == "");
+          expected = calls.results();
+          calls.next();
+        }
+        if (machine.lost > 0) network.fake.fail_completion(IBV_WC_RETRY_EXC_ERR, machine.lost);
+        uses = -network.fake.calls(call);
+        network.fake.fail_call(call, k);
+        const Status status = run_or_fail(scene, calls);
+        uses += network.fake.calls(call);
+        if (status.ok()) CHECK(calls.results() == expected);
+        CHECK(status.code() != Code::Timeout);
+        CHECK(status.code() != Code::InternalError);
+        failures += !status.ok();
+      }
+      CHECK(network.fake.live() == "");
+      if (uses < k) break;
+    }
+  CHECK(failures > 0);
 }
 
 TEST_CASE("nothing lands in memory of a call that has failed", "[rdma]") {

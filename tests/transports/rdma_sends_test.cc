@@ -37,11 +37,21 @@ struct Sends {
         receives.add({&one, &batch});
     }
   }
-  void turn() {
+  Status turn() {
     bool moved = false;
-    REQUIRE(text_of(outbox.advance(send, moved)) == "");
-    REQUIRE(text_of(receive.connection->progress()) == "");
-    REQUIRE(text_of(mailbox.advance(moved)) == "");
+    GYRE_TRY(outbox.advance(send, moved));
+    GYRE_TRY(receive.connection->progress());
+    return mailbox.advance(moved);
+  }
+  // What a thread does that waits for long.
+  Status wait_long(std::int64_t now_ns) {
+    for (transport::Connection* const end : {send.connection.get(), receive.connection.get()}) {
+      WaitSet set;
+      end->arm(set);
+      end->disarm();
+      GYRE_TRY(end->look_at_peer(now_ns, 2 * ns_per_s));
+    }
+    return {};
   }
 
   Side receiving{Kind::rdma}, sending{Kind::rdma};
@@ -74,7 +84,7 @@ TEST_CASE("a long send of lent memory is read by the NIC where it lies", "[rdma]
   if (!is_awaited) sends.begin(received, incoming);
   for (int turns = 0; !sent.is_done() || !received.is_done(); ++turns) {
     REQUIRE(turns < 1000);
-    sends.turn();
+    REQUIRE(text_of(sends.turn()) == "");
   }
   CHECK(is_filled(output.data(), bytes, 3));
   // All but the last slot's rest, which is short.
@@ -100,10 +110,58 @@ TEST_CASE("short sends, and those between long ones, arrive in order", "[rdma]")
   sends.begin(sent, outgoing);
   for (int turns = 0; !sent.is_done() || !received.is_done(); ++turns) {
     REQUIRE(turns < 1000);
-    sends.turn();
+    REQUIRE(text_of(sends.turn()) == "");
   }
   for (std::size_t i = 0; i < lengths.size(); ++i)
     CHECK(is_filled(outputs[i]->data(), lengths[i], i));
+}
+
+TEST_CASE("every failure of a call ends a long send, or harms nothing, and leaves nothing behind",
+          "[rdma]") {
+  struct Machine {
+    FakeVerbsOptions nics;
+    int lost;  // the completion whose failure costs a port; 0: none
+  };
+  const Machine machine = GENERATE(Machine{{}, 0}, Machine{two_nics(), 0}, Machine{two_nics(), 4});
+  constexpr std::uint64_t bytes = 200'001;
+  int failures = 0;
+  for (const std::string_view call : fallible_verbs())
+    for (int k = 1;; k += 1 + k / 4) {
+      CAPTURE(machine.nics.devices.size(), machine.lost, call, k);
+      Network network(machine.nics);
+      int uses = 0;
+      {
+        Sends sends;
+        RankBuffer input(sends.sending, bytes, true);
+        fill(input.data(), bytes, 3);
+        std::vector<std::byte> output(bytes);
+        const std::vector<Transfer> outgoing = {
+            {.sends = true, .input = input.data(), .bytes = bytes}};
+        const std::vector<Transfer> incoming = {
+            {.output = output.data(), .bytes = bytes, .peer = 1}};
+        Batch sent, received;
+        if (machine.lost > 0) network.fake.fail_completion(IBV_WC_RETRY_EXC_ERR, machine.lost);
+        uses = -network.fake.calls(call);
+        network.fake.fail_call(call, k);
+        sends.begin(received, incoming);
+        sends.begin(sent, outgoing);
+        Status status;
+        for (std::int64_t turn = 0; status.ok() && !(sent.is_done() && received.is_done());
+             ++turn) {
+          REQUIRE(turn < 1000);
+          status = sends.turn();
+          if (status.ok()) status = sends.wait_long(turn * ns_per_s);
+        }
+        uses += network.fake.calls(call);
+        CHECK(status.code() != Code::InternalError);
+        if (status.ok()) CHECK(is_filled(output.data(), bytes, 3));
+        failures += !status.ok();
+        if (!status.ok() && sends.outbox.forget(sent)) sends.send.carrier->cut_off();
+      }
+      CHECK(network.fake.live() == "");
+      if (uses < k) break;
+    }
+  CHECK(failures > 0);
 }
 
 TEST_CASE("a send that is given up is read no more", "[rdma]") {

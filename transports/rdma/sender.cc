@@ -106,8 +106,9 @@ Status RdmaSender::turn() {
   GYRE_TRY(link_.take_completions());
   for (const std::size_t rail : std::exchange(told_lost_, {}))
     GYRE_TRY(link_.lose(rail, Status(Code::RemoteError, "the peer has lost it")));
-  GYRE_TRY(note_losses());
+  // Its receipt may cost a rail, too.
   if (told_grant_) GYRE_TRY(take_grant());
+  GYRE_TRY(note_losses());
   if (!is_ready_)
     return is_refused_() ? Status(Code::RemoteError, "the receiver has given the connection up")
                          : Status();
