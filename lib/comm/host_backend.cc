@@ -112,6 +112,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
                                    return announced_by(state, process);
                                  },
                              .rdma = rdma_options(settings),
+                             .verbs = &services.verbs,
                              .lasting = &made->lasting_}));
   return made;
 }

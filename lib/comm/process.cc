@@ -91,7 +91,7 @@ Process::Process(Process* before_fork)
           [this](const void* stream) {
             return static_cast<bool>(streams.pin(reinterpret_cast<std::uintptr_t>(stream)));
           }},
-      services{regions, ends_, machine, device_services} {}
+      services{regions, ends_, machine, verbs, device_services} {}
 
 bool Process::was_known_before_fork(std::uint64_t handle) {
   for (Process* one = before_fork_; one != nullptr; one = one->before_fork_)

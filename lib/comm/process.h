@@ -11,6 +11,7 @@
 #include "lib/comm/host_machine.h"
 #include "lib/comm/ring_searches.h"
 #include "lib/comm/stream.h"
+#include "lib/loaded/shared_verbs.h"
 
 #include <atomic>
 #include <memory>
@@ -84,6 +85,7 @@ class Process {
   DeviceHoldings device_holdings;  // of the GPUs
   HostMachine machine;
   RingSearches ring_searches;
+  loaded::SharedVerbs verbs;
   // Calls of gyreCommInitEnv that succeeded. It turns after 2^31 of 100 us, 2.5 days, on all ranks
   // alike, and does no harm: names and secrets of meetings differ by it, no more.
   std::atomic<int> meetings = 0;

@@ -4,6 +4,10 @@
 
 #include <atomic>
 
+namespace gyre::loaded {
+class SharedVerbs;
+}
+
 namespace gyre::transport {
 class RegionTable;
 }
@@ -17,6 +21,7 @@ struct Services {
   transport::RegionTable& regions;   // what gyreMemAlloc gave
   const std::atomic<bool>& is_over;  // exit() was called: who goes now does not leave in peace
   HostMachine& machine;              // the topology of this host
+  loaded::SharedVerbs& verbs;        // its RDMA devices
   const DeviceServices& devices;
 };
 

@@ -4,11 +4,10 @@
 
 #include <cerrno>
 #include <dlfcn.h>
+#include <unistd.h>
 
 namespace gyre::loaded {
 namespace {
-
-constexpr const char* verbs_library = "libibverbs.so.1";
 
 int query_port(ibv_context* context, std::uint8_t number, ibv_port_attr* port) {
   const verbs_context* const extended = verbs_get_ctx_op(context, query_port);
@@ -33,20 +32,21 @@ int req_notify_cq(ibv_cq* queue, int solicited_only) {
 
 }  // namespace
 
-Result<std::unique_ptr<const Verbs>> load_verbs() {
-  void* const opened = dlopen(verbs_library, RTLD_NOW | RTLD_LOCAL);
+Result<std::unique_ptr<const Verbs>> load_verbs(const char* library, const char* kernel) {
+  if (access(kernel, F_OK) != 0) return invalid_usage("the kernel of this machine has no RDMA");
+  void* const opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (opened == nullptr) {
     const char* const why = dlerror();
     return invalid_usage(fmt::format(
-        "{} was not found ({}): install libibverbs1 and ibverbs-providers, or rdma-core",
-        verbs_library, why != nullptr ? why : "no reason given"));
+        "{} was not found ({}): install libibverbs1 and ibverbs-providers, or rdma-core", library,
+        why != nullptr ? why : "no reason given"));
   }
   auto table = std::make_unique<Verbs>();
 #define GYRE_VERBS_FIND(result, member, symbol, parameters)                         \
   table->member = reinterpret_cast<decltype(table->member)>(dlsym(opened, symbol)); \
   if (table->member == nullptr)                                                     \
     return invalid_usage(                                                           \
-        fmt::format("{} has no {}: install rdma-core 32 or newer", verbs_library, symbol));
+        fmt::format("{} has no {}: install rdma-core 32 or newer", library, symbol));
   GYRE_VERBS_SYMBOLS(GYRE_VERBS_FIND)
 #undef GYRE_VERBS_FIND
   table->query_port = query_port;

@@ -57,8 +57,11 @@ struct Verbs {
   int (*req_notify_cq)(ibv_cq* queue, int solicited_only) = nullptr;
 };
 
-// Filled in; the library stays loaded. The error says what is missing and what to install.
-Result<std::unique_ptr<const Verbs>> load_verbs();
+// Filled in; the library stays loaded. The error says what is missing and what to install. Without
+// the folder where the kernel shows its devices there are none, and the library is not looked for:
+// it would look there.
+Result<std::unique_ptr<const Verbs>> load_verbs(const char* library = "libibverbs.so.1",
+                                                const char* kernel = "/sys/class/infiniband_verbs");
 
 template <typename Object, int (*Verbs::*destroy)(Object*)>
 using VerbsObject = Owned<TableObjectTraits<Verbs, Object, destroy>>;

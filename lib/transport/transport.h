@@ -29,7 +29,7 @@
 #include <vector>
 
 namespace gyre::loaded {
-struct Verbs;
+class SharedVerbs;
 }
 
 namespace gyre::transport {
@@ -159,7 +159,7 @@ struct TransportEnvironment {
   // What a peer's transports announced; empty before it has joined.
   std::function<std::string(const trust::ProcessIdentity& peer)> announced = {};
   RdmaOptions rdma = {};
-  const loaded::Verbs* verbs = nullptr;  // null: this machine's
+  loaded::SharedVerbs* verbs = nullptr;  // of the process; null: rdma reaches nobody
   // The memory of callers that NICs may read and write; null: none.
   LastingMemory* lasting = nullptr;
 };

@@ -30,8 +30,8 @@ class LiarRails {
   static constexpr std::size_t rails = 2;
 
   explicit LiarRails(std::size_t pairs) : pairs_(pairs) {
-    const transport::RdmaPorts ports = must(transport::find_rdma_ports(fake_.table(), {}));
-    device_ = must(transport::RdmaDevice::open(fake_.table(), ports.usable.front(), {}));
+    const transport::RdmaPorts ports = must(transport::find_rdma_ports(verbs_, {}));
+    device_ = must(transport::RdmaDevice::open(ports.usable.front(), {}));
     gid_ = ports.usable.front().gids.front();
     window_ = fit_window(liar_shape, {device_, device_}, pairs);
     for (auto& one : liars_)
@@ -82,6 +82,7 @@ class LiarRails {
  private:
   const std::size_t pairs_;
   const tests::FakeVerbs fake_;
+  loaded::SharedVerbs verbs_{&fake_.table()};
   const std::shared_ptr<transport::RdmaFarewell> farewell_ =
       std::make_shared<transport::RdmaFarewell>();
   transport::RegionTable regions_;

@@ -19,10 +19,10 @@ constexpr std::uint64_t page = 4096;
 
 struct Machine {
   explicit Machine(const RegistrationCache::CacheLimits& limits = {}) {
-    const auto ports = find_rdma_ports(fake.table(), {});
+    const auto ports = find_rdma_ports(verbs, {});
     REQUIRE(ports.ok());
     for (const RdmaPort& port : ports->usable) {
-      auto device = RdmaDevice::open(fake.table(), port, {});
+      auto device = RdmaDevice::open(port, {});
       REQUIRE(device.ok());
       devices.push_back(std::move(*device));
     }
@@ -41,6 +41,7 @@ struct Machine {
   int given_back() const { return fake.calls("dereg_mr"); }
 
   FakeVerbs fake{{.devices = {{.name = "fake0"}, {.name = "fake1"}}}};
+  loaded::SharedVerbs verbs{&fake.table()};
   RegionTable regions;
   LastingMemory lasting{regions};
   RegistrationCache::NicList devices;

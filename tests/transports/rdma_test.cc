@@ -269,6 +269,15 @@ TEST_CASE("an answer that is not to this endpoint is refused", "[rdma]") {
                  "on InfiniBand"));
 }
 
+TEST_CASE("a device that has failed is named where its requests fail", "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  network.fake.fail_device("fake0");
+  network.fake.break_pairs();
+  CHECK(contains(pair.link.sender->progress(), "device fake0 has failed"));
+}
+
 TEST_CASE("processes on different networks do not reach each other, and say why", "[rdma]") {
   Network network;
   Side own(Kind::rdma);
@@ -278,7 +287,7 @@ TEST_CASE("processes on different networks do not reach each other, and say why"
                                                 .tcp_encrypted = is_encrypted,
                                                 .letters = post_office(),
                                                 .announced = [&](const auto&) { return announced; },
-                                                .verbs = &network.fake.table()});
+                                                .verbs = pair_verbs()});
     const Reachability found = transport->reach(own.identity);
     return (found.reachable ? "" : "no: ") + found.reason;
   };

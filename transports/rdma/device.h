@@ -1,5 +1,6 @@
-// RdmaDevice: an opened port with its protection domain. All connections of a transport over that
-// port share it.
+// RdmaDevice: a port with a protection domain. All connections of a transport over that port share
+// it. Other transports of the process have a domain of their own, in which this one's keys are
+// worth nothing.
 #pragma once
 
 #include "transports/rdma/address.h"
@@ -10,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 
@@ -18,15 +18,14 @@ namespace gyre::transport {
 
 class RdmaDevice {
  public:
-  static Result<std::shared_ptr<RdmaDevice>> open(const loaded::Verbs& verbs, const RdmaPort& port,
-                                                  const RdmaOptions& options);
+  static Result<std::shared_ptr<RdmaDevice>> open(const RdmaPort& port, const RdmaOptions& options);
   RdmaDevice(const RdmaDevice&) = delete;
   RdmaDevice& operator=(const RdmaDevice&) = delete;
 
-  const loaded::Verbs& verbs() const { return verbs_; }
+  const loaded::Verbs& verbs() const { return port_.device->table(); }
   const RdmaPort& port() const { return port_; }
   const RdmaOptions& options() const { return options_; }
-  ibv_context* context() const { return port_.context->get().object; }
+  ibv_context* context() const { return port_.device->context(); }
   ibv_pd* domain() const { return domain_.get().object; }
   const ibv_device_attr& limits() const { return limits_; }
   // Of one request.
@@ -37,26 +36,22 @@ class RdmaDevice {
   Result<loaded::VerbsMemory> register_memory(std::span<std::byte> memory, int access) const;
   // Where peers may write nothing, to see whether this NIC answers.
   RemoteMemory probed() const;
-  // Takes the device's asynchronous events, logs them, and sets the flag to which the user pointer
-  // of an overflowed completion queue leads, a std::atomic<bool>.
-  void take_events();
+  // See VerbsDevice.
+  void take_events() { port_.device->take_events(); }
   // What is wrong with the port now, for the text of an error; empty if nothing is. It takes the
   // device's events.
   std::string trouble();
 
  private:
-  RdmaDevice(const loaded::Verbs& verbs, const RdmaPort& port, const RdmaOptions& options)
-      : verbs_(verbs), port_(port), options_(options) {}
+  RdmaDevice(const RdmaPort& port, const RdmaOptions& options) : port_(port), options_(options) {}
   Status prepare();
 
-  const loaded::Verbs& verbs_;
   const RdmaPort port_;
   const RdmaOptions options_;
   ibv_device_attr limits_{};
   loaded::VerbsDomain domain_;
   alignas(64) std::array<std::byte, 64> probed_{};
   loaded::VerbsMemory probed_memory_;
-  std::mutex mutex_;  // of the asynchronous events
 };
 
 }  // namespace gyre::transport

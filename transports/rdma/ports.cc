@@ -11,7 +11,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
-#include <unistd.h>
+#include <span>
 
 namespace gyre::transport {
 namespace {
@@ -94,11 +94,11 @@ std::string gid_list(const std::vector<ibv_gid_entry>& entries) {
   return text.empty() ? "none" : text;
 }
 
-Result<std::vector<ibv_gid_entry>> read_gids(const loaded::Verbs& verbs, const RdmaPort& port) {
+Result<std::vector<ibv_gid_entry>> read_gids(const RdmaPort& port) {
   constexpr std::size_t most = 1024;  // of all ports of the device
   std::vector<ibv_gid_entry> entries(most);
-  const ssize_t count =
-      verbs.gid_table(port.context->get().object, entries.data(), most, 0, sizeof(ibv_gid_entry));
+  const ssize_t count = port.device->table().gid_table(port.device->context(), entries.data(), most,
+                                                       0, sizeof(ibv_gid_entry));
   if (count < 0)
     return Status::from_errno(fmt::format("reading the GIDs of {}", port.name()),
                               static_cast<int>(-count));
@@ -110,8 +110,8 @@ Result<std::vector<ibv_gid_entry>> read_gids(const loaded::Verbs& verbs, const R
 }
 
 // One GID for each network, the first of the table; or the one that the settings name.
-Status choose_gids(const loaded::Verbs& verbs, const RdmaOptions& options, RdmaPort& port) {
-  GYRE_ASSIGN(const std::vector<ibv_gid_entry> entries, read_gids(verbs, port));
+Status choose_gids(const RdmaOptions& options, RdmaPort& port) {
+  GYRE_ASSIGN(const std::vector<ibv_gid_entry> entries, read_gids(port));
   for (const ibv_gid_entry& entry : entries) {
     const bool is_wanted = options.gid_index < 0
                                ? entry.gid_type != IBV_GID_TYPE_ROCE_V1
@@ -143,31 +143,30 @@ struct DeviceListDeleter {
 };
 
 struct DeviceSurvey {
-  const loaded::Verbs& verbs;
+  loaded::SharedVerbs& shared;
   const RdmaOptions& options;
   RdmaPorts found{};
   std::vector<std::string> names{};  // of all ports
   int allowed = 0;                   // of them, by GYRE_IB_HCA
 
-  Status add_device(ibv_device* device);
-  Status add_port(const std::string& name, std::uint8_t number,
-                  const std::shared_ptr<const loaded::VerbsContext>& context);
+  Status add_device(const std::string& name, ibv_device* device);
+  Status add_port(const std::shared_ptr<loaded::VerbsDevice>& device, std::uint8_t number);
 };
 
-Status DeviceSurvey::add_port(const std::string& name, std::uint8_t number,
-                              const std::shared_ptr<const loaded::VerbsContext>& context) {
-  RdmaPort port{.device = name, .number = number, .context = context};
+Status DeviceSurvey::add_port(const std::shared_ptr<loaded::VerbsDevice>& device,
+                              std::uint8_t number) {
+  RdmaPort port{.device = device, .number = number};
   names.push_back(port.name());
-  GYRE_ASSIGN(const bool is_allowed, hca_matches(options.hca, name, number));
+  GYRE_ASSIGN(const bool is_allowed, hca_matches(options.hca, device->name(), number));
   if (!is_allowed) {
     found.skipped.push_back(port.name() + ": GYRE_IB_HCA leaves it out");
     return {};
   }
   ++allowed;
-  if (const int failed = verbs.query_port(context->get().object, number, &port.attributes);
+  if (const int failed = device->table().query_port(device->context(), number, &port.attributes);
       failed != 0)
     return Status::from_errno("asking for the state of port " + port.name(), failed);
-  if (port.attributes.state == IBV_PORT_ACTIVE) GYRE_TRY(choose_gids(verbs, options, port));
+  if (port.attributes.state == IBV_PORT_ACTIVE) GYRE_TRY(choose_gids(options, port));
   if (const std::string why = objection(port); !why.empty())
     found.skipped.push_back(fmt::format("{}: {}", port.name(), why));
   else
@@ -175,23 +174,19 @@ Status DeviceSurvey::add_port(const std::string& name, std::uint8_t number,
   return {};
 }
 
-Status DeviceSurvey::add_device(ibv_device* device) {
-  const std::string name = verbs.device_name(device);
-  errno = 0;
-  ibv_context* const opened = verbs.open_device(device);
-  if (opened == nullptr) {
+Status DeviceSurvey::add_device(const std::string& name, ibv_device* device) {
+  const auto opened = shared.open(device);
+  if (!opened.ok()) {
     names.push_back(name);
-    found.skipped.push_back(
-        fmt::format("{}: {}", name, Status::from_errno("it cannot be opened", errno).message()));
+    found.skipped.push_back(fmt::format("{}: {}", name, opened.status().message()));
     return {};
   }
-  const auto context =
-      std::make_shared<const loaded::VerbsContext>(loaded::VerbsContext::Handle{&verbs, opened});
+  const loaded::VerbsDevice& here = **opened;
   ibv_device_attr attributes{};
-  if (const int failed = verbs.query_device(opened, &attributes); failed != 0)
+  if (const int failed = here.table().query_device(here.context(), &attributes); failed != 0)
     return Status::from_errno("asking what device " + name + " has", failed);
   for (int number = 1; number <= attributes.phys_port_cnt; ++number)
-    GYRE_TRY(add_port(name, static_cast<std::uint8_t>(number), context));
+    GYRE_TRY(add_port(*opened, static_cast<std::uint8_t>(number)));
   return {};
 }
 
@@ -215,7 +210,7 @@ std::string gid_text(const ibv_gid& gid) {
   return inet_ntop(is_ipv4 ? AF_INET : AF_INET6, from, text, sizeof text) == nullptr ? "?" : text;
 }
 
-std::string RdmaPort::name() const { return fmt::format("{}:{}", device, number); }
+std::string RdmaPort::name() const { return fmt::format("{}:{}", device->name(), number); }
 
 double RdmaPort::gigabits_per_s() const {
   return gigabits_of_lane(attributes.active_speed) * lanes_of(attributes.active_width);
@@ -255,16 +250,16 @@ Result<bool> hca_matches(std::string_view setting, std::string_view device, int 
   return is_named != are_left_out;
 }
 
-bool kernel_has_rdma() { return access("/sys/class/infiniband_verbs", F_OK) == 0; }
-
-Result<RdmaPorts> find_rdma_ports(const loaded::Verbs& verbs, const RdmaOptions& options) {
+Result<RdmaPorts> find_rdma_ports(loaded::SharedVerbs& shared, const RdmaOptions& options) {
+  GYRE_ASSIGN(const loaded::Verbs* const verbs, shared.table());
   int count = 0;
   errno = 0;
-  const std::unique_ptr<ibv_device*, DeviceListDeleter> list(verbs.device_list(&count), {&verbs});
+  const std::unique_ptr<ibv_device*, DeviceListDeleter> list(verbs->device_list(&count), {verbs});
   if (list == nullptr)
     return Status::from_errno("listing the RDMA devices", errno != 0 ? errno : ENODEV);
-  DeviceSurvey survey{verbs, options};
-  for (int i = 0; i < count; ++i) GYRE_TRY(survey.add_device(list.get()[i]));
+  DeviceSurvey survey{shared, options};
+  for (ibv_device* const device : std::span(list.get(), static_cast<std::size_t>(count)))
+    GYRE_TRY(survey.add_device(verbs->device_name(device), device));
   if (!survey.names.empty() && !options.hca.empty() && survey.allowed == 0)
     return invalid_usage(fmt::format("GYRE_IB_HCA=\"{}\" matches no port; there are {}",
                                      options.hca, fmt::join(survey.names, ", ")));

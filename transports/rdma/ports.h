@@ -3,7 +3,8 @@
 // GID changes with the order in which addresses were given.
 #pragma once
 
-#include "lib/loaded/verbs.h"
+#include "lib/loaded/shared_verbs.h"
+#include "lib/loaded/verbs_device.h"
 #include "lib/transport/transport.h"
 
 #include <cstdint>
@@ -28,9 +29,8 @@ struct RdmaGid {
 };
 
 struct RdmaPort {
-  std::string device;
+  std::shared_ptr<loaded::VerbsDevice> device;
   std::uint8_t number = 1;
-  std::shared_ptr<const loaded::VerbsContext> context;
   ibv_port_attr attributes{};
   std::vector<RdmaGid> gids{};  // best first, one for each network
 
@@ -44,11 +44,8 @@ struct RdmaPorts {
   std::vector<std::string> skipped;  // why not the others, one text each
 };
 
-// Without it there is no device, and libibverbs need not be loaded: it looks at the same place.
-bool kernel_has_rdma();
-
-// An error if the settings name what is not there, or a device cannot be opened.
-Result<RdmaPorts> find_rdma_ports(const loaded::Verbs& verbs, const RdmaOptions& options);
+// An error if the settings name what is not there, or if a device does not answer.
+Result<RdmaPorts> find_rdma_ports(loaded::SharedVerbs& shared, const RdmaOptions& options);
 
 // Whether GYRE_IB_HCA's value admits a port; an error says what is wrong with the value.
 Result<bool> hca_matches(std::string_view setting, std::string_view device, int port);

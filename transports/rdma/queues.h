@@ -102,7 +102,7 @@ class RdmaQueues {
   // The device last of all, as it outlives the queues.
   const std::shared_ptr<RdmaDevice> device_;
   const RdmaGid gid_;
-  std::atomic<bool> is_overflowed_{false};  // set by RdmaDevice::take_events
+  std::atomic<bool> is_overflowed_{false};  // set by VerbsDevice::take_events
   loaded::VerbsChannel channel_;
   loaded::VerbsQueue completions_;
   std::vector<loaded::VerbsPair> pairs_;

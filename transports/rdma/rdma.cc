@@ -34,7 +34,7 @@ Status queues_too_short(const std::vector<std::shared_ptr<RdmaDevice>>& devices,
                         std::size_t pairs) {
   return Status(Code::SystemError,
                 fmt::format("the queues of {} are too short for {} queue pairs",
-                            devices.size() == 1 ? "RDMA device " + devices[0]->port().device
+                            devices.size() == 1 ? "RDMA device " + devices[0]->port().device->name()
                                                 : std::string("the RDMA devices"),
                             pairs));
 }
@@ -66,8 +66,6 @@ class RdmaTransport final : public Transport {
     return environment_.announced == nullptr ? std::string() : environment_.announced(peer);
   }
   const TransportEnvironment environment_;
-  std::unique_ptr<const loaded::Verbs> loaded_;
-  const loaded::Verbs* verbs_ = nullptr;
   RdmaPorts ports_;
   std::string absence_;  // why there is no port to use
   Status fault_;         // the settings ask for what is not there
@@ -76,8 +74,7 @@ class RdmaTransport final : public Transport {
   RdmaShared shared_;
 };
 
-RdmaTransport::RdmaTransport(const TransportEnvironment& environment)
-    : environment_(environment), verbs_(environment.verbs) {
+RdmaTransport::RdmaTransport(const TransportEnvironment& environment) : environment_(environment) {
   shared_.farewell = std::make_shared<RdmaFarewell>();
   if (environment.lasting != nullptr)
     shared_.registrations = std::make_shared<RegistrationCache>(*environment.lasting);
@@ -85,18 +82,13 @@ RdmaTransport::RdmaTransport(const TransportEnvironment& environment)
     absence_ = "GYRE_TCP_SECURITY=tls asks for encryption, and RDMA has none";
     return;
   }
-  if (verbs_ == nullptr) {
-    if (!kernel_has_rdma()) {
-      absence_ = "the kernel of this machine has no RDMA";
-      return;
-    }
-    auto loaded = loaded::load_verbs();
-    if (!loaded.ok()) {
-      absence_ = loaded.status().message();
-      return;
-    }
-    loaded_ = std::move(*loaded);
-    verbs_ = loaded_.get();
+  if (environment.verbs == nullptr) {
+    absence_ = "nobody opens RDMA devices for it";
+    return;
+  }
+  if (const auto table = environment.verbs->table(); !table.ok()) {
+    absence_ = table.status().message();
+    return;
   }
   Status found = find_ports();
   if (found.code() == Code::InvalidUsage) fault_ = found;
@@ -104,7 +96,7 @@ RdmaTransport::RdmaTransport(const TransportEnvironment& environment)
 }
 
 Status RdmaTransport::find_ports() {
-  GYRE_ASSIGN(ports_, find_rdma_ports(*verbs_, environment_.rdma));
+  GYRE_ASSIGN(ports_, find_rdma_ports(*environment_.verbs, environment_.rdma));
   if (!ports_.usable.empty()) return {};
   absence_ = ports_.skipped.empty()
                  ? "this machine has no RDMA device"
@@ -130,7 +122,7 @@ Reachability RdmaTransport::reach(const trust::ProcessIdentity& peer) const {
 Result<std::shared_ptr<RdmaDevice>> RdmaTransport::open(const RdmaPort& port) {
   std::shared_ptr<RdmaDevice> device = devices_[port.name()].lock();
   if (device == nullptr) {
-    GYRE_ASSIGN(device, RdmaDevice::open(*verbs_, port, environment_.rdma));
+    GYRE_ASSIGN(device, RdmaDevice::open(port, environment_.rdma));
     devices_[port.name()] = device;
   }
   return device;

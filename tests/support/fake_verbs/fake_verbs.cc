@@ -123,6 +123,14 @@ void FakeVerbs::set_port(std::string_view device, int number, ibv_port_state sta
   }
 }
 
+void FakeVerbs::fail_device(std::string_view device) {
+  const std::lock_guard lock(state_->mutex);
+  ibv_async_event event{};
+  event.event_type = IBV_EVENT_DEVICE_FATAL;
+  for (FakeContext* const context : state_->contexts)
+    if (context->nic->options.name == device) state_->post_event(context, event);
+}
+
 void FakeVerbs::give_up() {
   const std::lock_guard lock(state_->mutex);
   for (const auto& [number, pair] : state_->pairs)

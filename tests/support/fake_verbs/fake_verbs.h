@@ -66,6 +66,8 @@ class FakeVerbs {
 
   // A port's state; its packets are lost while it is not active.
   void set_port(std::string_view device, int number, ibv_port_state state);
+  // The device says that it has failed, and goes on.
+  void fail_device(std::string_view device);
   // Requests that wait because of lost packets fail, as after the last retry.
   void give_up();
   // Every queue pair that is there is put into the error state.
@@ -81,7 +83,13 @@ class FakeVerbs {
   std::unique_ptr<State> state_;
 };
 
-// The functions of the table, but those that free lists and acknowledge: they cannot fail.
+// The functions of the table, but those that free lists and acknowledge: they cannot fail. And
+// "descriptor": that of a context or a channel is none.
 const std::vector<std::string_view>& fallible_verbs();
+
+inline FakeVerbsOptions two_nics() {
+  return {.devices = {{.name = "fake0", .ports = {{.gids = {"10.0.0.1"}}}},
+                      {.name = "fake1", .ports = {{.gids = {"10.0.0.2"}}}}}};
+}
 
 }  // namespace gyre::tests

@@ -20,6 +20,10 @@ Object* fail_with(int error) {
   return nullptr;
 }
 
+int make_descriptor() {
+  return fake_verbs->fails("descriptor") ? -1 : eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+}
+
 ibv_device** device_list(int* count) {
   const Lock lock(fake_verbs->mutex);
   if (fake_verbs->fails("device_list")) return fail_with<ibv_device*>(EPERM);
@@ -39,7 +43,7 @@ ibv_context* open_device(ibv_device* device) {
   auto* const context = new FakeContext();
   context->device = device;
   context->nic = static_cast<FakeNic*>(device);
-  context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  context->async_fd = make_descriptor();
   fake_verbs->contexts.insert(context);
   return context;
 }
@@ -153,7 +157,7 @@ ibv_comp_channel* create_comp_channel(ibv_context* context) {
   if (fake_verbs->fails("create_comp_channel")) return fail_with<ibv_comp_channel>(EMFILE);
   auto* const channel = new ibv_comp_channel();
   channel->context = context;
-  channel->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  channel->fd = make_descriptor();
   fake_verbs->channels.insert(channel);
   return channel;
 }
@@ -371,10 +375,10 @@ void fill_table(loaded::Verbs& table) {
 
 const std::vector<std::string_view>& fallible_verbs() {
   static const std::vector<std::string_view> names = {
-      "device_list", "open_device",  "query_device",        "query_port", "gid_table",
-      "alloc_pd",    "reg_mr",       "create_comp_channel", "create_cq",  "create_qp",
-      "modify_qp",   "get_cq_event", "get_async_event",     "post_send",  "post_recv",
-      "poll_cq",     "req_notify_cq"};
+      "device_list", "open_device",   "query_device",        "query_port", "gid_table",
+      "alloc_pd",    "reg_mr",        "create_comp_channel", "create_cq",  "create_qp",
+      "modify_qp",   "get_cq_event",  "get_async_event",     "post_send",  "post_recv",
+      "poll_cq",     "req_notify_cq", "descriptor"};
   return names;
 }
 

@@ -1,5 +1,6 @@
 #include "tests/support/fake_verbs/pair_verbs.h"
 
+#include "lib/loaded/shared_verbs.h"
 #include "tests/support/fake_verbs/fake_verbs.h"
 
 namespace gyre::tests {
@@ -7,14 +8,29 @@ namespace {
 
 const loaded::Verbs* wanted = nullptr;
 
-}  // namespace
-
-const loaded::Verbs* pair_verbs() {
-  if (wanted != nullptr) return wanted;
-  static const FakeVerbs& own = *new FakeVerbs;
-  return &own.table();
+loaded::SharedVerbs& shared_of_pairs() {
+  static loaded::SharedVerbs& shared = *new loaded::SharedVerbs;
+  return shared;
 }
 
-void use_pair_verbs(const loaded::Verbs* verbs) { wanted = verbs; }
+}  // namespace
+
+loaded::SharedVerbs* pair_verbs() {
+  if (wanted == nullptr) {
+    static const FakeVerbs& own = *new FakeVerbs;
+    use_pair_verbs(&own.table());
+  }
+  return &shared_of_pairs();
+}
+
+void use_pair_verbs(const loaded::Verbs* verbs) {
+  wanted = verbs;
+  shared_of_pairs().use(verbs);
+}
+
+loaded::SharedVerbs* machine_verbs() {
+  static loaded::SharedVerbs& machine = *new loaded::SharedVerbs;
+  return &machine;
+}
 
 }  // namespace gyre::tests

@@ -3,7 +3,8 @@
 
 namespace gyre::tests {
 
-const loaded::Verbs* pair_verbs() { return nullptr; }
+loaded::SharedVerbs* pair_verbs() { return nullptr; }
+loaded::SharedVerbs* machine_verbs() { return nullptr; }
 void use_pair_verbs(const loaded::Verbs*) {}
 
 }  // namespace gyre::tests

@@ -65,11 +65,6 @@ inline bool contains(const Status& status, std::string_view part) {
   return status.message().find(part) != std::string_view::npos;
 }
 
-inline FakeVerbsOptions two_nics() {
-  return {.devices = {{.name = "fake0", .ports = {{.gids = {"10.0.0.1"}}}},
-                      {.name = "fake1", .ports = {{.gids = {"10.0.0.2"}}}}}};
-}
-
 // Opens a link, moves messages of all kinds over it, looks and sleeps, and closes it.
 inline Status live_through() {
   JoinedPair pair({4, 2, 128 << 10});

@@ -66,6 +66,11 @@ constexpr KindRow rows[] = {
 
 const KindRow& row_of(Kind kind) { return *std::ranges::find(rows, kind, &KindRow::kind); }
 
+loaded::SharedVerbs* verbs_of(Kind kind) {
+  if (kind == Kind::rdma_device) return machine_verbs();
+  return kind == Kind::rdma ? pair_verbs() : nullptr;
+}
+
 std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
   return row_of(kind).make({.self = side.identity,
                             .tickets = side.tickets,
@@ -79,7 +84,7 @@ std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
                                   return said.ok() ? std::move(*said) : std::string();
                                 },
                             .rdma = pair_rdma_options(),
-                            .verbs = kind == Kind::rdma ? pair_verbs() : nullptr,
+                            .verbs = verbs_of(kind),
                             .lasting = &side.lasting});
 }
 
