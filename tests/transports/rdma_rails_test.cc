@@ -52,6 +52,23 @@ TEST_CASE("with two ports every call's failure is an error or harmless", "[rdma]
     }
 }
 
+TEST_CASE("after the loss of a port a second failure is an error or harmless", "[rdma]") {
+  int failures = 0;
+  for (const std::string_view call : {"post_send", "post_recv", "poll_cq", "modify_qp"})
+    for (const int first : {1, 2, 4, 7, 11})
+      for (int k = 1; k < 200; k += 1 + k / 16) {
+        CAPTURE(call, first, k);
+        Network network(two_nics());
+        network.fake.fail_completion(IBV_WC_RETRY_EXC_ERR, first);
+        network.fake.fail_call(call, k);
+        const Status status = live_through();
+        failures += !status.ok();
+        CHECK(status.code() != Code::InternalError);
+        CHECK(network.fake.live() == "");
+      }
+  CHECK(failures > 0);
+}
+
 TEST_CASE("a connection that loses a port goes on over another, and loses no message", "[rdma]") {
   const std::uint64_t seed = GENERATE(1, 2, 3);
   const int pairs = GENERATE(1, 4);

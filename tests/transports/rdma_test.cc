@@ -1,15 +1,15 @@
 // rdma over fake devices: order and bytes with late and split messages, each failure of a call or a
-// completion, a port that goes down, keys that are withdrawn, answers that are not the peer's.
+// completion, a port that goes down, keys that are withdrawn.
 #include "transports/rdma/rdma.h"
 
-#include "lib/transport/endpoint.h"
+#include "lib/transport/carrier.h"
 #include "tests/support/catch.h"
 #include "tests/support/transports/post_office.h"
 #include "tests/support/transports/rdma_pair.h"
 #include "transports/rdma/address.h"
 
-#include <cstring>
 #include <string>
+#include <sys/resource.h>
 #include <vector>
 
 using namespace gyre;
@@ -213,6 +213,21 @@ TEST_CASE("a receiver that ends tells its sender what it had", "[rdma]") {
   CHECK(contains(failed, "the peer closed the connection"));
 }
 
+TEST_CASE("a receiver that waits for more than a sender had is told that it closed", "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  pair.send(100, 0);
+  REQUIRE(pair.arrives(100, 0));
+  REQUIRE(pump(pair.link, [&] { return pair.link.sender->flushed(); }));
+  pair.link.sender.reset();
+  CHECK(pair.link.receiver->progress().ok());
+  CHECK(pair.link.receiver->at_end());
+  WaitSet set;
+  pair.link.receiver->arm(set);
+  CHECK(contains(pair.link.receiver->progress(), "the peer closed the connection"));
+}
+
 TEST_CASE("a receiver that ends before it has looked takes nothing back", "[rdma]") {
   Network network;
   JoinedPair pair;
@@ -226,47 +241,71 @@ TEST_CASE("a receiver that ends before it has looked takes nothing back", "[rdma
   CHECK(pair.link.sender->flushed());
 }
 
-TEST_CASE("an answer that is not to this endpoint is refused", "[rdma]") {
+TEST_CASE("a receiver that ends before the sender has joined says so", "[rdma]") {
   Network network;
   Side receiving(Kind::rdma), sending(Kind::rdma);
-  const auto listen = [&] {
-    auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive},
-                                                 small_shape, sending.identity);
-    REQUIRE(listening.ok());
-    return std::move(*listening);
+  auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive},
+                                               small_shape, sending.identity);
+  REQUIRE(listening.ok());
+  auto sender = sending.transport->connect({.peer = 0, .direction = Direction::send}, small_shape,
+                                           listening->endpoint);
+  REQUIRE(sender.ok());
+  CHECK((*sender)->progress().ok());
+  listening->connection.reset();
+  CHECK(contains((*sender)->progress(), "the receiver has given the connection up"));
+}
+
+TEST_CASE("a message that does not fit, or that nobody holds, is this program's mistake",
+          "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  std::vector<std::byte> plain(8192);
+  SECTION("fit") {
+    pair.out.commit(8192, message_flag(1, 1), DeliveryMode::staged);
+    const Status failed = pair.link.sender->progress();
+    CHECK(failed.code() == Code::InternalError);
+    CHECK(contains(failed, "message 0 of 8192 bytes with delivery"));
+  }
+  SECTION("hold") {
+    LentParts& parts = lent_parts(pair.link.sender->fifo(), pair.out.tail());
+    REQUIRE(parts.add({plain.data(), 0, 4096}));
+    pair.out.commit(4096, message_flag(1, 1), DeliveryMode::pull);
+    const Status failed = pair.link.sender->progress();
+    CHECK(failed.code() == Code::InternalError);
+    CHECK(contains(failed, "nobody holds them"));
+  }
+}
+
+TEST_CASE("what cannot be listened for is an error at once", "[rdma]") {
+  Network network;
+  Side side(Kind::rdma);
+  const LinkKey key{.peer = 1, .direction = Direction::receive};
+  const auto silent = make_rdma_transport({.self = side.identity,
+                                           .tickets = side.tickets,
+                                           .letters = post_office(),
+                                           .announced = [](const auto&) { return std::string(); },
+                                           .verbs = pair_verbs()});
+  CHECK(contains(silent->listen(key, small_shape, side.identity).status(),
+                 "rdma does not reach rank 1"));
+  CHECK(contains(side.transport->listen(key, {3, 2, 4096}, side.identity).status(),
+                 "no fifo can have 3 slots"));
+}
+
+TEST_CASE("where registering fails, a limit on locked memory is named", "[rdma]") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_MEMLOCK, &before) == 0);
+  Network network;
+  const auto fail = [&](rlim_t most) {
+    const rlimit lowered{.rlim_cur = most, .rlim_max = before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_MEMLOCK, &lowered) == 0);
+    network.fake.fail_call("reg_mr", 1);
+    Status failed = live_through();
+    REQUIRE(setrlimit(RLIMIT_MEMLOCK, &before) == 0);
+    return failed;
   };
-  // The answer with which a sender would join, changed.
-  const auto refused = [&](const std::function<void(std::vector<std::uint8_t>&)>& change) {
-    Listening listening = listen();
-    auto sender = sending.transport->connect({.peer = 0, .direction = Direction::send}, small_shape,
-                                             listening.endpoint);
-    REQUIRE(sender.ok());
-    const auto contents = decode_endpoint(listening.endpoint, "rdma", small_shape, 0);
-    REQUIRE(contents.ok());
-    std::uint64_t key = 0;
-    std::memcpy(&key, contents->ticket.data(), 7);
-    auto answer = post_office().receive(1, key);
-    REQUIRE(answer.has_value());
-    change(*answer);
-    REQUIRE(post_office().send(0, key, *answer).ok());
-    return listening.connection->progress();
-  };
-  CHECK(refused([](auto&) {}).ok());
-  CHECK(contains(refused([](auto& bytes) { bytes[0] ^= 1; }), "shows another ticket"));
-  CHECK(contains(refused([](auto& bytes) { bytes.pop_back(); }), "malformed"));
-  CHECK(contains(refused([](auto& bytes) { bytes.clear(); }), "malformed"));
-  CHECK(contains(refused([](auto& bytes) {
-                   auto answer = decode_rdma_answer(bytes);
-                   answer->rails[0]->pairs.push_back({1, 1});
-                   bytes = encode(*answer);
-                 }),
-                 "2 queue pairs"));
-  CHECK(contains(refused([](auto& bytes) {
-                   auto answer = decode_rdma_answer(bytes);
-                   answer->rails[0]->network = RdmaNetwork::infiniband;
-                   bytes = encode(*answer);
-                 }),
-                 "on InfiniBand"));
+  CHECK(contains(fail(65536), "this process may lock 65536 bytes (RLIMIT_MEMLOCK)"));
+  if (before.rlim_max == RLIM_INFINITY) CHECK_FALSE(contains(fail(RLIM_INFINITY), "RLIMIT"));
 }
 
 TEST_CASE("a device that has failed is named where its requests fail", "[rdma]") {

@@ -1,5 +1,7 @@
 #include "transports/rdma/queues.h"
 
+#include "lib/base/clock.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,10 +22,11 @@ constexpr std::uint8_t hop_limit = 64;
 // Of the packets that a small message takes; devices that can do less say so.
 constexpr std::uint32_t wanted_inline_bytes = 256;
 
-Result<std::uint32_t> random_packet_number() {
+// A packet of an earlier connection should not fit, nor one of somebody else.
+std::uint32_t random_packet_number() {
   std::uint32_t number = 0;
   if (getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
-    return Status::from_errno("getrandom for a packet number", errno);
+    number = static_cast<std::uint32_t>(SystemClock::read());
   return number & 0xffffff;
 }
 
@@ -108,8 +111,7 @@ Status RdmaQueues::make_pair(QueueDepth depth) {
                           IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
       failed != 0)
     return Status::from_errno("preparing a queue pair", failed);
-  GYRE_ASSIGN(const std::uint32_t number, random_packet_number());
-  first_packets_.push_back(number);
+  first_packets_.push_back(random_packet_number());
   pairs_.push_back(std::move(pair));
   return {};
 }

@@ -108,7 +108,7 @@ Status RdmaSender::turn() {
     GYRE_TRY(link_.lose(rail, Status(Code::RemoteError, "the peer has lost it")));
   // Its receipt may cost a rail, too.
   if (told_grant_) GYRE_TRY(take_grant());
-  GYRE_TRY(note_losses());
+  note_losses();
   if (!is_ready_)
     return is_refused_() ? Status(Code::RemoteError, "the receiver has given the connection up")
                          : Status();
@@ -207,7 +207,7 @@ void RdmaSender::release_finished() {
 }
 
 // A loss while answers are due makes all questions anew: an answer may have been lost with it.
-Status RdmaSender::note_losses() {
+void RdmaSender::note_losses() {
   while (const auto rail = link_.next_lost()) {
     lost_.push_back(*rail);
     is_switching_ = true;
@@ -215,7 +215,6 @@ Status RdmaSender::note_losses() {
     ++question_;
     find_paths();
   }
-  return {};
 }
 
 // Once nothing is on its way, so that nothing lands at the receiver that it does not know of.
@@ -251,7 +250,7 @@ Status RdmaSender::ship() {
     if (posted_ - credited_ >= window_.messages || posted_ - leaving_.head() >= window_.messages)
       return {};
     GYRE_TRY(ship_message(posted_));
-    GYRE_TRY(note_losses());
+    note_losses();
     if (is_switching_) return {};  // this message may have left in part
     ++posted_;
   }

@@ -68,7 +68,7 @@ class RdmaSender final : public RdmaEnd {
   Status on_resume(const Notice& notice);
   Status take_grant();
   void release_finished();
-  Status note_losses();
+  void note_losses();
   Status ask();
   void find_paths();
   Status ship();
