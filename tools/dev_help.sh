@@ -15,6 +15,7 @@ usage: tools/dev COMMAND [arguments]
   asan             the tests under the address and undefined behaviour sanitizers (build-asan/)
   tsan             the tests under the thread sanitizer (build-tsan/)
   fuzz             fuzz every parser of outside bytes (build-fuzz/, clang)
+  coverage         which error branches of a subject its tests reach (build-coverage/, clang)
   format           clang-format every source file in place
   lint             clang-tidy on the changed files, then the house suite
   gpu              everything that needs a GPU, and a page of results (build-gpu/)
@@ -161,6 +162,22 @@ tests/fuzz/README.md describes the targets. Exit code 0 if nothing was found.
 HELP
 }
 
+help_coverage() {
+  cat <<'HELP'
+usage: tools/dev coverage [SUBJECT...]
+
+Builds the tests of a subject in build-coverage/ with clang, runs them, and prints which error
+branches of each source they reached: where a failure is made. In parentheses are lines where none
+was passed on. The exit code is 0 if all branches were reached and no test failed.
+
+  rdma   transports/rdma, and what lib/loaded has of libibverbs
+
+Without a subject it does all of them.
+
+  tools/dev coverage rdma
+HELP
+}
+
 help_format() {
   cat <<'HELP'
 usage: tools/dev format
@@ -252,7 +269,7 @@ help_clean() {
 usage: tools/dev clean
 
 Removes what this script has built: build/, build-lint/, build-asan/, build-tsan/,
-build-fuzz/, build-fuzz-coverage/, build-gpu/ and build-torch/.
+build-fuzz/, build-coverage/, build-gpu/ and build-torch/.
 HELP
 }
 

@@ -3,32 +3,23 @@ every target there has to leave its profile in BUILD/profiles. Exit code 1 if a 
 """
 import collections
 import glob
-import json
 import os
 import re
-import subprocess
 import sys
 
 import table
 
+sys.path.insert(0, os.path.join(table.ROOT, "tools"))
+import llvm_coverage
+
 LEAST = 90.0
-
-
-def tool(name):
-    """What a tool of LLVM said, given its arguments."""
-    def run(*arguments, text=None):
-        return subprocess.run([f"{name}-14", *arguments], input=text, check=True,
-                              capture_output=True, text=True).stdout
-    return run
 
 
 def line_counts(programs, profile):
     """{path: {line: how often it ran}}; a line without code is not there. Paths are as compilers
     name them, relative to their build folder or not, until they are made plain."""
     counts = collections.defaultdict(dict)
-    objects = [word for program in programs[1:] for word in ("-object", program)]
-    text = tool("llvm-cov")("export", "-format=lcov", f"-instr-profile={profile}", programs[0],
-                            *objects)
+    text = llvm_coverage.export(programs, profile, "-format=lcov")
     here = None
     for line in text.splitlines():
         if line.startswith("SF:"):
@@ -41,12 +32,9 @@ def line_counts(programs, profile):
 
 def function_ranges(programs, profile):
     """{path: [(name, first line, last line)]}, names as in the source."""
-    objects = [word for program in programs[1:] for word in ("-object", program)]
-    exported = json.loads(tool("llvm-cov")("export", "-skip-expansions",
-                                           f"-instr-profile={profile}", programs[0], *objects))
-    functions = exported["data"][0]["functions"]
+    functions = llvm_coverage.functions(programs, profile)
     mangled = "\n".join(function["name"].split(":")[-1] for function in functions)
-    names = tool("llvm-cxxfilt")(text=mangled).splitlines()
+    names = llvm_coverage.tool("llvm-cxxfilt")(text=mangled).splitlines()
     ranges = collections.defaultdict(list)
     for function, name in zip(functions, names):
         first, _, last, _ = function["regions"][0][:4]
@@ -65,9 +53,7 @@ def lines_of(parser, ranges):
 
 
 def main(build):
-    profile = os.path.join(build, "all.profdata")
-    tool("llvm-profdata")("merge", "-sparse", *glob.glob(f"{build}/profiles/*.profraw"), "-o",
-                          profile)
+    profile = llvm_coverage.merge_profiles(build)
     programs = sorted(glob.glob(f"{build}/tests/fuzz/*_fuzz"))
     parsers = table.parsers()
     counts = line_counts(programs, profile)

@@ -18,6 +18,7 @@ STUBS = ("apt-get", "sudo", "meson", "ninja", "pip", "g++", "cmake", "clang-tidy
          "rm", "mkdir")
 # What tools/dev reads of the tree before it knows what to do.
 READ_BY_DEV = ("tools/dev", "tools/dev_build.sh", "tools/dev_help.sh", "tools/gpu_parts.py",
+               "tools/error_branches.py", "tools/llvm_coverage.py",
                "tools/gpu_pieces.py", "bench/gpu/figures.py", "bench/compare/rounds.py",
                "tests/torch/upstream.py",
                *(f"tests/vm/{name}.py" for name in ("archive", "case", "covering", "image",
@@ -41,6 +42,8 @@ DEV = [
     ("tools/dev lint --al", 2, ["did you mean --all?"], []),
     ("tools/dev setup --help", 0, ["usage: tools/dev setup", "--cuda"], []),
     ("tools/dev setup --cudda", 2, ["did you mean --cuda?"], []),
+    ("tools/dev coverage --help", 0, ["usage: tools/dev coverage", "rdma"], []),
+    ("tools/dev coverage rmda", 2, ["did you mean rdma?"], []),
     ("tools/dev fuzz --help", 0, ["usage: tools/dev fuzz", "--seconds"], []),
     ("tools/dev fuzz --second 5", 2, ["did you mean --seconds?"], []),
     ("tools/dev fuzz --seconds soon", 2, ["--seconds takes a whole number"], []),
