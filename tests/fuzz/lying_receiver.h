@@ -18,6 +18,10 @@ class LyingReceiver {
   void commit(std::uint32_t bytes);
   void grant(std::uint8_t attempt, std::uint8_t place, std::uint8_t change);
   Status status() const { return status_; }  // of the sending end
+  // The call whose grant it has taken last.
+  std::uint64_t granted() const {
+    return sender_->fifo().control->receiver_grant.sequence.load(std::memory_order_acquire);
+  }
 
  private:
   void settle() {

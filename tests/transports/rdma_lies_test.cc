@@ -286,3 +286,34 @@ TEST_CASE("a sender that cannot send its answer is not joined", "[rdma]") {
   CHECK(contains(transport->connect({.peer = 0}, small_shape, listening->endpoint).status(),
                  "rank 0 has left"));
 }
+
+// What a rail that is lost brings last is old, and no lie.
+TEST_CASE("a grant that comes after a newer one is not taken", "[rdma]") {
+  LyingReceiver receiver(1);
+  receiver.notify(0, immediate(NoticeKind::credit, 0));
+  receiver.grant(1, 0, 0);
+  receiver.grant(3, 0, 0);
+  CHECK(receiver.granted() == 2);
+  receiver.grant(2, 0, 0);
+  CHECK(receiver.status().ok());
+  CHECK(receiver.granted() == 2);
+  // Attempts are counted in eight bits.
+  for (int i = 1; i <= 8; ++i) {
+    receiver.grant(static_cast<std::uint8_t>(3 + 90 * i), 0, 0);
+    REQUIRE(receiver.status().ok());
+    CHECK(receiver.granted() == static_cast<std::uint64_t>(3 + i));
+  }
+}
+
+TEST_CASE("a credit that comes after a newer one blames nobody", "[rdma]") {
+  LyingReceiver receiver(1);
+  receiver.notify(0, immediate(NoticeKind::credit, 0));
+  for (int i = 0; i < 3; ++i) receiver.commit(8);
+  receiver.notify(0, immediate(NoticeKind::credit, 3));
+  receiver.notify(1, immediate(NoticeKind::credit, 1));
+  CHECK(receiver.status().ok());
+  receiver.commit(8);
+  CHECK(receiver.status().ok());
+  receiver.notify(0, immediate(NoticeKind::credit, 5));
+  CHECK_FALSE(receiver.status().ok());  // it was not sent
+}
