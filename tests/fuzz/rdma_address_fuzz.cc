@@ -37,7 +37,7 @@ const std::vector<RdmaPort>& some_ports() {
     std::vector<RdmaPort> made;
     for (int network = 0; network < rdma_network_count; ++network) {
       RdmaPort& port = made.emplace_back();
-      port.device = "fake" + std::to_string(network);
+      port.number = static_cast<std::uint8_t>(network + 1);
       port.gids.push_back({{}, 0, static_cast<RdmaNetwork>(network)});
     }
     return made;
