@@ -26,7 +26,7 @@ namespace gyre {
   X(InProgress, 7, "not finished yet", "call gyreCommGetAsyncError again")                      \
   X(Timeout, 8, "a deadline passed", "check the named rank; raise GYRE_TIMEOUT if it is slow")  \
   X(Mismatch, 9, "ranks made different calls", "make the same calls in one order on all ranks") \
-  X(Aborted, 10, "the communicator was aborted", "make a new one: gyreCommAbort frees it")
+  X(Aborted, 10, "the communicator was aborted", "make a new one; gyreCommAbort frees it")
 
 enum class Code : int {
 #define GYRE_CODE_ENUMERATOR(name, value, text, remedy) name = value,

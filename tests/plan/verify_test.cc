@@ -77,6 +77,11 @@ std::vector<Plan> changed_everywhere(std::span<const Plan> plans,
   return changed;
 }
 
+// A second one for each rank.
+std::vector<Plan> with_room_for_a_lane(std::span<const Plan> plans) {
+  return changed_everywhere(plans, [](PlanParts& parts) { parts.max_lanes = 2; });
+}
+
 struct Mutation {
   const char* name;
   void (*apply)(LaneSteps& lane, Step& step);
@@ -371,9 +376,7 @@ TEST_CASE("a plan that is direct in place by declaration only is found out", "[p
 }
 
 TEST_CASE("a broken plan is reported with its place and its fault", "[plan][verify]") {
-  // With room for a second lane.
-  const std::vector<Plan> ring = changed_everywhere(plans_of("ring", Collective::all_reduce, 4),
-                                                    [](PlanParts& parts) { parts.max_lanes = 2; });
+  const std::vector<Plan> ring = with_room_for_a_lane(plans_of("ring", Collective::all_reduce, 4));
   struct Broken {
     std::function<void(PlanParts&)> change;
     const char* where;
@@ -429,7 +432,7 @@ TEST_CASE("a broken plan is reported with its place and its fault", "[plan][veri
 
 TEST_CASE("lanes of one rank that nothing orders are found out", "[plan][verify]") {
   // Rank 1 sends its output from one lane while another lane stores it.
-  std::vector<Plan> plans = plans_of("chain", Collective::broadcast, 3);
+  std::vector<Plan> plans = with_room_for_a_lane(plans_of("chain", Collective::broadcast, 3));
   const std::string text = complaint_after(plans, 1, [](PlanParts& parts) {
     LaneSteps& lane = parts.lanes[0];
     Step relay = lane.steps[0];
