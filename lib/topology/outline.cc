@@ -30,14 +30,18 @@ TopologyNode outlined(const TopologyNode& node) {
   made.gigabytes_per_s = in_whole_megabytes(node.gigabytes_per_s);
   if (node.processor)
     made.processor = {node.processor->vendor, node.processor->family, node.processor->model, {}};
-  if (node.gpu)
-    made.gpu = GpuTraits{.capability = node.gpu->capability, .nic_reaches = node.gpu->nic_reaches};
+  if (node.gpu) {
+    GpuTraits& gpu = made.gpu.emplace();
+    gpu.capability = node.gpu->capability;
+    gpu.nic_reaches = node.gpu->nic_reaches;
+  }
   if (!node.port) return made;
   made.name = node.name;
   made.gigabytes_per_s = in_whole_megabytes(port_speed(node).gigabytes_per_s);
-  made.port = PortTraits{.has_verbs = node.port->has_verbs,
-                         .number = node.port->number,
-                         .nic_reaches_gpus = node.port->nic_reaches_gpus};
+  PortTraits& port = made.port.emplace();
+  port.has_verbs = node.port->has_verbs;
+  port.number = node.port->number;
+  port.nic_reaches_gpus = node.port->nic_reaches_gpus;
   return made;
 }
 
