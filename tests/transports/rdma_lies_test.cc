@@ -133,6 +133,8 @@ namespace {
 
 // An endpoint as a receiver makes it, changed, and how the sender takes it.
 class ChangedEndpoint {
+  Side receiving_{Kind::rdma}, sending_{Kind::rdma};  // outlive the connection
+
  public:
   using Change = std::function<void(EndpointContents&, RdmaAddress&)>;
 
@@ -163,9 +165,6 @@ class ChangedEndpoint {
     return {bytes.begin(), bytes.end()};
   }
   std::unique_ptr<Connection> sender;
-
- private:
-  Side receiving_{Kind::rdma}, sending_{Kind::rdma};
 };
 
 }  // namespace
