@@ -158,14 +158,18 @@ const RegionTable::Region* RegionTable::holder(const void* memory) const {
   return address >= base ? &found->second : nullptr;
 }
 
+std::uint64_t RegionTable::Region::offset_of(const void* memory) const {
+  return reinterpret_cast<std::uintptr_t>(memory) - mapping.get().begin();
+}
+
+bool RegionTable::Region::has_withdrawn(const void* memory, std::uint64_t bytes) const {
+  const Pages pages = Pages::around(offset_of(memory), bytes);
+  return std::ranges::any_of(withdrawn, [&](const Pages& gone) { return gone.meets(pages); });
+}
+
 RegionPlace RegionTable::place_in(const Region& region, const void* memory, std::uint64_t bytes) {
-  const MemoryRange& range = region.mapping.get();
-  const auto offset =
-      static_cast<std::uint64_t>(static_cast<const std::byte*>(memory) - range.data);
-  if (bytes > range.bytes - offset) return {};
-  const Pages pages = Pages::around(offset, bytes);
-  if (std::ranges::any_of(region.withdrawn, [&](const Pages& gone) { return gone.meets(pages); }))
-    return {};
+  const std::uint64_t offset = region.offset_of(memory);
+  if (bytes > region.mapping.get().bytes - offset || region.has_withdrawn(memory, bytes)) return {};
   return {region.inode, static_cast<std::uint32_t>(region.file.get()), offset};
 }
 
@@ -178,12 +182,7 @@ RegionPlace RegionTable::find(const void* memory, std::uint64_t bytes) const {
 bool RegionTable::is_withdrawn(const void* memory, std::uint64_t bytes) const {
   const std::lock_guard lock(mutex_);
   const Region* region = holder(memory);
-  if (region == nullptr) return false;
-  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(memory) -
-                                                 region->mapping.get().data);
-  const Pages pages = Pages::around(offset, bytes);
-  return std::ranges::any_of(region->withdrawn,
-                             [&](const Pages& gone) { return gone.meets(pages); });
+  return region != nullptr && region->has_withdrawn(memory, bytes);
 }
 
 RegionPlace RegionTable::lend(const void* memory, std::uint64_t bytes) {

@@ -77,6 +77,10 @@ class RegionTable {
     std::uint64_t inode = 0;
     std::vector<OutputLoan> lent;  // that peers may write
     std::vector<Pages> withdrawn;  // that are not the file's any more
+
+    // Of memory in it.
+    std::uint64_t offset_of(const void* memory) const;
+    bool has_withdrawn(const void* memory, std::uint64_t bytes) const;
   };
   const Region* holder(const void* memory) const;
   Region* holder(const void* memory) {
