@@ -16,13 +16,6 @@ constexpr std::size_t max_different_machines = 16;
 
 constexpr std::uint64_t outline_key = message_key(MessageTopic::machine);
 
-// The driver writes capitals, the kernel does not.
-std::string as_the_kernel_writes(std::string bus_id) {
-  for (char& c : bus_id)
-    if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
-  return bus_id;
-}
-
 }  // namespace
 
 MachineExchange::MachineExchange(const RankLayout& layout, control::Membership& membership,
@@ -103,7 +96,7 @@ Result<topology::Cluster> MachineExchange::cluster() const {
   for (int rank = 0; rank < ranks; ++rank) {
     const topology::HostedLocality& place = layout_.of(rank);
     topology::ClusterHost& host = made.hosts[static_cast<std::size_t>(place.host)];
-    const int node = made.topology(host).find_bus_id(as_the_kernel_writes(place.bus_id));
+    const int node = made.topology(host).find_bus_id(topology::kernel_bus_id(place.bus_id));
     if (node < 0)
       return invalid_usage(
           fmt::format("rank {} is on GPU {}, which its host's lowest rank does "

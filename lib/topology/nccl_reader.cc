@@ -16,15 +16,6 @@ namespace {
 // Classes of PCI devices, as far as they matter (PCI Code and ID Assignment 1.11).
 constexpr std::string_view bridge_class = "0x0604", gpu_class = "0x03", switch_class = "0x0680";
 
-// A bus id with four digits of the domain, in small letters.
-std::string bus_id_of(std::string_view text) {
-  std::string id(text);
-  std::ranges::transform(id, id.begin(), [](char c) { return static_cast<char>(tolower(c)); });
-  if (std::ranges::count(id, ':') == 1) id = "0000:" + id;
-  if (id.size() > 12 && id.starts_with("0000")) id = id.substr(id.size() - 12);
-  return id;
-}
-
 // "16.0 GT/s PCIe": the figure in front.
 double rate_of(std::string_view text) {
   double rate = 0;
@@ -96,7 +87,7 @@ class NcclReader {
       return element.wrong(fmt::format("the file has more than {} parts", max_nodes));
     TopologyNode node;
     node.parent = parent;
-    node.bus_id = bus_id_of(element.attribute("busid"));
+    node.bus_id = kernel_bus_id(element.attribute("busid"));
     if (node.bus_id.empty()) return element.wrong("a PCI device without a busid");
     if (!bus_ids_.insert(node.bus_id).second)
       return element.wrong(fmt::format("busid {} is there twice", node.bus_id));
@@ -139,7 +130,7 @@ class NcclReader {
 
   Status read_nvlink(const XmlElement& element, int gpu) {
     GYRE_ASSIGN(const std::int64_t lanes, element.integer("count", 1, 1, 1024));
-    pending_.push_back({&element, gpu, bus_id_of(element.attribute("target")),
+    pending_.push_back({&element, gpu, kernel_bus_id(element.attribute("target")),
                         std::string(element.attribute("tclass")), static_cast<int>(lanes)});
     return {};
   }

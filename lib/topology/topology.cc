@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <set>
@@ -167,6 +168,14 @@ int Topology::find_bus_id(std::string_view bus_id) const {
   if (bus_id.empty()) return -1;
   const auto found = std::ranges::find(nodes, bus_id, &TopologyNode::bus_id);
   return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
+}
+
+std::string kernel_bus_id(std::string_view text) {
+  std::string id(text);
+  std::ranges::transform(id, id.begin(), [](char c) { return static_cast<char>(tolower(c)); });
+  if (std::ranges::count(id, ':') == 1) id = "0000:" + id;
+  if (id.size() > 12 && id.starts_with("0000")) id = id.substr(id.size() - 12);
+  return id;
 }
 
 Topology flat_topology(std::string host, const ProcessorSet& processors) {
