@@ -32,13 +32,26 @@ const std::uint32_t no_notice = htobe32(7U << 29);
 constexpr std::uint8_t sequence_byte = 0, low_bytes = 16, high_bytes = 17, pieces_byte = 20,
                        place_byte = 22;
 
+template <typename Peer>
+struct Lie {
+  std::function<void(Peer&)> tell;
+  const char* found;
+};
+
+template <typename Peer>
+void check_found_out(const Lie<Peer>& lie, Peer& peer) {
+  CAPTURE(lie.found);
+  REQUIRE(text_of(peer.status()) == "");
+  lie.tell(peer);
+  INFO(peer.status().message());
+  CHECK(peer.status().code() == Code::RemoteError);
+  CHECK(peer.status().culprits() == std::vector<int>{1});
+  CHECK(contains(peer.status(), lie.found));
+}
+
 }  // namespace
 
 TEST_CASE("a sender that lies is found out by the receiver", "[rdma]") {
-  struct Lie {
-    std::function<void(LyingSender&)> tell;
-    const char* found;
-  };
   const auto notice = [](NoticeKind kind, std::uint32_t number, std::size_t pair = 0) {
     return [=](LyingSender& peer) { peer.notify(pair, immediate(kind, number)); };
   };
@@ -48,7 +61,7 @@ TEST_CASE("a sender that lies is found out by the receiver", "[rdma]") {
   };
   constexpr const char* not_ours = "a notice that is not ours";
   constexpr const char* no_loss = "asks about a rail that it cannot have lost";
-  for (const Lie& lie : std::initializer_list<Lie>{
+  for (const Lie<LyingSender>& lie : std::initializer_list<Lie<LyingSender>>{
            {[](LyingSender& peer) { peer.notify(0, no_notice); }, not_ours},
            {notice(NoticeKind::credit, 0), not_ours},
            {notice(NoticeKind::resume, 0), not_ours},
@@ -68,27 +81,17 @@ TEST_CASE("a sender that lies is found out by the receiver", "[rdma]") {
               note(sequence_byte, 0)(peer);
             },
             "more has come of message 0 than it has"}}) {
-    CAPTURE(lie.found);
     LyingSender peer(2, {});
-    REQUIRE(text_of(peer.status()) == "");
-    lie.tell(peer);
-    INFO(peer.status().message());
-    CHECK(peer.status().code() == Code::RemoteError);
-    CHECK(peer.status().culprits() == std::vector<int>{1});
-    CHECK(contains(peer.status(), lie.found));
+    check_found_out(lie, peer);
   }
 }
 
 TEST_CASE("a receiver that lies is found out by the sender", "[rdma]") {
-  struct Lie {
-    std::function<void(LyingReceiver&)> tell;
-    const char* found;
-  };
   const auto notice = [](NoticeKind kind, std::uint32_t number) {
     return [=](LyingReceiver& peer) { peer.notify(0, immediate(kind, number)); };
   };
   constexpr const char* not_ours = "a notice that is not ours";
-  for (const Lie& lie : std::initializer_list<Lie>{
+  for (const Lie<LyingReceiver>& lie : std::initializer_list<Lie<LyingReceiver>>{
            {[](LyingReceiver& peer) { peer.notify(0, no_notice); }, not_ours},
            {notice(NoticeKind::message, 0), not_ours},
            {notice(NoticeKind::taken, 0), not_ours},
@@ -106,14 +109,8 @@ TEST_CASE("a receiver that lies is found out by the sender", "[rdma]") {
             },
             "waits for message 9; 0 were sent"},
            {[](LyingReceiver& peer) { peer.grant(1, 0, 2); }, "a grant that is not ours"}}) {
-    CAPTURE(lie.found);
     LyingReceiver peer(1);
-    REQUIRE(text_of(peer.status()) == "");
-    lie.tell(peer);
-    INFO(peer.status().message());
-    CHECK(peer.status().code() == Code::RemoteError);
-    CHECK(peer.status().culprits() == std::vector<int>{1});
-    CHECK(contains(peer.status(), lie.found));
+    check_found_out(lie, peer);
   }
 }
 
