@@ -1,18 +1,23 @@
 /* clang-format off */
 /* gyre.h: collective communication between processes, threads and GPUs.
  *
- * This file is the manual of the C API. Names, values and meanings follow NCCL's nccl.h, so
- * s/nccl/gyre/ ports a program. [gyre] marks what NCCL does not have.
+ * This file is the manual of the C API. Names, values and meanings follow NCCL's nccl.h. The rules
+ * s/nccl/gyre/ and s/NCCL/GYRE/ port a program. docs/c-api.md says what else changes. [gyre] marks
+ * what NCCL does not have.
  *
  * WORDS
  *   rank          one participant: a process or a thread; numbered 0 .. n-1 in a communicator
  *   communicator  n ranks that talk to each other; each rank has a gyreComm_t of its own
  *   collective    a call that all ranks of a communicator make (ORDER says in which order)
- *   in place      input and output share memory in one of three ways. Either sendbuff == recvbuff
- *                 (all-reduce, reduce, broadcast, all-to-all). Or sendbuff is the rank's own block
- *                 of recvbuff (all-gather, all-gatherv, gather at the root). Or recvbuff is the
- *                 rank's own block of sendbuff (reduce-scatter, reduce-scatterv, scatter at the
- *                 root). Any other overlap is gyreInvalidArgument, as is any of gyreAlltoAllv.
+ *   block         the elements of a buffer that belong to one rank. Blocks lie in the order of the
+ *                 ranks: block i of `count` elements begins at element i * count.
+ *   in place      sendbuff and recvbuff overlap in one of these ways, and in no other:
+ *                 - sendbuff == recvbuff: all-reduce, reduce, broadcast, all-to-all
+ *                 - sendbuff is the rank's own block of recvbuff: all-gather, all-gatherv, gather
+ *                   at the root
+ *                 - recvbuff is the rank's own block of sendbuff: reduce-scatter, reduce-scatterv,
+ *                   scatter at the root. The other blocks of sendbuff keep their contents.
+ *                 Any other overlap is gyreInvalidArgument. gyreAlltoAllv allows no overlap at all.
  *
  * UNITS    Counts and displacements are numbers of elements, never bytes. Any count and any
  *          alignment are allowed. A call with count 0 still needs every rank. A buffer in which a
@@ -20,69 +25,97 @@
  *
  * START    Four ranks in one process: gyreCommInitAll(comms, 4, devlist). A thread with several
  *          ranks groups their calls. Or each rank is a thread and calls gyreCommInitRank.
- *          Four processes: `gyre run -n 4 ./program` on one host; each process calls
- *          gyreCommInitEnv. On two hosts start them with srun, mpirun or torchrun; or set
- *          GYRE_RANK=0..3, GYRE_SIZE=4, GYRE_LOCAL_RANK=0..1 and GYRE_LOCAL_SIZE=2. Give all of
- *          them GYRE_RENDEZVOUS_ADDRESS=HOST:PORT, where rank 0 listens, and
- *          GYRE_RENDEZVOUS_SECRET_FILE: the same 32 or more random bytes on both hosts, mode 0600.
- *          A GYRE_RENDEZVOUS_FILE that both hosts see replaces the two.
+ *          Four processes on one host: `gyre run -n 4 ./program`. Each calls gyreCommInitEnv.
+ *          Four processes on two hosts: srun, mpirun or torchrun starts them. Or you set
+ *          GYRE_RANK=0..3, GYRE_SIZE=4, GYRE_LOCAL_RANK=0..1 and GYRE_LOCAL_SIZE=2. In both cases
+ *          you also set, on all ranks, one of two places to meet:
+ *          - GYRE_RENDEZVOUS_ADDRESS=HOST:PORT with GYRE_RENDEZVOUS_SECRET_FILE. HOST is the host
+ *            of rank 0, and rank 0 listens there. You make the secret file: the same 32 or more
+ *            random bytes on both hosts, mode 0600.
+ *          - GYRE_RENDEZVOUS_FILE, a path that both hosts see. Rank 0 makes this file.
+ *          Init waits until all ranks have joined. With config.blocking = 0 it returns before that:
+ *          see gyreCommInitRankConfig.
  *
- * BUFFERS  A host communicator works on host memory, a CUDA communicator on one device's. The
- *          caller may change or free its buffers
- *            host communicator, NULL stream: when the call has returned.
- *            host communicator, host stream: when the stream has passed the call:
- *              gyreStreamSynchronize has returned, or gyreStreamQuery has said gyreSuccess.
- *            CUDA communicator: when the stream has passed the call, as cudaStreamSynchronize and
- *              cudaStreamQuery tell. NULL is CUDA's default stream.
- *            blocking = 0: as above, and gyreCommGetAsyncError no longer says gyreInProgress.
- *            in a group: as above for the call's stream, and gyreGroupEnd has returned.
+ * BUFFERS  A host communicator works on host memory, a CUDA communicator on one device's. You own
+ *          the buffers. The library uses them until the moment below. Until then do not write
+ *          sendbuff, and neither read nor write recvbuff. You may read a sendbuff that is not in
+ *          place. After it read the result, and change or free both buffers. The moment is:
+ *            host communicator, NULL stream: the call has returned.
+ *            host communicator, host stream: the stream has passed the call. This is so when
+ *              gyreStreamSynchronize or gyreStreamDestroy has returned, gyreStreamQuery has said
+ *              gyreSuccess, or a callback that was queued after the call is called. It is not yet
+ *              so when gyreStreamQuery has said an error.
+ *            CUDA communicator: the CUDA stream has passed the call, as cudaStreamSynchronize and
+ *              cudaStreamQuery tell. NULL is CUDA's default stream. The result is valid only if
+ *              gyreCommGetAsyncError says gyreSuccess after that.
+ *            blocking = 0: first gyreCommGetAsyncError no longer says gyreInProgress. Then, if the
+ *              call has a host stream or is on a CUDA communicator, its stream has passed the call.
+ *            in a group: gyreGroupEnd has returned, and then as above for the call's stream.
+ *          The moment has also come when gyreCommDestroy has returned gyreSuccess. gyreCommAbort
+ *          changes nothing of this: with blocking = 0, wait for its return in place of asking
+ *          gyreCommGetAsyncError.
  *          A refused call leaves buffers untouched. After any other error the contents of outputs
- *          are undefined, and the rules above hold: no peer writes into the buffers later. A failed
- *          call therefore waits until no thread of its own process uses them. A peer may stop while
- *          it writes into output from gyreMemAlloc. The failed call then waits 500 ms, gives
- *          the output private pages with the same contents, and logs WARN. The output stays usable.
- *          Later calls copy it, which is slower, until it is freed.
+ *          are undefined. The moments are the same as after success: after them no peer, and no
+ *          other thread of the process, uses the buffers.
  *
- * STREAMS  On a host communicator a NULL stream means: the calling thread does the work, and the
- *          call blocks until it is done. With a host stream (gyreStreamCreate) the call returns at
- *          once. The process's one progress thread then does the work, in the stream's order; with
- *          GYRE_STREAM_BY_CALLER, threads that wait do it. On a CUDA communicator a call takes a
- *          cudaStream_t and returns when its kernel is launched.
+ * STREAMS  With blocking = 1 (the default), a call with a NULL stream on a host communicator blocks
+ *          until it is done: the calling thread does the work. With a host stream
+ *          (gyreStreamCreate) the call returns at once. The process's one progress thread then does
+ *          the work, in the stream's order; with GYRE_STREAM_BY_CALLER, threads that wait do it. On
+ *          a CUDA communicator a call takes a cudaStream_t and returns when its kernel is launched.
+ *          With blocking = 0 no call waits for its work. The progress thread carries out the calls
+ *          with a NULL stream, joining and splits. It also launches the kernels.
  *
  * ORDER    All ranks must make the collectives of one communicator, and gyreCommSplit, in the same
  *          order. Function, count, datatype, op and root must agree (v-functions: see there).
- *          Ranks that differ get gyreMismatch. Buffers, streams and groups may differ: collectives
+ *          Ranks that differ get gyreMismatch. Buffers, streams and groups may differ. Collectives
  *          of one communicator run one after another, in the order of this rank's calls, on
- *          whatever streams they are. But on a blocking host communicator a group's splits and its
- *          calls with a NULL stream come after its calls on streams: they wait for what is queued.
- *          Communicators do not wait for each other, except in the order of a stream.
+ *          whatever streams they are. There is one exception: in a group on a blocking host
+ *          communicator, the calls on host streams come first. The group's splits and its calls
+ *          with a NULL stream come after them. Communicators do not wait for each other, except in
+ *          the order of a stream.
  *
- * THREADS  Any thread may call any function. Only one thread at a time may be inside a call on one
- *          communicator. A second one gets gyreInvalidUsage; with a host stream the mistake is not
- *          detected. At any time any thread may call gyreCommAbort, gyreCommGetAsyncError,
- *          gyreCommCount, gyreCommUserRank, gyreCommCuDevice and gyreGetLastError. A group belongs
- *          to its thread. A thread must not be cancelled (pthread_cancel) inside a call, nor leave
- *          a callback by longjmp or an exception: its communicator would stay busy.
+ * THREADS  Threads may call at once on different communicators. On one communicator only one thread
+ *          at a time may be inside a call. These six calls are free, for any thread at any time:
+ *          gyreCommAbort, gyreCommGetAsyncError, gyreCommCount, gyreCommUserRank, gyreCommCuDevice
+ *          and gyreGetLastError. Each other function with a `comm` argument counts, also
+ *          gyreCommFinalize, gyreCommRegister and gyreRedOpCreatePreMulSum. With blocking = 1 a
+ *          second thread gets gyreInvalidUsage from a collective, send, receive or split without a
+ *          host stream, and from gyreCommDestroy. In all other cases the mistake is not detected,
+ *          and results are undefined. Several threads may use one host stream at once, but not
+ *          while one of them destroys it. A group belongs to its thread. A thread must not be
+ *          cancelled (pthread_cancel) inside a call, nor leave a callback by longjmp or an
+ *          exception: its communicator would stay busy.
  *
- * ERRORS   Every function returns a gyreResult_t. None throws, aborts the process or hangs: each
- *          wait has a deadline. gyreGetLastError tells what was called, what failed, which rank is
- *          to blame and what to do. gyreInvalidArgument and gyreInvalidUsage refuse a call: nothing
- *          has happened, and the communicator goes on. Settings that rule a call out (GYRE_ALGO,
- *          GYRE_PROTO, GYRE_BUFFSIZE) are gyreInvalidUsage on all ranks. Lack of memory,
- *          descriptors or threads is gyreSystemError, which names the limit; nothing is lost.
+ * ERRORS   Every function returns a gyreResult_t, but for gyreGetErrorString and gyreGetLastError.
+ *          None throws, aborts the process or hangs: each wait has a deadline. gyreGetLastError
+ *          tells what was called, what failed, which rank is to blame and what to do. An error
+ *          appears in one or more of three places:
+ *            The call is refused, or does its work before it returns: the call returns the error,
+ *              or gyreGroupEnd does.
+ *            A host stream does the work: gyreStreamSynchronize, gyreStreamQuery and
+ *              gyreStreamDestroy return the error, and callbacks get it.
+ *            It breaks the communicator: gyreCommGetAsyncError says it. Ask there after calls with
+ *              blocking = 0 and a NULL stream, and after calls on a CUDA communicator.
+ *          gyreInvalidArgument and gyreInvalidUsage refuse a call: nothing has happened, and the
+ *          communicator goes on. Settings that rule a call out (GYRE_ALGO, GYRE_PROTO,
+ *          GYRE_BUFFSIZE) are gyreInvalidUsage on all ranks. Lack of memory, descriptors or threads
+ *          is gyreSystemError, which names the limit.
  *          If a peer
  *            ends, is killed or calls gyreCommAbort: this rank's current or next call returns
- *              gyreRemoteError, which names the peer. A dead process is noticed at once. Where all
- *              ranks share memory, a call under way still succeeds if the peer had already given
- *              everything that the call needs of it.
+ *              gyreRemoteError, which names the peer. A dead process is noticed at once. A call
+ *              under way can still succeed where all ranks share memory: if the peer has already
+ *              given all that the call needs.
  *            stands still, or its host or path is silent in one or both directions: gyreRemoteError
  *              within GYRE_LIVENESS_TIMEOUT (default 10 s) + 1 s. A silent path names both ends.
  *            lives, but does not make the call: gyreTimeout after GYRE_TIMEOUT (default 30
  *              minutes). It names the rank that all wait for, in an earlier call or in none.
  *            has destroyed its communicator: gyreMismatch ("has left"), if this rank needs it.
  *            makes another call: gyreMismatch, which shows both calls.
- *          Each of these breaks the communicator on all its ranks. Later calls on it fail at once;
- *          end it with gyreCommAbort or gyreCommDestroy. Survivors may make a new communicator, for
+ *          Each of these five breaks the communicator on all its ranks. CODES says so for each
+ *          code. Later calls on a broken communicator fail at once. gyreCommDestroy and
+ *          gyreCommAbort both free it, and neither waits for peers then. While another thread is
+ *          inside a call, only gyreCommAbort is allowed. Survivors may make a new communicator, for
  *          example with a new gyreUniqueId.
  *
  * GPUS     Kernels of ranks wait for each other, so all that may run at one time must fit the GPU.
@@ -107,7 +140,8 @@
  * PROCESS  A program that closes descriptors it did not open (closefrom, a loop) closes the
  *          library's too. Such a program must do so before the first communicator. Otherwise,
  *          within about two seconds, its calls return gyreSystemError and those of other ranks
- *          gyreRemoteError; the process can make no communicator any more. New files with the same
+ *          gyreRemoteError. The communicators are broken, and the process can make no other: init
+ *          returns gyreSystemError too, with a text that says closefrom. New files with the same
  *          numbers are neither written nor closed, except by a transfer over tcp that is under way.
  *
  * SECURITY A gyreUniqueId holds the job's secret: whoever reads it can join. Ranks prove to each
@@ -128,6 +162,13 @@
  *  gyreTimeout            a deadline passed: check the named rank; raise GYRE_TIMEOUT if it is slow
  *  gyreMismatch           ranks made different calls: make the same calls in one order on all ranks
  *  gyreAborted            the communicator was aborted: make a new one; gyreCommAbort frees it
+ *          The communicator goes on after gyreInvalidArgument and gyreInvalidUsage of a call. It is
+ *          broken on all ranks after gyreRemoteError, gyreTimeout, gyreMismatch and gyreAborted.
+ *          After gyreUnhandledCudaError, gyreSystemError and gyreInternalError ask
+ *          gyreCommGetAsyncError: if it says gyreSuccess, the communicator goes on. These three may
+ *          be another rank's; the text names it. A failed init leaves no communicator that goes on,
+ *          whatever the code. gyreAborted means that this rank called gyreCommAbort, which frees
+ *          the communicator: do not end it again.
  *
  * RESULTS  All ranks get the same bits. The same job (number of ranks, counts, types, settings)
  *          gives the same bits each time. Operands are combined lower rank first. NaN and infinity
@@ -254,8 +295,8 @@ typedef struct {
   size_t size;          /* sizeof(gyreConfig_t) of the caller */
   unsigned int magic;   /* GYRE_CONFIG_MAGIC */
   unsigned int version; /* GYRE_VERSION_CODE of the caller's header */
-  int blocking; /* 1 (default): calls return when they are done. 0: a call that is not done returns
-                   gyreInProgress; gyreCommGetAsyncError says when all calls are */
+  int blocking; /* 1 (default): calls block as STREAMS says. 0: calls return at once, most with
+                   gyreInProgress; all are done when gyreCommGetAsyncError says anything else */
   int cgaClusterSize;   /* NCCL's; no effect */
   int minCTAs;          /* channels to take of a GPU, as far as there is room (GPUS above) */
   int maxCTAs;          /* channels to take of a GPU, at most */
@@ -299,18 +340,26 @@ GYRE_API const char* gyreGetLastError(gyreComm_t comm);
 GYRE_API gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId);
 
 /* Joins as `rank` of `nranks`. Blocks until all ranks have joined; gyreTimeout names the missing
- * ones. In a group, joining is done by gyreGroupEnd; the caller must end *comm even if that fails.
- * With blocking = 0 the call returns gyreInProgress. `config` may be NULL. */
+ * ones. No other thread can stop it: it ends at its deadline (initTimeoutMs). After an error *comm
+ * is NULL or as it was, and there is nothing to free.
+ * In a group the call sets *comm, and gyreGroupEnd joins. Even if gyreGroupEnd fails, the caller
+ * must end each *comm that was set.
+ * With config.blocking = 0 the call sets *comm and returns gyreInProgress. Call
+ * gyreCommGetAsyncError(*comm) until it says anything else: gyreSuccess, or why joining failed. The
+ * caller must end *comm in either case. gyreCommAbort(*comm) stops the joining at any time.
+ * `config` may be NULL. */
 GYRE_API gyreResult_t gyreCommInitRank(gyreComm_t* comm, int nranks, gyreUniqueId commId, int rank);
 GYRE_API gyreResult_t gyreCommInitRankConfig(gyreComm_t* comm, int nranks, gyreUniqueId commId,
                                              int rank, gyreConfig_t* config);
 /* Makes `ndev` ranks in this process: comms[i] is rank i on devlist[i], a device or
  * GYRE_DEVICE_HOST. NULL: device i for rank i if this build has kernels and there is a driver, else
- * host memory. */
+ * host memory. All are blocking communicators. Outside a group the call blocks until all have
+ * joined. Set comms[i] to NULL before: after an error the caller must end each that is not NULL. */
 GYRE_API gyreResult_t gyreCommInitAll(gyreComm_t* comms, int ndev, const int* devlist);
 /* [gyre] As gyreCommInitRankConfig, with rank and size from the launcher: gyre run, torchrun,
  * mpirun (Open MPI, MPICH, Intel), srun, or GYRE_RANK and GYRE_SIZE. Ranks meet as
- * GYRE_RENDEZVOUS_* says; on one host they need none of these. `config` may be NULL. */
+ * GYRE_RENDEZVOUS_* says; on one host they need none of these. Before joining it waits until rank 0
+ * has given the id, in a group and with blocking = 0 too. `config` may be NULL. */
 GYRE_API gyreResult_t gyreCommInitEnv(gyreComm_t* comm, gyreConfig_t* config);
 
 /* [gyre] A key-value store of the caller, through which the ranks pass the id. Keys are
@@ -322,9 +371,10 @@ typedef struct {
   int (*set)(void* user, const char* key, const void* value, size_t bytes);
   int (*get)(void* user, const char* key, void* value, size_t* bytes, int timeoutMs);
 } gyreStore_t;
-/* As gyreCommInitRankConfig, with the id from the store. `key` names this communicator: it must be
- * unique among all users of the store. Rank 0 stores the id with its secret under `key`, in clear
- * unless GYRE_RENDEZVOUS_SECRET_FILE is set. `config` may be NULL. */
+/* As gyreCommInitRankConfig, with the id from the store, for which it waits as gyreCommInitEnv.
+ * `key` names this communicator: it must be unique among all users of the store. Rank 0 stores the
+ * id with its secret under `key`, in clear unless GYRE_RENDEZVOUS_SECRET_FILE is set. `config` may
+ * be NULL. */
 GYRE_API gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank,
                                         const gyreStore_t* store, const char* key,
                                         gyreConfig_t* config);
@@ -340,18 +390,23 @@ GYRE_API gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreCom
 /* Waits for this rank's operations, and returns the communicator's lasting error if there is one.
  * With blocking = 0 it returns gyreInProgress while operations are under way. */
 GYRE_API gyreResult_t gyreCommFinalize(gyreComm_t comm);
-/* Waits for this rank's operations and splits, then frees the communicator. Local. A process that
- * ends without this call counts as dead on the other ranks. Not within a group. */
+/* Waits for this rank's operations and splits, to their deadlines if need be, then frees the
+ * communicator. It waits with blocking = 0 too. Local: it does not wait for other ranks. A process
+ * that ends without this call counts as dead on the other ranks. Not within a group. */
 GYRE_API gyreResult_t gyreCommDestroy(gyreComm_t comm);
-/* Ends all operations of the communicator, and frees it. Other ranks get gyreRemoteError; calls of
- * this rank that are under way get gyreAborted. It returns within 1 s, whatever the peers do. Any
- * thread may call it while another is inside a call. Not within a group. */
+/* Ends all operations of the communicator, and frees it. No single call can be stopped without
+ * this. Other ranks get gyreRemoteError. Calls of this rank that are under way get gyreAborted.
+ * gyreCommAbort returns within 1 s, whatever the peers do. Any thread may call it while another is
+ * inside a call. No thread may use the handle after it: later calls get gyreInvalidArgument. Not
+ * within a group. */
 GYRE_API gyreResult_t gyreCommAbort(gyreComm_t comm);
-/* Stores the communicator's lasting error, gyreInProgress or gyreSuccess in *asyncError; does not
- * block. [gyre] On a CUDA device: once the stream has passed a call, gyreSuccess means that the
- * call succeeded. gyreInProgress means that a kernel has given up and the cause is not known yet.
- * [gyre] With blocking = 0 it is gyreInProgress, even after an error, until all calls have ended
- * and their buffers and handles are the caller's again. */
+/* Stores in *asyncError the error that broke the communicator, gyreInProgress or gyreSuccess. It
+ * does not block.
+ * [gyre] CUDA communicator: ask once the stream has passed a call. gyreSuccess then means that the
+ * call succeeded. gyreInProgress means that a kernel has given up and its cause is not known yet:
+ * ask again.
+ * [gyre] With blocking = 0 it stays gyreInProgress until all calls have ended, even after an error.
+ * Then the buffers of calls with a NULL stream, and new handles, are the caller's; see BUFFERS. */
 GYRE_API gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError);
 /* The number of ranks; this rank; and the CUDA device, or GYRE_DEVICE_HOST. */
 GYRE_API gyreResult_t gyreCommCount(gyreComm_t comm, int* count);
@@ -364,13 +419,18 @@ GYRE_API gyreResult_t gyreCommCuDevice(gyreComm_t comm, int* device);
  * has kernels, else host memory. Peers on this host reach it directly; calls with other memory
  * copy. Host memory is page-aligned. Device memory takes whole granules of the driver's, 2 MiB on
  * most; calls copy it until peers have mapped it (docs/cuda.md). With `size` 0, *ptr is NULL. The
- * caller frees it, with gyreMemFree alone, and does not unmap or remap parts of it. */
+ * caller frees it, with gyreMemFree alone, and does not unmap or remap parts of it.
+ * A peer may stop while it writes into an output in host memory from here. The failed call then
+ * waits 500 ms, gives the output private pages with the same contents, and logs WARN. The output
+ * stays usable. Later calls copy it, which is slower, until it is freed. If the pages cannot be
+ * replaced, the log says why, and the call returns when that peer goes on or ends. */
 GYRE_API gyreResult_t gyreMemAlloc(void** ptr, size_t size);
 /* [gyre] The same on GYRE_DEVICE_HOST or on a CUDA device, whatever device is current. */
 GYRE_API gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device);
-/* Frees memory from either function; NULL is allowed. No call, kernel or graph may still use it:
- * this function does not wait for kernels. Device memory is free when other processes have unmapped
- * it, which they do when their kernels rest (docs/cuda.md). */
+/* Frees memory from either function; NULL is allowed. No call, kernel or graph of this process may
+ * still use it (BUFFERS): this function does not wait for kernels. Peers need not be done. Call it
+ * before or after gyreCommDestroy. Device memory is free when other processes have unmapped it,
+ * which they do when their kernels rest (docs/cuda.md). */
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
 /* Tells the communicator of a buffer that will be used often. On a host communicator NICs then
  * reach it by RDMA, as they reach memory of gyreMemAlloc without it; nothing else changes.
@@ -418,21 +478,26 @@ GYRE_API gyreResult_t gyreBroadcast(const void* sendbuff, void* recvbuff, size_t
 /* gyreBroadcast in place. */
 GYRE_API gyreResult_t gyreBcast(void* buff, size_t count, gyreDataType_t datatype, int root,
                                 gyreComm_t comm, gyreStream_t stream);
-/* sendbuff has nranks * recvcount elements. Rank i gets block i of the reduction. */
+/* sendbuff has nranks * recvcount elements. Rank i gets block i of the reduction in recvbuff
+ * (recvcount elements). In place: recvbuff == sendbuff + rank * recvcount. */
 GYRE_API gyreResult_t gyreReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
                                         gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                                         gyreStream_t stream);
-/* recvbuff has nranks * sendcount elements. Its block i is rank i's sendbuff, on every rank. */
+/* sendbuff has sendcount elements, recvbuff nranks * sendcount. Block i of recvbuff is rank i's
+ * sendbuff, on every rank. In place: sendbuff == recvbuff + rank * sendcount. */
 GYRE_API gyreResult_t gyreAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
                                     gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream);
-/* Block j of rank i's sendbuff becomes block i of rank j's recvbuff; blocks of `count` elements. */
+/* Block j of rank i's sendbuff becomes block i of rank j's recvbuff. Both buffers have nranks
+ * blocks of `count` elements. In place: sendbuff == recvbuff. */
 GYRE_API gyreResult_t gyreAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
                                    gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream);
-/* Rank i's `count` elements become block i of root's recvbuff, of nranks * count elements. */
+/* Rank i's `count` elements become block i of root's recvbuff, of nranks * count elements. In place
+ * at the root: sendbuff == recvbuff + root * count. */
 GYRE_API gyreResult_t gyreGather(const void* sendbuff, void* recvbuff, size_t count,
                                  gyreDataType_t datatype, int root, gyreComm_t comm,
                                  gyreStream_t stream);
-/* Rank i gets block i of root's sendbuff, which has nranks * count elements. */
+/* Rank i gets block i of root's sendbuff, which has nranks * count elements. In place at the root:
+ * recvbuff == sendbuff + root * count. */
 GYRE_API gyreResult_t gyreScatter(const void* sendbuff, void* recvbuff, size_t count,
                                   gyreDataType_t datatype, int root, gyreComm_t comm,
                                   gyreStream_t stream);
@@ -481,9 +546,10 @@ GYRE_API gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_
 /* ---------------------------------------------------------------------------- groups */
 
 /* Calls between Start and End are collected. The outermost End carries them out together, and
- * returns their first error. A group may hold calls on any number of communicators, and splits.
- * Collectives of one communicator run as ORDER above says. Its sends and receives run beside them,
- * on a CUDA device after them. There is no other order within a group. Groups nest. If a call was
+ * returns their first error. Errors of calls on host streams are told at the stream. A group may
+ * hold calls on any number of communicators, joining and splits. Collectives of one communicator
+ * run as ORDER above says. Its sends and receives run beside them, on a CUDA device after them.
+ * There is no other order within a group. Groups nest. If a collective, send, receive or split was
  * refused, the outermost End returns its error and carries out nothing of the group. */
 GYRE_API gyreResult_t gyreGroupStart(void);
 GYRE_API gyreResult_t gyreGroupEnd(void);
@@ -491,7 +557,8 @@ GYRE_API gyreResult_t gyreGroupEnd(void);
 /* ---------------------------------------------------------------------------- host streams */
 
 /* [gyre] Makes a host stream: a queue of operations on host memory. The progress thread carries
- * them out in order. A stream may serve several communicators. Any thread may use it. */
+ * them out in order. A stream may serve several communicators. Several threads may use it
+ * at once. */
 GYRE_API gyreResult_t gyreStreamCreate(gyreStream_t* stream);
 /* The same with `flags` 0 or GYRE_STREAM_BY_CALLER. With the flag no progress thread is used. The
  * call that queues an operation begins it, as far as it goes without waiting. Any thread that waits
@@ -507,11 +574,14 @@ GYRE_API gyreResult_t gyreStreamCreateWithFlags(gyreStream_t* stream, unsigned i
  * there is not even memory to wait, it returns gyreSystemError, and the stream goes on: call it
  * again. */
 GYRE_API gyreResult_t gyreStreamDestroy(gyreStream_t stream);
-/* Waits for what is queued. Returns the first error of an operation since the last Synchronize. */
+/* Waits for what is queued. Returns the first error of an operation since the last Synchronize. If
+ * there is not even memory to wait, it returns gyreSystemError ("out of memory"): call it again. */
 GYRE_API gyreResult_t gyreStreamSynchronize(gyreStream_t stream);
-/* gyreSuccess: all is done. gyreInProgress: not yet. Else the first error; more may run. */
+/* gyreSuccess: all that was queued is done. gyreInProgress: some of it is not. Any other code is
+ * the first error since the last Synchronize; other operations may still be under way. */
 GYRE_API gyreResult_t gyreStreamQuery(gyreStream_t stream);
-/* Operations queued on `stream` from now on wait for those queued on `other` so far. */
+/* Operations queued on `stream` from now on wait for those queued on `other` so far. Both are host
+ * streams. */
 GYRE_API gyreResult_t gyreStreamWait(gyreStream_t stream, gyreStream_t other);
 /* Queues a callback. It is called when all operations queued before are done, with the first error
  * so far, on the thread that drives the stream. It must not block, nor call Gyre but to query. */
