@@ -122,7 +122,7 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
                                                      const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=2 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
+      "version=3 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.first_sequence);
   GYRE_ASSIGN(const topology::Locality place, own_locality());

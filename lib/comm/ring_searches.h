@@ -16,7 +16,9 @@ namespace gyre::comm {
 
 class RingSearches {
  public:
-  // As all ranks find them that ask with the same arguments. An error: there are none.
+  // As all ranks find them that ask with the same arguments. An error: there are none. Ranks of two
+  // builds whose searches differ must not meet: who changes what a search finds raises the version
+  // in HostBackend::join_info.
   Result<std::shared_ptr<const topology::FoundChannels>> find(const topology::Cluster& cluster,
                                                               int max_channels);
 

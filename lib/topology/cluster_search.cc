@@ -131,12 +131,14 @@ std::vector<int> ClusterSearch::channel_counts(int group, int passes) {
   const std::int64_t fewest =
       std::clamp<std::int64_t>((bound_.megabytes_per_s - 1) / most + 1, 1, max_channels_);
   std::vector<int> counts;
+  // Over several hosts fewer may carry more: nine rings on eight equal rails share one of them.
   for (int count = group; count <= max_channels_; count += group)
-    if (count >= fewest || count + group > max_channels_) counts.push_back(count);
+    if (has_network() || count >= fewest || count + group > max_channels_) counts.push_back(count);
   if (counts.empty()) counts.push_back(group);
   if (!has_network()) return counts;
   std::map<int, std::int64_t> rails_carry;  // by count
-  for (const int count : counts) rails_carry[count] = count * rail_share(count / group) / passes;
+  for (const int count : counts)
+    rails_carry[count] = count * std::min(rail_share(count / group) / passes, most);
   // Those that fill the rails first, the fewest channels before more.
   std::ranges::stable_sort(counts, std::greater<>(), [&](int count) {
     return std::min(rails_carry[count], bound_.megabytes_per_s / 100 * 98);

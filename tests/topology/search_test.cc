@@ -341,3 +341,15 @@ TEST_CASE("fewer rings than rails carry less, and the search does not look for m
   CHECK(found->bound_reason == "at most 16 rings, each on one rail");
   CHECK(found->steps < 2'000'000);
 }
+
+TEST_CASE("a ring more than there are rails does not halve what all carry", "[topology]") {
+  Topology machine = tests::described_machine("hgx_b200");
+  for (TopologyNode& node : machine.nodes) node.gigabytes_per_s *= 2;
+  const Cluster cluster = equal_hosts(machine, 2, usual_members(machine));
+  for (int most = 8; most <= 16; ++most) {
+    const FoundChannels found = find(cluster, ChannelPattern::ring, {.max_channels = most});
+    CAPTURE(most, reason_text(found));
+    CHECK(found.gigabytes_per_s >= 720);  // of eight channels of 90, on eight rails of 100
+    CHECK(found.bound_gigabytes_per_s >= 720);
+  }
+}
