@@ -38,6 +38,8 @@ class Backend {
   virtual Result<control::MessageBytes> join_info() = 0;
   // All have joined: takes what calls will need. False if it has to be asked again, soon.
   virtual Result<bool> settle() = 0;
+  // Until it has: the rank that it waits for, or -1 if it waits for none.
+  virtual int awaited_rank() const = 0;
   // Before this rank leaves: nothing of it runs any more.
   virtual void leave() = 0;
   // At once, from any thread: the communicator has failed.

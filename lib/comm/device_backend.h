@@ -69,6 +69,9 @@ class DeviceBackend final : public Backend, public Watched {
   void disarm() override {}
 
   Exchange& exchange() override { return *exchange_; }
+  int awaited_rank() const override {
+    return machines_ != nullptr ? machines_->awaited_rank() : -1;
+  }
   bool has_given_up() const override;
   void await_kernels() override;
 
@@ -117,7 +120,7 @@ class DeviceBackend final : public Backend, public Watched {
   std::unique_ptr<Exchange> exchange_;
   std::optional<OutlinedMachine> machine_;     // this host's, if it is known
   std::unique_ptr<MachineExchange> machines_;  // until rings are found, or not
-  bool is_settled_ = false;
+  bool has_asked_ = false, is_settled_ = false;
   std::int64_t rest_until_ns_ = 0;  // so long it waits for kernels of this process to end
 
   std::map<const plan::Plan*, std::unique_ptr<exec::DevicePlan>> prepared_;

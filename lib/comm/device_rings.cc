@@ -13,7 +13,7 @@ constexpr int min_ranks = 3;
 void log_rings(const topology::Cluster& cluster, const topology::FoundChannels& found,
                int max_channels) {
   log_info(Subsystem::graph,
-           "rings over the links of {} hosts, of at most {} (gyre topo --rings "
+           "channels take rings over the links of {} hosts instead, at most {} (gyre topo --rings "
            "--hosts {} --channels {}): {}",
            cluster.hosts.size(), max_channels, cluster.hosts.size(), max_channels,
            reason_text(found));
@@ -41,7 +41,8 @@ Result<std::string> DeviceBackend::note_machine(const loaded::Nvml* nvml) {
 Status DeviceBackend::ask_for_machines() {
   if (state_.size < min_ranks) return {};
   machines_ = std::make_unique<MachineExchange>(host_->layout(), *state_.membership, state_.rank,
-                                                std::move(machine_));
+                                                std::move(machine_),
+                                                state_.options.settings.init_timeout_s * ns_per_s);
   return machines_->begin();
 }
 
@@ -52,12 +53,12 @@ Result<bool> DeviceBackend::follow_rings() {
   GYRE_ASSIGN(const bool is_here, machines_->advance());
   if (!is_here) return false;
   const Result<topology::Cluster> cluster = machines_->cluster();
-  machines_.reset();
   const int max_channels = static_cast<int>(resources_->channels());
   const auto found = cluster.ok()
                          ? services_.rings.find(*cluster, max_channels)
                          : Result<std::shared_ptr<const topology::FoundChannels>>(cluster.status());
   if (found.ok()) host_->plans().follow(ring_orders(**found));
+  machines_.reset();
   if (state_.rank != 0) return true;
   if (found.ok())
     log_rings(*cluster, **found, max_channels);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <utility>
 
 namespace gyre::comm {
 namespace {
@@ -192,8 +193,13 @@ DeviceEnvironment DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus,
 // It takes memory when no kernel of this process is on its way; if one always is, it does so all
 // the same, as that one may wait for this thread. And it is over when all ranks of this process
 // have what they ask the driver for: from the next kernel on, which may be of any communicator,
-// that would have to wait.
+// that would have to wait. What others wait for is sent before: their kernels may be those that
+// this rank's wait for.
 Result<bool> DeviceBackend::settle() {
+  if (!std::exchange(has_asked_, true)) {
+    GYRE_TRY(host_->settle().status());
+    GYRE_TRY(ask_for_machines());
+  }
   if (is_settled_) {
     GYRE_ASSIGN(const bool knows_rings, follow_rings());
     return knows_rings && resources_->links().are_pools_open();
@@ -206,8 +212,6 @@ Result<bool> DeviceBackend::settle() {
   if (!still.is_held() && now_ns < rest_until_ns_) return false;
   if (!still.is_held()) rest.note_vain_wait();
   is_settled_ = true;
-  GYRE_TRY(host_->settle().status());
-  GYRE_TRY(ask_for_machines());
   GYRE_TRY(settle_now());
   // A search takes its time, and others wait for the end of this rest.
   return machines_ == nullptr && resources_->links().are_pools_open();

@@ -33,6 +33,7 @@ class HostBackend final : public Backend {
 
   Result<control::MessageBytes> join_info() override { return join_info({}, {}); }
   Result<bool> settle() override;
+  int awaited_rank() const override { return -1; }
   void leave() override {}
   void abort() override {}
 

@@ -34,6 +34,11 @@ bool JoinOp::settle() {
     show_peers(state_.rank_state, state_.membership->roster());
     is_settling_ = true;
   }
+  // A step that threw has failed it.
+  if (Status broken = state_.broken(); !broken.ok()) {
+    finish(std::move(broken));
+    return true;
+  }
   auto settled = backend_.settle();
   if (settled.ok() && !*settled) return false;
   finish(settled.ok() ? Status() : state_.fail(std::move(settled).status()));
@@ -83,14 +88,16 @@ bool JoinOp::arm(WaitSet& set) {
 }
 
 std::int64_t JoinOp::limit_ns() const {
-  // The control plane keeps the deadline and knows who is missing; this only bounds its silence.
-  return (state_.options.settings.init_timeout_s + 5) * ns_per_s;
+  // The control plane keeps the deadline and knows who is missing. What ranks tell each other after
+  // that has as long once more. This only bounds the silence of both.
+  return (2 * state_.options.settings.init_timeout_s + 15) * ns_per_s;
 }
 
 void JoinOp::tell_wait() {
   WaitRecord wait;
   wait.phase = WaitPhase::joining;
   wait.what = BlockedOn::entered;
+  wait.peer = backend_.awaited_rank();
   state_.rank_state.tell_wait(WaitLane::collective, wait);
 }
 

@@ -1,5 +1,6 @@
 #include "lib/comm/machine_exchange.h"
 
+#include "lib/base/clock.h"
 #include "lib/comm/join_info.h"
 #include "lib/links/message_keys.h"
 
@@ -19,8 +20,13 @@ constexpr std::uint64_t outline_key = message_key(MessageTopic::machine);
 }  // namespace
 
 MachineExchange::MachineExchange(const RankLayout& layout, control::Membership& membership,
-                                 int rank, std::optional<OutlinedMachine> own)
-    : layout_(layout), membership_(membership), rank_(rank), own_(std::move(own)) {
+                                 int rank, std::optional<OutlinedMachine> own,
+                                 std::int64_t patience_ns)
+    : layout_(layout),
+      membership_(membership),
+      rank_(rank),
+      own_(std::move(own)),
+      patience_ns_(patience_ns) {
   objection_ = find_machines();
 }
 
@@ -50,6 +56,13 @@ Status MachineExchange::find_machines() {
 }
 
 Status MachineExchange::begin() {
+  until_ns_ = system_clock.now_ns() + patience_ns_;
+  // Others would blame this rank for what it sends, and wait for what it does not.
+  if (note_of(rank_) != (own_ ? std::optional(own_->note) : std::nullopt))
+    return Status(Code::RemoteError,
+                  fmt::format("the roster, which rank 0 made, says of rank {} what it has not said",
+                              rank_))
+        .blame({0});
   if (!objection_.ok()) return {};
   for (int i = 0; i < static_cast<int>(machines_.size()); ++i) {
     ToldMachine& machine = machines_[static_cast<std::size_t>(i)];
@@ -68,11 +81,20 @@ Status MachineExchange::send_to_others(int index) {
 }
 
 Result<bool> MachineExchange::advance() {
+  awaited_rank_ = -1;
   if (!objection_.ok()) return true;
   for (ToldMachine& machine : machines_) {
     if (machine.outline) continue;
     const auto message = membership_.receive(machine.speaker, outline_key);
-    if (!message) return false;
+    if (!message && system_clock.now_ns() >= until_ns_)
+      return Status(Code::Timeout, fmt::format("rank {} has not described its host to this one "
+                                               "within {} s",
+                                               machine.speaker, patience_ns_ / ns_per_s))
+          .blame({machine.speaker});
+    if (!message) {
+      awaited_rank_ = machine.speaker;
+      return false;
+    }
     const auto blame = [&](std::string_view what) {
       return Status(Code::RemoteError, fmt::format("rank {} described its host to this one: {}",
                                                    machine.speaker, what))

@@ -165,7 +165,7 @@ void SplitOp::expire() {
                                                  "color",
                                                  members_[0]))
                    .blame({members_[0]}));
-  }  // joining has a deadline of its own, which knows who is missing
+  }  // joining has deadlines of its own, which know who is missing
 }
 
 void SplitOp::break_off(const Status& why) {

@@ -9,6 +9,7 @@
 #include "tests/support/catch.h"
 #include "tests/topologies/described_machines.h"
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -102,8 +103,8 @@ struct MailedJob {
     layout = RankLayout(roster);
     for (int rank = 0; rank < size(); ++rank) {
       members.push_back(std::make_unique<MailedMember>(rank, roster, mail));
-      exchanges.push_back(std::make_unique<MachineExchange>(layout, *members.back(), rank,
-                                                            known[static_cast<std::size_t>(rank)]));
+      exchanges.push_back(std::make_unique<MachineExchange>(
+          layout, *members.back(), rank, known[static_cast<std::size_t>(rank)], patience_ns));
       REQUIRE(exchanges.back()->begin().ok());
     }
   }
@@ -133,6 +134,7 @@ struct MailedJob {
     return first;
   }
 
+  std::int64_t patience_ns = std::int64_t{60} * 1'000'000'000;
   std::vector<Topology> machines;
   control::Roster roster;
   std::vector<std::optional<OutlinedMachine>> known;
@@ -222,6 +224,37 @@ TEST_CASE("a rank that describes another machine than it announced is blamed") {
   CHECK(failed.culprits() == std::vector<int>{8});
   CHECK(failed.message() ==
         "rank 8 described its host to this one: it is another machine than it had announced");
+}
+
+TEST_CASE("a rank that does not describe its host in time is awaited, then blamed") {
+  MailedJob job({machine("hgx_h100"), machine("broken_nic")});
+  job.patience_ns = 0;
+  job.begin();
+  CHECK(job.cluster(1).ok());
+  job.mail.waiting[{0, 8, message_key(MessageTopic::machine)}].clear();
+  const Status failed = job.cluster(0).status();
+  CHECK(failed.code() == Code::Timeout);
+  CHECK(failed.culprits() == std::vector<int>{8});
+  CHECK(failed.message() == "rank 8 has not described its host to this one within 0 s");
+  MailedJob patient({machine("hgx_h100"), machine("broken_nic")});
+  patient.begin();
+  patient.mail.waiting[{0, 8, message_key(MessageTopic::machine)}].clear();
+  const Result<bool> is_here = patient.exchanges[0]->advance();
+  REQUIRE(is_here.ok());
+  CHECK_FALSE(*is_here);
+  CHECK(patient.exchanges[0]->awaited_rank() == 8);
+}
+
+TEST_CASE("a rank of which the roster says another thing than it said goes no further") {
+  MailedJob job({machine("hgx_h100"), machine("broken_nic")}, [](int rank) { return rank != 8; });
+  job.roster.notes[8] = job.roster.notes[9];
+  job.layout = RankLayout(job.roster);
+  MailedMember speaker(8, job.roster, job.mail);
+  MachineExchange exchange(job.layout, speaker, 8, job.known[8], job.patience_ns);
+  const Status failed = exchange.begin();
+  CHECK(failed.code() == Code::RemoteError);
+  CHECK(failed.culprits() == std::vector<int>{0});
+  CHECK(job.mail.messages == 0);
 }
 
 TEST_CASE("a note of a machine is read as it was written, and nothing else is") {
