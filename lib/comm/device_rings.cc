@@ -9,6 +9,8 @@ namespace {
 // There is one ring over fewer ranks.
 constexpr int min_ranks = 3;
 
+static_assert(topology::max_gpu_channels == cuda::max_channels);
+
 // With the command that finds the same, if the ranks are on all GPUs of equal hosts.
 void log_rings(const topology::Cluster& cluster, const topology::FoundChannels& found,
                int max_channels) {

@@ -18,6 +18,9 @@
 
 namespace gyre::topology {
 
+// The most that a communicator on GPUs has.
+inline constexpr int max_gpu_channels = 16;
+
 struct SearchLimits {
   std::int64_t max_steps = 25'000'000;  // arcs looked at; 0.1 to 0.5 s
   int max_channels = 64;

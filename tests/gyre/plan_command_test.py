@@ -85,6 +85,12 @@ with tempfile.TemporaryDirectory() as folder:
     refused("ring and chain", "-a", "twoshot", "--file", path)
     refused("not with --order", "-a", "ring", "--file", path, "--order", "0,1")
     refused("is not one of", "-a", "ring", "--file", path, "--ring", "99")
+    refused("goes without -n", "-a", "ring", "--file", path, "-n", "8")
+    refused("--ring and --channels go with --file", "-a", "ring", "--ring", "1")
+    refused("--ring and --channels go with --file", "-a", "ring", "--channels", "2")
+    refused("--channels", "-a", "ring", "--file", path, "--channels", "17")
+    few = succeeds("-a", "ring", "--file", path, "--channels", "2", "--verify")
+    assert "along 2 rings" in few, few
     refused("--rank 8 is not one of 8 ranks", "-a", "ring", "--file", path, "--rank", "8")
 
 refused('"rnig"', "-a", "rnig")

@@ -219,6 +219,7 @@ class Topo(unittest.TestCase):
                 (("--diff", path, "/nowhere"), 1, "/nowhere"),
                 (("--file", path, "--hosts", "0"), 2, "--hosts"),
                 (("--file", path, "--rings", "--channels", "65"), 2, "--channels"),
+                (("--file", path, "--trees", "--hosts", "2", "--channels", "1"), 2, "in pairs"),
                 (("--file", path, "--svg", "/nowhere/a.svg"), 2, "cannot write /nowhere/a.svg"),
                 (("--file", self.file(SMALL.replace("<net ", "<nut ")), "--rings", "--hosts", "2"),
                  2, "has no port that is up"),

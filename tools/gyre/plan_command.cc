@@ -15,6 +15,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -29,6 +30,7 @@ using nlohmann::ordered_json;
 
 constexpr std::int32_t max_ranks = 512;  // a ring of 512 exchanges half a million messages
 constexpr std::int32_t shown_ranks = 8;  // more are shown one at a time
+constexpr std::int32_t usual_ranks = 4;
 
 constexpr const char* description =
     "Shows what each rank does in a collective: the plan that the host engine and the CUDA kernels "
@@ -37,13 +39,14 @@ constexpr const char* description =
 
 struct Options {
   std::string collective = "all_reduce";
-  std::string algorithm;  // empty: the first that does the collective
-  std::int32_t ranks = 4;
+  std::string algorithm;   // empty: the first that does the collective
+  std::int32_t ranks = 0;  // 0: not given
   std::int32_t rank = -1;
   std::int32_t root = 0;
   std::vector<std::int32_t> order;
-  std::string file;  // of a machine, whose rings are taken
-  std::int32_t ring = 0;
+  std::string file;           // of a machine, whose rings are taken
+  std::int32_t ring = -1;     // -1: not given
+  std::int32_t channels = 0;  // 0: not given
   std::int32_t hosts = 1;
   std::int32_t grain = 0;
   std::uint64_t bytes = 1U << 20;
@@ -69,7 +72,7 @@ void declare(CommandLine& line, Options& options) {
   line.add_option("-a,--algorithm", options.algorithm, any_text(), "NAME",
                   "default: the first of --list that does the collective");
   line.add_option("-n,--ranks", options.ranks, whole(1, max_ranks), "N",
-                  "how many ranks; default 4");
+                  fmt::format("how many ranks; default {}", usual_ranks));
   line.add_option(
       "--rank", options.rank, whole(0, max_ranks - 1), "RANK",
       fmt::format("show this rank; default: all ranks, or rank 0 of more than {}", shown_ranks));
@@ -83,6 +86,10 @@ void declare(CommandLine& line, Options& options) {
                   "--verify proves all");
   line.add_option("--ring", options.ring, whole(0, max_ranks - 1), "NUMBER",
                   "with --file: show this ring; default 0");
+  line.add_option("--channels", options.channels, whole(1, topology::max_gpu_channels), "N",
+                  fmt::format("with --file: the rings that a communicator of at most N channels "
+                              "takes; default {}",
+                              topology::max_gpu_channels));
   line.add_option("--hosts", options.hosts, whole(1, max_ranks), "N",
                   "for hierarchical and --file: number of hosts with as many ranks each; "
                   "default 1");
@@ -169,14 +176,18 @@ struct RequestedPlans {
 Result<std::vector<std::vector<std::int32_t>>> find_orders(const Options& options) {
   GYRE_ASSIGN(topology::Topology machine, topology::read_topology_file(options.file));
   GYRE_ASSIGN(const TopoSearch search,
-              search_machine(std::move(machine), {.hosts = options.hosts, .rings = true}));
+              search_machine(std::move(machine),
+                             {.hosts = options.hosts,
+                              .rings = true,
+                              .max_channels = options.channels > 0 ? options.channels
+                                                                   : topology::max_gpu_channels}));
   std::vector<std::vector<std::int32_t>> orders;
   for (const topology::FoundChannel& ring : search.found.front().channels)
     orders.emplace_back(ring.order.begin(), ring.order.end());
   if (orders.front().size() > static_cast<std::size_t>(max_ranks))
     return invalid_argument(
         fmt::format("{} ranks; the most are {}", orders.front().size(), max_ranks));
-  if (static_cast<std::size_t>(options.ring) >= orders.size())
+  if (options.ring >= static_cast<std::int32_t>(orders.size()))
     return invalid_argument(
         fmt::format("--ring {} is not one of {} rings", options.ring, orders.size()));
   return orders;
@@ -184,11 +195,17 @@ Result<std::vector<std::vector<std::int32_t>>> find_orders(const Options& option
 
 Status ask_for_rings(const Options& options, const plan::Algorithm& algorithm,
                      RequestedPlans& asked) {
-  if (options.file.empty()) return {};
+  if (options.file.empty()) {
+    if (options.ring >= 0 || options.channels > 0)
+      return invalid_argument("--ring and --channels go with --file, which names a machine");
+    return {};
+  }
+  if (options.ranks > 0)
+    return invalid_argument("--file goes without -n: there is a rank on each GPU of the machine");
   if (!algorithm.follows_ring || !options.order.empty())
     return invalid_argument("--file goes with the algorithms ring and chain, and not with --order");
   GYRE_ASSIGN(asked.rings, find_orders(options));
-  asked.request.order = asked.rings[static_cast<std::size_t>(options.ring)];
+  asked.request.order = asked.rings[static_cast<std::size_t>(std::max(options.ring, 0))];
   asked.request.rank_count = static_cast<std::int32_t>(asked.request.order.size());
   asked.request.hosts = 1;
   return {};
@@ -197,7 +214,7 @@ Status ask_for_rings(const Options& options, const plan::Algorithm& algorithm,
 Result<plan::PlanRequest> make_request(const Options& options) {
   plan::PlanRequest request;
   GYRE_ASSIGN(request.collective, plan::parse_collective(options.collective));
-  request.rank_count = options.ranks;
+  request.rank_count = options.ranks > 0 ? options.ranks : usual_ranks;
   request.root = options.root;
   request.order = options.order;
   request.hosts = options.hosts;

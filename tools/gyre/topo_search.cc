@@ -38,6 +38,8 @@ Result<TopoSearch> search_machine(Topology machine, const TopoQuestion& asked) {
     search.found.push_back(std::move(found));
   }
   if (asked.trees) {
+    if (asked.hosts > 1 && asked.max_channels < 2)
+      return invalid_argument("--trees over several hosts come in pairs: --channels is at least 2");
     GYRE_ASSIGN(FoundChannels found, find_trees(search.cluster, limits));
     search.found.push_back(std::move(found));
   }
