@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <climits>
 #include <filesystem>
+#include <system_error>
 #include <unistd.h>
 
 namespace gyre::topology {
@@ -66,7 +67,9 @@ Topology discover_places(const DiscoverySources& sources) {
                                ? ask_hwloc(sources.with_devices)
                                : invalid_usage("discovery was asked to do without hwloc");
   if (found.ok()) {
-    if (sources.with_devices && !std::filesystem::exists(sources.sysfs + "/bus/pci/devices"))
+    std::error_code hidden;
+    const bool has_pci = std::filesystem::exists(sources.sysfs + "/bus/pci/devices", hidden);
+    if (sources.with_devices && !has_pci)
       found->missed.push_back(fmt::format(
           "no PCI devices: {}/bus/pci is not there, as in some containers", sources.sysfs));
     return std::move(found).value();

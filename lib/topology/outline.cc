@@ -28,7 +28,7 @@ TopologyNode outlined(const TopologyNode& node) {
   made.number = node.number;
   made.bus_id = node.bus_id;
   made.gigabytes_per_s = in_whole_megabytes(node.gigabytes_per_s);
-  if (node.processor)
+  if (node.processor && interconnect_gigabytes_per_s(*node.processor) > 0)
     made.processor = {node.processor->vendor, node.processor->family, node.processor->model, {}};
   if (node.gpu) {
     GpuTraits& gpu = made.gpu.emplace();

@@ -120,7 +120,8 @@ class PortFinder {
     port.name = name;
     port.port.emplace();
     port.port->number = number;
-    port.port->is_virtual = !fs::exists(device);
+    std::error_code hidden;
+    port.port->is_virtual = !fs::exists(device, hidden);
     port.parent = port.port->is_virtual ? 0 : nic_behind(device);
     return topology_.nodes[static_cast<std::size_t>(topology_.add(std::move(port)))];
   }
@@ -143,7 +144,8 @@ class PortFinder {
 }  // namespace
 
 void add_ports(Topology& topology, const std::string& sysfs) {
-  if (!fs::exists(fs::path(sysfs) / "class/net"))
+  std::error_code hidden;
+  if (!fs::exists(fs::path(sysfs) / "class/net", hidden))
     topology.missed.push_back(fmt::format("network interfaces: {}/class/net is not there", sysfs));
   PortFinder finder(topology, sysfs);
   finder.find_interfaces();
