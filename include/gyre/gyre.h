@@ -171,11 +171,12 @@
  *          the communicator: do not end it again.
  *
  * RESULTS  All ranks get the same bits. The same job (number of ranks, counts, types, settings)
- *          gives the same bits each time. Operands are combined lower rank first. NaN and infinity
- *          propagate, also through min and max; NaNs come out canonical. 16- and 8-bit floats are
- *          summed in 32-bit float wherever several operands meet. Integer overflow wraps. e5m2
- *          overflows to infinity, e4m3 (which has none) to NaN. config.reproducible = 1 makes
- *          results independent of algorithm and transport: summed in rank order, rounded once.
+ *          gives the same bits each time, on GPUs if ports and free memory are the same too.
+ *          Operands are combined lower rank first. NaN and infinity propagate, also through min and
+ *          max; NaNs come out canonical. 16- and 8-bit floats are summed in 32-bit float wherever
+ *          several operands meet. Integer overflow wraps. e5m2 overflows to infinity, e4m3 (which
+ *          has none) to NaN. config.reproducible = 1 makes results independent of algorithm and
+ *          transport: summed in rank order, rounded once.
  *
  * SETTINGS Environment variables GYRE_*: `gyre settings` lists them. Each communicator reads them
  *          when it is made. A value that cannot be parsed whole is gyreInvalidUsage, never a silent
@@ -354,7 +355,8 @@ GYRE_API gyreResult_t gyreCommInitRankConfig(gyreComm_t* comm, int nranks, gyreU
 /* Makes `ndev` ranks in this process: comms[i] is rank i on devlist[i], a device or
  * GYRE_DEVICE_HOST. NULL: device i for rank i if this build has kernels and there is a driver, else
  * host memory. All are blocking communicators. Outside a group the call blocks until all have
- * joined. Set comms[i] to NULL before: after an error the caller must end each that is not NULL. */
+ * joined; after an error all of comms is NULL, and there is nothing to free. In a group the caller
+ * must end each that is not NULL, even if gyreGroupEnd fails. */
 GYRE_API gyreResult_t gyreCommInitAll(gyreComm_t* comms, int ndev, const int* devlist);
 /* [gyre] As gyreCommInitRankConfig, with rank and size from the launcher: gyre run, torchrun,
  * mpirun (Open MPI, MPICH, Intel), srun, or GYRE_RANK and GYRE_SIZE. Ranks meet as
@@ -406,7 +408,8 @@ GYRE_API gyreResult_t gyreCommAbort(gyreComm_t comm);
  * call succeeded. gyreInProgress means that a kernel has given up and its cause is not known yet:
  * ask again.
  * [gyre] With blocking = 0 it stays gyreInProgress until all calls have ended, even after an error.
- * Then the buffers of calls with a NULL stream, and new handles, are the caller's; see BUFFERS. */
+ * Then the buffers of calls with a NULL stream, and new handles, are the caller's; see BUFFERS. A
+ * call that was refused breaks nothing: its error is stored once, then gyreSuccess again. */
 GYRE_API gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError);
 /* The number of ranks; this rank; and the CUDA device, or GYRE_DEVICE_HOST. */
 GYRE_API gyreResult_t gyreCommCount(gyreComm_t comm, int* count);

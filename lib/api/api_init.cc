@@ -10,7 +10,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
+#include <utility>
 
 namespace gyre::comm {
 namespace {
@@ -66,6 +69,8 @@ Status init_rank(gyreComm_t* comm, int nranks, const gyreUniqueId& id, int rank,
 Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
   if (comms == nullptr) return invalid_argument("comms is NULL");
   GYRE_TRY(check_place(ndev, 0));
+  const std::span<gyreComm_t> made_here(comms, static_cast<std::size_t>(ndev));
+  std::ranges::fill(made_here, nullptr);
   int no_device = GYRE_DEVICE_HOST;
   GYRE_ASSIGN(const CommunicatorOptions made, make_options(nullptr, &no_device));
   std::vector<CommunicatorOptions> options(static_cast<std::size_t>(ndev), made);
@@ -85,11 +90,18 @@ Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
   if (gyreGroupStart() != gyreSuccess) return internal_error("gyreGroupStart failed");
   Status begun;
   for (int rank = 0; rank < ndev && begun.ok(); ++rank)
-    begun = begin_join(&comms[rank], id, ndev, rank, options[static_cast<std::size_t>(rank)]);
+    begun = caught([&] {
+      return begin_join(&comms[rank], id, ndev, rank, options[static_cast<std::size_t>(rank)]);
+    });
+  // The others would wait for a rank that does not come.
+  if (!begun.ok()) caller().group_error = begun;
   const gyreResult_t ended = gyreGroupEnd();
-  if (!begun.ok()) return begun;
-  if (ended == gyreSuccess) return {};
-  return Status(static_cast<Code>(ended), caller().last_error);
+  if (begun.ok() && ended != gyreSuccess)
+    begun = Status(static_cast<Code>(ended), caller().last_error);
+  if (begun.ok() || caller().group_depth > 0) return begun;
+  for (gyreComm_t& comm : made_here)
+    if (comm != nullptr) (void)gyreCommAbort(std::exchange(comm, nullptr));
+  return begun;
 }
 
 // Tools see this rank waiting for the others.
@@ -318,6 +330,11 @@ gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
     Status lasting = pin->broken();
     if (lasting.ok() && pin->membership().failed())
       lasting = pin->fail(pin->membership().failure());
+    // Of a call that was refused, the communicator's own stream alone knows.
+    if (lasting.ok() && !is_at_work && pin->background_stream() != 0) {
+      GYRE_ASSIGN(auto own, find_stream(reinterpret_cast<gyreStream_t>(pin->background_stream())));
+      lasting = take_first_error(*own);
+    }
     if (!lasting.ok()) pin->remember(lasting);
     *asyncError = to_result(lasting);
     // After an error, too, buffers and handles are in use until the last call has ended.

@@ -27,11 +27,6 @@ Status drain(HostStream& stream) {
       stream.done, [&] { return is_empty(stream); }, policy_of(stream));
 }
 
-Status take_first_error(HostStream& stream) {
-  const std::lock_guard lock(stream.mutex);
-  return std::exchange(stream.first_error, Status());
-}
-
 Status create(gyreStream_t* stream, unsigned int flags) {
   if (stream == nullptr) return invalid_argument("stream is NULL");
   if ((flags & ~static_cast<unsigned int>(GYRE_STREAM_BY_CALLER)) != 0)

@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 namespace gyre::comm {
 
 namespace {
@@ -57,6 +59,11 @@ Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream) {
   auto pin = process().streams.pin(reinterpret_cast<std::uintptr_t>(stream));
   if (!pin) return unknown("host stream", reinterpret_cast<std::uintptr_t>(stream));
   return pin;
+}
+
+Status take_first_error(HostStream& stream) {
+  const std::lock_guard lock(stream.mutex);
+  return std::exchange(stream.first_error, Status());
 }
 
 bool is_at_once(const Communicator& communicator, gyreStream_t stream) {

@@ -19,6 +19,8 @@ gyreResult_t answer(gyreComm_t comm, const Status& status) noexcept;
 
 Result<HandleTable<Communicator>::Pin> find_communicator(gyreComm_t comm);
 Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream);
+// Of what was done on it since this was last asked.
+Status take_first_error(HostStream& stream);
 
 // Whether a call is carried out by its caller before it returns: neither queued nor in a group.
 bool is_at_once(const Communicator& communicator, gyreStream_t stream);

@@ -6,6 +6,7 @@
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
 
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <string>
@@ -110,6 +111,42 @@ TEST_CASE("what GYRE_ALGO or GYRE_PROTO rules out leaves the communicator whole"
       if (!protocol.empty()) settings["GYRE_PROTO"] = protocol;
       call_all(settings);
     }
+}
+
+TEST_CASE("a non-blocking communicator tells of a call that was refused, once", "[settings]") {
+  const WithVariables set(Variables{{"GYRE_ALGO", "alltoall:ring"}});
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  gyreUniqueId id;
+  REQUIRE(gyreGetUniqueId(&id) == gyreSuccess);
+  std::array<gyreComm_t, 2> comms{};
+  for (int rank = 0; rank < 2; ++rank)
+    CHECK(gyreCommInitRankConfig(&comms[static_cast<std::size_t>(rank)], 2, id, rank, &config) ==
+          gyreInProgress);
+  const auto outcome = [](gyreComm_t comm) {
+    gyreResult_t result = gyreInProgress;
+    while (result == gyreInProgress) REQUIRE(gyreCommGetAsyncError(comm, &result) == gyreSuccess);
+    return result;
+  };
+  const std::vector<int> given(2, 1);
+  std::vector<int> got(4, -1);
+  for (gyreComm_t comm : comms) CHECK(outcome(comm) == gyreSuccess);
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    CHECK(gyreAlltoAll(given.data(), &got[2 * rank], 1, gyreInt32, comms[rank], nullptr) ==
+          gyreInProgress);
+  for (gyreComm_t comm : comms) {
+    CHECK(outcome(comm) == gyreInvalidUsage);
+    CHECK_THAT(gyreGetLastError(comm), has_text("GYRE_ALGO"));
+    CHECK(outcome(comm) == gyreSuccess);
+  }
+  CHECK(got == std::vector<int>(4, -1));
+  int sum[2] = {1, 1};
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    CHECK(gyreAllReduce(&sum[rank], &sum[rank], 1, gyreInt32, gyreSum, comms[rank], nullptr) ==
+          gyreInProgress);
+  for (gyreComm_t comm : comms) CHECK(outcome(comm) == gyreSuccess);
+  CHECK((sum[0] == 2 && sum[1] == 2));
+  for (gyreComm_t comm : comms) CHECK(gyreCommDestroy(comm) == gyreSuccess);
 }
 
 TEST_CASE("a list of algorithms leaves alone the calls that none of them can do", "[settings]") {

@@ -264,3 +264,31 @@ TEST_CASE("a thread that has no memory at all gets a code, and words that need n
     }
   }
 }
+
+// True if the k-th allocation of gyreCommInitAll is one and failed.
+bool fail_to_begin_all(int k) {
+  std::array<gyreComm_t, 3> comms;
+  comms.fill(reinterpret_cast<gyreComm_t>(&comms));
+  const std::array<int, 3> devices{GYRE_DEVICE_HOST, GYRE_DEVICE_HOST, GYRE_DEVICE_HOST};
+  const auto before = std::chrono::steady_clock::now();
+  until_failure = k;
+  const gyreResult_t result = gyreCommInitAll(comms.data(), 3, devices.data());
+  const bool has_failed = std::exchange(until_failure, 0) == 0;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - before;
+  CAPTURE(k, gyreGetLastError(nullptr));
+  CHECK(took.count() < 5);
+  CHECK((has_failed || result == gyreSuccess));
+  for (gyreComm_t comm : comms) {
+    if (result != gyreSuccess) CHECK(comm == nullptr);
+    if (result == gyreSuccess) CHECK(gyreCommDestroy(comm) == gyreSuccess);
+  }
+  CHECK(gyreGroupEnd() == gyreInvalidUsage);  // no group was left open
+  return has_failed;
+}
+
+TEST_CASE("all ranks of a process begin, or none is left behind", "[memory]") {
+  const WithVariables set(Variables{{"GYRE_INIT_TIMEOUT", "20"}});
+  int k = 1;
+  while (fail_to_begin_all(k)) ++k;
+  CHECK(k > 30);
+}
