@@ -194,10 +194,10 @@ Result<std::shared_ptr<std::byte>> CudaExecutor::allocate(std::uint64_t bytes,
 Status CudaExecutor::add_plan(DevicePlan& made) {
   const std::lock_guard lock(mutex_);
   if (plans_.size() == max_plans)
-    return invalid_usage(
-        fmt::format("more than {} plans on one communicator: each root of a broadcast, reduce, "
-                    "gather or scatter has its own",
-                    max_plans));
+    return Status(Code::SystemError,
+                  fmt::format("more than {} plans on one communicator: each root of a broadcast, "
+                              "reduce, gather or scatter has its own",
+                              max_plans));
   plans_.push_back(&made);
   made.status = reinterpret_cast<DeviceStatus*>(words_->begin() + plans_.size() * status_spacing);
   made.claim = reinterpret_cast<std::uint32_t*>(counters_.get() + claims_offset) + plans_.size();

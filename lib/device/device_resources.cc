@@ -159,11 +159,13 @@ Status DeviceResources::bind(const Request& request, std::span<const plan::Plan>
                              std::uint64_t history) {
   const plan::Plan& plan = by_channel.front();
   const std::uint32_t channels = channels_for(by_channel, bytes);
+  // Other ranks may have begun: no refusal, after which the communicator would go on.
   if (channels == 0)
-    return invalid_usage(fmt::format(
-        "{} has {} lanes, and this rank has {} blocks of device {}: "
-        "leave it out with GYRE_ALGO=^{}",
-        plan.algorithm(), plan.max_lanes(), share_.blocks, device().ordinal(), plan.algorithm()));
+    return Status(Code::SystemError,
+                  fmt::format("{} has {} lanes, and this rank has {} blocks of device {}: "
+                              "leave it out with GYRE_ALGO=^{}",
+                              plan.algorithm(), plan.max_lanes(), share_.blocks, device().ordinal(),
+                              plan.algorithm()));
   const DeviceProtocol protocol = device_protocol(choice.protocol);
   std::uint64_t piece =
       executor_->shape().max_piece(protocol, plan.message_chunks(), plan.min_depth());
