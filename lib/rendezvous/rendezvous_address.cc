@@ -193,6 +193,15 @@ int try_to_connect(const trust::SocketAddress& address, Wait& wait, FileDescript
   return 0;
 }
 
+bool is_loopback(const trust::SocketAddress& address) {
+  if (address.family() == AF_INET) {
+    const auto& in = reinterpret_cast<const sockaddr_in&>(address.storage);
+    return ntohl(in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  const auto& in6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
+  return address.family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr);
+}
+
 // Our own shortage, which waiting for rank 0 does not cure.
 bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == EAFNOSUPPORT; }
 
@@ -204,6 +213,15 @@ Result<std::shared_ptr<const NetworkProof>> prove_with(const trust::Secret& secr
   key->identity = std::string(rendezvous_identity_prefix) + trust::hexadecimal(name);
   GYRE_ASSIGN(auto tls, trust::Tls::create());
   return std::shared_ptr<const NetworkProof>(new NetworkProof{std::move(key), std::move(tls)});
+}
+
+// Debian gives a host's own name an address that no other host reaches (127.0.1.1 in /etc/hosts).
+void warn_of_loopback(const RendezvousAddress& point, const trust::SocketAddress& address) {
+  if (!point.was_looked_up || !is_loopback(address)) return;
+  log_warn(
+      "{}: on this host the name stands for {}, so ranks on other hosts cannot reach rank 0; give "
+      "an address instead (ip -brief address), or mend /etc/hosts",
+      point.text, trust::format_address(address));
 }
 
 }  // namespace
@@ -240,6 +258,7 @@ Result<RendezvousAddress> network_rendezvous(const Settings& settings, const tru
   bool said = false;
   while (true) {
     const int code = look_up(where, wanted_family(settings), wait, &point.addresses);
+    point.was_looked_up = where.host != "localhost";
     if (code == 0 && !point.addresses.empty()) return point;
     const std::string why = code == EAI_INPROGRESS ? "no answer" : gai_strerror(code);
     // Names of machines that are just starting may come to be known a little later.
@@ -261,6 +280,7 @@ Result<FileDescriptor> listen_at_address(const RendezvousAddress& point, Wait& w
     int error = 0;
     for (const trust::SocketAddress& address : point.addresses) {
       error = try_to_listen(address, &listener);
+      if (error == 0) warn_of_loopback(point, address);
       if (error == 0) return listener;
     }
     if (error != EADDRINUSE || SystemClock::read() >= end_ns || !rest(wait))

@@ -31,6 +31,7 @@ struct RendezvousAddress {
   std::vector<trust::SocketAddress> addresses;  // tried in turn
   std::string text;                             // for people
   std::shared_ptr<const NetworkProof> network;  // none: same host, same user
+  bool was_looked_up = false;                   // the addresses are those of a name
 };
 
 // The abstract socket that belongs to this user and this text.

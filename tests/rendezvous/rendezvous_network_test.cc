@@ -431,3 +431,23 @@ TEST_CASE("an address where nobody listens is named with the deadline", "[rendez
   CHECK(contains(status.message(), "rank 0 has not opened the meeting at GYRE_RENDEZVOUS_ADDRESS=" +
                                        address + " within 1 s (last attempt: ECONNREFUSED)"));
 }
+
+TEST_CASE("a name that stands for loopback where rank 0 listens is warned of", "[rendezvous]") {
+  const auto warnings_of = [](std::string_view address, bool was_looked_up) {
+    const gyre::test::LogFile log;
+    RendezvousAddress point;
+    point.addresses = {*trust::parse_address(address)};
+    point.text = "GYRE_RENDEZVOUS_ADDRESS=head:0";
+    point.was_looked_up = was_looked_up;
+    const WaitPolicy policy;
+    Wait wait(system_clock, policy, 10 * ns_per_s);
+    REQUIRE(listen_at_address(point, wait).ok());
+    return log.lines();
+  };
+  const std::vector<std::string> lines = warnings_of("127.0.1.1:0", true);
+  REQUIRE(lines.size() == 1);
+  CHECK(contains(lines[0], "WARN"));
+  CHECK(contains(lines[0], "head:0: on this host the name stands for 127.0.1.1:"));
+  CHECK(warnings_of("127.0.1.1:0", false).empty());
+  CHECK(warnings_of("0.0.0.0:0", true).empty());
+}
