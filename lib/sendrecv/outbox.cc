@@ -36,10 +36,12 @@ void Outbox::ship(exec::SendPort& port, bool& moved) {
                       transport::message_flag(port.slots.tail() + 1, transfer_signature), delivery);
     moved = true;
     if (sent_ < transfer->bytes) continue;
+    // It may throw: then the transfer is still here, and so is what it lends.
+    leaving_.push_back({port.slots.tail(), batch, held_});
+    held_ = nullptr;
     open_.pop_front();
     is_begun_ = false;
     sent_ = 0;
-    leaving_.push_back({port.slots.tail(), batch, std::exchange(held_, nullptr)});
     batch->settle(*transfer);
   }
 }
