@@ -79,7 +79,7 @@ std::string announced_by(const CommunicatorState& state, const trust::ProcessIde
 HostBackend::HostBackend(CommunicatorState& state, const Services& services, tune::Allowed allowed)
     : state_(state),
       regions_(services.regions),
-      lasting_(services.regions),
+      lasting_(std::make_shared<transport::LastingMemory>(services.regions)),
       machine_(services.machine),
       plans_(state.rank, state.size, std::move(allowed),
              shape_of(state.options.settings).slot_bytes) {}
@@ -113,7 +113,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
                                  },
                              .rdma = rdma_options(settings),
                              .verbs = &services.verbs,
-                             .lasting = &made->lasting_}));
+                             .lasting = made->lasting_}));
   return made;
 }
 
@@ -200,11 +200,11 @@ Status HostBackend::fetch(void* value, const void* from, std::uint64_t bytes) co
 // NICs may keep keys of it. Peers of this host reach memory of gyreMemAlloc alone.
 Result<std::uint64_t> HostBackend::register_buffer(const void* buffer, std::uint64_t bytes) {
   auto* const start = static_cast<std::byte*>(const_cast<void*>(buffer));
-  return lasting_.add({start, static_cast<std::size_t>(bytes)});
+  return lasting_->add({start, static_cast<std::size_t>(bytes)});
 }
 
 Status HostBackend::deregister_buffer(std::uint64_t handle) {
-  return lasting_.remove(handle) ? Status() : not_registered(handle);
+  return lasting_->remove(handle) ? Status() : not_registered(handle);
 }
 
 // ------------------------------------------------------------------------------ a collective

@@ -98,7 +98,7 @@ class HostBackend final : public Backend {
 
   CommunicatorState& state_;
   transport::RegionTable& regions_;
-  transport::LastingMemory lasting_;  // transports watch it
+  const std::shared_ptr<transport::LastingMemory> lasting_;  // transports watch it
   HostMachine& machine_;
   TransportList transports_;
   RankLayout layout_;  // once all have joined
@@ -113,7 +113,7 @@ class HostBackend final : public Backend {
   exec::Call call_;       // bound with it
   CallRecord bound_for_;  // sequence 0: for nothing that may come again
   exec::Launch launch_;
-  bool is_running_ = false;  // the launch; else links open
+  bool is_running_ = false;        // the launch; else links open
   std::byte barrier_byte_{};
 };
 

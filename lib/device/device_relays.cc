@@ -120,7 +120,8 @@ void DeviceRelays::leave_after_communicator(bool in_peace) {
   is_alone_ = true;
   if (!in_peace) executor_->abort();
   for (auto& [key, relayed] : relayed_) {
-    if (in_peace) {
+    // One that has not joined has carried nothing, and would ask the communicator when it does.
+    if (in_peace && relayed.relay != nullptr && relayed.relay->ready()) {
       relayed.process = links_.process_of(key.first);
       continue;
     }

@@ -14,10 +14,10 @@
 
 namespace gyre::transport {
 
-// Any thread.
+// Any thread. Connections may outlive the communicator, and keep it: a graph's relays do.
 class LastingMemory {
  public:
-  // Outlives it.
+  // Outlives it: the process's.
   explicit LastingMemory(RegionTable& regions) : regions_(regions) {}
 
   bool covers(const void* memory, std::uint64_t bytes) const;

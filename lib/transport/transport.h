@@ -161,7 +161,7 @@ struct TransportEnvironment {
   RdmaOptions rdma = {};
   loaded::SharedVerbs* verbs = nullptr;  // of the process; null: rdma reaches nobody
   // The memory of callers that NICs may read and write; null: none.
-  LastingMemory* lasting = nullptr;
+  std::shared_ptr<LastingMemory> lasting = {};
 };
 
 }  // namespace gyre::transport

@@ -86,7 +86,8 @@ class LiarRails {
   const std::shared_ptr<transport::RdmaFarewell> farewell_ =
       std::make_shared<transport::RdmaFarewell>();
   transport::RegionTable regions_;
-  transport::LastingMemory lasting_{regions_};
+  const std::shared_ptr<transport::LastingMemory> lasting_ =
+      std::make_shared<transport::LastingMemory>(regions_);
   const std::shared_ptr<transport::RegistrationCache> registrations_ =
       std::make_shared<transport::RegistrationCache>(lasting_);
   std::shared_ptr<transport::RdmaDevice> device_;

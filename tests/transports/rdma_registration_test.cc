@@ -43,7 +43,7 @@ struct Machine {
   FakeVerbs fake{{.devices = {{.name = "fake0"}, {.name = "fake1"}}}};
   loaded::SharedVerbs verbs{&fake.table()};
   RegionTable regions;
-  LastingMemory lasting{regions};
+  const std::shared_ptr<LastingMemory> lasting = std::make_shared<LastingMemory>(regions);
   RegistrationCache::NicList devices;
   std::unique_ptr<RegistrationCache> cache;
   int made_before = 0;
@@ -85,13 +85,13 @@ TEST_CASE("memory that may be unmapped at any time is never registered", "[rdma]
   std::vector<std::byte> plain(2 * page);
   CHECK_FALSE(machine.holds(plain.data(), page));
   CHECK(machine.registered() == 0);
-  const std::uint64_t number = machine.lasting.add({plain.data(), page});
+  const std::uint64_t number = machine.lasting->add({plain.data(), page});
   CHECK(machine.holds(plain.data(), page));
   CHECK(machine.holds(plain.data() + 7, page - 7));
   CHECK_FALSE(machine.holds(plain.data() + 1, page));
   CHECK_FALSE(machine.holds(plain.data() - 1, 2));
-  CHECK(machine.lasting.remove(number));
-  CHECK_FALSE(machine.lasting.remove(number));
+  CHECK(machine.lasting->remove(number));
+  CHECK_FALSE(machine.lasting->remove(number));
   CHECK(machine.given_back() == 2);
   CHECK_FALSE(machine.holds(plain.data(), page));
 }
@@ -131,10 +131,25 @@ TEST_CASE("pages that a NIC reaches for another call keep their place", "[rdma]"
   CHECK(machine.regions.withdraw(memory).ok());
 }
 
+TEST_CASE("a connection that outlives its communicator gives its keys back", "[rdma]") {
+  Machine machine;
+  std::byte* const memory = machine.allocate(page);
+  auto lasting = std::make_shared<LastingMemory>(machine.regions);
+  auto cache = std::make_unique<RegistrationCache>(lasting);
+  const std::weak_ptr<LastingMemory> of_communicator = lasting;
+  lasting.reset();
+  CHECK_FALSE(of_communicator.expired());
+  CHECK(cache->hold(memory, page, machine.devices) != nullptr);
+  cache.reset();
+  CHECK(of_communicator.expired());
+  CHECK(machine.given_back() == 2);
+  CHECK(machine.regions.release(memory).ok());
+}
+
 TEST_CASE("a buffer that was withdrawn is not registered, whoever else names it", "[rdma]") {
   Machine machine;
   std::byte* const memory = machine.allocate(2 * page);
-  (void)machine.lasting.add({memory, 2 * page});
+  (void)machine.lasting->add({memory, 2 * page});
   REQUIRE(machine.regions.lend(memory, page).region != region_staged);
   REQUIRE(machine.regions.withdraw(memory).ok());
   CHECK_FALSE(machine.holds(memory, page));

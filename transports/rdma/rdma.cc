@@ -77,7 +77,7 @@ class RdmaTransport final : public Transport {
 RdmaTransport::RdmaTransport(const TransportEnvironment& environment) : environment_(environment) {
   shared_.farewell = std::make_shared<RdmaFarewell>();
   if (environment.lasting != nullptr)
-    shared_.registrations = std::make_shared<RegistrationCache>(*environment.lasting);
+    shared_.registrations = std::make_shared<RegistrationCache>(environment.lasting);
   if (environment.tcp_encrypted) {
     absence_ = "GYRE_TCP_SECURITY=tls asks for encryption, and RDMA has none";
     return;

@@ -27,12 +27,13 @@ Status Registration::add(const std::shared_ptr<RdmaDevice>& device) {
   return {};
 }
 
-RegistrationCache::RegistrationCache(LastingMemory& lasting, const CacheLimits& limits)
-    : lasting_(lasting), limits_(limits) {
-  lasting_.watch(*this);
+RegistrationCache::RegistrationCache(std::shared_ptr<LastingMemory> lasting,
+                                     const CacheLimits& limits)
+    : lasting_(std::move(lasting)), limits_(limits) {
+  lasting_->watch(*this);
 }
 
-RegistrationCache::~RegistrationCache() { lasting_.unwatch(*this); }
+RegistrationCache::~RegistrationCache() { lasting_->unwatch(*this); }
 
 std::shared_ptr<const Registration> RegistrationCache::hold(const void* memory, std::uint64_t bytes,
                                                             const NicList& devices) {
@@ -49,7 +50,7 @@ std::shared_ptr<const Registration> RegistrationCache::hold(const void* memory, 
     known->used = ++uses_;
     return add_devices(*held, devices) ? held : refuse(range);
   }
-  if (!lasting_.covers(memory, bytes) || !make_room(bytes)) return nullptr;
+  if (!lasting_->covers(memory, bytes) || !make_room(bytes)) return nullptr;
   const auto made = std::make_shared<Registration>(range);
   if (!add_devices(*made, devices)) return refuse(range);
   ranges_.push_back({made, ++uses_});

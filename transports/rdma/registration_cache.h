@@ -46,9 +46,9 @@ class RegistrationCache final : private MemoryWatcher {
     std::uint64_t bytes = std::uint64_t{16} << 30;
   };
 
-  // `lasting` outlives it.
-  explicit RegistrationCache(LastingMemory& lasting) : RegistrationCache(lasting, CacheLimits{}) {}
-  RegistrationCache(LastingMemory& lasting, const CacheLimits& limits);
+  explicit RegistrationCache(std::shared_ptr<LastingMemory> lasting)
+      : RegistrationCache(std::move(lasting), CacheLimits{}) {}
+  RegistrationCache(std::shared_ptr<LastingMemory> lasting, const CacheLimits& limits);
   ~RegistrationCache();
   RegistrationCache(const RegistrationCache&) = delete;
   RegistrationCache& operator=(const RegistrationCache&) = delete;
@@ -70,7 +70,7 @@ class RegistrationCache final : private MemoryWatcher {
   bool add_devices(Registration& registration, const NicList& devices);
   std::shared_ptr<const Registration> refuse(const MemoryRange& range);
 
-  LastingMemory& lasting_;
+  const std::shared_ptr<LastingMemory> lasting_;
   const CacheLimits limits_;
   std::mutex mutex_;  // of what follows
   std::list<CachedRange> ranges_;

@@ -85,7 +85,7 @@ std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
                                 },
                             .rdma = pair_rdma_options(),
                             .verbs = verbs_of(kind),
-                            .lasting = &side.lasting});
+                            .lasting = side.lasting});
 }
 
 // An InfiniBand or RoCE port that can be used.

@@ -41,7 +41,8 @@ class Side {
   trust::ProcessIdentity identity;
   trust::TicketBook tickets;
   transport::RegionTable regions;
-  transport::LastingMemory lasting{regions};
+  const std::shared_ptr<transport::LastingMemory> lasting =
+      std::make_shared<transport::LastingMemory>(regions);
   std::unique_ptr<TestListener> listener;
   std::unique_ptr<transport::Transport> transport;
 };
