@@ -200,7 +200,11 @@ Status HostBackend::fetch(void* value, const void* from, std::uint64_t bytes) co
 // NICs may keep keys of it. Peers of this host reach memory of gyreMemAlloc alone.
 Result<std::uint64_t> HostBackend::register_buffer(const void* buffer, std::uint64_t bytes) {
   auto* const start = static_cast<std::byte*>(const_cast<void*>(buffer));
-  return lasting_->add({start, static_cast<std::size_t>(bytes)});
+  bool moves = false;
+  if (state_.options.driver != nullptr) {
+    GYRE_ASSIGN(moves, is_managed(*state_.options.driver, buffer));
+  }
+  return lasting_->add({start, moves ? 0 : static_cast<std::size_t>(bytes)});
 }
 
 Status HostBackend::deregister_buffer(std::uint64_t handle) {

@@ -43,6 +43,11 @@ Status check_host_memory(const loaded::CudaDriver& driver, std::string_view name
       name, buffer, found.device, found.device));
 }
 
+Result<bool> is_managed(const loaded::CudaDriver& driver, const void* buffer) {
+  GYRE_ASSIGN(const loaded::CudaPointer found, find_pointer(driver, buffer));
+  return found.known && found.managed;
+}
+
 Result<loaded::CudaPointer> check_device_memory(const exec::CudaDevice& device,
                                                 std::string_view name, const void* buffer,
                                                 std::uint64_t bytes) {

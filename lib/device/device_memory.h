@@ -14,6 +14,8 @@ namespace gyre::comm {
 // For a host communicator: it is no memory of a device.
 Status check_host_memory(const loaded::CudaDriver& driver, std::string_view name,
                          const void* buffer, std::uint64_t bytes);
+// Whether the driver may move it to other pages, of which nobody is told.
+Result<bool> is_managed(const loaded::CudaDriver& driver, const void* buffer);
 // For a communicator on `device`, whose context is current: its kernels can use all of it. Where it
 // lies; of no bytes, nothing is asked.
 Result<loaded::CudaPointer> check_device_memory(const exec::CudaDevice& device,

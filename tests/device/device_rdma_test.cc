@@ -54,3 +54,57 @@ TEST_CASE("relays over NICs outlive their communicator, and give back what they 
     return "";
   }));
 }
+
+namespace {
+
+constexpr std::size_t count = 1 << 20;
+
+// Of memory of this rank that it registers: `input`, and twice as many behind it.
+std::string gather_registered(int rank, const gyreUniqueId& id, std::int32_t* input) {
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.device = GYRE_DEVICE_HOST;
+  gyreComm_t comm = nullptr;
+  void* handle = nullptr;
+  std::int32_t* const output = input + count;
+  std::fill_n(input, count, rank + 1);
+  if (gyreCommInitRankConfig(&comm, 2, id, rank, &config) != gyreSuccess ||
+      gyreCommRegister(comm, input, 12 * count, &handle) != gyreSuccess)
+    return gyreGetLastError(comm);
+  for (int call = 0; call < 2; ++call)
+    if (gyreAllGather(input, output, count, gyreInt32, comm, nullptr) != gyreSuccess)
+      return gyreGetLastError(comm);
+  if (gyreCommDeregister(comm, handle) != gyreSuccess || gyreCommDestroy(comm) != gyreSuccess)
+    return gyreGetLastError(comm);
+  const bool is_right =
+      std::all_of(output, output + count, [](int one) { return one == 1; }) &&
+      std::all_of(output + count, output + 2 * count, [](int one) { return one == 2; });
+  return is_right ? "" : "wrong data";
+}
+
+}  // namespace
+
+TEST_CASE("NICs reach registered memory of malloc, and no managed memory", "[device]") {
+  check_all(run_processes(over_rdma(), [](DeviceProcess& here) -> std::string {
+    FakeVerbs fake(two_nics());
+    comm::process().verbs.use(&fake.table());
+    for (const bool is_managed : {false, true}) {
+      std::vector<std::int32_t> plain(is_managed ? 0 : 6 * count);
+      auto* const memory = is_managed
+                               ? static_cast<std::int32_t*>(here.fake.allocate_managed(24 * count))
+                               : plain.data();
+      gyreUniqueId id;
+      if (memory == nullptr || gyreGetUniqueId(&id) != gyreSuccess) return "no memory, or no id";
+      std::string other;
+      std::thread beside([&] { other = gather_registered(1, id, memory + 3 * count); });
+      const std::string own = gather_registered(0, id, memory);
+      beside.join();
+      if (!own.empty() || !other.empty()) return own + other;
+      for (const std::int32_t* const input : {memory, memory + 3 * count})
+        if ((fake.bytes_from(input) == 0) != is_managed)
+          return is_managed ? "a NIC reached managed memory" : "registered memory was copied";
+      if (is_managed) (void)here.driver->free(reinterpret_cast<loaded::CuDevicePointer>(memory));
+    }
+    comm::process().verbs.use(nullptr);
+    return "";
+  }));
+}

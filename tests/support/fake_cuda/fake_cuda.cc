@@ -168,7 +168,7 @@ CuResult pointer_attributes(unsigned count, int* which, void** values, CuDeviceP
     if (which[i] == cu::pointer_memory_type)
       put(!known ? 0U : found->second.on_host ? cu::memory_host : cu::memory_device);
     else if (which[i] == cu::pointer_is_managed)
-      put(0);
+      put(static_cast<int>(known && found->second.is_managed));
     else if (which[i] == cu::pointer_device_ordinal)
       put(known ? found->second.device : -2);
     else if (which[i] == cu::pointer_range_start)

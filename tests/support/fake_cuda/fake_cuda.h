@@ -71,6 +71,8 @@ class FakeCuda {
   // Memory of a stream-ordered pool, as cuMemAllocAsync gives it: for its own device's kernels.
   loaded::CuDevicePointer allocate_from_pool(int device, std::size_t bytes);
   void free_from_pool(loaded::CuDevicePointer memory);
+  // As cuMemAllocManaged gives it on device 0; null if there is none. cuMemFree frees it.
+  void* allocate_managed(std::size_t bytes);
   // Memory that was exported to other processes and shares its block of 2 MiB with other memory.
   int exports_of_parts() const;
   int launches() const;

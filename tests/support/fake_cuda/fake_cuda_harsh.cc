@@ -240,6 +240,14 @@ CuDevicePointer FakeCuda::allocate_from_pool(int device, std::size_t bytes) {
   return reinterpret_cast<CuDevicePointer>(place);
 }
 
+void* FakeCuda::allocate_managed(std::size_t bytes) {
+  void* place = nullptr;
+  if (state_->allocate(&place, bytes, 0, false) != cu::success) return nullptr;
+  const std::lock_guard lock(state_->mutex);
+  state_->memory.at(place).is_managed = true;
+  return place;
+}
+
 void FakeCuda::free_from_pool(CuDevicePointer memory) {
   (void)state_->release(reinterpret_cast<void*>(memory), false);
 }

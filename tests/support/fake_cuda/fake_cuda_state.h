@@ -88,6 +88,7 @@ struct FakeCuda::State {
     loaded::CuMemory mapped = 0;  // what physical memory it is a view of; 0: of none
     std::uint64_t id = ++fake->ids;
     bool of_pool = false;
+    bool is_managed = false;
     std::set<int> reached_by = {};  // devices that a view was given to
   };
   // What memory_create and memory_import give (fake_cuda_memory.cc): a file of memory as well.
