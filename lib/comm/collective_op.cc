@@ -10,7 +10,7 @@ namespace gyre::comm {
 namespace {
 
 // Of a peer in the middle of one move with a buffer of this call: far longer than a move takes, and
-// short enough for an abort.
+// short enough for an abort. After that, until pages can be withdrawn, it asks once in that time.
 constexpr std::int64_t max_recall_ns = 500 * ns_per_ms;
 
 }  // namespace
@@ -92,7 +92,6 @@ void CollectiveOp::end(Status outcome) {
   if (stage_ != Stage::running) return close(std::move(outcome));
   verdict_ = std::move(outcome);
   recall_until_ns_ = system_clock.now_ns() + max_recall_ns;
-  tried_to_withdraw_ = false;
   stage_ = Stage::recalling;
   (void)recall();
 }
@@ -104,7 +103,8 @@ bool CollectiveOp::recall() {
   if (in_use != InUse::no) {
     if (system_clock.now_ns() < recall_until_ns_) return false;
     // A thread of this process lives, and comes to the end of its move.
-    if (in_use == InUse::shared || std::exchange(tried_to_withdraw_, true)) return false;
+    if (in_use == InUse::shared) return false;
+    recall_until_ns_ = system_clock.now_ns() + max_recall_ns;
     if (!backend_->withdraw(by)) return false;
   }
   close(std::move(verdict_));

@@ -57,7 +57,6 @@ class CollectiveOp final : public OperationBase {
   CallRecord call_;
   Status verdict_;  // while recalling
   std::int64_t recall_until_ns_ = 0;
-  bool tried_to_withdraw_ = false;
 };
 
 }  // namespace gyre::comm

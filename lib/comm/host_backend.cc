@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 namespace gyre::comm {
 namespace {
@@ -274,6 +275,7 @@ Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence
   }
   launch_.begin(current_->bound, call_);
   is_running_ = true;
+  has_told_refusal_ = false;
   return State::moved;
 }
 
@@ -288,9 +290,10 @@ bool HostBackend::withdraw(int by) {
         "{}: this rank no longer shares these bytes with any peer. Calls on them are slower until "
         "gyreMemFree frees them",
         what);
-  else
+  else if (!std::exchange(has_told_refusal_, true))
     log_warn(
-        "{}, and access to them cannot be withdrawn ({}): the call ends when that rank continues",
+        "{}, and access to them cannot be withdrawn now ({}): the call ends when it can, or when "
+        "that rank continues",
         what, done.message());
   return done.ok();
 }

@@ -114,6 +114,7 @@ class HostBackend final : public Backend {
   CallRecord bound_for_;  // sequence 0: for nothing that may come again
   exec::Launch launch_;
   bool is_running_ = false;        // the launch; else links open
+  bool has_told_refusal_ = false;  // of pages that cannot be withdrawn now
   std::byte barrier_byte_{};
 };
 

@@ -217,7 +217,9 @@ Status RegionTable::withdraw(const void* memory) {
   const auto loan = std::ranges::find(region->lent, memory, &OutputLoan::memory);
   if (loan == region->lent.end()) return {};
   const Pages pages = loan->pages;
-  region->withdrawn.push_back(pages);  // nobody lends them from here on
+  // Nobody lends them from here on.
+  if (std::ranges::find(region->withdrawn, pages) == region->withdrawn.end())
+    region->withdrawn.push_back(pages);
   if (!holds_its_file(*region)) return descriptors_are_gone();
   const int file = region->file.get();
   std::byte* const begin = region->mapping.get().data + pages.begin;

@@ -54,7 +54,7 @@ class RegionTable {
   // Of a lent buffer that a peer may still write, who does not say when it will be done: what it
   // writes from here on goes nowhere. The buffer stays where it is and keeps what is in it; no
   // store of another thread of this process in the same pages is lost. Peers do not reach it any
-  // more until it is released. On an error they still do.
+  // more until it is released. On an error they still do; it may be asked for again.
   Status withdraw(const void* memory);
   Probe probe();
   // They are told before a region is unmapped, and before pages of it are withdrawn.
@@ -64,6 +64,7 @@ class RegionTable {
   // Whole pages, by their offsets in a region.
   struct Pages {
     std::uint64_t begin, end;
+    friend bool operator==(const Pages&, const Pages&) = default;
     static Pages around(std::uint64_t offset, std::uint64_t bytes);
     bool meets(const Pages& other) const { return begin < other.end && other.begin < end; }
   };

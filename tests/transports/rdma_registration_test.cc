@@ -125,9 +125,28 @@ TEST_CASE("pages that a NIC reaches for another call keep their place", "[rdma]"
   REQUIRE(machine.regions.lend(memory, page / 2).region != region_staged);
   auto held = machine.cache->hold(memory + page / 2, page / 2, machine.devices);
   REQUIRE(held != nullptr);
-  const Status withdrawn = machine.regions.withdraw(memory);
-  CHECK(withdrawn.message() == "a NIC reaches them for another call");
+  for (int turn = 0; turn < 2; ++turn) {
+    const Status withdrawn = machine.regions.withdraw(memory);
+    CHECK(withdrawn.message() == "a NIC reaches them for another call");
+  }
   held.reset();
+  CHECK(machine.regions.withdraw(memory).ok());
+}
+
+TEST_CASE("each page of a range that a call uses keeps its place, whoever asked for another",
+          "[rdma]") {
+  Machine machine;
+  std::byte* const memory = machine.allocate(2 * page);
+  REQUIRE(machine.regions.lend(memory, page).region != region_staged);
+  REQUIRE(machine.regions.lend(memory + page, page).region != region_staged);
+  auto held = machine.cache->hold(memory, 2 * page, machine.devices);
+  REQUIRE(held != nullptr);
+  CHECK_FALSE(machine.regions.withdraw(memory).ok());
+  CHECK_FALSE(machine.regions.withdraw(memory + page).ok());
+  CHECK(machine.given_back() == 0);
+  held.reset();
+  CHECK(machine.given_back() == 2);
+  CHECK(machine.regions.withdraw(memory + page).ok());
   CHECK(machine.regions.withdraw(memory).ok());
 }
 

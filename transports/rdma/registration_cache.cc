@@ -53,7 +53,7 @@ std::shared_ptr<const Registration> RegistrationCache::hold(const void* memory, 
   if (!lasting_->covers(memory, bytes) || !make_room(bytes)) return nullptr;
   const auto made = std::make_shared<Registration>(range);
   if (!add_devices(*made, devices)) return refuse(range);
-  ranges_.push_back({made, ++uses_});
+  ranges_.push_back({made, ++uses_, {}});
   bytes_ += bytes;
   log_info(Subsystem::net, "NICs reach {} bytes at {} without copies from here on", bytes, memory);
   return made;
@@ -97,17 +97,23 @@ std::shared_ptr<const Registration> RegistrationCache::refuse(const MemoryRange&
   return nullptr;
 }
 
+// What a call holds is asked for no more, but known until that call is over: a part of it may be
+// forgotten later. It allocates nothing.
 bool RegistrationCache::forget(const MemoryRange& range) {
   const std::lock_guard lock(mutex_);
   refused_.clear();
-  bool is_used = false;
-  std::erase_if(ranges_, [&](const CachedRange& one) {
-    if (!one.registration->range().meets(range)) return false;
-    bytes_ -= one.registration->range().bytes;
-    is_used |= one.is_held();
-    return true;
+  for (auto next = ranges_.begin(); next != ranges_.end();) {
+    const auto one = next++;
+    if (!one->registration->range().meets(range)) continue;
+    bytes_ -= one->registration->range().bytes;
+    one->let_go = std::exchange(one->registration, nullptr);
+    let_go_.splice(let_go_.end(), ranges_, one);
+  }
+  std::erase_if(let_go_, [](const CachedRange& one) { return one.let_go.expired(); });
+  return std::ranges::any_of(let_go_, [&](const CachedRange& one) {
+    const std::shared_ptr<Registration> held = one.let_go.lock();
+    return held != nullptr && held->range().meets(range);
   });
-  return is_used;
 }
 
 }  // namespace gyre::transport

@@ -62,6 +62,7 @@ class RegistrationCache final : private MemoryWatcher {
   struct CachedRange {
     std::shared_ptr<Registration> registration;
     std::uint64_t used = 0;
+    std::weak_ptr<Registration> let_go;  // in place of the first: what a call holds to its end
     bool is_held() const { return registration.use_count() > 1; }
   };
   bool forget(const MemoryRange& range) override;
@@ -74,7 +75,8 @@ class RegistrationCache final : private MemoryWatcher {
   const CacheLimits limits_;
   std::mutex mutex_;  // of what follows
   std::list<CachedRange> ranges_;
-  std::uint64_t bytes_ = 0;  // of them
+  std::list<CachedRange> let_go_;  // forgotten while calls held them
+  std::uint64_t bytes_ = 0;        // of them
   std::uint64_t uses_ = 0;
   std::vector<MemoryRange> refused_;  // not asked for again until memory is given back
   bool has_told_ = false;             // that a device refused
