@@ -6,7 +6,7 @@
 int main(void) {
   gyreComm_t comm;
   gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
-  config.device = GYRE_DEVICE_HOST; /* host memory, whether there is a GPU or not */
+  config.device = GYRE_DEVICE_HOST; /* the CPU; the default is the current GPU, if there is one */
   float mine = 1.0f, sum = 0.0f;
   if (gyreCommInitEnv(&comm, &config) != gyreSuccess ||
       gyreAllReduce(&mine, &sum, 1, gyreFloat32, gyreSum, comm, NULL) != gyreSuccess)
