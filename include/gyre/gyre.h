@@ -43,17 +43,17 @@
  *            host communicator, NULL stream: the call has returned.
  *            host communicator, host stream: the stream has passed the call. This is so when
  *              gyreStreamSynchronize or gyreStreamDestroy has returned, gyreStreamQuery has said
- *              gyreSuccess, or a callback that was queued after the call is called. It is not yet
- *              so when gyreStreamQuery has said an error.
+ *              gyreSuccess, or a callback that was queued after the call is called. An error that
+ *              gyreStreamQuery returns says nothing of it: ask again.
  *            CUDA communicator: the CUDA stream has passed the call, as cudaStreamSynchronize and
  *              cudaStreamQuery tell. NULL is CUDA's default stream. The result is valid only if
  *              gyreCommGetAsyncError says gyreSuccess after that.
  *            blocking = 0: first gyreCommGetAsyncError no longer says gyreInProgress. Then, if the
  *              call has a host stream or is on a CUDA communicator, its stream has passed the call.
  *            in a group: gyreGroupEnd has returned, and then as above for the call's stream.
- *          The moment has also come when gyreCommDestroy has returned gyreSuccess. gyreCommAbort
- *          changes nothing of this: with blocking = 0, wait for its return in place of asking
- *          gyreCommGetAsyncError.
+ *          The moment has also come when gyreCommDestroy has returned gyreSuccess. After
+ *          gyreCommAbort it is the same moment; with blocking = 0, wait until gyreCommAbort has
+ *          returned, in place of asking gyreCommGetAsyncError.
  *          A refused call leaves buffers untouched. After any other error the contents of outputs
  *          are undefined. The moments are the same as after success: after them no peer, and no
  *          other thread of the process, uses the buffers.
@@ -75,17 +75,19 @@
  *          with a NULL stream come after them. Communicators do not wait for each other, except in
  *          the order of a stream.
  *
- * THREADS  Threads may call at once on different communicators. On one communicator only one thread
- *          at a time may be inside a call. These six calls are free, for any thread at any time:
- *          gyreCommAbort, gyreCommGetAsyncError, gyreCommCount, gyreCommUserRank, gyreCommCuDevice
- *          and gyreGetLastError. Each other function with a `comm` argument counts, also
- *          gyreCommFinalize, gyreCommRegister and gyreRedOpCreatePreMulSum. With blocking = 1 a
- *          second thread gets gyreInvalidUsage from a collective, send, receive or split without a
- *          host stream, and from gyreCommDestroy. In all other cases the mistake is not detected,
- *          and results are undefined. Several threads may use one host stream at once, but not
- *          while one of them destroys it. A group belongs to its thread. A thread must not be
- *          cancelled (pthread_cancel) inside a call, nor leave a callback by longjmp or an
- *          exception: its communicator would stay busy.
+ * THREADS  Threads may call at once on different communicators, and functions without a `comm`
+ *          argument: init, memory, host streams. On one communicator only one thread at a time may
+ *          be inside a call. These six calls are free, for any thread at any time: gyreCommAbort,
+ *          gyreCommGetAsyncError, gyreCommCount, gyreCommUserRank, gyreCommCuDevice and
+ *          gyreGetLastError. Each other function with a `comm` argument counts, also
+ *          gyreCommFinalize, gyreCommRegister and gyreRedOpCreatePreMulSum. gyreGroupEnd counts for
+ *          every communicator of its group. With blocking = 1 a second thread gets gyreInvalidUsage
+ *          from a collective, send, receive or split that has no host stream, and from
+ *          gyreCommDestroy. In all other cases the mistake is not detected, and results are
+ *          undefined. Several threads may use one host stream at once, but not while one of them
+ *          destroys it. A group belongs to its thread. A thread must not be cancelled
+ *          (pthread_cancel) inside a call, nor leave a callback by longjmp or an exception: its
+ *          communicator would stay busy.
  *
  * ERRORS   Every function returns a gyreResult_t, but for gyreGetErrorString and gyreGetLastError.
  *          None throws, aborts the process or hangs: each wait has a deadline. gyreGetLastError
@@ -384,9 +386,10 @@ GYRE_API gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank,
 /* Makes a new communicator for each color, with ranks ordered by key, then by old rank. `color` is
  * at least 0; GYRE_SPLIT_NOCOLOR joins none, and *newcomm is NULL. Fields that `config` leaves
  * undefined are as in `comm`, and so are all fields if it is NULL. Collective; may be in a group.
- * If a split fails, *newcomm is NULL and `comm` is broken on every rank. With blocking = 0,
- * *newcomm is written before gyreCommGetAsyncError(comm) stops saying gyreInProgress. If it is not
- * NULL then, the caller must end it, even if `comm` reports an error of a later moment. */
+ * A refused split breaks nothing. If one fails later, *newcomm is NULL and `comm` is broken on
+ * every rank. With blocking = 0, *newcomm is written before gyreCommGetAsyncError(comm) stops
+ * saying gyreInProgress. The caller must end it if it is not NULL then, even if `comm` has an error
+ * by that time. */
 GYRE_API gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreComm_t* newcomm,
                                     gyreConfig_t* config);
 /* Waits for this rank's operations, and returns the communicator's lasting error if there is one.
