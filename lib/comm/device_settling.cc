@@ -183,6 +183,7 @@ DeviceEnvironment DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus,
           .links = &host_->links(),
           .progress = &services_.progress,
           .timeout_ns = state_.options.timeout_ns,
+          .liveness_ns = state_.liveness_ns(),
           .reproducible = state_.options.reproducible,
           .whole_lines = p2p::keep_lines_whole(gpus),
           .reclaim = [&watch = services_.watch](std::shared_ptr<void> gone) {

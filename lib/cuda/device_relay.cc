@@ -48,7 +48,16 @@ DeviceRelay::DeviceRelay(int peer, const DeviceShape& shape, const DeviceLink& l
 
 Status DeviceRelay::advance(bool& moved) {
   if (!error_.ok() || has_left()) return error_;
-  Status status = move(moved);
+  return keep(move(moved));
+}
+
+Status DeviceRelay::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
+  if (!error_.ok() || has_left() || peer_left_) return error_;
+  GYRE_TRY(keep(receive_->look_at_peer(now_ns, limit_ns)));
+  return keep(send_->look_at_peer(now_ns, limit_ns));
+}
+
+Status DeviceRelay::keep(Status status) {
   if (!status.ok())
     error_ = std::move(status)
                  .while_doing(fmt::format("relaying between GPUs to rank {}", peer_))

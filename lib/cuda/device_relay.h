@@ -33,6 +33,9 @@ class DeviceRelay {
   bool ready() const { return joined_; }
   // Moves what can be moved and blocks on nothing. The error is sticky and blames the peer.
   Status advance(bool& moved);
+  // Where nobody else notices that the peer's host is silent: see Connection::look_at_peer. The
+  // error is the same as of `advance`.
+  Status look_at_peer(std::int64_t now_ns, std::int64_t limit_ns);
   // Before a sleep, as a Connection's; false if there is something to move after all. What kernels
   // tell rings nowhere: while they run, a sleep is short.
   bool arm(WaitSet& set);
@@ -50,6 +53,7 @@ class DeviceRelay {
     cuda::DeviceEnd takes;  // what kernels here send
     cuda::DeviceEnd gives;  // what they receive
   };
+  Status keep(Status status);
   Status move(bool& moved);
   void join();
   Status land(bool& moved);

@@ -175,7 +175,7 @@ void DeviceRelays::advance(bool& moved) {
              error_.message());
 }
 
-// Sockets tell of their other ends; shared memory does not.
+// Sockets tell of ends in order; shared memory does not.
 Status DeviceRelays::find_ended() {
   const std::int64_t now_ns = system_clock.now_ns();
   if (now_ns - looked_ns_ < looks_ns) return {};
@@ -188,6 +188,15 @@ Status DeviceRelays::find_ended() {
       return Status(Code::RemoteError, fmt::format("the process of rank {} has ended", key.first))
           .blame({key.first});
   }
+  return find_silent(now_ns);
+}
+
+// A host that has crashed, or cannot be reached, says nothing.
+Status DeviceRelays::find_silent(std::int64_t now_ns) {
+  if (now_ns - asked_ns_ < liveness_ns_ / 8) return {};
+  asked_ns_ = now_ns;
+  for (auto& [key, relayed] : relayed_)
+    if (relayed.relay != nullptr) GYRE_TRY(relayed.relay->look_at_peer(now_ns, liveness_ns_));
   return {};
 }
 

@@ -21,8 +21,12 @@ namespace gyre::comm {
 class DeviceRelays final : public Driven, public std::enable_shared_from_this<DeviceRelays> {
  public:
   DeviceRelays(Links& links, std::shared_ptr<const exec::CudaDevice> device,
-               const exec::DeviceShape& shape, RelayProgress& progress)
-      : links_(links), device_(std::move(device)), shape_(shape), progress_(progress) {}
+               const exec::DeviceShape& shape, RelayProgress& progress, std::int64_t liveness_ns)
+      : links_(links),
+        device_(std::move(device)),
+        shape_(shape),
+        progress_(progress),
+        liveness_ns_(liveness_ns) {}
   ~DeviceRelays() override;
 
   using Key = std::pair<int, int>;  // peer, channel of the plan; -1: sends and receives
@@ -56,6 +60,7 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   void retire();
   Status find_missed();
   Status find_ended();
+  Status find_silent(std::int64_t now_ns);
   struct RelayedLink {
     exec::DeviceShape shape;
     std::shared_ptr<exec::PinnedBlock> memory;
@@ -72,12 +77,14 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   const std::shared_ptr<const exec::CudaDevice> device_;
   const exec::DeviceShape shape_;
   RelayProgress& progress_;
+  const std::int64_t liveness_ns_;
   std::atomic<bool> busy_{false};
   std::atomic<int> replays_{0};             // that run
   mutable std::mutex mutex_;                // of what follows
   exec::CudaExecutor* executor_ = nullptr;  // null: it has gone
   bool is_alone_ = false;                   // the communicator has ended
   std::int64_t looked_ns_ = 0;              // for processes that have ended
+  std::int64_t asked_ns_ = 0;               // whether hosts are silent
   std::int64_t gone_since_ns_ = 0;          // the executor, too
   std::map<Key, RelayedLink> relayed_;
   Status error_;

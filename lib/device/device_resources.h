@@ -34,6 +34,7 @@ struct DeviceEnvironment {
   Links* links = nullptr;             // over which relays reach each other
   RelayProgress* progress = nullptr;  // which drives them
   std::int64_t timeout_ns = 0;
+  std::int64_t liveness_ns = 0;
   bool reproducible = false;
   bool whole_lines = false;  // see tune::Scene
   exec::CudaExecutor::Reclaim reclaim;

@@ -2,14 +2,17 @@
 // ranks as threads.
 #include "lib/comm/process.h"
 #include "tests/support/catch.h"
-#include "tests/support/device/device_processes.h"
+#include "tests/support/device/captured_sum.h"
 #include "tests/support/fake_verbs/fake_verbs.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace gyre;
@@ -53,6 +56,44 @@ TEST_CASE("relays over NICs outlive their communicator, and give back what they 
     comm::process().verbs.use(nullptr);
     return "";
   }));
+}
+
+TEST_CASE("a replay whose peer's host is silent is given up, and says so", "[device][graph]") {
+  const std::string file = "/tmp/gyre-silent-" + std::to_string(getpid());
+  DeviceProcesses all = over_rdma();
+  all.variables.emplace("GYRE_LIVENESS_TIMEOUT", "1");
+  all.variables.emplace("GYRE_DEBUG_FILE", file);
+  all.timeout_ms = slowness * 60'000;
+  check_all(run_processes(all, [&](DeviceProcess& here) -> std::string {
+    FakeVerbs fake;
+    comm::process().verbs.use(&fake.table());
+    if (const std::string refused = here.init(); !refused.empty()) return refused;
+    {
+      CapturedSum sum(here);
+      std::string wrong = sum.capture();
+      if (wrong.empty()) wrong = sum.replay(0);
+      here.destroy();
+      if (wrong.empty()) wrong = sum.replay(1);
+      if (!wrong.empty()) return wrong;
+      fake.set_port("fake0", 1, IBV_PORT_DOWN);
+      sum.launch();
+      // It would come to its deadline after a minute.
+      const auto begun = std::chrono::steady_clock::now();
+      wrong = here.synchronize();
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+      if (took.count() > slowness * 10) wrong += "given up after " + std::to_string(took.count());
+      if (!wrong.empty()) return wrong;
+    }
+    const std::string left = what_is_left(fake);
+    if (!left.empty()) return "left: " + left;
+    comm::process().verbs.use(nullptr);
+    std::ifstream log(file);
+    const std::string text{std::istreambuf_iterator<char>(log), {}};
+    return text.find("graphs of a communicator that has ended do nothing") == text.npos
+               ? "not said: " + text
+               : "";
+  }));
+  (void)unlink(file.c_str());
 }
 
 namespace {

@@ -3,6 +3,7 @@
 // the graph, so these nodes must bring its messages through.
 #include "lib/comm/process.h"
 #include "tests/support/catch.h"
+#include "tests/support/device/captured_sum.h"
 #include "tests/support/device/device_processes.h"
 
 #include <csignal>
@@ -12,75 +13,12 @@
 
 using namespace gyre;
 using namespace gyre::tests;
-namespace cu = loaded::cu;
 
 namespace {
 
 using Variables = std::map<std::string, std::string>;
-constexpr std::size_t count = 3000;
 
-// A sum over all ranks as a graph of each rank of this process.
-class Sum {
- public:
-  explicit Sum(DeviceProcess& here) : here_(here) {
-    for (std::size_t place = 0; place < here.comms.size(); ++place) {
-      in_.push_back(here.allocate(place, count));
-      out_.push_back(here.allocate(place, count));
-    }
-  }
-  ~Sum() { destroy(); }
-
-  // What was wrong, as all below.
-  std::string capture() {
-    for (loaded::CuStream stream : here_.streams)
-      if (here_.driver->stream_begin_capture(stream, cu::capture_global) != cu::success)
-        return "no capture";
-    std::string wrong = call();
-    for (loaded::CuStream stream : here_.streams) {
-      loaded::CuGraph graph = nullptr;
-      if (here_.driver->stream_end_capture(stream, &graph) != cu::success) return wrong + " no end";
-      if (here_.driver->graph_instantiate(&runs_.emplace_back(), graph, 0) != cu::success)
-        return wrong + " no run";
-      (void)here_.driver->graph_destroy(graph);
-    }
-    return wrong;
-  }
-  std::string call() {
-    return here_.call([&](std::size_t place, gyreComm_t comm, gyreStream_t stream) {
-      return gyreAllReduce(in_[place], out_[place], count, gyreInt32, gyreSum, comm, stream);
-    });
-  }
-  std::string replay(int round) {
-    for (std::size_t place = 0; place < in_.size(); ++place)
-      for (std::size_t i = 0; i < count; ++i) {
-        in_[place][i] = static_cast<int>(i) + 7 * here_.rank(place) + round;
-        out_[place][i] = -1;
-      }
-    launch();
-    if (std::string failed = here_.synchronize(); !failed.empty()) return failed;
-    const int n = here_.ranks();
-    for (const std::int32_t* out : out_)
-      for (std::size_t i = 0; i < count; ++i)
-        if (out[i] != n * (static_cast<int>(i) + round) + 7 * n * (n - 1) / 2)
-          return "element " + std::to_string(i) + " of round " + std::to_string(round);
-    return "";
-  }
-  void launch() {
-    for (std::size_t place = 0; place < runs_.size(); ++place)
-      (void)here_.driver->graph_launch(runs_[place], here_.streams[place]);
-  }
-  void destroy() {
-    for (loaded::CuGraphRun run : std::exchange(runs_, {}))
-      (void)here_.driver->graph_run_destroy(run);
-  }
-
- private:
-  DeviceProcess& here_;
-  std::vector<std::int32_t*> in_, out_;
-  std::vector<loaded::CuGraphRun> runs_;
-};
-
-std::string begin(DeviceProcess& here, Sum& sum) {
+std::string begin(DeviceProcess& here, CapturedSum& sum) {
   if (std::string refused = here.init(); !refused.empty()) return refused;
   return sum.capture();
 }
@@ -97,7 +35,7 @@ TEST_CASE("replays over relays bring every message, ranks as threads and process
   const bool threads = GENERATE(true, false);
   const Variables over = GENERATE(over_shm, over_tcp);
   const auto body = [](DeviceProcess& here) -> std::string {
-    Sum sum(here);
+    CapturedSum sum(here);
     std::string wrong = begin(here, sum);
     for (int round = 0; round < 4 && wrong.empty(); ++round) wrong = sum.replay(round);
     return wrong.empty() ? sum.call() + here.synchronize() : wrong;  // graphs go first
@@ -110,7 +48,7 @@ TEST_CASE("replays over relays bring every message, ranks as threads and process
 TEST_CASE("a replay wakes a relay that sleeps", "[device][graph]") {
   const bool threads = GENERATE(true, false);
   const auto body = [](DeviceProcess& here) -> std::string {
-    Sum sum(here);
+    CapturedSum sum(here);
     std::string wrong = begin(here, sum);
     constexpr std::int64_t minute_ns = 60 * ns_per_s;
     comm::process().device_progress.set_pace({minute_ns, ns_per_ms, minute_ns});
@@ -134,7 +72,7 @@ TEST_CASE("graphs over relays go on when their communicators have ended", "[devi
   const bool threads = GENERATE(true, false);
   const Variables over = GENERATE(over_shm, over_tcp);
   const auto body = [](DeviceProcess& here) -> std::string {
-    Sum sum(here);
+    CapturedSum sum(here);
     std::string wrong = begin(here, sum);
     if (wrong.empty()) wrong = sum.replay(0);
     here.destroy();
@@ -152,7 +90,7 @@ TEST_CASE("a replay whose peer is gone for good is given up, and says so", "[dev
   const Variables over = GENERATE(over_shm, over_tcp);
   const std::string file = "/tmp/gyre-replay-" + std::to_string(getpid());
   const auto body = [&](DeviceProcess& here) -> std::string {
-    Sum sum(here);
+    CapturedSum sum(here);
     std::string wrong = begin(here, sum);
     if (wrong.empty()) wrong = sum.replay(0);
     here.destroy();
@@ -180,7 +118,7 @@ TEST_CASE("a kernel that waits for a relayed rank that has left is an error of i
           "[device][graph]") {
   const bool replays = GENERATE(true, false);
   const auto body = [=](DeviceProcess& here) -> std::string {
-    Sum sum(here);
+    CapturedSum sum(here);
     std::string wrong = begin(here, sum);
     if (wrong.empty()) wrong = sum.replay(0);
     if (here.process() == 1) return wrong;
