@@ -51,9 +51,8 @@
  *            blocking = 0: first gyreCommGetAsyncError no longer says gyreInProgress. Then, if the
  *              call has a host stream or is on a CUDA communicator, its stream has passed the call.
  *            in a group: gyreGroupEnd has returned, and then as above for the call's stream.
- *          The moment has also come when gyreCommDestroy has returned gyreSuccess. After
- *          gyreCommAbort it is the same moment; with blocking = 0, wait until gyreCommAbort has
- *          returned, in place of asking gyreCommGetAsyncError.
+ *          The moment has also come when gyreCommDestroy has returned gyreSuccess. With blocking =
+ *          0 the return of gyreCommAbort stands in place of gyreCommGetAsyncError's word.
  *          A refused call leaves buffers untouched. After any other error the contents of outputs
  *          are undefined. The moments are the same as after success: after them no peer, and no
  *          other thread of the process, uses the buffers.
@@ -386,10 +385,9 @@ GYRE_API gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank,
 /* Makes a new communicator for each color, with ranks ordered by key, then by old rank. `color` is
  * at least 0; GYRE_SPLIT_NOCOLOR joins none, and *newcomm is NULL. Fields that `config` leaves
  * undefined are as in `comm`, and so are all fields if it is NULL. Collective; may be in a group.
- * A refused split breaks nothing. If one fails later, *newcomm is NULL and `comm` is broken on
- * every rank. With blocking = 0, *newcomm is written before gyreCommGetAsyncError(comm) stops
- * saying gyreInProgress. The caller must end it if it is not NULL then, even if `comm` has an error
- * by that time. */
+ * A refused split breaks nothing. If one fails later, *newcomm is NULL, and `comm` is broken on all
+ * ranks. With blocking = 0, *newcomm is written before gyreCommGetAsyncError(comm) stops saying
+ * gyreInProgress. If it is not NULL then, end it, even if `comm` has an error by that time. */
 GYRE_API gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreComm_t* newcomm,
                                     gyreConfig_t* config);
 /* Waits for this rank's operations, and returns the communicator's lasting error if there is one.
