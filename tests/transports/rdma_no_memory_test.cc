@@ -1,4 +1,5 @@
-// A call over rdma that begins while there is no memory: it has lent all or nothing.
+// rdma and the memory that it allocates: a call that begins while there is none has lent all or
+// nothing, and many calls keep no more than one does.
 #include "tests/support/base/failing_allocations.h"
 #include "tests/support/catch.h"
 #include "tests/support/exec/rdma_job.h"
@@ -50,4 +51,18 @@ TEST_CASE("where an allocation fails as a call begins, its bytes are copied", "[
     CHECK(calls.results() == expected);
   }
   CHECK(k > 2);
+}
+
+TEST_CASE("what a sender notes of lent memory does not grow from call to call", "[rdma]") {
+  const Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  RankBuffer one(pair.sending, 8192, true), other(pair.sending, 8192, true);
+  Carrier* const carrier = pair.link.sender->carrier();
+  REQUIRE(carrier != nullptr);
+  largest_allocation = 0;
+  for (int call = 0; call < 5000; ++call)
+    for (RankBuffer* const buffer : {&one, &other})
+      REQUIRE(carrier->hold(buffer->data(), 8192) != nullptr);
+  CHECK(largest_allocation < 4096);
 }

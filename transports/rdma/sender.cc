@@ -191,7 +191,11 @@ Status RdmaSender::take_grant() {
 
 std::shared_ptr<const void> RdmaSender::hold(const void* memory, std::uint64_t bytes) noexcept {
   std::shared_ptr<const Registration> held = register_lent(memory, bytes);
-  std::erase_if(held_, [](const auto& one) { return one.expired(); });
+  // The cache keeps registrations from call to call: this one may be there. A `lock` would make
+  // others look held for a moment.
+  std::erase_if(held_, [&](const std::weak_ptr<const Registration>& one) {
+    return one.expired() || (!one.owner_before(held) && !held.owner_before(one));
+  });
   try {
     if (held != nullptr) held_.push_back(held);
   } catch (const std::bad_alloc&) {

@@ -103,7 +103,7 @@ class RdmaSender final : public RdmaEnd {
   std::size_t request_count_ = 0;
   bool is_ready_ = false;
   std::vector<LentParts> lent_;                          // by slot; the executor writes it
-  std::vector<std::weak_ptr<const Registration>> held_;  // by callers
+  std::vector<std::weak_ptr<const Registration>> held_;  // each once, the newest last
   std::optional<Notice> told_grant_;                     // that was not taken yet
   std::uint8_t newest_grant_ = 0;                        // attempt, told or taken
   RdmaGrant grant_;                                      // the last one taken

@@ -2,6 +2,7 @@
 // new, so one file of a program includes it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <functional>
@@ -12,6 +13,8 @@ namespace gyre::tests {
 // Of this thread: how many allocations are left until one fails; 0: none does.
 inline thread_local int until_failure = 0;
 inline thread_local bool all_fail = false;
+// Of this thread: the largest one since a test set it to 0, in bytes.
+inline thread_local std::size_t largest_allocation = 0;
 // What goes on before it throws.
 inline std::function<void()> before_failure = [] {};
 
@@ -23,6 +26,7 @@ inline void fail_if_due() {
 
 inline void* allocate(std::size_t bytes) {
   fail_if_due();
+  largest_allocation = std::max(largest_allocation, bytes);
   void* const memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
@@ -30,6 +34,7 @@ inline void* allocate(std::size_t bytes) {
 
 inline void* allocate(std::size_t bytes, std::size_t alignment) {
   fail_if_due();
+  largest_allocation = std::max(largest_allocation, bytes);
   void* const memory =
       std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
