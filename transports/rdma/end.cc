@@ -47,6 +47,8 @@ Status RdmaEnd::progress() {
 
 Status RdmaEnd::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
   GYRE_TRY(progress());
+  // Until its own end has joined, a NIC drops what comes: that is no silence.
+  if (!ready()) return {};
   Status looked = link_.look_at_peer(now_ns, limit_ns);
   if (!looked.ok()) fail(std::move(looked));
   return error_;

@@ -44,7 +44,8 @@
 //             sender may not have the NIC's last acknowledgements, but knows what has come. An end
 //             that fails says nothing more here: the control plane tells the peer.
 //   silence   A thread that waits for long asks the peer's NIC by an empty write, which needs no
-//             process there. No answer within the liveness limit is an error. A process that ends
+//             process there. No answer within the liveness limit is an error. Nobody asks before the
+//             first credit: a NIC drops what comes until its own end has joined. A process that ends
 //             takes its queue pairs along; the control plane tells of that earlier.
 //
 // Why lending is right:
