@@ -40,6 +40,7 @@ class LyingSender {
   transport::RdmaAddress there_;
   transport::SlotReader reader_;
   std::uint64_t sequence_ = 0;
+  std::uint8_t round_ = 0;  // of the last question about a lost rail
   std::array<std::byte, 4096> memory_{};
   loaded::VerbsMemory registered_;
   std::byte* const lent_ = rails_.allocate(4096);
@@ -69,6 +70,9 @@ inline LyingSender::LyingSender(std::size_t pairs, std::span<const std::uint8_t>
 }
 
 inline void LyingSender::notify(std::size_t pair, std::uint32_t immediate) {
+  if (const auto notice = transport::Notice::of(immediate);
+      notice && notice->kind == transport::NoticeKind::lost)
+    round_ = notice->round;
   ibv_send_wr request = LiarRails::notice(immediate);
   post(pair, request);
 }
@@ -101,7 +105,7 @@ inline void LyingSender::send_message(std::span<const std::uint8_t> payload, std
   const auto* const from = reinterpret_cast<const std::uint8_t*>(&out);
   write((sequence_ % there_.window) * sizeof out, {from, sizeof out.note + bytes});
   const transport::Notice notice{transport::NoticeKind::message,
-                                 static_cast<std::uint32_t>(sequence_)};
+                                 static_cast<std::uint32_t>(sequence_), round_};
   ++sequence_;
   notify(0, notice.to_immediate());
 }

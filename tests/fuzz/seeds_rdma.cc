@@ -130,6 +130,12 @@ void add_notices(Seeds& seeds) {
   add("lost_own_rail", Steps(0).notice(0, {NoticeKind::lost, 0, 1}));
   add("lost_all", Steps(0).notice(0, {NoticeKind::lost, 1}).notice(0, {NoticeKind::lost, 1}));
   add("lost_beyond", Steps(0).notice(0, {NoticeKind::lost, 2}));
+  add("lost_asked_before",
+      Steps(0).notice(0, {NoticeKind::lost, 1, 7}).notice(0, {NoticeKind::lost, 1, 6}).message(8));
+  add("message_of_another_round", Steps(0)
+                                      .notice(0, {NoticeKind::lost, 1, 7})
+                                      .notice(0, {NoticeKind::message, 0, 6})
+                                      .message(8));
   add("resume", Steps(0).notice(0, {NoticeKind::resume, 0}));
   add("one_rail", Steps(0, encode(RdmaAnswer{{}, {std::nullopt, std::nullopt}})).message(1));
   add("piece_without_note", Steps(3).notice(1, {NoticeKind::message, 0}).message(8));

@@ -23,8 +23,8 @@ using fuzz::LyingSender;
 
 namespace {
 
-std::uint32_t immediate(NoticeKind kind, std::uint32_t number, std::uint8_t question = 0) {
-  return Notice{kind, number, question}.to_immediate();
+std::uint32_t immediate(NoticeKind kind, std::uint32_t number, std::uint8_t round = 0) {
+  return Notice{kind, number, round}.to_immediate();
 }
 const std::uint32_t no_notice = htobe32(7U << 29);
 

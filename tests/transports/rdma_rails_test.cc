@@ -2,6 +2,9 @@
 #include "tests/support/catch.h"
 #include "tests/support/transports/rdma_pair.h"
 
+#include <fmt/core.h>
+
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -116,4 +119,79 @@ TEST_CASE("with another port one that goes down is given up by its state", "[rdm
   const Status failed = pair.link.sender->progress();
   CHECK(failed.code() == Code::RemoteError);
   CHECK(contains(failed, "port fake1:1 to 10.0.0.2"));
+}
+
+namespace {
+
+FakeVerbsOptions many_nics(int count) {
+  FakeVerbsOptions machine{.devices = {}};
+  for (int i = 0; i < count; ++i)
+    machine.devices.push_back(
+        {.name = fmt::format("fake{}", i), .ports = {{.gids = {fmt::format("10.0.0.{}", i + 1)}}}});
+  return machine;
+}
+
+// The sender notices it, and asks the receiver, which does not look yet.
+void lose_at_sender(Network& network, JoinedPair& pair, const char* device) {
+  network.fake.set_port(device, 1, IBV_PORT_DOWN);
+  REQUIRE(text_of(pair.link.sender->look_at_peer(50 * ns_per_s, ns_per_s)) == "");
+  REQUIRE(text_of(pair.link.sender->progress()) == "");
+}
+
+}  // namespace
+
+TEST_CASE("a sender that loses three of four ports while its receiver computes is not blamed",
+          "[rdma]") {
+  Network network(many_nics(4));
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  for (const char* const device : {"fake0", "fake1", "fake2"})
+    lose_at_sender(network, pair, device);
+  for (std::uint64_t number = 0; number < 6; ++number) {
+    pair.send(3000, number);
+    CHECK(pair.arrives(3000, number));
+    CHECK(text_of(pair.link.status) == "");
+  }
+}
+
+TEST_CASE("an old question that a lost port brings last costs no message", "[rdma]") {
+  Network network(many_nics(4));
+  constexpr std::uint32_t bytes = 64 << 10;
+  JoinedPair pair({4, 2, bytes});
+  REQUIRE(text_of(pair.link.status) == "");
+  network.fake.hold_arrivals("fake0");
+  lose_at_sender(network, pair, "fake2");
+  lose_at_sender(network, pair, "fake0");
+  // It finds the question that came by fake0 when it gives that up.
+  REQUIRE(text_of(pair.link.receiver->progress()) == "");
+  network.fake.hold_arrivals("fake3");
+  pair.send(bytes, 0);
+  REQUIRE(text_of(pair.link.sender->progress()) == "");
+  REQUIRE(text_of(pair.link.receiver->progress()) == "");
+  CHECK_FALSE(pair.in.has_message());
+  network.fake.show_arrivals("fake3");
+  CHECK(pair.arrives(bytes, 0));
+  CHECK(text_of(pair.link.status) == "");
+}
+
+TEST_CASE("a late completion is not taken for one of the message that was sent again", "[rdma]") {
+  Network network(many_nics(3));
+  constexpr std::uint32_t bytes = 96 << 10;
+  JoinedPair pair({4, 2, bytes});
+  REQUIRE(text_of(pair.link.status) == "");
+  network.fake.hold_arrivals("fake1");
+  network.fake.set_port("fake2", 1, IBV_PORT_DOWN);
+  pair.send(bytes, 0);
+  REQUIRE(text_of(pair.link.sender->progress()) == "");
+  network.fake.give_up();
+  REQUIRE(text_of(pair.turn()) == "");
+  // What is sent again over fake1 is on its way for long.
+  network.fake.set_port("fake1", 1, IBV_PORT_DOWN);
+  REQUIRE(text_of(pair.link.sender->progress()) == "");
+  network.fake.show_arrivals("fake1");
+  REQUIRE(text_of(pair.link.receiver->progress()) == "");
+  CHECK_FALSE(pair.in.has_message());
+  network.fake.set_port("fake1", 1, IBV_PORT_ACTIVE);
+  CHECK(pair.arrives(bytes, 0));
+  CHECK(text_of(pair.link.status) == "");
 }

@@ -43,7 +43,7 @@ Status adopt(Handle& handle, const loaded::Verbs& verbs, Object* made, const cha
 
 std::uint32_t Notice::to_immediate() const {
   return htobe32(std::uint32_t{static_cast<std::uint8_t>(kind)} << 29 |
-                 std::uint32_t{question} << number_bits | (number & mask));
+                 std::uint32_t{round} << number_bits | (number & mask));
 }
 
 std::optional<Notice> Notice::of(std::uint32_t immediate) {

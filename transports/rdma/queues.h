@@ -42,7 +42,9 @@ struct Notice {
   NoticeKind kind = NoticeKind::message;
   // Of a message, or of the next one, or of a call: its low bits; or of a rail.
   std::uint32_t number = 0;
-  std::uint8_t question = 0;  // of `lost` and its answer; of `grant` and its receipt: the attempt
+  // Of `lost`, its answer and messages: how many losses the sender has counted. Of `grant` and its
+  // receipt: the attempt.
+  std::uint8_t round = 0;
 
   std::uint32_t to_immediate() const;
   // Nothing if it is none of ours.

@@ -20,9 +20,10 @@
 //             piece itself brings the immediate number. A message is whole when its note and as
 //             many pieces as the note says have come. Messages are committed to the receiver's fifo
 //             in order.
-//   notice    Immediate numbers have three bits of kind and the low 21 bits of a message's number.
-//             Notices without bytes are SENDs: a credit (the receiver's head: slots below it are
-//             free), a closing notice of either end, and those about a lost rail.
+//   notice    Immediate numbers have three bits of kind, eight of a round (see below), and the low
+//             21 bits of a message's number. Notices without bytes are SENDs: a credit (the
+//             receiver's head: slots below it are free), a closing notice of either end, and those
+//             about a lost rail.
 //   credit    At most `window` messages are on their way that the receiver has not released. For
 //             each it has posted a receive request, and the sender one for each credit, so nobody
 //             finds the other's queue empty.
@@ -33,6 +34,10 @@
 //             forgets messages that are not whole, and answers with the number of the first one.
 //             The sender sends again from there, over the rails that are left. A receiver that
 //             loses a rail tells the sender, which does the same. Both log it.
+//   round     The sender counts its losses, and says the count with its questions and messages. An
+//             older question is not answered. Messages count if they are of the round that was
+//             answered last: a completion may come late that the peer's NIC has acknowledged, after
+//             others of another NIC, and its message is sent again.
 //   lending   Callers may lend memory that lasts (lib/transport/lasting_memory.h). Then a message
 //             does not go through the slot at that end: the sender's NIC reads it where it lies,
 //             and writes it where it belongs. For each call a receiver tells the sender what it
@@ -44,9 +49,9 @@
 //             sender may not have the NIC's last acknowledgements, but knows what has come. An end
 //             that fails says nothing more here: the control plane tells the peer.
 //   silence   A thread that waits for long asks the peer's NIC by an empty write, which needs no
-//             process there. No answer within the liveness limit is an error. Nobody asks before the
-//             first credit: a NIC drops what comes until its own end has joined. A process that ends
-//             takes its queue pairs along; the control plane tells of that earlier.
+//             process there. No answer within the liveness limit is an error. Nobody asks before
+//             the first credit: a NIC drops what comes until its own end has joined. A process that
+//             ends takes its queue pairs along; the control plane tells of that earlier.
 //
 // Why lending is right:
 //

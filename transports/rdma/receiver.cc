@@ -104,22 +104,35 @@ Status RdmaReceiver::on_notice(const ibv_wc& completion, std::size_t rail, std::
     return {};
   }
   if (notice->kind == NoticeKind::taken) {
-    if (notice->question == attempt_) awaits_receipt_ = false;
+    if (notice->round == attempt_) awaits_receipt_ = false;
     return {};
   }
-  if (notice->kind == NoticeKind::lost) {
-    if (notice->number >= link_.rails().size() || notice->number == rail ||
-        questions_.size() == max_rails)
-      return Status(Code::RemoteError, "the sender asks about a rail that it cannot have lost");
-    questions_.push_back(*notice);
-    return {};
-  }
-  const std::uint64_t number = whole_number(notice->number, arriving_.tail());
+  if (notice->kind == NoticeKind::lost) return on_question(*notice, rail);
+  return on_message(*notice, rail == note_rail_ && pair == 0);
+}
+
+// A rail that is lost may bring an older question last, which the sender no longer waits for.
+Status RdmaReceiver::on_question(const Notice& question, std::size_t rail) {
+  const auto newer = static_cast<std::int8_t>(question.round - asked_round_);
+  if (newer < 0) return {};
+  if (newer > 0) questions_.clear();
+  asked_round_ = question.round;
+  if (question.number >= link_.rails().size() || question.number == rail ||
+      questions_.size() == max_rails)
+    return Status(Code::RemoteError, "the sender asks about a rail that it cannot have lost");
+  questions_.push_back(question);
+  return {};
+}
+
+Status RdmaReceiver::on_message(const Notice& message, bool is_note) {
+  // The peer's NIC may know of a piece before this end does, by another NIC. It is sent again.
+  if (message.round != round_) return {};
+  const std::uint64_t number = whole_number(message.number, arriving_.tail());
   if (number - arriving_.tail() >= window_.messages)
     return Status(Code::RemoteError,
                   fmt::format("message {} came in place of {}", number, arriving_.tail()));
   MessageArrival& arrival = arrivals_[number & (window_.messages - 1)];
-  if (rail == note_rail_ && pair == 0)
+  if (is_note)
     arrival.is_noted = true;
   else
     ++arrival.pieces;
@@ -164,10 +177,10 @@ Status RdmaReceiver::answer_questions() {
   note_rail_ =
       static_cast<std::size_t>(std::ranges::find(asked_about_, false) - asked_about_.begin());
   std::ranges::fill(arrivals_, MessageArrival{});
-  for (const Notice& question : asked)
-    GYRE_TRY(tell(
-        WorkKind::notice,
-        {NoticeKind::resume, static_cast<std::uint32_t>(arriving_.tail()), question.question}));
+  round_ = asked.front().round;
+  for (std::size_t i = 0; i < asked.size(); ++i)
+    GYRE_TRY(tell(WorkKind::notice,
+                  {NoticeKind::resume, static_cast<std::uint32_t>(arriving_.tail()), round_}));
   return {};
 }
 

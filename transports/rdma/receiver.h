@@ -57,6 +57,8 @@ class RdmaReceiver final : public RdmaEnd {
   Status join();
   Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail) override;
   Status on_notice(const ibv_wc& completion, std::size_t rail, std::size_t pair);
+  Status on_question(const Notice& question, std::size_t rail);
+  Status on_message(const Notice& message, bool is_note);
   Status land_whole();
   Status answer_questions();
   Status tell_losses();
@@ -84,7 +86,9 @@ class RdmaReceiver final : public RdmaEnd {
   bool owes_grant_ = false;        // the sender is to be told of it
   bool awaits_receipt_ = false;    // of what it was told last
   std::uint8_t attempt_ = 0;       // to tell it of a grant
-  std::vector<Notice> questions_;  // of the sender, about lost rails
+  std::vector<Notice> questions_;  // of the sender, about lost rails; of one round
+  std::uint8_t asked_round_ = 0;   // the newest one that it has asked in
+  std::uint8_t round_ = 0;         // the last one that was answered: its messages count
   std::vector<bool> asked_about_;  // rails that the sender has lost
   std::size_t note_rail_ = 0;      // the first that it has not: notes come there
 };

@@ -139,8 +139,8 @@ Status RdmaSender::on_notice(const ibv_wc& completion) {
   if (notice->kind == NoticeKind::resume) return on_resume(*notice);
   if (notice->kind == NoticeKind::grant) {
     // A rail that is lost may bring an older one last.
-    if (static_cast<std::int8_t>(notice->question - newest_grant_) <= 0) return {};
-    newest_grant_ = notice->question;
+    if (static_cast<std::int8_t>(notice->round - newest_grant_) <= 0) return {};
+    newest_grant_ = notice->round;
     told_grant_ = notice;
     return {};
   }
@@ -173,7 +173,7 @@ Status RdmaSender::on_notice(const ibv_wc& completion) {
 // again, at another place: what a lost rail still brings spoils nothing.
 Status RdmaSender::take_grant() {
   const Notice told = *std::exchange(told_grant_, std::nullopt);
-  const auto grant = copied<RdmaGrant>(grant_place(told.question));
+  const auto grant = copied<RdmaGrant>(grant_place(told.round));
   const std::string fault = grant_fault(grant, told.number);
   if (!fault.empty()) return Status(Code::RemoteError, "a grant that is not ours: " + fault);
   grant_ = grant;
@@ -186,7 +186,7 @@ Status RdmaSender::take_grant() {
   shown.sequence.store(grant.sequence, std::memory_order_release);
   return link_.is_closed()
              ? Status()
-             : link_.tell(WorkKind::grant, {NoticeKind::taken, told.number, told.question});
+             : link_.tell(WorkKind::grant, {NoticeKind::taken, told.number, told.round});
 }
 
 std::shared_ptr<const void> RdmaSender::hold(const void* memory, std::uint64_t bytes) noexcept {
@@ -216,7 +216,7 @@ void RdmaSender::note_losses() {
     lost_.push_back(*rail);
     is_switching_ = true;
     has_asked_ = false;
-    ++question_;
+    ++round_;
     find_paths();
   }
 }
@@ -229,13 +229,13 @@ Status RdmaSender::ask() {
   has_asked_ = true;
   answers_due_ = lost_.size();
   for (const std::size_t rail : lost_)
-    GYRE_TRY(link_.tell(WorkKind::notice,
-                        {NoticeKind::lost, static_cast<std::uint32_t>(rail), question_}));
+    GYRE_TRY(
+        link_.tell(WorkKind::notice, {NoticeKind::lost, static_cast<std::uint32_t>(rail), round_}));
   return {};
 }
 
 Status RdmaSender::on_resume(const Notice& notice) {
-  if (notice.question != question_ || answers_due_ == 0 || --answers_due_ > 0) return {};
+  if (notice.round != round_ || answers_due_ == 0 || --answers_due_ > 0) return {};
   const std::uint64_t next = whole_number(notice.number, leaving_.head());
   if (next - leaving_.head() > posted_ - leaving_.head())
     return Status(Code::RemoteError,

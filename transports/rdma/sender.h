@@ -81,6 +81,9 @@ class RdmaSender final : public RdmaEnd {
   Status add_write(std::uint64_t index, const RdmaPiece& piece, const LentPart& part,
                    std::uint64_t skipped, std::uint64_t bytes);
   Result<std::uint32_t> local_key(std::size_t rail, const LentPart& part) const;
+  std::uint32_t immediate_of(std::uint64_t index) const {
+    return Notice{NoticeKind::message, static_cast<std::uint32_t>(index), round_}.to_immediate();
+  }
   ibv_send_wr note_request(std::uint64_t index, ibv_sge& part) const;
   Status post(std::size_t rail, std::size_t pair, ibv_send_wr& first);
   std::uint64_t committed() const;
@@ -110,7 +113,7 @@ class RdmaSender final : public RdmaEnd {
   // After a loss: rails that the receiver is to be asked about, and how many answers are due.
   bool is_switching_ = false;
   bool has_asked_ = false;
-  std::uint8_t question_ = 0;
+  std::uint8_t round_ = 0;  // of questions, and of the messages behind them
   std::vector<std::size_t> lost_;
   std::vector<std::size_t> told_lost_;  // by the receiver
   std::size_t answers_due_ = 0;

@@ -106,7 +106,7 @@ ibv_send_wr RdmaSender::note_request(std::uint64_t index, ibv_sge& part) const {
   request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   request.send_flags = IBV_SEND_SIGNALED;
   if (part.length <= rail.queues->inline_bytes()) request.send_flags |= IBV_SEND_INLINE;
-  request.imm_data = Notice{NoticeKind::message, static_cast<std::uint32_t>(index)}.to_immediate();
+  request.imm_data = immediate_of(index);
   request.wr.rdma.remote_addr = rail.there.notes.address + place;
   request.wr.rdma.rkey = rail.there.notes.key;
   return request;
@@ -131,7 +131,7 @@ Status RdmaSender::write_piece(std::uint64_t index, const RdmaPiece& piece, ibv_
   } else {
     tail.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     tail.send_flags = IBV_SEND_SIGNALED;
-    tail.imm_data = Notice{NoticeKind::message, static_cast<std::uint32_t>(index)}.to_immediate();
+    tail.imm_data = immediate_of(index);
   }
   return post(piece.rail, piece.pair, requests_[0]);
 }

@@ -123,6 +123,21 @@ void FakeVerbs::set_port(std::string_view device, int number, ibv_port_state sta
   }
 }
 
+void FakeVerbs::hold_arrivals(std::string_view device) {
+  const std::lock_guard lock(state_->mutex);
+  for (const auto& nic : state_->nics)
+    if (nic->options.name == device) nic->holds_arrivals = true;
+}
+
+void FakeVerbs::show_arrivals(std::string_view device) {
+  const std::lock_guard lock(state_->mutex);
+  for (const auto& nic : state_->nics)
+    if (nic->options.name == device) nic->holds_arrivals = false;
+  for (FakeCompletions* const queue : state_->queues)
+    if (static_cast<FakeContext*>(queue->context)->nic->options.name == device)
+      state_->show(*queue);
+}
+
 void FakeVerbs::fail_device(std::string_view device) {
   const std::lock_guard lock(state_->mutex);
   ibv_async_event event{};

@@ -1,8 +1,8 @@
 // FakeVerbs: a table of libibverbs with devices of its own, whose queue pairs reach each other in
 // this process. It models what the transport relies on: states of queue pairs and their packet
-// numbers, keys and bounds of memory, receive requests, depths of queues, completion events, and
-// failures. It is stricter than a NIC: what a NIC would wait out is an error at once. One at a
-// time; any thread.
+// numbers, keys and bounds of memory, receive requests, depths of queues, completion events, late
+// completions, and failures. It is stricter than a NIC: what a NIC would wait out is an error at
+// once. One at a time; any thread.
 #pragma once
 
 #include "lib/loaded/verbs.h"
@@ -66,6 +66,10 @@ class FakeVerbs {
 
   // A port's state; its packets are lost while it is not active.
   void set_port(std::string_view device, int number, ibv_port_state state);
+  // What comes for a device is acknowledged and written, but its completions are late: they cannot
+  // be polled until they are shown, or their queue pair is put into the error state.
+  void hold_arrivals(std::string_view device);
+  void show_arrivals(std::string_view device);
   // The device says that it has failed, and goes on.
   void fail_device(std::string_view device);
   // Requests that wait because of lost packets fail, as after the last retry.

@@ -342,6 +342,7 @@ int poll_cq(ibv_cq* polled, int most, ibv_wc* completions) {
   int count = 0;
   for (; count < most && !queue.entries.empty(); ++count) {
     const FakeCompletions::Entry& entry = queue.entries.front();
+    if (entry.is_held) break;
     completions[count] = entry.completion;
     if (const auto pair = fake_verbs->pairs.find(entry.completion.qp_num);
         pair != fake_verbs->pairs.end()) {

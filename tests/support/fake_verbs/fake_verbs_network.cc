@@ -96,7 +96,10 @@ void FakeVerbs::State::complete(FakePair& pair, ibv_wc completion, std::uint32_t
   if (queue.is_overrun) return;
   if (queue.entries.size() == static_cast<std::size_t>(queue.cqe)) return overrun(queue);
   completion.qp_num = pair.qp_num;
-  queue.entries.push_back({completion, requests});
+  const bool is_arrival =
+      completion.status == IBV_WC_SUCCESS && (completion.opcode & IBV_WC_RECV) != 0;
+  const bool is_held = is_arrival && static_cast<FakeContext*>(pair.context)->nic->holds_arrivals;
+  queue.entries.push_back({completion, requests, is_held});
   if (queue.is_armed) {
     queue.is_armed = false;
     (void)eventfd_write(queue.channel->fd, 1);
@@ -119,8 +122,13 @@ void FakeVerbs::State::finish(FakePair& pair, const FakeRequest& request, ibv_wc
     put_into_error(pair, IBV_WC_WR_FLUSH_ERR);
 }
 
+void FakeVerbs::State::show(FakeCompletions& queue) {
+  for (FakeCompletions::Entry& entry : queue.entries) entry.is_held = false;
+}
+
 void FakeVerbs::State::put_into_error(FakePair& pair, ibv_wc_status first) {
   pair.state = IBV_QPS_ERR;
+  show(static_cast<FakeCompletions&>(*pair.send_cq));
   std::deque<FakeRequest> sends = std::exchange(pair.sends, {});
   for (const FakeRequest& request : sends)
     finish(pair, request, std::exchange(first, IBV_WC_WR_FLUSH_ERR));

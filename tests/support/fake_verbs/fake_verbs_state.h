@@ -17,6 +17,7 @@ namespace gyre::tests {
 struct FakeNic : ibv_device {
   FakeNicOptions options;
   std::uint64_t bytes = 0;  // that have left
+  bool holds_arrivals = false;
 };
 struct FakeContext : ibv_context {
   FakeNic* nic = nullptr;
@@ -30,6 +31,7 @@ struct FakeCompletions : ibv_cq {
   struct Entry {
     ibv_wc completion;
     std::uint32_t requests = 0;  // of its queue that it gives back
+    bool is_held = false;        // it is not in memory yet, nor is what is behind it
   };
   std::deque<Entry> entries;
   bool is_armed = false;
@@ -70,6 +72,8 @@ struct FakeVerbs::State {
   // The queue loses what it has and what comes.
   void overrun(FakeCompletions& queue);
   void put_into_error(FakePair& pair, ibv_wc_status first);
+  // What is held in a queue can be polled from here on.
+  void show(FakeCompletions& queue);
   void post_event(ibv_context* context, ibv_async_event event);
   void run();
 
