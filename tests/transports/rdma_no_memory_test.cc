@@ -1,9 +1,10 @@
 // rdma and the memory that it allocates: a call that begins while there is none has lent all or
-// nothing, and many calls keep no more than one does.
+// nothing, an end that is destroyed then harms nobody, and many calls keep no more than one does.
 #include "tests/support/base/failing_allocations.h"
 #include "tests/support/catch.h"
 #include "tests/support/exec/rdma_job.h"
 
+#include <functional>
 #include <new>
 #include <random>
 #include <utility>
@@ -65,4 +66,66 @@ TEST_CASE("what a sender notes of lent memory does not grow from call to call", 
     for (RankBuffer* const buffer : {&one, &other})
       REQUIRE(carrier->hold(buffer->data(), 8192) != nullptr);
   CHECK(largest_allocation < 4096);
+}
+
+namespace {
+
+// Destroys one end, where each allocation fails in turn; how many there are.
+int count_at_end(const std::function<void(Network&)>& prepare,
+                 const std::function<std::unique_ptr<Connection>&(Link&)>& end, bool are_joined) {
+  for (int k = 1;; ++k) {
+    CAPTURE(k);
+    Network network;
+    bool has_failed = false;
+    {
+      Side receiving(Kind::rdma), sending(Kind::rdma);
+      Link link;
+      if (are_joined) {
+        link = open_link(receiving, sending, small_shape);
+        REQUIRE(text_of(link.status) == "");
+      } else {
+        auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive},
+                                                     small_shape, sending.identity);
+        REQUIRE(listening.ok());
+        link.receiver = std::move(listening->connection);
+      }
+      prepare(network);
+      std::unique_ptr<Connection>& ending = end(link);
+      until_failure = k;
+      ending.reset();
+      has_failed = std::exchange(until_failure, 0) == 0;
+    }
+    CHECK(network.fake.live() == "");
+    if (!has_failed) return k - 1;
+  }
+}
+
+std::unique_ptr<Connection>& sender_of(Link& link) { return link.sender; }
+std::unique_ptr<Connection>& receiver_of(Link& link) { return link.receiver; }
+void prepare_nothing(Network&) {}
+void fail_post(Network& network) { network.fake.fail_call("post_send", 1); }
+
+}  // namespace
+
+TEST_CASE("a transport ends without memory while a last notice has not left", "[rdma]") {
+  Network network;
+  JoinedPair pair;
+  REQUIRE(text_of(pair.link.status) == "");
+  network.fake.set_port("fake0", 1, IBV_PORT_DOWN);
+  pair.link.sender.reset();
+  network.fake.fail_call("poll_cq", 1);
+  all_fail = true;
+  pair.sending.transport.reset();
+  all_fail = false;
+  pair.link.receiver.reset();
+  pair.receiving.transport.reset();
+  CHECK(network.fake.live() == "");
+}
+
+TEST_CASE("where an allocation fails as a connection ends, the process lives on", "[rdma]") {
+  CHECK(count_at_end(prepare_nothing, sender_of, true) > 0);
+  CHECK(count_at_end(prepare_nothing, receiver_of, true) > 0);
+  CHECK(count_at_end(fail_post, sender_of, true) > 0);
+  CHECK(count_at_end(fail_post, receiver_of, true) > 0);
+  CHECK(count_at_end(prepare_nothing, receiver_of, false) > 0);
 }

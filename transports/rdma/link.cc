@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <new>
 
 namespace gyre::transport {
 namespace {
@@ -214,12 +215,16 @@ Status RdmaLink::broken(Status why) {
   return link_failure(std::move(why), fmt::format("{} {} ({})", toward_, peer_, last_ends_), peer_);
 }
 
-void RdmaLink::close(std::uint64_t next, Mapping notes) {
+void RdmaLink::close(std::uint64_t next, Mapping&& notes) noexcept {
   if (!is_joined_ || is_closed_ || count_used() == 0) return;
   RdmaRail& rail = rails_[main()];
   const Notice last{NoticeKind::close, static_cast<std::uint32_t>(next)};
-  if (rail.queues->post_notice(WorkKind::close, last).ok())
-    farewell_->see_off(std::move(rail.queues), std::move(rail.notes), std::move(notes));
+  try {
+    if (rail.queues->post_notice(WorkKind::close, last).ok())
+      farewell_->see_off(std::move(rail.queues), std::move(rail.notes), std::move(notes));
+  } catch (const std::bad_alloc&) {
+    // As where posting fails: the control plane tells the peer.
+  }
 }
 
 }  // namespace gyre::transport

@@ -78,8 +78,9 @@ class RdmaLink {
   bool is_dropped() const { return main() == rails_.size(); }
   // The error with what it concerns; the link is dropped.
   Status broken(Status why);
-  // The last word, with the number of the next message. Where the peer may still write grants.
-  void close(std::uint64_t next, Mapping notes);
+  // The last word, with the number of the next message. Where the peer may still write grants:
+  // taken if that word is on its way.
+  void close(std::uint64_t next, Mapping&& notes) noexcept;
 
  private:
   // Takes what is there; `failed` becomes the first failure.

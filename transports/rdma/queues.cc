@@ -213,9 +213,13 @@ Status RdmaQueues::post_notice(WorkKind kind, Notice notice) {
   return post(0, request);
 }
 
+int RdmaQueues::poll_now() {
+  return device_->verbs().poll_cq(completions_.get().object, static_cast<int>(polled_.size()),
+                                  polled_.data());
+}
+
 Result<std::span<const ibv_wc>> RdmaQueues::poll() {
-  const int count = device_->verbs().poll_cq(completions_.get().object,
-                                             static_cast<int>(polled_.size()), polled_.data());
+  const int count = poll_now();
   if (count < 0) {
     const std::string trouble = device_->trouble();
     return Status(Code::SystemError, fmt::format("polling the completion queue failed{}{}",
@@ -256,13 +260,13 @@ void RdmaQueues::stop() {
 
 bool RdmaQueues::has_closed() {
   for (;;) {
-    const auto found = poll();
-    if (!found.ok()) return true;
-    for (const ibv_wc& completion : *found)
+    const int count = poll_now();
+    if (count < 0) return true;
+    for (const ibv_wc& completion : std::span(polled_).first(static_cast<std::size_t>(count)))
       if (completion.status != IBV_WC_SUCCESS ||
           WorkTag::of(completion.wr_id).kind == WorkKind::close)
         return true;
-    if (found->size() < polled_.size()) return false;
+    if (static_cast<std::size_t>(count) < polled_.size()) return false;
   }
 }
 

@@ -88,7 +88,7 @@ class RdmaQueues {
   Status arm(WaitSet& set);
   // From here on nothing of the peer arrives. What has is still told by `poll`.
   void stop();
-  // After the closing notice was posted: whether it has left, or never will.
+  // After the closing notice was posted: whether it has left, or never will. It allocates nothing.
   bool has_closed();
   // An error, of this process, once completions were lost because their queue was full: from then
   // on nobody knows what has arrived. Costs a system call.
@@ -97,6 +97,7 @@ class RdmaQueues {
  private:
   explicit RdmaQueues(std::shared_ptr<RdmaDevice> device, const RdmaGid& gid)
       : device_(std::move(device)), gid_(gid) {}
+  int poll_now();  // how many; negative: it failed
   Status make_completions(std::uint32_t entries);
   Status make_pair(QueueDepth depth);
   ibv_qp_attr receiving(const RdmaAddress& peer, std::size_t pair) const;

@@ -20,7 +20,11 @@ RdmaReceiver::RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memor
       credited_(memory_->view.shape.first) {}
 
 RdmaReceiver::~RdmaReceiver() {
-  if (!link_.is_joined()) letters_.refuse();
+  try {
+    if (!link_.is_joined()) letters_.refuse();
+  } catch (const std::bad_alloc&) {
+    // The control plane tells the sender.
+  }
   if (error_.ok()) link_.close(arriving_.tail(), std::move(notes_));
 }
 
