@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 using namespace gyre;
 using namespace gyre::tests;
@@ -13,6 +14,18 @@ namespace {
 
 constexpr std::uint32_t bytes = 64 << 10;
 constexpr FifoShape shape = {4, 2, bytes};
+
+FakeNicOptions infiniband(const char* name, const char* gid) {
+  return {.name = name, .ports = {{.link_layer = IBV_LINK_LAYER_INFINIBAND, .gids = {gid}}}};
+}
+
+// A process that may use those devices.
+std::unique_ptr<Side> side_with(const char* devices) {
+  pair_rdma_options().hca = devices;
+  auto side = std::make_unique<Side>(Kind::rdma);
+  pair_rdma_options().hca = "";
+  return side;
+}
 
 // A sender whose receiver has listened, and does nothing until it is asked to.
 struct EarlySender {
@@ -51,4 +64,27 @@ TEST_CASE("a receiver that has listened and then computes for long is not taken 
   CHECK((network.fake.bytes_by("fake1") > 0) == (ports == 2));
   for (const std::int64_t at : {100, 101, 200})
     CHECK(text_of(early.link.sender->look_at_peer(at * ns_per_s, 10 * ns_per_s)) == "");
+}
+
+TEST_CASE("ports of InfiniBand are joined within a subnet", "[rdma]") {
+  const Network network({.devices = {infiniband("ib0", "fe80::1"), infiniband("ib1", "fec0::2"),
+                                     infiniband("ib2", "fe80::3"), infiniband("ib3", "fec0::4")}});
+  struct Case {
+    const char *receiving, *sending;
+    std::vector<const char*> used;  // by the sender
+  };
+  const Case one = GENERATE(
+      Case{"=ib0,ib1", "=ib1,ib2", {"ib1", "ib2"}}, Case{"=ib1,ib2", "=ib0,ib3", {"ib0", "ib3"}},
+      Case{"", "", {"ib0", "ib1", "ib2", "ib3"}}, Case{"", "=ib0,ib3", {"ib0", "ib3"}});
+  CAPTURE(one.receiving, one.sending);
+  const auto receiving = side_with(one.receiving), sending = side_with(one.sending);
+  Link link = open_link(*receiving, *sending, shape);
+  REQUIRE(text_of(link.status) == "");
+  SlotWriter out(link.sender->fifo());
+  SlotReader in(link.receiver->fifo());
+  fill(out.place(), bytes, 0);
+  out.commit(bytes, message_flag(1, 1), DeliveryMode::staged);
+  REQUIRE(pump(link, [&] { return in.has_message(); }));
+  CHECK(is_filled(in.place(), bytes, 0));
+  for (const char* const device : one.used) CHECK(network.fake.bytes_by(device) > 0);
 }

@@ -210,6 +210,13 @@ std::string gid_text(const ibv_gid& gid) {
   return inet_ntop(is_ipv4 ? AF_INET : AF_INET6, from, text, sizeof text) == nullptr ? "?" : text;
 }
 
+// A GID of InfiniBand begins with its subnet.
+bool is_one_fabric(const RdmaGid& one, const RdmaGid& other) {
+  if (one.network != other.network) return false;
+  return one.network != RdmaNetwork::infiniband ||
+         one.gid.global.subnet_prefix == other.gid.global.subnet_prefix;
+}
+
 std::string RdmaPort::name() const { return fmt::format("{}:{}", device->name(), number); }
 
 double RdmaPort::gigabits_per_s() const {

@@ -28,6 +28,9 @@ struct RdmaGid {
   RdmaNetwork network = RdmaNetwork::infiniband;
 };
 
+// Whether ports with these GIDs reach each other: on InfiniBand, if they are in one subnet.
+bool is_one_fabric(const RdmaGid& one, const RdmaGid& other);
+
 struct RdmaPort {
   std::shared_ptr<loaded::VerbsDevice> device;
   std::uint8_t number = 1;

@@ -14,6 +14,7 @@
 #include <bit>
 #include <cstring>
 #include <map>
+#include <span>
 
 namespace gyre::transport {
 namespace {
@@ -60,8 +61,8 @@ class RdmaTransport final : public Transport {
   Status find_ports();
   Result<AddressList> read_addresses(const EndpointContents& contents, const LinkKey& key) const;
   Result<std::shared_ptr<RdmaDevice>> open(const RdmaPort& port);
-  // The port for a rail that leads to that network; others for other rails, if there are.
-  const RdmaPort* port_for(const RdmaAddress& there, std::size_t rail) const;
+  // The port for a rail; others for other rails to the same fabric, if there are.
+  const RdmaPort* port_for(const AddressList& there, std::size_t rail) const;
   std::string announced_by(const trust::ProcessIdentity& peer) const {
     return environment_.announced == nullptr ? std::string() : environment_.announced(peer);
   }
@@ -197,11 +198,20 @@ Result<RdmaTransport::AddressList> RdmaTransport::read_addresses(const EndpointC
   return addresses;
 }
 
-const RdmaPort* RdmaTransport::port_for(const RdmaAddress& there, std::size_t rail) const {
+const RdmaPort* RdmaTransport::port_for(const AddressList& there, std::size_t rail) const {
+  const auto gid_of = [](const RdmaAddress& one) {
+    return RdmaGid{.gid = one.gid, .network = one.network};
+  };
+  const RdmaGid wanted = gid_of(there[rail]);
   std::vector<const RdmaPort*> fitting;
   for (const RdmaPort& port : ports_.usable)
-    if (port.on(there.network) != nullptr) fitting.push_back(&port);
-  return fitting.empty() ? nullptr : fitting[rail % fitting.size()];
+    if (const RdmaGid* const gid = port.on(wanted.network);
+        gid != nullptr && is_one_fabric(*gid, wanted))
+      fitting.push_back(&port);
+  const auto before = static_cast<std::size_t>(std::ranges::count_if(
+      std::span(there).first(rail),
+      [&](const RdmaAddress& one) { return is_one_fabric(gid_of(one), wanted); }));
+  return fitting.empty() ? nullptr : fitting[before % fitting.size()];
 }
 
 Result<std::unique_ptr<Connection>> RdmaTransport::connect(const LinkKey& key,
@@ -212,7 +222,7 @@ Result<std::unique_ptr<Connection>> RdmaTransport::connect(const LinkKey& key,
   std::vector<std::shared_ptr<RdmaDevice>> devices;  // of the rails that are used
   std::vector<std::size_t> used;
   for (std::size_t i = 0; i < there.size(); ++i) {
-    const RdmaPort* const port = port_for(there[i], i);
+    const RdmaPort* const port = port_for(there, i);
     if (port == nullptr) continue;
     GYRE_ASSIGN(std::shared_ptr<RdmaDevice> device, open(*port));
     devices.push_back(std::move(device));

@@ -1,8 +1,8 @@
 // FakeVerbs: a table of libibverbs with devices of its own, whose queue pairs reach each other in
 // this process. It models what the transport relies on: states of queue pairs and their packet
-// numbers, keys and bounds of memory, receive requests, depths of queues, completion events, late
-// completions, and failures. It is stricter than a NIC: what a NIC would wait out is an error at
-// once. One at a time; any thread.
+// numbers, subnets, keys and bounds of memory, receive requests, depths of queues, completion
+// events, late completions, and failures. It is stricter than a NIC: what a NIC would wait out is
+// an error at once. One at a time; any thread.
 #pragma once
 
 #include "lib/loaded/verbs.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/eventfd.h>
@@ -84,16 +85,6 @@ int query_port(ibv_context* context, std::uint8_t number, ibv_port_attr* attribu
   return 0;
 }
 
-bool parse_gid(const std::string& text, ibv_gid_entry& entry, bool is_infiniband) {
-  const bool is_v1 = text.starts_with("v1:");
-  std::string address = is_v1 ? text.substr(3) : text;
-  if (address.find(':') == address.npos) address = "::ffff:" + address;
-  entry.gid_type = is_infiniband ? IBV_GID_TYPE_IB
-                   : is_v1       ? IBV_GID_TYPE_ROCE_V1
-                                 : IBV_GID_TYPE_ROCE_V2;
-  return inet_pton(AF_INET6, address.c_str(), entry.gid.raw) == 1;
-}
-
 ssize_t gid_table(ibv_context* context, ibv_gid_entry* entries, std::size_t most, std::uint32_t,
                   std::size_t) {
   const Lock lock(fake_verbs->mutex);
@@ -105,9 +96,12 @@ ssize_t gid_table(ibv_context* context, ibv_gid_entry* entries, std::size_t most
       ibv_gid_entry entry{};
       entry.port_num = static_cast<std::uint32_t>(port + 1);
       entry.gid_index = static_cast<std::uint32_t>(i);
-      if (parse_gid(nic.ports[port].gids[i], entry,
-                    nic.ports[port].link_layer == IBV_LINK_LAYER_INFINIBAND))
-        entries[count++] = entry;
+      const std::string& text = nic.ports[port].gids[i];
+      entry.gid = parsed_gid(text);
+      entry.gid_type = nic.ports[port].link_layer == IBV_LINK_LAYER_INFINIBAND ? IBV_GID_TYPE_IB
+                       : text.starts_with("v1:") ? IBV_GID_TYPE_ROCE_V1
+                                                 : IBV_GID_TYPE_ROCE_V2;
+      entries[count++] = entry;
     }
   return static_cast<ssize_t>(count);
 }
@@ -248,8 +242,7 @@ int destroy_qp(ibv_qp* pair) {
 }
 
 bool has_gid(const FakePair& pair, int index) {
-  const auto port = static_cast<std::size_t>(pair.attributes.port_num - 1);
-  const auto& gids = static_cast<FakeContext&>(*pair.context).nic->options.ports[port].gids;
+  const auto& gids = FakeVerbs::State::port_of(pair).gids;
   return index >= 0 && static_cast<std::size_t>(index) < gids.size();
 }
 
@@ -362,6 +355,14 @@ int req_notify_cq(ibv_cq* queue, int) {
 }
 
 }  // namespace
+
+ibv_gid parsed_gid(const std::string& text) {
+  std::string address = text.starts_with("v1:") ? text.substr(3) : text;
+  if (address.find(':') == address.npos) address = "::ffff:" + address;
+  ibv_gid gid{};
+  if (inet_pton(AF_INET6, address.c_str(), gid.raw) != 1) std::abort();
+  return gid;
+}
 
 void fill_table(loaded::Verbs& table) {
 #define GYRE_FAKE_MEMBER(result, member, symbol, parameters) table.member = member;

@@ -37,12 +37,25 @@ ibv_wc received(FakePair& peer, const FakeRequest& by, ibv_wc_status status) {
   return completion;
 }
 
+bool is_active(const FakePair& pair) {
+  return FakeVerbs::State::port_of(pair).state == IBV_PORT_ACTIVE;
+}
+
+// InfiniBand's packets stay in their subnet.
+bool is_in_reach(const FakePair& pair, const FakePair& peer) {
+  const FakePortOptions& here = FakeVerbs::State::port_of(pair);
+  const FakePortOptions& there = FakeVerbs::State::port_of(peer);
+  if (here.link_layer != there.link_layer) return false;
+  return here.link_layer != IBV_LINK_LAYER_INFINIBAND ||
+         parsed_gid(here.gids.front()).global.subnet_prefix ==
+             parsed_gid(there.gids.front()).global.subnet_prefix;
+}
+
 }  // namespace
 
-bool FakeVerbs::State::is_active(const FakePair& pair) const {
+const FakePortOptions& FakeVerbs::State::port_of(const FakePair& pair) {
   const auto& context = static_cast<const FakeContext&>(*pair.context);
-  const auto port = static_cast<std::size_t>(pair.attributes.port_num - 1);
-  return context.nic->options.ports[port].state == IBV_PORT_ACTIVE;
+  return context.nic->options.ports[static_cast<std::size_t>(pair.attributes.port_num - 1)];
 }
 
 // The queue pair that a pair is joined with, if that is joined with it as well, by its numbers.
@@ -52,7 +65,7 @@ FakePair* FakeVerbs::State::find_peer(const FakePair& pair) {
   FakePair& peer = *found->second;
   const bool receives = peer.state == IBV_QPS_RTR || peer.state == IBV_QPS_RTS;
   const bool is_ours = receives && peer.attributes.dest_qp_num == pair.qp_num &&
-                       peer.expected_packet == pair.next_packet;
+                       peer.expected_packet == pair.next_packet && is_in_reach(pair, peer);
   return is_ours ? &peer : nullptr;
 }
 

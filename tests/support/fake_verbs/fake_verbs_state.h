@@ -63,7 +63,7 @@ struct FakeVerbs::State {
   void carry_out(FakePair& pair);
   bool carry_out_first(FakePair& pair);
   FakePair* find_peer(const FakePair& pair);
-  bool is_active(const FakePair& pair) const;
+  static const FakePortOptions& port_of(const FakePair& pair);
   bool check_local(const FakePair& pair, const FakeRequest& request) const;
   bool check_remote(const FakePair& peer, std::uint64_t address, std::uint64_t bytes,
                     std::uint32_t key) const;
@@ -98,6 +98,9 @@ struct FakeVerbs::State {
   std::condition_variable changed;
   std::thread thread;
 };
+
+// Of such a text as a port's options have.
+ibv_gid parsed_gid(const std::string& text);
 
 // The one that is there; its functions find it here.
 extern FakeVerbs::State* fake_verbs;
