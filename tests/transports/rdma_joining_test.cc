@@ -88,3 +88,39 @@ TEST_CASE("ports of InfiniBand are joined within a subnet", "[rdma]") {
   CHECK(is_filled(in.place(), bytes, 0));
   for (const char* const device : one.used) CHECK(network.fake.bytes_by(device) > 0);
 }
+
+TEST_CASE("a port that cannot be joined leaves the connection to the others", "[rdma]") {
+  // Of the sender's queue pairs, to receive and to send; then of the receiver's.
+  const int failing = GENERATE(1, 2, 3, 4, 5, 6, 7, 8);
+  CAPTURE(failing);
+  Network network(two_nics());
+  constexpr int prepared = 4;
+  network.fake.fail_call("modify_qp", prepared + failing);
+  JoinedPair pair(shape);
+  REQUIRE(text_of(pair.link.status) == "");
+  for (std::uint64_t number = 0; number < 6; ++number) {
+    pair.send(bytes, number);
+    CHECK(pair.arrives(bytes, number));
+  }
+  CHECK(text_of(pair.link.status) == "");
+  const bool is_first = (failing - 1) % 4 < 2;
+  CHECK(network.fake.bytes_by(is_first ? "fake1" : "fake0") >= 6 * bytes);
+  CHECK(network.fake.bytes_by(is_first ? "fake0" : "fake1") == 0);
+  CHECK(network.fake.unexpected() == 0);
+}
+
+TEST_CASE("a port without a route to its peer is left out, and the last one's lack is an error",
+          "[rdma]") {
+  Network network(two_nics());
+  network.fake.cut_route("fake1");
+  {
+    JoinedPair pair(shape);
+    REQUIRE(text_of(pair.link.status) == "");
+    pair.send(bytes, 0);
+    CHECK(pair.arrives(bytes, 0));
+  }
+  network.fake.cut_route("fake0");
+  const JoinedPair pair(shape);
+  CHECK(pair.link.status.code() == Code::RemoteError);
+  CHECK(contains(pair.link.status, "finding the way to the peer's GID: ENETUNREACH"));
+}

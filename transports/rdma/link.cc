@@ -47,6 +47,7 @@ std::size_t RdmaLink::count_used() const {
 }
 
 Status RdmaLink::join(const std::vector<std::optional<RdmaAddress>>& there) {
+  Status why(Code::RemoteError, "the peer uses none of the ports");
   for (std::size_t i = 0; i < rails_.size(); ++i) {
     RdmaRail& rail = rails_[i];
     if (rail.queues == nullptr) continue;
@@ -56,11 +57,18 @@ Status RdmaLink::join(const std::vector<std::optional<RdmaAddress>>& there) {
     }
     rail.there = *there[i];
     last_ends_ = ends_text(i);
-    GYRE_TRY(rail.queues->join(rail.there));
+    if (Status joined = rail.queues->join(rail.there); !joined.ok()) {
+      log_info(Subsystem::net, "{} {}: without {}: {}", toward_, peer_, last_ends_,
+               joined.message());
+      rail.queues.reset();
+      lost_.push_back(i);
+      why = std::move(joined);
+      continue;
+    }
     log_info(Subsystem::net, "{} {}: {}, queue pairs: {}", toward_, peer_, last_ends_,
              rail.queues->size());
   }
-  if (count_used() == 0) return Status(Code::RemoteError, "the peer uses none of the ports");
+  if (count_used() == 0) return why;
   is_joined_ = true;
   return {};
 }

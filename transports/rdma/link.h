@@ -52,7 +52,8 @@ class RdmaLink {
   const std::vector<RdmaRail>& rails() const { return rails_; }
   // The first rail in use: notes and notices go there. Their number if there is none.
   std::size_t main() const;
-  // Each rail with the peer's; the link is without those that the peer does not use.
+  // Each rail with the peer's. The link is without those that the peer does not use, and has lost
+  // those that cannot be joined.
   Status join(const std::vector<std::optional<RdmaAddress>>& there);
   bool is_joined() const { return is_joined_; }
 

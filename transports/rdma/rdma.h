@@ -10,8 +10,9 @@
 //             makes its own queue pairs, joins them with the receiver's, and answers with
 //             their numbers and the ticket. Endpoint and answer travel over the encrypted
 //             control plane; nothing else is believed. The receiver joins in turn and sends
-//             its first credit. From then on the sender may send. A receiver that ends before
-//             it has joined sends a letter without bytes, and the sender fails.
+//             its first credit. From then on the sender may send. A rail that cannot be joined is
+//             left out, by the answer or as a loss. A receiver that ends before it has joined
+//             sends a letter without bytes, and the sender fails.
 //   message   The sender's NIC writes the payload from the sender's slot straight into the
 //             receiver's slot of the same index (RDMA WRITE), then a note of 24 bytes into the ring
 //             (RDMA WRITE WITH IMMEDIATE, on the first queue pair of the first rail). Up to 232

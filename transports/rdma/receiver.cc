@@ -74,8 +74,9 @@ Status RdmaReceiver::join() {
   }
   owes_credit_ = true;
   GYRE_TRY(link_.join(answer->rails));
-  for (const RdmaRail& rail : link_.rails()) asked_about_.push_back(rail.queues == nullptr);
-  note_rail_ = link_.main();
+  for (std::size_t i = 0; i < rails.size(); ++i)
+    asked_about_.push_back(i >= answer->rails.size() || !answer->rails[i]);
+  find_note_rail();
   return {};
 }
 
@@ -178,14 +179,18 @@ Status RdmaReceiver::answer_questions() {
     GYRE_TRY(link_.lose(question.number, Status(Code::RemoteError, "the peer has lost it")));
   GYRE_TRY(link_.take_completions());
   for (const Notice& question : asked) asked_about_[question.number] = true;
-  note_rail_ =
-      static_cast<std::size_t>(std::ranges::find(asked_about_, false) - asked_about_.begin());
+  find_note_rail();
   std::ranges::fill(arrivals_, MessageArrival{});
   round_ = asked.front().round;
   for (std::size_t i = 0; i < asked.size(); ++i)
     GYRE_TRY(tell(WorkKind::notice,
                   {NoticeKind::resume, static_cast<std::uint32_t>(arriving_.tail()), round_}));
   return {};
+}
+
+void RdmaReceiver::find_note_rail() {
+  note_rail_ =
+      static_cast<std::size_t>(std::ranges::find(asked_about_, false) - asked_about_.begin());
 }
 
 // The sender asks in turn, or has asked before. Credits and the grant went over the first rail.

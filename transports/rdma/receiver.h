@@ -61,6 +61,7 @@ class RdmaReceiver final : public RdmaEnd {
   Status on_message(const Notice& message, bool is_note);
   Status land_whole();
   Status answer_questions();
+  void find_note_rail();
   Status tell_losses();
   Status return_credit();
   Status give_grant();
@@ -89,7 +90,7 @@ class RdmaReceiver final : public RdmaEnd {
   std::vector<Notice> questions_;  // of the sender, about lost rails; of one round
   std::uint8_t asked_round_ = 0;   // the newest one that it has asked in
   std::uint8_t round_ = 0;         // the last one that was answered: its messages count
-  std::vector<bool> asked_about_;  // rails that the sender has lost
+  std::vector<bool> asked_about_;  // rails that the sender does not use, or has lost
   std::size_t note_rail_ = 0;      // the first that it has not: notes come there
 };
 

@@ -77,6 +77,9 @@ Status RdmaSender::prepare() {
   for (const RdmaRail& rail : link_.rails())
     there.push_back(rail.queues != nullptr ? std::optional(rail.there) : std::nullopt);
   GYRE_TRY(link_.join(there));
+  while (link_.next_lost()) {
+    // The answer does not name it, and that says enough.
+  }
   find_paths();
   return {};
 }

@@ -139,6 +139,12 @@ void FakeVerbs::show_arrivals(std::string_view device) {
       state_->show(*queue);
 }
 
+void FakeVerbs::cut_route(std::string_view device) {
+  const std::lock_guard lock(state_->mutex);
+  for (const auto& nic : state_->nics)
+    if (nic->options.name == device) nic->has_route = false;
+}
+
 void FakeVerbs::fail_device(std::string_view device) {
   const std::lock_guard lock(state_->mutex);
   ibv_async_event event{};

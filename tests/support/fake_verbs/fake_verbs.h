@@ -70,6 +70,8 @@ class FakeVerbs {
   // be polled until they are shown, or their queue pair is put into the error state.
   void hold_arrivals(std::string_view device);
   void show_arrivals(std::string_view device);
+  // No queue pair of the device finds a way to a peer.
+  void cut_route(std::string_view device);
   // The device says that it has failed, and goes on.
   void fail_device(std::string_view device);
   // Requests that wait because of lost packets fail, as after the last retry.

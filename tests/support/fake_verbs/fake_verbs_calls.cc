@@ -261,6 +261,7 @@ int modify_qp(ibv_qp* modified, ibv_qp_attr* wanted, int mask) {
   } else if (pair.state == IBV_QPS_INIT && wanted->qp_state == IBV_QPS_RTR) {
     if ((mask & IBV_QP_DEST_QPN) == 0 || !has_gid(pair, wanted->ah_attr.grh.sgid_index))
       return EINVAL;
+    if (!static_cast<FakeContext*>(pair.context)->nic->has_route) return ENETUNREACH;
     now.ah_attr = wanted->ah_attr;
     now.dest_qp_num = wanted->dest_qp_num;
     now.path_mtu = wanted->path_mtu;

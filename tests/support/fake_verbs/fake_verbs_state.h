@@ -18,6 +18,7 @@ struct FakeNic : ibv_device {
   FakeNicOptions options;
   std::uint64_t bytes = 0;  // that have left
   bool holds_arrivals = false;
+  bool has_route = true;
 };
 struct FakeContext : ibv_context {
   FakeNic* nic = nullptr;
