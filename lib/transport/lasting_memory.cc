@@ -1,5 +1,7 @@
 #include "lib/transport/lasting_memory.h"
 
+#include "lib/transport/pinned_pages.h"
+
 #include <algorithm>
 
 namespace gyre::transport {
@@ -9,8 +11,10 @@ bool LastingMemory::covers(const void* memory, std::uint64_t bytes) const {
   // It may be getting other pages at this moment.
   if (regions_.is_withdrawn(memory, bytes)) return false;
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(
+  const bool is_known = std::ranges::any_of(
       buffers_, [&](const auto& buffer) { return buffer.second.holds(memory, bytes); });
+  // Unlike a region's, its pages are private.
+  return is_known && forks_copy_pinned_pages();
 }
 
 std::uint64_t LastingMemory::add(const MemoryRange& buffer) {

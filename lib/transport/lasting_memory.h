@@ -2,7 +2,8 @@
 // regions of gyreMemAlloc, until gyreMemFree; and what one communicator was told of by
 // gyreCommRegister, until gyreCommDeregister. Only of such memory may a NIC's key be kept. Memory
 // of malloc may be unmapped and mapped anew at any time, and nobody tells: the key would lead to
-// pages that are no longer the program's, and calls would give wrong results.
+// pages that are no longer the program's, and calls would give wrong results. Where a fork could
+// do the same to private pages (pinned_pages.h), regions alone count.
 #pragma once
 
 #include "lib/transport/memory_watchers.h"

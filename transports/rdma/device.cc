@@ -1,5 +1,7 @@
 #include "transports/rdma/device.h"
 
+#include "transports/rdma/private_pages.h"
+
 #include <fmt/core.h>
 
 #include <cerrno>
@@ -35,8 +37,10 @@ Status RdmaDevice::prepare() {
     (void)domain_.release();
     return Status::from_errno("making a protection domain", errno != 0 ? errno : ENOMEM);
   }
-  GYRE_ASSIGN(probed_memory_,
-              register_memory(probed_, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+  constexpr std::size_t probed_bytes = 64;
+  GYRE_ASSIGN(probed_, private_pages(probed_bytes));
+  GYRE_ASSIGN(probed_memory_, register_memory({probed_.get().data, probed_bytes},
+                                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
   return {};
 }
 
@@ -55,7 +59,7 @@ Result<loaded::VerbsMemory> RdmaDevice::register_memory(std::span<std::byte> mem
 }
 
 RemoteMemory RdmaDevice::probed() const {
-  return {reinterpret_cast<std::uintptr_t>(probed_.data()), probed_memory_.get()->rkey};
+  return {reinterpret_cast<std::uintptr_t>(probed_.get().data), probed_memory_.get()->rkey};
 }
 
 std::string RdmaDevice::trouble() {

@@ -3,11 +3,11 @@
 // worth nothing.
 #pragma once
 
+#include "lib/base/owned.h"
 #include "transports/rdma/address.h"
 #include "transports/rdma/ports.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,7 +50,7 @@ class RdmaDevice {
   const RdmaOptions options_;
   ibv_device_attr limits_{};
   loaded::VerbsDomain domain_;
-  alignas(64) std::array<std::byte, 64> probed_{};
+  Mapping probed_;
   loaded::VerbsMemory probed_memory_;
 };
 

@@ -9,6 +9,7 @@ namespace gyre::transport {
 
 Status RdmaEnd::register_memory(std::size_t notes, int slots_access) {
   const FifoView& fifo = memory_->view;
+  GYRE_TRY(keep_from_children(memory_->mapping));
   grant_offset_ = notes * sizeof(NotePlace);
   GYRE_ASSIGN(notes_, private_pages(grant_offset_ + grant_places * sizeof(NotePlace)));
   for (RdmaRail& rail : link_.rails()) {

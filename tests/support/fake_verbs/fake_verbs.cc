@@ -108,6 +108,14 @@ std::uint64_t FakeVerbs::bytes_into(const void* registered) const {
   return state_->written[registered];
 }
 
+std::vector<MemoryRange> FakeVerbs::registered() const {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<MemoryRange> ranges;
+  for (const auto& [key, region] : state_->regions)
+    ranges.push_back({static_cast<std::byte*>(region->addr), region->length});
+  return ranges;
+}
+
 void FakeVerbs::set_port(std::string_view device, int number, ibv_port_state state) {
   const std::lock_guard lock(state_->mutex);
   for (const auto& nic : state_->nics)

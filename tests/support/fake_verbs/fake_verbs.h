@@ -5,6 +5,7 @@
 // an error at once. One at a time; any thread.
 #pragma once
 
+#include "lib/base/owned.h"
 #include "lib/loaded/verbs.h"
 
 #include <cstdint>
@@ -63,6 +64,9 @@ class FakeVerbs {
   // Of it, what NICs read from registered memory that begins there, and what they wrote there.
   std::uint64_t bytes_from(const void* registered) const;
   std::uint64_t bytes_into(const void* registered) const;
+
+  // The memory that is registered now.
+  std::vector<MemoryRange> registered() const;
 
   // A port's state; its packets are lost while it is not active.
   void set_port(std::string_view device, int number, ibv_port_state state);
