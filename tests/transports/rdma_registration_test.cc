@@ -8,6 +8,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <sys/mman.h>
 #include <vector>
 
 using namespace gyre;
@@ -258,4 +259,19 @@ TEST_CASE("a cache that ends gives all back, and memory may go before it or afte
   machine.cache.reset();
   CHECK(machine.given_back() == 2);
   CHECK(machine.regions.release(memory).ok());
+}
+
+TEST_CASE("memory that the device may not write is copied, and costs no other key", "[rdma]") {
+  Machine machine;
+  if (!forks_copy_pinned_pages()) return;
+  std::byte* const memory = machine.allocate(page);
+  REQUIRE(machine.holds(memory, page));
+  void* const read_only = mmap(nullptr, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(read_only != MAP_FAILED);
+  (void)machine.lasting->add({static_cast<std::byte*>(read_only), page});
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(machine.holds(read_only, page));
+  CHECK(machine.given_back() == 0);
+  CHECK(machine.holds(memory, page));
+  CHECK(machine.registered() == 3);
+  CHECK(munmap(read_only, page) == 0);
 }

@@ -21,6 +21,10 @@ std::string memlock_text() {
 
 }  // namespace
 
+bool is_memory_limit(int error_number) {
+  return error_number == ENOMEM || error_number == EAGAIN || error_number == EPERM;
+}
+
 Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open(const RdmaPort& port,
                                                      const RdmaOptions& options) {
   std::shared_ptr<RdmaDevice> device(new RdmaDevice(port, options));
@@ -44,18 +48,28 @@ Status RdmaDevice::prepare() {
   return {};
 }
 
+int RdmaDevice::try_to_register(std::span<std::byte> memory, int access,
+                                loaded::VerbsMemory& made) const {
+  errno = 0;
+  ibv_mr* const object = verbs().reg_mr(domain(), memory.data(), memory.size(), access);
+  if (object == nullptr) return errno != 0 ? errno : ENOMEM;
+  made = loaded::VerbsMemory({&verbs(), object});
+  return 0;
+}
+
+Status RdmaDevice::registering_failed(std::size_t bytes, int why) const {
+  const Status failed = Status::from_errno(
+      fmt::format("registering {} bytes with RDMA device {}", bytes, port_.device->name()), why);
+  return Status(failed.code(), std::string(failed.message()) +
+                                   (is_memory_limit(why) ? memlock_text() : std::string()));
+}
+
 Result<loaded::VerbsMemory> RdmaDevice::register_memory(std::span<std::byte> memory,
                                                         int access) const {
-  errno = 0;
-  ibv_mr* const made = verbs().reg_mr(domain(), memory.data(), memory.size(), access);
-  if (made != nullptr) return loaded::VerbsMemory({&verbs(), made});
-  const int why = errno != 0 ? errno : ENOMEM;
-  const Status failed = Status::from_errno(
-      fmt::format("registering {} bytes with RDMA device {}", memory.size(), port_.device->name()),
-      why);
-  const bool is_limit = why == ENOMEM || why == EAGAIN || why == EPERM;
-  return Status(failed.code(),
-                std::string(failed.message()) + (is_limit ? memlock_text() : std::string()));
+  loaded::VerbsMemory made;
+  if (const int why = try_to_register(memory, access, made); why != 0)
+    return registering_failed(memory.size(), why);
+  return made;
 }
 
 RemoteMemory RdmaDevice::probed() const {

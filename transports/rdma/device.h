@@ -16,6 +16,9 @@
 
 namespace gyre::transport {
 
+// Whether registering failed at a limit on locked memory: with less of it, it might do.
+bool is_memory_limit(int error_number);
+
 class RdmaDevice {
  public:
   static Result<std::shared_ptr<RdmaDevice>> open(const RdmaPort& port, const RdmaOptions& options);
@@ -34,6 +37,9 @@ class RdmaDevice {
   }
   // Memory for the NIC: which it reads, or which peers write.
   Result<loaded::VerbsMemory> register_memory(std::span<std::byte> memory, int access) const;
+  // The same, and why it failed: an errno, or 0.
+  int try_to_register(std::span<std::byte> memory, int access, loaded::VerbsMemory& made) const;
+  Status registering_failed(std::size_t bytes, int why) const;
   // Where peers may write nothing, to see whether this NIC answers.
   RemoteMemory probed() const;
   // See VerbsDevice.

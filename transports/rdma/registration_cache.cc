@@ -18,13 +18,13 @@ const ibv_mr* Registration::on(const RdmaDevice& device) const {
 }
 
 // Both ends of a link lend: the NIC reads it here, and peers write it.
-Status Registration::add(const std::shared_ptr<RdmaDevice>& device) {
-  if (on(*device) != nullptr) return {};
-  GYRE_ASSIGN(loaded::VerbsMemory memory,
-              device->register_memory({range_.data, range_.bytes},
-                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
-  keys_.push_back({device, std::move(memory)});
-  return {};
+int Registration::add(const std::shared_ptr<RdmaDevice>& device) {
+  if (on(*device) != nullptr) return 0;
+  loaded::VerbsMemory memory;
+  const int why = device->try_to_register({range_.data, range_.bytes},
+                                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, memory);
+  if (why == 0) keys_.push_back({device, std::move(memory)});
+  return why;
 }
 
 RegistrationCache::RegistrationCache(std::shared_ptr<LastingMemory> lasting,
@@ -80,11 +80,12 @@ bool RegistrationCache::drop_oldest() {
 // A limit on locked memory may be met by what nobody uses now.
 bool RegistrationCache::add_devices(Registration& registration, const NicList& devices) {
   for (const std::shared_ptr<RdmaDevice>& device : devices) {
-    Status added = registration.add(device);
-    while (!added.ok() && drop_oldest()) added = registration.add(device);
-    if (added.ok()) continue;
+    int why = registration.add(device);
+    while (is_memory_limit(why) && drop_oldest()) why = registration.add(device);
+    if (why == 0) continue;
     if (!std::exchange(has_told_, true))
-      log_warn("calls copy memory that the NIC could reach: {}", added.message());
+      log_warn("calls copy memory that the NIC could reach: {}",
+               device->registering_failed(registration.range().bytes, why).message());
     return false;
   }
   return true;

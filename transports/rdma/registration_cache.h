@@ -27,7 +27,8 @@ class Registration {
   const MemoryRange& range() const { return range_; }
   // Null: the device does not know the range.
   const ibv_mr* on(const RdmaDevice& device) const;
-  Status add(const std::shared_ptr<RdmaDevice>& device);
+  // 0, or the errno of the device's refusal.
+  int add(const std::shared_ptr<RdmaDevice>& device);
 
  private:
   struct DeviceKey {

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace gyre::tests {
@@ -124,9 +126,24 @@ int dealloc_pd(ibv_pd* domain) {
   return 0;
 }
 
+// Whether this process may write there. The kernel makes an atomic or with 0, which changes
+// nothing.
+bool may_write(const void* start, std::size_t bytes) {
+  constexpr std::uintptr_t page = 4096;
+  static std::uint32_t nobody = 0;
+  const auto begin = reinterpret_cast<std::uintptr_t>(start);
+  for (std::uintptr_t at = begin / 4 * 4; at < begin + bytes; at = at / page * page + page)
+    if (syscall(SYS_futex, &nobody, FUTEX_WAKE_OP_PRIVATE, 1, std::uintptr_t{1}, at,
+                FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0)) < 0)
+      return false;
+  return true;
+}
+
 ibv_mr* reg_mr(ibv_pd* domain, void* start, std::size_t bytes, int access) {
   const Lock lock(fake_verbs->mutex);
   if (fake_verbs->fails("reg_mr")) return fail_with<ibv_mr>(ENOMEM);
+  if ((access & IBV_ACCESS_LOCAL_WRITE) != 0 && !may_write(start, bytes))
+    return fail_with<ibv_mr>(EFAULT);
   auto* const region = new FakeRegion();
   region->context = domain->context;
   region->pd = domain;
