@@ -132,7 +132,8 @@ TEST_CASE("memory and descriptors come back when links go", "[transport]") {
 TEST_CASE("a slot costs memory only once it carries something", "[transport]") {
   const Kind kind = GENERATE(from_range(all_kinds()));
   CAPTURE(kind_name(kind));
-  if (kind == Kind::rdma_device) return;  // what a NIC writes is locked in memory
+  // What a NIC writes is locked in memory; the fake looks whether it may be written.
+  if (kind == Kind::rdma_device || kind == Kind::rdma) return;
   Side receiving(kind), other(kind);
   Side& sending = is_one_process(kind) ? receiving : other;
   const FifoShape shape{16, 128, 256 << 10};
