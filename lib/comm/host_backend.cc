@@ -79,6 +79,7 @@ std::string announced_by(const CommunicatorState& state, const trust::ProcessIde
 
 HostBackend::HostBackend(CommunicatorState& state, const Services& services, tune::Allowed allowed)
     : state_(state),
+      services_(services),
       regions_(services.regions),
       lasting_(std::make_shared<transport::LastingMemory>(services.regions)),
       machine_(services.machine),
@@ -202,8 +203,8 @@ Status HostBackend::fetch(void* value, const void* from, std::uint64_t bytes) co
 Result<std::uint64_t> HostBackend::register_buffer(const void* buffer, std::uint64_t bytes) {
   auto* const start = static_cast<std::byte*>(const_cast<void*>(buffer));
   bool moves = false;
-  if (state_.options.driver != nullptr) {
-    GYRE_ASSIGN(moves, is_managed(*state_.options.driver, buffer));
+  if (const loaded::CudaDriver* const driver = services_.cuda_in_use(); driver != nullptr) {
+    GYRE_ASSIGN(moves, is_managed(*driver, buffer));
   }
   return lasting_->add({start, moves ? 0 : static_cast<std::size_t>(bytes)});
 }

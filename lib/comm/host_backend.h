@@ -97,6 +97,7 @@ class HostBackend final : public Backend {
   };
 
   CommunicatorState& state_;
+  const Services& services_;
   transport::RegionTable& regions_;
   const std::shared_ptr<transport::LastingMemory> lasting_;  // transports watch it
   HostMachine& machine_;

@@ -91,7 +91,10 @@ Process::Process(Process* before_fork)
           [this](const void* stream) {
             return static_cast<bool>(streams.pin(reinterpret_cast<std::uintptr_t>(stream)));
           }},
-      services{regions, ends_, machine, verbs, device_services} {}
+      services{regions, ends_, machine, verbs, device_services, [this] {
+                 const auto driver = cuda_driver(loaded::CudaPresence::only_if_loaded);
+                 return driver.ok() ? *driver : nullptr;
+               }} {}
 
 bool Process::was_known_before_fork(std::uint64_t handle) {
   for (Process* one = before_fork_; one != nullptr; one = one->before_fork_)

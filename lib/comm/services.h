@@ -3,10 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 
 namespace gyre::loaded {
+struct CudaDriver;
 class SharedVerbs;
-}
+}  // namespace gyre::loaded
 
 namespace gyre::transport {
 class RegionTable;
@@ -23,6 +25,8 @@ struct Services {
   HostMachine& machine;              // the topology of this host
   loaded::SharedVerbs& verbs;        // its RDMA devices
   const DeviceServices& devices;
+  // The driver, if somebody in this process uses it by now; else null.
+  std::function<const loaded::CudaDriver*()> cuda_in_use;
 };
 
 }  // namespace gyre::comm

@@ -6,9 +6,11 @@
 #include "tests/support/fake_verbs/fake_verbs.h"
 
 #include <algorithm>
+#include <barrier>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <thread>
@@ -101,15 +103,17 @@ namespace {
 constexpr std::size_t count = 1 << 20;
 
 // Of memory of this rank that it registers: `input`, and twice as many behind it.
-std::string gather_registered(int rank, const gyreUniqueId& id, std::int32_t* input) {
+std::string gather_registered(int rank, const gyreUniqueId& id, std::int32_t* input,
+                              const std::function<void()>& joined) {
   gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
   config.device = GYRE_DEVICE_HOST;
   gyreComm_t comm = nullptr;
   void* handle = nullptr;
   std::int32_t* const output = input + count;
   std::fill_n(input, count, rank + 1);
-  if (gyreCommInitRankConfig(&comm, 2, id, rank, &config) != gyreSuccess ||
-      gyreCommRegister(comm, input, 12 * count, &handle) != gyreSuccess)
+  const gyreResult_t begun = gyreCommInitRankConfig(&comm, 2, id, rank, &config);
+  joined();
+  if (begun != gyreSuccess || gyreCommRegister(comm, input, 12 * count, &handle) != gyreSuccess)
     return gyreGetLastError(comm);
   for (int call = 0; call < 2; ++call)
     if (gyreAllGather(input, output, count, gyreInt32, comm, nullptr) != gyreSuccess)
@@ -129,6 +133,12 @@ TEST_CASE("NICs reach registered memory of malloc, and no managed memory", "[dev
     FakeVerbs fake(two_nics());
     comm::process().verbs.use(&fake.table());
     for (const bool is_managed : {false, true}) {
+      // The program begins to use CUDA when its communicators are there.
+      comm::process().use_cuda(nullptr, {});
+      std::barrier all_joined(2, [&here]() noexcept {
+        comm::process().use_cuda(here.fake.library_table(), FakeCuda::images());
+      });
+      const auto joined = [&] { all_joined.arrive_and_wait(); };
       std::vector<std::int32_t> plain(is_managed ? 0 : 6 * count);
       auto* const memory = is_managed
                                ? static_cast<std::int32_t*>(here.fake.allocate_managed(24 * count))
@@ -136,8 +146,8 @@ TEST_CASE("NICs reach registered memory of malloc, and no managed memory", "[dev
       gyreUniqueId id;
       if (memory == nullptr || gyreGetUniqueId(&id) != gyreSuccess) return "no memory, or no id";
       std::string other;
-      std::thread beside([&] { other = gather_registered(1, id, memory + 3 * count); });
-      const std::string own = gather_registered(0, id, memory);
+      std::thread beside([&] { other = gather_registered(1, id, memory + 3 * count, joined); });
+      const std::string own = gather_registered(0, id, memory, joined);
       beside.join();
       if (!own.empty() || !other.empty()) return own + other;
       for (const std::int32_t* const input : {memory, memory + 3 * count})
