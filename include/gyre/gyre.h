@@ -342,8 +342,8 @@ GYRE_API const char* gyreGetLastError(gyreComm_t comm);
 GYRE_API gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId);
 
 /* Joins as `rank` of `nranks`. Blocks until all ranks have joined; gyreTimeout names the missing
- * ones. No other thread can stop it: it ends at its deadline (initTimeoutMs). After an error *comm
- * is NULL or as it was, and there is nothing to free.
+ * ones. No other thread can stop it: it ends at its deadline (initTimeoutMs; on GPUs at most twice
+ * that). After an error *comm is NULL or as it was, and there is nothing to free.
  * In a group the call sets *comm, and gyreGroupEnd joins. Even if gyreGroupEnd fails, the caller
  * must end each *comm that was set.
  * With config.blocking = 0 the call sets *comm and returns gyreInProgress. Call
@@ -399,9 +399,8 @@ GYRE_API gyreResult_t gyreCommFinalize(gyreComm_t comm);
 GYRE_API gyreResult_t gyreCommDestroy(gyreComm_t comm);
 /* Ends all operations of the communicator, and frees it. No single call can be stopped without
  * this. Other ranks get gyreRemoteError. Calls of this rank that are under way get gyreAborted.
- * gyreCommAbort returns within 1 s, whatever the peers do. Any thread may call it while another is
- * inside a call. No thread may use the handle after it: later calls get gyreInvalidArgument. Not
- * within a group. */
+ * gyreCommAbort returns within 1 s, whatever the peers do (but see gyreMemAlloc). Any thread may
+ * call it while another is inside a call. Later calls get gyreInvalidArgument. Not in a group. */
 GYRE_API gyreResult_t gyreCommAbort(gyreComm_t comm);
 /* Stores in *asyncError the error that broke the communicator, gyreInProgress or gyreSuccess. It
  * does not block.
@@ -410,7 +409,7 @@ GYRE_API gyreResult_t gyreCommAbort(gyreComm_t comm);
  * ask again.
  * [gyre] With blocking = 0 it stays gyreInProgress until all calls have ended, even after an error.
  * Then the buffers of calls with a NULL stream, and new handles, are the caller's; see BUFFERS. A
- * call that was refused breaks nothing: its error is stored once, then gyreSuccess again. */
+ * call that was refused breaks nothing: its error is told once, to whoever asks first. */
 GYRE_API gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError);
 /* The number of ranks; this rank; and the CUDA device, or GYRE_DEVICE_HOST. */
 GYRE_API gyreResult_t gyreCommCount(gyreComm_t comm, int* count);
@@ -437,12 +436,13 @@ GYRE_API gyreResult_t gyreMemAllocOn(void** ptr, size_t size, int device);
  * which they do when their kernels rest (docs/cuda.md). */
 GYRE_API gyreResult_t gyreMemFree(void* ptr);
 /* Tells the communicator of a buffer that will be used often. On a host communicator NICs then
- * reach it by RDMA, as they reach memory of gyreMemAlloc without it; nothing else changes.
- * Registered device memory from gyreMemAlloc is mapped by other processes before its first call.
- * Processes of this host reach other device memory (cudaMalloc, cuMemAlloc) directly only if it is
- * registered: they map its whole allocation by CUDA IPC, or else calls copy (GYRE_DEBUG=INFO says
- * why). Deregister memory before you free it: a call on memory that was freed and allocated anew
- * gets gyreInvalidUsage. *handle is valid until gyreCommDeregister succeeds or `comm` ends. */
+ * reach it by RDMA, as they reach memory of gyreMemAlloc without it; nothing else changes. (Not
+ * managed memory, nor, before Linux 5.12, any but gyreMemAlloc's: that is copied.) Registered
+ * device memory from gyreMemAlloc is mapped by other processes before its first call. Processes
+ * of this host reach other device memory (cudaMalloc, cuMemAlloc) directly only if it is
+ * registered: they map its whole allocation by CUDA IPC, or else calls copy (GYRE_DEBUG=INFO
+ * says why). Deregister memory before you free it: a call on memory that was freed and allocated
+ * anew gets gyreInvalidUsage. *handle is valid until gyreCommDeregister succeeds or `comm` ends. */
 GYRE_API gyreResult_t gyreCommRegister(gyreComm_t comm, void* buff, size_t size, void** handle);
 /* Ends a registration. Calls and graphs that use the buffer must have ended. After gyreSuccess the
  * memory may be freed, if nothing else of its allocation is registered on any communicator. [gyre]
