@@ -122,7 +122,8 @@ TEST_CASE(
   unauthenticated_says(client_hello(with_another_secret(id)));
   unauthenticated_says(as_text({}));                             // a ticket nobody issued
   unauthenticated_says(std::string("\x16\x03\x01\xff\xff", 5));  // a hello of 64 KiB
-  unauthenticated_says(std::string("\x16\x03\x01\x00\x40", 5) + std::string(64, 'x'));
+  std::string nonsense("\x16\x03\x01\x00\x40", 5);
+  unauthenticated_says(nonsense.append(64, 'x'));
   clients.push_back(connect_to(listener));                  // silence
   unauthenticated_says("\x16\x03");                         // half a hello
   unauthenticated_says(hello.substr(0, hello.size() - 1));  // all but a byte

@@ -83,11 +83,15 @@ def too_long(path, source):
                     for first, count in functions if count > MAX_FUNCTION_LINES]
 
 
+# Public headers have a guard that C compilers know; what is precompiled is included by nobody.
+UNGUARDED = ("include/", "tests/support/precompiled/")
+
+
 def badly_opened(path, source, paths):
     """A header, and a source file without a header of its own, opens by saying what it is."""
     found = []
     if path.endswith(tree.HEADER_ENDINGS) and "#pragma once" not in source and \
-            not path.startswith("include/"):
+            not path.startswith(UNGUARDED):
         found.append(f"{path}: no #pragma once")
     own_header = re.sub(r"\.\w+$", ".h", path)
     needs = path.endswith(tree.HEADER_ENDINGS) or own_header not in paths

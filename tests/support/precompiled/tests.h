@@ -1,6 +1,6 @@
 // What most tests include, parsed once for all of them (see meson.build beside). A test still
-// includes what it uses: some builds have no precompiled headers.
-#pragma once
+// includes what it uses: some builds have no precompiled headers. Nothing includes this file, so it
+// needs no guard.
 
 #include "tests/support/catch.h"
 
