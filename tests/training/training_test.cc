@@ -280,6 +280,6 @@ TEST_CASE("a checkpoint's head says what it was made of, and no other text is on
     CHECK(with(from, to) == "its first line is damaged");
   }
   for (const std::string& other : {std::string(), std::string("{}\n"), text.substr(0, 4095),
-                                   std::string(1 << 21, ' '), std::string(4095, '[') + "\n"})
+                                   std::string(1 << 21, ' '), std::string(4095, '[').append("\n")})
     CHECK(decode_head(other, &found, &begin) == "it is no checkpoint of this program");
 }
