@@ -94,7 +94,7 @@ Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
       return begin_join(&comms[rank], id, ndev, rank, options[static_cast<std::size_t>(rank)]);
     });
   // The others would wait for a rank that does not come.
-  if (!begun.ok() && caller().group_error.ok()) caller().group_error = begun;
+  (void)in_group(nullptr, begun);
   const gyreResult_t ended = gyreGroupEnd();
   if (begun.ok() && ended != gyreSuccess)
     begun = Status(static_cast<Code>(ended), caller().last_error);

@@ -111,8 +111,7 @@ Status choose_device(CommunicatorOptions& options, int device) {
   if (device == GYRE_CONFIG_UNDEF_INT) device = default_device();
   // Somebody else in this process may use CUDA: then a caller can mix its memory up with ours.
   if (device == GYRE_DEVICE_HOST) {
-    const auto driver = process().cuda_driver(loaded::CudaPresence::only_if_loaded);
-    options.driver = driver.ok() ? *driver : nullptr;
+    options.driver = process().services.cuda_in_use();
     options.device = nullptr;
     return {};
   }

@@ -280,8 +280,9 @@ Result<FileDescriptor> listen_at_address(const RendezvousAddress& point, Wait& w
     int error = 0;
     for (const trust::SocketAddress& address : point.addresses) {
       error = try_to_listen(address, &listener);
-      if (error == 0) warn_of_loopback(point, address);
-      if (error == 0) return listener;
+      if (error != 0) continue;
+      warn_of_loopback(point, address);
+      return listener;
     }
     if (error != EADDRINUSE || SystemClock::read() >= end_ns || !rest(wait))
       return cannot_open(point, error);
