@@ -130,6 +130,9 @@ void add_notices(Seeds& seeds) {
   add("lost_own_rail", Steps(0).notice(0, {NoticeKind::lost, 0, 1}));
   add("lost_all", Steps(0).notice(0, {NoticeKind::lost, 1}).notice(0, {NoticeKind::lost, 1}));
   add("lost_beyond", Steps(0).notice(0, {NoticeKind::lost, 2}));
+  add("lost_early",
+      Steps(0).notice(0, {NoticeKind::lost, RailQuestion{1, 1}.to_number(), 1}).message(8).take(2));
+  add("closed_early", Steps(0).notice(0, {NoticeKind::close, 1}).message(8).take(2));
   add("lost_asked_before",
       Steps(0).notice(0, {NoticeKind::lost, 1, 7}).notice(0, {NoticeKind::lost, 1, 6}).message(8));
   add("message_of_another_round", Steps(0)

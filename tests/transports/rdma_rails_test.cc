@@ -4,9 +4,11 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 using namespace gyre;
@@ -194,4 +196,64 @@ TEST_CASE("a late completion is not taken for one of the message that was sent a
   network.fake.set_port("fake1", 1, IBV_PORT_ACTIVE);
   CHECK(pair.arrives(bytes, 0));
   CHECK(text_of(pair.link.status) == "");
+}
+
+namespace {
+
+// A message of two pieces that the receiver's NICs have acknowledged, one of which completes it
+// when the test says so.
+struct LateArrival {
+  static constexpr std::uint32_t bytes = 96 << 10;
+  Network network{many_nics(3)};
+  JoinedPair pair{{4, 2, bytes}};
+
+  LateArrival() {
+    REQUIRE(text_of(pair.link.status) == "");
+    network.fake.hold_arrivals("fake1");
+    pair.send(bytes, 0);
+    REQUIRE(text_of(pair.turn()) == "");
+    REQUIRE(text_of(pair.link.sender->progress()) == "");
+    REQUIRE(pair.link.sender->flushed());
+    REQUIRE_FALSE(pair.in.has_message());
+  }
+  void goes_on() {
+    network.fake.show_arrivals("fake1");
+    CHECK(pair.arrives(bytes, 0));
+    CHECK(text_of(pair.link.status) == "");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a receiver that is asked about a lost port waits for what its NICs have acknowledged",
+          "[rdma]") {
+  LateArrival late;
+  const char* const lost = GENERATE("fake1", "fake2");
+  lose_at_sender(late.network, late.pair, lost);
+  REQUIRE(text_of(late.pair.turn()) == "");
+  REQUIRE(text_of(late.pair.turn()) == "");
+  late.goes_on();
+  late.pair.send(LateArrival::bytes, 1);
+  CHECK(late.pair.arrives(LateArrival::bytes, 1));
+}
+
+TEST_CASE("a connection that was closed is at its end when all its messages have come", "[rdma]") {
+  LateArrival late;
+  late.pair.link.sender.reset();
+  REQUIRE(text_of(late.pair.link.receiver->progress()) == "");
+  CHECK_FALSE(late.pair.link.receiver->at_end());
+  late.network.fake.show_arrivals("fake1");
+  REQUIRE(text_of(late.pair.link.receiver->progress()) == "");
+  REQUIRE(late.pair.in.has_message());
+  late.pair.in.release();
+  CHECK(late.pair.link.receiver->at_end());
+}
+
+TEST_CASE("a NIC that never completes what it has acknowledged is named", "[rdma]") {
+  LateArrival late;
+  lose_at_sender(late.network, late.pair, "fake2");
+  REQUIRE(text_of(late.pair.link.receiver->progress()) == "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1010));
+  CHECK(contains(late.pair.link.receiver->progress(),
+                 "has acknowledged message 0, and has not completed it for 1 s"));
 }

@@ -10,7 +10,7 @@
 namespace gyre::transport {
 namespace {
 
-constexpr std::uint8_t address_version = 2;
+constexpr std::uint8_t address_version = 3;
 constexpr std::size_t max_place = 60;
 constexpr std::uint32_t numbers_end = 1 << 24;
 

@@ -16,7 +16,7 @@ namespace gyre::transport {
 
 inline constexpr std::size_t max_queue_pairs = 16;  // of a rail
 inline constexpr std::size_t max_rails = 4;         // ports side by side
-inline constexpr std::uint32_t max_window = 1 << 19;
+inline constexpr std::uint32_t max_window = 1 << 17;
 
 struct QueuePairNumbers {
   std::uint32_t pair = 0;          // 24 bits

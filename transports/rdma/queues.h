@@ -40,7 +40,7 @@ struct Notice {
   static constexpr int number_bits = 21;
   static constexpr std::uint32_t mask = (1U << number_bits) - 1;
   NoticeKind kind = NoticeKind::message;
-  // Of a message, or of the next one, or of a call: its low bits; or of a rail.
+  // Of a message, or of the next one, or of a call: its low bits; or of a rail; or a RailQuestion.
   std::uint32_t number = 0;
   // Of `lost`, its answer and messages: how many losses the sender has counted. Of `grant` and its
   // receipt: the attempt.
@@ -50,12 +50,30 @@ struct Notice {
   // Nothing if it is none of ours.
   static std::optional<Notice> of(std::uint32_t immediate);
 };
-// The number near `reference` (within 2^20) whose low bits are those.
-constexpr std::uint64_t whole_number(std::uint32_t low, std::uint64_t reference) {
-  const std::uint32_t distance = (low - static_cast<std::uint32_t>(reference)) & Notice::mask;
-  const bool is_behind = distance > Notice::mask / 2;
-  return reference + distance - (is_behind ? std::uint64_t{Notice::mask} + 1 : 0);
+// The number near `reference` whose low bits are those. Near: within half of what the bits count.
+constexpr std::uint64_t whole_number(std::uint32_t low, std::uint64_t reference,
+                                     int bits = Notice::number_bits) {
+  const std::uint32_t mask = (1U << bits) - 1;
+  const std::uint32_t distance = (low - static_cast<std::uint32_t>(reference)) & mask;
+  const bool is_behind = distance > mask / 2;
+  return reference + distance - (is_behind ? std::uint64_t{mask} + 1 : 0);
 }
+
+// What a sender says of a rail that it has lost.
+struct RailQuestion {
+  static constexpr int rail_bits = 2, head_bits = Notice::number_bits - rail_bits;
+  static_assert(max_rails == 1 << rail_bits && max_window <= 1U << (head_bits - 2));
+  std::size_t rail = 0;
+  // Of the first message that the receiver's NIC has not acknowledged as a whole.
+  std::uint64_t head = 0;
+
+  constexpr std::uint32_t to_number() const {
+    return static_cast<std::uint32_t>(head << rail_bits | rail) & Notice::mask;
+  }
+  static constexpr RailQuestion of(std::uint32_t number, std::uint64_t near) {
+    return {number % max_rails, whole_number(number >> rail_bits, near, head_bits)};
+  }
+};
 
 struct QueueDepth {
   std::uint32_t send = 0, receive = 0;  // of each queue pair

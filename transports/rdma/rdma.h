@@ -31,21 +31,23 @@
 //   a loss    A rail whose request fails, or whose port is down or silent, is lost, and its queue
 //             pairs are put into the error state, so that nothing late arrives there. The sender
 //             waits until nothing is on its way over the other rails, and tells the receiver which
-//             rail it has lost. The receiver takes what has come over that rail, closes it as well,
-//             forgets messages that are not whole, and answers with the number of the first one.
-//             The sender sends again from there, over the rails that are left. A receiver that
-//             loses a rail tells the sender, which does the same. Both log it.
+//             rail it has lost, and which message is the first that the NICs there have not
+//             acknowledged. The receiver takes all before that: completions may be late. Then it
+//             closes that rail as well, forgets messages that are not whole, and answers with the
+//             number of the first one. The sender sends again from there, over the rails that are
+//             left. A receiver that loses a rail tells the sender, which does the same. Both log
+//             it.
 //   round     The sender counts its losses, and says the count with its questions and messages. An
 //             older question is not answered. Messages count if they are of the round that was
-//             answered last: a completion may come late that the peer's NIC has acknowledged, after
-//             others of another NIC, and its message is sent again.
+//             answered last: a part of a message may complete late, and the message is sent again.
 //   lending   Callers may lend memory that lasts (lib/transport/lasting_memory.h). Then a message
 //             does not go through the slot at that end: the sender's NIC reads it where it lies,
 //             and writes it where it belongs. For each call a receiver tells the sender what it
 //             lends: it writes a grant (call, address, length, keys by rail) into the sender's
 //             memory, with a notice. The sender answers with a receipt, and only then comes the
 //             next grant. The note of such a message says that it is in lent memory. See below.
-//   the end   An end that is destroyed posts a closing notice, with the number of the next message;
+//   the end   An end that is destroyed posts a closing notice, with the number of the next message.
+//             A receiver takes all messages before that one, whose completions may be late, too.
 //             RdmaFarewell keeps its queue pairs until that has left. After a receiver's notice the
 //             sender may not have the NIC's last acknowledgements, but knows what has come. An end
 //             that fails says nothing more here: the control plane tells the peer.

@@ -1,5 +1,8 @@
 #include "transports/rdma/receiver.h"
 
+#include "lib/base/clock.h"
+#include "lib/base/units.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,6 +10,12 @@
 #include <new>
 
 namespace gyre::transport {
+namespace {
+
+// A NIC completes what it has acknowledged within microseconds.
+constexpr std::int64_t max_completion_ns = ns_per_s;
+
+}  // namespace
 
 RdmaReceiver::RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory,
                            std::vector<RdmaRail> rails, RdmaShared shared, RdmaWindow window,
@@ -17,7 +26,8 @@ RdmaReceiver::RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memor
       letters_(std::move(letters)),
       arriving_(memory_->view),
       arrivals_(window.messages),
-      credited_(memory_->view.shape.first) {}
+      credited_(memory_->view.shape.first),
+      due_(credited_) {}
 
 RdmaReceiver::~RdmaReceiver() {
   try {
@@ -84,7 +94,8 @@ Status RdmaReceiver::turn() {
   if (!ready()) GYRE_TRY(join());
   if (!ready()) return {};
   GYRE_TRY(link_.take_completions());
-  if (!questions_.empty()) GYRE_TRY(answer_questions());
+  GYRE_TRY(await_due());
+  if (!questions_.empty() && !is_short()) GYRE_TRY(answer_questions());
   GYRE_TRY(tell_losses());
   GYRE_TRY(give_grant());
   return return_credit();
@@ -106,7 +117,7 @@ Status RdmaReceiver::on_notice(const ibv_wc& completion, std::size_t rail, std::
     return Status(Code::RemoteError, "the sender sent a notice that is not ours");
   if (notice->kind == NoticeKind::close) {
     link_.note_closing();
-    return {};
+    return note_due(whole_number(notice->number, arriving_.tail()));
   }
   if (notice->kind == NoticeKind::taken) {
     if (notice->round == attempt_) awaits_receipt_ = false;
@@ -117,16 +128,37 @@ Status RdmaReceiver::on_notice(const ibv_wc& completion, std::size_t rail, std::
 }
 
 // A rail that is lost may bring an older question last, which the sender no longer waits for.
-Status RdmaReceiver::on_question(const Notice& question, std::size_t rail) {
-  const auto newer = static_cast<std::int8_t>(question.round - asked_round_);
+Status RdmaReceiver::on_question(const Notice& notice, std::size_t rail) {
+  const auto newer = static_cast<std::int8_t>(notice.round - asked_round_);
   if (newer < 0) return {};
   if (newer > 0) questions_.clear();
-  asked_round_ = question.round;
-  if (question.number >= link_.rails().size() || question.number == rail ||
+  asked_round_ = notice.round;
+  const auto question = RailQuestion::of(notice.number, arriving_.tail());
+  if (question.rail >= link_.rails().size() || question.rail == rail ||
       questions_.size() == max_rails)
     return Status(Code::RemoteError, "the sender asks about a rail that it cannot have lost");
-  questions_.push_back(question);
+  questions_.push_back(question.rail);
+  return note_due(question.head);
+}
+
+Status RdmaReceiver::note_due(std::uint64_t next) {
+  const auto ahead = static_cast<std::int64_t>(next - arriving_.tail());
+  if (ahead > static_cast<std::int64_t>(window_.messages))
+    return Status(Code::RemoteError,
+                  fmt::format("the sender says that message {} has come; {} were on their way",
+                              next - 1, window_.messages));
+  if (ahead <= 0) return {};
+  due_ = next;
+  due_since_ns_ = SystemClock::read();
   return {};
+}
+
+Status RdmaReceiver::await_due() const {
+  if (!is_short() || SystemClock::read() - due_since_ns_ < max_completion_ns) return {};
+  return Status(Code::RemoteError,
+                fmt::format("the NIC has acknowledged message {}, and has not completed it for "
+                            "{:.0f} s",
+                            arriving_.tail(), static_cast<double>(max_completion_ns) / ns_per_s));
 }
 
 Status RdmaReceiver::on_message(const Notice& message, bool is_note) {
@@ -171,17 +203,17 @@ Status RdmaReceiver::land_whole() {
   }
 }
 
-// The sender has nothing on its way, and the peer's NIC knew of all that arrived: so everything
-// that it counts as arrived is found here. The rest it sends again.
+// The sender has nothing on its way, and all that it counts as arrived is here. The rest it sends
+// again.
 Status RdmaReceiver::answer_questions() {
-  const std::vector<Notice> asked = std::exchange(questions_, {});
-  for (const Notice& question : asked)
-    GYRE_TRY(link_.lose(question.number, Status(Code::RemoteError, "the peer has lost it")));
+  const std::vector<std::size_t> asked = std::exchange(questions_, {});
+  for (const std::size_t rail : asked)
+    GYRE_TRY(link_.lose(rail, Status(Code::RemoteError, "the peer has lost it")));
   GYRE_TRY(link_.take_completions());
-  for (const Notice& question : asked) asked_about_[question.number] = true;
+  for (const std::size_t rail : asked) asked_about_[rail] = true;
   find_note_rail();
   std::ranges::fill(arrivals_, MessageArrival{});
-  round_ = asked.front().round;
+  round_ = asked_round_;
   for (std::size_t i = 0; i < asked.size(); ++i)
     GYRE_TRY(tell(WorkKind::notice,
                   {NoticeKind::resume, static_cast<std::uint32_t>(arriving_.tail()), round_}));

@@ -36,7 +36,9 @@ class RdmaReceiver final : public RdmaEnd {
   bool ready() const override { return link_.is_joined(); }
   bool flushed() const override { return true; }
   void arm(WaitSet& set) override;
-  bool at_end() const override { return link_.is_closed() && head() == arriving_.tail(); }
+  bool at_end() const override {
+    return link_.is_closed() && !is_short() && head() == arriving_.tail();
+  }
 
  private:
   // What has come of a message that is not whole yet.
@@ -57,7 +59,10 @@ class RdmaReceiver final : public RdmaEnd {
   Status join();
   Status take(const ibv_wc& completion, WorkTag tag, std::size_t rail) override;
   Status on_notice(const ibv_wc& completion, std::size_t rail, std::size_t pair);
-  Status on_question(const Notice& question, std::size_t rail);
+  Status on_question(const Notice& notice, std::size_t rail);
+  Status note_due(std::uint64_t next);
+  bool is_short() const { return static_cast<std::int64_t>(due_ - arriving_.tail()) > 0; }
+  Status await_due() const;
   Status on_message(const Notice& message, bool is_note);
   Status land_whole();
   Status answer_questions();
@@ -84,11 +89,14 @@ class RdmaReceiver final : public RdmaEnd {
     std::shared_ptr<const Registration> memory;
   };
   WireLoan lent_;
-  bool owes_grant_ = false;        // the sender is to be told of it
-  bool awaits_receipt_ = false;    // of what it was told last
-  std::uint8_t attempt_ = 0;       // to tell it of a grant
-  std::vector<Notice> questions_;  // of the sender, about lost rails; of one round
-  std::uint8_t asked_round_ = 0;   // the newest one that it has asked in
+  bool owes_grant_ = false;             // the sender is to be told of it
+  bool awaits_receipt_ = false;         // of what it was told last
+  std::uint8_t attempt_ = 0;            // to tell it of a grant
+  std::vector<std::size_t> questions_;  // of the sender, about lost rails
+  std::uint8_t asked_round_ = 0;  // the newest one that it has asked in: that of the questions
+  // The sender knows that all messages below it have come. Completions may be late.
+  std::uint64_t due_;
+  std::int64_t due_since_ns_ = 0;
   std::uint8_t round_ = 0;         // the last one that was answered: its messages count
   std::vector<bool> asked_about_;  // rails that the sender does not use, or has lost
   std::size_t note_rail_ = 0;      // the first that it has not: notes come there

@@ -231,9 +231,10 @@ Status RdmaSender::ask() {
   if (has_asked_ || !is_quiet || link_.is_closed()) return {};
   has_asked_ = true;
   answers_due_ = lost_.size();
-  for (const std::size_t rail : lost_)
-    GYRE_TRY(
-        link_.tell(WorkKind::notice, {NoticeKind::lost, static_cast<std::uint32_t>(rail), round_}));
+  for (const std::size_t rail : lost_) {
+    const RailQuestion question{rail, leaving_.head()};
+    GYRE_TRY(link_.tell(WorkKind::notice, {NoticeKind::lost, question.to_number(), round_}));
+  }
   return {};
 }
 
