@@ -162,14 +162,14 @@ Status DeviceBackend::choose(const Request& request) {
   if (!resources_->fits(*chosen_.plan, chosen_.choice.protocol))
     chosen_.choice.protocol = plan::without_lines(chosen_.choice.protocol);
   const auto known = prepared_.find(chosen_.plan);
-  current_ = known != prepared_.end() ? known->second.get() : nullptr;
+  current_ = known != prepared_.end() ? known->second : nullptr;
   return {};
 }
 
 Status DeviceBackend::bind(const Request& request, const CallRecord& record) {
   if (current_ == nullptr) {
-    GYRE_ASSIGN(auto bound, resources_->bind_plan(chosen_.by_channel));
-    current_ = (prepared_[chosen_.plan] = std::move(bound)).get();
+    GYRE_ASSIGN(current_, resources_->bind_plan(chosen_.by_channel));
+    prepared_[chosen_.plan] = current_;
   }
   bound_history_ = history();
   GYRE_TRY(

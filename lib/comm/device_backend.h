@@ -123,7 +123,7 @@ class DeviceBackend final : public Backend, public Watched {
   bool has_asked_ = false, is_settled_ = false;
   std::int64_t rest_until_ns_ = 0;  // so long it waits for kernels of this process to end
 
-  std::map<const plan::Plan*, std::unique_ptr<exec::DevicePlan>> prepared_;
+  std::map<const plan::Plan*, const exec::DevicePlan*> prepared_;
   PlanChooser::PlanChoice chosen_;
   const exec::DevicePlan* current_ = nullptr;  // of the chosen plan; null: its links are not open
   CallRecord bound_for_;                       // sequence 0: for nothing that may come again

@@ -191,21 +191,22 @@ Result<std::shared_ptr<std::byte>> CudaExecutor::allocate(std::uint64_t bytes,
   return memory;
 }
 
-Status CudaExecutor::add_plan(DevicePlan& made) {
+Result<const DevicePlan*> CudaExecutor::add_plan(std::unique_ptr<DevicePlan> made) {
   const std::lock_guard lock(mutex_);
   if (plans_.size() == max_plans)
     return Status(Code::SystemError,
                   fmt::format("more than {} plans on one communicator: each root of a broadcast, "
                               "reduce, gather or scatter has its own",
                               max_plans));
-  plans_.push_back(&made);
-  made.status = reinterpret_cast<DeviceStatus*>(words_->begin() + plans_.size() * status_spacing);
-  made.claim = reinterpret_cast<std::uint32_t*>(counters_.get() + claims_offset) + plans_.size();
-  return {};
+  const std::size_t place = plans_.size() + 1;
+  made->status = reinterpret_cast<DeviceStatus*>(words_->begin() + place * status_spacing);
+  made->claim = reinterpret_cast<std::uint32_t*>(counters_.get() + claims_offset) + place;
+  plans_.push_back(std::move(made));
+  return plans_.back().get();
 }
 
-Result<std::unique_ptr<DevicePlan>> CudaExecutor::bind(std::span<const plan::Plan> by_channel,
-                                                       const FindLink& find) {
+Result<const DevicePlan*> CudaExecutor::bind(std::span<const plan::Plan> by_channel,
+                                             const FindLink& find) {
   auto made = std::make_unique<DevicePlan>();
   const plan::Plan& plan = by_channel.front();
   made->plan = &plan;
@@ -220,8 +221,7 @@ Result<std::unique_ptr<DevicePlan>> CudaExecutor::bind(std::span<const plan::Pla
     made->scratch = scratch.get();
     kept_.push_back(std::move(scratch));
   }
-  GYRE_TRY(add_plan(*made));
-  return made;
+  return add_plan(std::move(made));
 }
 
 Result<DevicePair> CudaExecutor::bind_pair(int peer, std::uint32_t channels,
@@ -234,9 +234,7 @@ Result<DevicePair> CudaExecutor::bind_pair(int peer, std::uint32_t channels,
                            write_pair(memory.get(), peer, channels, shape_, link, made).bytes()));
   kept_.push_back(std::move(memory));
   if (transfers_ == nullptr) {
-    auto transfers = std::make_unique<DevicePlan>();
-    GYRE_TRY(add_plan(*transfers));
-    transfers_ = std::move(transfers);
+    GYRE_ASSIGN(transfers_, add_plan(std::make_unique<DevicePlan>()));
   }
   return made;
 }
@@ -283,7 +281,7 @@ CudaExecutor::KernelProgress CudaExecutor::progress() const {
 namespace {
 
 // Pairs with the release in Walk::stop (kernels/cuda/walk.h), after which all of it has come.
-bool is_told(const DevicePlan* plan) {
+bool is_told(const std::unique_ptr<DevicePlan>& plan) {
   return std::atomic_ref(plan->status->told).load(std::memory_order_acquire) != 0;
 }
 
@@ -306,10 +304,10 @@ bool CudaExecutor::shows_replay() const {
 
 const DevicePlan* CudaExecutor::take_failed() {
   const std::lock_guard lock(mutex_);
-  for (const DevicePlan* plan : plans_) {
-    if (!is_told(plan) || std::ranges::find(taken_, plan) != taken_.end()) continue;
-    taken_.push_back(plan);
-    return plan;
+  for (const std::unique_ptr<DevicePlan>& plan : plans_) {
+    if (!is_told(plan) || std::ranges::find(taken_, plan.get()) != taken_.end()) continue;
+    taken_.push_back(plan.get());
+    return plan.get();
   }
   return nullptr;
 }

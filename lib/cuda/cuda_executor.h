@@ -107,8 +107,8 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   // `find` gives the link to a peer on a channel of the plan. `by_channel`: plans that are alike
   // but for the order of ranks; channel i takes the one of number i, modulo how many there are.
   using FindLink = std::function<DeviceLink(plan::Link)>;
-  Result<std::unique_ptr<DevicePlan>> bind(std::span<const plan::Plan> by_channel,
-                                           const FindLink& find);
+  // The result lives as long as the executor; its `plan` as long as the caller keeps that.
+  Result<const DevicePlan*> bind(std::span<const plan::Plan> by_channel, const FindLink& find);
 
   // For as long as the executor, which graphs keep alive: what its kernels reach beyond its own.
   void keep(std::shared_ptr<void> memory) { kept_.push_back(std::move(memory)); }
@@ -173,7 +173,7 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   Result<bool> has_ended(loaded::CuEvent event) const;
   Result<bool> may_run_ahead();
   Status prepare(std::uint64_t reserved_bytes);
-  Status add_plan(DevicePlan& made);
+  Result<const DevicePlan*> add_plan(std::unique_ptr<DevicePlan> made);
   Result<LaunchInProgress> begin_launch(const StreamState& stream);
   Status finish_launch(LaunchInProgress& going, loaded::CuFunction kernel, std::uint32_t blocks,
                        cuda::DeviceLaunch& launch);
@@ -197,8 +197,8 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   std::shared_ptr<DeviceBlock> pool_;
   std::uint64_t pool_used_ = 0;
   std::vector<std::shared_ptr<void>> kept_;  // what plans lie in, and links
-  std::vector<const DevicePlan*> plans_;     // mutex_'s
-  std::vector<const DevicePlan*> taken_;     // of those, the failed ones
+  std::vector<std::unique_ptr<DevicePlan>> plans_;  // mutex_'s; graphs may replay them
+  std::vector<const DevicePlan*> taken_;            // of those, the failed ones
   mutable std::mutex mutex_;                 // of what other threads look at
   loaded::CuEvent ended_ = nullptr;          // of the last launch
   loaded::CuEvent joined_ = nullptr;
@@ -219,7 +219,7 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   std::uint64_t launched_in_all_ = 0, ended_in_all_ = 0;
   loaded::CuStream last_stream_ = nullptr;
   std::unique_ptr<PinnedPlaces> places_;
-  std::unique_ptr<DevicePlan> transfers_;
+  const DevicePlan* transfers_ = nullptr;
   std::unique_ptr<ReplayWatch> replays_;  // null: nobody needs to know
 };
 

@@ -61,7 +61,7 @@ class DeviceResources {
   // Whether the protocol has room for the least messages of the plan.
   bool fits(const plan::Plan& plan, plan::Protocol protocol) const;
   std::uint32_t channels() const { return executor_->shape().channels; }  // at most
-  Result<std::unique_ptr<exec::DevicePlan>> bind_plan(std::span<const plan::Plan> by_channel);
+  Result<const exec::DevicePlan*> bind_plan(std::span<const plan::Plan> by_channel);
   // All of a call but its buffers, kept until another kind of call comes.
   // `history`: of all calls before, as messages tell it (lib/call/call_history.h).
   Status bind(const Request& request, std::span<const plan::Plan> by_channel,

@@ -85,6 +85,25 @@ TEST_CASE("graphs over relays go on when their communicators have ended", "[devi
   check_all(run_processes(apart(threads ? 1 : 3, threads ? 3 : 1, over), body));
 }
 
+// Memory is freed when no kernel runs, graphs' included: who frees it asks for each plan's error.
+TEST_CASE("plans are there for as long as graphs replay them", "[device][graph]") {
+  const auto body = [](DeviceProcess& here) -> std::string {
+    CapturedSum sum(here);
+    std::string wrong = begin(here, sum);
+    if (wrong.empty()) wrong = sum.replay(0);
+    void* memory = nullptr;
+    if (gyreMemAllocOn(&memory, 4096, 0) != gyreSuccess) wrong += gyreGetLastError(nullptr);
+    here.destroy();
+    if (here.process() == 0) sum.launch();  // waits for the other rank
+    if (gyreMemFree(memory) != gyreSuccess) wrong += gyreGetLastError(nullptr);
+    usleep(50'000);
+    if (!here.meet()) return "no meeting";
+    if (here.process() == 1) sum.launch();
+    return wrong + here.synchronize();
+  };
+  check_all(run_processes(apart(2, 1), body));
+}
+
 TEST_CASE("a replay whose peer is gone for good is given up, and says so", "[device][graph]") {
   const bool killed = GENERATE(false, true);
   const Variables over = GENERATE(over_shm, over_tcp);
