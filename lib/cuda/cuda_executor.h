@@ -196,11 +196,11 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   std::shared_ptr<std::byte> counters_;
   std::shared_ptr<DeviceBlock> pool_;
   std::uint64_t pool_used_ = 0;
-  std::vector<std::shared_ptr<void>> kept_;  // what plans lie in, and links
+  std::vector<std::shared_ptr<void>> kept_;         // what plans lie in, and links
   std::vector<std::unique_ptr<DevicePlan>> plans_;  // mutex_'s; graphs may replay them
   std::vector<const DevicePlan*> taken_;            // of those, the failed ones
-  mutable std::mutex mutex_;                 // of what other threads look at
-  loaded::CuEvent ended_ = nullptr;          // of the last launch
+  mutable std::mutex mutex_;                        // of what other threads look at
+  loaded::CuEvent ended_ = nullptr;                 // of the last launch
   loaded::CuEvent joined_ = nullptr;
   // The capture that a call went into last, and after it.
   std::uint64_t last_capture_ = 0;

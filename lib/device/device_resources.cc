@@ -128,8 +128,7 @@ bool DeviceResources::fits(const plan::Plan& plan, plan::Protocol protocol) cons
                                       plan.min_depth()) >= 64;
 }
 
-Result<const exec::DevicePlan*> DeviceResources::bind_plan(
-    std::span<const plan::Plan> by_channel) {
+Result<const exec::DevicePlan*> DeviceResources::bind_plan(std::span<const plan::Plan> by_channel) {
   return executor_->bind(by_channel, [this](plan::Link link) { return link_with_regions(link); });
 }
 
