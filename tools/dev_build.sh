@@ -32,26 +32,33 @@ configure() {
   echo "$compilers" >"$folder/.nvcc"
 }
 
-# The images of the CUDA kernels take nvcc minutes. What runs on the host has no use for them: where
-# no GPU is, a new build/ begins without, until `test`, `build` or `setup` adds them.
-configure_host() {
-  if [ -f build/.without_images ] && [ -z "$(gpu_names)" ]; then return 0; fi
-  if [ -f build/build.ninja ] || [ -z "$(find_nvcc)" ] || [ -n "$(gpu_names)" ]; then
-    configure_all
-  else
-    configure build -Dcuda=disabled
-    touch build/.without_images
-  fi
+# The images of the CUDA kernels take nvcc minutes, and without a GPU nothing runs them. There a new
+# build/ begins without them. `test` adds those for sm_90, so that they are compiled once. `build`
+# and `setup` add all. build/.images says which there are, if they are not all.
+configure_with_images() { # none, sm_90 or all
+  local wanted=$1 made options=()
+  if [ -z "$(find_nvcc)" ] || [ -n "$(gpu_names)" ]; then wanted=all; fi
+  made=$(images_made)
+  case "$made, $wanted" in
+    'nothing, none') options=(-Dcuda=disabled) ;;
+    'nothing, sm_90') options=(-Dkernel_archs=90) ;;
+    'none, sm_90') options=(-Dcuda=auto -Dkernel_archs=90) ;;
+    'none, all' | 'sm_90, all') options=(-Dcuda=auto -Dkernel_archs=80,90,100,120) ;;
+    'nothing, all') ;;
+    *) wanted=$made ;;
+  esac
+  [ "$made" = "$wanted" ] || rm -f build/.nvcc  # so that it is configured anew
+  configure build "${options[@]}"
+  [ "$wanted" = all ] || echo "$wanted" >build/.images
+  [ "$wanted" != all ] || rm -f build/.images
 }
 
-configure_all() {
-  local images=()
-  if [ -f build/.without_images ]; then
-    images=(-Dcuda=auto)
-    rm -f build/.nvcc  # so that it is configured anew
+images_made() {
+  if [ ! -f build/build.ninja ]; then
+    echo nothing
+  else
+    cat build/.images 2>/dev/null || echo all
   fi
-  configure build "${images[@]}"
-  rm -f build/.without_images
 }
 
 build_in() {
@@ -65,11 +72,15 @@ kernels_line() {
   local nvcc gpu release
   nvcc=$(find_nvcc)
   gpu=$(gpu_names)
-  if [ -n "$nvcc" ] && [ -f build/kernels/cuda/images.S ]; then
-    release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-    echo "kernels: host and CUDA (compiled by nvcc $release; ${gpu:-no GPU here to run them})"
-  elif [ -f build/.without_images ]; then
+  if [ "$(images_made)" = none ]; then
     echo "kernels: host only (those for CUDA take minutes: tools/dev build makes them; no GPU here)"
+  elif [ -n "$nvcc" ] && [ -f build/kernels/cuda/images.S ]; then
+    release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+    case $(images_made) in
+      sm_90) gpu="for sm_90 alone: tools/dev build makes all; no GPU here to run them" ;;
+      *) gpu=${gpu:-no GPU here to run them} ;;
+    esac
+    echo "kernels: host and CUDA (compiled by nvcc $release; $gpu)"
   elif [ -n "$nvcc" ]; then
     echo "kernels: host only (CUDA kernels are not built: -Dcuda=auto; ${gpu:-no GPU})"
   else

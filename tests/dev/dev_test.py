@@ -54,21 +54,36 @@ class Images(unittest.TestCase):
             return [line for line in file.read().splitlines() if line.startswith("meson setup")], \
                 done.stdout
 
-    def test_bench_leaves_them_out_and_test_adds_them(self):
+    def test_bench_leaves_them_out_test_adds_one_architecture_and_build_all(self):
         setups, said = self.dev("bench")
         self.assertEqual(setups, ["meson setup build -Dcuda=disabled"])
         self.assertIn("those for CUDA take minutes", said.splitlines()[-1])
         self.assertEqual(self.dev("bench")[0], [])
-        self.assertEqual(self.dev("test")[0], ["meson setup --reconfigure build -Dcuda=auto"])
-        self.assertEqual(self.dev("bench")[0], [])
-        self.assertEqual(self.dev("test")[0], [])
+        setup = "meson setup --reconfigure build -Dcuda=auto -Dkernel_archs="
+        self.assertEqual(self.dev("test")[0], [setup + "90"])
+        for command in ("bench", "test"):
+            self.assertEqual(self.dev(command)[0], [])
+        self.assertEqual(self.dev("build")[0], [setup + "80,90,100,120"])
+        for command in ("bench", "test", "build"):
+            self.assertEqual(self.dev(command)[0], [])
 
-    def test_what_builds_all_has_them_from_the_start(self):
-        for command in ("test", "build", "setup"):
+    def test_a_new_build_has_what_the_command_wants(self):
+        for command, options in (("test", " -Dkernel_archs=90"), ("build", ""), ("setup", "")):
             with self.subTest(command):
                 shutil.rmtree(os.path.join(self.folder, "build"), ignore_errors=True)
-                self.assertEqual(self.dev(command)[0], ["meson setup build"])
+                self.assertEqual(self.dev(command)[0], ["meson setup build" + options])
                 self.assertEqual(self.dev("bench")[0], [])
+
+    def test_the_last_line_says_what_there_is(self):
+        for command, word in (("test", "for sm_90 alone"), ("build", None)):
+            self.dev(command)
+            os.makedirs(os.path.join(self.folder, "build", "kernels", "cuda"), exist_ok=True)
+            with open(os.path.join(self.folder, "build", "kernels", "cuda", "images.S"), "w",
+                      encoding="utf-8"):
+                pass
+            last = self.dev("test")[1].splitlines()[-1]
+            self.assertIn("kernels: host and CUDA (compiled by nvcc 12.0; ", last)
+            self.assertEqual(word is not None, "for sm_90 alone" in last, last)
 
     def test_what_the_user_said_of_them_stays(self):
         for command in ("bench", "test"):
