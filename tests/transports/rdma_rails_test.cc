@@ -255,5 +255,36 @@ TEST_CASE("a NIC that never completes what it has acknowledged is named", "[rdma
   REQUIRE(text_of(late.pair.link.receiver->progress()) == "");
   std::this_thread::sleep_for(std::chrono::milliseconds(1010));
   CHECK(contains(late.pair.link.receiver->progress(),
-                 "has acknowledged message 0, and has not completed it for 1 s"));
+                 "message 0 has been acknowledged, says its sender, and no NIC of this process has "
+                 "completed it for 1 s"));
+}
+
+TEST_CASE("a receiver that loses a port takes all that the port has acknowledged", "[rdma]") {
+  LateArrival late;
+  late.network.fake.set_port("fake1", 1, IBV_PORT_DOWN);
+  REQUIRE(text_of(late.pair.link.receiver->look_at_peer(50 * ns_per_s, ns_per_s)) == "");
+  CHECK(late.pair.arrives(LateArrival::bytes, 0));
+  CHECK(text_of(late.pair.link.status) == "");
+}
+
+TEST_CASE("an answer is of the round of its question, though newer ones come meanwhile",
+          "[rdma]") {
+  Network network(many_nics(4));
+  constexpr std::uint32_t bytes = 64 << 10;
+  JoinedPair pair({4, 2, bytes});
+  REQUIRE(text_of(pair.link.status) == "");
+  lose_at_sender(network, pair, "fake2");
+  network.fake.at_stop([&] {
+    lose_at_sender(network, pair, "fake3");
+    network.fake.hold_last_arrival("fake0");  // of two questions
+  });
+  for (int turn = 0; turn < 2; ++turn) REQUIRE(text_of(pair.link.receiver->progress()) == "");
+  network.fake.hold_arrivals("fake1");
+  pair.send(bytes, 0);
+  REQUIRE(text_of(pair.turn()) == "");
+  network.fake.show_arrivals("fake0");
+  REQUIRE(text_of(pair.link.receiver->progress()) == "");
+  network.fake.show_arrivals("fake1");
+  CHECK(pair.arrives(bytes, 0));
+  CHECK(text_of(pair.link.status) == "");
 }

@@ -1,6 +1,8 @@
 #include "transports/rdma/link.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/units.h"
 #include "transports/rdma/completion.h"
 
 #include <fmt/core.h>
@@ -12,6 +14,8 @@ namespace gyre::transport {
 namespace {
 
 constexpr std::int64_t questions_within_limit = 8;
+// NICs take microseconds. One that is gone never does it.
+constexpr std::int64_t max_flush_ns = 10 * ns_per_ms;
 
 std::string_view kind_text(WorkKind kind) {
   switch (kind) {
@@ -107,10 +111,20 @@ Status RdmaLink::take_completions() {
 Status RdmaLink::lose(std::size_t rail, Status why) {
   if (rails_[rail].queues == nullptr) return {};
   if (Status own = rails_[rail].queues->overflow(); !own.ok()) why = std::move(own);
-  rails_[rail].queues->stop();
-  Status flushed;
-  GYRE_TRY(drain(rail, flushed));
+  GYRE_TRY(stop(rail));
   return give_up(rail, std::move(why));
+}
+
+// A NIC hands back the receive requests that it has not used behind all that has arrived.
+Status RdmaLink::stop(std::size_t rail) {
+  RdmaQueues& queues = *rails_[rail].queues;
+  const std::int64_t until_ns = SystemClock::read() + max_flush_ns;
+  const bool stopped = queues.stop();
+  Status flushed;
+  do {
+    GYRE_TRY(drain(rail, flushed));
+  } while (stopped && queues.has_receives() && SystemClock::read() < until_ns);
+  return {};
 }
 
 Status RdmaLink::tell(WorkKind kind, const Notice& notice) {

@@ -86,6 +86,7 @@ class RdmaLink {
  private:
   // Takes what is there; `failed` becomes the first failure.
   Status drain(std::size_t rail, Status& failed);
+  Status stop(std::size_t rail);
   void note_answer(std::size_t rail, WorkTag tag);
   Status look_at(std::size_t rail, std::int64_t now_ns, std::int64_t limit_ns);
   Status give_up(std::size_t rail, Status why);

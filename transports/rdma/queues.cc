@@ -194,6 +194,7 @@ Status RdmaQueues::post_receives(std::size_t pair, std::uint32_t count) {
     if (const int failed = device_->verbs().post_recv(pairs_[pair].get().object, &request, &bad);
         failed != 0)
       return Status::from_errno("posting a receive request", failed);
+    ++receives_;
   }
   return {};
 }
@@ -225,7 +226,11 @@ Result<std::span<const ibv_wc>> RdmaQueues::poll() {
     return Status(Code::SystemError, fmt::format("polling the completion queue failed{}{}",
                                                  trouble.empty() ? "" : ": ", trouble));
   }
-  return std::span<const ibv_wc>(polled_.data(), static_cast<std::size_t>(count));
+  const std::span<const ibv_wc> found(polled_.data(), static_cast<std::size_t>(count));
+  receives_ -= static_cast<std::uint32_t>(std::ranges::count_if(found, [](const ibv_wc& one) {
+    return WorkTag::of(one.wr_id).kind == WorkKind::receive;
+  }));
+  return found;
 }
 
 Status RdmaQueues::arm(WaitSet& set) {
@@ -251,11 +256,13 @@ Status RdmaQueues::overflow() {
                             device_->port().name()));
 }
 
-void RdmaQueues::stop() {
+bool RdmaQueues::stop() {
   ibv_qp_attr failed{};
   failed.qp_state = IBV_QPS_ERR;
+  bool stopped = true;
   for (const loaded::VerbsPair& pair : pairs_)
-    (void)device_->verbs().modify_qp(pair.get().object, &failed, IBV_QP_STATE);
+    stopped &= device_->verbs().modify_qp(pair.get().object, &failed, IBV_QP_STATE) == 0;
+  return stopped;
 }
 
 bool RdmaQueues::has_closed() {

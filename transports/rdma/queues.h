@@ -104,8 +104,10 @@ class RdmaQueues {
   Result<std::span<const ibv_wc>> poll();
   // The set wakes on the next completion. The caller polls once more afterwards.
   Status arm(WaitSet& set);
-  // From here on nothing of the peer arrives. What has is still told by `poll`.
-  void stop();
+  // From here on nothing of the peer arrives. What has is still told by `poll`, and all of it once
+  // there are no receive requests left. False if the device refuses.
+  bool stop();
+  bool has_receives() const { return receives_ > 0; }
   // After the closing notice was posted: whether it has left, or never will. It allocates nothing.
   bool has_closed();
   // An error, of this process, once completions were lost because their queue was full: from then
@@ -129,6 +131,7 @@ class RdmaQueues {
   std::vector<loaded::VerbsPair> pairs_;
   std::vector<std::uint32_t> first_packets_;
   std::uint32_t inline_bytes_ = 0;
+  std::uint32_t receives_ = 0;  // requests that have not completed
   std::array<ibv_wc, 16> polled_{};
 };
 

@@ -21,8 +21,8 @@
 //             piece itself brings the immediate number. A message is whole when its note and as
 //             many pieces as the note says have come. Messages are committed to the receiver's fifo
 //             in order.
-//   notice    Immediate numbers have three bits of kind, eight of a round (see below), and the low
-//             21 bits of a message's number. Notices without bytes are SENDs: a credit (the
+//   notice    Immediate numbers have three bits of kind, eight of a round (see below), and 21 of a
+//             number: the low bits of a message's or a call's, or a RailQuestion. Notices without bytes are SENDs: a credit (the
 //             receiver's head: slots below it are free), a closing notice of either end, and those
 //             about a lost rail.
 //   credit    At most `window` messages are on their way that the receiver has not released. For
@@ -32,8 +32,8 @@
 //             pairs are put into the error state, so that nothing late arrives there. The sender
 //             waits until nothing is on its way over the other rails, and tells the receiver which
 //             rail it has lost, and which message is the first that the NICs there have not
-//             acknowledged. The receiver takes all before that: completions may be late. Then it
-//             closes that rail as well, forgets messages that are not whole, and answers with the
+//             acknowledged. The receiver takes all before that: completions may be late, by up to a
+//             second. Then it closes that rail as well, forgets messages that are not whole, and answers with the
 //             number of the first one. The sender sends again from there, over the rails that are
 //             left. A receiver that loses a rail tells the sender, which does the same. Both log
 //             it.
@@ -46,8 +46,9 @@
 //             lends: it writes a grant (call, address, length, keys by rail) into the sender's
 //             memory, with a notice. The sender answers with a receipt, and only then comes the
 //             next grant. The note of such a message says that it is in lent memory. See below.
-//   the end   An end that is destroyed posts a closing notice, with the number of the next message.
-//             A receiver takes all messages before that one, whose completions may be late, too.
+//   the end   An end that is destroyed without an error posts a closing notice, with the number of
+//             the next message; a sender if all has been acknowledged. A receiver takes all before
+//             that message, which may complete late, too.
 //             RdmaFarewell keeps its queue pairs until that has left. After a receiver's notice the
 //             sender may not have the NIC's last acknowledgements, but knows what has come. An end
 //             that fails says nothing more here: the control plane tells the peer.

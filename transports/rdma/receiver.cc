@@ -93,8 +93,9 @@ Status RdmaReceiver::join() {
 Status RdmaReceiver::turn() {
   if (!ready()) GYRE_TRY(join());
   if (!ready()) return {};
+  const std::int64_t now_ns = SystemClock::read();  // before the look: the thread may stop
   GYRE_TRY(link_.take_completions());
-  GYRE_TRY(await_due());
+  GYRE_TRY(await_due(now_ns));
   if (!questions_.empty() && !is_short()) GYRE_TRY(answer_questions());
   GYRE_TRY(tell_losses());
   GYRE_TRY(give_grant());
@@ -153,11 +154,12 @@ Status RdmaReceiver::note_due(std::uint64_t next) {
   return {};
 }
 
-Status RdmaReceiver::await_due() const {
-  if (!is_short() || SystemClock::read() - due_since_ns_ < max_completion_ns) return {};
-  return Status(Code::RemoteError,
-                fmt::format("the NIC has acknowledged message {}, and has not completed it for "
-                            "{:.0f} s",
+// Of which NIC it is, nobody knows.
+Status RdmaReceiver::await_due(std::int64_t now_ns) const {
+  if (!is_short() || now_ns - due_since_ns_ < max_completion_ns) return {};
+  return Status(Code::SystemError,
+                fmt::format("message {} has been acknowledged, says its sender, and no NIC of this "
+                            "process has completed it for {:.0f} s",
                             arriving_.tail(), static_cast<double>(max_completion_ns) / ns_per_s));
 }
 
@@ -207,13 +209,14 @@ Status RdmaReceiver::land_whole() {
 // again.
 Status RdmaReceiver::answer_questions() {
   const std::vector<std::size_t> asked = std::exchange(questions_, {});
+  const std::uint8_t round = asked_round_;  // a newer question may come meanwhile
   for (const std::size_t rail : asked)
     GYRE_TRY(link_.lose(rail, Status(Code::RemoteError, "the peer has lost it")));
   GYRE_TRY(link_.take_completions());
   for (const std::size_t rail : asked) asked_about_[rail] = true;
   find_note_rail();
   std::ranges::fill(arrivals_, MessageArrival{});
-  round_ = asked_round_;
+  round_ = round;
   for (std::size_t i = 0; i < asked.size(); ++i)
     GYRE_TRY(tell(WorkKind::notice,
                   {NoticeKind::resume, static_cast<std::uint32_t>(arriving_.tail()), round_}));

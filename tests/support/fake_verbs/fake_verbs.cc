@@ -138,6 +138,16 @@ void FakeVerbs::hold_arrivals(std::string_view device) {
     if (nic->options.name == device) nic->holds_arrivals = true;
 }
 
+void FakeVerbs::hold_last_arrival(std::string_view device) {
+  const std::lock_guard lock(state_->mutex);
+  for (FakeCompletions* const queue : state_->queues)
+    if (static_cast<FakeContext*>(queue->context)->nic->options.name == device &&
+        !queue->entries.empty() && (queue->entries.back().completion.opcode & IBV_WC_RECV) != 0)
+      queue->entries.back().is_held = true;
+}
+
+void FakeVerbs::at_stop(std::function<void()> act) { state_->at_stop = std::move(act); }
+
 void FakeVerbs::show_arrivals(std::string_view device) {
   const std::lock_guard lock(state_->mutex);
   for (const auto& nic : state_->nics)

@@ -9,6 +9,7 @@
 #include "lib/loaded/verbs.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -71,9 +72,14 @@ class FakeVerbs {
   // A port's state; its packets are lost while it is not active.
   void set_port(std::string_view device, int number, ibv_port_state state);
   // What comes for a device is acknowledged and written, but its completions are late: they cannot
-  // be polled until they are shown, or their queue pair is put into the error state.
+  // be polled until they are shown, or for a while after their queue pair is put into the error
+  // state.
   void hold_arrivals(std::string_view device);
   void show_arrivals(std::string_view device);
+  // Of what has come, the last alone.
+  void hold_last_arrival(std::string_view device);
+  // Done once, before a queue pair is put into the error state. For one thread.
+  void at_stop(std::function<void()> act);
   // No queue pair of the device finds a way to a peer.
   void cut_route(std::string_view device);
   // The device says that it has failed, and goes on.

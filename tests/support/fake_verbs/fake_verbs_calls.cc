@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 namespace gyre::tests {
 namespace {
@@ -264,6 +265,8 @@ bool has_gid(const FakePair& pair, int index) {
 }
 
 int modify_qp(ibv_qp* modified, ibv_qp_attr* wanted, int mask) {
+  if (wanted->qp_state == IBV_QPS_ERR && fake_verbs->at_stop)
+    std::exchange(fake_verbs->at_stop, nullptr)();
   const Lock lock(fake_verbs->mutex);
   if (fake_verbs->fails("modify_qp")) return EIO;
   auto& pair = static_cast<FakePair&>(*modified);
@@ -350,6 +353,7 @@ int poll_cq(ibv_cq* polled, int most, ibv_wc* completions) {
   const Lock lock(fake_verbs->mutex);
   auto& queue = static_cast<FakeCompletions&>(*polled);
   if (fake_verbs->fails("poll_cq") || queue.is_overrun) return -1;
+  if (queue.empty_polls > 0 && --queue.empty_polls == 0) fake_verbs->show(queue);
   int count = 0;
   for (; count < most && !queue.entries.empty(); ++count) {
     const FakeCompletions::Entry& entry = queue.entries.front();

@@ -141,7 +141,8 @@ void FakeVerbs::State::show(FakeCompletions& queue) {
 
 void FakeVerbs::State::put_into_error(FakePair& pair, ibv_wc_status first) {
   pair.state = IBV_QPS_ERR;
-  show(static_cast<FakeCompletions&>(*pair.send_cq));
+  auto& queue = static_cast<FakeCompletions&>(*pair.send_cq);
+  if (std::ranges::any_of(queue.entries, &FakeCompletions::Entry::is_held)) queue.empty_polls = 3;
   std::deque<FakeRequest> sends = std::exchange(pair.sends, {});
   for (const FakeRequest& request : sends)
     finish(pair, request, std::exchange(first, IBV_WC_WR_FLUSH_ERR));

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -35,6 +36,7 @@ struct FakeCompletions : ibv_cq {
     bool is_held = false;        // it is not in memory yet, nor is what is behind it
   };
   std::deque<Entry> entries;
+  int empty_polls = 0;  // until all that is held shows
   bool is_armed = false;
   bool is_overrun = false;
 };
@@ -57,6 +59,7 @@ struct FakePair : ibv_qp {
 struct FakeVerbs::State {
   explicit State(const FakeVerbsOptions& options);
 
+  std::function<void()> at_stop;  // once
   // Whether this call is to fail; it is counted.
   bool fails(std::string_view member);
   // All under the mutex.
