@@ -267,8 +267,7 @@ TEST_CASE("a receiver that loses a port takes all that the port has acknowledged
   CHECK(text_of(late.pair.link.status) == "");
 }
 
-TEST_CASE("an answer is of the round of its question, though newer ones come meanwhile",
-          "[rdma]") {
+TEST_CASE("an answer is of the round of its question, though newer ones come meanwhile", "[rdma]") {
   Network network(many_nics(4));
   constexpr std::uint32_t bytes = 64 << 10;
   JoinedPair pair({4, 2, bytes});

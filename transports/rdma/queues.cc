@@ -227,9 +227,8 @@ Result<std::span<const ibv_wc>> RdmaQueues::poll() {
                                                  trouble.empty() ? "" : ": ", trouble));
   }
   const std::span<const ibv_wc> found(polled_.data(), static_cast<std::size_t>(count));
-  receives_ -= static_cast<std::uint32_t>(std::ranges::count_if(found, [](const ibv_wc& one) {
-    return WorkTag::of(one.wr_id).kind == WorkKind::receive;
-  }));
+  receives_ -= static_cast<std::uint32_t>(std::ranges::count_if(
+      found, [](const ibv_wc& one) { return WorkTag::of(one.wr_id).kind == WorkKind::receive; }));
   return found;
 }
 

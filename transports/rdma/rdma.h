@@ -22,9 +22,9 @@
 //             many pieces as the note says have come. Messages are committed to the receiver's fifo
 //             in order.
 //   notice    Immediate numbers have three bits of kind, eight of a round (see below), and 21 of a
-//             number: the low bits of a message's or a call's, or a RailQuestion. Notices without bytes are SENDs: a credit (the
-//             receiver's head: slots below it are free), a closing notice of either end, and those
-//             about a lost rail.
+//             number: the low bits of a message's or a call's, or a RailQuestion. Notices without
+//             bytes are SENDs: a credit (the receiver's head: slots below it are free), a closing
+//             notice of either end, and those about a lost rail.
 //   credit    At most `window` messages are on their way that the receiver has not released. For
 //             each it has posted a receive request, and the sender one for each credit, so nobody
 //             finds the other's queue empty.
@@ -33,10 +33,10 @@
 //             waits until nothing is on its way over the other rails, and tells the receiver which
 //             rail it has lost, and which message is the first that the NICs there have not
 //             acknowledged. The receiver takes all before that: completions may be late, by up to a
-//             second. Then it closes that rail as well, forgets messages that are not whole, and answers with the
-//             number of the first one. The sender sends again from there, over the rails that are
-//             left. A receiver that loses a rail tells the sender, which does the same. Both log
-//             it.
+//             second. Then it closes that rail as well, forgets messages that are not whole, and
+//             answers with the number of the first one. The sender sends again from there, over the
+//             rails that are left. A receiver that loses a rail tells the sender, which does the
+//             same. Both log it.
 //   round     The sender counts its losses, and says the count with its questions and messages. An
 //             older question is not answered. Messages count if they are of the round that was
 //             answered last: a part of a message may complete late, and the message is sent again.
@@ -48,10 +48,10 @@
 //             next grant. The note of such a message says that it is in lent memory. See below.
 //   the end   An end that is destroyed without an error posts a closing notice, with the number of
 //             the next message; a sender if all has been acknowledged. A receiver takes all before
-//             that message, which may complete late, too.
-//             RdmaFarewell keeps its queue pairs until that has left. After a receiver's notice the
-//             sender may not have the NIC's last acknowledgements, but knows what has come. An end
-//             that fails says nothing more here: the control plane tells the peer.
+//             that message, which may complete late, too. RdmaFarewell keeps its queue pairs until
+//             that has left. After a receiver's notice the sender may not have the NIC's last
+//             acknowledgements, but knows what has come. An end that fails says nothing more here:
+//             the control plane tells the peer.
 //   silence   A thread that waits for long asks the peer's NIC by an empty write, which needs no
 //             process there. No answer within the liveness limit is an error. Nobody asks before
 //             the first credit: a NIC drops what comes until its own end has joined. A process that

@@ -93,7 +93,7 @@ class RdmaReceiver final : public RdmaEnd {
   bool awaits_receipt_ = false;         // of what it was told last
   std::uint8_t attempt_ = 0;            // to tell it of a grant
   std::vector<std::size_t> questions_;  // of the sender, about lost rails
-  std::uint8_t asked_round_ = 0;  // the newest one that it has asked in, of the questions
+  std::uint8_t asked_round_ = 0;        // the newest one that it has asked in, of the questions
   // The sender knows that all messages below it have come. Completions may be late.
   std::uint64_t due_;
   std::int64_t due_since_ns_ = 0;
