@@ -34,7 +34,7 @@ class Ring {
   struct RingRank {
     std::shared_ptr<exec::CudaExecutor> executor;
     plan::Plan plan;
-    std::unique_ptr<exec::DevicePlan> bound;
+    const exec::DevicePlan* bound = nullptr;
     std::shared_ptr<std::byte> link;  // this end's memory
     std::shared_ptr<exec::DeviceBlock> input, output;
     loaded::CuStream stream = nullptr;
