@@ -83,8 +83,10 @@ Status DeviceBackend::check_turn(loaded::CuStream stream) const {
   {
     const std::lock_guard lock(mutex_);
     if (resources_ready_ == nullptr) return {};
-    use.is_running = [executor = resources_ready_->weak_executor()] {
+    use.is_running = [executor =
+                          resources_ready_->weak_executor()](std::shared_ptr<const void>& held) {
       const auto alive = executor.lock();
+      held = alive;
       return alive != nullptr && alive->is_running();
     };
   }

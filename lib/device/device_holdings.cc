@@ -57,12 +57,15 @@ DeviceHoldings::LocalUse DeviceHoldings::Claim::here() {
   return here;
 }
 
+// The last who holds a rank's executor gives back its claim, which takes the mutex.
 Status DeviceHoldings::Claim::use_stream(int rank, DeviceStreamUse use) {
+  std::vector<std::shared_ptr<const void>> held;
   const std::lock_guard lock(book_->mutex);
   if (has_given_back_) return {};
   auto& streams = book_->by_gpu[uuid_][communicator_].streams;
   for (const auto& [other, its] : streams)
-    if (other != rank && wait_for_each_other(use, its) && (its.is_pending || its.is_running()))
+    if (other != rank && wait_for_each_other(use, its) &&
+        (its.is_pending || its.is_running(held.emplace_back())))
       return refuse_streams(rank, use, other, its);
   streams[rank] = std::move(use);
   return {};

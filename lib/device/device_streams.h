@@ -6,6 +6,7 @@
 #include "lib/loaded/cuda.h"
 
 #include <functional>
+#include <memory>
 #include <thread>
 
 namespace gyre::comm {
@@ -16,7 +17,9 @@ struct DeviceStreamUse {
   std::thread::id thread = {};        // where each thread has one of that name
   bool waits_for_default = false;     // and the default one for it
   bool is_pending = true;             // the call's kernel has not been launched
-  std::function<bool()> is_running;   // whether a kernel of the rank has not ended
+  // Whether a kernel of the rank has not ended. What has to live while it is asked goes into
+  // `held`: its end may take locks of the caller's.
+  std::function<bool(std::shared_ptr<const void>& held)> is_running;
 };
 Result<DeviceStreamUse> ask_stream(const loaded::CudaDriver& driver, loaded::CuStream stream);
 

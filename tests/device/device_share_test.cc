@@ -2,11 +2,15 @@
 // and communicators of threads over the fake driver.
 #include "lib/device/device_share.h"
 
+#include "lib/device/device_holdings.h"
 #include "tests/support/device/device_ranks.h"
 
 #include <fmt/core.h>
 
 #include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
 
 using namespace gyre;
 using namespace gyre::tests;
@@ -174,6 +178,31 @@ void destroy(std::vector<gyreComm_t>& comms) {
 }
 
 }  // namespace
+
+TEST_CASE("whoever is the last to hold a rank's kernels may give back its share", "[device]") {
+  struct Kernels {
+    std::shared_ptr<comm::DeviceHoldings::Claim> claim;
+  };
+  comm::DeviceHoldings holdings;
+  const auto claim = [&] {
+    return holdings
+        .claim("GPU-1", "a communicator", 100,
+               [](std::uint32_t, const std::vector<DeviceHolding>&) { return 1U; })
+        .claim;
+  };
+  const auto own = claim();
+  auto other = std::make_shared<Kernels>(Kernels{claim()});
+  comm::DeviceStreamUse use;
+  use.is_pending = false;
+  use.is_running = [&other](std::shared_ptr<const void>& held) {
+    held = std::exchange(other, nullptr);  // its rank is destroyed meanwhile
+    return false;
+  };
+  REQUIRE(other->claim->use_stream(1, use).ok());
+  CHECK(own->use_stream(0, use).ok());
+  CHECK(other == nullptr);
+  CHECK(own->here().ranks == 1);
+}
 
 TEST_CASE("eight communicators of two threads run on one GPU at one time", "[device]") {
   OnFake on({.multiprocessors = 132});
