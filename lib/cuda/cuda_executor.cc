@@ -302,6 +302,20 @@ bool CudaExecutor::shows_replay() const {
   return started != ended && !has_given_up();
 }
 
+// While one graph has a launch of it.
+bool CudaExecutor::may_come() const {
+  const std::lock_guard lock(mutex_);
+  return !graph_mark_.expired();
+}
+
+std::shared_ptr<const void> CudaExecutor::graph_mark() {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const void> mark = graph_mark_.lock();
+  if (mark == nullptr) mark = std::make_shared<char>();
+  graph_mark_ = mark;
+  return mark;
+}
+
 const DevicePlan* CudaExecutor::take_failed() {
   const std::lock_guard lock(mutex_);
   for (const std::unique_ptr<DevicePlan>& plan : plans_) {

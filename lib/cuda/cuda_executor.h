@@ -143,7 +143,7 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   // Whether a kernel has still to end; or what the driver says went wrong.
   Result<bool> running() const;
   bool is_running() const;  // what went wrong has ended
-  // Whether graphs may bring kernels of it at any time.
+  // Whether a launch ever went into a graph.
   bool was_captured() const { return captured_once_.load(std::memory_order_relaxed); }
   // What the kernels that run show of themselves.
   struct KernelProgress {
@@ -168,7 +168,8 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   CudaExecutor(std::shared_ptr<const CudaDevice> device, const DeviceShape& shape,
                std::int64_t patience_ns, Reclaim reclaim, std::uint64_t tables_bytes);
   bool are_left() const override { return is_running() || shows_replay(); }
-  bool may_come() const override { return was_captured(); }
+  bool may_come() const override;
+  std::shared_ptr<const void> graph_mark();
   cuda::DeviceProgress* seen_progress() const;
   Result<bool> has_ended(loaded::CuEvent event) const;
   Result<bool> may_run_ahead();
@@ -207,8 +208,9 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   loaded::CuStream last_captured_ = nullptr;
   loaded::CuEvent captured_ = nullptr;
   std::atomic<bool> captured_once_{false};
-  bool launched_ = false;       // mutex_'s
-  std::uint32_t launches_ = 0;  // mutex_'s
+  std::weak_ptr<const void> graph_mark_;  // mutex_'s; graphs hold it
+  bool launched_ = false;                 // mutex_'s
+  std::uint32_t launches_ = 0;            // mutex_'s
   // Of every so many launches, the last few: what the launching thread knows to have ended.
   struct LaunchMark {
     loaded::CuEvent ended = nullptr;

@@ -187,8 +187,8 @@ Result<RetainedLaunch*> CudaExecutor::retain(LaunchInProgress& going) {
   const loaded::CudaDriver& driver = device_->driver();
   // Before the graph can run. Who frees what kernels have used looks at it: too early does no harm.
   captured_once_.store(true, std::memory_order_relaxed);
-  auto retained =
-      std::make_unique<RetainedLaunch>(RetainedLaunch{shared_from_this(), std::move(going.memory)});
+  auto retained = std::make_unique<RetainedLaunch>(
+      RetainedLaunch{shared_from_this(), std::move(going.memory), graph_mark()});
   const auto let_go = [](void* body) {
     std::shared_ptr<RetainedLaunch> last(static_cast<RetainedLaunch*>(body));
     const Reclaim reclaim = last->executor->reclaim_;

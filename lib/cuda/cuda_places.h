@@ -52,6 +52,7 @@ struct PinnedPart {
 struct RetainedLaunch {
   std::shared_ptr<CudaExecutor> executor;
   std::unique_ptr<PinnedBlock> memory;  // what the kernel reads of the host, if anything
+  std::shared_ptr<const void> mark;     // of the executor: some graph is there
 };
 
 // A launch on its way.

@@ -6,9 +6,13 @@
 #include "tests/support/device/captured_sum.h"
 #include "tests/support/device/device_processes.h"
 
+#include <fmt/core.h>
+
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <string>
 #include <unistd.h>
 
 using namespace gyre;
@@ -102,6 +106,52 @@ TEST_CASE("plans are there for as long as graphs replay them", "[device][graph]"
     return wrong + here.synchronize();
   };
   check_all(run_processes(apart(2, 1), body));
+}
+
+namespace {
+
+void wait_for_it(void* flag) {
+  while (!static_cast<std::atomic<bool>*>(flag)->load()) usleep(1'000);
+}
+
+int allocations_left(const DeviceProcess& here) { return std::stoi(here.fake.leaks()); }
+
+// A rank that is aborted while a call waits behind other work of its stream: what was wrong.
+std::string abort_in_use(DeviceProcess& here, CapturedSum& sum) {
+  std::atomic<bool> may_go{false};
+  for (loaded::CuStream stream : here.streams)
+    (void)here.driver->launch_host(stream, wait_for_it, &may_go);
+  std::string wrong = sum.call();
+  here.abort();
+  may_go = true;
+  wrong += here.synchronize();
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that was aborted in use gives back its memory once its graphs have gone",
+          "[device][graph]") {
+  const auto body = [](DeviceProcess& here) -> std::string {
+    CapturedSum sum(here);
+    std::string wrong = here.init();
+    if (wrong.empty()) wrong = sum.call();
+    wrong += here.synchronize();
+    wrong += abort_in_use(here, sum);
+    usleep(500'000);
+    const int without_graphs = allocations_left(here);
+    wrong += begin(here, sum);
+    if (wrong.empty()) wrong = sum.replay(0);
+    sum.destroy();
+    wrong += abort_in_use(here, sum);
+    int left = 0;
+    for (int look = 0; look < 1000; ++look) {
+      if ((left = allocations_left(here)) <= without_graphs) return wrong;
+      usleep(5'000);
+    }
+    return wrong + fmt::format("{} allocations, and {} without graphs", left, without_graphs);
+  };
+  check_all(run_processes(apart(1, 2), body));
 }
 
 TEST_CASE("a replay whose peer is gone for good is given up, and says so", "[device][graph]") {
