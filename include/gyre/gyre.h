@@ -553,8 +553,8 @@ GYRE_API gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_
  * returns their first error. Errors of calls on host streams are told at the stream. A group may
  * hold calls on any number of communicators, joining and splits. Collectives of one communicator
  * run as ORDER above says. Its sends and receives run beside them, on a CUDA device after them.
- * There is no other order within a group. Groups nest. If a collective, send, receive or split was
- * refused, the outermost End returns its error and carries out nothing of the group. */
+ * There is no other order within a group. Groups nest. If a collective, send, receive, split or
+ * init was refused, the outermost End returns its error and carries out nothing of the group. */
 GYRE_API gyreResult_t gyreGroupStart(void);
 GYRE_API gyreResult_t gyreGroupEnd(void);
 

@@ -272,13 +272,14 @@ gyreResult_t gyreGetUniqueId(gyreUniqueId* uniqueId) {
   });
 }
 
+// In a group the others would wait for a rank that is not made.
 gyreResult_t gyreCommInitRank(gyreComm_t* comm, int nranks, gyreUniqueId commId, int rank) {
-  return guarded([&] { return init_rank(comm, nranks, commId, rank, nullptr); });
+  return in_group(nullptr, caught([&] { return init_rank(comm, nranks, commId, rank, nullptr); }));
 }
 
 gyreResult_t gyreCommInitRankConfig(gyreComm_t* comm, int nranks, gyreUniqueId commId, int rank,
                                     gyreConfig_t* config) {
-  return guarded([&] { return init_rank(comm, nranks, commId, rank, config); });
+  return in_group(nullptr, caught([&] { return init_rank(comm, nranks, commId, rank, config); }));
 }
 
 gyreResult_t gyreCommInitAll(gyreComm_t* comms, int ndev, const int* devlist) {
@@ -286,12 +287,13 @@ gyreResult_t gyreCommInitAll(gyreComm_t* comms, int ndev, const int* devlist) {
 }
 
 gyreResult_t gyreCommInitEnv(gyreComm_t* comm, gyreConfig_t* config) {
-  return guarded([&] { return init_env(comm, config); });
+  return in_group(nullptr, caught([&] { return init_env(comm, config); }));
 }
 
 gyreResult_t gyreCommInitStore(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* store,
                                const char* key, gyreConfig_t* config) {
-  return guarded([&] { return init_store(comm, nranks, rank, store, key, config); });
+  return in_group(nullptr,
+                  caught([&] { return init_store(comm, nranks, rank, store, key, config); }));
 }
 
 gyreResult_t gyreCommSplit(gyreComm_t comm, int color, int key, gyreComm_t* newcomm,

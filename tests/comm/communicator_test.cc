@@ -340,6 +340,20 @@ TEST_CASE("a call refused inside a group spoils the group, and nothing of it run
   destroy_all(comms);
 }
 
+TEST_CASE("an init refused inside a group spoils the group, and nobody waits for it", "[comm]") {
+  gyreUniqueId id;
+  REQUIRE(gyreGetUniqueId(&id) == gyreSuccess);
+  gyreComm_t comm = nullptr, refused = nullptr;
+  REQUIRE(gyreGroupStart() == gyreSuccess);
+  CHECK(gyreCommInitRank(&comm, 2, id, 0) == gyreSuccess);
+  CHECK(gyreCommInitRank(&refused, 2, id, 2) == gyreInvalidArgument);
+  CHECK(gyreGroupEnd() == gyreInvalidArgument);
+  CHECK(mentions(last_error(), "nothing of the group was carried out: rank 2 is not from 0"));
+  CHECK(refused == nullptr);
+  REQUIRE(comm != nullptr);
+  CHECK(gyreCommDestroy(comm) == gyreSuccess);
+}
+
 TEST_CASE("a rank that does not come is named when the deadline passes", "[comm]") {
   gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
   config.timeoutMs = 300;
