@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <iterator>
 #include <new>
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cstring>
+#include <iterator>
 
 namespace gyre::comm {
 namespace {

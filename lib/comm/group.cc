@@ -3,6 +3,7 @@
 #include "lib/comm/sequence.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 namespace gyre::comm {

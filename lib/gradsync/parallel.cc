@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace gyre::gradsync {
 Parallel::Parallel(int threads, std::vector<Tensor> tensors)
     : tensors_(std::move(tensors)), parts_(static_cast<std::size_t>(threads)) {}

@@ -8,6 +8,7 @@
 #include "lib/gradsync/pace.h"
 #include "lib/gradsync/step_consensus.h"
 
+#include <memory>
 #include <optional>
 
 namespace gyre::gradsync {

@@ -5,6 +5,7 @@
 #include "lib/base/owned.h"
 #include "tests/support/catch.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>

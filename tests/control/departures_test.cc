@@ -8,6 +8,7 @@
 #include "tests/support/catch.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 using namespace gyre;

@@ -10,6 +10,7 @@
 
 #include <map>
 #include <memory>
+#include <tuple>
 
 using namespace gyre;
 using namespace gyre::transport;

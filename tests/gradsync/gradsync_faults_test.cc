@@ -3,6 +3,8 @@
 #include "tests/support/catch.h"
 #include "tests/support/gradsync/grad_trainer.h"
 
+#include <chrono>
+
 using namespace gyre::tests;
 
 TEST_CASE("what ranks give is compared, and the first difference named", "[gradsync]") {

@@ -3,6 +3,7 @@
 #include "tests/support/catch.h"
 #include <gyre/gradsync.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <string>

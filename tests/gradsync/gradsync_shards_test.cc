@@ -6,6 +6,7 @@
 #include <gyre/gradsync.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>

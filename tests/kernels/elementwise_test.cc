@@ -5,6 +5,7 @@
 #include "kernels/cpu/narrow_float.h"
 #include "tests/support/catch.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -5,6 +5,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/fake_cuda/fake_nvml.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>

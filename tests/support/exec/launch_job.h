@@ -16,6 +16,7 @@
 #include <memory>
 #include <random>
 #include <thread>
+#include <tuple>
 
 namespace gyre::tests {
 

@@ -3,6 +3,7 @@
 #include "tests/support/fake_verbs/fake_verbs_state.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <sys/eventfd.h>

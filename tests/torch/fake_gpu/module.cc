@@ -4,6 +4,7 @@
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/from_blob.h>
+#include <optional>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 #include <torch/csrc/utils/pybind.h>
 

@@ -13,6 +13,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <torch/library.h>
 
