@@ -85,6 +85,9 @@ class SecureSession {
   bool closed_by_peer() const { return ended_ && socket_error_ == 0; }
   // The peer closed its side, or the socket broke.
   bool ended() const { return ended_; }
+  // Why bytes that are sent go nowhere, which `transmit` does not say: a control connection reads
+  // on and learns more. 0: they go.
+  int send_error() const { return send_error_; }
   // True if the last advance got anything from the peer.
   bool heard() const { return heard_; }
 
@@ -110,8 +113,8 @@ class SecureSession {
   bool established_ = false;
   bool blocked_on_write_ = false;
   bool heard_ = false;
-  bool ended_ = false;        // the peer closed, or the socket broke while reading
-  bool send_broken_ = false;  // bytes go nowhere; reading goes on to the end
+  bool ended_ = false;  // the peer closed, or the socket broke while reading
+  int send_error_ = 0;  // bytes go nowhere; reading goes on to the end
   int socket_error_ = 0;
   std::vector<std::uint8_t> outgoing_;
   std::size_t sent_ = 0;

@@ -86,7 +86,8 @@ int SessionBio::write(BIO* bio, const char* data, int length) {
   if (to_stranger && length > 0 && static_cast<std::uint8_t>(data[0]) == record_alert)
     return length;
   // Where the program has closed our descriptors, the socket's number may be a file of its own.
-  if (session.send_broken_ || !descriptor_mark_stands()) return length;
+  if (session.send_error_ == 0 && !descriptor_mark_stands()) session.send_error_ = EBADF;
+  if (session.send_error_ != 0) return length;
   ssize_t sent = 0;
   do {
     sent = ::send(session.socket_.get(), data, static_cast<std::size_t>(length),
@@ -98,8 +99,7 @@ int SessionBio::write(BIO* bio, const char* data, int length) {
     return -1;
   }
   // The peer is gone; what it had sent before is still to be read, and may say why.
-  session.send_broken_ = true;
-  session.socket_error_ = errno;
+  session.send_error_ = session.socket_error_ = errno;
   return length;
 }
 

@@ -231,6 +231,24 @@ TEST_CASE("a sender whose peer is gone gets an error, not a signal and not silen
   CHECK_THAT(std::string(status.message()), has_text("tcp to rank 7 (" + address + ")"));
 }
 
+TEST_CASE("what is sent over a connection that is broken is not counted as sent", "[tcp]") {
+  const Kind kind = GENERATE(Kind::tcp4, Kind::tcp_tls);
+  CAPTURE(kind);
+  Side receiving(kind), sending(kind);
+  Link link = open_link(receiving, sending, shape);
+  REQUIRE(link.status.ok());
+  link.receiver.reset();
+  SlotWriter out(link.sender->fifo());
+  Status status;
+  const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+  while (status.ok() && SystemClock::read() < end_ns) {
+    if (out.has_credit()) out.commit(4096, 1, DeliveryMode::staged);
+    status = link.sender->progress();
+  }
+  CHECK(status.code() == Code::RemoteError);
+  CHECK_THAT(std::string(status.message()), has_text("send: ") && has_text("tcp to rank"));
+}
+
 TEST_CASE("the second address is tried when the first refuses", "[tcp]") {
   Side receiving(Kind::tcp4), sending(Kind::tcp4);
   std::string closed;

@@ -109,7 +109,7 @@ Result<FileDescriptor> TcpDialer::begin(const std::string& text) const {
   if (leads_to_this_host(text, own_addresses_)) prefer_reno(socket);
   if (connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS)
     return socket;
-  return Status(Code::RemoteError, "connect: " + errno_text(errno));
+  return failure_on_the_way("connect", errno);
 }
 
 TcpDialer::ConnectResult TcpDialer::answer() {

@@ -1,6 +1,7 @@
 #include "transports/tcp/secure_stream.h"
 
 #include "lib/trust/derive.h"
+#include "transports/tcp/socket.h"
 
 #include <algorithm>
 #include <cstring>
@@ -38,6 +39,7 @@ class SecureStream final : public ByteStream {
   }
 
  private:
+  Status transmit();
   bool next_piece();
   // Bytes that are decrypted already, as many as there are and the parts hold.
   std::size_t give(std::span<const iovec> parts);
@@ -54,8 +56,15 @@ IoResult failed(const Status& status) {
   return {.outcome = IoResult::Outcome::failed, .cause = std::string(status.message())};
 }
 
+// Nobody reads here who could learn it otherwise.
+Status SecureStream::transmit() {
+  GYRE_TRY(session_->transmit());
+  const int error = session_->send_error();
+  return error == 0 ? Status() : Status(Code::RemoteError, errno_text(error));
+}
+
 IoResult SecureStream::flush() {
-  const Status sent = session_->transmit();
+  const Status sent = transmit();
   return sent.ok() ? IoResult{} : failed(sent);
 }
 
@@ -74,7 +83,7 @@ IoResult SecureStream::send(std::span<iovec> parts) {
       skip = 0;
     }
     Status sent = session_->send(stream_frame, leaving_);
-    if (sent.ok()) sent = session_->transmit();
+    if (sent.ok()) sent = transmit();
     if (!sent.ok()) return failed(sent);
     taken += leaving_.size();
   }

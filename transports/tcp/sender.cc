@@ -1,5 +1,6 @@
 #include "transports/tcp/sender.h"
 
+#include "lib/base/descriptor_mark.h"
 #include "lib/base/log.h"
 #include "transports/tcp/socket.h"
 
@@ -28,7 +29,9 @@ TcpSender::TcpSender(const LinkKey& key, const TransportEnvironment& environment
 
 // The other way may go on: the peer learns here that nothing more comes.
 TcpSender::~TcpSender() {
-  if (stream_ != nullptr && pair_ != nullptr) ::shutdown(stream_->descriptor(), SHUT_WR);
+  // If the program has closed our descriptors, the number may be a file of its own.
+  if (stream_ != nullptr && pair_ != nullptr && descriptor_mark_stands())
+    ::shutdown(stream_->descriptor(), SHUT_WR);
 }
 
 Status TcpSender::progress() {
@@ -64,7 +67,7 @@ Status TcpSender::join() {
   }
   if (!stream_->joined()) {
     Status joined = stream_->join();
-    if (!joined.ok() && !stream_->has_heard()) {
+    if (joined.code() == Code::RemoteError && !stream_->has_heard()) {
       stream_.reset();
       return dialer_.again(joined.message());
     }
