@@ -183,6 +183,13 @@ Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* sto
   return begin_join(comm, id, nranks, rank, std::move(options));
 }
 
+// Of a non-blocking one. Other streams may have calls of others before its own.
+void wait_for_background(const Communicator& communicator) {
+  if (communicator.background_stream() == 0) return;
+  if (auto stream = process().streams.pin(communicator.background_stream()))
+    (void)wait_for_stream(process().worker, *stream, communicator.wait_policy());
+}
+
 // Waits for what is queued on streams; the last pin deletes it.
 Status end_while_pinned(gyreComm_t comm, bool abort) {
   GYRE_ASSIGN(auto pin, find_communicator(comm));
@@ -191,7 +198,7 @@ Status end_while_pinned(gyreComm_t comm, bool abort) {
   if (abort) {
     pin->abort();
     // Who asks for a queued call's end finds the communicator until it has come; it comes at once.
-    if (pin->background_stream() != 0) (void)wait_for_queue(process().worker, *pin);
+    wait_for_background(*pin);
   } else {
     const ExclusiveUse use(*pin);
     GYRE_TRY(use.status());
@@ -204,7 +211,7 @@ Status end_while_pinned(gyreComm_t comm, bool abort) {
   process().communicators.remove(reinterpret_cast<std::uintptr_t>(comm));
   if (const std::uint64_t background = pin->background_stream(); background != 0) {
     // After an abort, too: what is queued fails at once.
-    (void)wait_for_queue(process().worker, *pin);
+    wait_for_background(*pin);
     if (auto stream = process().streams.pin(background)) process().worker.forget(*stream);
     process().streams.remove(background);
   }

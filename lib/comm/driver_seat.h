@@ -33,7 +33,11 @@ class DriverSeat {
     last_.store(who, std::memory_order_relaxed);
     return TakeResult::newly;
   }
-  void leave() { holder_.store(nullptr, std::memory_order_release); }
+  // Nothing if the seat is another's: who has left may leave again.
+  void leave(const void* who) {
+    holder_.compare_exchange_strong(who, nullptr, std::memory_order_release,
+                                    std::memory_order_relaxed);
+  }
 
  private:
   // Twice the longest sleep.

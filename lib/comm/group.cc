@@ -2,6 +2,8 @@
 
 #include "lib/comm/sequence.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -69,11 +71,23 @@ Status queue(StreamWorker& worker, std::vector<GroupedCall>& calls) {
 }  // namespace
 
 Status wait_for_queue(StreamWorker& worker, Communicator& communicator) {
+  // On a broken one nothing is carried out, but it may stand behind what others queued.
   const auto is_empty = [&] {
-    return communicator.order.queued.load(std::memory_order_acquire) == 0;
+    return communicator.order.queued.load(std::memory_order_acquire) == 0 ||
+           !communicator.broken().ok();
   };
   if (is_empty()) return {};
   return worker.run_until(communicator.order.queued, is_empty, communicator.wait_policy());
+}
+
+Status wait_for_stream(StreamWorker& worker, HostStream& stream, const WaitPolicy& policy) {
+  return worker.run_until(
+      stream.done,
+      [&] {
+        const std::lock_guard lock(stream.mutex);
+        return stream.entries.empty();
+      },
+      policy);
 }
 
 Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Request& request) {
@@ -85,6 +99,15 @@ Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Req
     worker.run(all, communicator.wait_policy());
   }
   return operation.outcome();
+}
+
+void break_joins(std::span<const GroupedCall> calls, const Status& why) {
+  for (const GroupedCall& call : calls)
+    if (call.work.joins && call.communicator)
+      (void)call.communicator->fail(
+          Status(Code::InvalidUsage,
+                 fmt::format("this rank has not joined, as its group was not carried out: {}",
+                             why.message())));
 }
 
 Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls) {
@@ -100,9 +123,12 @@ Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls) {
     if (known == sequences.end()) {
       entries.push_back(std::make_unique<ExclusiveUse>(communicator));
       Status entered = entries.back()->status();
-      if (!entered.ok()) communicator.remember(entered);
-      GYRE_TRY(std::move(entered));
-      known = sequences.insert(sequences.end(), std::make_unique<Sequence>(communicator));
+      if (!entered.ok()) {
+        communicator.remember(entered);
+        break_joins(calls, entered);
+        return entered;
+      }
+      known = sequences.insert(sequences.end(), std::make_unique<Sequence>(communicator, worker));
     }
     (*known)->add(call.work);
   }
@@ -110,7 +136,10 @@ Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls) {
   all.reserve(sequences.size());  // what may fail comes before what begins
   bool background = false;
   for (const GroupedCall& call : calls) background |= call.background;
-  GYRE_TRY(queue(worker, calls));
+  if (Status queued = queue(worker, calls); !queued.ok()) {
+    break_joins(calls, queued);
+    return queued;
+  }
   const Status begun = background ? Status(Code::InProgress, "begun") : Status();
   if (sequences.empty()) return begun;
 
@@ -119,10 +148,7 @@ Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls) {
   // split of two ranks takes 140 us so, and 350 us with a spin first.
   const auto meets = [](const GroupedCall& call) { return call.work.joins || call.work.resumable; };
   if (std::ranges::any_of(calls, meets)) policy.spins = 0;
-  for (const auto& sequence : sequences) {
-    GYRE_TRY(wait_for_queue(worker, sequence->communicator()));
-    all.push_back(sequence.get());
-  }
+  for (const auto& sequence : sequences) all.push_back(sequence.get());
   worker.run(all, policy);
   for (const auto& sequence : sequences)
     if (!sequence->outcome().ok()) return sequence->outcome();

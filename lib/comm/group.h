@@ -4,10 +4,16 @@
 
 #include "lib/comm/process.h"
 
+#include <span>
+#include <vector>
+
 namespace gyre::comm {
 
 // Carries calls out, now or queued on their streams, and returns the first error.
 Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls);
+
+// Of calls that are not carried out, those that join: their communicators are no good any more.
+void break_joins(std::span<const GroupedCall> calls, const Status& why);
 
 // The same for one collective without a stream: the path that small messages take.
 Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Request& request);
@@ -15,6 +21,9 @@ Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Req
 // Returns when nothing of it is queued on host streams: what a call without a stream comes after,
 // and what is left before it ends. An error if the process ends before that.
 Status wait_for_queue(StreamWorker& worker, Communicator& communicator);
+
+// The same of one stream: what is queued there.
+Status wait_for_stream(StreamWorker& worker, HostStream& stream, const WaitPolicy& policy);
 
 // Holds a communicator for this thread, or says that another thread is inside.
 class ExclusiveUse {

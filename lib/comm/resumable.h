@@ -16,7 +16,8 @@ namespace gyre::comm {
 class Resumable {
  public:
   virtual ~Resumable() = default;
-  bool finished() const { return finished_; }
+  // Any thread.
+  bool finished() const { return finished_.load(std::memory_order_acquire); }
   // Success, or why it failed; valid when finished.
   const Status& outcome() const { return outcome_; }
 
@@ -37,13 +38,13 @@ class Resumable {
  protected:
   void finish(Status outcome) {
     outcome_ = std::move(outcome);
-    finished_ = true;
+    finished_.store(true, std::memory_order_release);
   }
-  void restart() { finished_ = false; }
+  void restart() { finished_.store(false, std::memory_order_relaxed); }
 
  private:
   Status outcome_;
-  bool finished_ = false;
+  std::atomic<bool> finished_{false};
 };
 
 // Waits until a condition of this process holds; whoever makes it true changes `word` and wakes it.

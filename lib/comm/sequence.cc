@@ -1,5 +1,8 @@
 #include "lib/comm/sequence.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace gyre::comm {
 
 void Sequence::add(const Work& work) {
@@ -8,14 +11,26 @@ void Sequence::add(const Work& work) {
                     work.request.transfers->end());
 }
 
+// Not before it joins: what is queued waits for that. A broken communicator carries out nothing.
+bool Sequence::waits_for_queue() const {
+  const bool joins = next_ == 0 && !works_.empty() && works_[0].joins;
+  return queued_on_ != nullptr && !joins && communicator_.broken().ok() &&
+         communicator_.order.queued.load(std::memory_order_acquire) != 0;
+}
+
 bool Sequence::advance() {
-  if (!begun_) begin();
+  if (seen_ns_ == 0) seen_ns_ = system_clock.now_ns();
+  if (held_ && waits_for_queue()) {
+    if (queued_on_->is_over()) finish(process_ends());
+    return finished();
+  }
+  if (std::exchange(held_, false)) begin_next();
   bool moved = false;
   for (Resumable** part : {&current_, &exchange_})
     if (*part != nullptr) moved |= advance_part(*part);
   // Not before both have ended, also where one has failed: peers may still write into the buffers
   // of the other one.
-  if (current_ == nullptr && exchange_ == nullptr) finish(failure_);
+  if (current_ == nullptr && exchange_ == nullptr && !held_) finish(failure_);
   return moved || finished();
 }
 
@@ -26,6 +41,11 @@ void Sequence::expire() {
 
 bool Sequence::arm(WaitSet& set) {
   bool asleep = true;
+  if (held_) {
+    auto& queued = communicator_.order.queued;
+    set.add_futex(&queued, queued.load(std::memory_order_acquire));
+    return waits_for_queue();
+  }
   for (Resumable* part : {current_, exchange_})
     if (part != nullptr) asleep &= part->arm(set);
   return asleep;
@@ -41,15 +61,12 @@ void Sequence::tell_wait() {
     if (part != nullptr) part->tell_wait();
 }
 
+// Each part has its own, from when it began. What is waited for before has deadlines of its own.
 std::int64_t Sequence::limit_ns() const {
-  return !works_.empty() && works_[0].joins ? communicator_.joining().limit_ns()
-                                            : communicator_.options().timeout_ns;
-}
-
-void Sequence::begin() {
-  begun_ = true;
-  begin_next();
-  if (failure_.ok() && communicator_.backend().runs_side_by_side()) begin_exchange();
+  const bool joins = current_ == &communicator_.joining();
+  const std::int64_t own =
+      joins ? communicator_.joining().limit_ns() : communicator_.options().timeout_ns;
+  return own + std::max<std::int64_t>(part_began_ns_ - seen_ns_, 0);
 }
 
 void Sequence::begin_exchange() {
@@ -62,12 +79,15 @@ void Sequence::begin_exchange() {
 // To the next collective, if all went well so far; none: null.
 void Sequence::begin_next() {
   current_ = nullptr;
+  part_began_ns_ = system_clock.now_ns();
   if (!failure_.ok()) return;
   if (Status broken = communicator_.broken(); !broken.ok()) return fail(broken);
   if (next_ == works_.size()) return begin_exchange();
   const Work& work = works_[next_++];
   const bool more = next_ < works_.size() && works_[next_].is_collective();
   current_ = &communicator_.begin(work, more);
+  // Who has not joined has nothing to send by.
+  if (!work.joins && communicator_.backend().runs_side_by_side()) begin_exchange();
 }
 
 // Its caller may have called gyreGroupEnd, which has no communicator to ask.
@@ -80,10 +100,10 @@ bool Sequence::advance_part(Resumable*& part) {
   const bool moved = part->finished() || part->advance();
   if (!part->finished()) return moved;
   if (!part->outcome().ok()) fail(part->outcome());
-  if (&part == &current_)
-    begin_next();
-  else
-    part = nullptr;
+  const bool was_current = &part == &current_, joined = part == &communicator_.joining();
+  part = nullptr;
+  held_ = joined && failure_.ok();
+  if (was_current && !held_) begin_next();
   return true;
 }
 

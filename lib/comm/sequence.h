@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lib/comm/communicator.h"
+#include "lib/comm/stream.h"
 
 #include <vector>
 
@@ -13,6 +14,10 @@ namespace gyre::comm {
 class Sequence final : public Resumable {
  public:
   explicit Sequence(Communicator& communicator) : communicator_(communicator) {}
+  // It begins when the communicator's queue is empty. The process may end before: then the worker
+  // is over.
+  Sequence(Communicator& communicator, const StreamWorker& worker)
+      : communicator_(communicator), queued_on_(&worker) {}
   void add(const Work& work);
   Communicator& communicator() { return communicator_; }
 
@@ -28,7 +33,7 @@ class Sequence final : public Resumable {
   std::int64_t limit_ns() const override;
 
  private:
-  void begin();
+  bool waits_for_queue() const;
   void begin_next();
   void begin_exchange();
   void fail(const Status& why);
@@ -39,7 +44,10 @@ class Sequence final : public Resumable {
   std::vector<Transfer> transfers_;
   Request exchanged_;  // all of them
   std::size_t next_ = 0;
-  bool begun_ = false;
+  const StreamWorker* const queued_on_ = nullptr;
+  bool held_ = true;                // nothing runs: it may have to wait for the queue
+  std::int64_t seen_ns_ = 0;        // when it was first asked to advance
+  std::int64_t part_began_ns_ = 0;  // the last part
   Resumable* current_ = nullptr;
   Resumable* exchange_ = nullptr;
   Status failure_;  // of the first part that failed

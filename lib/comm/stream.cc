@@ -38,7 +38,6 @@ void StreamWorker::end(std::int64_t max_ns) {
   (void)thread_.end_within(max_ns);
 }
 
-// Nothing more will be done on streams, and nothing is being done.
 bool StreamWorker::is_over() const {
   return stop_ && (exits_ || !thread_.is_started() || thread_.has_ended()) && advancing_ == 0;
 }
@@ -186,8 +185,8 @@ void StreamWorker::Turn::make_room() {
 
 void StreamWorker::Turn::leave() {
   for (const BlockedOperation& one : blocked) {
-    one.communicator->order.driver.leave();
-    one.stream->driver.leave();
+    one.communicator->order.driver.leave(this);
+    one.stream->driver.leave(this);
   }
   blocked.clear();
 }
@@ -206,7 +205,7 @@ bool StreamWorker::finish_part(HostStream& stream, HostStream::StreamPart& part,
   }();
   if (!part.work.is_exchange())
     communicator->order.running_ticket.fetch_add(1, std::memory_order_release);
-  if (!turn.blocks(*communicator)) communicator->order.driver.leave();
+  if (!turn.blocks(*communicator)) communicator->order.driver.leave(&turn);
   // Pairs with the acquire of a call without a stream that waits for zero.
   communicator->order.queued.fetch_sub(1, std::memory_order_release);
   wake_futex(&communicator->order.queued);
@@ -225,9 +224,11 @@ void StreamWorker::finish_head(HostStream& stream) {
   wake_futex(&stream.done);
 }
 
-// Collectives run in their order; what has sends and receives begins in theirs.
+// Collectives run in their order; what has sends and receives begins in theirs. On a broken
+// communicator nothing is carried out, so that nothing has to come first.
 bool StreamWorker::may_begin(const HostStream::StreamPart& part) const {
   const Communicator& communicator = *part.communicator;
+  if (!communicator.broken().ok()) return true;
   if (!part.work.is_exchange() &&
       communicator.order.running_ticket.load(std::memory_order_acquire) != part.ticket)
     return false;
@@ -245,10 +246,15 @@ bool StreamWorker::serve_part(HostStream& stream, HostStream::StreamPart& part, 
   turn.make_room();  // while nothing is taken
   if (!turn.drive(communicator)) return false;
   if (part.begun == nullptr) {
-    if (part.work.exchanges())
-      communicator.order.beginning_transfer.fetch_add(1, std::memory_order_release);
     if (Status broken = communicator.broken(); !broken.ok())
       return finish_part(stream, part, std::move(broken), turn);
+    // What has no ticket may come before the communicator has joined.
+    if (part.work.is_exchange() && !communicator.joining().finished()) {
+      if (!turn.blocks(communicator)) communicator.order.driver.leave(&turn);
+      return false;
+    }
+    if (part.work.exchanges())
+      communicator.order.beginning_transfer.fetch_add(1, std::memory_order_release);
     Status thrown = thrown_by([&] { part.begun = &communicator.begin(part.work); });
     if (!thrown.ok()) return finish_part(stream, part, std::move(thrown), turn);
     part.begun_ns = system_clock.now_ns();
@@ -294,7 +300,7 @@ bool StreamWorker::serve_head(HostStream& stream, Turn& turn) {
   }
   const std::size_t before = turn.blocked.size();
   const auto leave = [&] {
-    if (turn.blocked.size() == before) stream.driver.leave();
+    if (turn.blocked.size() == before) stream.driver.leave(&turn);
   };
   turn.all_empty &= head == nullptr;
   try {

@@ -76,6 +76,8 @@ class StreamWorker {
   // The same until `done`, which changes with `word`; an error if the process ends before that.
   Status run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,
                    const WaitPolicy& policy);
+  // Nothing more will be done on streams, and nothing is being done.
+  bool is_over() const;
   // One turn of a stream that callers drive; of another one, nothing.
   void give_turn(HostStream& stream);
   // One turn of all of those.
@@ -113,7 +115,6 @@ class StreamWorker {
   class CallersTurns;
   void serve();
   void serve_unless_forked();
-  bool is_over() const;
   std::vector<StreamPin> streams(bool by_caller);
   bool may_begin(const HostStream::StreamPart& part) const;
   bool serve_head(HostStream& stream, Turn& turn);
