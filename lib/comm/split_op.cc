@@ -3,7 +3,7 @@
 #include "lib/comm/group.h"
 #include "lib/control/cause.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -78,7 +78,13 @@ bool SplitOp::advance_gathering() {
   Resumable& gather = parent_.operation();
   const bool moved = gather.finished() || gather.advance();
   if (!gather.finished()) return moved;
-  if (!gather.outcome().ok()) return give_up(gather.outcome());
+  if (!gather.outcome().ok()) {
+    if (!parent_.broken().ok()) return give_up(gather.outcome());
+    // Settings rule it out, on all ranks: a refused call breaks nothing.
+    *target_ = nullptr;
+    finish(gather.outcome());
+    return true;
+  }
   members_ = members();
   if (members_.empty()) {
     *target_ = nullptr;

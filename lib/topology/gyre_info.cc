@@ -1,6 +1,6 @@
 #include "lib/topology/gyre_info.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>

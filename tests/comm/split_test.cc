@@ -166,6 +166,25 @@ TEST_CASE("wrong arguments of a split are refused", "[split]") {
   });
 }
 
+TEST_CASE("a split that settings rule out breaks nothing", "[split]") {
+  const WithVariables variables(
+      Variables{{"GYRE_TRANSPORT", "tcp"}, {"GYRE_PROTO", "LL"}, {"GYRE_SOCKET_IFNAME", "lo"}});
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    gyreComm_t child = reinterpret_cast<gyreComm_t>(1);
+    complaints.expect(gyreCommSplit(comm, 0, 0, &child, nullptr) == gyreInvalidUsage,
+                      gyreGetLastError(comm));
+    complaints.expect(child == nullptr, "a handle");
+    gyreResult_t error = gyreInternalError;
+    (void)gyreCommGetAsyncError(comm, &error);
+    complaints.expect(error == gyreSuccess, gyreGetLastError(comm));
+    // Sends have no protocol to choose.
+    float value = 3;
+    complaints.expect((rank == 0 ? gyreSend(&value, 1, gyreFloat, 1, comm, nullptr)
+                                 : gyreRecv(&value, 1, gyreFloat, 0, comm, nullptr)) == gyreSuccess,
+                      gyreGetLastError(comm));
+  });
+}
+
 TEST_CASE("a hundred splits leave neither descriptors nor threads", "[split]") {
   const auto count = [](const char* folder) {
     return std::distance(std::filesystem::directory_iterator(folder), {});
