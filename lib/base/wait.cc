@@ -145,7 +145,7 @@ Wait::Outcome Wait::yield() {
 
 std::int64_t Wait::sleep_ns() const {
   const std::int64_t left = limit_ns_ - waited_ns();
-  return std::clamp<std::int64_t>(left, ns_per_us, policy_.max_sleep_ns);
+  return std::min(std::max<std::int64_t>(left, ns_per_us), policy_.max_sleep_ns);
 }
 
 Wait::Outcome Wait::check_deadline() {

@@ -70,7 +70,7 @@ std::uint64_t piece_bytes_for(const TuningInputs& inputs, Protocol protocol, std
   // About four pieces a chunk keep both ends of a link busy; small pieces cost more in flags than
   // they gain.
   const std::uint64_t quarter = divide_up(divide_up(bytes, chunks), 4);
-  return std::clamp<std::uint64_t>(round_up(quarter, 4096), 16 << 10, inputs.slot_bytes);
+  return std::min(std::max<std::uint64_t>(round_up(quarter, 4096), 16 << 10), inputs.slot_bytes);
 }
 
 }  // namespace
