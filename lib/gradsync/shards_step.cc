@@ -29,6 +29,9 @@ Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
       return give_up(std::move(done));
   if (Status done = release_all(); !done.ok()) return give_up(std::move(done));
   if (!said.ok()) {
+    // Orders that differ foresee different units.
+    gathered_.clear();
+    gather_order_.clear();
     begin_step();
     return said;
   }
