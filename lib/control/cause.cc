@@ -66,9 +66,9 @@ std::optional<Status> decode_cause(std::span<const std::uint8_t> bytes, int size
   std::vector<int> culprits;
   for (std::uint32_t i = 0; i < count; ++i) {
     std::uint32_t rank = 0;
-    if (!reader.get(rank) || rank > INT32_MAX || (size > 0 && static_cast<int>(rank) >= size))
-      return std::nullopt;
-    culprits.push_back(static_cast<int>(rank));
+    if (!reader.get(rank) || rank > INT32_MAX) return std::nullopt;
+    // Ranks may differ in the very size: the words name those that are none here.
+    if (size == 0 || static_cast<int>(rank) < size) culprits.push_back(static_cast<int>(rank));
   }
   // In order and each once, whatever the peer's order: people read them as runs.
   std::ranges::sort(culprits);

@@ -19,7 +19,7 @@ std::string rank_text(const std::vector<int>& ranks);
 std::string process_text(const std::vector<int>& ranks, const trust::ProcessIdentity& process);
 
 std::vector<std::uint8_t> encode_cause(const Status& cause);
-// Nothing if malformed. Culprits beyond `size` ranks are malformed too; 0: size unknown.
+// Nothing if malformed. Without culprits beyond `size` ranks; 0: the size is not known.
 std::optional<Status> decode_cause(std::span<const std::uint8_t> bytes, int size);
 
 }  // namespace gyre::control

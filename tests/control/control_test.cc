@@ -158,6 +158,16 @@ TEST_CASE("ranks that disagree on the size all learn of it") {
   }
 }
 
+TEST_CASE("a rank that one of another size wants to join with learns of it, too") {
+  const auto root = start_plane(), second = start_plane(), other = start_plane();
+  const auto id = make_id(*root);
+  const auto a = join(*root, *id, 3, 0), b = join(*second, *id, 3, 1);
+  const auto c = join(*other, *id, 4, 3);
+  for (const auto& member : {a, c})
+    require_failed_with(*member, Code::Mismatch, {0, 3}, "of 4 ranks");
+  require_failed_with(*b, Code::Mismatch, {0}, "of 4 ranks");
+}
+
 TEST_CASE("a rank that comes late to a failed job learns why at once") {
   const auto root = start_plane(), other = start_plane();
   const auto id = make_id(*root);
