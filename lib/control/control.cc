@@ -129,19 +129,17 @@ bool ControlThreadState::has_met(const std::string& listener_name) const {
 Result<OpenJob*> ControlThreadState::job(const std::shared_ptr<const trust::SessionKey>& key,
                                          std::optional<Destination> root, Audience audience,
                                          const Settings& settings) {
-  std::unique_ptr<OpenJob>& job = jobs_[key->identity];
-  if (job != nullptr) return job.get();
+  if (const auto found = jobs_.find(key->identity); found != jobs_.end())
+    return found->second.get();
   std::string address;
   if (audience == Audience::any_host) {
     auto listens = listener_.listen_for(audience, settings);
-    if (!listens.ok()) {
-      jobs_.erase(key->identity);
+    if (!listens.ok())
       return std::move(listens).status().while_doing("opening this process's listeners");
-    }
     address = std::move(*listens);
   }
-  job = std::make_unique<OpenJob>(*thread_, trunks_, self_, address, key, std::move(root));
-  return job.get();
+  auto made = std::make_unique<OpenJob>(*thread_, trunks_, self_, address, key, std::move(root));
+  return jobs_.emplace(key->identity, std::move(made)).first->second.get();
 }
 
 Status ControlThreadState::watch(int descriptor, std::function<bool()> on_readable) {

@@ -84,8 +84,7 @@ Result<std::string> ControlListener::listen_for(Audience audience, const Setting
   bound.length = sizeof bound.storage;
   if (getsockname(socket.get(), bound.get(), &bound.length) != 0)
     return Status::from_errno("getsockname", errno);
-  sockets_.push_back({std::move(socket), audience, trust::format_address(bound), {}});
-  GYRE_TRY(watch_listener(sockets_.back()));
+  GYRE_TRY(keep({std::move(socket), audience, trust::format_address(bound), {}}));
   log_info(Subsystem::net, "listening at {} on {}, for {}", sockets_.back().address, chosen->name,
            audience == Audience::any_host ? "other hosts" : "processes of this host");
   return sockets_.back().address;
@@ -108,8 +107,15 @@ Status ControlListener::serve(FindKey find_key, OnSession on_session) {
 Status ControlListener::add_name(const std::string& name) {
   GYRE_ASSIGN(const auto address, trust::abstract_address(name));
   GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(address));
-  sockets_.push_back({std::move(socket), std::nullopt, {}, {}});
-  return watch_listener(sockets_.back());
+  return keep({std::move(socket), std::nullopt, {}, {}});
+}
+
+// Nobody accepts at one that is not watched.
+Status ControlListener::keep(ListeningSocket socket) {
+  sockets_.push_back(std::move(socket));
+  Status watched = watch_listener(sockets_.back());
+  if (!watched.ok()) sockets_.pop_back();
+  return watched;
 }
 
 Status ControlListener::watch_listener(ListeningSocket& listener) {

@@ -79,6 +79,7 @@ class ControlListener {
     ControlThread::Watch watch;
   };
 
+  Status keep(ListeningSocket socket);
   Status watch_listener(ListeningSocket& listener);
   void accept_some(ListeningSocket& listener);
   bool make_room(std::string_view why);
