@@ -109,7 +109,7 @@ Status StaleReplica::end(const Apply& apply) {
   GYRE_ASSIGN(const auto entered, entrance_.enter());
   {
     const std::lock_guard lock(mutex_);
-    if (state_ == StaleState::ended) return {};
+    if (state_ == StaleState::leaving) return broken_;  // an update failed here
     state_ = StaleState::ended;
     changed_.notify_all();
   }

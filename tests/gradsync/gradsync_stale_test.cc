@@ -269,12 +269,16 @@ TEST_CASE("an update that fails ends it on all ranks", "[gradsync][faults]") {
       complaints.expect(gyreGradStaleStep(trainer.stale, fails, nullptr) == gyreSystemError,
                         "its own error");
       complaints.expect(mentions(gyreGradGetLastError(), "in the update"), gyreGradGetLastError());
+      for (int time = 0; time < 2; ++time)
+        complaints.expect(trainer.end() == gyreSystemError, "its end hides it");
       return;
     }
     gyreResult_t result = gyreSuccess;
     for (int step = 0; step < 2000 && result == gyreSuccess; ++step)
       result = trainer.step(rank, step);
     complaints.expect(result == gyreRemoteError, gyreGradGetLastError());
+    for (int time = 0; time < 2; ++time)
+      complaints.expect(trainer.end() == gyreRemoteError, "its end hides the other's");
   });
 }
 
