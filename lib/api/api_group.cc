@@ -14,10 +14,10 @@ Status end_group() {
   if (--state.group_depth > 0) return {};
   std::vector<GroupedCall> calls = std::exchange(state.group, {});
   Status spoiled = std::exchange(state.group_error, Status());
-  if (!spoiled.ok()) {
-    break_joins(calls, spoiled);
-    return std::move(spoiled).while_doing("nothing of the group was carried out");
-  }
+  if (!spoiled.ok())
+    return JoiningCalls(calls)
+        .give_up(std::move(spoiled))
+        .while_doing("nothing of the group was carried out");
   return carry_out(process().worker, std::move(calls));
 }
 

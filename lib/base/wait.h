@@ -98,6 +98,8 @@ class Wait {
   Wait(const Clock& clock, WaitPolicy policy, std::int64_t limit_ns)
       : clock_(clock), policy_(policy), limit_ns_(limit_ns) {}
 
+  void set_limit(std::int64_t limit_ns) { limit_ns_ = limit_ns; }
+
   // Something moved: spin again before sleeping.
   void progressed() { turns_ = 0, idle_since_ns_ = 0; }
 
@@ -143,7 +145,7 @@ class Wait {
 
   const Clock& clock_;
   const WaitPolicy policy_;
-  const std::int64_t limit_ns_;
+  std::int64_t limit_ns_;
   std::int64_t start_ns_ = 0;
   bool started_ = false;
   int turns_ = 0;

@@ -1,5 +1,6 @@
 #include "lib/comm/group.h"
 
+#include "lib/base/caught.h"
 #include "lib/comm/sequence.h"
 
 #include <fmt/core.h>
@@ -71,10 +72,10 @@ Status queue(StreamWorker& worker, std::vector<GroupedCall>& calls) {
 }  // namespace
 
 Status wait_for_queue(StreamWorker& worker, Communicator& communicator) {
-  // On a broken one nothing is carried out, but it may stand behind what others queued.
+  // On a broken one nothing begins any more, but it may stand behind what others queued.
   const auto is_empty = [&] {
     return communicator.order.queued.load(std::memory_order_acquire) == 0 ||
-           !communicator.broken().ok();
+           (!communicator.broken().ok() && communicator.order.begun.load() == 0);
   };
   if (is_empty()) return {};
   return worker.run_until(communicator.order.queued, is_empty, communicator.wait_policy());
@@ -91,8 +92,8 @@ Status wait_for_stream(StreamWorker& worker, HostStream& stream, const WaitPolic
 }
 
 Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Request& request) {
-  GYRE_TRY(communicator.broken());
   GYRE_TRY(wait_for_queue(worker, communicator));
+  GYRE_TRY(communicator.broken());
   Resumable& operation = communicator.begin(request);
   if (!operation.finished()) {
     Resumable* const all[] = {&operation};
@@ -101,16 +102,29 @@ Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Req
   return operation.outcome();
 }
 
-void break_joins(std::span<const GroupedCall> calls, const Status& why) {
+JoiningCalls::JoiningCalls(std::span<const GroupedCall> calls) {
   for (const GroupedCall& call : calls)
-    if (call.work.joins && call.communicator)
-      (void)call.communicator->fail(
+    if (call.work.joins) communicators_.push_back(&*call.communicator);
+}
+
+JoiningCalls::~JoiningCalls() {
+  if (!begun_) (void)give_up(Status(Code::SystemError, "out of memory"));
+}
+
+Status JoiningCalls::give_up(Status why) {
+  begun_ = true;
+  (void)thrown_by([&] {
+    for (Communicator* const one : communicators_)
+      (void)one->fail(
           Status(Code::InvalidUsage,
                  fmt::format("this rank has not joined, as its group was not carried out: {}",
                              why.message())));
+  });
+  return why;
 }
 
 Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls) {
+  JoiningCalls joining(calls);
   merge_transfers(calls);
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::vector<std::unique_ptr<ExclusiveUse>> entries;
@@ -125,8 +139,7 @@ Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls) {
       Status entered = entries.back()->status();
       if (!entered.ok()) {
         communicator.remember(entered);
-        break_joins(calls, entered);
-        return entered;
+        return joining.give_up(std::move(entered));
       }
       known = sequences.insert(sequences.end(), std::make_unique<Sequence>(communicator, worker));
     }
@@ -136,10 +149,8 @@ Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls) {
   all.reserve(sequences.size());  // what may fail comes before what begins
   bool background = false;
   for (const GroupedCall& call : calls) background |= call.background;
-  if (Status queued = queue(worker, calls); !queued.ok()) {
-    break_joins(calls, queued);
-    return queued;
-  }
+  if (Status queued = queue(worker, calls); !queued.ok()) return joining.give_up(std::move(queued));
+  joining.note_begun();
   const Status begun = background ? Status(Code::InProgress, "begun") : Status();
   if (sequences.empty()) return begun;
 

@@ -12,8 +12,20 @@ namespace gyre::comm {
 // Carries calls out, now or queued on their streams, and returns the first error.
 Status carry_out(StreamWorker& worker, std::vector<GroupedCall> calls);
 
-// Of calls that are not carried out, those that join: their communicators are no good any more.
-void break_joins(std::span<const GroupedCall> calls, const Status& why);
+// The communicators that calls join. If these are not carried out, they are no good: they fail.
+class JoiningCalls {
+ public:
+  explicit JoiningCalls(std::span<const GroupedCall> calls);
+  ~JoiningCalls();
+  JoiningCalls(const JoiningCalls&) = delete;
+  JoiningCalls& operator=(const JoiningCalls&) = delete;
+  void note_begun() { begun_ = true; }
+  Status give_up(Status why);  // which it returns
+
+ private:
+  std::vector<Communicator*> communicators_;  // their handles keep them
+  bool begun_ = false;
+};
 
 // The same for one collective without a stream: the path that small messages take.
 Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Request& request);

@@ -21,10 +21,13 @@ struct Tasks {
 };
 
 void go_on(const Tasks& tasks, const Clock& clock, const WaitPolicy& policy) {
-  std::int64_t limit_ns = INT64_MAX;
-  tasks.for_each_unfinished(
-      [&](const Resumable& one) { limit_ns = std::min(limit_ns, one.limit_ns()); });
-  Wait wait(clock, policy, limit_ns);
+  const auto min_limit_ns = [&] {
+    std::int64_t found_ns = INT64_MAX;
+    tasks.for_each_unfinished(
+        [&](const Resumable& one) { found_ns = std::min(found_ns, one.limit_ns()); });
+    return found_ns;
+  };
+  Wait wait(clock, policy, min_limit_ns());
   const auto arm = [&](WaitSet& set) {
     bool asleep = true;
     tasks.for_each_unfinished([&](Resumable& one) { asleep &= one.arm(set); });
@@ -49,6 +52,7 @@ void go_on(const Tasks& tasks, const Clock& clock, const WaitPolicy& policy) {
     tasks.for_each_unfinished([&](Resumable& one) {
       if (waited_ns >= one.limit_ns()) one.expire();
     });
+    wait.set_limit(min_limit_ns());  // one with several parts has more time for the next one
   }
 }
 

@@ -13,10 +13,11 @@ void Sequence::add(const Work& work) {
 
 // Not before it joins: what is queued waits for that. A broken communicator carries out nothing.
 bool Sequence::waits_for_queue() const {
-  const bool joins = next_ == 0 && !works_.empty() && works_[0].joins;
-  return queued_on_ != nullptr && !joins && communicator_.broken().ok() &&
+  return queued_on_ != nullptr && !begins_with_join() && communicator_.broken().ok() &&
          communicator_.order.queued.load(std::memory_order_acquire) != 0;
 }
+
+bool Sequence::begins_with_join() const { return next_ == 0 && !works_.empty() && works_[0].joins; }
 
 bool Sequence::advance() {
   if (seen_ns_ == 0) seen_ns_ = system_clock.now_ns();
@@ -63,28 +64,31 @@ void Sequence::tell_wait() {
 
 // Each part has its own, from when it began. What is waited for before has deadlines of its own.
 std::int64_t Sequence::limit_ns() const {
-  const bool joins = current_ == &communicator_.joining();
+  const bool joins = held_ ? begins_with_join() : current_ == &communicator_.joining();
   const std::int64_t own =
       joins ? communicator_.joining().limit_ns() : communicator_.options().timeout_ns;
-  return own + std::max<std::int64_t>(part_began_ns_ - seen_ns_, 0);
+  if (seen_ns_ == 0) return own;
+  const std::int64_t begun_ns = held_ ? system_clock.now_ns() : part_began_ns_;
+  return own + std::max<std::int64_t>(begun_ns - seen_ns_, 0);
 }
 
 void Sequence::begin_exchange() {
   if (transfers_.empty()) return;
   exchanged_.transfers =
       std::make_shared<const std::vector<Transfer>>(std::exchange(transfers_, {}));
+  part_began_ns_ = system_clock.now_ns();
   exchange_ = &communicator_.begin(exchanged_);
 }
 
 // To the next collective, if all went well so far; none: null.
 void Sequence::begin_next() {
   current_ = nullptr;
-  part_began_ns_ = system_clock.now_ns();
   if (!failure_.ok()) return;
   if (Status broken = communicator_.broken(); !broken.ok()) return fail(broken);
   if (next_ == works_.size()) return begin_exchange();
   const Work& work = works_[next_++];
   const bool more = next_ < works_.size() && works_[next_].is_collective();
+  part_began_ns_ = system_clock.now_ns();
   current_ = &communicator_.begin(work, more);
   // Who has not joined has nothing to send by.
   if (!work.joins && communicator_.backend().runs_side_by_side()) begin_exchange();
@@ -102,7 +106,7 @@ bool Sequence::advance_part(Resumable*& part) {
   if (!part->outcome().ok()) fail(part->outcome());
   const bool was_current = &part == &current_, joined = part == &communicator_.joining();
   part = nullptr;
-  held_ = joined && failure_.ok();
+  held_ = joined && failure_.ok() && queued_on_ != nullptr;
   if (was_current && !held_) begin_next();
   return true;
 }

@@ -34,6 +34,7 @@ class Sequence final : public Resumable {
 
  private:
   bool waits_for_queue() const;
+  bool begins_with_join() const;
   void begin_next();
   void begin_exchange();
   void fail(const Status& why);

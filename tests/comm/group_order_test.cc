@@ -82,6 +82,25 @@ TEST_CASE("sends on streams begin when their communicators have joined") {
   CHECK(gyreStreamDestroy(stream) == gyreSuccess);
 }
 
+TEST_CASE("collectives on streams begin when their communicators have joined") {
+  const WithVariables set(with_deadline());
+  std::array<gyreStream_t, 2> streams{};
+  for (gyreStream_t& stream : streams) REQUIRE(gyreStreamCreate(&stream) == gyreSuccess);
+  std::array<float, 2> values{3, 4};
+  REQUIRE(gyreGroupStart() == gyreSuccess);
+  const Pair pair = begin_pair();
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    CHECK(gyreAllReduce(&values[rank], &values[rank], 1, gyreFloat, gyreSum, pair[rank],
+                        streams[rank]) == gyreSuccess);
+  const gyreResult_t ended = gyreGroupEnd();
+  INFO(last_error());
+  CHECK(ended == gyreSuccess);
+  for (gyreStream_t stream : streams) CHECK(gyreStreamSynchronize(stream) == gyreSuccess);
+  CHECK(values == std::array<float, 2>{7, 7});
+  destroy(pair);
+  for (gyreStream_t stream : streams) CHECK(gyreStreamDestroy(stream) == gyreSuccess);
+}
+
 TEST_CASE("a communicator whose group was not carried out is broken") {
   const WithVariables set(with_deadline());
   REQUIRE(gyreGroupStart() == gyreSuccess);
