@@ -35,7 +35,7 @@ void add_outlines(Seeds& seeds) {
   add("host_of_another_kind", changed(good, 8, 200));
   seeds.add_text("outline", "note", encode(outlined->note));
   seeds.add_text("outline", "note_of_nothing", std::string(33, '0'));
-  seeds.add_text("outline", "note_in_capitals", std::string(32, 'A') + "-");
+  seeds.add_text("outline", "note_in_capitals", std::string(32, 'A').append("-"));
 }
 
 }  // namespace

@@ -220,7 +220,8 @@ void add_notes(Seeds& seeds) {
                             device("GPU-00 124 8 16 1 100000 90 a z:1:4")});
   std::string crowd = "GPU-00 124 8 16 1 1 90 a -";
   for (int i = 0; i < 65; ++i) crowd += fmt::format(" GPU-{}:0:NVL:1", i);
-  add("gpus_of_no_host", {device(crowd), device(std::string(65, 'G') + " 124 8 16 1 1 90 a -")});
+  add("gpus_of_no_host",
+      {device(crowd), device(std::string(65, 'G').append(" 124 8 16 1 1 90 a -"))});
   add("marks", {note("algo=a|b", "0000000000000001"), bytes_of("||")});
 }
 
