@@ -41,12 +41,12 @@ void Sequence::expire() {
 }
 
 bool Sequence::arm(WaitSet& set) {
-  bool asleep = true;
   if (held_) {
     auto& queued = communicator_.order.queued;
     set.add_futex(&queued, queued.load(std::memory_order_acquire));
     return waits_for_queue();
   }
+  bool asleep = true;
   for (Resumable* part : {current_, exchange_})
     if (part != nullptr) asleep &= part->arm(set);
   return asleep;
@@ -80,9 +80,8 @@ void Sequence::begin_exchange() {
   exchange_ = &communicator_.begin(exchanged_);
 }
 
-// To the next collective, if all went well so far; none: null.
+// To the next collective, if all went well so far.
 void Sequence::begin_next() {
-  current_ = nullptr;
   if (!failure_.ok()) return;
   if (Status broken = communicator_.broken(); !broken.ok()) return fail(broken);
   if (next_ == works_.size()) return begin_exchange();
