@@ -2,6 +2,7 @@
 #include "lib/base/log.h"
 #include "lib/comm/device_backend.h"
 #include "lib/comm/join_info.h"
+#include "lib/comm/rank_levels.h"
 #include "lib/device/device_exchange.h"
 #include "lib/links/transport_registry.h"
 #include "lib/loaded/cuda_rest.h"
@@ -175,10 +176,10 @@ DeviceEnvironment DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus,
           .tickets = tickets_,
           .rank = state_.rank,
           .size = state_.size,
-          .one_process = state_.membership->roster().processes.size() == 1,
           .other_gpus_here = other_gpus_here,
           .allocations = &services_.memory,
           .ways = std::move(ways),
+          .levels = on_gpus(host_->levels(), !demand.relayed),
           .demand = demand,
           .links = &host_->links(),
           .progress = &services_.progress,

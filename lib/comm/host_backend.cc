@@ -5,6 +5,7 @@
 #include "lib/comm/host_machine.h"
 #include "lib/comm/join_info.h"
 #include "lib/comm/pair_log.h"
+#include "lib/comm/rank_levels.h"
 #include "lib/device/device_memory.h"
 #include "lib/links/message_keys.h"
 #include "lib/links/transport_registry.h"
@@ -124,7 +125,7 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
                                                      const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=3 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
+      "version=4 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.first_sequence);
   GYRE_ASSIGN(const topology::Locality place, own_locality());
@@ -133,8 +134,8 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
     GYRE_ASSIGN(const std::string said, transport->announcement());
     announcement += said;
   }
-  return encode(
-      JoinInfo{common, device, processor_mask(), topology::encode(place), announcement, machine});
+  return encode(JoinInfo{common, device, processor_mask(), topology::encode(place), announcement,
+                         machine, wires_text(transports_)});
 }
 
 Result<topology::Locality> HostBackend::own_locality() const {
@@ -154,31 +155,28 @@ Result<bool> HostBackend::settle() {
   exchange_ = std::make_unique<HostExchange>(*links_, state_.size);
   layout_ = RankLayout(roster);
   plans_.follow(layout_);
-  tuning_.hosts = layout_.equal_hosts();
   if (state_.rank == 0) log_info(Subsystem::graph, "{}", layout_.text());
   if (logs_info(Subsystem::graph)) log_candidates();
   int local_ranks = 0;
   for (int rank = 0; rank < state_.size; ++rank)
     local_ranks += state_.identity_of(rank).host == own_host;
   const bool one_host = local_ranks == state_.size;
-  tuning_.ranks = state_.size;
-  tuning_.one_process = roster.processes.size() == 1;
-  tuning_.mapped = one_host;
-  for (int peer = 0; peer < state_.size && tuning_.mapped; ++peer) {
+  bool maps_all = one_host;
+  for (int peer = 0; peer < state_.size && maps_all; ++peer) {
     GYRE_ASSIGN(transport::Transport * transport, links_->select(peer));
-    tuning_.mapped = transport->reach(links_->identity_of(peer)).maps_slots;
+    maps_all = transport->reach(links_->identity_of(peer)).maps_slots;
   }
-  tuning_.carried =
-      !tuning_.mapped && std::ranges::all_of(roster.notes, [](const control::MessageBytes& note) {
-        return may_carry_loans(read_join_info(note).announcement);
-      });
+  is_one_process_ = roster.processes.size() == 1;
+  tuning_.ranks = state_.size;
+  tuning_.levels = find_levels(layout_, roster, maps_all, has_shared_memory(transports_));
+  if (state_.rank == 0) log_info(Subsystem::graph, "{}", tune::levels_text(tuning_.levels));
   tuning_.reproducible = state_.options.reproducible;
   tuning_.slot_bytes = fifo_shape().slot_bytes;
   tuning_.line_count = fifo_shape().line_count;
   if (!one_host) warn_of_clear_text(state_.options.settings);
   log_info(Subsystem::init, "communicator {}rank {} of {}: {} processes, {} ranks on this host, {}",
            state_.options.name, state_.rank, state_.size, roster.processes.size(), local_ranks,
-           tuning_.mapped ? "memory reaches all ranks" : "not all ranks share memory");
+           maps_all ? "memory reaches all ranks" : "not all ranks share memory");
   return true;
 }
 
@@ -268,7 +266,7 @@ Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence
   call_.in_place = request.in_place;
   call_.pre_scalar = request.op == ReduceOp::pre_mul_sum ? &request.pre_scalar : nullptr;
   call_.sequence = sequence;
-  if (chosen_.choice.protocol == plan::Protocol::direct && !tuning_.one_process) {
+  if (chosen_.choice.protocol == plan::Protocol::direct && !is_one_process_) {
     call_.input_place = call_.output_place = {};
     if (call_.input != nullptr) call_.input_place = regions_.find(call_.input, call_.input_bytes);
     if (call_.output != nullptr)

@@ -27,7 +27,8 @@ class HostBackend final : public Backend {
   // GYRE_TOPO_FILE.
   Result<control::MessageBytes> join_info(const std::string& device,
                                           const std::string& machine) const;
-  const RankLayout& layout() const { return layout_; }  // once it has settled
+  const RankLayout& layout() const { return layout_; }                       // once it has settled
+  const std::vector<tune::Level>& levels() const { return tuning_.levels; }  // once it has settled
   PlanChooser& plans() { return plans_; }
   Links& links() { return *links_; }
 
@@ -114,6 +115,7 @@ class HostBackend final : public Backend {
   exec::Call call_;       // bound with it
   CallRecord bound_for_;  // sequence 0: for nothing that may come again
   exec::Launch launch_;
+  bool is_one_process_ = false;    // all ranks are of this one
   bool is_running_ = false;        // the launch; else links open
   bool has_told_refusal_ = false;  // of pages that cannot be withdrawn now
   std::byte barrier_byte_{};

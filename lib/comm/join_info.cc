@@ -5,7 +5,7 @@
 namespace gyre::comm {
 namespace {
 
-// The last five count: a setting may have one, the other parts have none.
+// The last six count: a setting may have one, the other parts have none.
 constexpr char mark = '|';
 
 }  // namespace
@@ -13,7 +13,7 @@ constexpr char mark = '|';
 control::MessageBytes encode(const JoinInfo& note) {
   control::MessageBytes message(note.settings.begin(), note.settings.end());
   for (const std::string_view part :
-       {note.device, note.processors, note.locality, note.announcement, note.machine}) {
+       {note.device, note.processors, note.locality, note.announcement, note.machine, note.wires}) {
     message.push_back(static_cast<std::uint8_t>(mark));
     message.insert(message.end(), part.begin(), part.end());
   }
@@ -29,6 +29,7 @@ JoinInfo read_join_info(const control::MessageBytes& message) {
     return part;
   };
   JoinInfo note;
+  note.wires = take_last();
   note.machine = take_last();
   note.announcement = take_last();
   note.locality = take_last();

@@ -1,6 +1,7 @@
 // JoinInfo: a rank's message to all others when it joins: the settings that all ranks must share,
 // the device whose memory it works on, and the processors that it may use. It says where in its
-// host those are, too, and what its transports announce. It travels in the roster. A peer's bytes
+// host those are, too, what its transports announce, and how wide its wires are. It travels in the
+// roster. A peer's bytes
 // are never trusted: settings are compared whole, and an invalid processor mask, locality or note
 // of a machine is ignored.
 #pragma once
@@ -18,6 +19,7 @@ struct JoinInfo {
   std::string_view locality;           // see topology::Locality
   std::string_view announcement = {};  // see transport::Transport
   std::string_view machine = {};       // see MachineNote; empty: it knows nothing of its host
+  std::string_view wires = {};         // see wires_text
 };
 
 control::MessageBytes encode(const JoinInfo& note);

@@ -88,9 +88,8 @@ DeviceResources::DeviceResources(const DeviceShare& share, DeviceEnvironment aro
       bindings_(executor_->shape().channels),
       stripes_(executor_->shape().channels) {
   tuning_.ranks = around.size;
-  tuning_.mapped = !around.demand.relayed;
+  tuning_.levels = std::move(around.levels);
   tuning_.device = true;
-  tuning_.one_process = around.one_process;
   tuning_.whole_lines = around.whole_lines;
   tuning_.reproducible = around.reproducible;
   tuning_.slot_bytes = executor_->shape().slot_bytes;
@@ -187,7 +186,7 @@ Status DeviceResources::bind(const Request& request, std::span<const plan::Plan>
   call_.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(plan.rank_count()) : 1;
   // Only with equal blocks does a rank know where the peer's block for it lies.
   call_.pairs = request.collective == plan::Collective::all_to_all;
-  may_lend_ = choice.protocol == plan::Protocol::direct && plan.direct() && tuning_.mapped &&
+  may_lend_ = choice.protocol == plan::Protocol::direct && plan.direct() && tuning_.maps_all() &&
               (!call_.pairs || request.tables == nullptr);
   may_lend_in_place_ = may_lend_ && plan.direct_in_place();
   call_.rank = static_cast<std::uint32_t>(plan.rank());

@@ -24,10 +24,10 @@ struct DeviceEnvironment {
   trust::TicketBook& tickets;
   int rank = 0;
   int size = 1;
-  bool one_process = true;                         // all ranks are of it
   bool other_gpus_here = false;                    // some of this process are on another GPU
   const DeviceAllocations* allocations = nullptr;  // what gyreMemAlloc gave
   std::vector<p2p::PairRoute> ways;                // to each rank
+  std::vector<tune::Level> levels;
   // Where some pair of ranks is relayed, not of this rank's alone, all choose `simple`, and lend
   // nothing.
   DeviceDemand demand;
@@ -36,7 +36,7 @@ struct DeviceEnvironment {
   std::int64_t timeout_ns = 0;
   std::int64_t liveness_ns = 0;
   bool reproducible = false;
-  bool whole_lines = false;  // see tune::Scene
+  bool whole_lines = false;  // see tune::TuningInputs
   exec::CudaExecutor::Reclaim reclaim;
 };
 

@@ -126,6 +126,14 @@ std::string transport_names(const TransportList& transports) {
   return names;
 }
 
+bool has_shared_memory(const TransportList& transports) {
+  return std::ranges::any_of(transports, [](const auto& transport) {
+    const auto row =
+        std::ranges::find(transport_registry(), transport->name(), &TransportRow::name);
+    return row->medium == topology::Medium::host_memory;
+  });
+}
+
 bool may_carry_loans(std::string_view announcement) {
   return announcement.find(transport::rdma_announcement) != announcement.npos;
 }

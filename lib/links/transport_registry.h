@@ -44,6 +44,8 @@ Result<std::vector<const TransportRow*>> allowed_transports(const Settings& sett
 Result<TransportList> make_transports(const Settings& settings,
                                       const transport::TransportEnvironment& environment);
 std::string transport_names(const TransportList& transports);
+// Whether one of them may share slots with other processes of this host.
+bool has_shared_memory(const TransportList& transports);
 
 // Whether a process that announces this (Transport::announcement) has wires that may reach memory
 // which callers lend (transport::Carrier). All ranks know all announcements, and agree on it.

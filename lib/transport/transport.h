@@ -110,6 +110,8 @@ class Transport {
   // without '|'. It travels in the message with which a rank joins. Empty: nothing. An error where
   // settings ask for what is not there.
   virtual Result<std::string> announcement() const { return std::string(); }
+  // What the ports carry together by which it reaches other hosts; 0: none, or nobody knows.
+  virtual std::int64_t wire_megabytes_per_s() const { return 0; }
   virtual Reachability reach(const trust::ProcessIdentity& peer) const = 0;
   // `sender` is the process that will connect: it decides what kind of memory it takes.
   virtual Result<Listening> listen(const LinkKey& key, const FifoShape& shape,

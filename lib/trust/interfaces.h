@@ -23,6 +23,10 @@ struct Interface {
 // number. Another thread may close any descriptor meanwhile: then this fails with EBADF.
 Result<std::vector<Interface>> list_interfaces();
 
+// How fast the interface with that address is ("10.0.0.1:4711"; the port does not matter), in 10^6
+// bits per second; 0: nobody knows.
+int interface_megabits_per_s(std::string_view address);
+
 // GYRE_SOCKET_IFNAME's grammar: comma list of prefixes, after = of whole names, after ^ of those to
 // leave out (^= whole names).
 bool interface_matches(std::string_view wanted, std::string_view name);

@@ -75,6 +75,23 @@ std::uint64_t piece_bytes_for(const TuningInputs& inputs, Protocol protocol, std
 
 }  // namespace
 
+bool TuningInputs::maps_all() const {
+  if (levels.empty()) return false;
+  const topology::Medium widest = levels.back().medium;
+  if (device) return widest == topology::Medium::gpu_memory;
+  return widest == topology::Medium::host_memory || widest == topology::Medium::own_memory;
+}
+
+bool TuningInputs::may_carry() const {
+  return !device && !levels.empty() && levels.back().medium == topology::Medium::verbs;
+}
+
+bool TuningInputs::has_equal_hosts() const {
+  return std::ranges::any_of(levels, [](const Level& level) {
+    return level.part == LevelPart::host && level.parts > 1 && level.ranks > 1;
+  });
+}
+
 Status Allowed::parse_list(std::string_view setting, std::string_view text, bool protocols,
                            Mask& mask) {
   for (std::string_view section : split(text, ';')) {
@@ -149,14 +166,15 @@ class Filter {
     // Among private counts each pair is on its own: there is nothing to choose.
     if (has_private_counts()) return protocol == Protocol::simple;
     if (protocol == Protocol::line128 && !(scene_.device && scene_.whole_lines)) return false;
-    if (protocol == Protocol::direct && scene_.carried)
+    if (protocol == Protocol::direct && scene_.may_carry())
       return allowed_.protocol(question_.collective, protocol);
-    if (protocol != Protocol::simple && !scene_.mapped) return false;
+    if (protocol != Protocol::simple && !scene_.maps_all()) return false;
     return allowed_.protocol(question_.collective, protocol);
   }
   bool takes(const Row& row) const {
-    if (row.mapped != scene_.mapped) return false;
-    if (row.needs_levels && (scene_.hosts == 1 || scene_.hosts == scene_.ranks)) return false;
+    if (row.mapped != scene_.maps_all()) return false;
+    // The channels of GPUs go by rings over all ports of a host instead.
+    if (row.needs_levels && (scene_.device || !scene_.has_equal_hosts())) return false;
     if (question_.bytes > row.max_bytes || scene_.ranks > row.max_ranks) return false;
     return takes(*plan::find_algorithm(row.algorithm));
   }
@@ -181,7 +199,7 @@ class Filter {
 // Best first.
 std::vector<const Row*> rows_for(const TuningInputs& inputs, const CallSize& size,
                                  const Filter& filter) {
-  const Table& table = inputs.device && inputs.mapped ? device_table : host_table;
+  const Table& table = inputs.device && inputs.maps_all() ? device_table : host_table;
   std::vector<const Row*> rows;
   for (const Row& row : table.rows(size.collective))
     if (filter.takes(row)) rows.push_back(&row);
@@ -209,7 +227,7 @@ constexpr std::uint64_t max_staged_bytes = 512 << 10;
 // What the row says, or lent memory where the row knows of none.
 Protocol preferred_protocol(const Row& row, const TuningInputs& inputs, const CallSize& size,
                             const Filter& filter) {
-  const bool may_lend = inputs.carried && !row.mapped && size.bytes > max_staged_bytes &&
+  const bool may_lend = inputs.may_carry() && !row.mapped && size.bytes > max_staged_bytes &&
                         row.protocol == Protocol::simple && filter.takes(Protocol::direct);
   return may_lend ? Protocol::direct : row.protocol;
 }
@@ -222,9 +240,9 @@ Status no_algorithm(const CallSize& size) {
 
 Status no_protocol(const TuningInputs& inputs) {
   std::string_view there_are = "the host has LL (line), Simple and Direct";
-  if (inputs.carried)
+  if (inputs.may_carry())
     there_are = "some ranks do not share memory, and between those there are Simple and Direct";
-  else if (!inputs.mapped)
+  else if (!inputs.maps_all())
     there_are = "some ranks do not share memory, and between those there is only Simple";
   else if (inputs.device && !inputs.whole_lines)
     there_are =

@@ -8,25 +8,31 @@
 #include "lib/base/units.h"
 #include "lib/plan/algorithms.h"
 #include "lib/plan/protocol.h"
+#include "lib/tune/level.h"
 
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace gyre::tune {
 
 // What all ranks of a communicator know.
 struct TuningInputs {
   int ranks = 1;
-  int hosts = 1;             // as many ranks on each; 1 as well where they are not
-  bool mapped = false;       // memory reaches between any two ranks
-  bool carried = false;      // it does not, but wires may reach it between any two (Carrier)
-  bool one_process = false;  // and they share one address space
-  bool device = false;       // the memory of GPUs
-  bool whole_lines = false;  // and what goes between any two of them keeps 128-byte stores whole
+  std::vector<Level> levels;  // narrowest first; the last has one part, which holds all ranks
+  bool device = false;        // the memory of GPUs
+  bool whole_lines = false;   // and what goes between any two of them keeps 128-byte stores whole
   bool reproducible = false;
   std::uint64_t slot_bytes = 0;
   std::uint32_t line_count = 0;
+
+  // Memory reaches between any two ranks.
+  bool maps_all() const;
+  // It does not, but wires may reach the host's memory between any two (transport::Carrier).
+  bool may_carry() const;
+  // Several hosts with as many ranks on each, and more than one.
+  bool has_equal_hosts() const;
 };
 
 struct Choice {

@@ -3,9 +3,11 @@
 // rank of a host, as blocks.
 #include "lib/base/wait.h"
 #include "lib/comm/join_info.h"
+#include "lib/comm/rank_levels.h"
 #include "lib/device/device_share.h"
 #include "tests/fuzz/input.h"
 
+#include <algorithm>
 #include <bit>
 #include <set>
 
@@ -76,7 +78,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     GYRE_DEMAND(note.locality.find('|') == note.locality.npos);
     GYRE_DEMAND(note.announcement.find('|') == note.announcement.npos);
     GYRE_DEMAND(note.machine.find('|') == note.machine.npos);
-    const bool is_whole = std::ranges::count(message, '|') >= 5;
+    GYRE_DEMAND(note.wires.find('|') == note.wires.npos);
+    for (const char* transport : {"rdma", "tcp", ""})
+      GYRE_DEMAND(comm::wire_megabytes_per_s(note.wires, transport) >= 0);
+    const bool is_whole = std::ranges::count(message, '|') >= 6;
     GYRE_DEMAND(!is_whole || comm::encode(note) == message);
     if (const auto device = comm::read_gpu_info(note.device)) {
       GYRE_DEMAND(comm::encode(*device) == note.device);

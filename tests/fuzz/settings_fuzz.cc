@@ -29,8 +29,12 @@ void check_ranges(const Settings& settings) {
 
 void make_choices(const tune::Allowed& allowed) {
   for (const bool mapped : {false, true}) {
-    const tune::TuningInputs inputs{
-        .ranks = 3, .mapped = mapped, .slot_bytes = 1 << 16, .line_count = 64};
+    const topology::Medium medium =
+        mapped ? topology::Medium::host_memory : topology::Medium::sockets;
+    const tune::TuningInputs inputs{.ranks = 3,
+                                    .levels = {{.ranks = 3, .medium = medium}},
+                                    .slot_bytes = 1 << 16,
+                                    .line_count = 64};
     for (const std::uint64_t bytes : {8ULL, 1ULL << 20}) {
       const auto choice = tune::choose(inputs, allowed, {plan::Collective::all_reduce, bytes});
       if (!choice.ok()) continue;

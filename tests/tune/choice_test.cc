@@ -11,13 +11,21 @@ using plan::Protocol;
 
 namespace {
 
-const tune::TuningInputs mapped{
-    .ranks = 4, .mapped = true, .slot_bytes = 128 << 10, .line_count = 128};
+using topology::Medium;
+
+std::vector<tune::Level> one_level(Medium medium, int ranks = 4) {
+  return {{.ranks = ranks, .medium = medium}};
+}
+
+const tune::TuningInputs mapped{.ranks = 4,
+                                .levels = one_level(Medium::host_memory),
+                                .slot_bytes = 128 << 10,
+                                .line_count = 128};
 const tune::TuningInputs network{
-    .ranks = 4, .mapped = false, .slot_bytes = 128 << 10, .line_count = 128};
+    .ranks = 4, .levels = one_level(Medium::sockets), .slot_bytes = 128 << 10, .line_count = 128};
 
 const tune::TuningInputs device{.ranks = 4,
-                                .mapped = true,
+                                .levels = one_level(Medium::gpu_memory),
                                 .device = true,
                                 .whole_lines = true,
                                 .slot_bytes = 256 << 10,
@@ -53,7 +61,8 @@ TEST_CASE("several hosts of several ranks take hierarchical above 1 MiB, many ra
   const auto name = [](int ranks, int hosts, std::uint64_t bytes) {
     tune::TuningInputs inputs = network;
     inputs.ranks = ranks;
-    inputs.hosts = hosts;
+    inputs.levels = {{.parts = hosts, .ranks = ranks / hosts},
+                     {.part = tune::LevelPart::network, .ranks = ranks, .medium = Medium::sockets}};
     return std::string(choose(inputs, bytes)->algorithm->name);
   };
   CHECK(name(8, 4, 512 << 10) == "twoshot");
@@ -137,7 +146,7 @@ TEST_CASE("between GPUs small calls go by lines, middle ones by long lines if th
 
 TEST_CASE("GPUs that memory does not reach have slots alone", "[tune]") {
   tune::TuningInputs relayed = device;
-  relayed.mapped = false;
+  relayed.levels = one_level(Medium::sockets);
   for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2)
     CHECK(choose(relayed, bytes)->protocol == Protocol::simple);
 }
@@ -145,7 +154,7 @@ TEST_CASE("GPUs that memory does not reach have slots alone", "[tune]") {
 TEST_CASE("where wires reach lent memory, large calls lend it, unless the settings forbid it",
           "[tune]") {
   tune::TuningInputs carried = network;
-  carried.carried = true;
+  carried.levels = one_level(Medium::verbs);
   for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2) {
     CAPTURE(bytes);
     const auto choice = choose(carried, bytes);

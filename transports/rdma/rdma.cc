@@ -49,6 +49,7 @@ class RdmaTransport final : public Transport {
     if (!fault_.ok()) return fault_;
     return announce_networks(ports_.usable);
   }
+  std::int64_t wire_megabytes_per_s() const override;
   Reachability reach(const trust::ProcessIdentity& peer) const override;
   Result<Listening> listen(const LinkKey& key, const FifoShape& shape,
                            const trust::ProcessIdentity& sender) override;
@@ -103,6 +104,19 @@ Status RdmaTransport::find_ports() {
                  ? "this machine has no RDMA device"
                  : fmt::format("no RDMA port is usable ({})", fmt::join(ports_.skipped, "; "));
   return {};
+}
+
+// Of the ports that a connection may use side by side.
+std::int64_t RdmaTransport::wire_megabytes_per_s() const {
+  constexpr double megabytes_per_gigabit = 125;
+  double gigabits_per_s = 0;
+  std::size_t rails = 0;
+  for (const RdmaPort& port : ports_.usable)
+    if (rails < max_rails && port.gigabits_per_s() >= ports_.usable.front().gigabits_per_s() / 4) {
+      gigabits_per_s += port.gigabits_per_s();
+      ++rails;
+    }
+  return static_cast<std::int64_t>(gigabits_per_s * megabytes_per_gigabit);
 }
 
 Reachability RdmaTransport::reach(const trust::ProcessIdentity& peer) const {

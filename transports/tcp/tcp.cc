@@ -2,6 +2,7 @@
 
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
+#include "lib/trust/interfaces.h"
 #include "transports/tcp/receiver.h"
 #include "transports/tcp/sender.h"
 
@@ -18,6 +19,10 @@ class TcpTransport final : public Transport {
   explicit TcpTransport(const TransportEnvironment& environment) : environment_(environment) {}
 
   std::string_view name() const override { return "tcp"; }
+  std::int64_t wire_megabytes_per_s() const override {
+    const auto& addresses = environment_.self.addresses;
+    return addresses.empty() ? 0 : trust::interface_megabits_per_s(addresses.front()) / 8;
+  }
 
   Reachability reach(const trust::ProcessIdentity& peer) const override {
     const bool local = is_local(peer);
