@@ -315,7 +315,13 @@ gyreResult_t gyreCommFinalize(gyreComm_t comm) {
     if (busy && pin->background_stream() != 0) return Status(Code::InProgress, "not done yet");
     GYRE_TRY(wait_for_queue(process().worker, *pin));
     pin->backend().await_kernels();
-    return pin->broken();
+    // The cause of a kernel that has given up is found later, if only as a suspicion (2 s).
+    constexpr std::int64_t max_ns = 5 * ns_per_s;
+    const auto is_known = [&] {
+      return !pin->look_for_failure().ok() || !pin->backend().has_given_up();
+    };
+    (void)look_until(system_clock, without_bell, max_ns, is_known);
+    return pin->look_for_failure();
   });
 }
 
@@ -336,9 +342,7 @@ gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {
     if (is_busy()) process().worker.give_turns();
     // Before the failure is looked up: so that it has that of a call which ends right now.
     const bool is_at_work = is_busy() && pin->background_stream() != 0;
-    Status lasting = pin->broken();
-    if (lasting.ok() && pin->membership().failed())
-      lasting = pin->fail(pin->membership().failure());
+    Status lasting = pin->look_for_failure();
     // Of a call that was refused, the communicator's own stream alone knows.
     if (lasting.ok() && !is_at_work && pin->background_stream() != 0) {
       GYRE_ASSIGN(auto own, find_stream(reinterpret_cast<gyreStream_t>(pin->background_stream())));

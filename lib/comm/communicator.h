@@ -69,6 +69,7 @@ class Communicator {
 
   // See CommunicatorState.
   Status broken() const { return state_.broken(); }
+  Status look_for_failure() { return state_.look_for_failure(); }
   Status fail(Status why) { return state_.fail(std::move(why)); }
   void abort() { state_.abort(); }
   void remember(const Status& status) noexcept { state_.remember(status); }

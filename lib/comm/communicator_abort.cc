@@ -12,6 +12,11 @@ Status CommunicatorState::broken() const {
   return broken_;
 }
 
+Status CommunicatorState::look_for_failure() {
+  Status lasting = broken();
+  return lasting.ok() && membership->failed() ? fail(membership->failure()) : lasting;
+}
+
 Status CommunicatorState::fail(Status why) {
   {
     const std::lock_guard lock(mutex_);

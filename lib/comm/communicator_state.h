@@ -47,6 +47,8 @@ class CommunicatorState {
 
   // The lasting error, or success. Any thread.
   Status broken() const;
+  // The same, after a look whether others have failed: no call of this rank may have noticed yet.
+  Status look_for_failure();
   // Breaks the communicator for good and tells all ranks. The first cause stays.
   Status fail(Status why);
   // The same because this rank calls gyreCommAbort: its buffers may go.

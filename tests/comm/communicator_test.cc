@@ -399,6 +399,21 @@ TEST_CASE("an abort ends calls on every rank, from another thread too", "[comm]"
   });
 }
 
+TEST_CASE("gyreCommFinalize tells that another rank has aborted", "[comm]") {
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    float value = 1;
+    complaints.expect(sum_one(&value, comm) == gyreSuccess, gyreGetLastError(comm));
+    if (rank == 1) return (void)gyreCommAbort(comm);
+    // Nothing else of this rank asks for it.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    gyreResult_t result = gyreSuccess;
+    while (result == gyreSuccess && std::chrono::steady_clock::now() < until)
+      result = gyreCommFinalize(comm);
+    complaints.expect(result == gyreRemoteError, gyreGetErrorString(result));
+    complaints.expect(mentions(gyreGetLastError(comm), "rank 1"), gyreGetLastError(comm));
+  });
+}
+
 TEST_CASE("after an abort nobody touches the buffers of a call that has returned", "[comm]") {
   // Long enough that the abort comes in the middle; unmapped at once, so that a late touch crashes.
   constexpr std::size_t count = 16 << 20;

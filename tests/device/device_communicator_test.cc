@@ -267,6 +267,18 @@ TEST_CASE("ranks whose device calls differ are told both calls", "[device]") {
   check_mismatch(on);
 }
 
+TEST_CASE("gyreCommFinalize waits for the cause of a kernel that has given up", "[device]") {
+  OnFake on;
+  Pair pair(on);
+  REQUIRE(pair.call(0, 40) == gyreSuccess);
+  REQUIRE(pair.call(1, 41) == gyreSuccess);
+  for (gyreComm_t comm : pair.ranks.comms) {
+    const gyreResult_t result = gyreCommFinalize(comm);
+    INFO(last_error(comm));
+    CHECK(result == gyreMismatch);
+  }
+}
+
 TEST_CASE("want of memory at any allocation is an error, and nothing leaks", "[device]") {
   int allocations = 0;
   {
