@@ -540,7 +540,7 @@ GYRE_API gyreResult_t gyreRecv(void* recvbuff, size_t count, gyreDataType_t data
  * communicator returns gyreInvalidUsage. A receive takes the first message with its tag. It may ask
  * for GYRE_ANY_SOURCE and GYRE_ANY_TAG, and finds the sender in *source and the tag in
  * *receivedTag; both may be NULL, and are written when the receive is done. A receive from any
- * source gets gyreMismatch if all other ranks have left. */
+ * source gets gyreMismatch if there were other ranks and all have left. */
 GYRE_API gyreResult_t gyreSendTagged(const void* sendbuff, size_t count, gyreDataType_t datatype,
                                      int peer, int tag, gyreComm_t comm, gyreStream_t stream);
 GYRE_API gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_t datatype,

@@ -46,7 +46,7 @@ void CommunicatorState::ask(int peer) {
 bool CommunicatorState::others_have_left() const {
   for (int other = 0; other < size; ++other)
     if (other != rank && !membership->has_left(other)) return false;
-  return true;
+  return size > 1;
 }
 
 }  // namespace gyre::comm

@@ -57,6 +57,7 @@ class CommunicatorState {
 
   // Asks a peer what it called last; of another call it makes an error, on all ranks.
   void ask(int peer);
+  // False where there are none: a rank alone may still send to itself.
   bool others_have_left() const;
 
   // The story of the last error, for gyreGetLastError.

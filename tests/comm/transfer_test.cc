@@ -296,6 +296,26 @@ TEST_CASE("sends and receives on streams of their own go on side by side", "[p2p
   }
 }
 
+TEST_CASE("a rank alone receives from any source what it sends itself later", "[p2p]") {
+  on_ranks(1, [](int, gyreComm_t comm, Complaints& complaints) {
+    std::array<gyreStream_t, 2> streams{};
+    for (gyreStream_t& stream : streams) (void)gyreStreamCreate(&stream);
+    const Ints sent = numbers(1000, 0, 0);
+    Ints got(sent.size());
+    int source = -7;
+    (void)gyreRecvTagged(got.data(), got.size(), gyreInt32, GYRE_ANY_SOURCE, 0, &source, nullptr,
+                         comm, streams[0]);
+    // Longer than a receive waits before it asks whether anybody is left.
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    (void)gyreSend(sent.data(), sent.size(), gyreInt32, 0, comm, streams[1]);
+    for (const gyreStream_t stream : streams) {
+      complaints.expect(gyreStreamSynchronize(stream) == gyreSuccess, gyreGetLastError(comm));
+      (void)gyreStreamDestroy(stream);
+    }
+    complaints.expect(got == sent && source == 0, "another message");
+  });
+}
+
 TEST_CASE("ends that do not fit are told what both called", "[p2p]") {
   struct Misfit {
     std::size_t count;
