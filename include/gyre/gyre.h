@@ -540,7 +540,8 @@ GYRE_API gyreResult_t gyreRecv(void* recvbuff, size_t count, gyreDataType_t data
  * communicator returns gyreInvalidUsage. A receive takes the first message with its tag. It may ask
  * for GYRE_ANY_SOURCE and GYRE_ANY_TAG, and finds the sender in *source and the tag in
  * *receivedTag; both may be NULL, and are written when the receive is done. A receive from any
- * source gets gyreMismatch if there were other ranks and all have left. */
+ * source gets gyreMismatch if there were other ranks and all have left. A rank with a receive under
+ * way keeps messages that come for later ones, up to 256 MiB together; more is gyreMismatch. */
 GYRE_API gyreResult_t gyreSendTagged(const void* sendbuff, size_t count, gyreDataType_t datatype,
                                      int peer, int tag, gyreComm_t comm, gyreStream_t stream);
 GYRE_API gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_t datatype,
@@ -561,8 +562,7 @@ GYRE_API gyreResult_t gyreGroupEnd(void);
 /* ---------------------------------------------------------------------------- host streams */
 
 /* [gyre] Makes a host stream: a queue of operations on host memory. The progress thread carries
- * them out in order. A stream may serve several communicators. Several threads may use it
- * at once. */
+ * them out in order. It may serve several communicators, and several threads may use it at once. */
 GYRE_API gyreResult_t gyreStreamCreate(gyreStream_t* stream);
 /* The same with `flags` 0 or GYRE_STREAM_BY_CALLER. With the flag no progress thread is used. The
  * call that queues an operation begins it, as far as it goes without waiting. Any thread that waits

@@ -10,7 +10,8 @@
 namespace gyre::comm {
 namespace {
 
-// What may lie unasked for: a sender that runs ahead of its receiver without end is an error.
+// What may lie unasked for. To let the sender wait at this limit would be no help: the message that
+// a receive waits for may be behind.
 constexpr std::uint64_t max_kept_bytes = 256ULL << 20;
 constexpr std::uint64_t max_message_bytes = 1ULL << 47;
 
@@ -69,10 +70,11 @@ Status Mailbox::begin(std::uint64_t slot_bytes) {
   } else {
     kept_bytes_ += head.bytes;
     if (kept_bytes_ > max_kept_bytes)
-      return Status(Code::RemoteError,
-                    fmt::format("rank {} has sent {} MiB that nobody here has asked for; the last "
-                                "message has tag {}",
-                                peer_, kept_bytes_ >> 20, head.tag))
+      return Status(Code::Mismatch,
+                    fmt::format("messages that no receive of this rank asks for take {} bytes with "
+                                "the last one, from rank {} with tag {}, and at most {} bytes are "
+                                "kept: begin their receives earlier, or send them later",
+                                kept_bytes_, peer_, head.tag, max_kept_bytes))
           .blame({peer_});
   }
   arriving_ = std::move(message);

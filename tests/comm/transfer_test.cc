@@ -316,6 +316,25 @@ TEST_CASE("a rank alone receives from any source what it sends itself later", "[
   });
 }
 
+TEST_CASE("more than is kept without a receive ends all, and both ranks are told what to do",
+          "[p2p]") {
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    gyreResult_t result = gyreSuccess;
+    if (rank == 0) {
+      Ints got(1);
+      result = receive(got, 1, comm, 1);
+    } else {
+      const std::vector<std::uint8_t> sent((256U << 20) + 1);
+      result = gyreSendTagged(sent.data(), sent.size(), gyreUint8, 0, 7, comm, nullptr);
+    }
+    const std::string text = gyreGetLastError(comm);
+    complaints.expect(result == gyreMismatch, text);
+    for (const char* part : {"from rank 1 with tag 7", "take 268435457 bytes",
+                             "at most 268435456 bytes are kept", "begin their receives earlier"})
+      complaints.expect(mentions(text, part), text);
+  });
+}
+
 TEST_CASE("ends that do not fit are told what both called", "[p2p]") {
   struct Misfit {
     std::size_t count;
