@@ -401,6 +401,8 @@ class StreamWorker::CallersTurns final : public Resumable {
       finish({});
       return true;
     }
+    // Other threads may queue some at any time.
+    if (worker_.for_callers_.load(std::memory_order_relaxed) == 0) return false;
     return worker_.serve_all(worker_.streams(true), turn_);
   }
   // Each of them has a deadline of its own.
@@ -421,8 +423,6 @@ class StreamWorker::CallersTurns final : public Resumable {
 };
 
 void StreamWorker::run(std::span<Resumable* const> all, const WaitPolicy& policy) {
-  if (for_callers_.load(std::memory_order_relaxed) == 0) [[likely]]
-    return comm::run(all, system_clock, policy);
   CallersTurns turns(*this, all);
   comm::run(all, system_clock, policy, &turns);
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace gyre::tests;
@@ -102,6 +103,31 @@ TEST_CASE("whoever asks a non-blocking communicator how it is drives what waits 
         complaints.expect(value == 2, "a wrong sum");
       },
       &config);
+}
+
+TEST_CASE("a thread that waits goes on with what another one queues meanwhile for callers") {
+  const WithVariables set(with_deadline(GENERATE("shm", "tcp")));
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    gyreComm_t other = nullptr;
+    expect(complaints, gyreCommSplit(comm, 0, rank, &other, nullptr), "split");
+    const Streams streams;
+    // Longer than its slots: it leaves only as the receiver goes on.
+    std::vector<float> data(1'000'000, rank == 1 ? 7.0F : 0.0F);
+    float value = 1;
+    if (rank == 1)
+      expect(complaints, gyreSend(data.data(), data.size(), gyreFloat, 0, other, nullptr), "send");
+    std::thread second([&] {
+      if (rank == 1) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the first one waits by then
+      expect(complaints, gyreRecv(data.data(), data.size(), gyreFloat, 1, other, streams.by_caller),
+             "receive");
+    });
+    expect(complaints, gyreAllReduce(&value, &value, 1, gyreFloat, gyreSum, comm, nullptr), "sum");
+    second.join();
+    expect(complaints, gyreStreamSynchronize(streams.by_caller), "its caller's");
+    complaints.expect(value == 2 && data == std::vector<float>(data.size(), 7), "wrong values");
+    expect(complaints, gyreCommDestroy(other), "end");
+  });
 }
 
 namespace {
