@@ -31,6 +31,11 @@ void merge_transfers(std::vector<GroupedCall>& calls) {
   }
 }
 
+// Sends and receives that wait for no collective: peers may need them before they make theirs.
+bool runs_beside(const Work& work, Communicator& communicator) {
+  return work.is_exchange() && communicator.backend().runs_side_by_side();
+}
+
 // What goes to streams: a communicator's calls together, unless several streams have some.
 Status queue(StreamWorker& worker, std::vector<GroupedCall>& calls) {
   using Where = std::pair<const Communicator*, const HostStream*>;
@@ -42,10 +47,13 @@ Status queue(StreamWorker& worker, std::vector<GroupedCall>& calls) {
   for (GroupedCall& call : calls) {
     if (!call.stream) continue;
     const Where mine{&*call.communicator, &*call.stream};
-    const bool together = std::ranges::all_of(
-        where, [&](const Where& one) { return one.first != mine.first || one == mine; });
+    const bool together = !runs_beside(call.work, *call.communicator) &&
+                          std::ranges::all_of(where, [&](const Where& one) {
+                            return one.first != mine.first || one == mine;
+                          });
     const auto known = std::ranges::find_if(placed, [&](const StreamWorker::StreamAssignment& one) {
-      return together && &*one.part.communicator == mine.first;
+      return together && &*one.part.communicator == mine.first &&
+             !runs_beside(one.part.work, *one.part.communicator);
     });
     if (known == placed.end()) {
       sequences.emplace_back();

@@ -143,6 +143,31 @@ TEST_CASE("a call that waits for its communicator's queue lets those of others g
   CHECK(gyreStreamDestroy(stream) == gyreSuccess);
 }
 
+TEST_CASE("sends of a group on a stream wait for no earlier collective of their communicator") {
+  const WithVariables set(with_deadline());
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    std::array<float, 2> sums{1, 2};
+    float message = rank == 0 ? 7.0F : 0.0F;
+    const auto expect = [&](gyreResult_t result) {
+      complaints.expect(result == gyreSuccess, last_error());
+    };
+    std::array<gyreStream_t, 2> streams{};
+    if (rank == 0)
+      for (gyreStream_t& stream : streams) expect(gyreStreamCreate(&stream));
+    // The other rank makes its first collective when the message has come.
+    else
+      expect(gyreRecv(&message, 1, gyreFloat, 0, comm, nullptr));
+    expect(gyreAllReduce(sums.data(), sums.data(), 1, gyreFloat, gyreSum, comm, streams[0]));
+    expect(gyreGroupStart());
+    expect(gyreAllReduce(&sums[1], &sums[1], 1, gyreFloat, gyreSum, comm, streams[1]));
+    if (rank == 0) expect(gyreSend(&message, 1, gyreFloat, 1, comm, streams[1]));
+    expect(gyreGroupEnd());
+    for (gyreStream_t stream : streams)
+      if (stream != nullptr) expect(gyreStreamDestroy(stream));
+    complaints.expect(sums == std::array<float, 2>{2, 4} && message == 7, "wrong values");
+  });
+}
+
 TEST_CASE("an abort does not wait for what others queued before") {
   const WithVariables set(with_deadline());
   const Pair waiting = make_pair();
