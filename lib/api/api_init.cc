@@ -290,7 +290,7 @@ gyreResult_t gyreCommInitRankConfig(gyreComm_t* comm, int nranks, gyreUniqueId c
 }
 
 gyreResult_t gyreCommInitAll(gyreComm_t* comms, int ndev, const int* devlist) {
-  return guarded([&] { return init_all(comms, ndev, devlist); });
+  return in_group(nullptr, caught([&] { return init_all(comms, ndev, devlist); }));
 }
 
 gyreResult_t gyreCommInitEnv(gyreComm_t* comm, gyreConfig_t* config) {

@@ -343,12 +343,16 @@ TEST_CASE("a call refused inside a group spoils the group, and nothing of it run
 TEST_CASE("an init refused inside a group spoils the group, and nobody waits for it", "[comm]") {
   gyreUniqueId id;
   REQUIRE(gyreGetUniqueId(&id) == gyreSuccess);
+  const bool all = GENERATE(false, true);
+  const int none = -2;
   gyreComm_t comm = nullptr, refused = nullptr;
   REQUIRE(gyreGroupStart() == gyreSuccess);
   CHECK(gyreCommInitRank(&comm, 2, id, 0) == gyreSuccess);
-  CHECK(gyreCommInitRank(&refused, 2, id, 2) == gyreInvalidArgument);
+  CHECK((all ? gyreCommInitAll(&refused, 1, &none) : gyreCommInitRank(&refused, 2, id, 2)) ==
+        gyreInvalidArgument);
   CHECK(gyreGroupEnd() == gyreInvalidArgument);
-  CHECK(mentions(last_error(), "nothing of the group was carried out: rank 2 is not from 0"));
+  CHECK(mentions(last_error(), std::string("nothing of the group was carried out: ") +
+                                   (all ? "devlist[0] = -2" : "rank 2 is not from 0")));
   CHECK(refused == nullptr);
   REQUIRE(comm != nullptr);
   CHECK(gyreCommDestroy(comm) == gyreSuccess);
