@@ -14,7 +14,7 @@ struct CallOrder {
   std::atomic<bool> entered{false};
   // Operations queued on host streams and not yet finished. A call without a stream waits for them.
   std::atomic<std::uint32_t> queued{0};
-  // Of these, the ones that have begun. Counted before it is asked whether the communicator is
+  // Of these, the ones whose turn has come. Counted before it is asked whether the communicator is
   // broken: who finds it broken, and none here, knows that none begins.
   std::atomic<std::uint32_t> begun{0};
   // Whose turn it is to go on with what is queued; see HostStream.

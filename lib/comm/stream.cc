@@ -20,23 +20,6 @@ class AdvanceGuard {
   std::atomic<int>& count_;
 };
 
-// Counts until its end, or for as long as what has begun. It ends before the communicator may.
-class CountedBeginning {
- public:
-  explicit CountedBeginning(std::atomic<std::uint32_t>& count) : count_(count) { ++count_; }
-  ~CountedBeginning() { end(); }
-  CountedBeginning(const CountedBeginning&) = delete;
-  CountedBeginning& operator=(const CountedBeginning&) = delete;
-  void end() {
-    if (!std::exchange(is_over_, true)) --count_;
-  }
-  void keep() { is_over_ = true; }
-
- private:
-  std::atomic<std::uint32_t>& count_;
-  bool is_over_ = false;
-};
-
 }  // namespace
 
 StreamWorker::~StreamWorker() {
@@ -223,7 +206,7 @@ bool StreamWorker::finish_part(HostStream& stream, HostStream::StreamPart& part,
   if (!part.work.is_exchange())
     communicator->order.running_ticket.fetch_add(1, std::memory_order_release);
   if (!turn.blocks(*communicator)) communicator->order.driver.leave(&turn);
-  if (part.begun != nullptr) --communicator->order.begun;
+  if (part.is_counted) --communicator->order.begun;
   // Pairs with the acquire of a call without a stream that waits for zero.
   communicator->order.queued.fetch_sub(1, std::memory_order_release);
   wake_futex(&communicator->order.queued);
@@ -264,11 +247,9 @@ bool StreamWorker::serve_part(HostStream& stream, HostStream::StreamPart& part, 
   turn.make_room();  // while nothing is taken
   if (!turn.drive(communicator)) return false;
   if (part.begun == nullptr) {
-    CountedBeginning beginning(communicator.order.begun);
-    if (Status broken = communicator.broken(); !broken.ok()) {
-      beginning.end();
+    if (!std::exchange(part.is_counted, true)) ++communicator.order.begun;
+    if (Status broken = communicator.broken(); !broken.ok())
       return finish_part(stream, part, std::move(broken), turn);
-    }
     // A blocking communicator's join is not queued, and what has no ticket may overtake another's.
     const bool may_overtake = part.work.is_exchange() || communicator.background_stream() == 0;
     if (may_overtake && !communicator.joining().finished()) {
@@ -278,12 +259,8 @@ bool StreamWorker::serve_part(HostStream& stream, HostStream::StreamPart& part, 
     if (part.work.exchanges())
       communicator.order.beginning_transfer.fetch_add(1, std::memory_order_release);
     Status thrown = thrown_by([&] { part.begun = &communicator.begin(part.work); });
-    if (!thrown.ok()) {
-      beginning.end();
-      return finish_part(stream, part, std::move(thrown), turn);
-    }
+    if (!thrown.ok()) return finish_part(stream, part, std::move(thrown), turn);
     part.begun_ns = system_clock.now_ns();
-    beginning.keep();
   }
   Resumable& operation = *part.begun;
   bool moved = operation.finished();

@@ -35,6 +35,7 @@ class HostStream {
     Work work;
     std::uint64_t ticket = 0;    // not of sends and receives alone
     std::uint64_t transfer = 0;  // of what has some
+    bool is_counted = false;     // in CallOrder::begun, until it is done
     Resumable* begun = nullptr;  // once its turn has come: what to advance
     std::int64_t begun_ns = 0;
   };
