@@ -31,7 +31,6 @@ SplitOp::SplitOp(Process& process, Communicator& parent, int color, int key, gyr
 // Whoever is to be in the child may wait for this rank, and only the parent can tell all of them:
 // it has failed then, for every rank.
 bool SplitOp::give_up(const Status& why) {
-  *target_ = nullptr;
   // Others may be in the child already, and call on it.
   if (child_ != nullptr && child_->broken().ok())
     (void)child_->fail(
@@ -81,13 +80,11 @@ bool SplitOp::advance_gathering() {
   if (!gather.outcome().ok()) {
     if (!parent_.broken().ok()) return give_up(gather.outcome());
     // Settings rule it out, on all ranks: a refused call breaks nothing.
-    *target_ = nullptr;
     finish(gather.outcome());
     return true;
   }
   members_ = members();
   if (members_.empty()) {
-    *target_ = nullptr;
     finish({});
     return true;
   }

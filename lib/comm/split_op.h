@@ -16,7 +16,7 @@ class Process;
 
 class SplitOp final : public Resumable {
  public:
-  // `target` gets the handle, or NULL for GYRE_SPLIT_NOCOLOR.
+  // `target` holds NULL, and gets the handle of the child if there comes to be one.
   SplitOp(Process& process, Communicator& parent, int color, int key, gyreComm_t* target,
           CommunicatorOptions options);
 
