@@ -68,7 +68,7 @@ Status init_rank(gyreComm_t* comm, int nranks, const gyreUniqueId& id, int rank,
 
 Status init_all(gyreComm_t* comms, int ndev, const int* devlist) {
   if (comms == nullptr) return invalid_argument("comms is NULL");
-  GYRE_TRY(check_place(ndev, 0));
+  if (ndev < 1) return invalid_argument(fmt::format("ndev = {} is not positive", ndev));
   const std::span<gyreComm_t> made_here(comms, static_cast<std::size_t>(ndev));
   std::ranges::fill(made_here, nullptr);
   int no_device = GYRE_DEVICE_HOST;

@@ -260,6 +260,9 @@ TEST_CASE("wrong arguments are refused with the reason, and do no harm", "[comm]
   gyreComm_t none = nullptr;
   gyreUniqueId id = {};
   CHECK(gyreCommInitRank(&none, 0, id, 0) == gyreInvalidArgument);
+  CHECK(mentions(last_error(), "nranks = 0 is not positive"));
+  CHECK(gyreCommInitAll(&none, 0, nullptr) == gyreInvalidArgument);
+  CHECK(mentions(last_error(), "ndev = 0 is not positive"));
   CHECK(gyreCommInitRank(&none, 2, id, 2) == gyreInvalidArgument);
   CHECK(gyreCommInitRank(&none, 2, id, -1) == gyreInvalidArgument);
   CHECK(gyreCommInitRank(nullptr, 1, id, 0) == gyreInvalidArgument);
