@@ -1,159 +1,17 @@
-// gradsync.h's shards, ranks as threads: every way of sharding trains like one rank, and a failure
-// on one rank is an error on all.
+// gradsync.h's shards, ranks as threads: every way of sharding trains like one rank.
 #include "kernels/cpu/elementwise.h"
 #include "tests/support/catch.h"
-#include "tests/support/comm/ranks.h"
-#include <gyre/gradsync.h>
+#include "tests/support/gradsync/sharded_model.h"
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 using namespace gyre;
 using namespace gyre::tests;
 
 namespace {
-
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-struct Shape {
-  const char* name;
-  std::size_t count, unit;
-};
-const std::vector<Shape> shapes = {{"embedding", 130, 0},
-                                   {"embedding.bias", 7, 0},
-                                   {"fc.weight", 1000, 1},
-                                   {"head.weight", 64, 2},
-                                   {"head.bias", 1, 2}};
-
-float first_value(std::size_t tensor, std::size_t i) {
-  return static_cast<float>((i * 5 + tensor) % 17) / 8 - 1;
-}
-
-// The loss of sample s is half the squared distance of all parameters from its targets.
-constexpr int samples = 12;
-float target(int sample, int step, std::size_t tensor, std::size_t i) {
-  return static_cast<float>((static_cast<std::size_t>(sample * 3 + step) + i * 7 + tensor) % 11) /
-         16;
-}
-// The mean gradient of rank `rank`'s samples.
-float gradient_of(float value, int rank, int n, int step, std::size_t tensor, std::size_t i) {
-  float sum = 0;
-  for (int sample = rank; sample < samples; sample += n)
-    sum += value - target(sample, step, tensor, i);
-  return sum / static_cast<float>(samples / n);
-}
-
-int initialize(void*, std::size_t tensor, void* values) {
-  for (std::size_t i = 0; i < shapes[tensor].count; ++i)
-    static_cast<float*>(values)[i] = first_value(tensor, i);
-  return 0;
-}
-// The same in bfloat16.
-int initialize_narrow(void*, std::size_t tensor, void* values) {
-  std::vector<float> wide(shapes[tensor].count);
-  initialize(nullptr, tensor, wide.data());
-  kernels::convert(
-      {.source = wide.data(), .to = ElementType::bfloat16, .target = values, .count = wide.size()});
-  return 0;
-}
-
-using Values = std::vector<std::vector<float>>;  // by tensor
-
-// A rank's part of a model of float32 or bfloat16.
-class Model {
- public:
-  Model(gyreComm_t comm, gyreGradShardsConfig_t config, gyreDataType_t type = gyreFloat)
-      : type_(static_cast<ElementType>(type)) {
-    gyreCommUserRank(comm, &rank_);
-    gyreCommCount(comm, &n_);
-    std::vector<gyreGradShardTensor_t> tensors;
-    for (const Shape& shape : shapes)
-      tensors.push_back({shape.name, shape.count, type, shape.unit});
-    if (config.initialize == nullptr)
-      config.initialize = type == gyreFloat ? initialize : initialize_narrow;
-    created = gyreGradShardsCreate(&shards, comm, tensors.data(), tensors.size(), &config);
-  }
-  ~Model() {
-    if (shards != nullptr) gyreGradShardsDestroy(shards);
-  }
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
-
-  // All parameters, as they lie there when their units are gathered.
-  Values parameters() {
-    Values all;
-    for (std::size_t tensor = 0; tensor < shapes.size(); ++tensor) {
-      void* place = nullptr;
-      if (gyreGradShardsGather(shards, shapes[tensor].unit) != gyreSuccess ||
-          gyreGradShardsParameter(shards, tensor, &place) != gyreSuccess)
-        return {};
-      all.push_back(widened(place, shapes[tensor].count));
-    }
-    return all;
-  }
-  // Forward and backward pass. `spoil` may change a gradient, or leave it out by returning false.
-  template <typename Spoil>
-  gyreResult_t pass(int step, const Spoil& spoil) {
-    for (std::size_t unit = 0; unit < 3; ++unit) {
-      if (const auto done = gyreGradShardsGather(shards, unit); done != gyreSuccess) return done;
-      gyreGradShardsRelease(shards, unit);
-    }
-    for (std::size_t tensor = shapes.size(); tensor-- > 0;) {
-      const std::size_t unit = shapes[tensor].unit;
-      void *parameter = nullptr, *gradient = nullptr;
-      if (const auto done = gyreGradShardsGather(shards, unit); done != gyreSuccess) return done;
-      gyreGradShardsParameter(shards, tensor, &parameter);
-      std::vector<float> values = widened(parameter, shapes[tensor].count);
-      gyreGradShardsRelease(shards, unit);
-      for (std::size_t i = 0; i < values.size(); ++i)
-        values[i] = gradient_of(values[i], rank_, n_, step, tensor, i);
-      if (!spoil(tensor, values)) continue;
-      if (const auto done = gyreGradShardsGradient(shards, tensor, &gradient); done != gyreSuccess)
-        return done;
-      kernels::convert(
-          {.source = values.data(), .to = type_, .target = gradient, .count = values.size()});
-      if (const auto done = gyreGradShardsReady(shards, tensor); done != gyreSuccess) return done;
-    }
-    return gyreSuccess;
-  }
-  gyreResult_t pass(int step) {
-    return pass(step, [](std::size_t, std::vector<float>&) { return true; });
-  }
-
-  gyreGradShards_t shards = nullptr;
-  gyreResult_t created;
-
- private:
-  std::vector<float> widened(const void* place, std::size_t count) const {
-    std::vector<float> values(count);
-    kernels::convert(
-        {.from = type_, .source = place, .target = values.data(), .count = values.size()});
-    return values;
-  }
-
-  const ElementType type_;
-  int rank_ = 0, n_ = 1;
-};
-
-gyreGradShardsConfig_t config_of(int stage, int factor = 0) {
-  gyreGradShardsConfig_t config = GYRE_GRAD_SHARDS_CONFIG_INITIALIZER;
-  config.stage = stage;
-  config.factor = factor;
-  config.timeoutMs = 20000;
-  return config;
-}
-
-gyreGradStep_t quick_step() {
-  gyreGradStep_t step = GYRE_GRAD_STEP_INITIALIZER;
-  step.learningRate = 0.05F;
-  return step;
-}
 
 gyreConfig_t reproducible() {
   gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
@@ -185,7 +43,7 @@ Outcome train(const Run& run) {
         gyreGradShardsConfig_t config = config_of(run.stage, run.factor);
         config.optimizer = run.optimizer;
         config.momentum = run.optimizer == gyreGradSgd;
-        Model model(comm, config, run.type);
+        ShardedModel model(comm, config, run.type);
         complaints.expect(model.created == gyreSuccess, gyreGradGetLastError());
         gyreGradStep_t step = quick_step();
         step.momentum = 0.9F;
@@ -292,7 +150,7 @@ TEST_CASE("all stages give the same bits, and those of replicas", "[gradsync]") 
 
 TEST_CASE("16-bit parameters are their float32 copies, rounded", "[gradsync]") {
   on_ranks(2, [](int, gyreComm_t comm, Complaints& complaints) {
-    Model model(comm, config_of(2), gyreBfloat16);
+    ShardedModel model(comm, config_of(2), gyreBfloat16);
     const gyreGradStep_t step = quick_step();
     for (int i = 0; i < 3; ++i) {
       complaints.expect(model.pass(i) == gyreSuccess, gyreGradGetLastError());
@@ -333,7 +191,7 @@ TEST_CASE("an overflow on one rank is every rank's, and nobody changes anything"
   const float bad =
       GENERATE(std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN());
   on_ranks(4, [&](int rank, gyreComm_t comm, Complaints& complaints) {
-    Model model(comm, config_of(stage, factor));
+    ShardedModel model(comm, config_of(stage, factor));
     const gyreGradStep_t step = quick_step();
     const Values before = model.parameters();
     complaints.expect(before.size() == shapes.size(), gyreGradGetLastError());
@@ -357,7 +215,7 @@ TEST_CASE("an overflow on one rank is every rank's, and nobody changes anything"
 
 TEST_CASE("the loss's scale comes off, and the norm is that of all gradients", "[gradsync]") {
   on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
-    Model scaled(comm, config_of(3)), plain(comm, config_of(3));
+    ShardedModel scaled(comm, config_of(3)), plain(comm, config_of(3));
     gyreGradStep_t step = quick_step();
     gyreGradStepResult_t with_scale{}, without{};
     with_scale.size = without.size = sizeof without;
@@ -379,30 +237,6 @@ TEST_CASE("the loss's scale comes off, and the norm is that of all gradients", "
     complaints.expect(std::fabs(without.norm - std::sqrt(squares)) < 1e-5, "not the norm");
     complaints.expect(scaled.parameters() == plain.parameters(), "other parameters");
     static_cast<void>(rank);
-  });
-}
-
-TEST_CASE("a gradient that a rank of a sharded model never delivers is an error of all",
-          "[gradsync]") {
-  const int stage = GENERATE(1, 2, 3);
-  on_ranks(3, [&](int rank, gyreComm_t comm, Complaints& complaints) {
-    Model model(comm, config_of(stage));
-    const gyreGradStep_t step = quick_step();
-    const Values before = model.parameters();
-    complaints.expect(before.size() == shapes.size(), gyreGradGetLastError());
-    model.pass(0, [&](std::size_t tensor, std::vector<float>&) {
-      return rank != 1 || (tensor != 1 && tensor != 2);
-    });
-    complaints.expect(gyreGradShardsStep(model.shards, &step, nullptr) == gyreMismatch,
-                      "no mismatch");
-    complaints.expect(mentions(gyreGradGetLastError(),
-                               "rank 1 never delivered the gradient of "
-                               "tensor 1 'embedding.bias'"),
-                      gyreGradGetLastError());
-    complaints.expect(model.parameters() == before, "another parameter");
-    model.pass(0);
-    complaints.expect(gyreGradShardsStep(model.shards, &step, nullptr) == gyreSuccess,
-                      gyreGradGetLastError());
   });
 }
 
@@ -432,7 +266,7 @@ TEST_CASE("a checkpoint of 4 ranks goes on at 2 and at 3, in any stage", "[grads
   for (const Shape& shape : shapes) checkpoint.elements.emplace_back(shape.count);
   Outcome whole;
   on_ranks(4, [&](int rank, gyreComm_t comm, Complaints& complaints) {
-    Model model(comm, config_of(3));
+    ShardedModel model(comm, config_of(3));
     const gyreGradStep_t step = quick_step();
     for (int i = 0; i < 3; ++i) {
       model.pass(i);
@@ -453,7 +287,7 @@ TEST_CASE("a checkpoint of 4 ranks goes on at 2 and at 3, in any stage", "[grads
       CAPTURE(n, stage);
       Outcome resumed;
       on_ranks(n, [&](int rank, gyreComm_t comm, Complaints& complaints) {
-        Model model(comm, config_of(stage));
+        ShardedModel model(comm, config_of(stage));
         each_element(model.shards, [&](std::size_t tensor, std::size_t i, const auto& places) {
           for (std::size_t which = 0; which < 3; ++which)
             *places[which] = checkpoint.elements[tensor][i][which];
@@ -478,7 +312,7 @@ TEST_CASE("an optimizer of the caller's works on the shares", "[gradsync]") {
   on_ranks(2, [](int, gyreComm_t comm, Complaints& complaints) {
     gyreGradShardsConfig_t config = config_of(3);
     config.optimizer = gyreGradOwn;
-    Model own(comm, config), supplied(comm, [] {
+    ShardedModel own(comm, config), supplied(comm, [] {
       gyreGradShardsConfig_t sgd = config_of(3);
       sgd.optimizer = gyreGradSgd;
       return sgd;
@@ -502,98 +336,5 @@ TEST_CASE("an optimizer of the caller's works on the shares", "[gradsync]") {
                         gyreGradGetLastError());
     }
     complaints.expect(own.parameters() == supplied.parameters(), "another step");
-  });
-}
-
-TEST_CASE("wrong calls on a sharded model are refused, and say why", "[gradsync]") {
-  on_ranks(2, [](int, gyreComm_t comm, Complaints& complaints) {
-    const auto refused = [&](gyreResult_t result, gyreResult_t expected, const char* says) {
-      complaints.expect(result == expected && mentions(gyreGradGetLastError(), says),
-                        std::string(says) + ": " + gyreGradGetLastError());
-    };
-    gyreGradShards_t shards = nullptr;
-    const auto create = [&](std::vector<gyreGradShardTensor_t> tensors, auto config) {
-      return gyreGradShardsCreate(&shards, comm, tensors.data(), tensors.size(), &config);
-    };
-    const gyreGradShardTensor_t x = {"x", 5, gyreFloat, 0};
-    refused(create({x}, config_of(4)), gyreInvalidArgument, "config.stage = 4");
-    refused(create({x}, config_of(1, 3)), gyreInvalidArgument, "does not divide the 2 ranks");
-    refused(create({x, {"y", 5, gyreFloat, 2}}, config_of(1)), gyreInvalidArgument, "up to 2");
-    refused(create({x, {"y", 5, gyreFloat, 2}, {"z", 5, gyreFloat, 2}}, config_of(1)),
-            gyreInvalidArgument, "unit 1 has no tensor");
-    refused(create({x, {"y", 5, gyreHalf, 0}}, config_of(1)), gyreInvalidArgument,
-            "all tensors of a unit have one type");
-    refused(create({{"x", 5, gyreInt, 0}}, config_of(1)), gyreInvalidArgument, "is int32");
-    gyreGradShardsConfig_t failing = config_of(3);
-    failing.initialize = [](void*, std::size_t tensor, void*) { return tensor == 3 ? 1 : 0; };
-    Model failed(comm, failing);
-    refused(failed.created, gyreRemoteError, "failed on rank 0 at tensor 3 'head.weight'");
-    Model model(comm, config_of(3));
-    void* place = nullptr;
-    refused(gyreGradShardsParameter(model.shards, 0, &place), gyreInvalidUsage, "is not gathered");
-    refused(gyreGradShardsReady(model.shards, 0), gyreInvalidUsage, "never asked for");
-    refused(gyreGradShardsGather(model.shards, 3), gyreInvalidArgument, "unit 3");
-    refused(gyreGradShardsGradient(model.shards, 5, &place), gyreInvalidArgument, "tensor 5");
-    gyreGradStep_t step = quick_step();
-    step.beta1 = 1;
-    refused(gyreGradShardsStep(model.shards, &step, nullptr), gyreInvalidArgument, "beta1 = 1");
-    gyreGradShardsConfig_t sgd = config_of(3);
-    sgd.optimizer = gyreGradSgd;
-    Model plain(comm, sgd);
-    step = quick_step();
-    step.momentum = 0.9F;
-    refused(gyreGradShardsStep(plain.shards, &step, nullptr), gyreInvalidArgument,
-            "no memory for it");
-    step = quick_step();
-    step.inverseScale = std::numeric_limits<float>::infinity();
-    refused(gyreGradShardsStep(model.shards, &step, nullptr), gyreInvalidArgument, "inverseScale");
-    std::size_t count = 1;
-    gyreGradPiece_t piece;
-    refused(gyreGradShardsPieces(model.shards, &piece, &count), gyreInvalidArgument, "do not fit");
-  });
-}
-
-TEST_CASE("units gathered in another order are found out before anything is changed",
-          "[gradsync]") {
-  const std::size_t last = GENERATE(2U, 3U);  // 3: 0, 2, 1
-  on_ranks(3, [&](int rank, gyreComm_t comm, Complaints& complaints) {
-    const gyreGradShardTensor_t tensors[] = {
-        {"a", 256, gyreFloat, 0}, {"b", 256, gyreFloat, 1}, {"c", 256, gyreFloat, 2}};
-    const gyreGradShardsConfig_t config = config_of(3);
-    gyreGradShards_t shards = nullptr;
-    complaints.expect(gyreGradShardsCreate(&shards, comm, tensors, 3, &config) == gyreSuccess,
-                      gyreGradGetLastError());
-    for (int round = 0; round < 2; ++round) {
-      for (std::size_t unit = 0; unit < 3; ++unit)
-        gyreGradShardsGather(shards, rank == 2 && round == 0 ? (last - unit) % 3 : unit);
-      for (std::size_t tensor = 3; tensor-- > 0;) {
-        void* gradient = nullptr;
-        gyreGradShardsGradient(shards, tensor, &gradient);
-        gyreGradShardsReady(shards, tensor);
-      }
-      const gyreGradStep_t step = quick_step();
-      const gyreResult_t result = gyreGradShardsStep(shards, &step, nullptr);
-      complaints.expect(result == (round == 0 ? gyreMismatch : gyreSuccess),
-                        gyreGradGetLastError());
-      complaints.expect(
-          round == 1 || mentions(gyreGradGetLastError(), "rank 2 gathered other units"),
-          gyreGradGetLastError());
-    }
-    complaints.expect(gyreGradShardsDestroy(shards) == gyreSuccess, gyreGradGetLastError());
-  });
-}
-
-TEST_CASE("a rank that does not end its step of a sharded model is named", "[gradsync]") {
-  on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
-    gyreGradShardsConfig_t config = config_of(2);
-    config.timeoutMs = 1000;
-    Model model(comm, config);
-    const gyreGradStep_t step = quick_step();
-    complaints.expect(model.pass(0) == gyreSuccess, gyreGradGetLastError());
-    if (rank == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-    complaints.expect(gyreGradShardsStep(model.shards, &step, nullptr) == gyreTimeout,
-                      "no timeout");
-    complaints.expect(mentions(gyreGradGetLastError(), "rank 1"), gyreGradGetLastError());
-    complaints.expect(gyreGradShardsGather(model.shards, 0) == gyreTimeout, "it goes on");
   });
 }
