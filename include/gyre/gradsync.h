@@ -451,7 +451,8 @@ typedef struct {
 
 /* Ends a step. It waits for the reductions, updates this rank's shares, and begins to gather the
  * parameters in stages 1 and 2. gyreMismatch means that a gradient of some rank was never ready;
- * parameters are as before. `result` may be NULL. Collective. */
+ * parameters are as before. If a reduction fails, every rank gets an error, and none updates.
+ * `result` may be NULL. Collective. */
 GYRE_API gyreResult_t gyreGradShardsStep(gyreGradShards_t shards, const gyreGradStep_t* step,
                                          gyreGradStepResult_t* result);
 

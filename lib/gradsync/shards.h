@@ -86,8 +86,13 @@ class Shards {
   void recycle_gradients(bool waits);
 
   // A step.
+  Result<StepConsensus> hold_consensus(const ConsensusEntry& mine);
   ConsensusEntry deliver_the_rest();
   Status verdict(const StepConsensus& call) const;
+  // Waits for all that the pass has begun.
+  Status finish_pass();
+  // This rank's outcome of that; an error of any rank is one of all.
+  Status confirm(Status mine);
   Result<ExactSum> sum_squares();
   Status update(const gyreGradStep_t& step, float factor);
   Status update_unit(LiveUnit& unit, const gyreGradStep_t& step, float factor);

@@ -18,16 +18,11 @@ Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
   if (options_.optimizer == gyreGradSgd && !options_.has_momentum && step.momentum != 0)
     return invalid_argument(fmt::format(
         "step->momentum = {}, and config.momentum = 0 keeps no memory for it", step.momentum));
-  const std::int64_t began_ns = SystemClock::read();
-  auto call = StepConsensus::hold(control_.get(), deliver_the_rest());
-  exposed_ns_ += SystemClock::read() - began_ns;
+  auto call = hold_consensus(deliver_the_rest());
   if (!call.ok()) return give_up(failure_.ok() ? std::move(call).status() : std::move(failure_));
   Status said = verdict(*call);
   if (call->first_failed() >= 0) return give_up(std::move(said));
-  for (std::size_t i = 0; i < units_.size(); ++i)
-    if (Status done = finish_reduction(units_[units_.size() - 1 - i]); !done.ok())
-      return give_up(std::move(done));
-  if (Status done = release_all(); !done.ok()) return give_up(std::move(done));
+  if (Status done = confirm(finish_pass()); !done.ok()) return give_up(std::move(done));
   if (!said.ok()) {
     // Orders that differ foresee different units.
     gathered_.clear();
@@ -52,6 +47,13 @@ Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
   result.exposed_ns = std::exchange(exposed_ns_, 0);
   begin_step();
   return result;
+}
+
+Result<StepConsensus> Shards::hold_consensus(const ConsensusEntry& mine) {
+  const std::int64_t began_ns = SystemClock::read();
+  auto call = StepConsensus::hold(control_.get(), mine);
+  exposed_ns_ += SystemClock::read() - began_ns;
+  return call;
 }
 
 // Zeros for what was never ready, so that no rank waits for it.
@@ -97,6 +99,21 @@ Status Shards::verdict(const StepConsensus& call) const {
                                 rank))
           .blame({rank});
   return {};
+}
+
+Status Shards::finish_pass() {
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    GYRE_TRY(finish_reduction(units_[units_.size() - 1 - i]));
+  return release_all();
+}
+
+// A group whose reduction failed went on to reduce with the other groups, and their mean is wrong.
+// They cannot see that, so all groups tell each other before any rank updates.
+Status Shards::confirm(Status mine) {
+  if (!replicas_.has_value()) return mine;
+  const auto call = hold_consensus({.failure = static_cast<std::int32_t>(mine.code())});
+  if (!mine.ok()) return mine;
+  return call.ok() ? verdict(*call) : call.status();
 }
 
 // Also where a step changes nothing: so all ranks hold the same, whatever went wrong in the pass.

@@ -4,10 +4,28 @@
 #include "tests/support/gradsync/sharded_model.h"
 
 #include <chrono>
+#include <dlfcn.h>
 #include <limits>
 #include <thread>
 
 using namespace gyre::tests;
+
+namespace {
+
+// While set, this thread's reduce-scatters differ from those of its peers. So they fail on all of
+// them, and nobody leaves.
+thread_local bool scatters_maxima = false;
+
+}  // namespace
+
+extern "C" gyreResult_t gyreReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
+                                          gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
+                                          gyreStream_t stream) {
+  static const auto real =
+      reinterpret_cast<decltype(&gyreReduceScatter)>(dlsym(RTLD_NEXT, "gyreReduceScatter"));
+  return real(sendbuff, recvbuff, recvcount, datatype, scatters_maxima ? gyreMax : op, comm,
+              stream);
+}
 
 TEST_CASE("a gradient that a rank of a sharded model never delivers is an error of all",
           "[gradsync]") {
@@ -123,5 +141,26 @@ TEST_CASE("a rank that does not end its step of a sharded model is named", "[gra
                       "no timeout");
     complaints.expect(mentions(gyreGradGetLastError(), "rank 1"), gyreGradGetLastError());
     complaints.expect(gyreGradShardsGather(model.shards, 0) == gyreTimeout, "it goes on");
+  });
+}
+
+TEST_CASE("no group updates by a mean to which another group could not give its part",
+          "[gradsync]") {
+  const int stage = GENERATE(1, 2, 3);
+  on_ranks(4, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    ShardedModel model(comm, config_of(stage, 2));
+    const gyreGradStep_t step = quick_step();
+    complaints.expect(model.pass(0) == gyreSuccess, gyreGradGetLastError());
+    complaints.expect(gyreGradShardsStep(model.shards, &step, nullptr) == gyreSuccess,
+                      gyreGradGetLastError());
+    scatters_maxima = rank == 1;
+    complaints.expect(model.pass(1) == gyreSuccess, gyreGradGetLastError());
+    const gyreResult_t result = gyreGradShardsStep(model.shards, &step, nullptr);
+    complaints.expect(result == (rank < 2 ? gyreMismatch : gyreRemoteError),
+                      "rank " + std::to_string(rank) + ": " + gyreGradGetLastError());
+    complaints.expect(
+        rank < 2 || mentions(gyreGradGetLastError(), "rank 0 could not reduce its gradients"),
+        gyreGradGetLastError());
+    complaints.expect(gyreGradShardsGather(model.shards, 0) == result, "it goes on");
   });
 }
