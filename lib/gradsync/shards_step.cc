@@ -127,7 +127,7 @@ Status Shards::release_all() {
 
 Status Shards::finish_reduction(LiveUnit& unit) {
   if (wait_for(reductions_, *unit.reducing) != gyreSuccess)
-    return checked(gyreStreamSynchronize(reductions_.stream.get()), reductions_.comm.get())
+    return checked(gyreStreamSynchronize(reductions_.stream.get()))
         .while_doing("reducing gradients");
   return {};
 }

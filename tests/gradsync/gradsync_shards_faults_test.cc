@@ -6,25 +6,38 @@
 #include <chrono>
 #include <dlfcn.h>
 #include <limits>
+#include <string>
 #include <thread>
 
 using namespace gyre::tests;
 
 namespace {
 
-// While set, this thread's reduce-scatters differ from those of its peers. So they fail on all of
-// them, and nobody leaves.
+// While set, this thread's calls differ from those of its peers. So they fail on all of them, and
+// nobody leaves.
 thread_local bool scatters_maxima = false;
+thread_local bool reduces_maxima = false;  // on streams
+
+template <typename Call>
+Call* real(Call&, const char* name) {
+  return reinterpret_cast<Call*>(dlsym(RTLD_NEXT, name));
+}
 
 }  // namespace
 
 extern "C" gyreResult_t gyreReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
                                           gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                                           gyreStream_t stream) {
-  static const auto real =
-      reinterpret_cast<decltype(&gyreReduceScatter)>(dlsym(RTLD_NEXT, "gyreReduceScatter"));
-  return real(sendbuff, recvbuff, recvcount, datatype, scatters_maxima ? gyreMax : op, comm,
-              stream);
+  return real(gyreReduceScatter, "gyreReduceScatter")(sendbuff, recvbuff, recvcount, datatype,
+                                                      scatters_maxima ? gyreMax : op, comm, stream);
+}
+
+extern "C" gyreResult_t gyreAllReduce(const void* sendbuff, void* recvbuff, size_t count,
+                                      gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
+                                      gyreStream_t stream) {
+  return real(gyreAllReduce, "gyreAllReduce")(sendbuff, recvbuff, count, datatype,
+                                              reduces_maxima && stream != nullptr ? gyreMax : op,
+                                              comm, stream);
 }
 
 TEST_CASE("a gradient that a rank of a sharded model never delivers is an error of all",
@@ -162,5 +175,19 @@ TEST_CASE("no group updates by a mean to which another group could not give its 
         rank < 2 || mentions(gyreGradGetLastError(), "rank 0 could not reduce its gradients"),
         gyreGradGetLastError());
     complaints.expect(gyreGradShardsGather(model.shards, 0) == result, "it goes on");
+  });
+}
+
+TEST_CASE("a reduction that fails between groups is told with its cause", "[gradsync]") {
+  on_ranks(4, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    ShardedModel model(comm, config_of(2, 2));
+    const gyreGradStep_t step = quick_step();
+    reduces_maxima = rank == 2;  // with rank 0, which has the same share
+    complaints.expect(model.pass(0) == gyreSuccess, gyreGradGetLastError());
+    const gyreResult_t result = gyreGradShardsStep(model.shards, &step, nullptr);
+    const std::string text = gyreGradGetLastError();
+    complaints.expect(result == (rank % 2 == 0 ? gyreMismatch : gyreRemoteError), text);
+    complaints.expect(mentions(text, rank % 2 == 0 ? "gyreAllReduce" : "rank 0 could not reduce"),
+                      text);
   });
 }
