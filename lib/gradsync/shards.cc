@@ -53,7 +53,8 @@ Shards::Shards(std::vector<Tensor> tensors, const ShardOptions& options,
 // step has begun to gather are waited for, since peers want this rank's share.
 Shards::~Shards() {
   const auto is_busy = [](const CommStream& channel) {
-    return channel.stream.has_value() && gyreStreamQuery(channel.stream.get()) == gyreInProgress;
+    // An error tells nothing of what is queued behind it.
+    return channel.stream.has_value() && gyreStreamQuery(channel.stream.get()) != gyreSuccess;
   };
   if (is_busy(reductions_) || (options_.stage == 3 && is_busy(gathers_))) abort_channels();
   gathers_.stream.reset();  // before the memory that they work on

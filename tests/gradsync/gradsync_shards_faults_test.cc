@@ -3,11 +3,13 @@
 #include "tests/support/catch.h"
 #include "tests/support/gradsync/sharded_model.h"
 
+#include <atomic>
 #include <chrono>
 #include <dlfcn.h>
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 
 using namespace gyre::tests;
 
@@ -17,6 +19,8 @@ namespace {
 // nobody leaves.
 thread_local bool scatters_maxima = false;
 thread_local bool reduces_maxima = false;  // on streams
+// That this thread's last reduce-scatter was on.
+thread_local gyreStream_t reductions = nullptr;
 
 template <typename Call>
 Call* real(Call&, const char* name) {
@@ -28,6 +32,7 @@ Call* real(Call&, const char* name) {
 extern "C" gyreResult_t gyreReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
                                           gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                                           gyreStream_t stream) {
+  reductions = stream;
   return real(gyreReduceScatter, "gyreReduceScatter")(sendbuff, recvbuff, recvcount, datatype,
                                                       scatters_maxima ? gyreMax : op, comm, stream);
 }
@@ -189,5 +194,27 @@ TEST_CASE("a reduction that fails between groups is told with its cause", "[grad
     complaints.expect(result == (rank % 2 == 0 ? gyreMismatch : gyreRemoteError), text);
     complaints.expect(mentions(text, rank % 2 == 0 ? "gyreAllReduce" : "rank 0 could not reduce"),
                       text);
+  });
+}
+
+TEST_CASE("a sharded model whose reductions have failed waits for no other group", "[gradsync]") {
+  std::atomic<int> destroyed{0};
+  on_ranks(4, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    const auto holds_soon = [&](const auto& is) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+      while (!is() && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return is();
+    };
+    ShardedModel model(comm, config_of(1, 2));
+    if (rank < 2) {  // the others live, and begin no reduction
+      scatters_maxima = rank == 1;
+      complaints.expect(model.pass(0) == gyreSuccess, gyreGradGetLastError());
+      complaints.expect(holds_soon([] { return gyreStreamQuery(reductions) == gyreMismatch; }),
+                        "no mismatch");
+      gyreGradShardsDestroy(std::exchange(model.shards, nullptr));
+      ++destroyed;
+    }
+    complaints.expect(holds_soon([&] { return destroyed == 2; }), "it waits");
   });
 }
