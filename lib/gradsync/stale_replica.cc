@@ -162,6 +162,11 @@ Result<StaleStats> StaleReplica::stats() {
 
 void StaleReplica::run() {
   Status ended = caught([this] { return turn_by_turn(); });
+  // What failed here alone, nobody else knows of: they must not wait for this rank's next turn.
+  if (!ended.ok() && is_local(ended)) {
+    (void)gyreCommAbort(control_.get());
+    (void)gyreCommAbort(data_.get());
+  }
   const std::lock_guard lock(mutex_);
   if (broken_.ok()) broken_ = std::move(ended);
   is_over_ = true;

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <dlfcn.h>
 #include <memory>
 #include <thread>
 
@@ -95,7 +96,21 @@ gyreGradStaleConfig_t config_with(int staleness) {
 
 void compute_for(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
+// This rank lacks something: its all-reduces are refused.
+std::atomic<int> poor_rank{-1};
+
 }  // namespace
+
+extern "C" gyreResult_t gyreAllReduce(const void* sendbuff, void* recvbuff, size_t count,
+                                      gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
+                                      gyreStream_t stream) {
+  static const auto real =
+      reinterpret_cast<decltype(&gyreAllReduce)>(dlsym(RTLD_NEXT, "gyreAllReduce"));
+  int rank = 0;
+  gyreCommUserRank(comm, &rank);
+  if (rank == poor_rank) return gyreSystemError;
+  return real(sendbuff, recvbuff, count, datatype, op, comm, stream);
+}
 
 TEST_CASE("a round begins when all are ready, or one is impatient and none is held to it",
           "[gradsync]") {
@@ -279,6 +294,25 @@ TEST_CASE("an update that fails ends it on all ranks", "[gradsync][faults]") {
     complaints.expect(result == gyreRemoteError, gyreGradGetLastError());
     for (int time = 0; time < 2; ++time)
       complaints.expect(trainer.end() == gyreRemoteError, "its end hides the other's");
+  });
+}
+
+TEST_CASE("what a rank lacks for a round ends it on all ranks at once", "[gradsync][faults]") {
+  std::atomic<int> done{0};
+  on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    gyreGradStaleConfig_t config = config_with(1);
+    config.timeoutMs = 4000;
+    StaleTrainer trainer(comm, 2, config);
+    gyreResult_t result = trainer.step(rank, 0);
+    complaints.expect(result == gyreSuccess, gyreGradGetLastError());
+    if (rank == 1) poor_rank = rank;
+    for (int step = 1; step < 2000 && result == gyreSuccess; ++step)
+      result = trainer.step(rank, step);
+    complaints.expect(result == (rank == 1 ? gyreSystemError : gyreRemoteError),
+                      std::to_string(result) + ": " + gyreGradGetLastError());
+    ++done;
+    for (int i = 0; i < 1000 && done < 2; ++i) compute_for(10);  // the rank that lacks it stays
+    poor_rank = -1;
   });
 }
 
