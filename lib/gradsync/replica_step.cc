@@ -112,7 +112,7 @@ Status Replica::finish_buckets(float factor) {
 Status Replica::finish_bucket(std::size_t index, float factor) {
   const BucketProgress& progress = buckets_[index];
   if (completions_.wait(progress.ending) != gyreSuccess)
-    return checked(gyreStreamSynchronize(stream_.get()), data_.get()).while_doing(waiting_for());
+    return checked(gyreStreamSynchronize(stream_.get())).while_doing(waiting_for());
   const std::int64_t ended_ns = completions_.ended_ns(progress.ending);
   const std::int64_t before_ns = index == 0 ? 0 : completions_.ended_ns(buckets_[index - 1].ending);
   stats_.communication_ns += ended_ns - std::max(progress.begun_ns, before_ns);

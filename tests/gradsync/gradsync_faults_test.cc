@@ -7,6 +7,38 @@
 
 using namespace gyre::tests;
 
+namespace {
+
+// Reduces over pairs of ranks, and then between pairs if there are several.
+struct PairsHook {
+  gyreComm_t pair = nullptr, between = nullptr;
+  bool differs = false;
+
+  PairsHook(gyreComm_t comm, int rank, int ranks) {
+    gyreCommSplit(comm, rank / 2, rank, &pair, nullptr);
+    if (ranks > 2) gyreCommSplit(comm, rank % 2, rank, &between, nullptr);
+  }
+  ~PairsHook() {
+    gyreCommDestroy(pair);
+    if (between != nullptr) gyreCommDestroy(between);
+  }
+  PairsHook(const PairsHook&) = delete;
+  PairsHook& operator=(const PairsHook&) = delete;
+
+  static gyreResult_t begin(void* user, const gyreGradBucket_t* bucket, gyreComm_t,
+                            gyreStream_t stream) {
+    const auto& self = *static_cast<PairsHook*>(user);
+    const auto reduce = [&](gyreComm_t comm, gyreRedOp_t op) {
+      return gyreAllReduce(bucket->data, bucket->data, bucket->count, bucket->datatype, op, comm,
+                           stream);
+    };
+    const gyreResult_t begun = reduce(self.pair, self.differs ? gyreMax : gyreAvg);
+    return begun == gyreSuccess && self.between != nullptr ? reduce(self.between, gyreAvg) : begun;
+  }
+};
+
+}  // namespace
+
 TEST_CASE("what ranks give is compared, and the first difference named", "[gradsync]") {
   struct Row {
     const char* what;
@@ -109,6 +141,19 @@ TEST_CASE("a bucket that only the end of a step begins may fail too", "[gradsync
       const gyreResult_t expected = rank == 1 ? gyreSystemError : gyreRemoteError;
       complaints.expect(result == (step == 0 ? gyreSuccess : expected), gyreGradGetLastError());
     }
+  });
+}
+
+TEST_CASE("a failure on a communicator of a hook's own is told with its cause", "[gradsync]") {
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    PairsHook pairs(comm, rank, 2);
+    Trainer trainer(comm, {}, config_of(4096));
+    const gyreGradHook_t hook = {&pairs, PairsHook::begin, nullptr};
+    gyreGradSetHook(trainer.grad, &hook);
+    pairs.differs = rank == 1;
+    trainer.backward(rank, 0);
+    complaints.expect(gyreGradWait(trainer.grad) == gyreMismatch, "no mismatch");
+    complaints.expect(mentions(gyreGradGetLastError(), "gyreAllReduce"), gyreGradGetLastError());
   });
 }
 
