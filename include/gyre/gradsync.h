@@ -191,7 +191,8 @@ typedef struct {
 /* Functions that replace the all-reduce. `begin` is called when a bucket is ready, in the same
  * order on all ranks, on the thread that made it ready. It queues operations on `stream` that leave
  * the result in bucket->data. `finish` (may be NULL) is called in gyreGradWait when the stream has
- * done them. gyreGradWait returns an error of either. Both are used until another hook is set. */
+ * done them. An error of either, or of an operation, is one of gyreGradWait on every rank. Both are
+ * used until another hook is set. */
 typedef struct {
   void* user;
   gyreResult_t (*begin)(void* user, const gyreGradBucket_t* bucket, gyreComm_t comm,

@@ -85,6 +85,8 @@ class Replica {
   void take_pace(const StepConsensus& call);
   ConsensusEntry deliver_the_rest();
   Status settle(const StepConsensus& call);
+  // This rank's outcome of its buckets; if hooks reduced them, an error of any rank is one of all.
+  Status confirm(const StepConsensus& call, Status mine) const;
   Status gather_used();
   Status finish_buckets(float factor);
   Status finish_bucket(std::size_t index, float factor);

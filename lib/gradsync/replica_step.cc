@@ -43,7 +43,7 @@ void Replica::take_pace(const StepConsensus& call) {
 
 // Zeros for what was never ready, so that no rank waits for it; and what the others have to know.
 ConsensusEntry Replica::deliver_the_rest() {
-  ConsensusEntry entry{.steps_done = steps_done_};
+  ConsensusEntry entry{.steps_done = steps_done_, .trace = hook_.begin != nullptr};
   for (std::size_t tensor = tensors_.size(); tensor-- > 0;) {
     if (deliveries_[tensor] != GradientState::none) continue;
     if (!options_.finds_unused) entry.missing = static_cast<std::int64_t>(tensor);
@@ -65,7 +65,8 @@ Status Replica::settle(const StepConsensus& call) {
   const int active = call.active();
   const bool rescales = options_.divides_by_active && active > 0;
   const float factor = rescales ? static_cast<float>(call.size()) / static_cast<float>(active) : 1;
-  if (Status done = finish_buckets(factor); !done.ok()) return give_up(std::move(done));
+  if (Status done = confirm(call, finish_buckets(factor)); !done.ok())
+    return give_up(std::move(done));
   ++stats_.steps;
   take_pace(call);
   begin_step();
@@ -79,10 +80,10 @@ Status Replica::settle(const StepConsensus& call) {
 Status Replica::verdict(const StepConsensus& call) const {
   if (!failure_.ok()) return failure_;
   if (const int rank = call.first_failed(); rank >= 0)
-    return Status(
-               Code::RemoteError,
-               fmt::format("rank {} could not begin its buckets: {}; its own error says more", rank,
-                           gyreGetErrorString(static_cast<gyreResult_t>(call.of(rank).failure))))
+    return Status(Code::RemoteError,
+                  fmt::format("rank {} could not reduce its buckets: {}; its own error says more",
+                              rank,
+                              gyreGetErrorString(static_cast<gyreResult_t>(call.of(rank).failure))))
         .blame({rank});
   if (const int rank = call.first_missing(); rank >= 0)
     return Status(Code::Mismatch,
@@ -93,6 +94,16 @@ Status Replica::verdict(const StepConsensus& call) const {
                       stats_.steps + 1))
         .blame({rank});
   return {};
+}
+
+// A hook may reduce over several communicators. If one of them failed, ranks that are not in it may
+// have got a wrong result without an error.
+Status Replica::confirm(const StepConsensus& call, Status mine) const {
+  if (!call.any_trace()) return mine;
+  const auto again =
+      StepConsensus::hold(control_.get(), {.failure = static_cast<std::int32_t>(mine.code())});
+  if (!mine.ok()) return mine;
+  return again.ok() ? verdict(*again) : again.status();
 }
 
 Status Replica::gather_used() {
@@ -176,7 +187,8 @@ Status Replica::join() {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(idle());
   while (true) {
-    auto call = StepConsensus::hold(control_.get(), {.steps_done = steps_done_, .joined = 1});
+    auto call = StepConsensus::hold(
+        control_.get(), {.steps_done = steps_done_, .joined = 1, .trace = hook_.begin != nullptr});
     if (!call.ok())
       return give_up(std::move(call).status().while_doing("waiting for ranks that have data"));
     if (call->active() == 0) return end_join(*call);

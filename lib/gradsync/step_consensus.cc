@@ -34,6 +34,10 @@ int StepConsensus::first_missing() const {
   return first_where(entries_, [](const auto& entry) { return entry.missing >= 0; });
 }
 
+bool StepConsensus::any_trace() const {
+  return first_where(entries_, [](const auto& entry) { return entry.trace != 0; }) >= 0;
+}
+
 int StepConsensus::first_failed() const {
   return first_where(entries_, [](const auto& entry) { return entry.failure != gyreSuccess; });
 }

@@ -14,7 +14,7 @@ struct ConsensusEntry {
   std::uint64_t steps_done = 0;  // that this rank had data for
   std::uint32_t joined = 0;      // 1: it has no more data
   std::int32_t failure = 0;     // gyreResult_t of what went wrong on it: its buckets are not coming
-  std::uint64_t trace = 0;      // of what it did that all ranks do alike
+  std::uint64_t trace = 0;      // of what it did that all ranks do alike; a replica's: 1: by a hook
   std::int64_t compute_ns = 0;  // since its last step; 0: there was none
 };
 
@@ -29,6 +29,8 @@ class StepConsensus {
   // The first rank that lacks a gradient, or that has failed; -1: none.
   int first_missing() const;
   int first_failed() const;
+  // Whether a rank's trace is not 0.
+  bool any_trace() const;
   const ConsensusEntry& of(int rank) const { return entries_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(entries_.size()); }
 

@@ -157,6 +157,41 @@ TEST_CASE("a failure on a communicator of a hook's own is told with its cause", 
   });
 }
 
+TEST_CASE("what a hook failed to reduce among some ranks is an error of all", "[gradsync]") {
+  on_ranks(4, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    PairsHook pairs(comm, rank, 4);
+    Trainer trainer(comm, {}, config_of(4096));
+    const gyreGradHook_t hook = {&pairs, PairsHook::begin, nullptr};
+    gyreGradSetHook(trainer.grad, &hook);
+    trainer.backward(rank, 0);
+    complaints.expect(gyreGradWait(trainer.grad) == gyreSuccess, gyreGradGetLastError());
+    complaints.expect(trainer.holds(0, mean_weight(4)), "not the mean");
+    pairs.differs = rank == 1;
+    trainer.backward(rank, 1);
+    complaints.expect(gyreGradWait(trainer.grad) == (rank < 2 ? gyreMismatch : gyreRemoteError),
+                      gyreGradGetLastError());
+    complaints.expect(
+        rank < 2 || mentions(gyreGradGetLastError(), "rank 0 could not reduce its buckets"),
+        gyreGradGetLastError());
+  });
+}
+
+TEST_CASE("a hook that cannot finish on one rank is an error of all", "[gradsync]") {
+  on_ranks(3, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    Trainer trainer(comm, {}, config_of(4096));
+    gyreGradHook_t hook = {nullptr, Halving::begin, nullptr};
+    Halving halving;
+    hook.user = &halving;
+    if (rank == 1) hook.finish = [](void*, const gyreGradBucket_t*) { return gyreSystemError; };
+    gyreGradSetHook(trainer.grad, &hook);
+    trainer.backward(rank, 0);
+    complaints.expect(gyreGradWait(trainer.grad) == (rank == 1 ? gyreSystemError : gyreRemoteError),
+                      gyreGradGetLastError());
+    complaints.expect(mentions(gyreGradGetLastError(), rank == 1 ? "in the hook" : "rank 1"),
+                      gyreGradGetLastError());
+  });
+}
+
 TEST_CASE("a hook cannot call its own replica", "[gradsync]") {
   struct Curious {
     gyreGrad_t grad = nullptr;
