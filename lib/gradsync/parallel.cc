@@ -48,14 +48,15 @@ Status Parallel::step(std::size_t samples, const Body& body) {
         "a step is running: its bodies, and other threads, may not begin another one");
   samples_ = samples;
   body_ = &body;
-  Status done = all_do(ThreadCommand::computing);
-  if (done.ok()) done = all_do(ThreadCommand::reducing);
+  Status done = Status(broken_).while_doing("an earlier step failed");
+  if (done.ok()) done = all_do(ThreadCommand::computing);
+  if (done.ok()) done = broken_ = all_do(ThreadCommand::reducing);
   if (done.ok()) parts_[0].gradients.give(tensors_);
   busy_.store(false, std::memory_order_release);  // pairs with the acquire of the next step
   return done;
 }
 
-// Returns when all have: the status of the first thread whose is not a success.
+// Returns when all have. A failure that is one thread's alone comes first: it is the others' cause.
 Status Parallel::all_do(ThreadCommand what) {
   {
     const std::lock_guard lock(mutex_);
@@ -67,10 +68,13 @@ Status Parallel::all_do(ThreadCommand what) {
   act(0, what);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return acting_ == 0; });
-  for (std::size_t thread = 0; thread < parts_.size(); ++thread)
-    if (Status& status = parts_[thread].status; !status.ok())
-      return std::move(status).while_doing(fmt::format("in thread {}", thread));
-  return {};
+  const auto has_failed = [](const Part& part) { return !part.status.ok(); };
+  auto first = std::find_if(parts_.begin(), parts_.end(), [&](const Part& part) {
+    return has_failed(part) && is_local(part.status);
+  });
+  if (first == parts_.end()) first = std::find_if(parts_.begin(), parts_.end(), has_failed);
+  if (first == parts_.end()) return {};
+  return Status(first->status).while_doing(fmt::format("in thread {}", first - parts_.begin()));
 }
 
 void Parallel::serve(std::size_t thread) {
@@ -97,7 +101,11 @@ void Parallel::act(std::size_t thread, ThreadCommand what) {
   part.status = {};
   if (what == ThreadCommand::joining) part.status = caught([&] { return join(thread); });
   if (what == ThreadCommand::computing) part.status = caught([&] { return compute(thread); });
-  if (what == ThreadCommand::reducing) part.status = caught([&] { return reduce(part); });
+  if (what == ThreadCommand::reducing) {
+    part.status = caught([&] { return reduce(part); });
+    // The others must not wait for this thread.
+    if (!part.status.ok()) (void)gyreCommAbort(part.comm.get());
+  }
   if (what == ThreadCommand::leaving) part.comm.reset();
 }
 

@@ -52,6 +52,7 @@ class Parallel {
   // Of the batch; written between two acts.
   std::size_t samples_ = 0;
   const Body* body_ = nullptr;
+  Status broken_;  // for good
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;

@@ -1,11 +1,13 @@
 // gradsync.h's one model for several threads: the gradient is that of the whole batch for any
-// number of threads, and a body that fails is named.
+// number of threads, and a thread that fails is named.
 #include "tests/support/catch.h"
+#include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <dlfcn.h>
 #include <string>
 #include <vector>
 
@@ -38,7 +40,20 @@ struct Line {
   }
 };
 
+// This thread of the model lacks something: its reductions are refused.
+std::atomic<int> poor_thread{-1};
+
 }  // namespace
+
+extern "C" gyreResult_t gyreReduce(const void* sendbuff, void* recvbuff, size_t count,
+                                   gyreDataType_t datatype, gyreRedOp_t op, int root,
+                                   gyreComm_t comm, gyreStream_t stream) {
+  static const auto real = reinterpret_cast<decltype(&gyreReduce)>(dlsym(RTLD_NEXT, "gyreReduce"));
+  int rank = 0;
+  gyreCommUserRank(comm, &rank);
+  if (rank == poor_thread) return gyreSystemError;
+  return real(sendbuff, recvbuff, count, datatype, op, root, comm, stream);
+}
 
 TEST_CASE("threads share a batch, and the gradient is that of one thread", "[gradsync]") {
   const int threads = GENERATE(1, 2, 3, 4);
@@ -80,6 +95,26 @@ TEST_CASE("a body that fails is named, and the next step goes on", "[gradsync][f
   line.fails_in = -1;
   CHECK(gyreGradParallelStep(parallel, 6, Line::body, &line) == gyreSuccess);
   CHECK(line.slope_gradient != 9);
+  CHECK(gyreGradParallelDestroy(parallel) == gyreSuccess);
+}
+
+TEST_CASE("what a thread lacks for the sum is told at once, and not what it does to the others",
+          "[gradsync][faults]") {
+  const gyre::tests::WithVariables deadline(gyre::tests::Variables{{"GYRE_TIMEOUT", "4"}});
+  Line line;
+  gyreGradParallel_t parallel = nullptr;
+  const auto tensors = line.tensors();
+  REQUIRE(gyreGradParallelCreate(&parallel, 3, tensors.data(), 2) == gyreSuccess);
+  poor_thread = 1;
+  CHECK(gyreGradParallelStep(parallel, 12, Line::body, &line) == gyreSystemError);
+  poor_thread = -1;
+  std::string text = gyreGradGetLastError();
+  INFO(text);
+  CHECK(text.find("in thread 1") != std::string::npos);
+  CHECK(line.slope_gradient == 9);
+  CHECK(gyreGradParallelStep(parallel, 12, Line::body, &line) == gyreSystemError);
+  text = gyreGradGetLastError();
+  CHECK(text.find("an earlier step failed") != std::string::npos);
   CHECK(gyreGradParallelDestroy(parallel) == gyreSuccess);
 }
 
