@@ -3,6 +3,7 @@
 #include "lib/base/clock.h"
 
 #include <algorithm>
+#include <climits>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -13,6 +14,8 @@
 
 namespace gyre {
 namespace {
+
+constexpr int kernels_repeat_ms = 120'000;  // TCP_RTO_MAX
 
 void set(int socket, int level, int option, int value) {
   // What the kernel does not know, or a sandbox forbids, stays as it is: the path is found cut
@@ -40,7 +43,17 @@ std::optional<PathSight> look_at_path(int socket) {
 std::optional<std::int64_t> PathWatch::find_cut(int socket, std::int64_t now_ns,
                                                 std::int64_t limit_ns) {
   const auto sight = look_at_path(socket);
-  return sight ? judge(*sight, now_ns, limit_ns) : std::nullopt;
+  if (!sight) return std::nullopt;
+  const auto silent_ns = judge(*sight, now_ns, limit_ns);
+  set(socket, IPPROTO_TCP, TCP_RTO_MAX_MS, max_repeat_ms(now_ns, limit_ns));
+  return silent_ns;
+}
+
+int PathWatch::max_repeat_ms(std::int64_t now_ns, std::int64_t limit_ns) const {
+  constexpr std::int64_t doubt_ns = 500 * ns_per_ms;
+  if (!is_asking() || now_ns - asked_since_ns_ < doubt_ns) return kernels_repeat_ms;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(limit_ns / ns_per_ms / 7, 1000, kernels_repeat_ms));
 }
 
 std::optional<std::int64_t> PathWatch::judge(const PathSight& sight, std::int64_t now_ns,
@@ -63,13 +76,14 @@ std::optional<std::int64_t> PathWatch::judge(const PathSight& sight, std::int64_
 }
 
 void set_path_questions(int socket, std::int64_t limit_ns) {
-  constexpr int max_idle_s = 5, repeat_ms = 1000;
-  const auto limit_s = static_cast<int>(limit_ns / ns_per_s);
+  constexpr int max_idle_s = 5, max_questions = 127, max_interval_s = 32767;  // of the kernel
+  const auto limit_s = static_cast<int>(std::min<std::int64_t>(limit_ns / ns_per_s, INT_MAX / 2));
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::clamp(limit_s / 3, 1, max_idle_s));
-  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set(socket, IPPROTO_TCP, TCP_KEEPCNT, std::max(limit_s, 1));
-  set(socket, IPPROTO_TCP, TCP_RTO_MAX_MS, repeat_ms);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::min(1 + limit_s / max_questions, max_interval_s));
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, max_questions);
 }
+
+void end_path_watch(int socket) { set(socket, IPPROTO_TCP, TCP_RTO_MAX_MS, kernels_repeat_ms); }
 
 }  // namespace gyre

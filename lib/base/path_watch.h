@@ -30,12 +30,18 @@ struct PathSight {
 
 class PathWatch {
  public:
-  // How long the path has been silent if it is cut by `limit_ns`; nothing if it is not.
+  // How long the path has been silent if it is cut by `limit_ns`; nothing if it is not. While
+  // answers are missing, it lets the kernel repeat more often (Linux 6.15).
   std::optional<std::int64_t> find_cut(int socket, std::int64_t now_ns, std::int64_t limit_ns);
   // Something was out when it was looked at last.
   bool is_asking() const { return asked_since_ns_ != 0; }
   std::optional<std::int64_t> judge(const PathSight& sight, std::int64_t now_ns,
                                     std::int64_t limit_ns);
+  // How far apart the kernel's repeats may be, after `judge`. In doubt it is a second (a seventh of
+  // a long limit), so that a path that heals is used at once, and the kernel's 15 repeats take
+  // longer than the limit. Else it is the kernel's own maximum: with a shorter one, it drops after
+  // 1.4 s what a closed socket still holds, even for a peer that merely reads late.
+  int max_repeat_ms(std::int64_t now_ns, std::int64_t limit_ns) const;
 
  private:
   std::int64_t asked_since_ns_ = 0;  // 0: nothing is out
@@ -45,9 +51,11 @@ class PathWatch {
 // Nothing if the kernel does not tell (no TCP socket, not connected).
 std::optional<PathSight> look_at_path(int socket);
 
-// Between hosts: questions after a second of silence (a third of the limit, at most 5 s), and
-// repeats at least each second where the kernel can (Linux 6.15), so that a path that heals is used
-// at once. The limit is at least a second.
+// Between hosts: questions after a second of silence (a third of the limit, at most 5 s). The limit
+// is at least a second. The kernel itself ends an idle connection after 127 questions, and no
+// earlier than the limit: a cut that nobody waits for may heal.
 void set_path_questions(int socket, std::int64_t limit_ns);
+// Before the socket is closed: what it still holds is repeated as if nobody had watched the path.
+void end_path_watch(int socket);
 
 }  // namespace gyre

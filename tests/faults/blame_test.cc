@@ -1,14 +1,20 @@
 // Which rank is blamed when a deadline passes: the rank at which the chain of waits ends, not the
 // one that a rank directly waits for. Ranks as threads.
 #include "lib/base/clock.h"
+#include "lib/base/owned.h"
 #include "lib/base/path_watch.h"
 #include "lib/comm/whereabouts.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <optional>
+#include <sys/socket.h>
 #include <vector>
 
 using namespace gyre;
@@ -231,4 +237,33 @@ TEST_CASE("a path is cut when questions are out and nothing has come back for th
       CHECK(cut.has_value() == look.cut);
     }
   }
+}
+
+TEST_CASE("the kernel gives up no connection before the limit") {
+  const int limit_s = GENERATE(1, 10, 30, 60, 126, 127, 300, 600, 900);
+  CAPTURE(limit_s);
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  set_path_questions(socket.get(), limit_s * ns_per_s);
+  const auto option = [&](int name) {
+    int value = -1;
+    socklen_t length = sizeof value;
+    return getsockopt(socket.get(), IPPROTO_TCP, name, &value, &length) == 0 ? value : -1;
+  };
+  CHECK(option(TCP_KEEPINTVL) * option(TCP_KEEPCNT) >= std::max(limit_s, 120));
+  // Without a doubt repeats become as rare as the kernel likes.
+  constexpr int longest_repeat = 44;  // TCP_RTO_MAX_MS
+  CHECK((option(longest_repeat) == -1 || option(longest_repeat) == 120'000));
+  PathWatch watch;
+  CHECK(watch.max_repeat_ms(ns_per_s, limit_s * ns_per_s) == 120'000);
+  watch.judge({.has_questions = true, .repeats = 2}, ns_per_s, limit_s * ns_per_s);
+  CHECK(watch.max_repeat_ms(ns_per_s, limit_s * ns_per_s) == 120'000);
+  const int in_doubt_ms = watch.max_repeat_ms(2 * ns_per_s, limit_s * ns_per_s);
+  CHECK(in_doubt_ms <= std::max(1000, limit_s * 1000 / 7));
+  // It waits 16 times, first for 200 ms, each time twice as long as before.
+  std::int64_t pause_ms = 200, given_up_ms = 0;
+  for (int repeat = 0; repeat <= 15; ++repeat) {
+    given_up_ms += pause_ms;
+    pause_ms = std::min<std::int64_t>(2 * pause_ms, in_doubt_ms);
+  }
+  CHECK(given_up_ms >= limit_s * 1000);
 }

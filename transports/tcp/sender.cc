@@ -30,8 +30,9 @@ TcpSender::TcpSender(const LinkKey& key, const TransportEnvironment& environment
 // The other way may go on: the peer learns here that nothing more comes.
 TcpSender::~TcpSender() {
   // If the program has closed our descriptors, the number may be a file of its own.
-  if (stream_ != nullptr && pair_ != nullptr && descriptor_mark_stands())
-    ::shutdown(stream_->descriptor(), SHUT_WR);
+  if (stream_ == nullptr || !descriptor_mark_stands()) return;
+  end_path_watch(stream_->descriptor());
+  if (pair_ != nullptr) ::shutdown(stream_->descriptor(), SHUT_WR);
 }
 
 Status TcpSender::progress() {
