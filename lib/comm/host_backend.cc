@@ -96,8 +96,6 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
   const Settings& settings = state.options.settings;
   GYRE_ASSIGN(tune::Allowed allowed, tune::Allowed::parse(settings));
   std::unique_ptr<HostBackend> made(new HostBackend(state, services, std::move(allowed)));
-  // The operation's own deadline speaks first: it knows more than the kernel.
-  const std::int64_t tcp_user_timeout_ms = state.options.timeout_ns / ns_per_ms + 10'000;
   GYRE_ASSIGN(made->transports_,
               make_transports(
                   settings, {.self = state.self,
@@ -107,7 +105,6 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
                              .tcp_encrypted = settings.tcp_security == "tls",
                              .communicator_hash = communicator_hash(id),
                              .epoch = id.epoch,
-                             .tcp_user_timeout_ms = tcp_user_timeout_ms,
                              .liveness_ns = state.liveness_ns(),
                              .letters = letters_of(state),
                              .announced =

@@ -152,9 +152,6 @@ struct TransportEnvironment {
   // Which communicator's bytes these are; said in every message on a wire and checked there.
   std::uint64_t communicator_hash = 0;
   std::uint32_t epoch = 0;
-  // How long a live peer may leave our bytes unread. TCP_USER_TIMEOUT counts a full window as
-  // silence, so it must not be shorter than the deadline of an operation (GYRE_TIMEOUT).
-  std::int64_t tcp_user_timeout_ms = 1'800'000;
   // How long another host may be silent (GYRE_LIVENESS_TIMEOUT).
   std::int64_t liveness_ns = 10 * ns_per_s;
   TransportLetters letters = {};

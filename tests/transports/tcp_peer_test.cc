@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstring>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
@@ -275,31 +274,6 @@ TEST_CASE("when no address takes us, the error names each and why", "[tcp]") {
   CHECK_THAT(text, has_text(closed + ": ") && has_text("ECONNREFUSED"));
   CHECK_THAT(text, has_text("'256.0.0.1:80' is no address"));
   CHECK_THAT(text, has_text("'nonsense' is no address"));
-}
-
-TEST_CASE("the limit on unread bytes is the one that was asked for", "[tcp]") {
-  // The kernel counts a full window as silence, whoever is alive behind it: 1 s here ends a link
-  // whose receiver merely does not read; the default of 30 minutes does not.
-  Side side(Kind::tcp4);
-  const TransportEnvironment impatient{
-      .self = side.identity, .tickets = side.tickets, .tcp_user_timeout_ms = 1000};
-  const std::unique_ptr<Transport> transport = make_tcp_transport(impatient);
-  auto listening = transport->listen({.peer = 1, .direction = Direction::receive}, {2, 2, 1 << 20},
-                                     side.identity);
-  REQUIRE(listening.ok());
-  auto connection = transport->connect({.peer = 0, .direction = Direction::send}, {2, 2, 1 << 20},
-                                       listening->endpoint);
-  REQUIRE(connection.ok());
-  SlotWriter out((*connection)->fifo());
-  const std::int64_t end_ns = SystemClock::read() + 30 * ns_per_s;
-  Status status;
-  while (status.ok() && SystemClock::read() < end_ns) {
-    if (!listening->connection->ready()) REQUIRE(listening->connection->progress().ok());
-    status = (*connection)->progress();
-    if ((*connection)->ready() && out.has_credit()) out.commit(1 << 20, 1, DeliveryMode::staged);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  CHECK_THAT(std::string(status.message()), has_text("ETIMEDOUT"));
 }
 
 TEST_CASE("under TLS an end without the secret gets nowhere", "[tcp]") {

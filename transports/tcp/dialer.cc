@@ -35,7 +35,6 @@ TcpDialer::TcpDialer(const EndpointContents& endpoint, const TransportEnvironmen
     : addresses_(endpoint.places),
       ticket_(endpoint.ticket),
       own_addresses_(environment.self.addresses),
-      user_timeout_ms_(environment.tcp_user_timeout_ms),
       liveness_ns_(environment.liveness_ns) {}
 
 Result<std::optional<FileDescriptor>> TcpDialer::advance() {
@@ -105,7 +104,7 @@ Result<FileDescriptor> TcpDialer::begin(const std::string& text) const {
   GYRE_ASSIGN(const trust::SocketAddress address, trust::parse_address(text));
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.has_value()) return failure_on_the_way("socket", errno);
-  GYRE_TRY(set_sending(socket, user_timeout_ms_));
+  GYRE_TRY(set_sending(socket));
   if (leads_to_this_host(text, own_addresses_)) prefer_reno(socket);
   if (connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS)
     return socket;

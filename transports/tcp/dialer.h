@@ -40,7 +40,6 @@ class TcpDialer {
   const std::vector<std::string> addresses_;
   const trust::Ticket ticket_;
   const std::vector<std::string> own_addresses_;
-  const std::int64_t user_timeout_ms_;
   const std::int64_t liveness_ns_;
   std::size_t next_ = 0;  // address to be tried next
   bool hopeful_ = false;  // an address of this round did not answer, or may yet take us

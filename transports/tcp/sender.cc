@@ -23,7 +23,6 @@ TcpSender::TcpSender(const LinkKey& key, const TransportEnvironment& environment
       security_(std::move(security)),
       pair_(std::move(pair)),
       ticket_(endpoint.ticket),
-      user_timeout_ms_(environment.tcp_user_timeout_ms),
       liveness_ns_(environment.liveness_ns),
       dialer_(endpoint, environment) {}
 
@@ -81,7 +80,7 @@ Result<std::shared_ptr<FileDescriptor>> TcpSender::find_socket() {
   if (pair_ != nullptr && pair_->rides(ticket_)) {
     std::shared_ptr<FileDescriptor> socket = std::move(pair_->came);
     if (socket == nullptr) return socket;
-    GYRE_TRY(set_sending(*socket, user_timeout_ms_));
+    GYRE_TRY(set_sending(*socket));
     GYRE_TRY(show_ticket(*socket, ticket_));
     return socket;
   }

@@ -65,7 +65,6 @@ class TcpSender final : public Connection {
   const StreamSecurity security_;
   const std::shared_ptr<SharedSocket> pair_;  // null: the other way has a socket of its own
   const trust::Ticket ticket_;                // of the receiving end at the peer
-  const std::int64_t user_timeout_ms_;
   const std::int64_t liveness_ns_;
   PathWatch path_;
   TcpDialer dialer_;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -19,10 +18,6 @@ namespace gyre::transport {
 namespace {
 
 std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
-
-bool set(const FileDescriptor& socket, int level, int option, int value) {
-  return setsockopt(socket.get(), level, option, &value, sizeof value) == 0;
-}
 
 }  // namespace
 
@@ -51,11 +46,10 @@ bool leads_to_this_host(std::string_view address, const std::vector<std::string>
       own, [&](const std::string& one) { return host_of(one) == host_of(address); });
 }
 
-Status set_sending(const FileDescriptor& socket, std::int64_t user_timeout_ms) {
-  const auto limit = static_cast<int>(std::clamp<std::int64_t>(user_timeout_ms, 1, INT_MAX));
-  if (set(socket, IPPROTO_TCP, TCP_NODELAY, 1) && set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, limit))
-    return {};
-  return Status::from_errno("setsockopt(TCP_NODELAY, TCP_USER_TIMEOUT)", errno);
+Status set_sending(const FileDescriptor& socket) {
+  const int on = 1;
+  if (setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0) return {};
+  return Status::from_errno("setsockopt(TCP_NODELAY)", errno);
 }
 
 Status judge_path(int socket, PathWatch& watch, std::int64_t now_ns, std::int64_t limit_ns) {

@@ -21,9 +21,11 @@ std::string own_address(int socket);
 // Whether "host:port" is on this host, whose own addresses are `own`.
 bool leads_to_this_host(std::string_view address, const std::vector<std::string>& own);
 
-// For an end that sends: nothing is held back, and bytes that the peer leaves unread for that long
-// end the connection. Before connecting, or on a socket that came.
-Status set_sending(const FileDescriptor& socket, std::int64_t user_timeout_ms);
+// For an end that sends: nothing is held back. It sets no TCP_USER_TIMEOUT. With one, the kernel
+// counts a full window as silence, and ends the link of a peer that computes for long between two
+// calls. Threads that wait watch the path (judge_path). Before connecting, or on a socket that
+// came.
+Status set_sending(const FileDescriptor& socket);
 // Why the path of a connected socket counts as cut, if the watch says so.
 Status judge_path(int socket, PathWatch& watch, std::int64_t now_ns, std::int64_t limit_ns);
 
