@@ -1,14 +1,10 @@
 #include "lib/control/peer_processes.h"
 
+#include "lib/trust/peer_process.h"
+
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77  // asm-generic/socket.h, since Linux 6.5
-#endif
 
 namespace gyre::control {
 namespace {
@@ -17,16 +13,6 @@ pid_t process_behind(int socket) {
   ucred peer = {};
   socklen_t length = sizeof peer;
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 ? peer.pid : 0;
-}
-
-// A descriptor that becomes readable when the process ends.
-FileDescriptor open_process(int socket, pid_t pid) {
-  int descriptor = -1;
-  socklen_t length = sizeof descriptor;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &descriptor, &length) == 0)
-    return FileDescriptor(descriptor);
-  if (pid <= 0) return {};
-  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
 bool has_ended(const FileDescriptor& process) {
@@ -44,7 +30,7 @@ std::shared_ptr<PeerProcesses::PeerProcess> PeerProcesses::find(int socket) {
     return known->second;
   auto peer = std::make_shared<PeerProcess>();
   peer->key = pid > 0 ? pid : -static_cast<std::int64_t>(next_id_);
-  peer->descriptor = open_process(socket, pid);
+  peer->descriptor = trust::open_peer_process(socket);
   if (!peer->descriptor.has_value()) return nullptr;
   auto watch = thread_.watch(peer->descriptor.get(), EPOLLIN,
                              [this, kept = std::weak_ptr(peer)](std::uint32_t) {

@@ -5,12 +5,12 @@
 #include "lib/links/closed_end.h"
 #include "lib/links/connect_message.h"
 #include "lib/links/message_keys.h"
+#include "lib/transport/handover.h"
+#include "lib/trust/peer_process.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace gyre::comm {
 namespace {
@@ -112,8 +112,11 @@ Status Links::check_pair(int peer) const { return check_sendable({peer, pair_cha
 FileDescriptor Links::process_of(int peer) const {
   const trust::ProcessIdentity& there = identity_of(peer);
   const trust::ProcessIdentity& here = identity_of(rank_);
-  if (there.host != here.host || there.process == here.process) return {};
-  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, there.pid, 0)));
+  if (there.process == here.process || !trust::can_meet_locally(there, here)) return {};
+  // Its number may be another process's here, in another PID namespace: its listener is its own.
+  const auto listener = transport::connect_to_listener(there.listener_name);
+  if (!listener.ok() || !listener->has_value()) return {};
+  return trust::open_peer_process((*listener)->get());
 }
 
 Result<Links::ReceivingEnd> Links::listen(const Key& key, const transport::FifoShape& shape) const {

@@ -85,7 +85,8 @@ class Links {
   // The best transport to a rank, or why there is none.
   Result<transport::Transport*> select(int peer) const;
   const trust::ProcessIdentity& identity_of(int peer) const;
-  // Another process of this host, by which the kernel tells of its end; empty if it is none.
+  // Another process of this host, by which the kernel tells of its end. Empty if it is none, or if
+  // it listens where this one cannot reach it: what they share are sockets then, which tell of it.
   FileDescriptor process_of(int peer) const;
   // One line on each candidate: why it is taken or not.
   std::string reasons(int peer) const;
