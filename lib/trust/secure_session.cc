@@ -167,7 +167,6 @@ Status SecureSession::collect() {
     begin();
     if (SSL_read_ex(ssl_.get(), buffer, sizeof buffer, &length) == 1) {
       total += length;
-      heard_ = true;
       GYRE_TRY(intake_.take({buffer, length}));
       continue;
     }

@@ -88,7 +88,7 @@ class SecureSession {
   // Why bytes that are sent go nowhere, which `transmit` does not say: a control connection reads
   // on and learns more. 0: they go.
   int send_error() const { return send_error_; }
-  // True if the last advance got anything from the peer.
+  // True if the last advance got anything from the peer, be it of the handshake.
   bool heard() const { return heard_; }
 
  private:

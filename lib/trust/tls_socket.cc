@@ -110,7 +110,10 @@ int SessionBio::read(BIO* bio, char* data, int length) {
   do {
     received = ::recv(session.socket_.get(), data, static_cast<std::size_t>(length), MSG_DONTWAIT);
   } while (received < 0 && errno == EINTR);
-  if (received > 0) return static_cast<int>(received);
+  if (received > 0) {
+    session.heard_ = true;
+    return static_cast<int>(received);
+  }
   if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
     BIO_set_retry_read(bio);
     return -1;

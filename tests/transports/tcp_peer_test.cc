@@ -12,6 +12,7 @@
 #include <cstring>
 #include <netinet/in.h>
 #include <poll.h>
+#include <string_view>
 #include <sys/socket.h>
 #include <thread>
 
@@ -291,6 +292,39 @@ TEST_CASE("under TLS an end without the secret gets nowhere", "[tcp]") {
   Link link{std::move(listening->connection), std::move(*connection), {}, {}};
   CHECK_FALSE(pump(link, [&] { return link.receiver->ready() || link.sender->ready(); }));
   CHECK(link.status.code() == Code::RemoteError);
+}
+
+TEST_CASE("under TLS an answer that is no handshake ends the link and is not asked for again",
+          "[tcp]") {
+  Side side(Kind::tcp_tls);
+  std::string address;
+  const FileDescriptor listener = listen_loopback(AF_INET, address);
+  auto listening =
+      side.transport->listen({.peer = 7, .direction = Direction::receive}, shape, side.identity);
+  REQUIRE(listening.ok());
+  auto contents = decode_endpoint(listening->endpoint, "tcp", shape, 7);
+  REQUIRE(contents.ok());
+  contents->places = {address};
+  auto connection = side.transport->connect({.peer = 7, .direction = Direction::send}, shape,
+                                            encode_endpoint(*contents));
+  REQUIRE(connection.ok());
+  int guests = 0;
+  Status status;
+  FileDescriptor peer;
+  const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+  while (status.ok() && SystemClock::read() < end_ns) {
+    status = (*connection)->progress();
+    FileDescriptor guest(accept(listener.get(), nullptr, nullptr));
+    if (!guest.has_value()) continue;
+    ++guests;
+    constexpr std::string_view answer = "HTTP/1.1 400 Bad Request\r\n\r\n";
+    REQUIRE(send(guest.get(), answer.data(), answer.size(), MSG_NOSIGNAL) > 0);
+    peer = std::move(guest);
+  }
+  CHECK(guests == 1);
+  CHECK(status.code() == Code::RemoteError);
+  CHECK(status.culprits() == std::vector<int>{7});
+  CHECK_THAT(std::string(status.message()), has_text("handshake"));
 }
 
 TEST_CASE("ends that do not agree on encryption do not meet", "[tcp]") {
